@@ -1,0 +1,156 @@
+//! Names of jobs and members, checked once where they enter.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+/// Names one job, and its directory under `jobs/` (REQ-WD-7, REQ-WD-20).
+///
+/// The host makes UUIDv7; an id that the original made (UUIDv4), or that a person gave to a
+/// directory, is as good. A `JobId` is one plain file name: letters, digits, `-` and `_`, 1 to 128 of them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct JobId(String);
+
+/// Why a text is no [`JobId`] or [`MemberKey`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidId(String);
+
+impl fmt::Display for InvalidId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for InvalidId {}
+
+fn is_plain(text: &str, max: usize) -> bool {
+    (1..=max).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+}
+
+impl JobId {
+    /// The id as it is written on the wire and on disk.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for JobId {
+    type Err = InvalidId;
+
+    fn from_str(text: &str) -> Result<Self, InvalidId> {
+        if is_plain(text, 128) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(InvalidId("a job id is 1 to 128 letters, digits, '-' or '_'".to_owned()))
+        }
+    }
+}
+
+impl TryFrom<String> for JobId {
+    type Error = InvalidId;
+
+    fn try_from(text: String) -> Result<Self, InvalidId> {
+        text.parse()
+    }
+}
+
+impl From<JobId> for String {
+    fn from(id: JobId) -> Self {
+        id.0
+    }
+}
+
+impl fmt::Display for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Names one member: the path of its directory under the members' directory, `X` or `X/Y`.
+///
+/// In tool and server names, where `/` cannot stand, it is `X--Y` ([`MemberKey::flat`]).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct MemberKey(String);
+
+impl MemberKey {
+    /// The key as it is written: `X` or `X/Y`.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The key where `/` cannot stand: `X--Y`.
+    pub fn flat(&self) -> String {
+        self.0.replace('/', "--")
+    }
+}
+
+impl FromStr for MemberKey {
+    type Err = InvalidId;
+
+    fn from_str(text: &str) -> Result<Self, InvalidId> {
+        let part = |part: &str| {
+            (1..=128).contains(&part.len())
+                && !part.starts_with('.')
+                && part.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+        };
+        let sound = match text.split_once('/') {
+            None => part(text),
+            Some((outer, inner)) => part(outer) && part(inner),
+        };
+        if sound {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(InvalidId(format!(
+                "a member's key is its directory's name, or two names with '/' between, each of letters, \
+                 digits, '-', '_' or '.', and not beginning with '.': {text:?} is not"
+            )))
+        }
+    }
+}
+
+impl TryFrom<String> for MemberKey {
+    type Error = InvalidId;
+
+    fn try_from(text: String) -> Result<Self, InvalidId> {
+        text.parse()
+    }
+}
+
+impl From<MemberKey> for String {
+    fn from(key: MemberKey) -> Self {
+        key.0
+    }
+}
+
+impl fmt::Display for MemberKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_id_is_one_plain_file_name() {
+        for sound in ["019f4b1c-7a3e-7f00-8000-000000000000", "job_1", "A"] {
+            assert_eq!(sound.parse::<JobId>().unwrap().as_str(), sound);
+        }
+        let long = "x".repeat(129);
+        for unsound in ["", ".", "..", "../x", "/etc", "a/b", "a\0b", ".new-1", "a b", "ü", long.as_str()] {
+            assert!(unsound.parse::<JobId>().is_err(), "{unsound:?} was taken");
+        }
+        assert!(serde_json::from_str::<JobId>("\"../x\"").is_err());
+    }
+
+    #[test]
+    fn a_member_key_has_one_or_two_parts() {
+        assert_eq!("a/b".parse::<MemberKey>().unwrap().flat(), "a--b");
+        for unsound in ["", "/", "a/", "/a", "a/b/c", ".git", "a/..", "a\nb"] {
+            assert!(unsound.parse::<MemberKey>().is_err(), "{unsound:?} was taken");
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! The words of the wire, shared by every crate of the host: ids, the manifest, what a job is, the
+//! parameters and results of `worker/*`, and every limit with its default.
+//!
+//! Nothing here does I/O. A type that a caller, a member directory or a `guild.toml` can spell is
+//! checked where it is parsed, so that the rest of the host handles only values that are sound.
+
+pub mod bounds;
+pub mod ids;
+pub mod job;
+pub mod limits;
+pub mod manifest;
+pub mod rpc;
+
+pub use bounds::Bounds;
+pub use ids::{JobId, MemberKey};
+pub use job::{Decision, JobStatus, Meta};
+pub use limits::Limits;
+pub use manifest::Manifest;
+
+/// The WIT package that this host implements, without its version.
+pub const WIT_PACKAGE: &str = "guild:worker";
+/// The version of [`WIT_PACKAGE`] that this host implements.
+pub const WIT_VERSION: (u64, u64, u64) = (0, 1, 0);

@@ -1,0 +1,132 @@
+//! Every limit of the host, and its default, in one place.
+//!
+//! A limit that stands here is enforced; there is no way to spell "unlimited". `guild.toml` sets them
+//! under `[limits]` by these names.
+
+use serde::{Deserialize, Serialize};
+
+const KIB: u64 = 1024;
+const MIB: u64 = 1024 * KIB;
+
+macro_rules! limits {
+    ($($(#[doc = $doc:literal])+ $name:ident: $type:ty = $default:expr;)+) => {
+        /// The host's limits. Sizes are bytes and times are seconds unless a field's name or text says otherwise.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        pub struct Limits {
+            $($(#[doc = $doc])+ pub $name: $type,)+
+        }
+
+        impl Default for Limits {
+            fn default() -> Self {
+                Self { $($name: $default,)+ }
+            }
+        }
+
+        impl Limits {
+            /// The names of all limits, as `guild.toml` spells them.
+            pub const NAMES: &'static [&'static str] = &[$(stringify!($name)),+];
+
+            /// Refuses a limit of zero, which would stop the host's work without saying so.
+            pub fn check(&self) -> Result<(), String> {
+                $(let above_zero = self.$name > <$type>::default();
+                if !above_zero {
+                    return Err(format!("limits.{} must be above 0", stringify!($name)));
+                })+
+                Ok(())
+            }
+        }
+    };
+}
+
+limits! {
+    /// Linear memory of a component, summed over its Store.
+    memory_bytes: u64 = 64 * MIB;
+    /// Table elements of a component, summed over its Store.
+    table_elements: u64 = 100_000;
+    /// Core instances in a component's Store.
+    instances: u32 = 100;
+    /// Tables in a component's Store.
+    tables: u32 = 100;
+    /// Linear memories in a component's Store.
+    memories: u32 = 16;
+    /// Resource handles that a component may hold at a time.
+    handles: u32 = 4096;
+    /// What one host call may copy out of a component.
+    hostcall_bytes: u64 = 16 * MIB;
+    /// What one call to `wasi:random` may ask for.
+    random_bytes: u64 = MIB;
+    /// `activate`: component, host calls and blocking I/O together.
+    activate_seconds: u32 = 10;
+    /// `run`: component, host calls and blocking I/O together.
+    run_seconds: u32 = 3600;
+    /// Live `run` instances on a host; more are queued before they are instantiated.
+    live_runs: u32 = 256;
+    /// How long a dispatch waits for its turn to be checked before it is answered "busy".
+    dispatch_wait_seconds: u32 = 20;
+    /// A component's file.
+    component_bytes: u64 = 64 * MIB;
+    /// Compiling a component.
+    compile_seconds: u32 = 120;
+    /// The compile cache, all entries together.
+    compile_cache_bytes: u64 = 1024 * MIB;
+    /// Wall clock of a session, where nobody asks for less.
+    session_seconds: u32 = 3600;
+    /// Turns of all sessions of a job, where nobody asks for less.
+    session_turns: u32 = 500;
+    /// US dollars of all sessions of a job, where nobody asks for less.
+    session_budget_usd: f64 = 5.0;
+    /// Running jobs on a host; then a dispatch is answered "busy".
+    running_jobs: u32 = 10_000;
+    /// All files under a job's `artifacts/`.
+    artifacts_bytes: u64 = 256 * MIB;
+    /// Files and directories under a job's `artifacts/`.
+    artifacts_entries: u64 = 4096;
+    /// `description` of a dispatch.
+    description_bytes: u64 = KIB;
+    /// `task` of a dispatch.
+    task_bytes: u64 = MIB;
+    /// `config` of a dispatch, as JSON.
+    config_bytes: u64 = 256 * KIB;
+    /// A job's summary.
+    summary_bytes: u64 = 64 * KIB;
+    /// One question, or one decision.
+    note_bytes: u64 = 16 * KIB;
+    /// All questions and decisions of a job.
+    notes_bytes: u64 = MIB;
+    /// A job's result.
+    result_bytes: u64 = 8 * MIB;
+    /// A job's log; then lines are dropped, and one line says so.
+    log_bytes: u64 = MIB;
+    /// A job's `transcript.jsonl`; then entries are dropped, and one entry says so.
+    transcript_bytes: u64 = 16 * MIB;
+    /// Memories that an activation is given, in characters; also the largest memory that can be stored.
+    memory_injection_chars: u64 = 8000;
+    /// Total size of a member's memories, in characters, above which they are compacted.
+    memory_compaction_chars: u64 = 16_000;
+    /// A request's body.
+    body_bytes: u64 = 4 * MIB;
+    /// Nesting of a request's JSON.
+    json_depth: u32 = 64;
+    /// Requests in a JSON-RPC batch.
+    batch: u32 = 100;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_limit_can_be_zero() {
+        assert!(Limits::default().check().is_ok());
+        let none = Limits { memory_bytes: 0, ..Limits::default() };
+        assert!(none.check().unwrap_err().contains("limits.memory_bytes"));
+        let nan = Limits { session_budget_usd: f64::NAN, ..Limits::default() };
+        assert!(nan.check().is_err());
+    }
+
+    #[test]
+    fn an_unknown_limit_is_refused() {
+        assert!(serde_json::from_str::<Limits>(r#"{"memory_byte": 1}"#).is_err());
+    }
+}

@@ -1,0 +1,300 @@
+//! `guild-member.json`: Guild Hall's own manifest, and the key `component` that this host adds to it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::bounds::Bounds;
+
+/// The manifest's file name in a member's directory.
+pub const FILE_NAME: &str = "guild-member.json";
+/// The capability of a member that accepts dispatched work (REQ-WD-1).
+pub const WORKER: &str = "worker";
+/// The read-only tools that a session can be given (REQ-WD-31). No other built-in tool exists.
+pub const SESSION_TOOLS: [&str; 5] = ["Read", "Grep", "Glob", "WebSearch", "WebFetch"];
+
+/// A member's manifest. Keys that nobody knows are ignored, as Guild Hall does; under `component` they are errors.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Manifest {
+    /// The member's name.
+    pub name: String,
+    /// The name for people.
+    pub display_name: String,
+    /// What the member does, in a sentence.
+    pub description: String,
+    /// The member's version.
+    pub version: String,
+    /// `http`, where `mcp` is present.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transport: Option<Transport>,
+    /// How Guild Hall starts the member's endpoint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mcp: Option<McpCommand>,
+    /// What the member can do besides tools: `worker` (REQ-WD-1).
+    #[serde(default)]
+    pub capabilities: Vec<String>,
+    /// A plugin of Guild Hall's other kind; not served here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plugin: Option<Value>,
+    /// What this host runs. A member without it is served by its own process, not here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub component: Option<ComponentSpec>,
+}
+
+/// How Guild Hall talks to a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// JSON-RPC over HTTP.
+    Http,
+}
+
+/// The command with which Guild Hall starts a member. `${PORT}` in `args` is the port to listen on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct McpCommand {
+    /// The program.
+    pub command: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Variables added to its environment.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+}
+
+/// The manifest's `component` key: the file, its world, and what it asks for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ComponentSpec {
+    /// The component's file, relative to the member's directory.
+    pub file: String,
+    /// The world of `guild:worker` whose exports it has.
+    pub world: World,
+    /// The `guild:worker` interfaces that it imports; each is a wish that the operator may refuse.
+    #[serde(default)]
+    pub grants: BTreeMap<Interface, Wish>,
+    /// The read-only tools that its sessions may be given: out of [`SESSION_TOOLS`].
+    #[serde(default)]
+    pub tools: Vec<String>,
+    /// Toolboxes whose tools its sessions need (REQ-WKR-2). Not supported yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub toolboxes: Vec<String>,
+    /// Whose memories it uses. Only `worker` is supported yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scopes: Vec<String>,
+    /// What of a project it needs checked out (REQ-WKR-2). Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkout_scope: Option<String>,
+    /// Default bounds of its jobs (REQ-WKR-19).
+    #[serde(default)]
+    pub resources: Bounds,
+    /// A JSON Schema for a dispatch's `config`, checked before the component is asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_schema: Option<Value>,
+}
+
+/// A world of `guild:worker`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum World {
+    /// Checks and plans; the host runs its sessions.
+    Worker,
+    /// Carries its jobs out itself.
+    AutonomousWorker,
+    /// Tools only. Not supported yet.
+    ToolboxPlugin,
+    /// Plans, and offers tools. Not supported yet.
+    WorkerToolbox,
+}
+
+/// An interface of `guild:worker` that a component can import, and so must ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Interface {
+    /// Lines into the job's log.
+    Log,
+    /// The member's memory.
+    Memory,
+    /// Reading under the granted roots.
+    Files,
+    /// The web, through the host.
+    Web,
+    /// The internal tools, on this job.
+    JobTools,
+    /// The job's own status record.
+    Status,
+    /// Agent sessions of its own.
+    Agent,
+}
+
+impl Interface {
+    /// Every interface that can be asked for.
+    pub const ALL: [Self; 7] =
+        [Self::Log, Self::Memory, Self::Files, Self::Web, Self::JobTools, Self::Status, Self::Agent];
+
+    /// Its name in `wit/` and in the manifest.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Log => "log",
+            Self::Memory => "memory",
+            Self::Files => "files",
+            Self::Web => "web",
+            Self::JobTools => "job-tools",
+            Self::Status => "status",
+            Self::Agent => "agent",
+        }
+    }
+}
+
+/// Details of a wish. There are none yet: `"memory": {}` asks for the interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wish {}
+
+impl Manifest {
+    /// Parses and checks a manifest. The error is a sentence for the person who wrote it.
+    pub fn parse(text: &[u8]) -> Result<Self, String> {
+        let manifest: Self = serde_json::from_slice(text).map_err(|e| e.to_string())?;
+        manifest.check()?;
+        Ok(manifest)
+    }
+
+    /// Whether the member accepts dispatched work (REQ-WD-2).
+    pub fn is_worker(&self) -> bool {
+        self.capabilities.iter().any(|c| c == WORKER)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        for (field, text) in [("name", &self.name), ("version", &self.version)] {
+            if text.trim().is_empty() {
+                return Err(format!("`{field}` must not be empty"));
+            }
+        }
+        if self.mcp.is_none() && self.plugin.is_none() {
+            return Err("at least one of `mcp` and `plugin` is needed".to_owned());
+        }
+        match (&self.transport, &self.mcp) {
+            (None, Some(_)) => return Err("`mcp` needs `\"transport\": \"http\"` beside it".to_owned()),
+            (Some(_), None) => return Err("`transport` has no meaning without `mcp`".to_owned()),
+            _ => {}
+        }
+        if self.is_worker() && self.mcp.is_none() {
+            return Err("capability `worker` needs `mcp`".to_owned());
+        }
+        self.component.as_ref().map_or(Ok(()), ComponentSpec::check)
+    }
+}
+
+impl ComponentSpec {
+    fn check(&self) -> Result<(), String> {
+        let plain = !self.file.is_empty()
+            && self.file.split('/').all(|part| !matches!(part, "" | "." | ".."))
+            && !self.file.contains(['\\', '\0']);
+        if !plain {
+            return Err(format!(
+                "`component.file` must be a path inside the member's directory, without `.` or `..`: {:?} is not",
+                self.file
+            ));
+        }
+        for tool in &self.tools {
+            if !SESSION_TOOLS.contains(&tool.as_str()) {
+                return Err(format!(
+                    "`component.tools` names {tool:?}; a session can be given {} and nothing else",
+                    SESSION_TOOLS.join(", ")
+                ));
+            }
+        }
+        let later = |what: &str| Err(format!("{what} is not supported by this version of the host; remove it"));
+        if !self.toolboxes.is_empty() {
+            return later("`component.toolboxes`");
+        }
+        if let Some(scope) = self.scopes.iter().find(|s| *s != "worker") {
+            return later(&format!("the scope {scope:?} in `component.scopes`"));
+        }
+        if self.checkout_scope.is_some() {
+            return later("`component.checkoutScope`");
+        }
+        if matches!(self.world, World::ToolboxPlugin | World::WorkerToolbox) {
+            return later("a `component.world` that exports a toolbox");
+        }
+        self.resources.check().map_err(|e| format!("`component.resources`: {e}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn researcher() -> Value {
+        json!({
+            "name": "researcher", "displayName": "Researcher", "description": "d", "version": "0.1.0",
+            "transport": "http", "mcp": {"command": "guild", "args": ["serve"]}, "capabilities": ["worker"],
+            "component": {"file": "researcher.wasm", "world": "worker", "grants": {"log": {}}, "tools": ["Read"]}
+        })
+    }
+
+    fn parse(value: &Value) -> Result<Manifest, String> {
+        Manifest::parse(value.to_string().as_bytes())
+    }
+
+    #[test]
+    fn the_manifest_of_the_researcher_parses() {
+        let manifest = parse(&researcher()).unwrap();
+        assert!(manifest.is_worker());
+        assert!(manifest.component.unwrap().grants.contains_key(&Interface::Log));
+    }
+
+    #[test]
+    fn unknown_keys_are_ignored_but_not_in_component() {
+        let mut value = researcher();
+        value["homepage"] = json!("x");
+        parse(&value).unwrap();
+        value["component"]["grant"] = json!({});
+        assert!(parse(&value).unwrap_err().contains("unknown field `grant`"));
+    }
+
+    /// Sets (or with null removes) a pointer in the researcher's manifest and returns the error.
+    fn error_with(pointer: &str, to: Value) -> String {
+        let mut value = researcher();
+        let (parent, key) = pointer.rsplit_once('/').unwrap();
+        let object = value.pointer_mut(parent).unwrap().as_object_mut().unwrap();
+        if to.is_null() {
+            object.remove(key);
+        } else {
+            object.insert(key.to_owned(), to);
+        }
+        parse(&value).unwrap_err()
+    }
+
+    #[test]
+    fn each_rule_of_the_manifest_is_named_when_broken() {
+        assert!(error_with("/transport", Value::Null).contains("transport"));
+        assert!(error_with("/transport", json!("stdio")).contains("stdio"));
+        assert!(error_with("/name", json!("")).contains("`name`"));
+        assert!(error_with("/name", Value::Null).contains("`name`"));
+        assert!(error_with("/mcp", Value::Null).contains("`mcp`"));
+        assert!(error_with("/capabilities", json!("worker")).contains("worker"));
+        assert!(error_with("/component/file", json!("../x.wasm")).contains("component.file"));
+        assert!(error_with("/component/file", json!("/x.wasm")).contains("component.file"));
+        assert!(error_with("/component/tools", json!(["Bash"])).contains("Bash"));
+        assert!(error_with("/component/toolboxes", json!(["mail"])).contains("not supported"));
+        assert!(error_with("/component/scopes", json!(["project"])).contains("not supported"));
+        assert!(error_with("/component/checkoutScope", json!("full")).contains("not supported"));
+        assert!(error_with("/component/world", json!("toolbox-plugin")).contains("not supported"));
+        assert!(error_with("/component/resources", json!({"maxTurns": 0})).contains("maxTurns"));
+        assert!(error_with("/component/grants", json!({"sockets": {}})).contains("sockets"));
+        assert!(error_with("/component/grants", json!({"log": {"x": 1}})).contains('x'));
+    }
+
+    #[test]
+    fn worker_needs_mcp_even_beside_a_plugin() {
+        let mut value = researcher();
+        value["plugin"] = json!({"path": "p"});
+        value.as_object_mut().unwrap().remove("mcp");
+        value.as_object_mut().unwrap().remove("transport");
+        assert!(parse(&value).unwrap_err().contains("capability `worker` needs `mcp`"));
+    }
+}

@@ -1,0 +1,90 @@
+//! What a component is told when it is activated, and what it answers (REQ-WD-30, REQ-WKR-4a): the Rust
+//! side of the WIT interface `dispatch`.
+
+use guild_contract::{Bounds, JobId};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::tools::ToolDefinition;
+
+/// The work that was asked for (REQ-WD-5).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    /// The short label.
+    pub description: String,
+    /// The whole prompt.
+    pub task: String,
+    /// What the plugin defines; `{}` where none came.
+    pub config: Value,
+}
+
+/// A memory that was chosen for an activation. It is a note, not an instruction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryNote {
+    /// The key that it was stored under.
+    pub key: String,
+    /// The whole text.
+    pub content: String,
+    /// When it was written: RFC 3339 in UTC.
+    pub modified: String,
+    /// The job that stored it, where that is known.
+    pub origin: Option<JobId>,
+}
+
+/// All that the host knows when it activates a worker for a commission.
+#[derive(Clone, Debug)]
+pub struct Activation {
+    /// The job that this will be, if it is accepted.
+    pub job: JobId,
+    /// The work.
+    pub request: Request,
+    /// The member's `posture.md`.
+    pub posture: String,
+    /// Within the injection cap, newest first (REQ-WD-28).
+    pub memories: Vec<MemoryNote>,
+    /// Built-in read-only tools that the worker's sessions may be given.
+    pub granted_tools: Vec<String>,
+    /// Tools of the toolboxes that were resolved for the worker.
+    pub toolbox_tools: Vec<ToolDefinition>,
+    /// What the job may use at most: the smaller of manifest and operator.
+    pub bounds: Bounds,
+}
+
+/// How an accepted job is carried out. It is kept as `plan.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Plan {
+    /// The host runs this session.
+    Session(SessionPlan),
+    /// The plugin carries the job out itself, through its `run`.
+    OwnRun(Bounds),
+}
+
+/// How the worker's agent session is to run. The internal tools are always part of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionPlan {
+    /// Posture, task, memories and tool instructions (REQ-WD-34).
+    pub system_prompt: String,
+    /// The message that starts the session.
+    pub prompt: String,
+    /// Built-in tools, a subset of those that were granted.
+    pub tools: Vec<String>,
+    /// Names of toolbox tools, a subset of those that were resolved.
+    pub toolbox_tools: Vec<String>,
+    /// The model, where the plugin prefers one.
+    pub model: Option<String>,
+    /// The plugin's own bounds.
+    pub bounds: Bounds,
+}
+
+/// Why a plugin does not accept a dispatch. The caller sees the text; no job exists.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The dispatch's `config` is not acceptable.
+    #[error("{0}")]
+    InvalidConfig(String),
+    /// The plugin does not do such work.
+    #[error("{0}")]
+    Unsupported(String),
+}
