@@ -1,1 +1,28 @@
-//! x
+//! The sandbox: a component gets what its member's manifest asks for and the operator granted, under limits,
+//! and nothing else.
+//!
+//! - [`Sandbox`] is the engine: compiler, linker, compile cache, the tick that bounds CPU, the lanes.
+//! - [`Plugin`] is one component, checked, compiled and linked. Each call of it gets a fresh instance in a
+//!   Store of its own, which is dropped afterwards: no state leaks from call to call.
+//!
+//! Denied by default, for every component: sockets, HTTP, processes, environment variables, arguments, stdin,
+//! and every directory but those of [`Preopen`](wasi::Preopen). There is no flag that allows them.
+
+mod bindings;
+mod cache;
+mod call;
+mod engine;
+mod error;
+mod host;
+pub mod inspect;
+mod limiter;
+mod plugin;
+mod state;
+mod stdio;
+mod wasi;
+
+pub use cache::CompileCache;
+pub use call::{Activated, ActivateScope, RunScope};
+pub use engine::Sandbox;
+pub use error::{CallError, LoadError};
+pub use plugin::Plugin;

@@ -1,0 +1,152 @@
+//! Compiled components, kept between starts.
+//!
+//! An entry is native code, so whoever writes one runs code here. That is why the directory must belong to this
+//! user and to nobody else (0700), no symlink is followed in it, and each entry carries a digest that is verified
+//! over the very bytes that are then deserialized.
+
+use std::{
+    hash::{Hash, Hasher},
+    io::{self, Read, Write},
+    path::Path,
+};
+
+use cap_std::{
+    ambient_authority,
+    fs::{Dir, DirBuilder, DirBuilderExt, MetadataExt, OpenOptions, OpenOptionsExt},
+};
+use rustix::fs::OFlags;
+use sha2::{Digest, Sha256};
+use wasmtime::{Engine, component::Component};
+
+const DIGEST: usize = 32;
+const SUFFIX: &str = ".component";
+
+/// A directory of compiled components, or none: then every start compiles.
+#[derive(Debug)]
+pub struct CompileCache {
+    dir: Option<Dir>,
+    max_bytes: u64,
+}
+
+impl CompileCache {
+    /// No cache.
+    pub fn none() -> Self {
+        Self { dir: None, max_bytes: 0 }
+    }
+
+    /// Opens the cache directory, or makes it (0700). `max_bytes` bounds all entries together.
+    ///
+    /// # Errors
+    /// Where the directory is a symlink, belongs to another user, or can be entered by one.
+    pub fn open(path: &Path, max_bytes: u64) -> io::Result<Self> {
+        let refuse = |why: &str| io::Error::new(io::ErrorKind::PermissionDenied, format!("{}: {why}", path.display()));
+        let parent = path.parent().ok_or_else(|| refuse("the compile cache needs a directory of its own"))?;
+        let name = path.file_name().ok_or_else(|| refuse("the compile cache needs a directory of its own"))?;
+        Dir::create_ambient_dir_all(parent, ambient_authority())?;
+        let parent = Dir::open_ambient_dir(parent, ambient_authority())?;
+        let mut private = DirBuilder::new();
+        private.mode(0o700);
+        match parent.create_dir_with(name, &private) {
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+            _ => {}
+        }
+        if !parent.symlink_metadata(name)?.is_dir() {
+            return Err(refuse("the compile cache must be a directory, not a link to one"));
+        }
+        let dir = parent.open_dir(name)?;
+        let found = dir.dir_metadata()?;
+        if found.uid() != rustix::process::geteuid().as_raw() || found.mode() & 0o077 != 0 {
+            return Err(refuse("the compile cache must belong to this user alone (mode 0700)"));
+        }
+        Ok(Self { dir: Some(dir), max_bytes })
+    }
+
+    /// The component with this hash, if an entry for it is whole and was made by the same engine.
+    pub(crate) fn get(&self, engine: &Engine, component: &[u8; DIGEST]) -> Option<Component> {
+        let entry = self.read(&entry_name(engine, component)).ok()?;
+        let (digest, code) = entry.split_at_checked(DIGEST)?;
+        if digest != Sha256::digest(code).as_slice() {
+            tracing::warn!("an entry of the compile cache is damaged; the component is compiled again");
+            return None;
+        }
+        // SAFETY: the bytes were made by `Component::serialize` of a compatible engine (its hash is in the entry's
+        // name, and `deserialize` checks it again), by this user (the directory is 0700 and ours, and no symlink
+        // is followed), and are whole (the digest was verified over these very bytes).
+        #[allow(unsafe_code, reason = "deserializing compiled code is the one thing that needs it")]
+        unsafe { Component::deserialize(engine, code) }.ok()
+    }
+
+    /// Keeps a compiled component. A failure costs the next start a compilation, nothing else.
+    pub(crate) fn put(&self, engine: &Engine, hash: &[u8; DIGEST], component: &Component) {
+        let Some(dir) = &self.dir else { return };
+        let kept = component.serialize().map_err(io::Error::other).and_then(|code| {
+            self.make_room(dir, code.len() as u64)?;
+            let mut file = cap_tempfile::TempFile::new(dir)?;
+            file.write_all(&Sha256::digest(&code))?;
+            file.write_all(&code)?;
+            file.replace(entry_name(engine, hash))
+        });
+        if let Err(e) = kept {
+            tracing::warn!("the compile cache cannot keep a component: {e}");
+        }
+    }
+
+    fn read(&self, name: &str) -> io::Result<Vec<u8>> {
+        let dir = self.dir.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed());
+        let file = dir.open_with(name, &options)?;
+        if !file.metadata()?.is_file() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let mut bytes = Vec::new();
+        file.take(self.max_bytes).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Removes the oldest entries until `more` bytes fit.
+    fn make_room(&self, dir: &Dir, more: u64) -> io::Result<()> {
+        let mut entries = Vec::new();
+        for entry in dir.entries()? {
+            let entry = entry?;
+            let found = entry.metadata()?;
+            if found.is_file() && entry.file_name().to_string_lossy().ends_with(SUFFIX) {
+                entries.push((found.modified()?, found.len(), entry.file_name()));
+            }
+        }
+        entries.sort();
+        let mut total = more + entries.iter().map(|(_, len, _)| len).sum::<u64>();
+        for (_, len, name) in entries {
+            if total <= self.max_bytes {
+                break;
+            }
+            dir.remove_file(name)?;
+            total -= len;
+        }
+        if total > self.max_bytes { Err(io::Error::other("it is larger than limits.compile_cache_bytes")) } else { Ok(()) }
+    }
+}
+
+fn entry_name(engine: &Engine, component: &[u8; DIGEST]) -> String {
+    let mut engine_hash = EngineHash(Sha256::new());
+    engine.precompile_compatibility_hash().hash(&mut engine_hash);
+    let engine_hash: [u8; DIGEST] = engine_hash.0.finalize().into();
+    format!("{}-{}{SUFFIX}", hex(component), hex(engine_hash.first_chunk::<8>().unwrap_or(&[0; 8])))
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// Turns what the engine calls its compatibility hash into bytes that are the same in every process.
+struct EngineHash(Sha256);
+
+impl Hasher for EngineHash {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    fn finish(&self) -> u64 {
+        0
+    }
+}

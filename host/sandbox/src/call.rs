@@ -1,0 +1,48 @@
+//! What a call of a component is given and gives back.
+
+use std::{sync::Arc, time::Instant};
+
+use cap_std::fs::Dir;
+use guild_jobs::{
+    JobTools, MemoryStore,
+    activation::{Plan, Refusal},
+    files::Files,
+    session::Sessions,
+};
+
+/// What `activate` can reach: no job exists yet.
+pub struct ActivateScope {
+    /// The member's memory, which it can read.
+    pub memory: Arc<MemoryStore>,
+    /// The granted read roots.
+    pub files: Option<Arc<dyn Files>>,
+    /// Until when it may wait for its turn.
+    pub wait_until: Instant,
+}
+
+/// What `activate` answered.
+#[derive(Debug)]
+pub struct Activated {
+    /// The plan, or why the dispatch is not accepted. A plan asks for nothing that was not granted.
+    pub outcome: Result<Plan, Refusal>,
+    /// What the component wrote meanwhile: lines for the job's log, if there will be a job.
+    pub log: Vec<String>,
+}
+
+/// What `run` can reach.
+pub struct RunScope {
+    /// The internal tools on the job.
+    pub tools: Arc<JobTools>,
+    /// The job's directory: `/job`, read-only.
+    pub job_dir: Dir,
+    /// Its `artifacts/`: `/job/artifacts`, read-write.
+    pub artifacts_dir: Dir,
+    /// The member's memory.
+    pub memory: Arc<MemoryStore>,
+    /// The granted read roots.
+    pub files: Option<Arc<dyn Files>>,
+    /// Where it starts sessions of its own.
+    pub sessions: Option<Arc<dyn Sessions>>,
+    /// Its deadline, if that is sooner than `limits.run_seconds`.
+    pub seconds: u32,
+}

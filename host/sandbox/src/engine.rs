@@ -1,0 +1,186 @@
+//! The engine: one for all components of a host.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread::{self, Thread},
+    time::Duration,
+};
+
+use cap_std::fs::Dir;
+use guild_contract::{
+    Limits,
+    manifest::{ComponentSpec, Interface},
+};
+use tokio::sync::Semaphore;
+use wasmtime::{Config, Engine, component::Linker};
+
+use crate::{
+    cache::CompileCache,
+    error::LoadError,
+    host,
+    plugin::Plugin,
+    state::State,
+    wasi,
+};
+
+/// How often a running component is interrupted, so that others run and deadlines are seen.
+const TICK: Duration = Duration::from_millis(10);
+
+/// The engine and all that components share: compiler, linker, compile cache, tick, lanes.
+pub struct Sandbox {
+    pub(crate) engine: Engine,
+    pub(crate) linker: Linker<State>,
+    pub(crate) limits: Arc<Limits>,
+    pub(crate) cache: CompileCache,
+    pub(crate) lanes: Lanes,
+    pub(crate) ticker: Ticker,
+    /// Where `run` calls are driven: threads of their own, so that no component, however busy, delays a request.
+    pub(crate) runs: tokio::runtime::Handle,
+    _runs: RunThreads,
+}
+
+impl Sandbox {
+    /// Makes an engine.
+    ///
+    /// # Errors
+    /// Where the machine cannot have one: the text says why.
+    pub fn new(limits: Arc<Limits>, cache: CompileCache) -> Result<Arc<Self>, LoadError> {
+        let refused = |e: wasmtime::Error| LoadError::Refused(e.root_cause().to_string());
+        let engine = Engine::new(&config()).map_err(refused)?;
+        let mut linker = Linker::new(&engine);
+        wasi::add_to_linker(&mut linker).map_err(refused)?;
+        host::add_to_linker(&mut linker).map_err(refused)?;
+        let cores = thread::available_parallelism().map_or(2, usize::from);
+        let runs = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(cores)
+            .thread_name("guest")
+            .enable_time()
+            .build()
+            .map_err(|e| LoadError::Refused(format!("no threads for components: {e}")))?;
+        Ok(Arc::new(Self {
+            ticker: Ticker::start(&engine).map_err(|e| LoadError::Refused(format!("no thread for the tick: {e}")))?,
+            lanes: Lanes::new(cores, &limits),
+            runs: runs.handle().clone(),
+            _runs: RunThreads(Some(runs)),
+            engine,
+            linker,
+            limits,
+            cache,
+        }))
+    }
+
+    /// Reads, checks, compiles (or takes from the cache) and links a member's component. It blocks.
+    ///
+    /// `granted` are the interfaces that the operator's policy allows this member. What the manifest asks for
+    /// beyond them is linked so that every call answers `not-granted`.
+    ///
+    /// # Errors
+    /// See [`LoadError`]. Versions and imports are checked before anything is compiled.
+    pub fn prepare(
+        self: &Arc<Self>,
+        member: &Dir,
+        spec: &ComponentSpec,
+        granted: impl IntoIterator<Item = Interface>,
+    ) -> Result<Plugin, LoadError> {
+        Plugin::prepare(self.clone(), member, spec, granted.into_iter().collect())
+    }
+}
+
+/// What the engine is, apart from the machine that it runs on.
+fn config() -> Config {
+    let mut config = Config::new();
+    config
+        .wasm_component_model(true)
+        .epoch_interruption(true)
+        // Callers get a reason, not a backtrace; and a Store without address maps is smaller.
+        .wasm_backtrace_max_frames(None)
+        .generate_address_map(false)
+        .wasm_memory64(false)
+        .max_wasm_stack(512 * 1024)
+        .async_stack_size(1024 * 1024)
+        // A plugin's memory is small and its limit is ours: a small reservation lets thousands of them live at once.
+        .memory_reservation(64 * 1024 * 1024)
+        .memory_guard_size(64 * 1024);
+    config
+}
+
+/// Ticks the engine's epoch from a thread of its own, so that it ticks also when every worker thread is busy.
+/// It holds the engine weakly, ends with it, and sleeps while no component runs.
+pub(crate) struct Ticker {
+    live: Arc<AtomicUsize>,
+    thread: Thread,
+}
+
+/// A component is running: the clock ticks.
+pub(crate) struct Ticking(Arc<AtomicUsize>);
+
+impl Ticker {
+    fn start(engine: &Engine) -> std::io::Result<Self> {
+        let live = Arc::new(AtomicUsize::new(0));
+        let (engine, watched) = (engine.weak(), Arc::downgrade(&live));
+        let ticker = thread::Builder::new().name("epoch".to_owned()).spawn(move || {
+            while let (Some(engine), Some(live)) = (engine.upgrade(), watched.upgrade()) {
+                engine.increment_epoch();
+                let idle = live.load(Ordering::SeqCst) == 0;
+                drop((engine, live));
+                if idle { thread::park() } else { thread::sleep(TICK) }
+            }
+        })?;
+        Ok(Self { live, thread: ticker.thread().clone() })
+    }
+
+    pub(crate) fn tick(&self) -> Ticking {
+        if self.live.fetch_add(1, Ordering::SeqCst) == 0 {
+            self.thread.unpark();
+        }
+        Ticking(self.live.clone())
+    }
+}
+
+impl Drop for Ticker {
+    fn drop(&mut self) {
+        self.thread.unpark();
+    }
+}
+
+impl Drop for Ticking {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Who waits for whom. A lane is first come, first served. Before the common lane of activations stands one of each
+/// plugin, as wide, so that one member's thousand dispatches do not stand before another's first.
+pub(crate) struct Lanes {
+    /// How many activations run at once: as many as there are cores.
+    pub(crate) width: usize,
+    pub(crate) activations: Semaphore,
+    pub(crate) runs: Semaphore,
+    /// One component is compiled at a time; the compiler itself uses all cores.
+    pub(crate) compiles: Arc<Mutex<()>>,
+}
+
+impl Lanes {
+    fn new(cores: usize, limits: &Limits) -> Self {
+        Self {
+            width: cores,
+            activations: Semaphore::new(cores),
+            runs: Semaphore::new(limits.live_runs as usize),
+            compiles: Arc::default(),
+        }
+    }
+}
+
+/// The threads of `run` calls. A runtime may not be dropped where blocking is forbidden, so it is left to end by itself.
+struct RunThreads(Option<tokio::runtime::Runtime>);
+
+impl Drop for RunThreads {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! `job-tools`: the internal tools on this job, by the same implementation that sessions call.
+
+use guild_contract::{Decision, manifest::Interface};
+
+use super::{Answer, blocking};
+use crate::{
+    bindings::guild::worker::{job_tools::Host, types},
+    state::State,
+};
+
+impl Host for State {
+    async fn update_summary(&mut self, summary: String) -> Answer<()> {
+        let reach = self.reach.clone();
+        blocking(move || reach.job(Interface::JobTools)?.update_summary(&summary)).await
+    }
+
+    async fn record_decision(&mut self, decision: types::Decision) -> Answer<()> {
+        let reach = self.reach.clone();
+        let types::Decision { question, decision, reasoning } = decision;
+        blocking(move || reach.job(Interface::JobTools)?.record_decision(Decision { question, decision, reasoning })).await
+    }
+
+    async fn log_question(&mut self, question: String) -> Answer<()> {
+        let reach = self.reach.clone();
+        blocking(move || reach.job(Interface::JobTools)?.log_question(&question)).await
+    }
+
+    async fn write_artifact(&mut self, path: String, contents: Vec<u8>) -> Answer<()> {
+        let reach = self.reach.clone();
+        blocking(move || reach.job(Interface::JobTools)?.write_artifact(&path, &contents)).await
+    }
+
+    async fn submit_result(&mut self, output: String) -> Answer<()> {
+        let reach = self.reach.clone();
+        blocking(move || reach.job(Interface::JobTools)?.submit_result(&output)).await
+    }
+}

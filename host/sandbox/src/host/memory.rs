@@ -1,0 +1,57 @@
+//! `memory`: what outlasts the job.
+
+use std::sync::Arc;
+
+use guild_contract::manifest::Interface;
+use guild_jobs::{JobTools, MemoryStore, tools::ToolError};
+
+use super::{Answer, blocking};
+use crate::{
+    bindings::guild::worker::{memory::{Entry, Host}, types::Scope},
+    state::{Reach, State},
+};
+
+fn scoped(reach: &Reach, scope: Scope) -> Result<Arc<MemoryStore>, ToolError> {
+    reach.granted(Interface::Memory)?;
+    match scope {
+        Scope::Worker => Ok(reach.memory.clone()),
+        Scope::Project => Err(ToolError::NotGranted("the memory scope `project` is not available".to_owned())),
+        Scope::Global => Err(ToolError::NotGranted("the memory scope `global` is not available".to_owned())),
+    }
+}
+
+/// The job on whose account memory is written: a refused dispatch leaves no trace.
+fn writer(reach: &Reach, scope: Scope) -> Result<Arc<JobTools>, ToolError> {
+    scoped(reach, scope)?;
+    reach.job.clone().ok_or(ToolError::NoJob)
+}
+
+impl Host for State {
+    async fn store(&mut self, scope: Scope, key: String, content: String) -> Answer<()> {
+        let reach = self.reach.clone();
+        blocking(move || writer(&reach, scope)?.store_memory(&key, &content)).await
+    }
+
+    async fn load(&mut self, scope: Scope, key: String) -> Answer<Option<String>> {
+        let reach = self.reach.clone();
+        blocking(move || scoped(&reach, scope)?.load(&key)).await
+    }
+
+    async fn list(&mut self, scope: Scope) -> Answer<Vec<Entry>> {
+        let reach = self.reach.clone();
+        blocking(move || {
+            let entries = scoped(&reach, scope)?.list()?;
+            Ok(entries.into_iter().map(|e| Entry { key: e.key, bytes: e.bytes, modified: e.modified }).collect())
+        })
+        .await
+    }
+
+    async fn delete(&mut self, scope: Scope, key: String) -> Answer<bool> {
+        let reach = self.reach.clone();
+        blocking(move || {
+            writer(&reach, scope)?;
+            reach.memory.delete(&key)
+        })
+        .await
+    }
+}

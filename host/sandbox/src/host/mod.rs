@@ -1,0 +1,59 @@
+//! Host functions: one file per interface of `guild:worker`.
+//!
+//! An expected failure is the interface's `host-error`; only abuse (a handle that is not one) or a bug of the host traps.
+//! What blocks on storage runs where blocking is allowed.
+
+pub(crate) mod agent;
+mod files;
+mod job_tools;
+mod log;
+mod memory;
+mod status;
+mod web;
+
+use guild_jobs::tools::ToolError;
+use wasmtime::component::{HasSelf, Linker};
+
+use crate::{
+    bindings::guild::worker::{agent as agent_wit, files as files_wit, job_tools as job_tools_wit, log as log_wit},
+    bindings::guild::worker::{memory as memory_wit, status as status_wit, types, web as web_wit},
+    state::State,
+};
+
+pub(crate) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+    types::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
+    log_wit::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
+    memory_wit::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
+    files_wit::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
+    web_wit::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
+    job_tools_wit::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
+    status_wit::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
+    agent_wit::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
+    Ok(())
+}
+
+impl types::Host for State {}
+
+impl From<ToolError> for types::HostError {
+    fn from(error: ToolError) -> Self {
+        match error {
+            ToolError::InvalidInput(text) => Self::InvalidInput(text),
+            ToolError::NotGranted(text) => Self::NotGranted(text),
+            ToolError::OverLimit(text) => Self::OverLimit(text),
+            ToolError::NoJob => Self::NoJob,
+            ToolError::JobEnded => Self::JobEnded,
+            ToolError::Unavailable(text) => Self::Unavailable(text),
+        }
+    }
+}
+
+/// What a host function answers: the interface's own result, inside the one that traps.
+type Answer<T> = wasmtime::Result<Result<T, types::HostError>>;
+
+/// Runs what blocks on storage, and answers as the interface does.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, ToolError> + Send + 'static) -> Answer<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(answer) => Ok(answer.map_err(Into::into)),
+        Err(e) => Err(wasmtime::Error::msg(format!("a host function failed: {e}"))),
+    }
+}

@@ -1,0 +1,376 @@
+//! One member's component: checked, compiled and linked once; instantiated afresh for each call.
+
+use std::{
+    collections::BTreeSet,
+    io::Read,
+    sync::{Arc, PoisonError, mpsc},
+    thread,
+    time::Duration,
+};
+
+use cap_std::fs::Dir;
+use guild_contract::{
+    Bounds,
+    manifest::{ComponentSpec, Interface},
+};
+use guild_jobs::activation::{Activation, Plan, Refusal, SessionPlan};
+use sha2::{Digest, Sha256};
+use tokio::{sync::Semaphore, time};
+use tokio_util::task::AbortOnDropHandle;
+use wasmtime::{
+    Store, Trap,
+    component::{Component, Instance, InstancePre, ResourceTableError},
+};
+use wasmtime_wasi::I32Exit;
+
+use crate::{
+    bindings::{
+        exports::guild::worker::{dispatch, run},
+        guild::worker::types,
+    },
+    cache::hex,
+    call::{ActivateScope, Activated, RunScope},
+    engine::{Sandbox, Ticking},
+    error::{CallError, LoadError},
+    host::agent::bounds,
+    inspect::{self, Outside},
+    state::{Reach, State},
+    stdio::LogSink,
+    wasi::Preopen,
+};
+
+/// A component that is ready to be called.
+pub struct Plugin {
+    sandbox: Arc<Sandbox>,
+    pre: InstancePre<State>,
+    dispatch: dispatch::GuestIndices,
+    run: Option<run::GuestIndices>,
+    granted: Arc<BTreeSet<Interface>>,
+    lane: Semaphore,
+    sha256: String,
+    outside: Outside,
+}
+
+impl Plugin {
+    pub(crate) fn prepare(
+        sandbox: Arc<Sandbox>,
+        member: &Dir,
+        spec: &ComponentSpec,
+        granted: BTreeSet<Interface>,
+    ) -> Result<Self, LoadError> {
+        let bytes = read(member, &spec.file, sandbox.limits.component_bytes)?;
+        let outside = inspect::outside(&bytes)?;
+        inspect::check(&outside, spec)?;
+        let sha256: [u8; 32] = Sha256::digest(&bytes).into();
+        let component = match sandbox.cache.get(&sandbox.engine, &sha256) {
+            Some(component) => component,
+            None => {
+                let component = compile(&sandbox, bytes)?;
+                sandbox.cache.put(&sandbox.engine, &sha256, &component);
+                component
+            }
+        };
+        let refused = |e: wasmtime::Error| LoadError::Refused(format!("{e:#}"));
+        let pre = if inspect::has_denied(&outside) {
+            // What a language's runtime drags in: there, so that the component links; of no use, so that nothing leaves.
+            let mut linker = sandbox.linker.clone();
+            linker.define_unknown_imports_as_traps(&component).map_err(refused)?;
+            linker.instantiate_pre(&component)
+        } else {
+            sandbox.linker.instantiate_pre(&component)
+        };
+        let pre = pre.map_err(refused)?;
+        let granted = granted.into_iter().filter(|interface| spec.grants.contains_key(interface)).collect();
+        Ok(Self {
+            dispatch: dispatch::GuestIndices::new(&pre).map_err(refused)?,
+            run: run::GuestIndices::new(&pre).ok(),
+            granted: Arc::new(granted),
+            lane: Semaphore::new(sandbox.lanes.width),
+            sha256: hex(&sha256),
+            outside,
+            pre,
+            sandbox,
+        })
+    }
+
+    /// SHA-256 of the component's file, in hex.
+    pub fn sha256(&self) -> &str {
+        &self.sha256
+    }
+
+    /// What the component imports and exports.
+    pub fn outside(&self) -> &Outside {
+        &self.outside
+    }
+
+    /// Has the component check and plan a dispatch (REQ-WD-30). It waits for its turn in a bounded lane.
+    ///
+    /// # Errors
+    /// See [`CallError`]. A refusal is no error: it is in [`Activated::outcome`].
+    pub async fn activate(&self, activation: &Activation, scope: ActivateScope) -> Result<Activated, CallError> {
+        let limits = &self.sandbox.limits;
+        let busy = |_| CallError::Busy(limits.dispatch_wait_seconds);
+        let turn = async {
+            let own = self.lane.acquire().await;
+            (own, self.sandbox.lanes.activations.acquire().await)
+        };
+        let _turn = time::timeout_at(scope.wait_until.into(), turn).await.map_err(busy)?;
+        let log = LogSink::kept();
+        let reach = Reach {
+            granted: self.granted.clone(),
+            job: None,
+            files: scope.files,
+            sessions: None,
+            log: log.clone(),
+            memory: scope.memory,
+        };
+        let preopens = self.memory_preopen(&reach)?;
+        let mut call = self.call("activate", limits.activate_seconds, preopens, reach);
+        let told = told(activation);
+        let answer = call.bounded(async |store, instance| {
+            self.dispatch.load(&mut *store, &instance)?.call_activate(store, &told).await
+        });
+        let answer = answer.await;
+        // The Store goes before the log is taken: what the component wrote without a line's end comes with it.
+        drop(call);
+        let outcome = match answer? {
+            Ok(plan) => Ok(self.checked(plan, activation)?),
+            Err(dispatch::Refusal::InvalidConfig(text)) => Err(Refusal::InvalidConfig(text)),
+            Err(dispatch::Refusal::Unsupported(text)) => Err(Refusal::Unsupported(text)),
+        };
+        Ok(Activated { outcome, log: log.take() })
+    }
+
+    /// Has the component carry its job out. While 256 others do (`limits.live_runs`), it waits before it is instantiated,
+    /// and the time of that wait is not its own. The inner error is the component's own text.
+    ///
+    /// # Errors
+    /// See [`CallError`]. When the job is cancelled the instance is dropped at once.
+    pub async fn run(
+        self: &Arc<Self>,
+        activation: Activation,
+        scope: RunScope,
+    ) -> Result<Result<String, String>, CallError> {
+        let cancelled = scope.tools.job().cancelled().clone();
+        let place = tokio::select! {
+            place = self.sandbox.lanes.runs.acquire() => place,
+            () = cancelled.cancelled() => return Err(CallError::Cancelled),
+        };
+        let this = self.clone();
+        // On threads of their own: a component that never rests must not delay those who serve requests.
+        let running = AbortOnDropHandle::new(self.sandbox.runs.spawn(async move { this.run_here(activation, scope).await }));
+        let outcome = tokio::select! {
+            outcome = running => outcome.map_err(|e| CallError::Trap { call: "run", why: e.to_string() })?,
+            () = cancelled.cancelled() => Err(CallError::Cancelled),
+        };
+        drop(place);
+        outcome
+    }
+
+    async fn run_here(&self, activation: Activation, scope: RunScope) -> Result<Result<String, String>, CallError> {
+        let invalid = |why: &str| CallError::Invalid { call: "run", why: why.to_owned() };
+        let run = self.run.as_ref().ok_or_else(|| invalid("the component has no `run`"))?;
+        let reach = Reach {
+            granted: self.granted.clone(),
+            log: LogSink::Job(scope.tools.job().clone()),
+            job: Some(scope.tools),
+            files: scope.files,
+            sessions: scope.sessions,
+            memory: scope.memory,
+        };
+        let mut preopens = self.memory_preopen(&reach)?;
+        preopens.push(Preopen { guest: "/job", dir: scope.job_dir, writable: false });
+        preopens.push(Preopen { guest: "/job/artifacts", dir: scope.artifacts_dir, writable: true });
+        let seconds = scope.seconds.min(self.sandbox.limits.run_seconds);
+        let mut call = self.call("run", seconds, preopens, reach);
+        let told = told(&activation);
+        call.bounded(async |store, instance| run.load(&mut *store, &instance)?.call_run(store, &told).await).await
+    }
+
+    /// `/memory`, read-only, for a component that asked for `memory`.
+    fn memory_preopen(&self, reach: &Reach) -> Result<Vec<Preopen>, CallError> {
+        if reach.granted(Interface::Memory).is_err() {
+            return Ok(Vec::new());
+        }
+        let why = |e: std::io::Error| CallError::Trap { call: "activate", why: format!("no /memory: {}", e.kind()) };
+        Ok(vec![Preopen { guest: "/memory", dir: reach.memory.dir().map_err(why)?, writable: false }])
+    }
+
+    fn call(&self, name: &'static str, seconds: u32, preopens: Vec<Preopen>, reach: Reach) -> Call<'_> {
+        let limits = &self.sandbox.limits;
+        let mut store = Store::new(&self.sandbox.engine, State::new(limits, preopens, reach));
+        store.limiter(|state| &mut state.limiter);
+        store.set_epoch_deadline(1);
+        store.epoch_deadline_async_yield_and_update(1);
+        store.set_hostcall_fuel(usize::try_from(limits.hostcall_bytes).unwrap_or(usize::MAX));
+        store.set_max_component_handles(limits.handles as usize);
+        Call { name, seconds, store, plugin: self, _tick: self.sandbox.ticker.tick() }
+    }
+
+    /// A plan that asks for nothing beyond what was granted.
+    fn checked(&self, plan: dispatch::Plan, activation: &Activation) -> Result<Plan, CallError> {
+        let invalid = |why: String| CallError::Invalid { call: "activate", why };
+        let sound = |bounds: Bounds| bounds.check().map(|()| bounds).map_err(invalid);
+        match plan {
+            dispatch::Plan::OwnRun(own) => {
+                if self.run.is_none() {
+                    return Err(invalid("it plans to run itself, but exports no `run`".to_owned()));
+                }
+                Ok(Plan::OwnRun(sound(bounds(own))?))
+            }
+            dispatch::Plan::Session(session) => {
+                if let Some(tool) = session.tools.iter().find(|tool| !activation.granted_tools.contains(tool)) {
+                    return Err(invalid(format!("its plan uses the tool {tool:?}, which was not granted")));
+                }
+                let resolved = |name: &String| activation.toolbox_tools.iter().any(|tool| tool.name == *name);
+                if let Some(tool) = session.toolbox_tools.iter().find(|tool| !resolved(tool)) {
+                    return Err(invalid(format!("its plan uses the toolbox tool {tool:?}, which does not exist")));
+                }
+                Ok(Plan::Session(SessionPlan {
+                    system_prompt: session.system_prompt,
+                    prompt: session.prompt,
+                    tools: session.tools,
+                    toolbox_tools: session.toolbox_tools,
+                    model: session.model,
+                    bounds: sound(bounds(session.bounds))?,
+                }))
+            }
+        }
+    }
+}
+
+/// One call: a Store of its own, and one deadline over all that happens in it.
+struct Call<'a> {
+    name: &'static str,
+    seconds: u32,
+    store: Store<State>,
+    plugin: &'a Plugin,
+    _tick: Ticking,
+}
+
+impl Call<'_> {
+    /// Instantiates the component and calls it. Epochs do not tick while a host function is awaited, so the deadline is kept from outside: when
+    /// it passes, the future is dropped, and the Store with it, never to be used again.
+    async fn bounded<R>(
+        &mut self,
+        body: impl AsyncFnOnce(&mut Store<State>, Instance) -> wasmtime::Result<R>,
+    ) -> Result<R, CallError> {
+        let deadline = Duration::from_secs(self.seconds.into());
+        let whole = async {
+            let instance = self.plugin.pre.instantiate_async(&mut self.store).await?;
+            body(&mut self.store, instance).await
+        };
+        match time::timeout(deadline, whole).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => Err(self.reason(&error)),
+            Err(_) => Err(CallError::Deadline { call: self.name, seconds: self.seconds }),
+        }
+    }
+
+    /// A stable reason, without a backtrace. A component that was refused memory fails in many ways; the limit is the reason.
+    fn reason(&self, error: &wasmtime::Error) -> CallError {
+        let call = self.name;
+        if let Some(limit) = self.store.data().limiter.refused() {
+            return CallError::Limit { call, limit: limit.to_owned() };
+        }
+        if let Some(ResourceTableError::Full) = error.downcast_ref() {
+            let limit = format!("limits.handles = {}", self.plugin.sandbox.limits.handles);
+            return CallError::Limit { call, limit };
+        }
+        let why = if let Some(trap) = error.downcast_ref::<Trap>() {
+            trap.to_string().trim_start_matches("wasm trap: ").to_owned()
+        } else if let Some(I32Exit(code)) = error.downcast_ref() {
+            format!("it exited with code {code}")
+        } else {
+            error.root_cause().to_string()
+        };
+        CallError::Trap { call, why }
+    }
+}
+
+fn read(member: &Dir, file: &str, max: u64) -> Result<Vec<u8>, LoadError> {
+    let failed = |why: String| LoadError::Read { file: file.to_owned(), why };
+    let metadata = member.metadata(file).map_err(|e| failed(e.kind().to_string()))?;
+    if !metadata.is_file() {
+        return Err(failed("it is not a regular file".to_owned()));
+    }
+    if metadata.len() > max {
+        return Err(LoadError::TooLarge { file: file.to_owned(), max });
+    }
+    let mut bytes = Vec::new();
+    let opened = member.open(file).map_err(|e| failed(e.kind().to_string()))?;
+    opened.take(max + 1).read_to_end(&mut bytes).map_err(|e| failed(e.kind().to_string()))?;
+    if bytes.len() as u64 > max {
+        return Err(LoadError::TooLarge { file: file.to_owned(), max });
+    }
+    Ok(bytes)
+}
+
+/// Compiles, one component at a time. A compilation cannot be interrupted, but it is waited for no longer than the limit.
+fn compile(sandbox: &Sandbox, bytes: Vec<u8>) -> Result<Component, LoadError> {
+    let seconds = sandbox.limits.compile_seconds;
+    let limit = Duration::from_secs(seconds.into());
+    let (engine, lane) = (sandbox.engine.clone(), sandbox.lanes.compiles.clone());
+    let (started, start) = mpsc::sync_channel(1);
+    let (done, compiled) = mpsc::sync_channel(1);
+    thread::Builder::new()
+        .name("compile".to_owned())
+        .spawn(move || {
+            let _lane = lane.lock().unwrap_or_else(PoisonError::into_inner);
+            // Whoever waited for it may have given up; then there is nobody to compile for.
+            if started.send(()).is_ok() {
+                let _ = done.send(Component::from_binary(&engine, &bytes));
+            }
+        })
+        .map_err(|e| LoadError::Refused(format!("no thread to compile it: {e}")))?;
+    start.recv_timeout(limit).map_err(|_| LoadError::CompileTimeout(seconds))?;
+    let component = compiled.recv_timeout(limit).map_err(|_| LoadError::CompileTimeout(seconds))?;
+    component.map_err(|e| LoadError::NotAComponent(format!("the file is no valid component: {}", e.root_cause())))
+}
+
+/// The activation as the component sees it.
+fn told(activation: &Activation) -> dispatch::Activation {
+    let request = &activation.request;
+    dispatch::Activation {
+        context: dispatch::Context::Commission(dispatch::Commission {
+            id: activation.job.to_string(),
+            request: types::Request {
+                description: request.description.clone(),
+                task: request.task.clone(),
+                config: request.config.to_string(),
+            },
+            dependencies: Vec::new(),
+        }),
+        project: None,
+        posture: activation.posture.clone(),
+        memories: activation
+            .memories
+            .iter()
+            .map(|note| dispatch::MemoryNote {
+                scope: types::Scope::Worker,
+                key: note.key.clone(),
+                content: note.content.clone(),
+                modified: note.modified.clone(),
+                origin: note.origin.as_ref().map(ToString::to_string),
+            })
+            .collect(),
+        granted_tools: activation.granted_tools.clone(),
+        toolbox_tools: activation
+            .toolbox_tools
+            .iter()
+            .map(|tool| types::ToolDefinition {
+                name: tool.name.clone(),
+                title: tool.title.clone(),
+                description: tool.description.clone(),
+                input_schema: tool.input_schema.to_string(),
+                output_schema: tool.output_schema.as_ref().map(ToString::to_string),
+                read_only: tool.read_only,
+            })
+            .collect(),
+        bounds: types::Bounds {
+            max_turns: activation.bounds.max_turns,
+            max_budget_usd: activation.bounds.max_budget_usd,
+            deadline_seconds: activation.bounds.deadline_seconds,
+        },
+    }
+}

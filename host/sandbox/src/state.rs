@@ -1,0 +1,88 @@
+//! What a Store holds for the component that runs in it.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use guild_contract::{Limits, manifest::Interface};
+use guild_jobs::{
+    JobTools, MemoryStore,
+    files::Files,
+    session::Sessions,
+    tools::ToolError,
+};
+use wasmtime::component::ResourceTable;
+use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
+
+use crate::{
+    limiter::Limiter,
+    stdio::{Lines, LogSink},
+    wasi::Preopen,
+};
+
+/// The data of one Store: it lives as long as one call.
+pub(crate) struct State {
+    pub(crate) table: ResourceTable,
+    pub(crate) wasi: WasiCtx,
+    pub(crate) preopens: Vec<Preopen>,
+    pub(crate) limiter: Limiter,
+    pub(crate) reach: Reach,
+    stdout: Lines,
+    stderr: Lines,
+}
+
+/// All that a call can reach through `guild:worker`.
+#[derive(Clone)]
+pub(crate) struct Reach {
+    /// Interfaces that were asked for and granted.
+    pub(crate) granted: Arc<BTreeSet<Interface>>,
+    /// The job, in `run`.
+    pub(crate) job: Option<Arc<JobTools>>,
+    pub(crate) memory: Arc<MemoryStore>,
+    pub(crate) files: Option<Arc<dyn Files>>,
+    pub(crate) sessions: Option<Arc<dyn Sessions>>,
+    pub(crate) log: LogSink,
+}
+
+impl Reach {
+    /// Refuses what was not granted.
+    pub(crate) fn granted(&self, interface: Interface) -> Result<(), ToolError> {
+        if self.granted.contains(&interface) {
+            Ok(())
+        } else {
+            Err(ToolError::NotGranted(format!("the operator did not grant `{}` to this member", interface.as_str())))
+        }
+    }
+
+    /// The job, for the interfaces that are bound to one.
+    pub(crate) fn job(&self, interface: Interface) -> Result<Arc<JobTools>, ToolError> {
+        self.granted(interface)?;
+        self.job.clone().ok_or(ToolError::NoJob)
+    }
+}
+
+impl State {
+    pub(crate) fn new(limits: &Limits, preopens: Vec<Preopen>, reach: Reach) -> Self {
+        let stdout = Lines::new("stdout", reach.log.clone());
+        let stderr = Lines::new("stderr", reach.log.clone());
+        let mut table = ResourceTable::new();
+        table.set_max_capacity(limits.handles as usize);
+        let wasi = WasiCtx::builder()
+            .stdout(stdout.clone())
+            .stderr(stderr.clone())
+            .max_random_size(limits.random_bytes)
+            .build();
+        Self { table, wasi, preopens, limiter: Limiter::new(limits), reach, stdout, stderr }
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        self.stdout.finish();
+        self.stderr.finish();
+    }
+}
+
+impl WasiView for State {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
+    }
+}

@@ -1,0 +1,161 @@
+//! A component's stdout and stderr: lines for the job's log, bounded, never the host's own terminal.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use guild_jobs::RunningJob;
+use tokio::io::AsyncWrite;
+use wasmtime_wasi::{
+    async_trait,
+    cli::{IsTerminal, StdoutStream},
+    p2::{OutputStream, Pollable, StreamResult},
+};
+
+/// Where a call's log lines go.
+#[derive(Clone)]
+pub(crate) enum LogSink {
+    /// The job's own log, which is bounded by the store.
+    Job(Arc<RunningJob>),
+    /// There is no job yet: the lines wait for it.
+    Kept(Arc<Mutex<Kept>>),
+}
+
+/// Lines that wait for their job.
+#[derive(Default)]
+pub(crate) struct Kept {
+    lines: Vec<String>,
+    bytes: usize,
+}
+
+/// What is kept at most of a call without a job.
+const KEPT_BYTES: usize = 64 * 1024;
+/// A line without an end is cut here.
+const LINE_BYTES: usize = 4096;
+
+impl LogSink {
+    pub(crate) fn kept() -> Self {
+        Self::Kept(Arc::default())
+    }
+
+    /// Writes one line; the job's log neutralises what could forge another.
+    pub(crate) fn line(&self, line: &str) {
+        match self {
+            Self::Job(job) => job.log(line),
+            Self::Kept(kept) => {
+                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                if kept.bytes + line.len() <= KEPT_BYTES {
+                    kept.bytes += line.len() + 1;
+                    kept.lines.push(line.to_owned());
+                } else if kept.bytes < KEPT_BYTES {
+                    kept.bytes = KEPT_BYTES;
+                    kept.lines.push("(more was written before the job began; it was dropped)".to_owned());
+                }
+            }
+        }
+    }
+
+    /// The lines that were kept.
+    pub(crate) fn take(&self) -> Vec<String> {
+        match self {
+            Self::Job(_) => Vec::new(),
+            Self::Kept(kept) => std::mem::take(&mut kept.lock().unwrap_or_else(PoisonError::into_inner).lines),
+        }
+    }
+}
+
+/// One of the two streams: it cuts what is written into lines.
+#[derive(Clone)]
+pub(crate) struct Lines {
+    name: &'static str,
+    sink: LogSink,
+    part: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Lines {
+    pub(crate) fn new(name: &'static str, sink: LogSink) -> Self {
+        Self { name, sink, part: Arc::default() }
+    }
+
+    fn push(&self, bytes: &[u8]) {
+        let mut part = self.part.lock().unwrap_or_else(PoisonError::into_inner);
+        for piece in bytes.split_inclusive(|b| *b == b'\n') {
+            for chunk in piece.chunks(LINE_BYTES) {
+                part.extend_from_slice(chunk);
+                if part.ends_with(b"\n") || part.len() >= LINE_BYTES {
+                    self.emit(&mut part);
+                }
+            }
+        }
+    }
+
+    fn emit(&self, part: &mut Vec<u8>) {
+        let line = String::from_utf8_lossy(part);
+        self.sink.line(&format!("{}: {}", self.name, line.trim_end_matches(['\n', '\r'])));
+        part.clear();
+    }
+
+    /// Writes what is left without a line's end.
+    pub(crate) fn finish(&self) {
+        let mut part = self.part.lock().unwrap_or_else(PoisonError::into_inner);
+        if !part.is_empty() {
+            self.emit(&mut part);
+        }
+    }
+}
+
+impl IsTerminal for Lines {
+    fn is_terminal(&self) -> bool {
+        false
+    }
+}
+
+impl StdoutStream for Lines {
+    fn async_stream(&self) -> Box<dyn AsyncWrite + Send + Sync> {
+        Box::new(self.clone())
+    }
+
+    fn p2_stream(&self) -> Box<dyn OutputStream> {
+        Box::new(self.clone())
+    }
+}
+
+impl AsyncWrite for Lines {
+    fn poll_write(self: Pin<&mut Self>, _cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.push(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[async_trait]
+impl Pollable for Lines {
+    async fn ready(&mut self) {}
+}
+
+#[async_trait]
+impl OutputStream for Lines {
+    fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
+        self.push(&bytes);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> StreamResult<()> {
+        Ok(())
+    }
+
+    fn check_write(&mut self) -> StreamResult<usize> {
+        Ok(64 * 1024)
+    }
+}

@@ -1,0 +1,87 @@
+//! WASI 0.2, interface by interface: clocks, random, stdio, and a file system of the preopened directories only.
+//!
+//! `wasi:sockets` and `wasi:http` are not here. Where a language's runtime imports them all the same, the plugin's
+//! own linker gets functions that trap ([`crate::plugin`]).
+
+use cap_std::fs::Dir;
+use wasmtime::component::{HasData, Linker, Resource, ResourceTable};
+use wasmtime_wasi::{
+    FsPerms, OpenMode, WasiView,
+    cli::{WasiCli, WasiCliView},
+    clocks::{WasiClocks, WasiClocksView},
+    filesystem::{self, Descriptor, WasiFilesystem, WasiFilesystemView},
+    p2::bindings::{cli, clocks, filesystem as fs, io, random},
+    random::WasiRandom,
+};
+
+use crate::state::State;
+
+/// A directory that a component finds under a name of its own.
+pub(crate) struct Preopen {
+    /// The name in the component: `/job`, `/job/artifacts`, `/memory`.
+    pub(crate) guest: &'static str,
+    /// The directory, opened once by the host.
+    pub(crate) dir: Dir,
+    /// Whether it may be written.
+    pub(crate) writable: bool,
+}
+
+pub(crate) fn add_to_linker(l: &mut Linker<State>) -> wasmtime::Result<()> {
+    io::error::add_to_linker::<State, HasIo>(l, |s| s.ctx().table)?;
+    io::poll::add_to_linker::<State, HasIo>(l, |s| s.ctx().table)?;
+    io::streams::add_to_linker::<State, HasIo>(l, |s| s.ctx().table)?;
+    clocks::wall_clock::add_to_linker::<State, WasiClocks>(l, State::clocks)?;
+    clocks::monotonic_clock::add_to_linker::<State, WasiClocks>(l, State::clocks)?;
+    random::random::add_to_linker::<State, WasiRandom>(l, |s| s.wasi.random())?;
+    random::insecure::add_to_linker::<State, WasiRandom>(l, |s| s.wasi.random())?;
+    random::insecure_seed::add_to_linker::<State, WasiRandom>(l, |s| s.wasi.random())?;
+    cli::exit::add_to_linker::<State, WasiCli>(l, State::cli)?;
+    cli::environment::add_to_linker::<State, WasiCli>(l, State::cli)?;
+    cli::stdin::add_to_linker::<State, WasiCli>(l, State::cli)?;
+    cli::stdout::add_to_linker::<State, WasiCli>(l, State::cli)?;
+    cli::stderr::add_to_linker::<State, WasiCli>(l, State::cli)?;
+    cli::terminal_input::add_to_linker::<State, WasiCli>(l, State::cli)?;
+    cli::terminal_output::add_to_linker::<State, WasiCli>(l, State::cli)?;
+    cli::terminal_stdin::add_to_linker::<State, WasiCli>(l, State::cli)?;
+    cli::terminal_stdout::add_to_linker::<State, WasiCli>(l, State::cli)?;
+    cli::terminal_stderr::add_to_linker::<State, WasiCli>(l, State::cli)?;
+    fs::types::add_to_linker::<State, WasiFilesystem>(l, State::filesystem)?;
+    fs::preopens::add_to_linker::<State, Preopens<'static>>(l, |s| Preopens {
+        dirs: &s.preopens,
+        table: &mut s.table,
+    })?;
+    Ok(())
+}
+
+struct HasIo;
+
+impl HasData for HasIo {
+    type Data<'a> = &'a mut ResourceTable;
+}
+
+/// Hands out the directories that the host opened; no path is opened on a component's behalf.
+struct Preopens<'a> {
+    dirs: &'a [Preopen],
+    table: &'a mut ResourceTable,
+}
+
+impl HasData for Preopens<'static> {
+    type Data<'a> = Preopens<'a>;
+}
+
+impl fs::preopens::Host for Preopens<'_> {
+    fn get_directories(&mut self) -> wasmtime::Result<Vec<(Resource<Descriptor>, String)>> {
+        let mut directories = Vec::with_capacity(self.dirs.len());
+        for preopen in self.dirs {
+            let (perms, mode) = if preopen.writable {
+                (FsPerms::ReadWrite, OpenMode::READ | OpenMode::WRITE)
+            } else {
+                (FsPerms::ReadOnly, OpenMode::READ)
+            };
+            let file = preopen.dir.try_clone()?.into_std_file();
+            let dir = filesystem::Dir::new(file, perms, mode, false);
+            directories.push((self.table.push(Descriptor::Dir(dir))?, preopen.guest.to_owned()));
+        }
+        Ok(directories)
+    }
+}

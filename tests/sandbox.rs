@@ -1,0 +1,424 @@
+//! The sandbox through its own door: what a component may import, what it costs to loop, grow or trap, and that it
+//! finds only the directories that it was given.
+
+use std::{
+    fs,
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use cap_std::{ambient_authority, fs::Dir};
+use guild_contract::{
+    Bounds, Limits,
+    manifest::{ComponentSpec, Interface, Manifest},
+};
+use guild_jobs::{
+    JobStore, JobTools, MemoryStore, NewJob, StoreOptions, SystemClock,
+    activation::{Activation, Plan, Refusal, Request},
+};
+use guild_sandbox::{ActivateScope, Activated, CallError, CompileCache, LoadError, Plugin, RunScope, Sandbox};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::guest;
+
+/// A member's directory with a component in it, and a sandbox.
+struct Bench {
+    dir: TempDir,
+    sandbox: Arc<Sandbox>,
+    limits: Arc<Limits>,
+}
+
+impl Bench {
+    fn new(limits: Limits) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("member")).unwrap();
+        let limits = Arc::new(limits);
+        let cache = CompileCache::open(&dir.path().join("cache"), limits.compile_cache_bytes).unwrap();
+        let sandbox = Sandbox::new(limits.clone(), cache).unwrap();
+        Self { dir, sandbox, limits }
+    }
+
+    fn member(&self) -> Dir {
+        Dir::open_ambient_dir(self.dir.path().join("member"), ambient_authority()).unwrap()
+    }
+
+    fn prepare(&self, bytes: &[u8], component: Value) -> Result<Arc<Plugin>, LoadError> {
+        fs::write(self.dir.path().join("member/guest.wasm"), bytes).unwrap();
+        let granted = Interface::ALL.into_iter().filter(|i| *i != Interface::Web);
+        self.sandbox.prepare(&self.member(), &spec(component), granted).map(Arc::new)
+    }
+
+    fn memory(&self) -> Arc<MemoryStore> {
+        MemoryStore::open(&self.member(), self.limits.clone(), Arc::new(SystemClock)).unwrap()
+    }
+
+    async fn activate(&self, plugin: &Plugin) -> Result<Activated, CallError> {
+        let wait_until = Instant::now() + Duration::from_secs(self.limits.dispatch_wait_seconds.into());
+        let scope = ActivateScope { memory: self.memory(), files: None, wait_until };
+        plugin.activate(&activation(), scope).await
+    }
+
+    /// Runs a job on the component, and gives back what came of it and the job's log.
+    async fn run(&self, plugin: &Arc<Plugin>) -> (Result<Result<String, String>, CallError>, String) {
+        let options = StoreOptions { limits: self.limits.clone(), clock: Arc::new(SystemClock) };
+        let store = JobStore::open(&self.member(), options).unwrap();
+        store.load();
+        let activation = activation();
+        let new = NewJob {
+            id: activation.job.clone(),
+            description: "d".into(),
+            task: "t".into(),
+            config: json!({}),
+            plan: Plan::OwnRun(Bounds::default()),
+        };
+        let job = store.create(new).unwrap();
+        let job_dir = store.job_dir(job.id()).unwrap();
+        let tools = Arc::new(JobTools::new(job.clone(), self.memory()));
+        let scope = RunScope {
+            tools,
+            artifacts_dir: job_dir.open_dir("artifacts").unwrap(),
+            job_dir,
+            memory: self.memory(),
+            files: None,
+            sessions: None,
+            seconds: u32::MAX,
+        };
+        let outcome = plugin.run(activation, scope).await;
+        let log = self.dir.path().join("member/jobs").join(job.id().as_str()).join("log.txt");
+        (outcome, fs::read_to_string(log).unwrap_or_default())
+    }
+}
+
+fn spec(component: Value) -> ComponentSpec {
+    let manifest = json!({
+        "name": "guest", "displayName": "Guest", "description": "d", "version": "0.1.0", "transport": "http",
+        "mcp": {"command": "guild", "args": []}, "capabilities": ["worker"], "component": component
+    });
+    Manifest::parse(manifest.to_string().as_bytes()).unwrap().component.unwrap()
+}
+
+fn worker() -> Value {
+    json!({"file": "guest.wasm", "world": "worker"})
+}
+
+fn autonomous() -> Value {
+    json!({"file": "guest.wasm", "world": "autonomous-worker"})
+}
+
+fn activation() -> Activation {
+    Activation {
+        job: "019f4b1c-7a3e-7f00-8000-000000000001".parse().unwrap(),
+        request: Request { description: "d".into(), task: "t".into(), config: json!({}) },
+        posture: "p".into(),
+        memories: Vec::new(),
+        granted_tools: vec!["Read".into()],
+        toolbox_tools: Vec::new(),
+        bounds: Bounds::default(),
+    }
+}
+
+fn refused(bytes: &[u8], component: Value) -> String {
+    Bench::new(Limits::default()).prepare(bytes, component).err().expect("it was loaded").to_string()
+}
+
+#[test]
+fn the_host_links_what_wit_says() {
+    let bench = Bench::new(Limits::default());
+    let grants = json!({
+        "log": {}, "memory": {}, "files": {}, "web": {}, "job-tools": {}, "status": {}, "agent": {}
+    });
+    for world in ["worker", "autonomous-worker"] {
+        let spec = json!({"file": "guest.wasm", "world": world, "grants": grants});
+        bench.prepare(&guest::dummy(world), spec).unwrap();
+    }
+    // No function may be left out by a world that does not use it: the interfaces that a manifest can ask for are
+    // those that some world imports.
+    let mut asked: Vec<&str> = Interface::ALL.iter().map(|i| i.as_str()).collect();
+    asked.sort_unstable();
+    let mut imported: Vec<String> =
+        guest::imported_functions().iter().map(|f| f.split_once('#').unwrap().0.to_owned()).collect();
+    imported.sort_unstable();
+    imported.dedup();
+    assert_eq!(imported, asked);
+}
+
+#[test]
+fn what_is_no_component_is_refused_with_what_it_is_instead() {
+    assert!(refused(b"", worker()).contains("does not begin as WebAssembly does"));
+    assert!(refused(b"#!/bin/sh", worker()).contains("does not begin as WebAssembly does"));
+    assert!(refused(&wat::parse_str("(module)").unwrap(), worker()).contains("core module"));
+    assert!(refused(b"\x7fELF\x02\x01\x01", worker()).contains("precompiled"));
+    let whole = guest::worker("unreachable");
+    assert!(refused(&whole[..whole.len() / 2], worker()).contains("no WebAssembly component"));
+}
+
+#[test]
+fn an_import_that_was_not_asked_for_is_refused_with_the_line_to_add() {
+    let world = "import guild:worker/log@0.1.0; export guild:worker/dispatch@0.1.0;";
+    let module = guest_that_logs();
+    let error = refused(&guest::component(world, &module), worker());
+    assert!(error.contains("guild:worker/log@0.1.0") && error.contains("\"log\": {}"), "{error}");
+    let asked = json!({"file": "guest.wasm", "world": "worker", "grants": {"log": {}}});
+    Bench::new(Limits::default()).prepare(&guest::component(world, &module), asked).unwrap();
+}
+
+fn guest_that_logs() -> String {
+    "(module
+       (import \"guild:worker/log@0.1.0\" \"write\" (func $write (param i32 i32 i32)))
+       (memory (export \"memory\") 1)
+       (data (i32.const 16) \"checking\\nforged: a line\")
+       (func (export \"guild:worker/dispatch@0.1.0#activate\") (param i32) (result i32)
+         (call $write (i32.const 1) (i32.const 16) (i32.const 23))
+         (i32.store8 (i32.const 4096) (i32.const 1)) (i32.const 4096))
+       (func (export \"cabi_realloc\") (param i32 i32 i32 i32) (result i32) (i32.const 8192)))"
+        .to_owned()
+}
+
+#[tokio::test]
+async fn what_is_logged_before_there_is_a_job_waits_for_it() {
+    let bench = Bench::new(Limits::default());
+    let world = "import guild:worker/log@0.1.0; export guild:worker/dispatch@0.1.0;";
+    let asked = json!({"file": "guest.wasm", "world": "worker", "grants": {"log": {}}});
+    let plugin = bench.prepare(&guest::component(world, &guest_that_logs()), asked).unwrap();
+    let activated = bench.activate(&plugin).await.unwrap();
+    assert_eq!(activated.log, ["info: checking\nforged: a line"]);
+    assert_eq!(activated.outcome, Err(Refusal::InvalidConfig(String::new())));
+}
+
+#[test]
+fn an_import_that_nobody_has_is_refused_by_name() {
+    let component = wat::parse_str(
+        "(component (import \"evil:exfil/socket@1.0.0\" (instance (export \"open\" (func)))))",
+    )
+    .unwrap();
+    let error = refused(&component, worker());
+    assert!(error.contains("evil:exfil/socket@1.0.0") && error.contains("does not have"), "{error}");
+}
+
+#[test]
+fn another_version_is_refused_with_both_versions_before_anything_is_compiled() {
+    for (version, newer) in [("0.1.1", true), ("0.2.0", true), ("1.0.0", true), ("0.0.9", false)] {
+        let import = format!("guild:worker/log@{version}");
+        let component = wat::parse_str(format!(
+            // What follows the import is no valid component: were it compiled, the error would be another.
+            "(component (import \"{import}\" (instance (export \"write\" (func)))) (core module (func (unreachable) (i32.add))))"
+        ))
+        .unwrap();
+        let asked = json!({"file": "guest.wasm", "world": "worker", "grants": {"log": {}}});
+        let error = refused(&component, asked);
+        assert!(error.contains(&import) && error.contains("guild:worker@0.1.0"), "{newer} {error}");
+    }
+}
+
+#[test]
+fn a_component_without_its_worlds_export_is_refused() {
+    let error = refused(&guest::worker("unreachable"), autonomous());
+    assert!(error.contains("`run`") && error.contains("autonomous-worker"), "{error}");
+}
+
+#[test]
+fn what_a_language_runtime_drags_in_is_linked_and_denied() {
+    let component = wat::parse_str(format!(
+        "(component
+           (import \"wasi:sockets/instance-network@0.2.0\" (instance
+             (export \"network\" (type $n (sub resource)))
+             (export \"instance-network\" (func (result (own $n))))))
+           {})",
+        ""
+    ))
+    .unwrap();
+    // It lacks the export, and only that is wrong with it.
+    assert!(refused(&component, worker()).contains("does not export"));
+}
+
+#[test]
+fn a_component_beyond_the_size_limit_is_refused() {
+    let bench = Bench::new(Limits { component_bytes: 100, ..Limits::default() });
+    let error = bench.prepare(&guest::worker("unreachable"), worker()).err().unwrap();
+    assert!(matches!(error, LoadError::TooLarge { max: 100, .. }), "{error}");
+}
+
+#[test]
+fn a_component_is_read_inside_its_members_directory_only() {
+    let bench = Bench::new(Limits::default());
+    fs::write(bench.dir.path().join("outside.wasm"), guest::worker("unreachable")).unwrap();
+    std::os::unix::fs::symlink("../outside.wasm", bench.dir.path().join("member/link.wasm")).unwrap();
+    let spec = spec(json!({"file": "link.wasm", "world": "worker"}));
+    let error = bench.sandbox.prepare(&bench.member(), &spec, []).err().unwrap();
+    assert!(matches!(error, LoadError::Read { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_refusal_carries_the_plugins_text() {
+    let bench = Bench::new(Limits::default());
+    let plugin = bench.prepare(&guest::refusing("no such work here"), worker()).unwrap();
+    let outcome = bench.activate(&plugin).await.unwrap().outcome;
+    assert_eq!(outcome, Err(Refusal::Unsupported("no such work here".into())));
+}
+
+#[tokio::test]
+async fn a_trap_fails_the_call_with_a_reason_and_the_next_call_is_fresh() {
+    let bench = Bench::new(Limits::default());
+    let plugin = bench.prepare(&guest::worker("unreachable"), worker()).unwrap();
+    for _ in 0..3 {
+        let error = bench.activate(&plugin).await.unwrap_err();
+        assert_eq!(error.to_string(), "the component failed in `activate`: wasm `unreachable` instruction executed");
+    }
+}
+
+#[tokio::test]
+async fn recursion_to_the_end_of_the_stack_fails_the_call() {
+    let bench = Bench::new(Limits::default());
+    let bytes = guest::component(
+        guest::WORKER,
+        "(module (memory (export \"memory\") 1)
+           (func $f (export \"guild:worker/dispatch@0.1.0#activate\") (param i32) (result i32) (call $f (local.get 0)))
+           (func (export \"cabi_realloc\") (param i32 i32 i32 i32) (result i32) (i32.const 1024)))",
+    );
+    let error = bench.activate(&*bench.prepare(&bytes, worker()).unwrap()).await.unwrap_err();
+    assert!(error.to_string().contains("call stack exhausted"), "{error}");
+}
+
+#[tokio::test]
+async fn a_loop_ends_at_its_deadline_and_others_do_not_notice() {
+    let bench = Bench::new(Limits { activate_seconds: 1, ..Limits::default() });
+    let looping = bench.prepare(&guest::worker("(loop (br 0)) (i32.const 0)"), worker()).unwrap();
+    let healthy = bench.prepare(&guest::refusing("fine"), worker()).unwrap();
+    let started = Instant::now();
+    let (looped, quick) = tokio::join!(bench.activate(&looping), async {
+        // On the same thread as the loop: it is interrupted every tick.
+        let outcome = bench.activate(&healthy).await;
+        (outcome, started.elapsed())
+    });
+    assert_eq!(looped.unwrap_err(), CallError::Deadline { call: "activate", seconds: 1 });
+    assert_eq!(quick.0.unwrap().outcome, Err(Refusal::Unsupported("fine".into())));
+    assert!(quick.1 < Duration::from_millis(900), "the healthy call waited {:?}", quick.1);
+}
+
+#[tokio::test]
+async fn growing_memory_beyond_the_limit_fails_the_call_and_names_the_limit() {
+    let limits = Limits { memory_bytes: 4 * 65536, ..Limits::default() };
+    let grow = |pages: u32| {
+        guest::worker(&format!(
+            "(if (i32.eq (memory.grow (i32.const {pages})) (i32.const -1)) (then unreachable))
+             (i32.store8 (i32.const 4096) (i32.const 1)) (i32.const 4096)"
+        ))
+    };
+    // The guest begins with two pages.
+    let bench = Bench::new(limits);
+    let fits = bench.prepare(&grow(2), worker()).unwrap();
+    assert_eq!(bench.activate(&fits).await.unwrap().outcome, Err(Refusal::InvalidConfig(String::new())));
+    let grows = bench.prepare(&grow(3), worker()).unwrap();
+    let error = bench.activate(&grows).await.unwrap_err();
+    assert_eq!(error.to_string(), "`activate` needs more than limits.memory_bytes = 262144");
+}
+
+#[tokio::test]
+async fn memories_are_summed_over_the_store() {
+    let bench = Bench::new(Limits { memory_bytes: 4 * 65536, ..Limits::default() });
+    let two = guest::component(
+        guest::WORKER,
+        "(module (memory (export \"memory\") 2) (memory $b 3)
+           (func (export \"guild:worker/dispatch@0.1.0#activate\") (param i32) (result i32) unreachable)
+           (func (export \"cabi_realloc\") (param i32 i32 i32 i32) (result i32) (i32.const 1024)))",
+    );
+    let error = bench.activate(&*bench.prepare(&two, worker()).unwrap()).await.unwrap_err();
+    assert!(error.to_string().contains("limits.memory_bytes"), "{error}");
+}
+
+#[tokio::test]
+async fn an_answer_that_is_no_text_fails_the_call() {
+    let bench = Bench::new(Limits::default());
+    // A refusal whose text is beyond the memory.
+    let bytes = guest::worker(
+        "(i32.store8 (i32.const 4096) (i32.const 1)) (i32.store (i32.const 4108) (i32.const 0x7fffffff))
+         (i32.store (i32.const 4112) (i32.const 100)) (i32.const 4096)",
+    );
+    let error = bench.activate(&*bench.prepare(&bytes, worker()).unwrap()).await.unwrap_err();
+    assert!(matches!(error, CallError::Trap { call: "activate", .. }), "{error}");
+}
+
+#[tokio::test]
+async fn the_lane_of_activations_is_bounded_and_answers_busy() {
+    let bench = Bench::new(Limits { activate_seconds: 3, dispatch_wait_seconds: 1, ..Limits::default() });
+    let plugin = bench.prepare(&guest::worker("(loop (br 0)) (i32.const 0)"), worker()).unwrap();
+    let cores = std::thread::available_parallelism().unwrap().get();
+    let calls = (0..=cores).map(|_| bench.activate(&plugin));
+    let outcomes = futures::future::join_all(calls).await;
+    let busy = outcomes.iter().filter(|o| matches!(o, Err(CallError::Busy(1)))).count();
+    let late = outcomes.iter().filter(|o| matches!(o, Err(CallError::Deadline { .. }))).count();
+    assert_eq!((busy, late), (1, cores), "{outcomes:?}");
+}
+
+#[tokio::test]
+async fn run_gives_its_text_back() {
+    let bench = Bench::new(Limits::default());
+    // result<string, string>: ok, then where and how long.
+    let bytes = guest::autonomous(
+        "(i64.store (i32.const 2048) (i64.const 0x65746164)) (i32.store8 (i32.const 4096) (i32.const 0))
+         (i32.store (i32.const 4100) (i32.const 2048)) (i32.store (i32.const 4104) (i32.const 4)) (i32.const 4096)",
+    );
+    let plugin = bench.prepare(&bytes, autonomous()).unwrap();
+    assert_eq!(bench.activate(&plugin).await.unwrap().outcome, Ok(Plan::OwnRun(Bounds::default())));
+    assert_eq!(bench.run(&plugin).await.0, Ok(Ok("date".into())));
+}
+
+#[tokio::test]
+async fn a_run_that_loops_ends_at_its_deadline() {
+    let bench = Bench::new(Limits { run_seconds: 1, ..Limits::default() });
+    let plugin = bench.prepare(&guest::autonomous("(loop (br 0)) (i32.const 0)"), autonomous()).unwrap();
+    assert_eq!(bench.run(&plugin).await.0, Err(CallError::Deadline { call: "run", seconds: 1 }));
+}
+
+#[test]
+fn a_tampered_or_foreign_cache_entry_is_never_used() {
+    let bench = Bench::new(Limits::default());
+    let bytes = guest::refusing("fine");
+    bench.prepare(&bytes, worker()).unwrap();
+    let entries = || -> Vec<_> {
+        fs::read_dir(bench.dir.path().join("cache")).unwrap().map(|e| e.unwrap().path()).collect()
+    };
+    let [entry] = entries().try_into().expect("one entry");
+    let good = fs::read(&entry).unwrap();
+    let mut bad = good.clone();
+    let middle = bad.len() / 2;
+    bad[middle] ^= 1;
+    fs::write(&entry, &bad).unwrap();
+    bench.prepare(&bytes, worker()).unwrap();
+    assert_eq!(fs::read(&entry).unwrap(), good, "the damaged entry was replaced");
+    // A link in place of the entry is not followed, wherever it leads.
+    let elsewhere = bench.dir.path().join("elsewhere");
+    fs::write(&elsewhere, &good).unwrap();
+    fs::remove_file(&entry).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &entry).unwrap();
+    bench.prepare(&bytes, worker()).unwrap();
+    assert!(!fs::symlink_metadata(&entry).unwrap().is_symlink(), "the link was replaced");
+}
+
+#[test]
+fn a_cache_that_others_can_write_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let open = |name: &str| CompileCache::open(&dir.path().join(name), 1 << 20).map(drop);
+    open("mine").unwrap();
+    assert_eq!(fs::metadata(dir.path().join("mine")).unwrap().permissions().mode() & 0o777, 0o700);
+    fs::create_dir(dir.path().join("shared")).unwrap();
+    fs::set_permissions(dir.path().join("shared"), fs::Permissions::from_mode(0o777)).unwrap();
+    assert!(open("shared").unwrap_err().to_string().contains("0700"));
+    std::os::unix::fs::symlink("mine", dir.path().join("link")).unwrap();
+    assert!(open("link").unwrap_err().to_string().contains("not a link"));
+}
+
+/// The compile cache is bounded: the oldest entry goes.
+#[test]
+fn the_compile_cache_keeps_to_its_size() {
+    let bench = Bench::new(Limits { compile_cache_bytes: 60_000, ..Limits::default() });
+    for n in 0..12 {
+        bench.prepare(&guest::refusing(&"x".repeat(n + 1)), worker()).unwrap();
+    }
+    let cache: &Path = &bench.dir.path().join("cache");
+    let total: u64 = fs::read_dir(cache).unwrap().map(|e| e.unwrap().metadata().unwrap().len()).sum();
+    assert!(total <= 60_000 && total > 0, "{total}");
+}
