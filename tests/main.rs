@@ -3,5 +3,7 @@
 //! They are one program, since each would link the whole host. They belong to the package `guild`, whose
 //! binary they start.
 
+mod cli;
+mod documents;
 mod sandbox;
 mod support;

@@ -189,10 +189,8 @@ async fn what_is_logged_before_there_is_a_job_waits_for_it() {
 
 #[test]
 fn an_import_that_nobody_has_is_refused_by_name() {
-    let component = wat::parse_str(
-        "(component (import \"evil:exfil/socket@1.0.0\" (instance (export \"open\" (func)))))",
-    )
-    .unwrap();
+    let component =
+        wat::parse_str("(component (import \"evil:exfil/socket@1.0.0\" (instance (export \"open\" (func)))))").unwrap();
     let error = refused(&component, worker());
     assert!(error.contains("evil:exfil/socket@1.0.0") && error.contains("does not have"), "{error}");
 }
@@ -377,9 +375,8 @@ fn a_tampered_or_foreign_cache_entry_is_never_used() {
     let bench = Bench::new(Limits::default());
     let bytes = guest::refusing("fine");
     bench.prepare(&bytes, worker()).unwrap();
-    let entries = || -> Vec<_> {
-        fs::read_dir(bench.dir.path().join("cache")).unwrap().map(|e| e.unwrap().path()).collect()
-    };
+    let entries =
+        || -> Vec<_> { fs::read_dir(bench.dir.path().join("cache")).unwrap().map(|e| e.unwrap().path()).collect() };
     let [entry] = entries().try_into().expect("one entry");
     let good = fs::read(&entry).unwrap();
     let mut bad = good.clone();

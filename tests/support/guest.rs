@@ -43,7 +43,9 @@ pub(crate) fn imported_functions() -> Vec<String> {
     for (_, interface) in &resolve.packages[package].interfaces {
         let used = resolve.packages[package].worlds.values().any(|world| {
             let imports = resolve.worlds[*world].imports.values();
-            imports.into_iter().any(|item| matches!(item, wit_parser::WorldItem::Interface { id, .. } if id == interface))
+            imports
+                .into_iter()
+                .any(|item| matches!(item, wit_parser::WorldItem::Interface { id, .. } if id == interface))
         });
         if used {
             let interface = &resolve.interfaces[*interface];
@@ -81,7 +83,8 @@ pub(crate) fn refusing(text: &str) -> Vec<u8> {
          (i32.store (i32.const 4108) (i32.const 1024)) (i32.store (i32.const 4112) (i32.const {})) (i32.const 4096)",
         text.len()
     );
-    let module = module(&[("guild:worker/dispatch@0.1.0#activate", &body)], &format!("(data (i32.const 1024) {text:?})"));
+    let module =
+        module(&[("guild:worker/dispatch@0.1.0#activate", &body)], &format!("(data (i32.const 1024) {text:?})"));
     component(WORKER, &module)
 }
 

@@ -1,2 +1,42 @@
-//! x
-fn main() {}
+//! `cargo xtask`: set-up, guests, demo, tests and benchmarks, on a machine that has Rust and nothing else of ours.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "it is there to tell the person who runs it")]
+
+mod bench;
+mod demo;
+mod guests;
+mod http;
+mod steps;
+mod test;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+cargo xtask COMMAND
+
+  demo            build everything, start the host as Guild Hall would, and show a job from task to report
+  test            build everything, then check format, lints, tests and documentation tests
+  bench [NAME]... measure the host against bare baselines, in release builds
+  guests          set up what a WebAssembly build needs, and build the plugins into guild-members/";
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let done = match (arguments.next().as_deref(), arguments.collect::<Vec<_>>()) {
+        (Some("demo"), rest) if rest.is_empty() => demo::show(),
+        (Some("test"), rest) if rest.is_empty() => test::all(),
+        (Some("guests"), rest) if rest.is_empty() => guests::build(),
+        (Some("bench"), names) => bench::run_all(&names),
+        (Some("help" | "--help" | "-h"), _) => {
+            println!("{USAGE}");
+            Ok(())
+        }
+        _ => Err(format!("this is how it is used:\n\n{USAGE}")),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            eprintln!("error: {reason}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,1 +1,14 @@
-//! x
+//! Agent sessions: the runtimes that run them, the belt of tools that each is given, and the read-only tools.
+//!
+//! A session can do only what its [`Belt`] offers; it reads only what [`ReadRoots`] was opened on; and what it found
+//! out leaves it through the internal tools of its job, never through a file that it writes itself.
+
+pub mod belt;
+pub mod extractive;
+pub mod files;
+mod readonly;
+
+pub use belt::{Belt, Journal};
+pub use extractive::Extractive;
+pub use files::{ReadRoots, RootError};
+pub use readonly::is_available;

@@ -104,12 +104,18 @@ limits! {
     memory_injection_chars: u64 = 8000;
     /// Total size of a member's memories, in characters, above which they are compacted.
     memory_compaction_chars: u64 = 16_000;
+    /// Memories of a member.
+    memory_entries: u32 = 1024;
     /// A request's body.
     body_bytes: u64 = 4 * MIB;
     /// Nesting of a request's JSON.
     json_depth: u32 = 64;
     /// Requests in a JSON-RPC batch.
     batch: u32 = 100;
+    /// Connections at a time; others wait to be accepted.
+    connections: u32 = 4096;
+    /// How long a client may take to send a request, leave an answer untaken, or keep a silent connection open.
+    client_seconds: u32 = 60;
 }
 
 #[cfg(test)]

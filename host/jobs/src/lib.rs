@@ -1,7 +1,38 @@
 //! Jobs and memory of a member, as files that people can read; and the traits through which a sandboxed
 //! component, an agent session and a tool reach each other without knowing each other.
+//!
+//! All of it blocks on the file system and none of it needs a runtime, but for the calls of [`tools::Tools`]
+//! and for compaction: call it where blocking is allowed. The methods that end in `_now` never block.
 
 pub mod activation;
+mod answers;
+mod artifacts;
+pub mod clock;
+pub mod compaction;
+mod durable;
+pub mod error;
 pub mod files;
+mod index;
+pub mod job_tools;
+mod journal;
+mod load;
+pub mod memory;
+pub mod owner;
+mod record;
+pub mod running;
 pub mod session;
+pub mod store;
+mod sync;
 pub mod tools;
+mod tree;
+mod watch;
+
+pub use clock::{Clock, SystemClock};
+pub use compaction::Condenser;
+pub use error::StoreError;
+pub use job_tools::JobTools;
+pub use load::LoadReport;
+pub use memory::MemoryStore;
+pub use owner::{Owner, OwnerLock};
+pub use running::RunningJob;
+pub use store::{JobStore, NewJob, PruneReport, StoreOptions};

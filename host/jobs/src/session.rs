@@ -224,8 +224,10 @@ pub struct Query {
 pub struct QueryHandle {
     /// The agent's texts, then the end. Bounded: a component that does not read holds its session up.
     pub events: mpsc::Receiver<QueryEvent>,
-    /// Ends the session.
-    pub cancel: tokio_util::sync::DropGuard,
+    /// Ends the session; its end still comes as an event.
+    pub interrupt: CancellationToken,
+    /// Ends the session with the handle.
+    pub on_drop: tokio_util::sync::DropGuard,
 }
 
 /// What a component sees of its session, besides calls to its own tools.

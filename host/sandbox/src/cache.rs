@@ -123,7 +123,11 @@ impl CompileCache {
             dir.remove_file(name)?;
             total -= len;
         }
-        if total > self.max_bytes { Err(io::Error::other("it is larger than limits.compile_cache_bytes")) } else { Ok(()) }
+        if total > self.max_bytes {
+            Err(io::Error::other("it is larger than limits.compile_cache_bytes"))
+        } else {
+            Ok(())
+        }
     }
 }
 

@@ -17,14 +17,7 @@ use guild_contract::{
 use tokio::sync::Semaphore;
 use wasmtime::{Config, Engine, component::Linker};
 
-use crate::{
-    cache::CompileCache,
-    error::LoadError,
-    host,
-    plugin::Plugin,
-    state::State,
-    wasi,
-};
+use crate::{cache::CompileCache, error::LoadError, host, plugin::Plugin, state::State, wasi};
 
 /// How often a running component is interrupted, so that others run and deadlines are seen.
 const TICK: Duration = Duration::from_millis(10);

@@ -41,7 +41,9 @@ pub fn outside(bytes: &[u8]) -> Result<Outside, LoadError> {
     for payload in Parser::new(0).parse_all(bytes) {
         match payload.map_err(|e| not(e.message()))? {
             Payload::Version { encoding: Encoding::Module, .. } if depth == 0 => {
-                return Err(not("it is a core module; build for wasm32-wasip2, or wrap it with `wasm-tools component new`"));
+                return Err(not(
+                    "it is a core module; build for wasm32-wasip2, or wrap it with `wasm-tools component new`",
+                ));
             }
             Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
             Payload::End(_) => depth = depth.saturating_sub(1),
@@ -99,9 +101,11 @@ pub fn check(outside: &Outside, spec: &ComponentSpec) -> Result<(), LoadError> {
         World::WorkerToolbox => ("worker-toolbox", &["dispatch", "toolbox"]),
     };
     for export in exports {
-        let found = outside.exports.iter().map(|e| Name::of(e)).find(|name| {
-            name.package == WIT_PACKAGE && name.interface == *export
-        });
+        let found = outside
+            .exports
+            .iter()
+            .map(|e| Name::of(e))
+            .find(|name| name.package == WIT_PACKAGE && name.interface == *export);
         match found {
             Some(name) => name.check_version(WIT_PACKAGE, WIT_VERSION)?,
             None => return Err(LoadError::MissingExport { world, export }),

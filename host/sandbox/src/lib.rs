@@ -22,7 +22,7 @@ mod stdio;
 mod wasi;
 
 pub use cache::CompileCache;
-pub use call::{Activated, ActivateScope, RunScope};
+pub use call::{ActivateScope, Activated, RunScope};
 pub use engine::Sandbox;
 pub use error::{CallError, LoadError};
 pub use plugin::Plugin;

@@ -158,7 +158,8 @@ impl Plugin {
         };
         let this = self.clone();
         // On threads of their own: a component that never rests must not delay those who serve requests.
-        let running = AbortOnDropHandle::new(self.sandbox.runs.spawn(async move { this.run_here(activation, scope).await }));
+        let running =
+            AbortOnDropHandle::new(self.sandbox.runs.spawn(async move { this.run_here(activation, scope).await }));
         let outcome = tokio::select! {
             outcome = running => outcome.map_err(|e| CallError::Trap { call: "run", why: e.to_string() })?,
             () = cancelled.cancelled() => Err(CallError::Cancelled),

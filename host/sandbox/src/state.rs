@@ -3,12 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use guild_contract::{Limits, manifest::Interface};
-use guild_jobs::{
-    JobTools, MemoryStore,
-    files::Files,
-    session::Sessions,
-    tools::ToolError,
-};
+use guild_jobs::{JobTools, MemoryStore, files::Files, session::Sessions, tools::ToolError};
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 

@@ -1,1 +1,23 @@
-//! x
+//! The server: it finds members, opens their jobs, and answers for them over JSON-RPC and HTTP.
+//!
+//! A request goes `listen` (connections) -> `http` (who may ask, what is a request) -> `rpc` (JSON-RPC 2.0) ->
+//! `methods` (`worker/*` and MCP) -> [`member::Member`], which the command line calls directly. Nothing on that way
+//! instantiates a component, but for a dispatch.
+
+pub mod config;
+pub mod discovery;
+pub mod host;
+pub mod http;
+mod json;
+pub mod listen;
+pub mod member;
+mod methods;
+mod plugins;
+pub mod rpc;
+pub mod serve;
+pub mod takeover;
+mod work;
+
+pub use host::{Host, HostOptions, MemberState, OpenError, Target};
+pub use member::Member;
+pub use serve::{ServeError, ServeOptions, serve};

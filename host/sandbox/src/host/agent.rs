@@ -2,7 +2,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, atomic::{AtomicU64, Ordering}},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use guild_contract::{Bounds, manifest::Interface};
@@ -135,9 +138,10 @@ impl Pollable for SessionState {
 
 fn definition(tool: types::ToolDefinition) -> Result<ToolDefinition, ToolError> {
     let schema = |what: &str, text: &str| {
-        serde_json::from_str::<Value>(text).ok().filter(Value::is_object).ok_or_else(|| {
-            ToolError::InvalidInput(format!("{what} of the tool {:?} is no JSON object", tool.name))
-        })
+        serde_json::from_str::<Value>(text)
+            .ok()
+            .filter(Value::is_object)
+            .ok_or_else(|| ToolError::InvalidInput(format!("{what} of the tool {:?} is no JSON object", tool.name)))
     };
     Ok(ToolDefinition {
         input_schema: schema("the input schema", &tool.input_schema)?,

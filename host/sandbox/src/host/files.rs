@@ -15,7 +15,8 @@ fn granted(reach: &Reach) -> Result<Arc<dyn Files>, ToolError> {
     reach.granted(Interface::Files)?;
     reach.files.clone().ok_or_else(|| {
         ToolError::NotGranted(
-            "there is nothing to read: the operator names read roots with `--sources DIR` or `[[roots]]` in guild.toml".to_owned(),
+            "there is nothing to read: the operator names read roots with `--sources DIR` or `[[roots]]` in guild.toml"
+                .to_owned(),
         )
     })
 }

@@ -17,7 +17,8 @@ impl Host for State {
     async fn record_decision(&mut self, decision: types::Decision) -> Answer<()> {
         let reach = self.reach.clone();
         let types::Decision { question, decision, reasoning } = decision;
-        blocking(move || reach.job(Interface::JobTools)?.record_decision(Decision { question, decision, reasoning })).await
+        blocking(move || reach.job(Interface::JobTools)?.record_decision(Decision { question, decision, reasoning }))
+            .await
     }
 
     async fn log_question(&mut self, question: String) -> Answer<()> {

@@ -7,7 +7,10 @@ use guild_jobs::{JobTools, MemoryStore, tools::ToolError};
 
 use super::{Answer, blocking};
 use crate::{
-    bindings::guild::worker::{memory::{Entry, Host}, types::Scope},
+    bindings::guild::worker::{
+        memory::{Entry, Host},
+        types::Scope,
+    },
     state::{Reach, State},
 };
 

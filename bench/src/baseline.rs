@@ -1,0 +1,95 @@
+//! What HTTP is compared to: axum, a handler, and nothing else, in a process of its own.
+
+use std::{net::SocketAddr, path::Path, process::Stdio, sync::Arc};
+
+use axum::{
+    Router,
+    http::{HeaderValue, header::CONTENT_TYPE},
+    response::{IntoResponse, Response},
+    routing::post,
+    serve::ListenerExt,
+};
+use bytes::Bytes;
+use guild_contract::rpc::JobList;
+use serde::{Deserialize, Serialize};
+use tokio::{
+    io::{AsyncBufReadExt, BufReader},
+    net::TcpListener,
+    process::{Child, Command},
+};
+
+use crate::Outcome;
+
+/// The argument that makes this process a baseline.
+pub(crate) const COMMAND: &str = "baseline";
+
+/// What a baseline does for each request.
+#[derive(Clone, Copy)]
+pub(crate) enum Kind {
+    /// Returns bytes that are there.
+    Bytes,
+    /// Serializes a list of jobs.
+    List,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Bytes => "bytes",
+            Self::List => "list",
+        }
+    }
+}
+
+/// A baseline's process; it ends with this.
+pub(crate) struct Baseline {
+    _process: Child,
+    pub(crate) address: SocketAddr,
+}
+
+impl Baseline {
+    /// Starts a baseline that answers as `answer` did.
+    pub(crate) async fn start(kind: Kind, answer: &[u8], scratch: &Path) -> Outcome<Self> {
+        let file = scratch.join(format!("{}.json", kind.name()));
+        std::fs::write(&file, answer)?;
+        let mut process = Command::new(std::env::current_exe()?)
+            .args([COMMAND, kind.name()])
+            .arg(&file)
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let stdout = process.stdout.take().ok_or("the baseline has no stdout")?;
+        let line = BufReader::new(stdout).lines().next_line().await?.ok_or("the baseline did not start")?;
+        Ok(Self { _process: process, address: line.parse()? })
+    }
+}
+
+/// A list's whole answer.
+#[derive(Serialize, Deserialize)]
+struct Answer {
+    jsonrpc: String,
+    id: u64,
+    result: JobList,
+}
+
+/// Is a baseline: `baseline bytes|list FILE`. Prints its address, and serves until it is killed.
+pub(crate) async fn serve(arguments: &[String]) -> Outcome<()> {
+    let [kind, file] = arguments else { return Err("baseline KIND FILE".into()) };
+    let answer = Bytes::from(std::fs::read(file)?);
+    let handler = if kind == Kind::List.name() {
+        let answer: Arc<Answer> = Arc::new(serde_json::from_slice(&answer)?);
+        post(move || async move { serde_json::to_vec(&*answer).map(json).unwrap_or_default() })
+    } else {
+        post(move || async move { json(answer) })
+    };
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+    println!("{}", listener.local_addr()?);
+    let listener = listener.tap_io(|stream| {
+        let _ = stream.set_nodelay(true);
+    });
+    Ok(axum::serve(listener, Router::new().route("/mcp", handler)).await?)
+}
+
+fn json(body: impl Into<Bytes>) -> Response {
+    ([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], body.into()).into_response()
+}

@@ -1,0 +1,171 @@
+//! The host that is measured: a `guild serve` on a copy of the researcher.
+
+use std::{
+    fmt::Write as _,
+    fs,
+    net::{Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use tokio::process::{Child, Command};
+
+use crate::{
+    Outcome,
+    load::{Connection, request},
+};
+
+/// How long a host may take to answer, and to end.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Between two looks at whether it answers: small against what is measured.
+const LOOK: Duration = Duration::from_micros(250);
+
+/// Where everything of a benchmark lies.
+pub(crate) fn scratch() -> PathBuf {
+    Path::new("target").join("bench")
+}
+
+/// A member's directory, ready to be served.
+pub(crate) struct Setup {
+    guild: PathBuf,
+    member: PathBuf,
+    sources: PathBuf,
+}
+
+impl Setup {
+    /// A copy of the researcher without jobs, and something for it to read.
+    pub(crate) fn new(name: &str) -> Outcome<Self> {
+        let guild =
+            std::env::var_os("GUILD_BIN").ok_or("GUILD_BIN does not name the binary; run `cargo xtask bench`")?;
+        let base = scratch().join(name);
+        let (member, sources) = (base.join("researcher"), base.join("sources"));
+        if base.exists() {
+            fs::remove_dir_all(&base)?;
+        }
+        fs::create_dir_all(&member)?;
+        fs::create_dir_all(&sources)?;
+        for file in ["guild-member.json", "posture.md", "researcher.wasm"] {
+            fs::copy(Path::new("guild-members/researcher").join(file), member.join(file))?;
+        }
+        for document in ["README.md", "docs/operators.md", "docs/reviewers.md"] {
+            fs::copy(document, sources.join(document.replace('/', "-")))?;
+        }
+        Ok(Self { guild: guild.into(), member: fs::canonicalize(member)?, sources: fs::canonicalize(sources)? })
+    }
+
+    /// Adds jobs that were completed in earlier days, as files.
+    pub(crate) fn with_jobs(self, count: u32) -> Outcome<Self> {
+        for n in 0..count {
+            let id = job_id(n);
+            let job = self.member.join("jobs").join(&id);
+            fs::create_dir_all(job.join("artifacts"))?;
+            let time = format!("2026-01-{:02}T{:02}:{:02}:{:02}Z", 1 + n / 86_400, n / 3600 % 24, n / 60 % 60, n % 60);
+            let meta = json!({"jobId": id, "status": "completed", "description": format!("Survey number {n}"),
+                "startedAt": time, "completedAt": time});
+            fs::write(job.join("meta.json"), meta.to_string())?;
+            fs::write(job.join("task.md"), "Find out what there is to know about it.")?;
+            fs::write(job.join("config.json"), "{}")?;
+            fs::write(job.join("status.md"), "Read 12 documents; the report is submitted.")?;
+            fs::write(job.join("result.md"), "# Report\n\nThere is nothing to know about it.\n")?;
+        }
+        Ok(self)
+    }
+
+    /// Starts the host and waits for its first answer.
+    pub(crate) async fn start(&self) -> Outcome<Host> {
+        let port = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let log = fs::File::create(scratch().join("host.log"))?;
+        let begun = Instant::now();
+        let process = Command::new(&self.guild)
+            .args(["serve", "--member", ".", "--port", &port.to_string(), "--sources"])
+            .arg(&self.sources)
+            .current_dir(&self.member)
+            .env("XDG_CACHE_HOME", fs::canonicalize(scratch())?.join("cache"))
+            .env("XDG_CONFIG_HOME", fs::canonicalize(scratch())?)
+            .env_remove("GUILD_CONFIG")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .kill_on_drop(true)
+            .spawn()?;
+        let mut host = Host { process, address: (Ipv4Addr::LOCALHOST, port).into(), first_answer: Duration::ZERO };
+        let client = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}});
+        let initialize = call("initialize", &client);
+        loop {
+            if let Ok(mut connection) = Connection::open(host.address).await {
+                connection.exchange(&request(&initialize)).await?;
+                break;
+            }
+            if let Some(status) = host.process.try_wait()? {
+                return Err(format!(
+                    "the host ended with {status}: {}",
+                    fs::read_to_string(scratch().join("host.log"))?
+                )
+                .into());
+            }
+            if begun.elapsed() > PATIENCE {
+                return Err("the host does not answer".into());
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        host.first_answer = begun.elapsed();
+        Ok(host)
+    }
+}
+
+/// The id of the n-th job that [`Setup::with_jobs`] made.
+pub(crate) fn job_id(n: u32) -> String {
+    format!("019b0000-0000-7000-8000-{n:012}")
+}
+
+/// A call as JSON. The id is always the same, so that equal answers have equal bytes.
+pub(crate) fn call(method: &str, params: &Value) -> String {
+    json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string()
+}
+
+/// A host that runs; it is killed with this.
+pub(crate) struct Host {
+    process: Child,
+    pub(crate) address: SocketAddr,
+    /// From the start of the process to the first answered `initialize`.
+    pub(crate) first_answer: Duration,
+}
+
+impl Host {
+    /// Calls a method and returns the whole answer's bytes.
+    pub(crate) async fn ask(&self, method: &str, params: &Value) -> Outcome<Vec<u8>> {
+        let mut connection = Connection::open(self.address).await?;
+        Ok(connection.exchange(&request(&call(method, params))).await?.to_vec())
+    }
+
+    /// Calls a method and returns its result.
+    pub(crate) async fn result(&self, method: &str, params: &Value) -> Outcome<Value> {
+        let answer: Value = serde_json::from_slice(&self.ask(method, params).await?)?;
+        answer.get("result").cloned().ok_or_else(|| format!("{method}: {answer}").into())
+    }
+
+    /// Memory that is in use (VmRSS), and its peak (VmHWM), in MiB.
+    pub(crate) fn memory(&self) -> Outcome<(f64, f64)> {
+        let pid = self.process.id().ok_or("the host has ended")?;
+        let mut path = String::new();
+        write!(path, "/proc/{pid}/status")?;
+        let status = fs::read_to_string(path)?;
+        let mib = |name: &str| -> Option<f64> {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+            Some(line.trim().trim_end_matches("kB").trim().parse::<f64>().ok()? / 1024.0)
+        };
+        Ok((mib("VmRSS").ok_or("no VmRSS")?, mib("VmHWM").ok_or("no VmHWM")?))
+    }
+
+    /// Ends the host with SIGTERM; returns how long it took.
+    pub(crate) async fn stop(mut self) -> Outcome<Duration> {
+        let pid = self.process.id().and_then(|pid| Pid::from_raw(pid.cast_signed())).ok_or("the host has ended")?;
+        let begun = Instant::now();
+        kill_process(pid, Signal::TERM)?;
+        tokio::time::timeout(PATIENCE, self.process.wait()).await??;
+        Ok(begun.elapsed())
+    }
+}

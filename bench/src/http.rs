@@ -1,0 +1,80 @@
+//! `worker/status` and `worker/list` over keep-alive HTTP, beside a bare handler.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use serde_json::json;
+
+use crate::{
+    Outcome,
+    baseline::{Baseline, Kind},
+    host::{Host, call, job_id, scratch},
+    load::{Load, request},
+    stats::{Aim, Report, median},
+};
+
+const CONNECTIONS: usize = 16;
+/// How many pairs of measurements a ratio is made of, and how long each takes.
+const ROUNDS: usize = 7;
+const ROUND: Duration = Duration::from_millis(1500);
+
+/// `worker/status`: of sixteen jobs, as clients poll them, and of all jobs in turn.
+pub(crate) async fn status(report: &mut Report, host: &Host, jobs: u32) -> Outcome<()> {
+    let answer = ready(host, jobs).await?;
+    let baseline = Baseline::start(Kind::Bytes, &answer, &scratch()).await?;
+    let requests = |ids: &mut dyn Iterator<Item = u32>| -> Arc<[Bytes]> {
+        ids.map(|n| request(&call("worker/status", &json!({"jobId": job_id(n)})))).collect()
+    };
+    let polled = requests(&mut (0..CONNECTIONS as u32).map(|n| n * (jobs / CONNECTIONS as u32)));
+    let name = format!("worker/status, {jobs} jobs, 16 of them polled");
+    compare(report, &name, Aim::AtLeast(0.8), host.address, baseline.address, polled).await?;
+    let name = format!("worker/status, {jobs} jobs, all in turn");
+    compare(report, &name, Aim::AtLeast(0.8), host.address, baseline.address, requests(&mut (0..jobs))).await
+}
+
+/// `worker/list` of all jobs, beside a handler that serializes the same list for each request.
+pub(crate) async fn list(report: &mut Report, host: &Host) -> Outcome<()> {
+    for detail in ["simple", "detailed"] {
+        let params = json!({"detail": detail});
+        let answer = host.ask("worker/list", &params).await?;
+        let baseline = Baseline::start(Kind::List, &answer, &scratch()).await?;
+        let name = format!("worker/list {detail}, 500 jobs, {} KiB", answer.len() / 1024);
+        let requests = Arc::from([request(&call("worker/list", &params))]);
+        compare(report, &name, Aim::AtLeast(0.5), host.address, baseline.address, requests).await?;
+    }
+    Ok(())
+}
+
+/// Waits until the host knows all jobs; returns its answer about one.
+async fn ready(host: &Host, jobs: u32) -> Outcome<Vec<u8>> {
+    let list = host.result("worker/list", &json!({})).await?;
+    let known = list.get("jobs").and_then(|jobs| jobs.as_array()).map_or(0, Vec::len);
+    if known != jobs as usize {
+        return Err(format!("the host knows {known} of {jobs} jobs").into());
+    }
+    host.result("worker/status", &json!({"jobId": job_id(0)})).await?;
+    host.ask("worker/status", &json!({"jobId": job_id(0)})).await
+}
+
+/// Measures host and baseline in turn, and reports the ratio of the medians.
+async fn compare(
+    report: &mut Report,
+    name: &str,
+    aim: Aim,
+    host: SocketAddr,
+    baseline: SocketAddr,
+    requests: Arc<[Bytes]>,
+) -> Outcome<()> {
+    let load = Load { requests, connections: CONNECTIONS, count: usize::MAX, time: ROUND };
+    let warm = Load { time: ROUND / 3, ..load.clone() };
+    warm.run(baseline).await?;
+    warm.run(host).await?;
+    let (mut of_baseline, mut of_host) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        of_baseline.push(load.run(baseline).await?);
+        of_host.push(load.run(host).await?);
+    }
+    let (bare, ours) = (median(&of_baseline), median(&of_host));
+    report.add(name, ours / bare, "x bare", aim, &format!("{ours:.0}/s of {bare:.0}/s"));
+    Ok(())
+}

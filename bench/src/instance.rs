@@ -1,0 +1,193 @@
+//! One activation: a store, an instance, the call, and the drop of it all; beside bare wasmtime doing the same.
+
+use std::{
+    fs,
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use cap_std::{ambient_authority, fs::Dir};
+use guild_contract::{
+    Bounds, Limits, Manifest,
+    manifest::{FILE_NAME, SESSION_TOOLS},
+};
+use guild_jobs::{
+    MemoryStore, SystemClock,
+    activation::{Activation, Request},
+};
+use guild_sandbox::{ActivateScope, CompileCache, Plugin, Sandbox};
+use serde_json::json;
+use wasmtime::{
+    Config, Engine, InstanceAllocationStrategy, Store,
+    component::{Component, Linker, ResourceTable},
+};
+use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
+
+use crate::{
+    Outcome,
+    host::scratch,
+    stats::{Aim, Report, median},
+};
+
+wasmtime::component::bindgen!({ path: "../wit", world: "worker", imports: { default: async | trappable }, exports: { default: async } });
+
+use exports::guild::worker::dispatch;
+
+const CALLS: u32 = 500;
+const ROUNDS: usize = 15;
+
+/// Measures the researcher's `activate`.
+pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
+    let member = Path::new("guild-members/researcher");
+    let manifest = Manifest::parse(&fs::read(member.join(FILE_NAME))?)?;
+    let spec = manifest.component.ok_or("the researcher has no component")?;
+    let wasm = fs::read(member.join(&spec.file))?;
+    let posture = fs::read_to_string(member.join("posture.md"))?;
+
+    let ours = Ours::new(member, &spec, activation(posture))?;
+    let plain = Bare::new(&Config::new(), &wasm)?;
+    let mut pooling = Config::new();
+    pooling.allocation_strategy(InstanceAllocationStrategy::pooling());
+    let pooling = Bare::new(&pooling, &wasm)?;
+
+    let (mut of_ours, mut of_plain, mut of_pooling) = (Vec::new(), Vec::new(), Vec::new());
+    // The first round is for the caches.
+    for round in 0..=ROUNDS {
+        let (bare, pooled, host) =
+            (plain.calls(&ours.activation).await?, pooling.calls(&ours.activation).await?, ours.calls().await?);
+        if round > 0 {
+            of_plain.push(bare);
+            of_pooling.push(pooled);
+            of_ours.push(host);
+        }
+    }
+    let (host, bare, pooled) = (median(&of_ours), median(&of_plain), median(&of_pooling));
+    let name = "store, instantiate, activate, drop";
+    report.add(
+        name,
+        host / bare,
+        "x bare",
+        Aim::AtMost(1.5),
+        &format!("{host:.1} us of {bare:.1} us, wasmtime's defaults"),
+    );
+    let how = format!("{host:.1} us of {pooled:.1} us, wasmtime's pooling allocator");
+    report.add(name, host / pooled, "x bare", Aim::Stated, &how);
+    Ok(())
+}
+
+fn activation(posture: String) -> Activation {
+    Activation {
+        job: "019b0000-0000-7000-8000-000000000000".parse().unwrap_or_else(|e| unreachable!("{e}")),
+        request: Request {
+            description: "Ownership".to_owned(),
+            task: "How does ownership work?".to_owned(),
+            config: json!({"maxTurns": 20}),
+        },
+        posture,
+        memories: Vec::new(),
+        granted_tools: SESSION_TOOLS.map(str::to_owned).to_vec(),
+        toolbox_tools: Vec::new(),
+        bounds: Bounds { max_turns: Some(150), max_budget_usd: Some(0.5), deadline_seconds: Some(3600) },
+    }
+}
+
+/// Microseconds for one of `CALLS` calls.
+fn each(begun: Instant) -> f64 {
+    begun.elapsed().as_secs_f64() * 1e6 / f64::from(CALLS)
+}
+
+/// The host's own way: limits, deadline, lane, log, checks.
+struct Ours {
+    plugin: Plugin,
+    memory: Arc<MemoryStore>,
+    activation: Activation,
+}
+
+impl Ours {
+    fn new(member: &Path, spec: &guild_contract::manifest::ComponentSpec, activation: Activation) -> Outcome<Self> {
+        let limits = Arc::new(Limits::default());
+        let own = scratch().join("instance");
+        fs::create_dir_all(&own)?;
+        let own = Dir::open_ambient_dir(own, ambient_authority())?;
+        let memory = MemoryStore::open(&own, limits.clone(), Arc::new(SystemClock))?;
+        let member = Dir::open_ambient_dir(member, ambient_authority())?;
+        let plugin = Sandbox::new(limits, CompileCache::none())?.prepare(&member, spec, [])?;
+        Ok(Self { plugin, memory, activation })
+    }
+
+    async fn calls(&self) -> Outcome<f64> {
+        let begun = Instant::now();
+        for _ in 0..CALLS {
+            let wait_until = Instant::now() + Duration::from_secs(20);
+            let scope = ActivateScope { memory: self.memory.clone(), files: None, wait_until };
+            self.plugin.activate(&self.activation, scope).await?.outcome?;
+        }
+        Ok(each(begun))
+    }
+}
+
+/// As little as a component can be called with.
+struct Bare {
+    engine: Engine,
+    pre: WorkerPre<State>,
+}
+
+struct State {
+    wasi: WasiCtx,
+    table: ResourceTable,
+}
+
+impl WasiView for State {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
+    }
+}
+
+impl Bare {
+    fn new(config: &Config, wasm: &[u8]) -> Outcome<Self> {
+        let engine = Engine::new(config)?;
+        let component = Component::from_binary(&engine, wasm)?;
+        let mut linker = Linker::new(&engine);
+        wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
+        let pre = WorkerPre::new(linker.instantiate_pre(&component)?)?;
+        Ok(Self { engine, pre })
+    }
+
+    async fn calls(&self, activation: &Activation) -> Outcome<f64> {
+        let begun = Instant::now();
+        for _ in 0..CALLS {
+            let told = told(activation);
+            let state = State { wasi: WasiCtx::builder().build(), table: ResourceTable::new() };
+            let mut store = Store::new(&self.engine, state);
+            let worker = self.pre.instantiate_async(&mut store).await?;
+            let plan = worker.guild_worker_dispatch().call_activate(&mut store, &told).await?;
+            plan.map_err(|refusal| format!("{refusal:?}"))?;
+        }
+        Ok(each(begun))
+    }
+}
+
+fn told(activation: &Activation) -> dispatch::Activation {
+    dispatch::Activation {
+        context: dispatch::Context::Commission(dispatch::Commission {
+            id: activation.job.to_string(),
+            request: dispatch::Request {
+                description: activation.request.description.clone(),
+                task: activation.request.task.clone(),
+                config: activation.request.config.to_string(),
+            },
+            dependencies: Vec::new(),
+        }),
+        project: None,
+        posture: activation.posture.clone(),
+        memories: Vec::new(),
+        granted_tools: activation.granted_tools.clone(),
+        toolbox_tools: Vec::new(),
+        bounds: dispatch::Bounds {
+            max_turns: activation.bounds.max_turns,
+            max_budget_usd: activation.bounds.max_budget_usd,
+            deadline_seconds: activation.bounds.deadline_seconds,
+        },
+    }
+}

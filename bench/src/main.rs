@@ -1,0 +1,78 @@
+//! Measures the host, in one run with what it is compared to: a bare axum handler that gives the same answer, and
+//! bare wasmtime that makes the same call. What counts is the ratio; the absolute figures are the machine's.
+//!
+//! `cargo xtask bench` builds all that is needed and runs this in the repository's directory, with the `guild`
+//! binary's path in `GUILD_BIN`.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "figures are printed")]
+
+mod baseline;
+mod burst;
+mod host;
+mod http;
+mod instance;
+mod load;
+mod start;
+mod stats;
+
+use std::process::ExitCode;
+
+use crate::stats::Report;
+
+/// Any error ends the run; it is told to the person who started it, and to nobody else.
+type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let done = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(Into::into)
+        .and_then(|runtime| runtime.block_on(run(&arguments)));
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(arguments: &[String]) -> Outcome<()> {
+    if let [first, rest @ ..] = arguments
+        && first == baseline::COMMAND
+    {
+        return baseline::serve(rest).await;
+    }
+    const ALL: [&str; 6] = ["start", "instance", "status", "list", "many", "burst"];
+    if let Some(unknown) = arguments.iter().find(|name| !ALL.contains(&name.as_str())) {
+        return Err(format!("there is no benchmark {unknown:?}; there are {}", ALL.join(", ")).into());
+    }
+    let chosen = |name: &str| arguments.is_empty() || arguments.iter().any(|argument| argument == name);
+    let mut report = Report::default();
+    if chosen("start") {
+        start::measure(&mut report).await?;
+    }
+    if chosen("instance") {
+        instance::measure(&mut report).await?;
+    }
+    if chosen("status") || chosen("list") {
+        let host = host::Setup::new("500")?.with_jobs(500)?;
+        let host = host.start().await?;
+        if chosen("status") {
+            http::status(&mut report, &host, 500).await?;
+        }
+        if chosen("list") {
+            http::list(&mut report, &host).await?;
+        }
+    }
+    if chosen("many") {
+        let host = host::Setup::new("50000")?.with_jobs(50_000)?.start().await?;
+        http::status(&mut report, &host, 50_000).await?;
+    }
+    if chosen("burst") {
+        burst::measure(&mut report).await?;
+    }
+    println!("\n{report}");
+    Ok(())
+}

@@ -1,0 +1,73 @@
+//! Runs the built-in runtime over directories, without a host: prints what its tools are told, then the report.
+//!
+//! `cargo run -p guild-agent --release --example report -- "question" DIR...`
+
+use std::{error::Error, sync::Arc, time::Instant};
+
+use async_trait::async_trait;
+use guild_agent::{Belt, Extractive, ReadRoots};
+use guild_contract::{Bounds, Limits};
+use guild_jobs::{
+    files::Files,
+    session::{AgentRuntime, Meter, Session},
+    tools::{ToolDefinition, ToolError, Tools},
+};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+/// The internal tools, printed.
+struct Printed;
+
+#[async_trait]
+impl Tools for Printed {
+    fn definitions(&self) -> Vec<ToolDefinition> {
+        let names = ["update_summary", "record_decision", "log_question", "store_memory", "submit_result"];
+        let tool = |name: &str| ToolDefinition {
+            name: name.to_owned(),
+            title: None,
+            description: String::new(),
+            input_schema: json!({"type": "object"}),
+            output_schema: None,
+            read_only: false,
+        };
+        names.into_iter().map(tool).collect()
+    }
+
+    #[allow(clippy::print_stderr, reason = "it is a program for a terminal")]
+    async fn call(&self, name: &str, input: Value) -> Result<Value, ToolError> {
+        if name != "submit_result" {
+            eprintln!("{name}: {input:#}");
+        }
+        Ok(Value::Null)
+    }
+}
+
+#[tokio::main]
+#[allow(clippy::print_stdout, clippy::print_stderr, reason = "it is a program for a terminal")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let question = arguments.next().ok_or("usage: report QUESTION DIR...")?;
+    let files: Arc<dyn Files> = Arc::new(ReadRoots::open(arguments)?);
+    let runtime = Extractive::new();
+    runtime.check(Some(&*files))?;
+    let mut report = String::new();
+    // The second time, the index is there.
+    for round in ["cold", "warm"] {
+        let session = Session {
+            system_prompt: String::new(),
+            prompt: question.clone(),
+            model: None,
+            tools: if round == "cold" { Arc::new(Printed) } else { Arc::new(Belt::new([])) },
+            files: Some(files.clone()),
+            meter: Meter::for_job(Bounds::default(), &Limits::default()),
+            cancel: CancellationToken::new(),
+            texts: None,
+        };
+        let started = Instant::now();
+        let end = runtime.run(session).await;
+        eprintln!("{round}: {:?} in {:?}", end.ending, started.elapsed());
+        report = end.text;
+    }
+    println!("{report}");
+    Ok(())
+}

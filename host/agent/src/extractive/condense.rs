@@ -1,0 +1,135 @@
+//! Memories condensed without a model: the sentences that tell most, the newer the better, each once.
+
+use std::collections::{HashMap, HashSet};
+
+use guild_jobs::activation::MemoryNote;
+
+use super::terms::{Stems, sentences};
+
+/// Two lines that share so much of their words say the same.
+const SAME: f32 = 0.8;
+
+/// A sentence or line of a memory.
+struct Line<'a> {
+    memory: usize,
+    text: &'a str,
+    stems: HashSet<String>,
+    worth: f32,
+}
+
+/// One text of at most `max_chars` characters: a heading for each memory that something is kept of, newest first, and
+/// under it what is kept, in its order. The same memories give the same text.
+pub(crate) fn condense(memories: &[MemoryNote], max_chars: usize) -> String {
+    let mut memories: Vec<&MemoryNote> = memories.iter().collect();
+    memories.sort_by(|a, b| b.modified.cmp(&a.modified).then_with(|| a.key.cmp(&b.key)));
+    let stems = Stems::new();
+    let mut lines: Vec<Line<'_>> = Vec::new();
+    for (memory, note) in memories.iter().enumerate() {
+        for line in note.content.lines().map(str::trim) {
+            let parts = if line.len() > 300 { sentences(line) } else { std::iter::once(0..line.len()).collect() };
+            for text in parts.into_iter().filter_map(|part| line.get(part)) {
+                if text.chars().any(char::is_alphanumeric) {
+                    lines.push(Line { memory, text, stems: stems.of(text), worth: 0.0 });
+                }
+            }
+        }
+    }
+    let mut having: HashMap<&str, f32> = HashMap::new();
+    for line in &lines {
+        line.stems.iter().for_each(|stem| *having.entry(stem).or_default() += 1.0);
+    }
+    let all = lines.len() as f32;
+    let worths: Vec<f32> = lines
+        .iter()
+        .map(|line| {
+            // Summed in a fixed order: floats do not add up the same in every order.
+            let mut rare: Vec<f32> =
+                line.stems.iter().filter_map(|stem| having.get(stem.as_str())).map(|n| (1.0 + all / n).ln()).collect();
+            rare.sort_by(f32::total_cmp);
+            let told: f32 = rare.iter().sum();
+            let recent = 1.0 / (1.0 + 0.15 * line.memory as f32);
+            told / (line.text.chars().count() as f32).sqrt().max(4.0) * recent
+        })
+        .collect();
+    lines.iter_mut().zip(worths).for_each(|(line, worth)| line.worth = worth);
+
+    let heading = |memory: usize| memories.get(memory).map_or(0, |note| note.key.chars().count() + "## \n\n".len());
+    let mut order: Vec<usize> = (0..lines.len()).collect();
+    order.sort_by(|a, b| {
+        let worth = |at: &usize| lines.get(*at).map_or(0.0, |line| line.worth);
+        worth(b).total_cmp(&worth(a)).then(a.cmp(b))
+    });
+    let (mut kept, mut headed, mut used): (Vec<usize>, HashSet<usize>, usize) = Default::default();
+    for at in order {
+        let Some(line) = lines.get(at) else { continue };
+        let said =
+            kept.iter().filter_map(|other| lines.get(*other)).any(|other| alike(&line.stems, &other.stems) >= SAME);
+        let cost = line.text.chars().count() + 1 + if headed.contains(&line.memory) { 0 } else { heading(line.memory) };
+        if !said && used + cost <= max_chars {
+            used += cost;
+            headed.insert(line.memory);
+            kept.push(at);
+        }
+    }
+    kept.sort_unstable();
+    let mut text = String::new();
+    let mut under = None;
+    for line in kept.into_iter().filter_map(|at| lines.get(at)) {
+        if under != Some(line.memory) {
+            let key = memories.get(line.memory).map_or("", |note| note.key.as_str());
+            text.push_str(&format!("{}## {key}\n", if text.is_empty() { "" } else { "\n" }));
+            under = Some(line.memory);
+        }
+        text.push_str(line.text);
+        text.push('\n');
+    }
+    text.truncate(text.trim_end().len());
+    text
+}
+
+fn alike(a: &HashSet<String>, b: &HashSet<String>) -> f32 {
+    let shared = a.intersection(b).count();
+    let all = a.len() + b.len() - shared;
+    if all == 0 { 0.0 } else { shared as f32 / all as f32 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(key: &str, content: &str, modified: &str) -> MemoryNote {
+        MemoryNote { key: key.to_owned(), content: content.to_owned(), modified: modified.to_owned(), origin: None }
+    }
+
+    #[test]
+    fn what_is_said_twice_is_kept_once_and_the_newest_comes_first() {
+        let memories = [
+            note("old", "The deploy key rotates every March.\nOld detail about Perl.", "2026-01-01T00:00:00Z"),
+            note("new", "The deploy key rotates every March.\nThe staging host is gamma.", "2026-02-01T00:00:00Z"),
+        ];
+        let text = condense(&memories, 1000);
+        assert_eq!(
+            text,
+            "## new\nThe deploy key rotates every March.\nThe staging host is gamma.\n\n## old\nOld detail about Perl."
+        );
+        let reversed: Vec<MemoryNote> = memories.iter().rev().cloned().collect();
+        assert_eq!(condense(&reversed, 1000), text);
+    }
+
+    #[test]
+    fn the_cap_holds_whatever_it_is() {
+        let memories: Vec<MemoryNote> = (0..30)
+            .map(|n| {
+                note(
+                    &format!("key-{n}"),
+                    &format!("Fact number {n} is about subject{n} übrigens.\n").repeat(3),
+                    "2026-01-01T00:00:00Z",
+                )
+            })
+            .collect();
+        for max in [0, 10, 60, 500, 100_000] {
+            assert!(condense(&memories, max).chars().count() <= max, "{max}");
+        }
+        assert!(condense(&memories, 500).contains("## key-"));
+    }
+}

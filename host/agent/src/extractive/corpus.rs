@@ -1,0 +1,425 @@
+//! The passages of all sources, and the index over them.
+
+use std::{
+    collections::{HashMap, HashSet},
+    hash::{DefaultHasher, Hash, Hasher},
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use futures::future::try_join_all;
+use guild_jobs::files::{FileEntry, Files};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    cpu::{Cpu, Stop},
+    extract::{self, Block, Form, Format, Page},
+    index::{Builder, Index},
+    terms,
+};
+
+/// Larger files are left out, and named so.
+const MAX_FILE_BYTES: u64 = 16 << 20;
+/// Text that a corpus keeps at most; files that come later are left out, and counted.
+const MAX_TEXT_BYTES: usize = 64 << 20;
+/// Short blocks under one heading are joined until a passage has so many bytes.
+const PASSAGE_BYTES: usize = 350;
+/// No passage is longer.
+const MAX_PASSAGE_BYTES: usize = 1400;
+/// So many pages with different names and headings that have a block in common make it boilerplate,
+const REPEATED_PAGES: u32 = 5;
+/// and so do fewer, but at least three, where they are this share of all pages.
+const REPEATED_SHARE: f32 = 0.3;
+/// A document of whose blocks so many stand in others already is a copy.
+const COPIED_SHARE: f32 = 0.9;
+
+/// All that the sources say, ready to be searched.
+pub(crate) struct Corpus {
+    pub(crate) documents: Vec<Document>,
+    pub(crate) passages: Vec<Passage>,
+    /// Over the passages.
+    pub(crate) index: Index,
+    /// Over the titles of the documents: what a page is about holds for each of its passages.
+    pub(crate) titles: Index,
+    /// Files that were not taken in, and why.
+    pub(crate) left_out: LeftOut,
+    /// The bytes that it keeps, nearly.
+    pub(crate) size: usize,
+}
+
+/// How many files of the sources are not in the corpus.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LeftOut {
+    /// Larger than a source may be.
+    pub(crate) large: usize,
+    /// Beyond the text that a corpus may hold.
+    pub(crate) beyond: usize,
+}
+
+/// A file, and what it says.
+pub(crate) struct Document {
+    /// As the read roots spell it.
+    pub(crate) path: String,
+    pub(crate) page: Page,
+}
+
+/// What can be found, and quoted: some blocks that stand together.
+#[derive(Clone, Debug)]
+pub(crate) struct Passage {
+    /// Index of its document.
+    pub(crate) document: u32,
+    /// Index of its heading in the document.
+    pub(crate) heading: u32,
+    start: u32,
+    end: u32,
+    /// Whether it is a listing.
+    pub(crate) code: bool,
+}
+
+impl Passage {
+    pub(crate) fn range(&self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
+}
+
+impl Corpus {
+    /// A passage with its document.
+    pub(crate) fn passage(&self, number: u32) -> Option<(&Passage, &Document)> {
+        let passage = self.passages.get(number as usize)?;
+        Some((passage, self.documents.get(passage.document as usize)?))
+    }
+
+    /// A passage's text.
+    pub(crate) fn text(&self, number: u32) -> &str {
+        self.passage(number).and_then(|(passage, document)| document.page.text.get(passage.range())).unwrap_or_default()
+    }
+
+    /// The heading that a passage stands under; empty where there is none.
+    pub(crate) fn heading(&self, number: u32) -> &str {
+        let found = self.passage(number);
+        found
+            .and_then(|(passage, document)| document.page.headings.get(passage.heading as usize))
+            .map_or("", String::as_str)
+    }
+
+    /// Reads and indexes the files, on all cores. It stops soon once `cancel` is cancelled.
+    pub(crate) async fn build(
+        files: Arc<dyn Files>,
+        entries: Arc<[FileEntry]>,
+        cpu: Arc<Cpu>,
+        cancel: CancellationToken,
+    ) -> Result<Self, Stop> {
+        let readable = entries.iter().filter_map(|entry| Some((entry.clone(), extract::format(&entry.path)?)));
+        let (sources, large): (Vec<_>, Vec<_>) = readable.partition(|(entry, _)| entry.size <= MAX_FILE_BYTES);
+        let (documents, beyond) = read(&files, sources, &cpu, &cancel).await?;
+        let documents = cpu.run(&cancel, move || without_boilerplate(documents)).await?;
+        let (documents, passages, index) = indexed(documents, &cpu, &cancel).await?;
+        let mut titles = Builder::new();
+        documents.iter().for_each(|document| titles.add("", &document.page.title));
+        let titles = titles.finish();
+        let pages: usize =
+            documents.iter().map(|document| document.page.size() + document.path.len() + size_of::<Document>()).sum();
+        let size = pages + passages.len() * size_of::<Passage>() + index.size() + titles.size();
+        Ok(Self { documents, passages, index, titles, left_out: LeftOut { large: large.len(), beyond }, size })
+    }
+}
+
+/// The pages of the files that say something, in their order, and how many files did not fit.
+async fn read(
+    files: &Arc<dyn Files>,
+    sources: Vec<(FileEntry, Format)>,
+    cpu: &Cpu,
+    cancel: &CancellationToken,
+) -> Result<(Vec<Document>, usize), Stop> {
+    let sources: Arc<[_]> = sources.into();
+    let next = Arc::new(AtomicUsize::new(0));
+    let kept = Arc::new(AtomicUsize::new(0));
+    let workers = (0..cpu.cores()).map(|_| {
+        let (files, sources, stop) = (files.clone(), sources.clone(), cancel.clone());
+        let (next, kept) = (next.clone(), kept.clone());
+        cpu.run(cancel, move || {
+            let mut pages = Vec::new();
+            while kept.load(Ordering::Relaxed) < MAX_TEXT_BYTES && !stop.is_cancelled() {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                let Some((entry, format)) = sources.get(at) else { break };
+                // A file that cannot be read, or is binary, says nothing.
+                let Ok(bytes) = files.bytes(&entry.path, MAX_FILE_BYTES) else { continue };
+                if crate::files::is_binary(&bytes) {
+                    continue;
+                }
+                let text = String::from_utf8(bytes);
+                let text = text.unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+                let page = extract::page(*format, &entry.path, text);
+                if !page.blocks.is_empty() {
+                    kept.fetch_add(page.text.len(), Ordering::Relaxed);
+                    pages.push((at, Document { path: entry.path.clone(), page }));
+                }
+            }
+            pages
+        })
+    });
+    let mut pages: Vec<(usize, Document)> = try_join_all(workers).await?.into_iter().flatten().collect();
+    if cancel.is_cancelled() {
+        return Err(Stop::Cancelled);
+    }
+    pages.sort_unstable_by_key(|(at, _)| *at);
+    // Workers read on while the last text that fits was extracted: where the corpus ends must not depend on that.
+    let mut text = 0;
+    let mut fit = 0;
+    for (_, document) in &pages {
+        if text >= MAX_TEXT_BYTES {
+            break;
+        }
+        text += document.page.text.len();
+        fit += 1;
+    }
+    pages.truncate(fit);
+    let last = pages.last().map_or(0, |(at, _)| at + 1);
+    let beyond = if text >= MAX_TEXT_BYTES { sources.len() - last } else { 0 };
+    Ok((pages.into_iter().map(|(_, document)| document).collect(), beyond))
+}
+
+fn hashed(value: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Takes out the documents that say nothing of their own: second copies, and pages that put all others together for
+/// printing. What small documents say is theirs first.
+fn without_copies(mut documents: Vec<Document>) -> Vec<Document> {
+    let mut order: Vec<usize> = (0..documents.len()).collect();
+    let length = |at: &usize| documents.get(*at).map_or(0, |document| document.page.text.len());
+    order.sort_by_key(length);
+    let mut said: HashSet<u64> = HashSet::new();
+    let mut copies: HashSet<usize> = HashSet::new();
+    for at in order {
+        let Some(Document { page, .. }) = documents.get(at) else { continue };
+        let hashes: Vec<u64> = page.blocks.iter().map(|block| hashed(page.words(block))).collect();
+        let again = hashes.iter().filter(|hash| said.contains(hash)).count();
+        if again as f32 >= hashes.len() as f32 * COPIED_SHARE {
+            copies.insert(at);
+        } else {
+            said.extend(hashes);
+        }
+    }
+    let mut at = 0..;
+    documents.retain(|_| at.next().is_some_and(|at| !copies.contains(&at)));
+    documents
+}
+
+/// Takes out what HTML pages repeat: notices, banners, "was this page helpful?".
+///
+/// A block is boilerplate where it stands on several pages that are otherwise different: copies of one page (an older
+/// edition of a manual beside the newer one) have their name and their first heading in common, and count as one.
+fn without_boilerplate(mut documents: Vec<Document>) -> Vec<Document> {
+    let is_html = |document: &&mut Document| document.page.format == Format::Html;
+    let block_hash = |page: &Page, block: &Block| hashed(page.words(block));
+    let mut seen: HashSet<(u64, u64)> = HashSet::new();
+    let mut pages: HashMap<u64, u32> = HashMap::new();
+    let mut contexts: HashSet<u64> = HashSet::new();
+    for document in documents.iter_mut().filter(is_html) {
+        let page = &document.page;
+        let context = hashed((document.path.rsplit('/').next(), page.headings.get(1)));
+        contexts.insert(context);
+        for block in &page.blocks {
+            let block = block_hash(page, block);
+            if seen.insert((block, context)) {
+                *pages.entry(block).or_default() += 1;
+            }
+        }
+    }
+    let share = (contexts.len() as f32 * REPEATED_SHARE).ceil() as u32;
+    let repeated = REPEATED_PAGES.min(share.max(3));
+    for document in documents.iter_mut().filter(is_html) {
+        document.page.keep(|page, block| pages.get(&block_hash(page, block)).is_none_or(|pages| *pages < repeated));
+    }
+    documents.retain(|document| !document.page.blocks.is_empty());
+    documents
+}
+
+/// The passages of the documents, and the index over them.
+async fn indexed(
+    documents: Vec<Document>,
+    cpu: &Cpu,
+    cancel: &CancellationToken,
+) -> Result<(Vec<Document>, Vec<Passage>, Index), Stop> {
+    let documents = Arc::new(documents);
+    let share = documents.len().div_ceil(cpu.cores()).max(1);
+    let workers = (0..cpu.cores()).map(|worker| {
+        let (documents, stop) = (documents.clone(), cancel.clone());
+        cpu.run(cancel, move || {
+            let mut builder = Builder::new();
+            let mut all = Vec::new();
+            for (number, document) in documents.iter().enumerate().skip(worker * share).take(share) {
+                if stop.is_cancelled() {
+                    break;
+                }
+                let page = &document.page;
+                let first = all.len();
+                passages(number as u32, page, &mut all);
+                for passage in all.iter().skip(first) {
+                    let heading = page.headings.get(passage.heading as usize).map_or("", String::as_str);
+                    builder.add(heading, page.text.get(passage.range()).unwrap_or_default());
+                }
+            }
+            (all, builder.part())
+        })
+    });
+    let (passages, parts): (Vec<_>, Vec<_>) = try_join_all(workers).await?.into_iter().unzip();
+    if cancel.is_cancelled() {
+        return Err(Stop::Cancelled);
+    }
+    let index = cpu.run(cancel, move || Index::join(parts)).await?;
+    // The workers are gone, so this is the only handle.
+    let documents =
+        Arc::into_inner(documents).ok_or_else(|| Stop::Failed("indexing the sources broke off".to_owned()))?;
+    Ok((documents, passages.into_iter().flatten().collect(), index))
+}
+
+/// The passages of a page: short blocks under one heading are joined, long ones are parted between sentences or lines.
+fn passages(document: u32, page: &Page, found: &mut Vec<Passage>) {
+    let mut open: Option<Passage> = None;
+    let mut in_list = false;
+    for block in &page.blocks {
+        let text = page.words(block);
+        let code = block.form == Form::Code;
+        for piece in pieces(text, code) {
+            let range = block.range.start + piece.start..block.range.start + piece.end;
+            if let Some(passage) = &mut open {
+                let gap = page.text.get(passage.end as usize..range.start);
+                // What ends in a colon is nothing without what follows, and a list is one thing.
+                let leads = page.text.get(passage.range()).is_some_and(|text| text.ends_with(':'));
+                in_list = block.form == Form::Item && (leads || in_list);
+                let leads = leads || in_list;
+                let fits = passage.code == code
+                    && passage.heading as usize == block.heading
+                    && (passage.range().len() < PASSAGE_BYTES || leads)
+                    && range.end - passage.start as usize <= MAX_PASSAGE_BYTES
+                    && gap.is_some_and(|gap| gap.trim().is_empty());
+                if fits {
+                    passage.end = range.end as u32;
+                    continue;
+                }
+            }
+            let (heading, start, end) = (block.heading as u32, range.start as u32, range.end as u32);
+            found.extend(open.replace(Passage { document, heading, start, end, code }));
+        }
+    }
+    found.extend(open);
+}
+
+/// The parts of a block that are not too long for a passage.
+fn pieces(text: &str, code: bool) -> Vec<Range<usize>> {
+    if text.len() <= MAX_PASSAGE_BYTES {
+        return std::iter::once(0..text.len()).collect();
+    }
+    let atoms: Vec<Range<usize>> = if code { lines(text) } else { terms::sentences(text) };
+    let mut pieces: Vec<Range<usize>> = Vec::new();
+    for atom in atoms.into_iter().flat_map(|atom| fitting(text, atom)) {
+        match pieces.last_mut() {
+            Some(last) if atom.end - last.start <= MAX_PASSAGE_BYTES => last.end = atom.end,
+            _ => pieces.push(atom),
+        }
+    }
+    pieces
+}
+
+/// The lines of a text that say something, without their line breaks.
+pub(crate) fn lines(text: &str) -> Vec<Range<usize>> {
+    let mut at = 0;
+    let mut lines = Vec::new();
+    for line in text.split_inclusive('\n') {
+        let end = at + line.trim_end().len();
+        if end > at {
+            lines.push(at..end);
+        }
+        at += line.len();
+    }
+    lines
+}
+
+/// A sentence or line in parts that fit into a passage: nearly always itself.
+fn fitting(text: &str, atom: Range<usize>) -> Vec<Range<usize>> {
+    let mut parts = Vec::new();
+    let mut start = atom.start;
+    while atom.end - start > MAX_PASSAGE_BYTES {
+        let window = text.get(start..text.floor_char_boundary(start + MAX_PASSAGE_BYTES)).unwrap_or_default();
+        let end = window.rfind(char::is_whitespace).filter(|end| *end > 0).unwrap_or(window.len());
+        parts.push(start..start + end);
+        let rest = text.get(start + end..atom.end).unwrap_or_default();
+        start = atom.end - rest.trim_start().len();
+    }
+    parts.push(start..atom.end);
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn html(path: &str, body: &str) -> Document {
+        Document { path: path.to_owned(), page: extract::page(Format::Html, path, body.to_owned()) }
+    }
+
+    fn texts(documents: &[Document]) -> Vec<&str> {
+        documents
+            .iter()
+            .flat_map(|document| document.page.blocks.iter().map(|block| document.page.words(block)))
+            .collect()
+    }
+
+    #[test]
+    fn what_pages_repeat_is_taken_out_and_lines_stay_right() {
+        let page = |n: u32| {
+            html(
+                &format!("d/{n}.html"),
+                &format!("<h1>Page {n}</h1>\n<p>Was this helpful?</p>\n<p>Own text\nof {n}</p>"),
+            )
+        };
+        let documents = without_boilerplate((0..4).map(page).collect());
+        assert_eq!(texts(&documents), ["Own text\nof 0", "Own text\nof 1", "Own text\nof 2", "Own text\nof 3"]);
+        let page = &documents[0].page;
+        assert_eq!((page.line(page.blocks[0].range.start), page.line(page.blocks[0].range.end - 1)), (3, 4));
+    }
+
+    #[test]
+    fn editions_of_one_page_are_not_boilerplate() {
+        let page = |n: u32| {
+            let text = format!("<h1>Install</h1><p>Run the installer.</p><p>It is edition {n}.</p>");
+            html(&format!("v{n}/install.html"), &text)
+        };
+        let documents = without_boilerplate(without_copies((0..9).map(page).collect()));
+        assert_eq!(texts(&documents).iter().filter(|text| **text == "Run the installer.").count(), 9);
+    }
+
+    #[test]
+    fn a_page_that_puts_all_others_together_is_left_out() {
+        let page = |n: u32| html(&format!("d/{n}.html"), &format!("<h1>Page {n}</h1><p>Text of {n}.</p>"));
+        let all =
+            html("d/all.html", &(1..4).map(|n| format!("<h1>Page {n}</h1><p>Text of {n}.</p>")).collect::<String>());
+        let documents = without_copies(std::iter::once(all).chain((1..4).map(page)).collect());
+        assert_eq!(
+            documents.iter().map(|document| document.path.as_str()).collect::<Vec<_>>(),
+            ["d/1.html", "d/2.html", "d/3.html"]
+        );
+    }
+
+    #[test]
+    fn long_blocks_are_parted_and_nothing_is_lost() {
+        let sentence = "This sentence is one of very many that stand in a single paragraph. ";
+        for (text, code) in [(sentence.repeat(100), false), ("word ".repeat(2000), false), ("x".repeat(5000), true)] {
+            let parts = pieces(&text, code);
+            assert!(parts.len() > 1 && parts.iter().all(|part| part.len() <= MAX_PASSAGE_BYTES));
+            let kept: String = parts
+                .iter()
+                .flat_map(|part| text.get(part.clone()).unwrap().chars())
+                .filter(|c| !c.is_whitespace())
+                .collect();
+            assert_eq!(kept, text.chars().filter(|c| !c.is_whitespace()).collect::<String>());
+        }
+    }
+}

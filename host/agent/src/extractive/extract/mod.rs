@@ -1,0 +1,150 @@
+//! From a file's bytes to its text: blocks (paragraphs, list items, listings) with their heading and their place.
+
+mod html;
+mod markdown;
+mod plain;
+
+use std::ops::Range;
+
+/// How a file is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// Markdown: quoted as its source is.
+    Markdown,
+    /// HTML: its visible text, with inline code in backticks.
+    Html,
+    /// Plain text.
+    Text,
+    /// Source code, configuration, data.
+    Code,
+}
+
+/// What a file says.
+#[derive(Debug)]
+pub(crate) struct Page {
+    pub(crate) format: Format,
+    /// What the page is called; empty where it has no name of its own.
+    pub(crate) title: String,
+    /// The text that blocks are ranges of.
+    pub(crate) text: String,
+    /// The headings; a block names the one that it stands under. The first is empty: what stands under none.
+    pub(crate) headings: Vec<String>,
+    /// In the order of the text.
+    pub(crate) blocks: Vec<Block>,
+    /// Offsets in the text whose line in the file is known; between them, lines are counted. Sorted.
+    lines: Vec<(u32, u32)>,
+}
+
+/// A paragraph, a list item, a table row, a listing: what stands together.
+#[derive(Clone, Debug)]
+pub(crate) struct Block {
+    /// Where it is in the page's text.
+    pub(crate) range: Range<usize>,
+    /// Index of its heading.
+    pub(crate) heading: usize,
+    /// What it is.
+    pub(crate) form: Form,
+}
+
+/// What a block is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// A paragraph, a table, a quotation.
+    Prose,
+    /// An item of a list.
+    Item,
+    /// A listing, in which lines count.
+    Code,
+}
+
+impl Page {
+    fn new(format: Format, text: String) -> Self {
+        let headings = vec![String::new()];
+        Self { format, title: String::new(), text, headings, blocks: Vec::new(), lines: vec![(0, 1)] }
+    }
+
+    fn heading(&mut self, text: String) {
+        if self.title.is_empty() {
+            self.title.clone_from(&text);
+        }
+        self.headings.push(text);
+    }
+
+    fn block(&mut self, range: Range<usize>, form: Form) {
+        self.blocks.push(Block { range, heading: self.headings.len() - 1, form });
+    }
+
+    /// A block's text.
+    pub(crate) fn words(&self, block: &Block) -> &str {
+        self.text.get(block.range.clone()).unwrap_or_default()
+    }
+
+    /// Keeps only some of the blocks, and only their text.
+    pub(crate) fn keep(&mut self, keeps: impl Fn(&Self, &Block) -> bool) {
+        let (mut text, mut blocks, mut lines) = (String::new(), Vec::new(), Vec::new());
+        for block in self.blocks.iter().filter(|block| keeps(self, block)) {
+            let start = text.len();
+            let moved = |at: u32| (at as usize - block.range.start + start) as u32;
+            lines.push((start as u32, self.line(block.range.start)));
+            let inside = self.lines.iter().filter(|(at, _)| block.range.contains(&(*at as usize)));
+            lines.extend(inside.map(|(at, line)| (moved(*at), *line)));
+            text.push_str(self.words(block));
+            blocks.push(Block { range: start..text.len(), ..block.clone() });
+            text.push_str("\n\n");
+        }
+        text.shrink_to_fit();
+        (self.text, self.blocks, self.lines) = (text, blocks, lines);
+    }
+
+    /// The line of the file, from 1, in which the text at this offset stands.
+    pub(crate) fn line(&self, offset: usize) -> u32 {
+        let known = self.lines.partition_point(|(at, _)| *at as usize <= offset);
+        let (at, line) = known.checked_sub(1).and_then(|last| self.lines.get(last)).copied().unwrap_or((0, 1));
+        let between = self.text.as_bytes().get(at as usize..offset).unwrap_or_default();
+        line + between.iter().filter(|byte| **byte == b'\n').count() as u32
+    }
+
+    /// The bytes that the page keeps.
+    pub(crate) fn size(&self) -> usize {
+        let headings: usize = self.headings.iter().map(|heading| heading.len() + size_of::<String>()).sum();
+        self.text.len() + headings + self.blocks.len() * size_of::<Block>() + self.lines.len() * size_of::<(u32, u32)>()
+    }
+}
+
+/// How a file is to be read, by its name. `None` for what holds no text that anybody would quote.
+pub(crate) fn format(path: &str) -> Option<Format> {
+    let name = path.rsplit('/').next().unwrap_or(path).to_ascii_lowercase();
+    let Some((stem, extension)) = name.rsplit_once('.') else { return Some(Format::Text) };
+    match extension {
+        "md" | "markdown" | "mdx" | "mkd" | "qmd" => Some(Format::Markdown),
+        "html" | "htm" | "xhtml" => Some(Format::Html),
+        "txt" | "text" | "rst" | "adoc" | "asciidoc" | "org" | "tex" | "log" => Some(Format::Text),
+        // Styles, pictures as text, what tools wrote for tools.
+        "css" | "scss" | "svg" | "map" | "lock" | "index" | "sum" | "csv" | "tsv" | "jsonl" | "ndjson" => None,
+        "js" | "json" if stem.ends_with(".min") || stem == "package-lock" => None,
+        _ => Some(Format::Code),
+    }
+}
+
+/// Reads a file's text.
+pub(crate) fn page(format: Format, path: &str, text: String) -> Page {
+    let mut page = match format {
+        Format::Html => html::page(&text),
+        Format::Markdown => markdown::page(text),
+        Format::Text => plain::text(text),
+        Format::Code => plain::code(text),
+    };
+    if page.title.is_empty() || format == Format::Code {
+        page.title = path.rsplit('/').next().unwrap_or(path).to_owned();
+    }
+    page.text.shrink_to_fit();
+    page
+}
+
+/// The part of a range without the white space at its ends.
+fn trimmed(text: &str, range: Range<usize>) -> Range<usize> {
+    let part = text.get(range.clone()).unwrap_or_default();
+    let start = range.start + (part.len() - part.trim_start().len());
+    let end = range.end - (part.len() - part.trim_end().len());
+    start..end.max(start)
+}

@@ -1,0 +1,222 @@
+//! An inverted index with BM25 ranking, in memory.
+//!
+//! It is our own, and short, because ranking alone does not serve here: whether an answer is in the sources at all is
+//! decided by which of a question's words a passage covers and how much those words tell, which a search
+//! library does not give out beside its scores.
+
+use std::collections::HashMap;
+
+use super::terms::{Stems, words};
+
+/// BM25's usual constants: how soon repetition stops counting, and how much length counts.
+const K1: f32 = 1.2;
+const B: f32 = 0.75;
+/// So many passages are imagined beside the real ones, without any word in them: in a small corpus, the share of
+/// passages that a word is in says little about the word.
+const IMAGINED: f32 = 200.0;
+
+#[derive(Clone, Copy, Debug)]
+struct Posting {
+    passage: u32,
+    count: u16,
+}
+
+/// The index, or the part of it that one worker makes over its own passages.
+#[derive(Debug, Default)]
+pub(crate) struct Index {
+    terms: HashMap<Box<str>, u32>,
+    postings: Vec<Vec<Posting>>,
+    lengths: Vec<u16>,
+    /// Mean length in words.
+    mean: f32,
+}
+
+/// A word that is looked for.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct QueryTerm {
+    /// Its stem.
+    pub(crate) stem: String,
+    /// How much it counts: 1 for a word of the question.
+    pub(crate) weight: f32,
+}
+
+/// A passage that has words that were looked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Hit {
+    /// The passage.
+    pub(crate) passage: u32,
+    /// BM25.
+    pub(crate) score: f32,
+    /// Which of the query's terms it has, a bit each.
+    pub(crate) mask: u64,
+}
+
+impl Index {
+    /// The bytes that it keeps, nearly.
+    pub(crate) fn size(&self) -> usize {
+        let terms: usize = self.terms.keys().map(|term| term.len() + 48).sum();
+        let postings: usize = self.postings.iter().map(|list| list.capacity() * size_of::<Posting>() + 24).sum();
+        terms + postings + self.lengths.len() * 2
+    }
+
+    /// How much it tells that a passage has this word.
+    pub(crate) fn idf(&self, stem: &str) -> f32 {
+        let having = self.having(stem) as f32;
+        let all = self.lengths.len() as f32 + IMAGINED;
+        (1.0 + (all - having + 0.5) / (having + 0.5)).ln()
+    }
+
+    /// How many passages have this word.
+    pub(crate) fn having(&self, stem: &str) -> usize {
+        self.list(stem).len()
+    }
+
+    fn list(&self, stem: &str) -> &[Posting] {
+        let list = self.terms.get(stem).and_then(|term| self.postings.get(*term as usize));
+        list.map_or(&[], Vec::as_slice)
+    }
+
+    /// The passages that have words of a query, best first; where scores are equal, the earlier passage.
+    pub(crate) fn search(&self, query: &[QueryTerm], limit: usize) -> Vec<Hit> {
+        let mut hits: HashMap<u32, (f32, u64)> = HashMap::new();
+        for (bit, term) in query.iter().enumerate().take(u64::BITS as usize) {
+            let weight = self.idf(&term.stem) * term.weight;
+            for posting in self.list(&term.stem) {
+                let count = f32::from(posting.count);
+                let length = f32::from(self.lengths.get(posting.passage as usize).copied().unwrap_or(0));
+                let score = count * (K1 + 1.0) / (count + K1 * (1.0 - B + B * length / self.mean.max(1.0)));
+                let hit = hits.entry(posting.passage).or_default();
+                hit.0 += weight * score;
+                hit.1 |= 1 << bit;
+            }
+        }
+        let mut hits: Vec<Hit> =
+            hits.into_iter().map(|(passage, (score, mask))| Hit { passage, score, mask }).collect();
+        let order = |a: &Hit, b: &Hit| b.score.total_cmp(&a.score).then(a.passage.cmp(&b.passage));
+        if hits.len() > limit {
+            hits.select_nth_unstable_by(limit, order);
+            hits.truncate(limit);
+        }
+        hits.sort_unstable_by(order);
+        hits
+    }
+}
+
+/// Makes an index, passage by passage.
+pub(crate) struct Builder {
+    index: Index,
+    stems: Stems,
+    /// Words as they are written, and the terms that they are: stemming is the dear part.
+    known: HashMap<Box<str>, u32>,
+    found: Vec<u32>,
+}
+
+impl Builder {
+    pub(crate) fn new() -> Self {
+        Self { index: Index::default(), stems: Stems::new(), known: HashMap::new(), found: Vec::new() }
+    }
+
+    /// Adds the next passage. The words of its heading count twice.
+    pub(crate) fn add(&mut self, heading: &str, text: &str) {
+        let Self { index, stems, known, found } = self;
+        let mut add = |word: &str| {
+            let term = known.get(word).copied().unwrap_or_else(|| {
+                let next = index.postings.len() as u32;
+                let term = *index.terms.entry(stems.stem(word).into()).or_insert(next);
+                if term == next {
+                    index.postings.push(Vec::new());
+                }
+                known.insert(word.into(), term);
+                term
+            });
+            found.push(term);
+        };
+        words(heading, &mut add);
+        words(heading, &mut add);
+        words(text, &mut add);
+        found.sort_unstable();
+        let passage = index.lengths.len() as u32;
+        for same in found.chunk_by(|a, b| a == b) {
+            let term = same.first().and_then(|term| index.postings.get_mut(*term as usize));
+            let count = u16::try_from(same.len()).unwrap_or(u16::MAX);
+            term.into_iter().for_each(|list| list.push(Posting { passage, count }));
+        }
+        index.lengths.push(u16::try_from(found.len()).unwrap_or(u16::MAX));
+        found.clear();
+    }
+
+    /// The part that was made so far.
+    pub(crate) fn finish(self) -> Index {
+        Index::join([self.index])
+    }
+
+    /// Likewise, to be joined with others.
+    pub(crate) fn part(self) -> Index {
+        self.index
+    }
+}
+
+impl Index {
+    /// One index of several parts; the passages are numbered on from part to part.
+    pub(crate) fn join(parts: impl IntoIterator<Item = Self>) -> Self {
+        let mut parts = parts.into_iter();
+        let mut all = parts.next().unwrap_or_default();
+        for part in parts {
+            let offset = all.lengths.len() as u32;
+            let mut postings = part.postings;
+            for (stem, term) in part.terms {
+                let list = postings.get_mut(term as usize).map(std::mem::take).unwrap_or_default();
+                let next = all.postings.len() as u32;
+                let target = *all.terms.entry(stem).or_insert(next);
+                if target == next {
+                    all.postings.push(Vec::new());
+                }
+                if let Some(target) = all.postings.get_mut(target as usize) {
+                    target.extend(
+                        list.into_iter().map(|posting| Posting { passage: posting.passage + offset, ..posting }),
+                    );
+                }
+            }
+            all.lengths.extend(part.lengths);
+        }
+        all.postings.iter_mut().for_each(Vec::shrink_to_fit);
+        let words: f32 = all.lengths.iter().map(|length| f32::from(*length)).sum();
+        all.mean = words / (all.lengths.len().max(1) as f32);
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn query(stems: &[&str]) -> Vec<QueryTerm> {
+        stems.iter().map(|stem| QueryTerm { stem: (*stem).to_owned(), weight: 1.0 }).collect()
+    }
+
+    #[test]
+    fn parts_that_are_joined_answer_as_one_index_does() {
+        let passages = ["the cat sat", "a dog and a cat", "dogs bark", "nothing here", "cats and dogs and cats"];
+        let index = |passages: &[&str]| {
+            let mut builder = Builder::new();
+            passages.iter().for_each(|passage| builder.add("", passage));
+            builder.part()
+        };
+        let whole = Index::join([index(&passages)]);
+        let joined = Index::join([index(&passages[..2]), index(&passages[2..])]);
+        let hits = whole.search(&query(&["cat", "dog"]), 10);
+        assert_eq!(hits, joined.search(&query(&["cat", "dog"]), 10));
+        assert_eq!(hits.first().map(|hit| (hit.passage, hit.mask)), Some((1, 0b11)));
+        assert_eq!(whole.search(&query(&["cat", "dog"]), 1).len(), 1);
+    }
+
+    #[test]
+    fn a_rare_word_tells_more_than_a_common_one() {
+        let mut builder = Builder::new();
+        (0..20).for_each(|n| builder.add("", if n == 7 { "common rare" } else { "common" }));
+        let index = builder.finish();
+        assert!(index.idf("rare") > index.idf("common"));
+        assert!(index.idf("absent") > index.idf("rare"));
+        assert_eq!(index.having("common"), 20);
+    }
+}

@@ -1,0 +1,300 @@
+//! From a task to the questions that are looked up.
+
+use super::{
+    index::QueryTerm,
+    terms::{Stems, is_stop, is_weak, sentences, words},
+};
+
+/// Questions that one task is taken to ask at most.
+const MAX_QUESTIONS: usize = 6;
+/// Words of a question that are looked for at most.
+const MAX_TERMS: usize = 24;
+/// How much a word counts that says little about the subject.
+const WEAK: f32 = 0.3;
+/// How much a word counts that a question takes over from the one before it.
+const TAKEN_OVER: f32 = 0.5;
+
+const INTERROGATIVES: &[&str] = &["how", "what", "why", "when", "where", "which", "who", "whom", "whose"];
+const AUXILIARIES: &[&str] = &[
+    "is", "are", "was", "were", "does", "do", "did", "can", "could", "should", "would", "will", "may", "must", "has",
+    "have",
+];
+const REQUESTS: &[&str] = &[
+    "analyse",
+    "analyze",
+    "check",
+    "clarify",
+    "compare",
+    "describe",
+    "determine",
+    "discuss",
+    "examine",
+    "explain",
+    "explore",
+    "find",
+    "give",
+    "identify",
+    "investigate",
+    "learn",
+    "list",
+    "look",
+    "outline",
+    "research",
+    "search",
+    "show",
+    "study",
+    "summarise",
+    "summarize",
+    "survey",
+    "tell",
+];
+const INSTRUCTIONS: &[&str] = &[
+    "answer", "avoid", "be", "cite", "don", "ensure", "focus", "format", "include", "keep", "limit", "make", "note",
+    "please", "prefer", "quote", "remember", "report", "respond", "return", "save", "store", "submit", "thanks", "use",
+    "write", "you", "your",
+];
+const PRONOUNS: &[&str] = &["it", "its", "they", "them", "their", "this", "these", "those"];
+
+/// A question, as it is looked up.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Question {
+    /// As the task has it, on one line.
+    pub(crate) text: String,
+    /// What is looked for, in the question's order.
+    pub(crate) terms: Vec<QueryTerm>,
+    /// The words that the terms come from.
+    pub(crate) words: Vec<String>,
+    /// Whether it asks what something is or means.
+    pub(crate) definition: bool,
+    /// Whether it asks for code.
+    pub(crate) code: bool,
+}
+
+/// What a task asks.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Inquiry {
+    pub(crate) questions: Vec<Question>,
+    /// Questions of the task that are not looked up, since there are too many.
+    pub(crate) left_out: Vec<String>,
+    /// Whether one question of the task was taken apart into several.
+    pub(crate) parted: bool,
+}
+
+/// Reads a task.
+pub(crate) fn inquiry(task: &str) -> Inquiry {
+    let stems = Stems::new();
+    let said: Vec<String> = items(task)
+        .iter()
+        .flat_map(|item| {
+            sentences(item).into_iter().filter_map(|range| item.get(range)).map(unlabelled).collect::<Vec<_>>()
+        })
+        .collect();
+    let first = |text: &String| lower(text).into_iter().next().unwrap_or_default();
+    let asks = |text: &&String| {
+        let word = first(text);
+        text.ends_with('?')
+            || [INTERROGATIVES, AUXILIARIES, REQUESTS].iter().any(|known| known.contains(&word.as_str()))
+    };
+    let tells = |text: &&String| INSTRUCTIONS.contains(&first(text).as_str());
+    let mut asked: Vec<&String> = said.iter().filter(asks).collect();
+    if asked.is_empty() {
+        asked = said.iter().filter(|text| !tells(text)).collect();
+    }
+    if asked.is_empty() {
+        asked = said.iter().collect();
+    }
+    let mut inquiry = Inquiry::default();
+    for text in asked {
+        let parts = parts(text);
+        let before = inquiry.questions.len();
+        for part in parts {
+            let last = inquiry.questions.last();
+            let Some(question) = Question::new(&part, last, &stems) else { continue };
+            if inquiry.questions.iter().any(|known| known.terms == question.terms) {
+                continue;
+            }
+            if inquiry.questions.len() == MAX_QUESTIONS {
+                inquiry.left_out.push(question.text);
+            } else {
+                inquiry.questions.push(question);
+            }
+        }
+        inquiry.parted |= inquiry.questions.len() > before + 1;
+    }
+    inquiry
+}
+
+impl Question {
+    /// `None` where a text has no word that could be looked up.
+    fn new(text: &str, before: Option<&Self>, stems: &Stems) -> Option<Self> {
+        let all = lower(text);
+        let mut terms: Vec<QueryTerm> = Vec::new();
+        let mut kept = Vec::new();
+        let mut add = |word: &str, weight: f32| {
+            let stem = stems.stem(word).into_owned();
+            if terms.len() < MAX_TERMS && !terms.iter().any(|term| term.stem == stem) {
+                terms.push(QueryTerm { stem, weight });
+                kept.push(word.to_owned());
+            }
+        };
+        for word in all.iter().filter(|word| !is_stop(word)) {
+            add(word, if is_weak(word) { WEAK } else { 1.0 });
+        }
+        let own = all.iter().filter(|word| !is_stop(word) && !is_weak(word)).count();
+        if own == 0 && before.is_some() {
+            return None;
+        }
+        if own < 2
+            && let Some(before) = before
+            && all.iter().any(|word| PRONOUNS.contains(&word.as_str()))
+        {
+            for (term, word) in before.terms.iter().zip(&before.words) {
+                add(word, term.weight * TAKEN_OVER);
+            }
+        }
+        if terms.is_empty() {
+            return None;
+        }
+        let has = |words: &[&str]| all.iter().any(|word| words.contains(&word.as_str()));
+        let starts = all.iter().take(2).map(String::as_str).collect::<Vec<_>>();
+        let what =
+            matches!(starts.as_slice(), ["what", "is" | "are" | "does" | "do" | "s"] | ["who", "is"] | ["define", ..]);
+        Some(Self {
+            text: text.split_whitespace().collect::<Vec<_>>().join(" "),
+            terms,
+            words: kept,
+            definition: what || has(&["mean", "means", "meaning", "definition", "define"]),
+            code: has(&["code", "example", "examples", "implement", "implemented", "function", "syntax", "snippet"]),
+        })
+    }
+}
+
+fn lower(text: &str) -> Vec<String> {
+    let mut all = Vec::new();
+    words(text, |word| all.push(word.to_owned()));
+    all
+}
+
+/// The paragraphs and list items of a task, each on one line, without listings.
+fn items(task: &str) -> Vec<String> {
+    let mut items: Vec<String> = Vec::new();
+    let (mut open, mut fenced) = (false, false);
+    for line in task.lines() {
+        let line = line.trim();
+        if line.starts_with("```") {
+            fenced = !fenced;
+            open = false;
+        } else if fenced || line.is_empty() {
+            open = false;
+        } else {
+            let plain = line.trim_start_matches(['#', '>', '*', '-', '+', '•', ' ']);
+            let number = plain.trim_start_matches(|c: char| c.is_ascii_digit());
+            let numbered = number.len() < plain.len() && number.starts_with(['.', ')']);
+            let plain = if numbered { number.trim_start_matches(['.', ')', ' ']) } else { plain };
+            match items.last_mut() {
+                Some(last) if open && plain.len() == line.len() => {
+                    last.push(' ');
+                    last.push_str(plain);
+                }
+                _ => items.push(plain.to_owned()),
+            }
+            // A heading stands alone.
+            open = !line.starts_with('#');
+        }
+    }
+    items
+}
+
+/// A sentence without a label such as `Question:` or `Topic 2:` before it.
+fn unlabelled(text: &str) -> String {
+    let label = text.split_once(':').filter(|(label, _)| {
+        let word = label.trim().to_ascii_lowercase();
+        let word = word.trim_end_matches(|c: char| c.is_ascii_digit() || c == ' ' || c == '*');
+        ["question", "questions", "research question", "task", "topic", "q"].contains(&word)
+    });
+    label.map_or(text, |(_, rest)| rest).trim_matches(['*', ' ']).to_owned()
+}
+
+/// Parts a sentence before each further question in it: `..., and what ...`, `... and how ...`, `...; ...`.
+fn parts(text: &str) -> Vec<String> {
+    let mut parts = Vec::new();
+    let mut start = 0;
+    let mut at = 0;
+    for word in text.split_inclusive(char::is_whitespace) {
+        let before = text.get(start..at).unwrap_or_default().trim_end();
+        let rest = text.get(at..).unwrap_or_default();
+        let next = lower(rest);
+        let word_is = |n: usize, known: &[&str]| next.get(n).is_some_and(|word| known.contains(&word.as_str()));
+        let joined = word_is(0, &["and", "or", "but", "also"]);
+        let asks = word_is(usize::from(joined), INTERROGATIVES);
+        let asks_with = word_is(usize::from(joined), AUXILIARIES);
+        let ends = before.ends_with(';') || joined && asks || before.ends_with(',') && (asks || joined && asks_with);
+        if ends && before.split_whitespace().count() >= 2 {
+            parts.push(before.trim_end_matches([',', ';', ' ']).to_owned());
+            let skip = if joined { word.len() } else { 0 };
+            start = at + skip;
+        }
+        at += word.len();
+    }
+    parts.push(text.get(start..).unwrap_or_default().trim().to_owned());
+    // A part without a subject of its own is no question: it stays with the one before it.
+    let mut whole: Vec<String> = Vec::new();
+    for part in parts {
+        let own = lower(&part).iter().any(|word| !is_stop(word) && !is_weak(word));
+        match whole.last_mut() {
+            Some(last) if !own => {
+                last.push_str(", ");
+                last.push_str(&part);
+            }
+            _ => whole.push(part),
+        }
+    }
+    whole
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(task: &str) -> Vec<(String, Vec<String>)> {
+        inquiry(task).questions.into_iter().map(|question| (question.text, question.words)).collect()
+    }
+
+    fn texts(task: &str) -> Vec<String> {
+        asked(task).into_iter().map(|(text, _)| text).collect()
+    }
+
+    #[test]
+    fn a_compound_question_is_parted_and_what_is_not_the_subject_falls_away() {
+        let task = "How does Rust prevent data races, and what do Send and Sync mean?";
+        assert_eq!(texts(task), ["How does Rust prevent data races", "what do Send and Sync mean?"]);
+        let (_, words) = asked(task).remove(1);
+        assert_eq!(words, ["send", "sync"]);
+        assert!(inquiry(task).parted);
+        assert_eq!(texts("When should I use Rc<T> instead of Box<T>?"), ["When should I use Rc<T> instead of Box<T>?"]);
+    }
+
+    #[test]
+    fn a_task_of_several_lines_asks_what_its_sentences_ask() {
+        let task = "# Background\nWe build a thing.\n\nPlease answer:\n1. What is a slice?\n2. Explain how modules\n   are found.\n\nBe brief. Cite your sources.";
+        assert_eq!(texts(task), ["What is a slice?", "Explain how modules are found."]);
+        assert_eq!(texts("Question: Error handling in Rust"), ["Error handling in Rust"]);
+        assert_eq!(texts("ownership and borrowing"), ["ownership and borrowing"]);
+    }
+
+    #[test]
+    fn a_question_about_it_takes_its_subject_from_the_one_before() {
+        let questions = inquiry("What is a mutex? When should I use it?").questions;
+        assert_eq!(questions.len(), 1, "the second asks for nothing but the first's subject");
+        let questions = inquiry("What is a mutex? How does it deadlock?").questions;
+        assert_eq!(questions[1].words, ["deadlock", "mutex"]);
+    }
+
+    #[test]
+    fn too_many_questions_are_left_out_by_name() {
+        let task = (0..9).map(|n| format!("What is subject{n}?\n")).collect::<String>();
+        let inquiry = inquiry(&task);
+        assert_eq!((inquiry.questions.len(), inquiry.left_out.len()), (MAX_QUESTIONS, 3));
+        assert_eq!(super::inquiry("").questions, []);
+    }
+}

@@ -1,0 +1,257 @@
+//! The report, as Markdown that a person reads.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use super::{
+    corpus::Corpus,
+    quote::{Quote, key_sentence, quote},
+    search::{Answer, Finding},
+    terms::Stems,
+};
+
+/// How much of a task the report repeats, in characters.
+const TASK_CHARS: usize = 1500;
+/// Sentences of the summary for one question.
+const SENTENCES: usize = 2;
+
+/// The line that every report ends with.
+const EXTRACTED: &str = "*This report was extracted by search and not written by a model: the quotations are the sources' \
+    own words, and what is not quoted was not judged.*";
+
+/// A source, by the weight of what was found in it.
+pub(crate) struct Source {
+    pub(crate) path: String,
+    pub(crate) title: String,
+    /// Of all sources of the report, in percent.
+    pub(crate) percent: u32,
+    findings: Vec<usize>,
+}
+
+/// A finding with its number in the report.
+struct Cited<'a> {
+    number: usize,
+    finding: &'a Finding,
+    quote: Quote<'a>,
+}
+
+/// What is reported.
+pub(crate) struct Report<'a> {
+    corpus: &'a Corpus,
+    stems: &'a Stems,
+    answers: &'a [Answer],
+    /// For each answer, its findings; a passage that answers two questions has one number.
+    cited: Vec<Vec<Cited<'a>>>,
+}
+
+impl<'a> Report<'a> {
+    pub(crate) fn new(corpus: &'a Corpus, stems: &'a Stems, answers: &'a [Answer]) -> Self {
+        let mut numbers: HashMap<u32, usize> = HashMap::new();
+        let mut cited = Vec::new();
+        for answer in answers {
+            let mut own = Vec::new();
+            for finding in &answer.findings {
+                let next = numbers.len() + 1;
+                let number = *numbers.entry(finding.passage).or_insert(next);
+                let quote = quote(corpus, stems, &answer.question.terms, finding.passage);
+                own.extend(quote.map(|quote| Cited { number, finding, quote }));
+            }
+            cited.push(own);
+        }
+        Self { corpus, stems, answers, cited }
+    }
+
+    /// How many passages are quoted.
+    pub(crate) fn findings(&self) -> usize {
+        self.cited.iter().flatten().map(|cited| cited.number).max().unwrap_or(0)
+    }
+
+    fn place(&self, cited: &Cited<'_>) -> String {
+        let path = self.corpus.passage(cited.finding.passage).map_or("", |(_, document)| document.path.as_str());
+        format!("`{path}:{}`", cited.quote.line)
+    }
+
+    /// The title of a passage's page and its heading there.
+    fn heading(&self, passage: u32) -> String {
+        let title = self.corpus.passage(passage).map_or("", |(_, document)| document.page.title.as_str());
+        let heading = self.corpus.heading(passage);
+        let plain = |text: &str| text.replace('`', "");
+        if heading.is_empty() || plain(heading) == plain(title) {
+            shown(title)
+        } else if title.is_empty() {
+            shown(heading)
+        } else {
+            format!("{} › {}", shown(title), shown(heading))
+        }
+    }
+
+    /// The sources, by weight.
+    pub(crate) fn sources(&self) -> Vec<Source> {
+        let mut weights: HashMap<u32, (f32, Vec<usize>)> = HashMap::new();
+        for own in &self.cited {
+            // Scores compare within a question only.
+            let best = own.iter().map(|cited| cited.finding.score).fold(f32::MIN_POSITIVE, f32::max);
+            for cited in own {
+                let Some((passage, _)) = self.corpus.passage(cited.finding.passage) else { continue };
+                let source = weights.entry(passage.document).or_default();
+                source.0 += cited.finding.score / best;
+                if !source.1.contains(&cited.number) {
+                    source.1.push(cited.number);
+                }
+            }
+        }
+        let all: f32 = weights.values().map(|(weight, _)| weight).sum();
+        let mut sources: Vec<(u32, (f32, Vec<usize>))> = weights.into_iter().collect();
+        sources.sort_by(|a, b| b.1.0.total_cmp(&a.1.0).then(a.0.cmp(&b.0)));
+        let source = |(document, (weight, findings)): (u32, (f32, Vec<usize>))| {
+            let document = self.corpus.documents.get(document as usize)?;
+            let percent = (weight / all.max(f32::MIN_POSITIVE) * 100.0).round() as u32;
+            Some(Source { path: document.path.clone(), title: document.page.title.clone(), percent, findings })
+        };
+        sources.into_iter().filter_map(source).collect()
+    }
+
+    /// What a person would have to answer, or to look for elsewhere.
+    pub(crate) fn open_questions(&self) -> Vec<String> {
+        let mut open = Vec::new();
+        for answer in self.answers {
+            let question = answer.question.text.trim_end_matches(['?', '.']);
+            let unknown = answer.unknown.iter().map(|word| format!("“{word}”")).collect::<Vec<_>>().join(", ");
+            if answer.findings.is_empty() {
+                let why = match unknown.as_str() {
+                    "" => "no passage is about all of it".to_owned(),
+                    words => format!("they never mention {words}"),
+                };
+                open.push(format!("Not found in the sources: {question}? ({why})"));
+            } else if !unknown.is_empty() {
+                open.push(format!(
+                    "{question}? The sources never mention {unknown}; what is quoted is about the rest."
+                ));
+            }
+        }
+        open
+    }
+
+    /// The report.
+    pub(crate) fn markdown(&self, task: &str, roots: &[String]) -> String {
+        let mut text = String::from("# Research report\n\n## Question\n\n");
+        let (task, whole) = crate::files::cut(task.trim(), TASK_CHARS);
+        for line in task.lines() {
+            text.push_str(if line.trim().is_empty() { ">" } else { "> " });
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        text.push_str(if whole { "\n" } else { "> […]\n\n" });
+        self.summary(&mut text);
+        self.quotations(&mut text);
+        self.sources_by_weight(&mut text);
+        let open = self.open_questions();
+        if !open.is_empty() {
+            text.push_str("## Open questions\n\n");
+            open.iter().for_each(|question| text.push_str(&format!("- {question}\n")));
+            text.push('\n');
+        }
+        text.push_str("---\n\n");
+        text.push_str(EXTRACTED);
+        let roots = roots.iter().map(|root| format!("`{root}`")).collect::<Vec<_>>().join(", ");
+        let left_out = self.corpus.left_out;
+        let _ = write!(text, " *Searched: {} in {roots}.*", count(self.corpus.documents.len(), "document"));
+        if left_out.large + left_out.beyond > 0 {
+            let files = count(left_out.large + left_out.beyond, "file");
+            let _ = write!(text, " *Not searched: {files}, too large for the index.*");
+        }
+        text.push('\n');
+        text
+    }
+
+    fn summary(&self, text: &mut String) {
+        text.push_str("## Summary\n\n");
+        for (answer, cited) in self.answers.iter().zip(&self.cited) {
+            if self.answers.len() > 1 {
+                let _ = writeln!(text, "**{}**\n", shown(&answer.question.text));
+            }
+            if cited.is_empty() {
+                text.push_str("Not found in the sources.\n\n");
+                continue;
+            }
+            let mut key: Vec<(String, f32, usize)> = cited
+                .iter()
+                .take(4)
+                .filter_map(|cited| {
+                    let (sentence, worth) = key_sentence(self.corpus, self.stems, &answer.question, &cited.quote)?;
+                    Some((sentence, worth * cited.finding.score.sqrt(), cited.number))
+                })
+                .collect();
+            key.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.2.cmp(&b.2)));
+            key.truncate(SENTENCES);
+            for (sentence, _, number) in &key {
+                let _ = writeln!(text, "- “{sentence}” [{number}]");
+            }
+            if key.is_empty() {
+                let numbers = cited.iter().map(|cited| format!("[{}]", cited.number)).collect::<Vec<_>>().join(" ");
+                let _ = writeln!(text, "- See {numbers}.");
+            }
+            text.push('\n');
+        }
+    }
+
+    fn quotations(&self, text: &mut String) {
+        if self.findings() == 0 {
+            return;
+        }
+        text.push_str("## Findings\n\n");
+        let mut written = 0;
+        for (answer, cited) in self.answers.iter().zip(&self.cited) {
+            if self.answers.len() > 1 && !cited.is_empty() {
+                let _ = writeln!(text, "### {}\n", shown(&answer.question.text));
+            }
+            let mut again = Vec::new();
+            for cited in cited {
+                if cited.number <= written {
+                    again.push(format!("[{}]", cited.number));
+                    continue;
+                }
+                written = cited.number;
+                let (number, heading, place) = (cited.number, self.heading(cited.finding.passage), self.place(cited));
+                let _ = writeln!(text, "**[{number}] {heading}** — {place}\n\n{}", cited.quote.block());
+            }
+            if !again.is_empty() {
+                let _ = writeln!(text, "See also {}.\n", again.join(" "));
+            }
+        }
+    }
+
+    fn sources_by_weight(&self, text: &mut String) {
+        let sources = self.sources();
+        if sources.is_empty() {
+            return;
+        }
+        text.push_str("## Sources\n\n| Weight | Source | Findings |\n|---:|---|---|\n");
+        for source in sources {
+            let findings = source.findings.iter().map(|number| format!("[{number}]")).collect::<Vec<_>>().join(" ");
+            let title = shown(&source.title).replace('|', "\\|");
+            let _ = writeln!(text, "| {} % | {title} (`{}`) | {findings} |", source.percent, source.path);
+        }
+        text.push('\n');
+    }
+}
+
+/// A title or question of a source as text of the report: on one line, and none of it markup but code in backticks.
+fn shown(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut code = false;
+    let mut shown = String::with_capacity(line.len());
+    for c in line.chars() {
+        code ^= c == '`';
+        if !code && matches!(c, '<' | '*' | '[') {
+            shown.push('\\');
+        }
+        shown.push(c);
+    }
+    shown
+}
+
+/// A number of things.
+pub(crate) fn count(number: usize, thing: &str) -> String {
+    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
+}

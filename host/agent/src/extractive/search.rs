@@ -1,0 +1,235 @@
+//! Finding the passages that answer a question, and deciding whether any does.
+
+use std::collections::{HashMap, HashSet};
+
+use super::{
+    corpus::Corpus,
+    index::QueryTerm,
+    question::Question,
+    terms::{Stems, defines, is_stop, words},
+};
+
+/// Passages that are looked at closely, of all that have a word of the question.
+const CANDIDATES: usize = 150;
+/// Passages that diversity chooses from.
+const POOL: usize = 40;
+/// How much relevance counts against novelty (MMR).
+const RELEVANCE: f32 = 0.72;
+/// Two passages that share so much of their words say the same.
+const SAME: f32 = 0.7;
+/// Passages of one document among the findings of a question.
+const PER_DOCUMENT: usize = 3;
+/// Words that the second round takes over from what the first one found.
+const SALIENT: usize = 5;
+/// How much such a word counts.
+const SALIENT_WEIGHT: f32 = 0.35;
+/// A passage that answers a question.
+#[derive(Clone, Debug)]
+pub(crate) struct Finding {
+    pub(crate) passage: u32,
+    /// For comparison with others of the same corpus.
+    pub(crate) score: f32,
+    /// The share of what the question asks that the passage, where it stands, has words for.
+    pub(crate) coverage: f32,
+}
+
+/// What the sources have on a question.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) question: Question,
+    /// Best first; empty where the sources do not answer.
+    pub(crate) findings: Vec<Finding>,
+    /// Words of the question that no source has.
+    pub(crate) unknown: Vec<String>,
+    /// Words that led the second round.
+    pub(crate) salient: Vec<String>,
+}
+
+/// The share of a question's weight that a passage must have words for. Long questions are less to the point.
+fn needed(terms: usize) -> f32 {
+    match terms {
+        0..=5 => 0.58,
+        6..=8 => 0.5,
+        9..=14 => 0.4,
+        _ => 0.3,
+    }
+}
+
+/// A passage on its way to be a finding.
+#[derive(Clone)]
+struct Candidate {
+    finding: Finding,
+    /// Which of the question's terms it has itself.
+    mask: u64,
+}
+
+/// Looks a question up: the first round, with the question's own words.
+pub(crate) fn answer(corpus: &Corpus, stems: &Stems, question: &Question, limit: usize) -> Answer {
+    let candidates = candidates(corpus, stems, question, &question.terms);
+    let unknown = question.terms.iter().zip(&question.words);
+    let unknown =
+        unknown.filter(|(term, _)| corpus.index.having(&term.stem) == 0).map(|(_, word)| word.clone()).collect();
+    let mut answer = Answer { question: question.clone(), findings: Vec::new(), unknown, salient: Vec::new() };
+    if candidates.iter().any(|candidate| candidate.finding.coverage >= needed(question.terms.len())) {
+        answer.findings = diverse(corpus, stems, question, candidates, limit);
+    }
+    answer
+}
+
+/// Follows up on what was found: looks again, with words that the findings have in common beside the question's own.
+/// Where nothing was found there is nothing to follow: looking for less than was asked would find other things.
+pub(crate) fn follow_up(corpus: &Corpus, stems: &Stems, answer: &mut Answer, limit: usize) {
+    if answer.findings.is_empty() {
+        return;
+    }
+    let (salient, words): (Vec<QueryTerm>, Vec<String>) = salient(corpus, stems, answer).into_iter().unzip();
+    let question = &answer.question;
+    let query: Vec<QueryTerm> = question.terms.iter().cloned().chain(salient).collect();
+    let candidates = candidates(corpus, stems, question, &query);
+    answer.findings = diverse(corpus, stems, question, candidates, limit);
+    answer.salient = words;
+}
+
+/// Passages that have words of the query, scored, best first. Coverage is of the question alone.
+fn candidates(corpus: &Corpus, stems: &Stems, question: &Question, query: &[QueryTerm]) -> Vec<Candidate> {
+    let weights: Vec<f32> = question.terms.iter().map(|term| corpus.index.idf(&term.stem) * term.weight).collect();
+    let all: f32 = weights.iter().sum();
+    let share = |mask: u64| {
+        let covered = weights.iter().enumerate().filter(|(bit, _)| mask >> bit & 1 == 1);
+        covered.map(|(_, weight)| weight).sum::<f32>() / all.max(f32::MIN_POSITIVE)
+    };
+    let titles: HashMap<u32, u64> =
+        corpus.titles.search(&question.terms, usize::MAX).into_iter().map(|hit| (hit.passage, hit.mask)).collect();
+    let hits = corpus.index.search(query, usize::MAX);
+    let masks: HashMap<u32, u64> = hits.iter().map(|hit| (hit.passage, hit.mask)).collect();
+    let mut found: Vec<Candidate> = Vec::new();
+    for hit in hits.iter().take(CANDIDATES) {
+        let Some((passage, _)) = corpus.passage(hit.passage) else { continue };
+        // What a passage leaves unsaid, its title says, or the passage before or after it under the same heading.
+        let beside = [hit.passage.checked_sub(1), hit.passage.checked_add(1)].into_iter().flatten().filter(|beside| {
+            corpus
+                .passage(*beside)
+                .is_some_and(|(other, _)| (other.document, other.heading) == (passage.document, passage.heading))
+        });
+        let titled = hit.mask | titles.get(&passage.document).copied().unwrap_or(0);
+        let around = beside.fold(titled, |mask, beside| mask | masks.get(&beside).copied().unwrap_or(0));
+        let coverage = share(titled).max(0.8 * share(around));
+        let text = corpus.text(hit.passage);
+        let form = form(corpus, stems, question, hit.passage, text);
+        let score = hit.score * (0.2 + 0.8 * coverage).powi(2) * form;
+        found.push(Candidate { finding: Finding { passage: hit.passage, score, coverage }, mask: hit.mask });
+    }
+    found.sort_by(|a, b| b.finding.score.total_cmp(&a.finding.score).then(a.finding.passage.cmp(&b.finding.passage)));
+    found
+}
+
+/// How well a passage's form suits a question: its words together rather than scattered, a definition where one is
+/// asked for, prose rather than listings, and not a mere fragment.
+fn form(corpus: &Corpus, stems: &Stems, question: &Question, number: u32, text: &str) -> f32 {
+    let code = corpus.passage(number).is_some_and(|(passage, _)| passage.code);
+    let mut all: Vec<Option<usize>> = Vec::new();
+    words(text, |word| all.push(stems.position(word, &question.terms)));
+    let pairs = question.terms.len().saturating_sub(1);
+    let mut together = HashSet::new();
+    for (at, term) in all.iter().enumerate() {
+        let Some(term) = term else { continue };
+        if all.iter().skip(at + 1).take(4).any(|near| *near == Some(term + 1)) {
+            together.insert(term);
+        }
+    }
+    let near = if pairs == 0 { 0.0 } else { together.len() as f32 / pairs as f32 };
+    let definition = if question.definition && defines(stems, &question.terms, text) { 1.4 } else { 1.0 };
+    let listing = if code && !question.code { 0.7 } else { 1.0 };
+    let fragment = if text.len() < 80 { 0.6 } else { 1.0 };
+    (1.0 + 0.5 * near) * definition * listing * fragment
+}
+
+/// Chooses findings that are relevant and differ from each other (maximal marginal relevance).
+fn diverse(
+    corpus: &Corpus,
+    stems: &Stems,
+    question: &Question,
+    candidates: Vec<Candidate>,
+    limit: usize,
+) -> Vec<Finding> {
+    let needed = needed(question.terms.len());
+    let best = candidates.iter().map(|candidate| candidate.finding.score).fold(f32::MIN_POSITIVE, f32::max);
+    // Where several things are to be defined, each has its definition first, if there is one.
+    let subjects = question.terms.iter().enumerate().filter(|(_, term)| question.definition && term.weight >= 1.0);
+    let defining: Vec<u32> = subjects
+        .filter_map(|(bit, term)| {
+            let found = candidates.iter().find(|Candidate { finding, mask }| {
+                mask >> bit & 1 == 1
+                    && finding.coverage >= needed
+                    && defines(stems, std::slice::from_ref(term), corpus.text(finding.passage))
+            });
+            found.map(|candidate| candidate.finding.passage)
+        })
+        .collect();
+    let relevant = |candidate: &Candidate| {
+        let Finding { passage, score, coverage } = candidate.finding;
+        defining.contains(&passage) || coverage >= needed * 0.7 && score >= best * 0.3
+    };
+    let mut pool: Vec<(Finding, HashSet<String>)> = candidates
+        .into_iter()
+        .filter(relevant)
+        .take(POOL)
+        .map(|candidate| {
+            let words = stems.of(corpus.text(candidate.finding.passage));
+            (candidate.finding, words)
+        })
+        .collect();
+    let document = |finding: &Finding| corpus.passage(finding.passage).map_or(0, |(passage, _)| passage.document);
+    let mut chosen: Vec<(Finding, HashSet<String>)> = Vec::new();
+    while chosen.len() < limit {
+        let worth = |(finding, words): &(Finding, HashSet<String>)| {
+            let likeness = chosen.iter().map(|(_, other)| alike(words, other)).fold(0.0, f32::max);
+            let same = chosen.iter().filter(|(other, _)| document(other) == document(finding)).count();
+            let first = if defining.contains(&finding.passage) { 1.0 } else { 0.0 };
+            (likeness < SAME && same < PER_DOCUMENT)
+                .then(|| first + RELEVANCE * finding.score / best - (1.0 - RELEVANCE) * likeness)
+        };
+        // Where two are worth the same, the first of the pool, which is sorted, is taken.
+        let mut next: Option<(usize, f32)> = None;
+        for (at, candidate) in pool.iter().enumerate() {
+            if let Some(worth) = worth(candidate)
+                && next.is_none_or(|(_, most)| worth > most)
+            {
+                next = Some((at, worth));
+            }
+        }
+        let Some((at, _)) = next else { break };
+        chosen.push(pool.remove(at));
+    }
+    chosen.into_iter().map(|(finding, _)| finding).collect()
+}
+
+/// How much of their words two passages share (Jaccard).
+fn alike(a: &HashSet<String>, b: &HashSet<String>) -> f32 {
+    let shared = a.intersection(b).count();
+    let all = a.len() + b.len() - shared;
+    if all == 0 { 1.0 } else { shared as f32 / all as f32 }
+}
+
+/// Words that at least two of the findings have, that tell much, and that the question has not.
+fn salient(corpus: &Corpus, stems: &Stems, answer: &Answer) -> Vec<(QueryTerm, String)> {
+    let mut having: HashMap<String, (usize, String)> = HashMap::new();
+    for finding in &answer.findings {
+        let mut seen = HashSet::new();
+        words(corpus.text(finding.passage), |word| {
+            let stem = stems.stem(word).into_owned();
+            let plain = word.len() > 3 && word.bytes().all(|byte| byte.is_ascii_alphabetic()) && !is_stop(word);
+            if plain && !answer.question.terms.iter().any(|term| term.stem == stem) && seen.insert(stem.clone()) {
+                having.entry(stem).or_insert_with(|| (0, word.to_owned())).0 += 1;
+            }
+        });
+    }
+    let mut ranked: Vec<(f32, String, String)> = having
+        .into_iter()
+        .filter(|(_, (count, _))| *count >= 2)
+        .map(|(stem, (count, word))| ((count as f32).sqrt() * corpus.index.idf(&stem), stem, word))
+        .collect();
+    ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+    ranked.truncate(SALIENT);
+    ranked.into_iter().map(|(_, stem, word)| (QueryTerm { stem, weight: SALIENT_WEIGHT }, word)).collect()
+}

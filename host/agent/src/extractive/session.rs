@@ -1,0 +1,260 @@
+//! One session: from the task to the report, turn by turn.
+
+use guild_jobs::{
+    session::{Ending, Session},
+    tools::ToolError,
+};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Extractive,
+    corpus::Corpus,
+    cpu::Stop,
+    question::{Inquiry, inquiry},
+    report::{Report, count},
+    search::{Answer, answer, follow_up},
+    terms::{Stems, is_stop, is_weak, words},
+};
+
+/// Findings of a report at most, over all its questions, and of one question.
+const FINDINGS: (usize, usize) = (14, 6);
+/// The most characters of a memory.
+const MEMORY_CHARS: usize = 1200;
+
+/// Looks the task up and hands the report over; it is also the session's final text.
+pub(super) async fn investigate(
+    runtime: &Extractive,
+    session: &Session,
+    cancel: &CancellationToken,
+) -> Result<String, Ending> {
+    let Some(files) = &session.files else {
+        return Err(Ending::Error(
+            "the built-in runtime reads local files: its session needs the tools Read, Grep and Glob".to_owned(),
+        ));
+    };
+    let hands = Hands::new(session);
+
+    session.meter.take_turn()?;
+    let inquiry = inquiry(&session.prompt);
+    if inquiry.questions.is_empty() {
+        return Err(Ending::Error("the task asks nothing that could be looked up: state it as a question".to_owned()));
+    }
+    hands.progress(format!("Reading the sources for {}.", asked(&inquiry))).await?;
+    for (question, decision, reasoning) in narrowed(&inquiry) {
+        hands
+            .call("record_decision", json!({"question": question, "decision": decision, "reasoning": reasoning}))
+            .await?;
+    }
+    let corpus = runtime.cache.corpus(files, cancel).await.map_err(ending)?;
+
+    session.meter.take_turn()?;
+    let limit = (FINDINGS.0 / inquiry.questions.len()).clamp(2, FINDINGS.1);
+    let questions = inquiry.questions;
+    let shared = corpus.clone();
+    let answers = runtime.cpu.run(cancel, move || {
+        let stems = Stems::new();
+        questions.iter().map(|question| answer(&shared, &stems, question, limit)).collect::<Vec<Answer>>()
+    });
+    let answers = answers.await.map_err(ending)?;
+    let found = answers.iter().filter(|answer| !answer.findings.is_empty()).count();
+    hands
+        .progress(format!(
+            "Searched {}: {found} of {} answered so far; following up.",
+            count(corpus.documents.len(), "document"),
+            count(answers.len(), "question")
+        ))
+        .await?;
+    limits(&hands, &corpus).await?;
+
+    session.meter.take_turn()?;
+    let (shared, task, roots) = (corpus.clone(), session.prompt.clone(), files.roots());
+    let written = runtime.cpu.run(cancel, move || {
+        let stems = Stems::new();
+        let mut answers = answers;
+        answers.iter_mut().for_each(|answer| follow_up(&shared, &stems, answer, limit));
+        Written::new(&shared, &stems, answers, &task, &roots)
+    });
+    let written = written.await.map_err(ending)?;
+    hands.progress(written.summary.clone()).await?;
+
+    session.meter.take_turn()?;
+    for question in &written.open {
+        hands.call("log_question", json!({"question": question})).await?;
+    }
+    if let Some((key, content)) = &written.memory {
+        hands.call("store_memory", json!({"key": key, "content": content})).await?;
+    }
+    hands.submit(&written.report).await?;
+    Ok(written.report)
+}
+
+fn ending(stop: Stop) -> Ending {
+    match stop {
+        Stop::Cancelled => Ending::Interrupted,
+        Stop::Failed(text) => Ending::Error(text),
+    }
+}
+
+/// What is looked up, in a few words.
+fn asked(inquiry: &Inquiry) -> String {
+    match inquiry.questions.as_slice() {
+        [one] => format!("“{}”", one.text),
+        several => count(several.len(), "question"),
+    }
+}
+
+/// Where the task was narrowed or taken apart: question, decision, reasoning.
+fn narrowed(inquiry: &Inquiry) -> Vec<(&'static str, String, String)> {
+    let mut decisions = Vec::new();
+    if inquiry.parted {
+        let list =
+            inquiry.questions.iter().map(|question| format!("“{}”", question.text)).collect::<Vec<_>>().join("; ");
+        let reasoning = "Each asks for something of its own, and no single passage need answer all of them.";
+        decisions.push((
+            "How is a question that asks several things at once looked up?",
+            format!("One by one: {list}."),
+            reasoning.to_owned(),
+        ));
+    }
+    if !inquiry.left_out.is_empty() {
+        let list = inquiry.left_out.join("; ");
+        decisions.push((
+            "Which of the task's questions are looked up?",
+            format!("The first {}; not: {list}", inquiry.questions.len()),
+            "A report on more of them would no longer be read. Dispatch the others by themselves.".to_owned(),
+        ));
+    }
+    decisions
+}
+
+/// Says it where the sources could not be read whole.
+async fn limits(hands: &Hands<'_>, corpus: &Corpus) -> Result<(), Ending> {
+    let left_out = corpus.left_out;
+    if left_out.large + left_out.beyond == 0 {
+        return Ok(());
+    }
+    let decision = format!(
+        "Without {} of more than 16 MiB and {} beyond 64 MiB of text.",
+        count(left_out.large, "file"),
+        count(left_out.beyond, "file")
+    );
+    let reasoning = "The index is kept in memory. Narrower source directories would be read whole.";
+    hands
+        .call(
+            "record_decision",
+            json!({"question": "Which of the sources are searched?", "decision": decision, "reasoning": reasoning}),
+        )
+        .await
+}
+
+/// All that the last turns hand over.
+struct Written {
+    report: String,
+    summary: String,
+    open: Vec<String>,
+    memory: Option<(String, String)>,
+}
+
+impl Written {
+    fn new(corpus: &Corpus, stems: &Stems, answers: Vec<Answer>, task: &str, roots: &[String]) -> Self {
+        let report = Report::new(corpus, stems, &answers);
+        let found = answers.iter().filter(|answer| !answer.findings.is_empty()).count();
+        let sources = report.sources();
+        let summary = if found == 0 {
+            format!("Not found in the sources ({} searched).", count(corpus.documents.len(), "document"))
+        } else {
+            format!(
+                "Answered {found} of {} with {} from {}.",
+                count(answers.len(), "question"),
+                count(report.findings(), "quotation"),
+                count(sources.len(), "source")
+            )
+        };
+        Self {
+            report: report.markdown(task, roots),
+            summary,
+            open: report.open_questions(),
+            memory: memory(&answers, &report),
+        }
+    }
+}
+
+/// What is worth knowing next time: which sources answered what, and which words lead further.
+fn memory(answers: &[Answer], report: &Report<'_>) -> Option<(String, String)> {
+    let answered: Vec<&Answer> = answers.iter().filter(|answer| !answer.findings.is_empty()).collect();
+    let first = answered.first()?;
+    let mut key = String::from("sources");
+    words(&first.question.text, |word| {
+        let plain = word.bytes().all(|byte| byte.is_ascii_alphanumeric()) && !is_stop(word) && !is_weak(word);
+        if plain && key.len() + word.len() < 60 {
+            key.push('-');
+            key.push_str(word);
+        }
+    });
+    let mut content = String::new();
+    for answer in &answered {
+        content.push_str(&format!("Question: {}\n", answer.question.text));
+        if !answer.salient.is_empty() {
+            content.push_str(&format!("Words that lead further: {}\n", answer.salient.join(", ")));
+        }
+    }
+    content.push_str("Sources that answered, by weight:\n");
+    for source in report.sources().iter().take(6) {
+        content.push_str(&format!("- {} ({}, {} %)\n", source.path, source.title, source.percent));
+    }
+    for answer in answers.iter().filter(|answer| answer.findings.is_empty()) {
+        content.push_str(&format!("Not in the sources: {}\n", answer.question.text));
+    }
+    Some((key, crate::files::cut(content.trim_end(), MEMORY_CHARS).0.to_owned()))
+}
+
+/// The session's tools, as far as it has them.
+struct Hands<'a> {
+    session: &'a Session,
+    names: Vec<String>,
+}
+
+impl<'a> Hands<'a> {
+    fn new(session: &'a Session) -> Self {
+        let names = session.tools.definitions().into_iter().map(|tool| tool.name).collect();
+        Self { session, names }
+    }
+
+    /// Calls a tool that the session would go on without: one that it does not have is not called, and one that
+    /// refuses is not called again. Only the end of the job ends the session.
+    async fn call(&self, name: &str, input: Value) -> Result<(), Ending> {
+        if !self.names.iter().any(|known| known == name) {
+            return Ok(());
+        }
+        match self.session.tools.call(name, input).await {
+            Ok(_) => Ok(()),
+            Err(ToolError::JobEnded) => Err(Ending::Interrupted),
+            Err(error) => {
+                tracing::warn!(tool = name, %error, "a tool refused");
+                Ok(())
+            }
+        }
+    }
+
+    /// Says how far it is: in the job's summary, and to whoever listens.
+    async fn progress(&self, text: String) -> Result<(), Ending> {
+        if let Some(texts) = &self.session.texts {
+            // A listener that does not keep up misses a line; it is not waited for.
+            let _ = texts.try_send(text.clone());
+        }
+        self.call("update_summary", json!({"summary": text})).await
+    }
+
+    /// Hands the report over. Where the session has no such tool, its final text is the result.
+    async fn submit(&self, report: &str) -> Result<(), Ending> {
+        if !self.names.iter().any(|known| known == "submit_result") {
+            return Ok(());
+        }
+        match self.session.tools.call("submit_result", json!({"output": report})).await {
+            Ok(_) => Ok(()),
+            Err(ToolError::JobEnded) => Err(Ending::Interrupted),
+            Err(error) => Err(Ending::Error(format!("the report was not accepted: {error}"))),
+        }
+    }
+}

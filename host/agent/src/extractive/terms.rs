@@ -1,0 +1,218 @@
+//! Words of texts and questions: split, lowered, stemmed.
+
+use std::{borrow::Cow, collections::HashSet, sync::LazyLock};
+
+use rust_stemmers::{Algorithm, Stemmer};
+
+use super::index::QueryTerm;
+
+/// Words that carry no subject: what English is made of, and what a person says to the one who is to look something up.
+const STOP_WORDS: &str = "a about above after again against all also am an and any are aren as at be because been before being \
+    below between both but by can cannot could couldn did didn do does doesn doing don down during each either else etc ever every \
+    few for from further get gets give given gives go goes got had has hasn have haven having he her here hers him his how however \
+    i if in instead into is isn it its itself just know let like ll made make makes many may me mean means meant might more most \
+    much must my need needed needs neither no nor not now of off often on once one only onto or other others our out over own per \
+    please possible quite rather re really same say says shall she should shouldn so some someone something soon still such take \
+    takes tell than that the their them then there these they thing things this those though through thus to too under until up upon \
+    us use used uses using ve very via want wants was wasn way ways we well were weren what when where whether which while who whom \
+    whose why will with within without won would wouldn yes yet you your \
+    according answer answers article articles book books cite cited describe described describes discuss doc docs document \
+    documentation documents exactly explain explained explains file files find finding guide manual mention mentioned mentions page \
+    pages passage passages question questions quote quotes read report reports research source sources summarise summarize summary \
+    task text texts topic tutorial understand write";
+/// Words that say how something is asked for rather than what: they count for little.
+const WEAK_WORDS: &str = "avoid best better choose common compare comparison concept correct difference differences different \
+    example examples good happen happens handle handles help helps important introduce kind main happened overview reason role \
+    support supports type types work working works people first last new simple prefer recommend recommended provide provides \
+    purpose define defined relate related cause causes allow allows concern";
+
+static STOP: LazyLock<HashSet<&'static str>> = LazyLock::new(|| STOP_WORDS.split_whitespace().collect());
+static WEAK: LazyLock<HashSet<&'static str>> = LazyLock::new(|| WEAK_WORDS.split_whitespace().collect());
+
+/// Whether a word (lower case, not stemmed) carries no subject.
+pub(crate) fn is_stop(word: &str) -> bool {
+    STOP.contains(word)
+}
+
+/// Whether a word (lower case, not stemmed) says little about the subject.
+pub(crate) fn is_weak(word: &str) -> bool {
+    WEAK.contains(word)
+}
+
+/// Scripts without blanks between words: each character counts as one.
+fn is_wide(c: char) -> bool {
+    matches!(c, '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}')
+}
+
+/// Calls `each` with every word of a text, in lower case. Single Latin letters are no words.
+pub(crate) fn words(text: &str, mut each: impl FnMut(&str)) {
+    let mut word = String::new();
+    let mut flush = |word: &mut String| {
+        if word.len() > 1 || word.starts_with(|c: char| c.is_ascii_digit()) {
+            each(word);
+        }
+        word.clear();
+    };
+    for c in text.chars() {
+        if c.is_ascii_alphanumeric() {
+            word.push(c.to_ascii_lowercase());
+        } else if is_wide(c) {
+            flush(&mut word);
+            word.push(c);
+            flush(&mut word);
+        } else if c.is_alphanumeric() {
+            word.extend(c.to_lowercase());
+        } else {
+            flush(&mut word);
+        }
+    }
+    flush(&mut word);
+}
+
+/// Brings words to their stems (English).
+pub(crate) struct Stems(Stemmer);
+
+impl Stems {
+    pub(crate) fn new() -> Self {
+        Self(Stemmer::create(Algorithm::English))
+    }
+
+    /// The stem of a word in lower case; names with digits are their own.
+    pub(crate) fn stem<'a>(&self, word: &'a str) -> Cow<'a, str> {
+        if word.len() > 2 && word.bytes().all(|byte| byte.is_ascii_alphabetic()) {
+            self.0.stem(word)
+        } else {
+            word.into()
+        }
+    }
+
+    /// Which of these terms a word is. Stemming changes the ends of words: most are told apart by how they begin.
+    pub(crate) fn position(&self, word: &str, terms: &[QueryTerm]) -> Option<usize> {
+        let begins = |term: &QueryTerm| term.stem.bytes().take(2).eq(word.bytes().take(2));
+        if !terms.iter().any(begins) {
+            return None;
+        }
+        let stem = self.stem(word);
+        terms.iter().position(|term| term.stem == stem)
+    }
+
+    /// The distinct stems of a text's words, but for those that carry no subject.
+    pub(crate) fn of(&self, text: &str) -> HashSet<String> {
+        let mut stems = HashSet::new();
+        words(text, |word| {
+            if !is_stop(word) {
+                stems.insert(self.stem(word).into_owned());
+            }
+        });
+        stems
+    }
+}
+
+/// Verbs that come before what something is.
+const CUES: &[&str] = &[
+    "is",
+    "are",
+    "means",
+    "mean",
+    "refers",
+    "indicates",
+    "ensures",
+    "allows",
+    "lets",
+    "represents",
+    "describes",
+    "denotes",
+    "provides",
+];
+
+/// Whether a sentence of a text says what one of these terms is: it begins with the term, and a verb like `is` follows.
+pub(crate) fn defines(stems: &Stems, terms: &[QueryTerm], text: &str) -> bool {
+    sentences(text).into_iter().filter_map(|range| text.get(range)).any(|sentence| {
+        let (mut at, mut subject, mut found) = (0, None, false);
+        words(sentence, |word| {
+            if at < 5 && stems.position(word, terms).is_some() {
+                subject = Some(at);
+            }
+            found |= subject.is_some_and(|subject| at > subject && at <= subject + 4) && CUES.contains(&word);
+            at += 1;
+        });
+        found && !sentence.ends_with('?')
+    })
+}
+
+/// The sentences of a text, as ranges in it: a sentence ends at `.`, `?` or `!` with white space behind it and no
+/// lower-case letter after that, or at an empty line.
+pub(crate) fn sentences(text: &str) -> Vec<std::ops::Range<usize>> {
+    const ABBREVIATIONS: &[&str] =
+        &["e.g.", "i.e.", "etc.", "vs.", "cf.", "mr.", "mrs.", "ms.", "dr.", "no.", "fig.", "approx.", "ca."];
+    let mut found = Vec::new();
+    let mut start = 0;
+    let mut add = |start: usize, end: usize| {
+        let part = text.get(start..end).unwrap_or_default();
+        let (lead, trail) = (part.len() - part.trim_start().len(), part.len() - part.trim_end().len());
+        if lead < part.len() {
+            found.push(start + lead..end - trail);
+        }
+    };
+    let mut chars = text.char_indices().peekable();
+    while let Some((at, c)) = chars.next() {
+        let end = at + c.len_utf8();
+        let rest = text.get(end..).unwrap_or_default();
+        let ends = match c {
+            '.' | '?' | '!' => {
+                let closed = rest.trim_start_matches(['"', '\'', '”', '’', ')', '`', '*', '_']);
+                let next = closed.trim_start();
+                let before = text.get(start..end).unwrap_or_default();
+                let word = before.rsplit(|c: char| c.is_whitespace() || c == '(').next().unwrap_or_default();
+                let short = ABBREVIATIONS.iter().any(|known| word.eq_ignore_ascii_case(known));
+                (closed.len() != next.len() || next.is_empty())
+                    && !next.starts_with(char::is_lowercase)
+                    && !(c == '.' && short)
+            }
+            '\n' => rest.trim_start_matches([' ', '\t', '\r']).starts_with('\n'),
+            '。' | '？' | '！' => true,
+            _ => false,
+        };
+        if ends {
+            let closing = rest.len() - rest.trim_start_matches(['"', '\'', '”', '’', ')', '`', '*', '_']).len();
+            let end = if c == '\n' { end } else { end + closing };
+            add(start, end);
+            start = end;
+            while chars.peek().is_some_and(|(at, _)| *at < end) {
+                chars.next();
+            }
+        }
+    }
+    add(start, text.len());
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_split_as_programmers_write_them() {
+        let mut seen = Vec::new();
+        words("Rc<T>'s read_to_string, HTTP/2 in 2024 und Straße; 日本", |word| seen.push(word.to_owned()));
+        assert_eq!(seen, ["rc", "read", "to", "string", "http", "2", "in", "2024", "und", "straße", "日", "本"]);
+    }
+
+    #[test]
+    fn sentences_end_where_people_end_them() {
+        let text =
+            "A first one, e.g. this. Is it? Yes!\nIt went on (so it\ndid.) Version 1.2 of foo.rs came\n\nNew paragraph";
+        let seen: Vec<&str> = sentences(text).into_iter().map(|range| text.get(range).unwrap()).collect();
+        assert_eq!(
+            seen,
+            [
+                "A first one, e.g. this.",
+                "Is it?",
+                "Yes!",
+                "It went on (so it\ndid.)",
+                "Version 1.2 of foo.rs came",
+                "New paragraph"
+            ]
+        );
+    }
+}

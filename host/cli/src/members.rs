@@ -1,0 +1,154 @@
+//! `guild members`: who is there, and in what state.
+//!
+//! It looks as a host does when it starts: manifests are read, and components are compiled, or taken from the cache.
+//! The owner is told by its lock.
+
+use std::io;
+
+use guild_contract::manifest::{Interface, World};
+use guild_jobs::OwnerLock;
+use guild_server::{
+    Host,
+    discovery::{Found, FoundMember},
+    host::Surveyed,
+};
+use serde::Serialize;
+
+use crate::{
+    args::Members,
+    failure::Failure,
+    house,
+    output::{self, one_line, print, print_json, tell},
+};
+
+/// What a member is, for people and, with `--json`, for programs.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown {
+    /// Its key, or its path where that can be no key.
+    member: String,
+    state: State,
+    /// Why it cannot be served.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    /// The process that serves it, or works on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pid: Option<u32>,
+    /// Where that process answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    url: Option<String>,
+    #[serde(flatten)]
+    manifest: Option<ShownManifest>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ShownManifest {
+    name: String,
+    display_name: String,
+    description: String,
+    version: String,
+    capabilities: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    world: Option<World>,
+    /// The interfaces of `guild:worker` that it asks for.
+    grants: Vec<Interface>,
+    /// The tools that its sessions may be given.
+    tools: Vec<String>,
+}
+
+/// Whether a member can be worked with.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    /// It can be served.
+    Ready,
+    /// A host serves it, or a process works on it.
+    Owned,
+    /// It has no component: its own process serves it, not this host.
+    Foreign,
+    /// It cannot be served.
+    Error,
+}
+
+impl State {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Owned => "owned",
+            Self::Foreign => "foreign",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// `guild members`.
+pub(crate) fn members(args: &Members) -> Result<(), Failure> {
+    let config = house::config(args.house.config_file.as_deref())?;
+    let directory = house::members_directory(args.house.members.as_deref(), &config)?;
+    let survey = Host::survey(&directory, &config).map_err(|e| Failure::error(e.to_string()))?;
+    let all: Vec<Shown> = survey.into_iter().map(shown).collect();
+    if args.json {
+        print_json(&all)?;
+    } else if all.is_empty() {
+        tell(format_args!("no members in {}", directory.display()));
+    } else {
+        print(|out| all.iter().try_for_each(|member| write_member(out, member)))?;
+    }
+    Ok(())
+}
+
+fn shown(surveyed: Surveyed) -> Shown {
+    let Surveyed { found: Found { path, member }, state } = surveyed;
+    let (state, reason) = match state {
+        Ok(true) => (State::Ready, None),
+        Ok(false) => (State::Foreign, None),
+        Err(reason) => (State::Error, Some(reason)),
+    };
+    let mut shown = Shown { member: path, state, reason, pid: None, url: None, manifest: None };
+    if let Ok(member) = member {
+        add_manifest(&mut shown, member);
+    }
+    shown
+}
+
+fn add_manifest(shown: &mut Shown, FoundMember { dir, manifest, .. }: FoundMember) {
+    if let Ok(Err(owner)) = OwnerLock::try_acquire(&dir, "") {
+        if shown.state == State::Ready {
+            shown.state = State::Owned;
+        }
+        shown.pid = Some(owner.pid);
+        shown.url = Some(owner.url).filter(|url| !url.is_empty());
+    }
+    let (world, grants, tools) = match manifest.component {
+        Some(spec) => (Some(spec.world), spec.grants.into_keys().collect(), spec.tools),
+        None => (None, Vec::new(), Vec::new()),
+    };
+    shown.manifest = Some(ShownManifest {
+        name: manifest.name,
+        display_name: manifest.display_name,
+        description: manifest.description,
+        version: manifest.version,
+        capabilities: manifest.capabilities,
+        world,
+        grants,
+        tools,
+    });
+}
+
+fn write_member(out: &mut dyn io::Write, member: &Shown) -> io::Result<()> {
+    let style = output::state_style(member.state == State::Error);
+    write!(out, "{:<24} {style}{:<8}{style:#}", one_line(&member.member, usize::MAX), member.state.as_str())?;
+    if let Some(manifest) = &member.manifest {
+        let capabilities = manifest.capabilities.join(",");
+        write!(out, " {:<8} {:<8}", one_line(&manifest.version, 20), one_line(&capabilities, 40))?;
+        write!(out, " {}", one_line(&manifest.description, 80))?;
+    }
+    writeln!(out)?;
+    match (&member.reason, member.pid, &member.url) {
+        (Some(reason), ..) => writeln!(out, "  {}", output::harmless(reason)),
+        (None, Some(pid), Some(url)) => writeln!(out, "  process {pid} serves it at {}", output::harmless(url)),
+        (None, Some(pid), None) => writeln!(out, "  process {pid} works on it"),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,195 @@
+//! What the commands print: results on stdout, and everything else on stderr.
+//!
+//! A reader that closes stdout early (`guild list | head -1`) ends a command quietly. Texts that a worker wrote
+//! never reach a terminal with their control characters.
+
+use std::{
+    borrow::Cow,
+    fmt::Display,
+    io::{self, IsTerminal, Write},
+};
+
+use anstyle::{AnsiColor, Style};
+use guild_contract::{
+    JobStatus,
+    rpc::{JobList, StatusView},
+};
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::age;
+
+const LABEL: Style = Style::new().dimmed();
+const BAD: Style = AnsiColor::Red.on_default();
+const STRONG: Style = Style::new().bold();
+/// How much of a description a line of `guild list` shows.
+const LABEL_CHARS: usize = 80;
+
+/// Runs `write` on a stdout that drops colours where they are not wanted (a pipe, `NO_COLOR`).
+pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let mut out = anstream::AutoStream::auto(io::stdout().lock());
+    write(&mut out)?;
+    out.flush()
+}
+
+/// Prints JSON on one line, byte for byte where it is a host's own.
+pub(crate) fn print_json(value: &impl Serialize) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    serde_json::to_writer(&mut out, value)?;
+    out.write_all(b"\n")?;
+    out.flush()
+}
+
+/// Prints a worker's report: as it is into a file or a pipe, without control characters on a terminal.
+pub(crate) fn print_report(report: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    let text = if out.is_terminal() { harmless(report) } else { Cow::Borrowed(report) };
+    out.write_all(text.as_bytes())?;
+    if !report.ends_with('\n') {
+        out.write_all(b"\n")?;
+    }
+    out.flush()
+}
+
+/// Tells the person something that is not the result. A closed stderr is nobody's concern.
+pub(crate) fn tell(text: impl Display) {
+    let _ = writeln!(anstream::AutoStream::auto(io::stderr().lock()), "{text}");
+}
+
+/// Tells why the command failed.
+pub(crate) fn tell_error(text: impl Display) {
+    let strong = BAD.bold();
+    tell(format_args!("{strong}error:{strong:#} {text}"));
+}
+
+/// Lines for `guild list`.
+pub(crate) fn write_list(out: &mut dyn Write, list: &JobList, with_summary: bool) -> io::Result<()> {
+    for job in &list.jobs {
+        let style = status_style(job.status);
+        write!(out, "{}  {style}{:<9}{style:#}", job.job_id, job.status)?;
+        if let Some(details) = &job.details {
+            writeln!(out, "  {}", one_line(&details.description, LABEL_CHARS))?;
+            if with_summary && let Some(summary) = &details.summary {
+                indented(out, summary)?;
+            }
+        } else {
+            writeln!(out)?;
+        }
+    }
+    Ok(())
+}
+
+/// `guild status` for people.
+pub(crate) fn write_status(out: &mut dyn Write, job: &StatusView, now: Timestamp) -> io::Result<()> {
+    let style = status_style(job.status);
+    let mut row = |label: &str, value: &dyn Display| writeln!(out, "{LABEL}{label:<12}{LABEL:#} {value}");
+    row("job", &job.job_id)?;
+    row("status", &format_args!("{style}{}{style:#}", job.status))?;
+    row("description", &one_line(&job.description, usize::MAX))?;
+    for (label, time) in [("started", Some(&job.started_at)), ("ended", job.completed_at.as_ref())] {
+        if let Some(time) = time {
+            let ago = age::ago(time, now).map(|ago| format!("  ({ago})")).unwrap_or_default();
+            row(label, &format_args!("{}{ago}", one_line(time, 40)))?;
+        }
+    }
+    if let Some(error) = &job.error {
+        row("error", &format_args!("{BAD}{}{BAD:#}", harmless(error)))?;
+    }
+    if let Some(summary) = &job.summary {
+        writeln!(out, "\n{STRONG}Summary{STRONG:#}")?;
+        indented(out, summary)?;
+    }
+    if let Some(questions) = &job.questions {
+        writeln!(out, "\n{STRONG}Questions{STRONG:#}")?;
+        write_questions(out, questions)?;
+    }
+    if let Some(decisions) = &job.decisions {
+        writeln!(out, "\n{STRONG}Decisions{STRONG:#}")?;
+        for made in decisions {
+            writeln!(out, "  - {}", one_line(&made.question, usize::MAX))?;
+            writeln!(out, "    {}", one_line(&made.decision, usize::MAX))?;
+            writeln!(out, "    {LABEL}because{LABEL:#} {}", one_line(&made.reasoning, usize::MAX))?;
+        }
+    }
+    Ok(())
+}
+
+/// What only a person can answer, one a line.
+pub(crate) fn write_questions(out: &mut dyn Write, questions: &[String]) -> io::Result<()> {
+    questions.iter().try_for_each(|question| writeln!(out, "  - {}", one_line(question, usize::MAX)))
+}
+
+fn indented(out: &mut dyn Write, text: &str) -> io::Result<()> {
+    harmless(text).trim().lines().try_for_each(|line| writeln!(out, "  {line}"))
+}
+
+fn status_style(status: JobStatus) -> Style {
+    match status {
+        JobStatus::Running => AnsiColor::Cyan.on_default(),
+        JobStatus::Completed => AnsiColor::Green.on_default(),
+        JobStatus::Failed => BAD,
+        JobStatus::Cancelled => LABEL,
+    }
+}
+
+/// For a word that says whether something is well.
+pub(crate) fn state_style(is_bad: bool) -> Style {
+    if is_bad { BAD } else { AnsiColor::Green.on_default() }
+}
+
+/// A text without characters that steer a terminal or turn the reading direction; newlines and tabs stay.
+pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
+    let steers = |c: char| {
+        (c.is_control() && !matches!(c, '\n' | '\t')) || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if text.contains(steers) { Cow::Owned(text.replace(steers, "\u{fffd}")) } else { Cow::Borrowed(text) }
+}
+
+/// A text on one line, cut after `chars` characters.
+pub(crate) fn one_line(text: &str, chars: usize) -> String {
+    let line = harmless(text).split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(chars) {
+        None => line,
+        Some(_) => line.chars().take(chars.saturating_sub(1)).chain(['…']).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_workers_text_cannot_steer_a_terminal() {
+        assert_eq!(harmless("plain\n\ttext"), "plain\n\ttext");
+        assert_eq!(harmless("\u{1b}[2Jgone\r"), "\u{fffd}[2Jgone\u{fffd}");
+        assert_eq!(harmless("a\u{202e}b\u{9b}1m"), "a\u{fffd}b\u{fffd}1m");
+    }
+
+    #[test]
+    fn a_line_is_cut_at_a_character() {
+        assert_eq!(one_line("a\n b", 9), "a b");
+        assert_eq!(one_line("größer", 4), "grö…");
+        assert_eq!(one_line("größe", 5), "größe");
+    }
+
+    #[test]
+    fn a_status_shows_what_there_is() {
+        let status = |json: &str| {
+            let mut out = Vec::new();
+            let now = "2026-01-01T01:00:00Z".parse().unwrap();
+            write_status(&mut out, &serde_json::from_str(json).unwrap(), now).unwrap();
+            anstream::adapter::strip_bytes(&out).into_vec().try_into().unwrap()
+        };
+        let failed: String = status(
+            r#"{"jobId":"j","status":"failed","description":"d","summary":null,"questions":["who?"],"decisions":
+            [{"question":"q","decision":"d","reasoning":"r"}],"error":"out of turns",
+            "startedAt":"2026-01-01T00:00:00Z","completedAt":"2026-01-01T00:30:00Z"}"#,
+        );
+        assert_eq!(
+            failed,
+            "job          j\nstatus       failed\ndescription  d\nstarted      2026-01-01T00:00:00Z  (1 h ago)\n\
+             ended        2026-01-01T00:30:00Z  (30 min ago)\nerror        out of turns\n\n\
+             Questions\n  - who?\n\nDecisions\n  - q\n    d\n    because r\n"
+        );
+    }
+}

@@ -1,0 +1,40 @@
+//! `guild serve`.
+
+use guild_server::{Host, MemberState, ServeError, ServeOptions, Target, listen::BindError};
+
+use crate::{
+    args::Serve,
+    failure::{Failure, exit},
+    house,
+    output::{one_line, tell},
+};
+
+/// Serves until SIGTERM or Ctrl-C.
+pub(crate) async fn serve(args: Serve) -> Result<(), Failure> {
+    let config = house::config(args.config.as_deref())?;
+    let target = match args.member {
+        Some(member) => Target::Member(member),
+        None => Target::Members(house::members_directory(args.members.as_deref(), &config)?),
+    };
+    let options =
+        ServeOptions { config, target, port: args.port, sources: args.session.sources, agent: args.session.agent };
+    let served = guild_server::serve(options, |address, host| tell(listening(&format!("http://{address}"), host)));
+    served.await.map_err(|error| {
+        let code = if matches!(error, ServeError::Bind(BindError::InUse(_))) { exit::PORT_IN_USE } else { exit::ERROR };
+        Failure { code, message: Some(error.to_string()) }
+    })
+}
+
+/// What the host says when clients can connect: one line for each member.
+fn listening(base: &str, host: &Host) -> String {
+    if let Some(member) = host.single() {
+        return format!("serving {} at {base}/mcp", member.key());
+    }
+    let members = host.members().map(|(key, state)| match state {
+        MemberState::Ready(_) => format!("serving {key} at {base}/members/{key}/mcp"),
+        MemberState::Foreign => format!("{key} has no component and is not served here"),
+        MemberState::Error(reason) => format!("{} is not served: {}", one_line(key, 80), one_line(reason, 400)),
+    });
+    let lines: Vec<String> = members.collect();
+    if lines.is_empty() { format!("listening at {base}; there are no members yet") } else { lines.join("\n") }
+}

@@ -1,0 +1,244 @@
+//! Small files: read with care, and written so that a reader, or a crash, sees the old or the new.
+//!
+//! A symlink is never followed in a file's own place, and a FIFO, a device or a directory that stands where a
+//! file should never blocks: it is an error.
+
+use std::{
+    ffi::OsStr,
+    io::{self, Read as _, Write as _},
+    path::Path,
+};
+
+use cap_std::fs::{Dir, File, Metadata, MetadataExt, OpenOptions, OpenOptionsExt};
+use rustix::fs::OFlags;
+
+/// What tells one state of a file from another without reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    pub(crate) size: u64,
+    pub(crate) modified: (i64, i64),
+    inode: u64,
+}
+
+impl Stamp {
+    fn of(metadata: &Metadata) -> Self {
+        Self { size: metadata.len(), modified: (metadata.mtime(), metadata.mtime_nsec()), inode: metadata.ino() }
+    }
+}
+
+/// The start of a file, or all of it.
+pub(crate) struct Contents {
+    /// At most as many bytes as were asked for.
+    pub(crate) bytes: Vec<u8>,
+    /// The file's state when it was opened.
+    pub(crate) stamp: Stamp,
+}
+
+impl Contents {
+    /// All of the file; an error if it is longer than what was read.
+    pub(crate) fn whole(self) -> io::Result<Vec<u8>> {
+        if self.stamp.size > self.bytes.len() as u64 {
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("{} bytes long", self.stamp.size)));
+        }
+        Ok(self.bytes)
+    }
+
+    /// As text. Bytes that are no UTF-8 become U+FFFD; a character that was cut in two at the end is left out.
+    pub(crate) fn text(self) -> String {
+        let cut = self.stamp.size > self.bytes.len() as u64;
+        match String::from_utf8(self.bytes) {
+            Ok(text) => text,
+            Err(e) if cut && e.utf8_error().error_len().is_none() => {
+                let valid = e.utf8_error().valid_up_to();
+                let mut bytes = e.into_bytes();
+                bytes.truncate(valid);
+                String::from_utf8_lossy(&bytes).into_owned()
+            }
+            Err(e) => String::from_utf8_lossy(e.as_bytes()).into_owned(),
+        }
+    }
+}
+
+/// Turns "there is none" into `None`.
+pub(crate) fn if_there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// The state of whatever has that name; `None` if nothing has.
+pub(crate) fn stamp(dir: &Dir, path: impl AsRef<Path>) -> io::Result<Option<Stamp>> {
+    Ok(if_there(dir.symlink_metadata(path))?.map(|metadata| Stamp::of(&metadata)))
+}
+
+fn options(flags: OFlags) -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.custom_flags((flags | OFlags::NOFOLLOW).bits().cast_signed());
+    options
+}
+
+fn regular(file: &File) -> io::Result<Metadata> {
+    let metadata = file.metadata()?;
+    if metadata.is_file() { Ok(metadata) } else { Err(io::Error::other("not a regular file")) }
+}
+
+/// Reads up to `max` bytes of a file; `None` if there is none.
+pub(crate) fn read(dir: &Dir, path: impl AsRef<Path>, max: u64) -> io::Result<Option<Contents>> {
+    let Some(file) = if_there(dir.open_with(path, options(OFlags::NONBLOCK).read(true)))? else {
+        return Ok(None);
+    };
+    let stamp = Stamp::of(&regular(&file)?);
+    let mut bytes = Vec::with_capacity(usize::try_from(stamp.size.min(max)).unwrap_or(0));
+    file.take(max).read_to_end(&mut bytes)?;
+    Ok(Some(Contents { bytes, stamp }))
+}
+
+/// Opens a file for appending, and makes it if there is none.
+pub(crate) fn append(dir: &Dir, path: impl AsRef<Path>) -> io::Result<File> {
+    let file = dir.open_with(path, options(OFlags::NONBLOCK).append(true).create(true))?;
+    regular(&file)?;
+    Ok(file)
+}
+
+/// Opens a directory; a symlink is an error.
+pub(crate) fn open_dir(dir: &Dir, name: impl AsRef<Path>) -> io::Result<Dir> {
+    let file = dir.open_with(name, options(OFlags::DIRECTORY).read(true))?;
+    Ok(Dir::from_std_file(file.into_std()))
+}
+
+/// Opens a directory, and makes it if there is none.
+pub(crate) fn open_or_make_dir(dir: &Dir, name: impl AsRef<Path>) -> io::Result<Dir> {
+    match dir.create_dir(&name) {
+        Ok(()) => {}
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(e) => return Err(e),
+    }
+    open_dir(dir, name)
+}
+
+/// Makes what was renamed into, or removed from, a directory outlast a power cut. The directory must be one of
+/// [`open_dir`]: a handle that is only a place, as cap-std's own may be, cannot be synced.
+pub(crate) fn sync_dir(dir: &Dir) -> io::Result<()> {
+    Ok(rustix::fs::fsync(dir)?)
+}
+
+/// Makes a new file and makes its bytes outlast a power cut. Its name does so only after [`sync_dir`].
+pub(crate) fn create(dir: &Dir, name: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
+    write_new(dir, name.as_ref(), bytes, true).map(drop)
+}
+
+fn write_new(dir: &Dir, name: &Path, bytes: &[u8], sync: bool) -> io::Result<Stamp> {
+    let mut file = dir.open_with(name, options(OFlags::empty()).write(true).create_new(true))?;
+    file.write_all(bytes)?;
+    if sync {
+        file.sync_all()?;
+    }
+    Ok(Stamp::of(&file.metadata()?))
+}
+
+/// How much a [`replace`] survives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Survives {
+    /// The end of the process.
+    Process,
+    /// A power cut.
+    PowerCut,
+}
+
+/// Replaces a file, or makes it: whoever reads sees the old bytes or the new. Whatever else had that name, a
+/// symlink say, is replaced and not followed.
+pub(crate) fn replace(dir: &Dir, name: &str, bytes: &[u8], survives: Survives) -> io::Result<Stamp> {
+    let written = replace_from(dir, &format!(".tmp-{name}"), (dir, OsStr::new(name)), bytes, survives)?;
+    if survives == Survives::PowerCut {
+        sync_dir(dir)?;
+    }
+    Ok(written)
+}
+
+/// As [`replace`], but the new bytes are first written to `temporary` in another directory of the same file
+/// system, and the target's directory is not synced.
+pub(crate) fn replace_from(
+    dir: &Dir,
+    temporary: &str,
+    (to_dir, to): (&Dir, &OsStr),
+    bytes: &[u8],
+    survives: Survives,
+) -> io::Result<Stamp> {
+    // A crash can have left one. Each directory that is written here has one writer.
+    if_there(dir.remove_file(temporary))?;
+    let renamed = write_new(dir, temporary.as_ref(), bytes, survives == Survives::PowerCut)
+        .and_then(|stamp| dir.rename(temporary, to_dir, to).map(|()| stamp));
+    if renamed.is_err() {
+        // What it took of a full disk is given back; the error that is told is the first one.
+        let _ = dir.remove_file(temporary);
+    }
+    renamed
+}
+
+#[cfg(test)]
+mod tests {
+    use cap_tempfile::{TempDir, ambient_authority};
+
+    use super::*;
+
+    fn dir() -> (TempDir, Dir) {
+        let temp = TempDir::new(ambient_authority()).unwrap();
+        let dir = open_dir(&temp, ".").unwrap();
+        (temp, dir)
+    }
+
+    #[test]
+    fn a_symlink_a_fifo_and_a_directory_are_errors_that_do_not_block() {
+        let (_temp, dir) = dir();
+        dir.write("outside", "secret").unwrap();
+        dir.symlink("outside", "link").unwrap();
+        rustix::fs::mkfifoat(&dir, "fifo", rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
+        dir.create_dir("dir").unwrap();
+        for name in ["link", "fifo", "dir"] {
+            assert!(read(&dir, name, 100).is_err(), "{name} was read");
+            assert!(append(&dir, name).is_err(), "{name} was appended to");
+        }
+        assert!(open_dir(&dir, "link").is_err());
+        assert!(read(&dir, "none", 100).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_huge_sparse_file_costs_no_more_than_what_is_asked_for() {
+        let (_temp, dir) = dir();
+        dir.create("huge").unwrap().set_len(10 << 30).unwrap();
+        let contents = read(&dir, "huge", 1000).unwrap().unwrap();
+        assert_eq!((contents.bytes.len(), contents.stamp.size), (1000, 10 << 30));
+        assert_eq!(contents.whole().unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+    }
+
+    #[test]
+    fn a_character_that_was_cut_in_two_is_left_out() {
+        let (_temp, dir) = dir();
+        dir.write("text", "aß").unwrap();
+        assert_eq!(read(&dir, "text", 2).unwrap().unwrap().text(), "a");
+        dir.write("text", b"a\xff").unwrap();
+        assert_eq!(read(&dir, "text", 9).unwrap().unwrap().text(), "a\u{fffd}");
+    }
+
+    #[test]
+    fn a_replaced_symlink_is_not_followed_and_leftovers_do_not_matter() {
+        let (_temp, dir) = dir();
+        dir.write("victim", "untouched").unwrap();
+        dir.symlink("victim", "file").unwrap();
+        dir.symlink("victim", ".tmp-file").unwrap();
+        let written = replace(&dir, "file", b"new", Survives::PowerCut).unwrap();
+        assert_eq!(dir.read_to_string("file").unwrap(), "new");
+        assert_eq!(dir.read_to_string("victim").unwrap(), "untouched");
+        assert_eq!(stamp(&dir, "file").unwrap(), Some(written));
+    }
+
+    #[test]
+    fn a_replace_that_fails_leaves_nothing_behind() {
+        let (_temp, dir) = dir();
+        dir.create_dir("taken").unwrap();
+        assert!(replace(&dir, "taken", b"x", Survives::Process).is_err());
+        assert_eq!(dir.entries().unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,289 @@
+//! All jobs of a member in memory: found by id, ordered for lists, with the rendered answers of those that were
+//! asked for lately.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    sync::{
+        Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use bytes::Bytes;
+use guild_contract::{
+    JobId, JobStatus, Meta,
+    rpc::{Listed, ListedDetails},
+};
+use jiff::Timestamp;
+
+use crate::{
+    durable::Stamp,
+    record::{HEAD_BYTES, Parts, head},
+    running::RunningJob,
+    sync::lock,
+};
+
+/// Rendered statuses of ended jobs that are kept, in bytes.
+const VIEW_CACHE_BYTES: usize = 32 * 1024 * 1024;
+
+/// A job of the index.
+pub(crate) struct Entry {
+    pub(crate) id: JobId,
+    /// Held while an ended job's files are looked at or changed; taken before `state`.
+    pub(crate) files: Mutex<()>,
+    /// Never held over I/O.
+    pub(crate) state: Mutex<State>,
+}
+
+pub(crate) enum State {
+    Running(Arc<RunningJob>),
+    Ended(Box<Ended>),
+}
+
+/// What is known of a job that has ended.
+pub(crate) struct Ended {
+    pub(crate) meta: Meta,
+    /// The `meta.json` that `meta` was read from; `None` while it could not be stored.
+    pub(crate) stamp: Option<Stamp>,
+    /// The start of the summary, once a detailed list has asked for it, and the file that it was read from.
+    pub(crate) head: Option<(Option<String>, Option<Stamp>)>,
+    /// The rendered status, once it was asked for; see [`Self::current_view`].
+    pub(crate) view: Option<View>,
+    /// When the files of `view` were looked at last: milliseconds.
+    pub(crate) looked: i64,
+}
+
+/// A rendered status.
+#[derive(Clone)]
+pub(crate) struct View {
+    pub(crate) json: Bytes,
+    /// The `meta.json` that it shows.
+    pub(crate) meta: Option<Stamp>,
+    pub(crate) parts: Parts,
+}
+
+impl Entry {
+    pub(crate) fn running(job: Arc<RunningJob>) -> Arc<Self> {
+        Self::new(job.id().clone(), State::Running(job))
+    }
+
+    pub(crate) fn ended(meta: Meta, stamp: Option<Stamp>) -> Arc<Self> {
+        Self::new(meta.job_id.clone(), State::Ended(Box::new(Ended::new(meta, stamp))))
+    }
+
+    fn new(id: JobId, state: State) -> Arc<Self> {
+        Arc::new(Self { id, files: Mutex::new(()), state: Mutex::new(state) })
+    }
+
+    /// As a list shows it.
+    pub(crate) fn listed(&self, detailed: bool) -> Listed {
+        let details = |description: &str, summary: Option<&str>| {
+            detailed.then(|| ListedDetails {
+                description: description.to_owned(),
+                summary: summary.map(|text| head(text, HEAD_BYTES as usize).to_owned()),
+            })
+        };
+        let (status, details) = match &*lock(&self.state) {
+            State::Running(job) => {
+                job.with_view(|view| (view.status, details(&view.description, view.summary.as_deref())))
+            }
+            State::Ended(ended) => {
+                let summary = ended.head.as_ref().and_then(|(text, _)| text.as_deref());
+                (ended.meta.status, details(&ended.meta.description, summary))
+            }
+        };
+        Listed { job_id: self.id.clone(), status, details }
+    }
+
+    /// Whether its description is one that `wanted` wants.
+    pub(crate) fn has_description(&self, wanted: impl FnOnce(&str) -> bool) -> bool {
+        match &*lock(&self.state) {
+            State::Running(job) => job.with_view(|view| wanted(&view.description)),
+            State::Ended(ended) => wanted(&ended.meta.description),
+        }
+    }
+
+    /// The record, if the job has ended.
+    pub(crate) fn meta(&self) -> Option<Meta> {
+        match &*lock(&self.state) {
+            State::Running(_) => None,
+            State::Ended(ended) => Some(ended.meta.clone()),
+        }
+    }
+
+    /// Where it is.
+    pub(crate) fn status(&self) -> JobStatus {
+        match &*lock(&self.state) {
+            State::Running(_) => JobStatus::Running,
+            State::Ended(ended) => ended.meta.status,
+        }
+    }
+}
+
+impl Ended {
+    pub(crate) fn new(meta: Meta, stamp: Option<Stamp>) -> Self {
+        Self { meta, stamp, head: None, view: None, looked: i64::MIN }
+    }
+
+    /// The rendered status, if it shows the record that is known.
+    pub(crate) fn current_view(&self) -> Option<&View> {
+        self.view.as_ref().filter(|view| view.meta == self.stamp)
+    }
+}
+
+/// Newest first, then by id, newest first too, as UUIDv7 have it.
+type Order = (Reverse<Timestamp>, Reverse<JobId>);
+
+fn order(id: &JobId, started_at: &str) -> Order {
+    // What the original wrote is RFC 3339; what a person wrote may be anything, and comes last.
+    (Reverse(started_at.parse().unwrap_or(Timestamp::MIN)), Reverse(id.clone()))
+}
+
+#[derive(Default)]
+pub(crate) struct Index {
+    by_id: HashMap<String, (Order, Arc<Entry>)>,
+    ordered: BTreeMap<Order, Arc<Entry>>,
+    /// Ids of jobs that are being made or removed: what is on disk of them is not to be touched by others.
+    claimed: HashSet<JobId>,
+}
+
+impl Index {
+    pub(crate) fn get(&self, id: &str) -> Option<Arc<Entry>> {
+        self.by_id.get(id).map(|(_, entry)| entry.clone())
+    }
+
+    /// Whether the job is there, or being made or removed.
+    pub(crate) fn knows(&self, id: &JobId) -> bool {
+        self.by_id.contains_key(id.as_str()) || self.claimed.contains(id)
+    }
+
+    /// Reserves an id; false if it is taken.
+    pub(crate) fn claim(&mut self, id: &JobId) -> bool {
+        !self.by_id.contains_key(id.as_str()) && self.claimed.insert(id.clone())
+    }
+
+    /// Takes a job out, but keeps its id reserved; false if there is no such job.
+    pub(crate) fn take(&mut self, id: &JobId) -> bool {
+        self.remove(id) && self.claimed.insert(id.clone())
+    }
+
+    pub(crate) fn unclaim(&mut self, id: &JobId) {
+        self.claimed.remove(id);
+    }
+
+    pub(crate) fn insert(&mut self, entry: Arc<Entry>, started_at: &str) {
+        let order = order(&entry.id, started_at);
+        let id = entry.id.as_str().to_owned();
+        if let Some((old, _)) = self.by_id.insert(id, (order.clone(), entry.clone())) {
+            self.ordered.remove(&old);
+        }
+        self.ordered.insert(order, entry);
+    }
+
+    pub(crate) fn remove(&mut self, id: &JobId) -> bool {
+        let removed = self.by_id.remove(id.as_str());
+        removed.is_some_and(|(order, _)| self.ordered.remove(&order).is_some())
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// All jobs, newest first.
+    pub(crate) fn entries(&self) -> Vec<Arc<Entry>> {
+        self.ordered.values().cloned().collect()
+    }
+}
+
+/// The index, and what was noticed on disk that it does not know of yet.
+#[derive(Default)]
+pub(crate) struct Catalog {
+    index: RwLock<Index>,
+    /// Whether `noticed` holds anything.
+    stale: AtomicBool,
+    noticed: Mutex<Noticed>,
+}
+
+/// What is to be looked at.
+#[derive(Debug, Default)]
+pub(crate) struct Noticed {
+    /// Everything.
+    pub(crate) all: bool,
+    /// These jobs.
+    pub(crate) ids: HashSet<JobId>,
+}
+
+impl Catalog {
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Index> {
+        self.index.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Index> {
+        self.index.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A name appeared in `jobs/`, or vanished from it. What the index knows of is no news.
+    pub(crate) fn notice(&self, name: &str, appeared: bool) {
+        let Ok(id) = name.parse::<JobId>() else { return };
+        let news = if appeared { !self.read().knows(&id) } else { self.read().get(id.as_str()).is_some() };
+        if news {
+            lock(&self.noticed).ids.insert(id);
+            self.stale.store(true, Ordering::Release);
+        }
+    }
+
+    /// Anything may have happened.
+    pub(crate) fn notice_all(&self) {
+        lock(&self.noticed).all = true;
+        self.stale.store(true, Ordering::Release);
+    }
+
+    /// Whether the index may not show what is on disk.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.stale.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn take_noticed(&self) -> Noticed {
+        let mut noticed = lock(&self.noticed);
+        self.stale.store(false, Ordering::Release);
+        std::mem::take(&mut *noticed)
+    }
+}
+
+/// Bounds the memory of rendered statuses: the oldest are forgotten first.
+#[derive(Default)]
+pub(crate) struct ViewCache {
+    queue: Mutex<Queue>,
+}
+
+#[derive(Default)]
+struct Queue {
+    rendered: VecDeque<(Weak<Entry>, Bytes)>,
+    bytes: usize,
+}
+
+impl ViewCache {
+    /// Takes note of a view that was put into `entry`.
+    pub(crate) fn hold(&self, entry: &Arc<Entry>, json: &Bytes) {
+        let mut forgotten = Vec::new();
+        {
+            let mut queue = lock(&self.queue);
+            queue.bytes += json.len();
+            queue.rendered.push_back((Arc::downgrade(entry), json.clone()));
+            while queue.bytes > VIEW_CACHE_BYTES {
+                let Some((entry, json)) = queue.rendered.pop_front() else { break };
+                queue.bytes -= json.len();
+                forgotten.push((entry, json));
+            }
+        }
+        for (entry, json) in forgotten {
+            let Some(entry) = entry.upgrade() else { continue };
+            if let State::Ended(ended) = &mut *lock(&entry.state)
+                && ended.view.as_ref().is_some_and(|view| view.json.as_ptr() == json.as_ptr())
+            {
+                ended.view = None;
+            }
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! The internal tools (REQ-WD-22 to REQ-WD-26): one implementation, which components call with typed values and
+//! agent sessions with JSON.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use guild_contract::{Decision, JobStatus};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
+
+use crate::{
+    memory::MemoryStore,
+    running::RunningJob,
+    tools::{ToolDefinition, ToolError, Tools},
+};
+
+/// The internal tools, on one job. Its own methods block on the file system; [`Tools::call`] does not.
+#[derive(Clone)]
+pub struct JobTools {
+    job: Arc<RunningJob>,
+    memory: Arc<MemoryStore>,
+}
+
+impl JobTools {
+    /// The tools on `job`, which store memories in `memory`.
+    pub fn new(job: Arc<RunningJob>, memory: Arc<MemoryStore>) -> Self {
+        Self { job, memory }
+    }
+
+    /// The job that they work on.
+    pub fn job(&self) -> &Arc<RunningJob> {
+        &self.job
+    }
+
+    /// See [`RunningJob::update_summary`].
+    pub fn update_summary(&self, summary: &str) -> Result<(), ToolError> {
+        self.job.update_summary(summary)
+    }
+
+    /// See [`RunningJob::record_decision`].
+    pub fn record_decision(&self, decision: Decision) -> Result<(), ToolError> {
+        self.job.record_decision(decision)
+    }
+
+    /// See [`RunningJob::log_question`].
+    pub fn log_question(&self, question: &str) -> Result<(), ToolError> {
+        self.job.log_question(question)
+    }
+
+    /// See [`MemoryStore::store`]. A job that has ended stores nothing.
+    pub fn store_memory(&self, key: &str, content: &str) -> Result<(), ToolError> {
+        if self.job.with_view(|view| view.status) != JobStatus::Running {
+            return Err(ToolError::JobEnded);
+        }
+        self.memory.store(key, content, Some(self.job.id()))
+    }
+
+    /// See [`RunningJob::submit_result`].
+    pub fn submit_result(&self, output: &str) -> Result<(), ToolError> {
+        self.job.submit_result(output)
+    }
+
+    /// See [`RunningJob::write_artifact`].
+    pub fn write_artifact(&self, path: &str, contents: &[u8]) -> Result<(), ToolError> {
+        self.job.write_artifact(path, contents)
+    }
+
+    fn call_blocking(&self, name: &str, input: Value) -> Result<&'static str, ToolError> {
+        match name {
+            "update_summary" => {
+                let UpdateSummary { summary } = parse(name, input)?;
+                self.update_summary(&summary).map(|()| "The summary is updated.")
+            }
+            "record_decision" => {
+                let RecordDecision { question, decision, reasoning } = parse(name, input)?;
+                let decision = Decision { question, decision, reasoning };
+                self.record_decision(decision).map(|()| "The decision is recorded.")
+            }
+            "log_question" => {
+                let LogQuestion { question } = parse(name, input)?;
+                self.log_question(&question).map(|()| "The question is logged.")
+            }
+            "store_memory" => {
+                let StoreMemory { key, content } = parse(name, input)?;
+                self.store_memory(&key, &content).map(|()| "The memory is stored.")
+            }
+            "submit_result" => {
+                let SubmitResult { output } = parse(name, input)?;
+                self.submit_result(&output).map(|()| "The result is submitted. Submitting again replaces it.")
+            }
+            "write_artifact" => {
+                let WriteArtifact { path, contents } = parse(name, input)?;
+                self.write_artifact(&path, contents.as_bytes()).map(|()| "The artifact is written.")
+            }
+            _ => Err(ToolError::InvalidInput(format!("there is no tool {name:?}"))),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UpdateSummary {
+    summary: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RecordDecision {
+    question: String,
+    decision: String,
+    reasoning: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LogQuestion {
+    question: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoreMemory {
+    key: String,
+    content: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SubmitResult {
+    output: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WriteArtifact {
+    path: String,
+    contents: String,
+}
+
+fn parse<T: DeserializeOwned>(name: &str, input: Value) -> Result<T, ToolError> {
+    serde_json::from_value(input).map_err(|e| ToolError::InvalidInput(format!("{name}: {e}")))
+}
+
+/// A tool whose input is an object of texts, all of them needed.
+fn tool(name: &str, title: &str, description: &str, fields: &[(&str, &str)]) -> ToolDefinition {
+    let properties: serde_json::Map<String, Value> = fields
+        .iter()
+        .map(|(field, meaning)| ((*field).to_owned(), json!({ "type": "string", "description": meaning })))
+        .collect();
+    let required: Vec<&str> = fields.iter().map(|(field, _)| *field).collect();
+    ToolDefinition {
+        name: name.to_owned(),
+        title: Some(title.to_owned()),
+        description: description.to_owned(),
+        input_schema: json!({
+            "type": "object", "properties": properties, "required": required, "additionalProperties": false
+        }),
+        output_schema: None,
+        read_only: false,
+    }
+}
+
+#[async_trait]
+impl Tools for JobTools {
+    fn definitions(&self) -> Vec<ToolDefinition> {
+        vec![
+            tool(
+                "update_summary",
+                "Update summary",
+                "Replace the progress summary that people see while you work. Call it when you have a plan, and \
+                 whenever something noteworthy is done.",
+                &[("summary", "Where the work stands, in a few sentences. It replaces the previous summary.")],
+            ),
+            tool(
+                "record_decision",
+                "Record decision",
+                "Record a judgment call that you made on your own, so that a person can review it.",
+                &[
+                    ("question", "What was open."),
+                    ("decision", "What you decided."),
+                    ("reasoning", "Why you decided so."),
+                ],
+            ),
+            tool(
+                "log_question",
+                "Log question",
+                "Log a question that only a person can answer. You will get no answer; go on with what you have.",
+                &[("question", "The question, on one line.")],
+            ),
+            tool(
+                "store_memory",
+                "Store memory",
+                "Remember something that will help later jobs. An existing key is overwritten.",
+                &[
+                    ("key", "1 to 64 letters, digits, '-' or '_'."),
+                    ("content", "What to remember: facts and where they come from, not instructions."),
+                ],
+            ),
+            tool(
+                "submit_result",
+                "Submit result",
+                "Hand over the result of your work. Call it when the work is done; submitting again replaces what \
+                 you submitted before.",
+                &[("output", "The whole result, as Markdown.")],
+            ),
+            tool(
+                "write_artifact",
+                "Write artifact",
+                "Write a file that belongs to the result, a table for instance. An existing file is replaced.",
+                &[
+                    ("path", "A relative path without `..`, for instance `tables/crates.csv`."),
+                    ("contents", "The file's whole text."),
+                ],
+            ),
+        ]
+    }
+
+    async fn call(&self, name: &str, input: Value) -> Result<Value, ToolError> {
+        let (tools, name) = (self.clone(), name.to_owned());
+        let done = spawn_blocking(move || tools.call_blocking(&name, input)).await;
+        let text = done.map_err(|e| ToolError::Unavailable(format!("the tool did not finish: {e}")))??;
+        Ok(Value::String(text.to_owned()))
+    }
+}

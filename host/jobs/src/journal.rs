@@ -1,0 +1,81 @@
+//! A job's `log.txt` and `transcript.jsonl`: appended to line by line, up to a limit, until the job ends.
+
+use std::io::{self, Write as _};
+
+use cap_std::fs::Dir;
+
+use crate::durable::append;
+
+/// One of the two.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    /// The file, from `jobs/`.
+    path: String,
+    limit: u64,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Lines are taken; so many bytes are written.
+    Open(u64),
+    /// Over the limit or closed: lines are dropped.
+    Closed,
+}
+
+impl Journal {
+    pub(crate) fn new(path: String, limit: u64) -> Self {
+        Self { path, limit, state: State::Open(0) }
+    }
+
+    /// Appends a line, which must not contain a newline. The first one that would exceed the limit is replaced by
+    /// `last`, and nothing follows that.
+    pub(crate) fn append(&mut self, jobs: &Dir, mut line: String, last: impl FnOnce(u64) -> String) {
+        let State::Open(written) = self.state else { return };
+        line.push('\n');
+        let after = written.saturating_add(line.len() as u64);
+        self.state = State::Open(after);
+        if after > self.limit {
+            line = last(self.limit) + "\n";
+            self.state = State::Closed;
+        }
+        // The file is opened for each line: ten thousand running jobs would not leave a descriptor to others.
+        if let Err(e) = append(jobs, &self.path).and_then(|mut file| file.write_all(line.as_bytes())) {
+            self.give_up(&e);
+        }
+    }
+
+    fn give_up(&mut self, e: &io::Error) {
+        self.state = State::Closed;
+        tracing::warn!(file = self.path, "lines are dropped from here on: {e}");
+    }
+
+    /// Drops all that follows.
+    pub(crate) fn close(&mut self) {
+        self.state = State::Closed;
+    }
+}
+
+/// A line that is one line, and that cannot move the cursor of the terminal that shows it: control characters are
+/// written as their escapes.
+pub(crate) fn neutralised(line: &str) -> String {
+    let mut out = String::with_capacity(line.len());
+    for c in line.chars() {
+        if (c.is_control() && c != '\t') || matches!(c, '\u{2028}' | '\u{2029}') {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_become_visible() {
+        assert_eq!(neutralised("a\nb\r\u{1b}[2J\u{9b}\tü"), "a\\nb\\r\\u{1b}[2J\\u{9b}\tü");
+    }
+}

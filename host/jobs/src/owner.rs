@@ -1,0 +1,170 @@
+//! One owner per member: the host that holds the lock on the member's `.owner` file.
+//!
+//! The lock is the operating system's and ends with the process, however that ends. What stands in the file only
+//! tells others whom to ask. A process is told from a later one with the same id by the time it started.
+
+use std::{
+    io::{self, Read as _, Seek as _, Write as _},
+    sync::Mutex,
+    time::{Duration, Instant},
+};
+
+use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fs::OFlags,
+    process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::sync::lock;
+
+/// The file in a member's directory.
+const OWNER: &str = ".owner";
+/// Bytes of the file that are read at most.
+const MAX_OWNER_BYTES: u64 = 4096;
+/// How long a new owner may take from the lock to the first line in its file.
+const WRITE_PATIENCE: Duration = Duration::from_millis(200);
+/// How long a process may take to vanish that cannot refuse.
+const KILL_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Who owns a member, as its `.owner` says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owner {
+    /// The process; 0 where the owner has not said yet who it is.
+    pub pid: u32,
+    /// When that process started, in the system's clock ticks since it was booted.
+    pub started: u64,
+    /// Where it answers; empty where it does not, or not yet.
+    pub url: String,
+}
+
+/// The ownership of a member, until it is dropped.
+#[derive(Debug)]
+pub struct OwnerLock {
+    file: Mutex<std::fs::File>,
+}
+
+impl OwnerLock {
+    /// Becomes the owner of the member whose directory `member` is, or says who is. It does not wait. `url` is where
+    /// the owner answers; it may be empty, and be told later by [`Self::set_url`].
+    pub fn try_acquire(member: &Dir, url: &str) -> io::Result<Result<Self, Owner>> {
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+        let file =
+            member.open_with(OWNER, OpenOptions::new().read(true).write(true).create(true).custom_flags(flags))?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other(format!("{OWNER} is not a regular file; remove it")));
+        }
+        let mut file = file.into_std();
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(std::fs::TryLockError::WouldBlock) => return read_owner(&mut file).map(Err),
+            Err(std::fs::TryLockError::Error(e)) => return Err(e),
+        }
+        let held = Self { file: Mutex::new(file) };
+        held.set_url(url)?;
+        Ok(Ok(held))
+    }
+
+    /// Says where this owner answers.
+    pub fn set_url(&self, url: &str) -> io::Result<()> {
+        let pid = std::process::id();
+        let owner = Owner { pid, started: start_time(pid).unwrap_or(0), url: url.to_owned() };
+        let mut text = serde_json::to_vec(&owner)?;
+        text.push(b'\n');
+        let mut file = lock(&self.file);
+        file.set_len(0)?;
+        file.rewind()?;
+        file.write_all(&text)
+    }
+}
+
+impl Drop for OwnerLock {
+    fn drop(&mut self) {
+        let file = lock(&self.file);
+        // Nobody is to be told of a process that is no longer the owner.
+        let _ = file.set_len(0);
+        // A process that is being started just now has a copy of the descriptor, so closing ours is not enough.
+        let _ = file.unlock();
+    }
+}
+
+/// Reads who holds the lock. Its file may be half-written just now.
+fn read_owner(file: &mut std::fs::File) -> io::Result<Owner> {
+    let patience = Instant::now() + WRITE_PATIENCE;
+    loop {
+        file.rewind()?;
+        let mut text = Vec::new();
+        file.take(MAX_OWNER_BYTES).read_to_end(&mut text)?;
+        match serde_json::from_slice(&text) {
+            Ok(owner) => return Ok(owner),
+            Err(_) if Instant::now() < patience => std::thread::sleep(Duration::from_millis(5)),
+            Err(_) => return Ok(Owner::default()),
+        }
+    }
+}
+
+impl Owner {
+    /// Whether that very process lives: not one that has its id by now, and not one that has ended and waits to be
+    /// reaped.
+    pub fn is_alive(&self) -> bool {
+        self.pid != 0 && start_time(self.pid) == Some(self.started)
+    }
+
+    /// Ends that very process: asks it to, and after `grace` does not ask. Returns when it has ended; at once if it
+    /// had. An error if it cannot be ended.
+    pub fn terminate(&self, grace: Duration) -> io::Result<()> {
+        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
+        let Some(pid) = pid else {
+            return Err(io::Error::new(io::ErrorKind::NotFound, format!("{OWNER} does not say which process it is")));
+        };
+        let process = match pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(process) => process,
+            Err(rustix::io::Errno::SRCH) => return Ok(()),
+            Err(e) => return Err(e.into()),
+        };
+        // The descriptor is of the process that has the id now. Only now it can be said whether that is the owner.
+        if !self.is_alive() {
+            return Ok(());
+        }
+        for (signal, patience) in [(Signal::TERM, grace), (Signal::KILL, KILL_PATIENCE)] {
+            match pidfd_send_signal(&process, signal) {
+                Ok(()) => {}
+                Err(rustix::io::Errno::SRCH) => return Ok(()),
+                Err(e) => return Err(e.into()),
+            }
+            if ends_within(&process, patience)? {
+                return Ok(());
+            }
+        }
+        Err(io::Error::new(io::ErrorKind::TimedOut, format!("process {} does not end", self.pid)))
+    }
+}
+
+/// Waits for the end of a process; false if it does not come.
+fn ends_within(process: &rustix::fd::OwnedFd, patience: Duration) -> io::Result<bool> {
+    let until = Instant::now() + patience;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(left).map_err(io::Error::other)?;
+        match poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&timeout)) {
+            Ok(0) if left.is_zero() => return Ok(false),
+            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) => return Ok(true),
+            Err(e) => return Err(e.into()),
+        }
+    }
+}
+
+/// When a process started, if it lives: field 22 of `/proc/<pid>/stat`, unless field 3 says that it has ended. The
+/// name before them may contain anything, also parentheses.
+fn start_time(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, after_name) = stat.rsplit_once(") ")?;
+    let mut fields = after_name.split_ascii_whitespace();
+    let state = fields.next()?;
+    if matches!(state, "Z" | "X") {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
+}

@@ -1,0 +1,410 @@
+//! A running job: the one owner of its files, and the state machine `running -> completed | failed | cancelled`.
+//!
+//! What the job is, is held in memory; its files follow, and are written again where a person edited them. All
+//! writers of a job's files take one lock, and that lock decides the race between cancel and completion: who
+//! takes it first ends the job, the others are told how it ended.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{
+        Arc, Mutex, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use bytes::Bytes;
+use cap_std::fs::Dir;
+use guild_contract::{Decision, JobId, JobStatus, Limits, Meta, rpc::StatusView};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    artifacts,
+    clock::{Clock, rfc3339},
+    durable::{Stamp, Survives, if_there, open_dir, replace},
+    error::StoreError,
+    index::Ended,
+    journal::{Journal, neutralised},
+    record::{self, DECISIONS, LOG, META, QUESTIONS, RESULT, STATUS, SUBMISSION, Submission, TRANSCRIPT},
+    store::JobStore,
+    sync::{Group, lock},
+    tools::ToolError,
+};
+
+/// What a question or a decision costs of `limits.notes_bytes` besides its text, so that a flood of tiny ones ends.
+const NOTE_COST: u64 = 64;
+
+/// What a store and its running jobs share.
+pub(crate) struct Shared {
+    /// `jobs/`.
+    pub(crate) jobs: Dir,
+    pub(crate) limits: Arc<Limits>,
+    pub(crate) clock: Arc<dyn Clock>,
+    /// Counts the changes that a list can show.
+    pub(crate) generation: AtomicU64,
+    /// Syncs `jobs/` for all that were renamed in it meanwhile.
+    pub(crate) renames: Group,
+}
+
+impl Shared {
+    pub(crate) fn changed(&self) {
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    pub(crate) fn now(&self) -> String {
+        rfc3339(self.clock.now())
+    }
+}
+
+/// A job while it runs, and its outcome afterwards. Its methods block on the file system, but for [`Self::id`],
+/// [`Self::cancelled`], [`Self::has_submission`] and [`Self::snapshot`].
+pub struct RunningJob {
+    id: JobId,
+    shared: Arc<Shared>,
+    store: Weak<JobStore>,
+    cancelled: CancellationToken,
+    /// Taken before `record`, and held while files change.
+    files: Mutex<Files>,
+    /// Never held over I/O.
+    record: Mutex<Record>,
+    log: Mutex<Journal>,
+    transcript: Mutex<Journal>,
+}
+
+struct Files {
+    ended: bool,
+    submission: Option<String>,
+    /// What questions and decisions cost so far.
+    notes: u64,
+    /// The files as this host wrote them.
+    written: BTreeMap<&'static str, Stamp>,
+}
+
+struct Record {
+    view: StatusView,
+    submitted: bool,
+    json: Option<Bytes>,
+}
+
+impl RunningJob {
+    pub(crate) fn new(shared: Arc<Shared>, store: Weak<JobStore>, meta: &Meta) -> Self {
+        let id = meta.job_id.clone();
+        let written = [META, STATUS].into_iter();
+        let written = written.filter_map(|file| Some((file, record::stamp_of(&shared.jobs, &id, file)?))).collect();
+        let journal = |file, limit| Mutex::new(Journal::new(format!("{id}/{file}"), limit));
+        Self {
+            log: journal(LOG, shared.limits.log_bytes),
+            transcript: journal(TRANSCRIPT, shared.limits.transcript_bytes),
+            id,
+            store,
+            cancelled: CancellationToken::new(),
+            files: Mutex::new(Files { ended: false, submission: None, notes: 0, written }),
+            record: Mutex::new(Record { view: record::bare_view(meta), submitted: false, json: None }),
+            shared,
+        }
+    }
+
+    /// Its id.
+    pub fn id(&self) -> &JobId {
+        &self.id
+    }
+
+    /// Cancelled when a caller cancels the job. The work must stop then; nothing that it still does is kept.
+    pub fn cancelled(&self) -> &CancellationToken {
+        &self.cancelled
+    }
+
+    /// Whether a result was handed over.
+    pub fn has_submission(&self) -> bool {
+        lock(&self.record).submitted
+    }
+
+    /// What `worker/status` answers (REQ-WD-11).
+    pub fn snapshot(&self) -> StatusView {
+        lock(&self.record).view.clone()
+    }
+
+    /// [`Self::snapshot`] as JSON.
+    pub(crate) fn json(&self) -> Option<Bytes> {
+        let mut record = lock(&self.record);
+        if record.json.is_none() {
+            record.json = serde_json::to_vec(&record.view).ok().map(Bytes::from);
+        }
+        record.json.clone()
+    }
+
+    /// Gives the parts of the record that lists show.
+    pub(crate) fn with_view<T>(&self, look: impl FnOnce(&StatusView) -> T) -> T {
+        look(&lock(&self.record).view)
+    }
+
+    /// Replaces the summary (REQ-WD-23). It changes often, so it is not synced.
+    pub fn update_summary(&self, summary: &str) -> Result<(), ToolError> {
+        let limits = &self.shared.limits;
+        within(summary.len(), limits.summary_bytes, "the summary", "summary_bytes")?;
+        self.change(|files, dir| {
+            self.write(files, dir, STATUS, summary.as_bytes(), Survives::Process)?;
+            self.update(|record| record.view.summary = record::summary(summary.to_owned()));
+            self.shared.changed();
+            Ok(())
+        })
+    }
+
+    /// Appends a judgment call (REQ-WD-24).
+    pub fn record_decision(&self, decision: Decision) -> Result<(), ToolError> {
+        let bytes = decision.question.len() + decision.decision.len() + decision.reasoning.len();
+        self.change(|files, dir| {
+            let cost = self.cost_of_note(files, bytes, "the decision")?;
+            let mut decisions = self.with_view(|view| view.decisions.clone()).unwrap_or_default();
+            decisions.push(decision);
+            let json = record::pretty(&decisions).map_err(unavailable(DECISIONS))?;
+            self.write(files, dir, DECISIONS, &json, Survives::PowerCut)?;
+            files.notes += cost;
+            self.update(|record| record.view.decisions = Some(decisions));
+            Ok(())
+        })
+    }
+
+    /// Appends a question that only a person can answer (REQ-WD-25). It is kept on one line.
+    pub fn log_question(&self, question: &str) -> Result<(), ToolError> {
+        let question = question.trim().replace("\r\n", " ").replace(['\n', '\r'], " ");
+        if question.is_empty() {
+            return Err(ToolError::InvalidInput("question must not be empty".to_owned()));
+        }
+        self.change(|files, dir| {
+            let cost = self.cost_of_note(files, question.len(), "the question")?;
+            let mut questions = self.with_view(|view| view.questions.clone()).unwrap_or_default();
+            questions.push(question);
+            let text = record::join_questions(&questions);
+            self.write(files, dir, QUESTIONS, text.as_bytes(), Survives::PowerCut)?;
+            files.notes += cost;
+            self.update(|record| record.view.questions = Some(questions));
+            Ok(())
+        })
+    }
+
+    /// Writes one file under the job's `artifacts/`, with the directories that it needs. `path` is relative to
+    /// `artifacts/`, without `..`. All that is there counts towards the limits, whoever wrote it.
+    pub fn write_artifact(&self, path: &str, contents: &[u8]) -> Result<(), ToolError> {
+        self.change(|_, dir| artifacts::write(dir, path, contents, &self.shared.limits))
+    }
+
+    /// Hands the result over; not empty. The last submission while the job runs is the result. It outlasts an
+    /// error that follows and a crash, but not a cancel.
+    pub fn submit_result(&self, output: &str) -> Result<(), ToolError> {
+        if output.trim().is_empty() {
+            return Err(ToolError::InvalidInput("output must not be empty".to_owned()));
+        }
+        within(output.len(), self.shared.limits.result_bytes, "the result", "result_bytes")?;
+        self.change(|files, dir| {
+            let json = serde_json::to_vec(&Submission { output: output.to_owned() })
+                .map_err(|e| unavailable(SUBMISSION)(e.into()))?;
+            self.write(files, dir, SUBMISSION, &json, Survives::PowerCut)?;
+            files.submission = Some(output.to_owned());
+            self.update(|record| record.submitted = true);
+            Ok(())
+        })
+    }
+
+    /// Appends a line to the job's log, until the log is full or the job ends. A line that contains newlines or
+    /// terminal escapes is written as one line without them.
+    pub fn log(&self, line: &str) {
+        let line = format!("{} {}", self.shared.now(), neutralised(line));
+        lock(&self.log).append(&self.shared.jobs, line, |limit| {
+            format!("(the log reached limits.log_bytes, {limit} bytes; what followed was dropped)")
+        });
+    }
+
+    /// Appends an entry to the job's `transcript.jsonl`, until it is full or the job ends.
+    pub fn transcript(&self, entry: &Value) {
+        lock(&self.transcript).append(&self.shared.jobs, entry.to_string(), |limit| {
+            let text =
+                format!("the transcript reached limits.transcript_bytes, {limit} bytes; what followed was dropped");
+            json!({ "type": "truncated", "text": text }).to_string()
+        });
+    }
+
+    /// Ends the job because its work is done: completed with the submitted result, else with `final_text`, else
+    /// failed. Answers how the job ended, which is not this way if it was cancelled before.
+    ///
+    /// An error says what could not be stored. The job has ended all the same: its outcome is kept in memory, and
+    /// stored when the file system permits.
+    pub fn complete(&self, final_text: Option<&str>) -> Result<JobStatus, StoreError> {
+        let mut files = lock(&self.files);
+        if files.ended {
+            return Ok(self.status());
+        }
+        let submitted = files.submission.take();
+        let output = submitted.or_else(|| final_text.filter(|text| !text.trim().is_empty()).map(str::to_owned));
+        self.finish(&mut files, output, "the session ended without handing over a result")
+    }
+
+    /// Ends the job because its work cannot go on. A submitted result makes it completed all the same. Answers
+    /// and errors as [`Self::complete`].
+    pub fn fail(&self, reason: &str) -> Result<JobStatus, StoreError> {
+        let mut files = lock(&self.files);
+        if files.ended {
+            return Ok(self.status());
+        }
+        let output = files.submission.take();
+        self.finish(&mut files, output, reason)
+    }
+
+    /// Ends the job because a caller wants it to end. When this returns, no file of the job changes any more.
+    /// `None` if it had ended before.
+    pub(crate) fn cancel(&self) -> Option<Result<(), StoreError>> {
+        let mut files = lock(&self.files);
+        if files.ended {
+            return None;
+        }
+        // Under the lock: the work that stops now must not be first to say how the job ended.
+        self.cancelled.cancel();
+        Some(self.end(&mut files, JobStatus::Cancelled, None))
+    }
+
+    fn status(&self) -> JobStatus {
+        lock(&self.record).view.status
+    }
+
+    fn finish(&self, files: &mut Files, output: Option<String>, reason: &str) -> Result<JobStatus, StoreError> {
+        let limits = &self.shared.limits;
+        let failure = match output {
+            None => Some(reason.to_owned()),
+            Some(output) => within(output.len(), limits.result_bytes, "the result", "result_bytes")
+                .and_then(|()| {
+                    let dir = self.dir()?;
+                    replace(&dir, RESULT, output.as_bytes(), Survives::PowerCut).map_err(unavailable(RESULT))
+                })
+                .err()
+                .map(|e| e.to_string()),
+        };
+        let status = if failure.is_none() { JobStatus::Completed } else { JobStatus::Failed };
+        self.end(files, status, failure).map(|()| status)
+    }
+
+    /// Stores the outcome and tells the store. The order matters to a crash: what `meta.json` says is true when it
+    /// says it, and a submission is removed only when nothing needs it any more.
+    fn end(&self, files: &mut Files, status: JobStatus, error: Option<String>) -> Result<(), StoreError> {
+        files.ended = true;
+        files.submission = None;
+        lock(&self.log).close();
+        lock(&self.transcript).close();
+        let view = self.snapshot();
+        let meta = Meta {
+            job_id: self.id.clone(),
+            status: JobStatus::Running,
+            description: view.description.clone(),
+            started_at: view.started_at.clone(),
+            completed_at: None,
+            error: None,
+        };
+        let meta = record::ended(&meta, status, error, self.shared.now());
+        self.update(|record| {
+            record.view.status = meta.status;
+            record.view.error.clone_from(&meta.error);
+            record.view.completed_at.clone_from(&meta.completed_at);
+        });
+        let stored = open_dir(&self.shared.jobs, self.id.as_str()).and_then(|dir| {
+            self.undo_edits(files, &dir, &view)?;
+            self.warn_of_edit(files, META);
+            let stamp = replace(&dir, META, &record::pretty(&meta)?, Survives::PowerCut)?;
+            if lock(&self.record).submitted {
+                if_there(dir.remove_file(SUBMISSION))?;
+            }
+            Ok(stamp)
+        });
+        let gone = matches!(&stored, Err(e) if e.kind() == io::ErrorKind::NotFound);
+        if let Some(store) = self.store.upgrade() {
+            let head = (view.summary, files.written.get(STATUS).copied());
+            store.ended(Ended { head: Some(head), ..Ended::new(meta, stored.as_ref().ok().copied()) }, gone);
+        }
+        stored.map(drop).map_err(StoreError::io(format!("could not store that the job is {status}")))
+    }
+
+    /// Writes what a person changed while the job ran once more: when the job has ended, its files are what counts.
+    fn undo_edits(&self, files: &mut Files, dir: &Dir, view: &StatusView) -> io::Result<()> {
+        for file in [STATUS, QUESTIONS, DECISIONS] {
+            if !self.warn_of_edit(files, file) {
+                continue;
+            }
+            let bytes = match file {
+                STATUS => view.summary.clone().unwrap_or_default().into_bytes(),
+                QUESTIONS => view.questions.as_deref().map_or_else(String::new, record::join_questions).into_bytes(),
+                _ => record::pretty(&view.decisions.as_deref().unwrap_or_default())?,
+            };
+            replace(dir, file, &bytes, Survives::PowerCut)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a file is not as this host wrote it.
+    fn warn_of_edit(&self, files: &Files, file: &'static str) -> bool {
+        let edited = record::stamp_of(&self.shared.jobs, &self.id, file) != files.written.get(file).copied();
+        if edited {
+            tracing::warn!(job = %self.id, file, "was edited while the job runs; what the host knows is kept");
+        }
+        edited
+    }
+
+    fn dir(&self) -> Result<Dir, ToolError> {
+        open_dir(&self.shared.jobs, self.id.as_str())
+            .map_err(|e| ToolError::Unavailable(format!("the job's directory cannot be opened: {e}")))
+    }
+
+    /// Does something to the job's files, unless the job has ended.
+    fn change(&self, work: impl FnOnce(&mut Files, &Dir) -> Result<(), ToolError>) -> Result<(), ToolError> {
+        let mut files = lock(&self.files);
+        if files.ended {
+            return Err(ToolError::JobEnded);
+        }
+        work(&mut files, &self.dir()?)
+    }
+
+    fn write(
+        &self,
+        files: &mut Files,
+        dir: &Dir,
+        file: &'static str,
+        bytes: &[u8],
+        survives: Survives,
+    ) -> Result<(), ToolError> {
+        if file != SUBMISSION {
+            self.warn_of_edit(files, file);
+        }
+        let stamp = replace(dir, file, bytes, survives).map_err(unavailable(file))?;
+        files.written.insert(file, stamp);
+        Ok(())
+    }
+
+    fn update(&self, change: impl FnOnce(&mut Record)) {
+        let mut record = lock(&self.record);
+        change(&mut record);
+        record.json = None;
+    }
+
+    /// What a note costs, if it is within both limits.
+    fn cost_of_note(&self, files: &Files, bytes: usize, what: &str) -> Result<u64, ToolError> {
+        let limits = &self.shared.limits;
+        within(bytes, limits.note_bytes, what, "note_bytes")?;
+        let cost = bytes as u64 + NOTE_COST;
+        if files.notes + cost > limits.notes_bytes {
+            return Err(ToolError::OverLimit(format!(
+                "the job's questions and decisions have reached limits.notes_bytes, {} bytes",
+                limits.notes_bytes
+            )));
+        }
+        Ok(cost)
+    }
+}
+
+fn within(bytes: usize, limit: u64, what: &str, name: &str) -> Result<(), ToolError> {
+    if bytes as u64 > limit {
+        return Err(ToolError::OverLimit(format!("{what} has {bytes} bytes; limits.{name} allows {limit}")));
+    }
+    Ok(())
+}
+
+fn unavailable(file: &str) -> impl FnOnce(io::Error) -> ToolError {
+    move |e| ToolError::Unavailable(format!("could not write {file}: {e}"))
+}

@@ -1,0 +1,353 @@
+//! The job store: jobs are made, ended by callers, and removed here (REQ-WD-19 to REQ-WD-21).
+//!
+//! Files are the database, and people read and edit them. A job is a directory of `jobs/` that is named by its id;
+//! it exists from the rename that puts it there to the rename that takes it away.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use cap_std::fs::Dir;
+use guild_contract::{
+    JobId, JobStatus, Limits, Meta,
+    rpc::{CancelView, Deleted},
+};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::{
+    activation::Plan,
+    answers::Lists,
+    artifacts::ARTIFACTS,
+    clock::Clock,
+    durable::{Survives, create, if_there, open_dir, open_or_make_dir, replace, sync_dir},
+    error::StoreError,
+    index::{Catalog, Ended, Entry, State, ViewCache},
+    load::LoadReport,
+    record::{self, CONFIG, META, PLAN, STATUS, TASK},
+    running::{RunningJob, Shared},
+    sync::{Group, lock},
+    tree,
+    watch::{Watch, watch},
+};
+
+/// The directory of a member that the store keeps.
+const JOBS: &str = "jobs";
+/// How the name of a directory begins that is to become a job.
+pub(crate) const NEW: &str = ".new-";
+/// How the name of a directory begins that was a job.
+pub(crate) const DELETED: &str = ".del-";
+
+/// What a store is opened with.
+pub struct StoreOptions {
+    /// The sizes that it enforces.
+    pub limits: Arc<Limits>,
+    /// Where it takes the time from.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// A job that is to be made: an accepted dispatch.
+pub struct NewJob {
+    /// From [`JobStore::new_id`].
+    pub id: JobId,
+    /// The short label; not empty.
+    pub description: String,
+    /// The prompt; not empty.
+    pub task: String,
+    /// The dispatch's `config`; null where none came.
+    pub config: Value,
+    /// How the job is carried out.
+    pub plan: Plan,
+}
+
+/// What [`JobStore::prune`] did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PruneReport {
+    /// The jobs that are gone.
+    pub removed: Vec<JobId>,
+    /// Those that could not be removed, and why.
+    pub failed: Vec<(JobId, String)>,
+}
+
+/// The jobs of one member. There is one store for a member's directory at a time; see
+/// [`OwnerLock`](crate::OwnerLock).
+///
+/// All methods block on the file system, but for those that end in `_now`, [`Self::new_id`], [`Self::running`] and
+/// [`Self::running_count`].
+pub struct JobStore {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) views: ViewCache,
+    pub(crate) lists: Lists,
+    running: AtomicUsize,
+    /// What [`Self::load`] found, once it has.
+    pub(crate) report: Mutex<Option<LoadReport>>,
+    pub(crate) loaded: AtomicBool,
+    /// Directories that are no jobs for lack of a readable `meta.json`, and why.
+    pub(crate) left_out: Mutex<BTreeMap<JobId, String>>,
+    /// `None` where the system has no watch to give: then every look at all jobs is a search too.
+    pub(crate) watch: Option<Watch>,
+}
+
+impl JobStore {
+    /// Opens the store of a member, whose directory `member` is; makes `jobs/` if there is none. It reads no job, so
+    /// it is fast: see [`Self::load`].
+    pub fn open(member: &Dir, options: StoreOptions) -> io::Result<Arc<Self>> {
+        let jobs = open_or_make_dir(member, JOBS)?;
+        let catalog = Arc::new(Catalog::default());
+        let watch = watch(&jobs, &catalog)
+            .inspect_err(|e| tracing::warn!("jobs/ cannot be watched, and is searched once a second instead: {e}"))
+            .ok();
+        Ok(Arc::new(Self {
+            shared: Arc::new(Shared {
+                jobs,
+                limits: options.limits,
+                clock: options.clock,
+                generation: AtomicU64::new(0),
+                renames: Group::default(),
+            }),
+            catalog,
+            views: ViewCache::default(),
+            lists: Lists::default(),
+            running: AtomicUsize::new(0),
+            report: Mutex::new(None),
+            loaded: AtomicBool::new(false),
+            left_out: Mutex::new(BTreeMap::new()),
+            watch,
+        }))
+    }
+
+    /// An id for a new job: a UUIDv7.
+    pub fn new_id(&self) -> JobId {
+        #[allow(clippy::expect_used, reason = "a UUID is of letters, digits and '-'")]
+        Uuid::now_v7().to_string().parse().expect("a UUID is a job id")
+    }
+
+    /// Makes a job; it is running when this returns, and outlasts a power cut. Refused if description or task is
+    /// empty, and over the limits of description, task and config.
+    pub fn create(self: &Arc<Self>, new: NewJob) -> Result<Arc<RunningJob>, StoreError> {
+        self.check(&new)?;
+        let meta = Meta {
+            job_id: new.id.clone(),
+            status: JobStatus::Running,
+            description: new.description.clone(),
+            started_at: self.shared.now(),
+            completed_at: None,
+            error: None,
+        };
+        if !self.catalog.write().claim(&new.id) {
+            return Err(StoreError::Refused(format!("there is a job {} already", new.id)));
+        }
+        let made = self.make(&new, &meta);
+        let mut index = self.catalog.write();
+        index.unclaim(&new.id);
+        made.map_err(StoreError::io("could not store the job"))?;
+        let job = Arc::new(RunningJob::new(self.shared.clone(), Arc::downgrade(self), &meta));
+        index.insert(Entry::running(job.clone()), &meta.started_at);
+        drop(index);
+        self.running.fetch_add(1, Ordering::Relaxed);
+        self.shared.changed();
+        Ok(job)
+    }
+
+    fn check(&self, new: &NewJob) -> Result<(), StoreError> {
+        let limits = &self.shared.limits;
+        let config = record::config_json(&new.config).map_err(StoreError::io("config"))?;
+        for (field, text) in [("description", &new.description), ("task", &new.task)] {
+            if text.trim().is_empty() {
+                return Err(StoreError::Refused(format!("{field} must not be empty")));
+            }
+        }
+        for (field, bytes, limit) in [
+            ("description", new.description.len(), limits.description_bytes),
+            ("task", new.task.len(), limits.task_bytes),
+            ("config", config.len(), limits.config_bytes),
+        ] {
+            if bytes as u64 > limit {
+                return Err(StoreError::OverLimit(format!(
+                    "{field} has {bytes} bytes; limits.{field}_bytes allows {limit}"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the job's directory under another name, and gives it its own by one rename.
+    fn make(&self, new: &NewJob, meta: &Meta) -> io::Result<()> {
+        let jobs = &self.shared.jobs;
+        let nascent = format!("{NEW}{}", new.id);
+        let made = (|| {
+            jobs.create_dir(&nascent)?;
+            let dir = open_dir(jobs, &nascent)?;
+            create(&dir, TASK, new.task.as_bytes())?;
+            create(&dir, CONFIG, &record::config_json(&new.config)?)?;
+            create(&dir, META, &record::pretty(meta)?)?;
+            create(&dir, STATUS, b"")?;
+            create(&dir, PLAN, &record::pretty(&new.plan)?)?;
+            dir.create_dir(ARTIFACTS)?;
+            sync_dir(&dir)?;
+            jobs.rename(&nascent, jobs, new.id.as_str())
+        })();
+        if made.is_err() {
+            self.remove_tree(&nascent);
+        }
+        made?;
+        self.shared.renames.share(|| sync_dir(jobs)).inspect_err(|_| {
+            // The caller is told that there is no such job.
+            if jobs.rename(new.id.as_str(), jobs, &nascent).is_ok() {
+                self.remove_tree(&nascent);
+            }
+        })
+    }
+
+    /// The job, if it is running.
+    pub fn running(&self, id: &str) -> Option<Arc<RunningJob>> {
+        match &*lock(&self.catalog.read().get(id)?.state) {
+            State::Running(job) => Some(job.clone()),
+            State::Ended(_) => None,
+        }
+    }
+
+    /// How many jobs are running.
+    pub fn running_count(&self) -> usize {
+        self.running.load(Ordering::Relaxed)
+    }
+
+    /// A job's directory.
+    pub fn job_dir(&self, id: &JobId) -> io::Result<Dir> {
+        open_dir(&self.shared.jobs, id.as_str())
+    }
+
+    /// Ends a running job; makes a failed one cancelled, whose error and end stay; leaves others as they are
+    /// (REQ-WD-16). When this returns, the outcome is stored, and no file of the job changes any more.
+    pub fn cancel(&self, id: &str) -> Result<CancelView, StoreError> {
+        self.absorb();
+        let entry = self.find(id)?;
+        if let Some(job) = self.running(id)
+            && let Some(cancelled) = job.cancel()
+        {
+            cancelled?;
+            return Ok(CancelView { job_id: entry.id.clone(), status: JobStatus::Cancelled });
+        }
+        let _files = lock(&entry.files);
+        self.refresh(&entry)?;
+        let Some(meta) = entry.meta() else { return Err(StoreError::Unknown(id.to_owned())) };
+        if meta.status != JobStatus::Failed {
+            return Ok(CancelView { job_id: meta.job_id, status: meta.status });
+        }
+        let meta = Meta { status: JobStatus::Cancelled, ..meta };
+        let stamp = self.write_meta(&meta).map_err(StoreError::io("could not store that the job is cancelled"))?;
+        self.update(&entry, |ended| (ended.meta, ended.stamp) = (meta, Some(stamp)));
+        Ok(CancelView { job_id: entry.id.clone(), status: JobStatus::Cancelled })
+    }
+
+    /// Removes a completed or cancelled job and all its files (REQ-WD-17, REQ-WD-18).
+    pub fn delete(&self, id: &str) -> Result<Deleted, StoreError> {
+        self.absorb();
+        let entry = self.find(id)?;
+        let _files = lock(&entry.files);
+        self.refresh(&entry)?;
+        match entry.status() {
+            JobStatus::Running => Err(StoreError::Refused("Cannot delete a running job".to_owned())),
+            JobStatus::Failed => Err(StoreError::Refused("Cannot delete a failed job. Cancel it first.".to_owned())),
+            JobStatus::Completed | JobStatus::Cancelled => self.discard(&entry),
+        }?;
+        Ok(Deleted { job_id: entry.id.clone(), deleted: true })
+    }
+
+    /// Removes the jobs that ended more than `older_than` ago with one of `statuses`, failed ones too. A running
+    /// job is never removed.
+    pub fn prune(&self, older_than: Duration, statuses: &[JobStatus]) -> PruneReport {
+        self.absorb();
+        let mut report = PruneReport::default();
+        let age = SignedDuration::try_from(older_than).unwrap_or(SignedDuration::MAX);
+        let Ok(before) = self.shared.clock.now().checked_sub(age) else { return report };
+        let entries = self.catalog.read().entries();
+        for entry in entries {
+            let _files = lock(&entry.files);
+            if self.refresh(&entry).is_err() {
+                continue;
+            }
+            let Some(meta) = entry.meta() else { continue };
+            let time = meta.completed_at.as_ref().unwrap_or(&meta.started_at);
+            let old = time.parse::<Timestamp>().is_ok_and(|time| time <= before);
+            if old && statuses.contains(&meta.status) {
+                match self.discard(&entry) {
+                    Ok(()) => report.removed.push(meta.job_id),
+                    Err(e) => report.failed.push((meta.job_id, e.to_string())),
+                }
+            }
+        }
+        report
+    }
+
+    /// Takes an ended job away: at once for everybody, then its files. `entry.files` is held.
+    fn discard(&self, entry: &Arc<Entry>) -> Result<(), StoreError> {
+        let (id, jobs) = (&entry.id, &self.shared.jobs);
+        let Some(meta) = entry.meta() else { return Err(StoreError::Unknown(id.to_string())) };
+        if !self.catalog.write().take(id) {
+            return Err(StoreError::Unknown(id.to_string()));
+        }
+        let doomed = format!("{DELETED}{id}");
+        // An earlier job of that name can have left one.
+        self.remove_tree(&doomed);
+        let renamed = if_there(jobs.rename(id.as_str(), jobs, &doomed));
+        let mut index = self.catalog.write();
+        index.unclaim(id);
+        if let Err(e) = renamed {
+            index.insert(entry.clone(), &meta.started_at);
+            return Err(StoreError::io("could not remove the job")(e));
+        }
+        drop(index);
+        self.shared.changed();
+        if let Err(e) = self.shared.renames.share(|| sync_dir(jobs)) {
+            tracing::warn!(job = %id, "that the job was removed may not outlast a power cut: {e}");
+        }
+        self.remove_tree(&doomed);
+        Ok(())
+    }
+
+    /// Removes a directory that is no job. What cannot be removed now is when the store is loaded next.
+    pub(crate) fn remove_tree(&self, name: &str) {
+        if let Err(e) = tree::remove(&self.shared.jobs, name) {
+            tracing::warn!(name, "could not be removed: {e}");
+        }
+    }
+
+    /// A running job has ended, as `ended` says; its directory may be `gone`.
+    pub(crate) fn ended(&self, ended: Ended, gone: bool) {
+        self.running.fetch_sub(1, Ordering::Relaxed);
+        let id = ended.meta.job_id.clone();
+        if gone {
+            self.catalog.write().remove(&id);
+        } else if let Some(entry) = self.catalog.read().get(id.as_str()) {
+            *lock(&entry.state) = State::Ended(Box::new(ended));
+        }
+        self.shared.changed();
+    }
+
+    /// Changes what is known of an ended job, for all to see.
+    pub(crate) fn update(&self, entry: &Entry, change: impl FnOnce(&mut Ended)) {
+        if let State::Ended(ended) = &mut *lock(&entry.state) {
+            change(ended);
+        }
+        self.shared.changed();
+    }
+
+    /// Stores the record of an ended job.
+    pub(crate) fn write_meta(&self, meta: &Meta) -> io::Result<crate::durable::Stamp> {
+        let dir = self.job_dir(&meta.job_id)?;
+        replace(&dir, META, &record::pretty(meta)?, Survives::PowerCut)
+    }
+
+    pub(crate) fn find(&self, id: &str) -> Result<Arc<Entry>, StoreError> {
+        self.catalog.read().get(id).ok_or_else(|| StoreError::Unknown(id.to_owned()))
+    }
+}

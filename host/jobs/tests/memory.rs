@@ -1,0 +1,344 @@
+//! What a member remembers, and how it is condensed.
+
+mod common;
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use common::{Member, eventually};
+use guild_contract::{JobId, Limits};
+use guild_jobs::{Condenser, MemoryStore, activation::MemoryNote, tools::ToolError};
+use tokio::{runtime::Handle, sync::oneshot};
+
+fn invalid(result: Result<(), ToolError>) -> String {
+    match result {
+        Err(ToolError::InvalidInput(text)) => text,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Sets a memory's time: so many seconds after some moment.
+fn touch(member: &Member, key: &str, seconds: u64) {
+    let file = std::fs::File::options().write(true).open(member.path(&format!("memory/{key}.md"))).unwrap();
+    file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000 + seconds)).unwrap();
+}
+
+fn keys(memory: &MemoryStore) -> Vec<String> {
+    memory.list().unwrap().into_iter().map(|entry| entry.key).collect()
+}
+
+#[test]
+fn nothing_is_remembered_at_first() {
+    let member = Member::new();
+    let memory = member.memory();
+    assert_eq!((memory.injection_text().as_str(), memory.total_size()), ("", 0));
+    assert_eq!(memory.load("a").unwrap(), None);
+    assert!(!memory.delete("a").unwrap());
+}
+
+#[test]
+fn a_memory_is_a_file_and_an_existing_key_is_overwritten() {
+    let member = Member::new();
+    let memory = member.memory();
+    memory.store("rust-book", "first", None).unwrap();
+    memory.store("rust-book", "the Rust Book is good", None).unwrap();
+    assert_eq!(member.read("memory/rust-book.md"), "the Rust Book is good");
+    assert_eq!(memory.load("rust-book").unwrap().unwrap(), "the Rust Book is good");
+    memory.store("b", "äöü", None).unwrap();
+    assert_eq!(memory.total_size(), 24);
+    assert_eq!(memory.list().unwrap()[0].bytes, 6);
+    assert!(memory.delete("b").unwrap());
+    assert_eq!(keys(&memory), ["rust-book"]);
+    // The directory is made again where a person took it away.
+    member.dir.remove_dir_all("memory").unwrap();
+    memory.store("c", "c", None).unwrap();
+    assert_eq!(keys(&memory), ["c"]);
+}
+
+#[test]
+fn only_sound_keys_are_taken() {
+    let member = Member::new();
+    let memory = member.memory();
+    let long = "k".repeat(65);
+    for key in ["", ".", "..", "a/b", "../a", "a\0", "a b", "ü", "a.md", &long] {
+        assert!(invalid(memory.store(key, "c", None)).starts_with("key must be"), "{key:?}");
+        assert!(memory.load(key).is_err() && memory.delete(key).is_err(), "{key:?}");
+    }
+    for key in ["compacted", "Compacted", "COMPACTED"] {
+        assert!(invalid(memory.store(key, "c", None)).contains("the host's"));
+        assert!(memory.delete(key).is_err());
+    }
+    memory.store("Rust", "c", None).unwrap();
+    assert!(invalid(memory.store("rust", "c", None)).contains("differing in case only"));
+    assert!(invalid(memory.store("a", " \n", None)).contains("content"));
+    memory.store(&"k".repeat(64), "c", None).unwrap();
+    assert_eq!(member.dir.read_dir("memory").unwrap().count(), 3);
+}
+
+#[test]
+fn a_memory_that_could_never_be_injected_is_refused() {
+    let member = Member::with(Limits { memory_injection_chars: 10, memory_entries: 2, ..Limits::default() });
+    let memory = member.memory();
+    memory.store("a", "äöüäöüäöüä", None).unwrap();
+    let error = memory.store("b", "12345678901", None).unwrap_err();
+    assert!(error.to_string().contains("limits.memory_injection_chars"));
+    memory.store("b", "b", None).unwrap();
+    assert!(memory.store("c", "c", None).unwrap_err().to_string().contains("limits.memory_entries"));
+    memory.store("b", "again", None).unwrap();
+    assert_eq!(memory.injection_text(), "again");
+}
+
+#[test]
+fn injection_is_newest_first_whole_and_within_the_cap() {
+    let member = Member::with(Limits { memory_injection_chars: 20, ..Limits::default() });
+    let memory = member.memory();
+    for (n, (key, content)) in [("d", "dddddddd"), ("c", "cc"), ("b", "bbbb"), ("a", "aaa")].into_iter().enumerate() {
+        memory.store(key, content, None).unwrap();
+        touch(&member, key, n as u64);
+    }
+    // 3 + 5 + 4 + 5 + 2 = 19; the oldest does not fit any more.
+    assert_eq!(memory.injection_text(), "aaa\n---\nbbbb\n---\ncc");
+    touch(&member, "d", 9);
+    // The newest now; what no longer fits ends it, also where something smaller follows.
+    assert_eq!(memory.injection_text(), "dddddddd\n---\naaa");
+    let note = &memory.injection()[0];
+    assert_eq!((note.key.as_str(), note.modified.as_str()), ("d", "2023-11-14T22:13:29Z"));
+}
+
+#[test]
+fn what_a_person_put_there_is_taken_if_it_can_be() {
+    let member = Member::with(Limits { memory_injection_chars: 10, ..Limits::default() });
+    let memory = member.memory();
+    memory.store("a", "own", None).unwrap();
+    for (name, contents) in [("my notes.md", b"by hand" as &[u8]), ("huge.md", &[b'x'; 11]), ("odd.md", b"\xff\xfe")] {
+        member.dir.write(format!("memory/{name}"), contents).unwrap();
+    }
+    member.dir.write("memory/readme.txt", "no memory").unwrap();
+    member.dir.create_dir("memory/dir.md").unwrap();
+    member.dir.symlink("../secret", "memory/link.md").unwrap();
+    member.dir.write("secret", "secret").unwrap();
+    touch(&member, "a", 1);
+    touch(&member, "my notes", 0);
+    assert_eq!(memory.injection_text(), "own");
+    touch(&member, "my notes", 2);
+    assert_eq!(memory.injection_text(), "by hand");
+    assert!(memory.load("link").is_err());
+    assert!(memory.load("huge").is_ok() && memory.load("odd").is_ok());
+}
+
+#[test]
+fn an_origin_is_told_while_the_text_is_what_was_stored() {
+    let member = Member::new();
+    let memory = member.memory();
+    let job: JobId = "job-1".parse().unwrap();
+    memory.store("a", "fact", Some(&job)).unwrap();
+    let origin = || member.memory().injection()[0].origin.clone();
+    assert_eq!(origin(), Some(job.clone()));
+    member.dir.write("memory/a.md", "forged").unwrap();
+    assert_eq!(origin(), None);
+    member.dir.write("memory/a.md", "fact").unwrap();
+    assert_eq!(origin(), Some(job));
+    memory.store("a", "fact", None).unwrap();
+    assert_eq!(origin(), None);
+    member.dir.write("memory/.origin.json", "{").unwrap();
+    assert_eq!(memory.injection_text(), "fact");
+}
+
+/// A condenser that says what it was given and waits to be told what to answer.
+struct Gate {
+    calls: Arc<AtomicUsize>,
+    given: Arc<Mutex<Vec<MemoryNote>>>,
+    answer: Arc<Mutex<Option<oneshot::Receiver<Result<String, String>>>>>,
+}
+
+impl Gate {
+    fn new(memory: &MemoryStore) -> Self {
+        let gate = Self { calls: Arc::default(), given: Arc::default(), answer: Arc::default() };
+        let (calls, given, answer) = (gate.calls.clone(), gate.given.clone(), gate.answer.clone());
+        let condense: Condenser = Arc::new(move |notes, _| {
+            *given.lock().unwrap() = notes;
+            let answer = answer.lock().unwrap().take();
+            calls.fetch_add(1, Ordering::SeqCst);
+            Box::pin(async move { answer.unwrap().await.unwrap() })
+        });
+        memory.set_condenser(condense, Handle::current());
+        gate
+    }
+
+    fn next(&self) -> oneshot::Sender<Result<String, String>> {
+        let (tell, answer) = oneshot::channel();
+        *self.answer.lock().unwrap() = Some(answer);
+        tell
+    }
+
+    fn was_called(&self, times: usize) {
+        eventually("the condenser is called", || self.calls.load(Ordering::SeqCst) == times);
+    }
+}
+
+fn small() -> Member {
+    Member::with(Limits { memory_injection_chars: 40, memory_compaction_chars: 50, ..Limits::default() })
+}
+
+/// Three memories, 60 characters together.
+fn fill(memory: &Arc<MemoryStore>) {
+    for key in ["a", "b", "c"] {
+        memory.store(key, &key.repeat(20), None).unwrap();
+    }
+}
+
+fn ended(memory: &MemoryStore) {
+    eventually("the compaction ends", || !memory.is_compacting());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn memories_over_the_threshold_are_condensed_into_one() {
+    let member = small();
+    let memory = member.memory();
+    let gate = Gate::new(&memory);
+    let tell = gate.next();
+    memory.store("a", &"a".repeat(20), None).unwrap();
+    memory.store("b", &"b".repeat(20), None).unwrap();
+    assert!(!memory.is_compacting());
+    // This does not wait for the condenser, which has no answer yet.
+    memory.store("c", &"c".repeat(20), None).unwrap();
+    gate.was_called(1);
+    let mut given: Vec<_> = gate.given.lock().unwrap().iter().map(|note| note.content.clone()).collect();
+    given.sort();
+    assert_eq!(given, ["a".repeat(20), "b".repeat(20), "c".repeat(20)]);
+    tell.send(Ok("abc".into())).unwrap();
+    ended(&memory);
+    assert_eq!(keys(&memory), ["compacted"]);
+    assert_eq!(memory.injection_text(), "abc");
+
+    // What was condensed before is condensed again with what is new.
+    let tell = gate.next();
+    fill(&memory);
+    gate.was_called(2);
+    assert!(gate.given.lock().unwrap().iter().any(|note| note.key == "compacted" && note.content == "abc"));
+    tell.send(Ok("abc again".into())).unwrap();
+    ended(&memory);
+    assert_eq!(member.read("memory/compacted.md"), "abc again");
+    assert_eq!(keys(&memory), ["compacted"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_written_meanwhile_stays() {
+    let member = small();
+    let memory = member.memory();
+    let gate = Gate::new(&memory);
+    let tell = gate.next();
+    fill(&memory);
+    gate.was_called(1);
+    memory.store("new", "new", None).unwrap();
+    memory.store("a", &"A".repeat(20), None).unwrap();
+    member.dir.write("memory/b.md", "by hand").unwrap();
+    tell.send(Ok("condensed".into())).unwrap();
+    ended(&memory);
+    assert_eq!(keys(&memory), ["a", "b", "compacted", "new"]);
+    assert_eq!(memory.load("a").unwrap().unwrap(), "A".repeat(20));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_memory_that_was_rewritten_with_the_same_text_stays_too() {
+    let member = small();
+    let memory = member.memory();
+    let gate = Gate::new(&memory);
+    let tell = gate.next();
+    fill(&memory);
+    gate.was_called(1);
+    memory.store("b", &"b".repeat(20), None).unwrap();
+    tell.send(Ok("condensed".into())).unwrap();
+    ended(&memory);
+    assert_eq!(keys(&memory), ["b", "compacted"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_one_compaction_runs_at_a_time() {
+    let member = small();
+    let memory = member.memory();
+    let gate = Gate::new(&memory);
+    let tell = gate.next();
+    fill(&memory);
+    gate.was_called(1);
+    for _ in 0..5 {
+        memory.store("c", &"c".repeat(20), None).unwrap();
+    }
+    assert!(memory.is_compacting());
+    tell.send(Err("no".into())).unwrap();
+    ended(&memory);
+    assert_eq!(gate.calls.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_compaction_that_fails_changes_nothing_and_the_next_store_tries_again() {
+    let member = small();
+    let memory = member.memory();
+    let gate = Gate::new(&memory);
+    for (n, output) in [Err("no model".to_owned()), Ok(String::new()), Ok("x".repeat(21))].into_iter().enumerate() {
+        let tell = gate.next();
+        fill(&memory);
+        gate.was_called(n + 1);
+        tell.send(output).unwrap();
+        ended(&memory);
+        assert_eq!(keys(&memory), ["a", "b", "c"]);
+    }
+    // A condenser that panics ends its compaction too.
+    drop(gate.next());
+    fill(&memory);
+    gate.was_called(4);
+    ended(&memory);
+    assert_eq!(keys(&memory), ["a", "b", "c"]);
+    let tell = gate.next();
+    memory.store("a", &"a".repeat(20), None).unwrap();
+    gate.was_called(5);
+    tell.send(Ok("x".repeat(20))).unwrap();
+    ended(&memory);
+    assert_eq!(keys(&memory), ["compacted"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_edit_of_compacted_md_is_not_overwritten() {
+    let member = small();
+    let memory = member.memory();
+    let gate = Gate::new(&memory);
+    let tell = gate.next();
+    fill(&memory);
+    gate.was_called(1);
+    member.dir.write("memory/compacted.md", "by hand").unwrap();
+    tell.send(Ok("condensed".into())).unwrap();
+    ended(&memory);
+    assert_eq!(keys(&memory), ["a", "b", "c", "compacted"]);
+    assert_eq!(member.read("memory/compacted.md"), "by hand");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crash_between_write_and_unlink_is_made_good_by_the_next_compaction() {
+    let member = small();
+    let memory = member.memory();
+    fill(&memory);
+    member.dir.write("memory/compacted.md", "abc").unwrap();
+    member.dir.write("memory/.tmp-d.md", "half").unwrap();
+    let gate = Gate::new(&memory);
+    let tell = gate.next();
+    memory.store("a", &"a".repeat(20), None).unwrap();
+    gate.was_called(1);
+    assert_eq!(gate.given.lock().unwrap().len(), 4);
+    tell.send(Ok("abc".into())).unwrap();
+    ended(&memory);
+    assert_eq!(keys(&memory), ["compacted"]);
+}
+
+#[test]
+fn without_a_condenser_nothing_is_compacted() {
+    let member = small();
+    let memory = member.memory();
+    fill(&memory);
+    assert!(!memory.is_compacting());
+    assert_eq!(keys(&memory).len(), 3);
+}

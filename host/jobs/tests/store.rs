@@ -1,0 +1,565 @@
+//! The life of a job, as callers and people at the files see it.
+
+mod common;
+
+use std::{sync::Barrier, time::Duration};
+
+use common::{Member, eventually, is_unknown, list, listed_ids, new_job, plan, start, status};
+use guild_contract::{Decision, JobStatus, Limits};
+use guild_jobs::{NewJob, StoreError, tools::ToolError};
+use serde_json::{Value, json};
+
+fn decision(n: u32) -> Decision {
+    Decision { question: format!("q{n}"), decision: format!("d{n}"), reasoning: format!("r{n}") }
+}
+
+#[test]
+fn a_new_job_is_there_whole() {
+    let member = Member::new();
+    let store = member.store();
+    let id = store.new_id();
+    let new = NewJob {
+        id: id.clone(),
+        description: "label".into(),
+        task: "do it".into(),
+        config: json!({"depth": 2}),
+        plan: plan(),
+    };
+    store.create(new).unwrap();
+
+    let mut names: Vec<_> = member.files_of(&id).into_iter().map(|f| f.0.file_name().unwrap().to_owned()).collect();
+    names.sort();
+    assert_eq!(names, ["config.json", "meta.json", "plan.json", "status.md", "task.md"]);
+    assert!(member.path(&member.file(&id, "artifacts")).is_dir());
+    assert_eq!(member.read(&member.file(&id, "task.md")), "do it");
+    let config: Value = serde_json::from_str(&member.read(&member.file(&id, "config.json"))).unwrap();
+    assert_eq!(config, json!({"depth": 2}));
+    let meta: Value = serde_json::from_str(&member.read(&member.file(&id, "meta.json"))).unwrap();
+    let started = "2026-01-01T00:00:00Z";
+    assert_eq!(meta, json!({"jobId": id, "status": "running", "description": "label", "startedAt": started}));
+    assert_eq!(
+        serde_json::from_slice::<Value>(&store.status_now(id.as_str()).unwrap()).unwrap(),
+        json!({"jobId": id, "status": "running", "description": "label", "summary": null, "questions": null,
+               "decisions": null, "error": null, "startedAt": started, "completedAt": null})
+    );
+    assert_eq!(store.running_count(), 1);
+    assert_eq!(member.dir.read_dir("jobs").unwrap().count(), 1, "something was left beside the job");
+}
+
+#[test]
+fn no_config_is_an_empty_object() {
+    let member = Member::new();
+    let job = start(&member.store(), "d");
+    assert_eq!(member.read(&member.file(job.id(), "config.json")), "{}\n");
+}
+
+#[test]
+fn what_is_missing_or_too_large_makes_no_job() {
+    let limits = Limits { description_bytes: 5, task_bytes: 5, config_bytes: 20, ..Limits::default() };
+    let member = Member::with(limits);
+    let store = member.store();
+    let refused = |description: &str, task: &str, config: Value| {
+        let new = NewJob { description: description.into(), task: task.into(), config, ..new_job(&store, "") };
+        store.create(new).err().unwrap().to_string()
+    };
+    assert_eq!(refused("", "t", Value::Null), "description must not be empty");
+    assert_eq!(refused("d", " \n", Value::Null), "task must not be empty");
+    assert!(refused("123456", "t", Value::Null).contains("limits.description_bytes"));
+    assert!(refused("d", "123456", Value::Null).contains("limits.task_bytes"));
+    assert!(refused("d", "t", json!({"key": "x".repeat(20)})).contains("limits.config_bytes"));
+    assert_eq!(member.dir.read_dir("jobs").unwrap().count(), 0);
+    assert_eq!(store.running_count(), 0);
+}
+
+#[test]
+fn a_submitted_result_becomes_the_result_on_completion() {
+    let member = Member::new();
+    let store = member.store();
+    let job = start(&store, "d");
+    let id = job.id();
+    assert_eq!(store.result(id.as_str()).unwrap_err().to_string(), "Job is still running");
+    job.submit_result("first").unwrap();
+    job.submit_result("second").unwrap();
+    assert!(job.has_submission());
+    assert!(member.dir.exists(member.file(id, "submission.json")));
+    member.clock.advance(5);
+    assert_eq!(job.complete(Some("chatter")).unwrap(), JobStatus::Completed);
+
+    assert_eq!(member.read(&member.file(id, "result.md")), "second");
+    assert!(!member.dir.exists(member.file(id, "submission.json")));
+    let result = store.result(id.as_str()).unwrap();
+    assert_eq!((result.output.as_str(), result.artifacts), ("second", None));
+    let view = status(&store, id);
+    assert_eq!((view.status, view.completed_at.as_deref()), (JobStatus::Completed, Some("2026-01-01T00:00:05Z")));
+    assert_eq!(store.running_count(), 0);
+}
+
+#[test]
+fn final_text_serves_only_where_no_result_was_submitted() {
+    let member = Member::new();
+    let store = member.store();
+    let job = start(&store, "d");
+    assert_eq!(job.complete(Some("the answer")).unwrap(), JobStatus::Completed);
+    assert_eq!(store.result(job.id().as_str()).unwrap().output, "the answer");
+
+    for text in [None, Some(" \n")] {
+        let job = start(&store, "d");
+        assert_eq!(job.complete(text).unwrap(), JobStatus::Failed);
+        let error = "the session ended without handing over a result";
+        assert_eq!(status(&store, job.id()).error.as_deref(), Some(error));
+        assert_eq!(store.result(job.id().as_str()).unwrap_err().to_string(), format!("Job failed: {error}"));
+    }
+}
+
+#[test]
+fn a_final_text_that_is_too_large_is_a_failure_with_that_reason() {
+    let member = Member::with(Limits { result_bytes: 4, ..Limits::default() });
+    let store = member.store();
+    let job = start(&store, "d");
+    assert_eq!(job.complete(Some("12345")).unwrap(), JobStatus::Failed);
+    assert!(status(&store, job.id()).error.unwrap().contains("limits.result_bytes"));
+}
+
+#[test]
+fn a_submitted_result_wins_over_an_error_that_follows_it() {
+    let member = Member::new();
+    let store = member.store();
+    let job = start(&store, "d");
+    job.submit_result("kept").unwrap();
+    assert_eq!(job.fail("the model went away").unwrap(), JobStatus::Completed);
+    assert_eq!(store.result(job.id().as_str()).unwrap().output, "kept");
+}
+
+#[test]
+fn cancel_beats_a_submitted_result_and_a_later_failure() {
+    let member = Member::new();
+    let store = member.store();
+    let job = start(&store, "d");
+    job.submit_result("too late").unwrap();
+    assert!(!job.cancelled().is_cancelled());
+    assert_eq!(store.cancel(job.id().as_str()).unwrap().status, JobStatus::Cancelled);
+    assert!(job.cancelled().is_cancelled());
+    assert_eq!(job.fail("the session was interrupted").unwrap(), JobStatus::Cancelled);
+    assert_eq!(job.complete(Some("x")).unwrap(), JobStatus::Cancelled);
+    let view = status(&store, job.id());
+    assert_eq!((view.status, view.error), (JobStatus::Cancelled, None));
+    assert!(view.completed_at.is_some());
+    assert_eq!(store.result(job.id().as_str()).unwrap_err().to_string(), "Job was cancelled");
+    assert_eq!(status(&member.store(), job.id()).status, JobStatus::Cancelled);
+}
+
+#[test]
+fn no_file_of_a_job_changes_after_the_answer_to_cancel() {
+    let member = Member::new();
+    let store = member.store();
+    let job = start(&store, "d");
+    job.log("before");
+    job.transcript(&json!({"n": 1}));
+    store.cancel(job.id().as_str()).unwrap();
+    let before = member.files_of(job.id());
+    job.log("after");
+    job.transcript(&json!({"n": 2}));
+    let ended = Err(ToolError::JobEnded);
+    assert_eq!(job.update_summary("s"), ended);
+    assert_eq!(job.record_decision(decision(1)), ended);
+    assert_eq!(job.log_question("q"), ended);
+    assert_eq!(job.write_artifact("a", b"a"), ended);
+    assert_eq!(job.submit_result("r"), ended);
+    assert_eq!(member.files_of(job.id()), before);
+}
+
+#[test]
+fn cancel_and_completion_race_for_one_outcome() {
+    let member = Member::new();
+    let store = member.store();
+    for _ in 0..30 {
+        let job = start(&store, "d");
+        job.submit_result("result").unwrap();
+        let barrier = Barrier::new(2);
+        let (completed, cancelled) = std::thread::scope(|scope| {
+            let completing = scope.spawn(|| {
+                barrier.wait();
+                job.complete(None).unwrap()
+            });
+            barrier.wait();
+            let cancelled = store.cancel(job.id().as_str()).unwrap().status;
+            (completing.join().unwrap(), cancelled)
+        });
+        assert_eq!(completed, cancelled, "the two were told different outcomes");
+        assert_eq!(status(&store, job.id()).status, completed);
+        let on_disk: Value = serde_json::from_str(&member.read(&member.file(job.id(), "meta.json"))).unwrap();
+        assert_eq!(on_disk["status"], completed.as_str());
+    }
+}
+
+#[test]
+fn cancelling_what_has_ended_answers_with_what_it_is() {
+    let member = Member::new();
+    let store = member.store();
+    let job = start(&store, "d");
+    job.complete(Some("done")).unwrap();
+    for _ in 0..2 {
+        assert_eq!(store.cancel(job.id().as_str()).unwrap().status, JobStatus::Completed);
+    }
+    assert_eq!(store.cancel("nobody").unwrap_err().to_string(), "Unknown job ID: nobody");
+}
+
+#[test]
+fn a_failed_job_is_deleted_by_way_of_cancel_which_keeps_its_error() {
+    let member = Member::new();
+    let store = member.store();
+    let job = start(&store, "d");
+    let id = job.id().as_str();
+    let delete = || store.delete(id).map_err(|e| e.to_string());
+    assert_eq!(delete().unwrap_err(), "Cannot delete a running job");
+    job.fail("out of turns").unwrap();
+    assert_eq!(delete().unwrap_err(), "Cannot delete a failed job. Cancel it first.");
+    let failed = status(&store, job.id());
+    member.clock.advance(60);
+    assert_eq!(store.cancel(id).unwrap().status, JobStatus::Cancelled);
+    let cancelled = status(&store, job.id());
+    assert_eq!(cancelled.status, JobStatus::Cancelled);
+    assert_eq!((cancelled.error, cancelled.completed_at), (failed.error, failed.completed_at));
+    assert!(delete().unwrap().deleted);
+    assert!(delete().unwrap_err().starts_with("Unknown job ID"));
+    assert!(is_unknown(&store, id));
+    assert_eq!(member.dir.read_dir("jobs").unwrap().count(), 0);
+    assert!(list(&store, json!({})).jobs.is_empty());
+}
+
+#[test]
+fn deleting_follows_no_link() {
+    let member = Member::new();
+    let store = member.store();
+    let job = start(&store, "d");
+    member.dir.write("kept", "kept").unwrap();
+    member.dir.create_dir("kept-dir").unwrap();
+    member.dir.write("kept-dir/file", "kept").unwrap();
+    member.dir.symlink("../../../kept", member.file(job.id(), "artifacts/link")).unwrap();
+    member.dir.symlink("../../../kept-dir", member.file(job.id(), "artifacts/dir")).unwrap();
+    job.write_artifact("deep/er/file", b"x").unwrap();
+    job.complete(Some("done")).unwrap();
+    let result = store.result(job.id().as_str()).unwrap();
+    assert_eq!(result.artifacts.unwrap(), ["artifacts/deep/er/file"]);
+    store.delete(job.id().as_str()).unwrap();
+    assert_eq!((member.read("kept").as_str(), member.read("kept-dir/file").as_str()), ("kept", "kept"));
+    assert_eq!(member.dir.read_dir("jobs").unwrap().count(), 0);
+}
+
+#[test]
+fn an_id_that_is_no_job_of_this_member_is_unknown_whatever_it_looks_like() {
+    let member = Member::new();
+    member.dir.create_dir("outside").unwrap();
+    let meta =
+        json!({"jobId": "outside", "status": "completed", "description": "d", "startedAt": "2026-01-01T00:00:00Z"});
+    member.dir.write("outside/meta.json", meta.to_string()).unwrap();
+    let store = member.store();
+    for id in ["../outside", "/etc", "", ".", "..", "a/b", "a\0b", "019f4b1c-7a3e-7f00-8000-000000000000"] {
+        let unknown = format!("Unknown job ID: {id}");
+        assert_eq!(store.status(id).unwrap_err().to_string(), unknown);
+        assert_eq!(store.result(id).unwrap_err().to_string(), unknown);
+        assert_eq!(store.cancel(id).unwrap_err().to_string(), unknown);
+        assert_eq!(store.delete(id).unwrap_err().to_string(), unknown);
+        assert!(store.status_now(id).is_none() && store.running(id).is_none());
+    }
+    assert!(member.dir.exists("outside/meta.json"));
+}
+
+#[test]
+fn the_worker_s_words_are_in_status_and_in_files() {
+    let member = Member::new();
+    let store = member.store();
+    let job = start(&store, "d");
+    job.update_summary("half-way").unwrap();
+    job.log_question("which\nof the two?\r\n").unwrap();
+    job.log_question("and why?").unwrap();
+    job.record_decision(decision(1)).unwrap();
+    job.record_decision(decision(2)).unwrap();
+    let check = |view: guild_contract::rpc::StatusView| {
+        assert_eq!(view.summary.as_deref(), Some("half-way"));
+        assert_eq!(view.questions.unwrap(), ["which of the two?", "and why?"]);
+        assert_eq!(view.decisions.unwrap(), [decision(1), decision(2)]);
+    };
+    check(job.snapshot());
+    check(status(&store, job.id()));
+    assert_eq!(member.read(&member.file(job.id(), "status.md")), "half-way");
+    assert_eq!(member.read(&member.file(job.id(), "questions.md")), "which of the two?\nand why?\n");
+    let decisions: Vec<Decision> =
+        serde_json::from_str(&member.read(&member.file(job.id(), "decisions.json"))).unwrap();
+    assert_eq!(decisions, [decision(1), decision(2)]);
+    job.complete(Some("done")).unwrap();
+    check(status(&store, job.id()));
+    check(status(&member.store(), job.id()));
+}
+
+#[test]
+fn the_worker_s_words_are_bounded() {
+    let limits = Limits { summary_bytes: 10, note_bytes: 10, notes_bytes: 200, result_bytes: 10, ..Limits::default() };
+    let member = Member::with(limits);
+    let job = start(&member.store(), "d");
+    let over = "12345678901";
+    let text = |result: Result<(), ToolError>| result.unwrap_err().to_string();
+    assert!(text(job.update_summary(over)).contains("limits.summary_bytes"));
+    assert!(text(job.submit_result(over)).contains("limits.result_bytes"));
+    assert!(text(job.log_question(over)).contains("limits.note_bytes"));
+    assert!(
+        text(job.record_decision(Decision { reasoning: over.into(), ..decision(1) })).contains("limits.note_bytes")
+    );
+    assert!(matches!(job.log_question(" \n"), Err(ToolError::InvalidInput(_))));
+    assert!(matches!(job.submit_result("\n"), Err(ToolError::InvalidInput(_))));
+    let taken = (0..100).take_while(|_| job.log_question("?").is_ok()).count();
+    assert!(taken < 5, "{taken} tiny questions were taken");
+    assert!(text(job.log_question("?")).contains("limits.notes_bytes"));
+    assert!(text(job.record_decision(decision(1))).contains("limits.notes_bytes"));
+}
+
+#[test]
+fn log_and_transcript_are_bounded_and_cannot_write_a_second_line() {
+    let member = Member::with(Limits { log_bytes: 200, transcript_bytes: 60, ..Limits::default() });
+    let job = start(&member.store(), "d");
+    job.log("one\ntwo\x1b[2J");
+    let log = member.read(&member.file(job.id(), "log.txt"));
+    assert_eq!(log, "2026-01-01T00:00:00Z one\\ntwo\\u{1b}[2J\n");
+    for n in 0..100 {
+        job.log(&format!("line {n}"));
+        job.transcript(&json!({"text": format!("line\n{n}")}));
+    }
+    let log = member.read(&member.file(job.id(), "log.txt"));
+    assert!(log.len() < 400 && log.contains("line 0\n"));
+    assert!(log.lines().last().unwrap().contains("limits.log_bytes"));
+    let transcript = member.read(&member.file(job.id(), "transcript.jsonl"));
+    let entries: Vec<Value> = transcript.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(entries[0]["text"], "line\n0");
+    assert!(entries.last().unwrap()["text"].as_str().unwrap().contains("limits.transcript_bytes"));
+}
+
+#[test]
+fn lists_are_newest_first_and_filtered_by_description() {
+    let member = Member::new();
+    let store = member.store();
+    let mut ids = Vec::new();
+    for description in ["src/main.rs review", "Docs", "docs of src/lib.rs", "a{b}"] {
+        ids.insert(0, start(&store, description).id().to_string());
+        member.clock.advance(1);
+    }
+    assert_eq!(listed_ids(&store, json!({})), ids);
+    let descriptions = |filter: &str| -> Vec<String> {
+        let jobs = list(&store, json!({"detail": "detailed", "filter": filter})).jobs;
+        jobs.into_iter().map(|job| job.details.unwrap().description).collect()
+    };
+    assert_eq!(descriptions("*rs*"), ["docs of src/lib.rs", "src/main.rs review"]);
+    assert_eq!(descriptions("docs*"), ["docs of src/lib.rs"]);
+    assert_eq!(descriptions("[Dd]ocs*").len(), 2);
+    assert_eq!(descriptions("{Docs,*review}").len(), 2);
+    assert_eq!(descriptions("Doc?"), ["Docs"]);
+    assert_eq!(descriptions("Doc"), [""; 0]);
+    assert_eq!(descriptions("").len(), 4);
+    let error = store.list(&serde_json::from_value(json!({"filter": "[a"})).unwrap()).unwrap_err();
+    assert!(error.to_string().starts_with("filter is not a glob"), "{error}");
+}
+
+#[test]
+fn jobs_of_the_same_moment_are_listed_by_id() {
+    let member = Member::new();
+    let store = member.store();
+    let mut ids: Vec<String> = (0..20).map(|_| start(&store, "d").id().to_string()).collect();
+    ids.reverse();
+    assert_eq!(listed_ids(&store, json!({})), ids);
+    assert_eq!(listed_ids(&member.store(), json!({})), ids);
+}
+
+#[test]
+fn a_detailed_list_shows_the_first_kib_of_the_summary() {
+    let member = Member::new();
+    let store = member.store();
+    let (running, ended, silent) = (start(&store, "running"), start(&store, "ended"), start(&store, "silent"));
+    let long = "ü".repeat(1000);
+    for job in [&running, &ended] {
+        job.update_summary(&format!("x{long}")).unwrap();
+    }
+    ended.complete(Some("done")).unwrap();
+    silent.complete(Some("done")).unwrap();
+    for store in [&store, &member.store()] {
+        for job in list(store, json!({"detail": "detailed"})).jobs {
+            let details = job.details.unwrap();
+            match details.description.as_str() {
+                "silent" => assert_eq!(details.summary, None),
+                _ => assert_eq!(details.summary.unwrap(), format!("x{}", "ü".repeat(511))),
+            }
+        }
+    }
+}
+
+#[test]
+fn fresh_answers_need_no_look_at_the_disk() {
+    let member = Member::new();
+    let store = member.store();
+    let job = start(&store, "d");
+    let id = job.id().as_str();
+    let params = serde_json::from_value(json!({"detail": "detailed"})).unwrap();
+    assert!(store.status_now(id).is_some());
+    job.complete(Some("done")).unwrap();
+    let (status, list) = (store.status(id).unwrap(), store.list(&params).unwrap());
+    assert_eq!((store.status_now(id), store.list_now(&params)), (Some(status), Some(list)));
+    member.clock.advance(1);
+    assert_eq!((store.status_now(id), store.list_now(&params)), (None, None));
+}
+
+#[test]
+fn an_edit_of_an_ended_job_is_seen_after_a_second_and_not_before() {
+    let member = Member::new();
+    let store = member.store();
+    let job = start(&store, "before");
+    job.complete(Some("done")).unwrap();
+    let id = job.id();
+    let before = store.status(id.as_str()).unwrap();
+    let meta = member.read(&member.file(id, "meta.json"));
+    member.dir.write(member.file(id, "status.md"), "by hand").unwrap();
+    member.dir.write(member.file(id, "meta.json"), meta.replace("before", "afterwards")).unwrap();
+    assert_eq!(store.status(id.as_str()).unwrap(), before);
+    member.clock.advance(1);
+    let view = status(&store, id);
+    assert_eq!((view.description.as_str(), view.summary.as_deref()), ("afterwards", Some("by hand")));
+    let details = list(&store, json!({"detail": "detailed"})).jobs.remove(0).details.unwrap();
+    assert_eq!((details.description.as_str(), details.summary.as_deref()), ("afterwards", Some("by hand")));
+    member.edit(&member.file(id, "questions.md"), "one?\ntwo?");
+    assert_eq!(status(&store, id).questions.unwrap(), ["one?", "two?"]);
+    member.edit(&member.file(id, "status.md"), "again");
+    let details = list(&store, json!({"detail": "detailed"})).jobs.remove(0).details.unwrap();
+    assert_eq!(details.summary.as_deref(), Some("again"));
+}
+
+#[test]
+fn an_edit_that_does_not_parse_keeps_the_old_record() {
+    let member = Member::new();
+    let store = member.store();
+    let job = start(&store, "d");
+    job.record_decision(decision(1)).unwrap();
+    job.complete(Some("done")).unwrap();
+    let id = job.id();
+    let before = status(&store, id);
+    let meta = member.read(&member.file(id, "meta.json"));
+    for broken in ["{", "", "{\"status\": 3}", &meta.replace("completed\"", "running\"")] {
+        member.edit(&member.file(id, "meta.json"), broken);
+        assert_eq!(status(&store, id), before, "{broken}");
+        assert_eq!(list(&store, json!({})).jobs.len(), 1);
+    }
+    member.edit(&member.file(id, "meta.json"), &meta);
+    member.edit(&member.file(id, "decisions.json"), "[{\"question\":");
+    assert_eq!(status(&store, id), before);
+}
+
+#[test]
+fn memory_wins_over_an_edit_while_the_job_runs() {
+    let member = Member::new();
+    let store = member.store();
+    let job = start(&store, "d");
+    job.update_summary("own").unwrap();
+    job.log_question("own?").unwrap();
+    member.edit(&member.file(job.id(), "status.md"), "by hand");
+    member.edit(&member.file(job.id(), "questions.md"), "by hand?");
+    member.edit(&member.file(job.id(), "meta.json"), "{}");
+    assert_eq!(status(&store, job.id()).summary.as_deref(), Some("own"));
+    job.complete(Some("done")).unwrap();
+    let view = status(&member.store(), job.id());
+    assert_eq!((view.status, view.summary.as_deref()), (JobStatus::Completed, Some("own")));
+    assert_eq!(view.questions.unwrap(), ["own?"]);
+}
+
+#[test]
+fn directories_that_people_put_there_or_take_away_are_noticed() {
+    let member = Member::new();
+    let store = member.store();
+    assert!(listed_ids(&store, json!({})).is_empty());
+    let meta = json!({"jobId": "x", "status": "completed", "description": "d", "startedAt": "2026-01-01T00:00:00Z"});
+    // Made elsewhere and moved in, as a person would.
+    member.dir.create_dir("elsewhere").unwrap();
+    member.dir.write("elsewhere/meta.json", meta.to_string()).unwrap();
+    member.dir.rename("elsewhere", &member.dir, "jobs/moved").unwrap();
+    eventually("a moved directory is listed", || listed_ids(&store, json!({})) == ["moved"]);
+    // Made in place: the directory is there before its record is.
+    member.dir.create_dir("jobs/made").unwrap();
+    member.clock.advance(2);
+    eventually("an empty directory is left out", || listed_ids(&store, json!({})) == ["moved"]);
+    member.dir.write("jobs/made/meta.json", meta.to_string()).unwrap();
+    eventually("a directory that got its record is listed", || {
+        member.clock.advance(2);
+        listed_ids(&store, json!({})).len() == 2
+    });
+    assert_eq!(status(&store, &"made".parse().unwrap()).job_id.as_str(), "made");
+    member.dir.remove_dir_all("jobs/moved").unwrap();
+    eventually("a directory that vanished is not listed", || listed_ids(&store, json!({})) == ["made"]);
+    member.dir.rename("jobs/made", &member.dir, "elsewhere").unwrap();
+    eventually("a directory that was moved away is unknown", || is_unknown(&store, "made"));
+}
+
+#[test]
+fn a_job_whose_directory_is_taken_away_ends_without_a_trace() {
+    let member = Member::new();
+    let store = member.store();
+    let job = start(&store, "d");
+    member.dir.rename(format!("jobs/{}", job.id()), &member.dir, "elsewhere").unwrap();
+    assert!(matches!(job.log_question("q"), Err(ToolError::Unavailable(_))));
+    assert!(matches!(job.complete(Some("x")), Err(StoreError::Io { .. })));
+    assert!(is_unknown(&store, job.id().as_str()));
+    assert_eq!(store.running_count(), 0);
+    assert!(!member.dir.exists(format!("jobs/{}", job.id())));
+}
+
+#[test]
+fn an_end_that_could_not_be_stored_is_stored_later() {
+    let member = Member::new();
+    let store = member.store();
+    let job = start(&store, "d");
+    // A directory in the place of the record cannot be replaced by a file.
+    let meta = member.file(job.id(), "meta.json");
+    member.dir.remove_file(&meta).unwrap();
+    member.dir.create_dir_all(format!("{meta}/in-the-way")).unwrap();
+    let error = store.cancel(job.id().as_str()).unwrap_err().to_string();
+    assert!(error.starts_with("could not store that the job is cancelled"), "{error}");
+    assert!(job.cancelled().is_cancelled());
+    assert_eq!(status(&store, job.id()).status, JobStatus::Cancelled);
+    member.dir.remove_dir_all(&meta).unwrap();
+    member.clock.advance(2);
+    assert_eq!(status(&store, job.id()).status, JobStatus::Cancelled);
+    assert_eq!(status(&member.store(), job.id()).status, JobStatus::Cancelled);
+}
+
+#[test]
+fn prune_removes_what_ended_long_enough_ago() {
+    let member = Member::new();
+    let store = member.store();
+    let (old, failed) = (start(&store, "old"), start(&store, "failed"));
+    old.complete(Some("done")).unwrap();
+    failed.fail("no").unwrap();
+    let running = start(&store, "running");
+    member.clock.advance(1000);
+    let young = start(&store, "young");
+    young.complete(Some("done")).unwrap();
+    let all = [JobStatus::Running, JobStatus::Completed, JobStatus::Failed, JobStatus::Cancelled];
+    assert!(store.prune(Duration::MAX, &all).removed.is_empty());
+    assert_eq!(store.prune(Duration::from_secs(500), &[JobStatus::Completed]).removed, [old.id().clone()]);
+    assert_eq!(store.prune(Duration::from_secs(500), &all).removed, [failed.id().clone()]);
+    let mut left = [running.id().to_string(), young.id().to_string()];
+    left.reverse();
+    assert_eq!(listed_ids(&store, json!({})), left);
+    assert_eq!(member.dir.read_dir("jobs").unwrap().count(), 2);
+}
+
+#[test]
+fn many_dispatches_at_once_are_all_there() {
+    let member = Member::new();
+    let store = member.store();
+    std::thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| {
+                for _ in 0..5 {
+                    start(&store, "d").complete(Some("done")).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!((listed_ids(&store, json!({})).len(), store.running_count()), (80, 0));
+    let report = member.store().load();
+    assert_eq!((report.jobs, report.reconciled.len(), report.left_out.len()), (80, 0, 0));
+}

@@ -1,0 +1,257 @@
+//! A host: the members that it found and owns.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use futures::future::join_all;
+use guild_agent::{Extractive, ReadRoots, RootError};
+use guild_contract::Limits;
+use guild_jobs::{files::Files, session::AgentRuntime};
+use tokio::sync::Semaphore;
+
+use crate::{
+    config::{Config, Runtime},
+    discovery::{self, Found, FoundMember},
+    member::{Means, Member},
+    plugins::{self, Load},
+    takeover::{self, OwnerError},
+};
+
+/// Whose jobs a host keeps.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// Every member in a directory (roster mode).
+    Members(PathBuf),
+    /// The member that a directory is.
+    Member(PathBuf),
+}
+
+/// What a host is opened with.
+#[derive(Clone, Debug)]
+pub struct HostOptions {
+    /// `guild.toml`.
+    pub config: Config,
+    /// Whose jobs it keeps.
+    pub target: Target,
+    /// Read roots beside those of the configuration (`--sources`).
+    pub sources: Vec<PathBuf>,
+    /// The runtime of its sessions, where it is not the configuration's (`--agent`).
+    pub agent: Option<Runtime>,
+}
+
+/// Why there is no host.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The members' directory cannot be read.
+    #[error("the members' directory {} cannot be read: {source}", path.display())]
+    Members {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The one member cannot be served.
+    #[error("{0}")]
+    Member(String),
+    /// Another process owns the one member.
+    #[error(transparent)]
+    Owner(#[from] OwnerError),
+    /// A read root cannot be opened.
+    #[error("{0}; it is named by `--sources` or by `[[roots]]` in guild.toml")]
+    Root(#[from] RootError),
+}
+
+/// What became of a directory that has a manifest.
+#[derive(Clone)]
+pub enum MemberState {
+    /// It is served.
+    Ready(Arc<Member>),
+    /// It cannot be served; the reason.
+    Error(String),
+    /// It has no component: another process serves it.
+    Foreign,
+}
+
+/// A member as `guild members` shows it.
+pub struct Surveyed {
+    /// What was found.
+    pub found: Found,
+    /// `Ok` with whether it has a component; else why it cannot be served.
+    pub state: Result<bool, String>,
+}
+
+/// Every member that was found.
+pub struct Host {
+    limits: Arc<Limits>,
+    members: BTreeMap<String, MemberState>,
+    single: Option<Arc<Member>>,
+}
+
+impl Host {
+    /// Finds the members, becomes their owner, opens their jobs and starts loading their components. `address` is where
+    /// the host is going to serve them, if it is.
+    ///
+    /// When it returns, every member answers; jobs and components are still being loaded, and what needs them waits.
+    ///
+    /// # Errors
+    /// See [`OpenError`]. In roster mode a member that cannot be served is in state error, and the others go on.
+    pub async fn open(options: HostOptions, address: Option<SocketAddr>) -> Result<Arc<Self>, OpenError> {
+        let HostOptions { config, target, sources, agent } = options;
+        let limits = Arc::new(config.limits);
+        let roots = config.roots.into_iter().map(|root| (root.name, root.path));
+        let roots: Vec<_> = roots.chain(sources.into_iter().map(|path| (None, path))).collect();
+        let files =
+            if roots.is_empty() { None } else { Some(Arc::new(ReadRoots::open_named(roots)?) as Arc<dyn Files>) };
+        let runtime: Arc<dyn AgentRuntime> = match agent.unwrap_or(config.agent) {
+            Runtime::Extractive => Arc::new(Extractive::new()),
+        };
+        let places = Arc::new(Semaphore::new(limits.running_jobs as usize));
+        let means = Means { limits: limits.clone(), files, runtime, places };
+        let mut loads = Vec::new();
+        let host = match target {
+            Target::Member(path) => {
+                let found = discovery::single(&path).map_err(OpenError::Member)?;
+                let (key, url) = (found.key.to_string(), url(address, None));
+                let Some((member, load)) = open(found, path, means, url).await? else {
+                    return Err(OpenError::Member(format!(
+                        "member {key} has no `component` in its guild-member.json, so there is nothing to serve"
+                    )));
+                };
+                loads.push(load);
+                let members = BTreeMap::from([(key, MemberState::Ready(member.clone()))]);
+                Self { limits, members, single: Some(member) }
+            }
+            Target::Members(path) => {
+                let unreadable = |source| OpenError::Members { path: path.clone(), source };
+                let dir = discovery::open_directory(&path).map_err(unreadable)?;
+                let found = discovery::discover(&dir).map_err(unreadable)?;
+                let opened = found.into_iter().map(|found| roster_member(found, &path, &means, address));
+                let mut members = BTreeMap::new();
+                for (key, state, load) in join_all(opened).await {
+                    loads.extend(load);
+                    members.insert(key, state);
+                }
+                Self { limits, members, single: None }
+            }
+        };
+        host.start(loads);
+        Ok(Arc::new(host))
+    }
+
+    /// Reads jobs and loads components, in the background.
+    fn start(&self, loads: Vec<Load>) {
+        for (_, state) in self.members() {
+            if let MemberState::Ready(member) = state {
+                let member = member.clone();
+                tokio::task::spawn_blocking(move || member.load_jobs());
+            }
+        }
+        let limits = self.limits.clone();
+        tokio::task::spawn_blocking(move || plugins::load(&limits, loads));
+    }
+
+    /// Finds the members of a directory and checks each one's component, without becoming anybody's owner. It blocks.
+    ///
+    /// # Errors
+    /// Where the directory cannot be read.
+    pub fn survey(path: &Path, config: &Config) -> Result<Vec<Surveyed>, OpenError> {
+        let unreadable = |source| OpenError::Members { path: path.to_owned(), source };
+        let found = discovery::discover(&discovery::open_directory(path).map_err(unreadable)?).map_err(unreadable)?;
+        let limits = Arc::new(config.limits.clone());
+        let sandbox = plugins::sandbox(&limits).map_err(|e| e.to_string());
+        let survey = |found: Found| {
+            let state = found.member.as_ref().map_err(Clone::clone).and_then(|member| {
+                let Some(spec) = &member.manifest.component else { return Ok(false) };
+                crate::member::config_schema(&member.manifest)?;
+                plugins::prepare(sandbox.as_ref().map_err(Clone::clone)?, &member.dir, spec)
+                    .map_err(|e| e.to_string())?;
+                Ok(true)
+            });
+            Surveyed { found, state }
+        };
+        Ok(found.into_iter().map(survey).collect())
+    }
+
+    /// The limits of this host.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// The one member of a host that was opened for one.
+    pub fn single(&self) -> Option<Arc<Member>> {
+        self.single.clone()
+    }
+
+    /// The member of that key, where it is served.
+    pub fn member(&self, key: &str) -> Option<Arc<Member>> {
+        match self.state(key) {
+            Some(MemberState::Ready(member)) => Some(member.clone()),
+            _ => None,
+        }
+    }
+
+    /// What became of the member of that key.
+    pub fn state(&self, key: &str) -> Option<&MemberState> {
+        self.members.get(key)
+    }
+
+    /// Every member that was found, by key.
+    pub fn members(&self) -> impl Iterator<Item = (&str, &MemberState)> {
+        self.members.iter().map(|(key, state)| (key.as_str(), state))
+    }
+}
+
+/// Where a member is served: at `/mcp` alone, or under its key in a roster. Empty where the host serves nobody.
+fn url(address: Option<SocketAddr>, key: Option<&str>) -> String {
+    match (address, key) {
+        (None, _) => String::new(),
+        (Some(address), None) => format!("http://{address}/mcp"),
+        (Some(address), Some(key)) => format!("http://{address}/members/{key}/mcp"),
+    }
+}
+
+async fn roster_member(
+    found: Found,
+    members: &Path,
+    means: &Means,
+    address: Option<SocketAddr>,
+) -> (String, MemberState, Option<Load>) {
+    let Found { path, member } = found;
+    let state = match member {
+        Err(reason) => Err(reason),
+        Ok(found) => {
+            let url = url(address, Some(found.key.as_str()));
+            open(found, members.join(&path), means.clone(), url).await.map_err(|e| e.to_string())
+        }
+    };
+    match state {
+        Ok(Some((member, load))) => (path, MemberState::Ready(member), Some(load)),
+        Ok(None) => (path, MemberState::Foreign, None),
+        Err(reason) => {
+            tracing::error!(member = path, "the member is not in service: {reason}");
+            (path, MemberState::Error(reason), None)
+        }
+    }
+}
+
+/// Becomes a member's owner and opens it; none where it has no component of its own.
+async fn open(
+    found: FoundMember,
+    path: PathBuf,
+    means: Means,
+    url: String,
+) -> Result<Option<(Arc<Member>, Load)>, OpenError> {
+    let Some(spec) = found.manifest.component.clone() else { return Ok(None) };
+    let cloned = found.dir.try_clone().map_err(|e| OpenError::Member(format!("member {}: {e}", found.key)))?;
+    let owner = takeover::own(&found.dir, &found.key, &url).await?;
+    let (load, component) = Load::new(cloned, spec);
+    let key = found.key.clone();
+    let member = Member::open(found, path, means, component, owner);
+    let member = member.map_err(|why| OpenError::Member(format!("member {key}: {why}")))?;
+    Ok(Some((member, load)))
+}

@@ -1,0 +1,335 @@
+//! A member whose jobs this host keeps: what the wire, the command line and the tests call.
+
+use std::{
+    io::{self, Read},
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use cap_std::fs::Dir;
+use guild_contract::{
+    Bounds, JobId, Limits, Manifest, MemberKey,
+    rpc::{CancelView, Deleted, DispatchParams, Dispatched, ListParams, ResultView, code},
+};
+use guild_jobs::{
+    JobStore, MemoryStore, NewJob, OwnerLock, RunningJob, StoreError, StoreOptions, SystemClock,
+    activation::{Activation, Plan, Request},
+    files::Files,
+    session::AgentRuntime,
+};
+use guild_sandbox::{ActivateScope, CallError, Plugin};
+use serde_json::Value;
+use tokio::sync::{Semaphore, watch};
+
+use crate::{discovery::FoundMember, plugins::Component, rpc::RpcError, work};
+
+/// The member's own text: who this worker is. It is read at each activation, so an edit holds from the next job on.
+const POSTURE: &str = "posture.md";
+/// A posture is a prompt; what is longer is a mistake.
+const POSTURE_BYTES: u64 = 256 * 1024;
+
+/// A member that this host owns and serves.
+pub struct Member {
+    pub(crate) key: MemberKey,
+    pub(crate) manifest: Manifest,
+    pub(crate) dir: Dir,
+    path: PathBuf,
+    pub(crate) store: Arc<JobStore>,
+    pub(crate) memory: Arc<MemoryStore>,
+    config_schema: Option<jsonschema::Validator>,
+    component: watch::Receiver<Component>,
+    pub(crate) means: Means,
+    _owner: OwnerLock,
+}
+
+/// What the operator gives a member to work with.
+#[derive(Clone)]
+pub struct Means {
+    /// The host's limits.
+    pub limits: Arc<Limits>,
+    /// The granted read roots; `None` where there are none.
+    pub files: Option<Arc<dyn Files>>,
+    /// What runs its sessions.
+    pub runtime: Arc<dyn AgentRuntime>,
+    /// A place for each job that may run, over all members of the host.
+    pub places: Arc<Semaphore>,
+}
+
+impl Member {
+    /// Opens a member's jobs and memory. The caller holds its owner lock, and says where its component will come from.
+    ///
+    /// # Errors
+    /// Where the manifest's `configSchema` is no JSON Schema, or the directories cannot be opened.
+    pub(crate) fn open(
+        found: FoundMember,
+        path: PathBuf,
+        means: Means,
+        component: watch::Receiver<Component>,
+        owner: OwnerLock,
+    ) -> Result<Arc<Self>, String> {
+        let FoundMember { key, dir, manifest } = found;
+        let config_schema = config_schema(&manifest)?;
+        let clock = Arc::new(SystemClock);
+        let (limits, directory) = (means.limits.clone(), |name| move |e: io::Error| format!("{name}/: {e}"));
+        let options = StoreOptions { limits: limits.clone(), clock: clock.clone() };
+        let store = JobStore::open(&dir, options).map_err(directory("jobs"))?;
+        let memory = MemoryStore::open(&dir, limits, clock).map_err(directory("memory"))?;
+        let runtime = means.runtime.clone();
+        let condenser = Arc::new(move |notes, max_chars| {
+            let runtime = runtime.clone();
+            Box::pin(async move { runtime.condense(notes, max_chars).await }) as _
+        });
+        memory.set_condenser(condenser, tokio::runtime::Handle::current());
+        Ok(Arc::new(Self { key, manifest, dir, path, store, memory, config_schema, component, means, _owner: owner }))
+    }
+
+    /// The member's key.
+    pub fn key(&self) -> &MemberKey {
+        &self.key
+    }
+
+    /// The member's manifest.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// The member's jobs.
+    pub fn store(&self) -> &Arc<JobStore> {
+        &self.store
+    }
+
+    /// Why the member's component is not in service, where that is known already.
+    pub fn failure(&self) -> Option<String> {
+        match &*self.component.borrow() {
+            Component::Failed(why) => Some(why.clone()),
+            Component::Loading | Component::Ready(_) => None,
+        }
+    }
+
+    /// Where a job's files are, for a person to look at.
+    pub fn job_path(&self, id: &JobId) -> PathBuf {
+        self.path.join("jobs").join(id.as_str())
+    }
+
+    /// Reads the jobs that are there, and reconciles those that a host which is gone left running. It blocks.
+    pub(crate) fn load_jobs(&self) {
+        let report = self.store.load();
+        tracing::info!(member = %self.key, ?report, "jobs loaded");
+    }
+
+    /// `worker/dispatch`: checks the dispatch, has the component plan it, makes the job and starts its work (REQ-WD-5).
+    ///
+    /// # Errors
+    /// Invalid parameters and the plugin's refusal are -32602; a host at one of its limits is -32000. No job exists then.
+    pub async fn dispatch(self: &Arc<Self>, params: DispatchParams) -> Result<Dispatched, RpcError> {
+        let limits = &self.means.limits;
+        let wait_until = Instant::now() + Duration::from_secs(limits.dispatch_wait_seconds.into());
+        let request = self.request(params)?;
+        let place = self.means.places.clone().try_acquire_owned().map_err(|_| {
+            busy(format!(
+                "the host runs limits.running_jobs = {} jobs; try again when one has ended",
+                limits.running_jobs
+            ))
+        })?;
+        let plugin = self.plugin(wait_until).await?;
+        let activation = self.activation(request).await?;
+        let scope = ActivateScope { memory: self.memory.clone(), files: self.means.files.clone(), wait_until };
+        let activated = plugin.activate(&activation, scope).await.map_err(|e| match e {
+            CallError::Busy(_) => busy(format!("{e}; try again")),
+            e => RpcError::internal(e.to_string()),
+        })?;
+        let plan = activated.outcome.map_err(|refusal| RpcError::invalid_params(refusal.to_string()))?;
+        if let Plan::Session(_) = plan {
+            self.means.runtime.check(self.means.files.as_deref()).map_err(RpcError::invalid_params)?;
+        }
+        let job = self.create(&activation, plan.clone(), activated.log).await?;
+        let job_id = job.id().clone();
+        tokio::spawn(work::carry_out(self.clone(), plugin, job, activation, plan, place));
+        Ok(Dispatched { job_id })
+    }
+
+    /// What the caller may say, within the limits and the member's own schema.
+    fn request(&self, params: DispatchParams) -> Result<Request, RpcError> {
+        let limits = &self.means.limits;
+        let config = Value::Object(params.config.unwrap_or_default());
+        let bounded = |name: &str, bytes: usize, limit: &str, max: u64| {
+            if bytes as u64 <= max {
+                return Ok(());
+            }
+            Err(RpcError::invalid_params(format!("`{name}` has {bytes} bytes, more than limits.{limit} = {max}")))
+        };
+        bounded("description", params.description.len(), "description_bytes", limits.description_bytes)?;
+        bounded("task", params.task.len(), "task_bytes", limits.task_bytes)?;
+        bounded("config", config.to_string().len(), "config_bytes", limits.config_bytes)?;
+        if let Some(schema) = &self.config_schema {
+            let problems: Vec<String> = schema.iter_errors(&config).take(5).map(|e| describe(&e)).collect();
+            if !problems.is_empty() {
+                return Err(RpcError::invalid_params(format!(
+                    "`config` is not what {} takes: {}",
+                    self.key,
+                    problems.join("; ")
+                )));
+            }
+        }
+        Ok(Request { description: params.description, task: params.task, config })
+    }
+
+    /// The component, once it is loaded.
+    async fn plugin(&self, until: Instant) -> Result<Arc<Plugin>, RpcError> {
+        let mut component = self.component.clone();
+        let loaded = component.wait_for(|component| !matches!(component, Component::Loading));
+        match tokio::time::timeout_at(until.into(), loaded).await {
+            Ok(Ok(component)) => match &*component {
+                Component::Ready(plugin) => Ok(plugin.clone()),
+                Component::Failed(why) => {
+                    Err(RpcError::internal(format!("member {} is in state error: {why}", self.key)))
+                }
+                Component::Loading => Err(busy("the component is being loaded; try again".to_owned())),
+            },
+            Ok(Err(_)) => Err(RpcError::internal("the host is stopping")),
+            Err(_) => Err(busy("the component is still being compiled; try again".to_owned())),
+        }
+    }
+
+    async fn activation(self: &Arc<Self>, request: Request) -> Result<Activation, RpcError> {
+        let this = self.clone();
+        let (posture, memories) = blocking(move || Ok((this.posture()?, this.memory.injection()))).await?;
+        Ok(Activation {
+            job: self.store.new_id(),
+            request,
+            posture,
+            memories,
+            granted_tools: self.granted_tools(),
+            toolbox_tools: Vec::new(),
+            bounds: self.ceiling(),
+        })
+    }
+
+    /// Read-only tools that were asked for and that there is something for: what is not there is simply absent.
+    fn granted_tools(&self) -> Vec<String> {
+        let asked = self.manifest.component.as_ref().map(|component| component.tools.clone()).unwrap_or_default();
+        let available = |tool: &String| self.means.files.is_some() && guild_agent::is_available(tool);
+        asked.into_iter().filter(available).collect()
+    }
+
+    /// The smaller of manifest and operator.
+    fn ceiling(&self) -> Bounds {
+        let limits = &self.means.limits;
+        let operator = Bounds {
+            max_turns: Some(limits.session_turns),
+            max_budget_usd: Some(limits.session_budget_usd),
+            deadline_seconds: Some(limits.session_seconds),
+        };
+        self.manifest.component.as_ref().map_or(operator, |component| component.resources.min(operator))
+    }
+
+    fn posture(&self) -> Result<String, RpcError> {
+        let unreadable =
+            |why: String| RpcError::internal(format!("{POSTURE} of member {} cannot be read: {why}", self.key));
+        let file = match self.dir.open(POSTURE) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
+            Err(e) => return Err(unreadable(e.to_string())),
+        };
+        let mut posture = String::new();
+        file.take(POSTURE_BYTES + 1).read_to_string(&mut posture).map_err(|e| unreadable(e.to_string()))?;
+        if posture.len() as u64 > POSTURE_BYTES {
+            return Err(unreadable(format!("it is larger than {POSTURE_BYTES} bytes")));
+        }
+        Ok(posture)
+    }
+
+    async fn create(&self, activation: &Activation, plan: Plan, log: Vec<String>) -> Result<Arc<RunningJob>, RpcError> {
+        let Request { description, task, config } = activation.request.clone();
+        let (store, new) = (self.store.clone(), NewJob { id: activation.job.clone(), description, task, config, plan });
+        blocking(move || {
+            let job = store.create(new)?;
+            log.iter().for_each(|line| job.log(line));
+            Ok(job)
+        })
+        .await
+    }
+
+    /// `worker/list`: the JSON of a [`guild_contract::rpc::JobList`].
+    ///
+    /// # Errors
+    /// A filter that is no glob is -32602.
+    pub async fn list(&self, params: ListParams) -> Result<Bytes, RpcError> {
+        match self.store.list_now(&params) {
+            Some(list) => Ok(list),
+            None => self.in_store(move |store| store.list(&params)).await,
+        }
+    }
+
+    /// `worker/status`: the JSON of a [`guild_contract::rpc::StatusView`].
+    ///
+    /// # Errors
+    /// An unknown job is -32602 (REQ-WD-46).
+    pub async fn status(&self, id: &str) -> Result<Bytes, RpcError> {
+        if let Some(status) = self.store.status_now(id) {
+            return Ok(status);
+        }
+        let id = id.to_owned();
+        self.in_store(move |store| store.status(&id)).await
+    }
+
+    /// `worker/result` (REQ-WD-14).
+    ///
+    /// # Errors
+    /// An unknown job, and one that has no result, is -32602.
+    pub async fn result(&self, id: &str) -> Result<ResultView, RpcError> {
+        let id = id.to_owned();
+        self.in_store(move |store| store.result(&id)).await
+    }
+
+    /// `worker/cancel` (REQ-WD-16). When it answers, the transition is stored and no file of the job changes any more.
+    ///
+    /// # Errors
+    /// An unknown job is -32602.
+    pub async fn cancel(&self, id: &str) -> Result<CancelView, RpcError> {
+        let id = id.to_owned();
+        self.in_store(move |store| store.cancel(&id)).await
+    }
+
+    /// `worker/delete` (REQ-WD-17).
+    ///
+    /// # Errors
+    /// An unknown job, and one that is running or failed, is -32602.
+    pub async fn delete(&self, id: &str) -> Result<Deleted, RpcError> {
+        let id = id.to_owned();
+        self.in_store(move |store| store.delete(&id)).await
+    }
+
+    async fn in_store<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&JobStore) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, RpcError> {
+        let store = self.store.clone();
+        blocking(move || Ok(work(&store)?)).await
+    }
+}
+
+/// Runs what blocks on storage where blocking is allowed.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, RpcError> + Send + 'static,
+) -> Result<T, RpcError> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(RpcError::internal("the host is stopping")))
+}
+
+fn busy(why: String) -> RpcError {
+    RpcError::new(code::BUSY, why)
+}
+
+pub(crate) fn config_schema(manifest: &Manifest) -> Result<Option<jsonschema::Validator>, String> {
+    let schema = manifest.component.as_ref().and_then(|component| component.config_schema.as_ref());
+    let compiled = schema.map(jsonschema::validator_for).transpose();
+    compiled.map_err(|e| format!("`component.configSchema` in guild-member.json is no JSON Schema: {e}"))
+}
+
+/// Where in `config`, and what is wrong there.
+fn describe(error: &jsonschema::ValidationError<'_>) -> String {
+    let place = error.instance_path().to_string();
+    if place.is_empty() { error.to_string() } else { format!("at {place}: {error}") }
+}

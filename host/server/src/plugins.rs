@@ -1,0 +1,83 @@
+//! The members' components: prepared in the background, so that compiling one never delays an answer.
+
+use std::{env, path::PathBuf, sync::Arc};
+
+use cap_std::fs::Dir;
+use guild_contract::{
+    Limits,
+    manifest::{ComponentSpec, Interface},
+};
+use guild_sandbox::{CompileCache, LoadError, Plugin, Sandbox};
+use tokio::sync::watch;
+
+/// Where a member's component is.
+#[derive(Clone)]
+pub(crate) enum Component {
+    /// It is being read, checked and compiled.
+    Loading,
+    /// It is in service.
+    Ready(Arc<Plugin>),
+    /// It cannot be; the reason.
+    Failed(String),
+}
+
+/// A component to load, and who waits for it.
+pub(crate) struct Load {
+    pub(crate) dir: Dir,
+    pub(crate) spec: ComponentSpec,
+    pub(crate) done: watch::Sender<Component>,
+}
+
+impl Load {
+    /// A component to load, and where its member sees what became of it.
+    pub(crate) fn new(dir: Dir, spec: ComponentSpec) -> (Self, watch::Receiver<Component>) {
+        let (done, component) = watch::channel(Component::Loading);
+        (Self { dir, spec, done }, component)
+    }
+}
+
+/// Loads components one after the other; the compiler itself uses all cores. It blocks.
+pub(crate) fn load(limits: &Arc<Limits>, loads: Vec<Load>) {
+    let sandbox = sandbox(limits);
+    for Load { dir, spec, done } in loads {
+        let prepared = sandbox
+            .as_ref()
+            .map_err(ToString::to_string)
+            .and_then(|sandbox| prepare(sandbox, &dir, &spec).map_err(|e| e.to_string()));
+        // Nobody waits any more where the host has stopped meanwhile.
+        let _ = done.send(match prepared {
+            Ok(plugin) => Component::Ready(Arc::new(plugin)),
+            Err(why) => {
+                tracing::error!(file = spec.file, "a component is not in service: {why}");
+                Component::Failed(why)
+            }
+        });
+    }
+}
+
+/// The engine of this process's components.
+pub(crate) fn sandbox(limits: &Arc<Limits>) -> Result<Arc<Sandbox>, LoadError> {
+    let cache = cache_directory().map(|path| CompileCache::open(&path, limits.compile_cache_bytes));
+    let cache = match cache {
+        Some(Ok(cache)) => cache,
+        Some(Err(e)) => {
+            tracing::warn!("no compile cache, so each start compiles: {e}");
+            CompileCache::none()
+        }
+        None => CompileCache::none(),
+    };
+    Sandbox::new(limits.clone(), cache)
+}
+
+/// Checks and loads one component. Everything that it asks for is granted but `web`, which nobody can grant yet.
+pub(crate) fn prepare(sandbox: &Arc<Sandbox>, dir: &Dir, spec: &ComponentSpec) -> Result<Plugin, LoadError> {
+    let granted = Interface::ALL.into_iter().filter(|interface| *interface != Interface::Web);
+    sandbox.prepare(dir, spec, granted)
+}
+
+/// `guild/components` in the user's cache directory: outside of every member.
+fn cache_directory() -> Option<PathBuf> {
+    let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let caches = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
+    Some(caches.join("guild").join("components"))
+}

@@ -1,0 +1,244 @@
+//! JSON-RPC 2.0: from a request's body to the answer's.
+//!
+//! Ids go back byte for byte as they came (`1.0` and a number beyond 64 bits too): they are never read as numbers.
+//! For the same reason a result is not parsed again: its JSON is copied into the answer once.
+
+use std::{borrow::Cow, sync::Arc};
+
+use bytes::Bytes;
+use guild_contract::{Limits, rpc::code};
+use guild_jobs::StoreError;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Value, error::Category, value::RawValue};
+
+use crate::{json, member::Member, methods};
+
+/// An error of JSON-RPC, as it goes to the caller.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RpcError {
+    /// One of [`code`].
+    pub code: i32,
+    /// What is wrong, for the one who asked. It names no path of the host.
+    pub message: String,
+    /// More, for programs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data: Option<Value>,
+}
+
+impl RpcError {
+    /// An error without data.
+    pub fn new(code: i32, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), data: None }
+    }
+
+    /// The parameters are not acceptable; the text says which and why.
+    pub fn invalid_params(message: impl Into<String>) -> Self {
+        Self::new(code::INVALID_PARAMS, message)
+    }
+
+    /// The host could not do it, and it is not the caller's fault.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(code::INTERNAL_ERROR, message)
+    }
+
+    fn invalid_request(message: impl Into<String>) -> Self {
+        Self::new(code::INVALID_REQUEST, message)
+    }
+}
+
+impl From<StoreError> for RpcError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Io { .. } => Self::internal(error.to_string()),
+            refused => Self::invalid_params(refused.to_string()),
+        }
+    }
+}
+
+/// Whom a request is for.
+#[derive(Clone, Copy)]
+pub enum Target<'a> {
+    /// A member that this host serves.
+    Member(&'a Arc<Member>),
+    /// One that it cannot serve, and why. Every request is answered with that.
+    Unavailable(&'a str),
+}
+
+/// Answers a request's body: JSON, or nothing where the body held notifications only.
+///
+/// The requests of a batch are carried out one after the other, in their order, so that a caller may cancel a job
+/// and delete it in one batch. Their answers together are bounded by four times `limits.result_bytes`.
+pub async fn answer(target: Target<'_>, limits: &Limits, body: &[u8]) -> Option<Bytes> {
+    let Ok(text) = std::str::from_utf8(body) else {
+        return Some(failure(RpcError::new(code::PARSE_ERROR, "Parse error: the body is not UTF-8")));
+    };
+    if json::depth(body) > limits.json_depth as usize {
+        let message = format!("Invalid request: JSON that nests deeper than {} levels", limits.json_depth);
+        return Some(failure(RpcError::invalid_request(message)));
+    }
+    if text.trim_start().starts_with('[') {
+        return answer_batch(target, limits, text).await;
+    }
+    let mut out = Vec::new();
+    answer_one(target, Request::read(text), &mut out).await;
+    (!out.is_empty()).then(|| out.into())
+}
+
+async fn answer_batch(target: Target<'_>, limits: &Limits, text: &str) -> Option<Bytes> {
+    let requests: Vec<&RawValue> = match serde_json::from_str(text) {
+        Ok(requests) => requests,
+        Err(error) => return Some(failure(unreadable(&error))),
+    };
+    if requests.is_empty() {
+        return Some(failure(RpcError::invalid_request("Invalid request: an empty batch")));
+    }
+    if requests.len() > limits.batch as usize {
+        let message = format!("Invalid request: a batch of more than {} requests", limits.batch);
+        return Some(failure(RpcError::invalid_request(message)));
+    }
+    let most = usize::try_from(limits.result_bytes.saturating_mul(4)).unwrap_or(usize::MAX);
+    let mut out = Vec::new();
+    for request in requests {
+        let begin = out.len();
+        out.push(if begin == 0 { b'[' } else { b',' });
+        match Request::read(request.get()) {
+            Ok(Request { id: Some(id), .. }) if begin > most => write(&mut out, id, Err(over(most))),
+            request => answer_one(target, request, &mut out).await,
+        }
+        if out.len() == begin + 1 {
+            out.truncate(begin);
+        }
+    }
+    if out.is_empty() {
+        return None;
+    }
+    out.push(b']');
+    Some(out.into())
+}
+
+/// Answers one request, or element of a batch. Writes nothing for a notification.
+async fn answer_one(target: Target<'_>, request: Result<Request<'_>, Rejected<'_>>, out: &mut Vec<u8>) {
+    let (id, outcome) = match request {
+        Err(rejected) => (Some(rejected.id), Err(rejected.error)),
+        Ok(Request { id, method, params }) => match target {
+            Target::Member(member) => (id, methods::call(member, &method, params).await),
+            Target::Unavailable(reason) => (id, Err(RpcError::internal(reason))),
+        },
+    };
+    if let Some(id) = id {
+        write(out, id, outcome);
+    }
+}
+
+/// What a request of a batch is told that was not carried out, since there is no room for its answer.
+fn over(most: usize) -> RpcError {
+    let message = format!("the answers of this batch are over {most} bytes; send this request by itself");
+    RpcError::new(code::BUSY, message)
+}
+
+/// A request object. Without an id it is a notification.
+struct Request<'a> {
+    id: Option<&'a str>,
+    method: Cow<'a, str>,
+    params: Option<&'a str>,
+}
+
+/// What is no request object, and the id to answer it with.
+struct Rejected<'a> {
+    id: &'a str,
+    error: RpcError,
+}
+
+const NULL: &str = "null";
+
+impl<'a> Request<'a> {
+    fn read(text: &'a str) -> Result<Self, Rejected<'a>> {
+        let reject = |id, message: &str| {
+            Err(Rejected { id, error: RpcError::invalid_request(format!("Invalid request: {message}")) })
+        };
+        if !text.trim_start().starts_with('{') {
+            return match serde_json::from_str::<&RawValue>(text) {
+                Ok(_) => reject(NULL, "a request is an object"),
+                Err(error) => Err(Rejected { id: NULL, error: unreadable(&error) }),
+            };
+        }
+        let Envelope { jsonrpc, id, method, params } =
+            serde_json::from_str(text).map_err(|error| Rejected { id: NULL, error: unreadable(&error) })?;
+        let id = id.map(RawValue::get);
+        if id.is_some_and(|id| id != NULL && !id.starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit())) {
+            return reject(NULL, "`id` must be a string, a number or null");
+        }
+        let answer_to = id.unwrap_or(NULL);
+        if jsonrpc.map(RawValue::get) != Some("\"2.0\"") {
+            return reject(answer_to, "`jsonrpc` must be \"2.0\"");
+        }
+        match method.and_then(string) {
+            Some(method) => Ok(Self { id, method, params: params.map(RawValue::get) }),
+            None => reject(answer_to, "`method` must be a string"),
+        }
+    }
+}
+
+/// The four members of a request, each as it is written; others are ignored, and one that occurs twice is an error.
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow, default, deserialize_with = "written")]
+    jsonrpc: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "written")]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "written")]
+    method: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "written")]
+    params: Option<&'a RawValue>,
+}
+
+/// Tells `null` from what is not there.
+fn written<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    Deserialize::deserialize(deserializer).map(Some)
+}
+
+fn string(raw: &RawValue) -> Option<Cow<'_, str>> {
+    let plain = raw.get().strip_prefix('"')?.strip_suffix('"')?;
+    if plain.contains('\\') { serde_json::from_str(raw.get()).ok().map(Cow::Owned) } else { Some(Cow::Borrowed(plain)) }
+}
+
+fn unreadable(error: &serde_json::Error) -> RpcError {
+    match error.classify() {
+        Category::Data => RpcError::invalid_request(format!("Invalid request: {error}")),
+        Category::Syntax | Category::Eof | Category::Io => {
+            RpcError::new(code::PARSE_ERROR, format!("Parse error: {error}"))
+        }
+    }
+}
+
+/// The answer to what is not even one request.
+fn failure(error: RpcError) -> Bytes {
+    let mut out = Vec::new();
+    write(&mut out, NULL, Err(error));
+    out.into()
+}
+
+/// Writes a response object.
+fn write(out: &mut Vec<u8>, id: &str, outcome: Result<Bytes, RpcError>) {
+    let (member, value) = match outcome {
+        Ok(result) => (",\"result\":", result),
+        Err(error) => (",\"error\":", to_json(&error)),
+    };
+    out.reserve(id.len() + value.len() + 40);
+    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+    out.extend_from_slice(id.as_bytes());
+    out.extend_from_slice(member.as_bytes());
+    out.extend_from_slice(&value);
+    out.push(b'}');
+}
+
+/// The JSON of a value that always has one: the types of the wire have string keys only.
+pub(crate) fn to_json(value: &impl Serialize) -> Bytes {
+    match serde_json::to_vec(value) {
+        Ok(json) => json.into(),
+        Err(error) => {
+            tracing::error!(%error, "a value of the wire has no JSON");
+            Bytes::from_static(b"null")
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Becoming a member's owner, also where another host has not let go of it.
+//!
+//! Guild Hall can start a second host on a directory whose first still lives, and never ends the first. The newcomer
+//! gives the owner a moment to end by itself, then asks it: one that answers keeps the member; one that does not is
+//! ended, since otherwise nobody would serve the member any more.
+
+use std::{io, net::IpAddr, time::Duration};
+
+use cap_std::fs::Dir;
+use guild_contract::MemberKey;
+use guild_jobs::{Owner, OwnerLock};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+/// How long to wait for an owner that may be ending.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How long the owner may take to answer.
+const ANSWER: Duration = Duration::from_secs(2);
+/// How long it has between SIGTERM and SIGKILL; also how long the lock may take to come free after that.
+const GRACE: Duration = Duration::from_secs(2);
+/// Between two tries for the lock.
+const POLL: Duration = Duration::from_millis(25);
+
+/// Why this process is not the member's owner.
+#[derive(Debug, thiserror::Error)]
+pub enum OwnerError {
+    /// Another host serves the member, and answers.
+    #[error("member {key} is already served by process {pid} at {url}; stop that process, or use it")]
+    Served {
+        /// The member.
+        key: MemberKey,
+        /// The owner's process.
+        pid: u32,
+        /// Where it answers.
+        url: String,
+    },
+    /// Another process works on the member without serving it, as `guild run` does.
+    #[error("member {key} is in use by process {pid}; wait until it ends, or stop it")]
+    InUse {
+        /// The member.
+        key: MemberKey,
+        /// The owner's process.
+        pid: u32,
+    },
+    /// The member stays locked, though the owner that it names is gone or was ended.
+    #[error("member {key} stays locked by a process that it does not name; stop the one that has its file .owner open")]
+    Locked {
+        /// The member.
+        key: MemberKey,
+    },
+    /// The lock, or the owner's process, could not be dealt with.
+    #[error("member {key}: could not become its owner: {source}")]
+    Io {
+        /// The member.
+        key: MemberKey,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Takes a member over: at once where nobody owns it, after 3 s where the owner does not let go and does not answer.
+/// `url` is where this process is going to serve it; empty where it is not.
+///
+/// Nothing of the member may be touched before this succeeds.
+pub async fn own(member: &Dir, key: &MemberKey, url: &str) -> Result<OwnerLock, OwnerError> {
+    let failed = |source| OwnerError::Io { key: key.clone(), source };
+    let owner = match wait(member, url, PATIENCE).await.map_err(failed)? {
+        Ok(lock) => return Ok(lock),
+        Err(owner) => owner,
+    };
+    if owner.is_alive() {
+        if owner.url.is_empty() {
+            return Err(OwnerError::InUse { key: key.clone(), pid: owner.pid });
+        }
+        if answers(&owner.url).await {
+            return Err(OwnerError::Served { key: key.clone(), pid: owner.pid, url: owner.url });
+        }
+        tracing::warn!(member = %key, pid = owner.pid, url = owner.url, "the member's owner does not answer; it is ended");
+        let hung = owner.clone();
+        let ended = tokio::task::spawn_blocking(move || hung.terminate(GRACE)).await;
+        ended.map_err(io::Error::other).and_then(|ended| ended).map_err(failed)?;
+    }
+    wait(member, url, GRACE).await.map_err(failed)?.map_err(|_| OwnerError::Locked { key: key.clone() })
+}
+
+/// Tries for the lock until it is free or the time is over; then the owner.
+async fn wait(member: &Dir, url: &str, patience: Duration) -> io::Result<Result<OwnerLock, Owner>> {
+    let until = Instant::now() + patience;
+    loop {
+        let tried = OwnerLock::try_acquire(member, url)?;
+        if tried.is_ok() || Instant::now() >= until {
+            return Ok(tried);
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+/// Whether a host answers `initialize` at that url, which has to be one of this machine.
+async fn answers(url: &str) -> bool {
+    let ask = async {
+        let url = reqwest::Url::parse(url).ok()?;
+        let host = url.host_str()?.trim_matches(['[', ']']);
+        if !host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback()) {
+            return None;
+        }
+        let params = json!({
+            "protocolVersion": "2025-06-18", "capabilities": {},
+            "clientInfo": {"name": "guild", "version": env!("CARGO_PKG_VERSION")}
+        });
+        let client = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build().ok()?;
+        let request = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
+        let response: Value = client.post(url).json(&request).send().await.ok()?.json().await.ok()?;
+        // An error is an answer too: the process is not hung, and may serve other members.
+        response.get("jsonrpc").map(|_| ())
+    };
+    matches!(tokio::time::timeout(ANSWER, ask).await, Ok(Some(())))
+}

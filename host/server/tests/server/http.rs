@@ -1,0 +1,205 @@
+//! HTTP: who may ask, where, with what. The member behind it is a broken one, and says so where it is reached.
+
+use std::fmt::Write as _;
+
+use guild_contract::Limits;
+use serde_json::json;
+
+use crate::harness::Server;
+
+const PATH: &str = "/members/broken/mcp";
+const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+
+async fn server() -> Server {
+    Server::of_a_broken_member(Limits::default()).await
+}
+
+/// Posts a ping with these headers, and tells the status.
+async fn status(server: &Server, headers: &str) -> u16 {
+    let head = format!("POST {PATH} HTTP/1.1\r\nContent-Length: {}{headers}", PING.len());
+    server.connect().await.request(&head, PING).await.status
+}
+
+#[tokio::test]
+async fn a_member_in_state_error_answers_with_its_reason() {
+    let server = server().await;
+    let answer = server.post(PATH, PING).await.json();
+    assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(1), &json!(-32603)));
+    let message = answer["error"]["message"].as_str().unwrap();
+    let reason = "member broken is in state error: broken/guild-member.json: missing field `name`";
+    assert!(message.starts_with(reason), "{message}");
+    let notification = server.post(PATH, r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
+    assert_eq!((notification.status, notification.body.as_str()), (202, ""));
+}
+
+#[tokio::test]
+async fn the_answer_is_json_whatever_the_client_accepts() {
+    let server = server().await;
+    for accept in ["*/*", "text/event-stream", "application/json, text/event-stream", "text/html;q=0.1"] {
+        let json = format!("\r\nContent-Type: application/json\r\nAccept: {accept}");
+        let head = format!("POST {PATH} HTTP/1.1\r\nContent-Length: {}{json}", PING.len());
+        server.connect().await.request(&head, PING).await.json();
+    }
+}
+
+#[tokio::test]
+async fn only_posts_to_an_endpoint_are_answered() {
+    let server = server().await;
+    for method in ["GET", "DELETE", "PUT", "OPTIONS", "PATCH"] {
+        let reply = server.connect().await.request(&format!("{method} {PATH} HTTP/1.1"), "").await;
+        assert_eq!((reply.status, reply.header("allow")), (405, Some("post")), "{method}");
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_path_or_member_is_404() {
+    let server = server().await;
+    for path in ["/", "/mcp", "/members/broken", "/members/other/mcp", "/members/broken/inner/mcp", "/members//mcp"] {
+        assert_eq!(server.post(path, PING).await.status, 404, "{path}");
+    }
+    for path in ["/members/..%2Fbroken/mcp", "/members/%00/mcp", "/members/broken/mcp/"] {
+        assert_eq!(server.post(path, PING).await.status, 404, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn healthz_says_that_the_host_is_up() {
+    let reply = server().await.connect().await.request("GET /healthz HTTP/1.1", "").await;
+    assert_eq!((reply.status, reply.body.as_str()), (200, "ok\n"));
+}
+
+#[tokio::test]
+async fn the_content_type_has_to_be_json() {
+    let server = server().await;
+    for json in ["application/json", "application/json; charset=utf-8", "Application/JSON ;x=y"] {
+        assert_eq!(status(&server, &format!("\r\nContent-Type: {json}")).await, 200, "{json}");
+    }
+    for other in ["text/plain", "application/json-rpc", "application/x-www-form-urlencoded", "", "text/event-stream"] {
+        assert_eq!(status(&server, &format!("\r\nContent-Type: {other}")).await, 415, "{other}");
+    }
+    assert_eq!(status(&server, "").await, 415);
+}
+
+#[tokio::test]
+async fn a_foreign_host_is_403_on_every_path() {
+    let server = server().await;
+    for host in ["localhost", "LOCALHOST:1", "127.0.0.1", "127.0.0.1:65535", "[::1]", "[::1]:80"] {
+        let head = format!("GET /healthz HTTP/1.1\r\nHost: {host}");
+        assert_eq!(server.connect().await.request(&head, "").await.status, 200, "{host}");
+    }
+    for host in ["evil.example", "localhost.evil.example:80", "192.168.0.1", "0.0.0.0", "", "127.0.0.1.nip.io"] {
+        for path in ["/healthz", PATH, "/nowhere"] {
+            let head = format!("GET {path} HTTP/1.1\r\nHost: {host}");
+            assert_eq!(server.connect().await.request(&head, "").await.status, 403, "{host} {path}");
+        }
+    }
+    let twice = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: evil.example";
+    assert_eq!(server.connect().await.request(twice, "").await.status, 403);
+    let absolute = "GET http://evil.example/healthz HTTP/1.1\r\nHost: localhost";
+    assert_eq!(server.connect().await.request(absolute, "").await.status, 403);
+    let mut without = server.connect().await;
+    without.send("GET /healthz HTTP/1.0\r\n\r\n").await;
+    assert_eq!(without.reply().await.status, 403);
+}
+
+#[tokio::test]
+async fn a_foreign_origin_is_403() {
+    let server = server().await;
+    let json = "\r\nContent-Type: application/json";
+    for origin in ["http://localhost", "http://localhost:3000", "https://127.0.0.1", "http://[::1]:8080"] {
+        assert_eq!(status(&server, &format!("{json}\r\nOrigin: {origin}")).await, 200, "{origin}");
+    }
+    for origin in
+        ["null", "http://evil.example", "http://localhost.evil.example", "file://", "http://localhost@evil.example", ""]
+    {
+        assert_eq!(status(&server, &format!("{json}\r\nOrigin: {origin}")).await, 403, "{origin}");
+    }
+    let both = format!("{json}\r\nOrigin: http://localhost\r\nOrigin: http://evil.example");
+    assert_eq!(status(&server, &both).await, 403);
+}
+
+fn small() -> Limits {
+    Limits { body_bytes: 1000, ..Limits::default() }
+}
+
+#[tokio::test]
+async fn a_body_of_exactly_the_limit_is_read_and_one_byte_more_is_413() {
+    let server = Server::of_a_broken_member(small()).await;
+    let padded = |length: usize| format!("{PING}{}", " ".repeat(length - PING.len()));
+    server.post(PATH, &padded(1000)).await.json();
+    assert_eq!(server.post(PATH, &padded(1001)).await.status, 413);
+}
+
+#[tokio::test]
+async fn the_limit_holds_for_a_body_of_unannounced_length() {
+    let server = Server::of_a_broken_member(small()).await;
+    let head = format!("POST {PATH} HTTP/1.1\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked");
+    let chunked = |pieces: &[&str]| {
+        let mut body = String::new();
+        for piece in pieces {
+            write!(body, "{:x}\r\n{piece}\r\n", piece.len()).unwrap();
+        }
+        body + "0\r\n\r\n"
+    };
+    let (begin, end) = PING.split_at(7);
+    server.connect().await.request(&head, &chunked(&[begin, end])).await.json();
+    let spaces = " ".repeat(600);
+    let reply = server.connect().await.request(&head, &chunked(&[&spaces, &spaces])).await;
+    assert_eq!(reply.status, 413);
+}
+
+#[tokio::test]
+async fn a_client_that_is_still_sending_sees_the_413() {
+    let server = Server::of_a_broken_member(small()).await;
+    let body = "x".repeat(8 << 20);
+    assert_eq!(server.post(PATH, &body).await.status, 413);
+}
+
+#[tokio::test]
+async fn a_body_that_is_announced_too_large_is_not_waited_for() {
+    let server = Server::of_a_broken_member(small()).await;
+    let head = format!(
+        "POST {PATH} HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 1073741824\r\nExpect: 100-continue"
+    );
+    let mut connection = server.connect().await;
+    assert_eq!(connection.request(&head, "").await.status, 413);
+    connection.closed().await;
+}
+
+#[tokio::test]
+async fn a_client_that_stops_in_the_middle_is_let_go() {
+    let server = Server::of_a_broken_member(Limits { client_seconds: 1, ..Limits::default() }).await;
+    let mut head = server.connect().await;
+    head.send(format!("POST {PATH} HTTP/1.1\r\nHost: local")).await;
+    let mut body = server.connect().await;
+    body.send(format!("POST {PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n")).await;
+    body.send("Content-Length: 100\r\n\r\n{").await;
+    assert_eq!(body.reply().await.status, 408);
+    let mut idle = server.connect().await;
+    idle.post(PATH, PING).await.json();
+    tokio::join!(head.closed(), body.closed(), idle.closed());
+}
+
+#[tokio::test]
+async fn connections_beyond_the_limit_wait_for_their_turn() {
+    let server = Server::of_a_broken_member(Limits { connections: 2, ..Limits::default() }).await;
+    let (mut first, mut second) = (server.connect().await, server.connect().await);
+    first.post(PATH, PING).await.json();
+    second.post(PATH, PING).await.json();
+    let waiting = server.post(PATH, PING);
+    tokio::pin!(waiting);
+    assert!(futures::poll!(waiting.as_mut()).is_pending());
+    first.post(PATH, PING).await.json();
+    assert!(futures::poll!(waiting.as_mut()).is_pending());
+    drop(first);
+    waiting.await.json();
+}
+
+#[tokio::test]
+async fn what_is_no_http_is_answered_400_and_hurts_nobody() {
+    let server = server().await;
+    let mut connection = server.connect().await;
+    connection.send("\x16\x03\x01 hello\r\n\r\n").await;
+    assert_eq!(connection.reply().await.status, 400);
+    server.post(PATH, PING).await.json();
+}

@@ -1,0 +1,142 @@
+//! Guild Hall workers in Rust.
+//!
+//! A worker is a type that implements [`Worker`] (the host runs its sessions) or also [`AutonomousWorker`] (it carries
+//! its jobs out itself), and one line that exports it:
+//!
+//! ```
+//! use guild_plugin_sdk::{Activation, Plan, Refusal, Worker, export_worker, prompt, session_plan};
+//!
+//! struct Reviewer;
+//!
+//! impl Worker for Reviewer {
+//!     fn activate(activation: Activation) -> Result<Plan, Refusal> {
+//!         let request = guild_plugin_sdk::commission(&activation)?;
+//!         let system_prompt = prompt::system_prompt(&activation, &request.task);
+//!         Ok(Plan::Session(session_plan(&activation, &request.task, system_prompt, &["Read", "Grep", "Glob"])))
+//!     }
+//! }
+//!
+//! export_worker!(Reviewer);
+//! ```
+//!
+//! The types and functions are those of the WIT package `guild:worker`, under the same names; its texts say what each
+//! does. A component imports only what its code calls, so a worker that calls nothing asks for nothing.
+
+pub mod bindings;
+pub mod config;
+pub mod prompt;
+mod session;
+
+pub use bindings::worker::guild::worker::{agent, files, job_tools, log, memory, status, types, web};
+pub use session::{explain, finish};
+pub use types::{
+    Activation, Bounds, Context, Decision, HostError, MemoryNote, Plan, Refusal, Request, Scope, SessionPlan,
+    ToolDefinition,
+};
+
+/// A worker: it checks dispatches and plans them (`guild:worker/dispatch`).
+pub trait Worker {
+    /// Checks a dispatch, and says how its job runs. No job exists yet.
+    fn activate(activation: Activation) -> Result<Plan, Refusal>;
+}
+
+/// A worker that carries its jobs out itself (`guild:worker/run`). Its [`Worker::activate`] answers [`Plan::OwnRun`].
+pub trait AutonomousWorker: Worker {
+    /// Carries the job out. The text is the result; an empty one stands for a result that was submitted before.
+    fn run(activation: Activation) -> Result<String, String>;
+}
+
+/// What was asked for, where the worker is activated to do a piece of work; it does not take part in meetings.
+pub fn commission(activation: &Activation) -> Result<&Request, Refusal> {
+    match &activation.context {
+        Context::Commission(commission) => Ok(&commission.request),
+        Context::Meeting(_) => Err(Refusal::Unsupported("this worker takes commissions, not meetings".to_owned())),
+    }
+}
+
+/// A session with those of `wanted` built-in tools that were granted, all toolbox tools, and the job's own bounds.
+/// Narrow it by changing fields of the plan.
+pub fn session_plan(activation: &Activation, prompt: &str, system_prompt: String, wanted: &[&str]) -> SessionPlan {
+    SessionPlan {
+        system_prompt,
+        prompt: prompt.to_owned(),
+        tools: activation.granted_tools.iter().filter(|tool| wanted.contains(&tool.as_str())).cloned().collect(),
+        toolbox_tools: activation.toolbox_tools.iter().map(|tool| tool.name.clone()).collect(),
+        model: None,
+        bounds: activation.bounds,
+    }
+}
+
+/// The smaller of each bound; one that only one side sets holds.
+pub fn smaller(a: Bounds, b: Bounds) -> Bounds {
+    fn min<T: PartialOrd>(a: Option<T>, b: Option<T>) -> Option<T> {
+        match (a, b) {
+            (Some(a), Some(b)) => Some(if b < a { b } else { a }),
+            (a, b) => a.or(b),
+        }
+    }
+    Bounds {
+        max_turns: min(a.max_turns, b.max_turns),
+        max_budget_usd: min(a.max_budget_usd, b.max_budget_usd),
+        deadline_seconds: min(a.deadline_seconds, b.deadline_seconds),
+    }
+}
+
+/// Exports a type that implements [`Worker`] as this component's world `worker`.
+///
+/// On another target than WebAssembly it only checks the type, so that a worker's tests run anywhere: a native linker
+/// does not take the names of a component's exports.
+#[macro_export]
+macro_rules! export_worker {
+    ($worker:ty) => {
+        #[cfg(target_family = "wasm")]
+        const _: () = {
+            struct Component;
+
+            impl $crate::bindings::worker::exports::guild::worker::dispatch::Guest for Component {
+                fn activate(activation: $crate::Activation) -> ::core::result::Result<$crate::Plan, $crate::Refusal> {
+                    <$worker as $crate::Worker>::activate(activation)
+                }
+            }
+
+    $crate::bindings::worker::export!(Component with_types_in $crate::bindings::worker);
+        };
+
+        #[cfg(not(target_family = "wasm"))]
+        const _: fn($crate::Activation) -> ::core::result::Result<$crate::Plan, $crate::Refusal> =
+            <$worker as $crate::Worker>::activate;
+    };
+}
+
+/// Exports a type that implements [`AutonomousWorker`] as this component's world `autonomous-worker`; otherwise as
+/// [`export_worker!`].
+#[macro_export]
+macro_rules! export_autonomous_worker {
+    ($worker:ty) => {
+        $crate::export_worker!($worker);
+
+        #[cfg(target_family = "wasm")]
+        const _: () = {
+            struct Component;
+
+            impl $crate::bindings::runner::exports::guild::worker::run::Guest for Component {
+                fn run(
+                    activation: $crate::Activation,
+                ) -> ::core::result::Result<::std::string::String, ::std::string::String> {
+                    <$worker as $crate::AutonomousWorker>::run(activation)
+                }
+            }
+
+    $crate::bindings::runner::export_run!(Component with_types_in $crate::bindings::runner);
+        };
+
+        #[cfg(not(target_family = "wasm"))]
+        const _: fn($crate::Activation) -> ::core::result::Result<::std::string::String, ::std::string::String> =
+            <$worker as $crate::AutonomousWorker>::run;
+    };
+}
+
+/// The guide's examples are compiled with the crate's own.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/authors.md")]
+struct AuthorsGuide;

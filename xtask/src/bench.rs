@@ -1,0 +1,16 @@
+//! `cargo xtask bench`: builds the release binary and the benchmarks, and runs them.
+
+use std::process::Command;
+
+use crate::{
+    guests,
+    steps::{build, root, run},
+};
+
+/// Runs the benchmarks of these names, or all.
+pub(crate) fn run_all(names: &[String]) -> Result<(), String> {
+    guests::build()?;
+    let guild = build("guild", &["--release"])?;
+    let bench = build("guild-bench", &["--release"])?;
+    run(Command::new(bench).args(names).env("GUILD_BIN", guild).current_dir(root()))
+}

@@ -1,0 +1,257 @@
+//! `cargo xtask guests`: what a guest build needs, and the guests themselves.
+//!
+//! A guest is a component for `wasm32-wasip2`. Where the active toolchain has that target, or rustup can add it, this is
+//! a plain cargo build. Where neither is so, Debian's Rust builds it, and the standard library along with it: Debian
+//! packages the library's source, and a libc for WebAssembly.
+
+use std::{
+    fmt, fs, io,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::steps::{root, run};
+
+const TARGET: &str = "wasm32-wasip2";
+/// Forces one of the two ways.
+const CHOICE: &str = "GUILD_GUEST_TOOLCHAIN";
+/// The workspaces of guests. They share the target directory of the first, so that a standard library is built once.
+const WORKSPACES: [&str; 2] = ["plugins", "tests/guests"];
+/// Components that are installed into a member's directory: the file, and where it goes.
+const INSTALLED: [(&str, &str); 1] = [("researcher.wasm", "guild-members/researcher")];
+/// A download that takes longer than this has stopped.
+const RUSTUP_TIME: Duration = Duration::from_secs(180);
+
+const DEBIAN_PACKAGES: [&str; 4] = ["rustc-web", "cargo-web", "rust-web-src", "wasi-libc"];
+const DEBIAN_CARGO: &str = "/usr/bin/cargo";
+const DEBIAN_RUSTC: &str = "/usr/bin/rustc";
+const DEBIAN_STD: &str = "/usr/lib/rustlib/src/rust/library/std/Cargo.toml";
+const DEBIAN_LIBC: &str = "/usr/lib/wasm32-wasi";
+
+/// Builds all guests in release, and installs `researcher.wasm` into its member's directory.
+pub(crate) fn build() -> Result<(), String> {
+    let target = root().join("plugins/target");
+    let toolchain = Toolchain::choose(&target)?;
+    eprintln!("guests: {toolchain}");
+    for workspace in WORKSPACES.map(|folder| root().join(folder)) {
+        if workspace.join("Cargo.toml").is_file() {
+            let mut command = toolchain.cargo();
+            command.args(["build", "--release", "--workspace", "--target", TARGET, "--target-dir"]).arg(&target);
+            run(command.current_dir(&workspace))?;
+        }
+    }
+    toolchain.remember(&target)?;
+    for (file, member) in INSTALLED {
+        let built = target.join(TARGET).join("release").join(file);
+        install(&built, &root().join(member)).map_err(|e| format!("cannot put {file} into {member}: {e}"))?;
+    }
+    Ok(())
+}
+
+/// What builds guests, and why it was chosen.
+enum Toolchain {
+    /// The one that runs this.
+    Active { rustc: String, why: &'static str },
+    /// Debian's, with the linker out of the active one.
+    Debian { rustc: String, why: &'static str, linkers: PathBuf },
+}
+
+impl fmt::Display for Toolchain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Active { rustc, why } => write!(f, "{rustc} ({why})"),
+            Self::Debian { rustc, why, .. } => write!(f, "Debian's {rustc} ({why})"),
+        }
+    }
+}
+
+impl Toolchain {
+    /// An installed target; else rustup adds it; else Debian's packages. `GUILD_GUEST_TOOLCHAIN` forces one of the last two.
+    fn choose(target: &Path) -> Result<Self, String> {
+        let choice = std::env::var_os(CHOICE).map(|choice| choice.to_string_lossy().into_owned());
+        match choice.as_deref() {
+            None => {}
+            Some("rustup") => {
+                let why = "GUILD_GUEST_TOOLCHAIN asks for it";
+                return if has_target()? { Self::active(why) } else { add_target().and_then(|()| Self::active(why)) };
+            }
+            Some("debian") => return Self::debian("GUILD_GUEST_TOOLCHAIN asks for it"),
+            Some(other) => return Err(format!("{CHOICE} is {other:?}; it can be `rustup`, `debian` or not set")),
+        }
+        if has_target()? {
+            return Self::active("the active toolchain has the target");
+        }
+        if fs::read_to_string(chosen(target)).is_ok_and(|last| last == "debian") && debian_is_missing().is_empty() {
+            return Self::debian("as the last time, when rustup could not add the target");
+        }
+        match add_target() {
+            Ok(()) => Self::active("rustup added the target"),
+            Err(rustup) => {
+                eprintln!("guests: {rustup}");
+                Self::debian("rustup could not add the target").map_err(|debian| {
+                    format!(
+                        "{TARGET} cannot be built here; one of two ways has to work.\n  \
+                         rustup: {rustup}\n  Debian: {debian}"
+                    )
+                })
+            }
+        }
+    }
+
+    fn active(why: &'static str) -> Result<Self, String> {
+        Ok(Self::Active { rustc: says("rustc", &["--version"])?, why })
+    }
+
+    fn debian(why: &'static str) -> Result<Self, String> {
+        if !debian_is_missing().is_empty() {
+            install_debian()?;
+        }
+        let version = says("rustc", &["-vV"])?;
+        let host = version.lines().find_map(|line| line.strip_prefix("host: "));
+        let host = host.ok_or("rustc -vV names no host")?;
+        let linkers = sysroot()?.join("lib/rustlib").join(host).join("bin");
+        for linker in ["wasm-component-ld", "gcc-ld/wasm-ld"] {
+            if !linkers.join(linker).is_file() {
+                return Err(format!(
+                    "{} is missing; it comes with a toolchain of rustup's",
+                    linkers.join(linker).display()
+                ));
+            }
+        }
+        Ok(Self::Debian { rustc: says(DEBIAN_RUSTC, &["--version"])?, why, linkers })
+    }
+
+    fn cargo(&self) -> Command {
+        match self {
+            Self::Active { .. } => crate::steps::cargo(),
+            Self::Debian { linkers, .. } => {
+                let mut command = Command::new(DEBIAN_CARGO);
+                // What cargo and rustup tell the programs that they run would lead to the other toolchain.
+                for name in ["CARGO", "LD_LIBRARY_PATH", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "RUSTFLAGS"] {
+                    command.env_remove(name);
+                }
+                let flags = [
+                    "-Clink-self-contained=no".to_owned(),
+                    format!("-L{DEBIAN_LIBC}"),
+                    format!("-Clink-arg=--wasm-ld-path={}", linkers.join("gcc-ld/wasm-ld").display()),
+                ];
+                command
+                    .env("RUSTC", DEBIAN_RUSTC)
+                    // Building the standard library is not stable; the guests themselves use nothing that is not.
+                    .env("RUSTC_BOOTSTRAP", "1")
+                    .env("CARGO_TARGET_WASM32_WASIP2_LINKER", linkers.join("wasm-component-ld"))
+                    .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"))
+                    .arg("-Zbuild-std=std,panic_abort");
+                command
+            }
+        }
+    }
+
+    /// Keeps a later run from asking rustup again for what it could not give.
+    fn remember(&self, target: &Path) -> Result<(), String> {
+        let name = match self {
+            Self::Active { .. } => "active",
+            Self::Debian { .. } => "debian",
+        };
+        fs::write(chosen(target), name).map_err(|e| format!("cannot write {}: {e}", chosen(target).display()))
+    }
+}
+
+/// Where the toolchain of the last build is remembered.
+fn chosen(target: &Path) -> PathBuf {
+    target.join(".guest-toolchain")
+}
+
+fn sysroot() -> Result<PathBuf, String> {
+    says("rustc", &["--print", "sysroot"]).map(PathBuf::from)
+}
+
+/// Whether the active toolchain can build for the target.
+fn has_target() -> Result<bool, String> {
+    Ok(sysroot()?.join("lib/rustlib").join(TARGET).join("lib").is_dir())
+}
+
+/// Lets rustup add the target to the active toolchain.
+fn add_target() -> Result<(), String> {
+    eprintln!("guests: rustup target add {TARGET}");
+    let mut rustup = Command::new("rustup")
+        .args(["target", "add", TARGET])
+        .current_dir(root())
+        .env_remove("RUST_BACKTRACE")
+        .stdout(Stdio::null())
+        .spawn()
+        .map_err(|e| format!("cannot start rustup: {e}"))?;
+    let begun = Instant::now();
+    loop {
+        match rustup.try_wait().map_err(|e| e.to_string())? {
+            Some(status) if status.success() => return Ok(()),
+            Some(status) => return Err(format!("`rustup target add {TARGET}` ended with {status}")),
+            None if begun.elapsed() > RUSTUP_TIME => {
+                let _ = rustup.kill();
+                let _ = rustup.wait();
+                return Err(format!("`rustup target add {TARGET}` took more than {} s", RUSTUP_TIME.as_secs()));
+            }
+            None => thread::sleep(Duration::from_millis(50)),
+        }
+    }
+}
+
+/// Those files of Debian's packages that are not here.
+fn debian_is_missing() -> Vec<String> {
+    let needed =
+        [DEBIAN_CARGO.to_owned(), DEBIAN_RUSTC.to_owned(), DEBIAN_STD.to_owned(), format!("{DEBIAN_LIBC}/libc.a")];
+    needed.into_iter().filter(|path| !Path::new(path).exists()).collect()
+}
+
+/// Installs Debian's packages, where that can be done without asking.
+fn install_debian() -> Result<(), String> {
+    // Nothing that is installed is removed for it.
+    let install = format!("apt-get install --yes --no-install-recommends --no-remove {}", DEBIAN_PACKAGES.join(" "));
+    if says("apt-get", &["--version"]).is_err() {
+        return Err(format!("the packages {} are needed, and this system has no apt-get", DEBIAN_PACKAGES.join(", ")));
+    }
+    if says("id", &["-u"])? != "0" {
+        return Err(format!("install its packages with `sudo {install}`, then try again"));
+    }
+    eprintln!("guests: installing Debian's packages {}: {install}", DEBIAN_PACKAGES.join(", "));
+    let apt = |line: &str| {
+        let mut words = line.split(' ');
+        let mut command = Command::new(words.next().unwrap_or_default());
+        run(command.args(words).env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::null()))
+    };
+    // The lists of packages may never have been fetched.
+    apt(&install).or_else(|_| apt("apt-get update").and_then(|()| apt(&install)))?;
+    match debian_is_missing().as_slice() {
+        [] => Ok(()),
+        missing => Err(format!("its packages are installed, but {} is missing", missing.join(", "))),
+    }
+}
+
+/// What a program writes to stdout, trimmed.
+fn says(program: &str, arguments: &[&str]) -> Result<String, String> {
+    let output = Command::new(program).args(arguments).current_dir(root()).stderr(Stdio::null()).output();
+    let output = output.map_err(|e| format!("cannot start {program}: {e}"))?;
+    if !output.status.success() {
+        return Err(format!("{program} {} ended with {}", arguments.join(" "), output.status));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// Puts a file into a directory in one step, unless it is there already as it is.
+fn install(file: &Path, directory: &Path) -> io::Result<()> {
+    let name = file.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let to = directory.join(name);
+    let bytes = fs::read(file)?;
+    if fs::read(&to).is_ok_and(|there| there == bytes) {
+        return Ok(());
+    }
+    let mut temporary = name.to_owned();
+    temporary.push(".new");
+    let temporary = directory.join(temporary);
+    fs::write(&temporary, bytes)?;
+    fs::rename(&temporary, &to)?;
+    eprintln!("guests: {}", to.strip_prefix(root()).unwrap_or(&to).display());
+    Ok(())
+}

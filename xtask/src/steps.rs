@@ -1,0 +1,105 @@
+//! Running other programs, one step after the other.
+
+use std::{
+    fmt,
+    io::{BufRead, BufReader, IsTerminal},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+/// Steps that were taken, and how long each took.
+#[derive(Default)]
+pub(crate) struct Steps {
+    taken: Vec<(&'static str, Duration)>,
+}
+
+impl Steps {
+    /// Takes a step. The error begins with the step's name.
+    pub(crate) fn take<T>(
+        &mut self,
+        name: &'static str,
+        step: impl FnOnce() -> Result<T, String>,
+    ) -> Result<T, String> {
+        eprintln!("\n== {name}");
+        let begun = Instant::now();
+        let done = step().map_err(|e| format!("{name}: {e}"))?;
+        self.taken.push((name, begun.elapsed()));
+        Ok(done)
+    }
+}
+
+impl fmt::Display for Steps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.taken.iter().try_for_each(|(name, time)| writeln!(f, "{:>8.1} s  {name}", time.as_secs_f64()))
+    }
+}
+
+/// The workspace's directory.
+pub(crate) fn root() -> &'static Path {
+    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+    xtask.parent().unwrap_or(xtask)
+}
+
+/// The cargo that runs this, in the workspace's directory.
+pub(crate) fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root());
+    command
+}
+
+/// Runs a command to its end, its output where ours goes.
+pub(crate) fn run(command: &mut Command) -> Result<(), String> {
+    let status = command.status().map_err(|e| format!("cannot start {}: {e}", line(command)))?;
+    if status.success() { Ok(()) } else { Err(format!("{} ended with {status}", line(command))) }
+}
+
+/// Runs a command as [`run`] does, and gives back the lines of its stderr from the last that contains `mark` on.
+/// They come along with a failure too.
+pub(crate) fn run_keeping_end(command: &mut Command, mark: &str) -> (Result<(), String>, Vec<String>) {
+    let mut end = Vec::new();
+    let ended = (|| {
+        if std::io::stderr().is_terminal() {
+            command.env("CARGO_TERM_COLOR", "always");
+        }
+        let mut child = command.stderr(Stdio::piped()).spawn().map_err(|e| format!("cannot start: {e}"))?;
+        for text in child.stderr.take().into_iter().flat_map(|pipe| BufReader::new(pipe).lines().map_while(Result::ok))
+        {
+            eprintln!("{text}");
+            if text.contains(mark) {
+                end.clear();
+                end.push(text);
+            } else if !end.is_empty() {
+                end.push(text);
+            }
+        }
+        let status = child.wait().map_err(|e| e.to_string())?;
+        if status.success() { Ok(()) } else { Err(format!("{} ended with {status}", line(command))) }
+    })();
+    (ended, end)
+}
+
+/// Builds a package's binary, and says where it is.
+pub(crate) fn build(package: &str, arguments: &[&str]) -> Result<PathBuf, String> {
+    let mut command = cargo();
+    command.args(["build", "--package", package, "--message-format=json-render-diagnostics"]).args(arguments);
+    let output = command.stderr(Stdio::inherit()).output().map_err(|e| format!("cannot start cargo: {e}"))?;
+    if !output.status.success() {
+        return Err(format!("{} ended with {}", line(&command), output.status));
+    }
+    String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .filter_map(|message| message.get("executable")?.as_str().map(PathBuf::from))
+        .next_back()
+        .ok_or_else(|| format!("package {package} has no binary"))
+}
+
+/// A command as a person would type it.
+fn line(command: &Command) -> String {
+    let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
+    let words = std::iter::once(program).chain(command.get_args());
+    words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+}
