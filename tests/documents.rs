@@ -25,7 +25,8 @@ fn written(name: &str, value: &Value) -> String {
         Some(bytes) if name.ends_with("_bytes") => format!("{} KiB", bytes / 1024),
         Some(count) => {
             let digits = count.to_string();
-            let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(|group| str::from_utf8(group).unwrap()).collect();
+            let groups: Vec<_> =
+                digits.as_bytes().rchunks(3).rev().map(|group| str::from_utf8(group).unwrap()).collect();
             groups.join(",")
         }
         None => format!("{:.2}", value.as_f64().unwrap()),
@@ -65,10 +66,8 @@ fn every_test_that_the_requirements_name_exists() {
 #[test]
 fn every_requirement_is_accounted_for() {
     let text = document("docs/requirements.md");
-    let told: BTreeSet<u32> = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("| REQ-WD-")?.split_once(' ')?.0.parse().ok())
-        .collect();
+    let told: BTreeSet<u32> =
+        text.lines().filter_map(|line| line.strip_prefix("| REQ-WD-")?.split_once(' ')?.0.parse().ok()).collect();
     assert_eq!(told, (1..=47).collect());
 }
 

@@ -2,8 +2,22 @@
 //!
 //! They are one program, since each would link the whole host. They belong to the package `guild`, whose
 //! binary they start.
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::string_slice,
+    clippy::unwrap_used,
+    reason = "clippy allows these in tests, but not in what tests share"
+)]
 
 mod cli;
+mod crash;
 mod documents;
+mod isolation;
+mod jobs;
+mod memory;
+mod process;
 mod sandbox;
 mod support;
+mod template;

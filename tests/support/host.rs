@@ -228,12 +228,12 @@ impl Host {
 
     /// For one member of a roster.
     pub(crate) fn at(&self, member: &str) -> Client {
-        Client { port: self.port, path: format!("/members/{member}/mcp") }
+        Client::new(self.port, &format!("/members/{member}/mcp"))
     }
 
     /// For the one member of the host.
     pub(crate) fn client(&self) -> Client {
-        Client { port: self.port, path: self.endpoint.clone() }
+        Client::new(self.port, &self.endpoint)
     }
 }
 
@@ -259,6 +259,10 @@ pub(crate) struct RpcError {
 }
 
 impl Client {
+    pub(crate) fn new(port: u16, path: &str) -> Self {
+        Self { port, path: path.to_owned() }
+    }
+
     pub(crate) fn url(&self) -> String {
         format!("http://127.0.0.1:{}{}", self.port, self.path)
     }

@@ -71,8 +71,8 @@ fn topic() -> Topic {
         None => Topic {
             sources: root().join("docs"),
             name: "docs",
-            description: "What a plugin can reach",
-            question: "Which files can a plugin read and write, and who grants it access to more?",
+            description: "The end of a host",
+            question: "What happens to running jobs when the host stops, and which jobs does prune remove?",
         },
     }
 }

@@ -24,7 +24,7 @@ pub(crate) struct Cli {
 }
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 done; 1 error, with the reason on stderr; 2 `serve` found its port in use;
+Exit codes: 0 done; 1 error, with the reason on stderr; 2 `serve` found its port in use; \
 3 the job of `run` failed; 4 it was cancelled elsewhere; 130 it was cancelled by Ctrl-C.";
 
 /// The commands.
@@ -102,8 +102,9 @@ Examples:
   guild run ./guild-members/researcher \"How does ownership work?\" --sources ~/rust-book
   guild run researcher --members ./guild-members --config '{\"maxTurns\": 20}' - < task.md
 
-The report goes to stdout; progress and the job's directory go to stderr. Ctrl-C cancels the job. Where a host
-already serves the member, the task goes through it, and --sources, --agent and --config-file are the host's.
+The report goes to stdout; progress and the job's directory go to stderr. Ctrl-C cancels the job. \
+Where a host already serves the member, the task goes through it, and --sources, --agent and --config-file are that host's.
+
 Exit code: 0 completed, 3 failed, 4 cancelled elsewhere, 130 cancelled by Ctrl-C, 1 any other error.")]
 pub(crate) struct Run {
     /// The member: its directory, or its key in the members' directory

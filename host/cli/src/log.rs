@@ -1,20 +1,31 @@
 //! Logs, on stderr.
 
-use std::io::{self, Write};
+use std::{
+    env,
+    io::{self, Write},
+};
 
 use tracing_subscriber::{EnvFilter, fmt, layer::SubscriberExt, util::SubscriberInitExt};
 
+use crate::failure::Failure;
+
+/// The variable that takes a filter of its own, as `warn,guild_server=debug`.
+const FILTER: &str = "GUILD_LOG";
+
 /// Begins to log: what `GUILD_LOG` says, else warnings, and more with each `-v`.
-pub(crate) fn start(verbose: u8, own_level: &str) {
-    let default = match verbose {
-        0 => format!("warn,{own_level}"),
-        1 => "info".to_owned(),
-        _ => "debug".to_owned(),
+pub(crate) fn start(verbose: u8) -> Result<(), Failure> {
+    let own = env::var(FILTER).ok().filter(|filter| !filter.is_empty());
+    let filter = match (own, verbose) {
+        (Some(filter), _) => EnvFilter::try_new(&filter).map_err(|e| {
+            Failure::error(format!("{FILTER}={filter} is no log filter, as warn,guild_server=debug: {e}"))
+        })?,
+        (None, 0) => EnvFilter::new("warn"),
+        (None, 1) => EnvFilter::new("info"),
+        (None, _) => EnvFilter::new("debug"),
     };
-    let filter =
-        EnvFilter::builder().with_env_var("GUILD_LOG").try_from_env().unwrap_or_else(|_| EnvFilter::new(default));
     let lines = fmt::layer().with_writer(|| Unbreakable).with_target(verbose > 0).with_ansi(colours());
     tracing_subscriber::registry().with(filter).with(lines).init();
+    Ok(())
 }
 
 fn colours() -> bool {

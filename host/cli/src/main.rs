@@ -44,7 +44,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<(), Failure> {
-    log::start(cli.verbose, "guild=warn");
+    log::start(cli.verbose)?;
     let many = || tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let alone = || tokio::runtime::Builder::new_current_thread().enable_all().build();
     let start = |built: std::io::Result<_>| built.map_err(|e| Failure::error(format!("cannot start: {e}")));

@@ -11,6 +11,7 @@ use guild_contract::{
     rpc::{ListParams, StatusView},
 };
 use guild_jobs::{JobStore, OwnerLock, StoreOptions, SystemClock};
+use guild_server::discovery;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -44,11 +45,19 @@ pub(crate) async fn prune(args: Prune) -> Result<(), Failure> {
     let members = match &args.member {
         Some(member) => {
             let directory = house::member_directory(member, &args.house, &config)?;
-            vec![(member.clone(), house::open(&directory)?)]
+            let found = discovery::single(&directory).map_err(Failure::error)?;
+            if found.manifest.component.is_none() {
+                return Err(Failure::error(format!(
+                    "member {member} has no component: its own process keeps its jobs"
+                )));
+            }
+            vec![(member.clone(), found.dir)]
         }
         None => house::discovered(&house::members_directory(args.house.members.as_deref(), &config)?)?
             .into_iter()
-            .filter_map(|found| Some((found.path, found.member.ok()?.dir)))
+            .filter_map(|found| Some((found.path, found.member.ok()?)))
+            .filter(|(_, found)| found.manifest.component.is_some())
+            .map(|(path, found)| (path, found.dir))
             .collect(),
     };
     let statuses = match args.statuses {

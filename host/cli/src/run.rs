@@ -6,6 +6,7 @@
 use std::{
     io::{self, IsTerminal},
     path::Path,
+    pin::{Pin, pin},
     sync::Arc,
     time::Duration,
 };
@@ -15,7 +16,9 @@ use guild_contract::{
     rpc::{DispatchParams, ListParams, ResultView, StatusView},
 };
 use guild_jobs::OwnerLock;
-use guild_server::{Host, HostOptions, Member, OpenError, Target, listen::stop_signal, rpc::RpcError, takeover::OwnerError};
+use guild_server::{
+    Host, HostOptions, Member, OpenError, Target, listen::stop_signal, rpc::RpcError, takeover::OwnerError,
+};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
@@ -38,13 +41,18 @@ pub(crate) async fn run(args: Run) -> Result<(), Failure> {
     let config = house::config(args.house.config_file.as_deref())?;
     let directory = house::member_directory(&args.member, &args.house, &config)?;
     let stop = stop_signal().map_err(|e| Failure::error(format!("cannot listen for signals: {e}")))?;
+    let mut stop = pin!(stop);
     let options = HostOptions {
         config,
         target: Target::Member(directory.clone()),
         sources: args.session.sources,
         agent: args.session.agent,
     };
-    let worker = Worker::open(&directory, options).await?;
+    let worker = tokio::select! {
+        worker = Worker::open(&directory, options) => worker?,
+        () = &mut stop => return Err(Failure { code: exit::INTERRUPTED, message: Some("interrupted before there was a job".to_owned()) }),
+    };
+    // From here on there may be a job, so a signal waits until it can be cancelled.
     let id = worker.dispatch(params).await?;
     let job_directory = directory.join("jobs").join(&id);
 
@@ -158,10 +166,9 @@ impl Worker {
     }
 
     /// Follows a job to its end, and cancels it when told to stop.
-    async fn follow(&self, id: &str, stop: impl Future<Output = ()>) -> Result<Ended, Failure> {
+    async fn follow(&self, id: &str, mut stop: Pin<&mut impl Future<Output = ()>>) -> Result<Ended, Failure> {
         let progress = Progress::start();
         let mut interrupted = false;
-        let mut stop = std::pin::pin!(stop);
         loop {
             let status = self.status(id).await?;
             if status.status != JobStatus::Running {

@@ -24,6 +24,9 @@ use crate::{
 
 /// What was looked at so lately, in milliseconds, is fresh.
 const FRESH_MILLIS: i64 = 1000;
+/// All jobs stay fresh for so many times as long as it took to look at them, if that is longer: where there are very
+/// many, looking at them must not become all that the host does.
+const SWEEP_SHARE: i64 = 20;
 /// A list of more jobs is rendered only where blocking is allowed.
 const QUICK_LIST: usize = 1000;
 /// Bytes of a filter.
@@ -41,13 +44,15 @@ pub(crate) struct Lists {
 struct RenderedList {
     /// When all jobs were looked at last, in milliseconds.
     looked: AtomicI64,
+    /// How long what was seen then is fresh, in milliseconds.
+    fresh_for: AtomicI64,
     /// The unfiltered list and the generation that it shows.
     rendered: Mutex<Option<(u64, Bytes)>>,
 }
 
 impl Default for RenderedList {
     fn default() -> Self {
-        Self { looked: AtomicI64::new(i64::MIN), rendered: Mutex::new(None) }
+        Self { looked: AtomicI64::new(i64::MIN), fresh_for: AtomicI64::new(0), rendered: Mutex::new(None) }
     }
 }
 
@@ -105,11 +110,11 @@ impl JobStore {
     /// What `worker/status` answers: a [`StatusView`] as JSON.
     pub fn status(&self, id: &str) -> Result<Bytes, StoreError> {
         self.absorb();
-        if self.catalog.read().get(id).is_none()
-            && let Ok(id) = id.parse()
-            && lock(&self.left_out).contains_key(&id)
-        {
-            self.settle(&id);
+        if let Ok(id) = id.parse() {
+            let left_out = lock(&self.left_out).contains_key(&id);
+            if left_out {
+                self.settle(&id);
+            }
         }
         let entry = self.find(id)?;
         if let Some(job) = self.running(id) {
@@ -207,7 +212,7 @@ impl JobStore {
     /// [`Self::list`], if it can be answered without I/O and without much work: never blocks.
     pub fn list_now(&self, params: &ListParams) -> Option<Bytes> {
         let detailed = is_detailed(params);
-        if self.catalog.is_stale() || !self.is_fresh(self.lists.of(detailed).looked.load(Ordering::Relaxed)) {
+        if self.catalog.is_stale() || !self.is_swept(detailed) {
             return None;
         }
         let filter = glob(params.filter.as_deref()).ok()?;
@@ -234,13 +239,13 @@ impl JobStore {
         }
     }
 
-    /// Looks at what a list shows of the ended jobs, if that was more than a second ago.
+    /// Looks at what a list shows of the ended jobs, if that was a second ago or more.
     fn sweep(&self, detailed: bool) {
         let _sweep = lock(&self.lists.sweep);
-        let list = self.lists.of(detailed);
-        if self.is_fresh(list.looked.load(Ordering::Relaxed)) {
+        if self.is_swept(detailed) {
             return;
         }
+        let began = self.millis();
         if self.watch.is_none() {
             self.catalog.notice_all();
             self.absorb();
@@ -256,7 +261,16 @@ impl JobStore {
                 self.refresh_head(&entry);
             }
         }
-        list.looked.store(self.millis(), Ordering::Relaxed);
+        let (list, ended) = (self.lists.of(detailed), self.millis());
+        let fresh_for = ended.saturating_sub(began).saturating_mul(SWEEP_SHARE).max(FRESH_MILLIS);
+        list.fresh_for.store(fresh_for, Ordering::Relaxed);
+        list.looked.store(ended, Ordering::Relaxed);
+    }
+
+    /// Whether all jobs were looked at lately.
+    fn is_swept(&self, detailed: bool) -> bool {
+        let list = self.lists.of(detailed);
+        self.is_within(list.fresh_for.load(Ordering::Relaxed), list.looked.load(Ordering::Relaxed))
     }
 
     /// Reads the start of an ended job's summary if the file changed. `entry.files` is held.
@@ -323,6 +337,11 @@ impl JobStore {
     }
 
     fn is_fresh(&self, looked: i64) -> bool {
-        (0..FRESH_MILLIS).contains(&self.millis().saturating_sub(looked))
+        self.is_within(FRESH_MILLIS, looked)
+    }
+
+    /// Whether that moment is no longer ago; a moment that is still to come, as when the clock was set back, is not.
+    fn is_within(&self, millis: i64, moment: i64) -> bool {
+        (0..millis).contains(&self.millis().saturating_sub(moment))
     }
 }

@@ -300,11 +300,6 @@ impl RunningJob {
             error: None,
         };
         let meta = record::ended(&meta, status, error, self.shared.now());
-        self.update(|record| {
-            record.view.status = meta.status;
-            record.view.error.clone_from(&meta.error);
-            record.view.completed_at.clone_from(&meta.completed_at);
-        });
         let stored = open_dir(&self.shared.jobs, self.id.as_str()).and_then(|dir| {
             self.undo_edits(files, &dir, &view)?;
             self.warn_of_edit(files, META);
@@ -315,10 +310,17 @@ impl RunningJob {
             Ok(stamp)
         });
         let gone = matches!(&stored, Err(e) if e.kind() == io::ErrorKind::NotFound);
+        let shown = meta.clone();
         if let Some(store) = self.store.upgrade() {
             let head = (view.summary, files.written.get(STATUS).copied());
             store.ended(Ended { head: Some(head), ..Ended::new(meta, stored.as_ref().ok().copied()) }, gone);
         }
+        // Callers are shown the end once it is stored, and by every method at the same moment.
+        self.update(|record| {
+            record.view.status = shown.status;
+            record.view.error = shown.error;
+            record.view.completed_at = shown.completed_at;
+        });
         stored.map(drop).map_err(StoreError::io(format!("could not store that the job is {status}")))
     }
 

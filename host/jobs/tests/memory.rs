@@ -1,4 +1,5 @@
 //! What a member remembers, and how it is condensed.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test helper fails its test")]
 
 mod common;
 
@@ -149,11 +150,13 @@ fn an_origin_is_told_while_the_text_is_what_was_stored() {
     assert_eq!(memory.injection_text(), "fact");
 }
 
+type Answer = oneshot::Receiver<Result<String, String>>;
+
 /// A condenser that says what it was given and waits to be told what to answer.
 struct Gate {
     calls: Arc<AtomicUsize>,
     given: Arc<Mutex<Vec<MemoryNote>>>,
-    answer: Arc<Mutex<Option<oneshot::Receiver<Result<String, String>>>>>,
+    answer: Arc<Mutex<Option<Answer>>>,
 }
 
 impl Gate {

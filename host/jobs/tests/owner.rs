@@ -1,4 +1,5 @@
 //! Who owns a member, and how another takes over.
+#![allow(clippy::unwrap_used, reason = "a test helper fails its test")]
 
 mod common;
 

@@ -403,6 +403,10 @@ fn fresh_answers_need_no_look_at_the_disk() {
     assert_eq!((store.status_now(id), store.list_now(&params)), (Some(status), Some(list)));
     member.clock.advance(1);
     assert_eq!((store.status_now(id), store.list_now(&params)), (None, None));
+    // A clock that is set back makes nothing fresh for hours.
+    (store.status(id).unwrap(), store.list(&params).unwrap());
+    member.clock.advance(-3600);
+    assert_eq!((store.status_now(id), store.list_now(&params)), (None, None));
 }
 
 #[test]
@@ -487,6 +491,13 @@ fn directories_that_people_put_there_or_take_away_are_noticed() {
         listed_ids(&store, json!({})).len() == 2
     });
     assert_eq!(status(&store, &"made".parse().unwrap()).job_id.as_str(), "made");
+    // Nothing tells of a record that is repaired; asking for the job does.
+    member.dir.create_dir("jobs/repaired").unwrap();
+    eventually("a directory without a record is unknown", || is_unknown(&store, "repaired"));
+    member.dir.write("jobs/repaired/meta.json", meta.to_string()).unwrap();
+    eventually("a directory that got its record is known", || !is_unknown(&store, "repaired"));
+    member.dir.remove_dir_all("jobs/repaired").unwrap();
+    eventually("a directory that vanished is unknown", || is_unknown(&store, "repaired"));
     member.dir.remove_dir_all("jobs/moved").unwrap();
     eventually("a directory that vanished is not listed", || listed_ids(&store, json!({})) == ["made"]);
     member.dir.rename("jobs/made", &member.dir, "elsewhere").unwrap();

@@ -160,6 +160,11 @@ impl Member {
             }
             Err(RpcError::invalid_params(format!("`{name}` has {bytes} bytes, more than limits.{limit} = {max}")))
         };
+        for (name, text) in [("description", &params.description), ("task", &params.task)] {
+            if text.trim().is_empty() {
+                return Err(RpcError::invalid_params(format!("Invalid params: `{name}` must not be empty")));
+            }
+        }
         bounded("description", params.description.len(), "description_bytes", limits.description_bytes)?;
         bounded("task", params.task.len(), "task_bytes", limits.task_bytes)?;
         bounded("config", config.to_string().len(), "config_bytes", limits.config_bytes)?;

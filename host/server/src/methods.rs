@@ -105,21 +105,13 @@ impl Params {
             .ok_or_else(|| RpcError::invalid_params(format!("Invalid params: `{name}` is missing")))
     }
 
-    fn filled_text(&mut self, name: &str) -> Result<String, RpcError> {
-        let text = self.text(name)?;
-        if text.trim().is_empty() {
-            return Err(RpcError::invalid_params(format!("Invalid params: `{name}` must not be empty")));
-        }
-        Ok(text)
-    }
-
     fn dispatch(mut self) -> Result<DispatchParams, RpcError> {
         let config = match self.0.remove("config") {
             None | Some(Value::Null) => None,
             Some(Value::Object(config)) => Some(config),
             Some(other) => return Err(wrong_type("config", "an object", &other)),
         };
-        let (description, task) = (self.filled_text("description")?, self.filled_text("task")?);
+        let (description, task) = (self.text("description")?, self.text("task")?);
         Ok(DispatchParams { description, task, config })
     }
 

@@ -13,7 +13,7 @@ use guild_jobs::{
     tools::{ToolError, Tools},
 };
 use guild_sandbox::{CallError, Plugin, RunScope};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::{
     runtime::Handle,
     sync::{OwnedSemaphorePermit, mpsc},
@@ -143,7 +143,8 @@ async fn run(runtime: &dyn AgentRuntime, session: Session) -> SessionEnd {
     }
 }
 
-/// All that a session may call: whole sets of tools, and the read-only ones that were granted and asked for.
+/// All that a session may call: whole sets of tools, and the read-only ones that were granted and asked for. The
+/// transcript begins with their names.
 fn belt(
     sets: impl IntoIterator<Item = Arc<dyn Tools>>,
     files: Option<&Arc<dyn Files>>,
@@ -152,7 +153,10 @@ fn belt(
     job: &Arc<RunningJob>,
 ) -> Arc<dyn Tools> {
     let journal = Arc::new(Transcript(job.clone()));
-    Arc::new(Belt::new(sets).with_read_only(files, granted, asked).with_journal(journal))
+    let belt = Belt::new(sets).with_read_only(files, granted, asked).with_journal(journal);
+    let names: Vec<String> = belt.definitions().into_iter().map(|tool| tool.name).collect();
+    job.transcript(&json!({"type": "session", "tools": names}));
+    Arc::new(belt)
 }
 
 /// The read roots, for a session that has all three tools which read them.

@@ -115,7 +115,7 @@ impl Corpus {
         let readable = entries.iter().filter_map(|entry| Some((entry.clone(), extract::format(&entry.path)?)));
         let (sources, large): (Vec<_>, Vec<_>) = readable.partition(|(entry, _)| entry.size <= MAX_FILE_BYTES);
         let (documents, beyond) = read(&files, sources, &cpu, &cancel).await?;
-        let documents = cpu.run(&cancel, move || without_boilerplate(documents)).await?;
+        let documents = cpu.run(&cancel, move || without_copies(without_boilerplate(documents))).await?;
         let (documents, passages, index) = indexed(documents, &cpu, &cancel).await?;
         let mut titles = Builder::new();
         documents.iter().for_each(|document| titles.add("", &document.page.title));
@@ -392,7 +392,7 @@ mod tests {
             let text = format!("<h1>Install</h1><p>Run the installer.</p><p>It is edition {n}.</p>");
             html(&format!("v{n}/install.html"), &text)
         };
-        let documents = without_boilerplate(without_copies((0..9).map(page).collect()));
+        let documents = without_copies(without_boilerplate((0..9).map(page).collect()));
         assert_eq!(texts(&documents).iter().filter(|text| **text == "Run the installer.").count(), 9);
     }
 

@@ -174,18 +174,22 @@ impl<'a> Report<'a> {
                 text.push_str("Not found in the sources.\n\n");
                 continue;
             }
-            let mut key: Vec<(String, f32, usize)> = cited
+            let mut key: Vec<(String, f32, &Cited<'_>)> = cited
                 .iter()
                 .take(4)
                 .filter_map(|cited| {
                     let (sentence, worth) = key_sentence(self.corpus, self.stems, &answer.question, &cited.quote)?;
-                    Some((sentence, worth * cited.finding.score.sqrt(), cited.number))
+                    Some((sentence, worth, cited))
                 })
                 .collect();
-            key.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.2.cmp(&b.2)));
+            // A sentence that tells much less than another is no answer beside it.
+            let most = key.iter().map(|(_, worth, _)| *worth).fold(0.0, f32::max);
+            key.retain(|(_, worth, _)| *worth >= most * 0.6);
+            let rank = |(_, worth, cited): &(String, f32, &Cited<'_>)| worth * cited.finding.score.sqrt();
+            key.sort_by(|a, b| rank(b).total_cmp(&rank(a)).then(a.2.number.cmp(&b.2.number)));
             key.truncate(SENTENCES);
-            for (sentence, _, number) in &key {
-                let _ = writeln!(text, "- “{sentence}” [{number}]");
+            for (sentence, _, cited) in &key {
+                let _ = writeln!(text, "- “{sentence}” [{}]", cited.number);
             }
             if key.is_empty() {
                 let numbers = cited.iter().map(|cited| format!("[{}]", cited.number)).collect::<Vec<_>>().join(" ");

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::{
     corpus::Corpus,
-    index::QueryTerm,
+    index::{Hit, QueryTerm},
     question::Question,
     terms::{Stems, defines, is_stop, words},
 };
@@ -13,6 +13,8 @@ use super::{
 const CANDIDATES: usize = 150;
 /// Passages that diversity chooses from.
 const POOL: usize = 40;
+/// How much the title of a passage's page counts beside the passage.
+const TITLE: f32 = 0.5;
 /// How much relevance counts against novelty (MMR).
 const RELEVANCE: f32 = 0.72;
 /// Two passages that share so much of their words say the same.
@@ -98,8 +100,8 @@ fn candidates(corpus: &Corpus, stems: &Stems, question: &Question, query: &[Quer
         let covered = weights.iter().enumerate().filter(|(bit, _)| mask >> bit & 1 == 1);
         covered.map(|(_, weight)| weight).sum::<f32>() / all.max(f32::MIN_POSITIVE)
     };
-    let titles: HashMap<u32, u64> =
-        corpus.titles.search(&question.terms, usize::MAX).into_iter().map(|hit| (hit.passage, hit.mask)).collect();
+    let titles: HashMap<u32, Hit> =
+        corpus.titles.search(&question.terms, usize::MAX).into_iter().map(|hit| (hit.passage, hit)).collect();
     let hits = corpus.index.search(query, usize::MAX);
     let masks: HashMap<u32, u64> = hits.iter().map(|hit| (hit.passage, hit.mask)).collect();
     let mut found: Vec<Candidate> = Vec::new();
@@ -111,12 +113,14 @@ fn candidates(corpus: &Corpus, stems: &Stems, question: &Question, query: &[Quer
                 .passage(*beside)
                 .is_some_and(|(other, _)| (other.document, other.heading) == (passage.document, passage.heading))
         });
-        let titled = hit.mask | titles.get(&passage.document).copied().unwrap_or(0);
+        let title = titles.get(&passage.document);
+        let titled = hit.mask | title.map_or(0, |title| title.mask);
         let around = beside.fold(titled, |mask, beside| mask | masks.get(&beside).copied().unwrap_or(0));
-        let coverage = share(titled).max(0.8 * share(around));
+        let coverage = share(titled).max(0.7 * share(around));
         let text = corpus.text(hit.passage);
         let form = form(corpus, stems, question, hit.passage, text);
-        let score = hit.score * (0.2 + 0.8 * coverage).powi(2) * form;
+        let score =
+            (hit.score + TITLE * title.map_or(0.0, |title| title.score)) * (0.2 + 0.8 * coverage).powi(2) * form;
         found.push(Candidate { finding: Finding { passage: hit.passage, score, coverage }, mask: hit.mask });
     }
     found.sort_by(|a, b| b.finding.score.total_cmp(&a.finding.score).then(a.finding.passage.cmp(&b.finding.passage)));

@@ -21,7 +21,7 @@ const STOP_WORDS: &str = "a about above after again against all also am an and a
     pages passage passages question questions quote quotes read report reports research source sources summarise summarize summary \
     task text texts topic tutorial understand write";
 /// Words that say how something is asked for rather than what: they count for little.
-const WEAK_WORDS: &str = "avoid best better choose common compare comparison concept correct difference differences different \
+const WEAK_WORDS: &str = "avoid best better choose common compare comparison concept correct differ differs difference differences different \
     example examples good happen happens handle handles help helps important introduce kind main happened overview reason role \
     support supports type types work working works people first last new simple prefer recommend recommended provide provides \
     purpose define defined relate related cause causes allow allows concern";
@@ -130,7 +130,7 @@ pub(crate) fn defines(stems: &Stems, terms: &[QueryTerm], text: &str) -> bool {
     sentences(text).into_iter().filter_map(|range| text.get(range)).any(|sentence| {
         let (mut at, mut subject, mut found) = (0, None, false);
         words(sentence, |word| {
-            if at < 5 && stems.position(word, terms).is_some() {
+            if at < 2 && stems.position(word, terms).is_some() {
                 subject = Some(at);
             }
             found |= subject.is_some_and(|subject| at > subject && at <= subject + 4) && CUES.contains(&word);

@@ -67,12 +67,20 @@ impl Server {
         Self { address, stop, task }
     }
 
+    /// A server of many members: the path of each, and the text of its manifest.
+    pub(crate) async fn of_many(manifests: &[(&str, &str)], limits: Limits) -> Self {
+        let members = tempfile::tempdir().unwrap();
+        for (path, manifest) in manifests {
+            let directory = members.path().join(path);
+            fs::create_dir_all(&directory).unwrap();
+            fs::write(directory.join("guild-member.json"), manifest).unwrap();
+        }
+        Self::start(open(Target::Members(members.path().to_owned()), limits).await)
+    }
+
     /// A server of one member, `broken`, that cannot be served: enough for what HTTP alone decides.
     pub(crate) async fn of_a_broken_member(limits: Limits) -> Self {
-        let members = tempfile::tempdir().unwrap();
-        fs::create_dir(members.path().join("broken")).unwrap();
-        fs::write(members.path().join("broken/guild-member.json"), "{}").unwrap();
-        Self::start(open(Target::Members(members.path().to_owned()), limits).await)
+        Self::of_many(&[("broken", "{}")], limits).await
     }
 
     pub(crate) async fn connect(&self) -> Connection {

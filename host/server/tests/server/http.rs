@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use guild_contract::Limits;
 use serde_json::json;
 
-use crate::harness::Server;
+use crate::harness::{Server, manifest};
 
 const PATH: &str = "/members/broken/mcp";
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
@@ -30,6 +30,25 @@ async fn a_member_in_state_error_answers_with_its_reason() {
     assert!(message.starts_with(reason), "{message}");
     let notification = server.post(PATH, r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
     assert_eq!((notification.status, notification.body.as_str()), (202, ""));
+}
+
+#[tokio::test]
+async fn each_member_of_a_roster_answers_under_its_key_and_one_that_cannot_says_why() {
+    let mut foreign = manifest("foreign");
+    foreign.as_object_mut().unwrap().remove("component");
+    let texts = [manifest("first"), manifest("second"), foreign].map(|manifest| manifest.to_string());
+    let [first, second, foreign] = texts.each_ref().map(String::as_str);
+    let members = [("first", first), ("team/second", second), ("foreign", foreign), ("broken", "{}")];
+    let server = Server::of_many(&members, Limits::default()).await;
+    let ask = async |key: &str| {
+        let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#;
+        server.post(&format!("/members/{key}/mcp"), initialize).await.json()
+    };
+    assert_eq!(ask("first").await["result"]["serverInfo"]["name"], "first");
+    assert_eq!(ask("team/second").await["result"]["serverInfo"]["name"], "second");
+    let message = async |key: &str| ask(key).await["error"]["message"].as_str().unwrap().to_owned();
+    assert!(message("foreign").await.contains("it is served by its own process, not by this host"));
+    assert!(message("broken").await.contains("broken/guild-member.json: missing field `name`"));
 }
 
 #[tokio::test]

@@ -295,3 +295,16 @@ async fn many_clients_at_once_each_get_the_answer_to_their_own_request() {
     });
     futures::future::join_all(clients).await;
 }
+
+#[tokio::test]
+async fn a_client_that_does_not_take_its_answer_is_let_go() {
+    let worker = Worker::with_limits(Limits { connections: 1, client_seconds: 1, ..Limits::default() }).await;
+    let job = worker.completed("large", &"x".repeat(8 << 20));
+    let result = json!({"jsonrpc": "2.0", "id": 1, "method": "worker/result", "params": id(&job)}).to_string();
+    let mut stuck = worker.server.connect().await;
+    let head = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+    stuck.send(format!("{head}Content-Length: {}\r\n\r\n{result}", result.len())).await;
+    // The one place is free again, though the client still holds its connection.
+    assert_eq!(worker.ask("status", id(&job)).await.unwrap()["status"], "completed");
+    drop(stuck);
+}

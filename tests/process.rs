@@ -1,0 +1,233 @@
+//! The process that Guild Hall starts: exit codes, readiness, signals, and who owns a member.
+
+use std::{
+    fs,
+    io::Read,
+    net::{TcpListener, TcpStream},
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+use serde_json::json;
+
+use crate::support::host::{Home, Host, PATIENCE, free_port, wait_for};
+
+fn serve(home: &Home, member: &std::path::Path, port: u16) -> std::process::Command {
+    let mut command = home.guild();
+    command.current_dir(member).args(["serve", "--member", ".", "--port", &port.to_string()]);
+    command
+}
+
+#[test]
+fn a_port_in_use_is_exit_code_2_at_once() {
+    let home = Home::new();
+    let member = home.quick("quick");
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = other.local_addr().unwrap().port();
+    let (status, output) = Host::start(serve(&home, &member, port), port, "/mcp").wait();
+    assert_eq!(status.code(), Some(2), "{output}");
+    assert!(output.contains(&port.to_string()) && output.lines().count() == 1, "{output}");
+}
+
+#[test]
+fn any_other_start_up_error_is_exit_code_1_and_one_clear_line() {
+    let home = Home::new();
+    let cases = [
+        ("no manifest", None, "guild-member.json"),
+        ("broken manifest", Some("{"), "guild-member.json"),
+        (
+            "no component",
+            Some(
+                r#"{"name":"a","displayName":"a","description":"","version":"1","transport":"http","mcp":{"command":"x","args":[]}}"#,
+            ),
+            "component",
+        ),
+    ];
+    for (name, manifest, named) in cases {
+        let member = home.path(&format!("members/{}", name.replace(' ', "-")));
+        fs::create_dir_all(&member).unwrap();
+        if let Some(manifest) = manifest {
+            fs::write(member.join("guild-member.json"), manifest).unwrap();
+        }
+        let (status, output) = Host::start(serve(&home, &member, free_port()), 0, "/mcp").wait();
+        assert_eq!(status.code(), Some(1), "{name}: {output}");
+        assert!(output.contains(named) && output.lines().count() == 1, "{name}: {output}");
+    }
+}
+
+#[test]
+fn a_component_that_cannot_be_loaded_does_not_stop_the_host_and_refuses_dispatches() {
+    let home = Home::new();
+    let member = home.member("broken", "worker", b"not wasm");
+    let host = home.serve(&member, &[]);
+    let client = host.client();
+    client.call("initialize", json!({})).unwrap();
+    assert_eq!(client.call("tools/list", json!({})).unwrap(), json!({"tools": []}));
+    let error = client.dispatch(json!({"description": "d", "task": "t"})).unwrap_err();
+    assert!(error.message.contains("no WebAssembly component"), "{}", error.message);
+    assert_eq!(client.call("worker/list", json!({})).unwrap(), json!({"jobs": []}));
+}
+
+/// Guild Hall's own sequence: `initialize` until it is answered, accepting only refused connections as "not yet".
+#[test]
+fn who_can_connect_is_answered() {
+    let home = Home::new();
+    let member = home.researcher("researcher");
+    let port = free_port();
+    let host = Host::start(serve(&home, &member, port), port, "/mcp");
+    let client = host.client();
+    let request = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "guild-hall", "version": "1"}}});
+    let answer = wait_for("initialize", || match client.post(&request.to_string()) {
+        Ok((status, body)) => Some((status, body)),
+        Err(e) if e.kind() == std::io::ErrorKind::ConnectionRefused => None,
+        Err(e) => panic!("{e}"),
+    });
+    assert_eq!(answer.0, 200);
+    assert!(answer.1.contains("\"protocolVersion\":\"2025-06-18\""), "{}", answer.1);
+    assert_eq!(client.call("tools/list", json!({})).unwrap(), json!({"tools": []}));
+}
+
+#[test]
+fn sigterm_ends_the_host_at_once_and_its_jobs_are_reconciled_at_the_next_start() {
+    let home = Home::new();
+    let member = home.endless("endless");
+    let host = home.serve(&member, &[]);
+    let id = host.client().start("d");
+    // A connection that stays open does not hold it up.
+    let _idle = TcpStream::connect(("127.0.0.1", host.port)).unwrap();
+    let begin = Instant::now();
+    let (status, output) = host.stop();
+    assert!(status.success(), "{status} {output}");
+    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+    let host = home.serve(&member, &[]);
+    let status = host.client().status(&id).unwrap();
+    assert_eq!(status["status"], "failed");
+    assert!(status["error"].as_str().unwrap().contains("host"), "{status}");
+}
+
+#[test]
+fn a_closed_stdout_and_stderr_never_end_the_host() {
+    let home = Home::new();
+    let member = home.quick("quick");
+    let port = free_port();
+    let mut child =
+        serve(&home, &member, port).arg("-vv").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop((child.stdout.take(), child.stderr.take()));
+    wait_for("the host", || TcpStream::connect(("127.0.0.1", port)).ok());
+    let client = crate::support::host::Client::new(port, "/mcp");
+    for _ in 0..20 {
+        let id = client.start("d");
+        assert_eq!(client.ended(&id)["status"], "completed");
+    }
+    assert!(child.try_wait().unwrap().is_none());
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_second_host_leaves_a_member_to_an_owner_that_answers() {
+    let home = Home::new();
+    let member = home.endless("endless");
+    let first = home.serve(&member, &[]);
+    let id = first.client().start("d");
+    let (status, output) = Host::start(serve(&home, &member, free_port()), 0, "/mcp").wait();
+    assert_eq!(status.code(), Some(1));
+    assert!(output.contains(&first.pid().to_string()) && output.contains(&first.client().url()), "{output}");
+    assert_eq!(first.client().status(&id).unwrap()["status"], "running");
+}
+
+#[test]
+fn a_second_host_takes_a_member_over_from_an_owner_that_hangs() {
+    let home = Home::new();
+    let member = home.endless("endless");
+    let hung = home.serve(&member, &[]);
+    let id = hung.client().start("d");
+    hung.signal("-STOP");
+    let second = home.serve(&member, &[]);
+    assert_eq!(second.client().status(&id).unwrap()["status"], "failed", "reconciled");
+    let (status, _) = hung.wait();
+    assert!(!status.success(), "the hung one was ended");
+}
+
+#[test]
+fn a_second_host_takes_a_member_over_from_an_owner_that_is_dead() {
+    let home = Home::new();
+    let member = home.endless("endless");
+    let first = home.serve(&member, &[]);
+    let id = first.client().start("d");
+    first.kill();
+    let begin = Instant::now();
+    let second = home.serve(&member, &[]);
+    assert_eq!(second.client().status(&id).unwrap()["status"], "failed", "reconciled");
+    assert!(begin.elapsed() < PATIENCE);
+}
+
+#[test]
+fn a_member_that_another_host_owns_is_in_state_error_and_the_others_go_on() {
+    let home = Home::new();
+    let owned = home.quick("owned");
+    home.quick("free");
+    let first = home.serve(&owned, &[]);
+    let roster = home.serve_roster(&[]);
+    let error = roster.at("owned").call("initialize", json!({})).unwrap_err();
+    assert!(error.message.contains(&first.client().url()), "{}", error.message);
+    let id = roster.at("free").start("d");
+    assert_eq!(roster.at("free").ended(&id)["status"], "completed");
+}
+
+#[test]
+fn an_unknown_setting_is_an_error_with_file_line_and_the_nearest_key() {
+    let home = Home::new();
+    let member = home.quick("quick");
+    let config = home.write("guild.toml", "[limits]\nmemory_byte = 5\n");
+    let mut command = serve(&home, &member, free_port());
+    command.args(["--config", config.to_str().unwrap()]);
+    let (status, output) = Host::start(command, 0, "/mcp").wait();
+    assert_eq!(status.code(), Some(1));
+    assert!(
+        output.contains("guild.toml:2") && output.contains("memory_byte") && output.contains("memory_bytes"),
+        "{output}"
+    );
+}
+
+#[test]
+fn a_policy_in_a_members_folder_or_the_working_directory_is_not_read() {
+    let home = Home::new();
+    let member = home.researcher("researcher");
+    let docs = home.write("docs/a.md", "text");
+    let policy = format!("[[roots]]\npath = {:?}\n", docs.parent().unwrap());
+    fs::write(member.join("guild.toml"), policy).unwrap();
+    let host = home.serve(&member, &[]);
+    let error = host.client().dispatch(json!({"description": "d", "task": "t"})).unwrap_err();
+    assert!(error.message.contains("--sources"), "{}", error.message);
+}
+
+#[test]
+fn the_users_configuration_directory_holds_the_policy() {
+    let home = Home::new();
+    let member = home.researcher("researcher");
+    let docs = home.write("docs/a.md", "# Olives\n\nOlives are cured in brine.\n");
+    home.write(
+        "config/guild/guild.toml",
+        format!("[[roots]]\nname = \"kitchen\"\npath = {:?}\n", docs.parent().unwrap()),
+    );
+    let host = home.serve(&member, &[]);
+    let id = host.client().start("How are olives cured?");
+    host.client().ended(&id);
+    let result = host.client().result(&id).unwrap();
+    assert!(result["output"].as_str().unwrap().contains("kitchen/a.md"), "{result}");
+}
+
+#[test]
+fn an_idle_connection_is_served_after_a_slow_one() {
+    let home = Home::new();
+    let host = home.serve(&home.quick("quick"), &[]);
+    // A client that says nothing, and one that says half of something.
+    let _silent = TcpStream::connect(("127.0.0.1", host.port)).unwrap();
+    let mut half = TcpStream::connect(("127.0.0.1", host.port)).unwrap();
+    std::io::Write::write_all(&mut half, b"POST /mcp HTTP/1.1\r\nHost: loc").unwrap();
+    host.client().call("ping", json!({})).unwrap();
+    half.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+    assert!(half.read(&mut [0; 1]).is_err(), "it was neither answered nor closed yet");
+}
