@@ -14,6 +14,7 @@
 mod cli;
 mod crash;
 mod documents;
+mod guests;
 mod isolation;
 mod jobs;
 mod memory;

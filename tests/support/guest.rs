@@ -21,7 +21,15 @@ fn encode(mut module: Vec<u8>, resolve: &Resolve, world: WorldId) -> Vec<u8> {
 /// A component of a world made of these WIT lines. `module` is the core module: its imports and exports carry the
 /// canonical names, as `guild:worker/dispatch@0.1.0#activate`.
 pub(crate) fn component(world: &str, module: &str) -> Vec<u8> {
+    component_with("", world, module)
+}
+
+/// As [`component`], of a world that uses this package too.
+pub(crate) fn component_with(more: &str, world: &str, module: &str) -> Vec<u8> {
     let (mut resolve, _) = wit();
+    if !more.is_empty() {
+        resolve.push_str("more.wit", more).unwrap();
+    }
     let text = format!("package test:guest;\nworld guest {{\n{world}\n}}");
     let package = resolve.push_str("guest.wit", &text).unwrap();
     let world = resolve.select_world(&[package], Some("guest")).unwrap();
@@ -105,4 +113,11 @@ fn module(exports: &[(&str, &str)], more: &str) -> String {
              (global.set $next (i32.add (local.get $at) (local.get 3)))
              (local.get $at)))"
     )
+}
+
+/// A component that `cargo xtask guests` built.
+pub(crate) fn built(name: &str) -> Vec<u8> {
+    let release = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins/target/wasm32-wasip2/release");
+    let file = release.join(format!("{name}.wasm"));
+    std::fs::read(&file).unwrap_or_else(|e| panic!("{}: {e}; `cargo xtask guests` builds it", file.display()))
 }

@@ -66,9 +66,9 @@ pub fn outside(bytes: &[u8]) -> Result<Outside, LoadError> {
     Ok(outside)
 }
 
-/// Whether anything of it is linked denied.
-pub(crate) fn has_denied(outside: &Outside) -> bool {
-    outside.imports.iter().any(|import| WASI_DENIED.contains(&Name::of(import).package))
+/// Whether an import is there only because a language's runtime drags it in.
+pub(crate) fn is_denied(import: &str) -> bool {
+    WASI_DENIED.contains(&Name::of(import).package)
 }
 
 /// Checks a component's outside against what its manifest says and what this host has.

@@ -11,6 +11,7 @@
 mod bindings;
 mod cache;
 mod call;
+mod denied;
 mod engine;
 mod error;
 mod host;

@@ -30,6 +30,7 @@ use crate::{
     },
     cache::hex,
     call::{ActivateScope, Activated, RunScope},
+    denied,
     engine::{Sandbox, Ticking},
     error::{CallError, LoadError},
     host::agent::bounds,
@@ -71,14 +72,9 @@ impl Plugin {
             }
         };
         let refused = |e: wasmtime::Error| LoadError::Refused(format!("{e:#}"));
-        let pre = if inspect::has_denied(&outside) {
-            // What a language's runtime drags in: there, so that the component links; of no use, so that nothing leaves.
-            let mut linker = sandbox.linker.clone();
-            linker.define_unknown_imports_as_traps(&component).map_err(refused)?;
-            linker.instantiate_pre(&component)
-        } else {
-            sandbox.linker.instantiate_pre(&component)
-        };
+        let mut linker = sandbox.linker.clone();
+        denied::add_to_linker(&mut linker, &sandbox.engine, &component).map_err(refused)?;
+        let pre = linker.instantiate_pre(&component);
         let pre = pre.map_err(refused)?;
         let granted = granted.into_iter().filter(|interface| spec.grants.contains_key(interface)).collect();
         Ok(Self {

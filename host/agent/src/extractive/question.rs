@@ -55,6 +55,29 @@ const INSTRUCTIONS: &[&str] = &[
 ];
 const PRONOUNS: &[&str] = &["it", "its", "they", "them", "their", "this", "these", "those"];
 
+const MEASURES: &[&str] = &[
+    "big",
+    "deep",
+    "expensive",
+    "far",
+    "fast",
+    "frequently",
+    "hard",
+    "high",
+    "large",
+    "late",
+    "long",
+    "low",
+    "old",
+    "quickly",
+    "short",
+    "slow",
+    "small",
+    "soon",
+    "tall",
+    "wide",
+];
+
 /// A question, as it is looked up.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Question {
@@ -137,8 +160,11 @@ impl Question {
                 kept.push(word.to_owned());
             }
         };
-        for word in all.iter().filter(|word| !is_stop(word)) {
-            add(word, if is_weak(word) { WEAK } else { 1.0 });
+        let before_each = std::iter::once("").chain(all.iter().map(String::as_str));
+        for (word, last) in all.iter().zip(before_each).filter(|(word, _)| !is_stop(word)) {
+            // "How large", "how long": the answer is a measure, and need not have the word.
+            let measured = last == "how" && MEASURES.contains(&word.as_str());
+            add(word, if measured || is_weak(word) { WEAK } else { 1.0 });
         }
         let own = all.iter().filter(|word| !is_stop(word) && !is_weak(word)).count();
         if own == 0 && before.is_some() {

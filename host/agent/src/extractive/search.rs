@@ -143,7 +143,7 @@ fn form(corpus: &Corpus, stems: &Stems, question: &Question, number: u32, text: 
     }
     let near = if pairs == 0 { 0.0 } else { together.len() as f32 / pairs as f32 };
     let definition = if question.definition && defines(stems, &question.terms, text) { 1.4 } else { 1.0 };
-    let listing = if code && !question.code { 0.7 } else { 1.0 };
+    let listing = if code && !question.code { 0.5 } else { 1.0 };
     let fragment = if text.len() < 80 { 0.6 } else { 1.0 };
     (1.0 + 0.5 * near) * definition * listing * fragment
 }

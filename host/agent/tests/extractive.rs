@@ -1,0 +1,398 @@
+//! The built-in runtime, over real files: what it reports, and what it leaves alone.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::{
+    collections::HashMap,
+    fs,
+    path::Path,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use common::{Job, roots, session, write};
+use guild_agent::Extractive;
+use guild_contract::{Bounds, Limits};
+use guild_jobs::{
+    activation::MemoryNote,
+    files::{FileEntry, Files, Passage},
+    session::{AgentRuntime, Ending, Meter, NoTools},
+    tools::ToolError,
+};
+use tempfile::TempDir;
+
+/// A manual in every format, with what surrounds the text of real pages.
+fn manual() -> TempDir {
+    let dir = TempDir::new().unwrap();
+    let page = |title: &str, body: &str| {
+        format!(
+            "<!DOCTYPE html>\n<html class=\"sidebar-visible\">\n<head><title>{title} - Harbor</title>\n<style>p {{ color: red }}</style>\n\
+             <script>var backup = 'backup retention script';</script></head>\n<body>\n<nav id=\"sidebar\"><ol><li><a href=\"b.html\">Backup \
+             retention</a></li><li><a href=\"k.html\">Key rotation</a></li></ol></nav>\n<div class=\"cookie-banner\"><p>We use cookies for \
+             backup retention.</p></div>\n<main>\n<h1>{title}</h1>\n{body}\n<p>Was this page on backup retention and key rotation \
+             helpful? Tell us in the forum.</p>\n</main>\n<footer>Backup retention is a trademark.</footer>\n</body></html>\n"
+        )
+    };
+    let backup = "<p>Harbor keeps each nightly backup for a retention period of <code>ninety&nbsp;days</code>\nand then removes it &amp; its \
+         checksums.\nA weekly backup is kept for one year.</p>\n<h2>Restoring</h2>\n<p>To restore a backup, stop the server and run the\n\
+         <code>harbor restore&lt;id&gt;</code> command.</p>";
+    let keys = "<p>Signing keys rotate every thirty days.\nThe old key stays valid for a grace period of two days.</p>";
+    let listing =
+        "<p>The scheduler is configured like this:</p>\n<pre><code>schedule {\n    every = \"night\"\n}</code></pre>";
+    write(dir.path(), "docs/backup.html", &page("Backups", backup));
+    write(dir.path(), "docs/keys.html", &page("Keys", keys));
+    write(dir.path(), "docs/scheduler.html", &page("Scheduler", listing));
+    write(
+        dir.path(),
+        "docs/network.html",
+        &page("Network", "<p>The server listens on port 8080 of the loopback interface.</p>"),
+    );
+    let limits = "# Limits\n\nIntro.\n\n## Uploads\n\nAn upload may have **512 MiB** at most; larger uploads are refused\nwith status \
+         `413`.\n\n- Parallel uploads: eight per user.\n- Resumable uploads expire after a day.\n";
+    write(dir.path(), "docs/limits.md", limits);
+    let notes = "Release notes\n=============\n\nVersion 4 dropped support for the legacy tape archive.\nUse object storage <instead>.\n";
+    write(dir.path(), "docs/notes.txt", notes);
+    let code = "use std::time::Duration;\n\n/// How long a client waits before it tries a refused connection again.\npub fn \
+         reconnect_delay(attempt: u32) -> Duration {\n    Duration::from_secs(2u64.pow(attempt.min(6)))\n}\n";
+    write(dir.path(), "docs/src/client.rs", code);
+    dir
+}
+
+async fn ask(dir: &TempDir, task: &str) -> Arc<Job> {
+    let job = Arc::new(Job::default());
+    let end = Extractive::new().run(session(task, job.clone(), Some(roots(&dir.path().join("docs"))))).await;
+    assert_eq!(end.ending, Ending::Success, "{task}");
+    assert_eq!(end.text, job.report());
+    job
+}
+
+/// The quotations of a report: path, line, text without the marks that make it Markdown.
+fn quotations(report: &str) -> Vec<(String, usize, String)> {
+    let mut found: Vec<(String, usize, String)> = Vec::new();
+    let (mut open, mut fence) = (false, None::<String>);
+    for line in report.lines().skip_while(|line| *line != "## Findings").take_while(|line| *line != "## Sources") {
+        if let Some((_, place)) = line.rsplit_once("** — `") {
+            let (path, number) = place.trim_end_matches('`').rsplit_once(':').unwrap();
+            found.push((path.to_owned(), number.parse().unwrap(), String::new()));
+            open = true;
+        } else if fence.as_deref() == Some(line) {
+            fence = None;
+        } else if open && fence.is_none() && line.starts_with("```") {
+            fence = Some("`".repeat(line.len() - line.trim_start_matches('`').len()));
+        } else if let Some((_, _, text)) = found.last_mut() {
+            let quoted = if fence.is_some() { Some(line) } else { line.strip_prefix('>').map(str::trim_start) };
+            text.push_str(quoted.unwrap_or_default());
+            text.push('\n');
+        }
+    }
+    found
+}
+
+/// A text as a reader sees it: no tags, no entities, white space as one space.
+fn visible(html: &str) -> String {
+    let mut text = String::new();
+    let mut tag = false;
+    for c in html.chars() {
+        match c {
+            '<' => tag = true,
+            '>' if tag => {
+                tag = false;
+                text.push(' ');
+            }
+            c if !tag => text.push(c),
+            _ => {}
+        }
+    }
+    plain(&text.replace("&nbsp;", " ").replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
+}
+
+fn plain(text: &str) -> String {
+    text.split_whitespace().collect::<String>()
+}
+
+fn assert_quotations_stand(report: &str, dir: &Path) {
+    let quotations = quotations(report);
+    assert!(!quotations.is_empty(), "{report}");
+    for (path, line, quote) in quotations {
+        let source = fs::read_to_string(dir.join(&path)).unwrap();
+        let rest: String = source.lines().skip(line - 1).map(|line| format!("{line}\n")).collect();
+        let first = source.lines().nth(line - 1).unwrap();
+        let html = path.ends_with(".html");
+        let (rest, first) = if html { (visible(&rest), visible(first)) } else { (plain(&rest), plain(first)) };
+        let unescaped = quote.replace('\\', "");
+        let quote = plain(&if html { unescaped.replace('`', "") } else { unescaped });
+        let at = rest.find(&quote).unwrap_or_else(|| panic!("{path}:{line} does not say {quote}\nbut {rest}"));
+        assert!(at < first.len(), "{path}: {quote} does not begin in line {line}");
+    }
+}
+
+const ANSWERED: &[(&str, &str, &str)] = &[
+    ("How long is a nightly backup kept?", "docs/backup.html:11", "ninety"),
+    ("What is the retention period of backups?", "docs/backup.html:11", "ninety"),
+    ("How do I restore a backup?", "docs/backup.html:15", "stop the server"),
+    ("How often do signing keys rotate?", "docs/keys.html:11", "every thirty days"),
+    ("Which port does the server listen on?", "docs/network.html:11", "8080"),
+    ("How large may an upload be?", "docs/limits.md:7", "512 MiB"),
+    ("How many parallel uploads are allowed per user?", "docs/limits.md:7", "eight per user"),
+    ("Is the tape archive still supported?", "docs/notes.txt:4", "dropped support"),
+    ("How long does a client wait before it reconnects?", "docs/src/client.rs:1", "reconnect_delay"),
+];
+
+const ABSENT: &[&str] = &[
+    "What is the capital of France?",
+    "What does the manual say about garbage collection tuning in Haskell?",
+    "How do I configure Kubernetes ingress?",
+    "Who won the football world championship?",
+    "How is a backup encrypted with a hardware security module?",
+    "What are the visa requirements for Japan?",
+];
+
+#[tokio::test]
+async fn what_the_sources_say_is_found_and_every_quotation_stands_at_its_place() {
+    let dir = manual();
+    for (task, place, words) in ANSWERED {
+        let report = ask(&dir, task).await.report();
+        assert!(report.contains(place), "{task}: {place}\n{report}");
+        assert!(report.contains(words), "{task}: {words}\n{report}");
+        assert!(!report.contains("Not found"), "{task}\n{report}");
+        assert!(report.contains("extracted by search and not written by a model"));
+        assert_quotations_stand(&report, dir.path());
+    }
+}
+
+#[tokio::test]
+async fn what_the_sources_do_not_say_is_reported_as_not_found() {
+    let dir = manual();
+    for task in ABSENT {
+        let job = ask(&dir, task).await;
+        let report = job.report();
+        assert!(report.contains("Not found in the sources"), "{task}\n{report}");
+        assert!(quotations(&report).is_empty(), "{task}\n{report}");
+        assert_eq!(job.inputs("log_question").len(), 1, "{task}");
+        assert!(job.inputs("store_memory").is_empty(), "{task}");
+    }
+}
+
+#[tokio::test]
+async fn the_frame_of_a_page_never_shows_up() {
+    let dir = manual();
+    for task in [
+        "backup retention",
+        "key rotation",
+        "Is this page helpful?",
+        "cookies for backup retention",
+        "backup retention trademark",
+    ] {
+        let report = ask(&dir, task).await.report();
+        let quoted: String = quotations(&report).into_iter().map(|(_, _, quote)| quote).collect();
+        for frame in ["cookies", "trademark", "helpful", "script", "forum", "color"] {
+            assert!(!quoted.contains(frame), "{task}: {frame}\n{report}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn it_works_through_the_tools_that_a_model_has() {
+    let dir = manual();
+    let task = "How often do signing keys rotate, and how long is a weekly backup kept? What is the capital of France?";
+    let job = ask(&dir, task).await;
+    assert!(job.inputs("update_summary").len() >= 3);
+    let decisions = job.inputs("record_decision");
+    assert!(decisions[0]["decision"].as_str().unwrap().contains("how long is a weekly backup kept"));
+    assert!(["question", "reasoning"].iter().all(|field| !decisions[0][field].as_str().unwrap().is_empty()));
+    assert!(job.inputs("log_question")[0]["question"].as_str().unwrap().contains("capital of France"));
+    let memory = &job.inputs("store_memory")[0];
+    let key = memory["key"].as_str().unwrap();
+    assert!((1..=64).contains(&key.len()) && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-'), "{key}");
+    assert!(memory["content"].as_str().unwrap().contains("docs/keys.html"));
+    let report = job.report();
+    for part in ["## Question", "## Summary", "## Findings", "## Sources", "## Open questions"] {
+        assert!(report.contains(part), "{part}\n{report}");
+    }
+    assert_quotations_stand(&report, dir.path());
+}
+
+#[tokio::test]
+async fn the_same_task_on_the_same_sources_gives_the_same_report() {
+    let dir = manual();
+    let task = "How are backups kept, restored and scheduled? What are the limits of uploads?";
+    let first = ask(&dir, task).await.report();
+    for _ in 0..3 {
+        assert_eq!(ask(&dir, task).await.report(), first);
+    }
+}
+
+#[tokio::test]
+async fn a_source_cannot_put_markup_of_its_own_into_a_report() {
+    let dir = TempDir::new().unwrap();
+    let text = "The gateway token is rotated <img src=x onerror=alert(1)> daily. ![x](http://tracker.example/p.png)\n```\n# Not a heading\n";
+    write(dir.path(), "docs/a.txt", text);
+    write(dir.path(), "docs/b.md", "# Gateway\n\nThe gateway token is secret. ![x](http://tracker.example/p.png)\n");
+    let report = ask(&dir, "How is the gateway token rotated?").await.report();
+    assert!(report.contains("gateway token"));
+    assert!(!report.contains("![") && !report.contains(" <img") && !report.contains("\n# Not"), "{report}");
+}
+
+#[tokio::test]
+async fn without_sources_it_says_what_to_set() {
+    let runtime = Extractive::new();
+    let refusal = runtime.check(None).unwrap_err();
+    assert!(refusal.contains("--sources DIR") && refusal.contains("[[roots]]") && refusal.contains("guild.toml"));
+    let none = guild_agent::ReadRoots::open::<&str>([]).unwrap();
+    assert!(runtime.check(Some(&none)).is_err());
+    let dir = manual();
+    assert_eq!(runtime.check(Some(&*roots(dir.path()))), Ok(()));
+    let end = runtime.run(session("What is this?", Arc::new(NoTools), None)).await;
+    assert!(matches!(end.ending, Ending::Error(text) if text.contains("Read, Grep and Glob")));
+}
+
+#[tokio::test]
+async fn without_job_tools_the_final_text_is_the_report() {
+    let dir = manual();
+    let end =
+        Extractive::new().run(session(ANSWERED[0].0, Arc::new(NoTools), Some(roots(&dir.path().join("docs"))))).await;
+    assert_eq!(end.ending, Ending::Success);
+    assert!(end.text.contains("docs/backup.html:11"));
+    assert_eq!((end.usage.turns, end.usage.cost_usd), (4, Some(0.0)));
+}
+
+#[tokio::test]
+async fn bounds_and_cancellation_end_a_session() {
+    let dir = manual();
+    let runtime = Extractive::new();
+    let job = Arc::new(Job::default());
+    let with = |bounds| {
+        let mut session = session(ANSWERED[0].0, job.clone(), Some(roots(&dir.path().join("docs"))));
+        session.meter = Meter::for_job(bounds, &Limits::default());
+        session
+    };
+    let few = with(Bounds { max_turns: Some(2), ..Bounds::default() });
+    assert_eq!(runtime.run(few).await.ending, Ending::MaxTurns);
+    let late = with(Bounds { deadline_seconds: Some(0), ..Bounds::default() });
+    assert_eq!(runtime.run(late).await.ending, Ending::Deadline);
+    let cancelled = with(Bounds::default());
+    cancelled.cancel.cancel();
+    assert_eq!(runtime.run(cancelled).await.ending, Ending::Interrupted);
+    assert_eq!(job.report(), "");
+}
+
+/// Read roots that say which files were read, and that can be made to hang.
+struct Watched {
+    inner: Arc<dyn Files>,
+    read: Mutex<HashMap<String, u32>>,
+    hangs: Mutex<bool>,
+    goes_on: std::sync::Condvar,
+}
+
+impl Watched {
+    fn new(dir: &Path, hangs: bool) -> Arc<Self> {
+        let (read, goes_on) = Default::default();
+        Arc::new(Self { inner: roots(dir), read, hangs: Mutex::new(hangs), goes_on })
+    }
+}
+
+impl Files for Watched {
+    fn roots(&self) -> Vec<String> {
+        self.inner.roots()
+    }
+
+    fn walk(&self) -> Result<Vec<FileEntry>, ToolError> {
+        self.inner.walk()
+    }
+
+    fn bytes(&self, path: &str, max: u64) -> Result<Vec<u8>, ToolError> {
+        *self.read.lock().unwrap().entry(path.to_owned()).or_default() += 1;
+        drop(self.goes_on.wait_while(self.hangs.lock().unwrap(), |hangs| *hangs).unwrap());
+        self.inner.bytes(path, max)
+    }
+
+    fn read(&self, path: &str, offset: u32, limit: u32) -> Result<String, ToolError> {
+        self.inner.read(path, offset, limit)
+    }
+
+    fn grep(&self, pattern: &str, glob: Option<&str>, limit: u32) -> Result<Vec<Passage>, ToolError> {
+        self.inner.grep(pattern, glob, limit)
+    }
+
+    fn glob(&self, pattern: &str, limit: u32) -> Result<Vec<String>, ToolError> {
+        self.inner.glob(pattern, limit)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_jobs_at_once_read_the_sources_once_and_all_end() {
+    let dir = manual();
+    let files = Watched::new(&dir.path().join("docs"), false);
+    let runtime = Arc::new(Extractive::new());
+    let mut jobs = tokio::task::JoinSet::new();
+    for n in 0..1000 {
+        let (runtime, files) = (runtime.clone(), files.clone());
+        jobs.spawn(async move {
+            let (task, place, _) = ANSWERED[n % ANSWERED.len()];
+            let end = runtime.run(session(task, Arc::new(Job::default()), Some(files))).await;
+            end.ending == Ending::Success && end.text.contains(place)
+        });
+    }
+    assert!(jobs.join_all().await.into_iter().all(|answered| answered));
+    let read = files.read.lock().unwrap();
+    assert!(read.len() == 7 && read.values().all(|times| *times == 1), "{read:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_waits_for_the_index_is_cancelled_at_once_and_others_go_on() {
+    let dir = manual();
+    let files = Watched::new(&dir.path().join("docs"), true);
+    let runtime = Arc::new(Extractive::new());
+    let start = || {
+        let session = session(ANSWERED[0].0, Arc::new(Job::default()), Some(files.clone()));
+        let (runtime, cancel) = (runtime.clone(), session.cancel.clone());
+        (tokio::spawn(async move { runtime.run(session).await }), cancel)
+    };
+    let ((first, cancel), (second, _)) = (start(), start());
+    // The first file is being read, and will be until it is let go.
+    while files.read.lock().unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    cancel.cancel();
+    let end = tokio::time::timeout(Duration::from_secs(5), first).await.unwrap().unwrap();
+    assert_eq!(end.ending, Ending::Interrupted);
+    *files.hangs.lock().unwrap() = false;
+    files.goes_on.notify_all();
+    assert_eq!(second.await.unwrap().ending, Ending::Success);
+}
+
+#[tokio::test]
+async fn a_file_that_changed_is_read_again() {
+    let dir = manual();
+    let docs = dir.path().join("docs");
+    let runtime = Extractive::new();
+    let ask = async || {
+        let job = Arc::new(Job::default());
+        // Each with roots of its own, as two members have.
+        runtime.run(session("How often do signing keys rotate?", job.clone(), Some(roots(&docs)))).await;
+        job.report()
+    };
+    assert!(ask().await.contains("thirty days"));
+    write(dir.path(), "docs/keys.html", "<h1>Keys</h1><p>Signing keys rotate every forty-five days.</p>");
+    let report = ask().await;
+    assert!(report.contains("forty-five days") && !report.contains("thirty days"), "{report}");
+}
+
+#[tokio::test]
+async fn memories_are_condensed_within_the_cap() {
+    let note = |key: &str, content: &str, modified: &str| MemoryNote {
+        key: key.to_owned(),
+        content: content.to_owned(),
+        modified: modified.to_owned(),
+        origin: None,
+    };
+    let memories = vec![
+        note("keys", "Signing keys rotate every thirty days.\nSee docs/keys.html.", "2026-01-02T00:00:00Z"),
+        note("filler", &"Nothing new was learned here today.\n".repeat(200), "2026-01-01T00:00:00Z"),
+    ];
+    let text = Extractive::new().condense(memories, 300).await.unwrap();
+    assert!(text.chars().count() <= 300);
+    assert!(text.contains("## keys\nSigning keys rotate every thirty days."), "{text}");
+    assert_eq!(text.matches("Nothing new").count(), 1, "{text}");
+}

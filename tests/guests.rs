@@ -1,0 +1,273 @@
+//! Components that carry their jobs out: what they can reach, and that they can reach nothing else.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    guest,
+    host::{Client, Home, Host, wait_for},
+};
+
+/// A host of the probe, which tries what its task names, line by line.
+struct Probe {
+    home: Home,
+    member: PathBuf,
+    host: Host,
+}
+
+impl Probe {
+    fn new(options: &[&str]) -> Self {
+        Self::with_grants(
+            json!({"log": {}, "memory": {}, "files": {}, "web": {}, "job-tools": {}, "status": {}, "agent": {}}),
+            options,
+        )
+    }
+
+    fn with_grants(grants: Value, options: &[&str]) -> Self {
+        let home = Home::new();
+        let member = home.member("probe", "autonomous-worker", &guest::built("probe"));
+        home.edit_manifest("probe", |manifest| {
+            manifest["component"]["grants"] = grants;
+            manifest["component"]["tools"] = json!(["Read", "Grep", "Glob"]);
+        });
+        let host = home.serve(&member, options);
+        Self { home, member, host }
+    }
+
+    fn client(&self) -> Client {
+        self.host.client()
+    }
+
+    fn job(&self, id: &str) -> PathBuf {
+        self.member.join("jobs").join(id)
+    }
+
+    /// Carries a task out; the outcome of each of its lines.
+    fn report(&self, task: &str) -> (String, BTreeMap<String, String>) {
+        let id = self.client().dispatch(json!({"description": "probing", "task": task})).unwrap();
+        let status = self.client().ended(&id);
+        assert_eq!(status["status"], "completed", "{status}");
+        (id.clone(), lines(self.client().result(&id).unwrap()["output"].as_str().unwrap()))
+    }
+}
+
+fn lines(report: &str) -> BTreeMap<String, String> {
+    report
+        .lines()
+        .filter_map(|line| line.split_once(": "))
+        .map(|(step, outcome)| (step.to_owned(), outcome.to_owned()))
+        .collect()
+}
+
+fn is_error(outcomes: &BTreeMap<String, String>, step: &str) -> bool {
+    outcomes[step].starts_with("error ")
+}
+
+#[test]
+fn a_component_finds_its_job_read_only_its_artifacts_writable_and_nothing_else() {
+    let probe = Probe::new(&[]);
+    let outside = probe.home.write("members/probe/outside.txt", "secret");
+    let forbidden = [
+        "ls /",
+        "ls /etc",
+        "read /etc/passwd",
+        "ls ..",
+        "ls /job/..",
+        "read /job/../../outside.txt",
+        "read /job/artifacts/../../../outside.txt",
+        "write /job/meta.json x",
+        "write /job/new.txt x",
+        "truncate /job/meta.json",
+        "append /job/status.md x",
+        "remove /job/task.md",
+        "rename /job/task.md /job/artifacts/task.md",
+        "rename /job/artifacts/a.txt /job/a.txt",
+        "link /job/meta.json /job/artifacts/meta.json",
+        "mkdir /job/more",
+        "write /memory/planted.md x",
+        "read /proc/self/environ",
+        "stdin",
+    ];
+    let allowed =
+        ["ls /job", "write /job/artifacts/a.txt one two", "mkdir /job/artifacts/b", "ls /job/artifacts", "ls /memory"];
+    let task = allowed.iter().chain(&forbidden).copied().collect::<Vec<_>>().join("\n");
+    let (id, outcomes) = probe.report(&format!("{task}\nenv\nargs"));
+    for step in &forbidden[..forbidden.len() - 1] {
+        assert!(is_error(&outcomes, step), "{step}: {}", outcomes[*step]);
+    }
+    assert_eq!(outcomes["stdin"], "ok ");
+    assert_eq!((outcomes["env"].as_str(), outcomes["args"].as_str()), ("ok ", "ok "));
+    assert!(outcomes["ls /job"].contains("meta.json") && outcomes["ls /job"].contains("task.md"));
+    assert_eq!(outcomes["ls /job/artifacts"], "ok a.txt b");
+    assert_eq!(fs::read_to_string(probe.job(&id).join("artifacts/a.txt")).unwrap(), "one two");
+    assert_eq!(fs::read_to_string(outside).unwrap(), "secret");
+    assert!(!probe.member.join("memory/planted.md").exists());
+    assert_eq!(probe.client().result(&id).unwrap()["artifacts"], json!(["artifacts/a.txt"]));
+}
+
+#[test]
+fn without_asking_for_memory_there_is_no_memory_directory() {
+    let home = Home::new();
+    // The surveyor asks for memory; a component that imports it without asking is not even loaded.
+    let member = home.member("surveyor", "autonomous-worker", &guest::built("surveyor"));
+    home.edit_manifest("surveyor", |manifest| {
+        manifest["component"]["grants"] = json!({"log": {}, "files": {}, "job-tools": {}, "status": {}, "agent": {}});
+    });
+    let host = home.serve(&member, &[]);
+    let error = host.client().dispatch(json!({"description": "d", "task": "t"})).unwrap_err();
+    assert!(
+        error.message.contains("guild:worker/memory@0.1.0") && error.message.contains("\"memory\": {}"),
+        "{}",
+        error.message
+    );
+}
+
+#[test]
+fn during_activation_there_is_no_job_and_memory_is_read_only() {
+    let probe = Probe::new(&[]);
+    probe.home.write("members/probe/memory/note.md", "noted");
+    let refusal = probe.client().dispatch(json!({"description": "d", "task": "now"})).unwrap_err();
+    assert_eq!(refusal.code, -32602);
+    let outcomes = lines(&refusal.message);
+    for step in ["ls /", "ls /job", "summary x", "remember k x", "status"] {
+        assert!(is_error(&outcomes, step), "{step}: {}", outcomes[step]);
+    }
+    assert!(outcomes["ls /memory"].contains("note.md"), "{outcomes:?}");
+    assert!(outcomes["summary x"].contains("no job"), "{outcomes:?}");
+    assert_eq!(fs::read_dir(probe.member.join("jobs")).unwrap().count(), 0);
+}
+
+#[test]
+fn components_use_the_same_tools_as_sessions() {
+    let probe = Probe::new(&[]);
+    let task = "summary looking\ndecide which this\nquestion is it so?\nartifact t/table.csv a,b\nremember fact water is wet\n\
+                recall fact\nstatus\nsubmit early";
+    let (id, outcomes) = probe.report(task);
+    assert!(outcomes.values().all(|outcome| outcome.starts_with("ok")), "{outcomes:?}");
+    assert_eq!(outcomes["recall fact"], "ok water is wet");
+    assert_eq!(outcomes["status"], "ok probing 1");
+    let status = probe.client().status(&id).unwrap();
+    assert_eq!(status["summary"], "looking");
+    assert_eq!(status["questions"], json!(["question is it so?"]));
+    assert_eq!(status["decisions"], json!([{"question": "which", "decision": "this", "reasoning": "r"}]));
+    let result = probe.client().result(&id).unwrap();
+    // What `run` returned was the last submission.
+    assert!(result["output"].as_str().unwrap().starts_with("summary looking: ok"));
+    assert_eq!(result["artifacts"], json!(["artifacts/t/table.csv"]));
+    assert_eq!(fs::read_to_string(probe.member.join("memory/fact.md")).unwrap(), "water is wet");
+}
+
+#[test]
+fn what_is_not_granted_answers_so_and_names_the_grant() {
+    let probe = Probe::new(&[]);
+    let (_, outcomes) = probe
+        .report("fetch http://127.0.0.1/\nglobal x\nfile docs/a.md\nartifact ../x y\nartifact /x y\nremember ../x y");
+    assert!(outcomes["fetch http://127.0.0.1/"].contains("web"), "{outcomes:?}");
+    assert!(outcomes["global x"].contains("global"), "{outcomes:?}");
+    assert!(outcomes["file docs/a.md"].contains("--sources"), "{outcomes:?}");
+    for step in ["artifact ../x y", "artifact /x y", "remember ../x y"] {
+        assert!(is_error(&outcomes, step), "{step}: {}", outcomes[step]);
+    }
+}
+
+#[test]
+fn a_component_that_opens_a_socket_fails_its_own_job() {
+    let probe = Probe::new(&[]);
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let task = format!("connect {}", listener.local_addr().unwrap());
+    let id = probe.client().dispatch(json!({"description": "d", "task": task})).unwrap();
+    let status = probe.client().ended(&id);
+    assert_eq!(status["status"], "failed");
+    assert!(status["error"].as_str().unwrap().contains("wasi:sockets"), "{status}");
+    assert!(listener.accept().is_err(), "nobody connected");
+    probe.report("summary healthy");
+}
+
+#[test]
+fn stdout_and_stderr_go_to_the_jobs_log_bounded() {
+    let probe = Probe::new(&["-vv"]);
+    let (id, _) = probe.report("stderr warning: tea\nflood");
+    let log = fs::read_to_string(probe.job(&id).join("log.txt")).unwrap();
+    assert!(log.contains("stdout: activated for probing"), "{}", &log[..300]);
+    assert!(log.contains("stderr: warning: tea") && log.contains("stdout: line 7 of a flood"));
+    assert!(log.len() <= (1 << 20) + 1024, "{}", log.len());
+    assert!(!log.contains("line 199999"), "the flood was cut");
+    let last = log.lines().last().unwrap();
+    assert!(last.contains("dropped") || last.contains("limits.log_bytes"), "{last}");
+    assert!(!probe.host.output().contains("of a flood"), "nothing of it reaches the host's own output");
+}
+
+#[test]
+fn a_cancel_ends_a_component_that_sleeps_in_a_host_call() {
+    let probe = Probe::new(&[]);
+    let id = probe.client().dispatch(json!({"description": "d", "task": "summary asleep\nsleep"})).unwrap();
+    wait_for("the nap", || (probe.client().status(&id).unwrap()["summary"] == "asleep").then_some(()));
+    let begin = Instant::now();
+    assert_eq!(probe.client().cancel(&id).unwrap()["status"], "cancelled");
+    assert!(begin.elapsed().as_secs() < 5);
+}
+
+#[test]
+fn a_deadline_covers_a_host_call_that_blocks() {
+    let home = Home::new();
+    let member = home.member("probe", "autonomous-worker", &guest::built("probe"));
+    let grants = json!({"log": {}, "memory": {}, "files": {}, "web": {}, "job-tools": {}, "status": {}, "agent": {}});
+    home.edit_manifest("probe", |manifest| manifest["component"]["grants"] = grants);
+    let config = home.write("guild.toml", "[limits]\nrun_seconds = 1\n");
+    let host = home.serve(&member, &["--config", config.to_str().unwrap()]);
+    let id = host.client().dispatch(json!({"description": "d", "task": "sleep"})).unwrap();
+    let status = host.client().ended(&id);
+    assert_eq!(status["error"], "`run` did not end within its deadline of 1 s");
+}
+
+#[test]
+fn a_component_starts_a_session_of_its_own_on_the_jobs_account() {
+    let home = Home::new();
+    let docs = home.write("docs/owls.md", "# Owls\n\nOwls turn their heads by 270 degrees.\n");
+    let probe = Probe::new(&["--sources", docs.parent().unwrap().to_str().unwrap()]);
+    let (id, outcomes) = probe.report("ask How far do owls turn their heads?");
+    let answer = &outcomes["ask How far do owls turn their heads?"];
+    assert!(answer.starts_with("ok Ending::Success after "), "{answer}");
+    let transcript = fs::read_to_string(probe.job(&id).join("transcript.jsonl")).unwrap();
+    let session: Value = serde_json::from_str(transcript.lines().next().unwrap()).unwrap();
+    assert_eq!(session["tools"], json!(["oracle", "Read", "Grep", "Glob"]), "no internal tools were asked for");
+}
+
+fn surveyor(home: &Home, docs: &Path) -> Host {
+    let member = home.member("surveyor", "autonomous-worker", &guest::built("surveyor"));
+    home.edit_manifest("surveyor", |manifest| {
+        manifest["component"]["grants"] =
+            json!({"log": {}, "memory": {}, "files": {}, "job-tools": {}, "status": {}, "agent": {}});
+        manifest["component"]["tools"] = json!(["Read", "Grep", "Glob"]);
+    });
+    home.serve(&member, &["--sources", docs.to_str().unwrap()])
+}
+
+#[test]
+fn the_surveyor_writes_its_table_and_says_what_changed_since_the_last_time() {
+    let home = Home::new();
+    let docs = home.write("docs/a.md", "one").parent().unwrap().to_owned();
+    home.write("docs/b.txt", "two");
+    let host = surveyor(&home, &docs);
+    let survey = || {
+        let id = host.client().start("Survey the documents");
+        assert_eq!(host.client().ended(&id)["status"], "completed");
+        host.client().result(&id).unwrap()
+    };
+    let first = survey();
+    assert_eq!(first["artifacts"], json!(["artifacts/files.csv"]));
+    let id = first["jobId"].as_str().unwrap();
+    let table = fs::read_to_string(home.path("members/surveyor/jobs").join(id).join("artifacts/files.csv")).unwrap();
+    assert!(table.contains("docs/a.md") && table.contains("docs/b.txt"), "{table}");
+    home.write("docs/c.md", "three");
+    let second = survey();
+    assert_ne!(first["output"], second["output"]);
+    assert!(second["output"].as_str().unwrap().contains('3'), "{second}");
+}
