@@ -1,6 +1,12 @@
 //! What HTTP is compared to: axum, a handler, and nothing else, in a process of its own.
 
-use std::{net::SocketAddr, path::Path, process::Stdio, sync::Arc};
+use std::{
+    io::{BufRead, BufReader},
+    net::SocketAddr,
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::Arc,
+};
 
 use axum::{
     Router,
@@ -12,11 +18,7 @@ use axum::{
 use bytes::Bytes;
 use guild_contract::rpc::JobList;
 use serde::{Deserialize, Serialize};
-use tokio::{
-    io::{AsyncBufReadExt, BufReader},
-    net::TcpListener,
-    process::{Child, Command},
-};
+use tokio::net::TcpListener;
 
 use crate::Outcome;
 
@@ -43,24 +45,30 @@ impl Kind {
 
 /// A baseline's process; it ends with this.
 pub(crate) struct Baseline {
-    _process: Child,
+    process: Child,
     pub(crate) address: SocketAddr,
 }
 
 impl Baseline {
     /// Starts a baseline that answers as `answer` did.
-    pub(crate) async fn start(kind: Kind, answer: &[u8], scratch: &Path) -> Outcome<Self> {
+    pub(crate) fn start(kind: Kind, answer: &[u8], scratch: &Path) -> Outcome<Self> {
         let file = scratch.join(format!("{}.json", kind.name()));
         std::fs::write(&file, answer)?;
         let mut process = Command::new(std::env::current_exe()?)
             .args([COMMAND, kind.name()])
             .arg(&file)
             .stdout(Stdio::piped())
-            .kill_on_drop(true)
             .spawn()?;
-        let stdout = process.stdout.take().ok_or("the baseline has no stdout")?;
-        let line = BufReader::new(stdout).lines().next_line().await?.ok_or("the baseline did not start")?;
-        Ok(Self { _process: process, address: line.parse()? })
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().ok_or("the baseline has no stdout")?).read_line(&mut line)?;
+        Ok(Self { process, address: line.trim().parse()? })
+    }
+}
+
+impl Drop for Baseline {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 }
 

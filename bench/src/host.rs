@@ -1,17 +1,15 @@
 //! The host that is measured: a `guild serve` on a copy of the researcher.
 
 use std::{
-    fmt::Write as _,
     fs,
     net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
-    process::Stdio,
+    process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use tokio::process::{Child, Command};
 
 use crate::{
     Outcome,
@@ -89,7 +87,6 @@ impl Setup {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)
-            .kill_on_drop(true)
             .spawn()?;
         let mut host = Host { process, address: (Ipv4Addr::LOCALHOST, port).into(), first_answer: Duration::ZERO };
         let client = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}});
@@ -126,7 +123,7 @@ pub(crate) fn call(method: &str, params: &Value) -> String {
     json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string()
 }
 
-/// A host that runs; it is killed with this.
+/// A host that runs; it ends with this.
 pub(crate) struct Host {
     process: Child,
     pub(crate) address: SocketAddr,
@@ -149,10 +146,7 @@ impl Host {
 
     /// Memory that is in use (VmRSS), and its peak (VmHWM), in MiB.
     pub(crate) fn memory(&self) -> Outcome<(f64, f64)> {
-        let pid = self.process.id().ok_or("the host has ended")?;
-        let mut path = String::new();
-        write!(path, "/proc/{pid}/status")?;
-        let status = fs::read_to_string(path)?;
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process.id()))?;
         let mib = |name: &str| -> Option<f64> {
             let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
             Some(line.trim().trim_end_matches("kB").trim().parse::<f64>().ok()? / 1024.0)
@@ -162,10 +156,21 @@ impl Host {
 
     /// Ends the host with SIGTERM; returns how long it took.
     pub(crate) async fn stop(mut self) -> Outcome<Duration> {
-        let pid = self.process.id().and_then(|pid| Pid::from_raw(pid.cast_signed())).ok_or("the host has ended")?;
         let begun = Instant::now();
-        kill_process(pid, Signal::TERM)?;
-        tokio::time::timeout(PATIENCE, self.process.wait()).await??;
+        kill_process(Pid::from_child(&self.process), Signal::TERM)?;
+        while self.process.try_wait()?.is_none() {
+            if begun.elapsed() > PATIENCE {
+                return Err("the host does not end".into());
+            }
+            tokio::time::sleep(LOOK).await;
+        }
         Ok(begun.elapsed())
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 }

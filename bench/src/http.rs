@@ -21,7 +21,7 @@ const ROUND: Duration = Duration::from_millis(1500);
 /// `worker/status`: of sixteen jobs, as clients poll them, and of all jobs in turn.
 pub(crate) async fn status(report: &mut Report, host: &Host, jobs: u32) -> Outcome<()> {
     let answer = ready(host, jobs).await?;
-    let baseline = Baseline::start(Kind::Bytes, &answer, &scratch()).await?;
+    let baseline = Baseline::start(Kind::Bytes, &answer, &scratch())?;
     let requests = |ids: &mut dyn Iterator<Item = u32>| -> Arc<[Bytes]> {
         ids.map(|n| request(&call("worker/status", &json!({"jobId": job_id(n)})))).collect()
     };
@@ -37,7 +37,7 @@ pub(crate) async fn list(report: &mut Report, host: &Host) -> Outcome<()> {
     for detail in ["simple", "detailed"] {
         let params = json!({"detail": detail});
         let answer = host.ask("worker/list", &params).await?;
-        let baseline = Baseline::start(Kind::List, &answer, &scratch()).await?;
+        let baseline = Baseline::start(Kind::List, &answer, &scratch())?;
         let name = format!("worker/list {detail}, 500 jobs, {} KiB", answer.len() / 1024);
         let requests = Arc::from([request(&call("worker/list", &params))]);
         compare(report, &name, Aim::AtLeast(0.5), host.address, baseline.address, requests).await?;

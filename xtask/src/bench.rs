@@ -10,7 +10,6 @@ use crate::{
 /// Runs the benchmarks of these names, or all.
 pub(crate) fn run_all(names: &[String]) -> Result<(), String> {
     guests::build()?;
-    let guild = build("guild", &["--release"])?;
-    let bench = build("guild-bench", &["--release"])?;
+    let [guild, bench] = build(["guild", "guild-bench"], &["--release"])?;
     run(Command::new(bench).args(names).env("GUILD_BIN", guild).current_dir(root()))
 }

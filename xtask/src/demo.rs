@@ -41,7 +41,7 @@ struct Topic {
 /// Builds what is needed and shows the job.
 pub(crate) fn show() -> Result<(), String> {
     guests::build()?;
-    let guild = build("guild", &[])?;
+    let [guild] = build(["guild"], &[])?;
     let topic = topic();
     let (member, policy) = scratch(&topic)?;
 

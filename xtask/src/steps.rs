@@ -81,20 +81,26 @@ pub(crate) fn run_keeping_end(command: &mut Command, mark: &str) -> (Result<(), 
     (ended, end)
 }
 
-/// Builds a package's binary, and says where it is.
-pub(crate) fn build(package: &str, arguments: &[&str]) -> Result<PathBuf, String> {
+/// Builds the binaries of packages, in one go so that what they share is built once, and says where they are.
+pub(crate) fn build<const N: usize>(packages: [&str; N], arguments: &[&str]) -> Result<[PathBuf; N], String> {
     let mut command = cargo();
-    command.args(["build", "--package", package, "--message-format=json-render-diagnostics"]).args(arguments);
+    command.args(["build", "--message-format=json-render-diagnostics"]).args(arguments);
+    command.args(packages.iter().flat_map(|package| ["--package", package]));
     let output = command.stderr(Stdio::inherit()).output().map_err(|e| format!("cannot start cargo: {e}"))?;
     if !output.status.success() {
         return Err(format!("{} ended with {}", line(&command), output.status));
     }
-    String::from_utf8_lossy(&output.stdout)
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
-        .filter_map(|message| message.get("executable")?.as_str().map(PathBuf::from))
-        .next_back()
-        .ok_or_else(|| format!("package {package} has no binary"))
+    let messages = String::from_utf8_lossy(&output.stdout);
+    let built: Vec<Value> = messages.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let path = |package: &str| {
+        let of_package = |message: &&Value| message.pointer("/target/name").and_then(Value::as_str) == Some(package);
+        built.iter().filter(of_package).find_map(|message| message.get("executable")?.as_str().map(PathBuf::from))
+    };
+    let paths = packages.map(path);
+    match packages.iter().zip(&paths).find(|(_, path)| path.is_none()) {
+        Some((package, _)) => Err(format!("package {package} has no binary of its name")),
+        None => Ok(paths.map(Option::unwrap_or_default)),
+    }
 }
 
 /// A command as a person would type it.

@@ -16,6 +16,7 @@ mod serve;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
+use tokio::runtime::Builder;
 
 use crate::{
     args::{Cli, Command},
@@ -45,22 +46,28 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> Result<(), Failure> {
     log::start(cli.verbose)?;
-    let many = || tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let alone = || tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let start = |built: std::io::Result<_>| built.map_err(|e| Failure::error(format!("cannot start: {e}")));
     match cli.command {
-        Command::Serve(args) => start(many())?.block_on(serve::serve(args)),
-        Command::Run(args) => start(many())?.block_on(run::run(args)),
-        Command::Dispatch(args) => start(alone())?.block_on(remote::dispatch(args)),
-        Command::List(args) => start(alone())?.block_on(remote::list(args)),
-        Command::Status(args) => start(alone())?.block_on(remote::status(args)),
-        Command::Result(args) => start(alone())?.block_on(remote::result(args)),
-        Command::Cancel(args) => start(alone())?.block_on(remote::cancel(args)),
-        Command::Delete(args) => start(alone())?.block_on(remote::delete(args)),
-        Command::Prune(args) => start(alone())?.block_on(prune::prune(args)),
+        Command::Serve(args) => on(&mut Builder::new_multi_thread(), serve::serve(args)),
+        Command::Run(args) => on(&mut Builder::new_multi_thread(), run::run(args)),
+        Command::Dispatch(args) => on(&mut Builder::new_current_thread(), remote::dispatch(args)),
+        Command::List(args) => on(&mut Builder::new_current_thread(), remote::list(args)),
+        Command::Status(args) => on(&mut Builder::new_current_thread(), remote::status(args)),
+        Command::Result(args) => on(&mut Builder::new_current_thread(), remote::result(args)),
+        Command::Cancel(args) => on(&mut Builder::new_current_thread(), remote::cancel(args)),
+        Command::Delete(args) => on(&mut Builder::new_current_thread(), remote::delete(args)),
+        Command::Prune(args) => on(&mut Builder::new_current_thread(), prune::prune(args)),
         Command::Members(args) => members::members(&args),
         Command::Completions { shell } => completions(shell),
     }
+}
+
+/// Runs a command to its end. What still blocks then, such as a compilation or the reading of sources, is not waited
+/// for: the process is told to stop at once.
+fn on(runtime: &mut Builder, command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let runtime = runtime.enable_all().build().map_err(|e| Failure::error(format!("cannot start: {e}")))?;
+    let done = runtime.block_on(command);
+    runtime.shutdown_background();
+    done
 }
 
 fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     cpu::{Cpu, Stop},
-    extract::{self, Block, Form, Format, Page},
+    extract::{self, Block, Form, Format, OMITTED, Page},
     index::{Builder, Index},
     terms,
 };
@@ -299,7 +299,7 @@ fn passages(document: u32, page: &Page, found: &mut Vec<Passage>) {
                     && passage.heading as usize == block.heading
                     && (passage.range().len() < PASSAGE_BYTES || leads)
                     && range.end - passage.start as usize <= MAX_PASSAGE_BYTES
-                    && gap.is_some_and(|gap| gap.trim().is_empty());
+                    && gap.is_some_and(|gap| matches!(gap.trim(), "" | OMITTED));
                 if fits {
                     passage.end = range.end as u32;
                     continue;

@@ -161,7 +161,10 @@ impl Question {
             }
         };
         let before_each = std::iter::once("").chain(all.iter().map(String::as_str));
-        for (word, last) in all.iter().zip(before_each).filter(|(word, _)| !is_stop(word)) {
+        let asks = |at: usize, word: &str| at == 0 && REQUESTS.contains(&word);
+        let subjects =
+            all.iter().zip(before_each).enumerate().filter(|(at, (word, _))| !is_stop(word) && !asks(*at, word));
+        for (_, (word, last)) in subjects {
             // "How large", "how long": the answer is a measure, and need not have the word.
             let measured = last == "how" && MEASURES.contains(&word.as_str());
             add(word, if measured || is_weak(word) { WEAK } else { 1.0 });

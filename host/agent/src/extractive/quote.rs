@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use super::{
     corpus::{Corpus, lines},
-    extract::Format,
+    extract::{Format, OMITTED},
     index::QueryTerm,
     question::Question,
     terms::{Stems, defines, sentences, words},
@@ -69,6 +69,13 @@ pub(crate) fn quote<'a>(corpus: &'a Corpus, stems: &Stems, terms: &[QueryTerm], 
         while from > 0 && fits(&within(from - 1, to), to + 2 - from) {
             from -= 1;
         }
+        let omitted = |at: usize| parts.get(at).is_some_and(|part| text.get(part.clone()) == Some(OMITTED));
+        while from < to && omitted(from) {
+            from += 1;
+        }
+        while from < to && omitted(to) {
+            to -= 1;
+        }
         chosen = within(from, to);
     }
     Some(Quote {
@@ -127,13 +134,18 @@ pub(crate) fn key_sentence(
     let mut best: Option<(String, f32)> = None;
     for range in sentences(quote.text) {
         let sentence = quote.text.get(range).unwrap_or_default();
-        let plain = sentence.trim_start_matches(['>', '-', '*', '+', ' ']);
+        let mut plain = sentence;
+        while let Some(rest) = ["> ", "- ", "* ", "+ "].iter().find_map(|mark| plain.strip_prefix(mark)) {
+            plain = rest.trim_start();
+        }
         let stands = (40..=420).contains(&plain.len())
             && plain.ends_with(['.', '!', '。', '”', '"', ')'])
             && plain.starts_with(|c: char| {
                 c.is_uppercase() || c.is_numeric() || matches!(c, '`' | '"' | '“' | '*' | '_') || !c.is_ascii()
             })
             && !plain.contains("\n- ")
+            && plain.matches("**").count() % 2 == 0
+            && plain.matches('`').count() % 2 == 0
             && !plain.contains('|');
         // A sentence that leans on the one before it answers less by itself.
         let first = plain.split_whitespace().next().unwrap_or_default().trim_end_matches(',').to_ascii_lowercase();
@@ -216,7 +228,8 @@ impl Quote<'_> {
             }
             code = !code;
         }
-        escaped
+        // Our own mark is none.
+        escaped.replace(&format!("\\{OMITTED}"), OMITTED)
     }
 }
 

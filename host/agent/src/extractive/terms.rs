@@ -164,7 +164,8 @@ pub(crate) fn sentences(text: &str) -> Vec<std::ops::Range<usize>> {
                 let next = closed.trim_start();
                 let before = text.get(start..end).unwrap_or_default();
                 let word = before.rsplit(|c: char| c.is_whitespace() || c == '(').next().unwrap_or_default();
-                let short = ABBREVIATIONS.iter().any(|known| word.eq_ignore_ascii_case(known));
+                let number = before.trim().trim_end_matches('.').bytes().all(|byte| byte.is_ascii_digit());
+                let short = number || ABBREVIATIONS.iter().any(|known| word.eq_ignore_ascii_case(known));
                 (closed.len() != next.len() || next.is_empty())
                     && !next.starts_with(char::is_lowercase)
                     && !(c == '.' && short)
@@ -200,13 +201,12 @@ mod tests {
 
     #[test]
     fn sentences_end_where_people_end_them() {
-        let text =
-            "A first one, e.g. this. Is it? Yes!\nIt went on (so it\ndid.) Version 1.2 of foo.rs came\n\nNew paragraph";
+        let text = "1. A first one, e.g. this. Is it? Yes!\nIt went on (so it\ndid.) Version 1.2 of foo.rs came\n\nNew paragraph";
         let seen: Vec<&str> = sentences(text).into_iter().map(|range| text.get(range).unwrap()).collect();
         assert_eq!(
             seen,
             [
-                "A first one, e.g. this.",
+                "1. A first one, e.g. this.",
                 "Is it?",
                 "Yes!",
                 "It went on (so it\ndid.)",

@@ -5,10 +5,11 @@
 //! that are little but links, and, where a page has a `main` or an `article`, whatever stands outside of it. What
 //! several pages repeat is found later, over all pages.
 
+mod frame;
+
 use std::cell::RefCell;
 
 use html5ever::{
-    Attribute, LocalName,
     tendril::StrTendril,
     tokenizer::{
         BufferQueue, Tag, TagKind, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts,
@@ -17,83 +18,8 @@ use html5ever::{
 };
 
 use super::{Block, Form, Format, Page};
+use frame::{Open, is_main, skipped};
 
-/// Elements whose text nobody came for.
-const SKIPPED: &[&str] = &[
-    "aside", "audio", "button", "canvas", "dialog", "footer", "form", "iframe", "math", "menu", "nav", "noscript",
-    "object", "script", "select", "style", "svg", "template", "textarea", "video",
-];
-/// Roles that say the same.
-const SKIPPED_ROLES: &[&str] = &[
-    "alert",
-    "banner",
-    "complementary",
-    "contentinfo",
-    "dialog",
-    "menu",
-    "menubar",
-    "navigation",
-    "search",
-    "tablist",
-    "toolbar",
-];
-/// Words that name such an element in its class or id.
-const SKIPPED_NAMES: &[&str] = &[
-    "ads",
-    "advert",
-    "advertisement",
-    "anchor",
-    "boring",
-    "breadcrumb",
-    "breadcrumbs",
-    "cookie",
-    "cookies",
-    "footer",
-    "headerlink",
-    "hidden",
-    "masthead",
-    "menu",
-    "nav",
-    "navbar",
-    "navigation",
-    "newsletter",
-    "pager",
-    "pagination",
-    "share",
-    "sharing",
-    "sidebar",
-    "sidenav",
-    "skip",
-    "skiplink",
-    "social",
-    "subscribe",
-    "toc",
-    "toolbar",
-    "topbar",
-];
-/// What may stand behind such a word in a class or id; any other word makes it another name.
-const SKIPPED_TAILS: &[&str] = &[
-    "bar",
-    "box",
-    "buttons",
-    "chapters",
-    "container",
-    "inner",
-    "items",
-    "link",
-    "links",
-    "list",
-    "menu",
-    "nav",
-    "panel",
-    "resizer",
-    "scrollbox",
-    "section",
-    "tree",
-    "widget",
-    "wrap",
-    "wrapper",
-];
 /// Elements that end the block before them, and whose end ends theirs.
 const BLOCKS: &[&str] = &[
     "address",
@@ -135,10 +61,6 @@ const BLOCKS: &[&str] = &[
     "tr",
     "ul",
 ];
-/// Elements that never have an end.
-const VOID: &[&str] =
-    &["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr"];
-
 /// Reads a page.
 pub(super) fn page(source: &str) -> Page {
     let sink = Sink(RefCell::new(State::new()));
@@ -148,27 +70,6 @@ pub(super) fn page(source: &str) -> Page {
     let _ = tokenizer.feed(&input);
     tokenizer.end();
     tokenizer.sink.0.into_inner().finish()
-}
-
-/// An element that is open, by its name, and how many of that name are open inside it.
-struct Open {
-    name: LocalName,
-    inside: u32,
-}
-
-impl Open {
-    /// Follows a tag; true once the element itself is closed.
-    fn closed_by(&mut self, tag: &Tag) -> bool {
-        if tag.name != self.name || tag.self_closing {
-            return false;
-        }
-        match tag.kind {
-            TagKind::StartTag => self.inside += 1,
-            TagKind::EndTag if self.inside == 0 => return true,
-            TagKind::EndTag => self.inside -= 1,
-        }
-        false
-    }
 }
 
 /// Where in the page's frame a block stands. The highest that a page has is its main text.
@@ -193,6 +94,7 @@ struct State {
     link: bool,
     pre: u32,
     item: bool,
+    row: bool,
     /// Where the current inline code begins in the page's text.
     code: Option<usize>,
     heading: bool,
@@ -214,6 +116,7 @@ impl State {
             link: false,
             pre: 0,
             item: false,
+            row: false,
             code: None,
             heading: false,
             title: None,
@@ -227,7 +130,11 @@ impl State {
             title.push_str(text);
             return;
         }
-        if self.skipped.is_some() {
+        if let Some(skipped) = &self.skipped {
+            let between = self.page.text.len() == self.start;
+            if skipped.seen && between && text.chars().any(char::is_alphanumeric) {
+                self.omit();
+            }
             return;
         }
         let before = self.page.text.len();
@@ -272,6 +179,12 @@ impl State {
         self.counted += u32::from(c == '\n');
     }
 
+    /// Marks that between two blocks something was left out that a reader of the page sees.
+    fn omit(&mut self) {
+        self.page.omit();
+        self.start = self.page.text.len();
+    }
+
     /// Ends the current block.
     fn flush(&mut self) {
         self.code = None;
@@ -285,7 +198,9 @@ impl State {
             if !text.is_empty() {
                 self.page.heading(text);
             }
-        } else if words.chars().any(char::is_alphanumeric) && (self.pre > 0 || self.linked * 10 < words.len() * 7) {
+        } else if words.is_empty() || !(self.row || self.item || words.chars().any(char::is_alphanumeric)) {
+            self.page.text.truncate(self.start);
+        } else if self.pre > 0 || self.row || self.linked * 10 < words.len() * 7 {
             self.page.text.truncate(block.end);
             self.page.block(
                 start..block.end,
@@ -303,6 +218,7 @@ impl State {
             self.page.text.push_str("\n\n");
         } else {
             self.page.text.truncate(self.start);
+            self.page.omit();
         }
         // Lines that were noted for text that is gone, or that the separator made wrong, are noted again.
         let len = self.page.text.len();
@@ -339,6 +255,7 @@ impl State {
             }
             ("h1" | "h2" | "h3" | "h4" | "h5" | "h6", _) => self.heading = start,
             ("li" | "dd" | "dt" | "ul" | "ol" | "dl", _) => self.item = start,
+            ("tr", _) => self.row = start,
             ("a", _) => self.link = start,
             ("pre", true) => self.pre += 1,
             ("pre", false) => self.pre = self.pre.saturating_sub(1),
@@ -350,8 +267,8 @@ impl State {
             ("code" | "tt" | "kbd" | "samp", false) => self.end_code(),
             _ => {}
         }
-        if start && !VOID.contains(&name) && !tag.self_closing && self.skips(tag) {
-            self.skipped = Some(Open { name: tag.name.clone(), inside: 0 });
+        self.skipped = skipped(tag, self.main.is_some() || self.article.is_some());
+        if self.skipped.is_some() {
             return raw(name, start);
         }
         let is_main = start && is_main(tag);
@@ -373,33 +290,6 @@ impl State {
         } else {
             self.page.text.push('`');
         }
-    }
-
-    fn skips(&self, tag: &Tag) -> bool {
-        let name: &str = &tag.name;
-        if SKIPPED.contains(&name) {
-            return true;
-        }
-        if matches!(name, "html" | "body" | "head" | "main" | "article" | "title")
-            || name.starts_with('h') && name.len() == 2
-        {
-            return false;
-        }
-        // A header is a page's frame, unless it is the header of the main text.
-        if name == "header" && self.main.is_none() && self.article.is_none() {
-            return true;
-        }
-        let is = |key, value: &str| attribute(tag, key).is_some_and(|found| found.eq_ignore_ascii_case(value));
-        let hides = is("aria-hidden", "true")
-            || attribute(tag, "hidden").is_some()
-            || attribute(tag, "data-nosnippet").is_some()
-            || attribute(tag, "style").is_some_and(|style| {
-                let style: String = style.chars().filter(|c| !c.is_whitespace()).collect();
-                style.contains("display:none") || style.contains("visibility:hidden")
-            });
-        hides
-            || attribute(tag, "role").is_some_and(|role| SKIPPED_ROLES.contains(&role))
-            || ["class", "id"].iter().filter_map(|key| attribute(tag, key)).any(names_frame)
     }
 
     fn finish(mut self) -> Page {
@@ -428,12 +318,8 @@ fn follow(element: &mut Option<Open>, tag: &Tag, opens: bool) {
             *element = None;
         }
     } else if opens {
-        *element = Some(Open { name: tag.name.clone(), inside: 0 });
+        *element = Open::new(tag, true);
     }
-}
-
-fn is_main(tag: &Tag) -> bool {
-    &*tag.name == "main" || attribute(tag, "role") == Some("main")
 }
 
 /// Where the line begins that `at` stands in, but not before `least`.
@@ -450,23 +336,6 @@ fn raw(name: &str, start: bool) -> TokenSinkResult<()> {
         "title" | "textarea" if start => TokenSinkResult::RawData(Rcdata),
         _ => TokenSinkResult::Continue,
     }
-}
-
-fn attribute<'a>(tag: &'a Tag, key: &str) -> Option<&'a str> {
-    tag.attrs.iter().find(|Attribute { name, .. }| &*name.local == key).map(|attribute| &*attribute.value)
-}
-
-/// Whether a class or an id names a part of a page's frame: `sidebar`, `nav-links`, `page__footer`, but not
-/// `with-sidebar` or `sidebar-visible`, which name a page that has one.
-fn names_frame(value: &str) -> bool {
-    value.split_whitespace().any(|name| {
-        let name = name.to_ascii_lowercase();
-        let words: Vec<&str> = name.split(['-', '_']).filter(|word| !word.is_empty()).collect();
-        let Some(at) = words.iter().position(|word| SKIPPED_NAMES.contains(word)) else { return false };
-        let (before, after) = words.split_at(at);
-        !before.iter().any(|word| matches!(*word, "with" | "has" | "no" | "without" | "show" | "not"))
-            && after.iter().skip(1).all(|word| SKIPPED_TAILS.contains(word) || word.bytes().all(|b| b.is_ascii_digit()))
-    })
 }
 
 /// A page's own part of its title, without the name of the site.

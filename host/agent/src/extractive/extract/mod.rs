@@ -6,6 +6,9 @@ mod plain;
 
 use std::ops::Range;
 
+/// Stands in a text, as a paragraph of its own, where something of the page was left out.
+pub(crate) const OMITTED: &str = "[…]";
+
 /// How a file is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
@@ -81,19 +84,33 @@ impl Page {
 
     /// Keeps only some of the blocks, and only their text.
     pub(crate) fn keep(&mut self, keeps: impl Fn(&Self, &Block) -> bool) {
-        let (mut text, mut blocks, mut lines) = (String::new(), Vec::new(), Vec::new());
+        let mut kept = Self { lines: Vec::new(), ..Self::new(self.format, String::new()) };
+        let mut end = 0;
         for block in self.blocks.iter().filter(|block| keeps(self, block)) {
-            let start = text.len();
-            let moved = |at: u32| (at as usize - block.range.start + start) as u32;
-            lines.push((start as u32, self.line(block.range.start)));
-            let inside = self.lines.iter().filter(|(at, _)| block.range.contains(&(*at as usize)));
-            lines.extend(inside.map(|(at, line)| (moved(*at), *line)));
-            text.push_str(self.words(block));
-            blocks.push(Block { range: start..text.len(), ..block.clone() });
-            text.push_str("\n\n");
+            if !self.text.get(end..block.range.start).unwrap_or_default().trim().is_empty() {
+                kept.omit();
+            }
+            end = block.range.end;
+            let start = kept.text.len();
+            kept.lines.push((start as u32, self.line(block.range.start)));
+            let within = |at: usize| self.lines.partition_point(|(known, _)| (*known as usize) < at);
+            let inside = self.lines.get(within(block.range.start)..within(block.range.end)).unwrap_or_default();
+            let moved = |(at, line): &(u32, u32)| ((*at as usize - block.range.start + start) as u32, *line);
+            kept.lines.extend(inside.iter().map(moved));
+            kept.text.push_str(self.words(block));
+            kept.blocks.push(Block { range: start..kept.text.len(), ..block.clone() });
+            kept.text.push_str("\n\n");
         }
-        text.shrink_to_fit();
-        (self.text, self.blocks, self.lines) = (text, blocks, lines);
+        kept.text.shrink_to_fit();
+        (self.text, self.blocks, self.lines) = (kept.text, kept.blocks, kept.lines);
+    }
+
+    /// Marks that something of the page was left out here.
+    fn omit(&mut self) {
+        if !self.text.is_empty() && !self.text.trim_end().ends_with(OMITTED) {
+            self.text.push_str(OMITTED);
+            self.text.push_str("\n\n");
+        }
     }
 
     /// The line of the file, from 1, in which the text at this offset stands.
