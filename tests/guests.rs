@@ -215,6 +215,20 @@ fn a_cancel_ends_a_component_that_sleeps_in_a_host_call() {
 }
 
 #[test]
+fn after_the_answer_to_cancel_not_even_the_components_own_files_change() {
+    let probe = Probe::new(&[]);
+    let id = probe.client().dispatch(json!({"description": "d", "task": "scribble"})).unwrap();
+    let file = probe.job(&id).join("artifacts/n.txt");
+    wait_for("a first line", || fs::read_to_string(&file).ok().filter(|n| !n.is_empty()));
+    assert_eq!(probe.client().cancel(&id).unwrap()["status"], "cancelled");
+    let stamp = || fs::metadata(&file).unwrap().modified().unwrap();
+    let last = stamp();
+    // As long as another job's whole life takes.
+    probe.report("summary other");
+    assert_eq!(stamp(), last);
+}
+
+#[test]
 fn a_deadline_covers_a_host_call_that_blocks() {
     let home = Home::new();
     let member = home.member("probe", "autonomous-worker", &guest::built("probe"));

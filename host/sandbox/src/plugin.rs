@@ -141,7 +141,7 @@ impl Plugin {
     /// and the time of that wait is not its own. The inner error is the component's own text.
     ///
     /// # Errors
-    /// See [`CallError`]. When the job is cancelled the instance is dropped at once.
+    /// See [`CallError`]. When the job is cancelled the instance is dropped at its next tick, before this returns.
     pub async fn run(
         self: &Arc<Self>,
         activation: Activation,
@@ -154,11 +154,16 @@ impl Plugin {
         };
         let this = self.clone();
         // On threads of their own: a component that never rests must not delay those who serve requests.
-        let running =
+        let mut running =
             AbortOnDropHandle::new(self.sandbox.runs.spawn(async move { this.run_here(activation, scope).await }));
         let outcome = tokio::select! {
-            outcome = running => outcome.map_err(|e| CallError::Trap { call: "run", why: e.to_string() })?,
-            () = cancelled.cancelled() => Err(CallError::Cancelled),
+            outcome = &mut running => outcome.map_err(|e| CallError::Trap { call: "run", why: e.to_string() })?,
+            () = cancelled.cancelled() => {
+                running.abort();
+                // It stops at its next tick. Only then can it no longer write.
+                let _ = running.await;
+                Err(CallError::Cancelled)
+            }
         };
         drop(place);
         outcome

@@ -1,9 +1,10 @@
 //! A member whose jobs this host keeps: what the wire, the command line and the tests call.
 
 use std::{
+    collections::HashMap,
     io::{self, Read},
     path::PathBuf,
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -22,6 +23,7 @@ use guild_jobs::{
 use guild_sandbox::{ActivateScope, CallError, Plugin};
 use serde_json::Value;
 use tokio::sync::{Semaphore, watch};
+use tokio_util::sync::CancellationToken;
 
 use crate::{discovery::FoundMember, plugins::Component, rpc::RpcError, work};
 
@@ -29,6 +31,8 @@ use crate::{discovery::FoundMember, plugins::Component, rpc::RpcError, work};
 const POSTURE: &str = "posture.md";
 /// A posture is a prompt; what is longer is a mistake.
 const POSTURE_BYTES: u64 = 256 * 1024;
+/// How long a cancel waits for the job's work to be gone.
+const LAST_WRITE: Duration = Duration::from_secs(2);
 
 /// A member that this host owns and serves.
 pub struct Member {
@@ -41,7 +45,22 @@ pub struct Member {
     config_schema: Option<jsonschema::Validator>,
     component: watch::Receiver<Component>,
     pub(crate) means: Means,
+    under_way: Mutex<HashMap<String, CancellationToken>>,
     _owner: OwnerLock,
+}
+
+/// A job whose work is under way.
+struct UnderWay {
+    member: Arc<Member>,
+    id: JobId,
+    ended: CancellationToken,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.member.under_way().remove(self.id.as_str());
+        self.ended.cancel();
+    }
 }
 
 /// What the operator gives a member to work with.
@@ -82,7 +101,19 @@ impl Member {
             Box::pin(async move { runtime.condense(notes, max_chars).await }) as _
         });
         memory.set_condenser(condenser, tokio::runtime::Handle::current());
-        Ok(Arc::new(Self { key, manifest, dir, path, store, memory, config_schema, component, means, _owner: owner }))
+        Ok(Arc::new(Self {
+            key,
+            manifest,
+            dir,
+            path,
+            store,
+            memory,
+            config_schema,
+            component,
+            means,
+            under_way: Mutex::default(),
+            _owner: owner,
+        }))
     }
 
     /// The member's key.
@@ -146,7 +177,8 @@ impl Member {
         }
         let job = self.create(&activation, plan.clone(), activated.log).await?;
         let job_id = job.id().clone();
-        tokio::spawn(work::carry_out(self.clone(), plugin, job, activation, plan, place));
+        let under_way = self.begin(&job_id);
+        tokio::spawn(work::carry_out(self.clone(), plugin, job, activation, plan, (place, under_way)));
         Ok(Dispatched { job_id })
     }
 
@@ -289,13 +321,32 @@ impl Member {
         self.in_store(move |store| store.result(&id)).await
     }
 
-    /// `worker/cancel` (REQ-WD-16). When it answers, the transition is stored and no file of the job changes any more.
+    /// `worker/cancel` (REQ-WD-16). When it answers, the transition is stored and no file of the job changes any more:
+    /// a component that wrote its artifacts itself is gone.
     ///
     /// # Errors
     /// An unknown job is -32602.
     pub async fn cancel(&self, id: &str) -> Result<CancelView, RpcError> {
+        let work = self.under_way().get(id).cloned();
         let id = id.to_owned();
-        self.in_store(move |store| store.cancel(&id)).await
+        let cancelled = self.in_store(move |store| store.cancel(&id)).await?;
+        if let Some(work) = work {
+            // A host call that blocks cannot be interrupted; the answer does not wait for it for ever.
+            let _ = tokio::time::timeout(LAST_WRITE, work.cancelled()).await;
+        }
+        Ok(cancelled)
+    }
+
+    /// The work of running jobs, by id: each token is cancelled when the work has ended.
+    fn under_way(&self) -> MutexGuard<'_, HashMap<String, CancellationToken>> {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that the work of a job begins. It has ended when the guard is dropped.
+    pub(crate) fn begin(self: &Arc<Self>, id: &JobId) -> impl Drop + Send + use<> {
+        let ended = CancellationToken::new();
+        self.under_way().insert(id.to_string(), ended.clone());
+        UnderWay { member: self.clone(), id: id.clone(), ended }
     }
 
     /// `worker/delete` (REQ-WD-17).

@@ -14,22 +14,20 @@ use guild_jobs::{
 };
 use guild_sandbox::{CallError, Plugin, RunScope};
 use serde_json::{Value, json};
-use tokio::{
-    runtime::Handle,
-    sync::{OwnedSemaphorePermit, mpsc},
-};
+use tokio::{runtime::Handle, sync::mpsc};
 use tokio_util::sync::CancellationToken;
 
 use crate::member::{Member, blocking};
 
-/// Carries a job out and stores its end. Whatever happens on the way, the job does not stay `running`.
+/// Carries a job out and stores its end. Whatever happens on the way, the job does not stay `running`. What it `held`
+/// meanwhile is dropped at the end.
 pub(crate) async fn carry_out(
     member: Arc<Member>,
     plugin: Arc<Plugin>,
     job: Arc<RunningJob>,
     activation: Activation,
     plan: Plan,
-    place: OwnedSemaphorePermit,
+    held: impl Send,
 ) {
     let tools = Arc::new(JobTools::new(job.clone(), member.memory.clone()));
     let work = Work { member, job: job.clone(), tools, granted_tools: activation.granted_tools.clone() };
@@ -51,7 +49,7 @@ pub(crate) async fn carry_out(
     if let Err(e) = ended.await {
         tracing::error!(job = %id, "the end of the job could not be stored: {}", e.message);
     }
-    drop(place);
+    drop(held);
 }
 
 /// A job's final text, where it has one beside what was submitted; or why it failed.

@@ -25,6 +25,7 @@ const PER_DOCUMENT: usize = 3;
 const SALIENT: usize = 5;
 /// How much such a word counts.
 const SALIENT_WEIGHT: f32 = 0.35;
+
 /// A passage that answers a question.
 #[derive(Clone, Debug)]
 pub(crate) struct Finding {
@@ -96,9 +97,11 @@ pub(crate) fn follow_up(corpus: &Corpus, stems: &Stems, answer: &mut Answer, lim
 fn candidates(corpus: &Corpus, stems: &Stems, question: &Question, query: &[QueryTerm]) -> Vec<Candidate> {
     let weights: Vec<f32> = question.terms.iter().map(|term| corpus.index.idf(&term.stem) * term.weight).collect();
     let all: f32 = weights.iter().sum();
+    // One telling word of many is not what was asked: with less than half of the words, a share counts half.
     let share = |mask: u64| {
         let covered = weights.iter().enumerate().filter(|(bit, _)| mask >> bit & 1 == 1);
-        covered.map(|(_, weight)| weight).sum::<f32>() / all.max(f32::MIN_POSITIVE)
+        let (words, weight) = covered.fold((0, 0.0), |(words, sum), (_, weight)| (words + 1, sum + weight));
+        weight / all.max(f32::MIN_POSITIVE) * if words * 2 < weights.len() { 0.5 } else { 1.0 }
     };
     let titles: HashMap<u32, Hit> =
         corpus.titles.search(&question.terms, usize::MAX).into_iter().map(|hit| (hit.passage, hit)).collect();
@@ -116,7 +119,8 @@ fn candidates(corpus: &Corpus, stems: &Stems, question: &Question, query: &[Quer
         let title = titles.get(&passage.document);
         let titled = hit.mask | title.map_or(0, |title| title.mask);
         let around = beside.fold(titled, |mask, beside| mask | masks.get(&beside).copied().unwrap_or(0));
-        let coverage = share(titled).max(0.7 * share(around));
+        let own = share(titled);
+        let coverage = own.max((0.7 * share(around)).min(own + 0.15));
         let text = corpus.text(hit.passage);
         let form = form(corpus, stems, question, hit.passage, text);
         let score =

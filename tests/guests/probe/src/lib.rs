@@ -70,6 +70,12 @@ fn attempt(line: &str) -> Result<String, String> {
             thread::sleep(Duration::from_secs(3600));
             Ok(String::new())
         }
+        "scribble" => {
+            for n in 0_u64.. {
+                fs::write("/job/artifacts/n.txt", n.to_string()).map_err(io)?;
+            }
+            Ok(String::new())
+        }
         "flood" => {
             for n in 0..200_000 {
                 println!("line {n} of a flood");
