@@ -78,9 +78,9 @@ limits! {
     session_budget_usd: f64 = 5.0;
     /// Running jobs on a host; then a dispatch is answered "busy".
     running_jobs: u32 = 10_000;
-    /// All files under a job's `artifacts/`.
+    /// What `write_artifact` lets the files under a job's `artifacts/` grow to, whoever wrote them.
     artifacts_bytes: u64 = 256 * MIB;
-    /// Files and directories under a job's `artifacts/`.
+    /// How many files and directories `write_artifact` lets a job's `artifacts/` have, whoever made them.
     artifacts_entries: u64 = 4096;
     /// `description` of a dispatch.
     description_bytes: u64 = KIB;
@@ -88,6 +88,8 @@ limits! {
     task_bytes: u64 = MIB;
     /// `config` of a dispatch, as JSON.
     config_bytes: u64 = 256 * KIB;
+    /// The prompts of a plan.
+    plan_bytes: u64 = 2 * MIB;
     /// A job's summary.
     summary_bytes: u64 = 64 * KIB;
     /// One question, or one decision.

@@ -50,10 +50,20 @@ impl JobTools {
 
     /// See [`MemoryStore::store`]. A job that has ended stores nothing.
     pub fn store_memory(&self, key: &str, content: &str) -> Result<(), ToolError> {
-        if self.job.with_view(|view| view.status) != JobStatus::Running {
-            return Err(ToolError::JobEnded);
-        }
+        self.check_running()?;
         self.memory.store(key, content, Some(self.job.id()))
+    }
+
+    /// See [`MemoryStore::delete`]. A job that has ended deletes nothing.
+    pub fn delete_memory(&self, key: &str) -> Result<bool, ToolError> {
+        self.check_running()?;
+        self.memory.delete(key)
+    }
+
+    fn check_running(&self) -> Result<(), ToolError> {
+        // A cancel fires its token before its end is stored.
+        let running = self.job.with_view(|view| view.status) == JobStatus::Running;
+        if running && !self.job.cancelled().is_cancelled() { Ok(()) } else { Err(ToolError::JobEnded) }
     }
 
     /// See [`RunningJob::submit_result`].

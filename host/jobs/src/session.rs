@@ -127,14 +127,15 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// A job's meter. Bounds that are not set are the limits' own, so that none is missing.
+    /// A job's meter. What the operator allows sessions bounds what is not set; its time begins now.
     pub fn for_job(bounds: Bounds, limits: &Limits) -> Arc<Self> {
-        let bounds = bounds.min(Bounds {
-            max_turns: Some(limits.session_turns),
-            max_budget_usd: Some(limits.session_budget_usd),
-            deadline_seconds: Some(limits.session_seconds),
-        });
-        Self::new(bounds, None)
+        Self::new(bounds.min(session_limits(limits)), None)
+    }
+
+    /// The meter of a job that its plugin carries out: its time is that of `run`, not of a session.
+    pub fn for_run(bounds: Bounds, limits: &Limits) -> Arc<Self> {
+        let own = Bounds { deadline_seconds: Some(limits.run_seconds), ..session_limits(limits) };
+        Self::new(bounds.min(own), None)
     }
 
     /// A meter for one session of a job.
@@ -189,8 +190,11 @@ impl Meter {
         charged
     }
 
-    /// Books dollars that were spent.
+    /// Books dollars that were spent. What is no amount is not booked.
     pub fn spend(&self, usd: f64) {
+        if !usd.is_finite() || usd < 0.0 {
+            return;
+        }
         *self.spent() += usd;
         if let Some(parent) = &self.parent {
             parent.spend(usd);
@@ -199,6 +203,15 @@ impl Meter {
 
     fn spent(&self) -> MutexGuard<'_, f64> {
         self.dollars.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the operator allows the sessions of a job.
+pub fn session_limits(limits: &Limits) -> Bounds {
+    Bounds {
+        max_turns: Some(limits.session_turns),
+        max_budget_usd: Some(limits.session_budget_usd),
+        deadline_seconds: Some(limits.session_seconds),
     }
 }
 

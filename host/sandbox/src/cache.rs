@@ -80,7 +80,7 @@ impl CompileCache {
     pub(crate) fn put(&self, engine: &Engine, hash: &[u8; DIGEST], component: &Component) {
         let Some(dir) = &self.dir else { return };
         let kept = component.serialize().map_err(io::Error::other).and_then(|code| {
-            self.make_room(dir, code.len() as u64)?;
+            self.make_room(dir, (DIGEST + code.len()) as u64)?;
             let mut file = cap_tempfile::TempFile::new(dir)?;
             file.write_all(&Sha256::digest(&code))?;
             file.write_all(&code)?;
@@ -106,6 +106,9 @@ impl CompileCache {
 
     /// Removes the oldest entries until `more` bytes fit.
     fn make_room(&self, dir: &Dir, more: u64) -> io::Result<()> {
+        if more > self.max_bytes {
+            return Err(io::Error::other("it is larger than limits.compile_cache_bytes"));
+        }
         let mut entries = Vec::new();
         for entry in dir.entries()? {
             let entry = entry?;
@@ -123,11 +126,7 @@ impl CompileCache {
             dir.remove_file(name)?;
             total -= len;
         }
-        if total > self.max_bytes {
-            Err(io::Error::other("it is larger than limits.compile_cache_bytes"))
-        } else {
-            Ok(())
-        }
+        Ok(())
     }
 }
 

@@ -30,9 +30,9 @@ pub struct Sandbox {
     pub(crate) cache: CompileCache,
     pub(crate) lanes: Lanes,
     pub(crate) ticker: Ticker,
-    /// Where `run` calls are driven: threads of their own, so that no component, however busy, delays a request.
-    pub(crate) runs: tokio::runtime::Handle,
-    _runs: RunThreads,
+    /// Where components run: threads of their own, so that none of them, however busy, delays a request.
+    pub(crate) guests: tokio::runtime::Handle,
+    _guests: GuestThreads,
 }
 
 impl Sandbox {
@@ -47,17 +47,19 @@ impl Sandbox {
         wasi::add_to_linker(&mut linker).map_err(refused)?;
         host::add_to_linker(&mut linker).map_err(refused)?;
         let cores = thread::available_parallelism().map_or(2, usize::from);
-        let runs = tokio::runtime::Builder::new_multi_thread()
+        let guests = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(cores)
             .thread_name("guest")
+            // A component that loops takes a whole tick at a time: deadlines are looked at after each.
+            .event_interval(1)
             .enable_time()
             .build()
             .map_err(|e| LoadError::Refused(format!("no threads for components: {e}")))?;
         Ok(Arc::new(Self {
             ticker: Ticker::start(&engine).map_err(|e| LoadError::Refused(format!("no thread for the tick: {e}")))?,
             lanes: Lanes::new(cores, &limits),
-            runs: runs.handle().clone(),
-            _runs: RunThreads(Some(runs)),
+            guests: guests.handle().clone(),
+            _guests: GuestThreads(Some(guests)),
             engine,
             linker,
             limits,
@@ -103,12 +105,13 @@ fn config() -> Config {
 /// Ticks the engine's epoch from a thread of its own, so that it ticks also when every worker thread is busy.
 /// It holds the engine weakly, ends with it, and sleeps while no component runs.
 pub(crate) struct Ticker {
-    live: Arc<AtomicUsize>,
+    /// How many components run; none when the ticker ends.
+    live: Option<Arc<AtomicUsize>>,
     thread: Thread,
 }
 
 /// A component is running: the clock ticks.
-pub(crate) struct Ticking(Arc<AtomicUsize>);
+pub(crate) struct Ticking(Option<Arc<AtomicUsize>>);
 
 impl Ticker {
     fn start(engine: &Engine) -> std::io::Result<Self> {
@@ -122,11 +125,11 @@ impl Ticker {
                 if idle { thread::park() } else { thread::sleep(TICK) }
             }
         })?;
-        Ok(Self { live, thread: ticker.thread().clone() })
+        Ok(Self { live: Some(live), thread: ticker.thread().clone() })
     }
 
     pub(crate) fn tick(&self) -> Ticking {
-        if self.live.fetch_add(1, Ordering::SeqCst) == 0 {
+        if self.live.as_ref().is_some_and(|live| live.fetch_add(1, Ordering::SeqCst) == 0) {
             self.thread.unpark();
         }
         Ticking(self.live.clone())
@@ -135,42 +138,49 @@ impl Ticker {
 
 impl Drop for Ticker {
     fn drop(&mut self) {
+        // Before the thread wakes to look for it.
+        self.live = None;
         self.thread.unpark();
     }
 }
 
 impl Drop for Ticking {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-/// Who waits for whom. A lane is first come, first served. Before the common lane of activations stands one of each
-/// plugin, as wide, so that one member's thousand dispatches do not stand before another's first.
-pub(crate) struct Lanes {
-    /// How many activations run at once: as many as there are cores.
-    pub(crate) width: usize,
-    pub(crate) activations: Semaphore,
-    pub(crate) runs: Semaphore,
-    /// One component is compiled at a time; the compiler itself uses all cores.
-    pub(crate) compiles: Arc<Mutex<()>>,
-}
-
-impl Lanes {
-    fn new(cores: usize, limits: &Limits) -> Self {
-        Self {
-            width: cores,
-            activations: Semaphore::new(cores),
-            runs: Semaphore::new(limits.live_runs as usize),
-            compiles: Arc::default(),
+        if let Some(live) = &self.0 {
+            live.fetch_sub(1, Ordering::SeqCst);
         }
     }
 }
 
-/// The threads of `run` calls. A runtime may not be dropped where blocking is forbidden, so it is left to end by itself.
-struct RunThreads(Option<tokio::runtime::Runtime>);
+/// Who waits for whom. A lane is first come, first served. Each plugin has a narrower one of its own before the common
+/// one, so that one member's thousand dispatches, or jobs, leave room for another's first. Within the lanes, ticks
+/// share the cores.
+pub(crate) struct Lanes {
+    pub(crate) activations: Semaphore,
+    pub(crate) activations_of_one: usize,
+    pub(crate) runs: Arc<Semaphore>,
+    pub(crate) runs_of_one: usize,
+    /// One component is compiled at a time; the compiler itself uses all cores.
+    pub(crate) compiles: Mutex<()>,
+}
 
-impl Drop for RunThreads {
+impl Lanes {
+    fn new(cores: usize, limits: &Limits) -> Self {
+        let runs = limits.live_runs as usize;
+        Self {
+            activations: Semaphore::new(cores * 8),
+            activations_of_one: cores,
+            runs: Arc::new(Semaphore::new(runs)),
+            runs_of_one: (runs - runs / 8).max(1),
+            compiles: Mutex::default(),
+        }
+    }
+}
+
+/// The threads of components. A runtime may not be dropped where blocking is forbidden, so it is left to end by itself.
+struct GuestThreads(Option<tokio::runtime::Runtime>);
+
+impl Drop for GuestThreads {
     fn drop(&mut self) {
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();

@@ -26,4 +26,4 @@ pub use cache::CompileCache;
 pub use call::{ActivateScope, Activated, RunScope};
 pub use engine::Sandbox;
 pub use error::{CallError, LoadError};
-pub use plugin::Plugin;
+pub use plugin::{Plugin, RunPlace};

@@ -11,11 +11,17 @@ use std::{
 use cap_std::fs::Dir;
 use guild_contract::{
     Bounds,
-    manifest::{ComponentSpec, Interface},
+    manifest::{ComponentSpec, Interface, World},
 };
-use guild_jobs::activation::{Activation, Plan, Refusal, SessionPlan};
+use guild_jobs::{
+    RunningJob,
+    activation::{Activation, Plan, Refusal, SessionPlan},
+};
 use sha2::{Digest, Sha256};
-use tokio::{sync::Semaphore, time};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time,
+};
 use tokio_util::task::AbortOnDropHandle;
 use wasmtime::{
     Store, Trap,
@@ -47,10 +53,20 @@ pub struct Plugin {
     dispatch: dispatch::GuestIndices,
     run: Option<run::GuestIndices>,
     granted: Arc<BTreeSet<Interface>>,
-    lane: Semaphore,
+    activations: Semaphore,
+    runs: Arc<Semaphore>,
     sha256: String,
     outside: Outside,
 }
+
+/// A place among the jobs that carry themselves out. It is given back when it is dropped.
+pub struct RunPlace {
+    _own: OwnedSemaphorePermit,
+    _common: OwnedSemaphorePermit,
+}
+
+/// What of a plugin's refusal a caller sees.
+const REFUSAL_BYTES: usize = 8 * 1024;
 
 impl Plugin {
     pub(crate) fn prepare(
@@ -79,9 +95,13 @@ impl Plugin {
         let granted = granted.into_iter().filter(|interface| spec.grants.contains_key(interface)).collect();
         Ok(Self {
             dispatch: dispatch::GuestIndices::new(&pre).map_err(refused)?,
-            run: run::GuestIndices::new(&pre).ok(),
+            run: matches!(spec.world, World::AutonomousWorker)
+                .then(|| run::GuestIndices::new(&pre))
+                .transpose()
+                .map_err(refused)?,
             granted: Arc::new(granted),
-            lane: Semaphore::new(sandbox.lanes.width),
+            activations: Semaphore::new(sandbox.lanes.activations_of_one),
+            runs: Arc::new(Semaphore::new(sandbox.lanes.runs_of_one)),
             sha256: hex(&sha256),
             outside,
             pre,
@@ -103,14 +123,22 @@ impl Plugin {
     ///
     /// # Errors
     /// See [`CallError`]. A refusal is no error: it is in [`Activated::outcome`].
-    pub async fn activate(&self, activation: &Activation, scope: ActivateScope) -> Result<Activated, CallError> {
-        let limits = &self.sandbox.limits;
-        let busy = |_| CallError::Busy(limits.dispatch_wait_seconds);
+    pub async fn activate(
+        self: &Arc<Self>,
+        activation: &Arc<Activation>,
+        scope: ActivateScope,
+    ) -> Result<Activated, CallError> {
+        let busy = |_| CallError::Busy(self.sandbox.limits.dispatch_wait_seconds);
         let turn = async {
-            let own = self.lane.acquire().await;
+            let own = self.activations.acquire().await;
             (own, self.sandbox.lanes.activations.acquire().await)
         };
         let _turn = time::timeout_at(scope.wait_until.into(), turn).await.map_err(busy)?;
+        let (this, activation) = (self.clone(), activation.clone());
+        self.on_guest_threads("activate", async move { this.activate_here(&activation, scope).await }).await
+    }
+
+    async fn activate_here(&self, activation: &Activation, scope: ActivateScope) -> Result<Activated, CallError> {
         let log = LogSink::kept();
         let reach = Reach {
             granted: self.granted.clone(),
@@ -120,8 +148,8 @@ impl Plugin {
             log: log.clone(),
             memory: scope.memory,
         };
-        let preopens = self.memory_preopen(&reach)?;
-        let mut call = self.call("activate", limits.activate_seconds, preopens, reach);
+        let preopens = self.memory_preopen("activate", &reach)?;
+        let mut call = self.call("activate", self.sandbox.limits.activate_seconds, preopens, reach);
         let told = told(activation);
         let answer = call.bounded(async |store, instance| {
             self.dispatch.load(&mut *store, &instance)?.call_activate(store, &told).await
@@ -129,47 +157,79 @@ impl Plugin {
         let answer = answer.await;
         // The Store goes before the log is taken: what the component wrote without a line's end comes with it.
         drop(call);
-        let outcome = match answer? {
-            Ok(plan) => Ok(self.checked(plan, activation)?),
-            Err(dispatch::Refusal::InvalidConfig(text)) => Err(Refusal::InvalidConfig(text)),
-            Err(dispatch::Refusal::Unsupported(text)) => Err(Refusal::Unsupported(text)),
+        let log = log.take();
+        let checked = answer.and_then(|answer| match answer {
+            Ok(plan) => self.checked(plan, activation).map(Ok),
+            Err(refusal) => Ok(Err(refusal)),
+        });
+        let outcome = match checked {
+            Ok(Ok(plan)) => Ok(plan),
+            Ok(Err(dispatch::Refusal::InvalidConfig(text))) => Err(Refusal::InvalidConfig(cut(text, REFUSAL_BYTES))),
+            Ok(Err(dispatch::Refusal::Unsupported(text))) => Err(Refusal::Unsupported(cut(text, REFUSAL_BYTES))),
+            Err(error) => {
+                // There is no job whose log could have it: a component that panicked says here why.
+                for line in &log {
+                    tracing::warn!(component = self.sha256, "{error}: {:?}", line);
+                }
+                return Err(error);
+            }
         };
-        Ok(Activated { outcome, log: log.take() })
+        Ok(Activated { outcome, log })
     }
 
-    /// Has the component carry its job out. While 256 others do (`limits.live_runs`), it waits before it is instantiated,
-    /// and the time of that wait is not its own. The inner error is the component's own text.
+    /// Waits until the job may run: at most `limits.live_runs` do on a host, and one member leaves room for others.
+    /// Nothing is instantiated meanwhile, and the time is not the job's.
+    ///
+    /// # Errors
+    /// [`CallError::Cancelled`], if the job is cancelled meanwhile.
+    pub async fn place(self: &Arc<Self>, job: &RunningJob) -> Result<RunPlace, CallError> {
+        let closed = |_| CallError::Cancelled;
+        let (own, common) = (self.runs.clone(), self.sandbox.lanes.runs.clone());
+        let place = async {
+            let own = own.acquire_owned().await.map_err(closed)?;
+            Ok(RunPlace { _own: own, _common: common.acquire_owned().await.map_err(closed)? })
+        };
+        tokio::select! {
+            place = place => place,
+            () = job.cancelled().cancelled() => Err(CallError::Cancelled),
+        }
+    }
+
+    /// Has the component carry its job out, in the place that was waited for. The inner error is the component's own
+    /// text.
     ///
     /// # Errors
     /// See [`CallError`]. When the job is cancelled the instance is dropped at its next tick, before this returns.
     pub async fn run(
         self: &Arc<Self>,
-        activation: Activation,
+        place: RunPlace,
+        activation: Arc<Activation>,
         scope: RunScope,
     ) -> Result<Result<String, String>, CallError> {
         let cancelled = scope.tools.job().cancelled().clone();
-        let place = tokio::select! {
-            place = self.sandbox.lanes.runs.acquire() => place,
-            () = cancelled.cancelled() => return Err(CallError::Cancelled),
-        };
         let this = self.clone();
-        // On threads of their own: a component that never rests must not delay those who serve requests.
-        let mut running =
-            AbortOnDropHandle::new(self.sandbox.runs.spawn(async move { this.run_here(activation, scope).await }));
-        let outcome = tokio::select! {
-            outcome = &mut running => outcome.map_err(|e| CallError::Trap { call: "run", why: e.to_string() })?,
-            () = cancelled.cancelled() => {
-                running.abort();
-                // It stops at its next tick. Only then can it no longer write.
-                let _ = running.await;
-                Err(CallError::Cancelled)
+        let running = self.on_guest_threads("run", async move {
+            let _place = place;
+            tokio::select! {
+                outcome = this.run_here(&activation, scope) => outcome,
+                () = cancelled.cancelled() => Err(CallError::Cancelled),
             }
-        };
-        drop(place);
-        outcome
+        });
+        running.await
     }
 
-    async fn run_here(&self, activation: Activation, scope: RunScope) -> Result<Result<String, String>, CallError> {
+    /// Drives a call on the threads that belong to components: one that never rests must not delay those who serve
+    /// requests. The call ends with the future.
+    async fn on_guest_threads<T: Send + 'static>(
+        &self,
+        call: &'static str,
+        work: impl Future<Output = Result<T, CallError>> + Send + 'static,
+    ) -> Result<T, CallError> {
+        let done = AbortOnDropHandle::new(self.sandbox.guests.spawn(work)).await;
+        done.unwrap_or_else(|e| Err(CallError::Trap { call, why: e.to_string() }))
+    }
+
+    async fn run_here(&self, activation: &Activation, scope: RunScope) -> Result<Result<String, String>, CallError> {
         let invalid = |why: &str| CallError::Invalid { call: "run", why: why.to_owned() };
         let run = self.run.as_ref().ok_or_else(|| invalid("the component has no `run`"))?;
         let reach = Reach {
@@ -180,21 +240,21 @@ impl Plugin {
             sessions: scope.sessions,
             memory: scope.memory,
         };
-        let mut preopens = self.memory_preopen(&reach)?;
+        let mut preopens = self.memory_preopen("run", &reach)?;
         preopens.push(Preopen { guest: "/job", dir: scope.job_dir, writable: false });
         preopens.push(Preopen { guest: "/job/artifacts", dir: scope.artifacts_dir, writable: true });
         let seconds = scope.seconds.min(self.sandbox.limits.run_seconds);
         let mut call = self.call("run", seconds, preopens, reach);
-        let told = told(&activation);
+        let told = told(activation);
         call.bounded(async |store, instance| run.load(&mut *store, &instance)?.call_run(store, &told).await).await
     }
 
     /// `/memory`, read-only, for a component that asked for `memory`.
-    fn memory_preopen(&self, reach: &Reach) -> Result<Vec<Preopen>, CallError> {
+    fn memory_preopen(&self, call: &'static str, reach: &Reach) -> Result<Vec<Preopen>, CallError> {
         if reach.granted(Interface::Memory).is_err() {
             return Ok(Vec::new());
         }
-        let why = |e: std::io::Error| CallError::Trap { call: "activate", why: format!("no /memory: {}", e.kind()) };
+        let why = |e: std::io::Error| CallError::Trap { call, why: format!("no /memory: {}", e.kind()) };
         Ok(vec![Preopen { guest: "/memory", dir: reach.memory.dir().map_err(why)?, writable: false }])
     }
 
@@ -221,6 +281,13 @@ impl Plugin {
                 Ok(Plan::OwnRun(sound(bounds(own))?))
             }
             dispatch::Plan::Session(session) => {
+                let max = self.sandbox.limits.plan_bytes;
+                let bytes = session.system_prompt.len() + session.prompt.len();
+                if bytes as u64 > max {
+                    return Err(invalid(format!(
+                        "its prompts have {bytes} bytes, more than limits.plan_bytes = {max}"
+                    )));
+                }
                 if let Some(tool) = session.tools.iter().find(|tool| !activation.granted_tools.contains(tool)) {
                     return Err(invalid(format!("its plan uses the tool {tool:?}, which was not granted")));
                 }
@@ -308,26 +375,26 @@ fn read(member: &Dir, file: &str, max: u64) -> Result<Vec<u8>, LoadError> {
     Ok(bytes)
 }
 
-/// Compiles, one component at a time. A compilation cannot be interrupted, but it is waited for no longer than the limit.
+/// Compiles, one component at a time. A compilation cannot be interrupted, but it is waited for no longer than the
+/// limit; one that was given up no longer holds the others up.
 fn compile(sandbox: &Sandbox, bytes: Vec<u8>) -> Result<Component, LoadError> {
-    let seconds = sandbox.limits.compile_seconds;
-    let limit = Duration::from_secs(seconds.into());
-    let (engine, lane) = (sandbox.engine.clone(), sandbox.lanes.compiles.clone());
-    let (started, start) = mpsc::sync_channel(1);
+    let _lane = sandbox.lanes.compiles.lock().unwrap_or_else(PoisonError::into_inner);
+    let engine = sandbox.engine.clone();
     let (done, compiled) = mpsc::sync_channel(1);
     thread::Builder::new()
         .name("compile".to_owned())
-        .spawn(move || {
-            let _lane = lane.lock().unwrap_or_else(PoisonError::into_inner);
-            // Whoever waited for it may have given up; then there is nobody to compile for.
-            if started.send(()).is_ok() {
-                let _ = done.send(Component::from_binary(&engine, &bytes));
-            }
-        })
+        .spawn(move || done.send(Component::from_binary(&engine, &bytes)))
         .map_err(|e| LoadError::Refused(format!("no thread to compile it: {e}")))?;
-    start.recv_timeout(limit).map_err(|_| LoadError::CompileTimeout(seconds))?;
-    let component = compiled.recv_timeout(limit).map_err(|_| LoadError::CompileTimeout(seconds))?;
+    let seconds = sandbox.limits.compile_seconds;
+    let component = compiled.recv_timeout(Duration::from_secs(seconds.into()));
+    let component = component.map_err(|_| LoadError::CompileTimeout(seconds))?;
     component.map_err(|e| LoadError::NotAComponent(format!("the file is no valid component: {}", e.root_cause())))
+}
+
+/// The beginning of a text.
+fn cut(mut text: String, max: usize) -> String {
+    text.truncate(text.floor_char_boundary(max));
+    text
 }
 
 /// The activation as the component sees it.

@@ -34,7 +34,7 @@ pub(crate) struct Kept {
 
 /// What is kept at most of a call without a job.
 const KEPT_BYTES: usize = 64 * 1024;
-/// A line without an end is cut here.
+/// A longer line is cut here.
 const LINE_BYTES: usize = 4096;
 
 impl LogSink {
@@ -42,8 +42,9 @@ impl LogSink {
         Self::Kept(Arc::default())
     }
 
-    /// Writes one line; the job's log neutralises what could forge another.
+    /// Writes one line, cut where it is too long; the job's log neutralises what could forge another.
     pub(crate) fn line(&self, line: &str) {
+        let line = line.get(..line.floor_char_boundary(LINE_BYTES)).unwrap_or_default();
         match self {
             Self::Job(job) => job.log(line),
             Self::Kept(kept) => {

@@ -1,7 +1,6 @@
 //! WASI 0.2, interface by interface: clocks, random, stdio, and a file system of the preopened directories only.
 //!
-//! `wasi:sockets` and `wasi:http` are not here. Where a language's runtime imports them all the same, the plugin's
-//! own linker gets functions that trap ([`crate::plugin`]).
+//! `wasi:sockets` and `wasi:http` are not here; see [`crate::denied`].
 
 use cap_std::fs::Dir;
 use wasmtime::component::{HasData, Linker, Resource, ResourceTable};

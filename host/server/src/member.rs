@@ -9,18 +9,20 @@ use std::{
 };
 
 use bytes::Bytes;
-use cap_std::fs::Dir;
+use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 use guild_contract::{
     Bounds, JobId, Limits, Manifest, MemberKey,
+    manifest::World,
     rpc::{CancelView, Deleted, DispatchParams, Dispatched, ListParams, ResultView, code},
 };
 use guild_jobs::{
     JobStore, MemoryStore, NewJob, OwnerLock, RunningJob, StoreError, StoreOptions, SystemClock,
     activation::{Activation, Plan, Request},
     files::Files,
-    session::AgentRuntime,
+    session::{AgentRuntime, session_limits},
 };
 use guild_sandbox::{ActivateScope, CallError, Plugin};
+use rustix::fs::OFlags;
 use serde_json::Value;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
@@ -165,7 +167,7 @@ impl Member {
             ))
         })?;
         let plugin = self.plugin(wait_until).await?;
-        let activation = self.activation(request).await?;
+        let activation = Arc::new(self.activation(request).await?);
         let scope = ActivateScope { memory: self.memory.clone(), files: self.means.files.clone(), wait_until };
         let activated = plugin.activate(&activation, scope).await.map_err(|e| match e {
             CallError::Busy(_) => busy(format!("{e}; try again")),
@@ -175,11 +177,16 @@ impl Member {
         if let Plan::Session(_) = plan {
             self.means.runtime.check(self.means.files.as_deref()).map_err(RpcError::invalid_params)?;
         }
-        let job = self.create(&activation, plan.clone(), activated.log).await?;
-        let job_id = job.id().clone();
-        let under_way = self.begin(&job_id);
-        tokio::spawn(work::carry_out(self.clone(), plugin, job, activation, plan, (place, under_way)));
-        Ok(Dispatched { job_id })
+        // A caller that goes away now must not leave a job behind that nobody carries out.
+        let this = self.clone();
+        let started = tokio::spawn(async move {
+            let job = this.create(&activation, plan.clone(), activated.log).await?;
+            let job_id = job.id().clone();
+            let held = (place, this.begin(&job_id));
+            tokio::spawn(work::carry_out(this, plugin, job, activation, plan, held));
+            Ok(Dispatched { job_id })
+        });
+        started.await.unwrap_or_else(|_| Err(RpcError::internal("the host is stopping")))
     }
 
     /// What the caller may say, within the limits and the member's own schema.
@@ -200,17 +207,18 @@ impl Member {
         bounded("description", params.description.len(), "description_bytes", limits.description_bytes)?;
         bounded("task", params.task.len(), "task_bytes", limits.task_bytes)?;
         bounded("config", config.to_string().len(), "config_bytes", limits.config_bytes)?;
-        if let Some(schema) = &self.config_schema {
-            let problems: Vec<String> = schema.iter_errors(&config).take(5).map(|e| describe(&e)).collect();
-            if !problems.is_empty() {
-                return Err(RpcError::invalid_params(format!(
-                    "`config` is not what {} takes: {}",
-                    self.key,
-                    problems.join("; ")
-                )));
-            }
-        }
         Ok(Request { description: params.description, task: params.task, config })
+    }
+
+    /// The member's own schema, which may be slow.
+    fn check_config(&self, config: &Value) -> Result<(), RpcError> {
+        let Some(schema) = &self.config_schema else { return Ok(()) };
+        let problems: Vec<String> = schema.iter_errors(config).take(5).map(|e| describe(&e)).collect();
+        if problems.is_empty() {
+            return Ok(());
+        }
+        let what = format!("`config` is not what {} takes: {}", self.key, problems.join("; "));
+        Err(RpcError::invalid_params(what))
     }
 
     /// The component, once it is loaded.
@@ -232,7 +240,12 @@ impl Member {
 
     async fn activation(self: &Arc<Self>, request: Request) -> Result<Activation, RpcError> {
         let this = self.clone();
-        let (posture, memories) = blocking(move || Ok((this.posture()?, this.memory.injection()))).await?;
+        let config = request.config.clone();
+        let (posture, memories) = blocking(move || {
+            this.check_config(&config)?;
+            Ok((this.posture()?, this.memory.injection()))
+        })
+        .await?;
         Ok(Activation {
             job: self.store.new_id(),
             request,
@@ -254,22 +267,29 @@ impl Member {
     /// The smaller of manifest and operator.
     fn ceiling(&self) -> Bounds {
         let limits = &self.means.limits;
-        let operator = Bounds {
-            max_turns: Some(limits.session_turns),
-            max_budget_usd: Some(limits.session_budget_usd),
-            deadline_seconds: Some(limits.session_seconds),
-        };
-        self.manifest.component.as_ref().map_or(operator, |component| component.resources.min(operator))
+        let mut operator = session_limits(limits);
+        let Some(component) = &self.manifest.component else { return operator };
+        if component.world == World::AutonomousWorker {
+            // It may run longer than a session; what sessions it starts are bounded as all are.
+            operator.deadline_seconds = operator.deadline_seconds.max(Some(limits.run_seconds));
+        }
+        component.resources.min(operator)
     }
 
     fn posture(&self) -> Result<String, RpcError> {
         let unreadable =
             |why: String| RpcError::internal(format!("{POSTURE} of member {} cannot be read: {why}", self.key));
-        let file = match self.dir.open(POSTURE) {
+        let mut options = OpenOptions::new();
+        // A pipe in its place is opened without waiting for a writer, and refused.
+        options.read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+        let file = match self.dir.open_with(POSTURE, &options) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
             Err(e) => return Err(unreadable(e.to_string())),
         };
+        if !file.metadata().is_ok_and(|found| found.is_file()) {
+            return Err(unreadable("it is not a regular file".to_owned()));
+        }
         let mut posture = String::new();
         file.take(POSTURE_BYTES + 1).read_to_string(&mut posture).map_err(|e| unreadable(e.to_string()))?;
         if posture.len() as u64 > POSTURE_BYTES {

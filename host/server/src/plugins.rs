@@ -1,6 +1,11 @@
 //! The members' components: prepared in the background, so that compiling one never delays an answer.
 
-use std::{env, path::PathBuf, sync::Arc};
+use std::{
+    env,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+};
 
 use cap_std::fs::Dir;
 use guild_contract::{
@@ -36,23 +41,36 @@ impl Load {
     }
 }
 
-/// Loads components one after the other; the compiler itself uses all cores. It blocks.
+/// How many components are read and checked at once. Compiling has a lane of its own; one that is slow there must not
+/// keep others from the cache.
+const LOADERS: usize = 4;
+
+/// Loads components. It blocks.
 pub(crate) fn load(limits: &Arc<Limits>, loads: Vec<Load>) {
     let sandbox = sandbox(limits);
-    for Load { dir, spec, done } in loads {
-        let prepared = sandbox
-            .as_ref()
-            .map_err(ToString::to_string)
-            .and_then(|sandbox| prepare(sandbox, &dir, &spec).map_err(|e| e.to_string()));
-        // Nobody waits any more where the host has stopped meanwhile.
-        let _ = done.send(match prepared {
-            Ok(plugin) => Component::Ready(Arc::new(plugin)),
-            Err(why) => {
-                tracing::error!(file = spec.file, "a component is not in service: {why}");
-                Component::Failed(why)
-            }
-        });
-    }
+    let loaders = loads.len().min(LOADERS);
+    let loads = Mutex::new(loads.into_iter());
+    let next = || loads.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let loader = || {
+        while let Some(Load { dir, spec, done }) = next() {
+            let prepared = sandbox.as_ref().map_err(ToString::to_string);
+            let prepared = prepared.and_then(|sandbox| prepare(sandbox, &dir, &spec).map_err(|e| e.to_string()));
+            // Nobody waits any more where the host has stopped meanwhile.
+            let _ = done.send(match prepared {
+                Ok(plugin) => Component::Ready(Arc::new(plugin)),
+                Err(why) => {
+                    tracing::error!(file = spec.file, "a component is not in service: {why}");
+                    Component::Failed(why)
+                }
+            });
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 1..loaders {
+            scope.spawn(loader);
+        }
+        loader();
+    });
 }
 
 /// The engine of this process's components.

@@ -9,10 +9,13 @@ use guild_jobs::{
     JobTools, RunningJob,
     activation::{Activation, Plan, SessionPlan},
     files::Files,
-    session::{AgentRuntime, Ending, Meter, Query, QueryEvent, QueryHandle, Session, SessionEnd, Sessions, Usage},
+    session::{
+        AgentRuntime, Ending, Meter, Query, QueryEvent, QueryHandle, Session, SessionEnd, Sessions, Usage,
+        session_limits,
+    },
     tools::{ToolError, Tools},
 };
-use guild_sandbox::{CallError, Plugin, RunScope};
+use guild_sandbox::{Plugin, RunScope};
 use serde_json::{Value, json};
 use tokio::{runtime::Handle, sync::mpsc};
 use tokio_util::sync::CancellationToken;
@@ -25,7 +28,7 @@ pub(crate) async fn carry_out(
     member: Arc<Member>,
     plugin: Arc<Plugin>,
     job: Arc<RunningJob>,
-    activation: Activation,
+    activation: Arc<Activation>,
     plan: Plan,
     held: impl Send,
 ) {
@@ -34,7 +37,10 @@ pub(crate) async fn carry_out(
     let ceiling = activation.bounds;
     let outcome = tokio::spawn(async move {
         match plan {
-            Plan::Session(plan) => work.session(plan, ceiling).await,
+            Plan::Session(plan) => {
+                drop(activation);
+                work.session(plan, ceiling).await
+            }
             Plan::OwnRun(bounds) => work.own_run(&plugin, activation, bounds.min(ceiling)).await,
         }
     });
@@ -87,9 +93,14 @@ impl Work {
     }
 
     /// The component carries the job out itself.
-    async fn own_run(self, plugin: &Arc<Plugin>, activation: Activation, bounds: Bounds) -> Outcome {
+    async fn own_run(self, plugin: &Arc<Plugin>, activation: Arc<Activation>, bounds: Bounds) -> Outcome {
         let member = self.member.clone();
-        let meter = Meter::for_job(bounds, &member.means.limits);
+        let place = match plugin.place(&self.job).await {
+            Ok(place) => place,
+            Err(e) => return Err(e.to_string()),
+        };
+        // The time in which it waited for its place is not its own.
+        let meter = Meter::for_run(bounds, &member.means.limits);
         let sessions: Arc<dyn Sessions> = Arc::new(OwnSessions {
             member: member.clone(),
             job: self.job.clone(),
@@ -109,7 +120,7 @@ impl Work {
             sessions: Some(sessions),
             seconds: meter.bounds().deadline_seconds.unwrap_or(u32::MAX),
         };
-        match plugin.run(activation, scope).await {
+        match plugin.run(place, activation, scope).await {
             // Returning a text submits it; a plugin that submitted before and returns nothing has said it already.
             Ok(Ok(text)) if text.trim().is_empty() => Ok(None),
             Ok(Ok(text)) => {
@@ -119,7 +130,6 @@ impl Work {
             }
             Ok(Err(text)) if text.trim().is_empty() => Err("the plugin gave up without a reason".to_owned()),
             Ok(Err(text)) => Err(text),
-            Err(CallError::Cancelled) => Err(CallError::Cancelled.to_string()),
             Err(e) => Err(e.to_string()),
         }
     }
@@ -205,7 +215,7 @@ impl Sessions for OwnSessions {
             model: query.model,
             tools: belt(sets, means.files.as_ref(), &self.granted_tools, &query.tools, &self.job),
             files: readable(means.files.as_ref(), &query.tools),
-            meter: self.meter.for_session(query.bounds),
+            meter: self.meter.for_session(query.bounds.min(session_limits(&means.limits))),
             cancel: interrupt.clone(),
             texts: Some(texts),
         };

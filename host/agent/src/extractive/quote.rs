@@ -165,10 +165,11 @@ pub(crate) fn key_sentence(
             "instead",
         ]
         .contains(&first.as_str());
+        // Where a definition was asked for, nothing else counts beside one.
         let defining = question.definition && defines(stems, &question.terms, plain);
         let worth = worth(corpus, stems, &question.terms, plain)
             * if leans { 0.75 } else { 1.0 }
-            * if defining { 2.0 } else { 1.0 };
+            * if defining { 10.0 } else { 1.0 };
         if stands && worth > 0.0 && best.as_ref().is_none_or(|(_, most)| worth > *most) {
             best = Some((quote.inline(plain), worth));
         }

@@ -184,7 +184,7 @@ impl<'a> Report<'a> {
                 .collect();
             // A sentence that tells much less than another is no answer beside it.
             let most = key.iter().map(|(_, worth, _)| *worth).fold(0.0, f32::max);
-            key.retain(|(_, worth, _)| *worth >= most * 0.6);
+            key.retain(|(_, worth, _)| *worth >= most * 0.5);
             let rank = |(_, worth, cited): &(String, f32, &Cited<'_>)| worth * cited.finding.score.sqrt();
             key.sort_by(|a, b| rank(b).total_cmp(&rank(a)).then(a.2.number.cmp(&b.2.number)));
             key.truncate(SENTENCES);

@@ -51,10 +51,6 @@ impl Host for State {
 
     async fn delete(&mut self, scope: Scope, key: String) -> Answer<bool> {
         let reach = self.reach.clone();
-        blocking(move || {
-            writer(&reach, scope)?;
-            reach.memory.delete(&key)
-        })
-        .await
+        blocking(move || writer(&reach, scope)?.delete_memory(&key)).await
     }
 }
