@@ -112,9 +112,8 @@ fn a_component_finds_its_job_read_only_its_artifacts_writable_and_nothing_else()
 }
 
 #[test]
-fn without_asking_for_memory_there_is_no_memory_directory() {
+fn a_component_that_imports_memory_without_asking_for_it_is_not_loaded() {
     let home = Home::new();
-    // The surveyor asks for memory; a component that imports it without asking is not even loaded.
     let member = home.member("surveyor", "autonomous-worker", &guest::built("surveyor"));
     home.edit_manifest("surveyor", |manifest| {
         manifest["component"]["grants"] = json!({"log": {}, "files": {}, "job-tools": {}, "status": {}, "agent": {}});

@@ -277,3 +277,48 @@ fn a_host_at_its_limit_of_running_jobs_answers_busy_and_loses_nothing() {
     assert_eq!(client.status(&two).unwrap()["status"], "running");
     assert_eq!(client.status(&three).unwrap()["status"], "running");
 }
+
+/// A caller that gives up while its dispatch is being stored must not leave a job that nobody carries out.
+#[test]
+fn a_caller_that_goes_away_leaves_no_job_stuck() {
+    use std::{io::Write, net::TcpStream};
+    let home = Home::new();
+    let host = home.serve(&home.quick("quick"), &[]);
+    let client = host.client();
+    client.ended(&client.start("warm"));
+    for n in 0..60 {
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "worker/dispatch",
+                          "params": {"description": format!("gone {n}"), "task": "t"}})
+        .to_string();
+        let mut stream = TcpStream::connect(("127.0.0.1", host.port)).unwrap();
+        let head = format!(
+            "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        stream.write_all(body.as_bytes()).unwrap();
+        if n % 2 == 0 {
+            // Somewhere in between: the next request is answered first.
+            client.call("ping", json!({})).unwrap();
+        }
+        drop(stream);
+    }
+    wait_for("every job that there is to end", || {
+        let list = client.call("worker/list", json!({})).unwrap();
+        list["jobs"].as_array().unwrap().iter().all(|job| job["status"] == "completed").then_some(())
+    });
+}
+
+/// A job that waits for its place has not begun: its deadline has not either.
+#[test]
+fn jobs_beyond_the_live_ones_wait_for_their_place_outside_of_their_deadline() {
+    let home = Home::new();
+    let config = home.write("guild.toml", "[limits]\nlive_runs = 1\nrun_seconds = 1\n");
+    let host = home.serve(&home.endless("endless"), &["--config", config.to_str().unwrap()]);
+    let client = host.client();
+    let ids: Vec<String> = (0..3).map(|n| client.start(&format!("job {n}"))).collect();
+    for id in ids {
+        // Each has its whole second, one after the other.
+        assert_eq!(client.ended(&id)["error"], "`run` did not end within its deadline of 1 s");
+    }
+}

@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::json;
 
-use crate::support::host::{Home, Host, PATIENCE, free_port, wait_for};
+use crate::support::host::{Home, Host, free_port, wait_for};
 
 fn serve(home: &Home, member: &std::path::Path, port: u16) -> std::process::Command {
     let mut command = home.guild();
@@ -157,10 +157,8 @@ fn a_second_host_takes_a_member_over_from_an_owner_that_is_dead() {
     let first = home.serve(&member, &[]);
     let id = first.client().start("d");
     first.kill();
-    let begin = Instant::now();
     let second = home.serve(&member, &[]);
     assert_eq!(second.client().status(&id).unwrap()["status"], "failed", "reconciled");
-    assert!(begin.elapsed() < PATIENCE);
 }
 
 #[test]

@@ -99,9 +99,9 @@ fn each(begun: Instant) -> f64 {
 
 /// The host's own way: limits, deadline, lane, log, checks.
 struct Ours {
-    plugin: Plugin,
+    plugin: Arc<Plugin>,
     memory: Arc<MemoryStore>,
-    activation: Activation,
+    activation: Arc<Activation>,
 }
 
 impl Ours {
@@ -113,7 +113,7 @@ impl Ours {
         let memory = MemoryStore::open(&own, limits.clone(), Arc::new(SystemClock))?;
         let member = Dir::open_ambient_dir(member, ambient_authority())?;
         let plugin = Sandbox::new(limits, CompileCache::none())?.prepare(&member, spec, [])?;
-        Ok(Self { plugin, memory, activation })
+        Ok(Self { plugin: Arc::new(plugin), memory, activation: Arc::new(activation) })
     }
 
     async fn calls(&self) -> Outcome<f64> {

@@ -183,14 +183,14 @@ impl Host {
         Self { child, port, endpoint: endpoint.to_owned(), output, closed }
     }
 
-    /// Waits until `initialize` is answered, as Guild Hall does; false if the process ended instead.
+    /// Waits until this process says that clients can connect; false if it ended instead.
     pub(crate) fn is_ready(&mut self) -> bool {
+        let address = format!("http://127.0.0.1:{}", self.port);
         wait_for("the host to be ready", || {
             if self.child.try_wait().unwrap().is_some() {
                 return Some(false);
             }
-            // Only a refused connection means "not yet".
-            TcpStream::connect(("127.0.0.1", self.port)).ok().map(|_| true)
+            self.output().contains(&address).then_some(true)
         })
     }
 

@@ -25,7 +25,7 @@ pub(crate) async fn serve(args: Serve) -> Result<(), Failure> {
     })
 }
 
-/// What the host says when clients can connect: one line for each member.
+/// What the host says when clients can connect: where, and one line for each member.
 fn listening(base: &str, host: &Host) -> String {
     if let Some(member) = host.single() {
         return format!("serving {} at {base}/mcp", member.key());
@@ -35,6 +35,7 @@ fn listening(base: &str, host: &Host) -> String {
         MemberState::Foreign => format!("{key} has no component and is not served here"),
         MemberState::Error(reason) => format!("{} is not served: {}", one_line(key, 80), one_line(reason, 400)),
     });
-    let lines: Vec<String> = members.collect();
-    if lines.is_empty() { format!("listening at {base}; there are no members yet") } else { lines.join("\n") }
+    let lines: Vec<String> = std::iter::once(format!("listening at {base}")).chain(members).collect();
+    lines.join("\n")
+}
 }
