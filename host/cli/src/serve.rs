@@ -38,4 +38,3 @@ fn listening(base: &str, host: &Host) -> String {
     let lines: Vec<String> = std::iter::once(format!("listening at {base}")).chain(members).collect();
     lines.join("\n")
 }
-}
