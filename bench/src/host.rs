@@ -51,7 +51,11 @@ impl Setup {
         for document in ["README.md", "docs/operators.md", "docs/reviewers.md"] {
             fs::copy(document, sources.join(document.replace('/', "-")))?;
         }
-        Ok(Self { guild: fs::canonicalize(guild)?, member: fs::canonicalize(member)?, sources: fs::canonicalize(sources)? })
+        Ok(Self {
+            guild: fs::canonicalize(guild)?,
+            member: fs::canonicalize(member)?,
+            sources: fs::canonicalize(sources)?,
+        })
     }
 
     /// Adds jobs that were completed in earlier days, as files.

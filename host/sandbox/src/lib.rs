@@ -17,9 +17,11 @@ mod error;
 mod host;
 pub mod inspect;
 mod limiter;
+mod load;
 mod plugin;
 mod state;
 mod stdio;
+mod told;
 mod wasi;
 
 pub use cache::CompileCache;

@@ -1,12 +1,6 @@
 //! One member's component: checked, compiled and linked once; instantiated afresh for each call.
 
-use std::{
-    collections::BTreeSet,
-    io::Read,
-    sync::{Arc, PoisonError, mpsc},
-    thread,
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use cap_std::fs::Dir;
 use guild_contract::{
@@ -25,15 +19,12 @@ use tokio::{
 use tokio_util::task::AbortOnDropHandle;
 use wasmtime::{
     Store, Trap,
-    component::{Component, Instance, InstancePre, ResourceTableError},
+    component::{Instance, InstancePre, ResourceTableError},
 };
 use wasmtime_wasi::I32Exit;
 
 use crate::{
-    bindings::{
-        exports::guild::worker::{dispatch, run},
-        guild::worker::types,
-    },
+    bindings::exports::guild::worker::{dispatch, run},
     cache::hex,
     call::{ActivateScope, Activated, RunScope},
     denied,
@@ -41,8 +32,10 @@ use crate::{
     error::{CallError, LoadError},
     host::agent::bounds,
     inspect::{self, Outside},
+    load,
     state::{Reach, State},
     stdio::LogSink,
+    told::told,
     wasi::Preopen,
 };
 
@@ -75,14 +68,14 @@ impl Plugin {
         spec: &ComponentSpec,
         granted: BTreeSet<Interface>,
     ) -> Result<Self, LoadError> {
-        let bytes = read(member, &spec.file, sandbox.limits.component_bytes)?;
+        let bytes = load::read(member, &spec.file, sandbox.limits.component_bytes)?;
         let outside = inspect::outside(&bytes)?;
         inspect::check(&outside, spec)?;
         let sha256: [u8; 32] = Sha256::digest(&bytes).into();
         let component = match sandbox.cache.get(&sandbox.engine, &sha256) {
             Some(component) => component,
             None => {
-                let component = compile(&sandbox, bytes)?;
+                let component = load::compile(&sandbox, bytes)?;
                 sandbox.cache.put(&sandbox.engine, &sha256, &component);
                 component
             }
@@ -357,89 +350,8 @@ impl Call<'_> {
     }
 }
 
-fn read(member: &Dir, file: &str, max: u64) -> Result<Vec<u8>, LoadError> {
-    let failed = |why: String| LoadError::Read { file: file.to_owned(), why };
-    let metadata = member.metadata(file).map_err(|e| failed(e.kind().to_string()))?;
-    if !metadata.is_file() {
-        return Err(failed("it is not a regular file".to_owned()));
-    }
-    if metadata.len() > max {
-        return Err(LoadError::TooLarge { file: file.to_owned(), max });
-    }
-    let mut bytes = Vec::new();
-    let opened = member.open(file).map_err(|e| failed(e.kind().to_string()))?;
-    opened.take(max + 1).read_to_end(&mut bytes).map_err(|e| failed(e.kind().to_string()))?;
-    if bytes.len() as u64 > max {
-        return Err(LoadError::TooLarge { file: file.to_owned(), max });
-    }
-    Ok(bytes)
-}
-
-/// Compiles, one component at a time. A compilation cannot be interrupted, but it is waited for no longer than the
-/// limit; one that was given up no longer holds the others up.
-fn compile(sandbox: &Sandbox, bytes: Vec<u8>) -> Result<Component, LoadError> {
-    let _lane = sandbox.lanes.compiles.lock().unwrap_or_else(PoisonError::into_inner);
-    let engine = sandbox.engine.clone();
-    let (done, compiled) = mpsc::sync_channel(1);
-    thread::Builder::new()
-        .name("compile".to_owned())
-        .spawn(move || done.send(Component::from_binary(&engine, &bytes)))
-        .map_err(|e| LoadError::Refused(format!("no thread to compile it: {e}")))?;
-    let seconds = sandbox.limits.compile_seconds;
-    let component = compiled.recv_timeout(Duration::from_secs(seconds.into()));
-    let component = component.map_err(|_| LoadError::CompileTimeout(seconds))?;
-    component.map_err(|e| LoadError::NotAComponent(format!("the file is no valid component: {}", e.root_cause())))
-}
-
 /// The beginning of a text.
 fn cut(mut text: String, max: usize) -> String {
     text.truncate(text.floor_char_boundary(max));
     text
-}
-
-/// The activation as the component sees it.
-fn told(activation: &Activation) -> dispatch::Activation {
-    let request = &activation.request;
-    dispatch::Activation {
-        context: dispatch::Context::Commission(dispatch::Commission {
-            id: activation.job.to_string(),
-            request: types::Request {
-                description: request.description.clone(),
-                task: request.task.clone(),
-                config: request.config.to_string(),
-            },
-            dependencies: Vec::new(),
-        }),
-        project: None,
-        posture: activation.posture.clone(),
-        memories: activation
-            .memories
-            .iter()
-            .map(|note| dispatch::MemoryNote {
-                scope: types::Scope::Worker,
-                key: note.key.clone(),
-                content: note.content.clone(),
-                modified: note.modified.clone(),
-                origin: note.origin.as_ref().map(ToString::to_string),
-            })
-            .collect(),
-        granted_tools: activation.granted_tools.clone(),
-        toolbox_tools: activation
-            .toolbox_tools
-            .iter()
-            .map(|tool| types::ToolDefinition {
-                name: tool.name.clone(),
-                title: tool.title.clone(),
-                description: tool.description.clone(),
-                input_schema: tool.input_schema.to_string(),
-                output_schema: tool.output_schema.as_ref().map(ToString::to_string),
-                read_only: tool.read_only,
-            })
-            .collect(),
-        bounds: types::Bounds {
-            max_turns: activation.bounds.max_turns,
-            max_budget_usd: activation.bounds.max_budget_usd,
-            deadline_seconds: activation.bounds.deadline_seconds,
-        },
-    }
 }

@@ -3,8 +3,8 @@
 use std::{fs, io::Write, net::TcpStream, thread, time::Duration};
 
 use guild_plugin_sdk::{
-    Activation, AutonomousWorker, Bounds, Decision, Plan, Refusal, Scope, ToolDefinition, Worker, agent, commission, explain,
-    export_autonomous_worker, files, finish, job_tools, memory, status, web,
+    Activation, AutonomousWorker, Bounds, Decision, Plan, Refusal, Scope, ToolDefinition, Worker, agent, commission,
+    explain, export_autonomous_worker, files, finish, job_tools, memory, status, web,
 };
 
 struct Probe;

@@ -1,0 +1,52 @@
+//! The activation as the component sees it.
+
+use guild_jobs::activation::Activation;
+
+use crate::bindings::{exports::guild::worker::dispatch, guild::worker::types};
+
+/// The words of WIT for what the host knows.
+pub(crate) fn told(activation: &Activation) -> dispatch::Activation {
+    let request = &activation.request;
+    dispatch::Activation {
+        context: dispatch::Context::Commission(dispatch::Commission {
+            id: activation.job.to_string(),
+            request: types::Request {
+                description: request.description.clone(),
+                task: request.task.clone(),
+                config: request.config.to_string(),
+            },
+            dependencies: Vec::new(),
+        }),
+        project: None,
+        posture: activation.posture.clone(),
+        memories: activation
+            .memories
+            .iter()
+            .map(|note| dispatch::MemoryNote {
+                scope: types::Scope::Worker,
+                key: note.key.clone(),
+                content: note.content.clone(),
+                modified: note.modified.clone(),
+                origin: note.origin.as_ref().map(ToString::to_string),
+            })
+            .collect(),
+        granted_tools: activation.granted_tools.clone(),
+        toolbox_tools: activation
+            .toolbox_tools
+            .iter()
+            .map(|tool| types::ToolDefinition {
+                name: tool.name.clone(),
+                title: tool.title.clone(),
+                description: tool.description.clone(),
+                input_schema: tool.input_schema.to_string(),
+                output_schema: tool.output_schema.as_ref().map(ToString::to_string),
+                read_only: tool.read_only,
+            })
+            .collect(),
+        bounds: types::Bounds {
+            max_turns: activation.bounds.max_turns,
+            max_budget_usd: activation.bounds.max_budget_usd,
+            deadline_seconds: activation.bounds.deadline_seconds,
+        },
+    }
+}
