@@ -6,7 +6,7 @@
 use std::io;
 
 use guild_contract::manifest::{Interface, World};
-use guild_jobs::OwnerLock;
+use guild_jobs::Owner;
 use guild_server::{
     Host,
     discovery::{Found, FoundMember},
@@ -113,7 +113,7 @@ fn shown(surveyed: Surveyed) -> Shown {
 }
 
 fn add_manifest(shown: &mut Shown, FoundMember { dir, manifest, .. }: FoundMember) {
-    if let Ok(Err(owner)) = OwnerLock::try_acquire(&dir, "") {
+    if let Ok(Some(owner)) = Owner::of(&dir) {
         if shown.state == State::Ready {
             shown.state = State::Owned;
         }

@@ -15,7 +15,7 @@ use guild_contract::{
     JobStatus,
     rpc::{DispatchParams, ListParams, ResultView, StatusView},
 };
-use guild_jobs::OwnerLock;
+use guild_jobs::Owner;
 use guild_server::{
     Host, HostOptions, Member, OpenError, Target, listen::stop_signal, rpc::RpcError, takeover::OwnerError,
 };
@@ -50,7 +50,10 @@ pub(crate) async fn run(args: Run) -> Result<(), Failure> {
     };
     let worker = tokio::select! {
         worker = Worker::open(&directory, options) => worker?,
-        () = &mut stop => return Err(Failure { code: exit::INTERRUPTED, message: Some("interrupted before there was a job".to_owned()) }),
+        () = &mut stop => {
+            let message = Some("interrupted before there was a job".to_owned());
+            return Err(Failure { code: exit::INTERRUPTED, message });
+        }
     };
     // From here on there may be a job, so a signal waits until it can be cancelled.
     let id = worker.dispatch(params).await?;
@@ -114,7 +117,7 @@ struct Ended {
 impl Worker {
     async fn open(directory: &Path, options: HostOptions) -> Result<Self, Failure> {
         // A host that wants to serve a member waits for its owner to let go. There is no need to: the owner does it.
-        if let Ok(Err(owner)) = OwnerLock::try_acquire(&house::open(directory)?, "")
+        if let Ok(Some(owner)) = Owner::of(&house::open(directory)?)
             && !owner.url.is_empty()
         {
             let client = Client::new(&owner.url, None)?;

@@ -2,7 +2,7 @@
 //! than a second ago, else after a look at the files, which people may have edited.
 
 use std::sync::{
-    Arc, Mutex,
+    Arc, Mutex, TryLockError,
     atomic::{AtomicI64, Ordering},
 };
 
@@ -27,10 +27,12 @@ const FRESH_MILLIS: i64 = 1000;
 /// All jobs stay fresh for so many times as long as it took to look at them, if that is longer: where there are very
 /// many, looking at them must not become all that the host does.
 const SWEEP_SHARE: i64 = 20;
+/// What was looked at longer ago is never fresh, in milliseconds.
+const MAX_FRESH_MILLIS: i64 = 5000;
 /// A list of more jobs is rendered only where blocking is allowed.
 const QUICK_LIST: usize = 1000;
 /// Bytes of a filter.
-const MAX_FILTER_BYTES: usize = 4096;
+const MAX_FILTER_BYTES: usize = 512;
 
 /// Lists that were rendered, by detail.
 #[derive(Default)]
@@ -50,6 +52,12 @@ struct RenderedList {
     rendered: Mutex<Option<(u64, Bytes)>>,
 }
 
+impl RenderedList {
+    fn was_swept(&self) -> bool {
+        self.looked.load(Ordering::Relaxed) != i64::MIN
+    }
+}
+
 impl Default for RenderedList {
     fn default() -> Self {
         Self { looked: AtomicI64::new(i64::MIN), fresh_for: AtomicI64::new(0), rendered: Mutex::new(None) }
@@ -63,8 +71,8 @@ impl Lists {
 
     /// The next list looks at all jobs.
     pub(crate) fn forget(&self) {
-        self.simple.looked.store(i64::MIN, Ordering::Relaxed);
-        self.detailed.looked.store(i64::MIN, Ordering::Relaxed);
+        self.simple.fresh_for.store(0, Ordering::Relaxed);
+        self.detailed.fresh_for.store(0, Ordering::Relaxed);
     }
 }
 
@@ -109,13 +117,6 @@ impl JobStore {
 
     /// What `worker/status` answers: a [`StatusView`] as JSON.
     pub fn status(&self, id: &str) -> Result<Bytes, StoreError> {
-        self.absorb();
-        if let Ok(id) = id.parse() {
-            let left_out = lock(&self.left_out).contains_key(&id);
-            if left_out {
-                self.settle(&id);
-            }
-        }
         let entry = self.find(id)?;
         if let Some(job) = self.running(id) {
             return job.json().map_or_else(|| json(&job.snapshot()), Ok);
@@ -168,66 +169,81 @@ impl JobStore {
         let (jobs, id) = (&self.shared.jobs, &entry.id);
         let (known, unsaved) = match &*lock(&entry.state) {
             State::Running(_) => return Ok(()),
-            State::Ended(ended) => (ended.stamp, ended.stamp.is_none().then(|| ended.meta.clone())),
+            State::Ended(ended) => {
+                (ended.stamp, ended.stamp.is_none().then(|| (ended.meta.clone(), ended.owed.clone())))
+            }
         };
-        let unsaved = match unsaved {
-            Some(meta) => {
-                let stamp = self.write_meta(&meta).map_err(StoreError::io("could not store the job's end"));
-                match stamp {
-                    Ok(stamp) => self.update(entry, |ended| ended.stamp = Some(stamp)),
-                    Err(e) => tracing::warn!(job = %id, "{e}"),
+        if let Some((meta, owed)) = &unsaved {
+            match self.store_end(meta, owed.as_ref()) {
+                Ok(stamp) => {
+                    self.update(entry, |ended| (ended.stamp, ended.owed, ended.trouble) = (Some(stamp), None, None));
                 }
-                true
+                Err(e) => self.trouble(entry, format!("its end is stored later: {e}")),
             }
-            None => false,
-        };
+        }
         let current = record::stamp_of(jobs, id, META);
-        if current.is_none() && !jobs.symlink_metadata(id.as_str()).is_ok_and(|metadata| metadata.is_dir()) {
-            if self.catalog.write().remove(id) {
-                self.shared.changed();
-            }
+        if current.is_none() && !self.is_there(id) {
+            self.forget(id);
             return Err(StoreError::Unknown(id.to_string()));
         }
-        if unsaved || current == known {
+        if unsaved.is_some() || current == known {
             return Ok(());
         }
-        match record::read_meta(jobs, id) {
+        match record::read_meta(jobs, id, &self.shared.limits) {
             Ok((meta, stamp)) if meta.status != JobStatus::Running => {
                 let started_at = meta.started_at.clone();
-                self.update(entry, |ended| (ended.meta, ended.stamp) = (meta, Some(stamp)));
+                self.update(entry, |ended| (ended.meta, ended.stamp, ended.trouble) = (meta, Some(stamp), None));
                 let mut index = self.catalog.write();
                 if index.get(id.as_str()).is_some() {
                     index.insert(entry.clone(), &started_at);
                 }
             }
             outcome => {
-                let reason = outcome.err().unwrap_or_else(|| "it says that the job runs, and it does not".to_owned());
-                tracing::warn!(job = %id, file = META, "was edited, and what was known before is kept: {reason}");
-                self.update(entry, |ended| ended.stamp = current.or(ended.stamp));
+                let passing = outcome.as_ref().is_err_and(record::is_of_the_system);
+                let reason = match outcome {
+                    Ok(_) => "it says that the job runs, and it does not".to_owned(),
+                    Err(e) => e.to_string(),
+                };
+                self.trouble(entry, format!("{META} was edited, and what was known before is kept: {reason}"));
+                if !passing && current.is_some() {
+                    self.update(entry, |ended| ended.stamp = current);
+                }
             }
         }
         Ok(())
     }
 
-    /// [`Self::list`], if it can be answered without I/O and without much work: never blocks.
+    /// Logs what is wrong with an ended job's files, once for as long as it stays so.
+    fn trouble(&self, entry: &Entry, what: String) {
+        if let State::Ended(ended) = &mut *lock(&entry.state)
+            && ended.trouble.as_ref() != Some(&what)
+        {
+            tracing::warn!(job = %entry.id, "{what}");
+            ended.trouble = Some(what);
+        }
+    }
+
+    /// [`Self::list`], if it can be answered without I/O and without much work, as what is filtered cannot: never
+    /// blocks.
     pub fn list_now(&self, params: &ListParams) -> Option<Bytes> {
         let detailed = is_detailed(params);
-        if self.catalog.is_stale() || !self.is_swept(detailed) {
+        let filtered = params.filter.as_deref().is_some_and(|filter| !filter.is_empty());
+        if filtered || self.catalog.is_stale() || !self.is_swept(detailed) {
             return None;
         }
-        let filter = glob(params.filter.as_deref()).ok()?;
-        if filter.is_none()
-            && let Some(list) = self.rendered(detailed)
-        {
+        if let Some(list) = self.rendered(detailed) {
             return Some(list);
         }
         if self.catalog.read().len() > QUICK_LIST {
             return None;
         }
-        self.render(detailed, filter.as_ref()).ok()
+        self.render(detailed, None).ok()
     }
 
     /// What `worker/list` answers: a [`JobList`] as JSON, newest first.
+    ///
+    /// What the host does shows at once. What a person edits in a job that has ended shows after a second; after up to
+    /// five, and the time that a look at all jobs takes, where there are so many that it takes long.
     pub fn list(&self, params: &ListParams) -> Result<Bytes, StoreError> {
         let filter = glob(params.filter.as_deref())?;
         let detailed = is_detailed(params);
@@ -239,9 +255,14 @@ impl JobStore {
         }
     }
 
-    /// Looks at what a list shows of the ended jobs, if that was a second ago or more.
+    /// Looks at what a list shows of the ended jobs, if it is no longer fresh. One caller looks; the others make do with
+    /// what was seen the last time, if there was one.
     fn sweep(&self, detailed: bool) {
-        let _sweep = lock(&self.lists.sweep);
+        let _sweep = match self.lists.sweep.try_lock() {
+            Ok(sweep) => sweep,
+            Err(TryLockError::WouldBlock) if self.lists.of(detailed).was_swept() => return,
+            Err(_) => lock(&self.lists.sweep),
+        };
         if self.is_swept(detailed) {
             return;
         }
@@ -250,7 +271,7 @@ impl JobStore {
             self.catalog.notice_all();
             self.absorb();
         }
-        self.retry_left_out();
+        self.retry();
         let entries = self.catalog.read().entries();
         for entry in entries {
             if entry.status() == JobStatus::Running {
@@ -262,7 +283,7 @@ impl JobStore {
             }
         }
         let (list, ended) = (self.lists.of(detailed), self.millis());
-        let fresh_for = ended.saturating_sub(began).saturating_mul(SWEEP_SHARE).max(FRESH_MILLIS);
+        let fresh_for = ended.saturating_sub(began).saturating_mul(SWEEP_SHARE).clamp(FRESH_MILLIS, MAX_FRESH_MILLIS);
         list.fresh_for.store(fresh_for, Ordering::Relaxed);
         list.looked.store(ended, Ordering::Relaxed);
     }
@@ -309,7 +330,6 @@ impl JobStore {
 
     /// What `worker/result` answers. Refused unless the job is completed (REQ-WD-14).
     pub fn result(&self, id: &str) -> Result<ResultView, StoreError> {
-        self.absorb();
         let entry = self.find(id)?;
         let _files = lock(&entry.files);
         self.refresh(&entry)?;
@@ -323,12 +343,18 @@ impl JobStore {
             }
             JobStatus::Completed => {}
         }
-        let output = record::read_result(&self.shared.jobs, &entry.id, self.shared.limits.result_bytes)
-            .map_err(StoreError::io("could not read result.md"))?;
-        let artifacts = self
-            .job_dir(&entry.id)
-            .and_then(|dir| artifacts::list(&dir))
-            .map_err(StoreError::io("could not list the job's artifacts"))?;
+        let owed = match &*lock(&entry.state) {
+            State::Ended(ended) => ended.owed.clone(),
+            State::Running(_) => None,
+        };
+        let limits = &self.shared.limits;
+        let dir = self.job_dir(&entry.id).map_err(StoreError::io("could not read the job"))?;
+        let output = match owed {
+            Some(owed) => owed.read(&dir, limits),
+            None => record::read_result(&dir, limits),
+        };
+        let output = output.map_err(StoreError::io("could not read result.md"))?;
+        let artifacts = artifacts::list(&dir, &entry.id, limits.artifacts_entries);
         Ok(ResultView { job_id: entry.id.clone(), output, artifacts: record::some(artifacts) })
     }
 
@@ -343,5 +369,41 @@ impl JobStore {
     /// Whether that moment is no longer ago; a moment that is still to come, as when the clock was set back, is not.
     fn is_within(&self, millis: i64, moment: i64) -> bool {
         (0..millis).contains(&self.millis().saturating_sub(moment))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+
+    use cap_tempfile::{TempDir, ambient_authority};
+    use guild_contract::Limits;
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::{Clock, StoreOptions};
+
+    /// Seconds since 1970.
+    #[derive(Default)]
+    struct Seconds(AtomicU64);
+
+    impl Clock for Seconds {
+        fn now(&self) -> Timestamp {
+            Timestamp::from_second(self.0.load(Ordering::Relaxed) as i64).unwrap()
+        }
+    }
+
+    #[test]
+    fn while_one_looks_at_all_jobs_the_others_get_the_last_list() {
+        let dir = TempDir::new(ambient_authority()).unwrap();
+        let clock = Arc::new(Seconds::default());
+        let options = StoreOptions { limits: Arc::new(Limits::default()), clock: clock.clone() };
+        let store = JobStore::open(&dir, options).unwrap();
+        let params = ListParams { detail: None, filter: None };
+        let last = store.list(&params).unwrap();
+        clock.0.fetch_add(60, Ordering::Relaxed);
+        assert_eq!(store.list_now(&params), None);
+        let _looking = lock(&store.lists.sweep);
+        assert_eq!(store.list(&params).unwrap(), last);
     }
 }

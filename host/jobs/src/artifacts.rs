@@ -3,7 +3,7 @@
 use std::{io, path::Path};
 
 use cap_std::fs::Dir;
-use guild_contract::Limits;
+use guild_contract::{JobId, Limits};
 
 use crate::{
     durable::{Survives, if_there, open_dir, open_or_make_dir, replace_from, sync_dir},
@@ -21,18 +21,35 @@ const MAX_DEPTH: usize = 32;
 const MAX_NAME_BYTES: usize = 255;
 
 /// The regular files under the job's `artifacts/`, as paths relative to the job's directory, sorted (REQ-WD-15).
-/// A name that is no UTF-8 cannot be said in JSON and is left out.
-pub(crate) fn list(job: &Dir) -> io::Result<Vec<String>> {
+///
+/// A name that is no UTF-8 cannot be said in JSON and is left out. So is, logged, what cannot be looked into, and all
+/// that follows the first `max` files and directories.
+pub(crate) fn list(job: &Dir, id: &JobId, max: u64) -> Vec<String> {
+    let left_out = |e: io::Error| tracing::warn!(job = %id, "some of {ARTIFACTS}/ cannot be listed: {e}");
     let mut paths = Vec::new();
-    if let Some(root) = if_there(open_dir(job, ARTIFACTS))? {
-        walk(&root, |path, kind, _| {
-            if let (true, Some(path)) = (kind.is_file(), path.to_str()) {
-                paths.push(format!("{ARTIFACTS}/{path}"));
+    let root = match if_there(open_dir(job, ARTIFACTS)) {
+        Ok(Some(root)) => root,
+        Ok(None) => return paths,
+        Err(e) => {
+            left_out(e);
+            return paths;
+        }
+    };
+    for (n, found) in (0..).zip(walk(&root)) {
+        if n == max {
+            tracing::warn!(job = %id, "{ARTIFACTS}/ has more than limits.artifacts_entries, {max}; the rest is not listed");
+            break;
+        }
+        match found {
+            Ok(found) if found.kind.is_file() => {
+                paths.extend(found.path.to_str().map(|path| format!("{ARTIFACTS}/{path}")));
             }
-        })?;
+            Ok(_) => {}
+            Err(e) => left_out(e),
+        }
     }
     paths.sort_unstable();
-    Ok(paths)
+    paths
 }
 
 /// Writes one file, and the directories that its path needs. All that is already there counts towards the limits,
@@ -43,29 +60,33 @@ pub(crate) fn write(job: &Dir, path: &str, contents: &[u8], limits: &Limits) -> 
     let root = open_or_make_dir(job, ARTIFACTS).map_err(unavailable)?;
 
     let (mut bytes, mut entries, mut there, mut replaced) = (contents.len() as u64, 0_u64, 0_u64, 0_u64);
-    walk(&root, |found, kind, size| {
+    for found in walk(&root) {
+        let found = found.map_err(unavailable)?;
         entries += 1;
-        bytes = bytes.saturating_add(size);
-        if Path::new(path).starts_with(found) {
+        bytes = bytes.saturating_add(found.size);
+        if Path::new(path).starts_with(&found.path) {
             there += 1;
-            if kind.is_file() {
-                replaced += size;
+            if found.kind.is_file() {
+                replaced += found.size;
             }
         }
-    })
-    .map_err(unavailable)?;
+        if entries > limits.artifacts_entries {
+            break;
+        }
+    }
+    let entries = entries + (names.len() as u64).saturating_sub(there);
+    if entries > limits.artifacts_entries {
+        return Err(ToolError::OverLimit(format!(
+            "with {path:?} the artifacts would be more than {} files and directories, which is what \
+             limits.artifacts_entries allows",
+            limits.artifacts_entries
+        )));
+    }
     let bytes = bytes - replaced;
     if bytes > limits.artifacts_bytes {
         return Err(ToolError::OverLimit(format!(
             "with {path:?} the artifacts would have {bytes} bytes; limits.artifacts_bytes allows {}",
             limits.artifacts_bytes
-        )));
-    }
-    let entries = entries + (names.len() as u64).saturating_sub(there);
-    if entries > limits.artifacts_entries {
-        return Err(ToolError::OverLimit(format!(
-            "with {path:?} the artifacts would be {entries} files and directories; limits.artifacts_entries allows {}",
-            limits.artifacts_entries
         )));
     }
 
@@ -106,6 +127,10 @@ mod tests {
 
     use super::*;
 
+    fn listed(job: &TempDir, max: u64) -> Vec<String> {
+        list(job, &"job".parse().unwrap(), max)
+    }
+
     fn job() -> TempDir {
         TempDir::new(ambient_authority()).unwrap()
     }
@@ -116,7 +141,7 @@ mod tests {
         write(&job, "tables/b.csv", b"1", &limits).unwrap();
         write(&job, "a.txt", b"2", &limits).unwrap();
         write(&job, "a.txt", b"3", &limits).unwrap();
-        assert_eq!(list(&job).unwrap(), ["artifacts/a.txt", "artifacts/tables/b.csv"]);
+        assert_eq!(listed(&job, 100), ["artifacts/a.txt", "artifacts/tables/b.csv"]);
         assert_eq!(job.read("artifacts/a.txt").unwrap(), b"3");
         assert_eq!(job.entries().unwrap().count(), 1, "a temporary file was left");
     }
@@ -143,12 +168,12 @@ mod tests {
         write(&job, "file", b"own", &limits).unwrap();
         write(&job, "hard", b"own", &limits).unwrap();
         assert_eq!(job.read("meta.json").unwrap(), b"meta");
-        assert_eq!(list(&job).unwrap(), ["artifacts/file", "artifacts/hard"]);
+        assert_eq!(listed(&job, 100), ["artifacts/file", "artifacts/hard"]);
 
         job.remove_dir_all("artifacts").unwrap();
         job.symlink(".", "artifacts").unwrap();
         assert!(write(&job, "meta.json", b"forged", &limits).is_err());
-        assert!(list(&job).is_err());
+        assert!(listed(&job, 100).is_empty());
     }
 
     #[test]
@@ -162,5 +187,23 @@ mod tests {
         assert!(write(&job, "a/b/c", b"", &limits).unwrap_err().to_string().contains("limits.artifacts_entries"));
         write(&job, "a/b", b"", &limits).unwrap();
         write(&job, "a/b", b"again", &limits).unwrap();
+    }
+
+    #[test]
+    fn a_list_is_bounded_and_what_is_too_deep_to_be_opened_spoils_nothing() {
+        let (job, limits) = (job(), Limits::default());
+        for n in 0..10 {
+            write(&job, &format!("{n}"), b"", &limits).unwrap();
+        }
+        assert_eq!(listed(&job, 10).len(), 10);
+        assert_eq!(listed(&job, 4).len(), 4);
+        let mut deep = job.open_dir(ARTIFACTS).unwrap();
+        let name = "d".repeat(200);
+        for _ in 0..30 {
+            deep.create_dir(&name).unwrap();
+            deep = deep.open_dir(&name).unwrap();
+        }
+        deep.write("unreachable", "x").unwrap();
+        assert_eq!(listed(&job, 100).len(), 10);
     }
 }

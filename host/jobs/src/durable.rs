@@ -9,6 +9,7 @@ use std::{
     path::Path,
 };
 
+use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt as _};
 use cap_std::fs::{Dir, File, Metadata, MetadataExt, OpenOptions, OpenOptionsExt};
 use rustix::fs::OFlags;
 
@@ -75,7 +76,7 @@ pub(crate) fn stamp(dir: &Dir, path: impl AsRef<Path>) -> io::Result<Option<Stam
 
 fn options(flags: OFlags) -> OpenOptions {
     let mut options = OpenOptions::new();
-    options.custom_flags((flags | OFlags::NOFOLLOW).bits().cast_signed());
+    options.follow(FollowSymlinks::No).custom_flags(flags.bits().cast_signed());
     options
 }
 
@@ -86,13 +87,29 @@ fn regular(file: &File) -> io::Result<Metadata> {
 
 /// Reads up to `max` bytes of a file; `None` if there is none.
 pub(crate) fn read(dir: &Dir, path: impl AsRef<Path>, max: u64) -> io::Result<Option<Contents>> {
+    let Some((file, stamp)) = open(dir, path)? else { return Ok(None) };
+    read_from(file, stamp, max).map(Some)
+}
+
+/// Reads all of a file; `None` if there is none. One that is longer than `max` bytes is an error, and not read.
+pub(crate) fn read_whole(dir: &Dir, path: impl AsRef<Path>, max: u64) -> io::Result<Option<(Vec<u8>, Stamp)>> {
+    let Some((file, stamp)) = open(dir, path)? else { return Ok(None) };
+    let contents = if stamp.size > max { Contents { bytes: Vec::new(), stamp } } else { read_from(file, stamp, max)? };
+    Ok(Some((contents.whole()?, stamp)))
+}
+
+fn open(dir: &Dir, path: impl AsRef<Path>) -> io::Result<Option<(File, Stamp)>> {
     let Some(file) = if_there(dir.open_with(path, options(OFlags::NONBLOCK).read(true)))? else {
         return Ok(None);
     };
     let stamp = Stamp::of(&regular(&file)?);
+    Ok(Some((file, stamp)))
+}
+
+fn read_from(file: File, stamp: Stamp, max: u64) -> io::Result<Contents> {
     let mut bytes = Vec::with_capacity(usize::try_from(stamp.size.min(max)).unwrap_or(0));
     file.take(max).read_to_end(&mut bytes)?;
-    Ok(Some(Contents { bytes, stamp }))
+    Ok(Contents { bytes, stamp })
 }
 
 /// Opens a file for appending, and makes it if there is none.
@@ -108,10 +125,10 @@ pub(crate) fn open_dir(dir: &Dir, name: impl AsRef<Path>) -> io::Result<Dir> {
     Ok(Dir::from_std_file(file.into_std()))
 }
 
-/// Opens a directory, and makes it if there is none.
+/// Opens a directory, and makes it if there is none; then it outlasts a power cut.
 pub(crate) fn open_or_make_dir(dir: &Dir, name: impl AsRef<Path>) -> io::Result<Dir> {
     match dir.create_dir(&name) {
-        Ok(()) => {}
+        Ok(()) => sync_dir(&open_dir(dir, ".")?)?,
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
         Err(e) => return Err(e),
     }
@@ -147,10 +164,24 @@ pub(crate) enum Survives {
     PowerCut,
 }
 
+/// How the name of a file begins that is to become another.
+const TEMPORARY: &str = ".tmp-";
+
+/// Removes what a crash left of a [`replace`].
+pub(crate) fn remove_temporaries(dir: &Dir) -> io::Result<()> {
+    for entry in dir.entries()? {
+        let name = entry?.file_name();
+        if name.to_str().is_some_and(|name| name.starts_with(TEMPORARY)) {
+            if_there(dir.remove_file(name))?;
+        }
+    }
+    Ok(())
+}
+
 /// Replaces a file, or makes it: whoever reads sees the old bytes or the new. Whatever else had that name, a
 /// symlink say, is replaced and not followed.
 pub(crate) fn replace(dir: &Dir, name: &str, bytes: &[u8], survives: Survives) -> io::Result<Stamp> {
-    let written = replace_from(dir, &format!(".tmp-{name}"), (dir, OsStr::new(name)), bytes, survives)?;
+    let written = replace_from(dir, &format!("{TEMPORARY}{name}"), (dir, OsStr::new(name)), bytes, survives)?;
     if survives == Survives::PowerCut {
         sync_dir(dir)?;
     }

@@ -19,7 +19,7 @@ use jiff::Timestamp;
 
 use crate::{
     durable::Stamp,
-    record::{HEAD_BYTES, Parts, head},
+    record::{HEAD_BYTES, Owed, Parts, head},
     running::RunningJob,
     sync::lock,
 };
@@ -46,6 +46,10 @@ pub(crate) struct Ended {
     pub(crate) meta: Meta,
     /// The `meta.json` that `meta` was read from; `None` while it could not be stored.
     pub(crate) stamp: Option<Stamp>,
+    /// The result, while `stamp` is `None` and the job is completed.
+    pub(crate) owed: Option<Owed>,
+    /// What is wrong with its files, and was logged.
+    pub(crate) trouble: Option<String>,
     /// The start of the summary, once a detailed list has asked for it, and the file that it was read from.
     pub(crate) head: Option<(Option<String>, Option<Stamp>)>,
     /// The rendered status, once it was asked for; see [`Self::current_view`].
@@ -68,8 +72,8 @@ impl Entry {
         Self::new(job.id().clone(), State::Running(job))
     }
 
-    pub(crate) fn ended(meta: Meta, stamp: Option<Stamp>) -> Arc<Self> {
-        Self::new(meta.job_id.clone(), State::Ended(Box::new(Ended::new(meta, stamp))))
+    pub(crate) fn ended(ended: Ended) -> Arc<Self> {
+        Self::new(ended.meta.job_id.clone(), State::Ended(Box::new(ended)))
     }
 
     fn new(id: JobId, state: State) -> Arc<Self> {
@@ -123,7 +127,7 @@ impl Entry {
 
 impl Ended {
     pub(crate) fn new(meta: Meta, stamp: Option<Stamp>) -> Self {
-        Self { meta, stamp, head: None, view: None, looked: i64::MIN }
+        Self { meta, stamp, owed: None, trouble: None, head: None, view: None, looked: i64::MIN }
     }
 
     /// The rendered status, if it shows the record that is known.

@@ -1,14 +1,14 @@
 //! What is on disk becomes the index: when the store is loaded, and when directories appear or vanish later. Jobs
 //! that a host left running when it died are reconciled: none is stuck (REQ-WD-47).
 
-use std::{collections::HashSet, io, sync::atomic::Ordering};
+use std::{io, sync::atomic::Ordering};
 
 use guild_contract::{JobId, JobStatus, Meta};
 
 use crate::{
-    durable::{Stamp, Survives, if_there, replace},
-    index::Entry,
-    record::{self, RESULT, SUBMISSION},
+    durable::{Stamp, if_there, remove_temporaries},
+    index::{Ended, Entry},
+    record::{self, Left, META, Owed},
     store::{DELETED, JobStore, NEW},
     sync::lock,
 };
@@ -20,6 +20,8 @@ const LEFT_RUNNING: &str =
 const READERS: usize = 2;
 /// So many jobs are worth a second reader.
 const WORTH_A_READER: usize = 256;
+/// Jobs that are reconciled at a time: each waits for the disk, not for a processor.
+const RECONCILERS: usize = 32;
 
 /// What [`JobStore::load`] found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,30 +34,34 @@ pub struct LoadReport {
     pub left_out: Vec<(JobId, String)>,
 }
 
-/// A job as it was read, and whether it was found running.
-struct Found {
-    meta: Meta,
-    /// `None` if it was reconciled and that could not be stored yet.
-    stamp: Option<Stamp>,
-    reconciled: bool,
-}
-
 impl JobStore {
     /// Reads what is there; removes what a crash left half-made or half-removed; ends the jobs that a host left
-    /// running. Other methods that need it wait for it, so it can run beside them. A second call answers as the
-    /// first.
+    /// running. Other methods wait for it where they need jobs that are not known yet, so it can run beside them. A
+    /// second call answers as the first.
+    ///
+    /// Where `jobs/` cannot be read, that is logged and nothing is found; whoever needs the jobs next tries again.
     pub fn load(&self) -> LoadReport {
         let mut done = lock(&self.report);
         if let Some(report) = &*done {
             return report.clone();
         }
-        let report = self.read_all().unwrap_or_else(|e| {
-            tracing::error!("jobs/ cannot be read: {e}");
-            LoadReport::default()
-        });
-        *done = Some(report.clone());
-        self.loaded.store(true, Ordering::Release);
-        report
+        match self.read_all() {
+            Ok(report) => {
+                *done = Some(report.clone());
+                self.loaded.store(true, Ordering::Release);
+                report
+            }
+            Err(e) => {
+                self.cannot_read_jobs(&e);
+                LoadReport::default()
+            }
+        }
+    }
+
+    /// Nobody knows what is there, so everything is to be looked at.
+    fn cannot_read_jobs(&self, e: &io::Error) {
+        tracing::error!("jobs/ cannot be read, and is tried again: {e}");
+        self.catalog.notice_all();
     }
 
     fn read_all(&self) -> io::Result<LoadReport> {
@@ -65,31 +71,20 @@ impl JobStore {
             ids.into_iter().filter(|id| !index.knows(id)).collect()
         };
         let readers = if unknown.len() < WORTH_A_READER { 1 } else { READERS };
-        let share = unknown.len().div_ceil(readers).max(1);
-        let found: Vec<_> = std::thread::scope(|scope| {
-            let readers: Vec<_> = unknown
-                .chunks(share)
-                .map(|ids| scope.spawn(|| ids.iter().map(|id| (id.clone(), self.read_job(id))).collect::<Vec<_>>()))
-                .collect();
-            readers.into_iter().flat_map(|reader| reader.join().unwrap_or_default()).collect()
-        });
-        let mut report = LoadReport::default();
-        for (id, found) in found {
-            match found {
-                Ok(found) => {
-                    if found.reconciled {
-                        report.reconciled.push((id, found.meta.status));
-                    }
-                    self.admit(found);
-                }
-                Err(reason) => {
-                    self.leave_out(&id, reason.clone());
-                    report.left_out.push((id, reason));
-                }
+        let (mut running, mut reconciled) = (Vec::new(), Vec::new());
+        for (id, read) in in_threads(readers, &unknown, |id| (id.clone(), self.read_record(id))) {
+            match read {
+                Ok((meta, _)) if meta.status == JobStatus::Running => running.push(meta),
+                Ok((meta, stamp)) => self.take_in(&id, Ok(Ended::new(meta, Some(stamp)))),
+                Err(reason) => self.take_in(&id, Err(reason)),
             }
         }
-        report.jobs = self.catalog.read().len();
-        Ok(report)
+        for (id, ended) in in_threads(RECONCILERS, &running, |meta| (meta.job_id.clone(), self.reconcile(meta))) {
+            reconciled.extend(ended.as_ref().ok().map(|ended| (id.clone(), ended.meta.status)));
+            self.take_in(&id, ended);
+        }
+        let left_out = lock(&self.left_out).clone().into_iter().collect();
+        Ok(LoadReport { jobs: self.catalog.read().len(), reconciled, left_out })
     }
 
     /// The names under `jobs/` that can be jobs. What a crash left of a creation or a removal is removed.
@@ -110,6 +105,7 @@ impl JobStore {
         }
         for name in leftovers {
             let id = name.strip_prefix(NEW).or_else(|| name.strip_prefix(DELETED));
+            // A job that is being made or removed is somebody's already.
             let busy = id.and_then(|id| id.parse().ok()).is_some_and(|id| self.catalog.read().knows(&id));
             if !busy {
                 self.remove_tree(&name);
@@ -131,95 +127,124 @@ impl JobStore {
         if noticed.all {
             match self.ids_on_disk() {
                 Ok(there) => ids.extend(there),
-                Err(e) => tracing::warn!("jobs/ cannot be read: {e}"),
+                Err(e) => self.cannot_read_jobs(&e),
             }
             ids.extend(self.catalog.read().entries().iter().map(|entry| entry.id.clone()));
         }
         ids.iter().for_each(|id| self.settle(id));
     }
 
-    /// Looks once more at the directories that were left out: somebody may be about to finish them.
-    pub(crate) fn retry_left_out(&self) {
-        let ids: HashSet<JobId> = lock(&self.left_out).keys().cloned().collect();
+    /// Tries once more what did not work: directories that were left out, which somebody may be about to finish, and
+    /// those that could not be removed.
+    pub(crate) fn retry(&self) {
+        let ids: Vec<JobId> = lock(&self.left_out).keys().cloned().collect();
         ids.iter().for_each(|id| self.settle(id));
+        let names: Vec<String> = lock(&self.unremoved).iter().cloned().collect();
+        names.iter().for_each(|name| self.remove_tree(name));
     }
 
     /// Makes the index say of one job what the disk says.
     pub(crate) fn settle(&self, id: &JobId) {
-        let there = self.shared.jobs.symlink_metadata(id.as_str()).is_ok_and(|metadata| metadata.is_dir());
-        if !there {
+        if !self.is_there(id) {
             lock(&self.left_out).remove(id);
-            if self.running(id.as_str()).is_none() && self.catalog.write().remove(id) {
-                self.shared.changed();
+            if self.running(id.as_str()).is_none() {
+                self.forget(id);
             }
-        } else if !self.catalog.read().knows(id) {
-            match self.read_job(id) {
-                Ok(found) => {
-                    lock(&self.left_out).remove(id);
-                    self.admit(found);
-                    self.lists.forget();
-                }
-                Err(reason) => self.leave_out(id, reason),
-            }
+            return;
+        }
+        // Two that read the same job would both end it.
+        let _settling = lock(&self.settling);
+        if !self.catalog.read().knows(id) {
+            let read = self.read_record(id);
+            let ended = read.and_then(|(meta, stamp)| match meta.status {
+                JobStatus::Running => self.reconcile(&meta),
+                _ => Ok(Ended::new(meta, Some(stamp))),
+            });
+            self.take_in(id, ended);
         }
     }
 
-    fn admit(&self, found: Found) {
-        let started_at = found.meta.started_at.clone();
-        let id = found.meta.job_id.clone();
-        let entry = Entry::ended(found.meta, found.stamp);
+    /// Whether there is a directory of that name; yes where nobody can say.
+    pub(crate) fn is_there(&self, id: &JobId) -> bool {
+        match self.shared.jobs.symlink_metadata(id.as_str()) {
+            Ok(metadata) => metadata.is_dir(),
+            Err(e) => e.kind() != io::ErrorKind::NotFound,
+        }
+    }
+
+    /// Takes a job out of the index whose directory is gone.
+    pub(crate) fn forget(&self, id: &JobId) {
+        if self.catalog.write().remove(id) {
+            self.shared.changed();
+            self.look_again(id);
+        }
+    }
+
+    /// A directory that came back while the index still knew of the job was no news then, and is now.
+    pub(crate) fn look_again(&self, id: &JobId) {
+        if self.is_there(id) {
+            self.catalog.notice(id.as_str(), true);
+        }
+    }
+
+    /// Takes a job into the index that was read, or leaves it out.
+    fn take_in(&self, id: &JobId, read: Result<Ended, String>) {
+        let ended = match read {
+            Ok(ended) => ended,
+            Err(reason) => {
+                let before = lock(&self.left_out).insert(id.clone(), reason.clone());
+                if before.as_ref() != Some(&reason) {
+                    tracing::warn!(job = %id, "is left out: {reason}");
+                }
+                return;
+            }
+        };
+        lock(&self.left_out).remove(id);
+        let started_at = ended.meta.started_at.clone();
+        let entry = Entry::ended(ended);
         let mut index = self.catalog.write();
-        if !index.knows(&id) {
+        if !index.knows(id) {
             index.insert(entry, &started_at);
         }
         drop(index);
+        self.lists.forget();
         self.shared.changed();
     }
 
-    fn leave_out(&self, id: &JobId, reason: String) {
-        let before = lock(&self.left_out).insert(id.clone(), reason.clone());
-        if before.as_ref() != Some(&reason) {
-            tracing::warn!(job = %id, "is left out: {reason}");
-        }
+    /// Reads a job's record. The error says why the job is left out.
+    fn read_record(&self, id: &JobId) -> Result<(Meta, Stamp), String> {
+        record::read_meta(&self.shared.jobs, id, &self.shared.limits).map_err(|e| format!("{META}: {e}"))
     }
 
-    /// Reads a job, and ends it if a host left it running.
-    fn read_job(&self, id: &JobId) -> Result<Found, String> {
-        let (meta, stamp) = record::read_meta(&self.shared.jobs, id)?;
-        if meta.status != JobStatus::Running {
-            return Ok(Found { meta, stamp: Some(stamp), reconciled: false });
-        }
-        let (meta, stamp) = self.reconcile(&meta);
-        tracing::info!(job = %id, status = %meta.status, "was left running by a host that stopped");
-        Ok(Found { meta, stamp, reconciled: true })
-    }
-
-    /// Ends a job that nobody runs any more: completed if a result was handed over, else failed.
-    fn reconcile(&self, meta: &Meta) -> (Meta, Option<Stamp>) {
-        let id = &meta.job_id;
-        let failure = match record::read_left_result(&self.shared.jobs, id, &self.shared.limits) {
-            None => Some(LEFT_RUNNING.to_owned()),
-            Some(output) => self
-                .job_dir(id)
-                .and_then(|dir| replace(&dir, RESULT, output.as_bytes(), Survives::PowerCut))
-                .err()
-                .map(|e| format!("could not write {RESULT}: {e}")),
+    /// Ends a job that nobody runs any more: completed if a result was handed over, else failed. What cannot be known
+    /// for now is an error, and changes nothing; what cannot be stored for now is kept, and stored later.
+    fn reconcile(&self, meta: &Meta) -> Result<Ended, String> {
+        let (id, limits) = (&meta.job_id, &self.shared.limits);
+        let unknown = |e: io::Error| format!("whether it handed over a result is not known: {e}");
+        let dir = self.job_dir(id).map_err(unknown)?;
+        let (status, error, owed) = match record::look_for_result(&dir, id, limits).map_err(unknown)? {
+            Left::Submission => (JobStatus::Completed, None, Some(Owed::Submission)),
+            Left::Result => (JobStatus::Completed, None, None),
+            Left::Nothing => (JobStatus::Failed, Some(LEFT_RUNNING.to_owned()), None),
         };
-        let status = if failure.is_none() { JobStatus::Completed } else { JobStatus::Failed };
-        let meta = record::ended(meta, status, failure, self.shared.now());
-        let stored = self.write_meta(&meta).and_then(|stamp| {
-            let dir = self.job_dir(id)?;
-            if_there(dir.remove_file(SUBMISSION))?;
-            // Where the crash came while a file was being written.
-            for entry in dir.entries()? {
-                let name = entry?.file_name();
-                if name.to_str().is_some_and(|name| name.starts_with(".tmp-")) {
-                    if_there(dir.remove_file(name))?;
-                }
-            }
-            Ok(stamp)
-        });
-        let stamp = stored.inspect_err(|e| tracing::warn!(job = %id, "could not store its end yet: {e}")).ok();
-        (meta, stamp)
+        let meta = record::ended(meta, status, error, self.shared.now());
+        let stored = record::store_end(&dir, &meta, owed.as_ref(), limits);
+        let stamp = stored.inspect_err(|e| tracing::warn!(job = %id, "its end is stored later: {e}")).ok();
+        if let Err(e) = remove_temporaries(&dir) {
+            tracing::warn!(job = %id, "temporary files are left: {e}");
+        }
+        tracing::info!(job = %id, %status, "was left running by a host that stopped");
+        let owed = owed.filter(|_| stamp.is_none());
+        Ok(Ended { owed, ..Ended::new(meta, stamp) })
     }
+}
+
+/// Does `work` on each item, in so many threads at most.
+fn in_threads<T: Sync, R: Send>(threads: usize, items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let (share, work) = (items.len().div_ceil(threads).max(1), &work);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            items.chunks(share).map(|items| scope.spawn(|| items.iter().map(work).collect::<Vec<_>>())).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect()
+    })
 }

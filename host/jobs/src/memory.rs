@@ -20,7 +20,7 @@ use crate::{
     activation::MemoryNote,
     clock::{Clock, rfc3339},
     compaction::Compactor,
-    durable::{Stamp, Survives, if_there, open_or_make_dir, read, replace, stamp, sync_dir},
+    durable::{Stamp, Survives, if_there, open_or_make_dir, read, remove_temporaries, replace, stamp, sync_dir},
     record::pretty,
     sync::lock,
     tools::ToolError,
@@ -127,9 +127,13 @@ fn unavailable(doing: &str) -> impl FnOnce(io::Error) -> ToolError {
 }
 
 impl MemoryStore {
-    /// Opens the memory of a member, whose directory `member` is; makes `memory/` if there is none.
+    /// Opens the memory of a member, whose directory `member` is; makes `memory/` if there is none, and removes what a
+    /// crash left half-written. There is one store for a member's memory at a time, as for its jobs.
     pub fn open(member: &Dir, limits: Arc<Limits>, clock: Arc<dyn Clock>) -> io::Result<Arc<Self>> {
-        open_or_make_dir(member, MEMORY)?;
+        let dir = open_or_make_dir(member, MEMORY)?;
+        if let Err(e) = remove_temporaries(&dir) {
+            tracing::warn!("temporary files are left in {MEMORY}/: {e}");
+        }
         Ok(Arc::new(Self {
             member: member.try_clone()?,
             limits,
@@ -204,14 +208,12 @@ impl MemoryStore {
         Ok(Some(contents.text()))
     }
 
-    /// All memories, by key. It includes what the host condensed, under `compacted`.
+    /// All memories, newest first. It includes what the host condensed, under `compacted`.
     pub fn list(&self) -> Result<Vec<MemoryEntry>, ToolError> {
         let doing = "could not list the memories";
         let files = self.dir().and_then(|dir| self.files(&dir)).map_err(unavailable(doing))?;
         let entry = |(key, stamp): (String, Stamp)| MemoryEntry { key, bytes: stamp.size, modified: time(&stamp) };
-        let mut entries: Vec<_> = files.into_iter().map(entry).collect();
-        entries.sort_unstable_by(|a, b| a.key.cmp(&b.key));
-        Ok(entries)
+        Ok(files.into_iter().map(entry).collect())
     }
 
     /// Removes a memory; false if there is none of that key.
@@ -376,10 +378,12 @@ impl MemoryStore {
         })
     }
 
-    /// That an origin cannot be stored does not undo the memory: it is one whose origin is not known.
+    /// Origins of memories that are gone go too. That an origin cannot be stored does not undo the memory: it is one
+    /// whose origin is not known.
     fn change_origins(&self, dir: &Dir, change: impl FnOnce(&mut Origins)) {
         let mut origins = self.origins(dir);
         change(&mut origins);
+        origins.retain(|key, _| !matches!(stamp(dir, file(key)), Ok(None)));
         let stored = pretty(&origins).and_then(|json| replace(dir, ORIGINS, &json, Survives::PowerCut));
         if let Err(e) = stored {
             tracing::warn!(file = ORIGINS, "could not be written: {e}");

@@ -1,30 +1,33 @@
-//! One owner per member: the host that holds the lock on the member's `.owner` file.
+//! One owner per member: the host that holds the lock on the member's directory.
 //!
-//! The lock is the operating system's and ends with the process, however that ends. What stands in the file only
-//! tells others whom to ask. A process is told from a later one with the same id by the time it started.
+//! The lock is the operating system's and ends with the process, however that ends. It is on the directory itself, so
+//! that no file can be removed from under it; the file `.owner` in it only tells others whom to ask. A process is told
+//! from a later one with the same id by the time it started.
 
 use std::{
-    io::{self, Read as _, Seek as _, Write as _},
-    sync::Mutex,
+    io,
     time::{Duration, Instant},
 };
 
-use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
+use cap_std::fs::Dir;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    fs::OFlags,
+    fs::{FlockOperation, flock},
+    io::Errno,
     process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal},
 };
 use serde::{Deserialize, Serialize};
 
-use crate::sync::lock;
+use crate::durable::{Survives, open_dir, read_whole, replace};
 
 /// The file in a member's directory.
 const OWNER: &str = ".owner";
 /// Bytes of the file that are read at most.
 const MAX_OWNER_BYTES: u64 = 4096;
-/// How long a new owner may take from the lock to the first line in its file.
-const WRITE_PATIENCE: Duration = Duration::from_millis(200);
+/// How long whoever holds the lock may take to say who that is, or to let go where it only looked.
+const PATIENCE: Duration = Duration::from_millis(200);
+/// Between two looks.
+const POLL: Duration = Duration::from_millis(5);
 /// How long a process may take to vanish that cannot refuse.
 const KILL_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -42,26 +45,20 @@ pub struct Owner {
 /// The ownership of a member, until it is dropped.
 #[derive(Debug)]
 pub struct OwnerLock {
-    file: Mutex<std::fs::File>,
+    /// The member's directory, locked through this descriptor.
+    dir: Dir,
 }
 
 impl OwnerLock {
-    /// Becomes the owner of the member whose directory `member` is, or says who is. It does not wait. `url` is where
-    /// the owner answers; it may be empty, and be told later by [`Self::set_url`].
+    /// Becomes the owner of the member whose directory `member` is, or says who is. It waits no longer than a fifth of a
+    /// second, for an owner that has not said yet who it is. `url` is where the owner answers; it may be empty, and be
+    /// told later by [`Self::set_url`].
     pub fn try_acquire(member: &Dir, url: &str) -> io::Result<Result<Self, Owner>> {
-        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
-        let file =
-            member.open_with(OWNER, OpenOptions::new().read(true).write(true).create(true).custom_flags(flags))?;
-        if !file.metadata()?.is_file() {
-            return Err(io::Error::other(format!("{OWNER} is not a regular file; remove it")));
+        let dir = open_dir(member, ".")?;
+        if let Some(owner) = lock_or_owner(&dir, FlockOperation::NonBlockingLockExclusive)? {
+            return Ok(Err(owner));
         }
-        let mut file = file.into_std();
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(std::fs::TryLockError::WouldBlock) => return read_owner(&mut file).map(Err),
-            Err(std::fs::TryLockError::Error(e)) => return Err(e),
-        }
-        let held = Self { file: Mutex::new(file) };
+        let held = Self { dir };
         held.set_url(url)?;
         Ok(Ok(held))
     }
@@ -72,39 +69,58 @@ impl OwnerLock {
         let owner = Owner { pid, started: start_time(pid).unwrap_or(0), url: url.to_owned() };
         let mut text = serde_json::to_vec(&owner)?;
         text.push(b'\n');
-        let mut file = lock(&self.file);
-        file.set_len(0)?;
-        file.rewind()?;
-        file.write_all(&text)
+        replace(&self.dir, OWNER, &text, Survives::Process)
+            .map_err(|e| io::Error::new(e.kind(), format!("could not write {OWNER}: {e}")))?;
+        Ok(())
     }
 }
 
 impl Drop for OwnerLock {
     fn drop(&mut self) {
-        let file = lock(&self.file);
         // Nobody is to be told of a process that is no longer the owner.
-        let _ = file.set_len(0);
+        let _ = self.dir.remove_file(OWNER);
         // A process that is being started just now has a copy of the descriptor, so closing ours is not enough.
-        let _ = file.unlock();
+        let _ = flock(&self.dir, FlockOperation::Unlock);
     }
 }
 
-/// Reads who holds the lock. Its file may be half-written just now.
-fn read_owner(file: &mut std::fs::File) -> io::Result<Owner> {
-    let patience = Instant::now() + WRITE_PATIENCE;
+/// Locks a member's directory, or says who has. Where the one who is named lives no more, somebody else has the lock
+/// who is about to say so, or about to let go.
+fn lock_or_owner(dir: &Dir, how: FlockOperation) -> io::Result<Option<Owner>> {
+    let until = Instant::now() + PATIENCE;
     loop {
-        file.rewind()?;
-        let mut text = Vec::new();
-        file.take(MAX_OWNER_BYTES).read_to_end(&mut text)?;
-        match serde_json::from_slice(&text) {
-            Ok(owner) => return Ok(owner),
-            Err(_) if Instant::now() < patience => std::thread::sleep(Duration::from_millis(5)),
-            Err(_) => return Ok(Owner::default()),
+        match flock(dir, how) {
+            Ok(()) => return Ok(None),
+            Err(Errno::WOULDBLOCK | Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
         }
+        let owner = read_owner(dir);
+        if owner.is_alive() || Instant::now() >= until {
+            return Ok(Some(owner));
+        }
+        std::thread::sleep(POLL);
     }
+}
+
+/// Whom the file names; nobody where it says nothing that can be read.
+fn read_owner(dir: &Dir) -> Owner {
+    let text = read_whole(dir, OWNER, MAX_OWNER_BYTES).ok().flatten();
+    text.and_then(|(text, _)| serde_json::from_slice(&text).ok()).unwrap_or_default()
 }
 
 impl Owner {
+    /// Who owns the member whose directory `member` is; `None` where nobody does. It changes nothing there, and works
+    /// where nothing can be changed. Like [`OwnerLock::try_acquire`], it may take a fifth of a second.
+    pub fn of(member: &Dir) -> io::Result<Option<Self>> {
+        let dir = open_dir(member, ".")?;
+        let owner = lock_or_owner(&dir, FlockOperation::NonBlockingLockShared)?;
+        if owner.is_none() {
+            // As where the owner lets go.
+            flock(&dir, FlockOperation::Unlock)?;
+        }
+        Ok(owner)
+    }
+
     /// Whether that very process lives: not one that has its id by now, and not one that has ended and waits to be
     /// reaped.
     pub fn is_alive(&self) -> bool {

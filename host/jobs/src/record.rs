@@ -1,13 +1,14 @@
 //! How a job's files are spelled, and how they are read: those of this host, those of the original, and those
 //! that a person edited.
 
+use std::{io, sync::Arc};
+
+use cap_std::fs::Dir;
 use guild_contract::{Decision, JobId, JobStatus, Limits, Meta, rpc::StatusView};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use cap_std::fs::Dir;
-
-use crate::durable::{Contents, Stamp, read, stamp};
+use crate::durable::{Contents, Stamp, Survives, if_there, read, read_whole, replace, stamp};
 
 /// The prompt.
 pub(crate) const TASK: &str = "task.md";
@@ -32,14 +33,20 @@ pub(crate) const LOG: &str = "log.txt";
 /// What its sessions did.
 pub(crate) const TRANSCRIPT: &str = "transcript.jsonl";
 
-/// Bytes of `meta.json` that are read at most: far more than the host writes.
-const MAX_META_BYTES: u64 = 64 * 1024;
+/// Bytes that are read at most of a file that is read whole, where no limit asks for more. A limit that is lowered must
+/// not make unreadable what was written before.
+const READABLE_BYTES: u64 = 64 * 1024 * 1024;
 /// Bytes of an error in `meta.json`; what is longer is cut.
 pub(crate) const MAX_ERROR_BYTES: usize = 8 * 1024;
 /// Bytes of a summary that a list shows.
 pub(crate) const HEAD_BYTES: u64 = 1024;
 /// JSON can take six bytes for one.
 const JSON_GROWTH: u64 = 6;
+
+/// Bytes of a JSON file that are read at most, where `limit` bounds the texts in it.
+fn readable(limit: u64) -> u64 {
+    limit.saturating_mul(JSON_GROWTH).saturating_add(READABLE_BYTES)
+}
 
 /// `submission.json`.
 #[derive(Debug, Serialize, Deserialize)]
@@ -49,7 +56,7 @@ pub(crate) struct Submission {
 }
 
 /// JSON as people like to read it, with a newline at its end.
-pub(crate) fn pretty(value: &impl Serialize) -> std::io::Result<Vec<u8>> {
+pub(crate) fn pretty(value: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut bytes = serde_json::to_vec_pretty(value)?;
     bytes.push(b'\n');
     Ok(bytes)
@@ -85,18 +92,21 @@ fn path(id: &JobId, file: &str) -> String {
     format!("{id}/{file}")
 }
 
-/// Reads `meta.json`. The error says why it cannot serve as the job's record.
+/// Reads `meta.json`. The error says why it cannot serve as the job's record; see [`is_of_the_system`].
 ///
 /// The directory's name is the job's id, also where a copied file says otherwise.
-pub(crate) fn read_meta(jobs: &Dir, id: &JobId) -> Result<(Meta, Stamp), String> {
-    let contents = read(jobs, path(id, META), MAX_META_BYTES)
-        .map_err(|e| format!("{META}: {e}"))?
-        .ok_or_else(|| format!("there is no {META}"))?;
-    let stamp = contents.stamp;
-    let bytes = contents.whole().map_err(|e| format!("{META}: {e}"))?;
-    let mut meta: Meta = serde_json::from_slice(&bytes).map_err(|e| format!("{META}: {e}"))?;
+pub(crate) fn read_meta(jobs: &Dir, id: &JobId, limits: &Limits) -> io::Result<(Meta, Stamp)> {
+    let (json, stamp) = read_whole(jobs, path(id, META), readable(limits.description_bytes))?
+        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "there is none"))?;
+    let mut meta: Meta = serde_json::from_slice(&json)?;
     meta.job_id = id.clone();
     Ok((meta, stamp))
+}
+
+/// Whether a file could not be read for a reason that may pass, as no descriptor left, and not because of what it is or
+/// what stands in it.
+pub(crate) fn is_of_the_system(error: &io::Error) -> bool {
+    error.raw_os_error().is_some()
 }
 
 /// The state of one of a job's files; an unreadable one counts as absent.
@@ -149,7 +159,7 @@ pub(crate) fn read_view(
     before: impl FnOnce() -> Option<StatusView>,
 ) -> (StatusView, Parts) {
     let id = &meta.job_id;
-    let notes = limits.notes_bytes.saturating_mul(JSON_GROWTH);
+    let notes = readable(limits.notes_bytes);
     let (summary_text, status) = read_part(jobs, id, STATUS, limits.summary_bytes);
     let (questions_text, questions) = read_part(jobs, id, QUESTIONS, notes);
     let (decisions_json, decisions) = read_part(jobs, id, DECISIONS, notes);
@@ -187,33 +197,85 @@ pub(crate) fn bare_view(meta: &Meta) -> StatusView {
     }
 }
 
-/// The result of a completed job. A completed job without one, as the original could leave it, has an empty one.
-pub(crate) fn read_result(jobs: &Dir, id: &JobId, max: u64) -> std::io::Result<String> {
-    let Some(contents) = read(jobs, path(id, RESULT), max)? else { return Ok(String::new()) };
-    contents.whole().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+/// The result of a completed job, whose directory is `dir`. A completed job without one, as the original could leave it, has an empty one.
+pub(crate) fn read_result(dir: &Dir, limits: &Limits) -> io::Result<String> {
+    let max = limits.result_bytes.max(READABLE_BYTES);
+    let Some((bytes, _)) = read_whole(dir, RESULT, max)? else { return Ok(String::new()) };
+    Ok(String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned()))
 }
 
-/// What a crashed host left of a running job's result, where there is one: a submission, or the result itself
-/// where the host was killed between its last two writes. `None` also for a `result.md` of the original, whose
-/// agents wrote it bit by bit.
-pub(crate) fn read_left_result(jobs: &Dir, id: &JobId, limits: &Limits) -> Option<String> {
-    let max = limits.result_bytes.saturating_mul(JSON_GROWTH).saturating_add(1024);
-    let (submission, _) = read_part(jobs, id, SUBMISSION, max);
-    let submitted = submission.and_then(|contents| {
-        let parsed = contents.whole().and_then(|bytes| Ok(serde_json::from_slice::<Submission>(&bytes)?));
-        parsed.map_err(|e| tracing::warn!(job = %id, file = SUBMISSION, "is left out: {e}")).ok()
-    });
-    if let Some(submission) = submitted {
-        return Some(submission.output);
+/// A completed job's result that is not in `result.md` yet, because that could not be written.
+#[derive(Clone, Debug)]
+pub(crate) enum Owed {
+    /// It is in `submission.json`.
+    Submission,
+    /// It was not submitted, and is nowhere else.
+    Text(Arc<str>),
+}
+
+impl Owed {
+    /// The result. `dir` is the job's.
+    pub(crate) fn read(&self, dir: &Dir, limits: &Limits) -> io::Result<String> {
+        match self {
+            Self::Submission => read_submission(dir, limits)?
+                .ok_or_else(|| io::Error::other(format!("{SUBMISSION}, which held the result, is gone"))),
+            Self::Text(text) => Ok(text.as_ref().to_owned()),
+        }
     }
-    stamp_of(jobs, id, PLAN)?;
-    stamp_of(jobs, id, RESULT)?;
-    let output = read_result(jobs, id, limits.result_bytes);
-    output.map_err(|e| tracing::warn!(job = %id, file = RESULT, "is left out: {e}")).ok()
+}
+
+fn read_submission(dir: &Dir, limits: &Limits) -> io::Result<Option<String>> {
+    let Some((json, _)) = read_whole(dir, SUBMISSION, readable(limits.result_bytes))? else { return Ok(None) };
+    Ok(Some(serde_json::from_slice::<Submission>(&json)?.output))
+}
+
+/// What a host that died left of a running job's result.
+#[derive(Debug)]
+pub(crate) enum Left {
+    /// Nothing that counts. So does a `result.md` of the original, whose agents wrote it bit by bit.
+    Nothing,
+    /// It was submitted.
+    Submission,
+    /// `result.md`: the host was killed between its last two writes.
+    Result,
+}
+
+/// Looks what is left in `dir`, the job's. An error is of the system: nobody knows yet.
+pub(crate) fn look_for_result(dir: &Dir, id: &JobId, limits: &Limits) -> io::Result<Left> {
+    match read_submission(dir, limits) {
+        Ok(Some(_)) => return Ok(Left::Submission),
+        Ok(None) => {}
+        Err(e) if is_of_the_system(&e) => return Err(e),
+        Err(e) => tracing::warn!(job = %id, file = SUBMISSION, "is left out: {e}"),
+    }
+    let written = || Ok(stamp(dir, PLAN)?.is_some() && read(dir, RESULT, 0)?.is_some());
+    match written() {
+        Ok(written) => Ok(if written { Left::Result } else { Left::Nothing }),
+        Err(e) if is_of_the_system(&e) => Err(e),
+        Err(e) => {
+            tracing::warn!(job = %id, file = RESULT, "is left out: {e}");
+            Ok(Left::Nothing)
+        }
+    }
+}
+
+/// Stores how a job ended, in its directory `dir`. The order matters to a crash: what `meta.json` says is true when it
+/// says it, and a submission is removed only when nothing needs it any more. Where it fails, it can be tried again.
+pub(crate) fn store_end(dir: &Dir, meta: &Meta, owed: Option<&Owed>, limits: &Limits) -> io::Result<Stamp> {
+    if let Some(owed) = owed {
+        let output = owed.read(dir, limits)?;
+        replace(dir, RESULT, output.as_bytes(), Survives::PowerCut)
+            .map_err(|e| io::Error::new(e.kind(), format!("{RESULT}: {e}")))?;
+    }
+    let stamp = replace(dir, META, &pretty(meta)?, Survives::PowerCut)?;
+    if let Err(e) = if_there(dir.remove_file(SUBMISSION)) {
+        tracing::warn!(job = %meta.job_id, file = SUBMISSION, "is left behind: {e}");
+    }
+    Ok(stamp)
 }
 
 /// `config.json`: `{}` where none came.
-pub(crate) fn config_json(config: &Value) -> std::io::Result<Vec<u8>> {
+pub(crate) fn config_json(config: &Value) -> io::Result<Vec<u8>> {
     if config.is_null() { Ok(b"{}\n".to_vec()) } else { pretty(config) }
 }
 

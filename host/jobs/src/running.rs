@@ -22,11 +22,11 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     artifacts,
     clock::{Clock, rfc3339},
-    durable::{Stamp, Survives, if_there, open_dir, replace},
+    durable::{Stamp, Survives, open_dir, replace},
     error::StoreError,
     index::Ended,
     journal::{Journal, neutralised},
-    record::{self, DECISIONS, LOG, META, QUESTIONS, RESULT, STATUS, SUBMISSION, Submission, TRANSCRIPT},
+    record::{self, DECISIONS, LOG, META, Owed, QUESTIONS, STATUS, SUBMISSION, Submission, TRANSCRIPT},
     store::JobStore,
     sync::{Group, lock},
     tools::ToolError,
@@ -74,7 +74,6 @@ pub struct RunningJob {
 
 struct Files {
     ended: bool,
-    submission: Option<String>,
     /// What questions and decisions cost so far.
     notes: u64,
     /// The files as this host wrote them.
@@ -99,7 +98,7 @@ impl RunningJob {
             id,
             store,
             cancelled: CancellationToken::new(),
-            files: Mutex::new(Files { ended: false, submission: None, notes: 0, written }),
+            files: Mutex::new(Files { ended: false, notes: 0, written }),
             record: Mutex::new(Record { view: record::bare_view(meta), submitted: false, json: None }),
             shared,
         }
@@ -201,7 +200,6 @@ impl RunningJob {
             let json = serde_json::to_vec(&Submission { output: output.to_owned() })
                 .map_err(|e| unavailable(SUBMISSION)(e.into()))?;
             self.write(files, dir, SUBMISSION, &json, Survives::PowerCut)?;
-            files.submission = Some(output.to_owned());
             self.update(|record| record.submitted = true);
             Ok(())
         })
@@ -228,16 +226,15 @@ impl RunningJob {
     /// Ends the job because its work is done: completed with the submitted result, else with `final_text`, else
     /// failed. Answers how the job ended, which is not this way if it was cancelled before.
     ///
-    /// An error says what could not be stored. The job has ended all the same: its outcome is kept in memory, and
-    /// stored when the file system permits.
+    /// An error says what could not be stored. The job has ended all the same: its outcome is kept, and stored when
+    /// the file system permits. Unknown is a job whose directory is gone.
     pub fn complete(&self, final_text: Option<&str>) -> Result<JobStatus, StoreError> {
         let mut files = lock(&self.files);
         if files.ended {
             return Ok(self.status());
         }
-        let submitted = files.submission.take();
-        let output = submitted.or_else(|| final_text.filter(|text| !text.trim().is_empty()).map(str::to_owned));
-        self.finish(&mut files, output, "the session ended without handing over a result")
+        let text = final_text.filter(|text| !text.trim().is_empty());
+        self.finish(&mut files, text, "the session ended without handing over a result")
     }
 
     /// Ends the job because its work cannot go on. A submitted result makes it completed all the same. Answers
@@ -247,8 +244,7 @@ impl RunningJob {
         if files.ended {
             return Ok(self.status());
         }
-        let output = files.submission.take();
-        self.finish(&mut files, output, reason)
+        self.finish(&mut files, None, reason)
     }
 
     /// Ends the job because a caller wants it to end. When this returns, no file of the job changes any more.
@@ -260,34 +256,36 @@ impl RunningJob {
         }
         // Under the lock: the work that stops now must not be first to say how the job ended.
         self.cancelled.cancel();
-        Some(self.end(&mut files, JobStatus::Cancelled, None))
+        Some(self.end(&mut files, JobStatus::Cancelled, None, None))
     }
 
     fn status(&self) -> JobStatus {
         lock(&self.record).view.status
     }
 
-    fn finish(&self, files: &mut Files, output: Option<String>, reason: &str) -> Result<JobStatus, StoreError> {
-        let limits = &self.shared.limits;
-        let failure = match output {
-            None => Some(reason.to_owned()),
-            Some(output) => within(output.len(), limits.result_bytes, "the result", "result_bytes")
-                .and_then(|()| {
-                    let dir = self.dir()?;
-                    replace(&dir, RESULT, output.as_bytes(), Survives::PowerCut).map_err(unavailable(RESULT))
-                })
-                .err()
-                .map(|e| e.to_string()),
+    fn finish(&self, files: &mut Files, text: Option<&str>, reason: &str) -> Result<JobStatus, StoreError> {
+        let result = match text {
+            _ if self.has_submission() => Ok(Owed::Submission),
+            None => Err(reason.to_owned()),
+            Some(text) => within(text.len(), self.shared.limits.result_bytes, "the result", "result_bytes")
+                .map(|()| Owed::Text(text.into()))
+                .map_err(|e| e.to_string()),
         };
-        let status = if failure.is_none() { JobStatus::Completed } else { JobStatus::Failed };
-        self.end(files, status, failure).map(|()| status)
+        match result {
+            Ok(owed) => self.end(files, JobStatus::Completed, None, Some(owed)).map(|()| JobStatus::Completed),
+            Err(reason) => self.end(files, JobStatus::Failed, Some(reason), None).map(|()| JobStatus::Failed),
+        }
     }
 
-    /// Stores the outcome and tells the store. The order matters to a crash: what `meta.json` says is true when it
-    /// says it, and a submission is removed only when nothing needs it any more.
-    fn end(&self, files: &mut Files, status: JobStatus, error: Option<String>) -> Result<(), StoreError> {
+    /// Stores the outcome and tells the store, which keeps what could not be stored and tries again.
+    fn end(
+        &self,
+        files: &mut Files,
+        status: JobStatus,
+        error: Option<String>,
+        owed: Option<Owed>,
+    ) -> Result<(), StoreError> {
         files.ended = true;
-        files.submission = None;
         lock(&self.log).close();
         lock(&self.transcript).close();
         let view = self.snapshot();
@@ -303,17 +301,16 @@ impl RunningJob {
         let stored = open_dir(&self.shared.jobs, self.id.as_str()).and_then(|dir| {
             self.undo_edits(files, &dir, &view)?;
             self.warn_of_edit(files, META);
-            let stamp = replace(&dir, META, &record::pretty(&meta)?, Survives::PowerCut)?;
-            if lock(&self.record).submitted {
-                if_there(dir.remove_file(SUBMISSION))?;
-            }
-            Ok(stamp)
+            record::store_end(&dir, &meta, owed.as_ref(), &self.shared.limits)
         });
         let gone = matches!(&stored, Err(e) if e.kind() == io::ErrorKind::NotFound);
         let shown = meta.clone();
         if let Some(store) = self.store.upgrade() {
-            let head = (view.summary, files.written.get(STATUS).copied());
-            store.ended(Ended { head: Some(head), ..Ended::new(meta, stored.as_ref().ok().copied()) }, gone);
+            let summary = view.summary.map(|text| record::head(&text, record::HEAD_BYTES as usize).to_owned());
+            let head = (summary, files.written.get(STATUS).copied());
+            let ended = Ended::new(meta, stored.as_ref().ok().copied());
+            let owed = owed.filter(|_| stored.is_err());
+            store.ended(Ended { head: Some(head), owed, ..ended }, gone);
         }
         // Callers are shown the end once it is stored, and by every method at the same moment.
         self.update(|record| {
@@ -321,6 +318,9 @@ impl RunningJob {
             record.view.error = shown.error;
             record.view.completed_at = shown.completed_at;
         });
+        if gone {
+            return Err(StoreError::Unknown(self.id.to_string()));
+        }
         stored.map(drop).map_err(StoreError::io(format!("could not store that the job is {status}")))
     }
 

@@ -4,7 +4,7 @@
 //! it exists from the rename that puts it there to the rename that takes it away.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io,
     sync::{
         Arc, Mutex,
@@ -27,11 +27,11 @@ use crate::{
     answers::Lists,
     artifacts::ARTIFACTS,
     clock::Clock,
-    durable::{Survives, create, if_there, open_dir, open_or_make_dir, replace, sync_dir},
+    durable::{Stamp, create, if_there, open_dir, open_or_make_dir, sync_dir},
     error::StoreError,
     index::{Catalog, Ended, Entry, State, ViewCache},
     load::LoadReport,
-    record::{self, CONFIG, META, PLAN, STATUS, TASK},
+    record::{self, CONFIG, META, Owed, PLAN, STATUS, TASK},
     running::{RunningJob, Shared},
     sync::{Group, lock},
     tree,
@@ -92,6 +92,10 @@ pub struct JobStore {
     pub(crate) loaded: AtomicBool,
     /// Directories that are no jobs for lack of a readable `meta.json`, and why.
     pub(crate) left_out: Mutex<BTreeMap<JobId, String>>,
+    /// Held by the one who reads a job that the index does not know.
+    pub(crate) settling: Mutex<()>,
+    /// Directories of `jobs/` that are no jobs and could not be removed yet.
+    pub(crate) unremoved: Mutex<BTreeSet<String>>,
     /// `None` where the system has no watch to give: then every look at all jobs is a search too.
     pub(crate) watch: Option<Watch>,
 }
@@ -119,7 +123,9 @@ impl JobStore {
             running: AtomicUsize::new(0),
             report: Mutex::new(None),
             loaded: AtomicBool::new(false),
-            left_out: Mutex::new(BTreeMap::new()),
+            left_out: Mutex::default(),
+            settling: Mutex::default(),
+            unremoved: Mutex::default(),
             watch,
         }))
     }
@@ -148,7 +154,11 @@ impl JobStore {
         let made = self.make(&new, &meta);
         let mut index = self.catalog.write();
         index.unclaim(&new.id);
-        made.map_err(StoreError::io("could not store the job"))?;
+        made.map_err(|e| {
+            let removed = e.kind() == io::ErrorKind::NotFound;
+            let hint = if removed { "; jobs/ was removed while the host runs, so start the host again" } else { "" };
+            StoreError::io(format!("could not store the job{hint}"))(e)
+        })?;
         let job = Arc::new(RunningJob::new(self.shared.clone(), Arc::downgrade(self), &meta));
         index.insert(Entry::running(job.clone()), &meta.started_at);
         drop(index);
@@ -228,7 +238,6 @@ impl JobStore {
     /// Ends a running job; makes a failed one cancelled, whose error and end stay; leaves others as they are
     /// (REQ-WD-16). When this returns, the outcome is stored, and no file of the job changes any more.
     pub fn cancel(&self, id: &str) -> Result<CancelView, StoreError> {
-        self.absorb();
         let entry = self.find(id)?;
         if let Some(job) = self.running(id)
             && let Some(cancelled) = job.cancel()
@@ -243,22 +252,22 @@ impl JobStore {
             return Ok(CancelView { job_id: meta.job_id, status: meta.status });
         }
         let meta = Meta { status: JobStatus::Cancelled, ..meta };
-        let stamp = self.write_meta(&meta).map_err(StoreError::io("could not store that the job is cancelled"))?;
+        let stamp = self.store_end(&meta, None).map_err(StoreError::io("could not store that the job is cancelled"))?;
         self.update(&entry, |ended| (ended.meta, ended.stamp) = (meta, Some(stamp)));
         Ok(CancelView { job_id: entry.id.clone(), status: JobStatus::Cancelled })
     }
 
     /// Removes a completed or cancelled job and all its files (REQ-WD-17, REQ-WD-18).
     pub fn delete(&self, id: &str) -> Result<Deleted, StoreError> {
-        self.absorb();
         let entry = self.find(id)?;
         let _files = lock(&entry.files);
         self.refresh(&entry)?;
         match entry.status() {
             JobStatus::Running => Err(StoreError::Refused("Cannot delete a running job".to_owned())),
             JobStatus::Failed => Err(StoreError::Refused("Cannot delete a failed job. Cancel it first.".to_owned())),
-            JobStatus::Completed | JobStatus::Cancelled => self.discard(&entry),
+            JobStatus::Completed | JobStatus::Cancelled => self.take_away(&entry),
         }?;
+        self.discard(std::slice::from_ref(&entry.id));
         Ok(Deleted { job_id: entry.id.clone(), deleted: true })
     }
 
@@ -279,17 +288,18 @@ impl JobStore {
             let time = meta.completed_at.as_ref().unwrap_or(&meta.started_at);
             let old = time.parse::<Timestamp>().is_ok_and(|time| time <= before);
             if old && statuses.contains(&meta.status) {
-                match self.discard(&entry) {
+                match self.take_away(&entry) {
                     Ok(()) => report.removed.push(meta.job_id),
                     Err(e) => report.failed.push((meta.job_id, e.to_string())),
                 }
             }
         }
+        self.discard(&report.removed);
         report
     }
 
-    /// Takes an ended job away: at once for everybody, then its files. `entry.files` is held.
-    fn discard(&self, entry: &Arc<Entry>) -> Result<(), StoreError> {
+    /// Takes an ended job away, at once for everybody; [`Self::discard`] follows. `entry.files` is held.
+    fn take_away(&self, entry: &Arc<Entry>) -> Result<(), StoreError> {
         let (id, jobs) = (&entry.id, &self.shared.jobs);
         let Some(meta) = entry.meta() else { return Err(StoreError::Unknown(id.to_string())) };
         if !self.catalog.write().take(id) {
@@ -298,26 +308,42 @@ impl JobStore {
         let doomed = format!("{DELETED}{id}");
         // An earlier job of that name can have left one.
         self.remove_tree(&doomed);
-        let renamed = if_there(jobs.rename(id.as_str(), jobs, &doomed));
-        let mut index = self.catalog.write();
-        index.unclaim(id);
-        if let Err(e) = renamed {
+        if let Err(e) = if_there(jobs.rename(id.as_str(), jobs, &doomed)) {
+            let mut index = self.catalog.write();
+            index.unclaim(id);
             index.insert(entry.clone(), &meta.started_at);
             return Err(StoreError::io("could not remove the job")(e));
         }
-        drop(index);
         self.shared.changed();
-        if let Err(e) = self.shared.renames.share(|| sync_dir(jobs)) {
-            tracing::warn!(job = %id, "that the job was removed may not outlast a power cut: {e}");
-        }
-        self.remove_tree(&doomed);
         Ok(())
     }
 
-    /// Removes a directory that is no job. What cannot be removed now is when the store is loaded next.
+    /// Removes the files of jobs that were taken away. Their ids stay reserved until then, so that nobody else does.
+    fn discard(&self, ids: &[JobId]) {
+        if ids.is_empty() {
+            return;
+        }
+        if let Err(e) = self.shared.renames.share(|| sync_dir(&self.shared.jobs)) {
+            tracing::warn!("that {} jobs were removed may not outlast a power cut: {e}", ids.len());
+        }
+        for id in ids {
+            self.remove_tree(&format!("{DELETED}{id}"));
+            self.catalog.write().unclaim(id);
+            self.look_again(id);
+        }
+    }
+
+    /// Removes a directory that is no job. What cannot be removed now is tried again.
     pub(crate) fn remove_tree(&self, name: &str) {
-        if let Err(e) = tree::remove(&self.shared.jobs, name) {
-            tracing::warn!(name, "could not be removed: {e}");
+        let removed = tree::remove(&self.shared.jobs, name);
+        let mut unremoved = lock(&self.unremoved);
+        match removed {
+            Ok(()) => drop(unremoved.remove(name)),
+            Err(e) => {
+                if unremoved.insert(name.to_owned()) {
+                    tracing::warn!(name, "could not be removed, which is tried again: {e}");
+                }
+            }
         }
     }
 
@@ -326,7 +352,7 @@ impl JobStore {
         self.running.fetch_sub(1, Ordering::Relaxed);
         let id = ended.meta.job_id.clone();
         if gone {
-            self.catalog.write().remove(&id);
+            self.forget(&id);
         } else if let Some(entry) = self.catalog.read().get(id.as_str()) {
             *lock(&entry.state) = State::Ended(Box::new(ended));
         }
@@ -341,13 +367,24 @@ impl JobStore {
         self.shared.changed();
     }
 
-    /// Stores the record of an ended job.
-    pub(crate) fn write_meta(&self, meta: &Meta) -> io::Result<crate::durable::Stamp> {
-        let dir = self.job_dir(&meta.job_id)?;
-        replace(&dir, META, &record::pretty(meta)?, Survives::PowerCut)
+    /// See [`record::store_end`].
+    pub(crate) fn store_end(&self, meta: &Meta, owed: Option<&Owed>) -> io::Result<Stamp> {
+        record::store_end(&self.job_dir(&meta.job_id)?, meta, owed, &self.shared.limits)
     }
 
+    /// A job. Waits for the load only where the job is not known yet; a directory that was left out is looked at once
+    /// more.
     pub(crate) fn find(&self, id: &str) -> Result<Arc<Entry>, StoreError> {
-        self.catalog.read().get(id).ok_or_else(|| StoreError::Unknown(id.to_owned()))
+        let get = || self.catalog.read().get(id);
+        if self.loaded.load(Ordering::Acquire) || get().is_none() {
+            self.absorb();
+        }
+        if let (None, Ok(id)) = (get(), id.parse()) {
+            let left_out = lock(&self.left_out).contains_key(&id);
+            if left_out {
+                self.settle(&id);
+            }
+        }
+        get().ok_or_else(|| StoreError::Unknown(id.to_owned()))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 /// Locks, also after a panic elsewhere: what these locks guard is replaced whole, never left half-changed.
@@ -14,42 +14,44 @@ pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// leader, those who come while it works share the next run.
 #[derive(Debug, Default)]
 pub(crate) struct Group {
-    tickets: Mutex<Tickets>,
+    turns: Mutex<Turns>,
     turned: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Tickets {
-    drawn: u64,
-    served: u64,
+struct Turns {
+    /// The run that those who come now share.
+    next: Arc<Run>,
+    /// Whether a run is under way.
     leading: bool,
 }
 
+/// How one run went, once it is over.
+#[derive(Debug, Default)]
+struct Run(OnceLock<Result<(), (io::ErrorKind, String)>>);
+
 impl Group {
-    /// Returns when a run of `work` that began after this call has succeeded, or with the error of the
-    /// caller's own run.
+    /// Returns how a run of `work` went that began after this call. All that shared a run that failed are told so: a
+    /// second sync of what the first could not write would succeed, and mean nothing.
     pub(crate) fn share(&self, work: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-        let mut tickets = lock(&self.tickets);
-        tickets.drawn += 1;
-        let mine = tickets.drawn;
+        let mut turns = lock(&self.turns);
+        let mine = turns.next.clone();
         loop {
-            if tickets.served >= mine {
-                return Ok(());
+            if let Some(outcome) = mine.0.get() {
+                return outcome.clone().map_err(|(kind, text)| io::Error::new(kind, text));
             }
-            if !tickets.leading {
+            if !turns.leading {
                 break;
             }
-            tickets = self.turned.wait(tickets).unwrap_or_else(PoisonError::into_inner);
+            turns = self.turned.wait(turns).unwrap_or_else(PoisonError::into_inner);
         }
-        tickets.leading = true;
-        let covered = tickets.drawn;
-        drop(tickets);
+        turns.leading = true;
+        turns.next = Arc::default();
+        drop(turns);
         let done = work();
-        let mut tickets = lock(&self.tickets);
-        tickets.leading = false;
-        if done.is_ok() {
-            tickets.served = covered;
-        }
+        // Nobody else leads this run, so nothing was said of it yet.
+        let _ = mine.0.set(done.as_ref().copied().map_err(|e| (e.kind(), e.to_string())));
+        lock(&self.turns).leading = false;
         self.turned.notify_all();
         done
     }
@@ -58,15 +60,15 @@ impl Group {
 #[cfg(test)]
 mod tests {
     use std::sync::{
-        Arc, Barrier,
         atomic::{AtomicUsize, Ordering},
         mpsc,
     };
 
     use super::*;
 
-    #[test]
-    fn those_who_come_while_the_leader_works_share_one_run() {
+    /// A run that waits to be let go, and eight that come while it works; gives what the eight were told, and how
+    /// often the work ran.
+    fn crowd(outcome: fn() -> io::Result<()>) -> (Vec<io::Result<()>>, usize) {
         let (group, runs) = (Arc::new(Group::default()), Arc::new(AtomicUsize::new(0)));
         let (entered, release) = (mpsc::channel(), mpsc::channel::<()>());
         let leader = std::thread::spawn({
@@ -81,30 +83,42 @@ mod tests {
             }
         });
         entered.1.recv().unwrap();
-        let barrier = Arc::new(Barrier::new(8));
         let followers: Vec<_> = (0..8)
             .map(|_| {
-                let (group, runs, barrier) = (group.clone(), runs.clone(), barrier.clone());
+                let (group, runs) = (group.clone(), runs.clone());
                 std::thread::spawn(move || {
-                    barrier.wait();
                     group.share(|| {
                         runs.fetch_add(1, Ordering::SeqCst);
-                        Ok(())
+                        outcome()
                     })
                 })
             })
             .collect();
-        while lock(&group.tickets).drawn < 9 {
+        while Arc::strong_count(&lock(&group.turns).next) < 9 {
             std::thread::yield_now();
         }
         release.0.send(()).unwrap();
         leader.join().unwrap().unwrap();
-        followers.into_iter().for_each(|f| f.join().unwrap().unwrap());
-        assert_eq!(runs.load(Ordering::SeqCst), 2);
+        let told = followers.into_iter().map(|follower| follower.join().unwrap()).collect();
+        (told, runs.load(Ordering::SeqCst))
     }
 
     #[test]
-    fn a_failed_run_serves_nobody() {
+    fn those_who_come_while_the_leader_works_share_one_run() {
+        let (told, runs) = crowd(|| Ok(()));
+        assert!(told.iter().all(Result::is_ok));
+        assert_eq!(runs, 2);
+    }
+
+    #[test]
+    fn all_who_share_a_run_that_fails_are_told_so() {
+        let (told, runs) = crowd(|| Err(io::Error::new(io::ErrorKind::StorageFull, "full")));
+        assert!(told.iter().all(|told| told.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::StorageFull)));
+        assert_eq!(runs, 2);
+    }
+
+    #[test]
+    fn who_comes_after_a_failure_has_a_run_of_its_own() {
         let group = Group::default();
         assert!(group.share(|| Err(io::Error::other("no"))).is_err());
         let mut ran = false;

@@ -2,62 +2,114 @@
 //! without recursion, and with few descriptors, however deep they are.
 
 use std::{
-    collections::VecDeque,
     ffi::{OsStr, OsString},
-    io,
+    io::{self, ErrorKind},
     path::{Path, PathBuf},
 };
 
-use cap_std::fs::{Dir, FileType};
+use cap_std::fs::{Dir, DirEntry, FileType, ReadDir};
 
 use crate::durable::{if_there, open_dir};
 
-/// Calls `visit` with each entry under `root`: its path, its type, its size in bytes. The order is not defined.
-///
-/// A tree so deep that its paths cannot be opened is an error.
-pub(crate) fn walk(root: &Dir, mut visit: impl FnMut(&Path, FileType, u64)) -> io::Result<()> {
-    let mut open = vec![PathBuf::from(".")];
-    while let Some(dir) = open.pop() {
-        for entry in open_dir(root, &dir)?.entries()? {
-            let entry = entry?;
-            let path = if dir == Path::new(".") { entry.file_name().into() } else { dir.join(entry.file_name()) };
-            // What vanishes between two steps is not there.
-            let Some(kind) = if_there(entry.file_type())? else { continue };
-            let size = if kind.is_file() { if_there(entry.metadata())?.map_or(0, |m| m.len()) } else { 0 };
-            visit(&path, kind, size);
-            if kind.is_dir() {
-                open.push(path);
+/// Something under the root of a [`walk`].
+pub(crate) struct Found {
+    /// From the root.
+    pub(crate) path: PathBuf,
+    pub(crate) kind: FileType,
+    /// Bytes of a regular file; 0 for others.
+    pub(crate) size: u64,
+}
+
+/// What is under `root`, in no order. What cannot be looked into, as a directory whose path is too long to be opened,
+/// is an error, and the walk goes on after it. What vanishes between two steps is not there.
+pub(crate) fn walk(root: &Dir) -> Walk<'_> {
+    Walk { root, unread: vec![PathBuf::from(".")], reading: None }
+}
+
+pub(crate) struct Walk<'a> {
+    root: &'a Dir,
+    unread: Vec<PathBuf>,
+    reading: Option<(PathBuf, ReadDir)>,
+}
+
+impl Walk<'_> {
+    fn look(&mut self, dir: &Path, entry: &DirEntry) -> io::Result<Option<Found>> {
+        let path = if dir == Path::new(".") { entry.file_name().into() } else { dir.join(entry.file_name()) };
+        let Some(kind) = if_there(entry.file_type())? else { return Ok(None) };
+        let size = if kind.is_file() { if_there(entry.metadata())?.map_or(0, |m| m.len()) } else { 0 };
+        if kind.is_dir() {
+            self.unread.push(path.clone());
+        }
+        Ok(Some(Found { path, kind, size }))
+    }
+}
+
+impl Iterator for Walk<'_> {
+    type Item = io::Result<Found>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let Some((dir, mut entries)) = self.reading.take() else {
+                let dir = self.unread.pop()?;
+                match if_there(open_dir(self.root, &dir).and_then(|open| open.entries())) {
+                    Ok(entries) => self.reading = entries.map(|entries| (dir, entries)),
+                    Err(e) => return Some(Err(e)),
+                }
+                continue;
+            };
+            let Some(entry) = entries.next() else { continue };
+            let found = entry.and_then(|entry| self.look(&dir, &entry));
+            self.reading = Some((dir, entries));
+            if let Some(found) = found.transpose() {
+                return Some(found);
             }
         }
     }
-    Ok(())
 }
 
-/// Removes `name` and all that is under it. Nothing that is there is an error only if it cannot be removed.
+/// Removes `name` and all that is under it. Nothing that is there is an error only if it cannot be removed; what is
+/// left then is under `name`.
 ///
-/// A directory that is not empty is moved up beside `name` before it is emptied, so that depth does not matter;
-/// its new name begins as `name` does.
+/// A directory that is not empty is moved up, to be one of those directly under `name`, before it is emptied, so that
+/// depth does not matter.
 pub(crate) fn remove(root: &Dir, name: &str) -> io::Result<()> {
-    let mut doomed = VecDeque::from([OsString::from(name)]);
+    let Some(top) = if_there(open_dir(root, name))? else { return Ok(()) };
+    let mut doomed = vec![OsString::from(".")];
     let mut moved = 0_u64;
-    while let Some(next) = doomed.pop_front() {
-        let Some(dir) = if_there(open_dir(root, &next))? else { continue };
+    while let Some(next) = doomed.pop() {
+        let is_top = next == ".";
+        let Some(dir) = if_there(open_dir(&top, &next))? else { continue };
         for entry in dir.entries()? {
             let entry = entry?;
             let inner = entry.file_name();
             if !entry.file_type()?.is_dir() {
                 if_there(dir.remove_file(&inner))?;
             } else if dir.remove_dir(&inner).is_err() {
-                moved += 1;
-                let up = OsString::from(format!("{name}.{moved}"));
-                dir.rename(&inner, root, &up)?;
-                doomed.push_back(up);
+                doomed.push(if is_top { inner } else { move_up(&dir, &inner, &top, &mut moved)? });
             }
         }
-        drop(dir);
-        if_there(root.remove_dir::<&OsStr>(&next))?;
+        if !is_top {
+            if_there(top.remove_dir(&next))?;
+        }
     }
-    Ok(())
+    if_there(root.remove_dir(name)).map(drop)
+}
+
+/// Moves a directory to `top`, under the next number that is free there.
+fn move_up(from: &Dir, name: &OsStr, top: &Dir, moved: &mut u64) -> io::Result<OsString> {
+    loop {
+        *moved += 1;
+        let up = OsString::from(moved.to_string());
+        match from.rename(name, top, &up) {
+            Ok(()) => return Ok(up),
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    ErrorKind::DirectoryNotEmpty | ErrorKind::NotADirectory | ErrorKind::AlreadyExists
+                ) => {}
+            Err(e) => return Err(e),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -81,11 +133,25 @@ mod tests {
         }
         let tree = dir.open_dir("tree").unwrap();
         tree.symlink("../kept", "link").unwrap();
-        assert!(walk(&tree, |_, _, _| ()).is_err());
+        // What is too deep is told, and the rest is walked.
+        let seen: Vec<_> = walk(&tree).collect();
+        assert!(seen.iter().any(Result::is_err));
+        assert!(seen.iter().flatten().any(|found| found.path == Path::new("link")));
         remove(&dir, "tree").unwrap();
         let left: Vec<_> = dir.entries().unwrap().map(|e| e.unwrap().file_name()).collect();
         assert_eq!(left, ["kept"]);
         assert_eq!(dir.read_to_string("kept/file").unwrap(), "kept");
         remove(&dir, "tree").unwrap();
+    }
+
+    #[test]
+    fn a_name_that_is_taken_is_in_no_removal_s_way() {
+        let dir = TempDir::new(ambient_authority()).unwrap();
+        for path in ["tree/a/b/c/d", "tree/a/e/f/g", "tree/1/x", "tree.1/x", "tree.2"] {
+            dir.create_dir_all(path).unwrap();
+        }
+        dir.write("tree/2", "a file").unwrap();
+        remove(&dir, "tree").unwrap();
+        assert!(!dir.exists("tree") && dir.exists("tree.1/x") && dir.exists("tree.2"));
     }
 }

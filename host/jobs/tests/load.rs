@@ -13,6 +13,7 @@ use cap_std::{ambient_authority, fs::Dir};
 use common::{Member, is_unknown, list, listed_ids, start, status};
 use guild_contract::{JobId, JobStatus, Limits};
 use guild_jobs::{JobStore, StoreOptions, SystemClock};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 
 fn meta(status: &str) -> Value {
@@ -191,7 +192,8 @@ fn what_was_half_made_or_half_removed_is_removed() {
     member.dir.create_dir_all("jobs/.new-1/artifacts").unwrap();
     member.dir.write("jobs/.new-1/task.md", "t").unwrap();
     member.dir.create_dir_all("jobs/.del-2/a/b").unwrap();
-    member.dir.create_dir_all("jobs/.del-2.1/a").unwrap();
+    member.dir.create_dir_all("jobs/.del-2.1/a/b").unwrap();
+    member.dir.create_dir_all("jobs/.del-2.2/a/b").unwrap();
     assert_eq!(member.store().load().jobs, 1);
     assert_eq!(member.dir.read_dir("jobs").unwrap().count(), 1);
 }
@@ -230,6 +232,57 @@ fn answers_wait_for_the_load_and_creation_does_not() {
     assert_eq!(list(&store, json!({})).jobs.len(), 51);
     assert_eq!(store.load().reconciled.len(), 0);
     assert_eq!(status(&store, job.id()).status, JobStatus::Running);
+}
+
+#[test]
+fn answers_about_a_job_that_was_just_made_do_not_wait_for_the_load() {
+    let member = Member::new();
+    member.plant("old", &meta("completed"));
+    member.dir.create_dir("jobs/.new-left").unwrap();
+    let not_loaded = || member.dir.exists("jobs/.new-left");
+    let options = StoreOptions { limits: Arc::default(), clock: member.clock.clone() };
+    let store = JobStore::open(&member.dir, options).unwrap();
+    let job = start(&store, "new");
+    let id = job.id().as_str();
+    assert_eq!(status(&store, job.id()).status, JobStatus::Running);
+    job.complete(Some("done")).unwrap();
+    assert_eq!(store.result(id).unwrap().output, "done");
+    assert_eq!(store.cancel(id).unwrap().status, JobStatus::Completed);
+    assert!(store.delete(id).unwrap().deleted);
+    assert!(not_loaded(), "it waited for the load");
+    assert_eq!(status(&store, &"old".parse().unwrap()).status, JobStatus::Completed);
+    assert!(!not_loaded());
+}
+
+/// In a child process, since it leaves the whole process without descriptors.
+#[test]
+fn child_that_runs_out_of_descriptors() {
+    let Ok(path) = std::env::var("GUILD_TEST_MEMBER") else { return };
+    let dir = Dir::open_ambient_dir(path, ambient_authority()).unwrap();
+    let options = StoreOptions { limits: Arc::default(), clock: Arc::new(SystemClock) };
+    let store = JobStore::open(&dir, options).unwrap();
+    let enough = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(0), maximum: enough.maximum }).unwrap();
+    assert_eq!(store.load().jobs, 0);
+    assert!(listed_ids(&store, json!({})).is_empty());
+    setrlimit(Resource::Nofile, enough).unwrap();
+    assert_eq!(listed_ids(&store, json!({})), ["left", "done"]);
+    assert_eq!(store.result("left").unwrap().output, "the result");
+    assert_eq!(store.load().jobs, 2);
+}
+
+#[test]
+fn a_load_that_fails_is_tried_again() {
+    let member = Member::new();
+    member.plant("done", &meta("completed"));
+    let left = member.plant("left", &meta("running"));
+    member.dir.write(member.file(&left, "submission.json"), r#"{"output":"the result"}"#).unwrap();
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child_that_runs_out_of_descriptors"])
+        .env("GUILD_TEST_MEMBER", member.path(""))
+        .output()
+        .unwrap();
+    assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stdout));
 }
 
 /// In a child process: makes jobs and carries them on until it is killed, and says each one's id when the caller of

@@ -29,8 +29,11 @@ fn touch(member: &Member, key: &str, seconds: u64) {
     file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000 + seconds)).unwrap();
 }
 
+/// In the order of the alphabet.
 fn keys(memory: &MemoryStore) -> Vec<String> {
-    memory.list().unwrap().into_iter().map(|entry| entry.key).collect()
+    let mut keys: Vec<_> = memory.list().unwrap().into_iter().map(|entry| entry.key).collect();
+    keys.sort();
+    keys
 }
 
 #[test]
@@ -52,7 +55,7 @@ fn a_memory_is_a_file_and_an_existing_key_is_overwritten() {
     assert_eq!(memory.load("rust-book").unwrap().unwrap(), "the Rust Book is good");
     memory.store("b", "äöü", None).unwrap();
     assert_eq!(memory.total_size(), 24);
-    assert_eq!(memory.list().unwrap()[0].bytes, 6);
+    assert_eq!(memory.list().unwrap().iter().find(|entry| entry.key == "b").unwrap().bytes, 6);
     assert!(memory.delete("b").unwrap());
     assert_eq!(keys(&memory), ["rust-book"]);
     // The directory is made again where a person took it away.
@@ -107,6 +110,8 @@ fn injection_is_newest_first_whole_and_within_the_cap() {
     touch(&member, "d", 9);
     // The newest now; what no longer fits ends it, also where something smaller follows.
     assert_eq!(memory.injection_text(), "dddddddd\n---\naaa");
+    let listed: Vec<_> = memory.list().unwrap().into_iter().map(|entry| entry.key).collect();
+    assert_eq!(listed, ["d", "a", "b", "c"]);
     let note = &memory.injection()[0];
     assert_eq!((note.key.as_str(), note.modified.as_str()), ("d", "2023-11-14T22:13:29Z"));
 }
@@ -148,6 +153,21 @@ fn an_origin_is_told_while_the_text_is_what_was_stored() {
     assert_eq!(origin(), None);
     member.dir.write("memory/.origin.json", "{").unwrap();
     assert_eq!(memory.injection_text(), "fact");
+}
+
+#[test]
+fn what_a_crash_left_and_origins_of_what_is_gone_are_cleaned_up() {
+    let member = Member::new();
+    let memory = member.memory();
+    let job: JobId = "job-1".parse().unwrap();
+    memory.store("gone", "fact", Some(&job)).unwrap();
+    member.dir.remove_file("memory/gone.md").unwrap();
+    member.dir.write("memory/.tmp-half.md", "ha").unwrap();
+    let memory = member.memory();
+    assert!(!member.dir.exists("memory/.tmp-half.md"));
+    memory.store("kept", "fact", Some(&job)).unwrap();
+    let origins = member.read("memory/.origin.json");
+    assert!(origins.contains("kept") && !origins.contains("gone"), "{origins}");
 }
 
 type Answer = oneshot::Receiver<Result<String, String>>;
@@ -293,7 +313,7 @@ async fn a_compaction_that_fails_changes_nothing_and_the_next_store_tries_again(
     }
     // A condenser that panics ends its compaction too.
     drop(gate.next());
-    fill(&memory);
+    memory.store("a", &"a".repeat(20), None).unwrap();
     gate.was_called(4);
     ended(&memory);
     assert_eq!(keys(&memory), ["a", "b", "c"]);

@@ -108,8 +108,48 @@ fn what_stands_in_the_file_does_not_matter_to_the_lock() {
     member.dir.write(".owner", "nonsense").unwrap();
     assert_eq!(acquire(&member).unwrap_err(), Owner::default());
     drop(lock);
-    member.dir.remove_file(".owner").unwrap();
     member.dir.symlink("elsewhere", ".owner").unwrap();
-    assert!(OwnerLock::try_acquire(&member.dir, "").is_err());
+    let lock = acquire(&member).unwrap();
+    assert_eq!(acquire(&member).unwrap_err().pid, std::process::id());
     assert!(!member.dir.exists("elsewhere"));
+    drop(lock);
+    member.dir.create_dir(".owner").unwrap();
+    let error = OwnerLock::try_acquire(&member.dir, "").unwrap_err().to_string();
+    assert!(error.contains("could not write .owner"), "{error}");
+}
+
+#[test]
+fn a_file_that_is_removed_or_replaced_makes_no_second_owner() {
+    let member = Member::new();
+    let lock = acquire(&member).unwrap();
+    member.dir.remove_file(".owner").unwrap();
+    assert_eq!(acquire(&member).unwrap_err(), Owner::default());
+    member.dir.write(".owner", "").unwrap();
+    assert_eq!(acquire(&member).unwrap_err(), Owner::default());
+    lock.set_url("http://127.0.0.1:8/mcp").unwrap();
+    assert_eq!(acquire(&member).unwrap_err().pid, std::process::id());
+}
+
+#[test]
+fn who_only_asks_for_the_owner_changes_nothing() {
+    let member = Member::new();
+    assert_eq!(Owner::of(&member.dir).unwrap(), None);
+    assert_eq!(member.dir.entries().unwrap().count(), 0);
+    let lock = acquire(&member).unwrap();
+    let owner = Owner::of(&member.dir).unwrap().unwrap();
+    assert_eq!((owner.pid, owner.url.as_str()), (std::process::id(), "http://127.0.0.1:8/mcp"));
+    drop(lock);
+    assert_eq!(Owner::of(&member.dir).unwrap(), None);
+    assert_eq!(member.dir.entries().unwrap().count(), 0, "an owner that is gone is still named");
+}
+
+#[test]
+fn asking_for_the_owner_is_in_no_new_owner_s_way() {
+    let member = Member::new();
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(|| (0..2000).for_each(|_| drop(Owner::of(&member.dir).unwrap())));
+        while !asking.is_finished() {
+            drop(acquire(&member).unwrap());
+        }
+    });
 }

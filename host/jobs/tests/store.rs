@@ -356,6 +356,8 @@ fn lists_are_newest_first_and_filtered_by_description() {
     assert_eq!(descriptions("").len(), 4);
     let error = store.list(&serde_json::from_value(json!({"filter": "[a"})).unwrap()).unwrap_err();
     assert!(error.to_string().starts_with("filter is not a glob"), "{error}");
+    let error = store.list(&serde_json::from_value(json!({"filter": "a".repeat(513)})).unwrap()).unwrap_err();
+    assert!(error.to_string().contains("512 are allowed"), "{error}");
 }
 
 #[test]
@@ -401,6 +403,8 @@ fn fresh_answers_need_no_look_at_the_disk() {
     job.complete(Some("done")).unwrap();
     let (status, list) = (store.status(id).unwrap(), store.list(&params).unwrap());
     assert_eq!((store.status_now(id), store.list_now(&params)), (Some(status), Some(list)));
+    let filtered = serde_json::from_value(json!({"detail": "detailed", "filter": "d"})).unwrap();
+    assert_eq!(store.list_now(&filtered), None, "a filter may be a lot of work");
     member.clock.advance(1);
     assert_eq!((store.status_now(id), store.list_now(&params)), (None, None));
     // A clock that is set back makes nothing fresh for hours.
@@ -499,6 +503,11 @@ fn directories_that_people_put_there_or_take_away_are_noticed() {
     eventually("a directory that got its record is known", || !is_unknown(&store, "repaired"));
     member.dir.remove_dir_all("jobs/repaired").unwrap();
     eventually("a directory that vanished is unknown", || is_unknown(&store, "repaired"));
+    member.dir.create_dir("jobs/again").unwrap();
+    eventually("a directory without a record has no result", || store.result("again").is_err());
+    member.dir.write("jobs/again/meta.json", meta.to_string()).unwrap();
+    eventually("a directory that got its record has a result", || store.result("again").is_ok());
+    assert!(store.delete("again").unwrap().deleted);
     member.dir.remove_dir_all("jobs/moved").unwrap();
     eventually("a directory that vanished is not listed", || listed_ids(&store, json!({})) == ["made"]);
     member.dir.rename("jobs/made", &member.dir, "elsewhere").unwrap();
@@ -512,10 +521,73 @@ fn a_job_whose_directory_is_taken_away_ends_without_a_trace() {
     let job = start(&store, "d");
     member.dir.rename(format!("jobs/{}", job.id()), &member.dir, "elsewhere").unwrap();
     assert!(matches!(job.log_question("q"), Err(ToolError::Unavailable(_))));
-    assert!(matches!(job.complete(Some("x")), Err(StoreError::Io { .. })));
+    assert!(matches!(job.complete(Some("x")), Err(StoreError::Unknown(_))));
     assert!(is_unknown(&store, job.id().as_str()));
     assert_eq!(store.running_count(), 0);
     assert!(!member.dir.exists(format!("jobs/{}", job.id())));
+
+    let job = start(&store, "d");
+    member.dir.remove_dir_all(format!("jobs/{}", job.id())).unwrap();
+    assert!(matches!(store.cancel(job.id().as_str()), Err(StoreError::Unknown(_))));
+    assert!(job.cancelled().is_cancelled());
+    assert_eq!(store.running_count(), 0);
+
+    member.dir.remove_dir_all("jobs").unwrap();
+    let error = store.create(new_job(&store, "d")).err().unwrap().to_string();
+    assert!(error.contains("jobs/ was removed"), "{error}");
+}
+
+/// As where the disk has room for the record, but not for the result.
+#[test]
+fn a_result_that_could_not_be_written_is_kept_and_written_later() {
+    let member = Member::new();
+    let store = member.store();
+    let (submitted, text) = (start(&store, "submitted"), start(&store, "text"));
+    submitted.submit_result("the result").unwrap();
+    for (job, final_text) in [(&submitted, None), (&text, Some("the result"))] {
+        member.dir.create_dir_all(member.file(job.id(), "result.md/in-the-way")).unwrap();
+        let error = job.complete(final_text).unwrap_err().to_string();
+        assert!(error.contains("completed") && error.contains("result.md"), "{error}");
+        assert_eq!(status(&store, job.id()).status, JobStatus::Completed);
+        assert_eq!(store.result(job.id().as_str()).unwrap().output, "the result");
+        assert!(member.read(&member.file(job.id(), "meta.json")).contains("running"), "what is not true yet is stored");
+    }
+    let clear = |job: &guild_jobs::RunningJob| {
+        member.dir.remove_dir_all(member.file(job.id(), "result.md")).unwrap();
+        member.clock.advance(2);
+    };
+    clear(&text);
+    assert_eq!(status(&store, text.id()).status, JobStatus::Completed);
+    assert_eq!(member.read(&member.file(text.id(), "result.md")), "the result");
+
+    // A host that starts meanwhile cannot write it either, and keeps it too.
+    assert!(member.dir.exists(member.file(submitted.id(), "submission.json")));
+    let store = member.store();
+    assert_eq!(store.load().reconciled, [(submitted.id().clone(), JobStatus::Completed)]);
+    assert_eq!(store.result(submitted.id().as_str()).unwrap().output, "the result");
+    clear(&submitted);
+    assert_eq!(store.result(submitted.id().as_str()).unwrap().output, "the result");
+    assert_eq!(member.read(&member.file(submitted.id(), "result.md")), "the result");
+    assert!(!member.dir.exists(member.file(submitted.id(), "submission.json")));
+    assert!(member.store().load().reconciled.is_empty());
+}
+
+#[test]
+fn limits_that_change_make_nothing_unreadable() {
+    let mut member = Member::with(Limits { description_bytes: 1 << 20, ..Limits::default() });
+    let store = member.store();
+    let job = start(&store, &"\u{1}".repeat(1 << 20));
+    job.log_question(&"?".repeat(1000)).unwrap();
+    job.submit_result(&"r".repeat(100_000)).unwrap();
+    drop(store);
+    member.limits = Limits { description_bytes: 10, result_bytes: 10, notes_bytes: 10, ..Limits::default() };
+    let store = member.store();
+    let view = status(&store, job.id());
+    assert_eq!(
+        (view.status, view.description.len(), view.questions.unwrap().len()),
+        (JobStatus::Completed, 1 << 20, 1)
+    );
+    assert_eq!(store.result(job.id().as_str()).unwrap().output.len(), 100_000);
 }
 
 #[test]

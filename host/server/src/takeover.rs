@@ -43,7 +43,9 @@ pub enum OwnerError {
         pid: u32,
     },
     /// The member stays locked, though the owner that it names is gone or was ended.
-    #[error("member {key} stays locked by a process that it does not name; stop the one that has its file .owner open")]
+    #[error(
+        "member {key} stays locked by a process that its file .owner does not name; stop the one that has the member's directory open"
+    )]
     Locked {
         /// The member.
         key: MemberKey,
