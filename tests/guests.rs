@@ -176,20 +176,6 @@ fn what_is_not_granted_answers_so_and_names_the_grant() {
 }
 
 #[test]
-fn a_component_that_opens_a_socket_fails_its_own_job() {
-    let probe = Probe::new(&[]);
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.set_nonblocking(true).unwrap();
-    let task = format!("connect {}", listener.local_addr().unwrap());
-    let id = probe.client().dispatch(json!({"description": "d", "task": task})).unwrap();
-    let status = probe.client().ended(&id);
-    assert_eq!(status["status"], "failed");
-    assert!(status["error"].as_str().unwrap().contains("wasi:sockets"), "{status}");
-    assert!(listener.accept().is_err(), "nobody connected");
-    probe.report("summary healthy");
-}
-
-#[test]
 fn stdout_and_stderr_go_to_the_jobs_log_bounded() {
     let probe = Probe::new(&["-vv"]);
     let (id, _) = probe.report("stderr warning: tea\nflood");

@@ -217,22 +217,55 @@ fn a_component_without_its_worlds_export_is_refused() {
     assert!(error.contains("`run`") && error.contains("autonomous-worker"), "{error}");
 }
 
-/// `wasi:sockets` is tried by a real component in `guests`.
 #[tokio::test]
 async fn what_a_language_runtime_drags_in_is_linked_and_denied() {
     let bytes = guest::component_with(
         "package wasi:http@0.2.3; interface outgoing-handler { resource request; handle: func(); }",
         "import wasi:http/outgoing-handler@0.2.3; export guild:worker/dispatch@0.1.0;",
-        "(module
-           (import \"wasi:http/outgoing-handler@0.2.3\" \"handle\" (func $handle))
-           (memory (export \"memory\") 1)
-           (func (export \"guild:worker/dispatch@0.1.0#activate\") (param i32) (result i32)
-             (call $handle) unreachable)
-           (func (export \"cabi_realloc\") (param i32 i32 i32 i32) (result i32) (i32.const 1024)))",
+        &calls("wasi:http/outgoing-handler@0.2.3", "handle", ""),
     );
     let bench = Bench::new(Limits::default());
     let error = bench.activate(&bench.prepare(&bytes, worker()).unwrap()).await.unwrap_err().to_string();
     assert!(error.contains("`wasi:http/outgoing-handler@0.2.3#handle` is denied"), "{error}");
+}
+
+/// Sockets use the same pollables as sessions do, and may be of another patch version of WASI than `wit/` is.
+#[tokio::test]
+async fn denied_sockets_link_beside_what_is_granted() {
+    let bytes = guest::component_with(
+        "package wasi:sockets@0.2.3;
+         interface tcp {
+             use wasi:io/poll@0.2.6.{pollable};
+             resource tcp-socket { subscribe: func() -> pollable; }
+             watch: func() -> pollable;
+         }
+         package wasi:io@0.2.6 { interface poll { resource pollable; } }",
+        "import wasi:sockets/tcp@0.2.3; import guild:worker/agent@0.1.0; export guild:worker/dispatch@0.1.0;",
+        &calls(
+            "wasi:sockets/tcp@0.2.3",
+            "watch",
+            "(import \"guild:worker/agent@0.1.0\" \"[method]session.subscribe\" (func (param i32) (result i32)))",
+        ),
+    );
+    let bench = Bench::new(Limits::default());
+    let asked = json!({"file": "guest.wasm", "world": "worker", "grants": {"agent": {}}});
+    let error = bench.activate(&bench.prepare(&bytes, asked).unwrap()).await.unwrap_err().to_string();
+    assert!(error.contains("`wasi:sockets/tcp@0.2.3#watch` is denied: a plugin has no network"), "{error}");
+}
+
+/// A worker that calls an imported function first of all.
+fn calls(interface: &str, function: &str, more: &str) -> String {
+    let result = if function == "watch" { "(result i32)" } else { "" };
+    let forget = if function == "watch" { "drop" } else { "" };
+    format!(
+        "(module
+           (import \"{interface}\" \"{function}\" (func $call {result}))
+           {more}
+           (memory (export \"memory\") 1)
+           (func (export \"guild:worker/dispatch@0.1.0#activate\") (param i32) (result i32)
+             (call $call) {forget} unreachable)
+           (func (export \"cabi_realloc\") (param i32 i32 i32 i32) (result i32) (i32.const 1024)))"
+    )
 }
 
 #[test]

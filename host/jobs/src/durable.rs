@@ -11,7 +11,7 @@ use std::{
 
 use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt as _};
 use cap_std::fs::{Dir, File, Metadata, MetadataExt, OpenOptions, OpenOptionsExt};
-use rustix::fs::OFlags;
+use rustix::fs::{AtFlags, OFlags};
 
 /// What tells one state of a file from another without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,14 @@ pub(crate) fn if_there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
 
 /// The state of whatever has that name; `None` if nothing has.
 pub(crate) fn stamp(dir: &Dir, path: impl AsRef<Path>) -> io::Result<Option<Stamp>> {
-    Ok(if_there(dir.symlink_metadata(path))?.map(|metadata| Stamp::of(&metadata)))
+    // One system call, where cap-std takes three: this is asked for each job, again and again. What it tells is compared
+    // and no more; what is read is opened with care.
+    let found = rustix::fs::statat(dir, path.as_ref(), AtFlags::SYMLINK_NOFOLLOW).map_err(io::Error::from);
+    Ok(if_there(found)?.map(|found| Stamp {
+        size: u64::try_from(found.st_size).unwrap_or_default(),
+        modified: (found.st_mtime, found.st_mtime_nsec.cast_signed()),
+        inode: found.st_ino,
+    }))
 }
 
 fn options(flags: OFlags) -> OpenOptions {

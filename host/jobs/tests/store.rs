@@ -402,14 +402,24 @@ fn fresh_answers_need_no_look_at_the_disk() {
     assert!(store.status_now(id).is_some());
     job.complete(Some("done")).unwrap();
     let (status, list) = (store.status(id).unwrap(), store.list(&params).unwrap());
-    assert_eq!((store.status_now(id), store.list_now(&params)), (Some(status), Some(list)));
+    assert_eq!((store.status_now(id), store.list_now(&params)), (Some(status.clone()), Some(list)));
     let filtered = serde_json::from_value(json!({"detail": "detailed", "filter": "d"})).unwrap();
     assert_eq!(store.list_now(&filtered), None, "a filter may be a lot of work");
     member.clock.advance(1);
-    assert_eq!((store.status_now(id), store.list_now(&params)), (None, None));
+    assert_eq!(
+        (store.status_now(id), store.list_now(&params)),
+        (Some(status), None),
+        "it was looked at, and is the same"
+    );
+    // What is no longer what was read has to be read.
+    member.dir.write(member.file(job.id(), "status.md"), "by hand").unwrap();
+    assert!(store.status_now(id).is_some(), "it was looked at a moment ago");
+    member.clock.advance(1);
+    assert_eq!(store.status_now(id), None);
     // A clock that is set back makes nothing fresh for hours.
     store.status(id).unwrap();
     store.list(&params).unwrap();
+    member.dir.write(member.file(job.id(), "status.md"), "by hand again").unwrap();
     member.clock.advance(-3600);
     assert_eq!((store.status_now(id), store.list_now(&params)), (None, None));
 }

@@ -4,14 +4,22 @@
 //! loopback address is told 403, whatever it asks for. An answer is always one JSON text, never a stream, whatever
 //! the client accepts.
 
-use std::{convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    future::{poll_fn, ready},
+    net::IpAddr,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
 
 use axum::{
     Router,
     body::{Body, HttpBody},
-    extract::{Path, Request, State},
+    extract::Request,
     http::{
-        HeaderMap, HeaderName, HeaderValue, StatusCode,
+        HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
         header::{CONNECTION, CONTENT_TYPE, EXPECT, HOST, ORIGIN},
         uri::Authority,
     },
@@ -21,7 +29,7 @@ use axum::{
 use bytes::{Bytes, BytesMut};
 use futures::{
     StreamExt,
-    future::{Either, Ready, ready},
+    future::{BoxFuture, Either},
 };
 use hyper::body::Incoming;
 use hyper_util::service::{TowerToHyperService, TowerToHyperServiceFuture};
@@ -41,51 +49,63 @@ const DISCARD_TIME: Duration = Duration::from_secs(2);
 /// The host's HTTP service, for one connection after the other.
 #[derive(Clone)]
 pub struct Service {
+    host: Arc<Host>,
     router: TowerToHyperService<Router>,
 }
 
 impl Service {
     /// The service of a host: `/mcp` for one member, `/members/<key>/mcp` for many, and `/healthz`.
     pub fn new(host: Arc<Host>) -> Self {
+        // Requests to the endpoints come by `call`; what comes by the router has the wrong method.
+        let wrong_method = || post(|| async { StatusCode::NOT_FOUND });
         let endpoints = if host.single().is_some() {
-            Router::new().route("/mcp", post(single))
+            Router::new().route("/mcp", wrong_method())
         } else {
-            Router::new().route("/members/{x}/mcp", post(outer)).route("/members/{x}/{y}/mcp", post(inner))
+            Router::new().route("/members/{x}/mcp", wrong_method()).route("/members/{x}/{y}/mcp", wrong_method())
         };
-        let router = endpoints.route("/healthz", get(|| async { "ok\n" })).with_state(host);
-        Self { router: TowerToHyperService::new(router) }
+        let router = endpoints.route("/healthz", get(|| async { "ok\n" }));
+        Self { host, router: TowerToHyperService::new(router) }
+    }
+
+    /// The key of the member whose endpoint a path is; empty for the one member of its host.
+    fn endpoint_at<'a>(&self, path: &'a str) -> Option<&'a str> {
+        if self.host.single().is_some() {
+            return (path == "/mcp").then_some("");
+        }
+        let key = path.strip_prefix("/members/")?.strip_suffix("/mcp")?;
+        (!key.is_empty() && key.split('/').count() <= 2).then_some(key)
     }
 }
+
+type Answer = Result<Response, Infallible>;
 
 impl hyper::service::Service<Request<Incoming>> for Service {
     type Response = Response;
     type Error = Infallible;
-    type Future = Either<Ready<Result<Response, Infallible>>, TowerToHyperServiceFuture<Router, Request<Incoming>>>;
+    type Future = Either<BoxFuture<'static, Answer>, TowerToHyperServiceFuture<Router, Request<Incoming>>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        match check_origin(request.uri().authority(), request.headers()) {
-            Ok(()) => Either::Right(self.router.call(request)),
-            Err(why) => Either::Left(ready(Ok((StatusCode::FORBIDDEN, why).into_response()))),
+        if let Err(why) = check_origin(request.uri().authority(), request.headers()) {
+            return Either::Left(Box::pin(ready(Ok((StatusCode::FORBIDDEN, why).into_response()))));
+        }
+        // Nearly all requests are for an endpoint, and need no router.
+        match self.endpoint_at(request.uri().path()) {
+            Some(key) if request.method() == Method::POST => {
+                let (host, key) = (self.host.clone(), key.to_owned());
+                let request = request.map(Body::new);
+                Either::Left(Box::pin(async move {
+                    Ok(match host.single() {
+                        Some(member) => endpoint(&host, Target::Member(&member), request).await,
+                        None => of_member(&host, &key, request).await,
+                    })
+                }))
+            }
+            _ => Either::Right(self.router.call(request)),
         }
     }
 }
 
-async fn single(State(host): State<Arc<Host>>, request: Request) -> Response {
-    match host.single() {
-        Some(member) => endpoint(&host, Target::Member(&member), request).await,
-        None => StatusCode::NOT_FOUND.into_response(),
-    }
-}
-
-async fn outer(State(host): State<Arc<Host>>, Path(key): Path<String>, request: Request) -> Response {
-    member(&host, &key, request).await
-}
-
-async fn inner(State(host): State<Arc<Host>>, Path((x, y)): Path<(String, String)>, request: Request) -> Response {
-    member(&host, &format!("{x}/{y}"), request).await
-}
-
-async fn member(host: &Host, key: &str, request: Request) -> Response {
+async fn of_member(host: &Host, key: &str, request: Request) -> Response {
     match host.state(key) {
         Some(MemberState::Ready(member)) => endpoint(host, Target::Member(member), request).await,
         Some(MemberState::Error(reason)) => {
@@ -109,7 +129,12 @@ async fn endpoint(host: &Host, target: Target<'_>, request: Request) -> Response
     let limits = host.limits();
     let limit = usize::try_from(limits.body_bytes).unwrap_or(usize::MAX);
     let patience = Duration::from_secs(limits.client_seconds.into());
-    let body = match tokio::time::timeout(patience, read_body(body, limit)).await {
+    let mut reading = pin!(read_body(body, limit));
+    let read = match soon(reading.as_mut()).await {
+        Some(read) => Ok(read),
+        None => tokio::time::timeout(patience, reading).await,
+    };
+    let body = match read {
         Ok(Ok(body)) => body,
         Ok(Err(BodyError::TooLarge(rest))) => return too_large(limit, parts.headers.contains_key(EXPECT), rest),
         Ok(Err(BodyError::Broken)) => return (StatusCode::BAD_REQUEST, "the body is broken off\n").into_response(),
@@ -156,6 +181,21 @@ async fn read_body(body: Body, limit: usize) -> Result<Bytes, BodyError> {
             None => return Ok(whole.freeze()),
         }
     }
+}
+
+/// What a future gives when it is asked twice: a body that came with its head is there by then, and needs no timer.
+async fn soon<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
+    let mut asked = false;
+    poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending if asked => Poll::Ready(None),
+        Poll::Pending => {
+            asked = true;
+            context.waker().wake_by_ref();
+            Poll::Pending
+        }
+    })
+    .await
 }
 
 fn too_large(limit: usize, expects_continue: bool, rest: Body) -> Response {

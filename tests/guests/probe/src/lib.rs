@@ -1,6 +1,6 @@
 //! A component that tries what its task names, line by line, and reports what came of each.
 
-use std::{fs, io::Write, net::TcpStream, thread, time::Duration};
+use std::{fs, io::Write, thread, time::Duration};
 
 use guild_plugin_sdk::{
     Activation, AutonomousWorker, Bounds, Decision, Plan, Refusal, Scope, ToolDefinition, Worker, agent, commission,
@@ -65,7 +65,6 @@ fn attempt(line: &str) -> Result<String, String> {
         "env" => Ok(std::env::vars().map(|(name, _)| name).collect::<Vec<_>>().join(" ")),
         "args" => Ok(std::env::args().collect::<Vec<_>>().join(" ")),
         "stdin" => std::io::read_to_string(std::io::stdin()).map_err(io),
-        "connect" => TcpStream::connect(a).map(|_| String::new()).map_err(io),
         "sleep" => {
             thread::sleep(Duration::from_secs(3600));
             Ok(String::new())
