@@ -150,6 +150,26 @@ fn a_second_host_takes_a_member_over_from_an_owner_that_hangs() {
     assert!(!status.success(), "the hung one was ended");
 }
 
+/// Whoever can write a member's directory can write `.owner`.
+#[test]
+fn a_process_that_is_not_the_owner_is_not_ended_because_a_file_names_it() {
+    let home = Home::new();
+    let member = home.quick("quick");
+    let hung = home.serve(&member, &[]);
+    hung.signal("-STOP");
+    let mut other = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+    let stat = fs::read_to_string(format!("/proc/{}/stat", other.id())).unwrap();
+    let started: u64 = stat.rsplit_once(") ").unwrap().1.split(' ').nth(19).unwrap().parse().unwrap();
+    let owner = json!({"pid": other.id(), "started": started, "url": "http://127.0.0.1:1/mcp"});
+    fs::write(member.join(".owner"), owner.to_string()).unwrap();
+    let (status, output) = Host::start(serve(&home, &member, free_port()), 0, "/mcp").wait();
+    assert_eq!(status.code(), Some(1));
+    assert!(output.contains("stays locked"), "{output}");
+    assert!(other.try_wait().unwrap().is_none(), "it was ended");
+    other.kill().unwrap();
+    other.wait().unwrap();
+}
+
 #[test]
 fn a_second_host_takes_a_member_over_from_an_owner_that_is_dead() {
     let home = Home::new();

@@ -89,7 +89,7 @@ limits! {
     /// `config` of a dispatch, as JSON.
     config_bytes: u64 = 256 * KIB;
     /// The prompts of a plan.
-    plan_bytes: u64 = 2 * MIB;
+    plan_bytes: u64 = 4 * MIB;
     /// A job's summary.
     summary_bytes: u64 = 64 * KIB;
     /// One question, or one decision.

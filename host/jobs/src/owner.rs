@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cap_std::fs::Dir;
+use cap_std::fs::{Dir, MetadataExt as _};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::{FlockOperation, flock},
@@ -119,6 +119,20 @@ impl Owner {
             flock(&dir, FlockOperation::Unlock)?;
         }
         Ok(owner)
+    }
+
+    /// Whether the process has the member's directory open, as every owner has. The file `.owner` can be written by
+    /// anybody who can write the directory; what it names must not be ended for that alone. `false` where it cannot be seen.
+    pub fn has_open(&self, member: &Dir) -> bool {
+        let Ok(own) = member.dir_metadata() else { return false };
+        let Ok(open) = std::fs::read_dir(format!("/proc/{}/fd", self.pid)) else { return false };
+        open.flatten().any(|entry| {
+            let found = std::fs::metadata(entry.path());
+            found.is_ok_and(|found| {
+                use std::os::unix::fs::MetadataExt as _;
+                (found.dev(), found.ino()) == (own.dev(), own.ino())
+            })
+        })
     }
 
     /// Whether that very process lives: not one that has its id by now, and not one that has ended and waits to be

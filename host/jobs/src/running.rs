@@ -299,7 +299,9 @@ impl RunningJob {
         };
         let meta = record::ended(&meta, status, error, self.shared.now());
         let stored = open_dir(&self.shared.jobs, self.id.as_str()).and_then(|dir| {
-            self.undo_edits(files, &dir, &view)?;
+            if let Err(e) = self.undo_edits(files, &dir, &view) {
+                tracing::warn!(job = %self.id, "what was edited while the job ran stays: {e}");
+            }
             self.warn_of_edit(files, META);
             record::store_end(&dir, &meta, owed.as_ref(), &self.shared.limits)
         });

@@ -176,7 +176,12 @@ impl Config {
         let mut config = Self { file: Some(path.to_owned()), ..Self::default() };
         config.members = written.members.map(|members| base.join(members));
         for root in written.roots {
-            config.roots.push(ReadRoot { name: root.name, path: base.join(root.path) });
+            if let Some(name) = &root.name {
+                let taken = config.roots.iter().any(|other| other.name.as_ref() == Some(name.get_ref()));
+                check_root_name(name.get_ref(), taken).map_err(|text| invalid(name.span(), text))?;
+            }
+            let name = root.name.map(Spanned::into_inner);
+            config.roots.push(ReadRoot { name, path: base.join(root.path) });
         }
         if let Some(agent) = written.agent {
             config.agent = agent.get_ref().parse().map_err(|text| invalid(agent.span(), format!("agent: {text}")))?;
@@ -213,7 +218,7 @@ struct Written {
 
 #[derive(Deserialize)]
 struct WrittenRoot {
-    name: Option<String>,
+    name: Option<Spanned<String>>,
     path: PathBuf,
 }
 
@@ -224,6 +229,17 @@ fn read(path: &Path) -> io::Result<String> {
         return Err(io::Error::other(format!("larger than {MAX_BYTES} bytes")));
     }
     Ok(text)
+}
+
+/// A root's name is the first part of the paths that sessions see and reports cite.
+fn check_root_name(name: &str, taken: bool) -> Result<(), String> {
+    if name.is_empty() || matches!(name, "." | "..") || name.contains('/') || name.chars().any(char::is_control) {
+        return Err(format!("roots.name: {name:?} is no plain name; write one without '/', as \"handbook\""));
+    }
+    if taken {
+        return Err(format!("roots.name: {name:?} is the name of another root; each needs its own"));
+    }
+    Ok(())
 }
 
 /// Reads `bind`. A name other than `localhost` is not looked up: what it leads to could change.

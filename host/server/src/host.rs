@@ -249,7 +249,7 @@ async fn open(
     let Some(spec) = found.manifest.component.clone() else { return Ok(None) };
     let cloned = found.dir.try_clone().map_err(|e| OpenError::Member(format!("member {}: {e}", found.key)))?;
     let owner = takeover::own(&found.dir, &found.key, &url).await?;
-    let (load, component) = Load::new(cloned, spec);
+    let (load, component) = Load::new(found.key.clone(), cloned, spec);
     let key = found.key.clone();
     let member = Member::open(found, path, means, component, owner);
     let member = member.map_err(|why| OpenError::Member(format!("member {key}: {why}")))?;

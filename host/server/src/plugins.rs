@@ -9,7 +9,7 @@ use std::{
 
 use cap_std::fs::Dir;
 use guild_contract::{
-    Limits,
+    Limits, MemberKey,
     manifest::{ComponentSpec, Interface},
 };
 use guild_sandbox::{CompileCache, LoadError, Plugin, Sandbox};
@@ -28,6 +28,7 @@ pub(crate) enum Component {
 
 /// A component to load, and who waits for it.
 pub(crate) struct Load {
+    pub(crate) key: MemberKey,
     pub(crate) dir: Dir,
     pub(crate) spec: ComponentSpec,
     pub(crate) done: watch::Sender<Component>,
@@ -35,9 +36,9 @@ pub(crate) struct Load {
 
 impl Load {
     /// A component to load, and where its member sees what became of it.
-    pub(crate) fn new(dir: Dir, spec: ComponentSpec) -> (Self, watch::Receiver<Component>) {
+    pub(crate) fn new(key: MemberKey, dir: Dir, spec: ComponentSpec) -> (Self, watch::Receiver<Component>) {
         let (done, component) = watch::channel(Component::Loading);
-        (Self { dir, spec, done }, component)
+        (Self { key, dir, spec, done }, component)
     }
 }
 
@@ -52,14 +53,14 @@ pub(crate) fn load(limits: &Arc<Limits>, loads: Vec<Load>) {
     let loads = Mutex::new(loads.into_iter());
     let next = || loads.lock().unwrap_or_else(PoisonError::into_inner).next();
     let loader = || {
-        while let Some(Load { dir, spec, done }) = next() {
+        while let Some(Load { key, dir, spec, done }) = next() {
             let prepared = sandbox.as_ref().map_err(ToString::to_string);
             let prepared = prepared.and_then(|sandbox| prepare(sandbox, &dir, &spec).map_err(|e| e.to_string()));
             // Nobody waits any more where the host has stopped meanwhile.
             let _ = done.send(match prepared {
                 Ok(plugin) => Component::Ready(Arc::new(plugin)),
                 Err(why) => {
-                    tracing::error!(file = spec.file, "a component is not in service: {why}");
+                    tracing::error!(member = %key, file = spec.file, "its component is not in service: {why}");
                     Component::Failed(why)
                 }
             });

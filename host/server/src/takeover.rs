@@ -77,6 +77,9 @@ pub async fn own(member: &Dir, key: &MemberKey, url: &str) -> Result<OwnerLock, 
         if answers(&owner.url).await {
             return Err(OwnerError::Served { key: key.clone(), pid: owner.pid, url: owner.url });
         }
+        if !owner.has_open(member) {
+            return Err(OwnerError::Locked { key: key.clone() });
+        }
         tracing::warn!(member = %key, pid = owner.pid, url = owner.url, "the member's owner does not answer; it is ended");
         let hung = owner.clone();
         let ended = tokio::task::spawn_blocking(move || hung.terminate(GRACE)).await;

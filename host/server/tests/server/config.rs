@@ -174,3 +174,15 @@ fn a_file_that_cannot_be_read_is_an_error_even_at_the_default_place() {
     fs::write(&huge, "#".repeat(2 << 20)).unwrap();
     assert!(load(Some(&huge), &[]).unwrap_err().to_string().contains("larger than"));
 }
+
+#[test]
+fn a_root_has_one_plain_name_of_its_own() {
+    for name in ["", ".", "..", "a/b", "/", "a\\nb"] {
+        let text = format!("port = 1\n[[roots]]\nname = \"{name}\"\npath = \"docs\"\n");
+        let error = Config::parse(Path::new("/etc/guild.toml"), &text).unwrap_err().to_string();
+        assert!(error.starts_with("/etc/guild.toml:3: roots.name"), "{error}");
+    }
+    let twice = "[[roots]]\nname = \"a\"\npath = \"b\"\n[[roots]]\nname = \"a\"\npath = \"c\"\n";
+    let error = Config::parse(Path::new("/etc/guild.toml"), twice).unwrap_err().to_string();
+    assert!(error.starts_with("/etc/guild.toml:5: roots.name") && error.contains("another root"), "{error}");
+}
