@@ -1,5 +1,5 @@
 //! Status, list and result (REQ-WD-8 to REQ-WD-15): answered from memory where what is there was looked at less
-//! than a second ago, else after a look at the files, which people may have edited.
+//! than a second ago (five, where very many are asked for in turn), else after a look at the files, which people may have edited.
 
 use std::sync::{
     Arc, Mutex, TryLockError,
@@ -17,18 +17,15 @@ use crate::{
     artifacts,
     error::StoreError,
     index::{Entry, State, View},
+    pace::{FRESH_MILLIS, MAX_FRESH_MILLIS},
     record::{self, META, Parts, STATUS},
     store::JobStore,
     sync::lock,
 };
 
-/// What was looked at so lately, in milliseconds, is fresh.
-const FRESH_MILLIS: i64 = 1000;
 /// All jobs stay fresh for so many times as long as it took to look at them, if that is longer: where there are very
 /// many, looking at them must not become all that the host does.
 const SWEEP_SHARE: i64 = 20;
-/// What was looked at longer ago is never fresh, in milliseconds.
-const MAX_FRESH_MILLIS: i64 = 5000;
 /// A list of more jobs is rendered only where blocking is allowed.
 const QUICK_LIST: usize = 1000;
 /// Bytes of a filter.
@@ -117,6 +114,7 @@ impl JobStore {
             }
             State::Running(job) => return job.json(),
         };
+        self.pace.look(self.millis());
         let jobs = &self.shared.jobs;
         if record::stamp_of(jobs, &entry.id, META) != Some(meta) || Parts::look(jobs, &entry.id) != parts {
             return None;
@@ -377,7 +375,7 @@ impl JobStore {
     }
 
     fn is_fresh(&self, looked: i64) -> bool {
-        self.is_within(FRESH_MILLIS, looked)
+        self.is_within(self.pace.fresh_millis(), looked)
     }
 
     /// Whether that moment is no longer ago; a moment that is still to come, as when the clock was set back, is not.

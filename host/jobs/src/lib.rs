@@ -18,6 +18,7 @@ mod journal;
 mod load;
 pub mod memory;
 pub mod owner;
+mod pace;
 mod record;
 pub mod running;
 pub mod session;

@@ -31,6 +31,7 @@ use crate::{
     error::StoreError,
     index::{Catalog, Ended, Entry, State, ViewCache},
     load::LoadReport,
+    pace::Pace,
     record::{self, CONFIG, META, Owed, PLAN, STATUS, TASK},
     running::{RunningJob, Shared},
     sync::{Group, lock},
@@ -86,6 +87,7 @@ pub struct JobStore {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) views: ViewCache,
     pub(crate) lists: Lists,
+    pub(crate) pace: Pace,
     running: AtomicUsize,
     /// What [`Self::load`] found, once it has.
     pub(crate) report: Mutex<Option<LoadReport>>,
@@ -120,6 +122,7 @@ impl JobStore {
             catalog,
             views: ViewCache::default(),
             lists: Lists::default(),
+            pace: Pace::default(),
             running: AtomicUsize::new(0),
             report: Mutex::new(None),
             loaded: AtomicBool::new(false),
