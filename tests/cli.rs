@@ -246,6 +246,78 @@ fn prune_removes_what_ended_long_ago_itself_or_through_the_owner() {
     assert!(stderr(&done).contains("never pruned"), "{}", stderr(&done));
 }
 
+/// A home with two members of the name `probe`, `./probe` and `pr/probe`, each with a job that ended long ago.
+fn two_probes() -> Home {
+    let home = Home::new();
+    for place in ["probe", "pr/probe"] {
+        let made = home.quick(place);
+        fs::create_dir_all(home.path(place).parent().unwrap()).unwrap();
+        fs::rename(made, home.path(place)).unwrap();
+        let meta = json!({"jobId": "old", "status": "completed", "description": "d",
+            "startedAt": "2026-01-01T00:00:00Z", "completedAt": "2026-01-01T00:00:00Z"});
+        home.write(&format!("{place}/jobs/old/meta.json"), meta.to_string());
+    }
+    home
+}
+
+/// Types a command in the home's own directory.
+fn at_home(home: &Home, arguments: &[&str]) -> Output {
+    output(home.guild().current_dir(home.path(".")), arguments)
+}
+
+#[test]
+fn prune_with_members_takes_a_name_for_a_key_and_not_for_a_directory_here() {
+    let home = two_probes();
+    let [here, there] = ["probe/jobs/old", "pr/probe/jobs/old"].map(|job| home.path(job));
+    let pruned = at_home(&home, &["prune", "probe", "--members", "pr"]);
+    assert_eq!(stdout(&pruned), "probe: 1 job removed\n", "{}", stderr(&pruned));
+    assert!(here.exists() && !there.exists());
+    let nobody = at_home(&home, &["prune", "probe", "--members", "members"]);
+    assert_eq!(nobody.status.code(), Some(1));
+    assert!(stderr(&nobody).contains("members/probe") && here.exists(), "{}", stderr(&nobody));
+    let nobody = at_home(&home, &["prune", "probe", "--members", "none"]);
+    assert!(stderr(&nobody).contains("none does not exist") && here.exists(), "{}", stderr(&nobody));
+    let pruned = at_home(&home, &["prune", "./probe", "--members", "pr"]);
+    assert!(pruned.status.success() && !here.exists(), "{}", stderr(&pruned));
+}
+
+#[test]
+fn run_with_members_takes_a_name_for_a_key_and_not_for_a_directory_here() {
+    let home = two_probes();
+    let jobs = |member: &str| fs::read_dir(home.path(member).join("jobs")).unwrap().count();
+    let done = at_home(&home, &["run", "probe", "Do it.", "--members", "pr"]);
+    assert_eq!(stdout(&done), "date\n", "{}", stderr(&done));
+    assert_eq!((jobs("probe"), jobs("pr/probe")), (1, 2));
+    let done = at_home(&home, &["run", "./probe", "Do it.", "--members", "pr"]);
+    assert_eq!(stdout(&done), "date\n", "{}", stderr(&done));
+    assert_eq!((jobs("probe"), jobs("pr/probe")), (2, 2));
+}
+
+#[test]
+fn a_name_of_two_members_is_an_error_that_names_both() {
+    let home = two_probes();
+    home.write("config/guild/guild.toml", format!("members = {:?}", home.path("pr")));
+    let there = home.path("pr/probe");
+    for arguments in [&["prune", "probe"][..], &["run", "probe", "Do it."]] {
+        let refused = at_home(&home, arguments);
+        let text = stderr(&refused);
+        assert_eq!(refused.status.code(), Some(1), "{text}");
+        assert!(text.contains("./probe") && text.contains(path(&there)), "{text}");
+    }
+    assert_eq!(
+        (only_job(&home.path("probe")), only_job(&there)),
+        (home.path("probe/jobs/old"), there.join("jobs/old"))
+    );
+
+    // One directory under two names is one member.
+    let pruned = output(home.guild().current_dir(home.path("pr")), &["prune", "probe"]);
+    assert_eq!(stdout(&pruned), "probe: 1 job removed\n", "{}", stderr(&pruned));
+    assert!(home.path("probe/jobs/old").exists());
+    // And where only one is there, no option is needed.
+    fs::remove_dir_all(home.path("probe")).unwrap();
+    assert_eq!(stdout(&at_home(&home, &["prune", "probe"])), "probe: 0 jobs removed\n");
+}
+
 #[test]
 fn members_are_shown_with_their_state_and_the_reason() {
     let home = Home::new();
@@ -256,6 +328,10 @@ fn members_are_shown_with_their_state_and_the_reason() {
     home.write("members/hollow/guest.wasm", "nothing");
     home.quick("foreign");
     home.edit_manifest("foreign", |manifest| drop(manifest.as_object_mut().unwrap().remove("component")));
+    home.quick("file");
+    home.write("members/file/jobs", "");
+    let linked = home.quick("linked");
+    std::os::unix::fs::symlink(home.path("members"), linked.join("memory")).unwrap();
     let host = home.serve(&served, &[]);
 
     let members = home.path("members");
@@ -267,6 +343,10 @@ fn members_are_shown_with_their_state_and_the_reason() {
     assert_eq!(state("quick").0, "ready");
     assert_eq!(state("quick").1["capabilities"], json!(["worker"]));
     assert_eq!(state("foreign").0, "foreign");
+    for (key, reason) in [("file", "jobs is not a directory"), ("linked", "memory is a symlink")] {
+        let (state, member) = state(key);
+        assert!(state == "error" && member["reason"].as_str().unwrap().contains(reason), "{member}");
+    }
     assert!(state("hollow").1["reason"].as_str().unwrap().contains("component"));
     assert!(state("broken").1["reason"].as_str().unwrap().contains("guild-member.json"));
     assert_eq!(
@@ -275,6 +355,8 @@ fn members_are_shown_with_their_state_and_the_reason() {
     );
     let text = stdout(&output(&mut home.guild(), &["members", "--members", path(&members)]));
     assert!(text.lines().any(|line| line.starts_with("quick ") && line.contains("ready")), "{text}");
+    let worlds = text.lines().filter(|line| line.contains(" autonomous-worker ")).count();
+    assert_eq!(worlds, 5, "{text}");
 }
 
 #[test]

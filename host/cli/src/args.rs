@@ -25,7 +25,7 @@ pub(crate) struct Cli {
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 done; 1 error, with the reason on stderr; 2 `serve` found its port in use; \
-3 the job of `run` failed; 4 it was cancelled elsewhere; 130 it was cancelled by Ctrl-C.";
+3 the job of `run` failed; 4 it was cancelled elsewhere; 130 it was cancelled by Ctrl-C or SIGTERM.";
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -102,12 +102,16 @@ Examples:
   guild run ./guild-members/researcher \"How does ownership work?\" --sources ~/rust-book
   guild run researcher --members ./guild-members --config '{\"maxTurns\": 20}' - < task.md
 
-The report goes to stdout; progress and the job's directory go to stderr. Ctrl-C cancels the job. \
+The report goes to stdout; progress and the job's directory go to stderr. Ctrl-C and SIGTERM cancel the job. \
 Where a host already serves the member, the task goes through it, and --sources, --agent and --config-file are that host's.
 
-Exit code: 0 completed, 3 failed, 4 cancelled elsewhere, 130 cancelled by Ctrl-C, 1 any other error.")]
+With --members, a MEMBER without `/` is a key in that directory. Without it, MEMBER is a directory, or else a key in the \
+members' directory; where it is both, and they differ, that is an error. ./NAME is always the directory.
+
+Exit code: 0 completed, 3 failed, 4 cancelled elsewhere, 130 cancelled by Ctrl-C or SIGTERM, 1 any other error.")]
 pub(crate) struct Run {
-    /// The member: its directory, or its key in the members' directory
+    /// The member: its directory, or its key in the members' directory; see below where it could be both
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     pub(crate) member: String,
     /// The task; `-` reads it from stdin
     #[arg(value_parser = NonEmptyStringValueParser::new())]
@@ -216,9 +220,14 @@ Examples:
   guild prune                                    (everything that ended more than 30 days ago)
   guild prune researcher --older-than 12h --status failed --status cancelled
 
+With --members, a MEMBER without `/` is a key in that directory. Without it, MEMBER is a directory, or else a key in the \
+members' directory; where it is both, and they differ, that is an error. ./NAME is always the directory.
+
 A member that a host serves is pruned through that host.")]
 pub(crate) struct Prune {
-    /// One member: its directory, or its key in the members' directory [default: every member]
+    /// One member: its directory, or its key in the members' directory; see below where it could be both [default: every
+    /// member]
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     pub(crate) member: Option<String>,
     /// How long ago a job must have ended: 12h, 30d, 2w
     #[arg(long, value_name = "TIME", default_value = "30d", value_parser = crate::age::parse)]

@@ -14,7 +14,7 @@ pub(crate) mod exit {
     pub(crate) const JOB_FAILED: u8 = 3;
     /// `run`: somebody else cancelled the job.
     pub(crate) const JOB_CANCELLED: u8 = 4;
-    /// `run`: Ctrl-C cancelled the job.
+    /// `run`: Ctrl-C or SIGTERM cancelled the job.
     pub(crate) const INTERRUPTED: u8 = 130;
 }
 

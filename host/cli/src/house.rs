@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use cap_std::fs::Dir;
-use guild_contract::manifest::FILE_NAME;
+use guild_contract::{MemberKey, manifest::FILE_NAME};
 use guild_server::{
     config::Config,
     discovery::{Found, discover, open_directory},
@@ -34,25 +34,42 @@ pub(crate) fn members_directory(option: Option<&Path>, config: &Config) -> Resul
     }))
 }
 
-/// The directory of one member: a directory with a manifest, or a key in the directory of members.
+/// The directory of one member. A name without `/` is a key where the option names the directory of members. Else what
+/// is written is a directory, or a key; where it is both, of two members, nobody guesses which.
 pub(crate) fn member_directory(member: &str, house: &House, config: &Config) -> Result<PathBuf, Failure> {
-    let itself = PathBuf::from(member);
-    if itself.join(FILE_NAME).is_file() {
-        return Ok(itself);
-    }
-    let found = members_directory(house.members.as_deref(), config).ok().map(|members| members.join(member));
-    match found {
-        Some(found) if found.join(FILE_NAME).is_file() => Ok(found),
-        Some(looked) => Err(Failure::error(format!(
-            "no member {member:?}: there is a {FILE_NAME} neither in {} nor in {}; `guild members` shows the keys",
-            itself.display(),
-            looked.display()
+    let members = match house.members.as_deref() {
+        Some(named) => Some(members_directory(Some(named), config)?),
+        None => members_directory(None, config).ok(),
+    };
+    let is_name = !member.contains('/') && !matches!(member, "." | "..");
+    let itself = (house.members.is_none() || !is_name).then(|| PathBuf::from(member));
+    let by_key = members.filter(|_| member.parse::<MemberKey>().is_ok()).map(|members| members.join(member));
+
+    let has_manifest = |directory: &PathBuf| directory.join(FILE_NAME).is_file();
+    match (itself.clone().filter(has_manifest), by_key.clone().filter(has_manifest)) {
+        (Some(itself), Some(by_key)) if !same(&itself, &by_key) => Err(Failure::error(format!(
+            "{member:?} is both the directory ./{member} and the key of {}; write ./{member} or {}",
+            by_key.display(),
+            by_key.display()
         ))),
-        None => Err(Failure::error(format!(
-            "no member {member:?}: {} has no {FILE_NAME}, and no directory of members is known (--members DIR)",
-            itself.display()
-        ))),
+        (Some(found), _) | (None, Some(found)) => Ok(found),
+        (None, None) => {
+            let looked: Vec<_> = [itself, by_key].iter().flatten().map(|place| place.display().to_string()).collect();
+            let looked = match looked.as_slice() {
+                [] => "that can be no key".to_owned(),
+                looked => format!("there is no {FILE_NAME} in {}", looked.join(" nor in ")),
+            };
+            Err(Failure::error(format!(
+                "no member {member:?}: {looked}; `guild members --members DIR` shows the keys, and a directory is written \
+                 with a `/`, as ./NAME"
+            )))
+        }
     }
+}
+
+/// Whether two paths lead to one directory.
+fn same(one: &Path, other: &Path) -> bool {
+    matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
 }
 
 /// What is in the directory of members.

@@ -3,8 +3,9 @@
 //! It looks as a host does when it starts: manifests are read, and components are compiled, or taken from the cache.
 //! The owner is told by its lock.
 
-use std::io;
+use std::{fmt, io};
 
+use cap_std::fs::Dir;
 use guild_contract::manifest::{Interface, World};
 use guild_jobs::Owner;
 use guild_server::{
@@ -100,6 +101,10 @@ pub(crate) fn members(args: &Members) -> Result<(), Failure> {
 
 fn shown(surveyed: Surveyed) -> Shown {
     let Surveyed { found: Found { path, member }, state } = surveyed;
+    let state = state.and_then(|is_ours| match &member {
+        Ok(member) if is_ours => check_directories(&member.dir).map(|()| true),
+        _ => Ok(is_ours),
+    });
     let (state, reason) = match state {
         Ok(true) => (State::Ready, None),
         Ok(false) => (State::Foreign, None),
@@ -110,6 +115,22 @@ fn shown(surveyed: Surveyed) -> Shown {
         add_manifest(&mut shown, member);
     }
     shown
+}
+
+/// A host makes these where they are missing, and opens nothing else in their place.
+fn check_directories(member: &Dir) -> Result<(), String> {
+    for name in ["jobs", "memory"] {
+        match member.symlink_metadata(name) {
+            Ok(found) if found.is_dir() => {}
+            Ok(found) if found.is_symlink() => {
+                return Err(format!("{name} is a symlink, and none is followed; put a directory there"));
+            }
+            Ok(_) => return Err(format!("{name} is not a directory; remove it, or put a directory there")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(format!("{name} cannot be looked at: {error}")),
+        }
+    }
+    Ok(())
 }
 
 fn add_manifest(shown: &mut Shown, FoundMember { dir, manifest, .. }: FoundMember) {
@@ -136,12 +157,25 @@ fn add_manifest(shown: &mut Shown, FoundMember { dir, manifest, .. }: FoundMembe
     });
 }
 
+/// A world as the manifest writes it.
+struct WorldName(World);
+
+impl fmt::Display for WorldName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.serialize(f)
+    }
+}
+
 fn write_member(out: &mut dyn io::Write, member: &Shown) -> io::Result<()> {
     let style = output::state_style(member.state == State::Error);
     write!(out, "{:<24} {style}{:<8}{style:#}", one_line(&member.member, usize::MAX), member.state.as_str())?;
     if let Some(manifest) = &member.manifest {
         let capabilities = manifest.capabilities.join(",");
         write!(out, " {:<8} {:<8}", one_line(&manifest.version, 20), one_line(&capabilities, 40))?;
+        match manifest.world {
+            Some(world) => write!(out, " {:<17}", WorldName(world))?,
+            None => write!(out, " {:<17}", "-")?,
+        }
         write!(out, " {}", one_line(&manifest.description, 80))?;
     }
     writeln!(out)?;

@@ -74,7 +74,10 @@ pub(crate) async fn prune(args: Prune) -> Result<(), Failure> {
         print_json(&all)?;
     } else {
         print(|out| {
-            all.iter().try_for_each(|one| writeln!(out, "{}: {} jobs removed", one.member, one.removed.len()))
+            all.iter().try_for_each(|one| {
+                let (count, jobs) = (one.removed.len(), if one.removed.len() == 1 { "job" } else { "jobs" });
+                writeln!(out, "{}: {count} {jobs} removed", one.member)
+            })
         })?;
     }
     let errors = all.iter().flat_map(|one| one.errors.iter().map(move |error| (&one.member, error)));
