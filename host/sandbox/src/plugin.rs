@@ -1,6 +1,6 @@
 //! One member's component: checked, compiled and linked once; instantiated afresh for each call.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, future::poll_fn, sync::Arc, task::Poll, time::Duration};
 
 use cap_std::fs::Dir;
 use guild_contract::{
@@ -128,7 +128,13 @@ impl Plugin {
         };
         let _turn = time::timeout_at(scope.wait_until.into(), turn).await.map_err(busy)?;
         let (this, activation) = (self.clone(), activation.clone());
-        self.on_guest_threads("activate", async move { this.activate_here(&activation, scope).await }).await
+        let mut work = Box::pin(async move { this.activate_here(&activation, scope).await });
+        // Most activations end within a tick, and a hop between threads costs as much as they do. One that does not
+        // goes on where components are at home.
+        match poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await {
+            Poll::Ready(activated) => activated,
+            Poll::Pending => self.on_guest_threads("activate", work).await,
+        }
     }
 
     async fn activate_here(&self, activation: &Activation, scope: ActivateScope) -> Result<Activated, CallError> {
