@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 pub(crate) const FRESH_MILLIS: i64 = 1000;
 /// What was looked at longer ago is never fresh, in milliseconds.
 pub(crate) const MAX_FRESH_MILLIS: i64 = 5000;
-/// For each thousand looks in the last second, in milliseconds.
+/// For each thousand looks in a second, in milliseconds.
 const LONGER_MILLIS: i64 = 250;
 
 /// Counts looks by the second.
@@ -15,7 +15,7 @@ const LONGER_MILLIS: i64 = 250;
 pub(crate) struct Pace {
     second: AtomicI64,
     looks: AtomicU32,
-    /// Looks in the second before.
+    /// Looks in the last second before that had any.
     before: AtomicU32,
 }
 
@@ -26,7 +26,9 @@ impl Pace {
         let last = self.second.swap(second, Ordering::Relaxed);
         if last != second {
             let looks = self.looks.swap(0, Ordering::Relaxed);
-            self.before.store(if last + 1 == second { looks } else { 0 }, Ordering::Relaxed);
+            // A pause that is shorter than a look can hold does not end it.
+            let lately = second.saturating_sub(last) <= MAX_FRESH_MILLIS / 1000;
+            self.before.store(if lately { looks } else { 0 }, Ordering::Relaxed);
         }
         self.looks.fetch_add(1, Ordering::Relaxed);
     }
@@ -56,7 +58,10 @@ mod tests {
         assert_eq!(pace.fresh_millis(), 5000, "and no longer");
         look(14_000, 1);
         assert_eq!(pace.fresh_millis(), 1000, "a quiet second ends it");
-        look(15_000, 20_000);
+        look(15_000, 8_000);
+        look(18_000, 1);
+        assert_eq!(pace.fresh_millis(), 3000, "a short pause does not");
+        look(19_000, 20_000);
         look(100_000, 1);
         assert_eq!(pace.fresh_millis(), 1000, "what was long ago does not count");
     }
