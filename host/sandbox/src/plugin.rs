@@ -31,8 +31,7 @@ use crate::{
     engine::{Sandbox, Ticking},
     error::{CallError, LoadError},
     host::agent::bounds,
-    inspect::{self, Outside},
-    load,
+    inspect, load,
     state::{Reach, State},
     stdio::LogSink,
     told::told,
@@ -49,7 +48,6 @@ pub struct Plugin {
     activations: Semaphore,
     runs: Arc<Semaphore>,
     sha256: String,
-    outside: Outside,
 }
 
 /// A place among the jobs that carry themselves out. It is given back when it is dropped.
@@ -96,20 +94,9 @@ impl Plugin {
             activations: Semaphore::new(sandbox.lanes.activations_of_one),
             runs: Arc::new(Semaphore::new(sandbox.lanes.runs_of_one)),
             sha256: hex(&sha256),
-            outside,
             pre,
             sandbox,
         })
-    }
-
-    /// SHA-256 of the component's file, in hex.
-    pub fn sha256(&self) -> &str {
-        &self.sha256
-    }
-
-    /// What the component imports and exports.
-    pub fn outside(&self) -> &Outside {
-        &self.outside
     }
 
     /// Has the component check and plan a dispatch (REQ-WD-30). It waits for its turn in a bounded lane.

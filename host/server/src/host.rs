@@ -117,7 +117,7 @@ impl Host {
             Target::Member(path) => {
                 let found = discovery::single(&path).map_err(OpenError::Member)?;
                 let (key, url) = (found.key.to_string(), url(address, None));
-                let Some((member, load)) = open(found, path, means, url).await? else {
+                let Some((member, load)) = open(found, means, url).await? else {
                     return Err(OpenError::Member(format!(
                         "member {key} has no `component` in its guild-member.json, so there is nothing to serve"
                     )));
@@ -130,7 +130,7 @@ impl Host {
                 let unreadable = |source| OpenError::Members { path: path.clone(), source };
                 let dir = discovery::open_directory(&path).map_err(unreadable)?;
                 let found = discovery::discover(&dir).map_err(unreadable)?;
-                let opened = found.into_iter().map(|found| roster_member(found, &path, &means, address));
+                let opened = found.into_iter().map(|found| roster_member(found, &means, address));
                 let mut members = BTreeMap::new();
                 for (key, state, load) in join_all(opened).await {
                     loads.extend(load);
@@ -217,7 +217,6 @@ fn url(address: Option<SocketAddr>, key: Option<&str>) -> String {
 
 async fn roster_member(
     found: Found,
-    members: &Path,
     means: &Means,
     address: Option<SocketAddr>,
 ) -> (String, MemberState, Option<Load>) {
@@ -226,7 +225,7 @@ async fn roster_member(
         Err(reason) => Err(reason),
         Ok(found) => {
             let url = url(address, Some(found.key.as_str()));
-            open(found, members.join(&path), means.clone(), url).await.map_err(|e| e.to_string())
+            open(found, means.clone(), url).await.map_err(|e| e.to_string())
         }
     };
     match state {
@@ -240,18 +239,13 @@ async fn roster_member(
 }
 
 /// Becomes a member's owner and opens it; none where it has no component of its own.
-async fn open(
-    found: FoundMember,
-    path: PathBuf,
-    means: Means,
-    url: String,
-) -> Result<Option<(Arc<Member>, Load)>, OpenError> {
+async fn open(found: FoundMember, means: Means, url: String) -> Result<Option<(Arc<Member>, Load)>, OpenError> {
     let Some(spec) = found.manifest.component.clone() else { return Ok(None) };
     let cloned = found.dir.try_clone().map_err(|e| OpenError::Member(format!("member {}: {e}", found.key)))?;
     let owner = takeover::own(&found.dir, &found.key, &url).await?;
     let (load, component) = Load::new(found.key.clone(), cloned, spec);
     let key = found.key.clone();
-    let member = Member::open(found, path, means, component, owner);
+    let member = Member::open(found, means, component, owner);
     let member = member.map_err(|why| OpenError::Member(format!("member {key}: {why}")))?;
     Ok(Some((member, load)))
 }

@@ -3,7 +3,6 @@
 use std::{
     collections::HashMap,
     io::{self, Read},
-    path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -41,7 +40,6 @@ pub struct Member {
     pub(crate) key: MemberKey,
     pub(crate) manifest: Manifest,
     pub(crate) dir: Dir,
-    path: PathBuf,
     pub(crate) store: Arc<JobStore>,
     pub(crate) memory: Arc<MemoryStore>,
     config_schema: Option<jsonschema::Validator>,
@@ -85,7 +83,6 @@ impl Member {
     /// Where the manifest's `configSchema` is no JSON Schema, or the directories cannot be opened.
     pub(crate) fn open(
         found: FoundMember,
-        path: PathBuf,
         means: Means,
         component: watch::Receiver<Component>,
         owner: OwnerLock,
@@ -107,7 +104,6 @@ impl Member {
             key,
             manifest,
             dir,
-            path,
             store,
             memory,
             config_schema,
@@ -131,19 +127,6 @@ impl Member {
     /// The member's jobs.
     pub fn store(&self) -> &Arc<JobStore> {
         &self.store
-    }
-
-    /// Why the member's component is not in service, where that is known already.
-    pub fn failure(&self) -> Option<String> {
-        match &*self.component.borrow() {
-            Component::Failed(why) => Some(why.clone()),
-            Component::Loading | Component::Ready(_) => None,
-        }
-    }
-
-    /// Where a job's files are, for a person to look at.
-    pub fn job_path(&self, id: &JobId) -> PathBuf {
-        self.path.join("jobs").join(id.as_str())
     }
 
     /// Reads the jobs that are there, and reconciles those that a host which is gone left running. It blocks.
