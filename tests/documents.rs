@@ -7,6 +7,7 @@ use std::{
 };
 
 use guild_contract::Limits;
+use guild_server::config::Config;
 use serde_json::{Value, json};
 
 fn root() -> PathBuf {
@@ -43,6 +44,18 @@ fn the_operators_table_has_every_limit_and_its_default() {
     }
     let rows = text.lines().filter(|line| line.starts_with("| `")).count();
     assert_eq!(rows, Limits::NAMES.len(), "docs/operators.md has a row for something that is no limit");
+}
+
+#[test]
+fn every_guild_toml_that_is_shown_is_accepted() {
+    for (name, at_least) in [("docs/operators.md", 1), ("README.md", 1)] {
+        let text = document(name);
+        let shown: Vec<_> = text.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+        assert!(shown.len() >= at_least, "{name} shows no guild.toml");
+        for toml in shown {
+            Config::parse(Path::new("/etc/guild/guild.toml"), toml).unwrap_or_else(|e| panic!("{name}: {e}"));
+        }
+    }
 }
 
 /// `path::name` of each test that `docs/requirements.md` names.

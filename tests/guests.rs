@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::support::{
     guest,
     host::{Client, Home, Host, wait_for},
+    web,
 };
 
 /// A host of the probe, which tries what its task names, line by line.
@@ -160,6 +161,23 @@ fn components_use_the_same_tools_as_sessions() {
     assert!(result["output"].as_str().unwrap().starts_with("summary looking: ok"));
     assert_eq!(result["artifacts"], json!(["artifacts/t/table.csv"]));
     assert_eq!(fs::read_to_string(probe.member.join("memory/fact.md")).unwrap(), "water is wet");
+}
+
+#[test]
+fn a_component_reads_the_web_where_the_operator_opens_it_and_no_further() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let address = runtime.block_on(web::pages());
+    let home = Home::new();
+    let config = format!("[web]\nallow = [\"{address}\"]\nprivate = [\"{address}\"]\nrobots = false\n");
+    let config = home.write("guild.toml", config);
+    let probe = Probe::new(&["--config", config.to_str().unwrap()]);
+    let (page, away) = (format!("fetch http://{address}/moths"), format!("fetch http://{address}/away"));
+    let (_, outcomes) = probe.report(&format!("{page}\n{away}\nfetch http://moths.example/\nfetch file:///etc/passwd"));
+    assert!(outcomes[&page].contains("The atlas moth has no mouth"), "{outcomes:?}");
+    assert!(outcomes[&away].contains("not granted") && outcomes[&away].contains("169.254.169.254"), "{outcomes:?}");
+    let elsewhere = &outcomes["fetch http://moths.example/"];
+    assert!(elsewhere.contains("not granted") && elsewhere.contains("[web]"), "{outcomes:?}");
+    assert!(is_error(&outcomes, "fetch file:///etc/passwd"), "{outcomes:?}");
 }
 
 #[test]

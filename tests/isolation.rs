@@ -27,11 +27,14 @@ fn a_session_has_the_internal_tools_and_the_read_only_ones() {
     let client = host.client();
     let id = client.start("Where were kites flown first?");
     client.ended(&id);
-    let mut expected: Vec<&str> = INTERNAL.into_iter().chain(["Read", "Grep", "Glob"]).collect();
+    let mut expected: Vec<&str> = INTERNAL.into_iter().chain(["Read", "Grep", "Glob", "WebSearch"]).collect();
     let mut found = tools(&member, &id);
     expected.sort_unstable();
     found.sort_unstable();
-    assert_eq!(found, expected, "neither Write, Edit nor Bash, nor a web that nobody granted");
+    assert_eq!(
+        found, expected,
+        "neither Write, Edit nor Bash, nor a web that nobody granted: WebSearch searches the sources"
+    );
 }
 
 #[test]

@@ -13,12 +13,15 @@
 
 mod cli;
 mod crash;
+mod digest;
 mod documents;
 mod guests;
 mod isolation;
 mod jobs;
 mod memory;
+mod operator;
 mod process;
 mod sandbox;
+mod sessions;
 mod support;
 mod template;

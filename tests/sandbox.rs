@@ -15,7 +15,8 @@ use guild_contract::{
 };
 use guild_jobs::{
     JobStore, JobTools, MemoryStore, NewJob, StoreOptions, SystemClock,
-    activation::{Activation, Plan, Refusal, Request},
+    activation::{Accepted, Activation, Plan, Refusal, Request},
+    web::Web,
 };
 use guild_sandbox::{ActivateScope, Activated, CallError, CompileCache, LoadError, Plugin, RunScope, Sandbox};
 use serde_json::{Value, json};
@@ -71,7 +72,12 @@ impl Bench {
             description: "d".into(),
             task: "t".into(),
             config: json!({}),
-            plan: Plan::OwnRun(Bounds::default()),
+            plan: Accepted {
+                agent: "extractive".into(),
+                granted_tools: Vec::new(),
+                ceiling: Bounds::default(),
+                plan: Plan::OwnRun(Bounds::default()),
+            },
         };
         let job = store.create(new).unwrap();
         let job_dir = store.job_dir(job.id()).unwrap();
@@ -82,6 +88,8 @@ impl Bench {
             job_dir,
             memory: self.memory(),
             files: None,
+            web: Web::default(),
+            host: tokio::runtime::Handle::current(),
             sessions: None,
             seconds: u32::MAX,
         };

@@ -21,10 +21,15 @@ const DISPATCHES: usize = 1000;
 const PATIENCE: Duration = Duration::from_secs(600);
 const LOOK: Duration = Duration::from_millis(50);
 
+/// Takes as many file descriptors as there are to have.
+pub(crate) fn more_descriptors() -> Outcome<()> {
+    let limit = getrlimit(Resource::Nofile);
+    Ok(setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })?)
+}
+
 /// Measures one burst.
 pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
-    let limit = getrlimit(Resource::Nofile);
-    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })?;
+    more_descriptors()?;
     let host = Setup::new("burst")?.start().await?;
     host.result("worker/dispatch", &json!({"description": "warm up", "task": "What can a plugin read?"})).await?;
 

@@ -31,6 +31,7 @@ pub(crate) struct Setup {
     guild: PathBuf,
     member: PathBuf,
     sources: PathBuf,
+    config: Option<PathBuf>,
 }
 
 impl Setup {
@@ -55,7 +56,16 @@ impl Setup {
             guild: fs::canonicalize(guild)?,
             member: fs::canonicalize(member)?,
             sources: fs::canonicalize(sources)?,
+            config: None,
         })
+    }
+
+    /// With this guild.toml.
+    pub(crate) fn with_config(mut self, text: &str) -> Outcome<Self> {
+        let file = self.member.with_file_name("guild.toml");
+        fs::write(&file, text)?;
+        self.config = Some(file);
+        Ok(self)
     }
 
     /// Adds jobs that were completed in earlier days, as files.
@@ -84,6 +94,7 @@ impl Setup {
         let process = Command::new(&self.guild)
             .args(["serve", "--member", ".", "--port", &port.to_string(), "--sources"])
             .arg(&self.sources)
+            .args(self.config.iter().flat_map(|file| [std::ffi::OsStr::new("--config"), file.as_os_str()]))
             .current_dir(&self.member)
             .env("XDG_CACHE_HOME", fs::canonicalize(scratch())?.join("cache"))
             .env("XDG_CONFIG_HOME", fs::canonicalize(scratch())?)

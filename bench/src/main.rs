@@ -12,6 +12,7 @@ mod host;
 mod http;
 mod instance;
 mod load;
+mod sessions;
 mod start;
 mod stats;
 
@@ -44,7 +45,7 @@ async fn run(arguments: &[String]) -> Outcome<()> {
     {
         return baseline::serve(rest).await;
     }
-    const ALL: [&str; 6] = ["start", "instance", "status", "list", "many", "burst"];
+    const ALL: [&str; 7] = ["start", "instance", "status", "list", "many", "burst", "sessions"];
     if let Some(unknown) = arguments.iter().find(|name| !ALL.contains(&name.as_str())) {
         return Err(format!("there is no benchmark {unknown:?}; there are {}", ALL.join(", ")).into());
     }
@@ -72,6 +73,9 @@ async fn run(arguments: &[String]) -> Outcome<()> {
     }
     if chosen("burst") {
         burst::measure(&mut report).await?;
+    }
+    if chosen("sessions") {
+        sessions::measure(&mut report).await?;
     }
     println!("\n{report}");
     Ok(())

@@ -2,3 +2,4 @@
 
 pub(crate) mod guest;
 pub(crate) mod host;
+pub(crate) mod web;

@@ -20,7 +20,8 @@ const CHOICE: &str = "GUILD_GUEST_TOOLCHAIN";
 /// The workspaces of guests. They share the target directory of the first, so that a standard library is built once.
 const WORKSPACES: [&str; 2] = ["plugins", "tests/guests"];
 /// Components that are installed into a member's directory: the file, and where it goes.
-const INSTALLED: [(&str, &str); 1] = [("researcher.wasm", "guild-members/researcher")];
+const INSTALLED: [(&str, &str); 2] =
+    [("researcher.wasm", "guild-members/researcher"), ("digest.wasm", "guild-members/digest")];
 /// A download that takes longer than this has stopped.
 const RUSTUP_TIME: Duration = Duration::from_secs(180);
 
@@ -30,7 +31,7 @@ const DEBIAN_RUSTC: &str = "/usr/bin/rustc";
 const DEBIAN_STD: &str = "/usr/lib/rustlib/src/rust/library/std/Cargo.toml";
 const DEBIAN_LIBC: &str = "/usr/lib/wasm32-wasi";
 
-/// Builds all guests in release, and installs `researcher.wasm` into its member's directory.
+/// Builds all guests in release, and installs those of the members that come with this repository.
 pub(crate) fn build() -> Result<(), String> {
     let target = root().join("plugins/target");
     let toolchain = Toolchain::choose(&target)?;

@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it is there to tell the person who runs it")]
 
 mod bench;
+mod claude;
 mod demo;
 mod guests;
 mod http;
@@ -15,7 +16,9 @@ const USAGE: &str = "\
 cargo xtask COMMAND
 
   demo            build everything, start the host as Guild Hall would, and show a job from task to report
-  test            build everything, then check format, lints, tests and documentation tests
+  test [--with-claude]
+                  build everything, then check format, lints, tests and documentation tests; and run sessions of the
+                  real Claude Code CLI, installed below target/ with npm, against a local server
   bench [NAME]... measure the host against bare baselines, in release builds
   guests          set up what a WebAssembly build needs, and build the plugins into guild-members/";
 
@@ -23,7 +26,8 @@ fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let done = match (arguments.next().as_deref(), arguments.collect::<Vec<_>>()) {
         (Some("demo"), rest) if rest.is_empty() => demo::show(),
-        (Some("test"), rest) if rest.is_empty() => test::all(),
+        (Some("test"), rest) if rest.is_empty() => test::all(false),
+        (Some("test"), rest) if rest == ["--with-claude"] => test::all(true),
         (Some("guests"), rest) if rest.is_empty() => guests::build(),
         (Some("bench"), names) => bench::run_all(&names),
         (Some("help" | "--help" | "-h"), _) => {

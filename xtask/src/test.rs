@@ -3,18 +3,22 @@
 use std::process::Stdio;
 
 use crate::{
-    guests,
+    claude, guests,
     steps::{Steps, cargo, root, run, run_keeping_end},
 };
 
 /// The workspaces beside the main one; their code is made for WebAssembly, and checked here natively.
 const GUEST_WORKSPACES: [&str; 2] = ["plugins/Cargo.toml", "tests/guests/Cargo.toml"];
 
-/// Sets everything up and runs all checks; the first that fails ends it.
-pub(crate) fn all() -> Result<(), String> {
+/// Sets everything up and runs all checks; the first that fails ends it. The real Claude Code CLI is a check of its own,
+/// since it has to be fetched.
+pub(crate) fn all(with_claude: bool) -> Result<(), String> {
     let mut steps = Steps::default();
     let mut summary = Vec::new();
-    let done = take(&mut steps, &mut summary);
+    let mut done = take(&mut steps, &mut summary);
+    if with_claude && done.is_ok() {
+        done = steps.take("sessions of the real Claude Code CLI", claude::sessions);
+    }
     println!("\n{steps}");
     // The test runner's own closing lines come last, as they were, for whoever reads only the end.
     summary.iter().for_each(|line| println!("{line}"));

@@ -5,12 +5,13 @@
 use std::{error::Error, sync::Arc, time::Instant};
 
 use async_trait::async_trait;
-use guild_agent::{Belt, Extractive, ReadRoots};
-use guild_contract::{Bounds, Limits};
+use guild_agent::{Extractive, ReadRoots};
+use guild_contract::Bounds;
 use guild_jobs::{
     files::Files,
-    session::{AgentRuntime, Meter, Session},
-    tools::{ToolDefinition, ToolError, Tools},
+    session::{AgentRuntime, Meter, NoTools, Session, Wanted},
+    tools::{ToolCall, ToolDefinition, ToolError, Tools},
+    transcript::NoJournal,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -20,7 +21,7 @@ struct Printed;
 
 #[async_trait]
 impl Tools for Printed {
-    fn definitions(&self) -> Vec<ToolDefinition> {
+    fn definitions(&self) -> Vec<Arc<ToolDefinition>> {
         let names = ["update_summary", "record_decision", "log_question", "store_memory", "submit_result"];
         let tool = |name: &str| ToolDefinition {
             name: name.to_owned(),
@@ -30,13 +31,13 @@ impl Tools for Printed {
             output_schema: None,
             read_only: false,
         };
-        names.into_iter().map(tool).collect()
+        names.into_iter().map(|name| Arc::new(tool(name))).collect()
     }
 
     #[allow(clippy::print_stderr, reason = "it is a program for a terminal")]
-    async fn call(&self, name: &str, input: Value) -> Result<Value, ToolError> {
-        if name != "submit_result" {
-            eprintln!("{name}: {input:#}");
+    async fn call(&self, call: ToolCall) -> Result<Value, ToolError> {
+        if call.name != "submit_result" {
+            eprintln!("{}: {:#}", call.name, call.input);
         }
         Ok(Value::Null)
     }
@@ -49,19 +50,22 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let question = arguments.next().ok_or("usage: report QUESTION DIR...")?;
     let files: Arc<dyn Files> = Arc::new(ReadRoots::open(arguments)?);
     let runtime = Extractive::new();
-    runtime.check(Some(&*files))?;
+    runtime.check(&Wanted { files: Some(&*files), model: None })?;
     let mut report = String::new();
     // The second time, the index is there.
     for round in ["cold", "warm"] {
         let session = Session {
+            number: 1,
             system_prompt: String::new(),
             prompt: question.clone(),
             model: None,
-            tools: if round == "cold" { Arc::new(Printed) } else { Arc::new(Belt::new([])) },
+            tools: if round == "cold" { Arc::new(Printed) } else { Arc::new(NoTools) },
             files: Some(files.clone()),
-            meter: Meter::for_job(Bounds::default(), &Limits::default()),
+            meter: Meter::new(Bounds::default()),
             cancel: CancellationToken::new(),
             texts: None,
+            journal: Arc::new(NoJournal),
+            history: Vec::new(),
         };
         let started = Instant::now();
         let end = runtime.run(session).await;

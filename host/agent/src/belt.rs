@@ -1,137 +1,221 @@
 //! The belt of tools that a session is given: nothing else exists for it (REQ-WD-31).
+//!
+//! All runtimes call their tools through it, so what holds for calls holds for every runtime: each is written into the
+//! transcript before it is made and after it was answered, each answer is bounded before anybody sees it, and a call
+//! that was answered before the host restarted is answered as it was then.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Instant,
-};
+use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc, time::Instant};
 
 use async_trait::async_trait;
+use futures::FutureExt as _;
+use guild_contract::Limits;
 use guild_jobs::{
-    files::Files,
-    tools::{ToolDefinition, ToolError, Tools},
+    tools::{ToolCall, ToolDefinition, ToolError, Tools},
+    transcript::{Entry, Journal, NoJournal},
+    web::Web,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
-use crate::{files::cut, readonly::ReadOnly};
+use crate::readonly::{Broker, ReadOnly};
 
-/// How many characters of an input or a result the journal keeps.
-const JOURNAL_CHARS: usize = 4000;
-
-/// Where a session's tool calls are written down: a job's `transcript.jsonl`.
-pub trait Journal: Send + Sync {
-    /// Takes one entry, a JSON object of a few KiB at most. It must not wait for long.
-    fn entry(&self, value: &Value);
-}
+/// Names that no tool of a session can have, in whatever case: those by which agents know tools that write files or run
+/// commands. A tool that is called so would be taken for one of them.
+const FORBIDDEN: &[&str] = &["Write", "Edit", "MultiEdit", "NotebookEdit", "Bash", "PowerShell"];
+/// Bytes of a cut result that are kept for the line that says so.
+const CUT_LINE_BYTES: usize = 200;
 
 /// Where a call to a name goes.
 enum Place {
     /// To one of the sets of tools.
     Set(Arc<dyn Tools>),
-    /// To the read roots.
-    Files(ReadOnly, Arc<dyn Files>),
+    /// To the read roots, or the web.
+    ReadOnly(ReadOnly),
 }
 
-/// The tools of one session: sets of tools that were made elsewhere, and those of Read, Grep and Glob that were both
-/// granted and asked for. Every call and its result go to the journal.
+/// The tools of one session: sets of tools that were made elsewhere, and those of the read-only tools that were both
+/// granted and asked for.
 pub struct Belt {
-    tools: Vec<(ToolDefinition, Place)>,
-    journal: Option<Arc<dyn Journal>>,
-    calls: AtomicU64,
+    session: u32,
+    tools: Vec<(Arc<ToolDefinition>, Place)>,
+    journal: Arc<dyn Journal>,
+    answered: HashMap<String, Result<Value, ToolError>>,
+    result_bytes: usize,
+    cancel: CancellationToken,
 }
 
 impl Belt {
     /// A belt of whole sets: the job's internal tools, and those that a component answers itself. Where two have a
-    /// tool of the same name, the first set's is the one that exists.
-    pub fn new(sets: impl IntoIterator<Item = Arc<dyn Tools>>) -> Self {
-        let mut belt = Self { tools: Vec::new(), journal: None, calls: AtomicU64::new(0) };
+    /// tool of the same name, the first set's is the one that exists. `session` is the session's number in its job.
+    ///
+    /// # Errors
+    /// `InvalidInput` that names the tool, where one is called as a tool that writes files or runs commands.
+    pub fn new(session: u32, sets: impl IntoIterator<Item = Arc<dyn Tools>>) -> Result<Self, ToolError> {
+        let mut belt = Self {
+            session,
+            tools: Vec::new(),
+            journal: Arc::new(NoJournal),
+            answered: HashMap::new(),
+            result_bytes: size(Limits::default().tool_result_bytes),
+            cancel: CancellationToken::new(),
+        };
         for set in sets {
             for definition in set.definitions() {
+                if FORBIDDEN.iter().any(|name| name.eq_ignore_ascii_case(&definition.name)) {
+                    return Err(ToolError::InvalidInput(format!(
+                        "a session is never given a tool {:?}, whatever it does: agents take it for one that writes \
+                         files or runs commands; call it something else",
+                        definition.name
+                    )));
+                }
                 belt.add(definition, Place::Set(set.clone()));
             }
         }
-        belt
+        Ok(belt)
     }
 
-    /// Adds those of the read-only tools that the plan asked for out of what was granted. Without read roots there
-    /// are none; a name that is granted but not available here (WebSearch, WebFetch) is left out.
+    /// Adds those of the read-only tools that were asked for, out of what was granted. What there is nothing for is
+    /// left out: Read, Grep and Glob without read roots, WebSearch and WebFetch without the half of the web they need.
     #[must_use]
-    pub fn with_read_only(mut self, files: Option<&Arc<dyn Files>>, granted: &[String], asked: &[String]) -> Self {
-        let Some(files) = files else { return self };
-        let roots = files.roots();
+    pub fn with_read_only(mut self, broker: &Broker, web: &Web, granted: &[String], asked: &[String]) -> Self {
         for name in asked.iter().filter(|name| granted.contains(name)) {
-            if let Some(tool) = ReadOnly::named(name) {
-                self.add(tool.definition(&roots), Place::Files(tool, files.clone()));
+            if let Some((definition, tool)) = broker.tool(name, web) {
+                self.add(definition, Place::ReadOnly(tool));
             }
         }
         self
     }
 
-    /// Writes every call and its result down.
+    /// Writes every call and its result down, and denials into the job's log too.
     #[must_use]
     pub fn with_journal(mut self, journal: Arc<dyn Journal>) -> Self {
-        self.journal = Some(journal);
+        self.journal = journal;
         self
     }
 
-    fn add(&mut self, definition: ToolDefinition, place: Place) {
+    /// Answers calls that have a result in `history`, the session's entries from before its host stopped, with that
+    /// result: nothing is called or written down for them.
+    #[must_use]
+    pub fn with_history(mut self, history: &[Entry]) -> Self {
+        for entry in history {
+            if let Entry::Result { call, output, error, .. } = entry {
+                let result = match error {
+                    // `Unavailable` shows its text as it is.
+                    Some(text) => Err(ToolError::Unavailable(text.clone())),
+                    None => Ok(output.clone().unwrap_or_default()),
+                };
+                self.answered.insert(call.clone(), result);
+            }
+        }
+        self
+    }
+
+    /// Cuts results that are longer (`limits.tool_result_bytes`); the default limit holds where this is not said.
+    #[must_use]
+    pub fn with_result_bytes(mut self, bytes: u64) -> Self {
+        self.result_bytes = size(bytes);
+        self
+    }
+
+    /// The session's end: it stops searches that are under way, as does dropping their call; and a call that fails
+    /// by then counts as not answered.
+    #[must_use]
+    pub fn with_cancel(mut self, cancel: CancellationToken) -> Self {
+        self.cancel = cancel;
+        self
+    }
+
+    fn add(&mut self, definition: Arc<ToolDefinition>, place: Place) {
         if !self.tools.iter().any(|(known, _)| known.name == definition.name) {
             self.tools.push((definition, place));
         }
     }
 
-    async fn dispatch(&self, name: &str, input: Value) -> Result<Value, ToolError> {
-        let Some((_, place)) = self.tools.iter().find(|(definition, _)| definition.name == name) else {
+    async fn dispatch(&self, call: ToolCall) -> Result<Value, ToolError> {
+        let Some((_, place)) = self.tools.iter().find(|(definition, _)| definition.name == call.name) else {
             let names: Vec<&str> = self.tools.iter().map(|(definition, _)| definition.name.as_str()).collect();
-            return Err(ToolError::InvalidInput(format!(
-                "there is no tool {name:?}; the tools are {}",
-                names.join(", ")
-            )));
+            let tools = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            return Err(ToolError::InvalidInput(format!("there is no tool {:?}; the tools are {tools}", call.name)));
         };
-        match place {
-            Place::Set(set) => set.call(name, input).await,
-            Place::Files(tool, files) => {
-                let (tool, files) = (*tool, files.clone());
-                let done = tokio::task::spawn_blocking(move || tool.call(&files, input)).await;
-                done.map_err(|_| ToolError::Unavailable(format!("{name} broke off")))?.map(Value::String)
+        let name = call.name.clone();
+        let answer = async {
+            match place {
+                Place::Set(set) => set.call(call).await,
+                Place::ReadOnly(tool) => {
+                    let cancel = self.cancel.child_token();
+                    // Whoever drops the call ends what it left running on another thread.
+                    let _stop = cancel.clone().drop_guard();
+                    tool.call(call.input, self.result_bytes, cancel).await.map(Value::String)
+                }
             }
-        }
+        };
+        let caught = AssertUnwindSafe(answer).catch_unwind().await;
+        caught.unwrap_or_else(|_| Err(ToolError::Unavailable(format!("the tool {name} broke off"))))
     }
 }
 
 #[async_trait]
 impl Tools for Belt {
-    fn definitions(&self) -> Vec<ToolDefinition> {
+    fn definitions(&self) -> Vec<Arc<ToolDefinition>> {
         self.tools.iter().map(|(definition, _)| definition.clone()).collect()
     }
 
-    async fn call(&self, name: &str, input: Value) -> Result<Value, ToolError> {
-        let Some(journal) = &self.journal else { return self.dispatch(name, input).await };
-        let call = self.calls.fetch_add(1, Ordering::Relaxed);
-        journal.entry(&json!({"type": "call", "call": call, "tool": name, "input": bounded(&input)}));
+    async fn call(&self, call: ToolCall) -> Result<Value, ToolError> {
+        if let Some(result) = self.answered.get(&call.id) {
+            return result.clone();
+        }
+        let (session, id, tool) = (self.session, call.id.clone(), call.name.clone());
+        self.journal.write(&Entry::Call { session, call: id.clone(), tool: tool.clone(), input: call.input.clone() });
         let started = Instant::now();
-        let result = self.dispatch(name, input).await;
+        let result = bounded(self.dispatch(call).await, self.result_bytes);
+        let over = matches!(result, Err(ToolError::JobEnded)) || result.is_err() && self.cancel.is_cancelled();
+        if over {
+            // Its session ended meanwhile. It was not answered: if the session is taken up again, it is called again.
+            return result;
+        }
         let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        journal.entry(&match &result {
-            Ok(output) => json!({"type": "result", "call": call, "ms": ms, "output": bounded(output)}),
-            Err(error) => {
-                json!({"type": "result", "call": call, "ms": ms, "error": bounded(&json!(error.to_string()))})
-            }
-        });
+        if let Err(denied @ ToolError::NotGranted(_)) = &result {
+            self.journal.log(&format!("session {session}: {tool}: {denied}"));
+        }
+        let (output, error) = match &result {
+            Ok(output) => (Some(output.clone()), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        self.journal.write(&Entry::Result { session, call: id, ms, output, error });
         result
     }
 }
 
-/// A value as it stands in the journal: whole, or the beginning of its text and how long it was.
-fn bounded(value: &Value) -> Value {
-    let text = match value {
-        Value::String(text) => text.clone(),
-        value => value.to_string(),
-    };
-    match cut(&text, JOURNAL_CHARS) {
-        (_, true) => value.clone(),
-        (start, false) => json!({"cut": start, "bytes": text.len()}),
+/// A limit in bytes, as far as memory goes.
+fn size(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+/// A result of at most `max` bytes. What is longer becomes a text: its beginning, and a line that says so.
+fn bounded(result: Result<Value, ToolError>, max: usize) -> Result<Value, ToolError> {
+    match result {
+        Ok(Value::String(text)) => Ok(Value::String(cut(text, max))),
+        Ok(value) => {
+            let text = value.to_string();
+            Ok(if text.len() > max { Value::String(cut(text, max)) } else { value })
+        }
+        Err(ToolError::InvalidInput(text)) => Err(ToolError::InvalidInput(cut(text, max))),
+        Err(ToolError::NotGranted(text)) => Err(ToolError::NotGranted(cut(text, max))),
+        Err(ToolError::OverLimit(text)) => Err(ToolError::OverLimit(cut(text, max))),
+        Err(ToolError::Unavailable(text)) => Err(ToolError::Unavailable(cut(text, max))),
+        Err(error @ (ToolError::NoJob | ToolError::JobEnded)) => Err(error),
     }
+}
+
+fn cut(mut text: String, max: usize) -> String {
+    let all = text.len();
+    if all > max {
+        text.truncate(text.floor_char_boundary(max.saturating_sub(CUT_LINE_BYTES)));
+        let left_out = all - text.len();
+        text.push_str(&format!(
+            "\n(cut here: {left_out} of {all} bytes are left out, the limit is {max}; ask for less at a time: a narrower \
+             search, or a part)"
+        ));
+    }
+    text
 }

@@ -5,26 +5,29 @@
 //! session: hidden files, and what `.gitignore` leaves out, are neither listed nor read.
 
 mod glob;
+mod search;
 mod visible;
 
 use std::{
     io::{self, BufRead, BufReader, Read},
+    ops::ControlFlow,
     path::{Path, PathBuf},
 };
 
 use cap_std::{
     ambient_authority,
-    fs::{Dir, File, Metadata},
+    fs::{Dir, File, Metadata, OpenOptions, OpenOptionsExt},
 };
-use grep_regex::RegexMatcherBuilder;
-use grep_searcher::{BinaryDetection, SearcherBuilder, sinks::Lossy};
 use guild_jobs::{
-    files::{FileEntry, Files, Passage},
+    files::{FileEntry, Files, Found, GrepRequest, GrepWanted},
     tools::ToolError,
 };
+use rustix::fs::OFlags;
+use tokio_util::sync::CancellationToken;
 
 use glob::PathGlob;
-use visible::{Rules, Walk};
+use search::Search;
+use visible::{Rules, Seen, Walk};
 
 /// Files larger than this are neither searched nor read line by line.
 const MAX_FILE_BYTES: u64 = 64 << 20;
@@ -34,8 +37,6 @@ const MAX_READ_BYTES: usize = 256 << 10;
 const MAX_LINE_CHARS: usize = 2000;
 /// How much of a file decides whether it is binary: a NUL in there says so.
 const HEAD_BYTES: usize = 8192;
-/// Memory for one compiled pattern.
-const MAX_PATTERN_BYTES: usize = 4 << 20;
 
 /// A read root could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -95,37 +96,85 @@ impl ReadRoots {
         Ok(Self { roots })
     }
 
-    /// The root and the path in it that a session's path means, if a session may see it.
+    /// The root and the path in it that a session's path means; the path is empty for the root itself.
     fn locate<'a>(&self, path: &'a str) -> Result<(&Root, &'a str), ToolError> {
-        let (name, inner) = path.split_once('/').unwrap_or((path, ""));
+        let (name, inner) = plain(path).split_once('/').unwrap_or((plain(path), ""));
         let Some(root) = self.roots.iter().find(|root| root.name == name) else {
             return Err(ToolError::InvalidInput(format!(
                 "{path:?} is in no read root: paths begin with {}",
                 self.roots.iter().map(|root| format!("{}/", root.name)).collect::<Vec<_>>().join(" or ")
             )));
         };
-        if inner.split('/').any(|part| matches!(part, "" | "." | "..")) {
-            return Err(ToolError::InvalidInput(format!("{path:?} is not a plain path to a file: {name}/...")));
-        }
-        if Rules::hides(&root.dir, inner) {
-            return Err(ToolError::InvalidInput(format!("{path:?} is hidden, or left out by .gitignore")));
+        if !inner.is_empty() && inner.split('/').any(|part| matches!(part, "" | "." | "..")) {
+            return Err(ToolError::InvalidInput(format!("{path:?} is not a plain path: {name}/...")));
         }
         Ok((root, inner))
     }
 
+    /// A file, if a session may see it.
     fn open_file(&self, path: &str, max: u64) -> Result<(File, Metadata), ToolError> {
         let (root, inner) = self.locate(path)?;
-        // A look before opening: opening a pipe would wait for its writer.
-        let meta = root.dir.metadata(inner).map_err(|error| unreadable(path, &error))?;
+        if Rules::on_the_way(&root.dir, inner, false).is_none() {
+            return Err(hidden(path));
+        }
+        let is_dir = inner.is_empty() || root.dir.metadata(inner).is_ok_and(|meta| meta.is_dir());
+        if is_dir {
+            return Err(ToolError::InvalidInput(format!("{path:?} is a directory: name a file in it")));
+        }
+        let file = open(&root.dir, inner).map_err(|error| unreadable(path, &error))?;
+        let meta = file.metadata().map_err(|error| unreadable(path, &error))?;
         if !meta.is_file() {
             return Err(ToolError::InvalidInput(format!("{path:?} is not a file")));
         }
         if meta.len() > max {
             return Err(ToolError::OverLimit(format!("{path:?} has {} bytes, and {max} are read at most", meta.len())));
         }
-        let file = root.dir.open(inner).map_err(|error| unreadable(path, &error))?;
         Ok((file, meta))
     }
+
+    /// Comes by all files that a session can see at a path, in the order of their paths; everywhere, without a path.
+    fn visit(
+        &self,
+        path: Option<&str>,
+        cancel: &CancellationToken,
+        each: &mut dyn FnMut(Seen<'_>) -> Result<ControlFlow<()>, ToolError>,
+    ) -> Result<(), ToolError> {
+        let mut walk = Walk::new(cancel, each);
+        if let Some(path) = path.filter(|path| !everything(path)) {
+            let (root, inner) = self.locate(path)?;
+            return walk.at(root, inner, path).map(|_| ());
+        }
+        let mut roots: Vec<&Root> = self.roots.iter().collect();
+        roots.sort_by_cached_key(|root| format!("{}/", root.name));
+        for root in roots {
+            if walk.root(root)?.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Opens a file for reading. What became a pipe meanwhile is opened without waiting for its writer, what became a
+/// symlink is not opened.
+fn open(dir: &Dir, path: &str) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags((OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed());
+    dir.open_with(path, &options)
+}
+
+/// A path without what agents put around it: a `/` before it, as if it were absolute, and one behind it.
+fn plain(path: &str) -> &str {
+    path.strip_prefix('/').unwrap_or(path).trim_end_matches('/')
+}
+
+/// Whether a path names all roots together.
+fn everything(path: &str) -> bool {
+    matches!(plain(path), "" | ".")
+}
+
+fn hidden(path: &str) -> ToolError {
+    ToolError::InvalidInput(format!("{path:?} is hidden, left out by .gitignore, or behind a symlink"))
 }
 
 /// The error of a session's path. It has the error's kind only: its text could name a place of the host.
@@ -156,12 +205,13 @@ impl Files for ReadRoots {
         self.roots.iter().map(|root| root.name.clone()).collect()
     }
 
-    fn walk(&self) -> Result<Vec<FileEntry>, ToolError> {
-        let mut walk = Walk::default();
-        for root in &self.roots {
-            walk.root(&root.name, &root.dir)?;
-        }
-        Ok(walk.finish())
+    fn walk(&self, cancel: &CancellationToken) -> Result<Vec<FileEntry>, ToolError> {
+        let mut found = Vec::new();
+        self.visit(None, cancel, &mut |seen| {
+            found.push(seen.entry);
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(found)
     }
 
     fn bytes(&self, path: &str, max: u64) -> Result<Vec<u8>, ToolError> {
@@ -207,48 +257,60 @@ impl Files for ReadRoots {
         Ok(text)
     }
 
-    fn grep(&self, pattern: &str, glob: Option<&str>, limit: u32) -> Result<Vec<Passage>, ToolError> {
-        let matcher = RegexMatcherBuilder::new()
-            .size_limit(MAX_PATTERN_BYTES)
-            .dfa_size_limit(MAX_PATTERN_BYTES)
-            .line_terminator(Some(b'\n'))
-            .build(pattern)
-            .map_err(|error| ToolError::InvalidInput(format!("pattern {pattern:?}: {error}")))?;
-        let glob = glob.map(PathGlob::new).transpose()?;
-        let mut searcher = SearcherBuilder::new()
-            .line_number(true)
-            .binary_detection(BinaryDetection::quit(0))
-            .heap_limit(Some(16 << 20))
-            .build();
-        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let mut found = Vec::new();
-        for entry in self.walk()? {
-            if found.len() >= limit {
-                break;
+    fn grep(&self, request: &GrepRequest, cancel: &CancellationToken) -> Result<Found, ToolError> {
+        let path = request.path.as_deref().filter(|path| !everything(path));
+        let mut search = Search::new(request, path.map_or("", plain), cancel)?;
+        if request.wanted == GrepWanted::Files {
+            // Those that were written last come first, so all are looked at before one is opened.
+            let mut wanted = Vec::new();
+            self.visit(path, cancel, &mut |seen| {
+                if search.wants(&seen.entry) {
+                    wanted.push(seen.entry);
+                }
+                Ok(ControlFlow::Continue(()))
+            })?;
+            newest_first(&mut wanted);
+            for entry in wanted {
+                let (root, inner) = self.locate(&entry.path)?;
+                let Ok(file) = open(&root.dir, inner) else { continue };
+                if search.file(&entry.path, file)?.is_break() {
+                    break;
+                }
             }
-            if entry.size > MAX_FILE_BYTES || glob.as_ref().is_some_and(|glob| !glob.matches(&entry.path)) {
-                continue;
-            }
-            // A file that vanished or cannot be read is no reason to leave the others out.
-            let Ok((file, _)) = self.open_file(&entry.path, MAX_FILE_BYTES) else { continue };
-            let sink = Lossy(|line, text| {
-                let (shown, _) = cut(text.trim_end_matches(['\n', '\r']), MAX_LINE_CHARS);
-                let line = u32::try_from(line).unwrap_or(u32::MAX);
-                found.push(Passage { path: entry.path.clone(), line, text: shown.to_owned() });
-                Ok(found.len() < limit)
-            });
-            if let Err(error) = searcher.search_reader(&matcher, file, sink) {
-                tracing::debug!(path = %entry.path, %error, "left out of a search");
-            }
+        } else {
+            self.visit(path, cancel, &mut |seen| {
+                if !search.wants(&seen.entry) {
+                    return Ok(ControlFlow::Continue(()));
+                }
+                let Ok(file) = open(seen.dir, seen.name) else { return Ok(ControlFlow::Continue(())) };
+                search.file(&seen.entry.path, file)
+            })?;
         }
-        Ok(found)
+        Ok(search.finish())
     }
 
-    fn glob(&self, pattern: &str, limit: u32) -> Result<Vec<String>, ToolError> {
-        let glob = PathGlob::new(pattern)?;
-        let mut found: Vec<FileEntry> = self.walk()?.into_iter().filter(|entry| glob.matches(&entry.path)).collect();
-        found.sort_by(|a, b| b.modified.cmp(&a.modified).then_with(|| a.path.cmp(&b.path)));
+    fn glob(
+        &self,
+        pattern: &str,
+        directory: Option<&str>,
+        limit: u32,
+        cancel: &CancellationToken,
+    ) -> Result<Vec<String>, ToolError> {
+        let directory = directory.filter(|directory| !everything(directory));
+        let glob = PathGlob::new(pattern, directory.map_or("", plain))?;
+        let mut found = Vec::new();
+        self.visit(directory, cancel, &mut |seen| {
+            if glob.matches(&seen.entry.path) {
+                found.push(seen.entry);
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        newest_first(&mut found);
         found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
         Ok(found.into_iter().map(|entry| entry.path).collect())
     }
+}
+
+fn newest_first(files: &mut [FileEntry]) {
+    files.sort_by(|a, b| b.modified.cmp(&a.modified).then_with(|| a.path.cmp(&b.path)));
 }

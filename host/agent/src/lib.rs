@@ -3,12 +3,15 @@
 //! A session can do only what its [`Belt`] offers; it reads only what [`ReadRoots`] was opened on; and what it found
 //! out leaves it through the internal tools of its job, never through a file that it writes itself.
 
+pub mod api;
 pub mod belt;
+pub mod claude;
 pub mod extractive;
 pub mod files;
 mod readonly;
 
-pub use belt::{Belt, Journal};
-pub use extractive::Extractive;
+pub use belt::Belt;
+pub use claude::{Claude, ClaudeOptions};
+pub use extractive::{Extractive, LocalSearch};
 pub use files::{ReadRoots, RootError};
-pub use readonly::is_available;
+pub use readonly::Broker;

@@ -11,16 +11,19 @@ use std::{
     time::Duration,
 };
 
-use common::{Job, roots, session, write};
-use guild_agent::Extractive;
-use guild_contract::{Bounds, Limits};
+use common::{Job, Kept, roots, session, write};
+use guild_agent::{Belt, Extractive, LocalSearch};
+use guild_contract::{Bounds, Usage};
 use guild_jobs::{
     activation::MemoryNote,
-    files::{FileEntry, Files, Passage},
-    session::{AgentRuntime, Ending, Meter, NoTools},
-    tools::ToolError,
+    files::{FileEntry, Files, Found, GrepRequest},
+    session::{AgentRuntime, Ending, Meter, NoTools, Session, Wanted},
+    tools::{ToolError, Tools},
+    transcript::Entry,
+    web::Search,
 };
 use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
 
 /// A manual in every format, with what surrounds the text of real pages.
 fn manual() -> TempDir {
@@ -166,6 +169,16 @@ async fn what_the_sources_say_is_found_and_every_quotation_stands_at_its_place()
 }
 
 #[tokio::test]
+async fn a_line_of_sources_is_all_that_is_searched() {
+    let dir = manual();
+    let question = "How long is a weekly backup kept?";
+    let inside = ask(&dir, &format!("Sources: `docs/backup.html`, `docs/keys.html`\n\n{question}")).await.report();
+    assert!(inside.contains("kept for one year") && inside.contains("Searched: 2 documents"), "{inside}");
+    let outside = ask(&dir, &format!("Source: `docs/keys.html`\n\n{question}")).await.report();
+    assert!(outside.contains("Not found in the sources") && quotations(&outside).is_empty(), "{outside}");
+}
+
+#[tokio::test]
 async fn what_the_sources_do_not_say_is_reported_as_not_found() {
     let dir = manual();
     for task in ABSENT {
@@ -241,12 +254,13 @@ async fn a_source_cannot_put_markup_of_its_own_into_a_report() {
 #[tokio::test]
 async fn without_sources_it_says_what_to_set() {
     let runtime = Extractive::new();
-    let refusal = runtime.check(None).unwrap_err();
+    let check = |files| runtime.check(&Wanted { files, model: None });
+    let refusal = check(None).unwrap_err();
     assert!(refusal.contains("--sources DIR") && refusal.contains("[[roots]]") && refusal.contains("guild.toml"));
     let none = guild_agent::ReadRoots::open::<&str>([]).unwrap();
-    assert!(runtime.check(Some(&none)).is_err());
+    assert!(check(Some(&none)).is_err());
     let dir = manual();
-    assert_eq!(runtime.check(Some(&*roots(dir.path()))), Ok(()));
+    assert_eq!(check(Some(&*roots(dir.path()))), Ok(()));
     let end = runtime.run(session("What is this?", Arc::new(NoTools), None)).await;
     assert!(matches!(end.ending, Ending::Error(text) if text.contains("Read, Grep and Glob")));
 }
@@ -254,11 +268,15 @@ async fn without_sources_it_says_what_to_set() {
 #[tokio::test]
 async fn without_job_tools_the_final_text_is_the_report() {
     let dir = manual();
-    let end =
-        Extractive::new().run(session(ANSWERED[0].0, Arc::new(NoTools), Some(roots(&dir.path().join("docs"))))).await;
+    let kept = Arc::new(Kept::default());
+    let session = session(ANSWERED[0].0, Arc::new(NoTools), Some(roots(&dir.path().join("docs"))));
+    let session = Session { journal: kept.clone(), ..session };
+    let meter = session.meter.clone();
+    let end = Extractive::new().run(session).await;
     assert_eq!(end.ending, Ending::Success);
     assert!(end.text.contains("docs/backup.html:11"));
-    assert_eq!((end.usage.turns, end.usage.cost_usd), (4, Some(0.0)));
+    assert!(matches!(kept.entries().last(), Some(Entry::Turn { text, .. }) if *text == end.text));
+    assert_eq!(meter.account().usage, Usage { turns: 4, cost_usd: Some(0.0), ..Usage::default() });
 }
 
 #[tokio::test]
@@ -268,7 +286,7 @@ async fn bounds_and_cancellation_end_a_session() {
     let job = Arc::new(Job::default());
     let with = |bounds| {
         let mut session = session(ANSWERED[0].0, job.clone(), Some(roots(&dir.path().join("docs"))));
-        session.meter = Meter::for_job(bounds, &Limits::default());
+        session.meter = Meter::new(bounds);
         session
     };
     let few = with(Bounds { max_turns: Some(2), ..Bounds::default() });
@@ -301,8 +319,8 @@ impl Files for Watched {
         self.inner.roots()
     }
 
-    fn walk(&self) -> Result<Vec<FileEntry>, ToolError> {
-        self.inner.walk()
+    fn walk(&self, cancel: &CancellationToken) -> Result<Vec<FileEntry>, ToolError> {
+        self.inner.walk(cancel)
     }
 
     fn bytes(&self, path: &str, max: u64) -> Result<Vec<u8>, ToolError> {
@@ -315,12 +333,18 @@ impl Files for Watched {
         self.inner.read(path, offset, limit)
     }
 
-    fn grep(&self, pattern: &str, glob: Option<&str>, limit: u32) -> Result<Vec<Passage>, ToolError> {
-        self.inner.grep(pattern, glob, limit)
+    fn grep(&self, request: &GrepRequest, cancel: &CancellationToken) -> Result<Found, ToolError> {
+        self.inner.grep(request, cancel)
     }
 
-    fn glob(&self, pattern: &str, limit: u32) -> Result<Vec<String>, ToolError> {
-        self.inner.glob(pattern, limit)
+    fn glob(
+        &self,
+        pattern: &str,
+        directory: Option<&str>,
+        limit: u32,
+        cancel: &CancellationToken,
+    ) -> Result<Vec<String>, ToolError> {
+        self.inner.glob(pattern, directory, limit, cancel)
     }
 }
 
@@ -395,8 +419,102 @@ async fn memories_are_condensed_within_the_cap() {
         note("keys", "Signing keys rotate every thirty days.\nSee docs/keys.html.", "2026-01-02T00:00:00Z"),
         note("filler", &"Nothing new was learned here today.\n".repeat(200), "2026-01-01T00:00:00Z"),
     ];
-    let text = Extractive::new().condense(memories, 300).await.unwrap();
+    let meter = Meter::new(Bounds::default());
+    let text = Extractive::new().condense(memories, 300, meter.clone()).await.unwrap();
+    assert_eq!(meter.account().usage, Usage::default());
     assert!(text.chars().count() <= 300);
     assert!(text.contains("## keys\nSigning keys rotate every thirty days."), "{text}");
     assert_eq!(text.matches("Nothing new").count(), 1, "{text}");
+}
+
+const LONG_TASK: &str =
+    "How often do signing keys rotate, and how long is a weekly backup kept? What is the capital of France?";
+
+/// A session over the manual whose tools are a belt, with what it did before.
+fn belted(dir: &TempDir, job: &Arc<Job>, kept: &Arc<Kept>, history: &[Entry]) -> Session {
+    let belt = Belt::new(1, [job.clone() as Arc<dyn Tools>]).unwrap().with_journal(kept.clone()).with_history(history);
+    let session = session(LONG_TASK, Arc::new(belt), Some(roots(&dir.path().join("docs"))));
+    Session { journal: kept.clone(), history: history.to_vec(), ..session }
+}
+
+#[tokio::test]
+async fn each_turn_is_in_the_transcript_before_its_calls() {
+    let dir = manual();
+    let (job, kept) = (Arc::new(Job::default()), Arc::new(Kept::default()));
+    Extractive::new().run(belted(&dir, &job, &kept, &[])).await;
+    let (mut turn, mut calls) = (0, 0);
+    for entry in kept.entries() {
+        match entry {
+            Entry::Turn { session, turn: number, text, usage, .. } => {
+                (turn, calls) = (turn + 1, 0);
+                assert_eq!((session, number, usage.turns), (1, turn, 1));
+                assert!(!text.is_empty());
+            }
+            Entry::Call { call, .. } => {
+                assert_eq!(call, format!("1.{turn}.{calls}"));
+                calls += 1;
+            }
+            Entry::Result { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(turn, 4);
+}
+
+#[tokio::test]
+async fn a_session_goes_on_from_wherever_its_host_stopped_and_each_effect_happens_once() {
+    let dir = manual();
+    let runtime = Extractive::new();
+    let (job, kept) = (Arc::new(Job::default()), Arc::new(Kept::default()));
+    let whole = runtime.run(belted(&dir, &job, &kept, &[])).await;
+    let ids = |calls: &[&str]| calls.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>();
+    let made: Vec<String> = job.calls().into_iter().map(|call| call.id).collect();
+    let entries = kept.entries();
+    for stopped in 0..=entries.len() {
+        let history = &entries[..stopped];
+        let (job, kept) = (Arc::new(Job::default()), Arc::new(Kept::default()));
+        let session = belted(&dir, &job, &kept, history);
+        let meter = session.meter.clone();
+        assert_eq!(runtime.can_resume(history), Ok(()));
+        assert_eq!(runtime.run(session).await, whole);
+        let answered: Vec<&str> = history
+            .iter()
+            .filter_map(|entry| if let Entry::Result { call, .. } = entry { Some(call.as_str()) } else { None })
+            .collect();
+        let again: Vec<String> = job.calls().into_iter().map(|call| call.id).collect();
+        assert_eq!([ids(&answered), again].concat(), made, "stopped after {stopped} entries");
+        let turns = |entries: &[Entry]| entries.iter().filter(|entry| matches!(entry, Entry::Turn { .. })).count();
+        assert_eq!(turns(history) + turns(&kept.entries()), 4);
+        assert_eq!(turns(history) + meter.account().usage.turns as usize, 4);
+    }
+}
+
+#[tokio::test]
+async fn the_local_sources_can_be_searched_as_the_web_is() {
+    let dir = manual();
+    let files = Watched::new(&dir.path().join("docs"), false);
+    let runtime = Extractive::new();
+    let search = LocalSearch::new(&runtime, files.clone());
+    let hits = search.search("signing keys rotate", 5).await.unwrap();
+    assert_eq!((hits[0].title.as_str(), hits[0].url.as_str()), ("Keys (line 11)", "docs/keys.html"));
+    assert!(hits[0].snippet.contains("every thirty days"), "{}", hits[0].snippet);
+    let hits = search.search("nightly backup retention restore server upload limits", 2).await.unwrap();
+    assert_eq!(hits.len(), 2);
+    assert!(search.search("the", 5).await.unwrap().is_empty());
+    assert!(search.search("quetzalcoatl", 5).await.unwrap().is_empty());
+    // A session of the same runtime finds the index ready.
+    runtime.run(session(ANSWERED[0].0, Arc::new(NoTools), Some(files.clone()))).await;
+    let read = files.read.lock().unwrap();
+    assert!(read.values().all(|times| *times == 1), "{read:?}");
+}
+
+#[tokio::test]
+async fn a_local_search_sees_files_that_changed() {
+    let dir = manual();
+    let docs = dir.path().join("docs");
+    let runtime = Extractive::new();
+    let first = async || LocalSearch::new(&runtime, roots(&docs)).search("signing keys rotate", 1).await.unwrap();
+    assert!(first().await[0].snippet.contains("thirty"));
+    write(dir.path(), "docs/keys.html", "<h1>Keys</h1><p>Signing keys rotate every forty-five days.</p>");
+    assert!(first().await[0].snippet.contains("forty-five"));
 }

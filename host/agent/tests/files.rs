@@ -1,11 +1,20 @@
 //! What a session can read, and what it cannot.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test fails by panicking")]
 
-use std::{fs, os::unix::fs::symlink, path::Path};
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::Path,
+    time::{Duration, SystemTime},
+};
 
 use guild_agent::ReadRoots;
-use guild_jobs::{files::Files, tools::ToolError};
+use guild_jobs::{
+    files::{FileMatches, Files, Found, GrepRequest, GrepWanted},
+    tools::ToolError,
+};
 use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
 
 fn tree(files: &[(&str, &str)]) -> TempDir {
     let dir = TempDir::new().unwrap();
@@ -25,8 +34,31 @@ fn open(dir: &TempDir, names: &[&str]) -> ReadRoots {
     ReadRoots::open(names.iter().map(|name| dir.path().join(name))).unwrap()
 }
 
+fn never() -> CancellationToken {
+    CancellationToken::new()
+}
+
 fn walked(roots: &ReadRoots) -> Vec<String> {
-    roots.walk().unwrap().into_iter().map(|entry| entry.path).collect()
+    roots.walk(&never()).unwrap().into_iter().map(|entry| entry.path).collect()
+}
+
+fn search(pattern: &str) -> GrepRequest {
+    let wanted = GrepWanted::Lines { before: 0, after: 0 };
+    GrepRequest { pattern: pattern.to_owned(), wanted, limit: 100, ..GrepRequest::default() }
+}
+
+fn grep(roots: &ReadRoots, request: &GrepRequest) -> Found {
+    roots.grep(request, &never()).unwrap()
+}
+
+fn paths(found: Found) -> Vec<String> {
+    found.files.into_iter().map(|file| file.path).collect()
+}
+
+/// Lines as `number:text`, those around matches as `number-text`.
+fn lines(file: &FileMatches) -> Vec<String> {
+    let mark = |matches| if matches { ':' } else { '-' };
+    file.lines.iter().map(|line| format!("{}{}{}", line.number, mark(line.matches), line.text)).collect()
 }
 
 #[test]
@@ -77,7 +109,7 @@ fn nothing_outside_of_a_root_can_be_reached() {
         assert!(path.contains(&host) || !error.to_string().contains(&host), "{path}: {error}");
     }
     assert_eq!(walked(&roots), ["root/in.txt"]);
-    assert_eq!(roots.grep("secret", None, 10).unwrap(), []);
+    assert_eq!(grep(&roots, &search("secret")), Found::default());
     assert_eq!(roots.bytes("root/in.txt", 100).unwrap(), b"inside");
 }
 
@@ -100,12 +132,26 @@ fn hidden_and_ignored_files_do_not_exist() {
     let roots = open(&dir, &["r"]);
     let seen = ["r/a.txt", "r/sub/kept.log", "r/sub/only-top.txt"];
     assert_eq!(walked(&roots), seen);
-    let found: Vec<String> = roots.grep("key", None, 100).unwrap().into_iter().map(|passage| passage.path).collect();
-    assert_eq!(found, seen);
-    for hidden in ["r/.env", "r/.git/config", "r/a.log", "r/only-top.txt", "r/target/built.txt", "r/sub/private/x.txt"]
-    {
+    assert_eq!(paths(grep(&roots, &search("key"))), seen);
+    symlink(".git", dir.path().join("r/git")).unwrap();
+    symlink(".env", dir.path().join("r/env.txt")).unwrap();
+    for hidden in [
+        "r/.env",
+        "r/.git/config",
+        "r/a.log",
+        "r/only-top.txt",
+        "r/target/built.txt",
+        "r/sub/private/x.txt",
+        "r/git/config",
+        "r/env.txt",
+    ] {
         assert!(matches!(roots.bytes(hidden, 100), Err(ToolError::InvalidInput(_))), "{hidden}");
+        let request = GrepRequest { path: Some(hidden.to_owned()), ..search("key") };
+        assert!(matches!(roots.grep(&request, &never()), Err(ToolError::InvalidInput(_))), "{hidden}");
     }
+    let below = |path: &str| paths(grep(&roots, &GrepRequest { path: Some(path.to_owned()), ..search("key") }));
+    assert_eq!(below("r/sub"), ["r/sub/kept.log", "r/sub/only-top.txt"]);
+    assert_eq!(below("r/sub/kept.log"), ["r/sub/kept.log"]);
     assert!(seen.iter().all(|path| roots.bytes(path, 100).is_ok()));
 }
 
@@ -117,11 +163,13 @@ fn lines_are_read_with_their_numbers() {
     assert_eq!(roots.read("r/a.txt", 3, 10).unwrap(), "     3\tthree\n");
     assert_eq!(roots.read("r/a.txt", 4, 1).unwrap_err().to_string(), "\"r/a.txt\" has 3 lines");
     assert!(roots.read("r/none.txt", 1, 1).unwrap_err().to_string().contains("there is no file"));
+    assert!(roots.read("r", 1, 1).unwrap_err().to_string().contains("is a directory"));
+    assert_eq!(roots.read("/r/a.txt", 1, 1).unwrap(), roots.read("r/a.txt", 1, 1).unwrap());
 }
 
 #[test]
 fn large_and_binary_files_are_bounded() {
-    let dir = tree(&[("r/long.txt", &"x".repeat(1 << 20)), ("r/many.txt", &"word word word\n".repeat(100_000))]);
+    let dir = tree(&[("r/long.txt", &"x".repeat(1 << 20)), ("r/many.txt", &"word word word\n".repeat(200_000))]);
     write(dir.path(), "r/image.bin", b"needle\0needle\n");
     fs::File::create(dir.path().join("r/huge.txt")).unwrap().set_len(1 << 40).unwrap();
     let roots = open(&dir, &["r"]);
@@ -131,24 +179,106 @@ fn large_and_binary_files_are_bounded() {
     assert!(roots.read("r/image.bin", 1, 10).unwrap_err().to_string().contains("binary"));
     assert!(matches!(roots.read("r/huge.txt", 1, 10), Err(ToolError::OverLimit(_))));
     assert!(matches!(roots.bytes("r/many.txt", 1000), Err(ToolError::OverLimit(_))));
-    assert_eq!(roots.grep("needle", None, 10).unwrap().len(), 0);
-    assert_eq!(roots.grep("word", None, 7).unwrap().len(), 7);
+    let found = grep(&roots, &search("needle|word"));
+    assert_eq!((paths(found.clone()), found.files[0].lines.len()), (vec!["r/many.txt".to_owned()], 100));
+    assert_eq!((found.skipped, found.full), (1, false), "the one that is too large is counted");
+    let found = grep(&roots, &GrepRequest { limit: u32::MAX, ..search("w") });
+    assert!(found.full && found.files[0].lines.len() < 200_000);
+    let found = grep(&roots, &search("x+"));
+    assert!(found.files[0].lines[0].text.len() < 1000);
 }
 
 #[test]
 fn globs_match_names_or_whole_paths() {
     let dir = tree(&[("r/src/a.rs", "fn a"), ("r/src/deep/b.rs", "fn b"), ("r/notes.md", "fn c")]);
     let roots = open(&dir, &["r"]);
-    let found = |pattern: &str| {
-        let mut found = roots.glob(pattern, 100).unwrap();
+    let found = |pattern: &str, directory: Option<&str>| {
+        let mut found = roots.glob(pattern, directory, 100, &never()).unwrap();
         found.sort();
         found
     };
-    assert_eq!(found("*.rs"), ["r/src/a.rs", "r/src/deep/b.rs"]);
-    assert_eq!(found("src/*.rs"), ["r/src/a.rs"]);
-    assert_eq!(found("r/**/*.rs"), ["r/src/a.rs", "r/src/deep/b.rs"]);
-    assert_eq!(found("**/*.{md,txt}"), ["r/notes.md"]);
-    assert_eq!(roots.grep("fn", Some("*.md"), 10).unwrap().len(), 1);
-    assert!(roots.glob("[", 1).unwrap_err().to_string().contains("glob"));
-    assert!(roots.grep("(", None, 1).unwrap_err().to_string().contains("pattern"));
+    assert_eq!(found("*.rs", None), ["r/src/a.rs", "r/src/deep/b.rs"]);
+    assert_eq!(found("src/*.rs", None), ["r/src/a.rs"]);
+    assert_eq!(found("r/**/*.rs", None), ["r/src/a.rs", "r/src/deep/b.rs"]);
+    assert_eq!(found("/r/src/**", None), ["r/src/a.rs", "r/src/deep/b.rs"]);
+    assert_eq!(found("**/*.{md,txt}", None), ["r/notes.md"]);
+    assert_eq!(found("!*.rs", None), ["r/notes.md"]);
+    assert_eq!(found("deep/*.rs", Some("r/src")), ["r/src/deep/b.rs"]);
+    assert_eq!(found("./*.rs", Some("/r/src/")), ["r/src/a.rs"]);
+    assert_eq!(found("*.md", Some("r/src")), [""; 0]);
+    assert_eq!(paths(grep(&roots, &GrepRequest { glob: Some("*.md".to_owned()), ..search("fn") })), ["r/notes.md"]);
+    let error =
+        |pattern: &str, directory: Option<&str>| roots.glob(pattern, directory, 1, &never()).unwrap_err().to_string();
+    assert!(error("[", None).contains("glob"));
+    assert!(error("*", Some("r/none")).contains("r/none"));
+    assert!(roots.grep(&search("("), &never()).unwrap_err().to_string().contains("pattern"));
+}
+
+#[test]
+fn a_search_shows_what_stands_around_a_match() {
+    let dir = tree(&[("r/a.txt", "one\ntwo\nthree\r\nfour\nfive\nsix\n"), ("r/b.txt", "three\n")]);
+    let roots = open(&dir, &["r"]);
+    let wanted = GrepWanted::Lines { before: 1, after: 2 };
+    let found = grep(&roots, &GrepRequest { wanted, ..search("^three") });
+    assert_eq!(lines(&found.files[0]), ["2-two", "3:three", "4-four", "5-five"]);
+    assert_eq!(lines(&found.files[1]), ["1:three"]);
+    assert_eq!(lines(&grep(&roots, &GrepRequest { wanted, limit: 2, ..search("^three") }).files[0]).len(), 2);
+}
+
+#[test]
+fn a_match_reaches_over_lines_only_where_it_is_asked_to() {
+    let dir = tree(&[("r/a.rs", "struct A {\n    field: u8,\n}\n")]);
+    let roots = open(&dir, &["r"]);
+    let request = GrepRequest { multiline: true, ..search(r"struct \w+ \{.*field") };
+    assert_eq!(lines(&grep(&roots, &request).files[0]), ["1:struct A {", "2:    field: u8,"]);
+    assert_eq!(grep(&roots, &GrepRequest { multiline: false, ..request }).files, []);
+    let error = roots.grep(&search("a\nb"), &never()).unwrap_err();
+    assert!(error.to_string().contains("multiline"), "{error}");
+}
+
+#[test]
+fn case_and_type_narrow_or_widen_a_search() {
+    let dir = tree(&[("r/a.rs", "Alpha"), ("r/b.py", "alpha"), ("r/c.md", "ALPHA")]);
+    let roots = open(&dir, &["r"]);
+    let request = GrepRequest { ignore_case: true, ..search("alpha") };
+    assert_eq!(paths(grep(&roots, &request)), ["r/a.rs", "r/b.py", "r/c.md"]);
+    let of = |file_type: &str| GrepRequest { file_type: Some(file_type.to_owned()), ..request.clone() };
+    assert_eq!(paths(grep(&roots, &of("rust"))), ["r/a.rs"]);
+    assert!(roots.grep(&of("klingon"), &never()).unwrap_err().to_string().contains("klingon"));
+}
+
+#[test]
+fn files_come_newest_first_and_counts_by_path() {
+    let dir = tree(&[("r/a.txt", "x\nx\n"), ("r/b.txt", "x"), ("r/c.txt", "x")]);
+    for (name, seconds) in [("a", 10), ("b", 30), ("c", 20)] {
+        let file = fs::File::options().write(true).open(dir.path().join(format!("r/{name}.txt"))).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).unwrap();
+    }
+    let roots = open(&dir, &["r"]);
+    let request = GrepRequest { wanted: GrepWanted::Files, ..search("x") };
+    assert_eq!(paths(grep(&roots, &request)), ["r/b.txt", "r/c.txt", "r/a.txt"]);
+    assert_eq!(paths(grep(&roots, &GrepRequest { limit: 1, ..request })), ["r/b.txt"]);
+    assert_eq!(roots.glob("*.txt", None, 2, &never()).unwrap(), ["r/b.txt", "r/c.txt"]);
+    let counts = grep(&roots, &GrepRequest { wanted: GrepWanted::Counts, ..search("x") });
+    assert_eq!(counts.files.iter().map(|file| file.count).collect::<Vec<_>>(), [2, 1, 1]);
+}
+
+#[test]
+fn a_pipe_is_not_waited_for() {
+    let dir = tree(&[("r/a.txt", "x")]);
+    rustix::fs::mkfifoat(rustix::fs::CWD, dir.path().join("r/pipe"), rustix::fs::Mode::RWXU).unwrap();
+    let roots = open(&dir, &["r"]);
+    assert!(roots.read("r/pipe", 1, 1).unwrap_err().to_string().contains("not a file"));
+    assert_eq!(paths(grep(&roots, &search("x"))), ["r/a.txt"]);
+}
+
+#[test]
+fn a_search_that_is_cancelled_looks_no_further() {
+    let dir = tree(&[("r/a.txt", "x")]);
+    let roots = open(&dir, &["r"]);
+    let cancelled = never();
+    cancelled.cancel();
+    assert!(roots.grep(&search("x"), &cancelled).is_err());
+    assert!(roots.glob("*", None, 1, &cancelled).is_err());
+    assert!(roots.walk(&cancelled).is_err());
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jiff::{Span, SpanRelativeTo, Timestamp};
+use jiff::{Span, SpanRelativeTo, Timestamp, civil::Date, tz::TimeZone};
 
 /// Parses an age: `12h`, `30d`, `2w`. A day has 24 hours; months and years, which vary, are refused.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
@@ -11,6 +11,34 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
         .to_duration(SpanRelativeTo::days_are_24_hours())
         .map_err(|_| "months and years vary in length; use days (d) or weeks (w)".to_owned())?;
     Duration::try_from(exact).map_err(|_| "a time cannot be negative".to_owned())
+}
+
+/// Parses a moment: an age, which is that long ago, or a date, whose day begins at midnight UTC, or an RFC 3339 time.
+pub(crate) fn since(text: &str) -> Result<Timestamp, String> {
+    if let Ok(moment) = text.parse() {
+        return Ok(moment);
+    }
+    if let Ok(date) = text.parse::<Date>() {
+        return date.to_zoned(TimeZone::UTC).map(|day| day.timestamp()).map_err(|e| e.to_string());
+    }
+    let age = parse(text).map_err(|why| format!("{why}, or a date, as 2026-01-01"))?;
+    Timestamp::now().checked_sub(age).map_err(|_| "that is too long ago".to_owned())
+}
+
+/// A span in its two largest units: `2 h 05 min`.
+pub(crate) fn span(seconds: f64) -> String {
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "it saturates, and a span is not negative"
+    )]
+    let whole = seconds as u64;
+    match whole {
+        ..10 => format!("{seconds:.1} s"),
+        10..60 => format!("{whole} s"),
+        60..3600 => format!("{} min {:02} s", whole / 60, whole % 60),
+        _ => format!("{} h {:02} min", whole / 3600, whole % 3600 / 60),
+    }
 }
 
 /// How long ago a timestamp of the wire was, in its largest unit: `3 min ago`. `None` where it is not RFC 3339.
@@ -38,6 +66,21 @@ mod tests {
         for (text, reason) in [("30", "number and a unit"), ("1mo", "months"), ("-1d", "negative"), ("", "number")] {
             assert!(parse(text).unwrap_err().contains(reason), "{text}: {:?}", parse(text));
         }
+    }
+
+    #[test]
+    fn a_moment_is_an_age_or_a_date() {
+        assert_eq!(since("2026-01-01").unwrap(), "2026-01-01T00:00:00Z".parse().unwrap());
+        assert_eq!(since("2026-01-01T12:00:00+02:00").unwrap(), "2026-01-01T10:00:00Z".parse().unwrap());
+        let then = since("7d").unwrap();
+        let week = Timestamp::now().duration_since(then).as_secs();
+        assert!((7 * 86_400..7 * 86_400 + 60).contains(&week), "{week}");
+        assert!(since("last week").unwrap_err().ends_with("12h, 30d or 2w, or a date, as 2026-01-01"));
+    }
+
+    #[test]
+    fn a_span_is_told_in_its_two_largest_units() {
+        assert_eq!([0.26, 42.9, 65.0, 7505.0].map(span), ["0.3 s", "42 s", "1 min 05 s", "2 h 05 min"]);
     }
 
     #[test]

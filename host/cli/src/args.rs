@@ -2,10 +2,14 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, builder::NonEmptyStringValueParser};
+use clap::{
+    Args, Parser, Subcommand,
+    builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser},
+};
 use clap_complete::Shell;
-use guild_contract::{JobStatus, MemberKey};
+use guild_contract::{JobId, JobStatus, MemberKey};
 use guild_server::{config::Runtime, serve::DEFAULT_PORT};
+use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 /// Run Guild Hall workers as sandboxed WebAssembly components
@@ -46,10 +50,16 @@ pub(crate) enum Command {
     Cancel(Job),
     /// Remove a completed or cancelled job and its files
     Delete(Job),
+    /// Show what a job's sessions did: turns, tool calls and their results
+    Logs(Logs),
+    /// Sum what jobs have used: turns, tokens, US dollars, time
+    Usage(Usage),
     /// Remove ended jobs that are older than some time
     Prune(Prune),
     /// Show members and what state they are in
     Members(Members),
+    /// Check what is usable: runtimes, keys, search, members; and say what is missing
+    Doctor(Doctor),
     /// Print a shell's completion script
     #[command(after_help = "Example:\n  guild completions bash > ~/.local/share/bash-completion/completions/guild")]
     Completions {
@@ -90,8 +100,8 @@ pub(crate) struct SessionArgs {
     /// A directory that jobs may read; give it again for each
     #[arg(long, value_name = "DIR")]
     pub(crate) sources: Vec<PathBuf>,
-    /// What runs agent sessions: `extractive`, the built-in search [default: `agent` of guild.toml, else extractive]
-    #[arg(long, value_name = "NAME")]
+    /// What runs agent sessions [default: `[member.KEY]`, else `agent`, of guild.toml, else extractive]
+    #[arg(long, value_name = "NAME", value_parser = runtimes())]
     pub(crate) agent: Option<Runtime>,
 }
 
@@ -103,7 +113,8 @@ Examples:
   guild run researcher --members ./guild-members --config '{\"maxTurns\": 20}' - < task.md
 
 The report goes to stdout; progress and the job's directory go to stderr. Ctrl-C and SIGTERM cancel the job. \
-Where a host already serves the member, the task goes through it, and --sources, --agent and --config-file are that host's.
+Where a host already serves the member, the task goes through it: --sources and --config-file are then that host's, and --agent \
+asks it for a runtime, which its operator has to allow.
 
 With --members, a MEMBER without `/` is a key in that directory. Without it, MEMBER is a directory, or else a key in the \
 members' directory; where it is both, and they differ, that is an error. ./NAME is always the directory.
@@ -179,6 +190,9 @@ pub(crate) struct Dispatch {
     /// What is asked for, and how
     #[command(flatten)]
     pub(crate) work: WorkArgs,
+    /// Ask for this agent runtime; the host's operator has to allow it [default: the host's choice]
+    #[arg(long, value_name = "NAME", value_parser = runtimes())]
+    pub(crate) agent: Option<Runtime>,
     /// The host
     #[command(flatten)]
     pub(crate) endpoint: Endpoint,
@@ -211,6 +225,57 @@ pub(crate) struct Job {
     /// The host
     #[command(flatten)]
     pub(crate) endpoint: Endpoint,
+}
+
+/// `guild logs`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  guild logs JOB --members ./guild-members
+  guild logs JOB --member researcher --follow
+
+It reads the job's transcript.jsonl, whoever runs the job. Times are UTC. Long inputs and results are shortened; --json prints \
+the lines of the transcript as they are.")]
+pub(crate) struct Logs {
+    /// The job's id, as `guild dispatch` and `guild list` print it
+    #[arg(value_name = "JOB")]
+    pub(crate) id: JobId,
+    /// Its member: a key in the members' directory, or a directory [default: whichever member has the job]
+    #[arg(long, value_name = "MEMBER", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) member: Option<String>,
+    /// Go on until the job ends
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// Where members are looked up
+    #[command(flatten)]
+    pub(crate) house: House,
+    /// Print the transcript's own lines
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `guild usage`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  guild usage --since 7d
+  guild usage --since 2026-01-01 --member researcher --json
+
+Jobs count from the moment they ended; what a running job has used so far is in `guild status`. The cost of a job whose model has no \
+known price is not known: such jobs are counted, and their cost comes on top of the sum.")]
+pub(crate) struct Usage {
+    /// Only what ended since: a time ago, as 12h, 7d or 2w, or a date (UTC), as 2026-01-01 or 2026-01-01T12:00:00Z [default: all]
+    #[arg(long, value_name = "TIME", value_parser = crate::age::since)]
+    pub(crate) since: Option<Timestamp>,
+    /// Only this member: a key in the members' directory, or a directory [default: every member]
+    #[arg(long, value_name = "MEMBER", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) member: Option<String>,
+    /// Where members are looked up
+    #[command(flatten)]
+    pub(crate) house: House,
+    /// Print the sums as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// `guild prune`.
@@ -255,8 +320,37 @@ pub(crate) struct Members {
     pub(crate) json: bool,
 }
 
+/// `guild doctor`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  guild doctor --members ./guild-members --sources ./docs
+  guild doctor --agent api --online
+
+It looks at a host as `guild serve` with the same options would start it, and starts none. Exit code: 0 where everything is usable \
+that guild.toml asks for and that members run on; 1 otherwise.")]
+pub(crate) struct Doctor {
+    /// Send one real query to the search provider
+    #[arg(long)]
+    pub(crate) online: bool,
+    /// What a host would be started with
+    #[command(flatten)]
+    pub(crate) session: SessionArgs,
+    /// Where members and the operator's policy are
+    #[command(flatten)]
+    pub(crate) house: House,
+    /// Print the checks as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 fn default_url() -> String {
     format!("http://127.0.0.1:{DEFAULT_PORT}/mcp")
+}
+
+/// The names of the agent runtimes.
+fn runtimes() -> impl TypedValueParser<Value = Runtime> {
+    PossibleValuesParser::new(Runtime::ALL.map(Runtime::as_str)).try_map(|name| name.parse::<Runtime>())
 }
 
 /// Parses a dispatch's `config`.

@@ -3,15 +3,18 @@
 mod age;
 mod args;
 mod client;
+mod doctor;
 mod failure;
 mod house;
 mod log;
+mod logs;
 mod members;
 mod output;
 mod prune;
 mod remote;
 mod run;
 mod serve;
+mod usage;
 
 use std::process::ExitCode;
 
@@ -55,8 +58,11 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Result(args) => on(&mut Builder::new_current_thread(), remote::result(args)),
         Command::Cancel(args) => on(&mut Builder::new_current_thread(), remote::cancel(args)),
         Command::Delete(args) => on(&mut Builder::new_current_thread(), remote::delete(args)),
+        Command::Logs(args) => logs::logs(&args),
+        Command::Usage(args) => usage::usage(&args),
         Command::Prune(args) => on(&mut Builder::new_current_thread(), prune::prune(args)),
         Command::Members(args) => members::members(&args),
+        Command::Doctor(args) => on(&mut Builder::new_multi_thread(), doctor::doctor(args)),
         Command::Completions { shell } => completions(shell),
     }
 }

@@ -11,7 +11,7 @@ use std::{
 
 use anstyle::{AnsiColor, Style};
 use guild_contract::{
-    JobStatus,
+    JobStatus, JobUsage, Usage,
     rpc::{JobList, StatusView},
 };
 use jiff::Timestamp;
@@ -19,11 +19,13 @@ use serde::Serialize;
 
 use crate::age;
 
-const LABEL: Style = Style::new().dimmed();
-const BAD: Style = AnsiColor::Red.on_default();
-const STRONG: Style = Style::new().bold();
+pub(crate) const LABEL: Style = Style::new().dimmed();
+pub(crate) const BAD: Style = AnsiColor::Red.on_default();
+pub(crate) const STRONG: Style = Style::new().bold();
 /// How much of a description a line of `guild list` shows.
 const LABEL_CHARS: usize = 80;
+/// How much of the names of models is shown.
+pub(crate) const MODEL_CHARS: usize = 80;
 
 /// Runs `write` on a stdout that drops colours where they are not wanted (a pipe, `NO_COLOR`).
 pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
@@ -82,15 +84,23 @@ pub(crate) fn write_list(out: &mut dyn Write, list: &JobList, with_summary: bool
 /// `guild status` for people.
 pub(crate) fn write_status(out: &mut dyn Write, job: &StatusView, now: Timestamp) -> io::Result<()> {
     let style = status_style(job.status);
+    let queued = job.usage.as_ref().is_some_and(|used| used.queued);
+    let queued = if queued { "  (queued: it waits for its place)" } else { "" };
     let mut row = |label: &str, value: &dyn Display| writeln!(out, "{LABEL}{label:<12}{LABEL:#} {value}");
     row("job", &job.job_id)?;
-    row("status", &format_args!("{style}{}{style:#}", job.status))?;
+    row("status", &format_args!("{style}{}{style:#}{queued}", job.status))?;
     row("description", &one_line(&job.description, usize::MAX))?;
     for (label, time) in [("started", Some(&job.started_at)), ("ended", job.completed_at.as_ref())] {
         if let Some(time) = time {
             let ago = age::ago(time, now).map(|ago| format!("  ({ago})")).unwrap_or_default();
             row(label, &format_args!("{}{ago}", one_line(time, 40)))?;
         }
+    }
+    if let Some(used) = &job.usage {
+        row("agent", &agent(used))?;
+        row("used", &turns_and_tokens(&used.usage))?;
+        row("cost", &cost(used.usage.cost_usd))?;
+        row("wall time", &age::span(used.wall_seconds))?;
     }
     if let Some(error) = &job.error {
         row("error", &format_args!("{BAD}{}{BAD:#}", harmless(error)))?;
@@ -117,6 +127,41 @@ pub(crate) fn write_status(out: &mut dyn Write, job: &StatusView, now: Timestamp
 /// What only a person can answer, one a line.
 pub(crate) fn write_questions(out: &mut dyn Write, questions: &[String]) -> io::Result<()> {
     questions.iter().try_for_each(|question| writeln!(out, "  - {}", one_line(question, usize::MAX)))
+}
+
+/// A runtime, and the models that answered.
+fn agent(used: &JobUsage) -> String {
+    let models = if used.models.is_empty() { String::new() } else { format!(" ({})", used.models.join(", ")) };
+    one_line(&format!("{}{models}", used.agent), MODEL_CHARS)
+}
+
+/// A number with a comma after each three digits.
+pub(crate) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let ends_group = |at: usize| at > 0 && (digits.len() - at).is_multiple_of(3);
+    let grouped =
+        digits.chars().enumerate().flat_map(|(at, digit)| ends_group(at).then_some(',').into_iter().chain([digit]));
+    grouped.collect()
+}
+
+/// Turns; tokens in, those of them that were cached, and out.
+pub(crate) fn turns_and_tokens(usage: &Usage) -> String {
+    let turns = if usage.turns == 1 { "1 turn".to_owned() } else { format!("{} turns", count(usage.turns.into())) };
+    format!("{turns}, {}", tokens(usage))
+}
+
+/// Tokens in, those of them that were cached, and out.
+pub(crate) fn tokens(usage: &Usage) -> String {
+    let [sent, cached, received] = [usage.input_tokens, usage.cached_tokens, usage.output_tokens].map(count);
+    format!("{sent} tokens in ({cached} cached), {received} out")
+}
+
+/// US dollars.
+pub(crate) fn cost(usd: Option<f64>) -> String {
+    match usd {
+        Some(usd) => format!("{usd:.4} USD"),
+        None => "unknown cost".to_owned(),
+    }
 }
 
 fn indented(out: &mut dyn Write, text: &str) -> io::Result<()> {

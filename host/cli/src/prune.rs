@@ -108,6 +108,8 @@ fn prune_here(pruned: &mut Pruned, dir: &Dir, choice: &Choice, limits: &Arc<Limi
         Ok(store) => store,
         Err(error) => return pruned.errors.push(format!("cannot open its jobs: {error}")),
     };
+    // A host may go on with them.
+    store.leave_running();
     store.load();
     let report = store.prune(choice.older_than, &choice.statuses);
     pruned.removed = report.removed;

@@ -17,7 +17,8 @@ const DESCRIPTION_CHARS: usize = 80;
 
 /// `guild dispatch`.
 pub(crate) async fn dispatch(args: Dispatch) -> Result<(), Failure> {
-    let params = work(&args.task, args.work)?;
+    let agent = args.agent.map(|agent| agent.to_string());
+    let params = DispatchParams { agent, ..work(&args.task, args.work)? };
     let reply = connect(&args.endpoint)?.dispatch(&params).await?;
     if args.endpoint.json {
         print_json(&reply.json)?;
@@ -106,7 +107,7 @@ pub(crate) fn work(task: &str, args: WorkArgs) -> Result<DispatchParams, Failure
         return Err(Failure::error("the task is empty"));
     };
     let description = args.description.unwrap_or_else(|| one_line(first_line, DESCRIPTION_CHARS));
-    Ok(DispatchParams { description, task, config: args.config })
+    Ok(DispatchParams { description, task, config: args.config, agent: None })
 }
 
 fn connect(endpoint: &Endpoint) -> Result<Client, Failure> {

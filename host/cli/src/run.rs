@@ -37,17 +37,15 @@ const FRAME: Duration = Duration::from_millis(120);
 
 /// `guild run`.
 pub(crate) async fn run(args: Run) -> Result<(), Failure> {
-    let params = work(&args.task, args.work)?;
+    // A host of its own has no other, and one that runs already is asked for it.
+    let agent = args.session.agent;
+    let params = DispatchParams { agent: agent.map(|agent| agent.to_string()), ..work(&args.task, args.work)? };
     let config = house::config(args.house.config_file.as_deref())?;
     let directory = house::member_directory(&args.member, &args.house, &config)?;
     let stop = stop_signal().map_err(|e| Failure::error(format!("cannot listen for signals: {e}")))?;
     let mut stop = pin!(stop);
-    let options = HostOptions {
-        config,
-        target: Target::Member(directory.clone()),
-        sources: args.session.sources,
-        agent: args.session.agent,
-    };
+    let options =
+        HostOptions { config, target: Target::Member(directory.clone()), sources: args.session.sources, agent };
     let worker = tokio::select! {
         worker = Worker::open(&directory, options) => worker?,
         () = &mut stop => {

@@ -55,6 +55,75 @@ pub struct Meta {
     /// Why it failed. It stays when a failed job is cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// What its sessions used; absent while it runs, and in jobs of the original.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<JobUsage>,
+    /// How often a host went on with it that found it left running.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub resumes: u32,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+/// What was used: by a turn, a session, or all sessions of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Usage {
+    /// Turns of a model.
+    pub turns: u32,
+    /// Tokens that were sent, those among them that the provider had in its cache.
+    pub input_tokens: u64,
+    /// Of [`Usage::input_tokens`], those that the provider had in its cache.
+    pub cached_tokens: u64,
+    /// Tokens that came back.
+    pub output_tokens: u64,
+    /// US dollars; null where the price of a part of it is not known.
+    pub cost_usd: Option<f64>,
+}
+
+impl Default for Usage {
+    /// Nothing, which costs nothing.
+    fn default() -> Self {
+        Self { turns: 0, input_tokens: 0, cached_tokens: 0, output_tokens: 0, cost_usd: Some(0.0) }
+    }
+}
+
+impl Usage {
+    /// Adds what was used besides. A cost that is unknown makes the sum unknown.
+    pub fn add(&mut self, other: &Self) {
+        self.turns = self.turns.saturating_add(other.turns);
+        self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
+        self.cached_tokens = self.cached_tokens.saturating_add(other.cached_tokens);
+        self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
+        self.cost_usd = self.cost_usd.zip(other.cost_usd).map(|(a, b)| a + b);
+    }
+
+    /// All tokens, sent and received.
+    pub fn tokens(&self) -> u64 {
+        self.input_tokens.saturating_add(self.output_tokens)
+    }
+}
+
+/// What the sessions of a job used, and on what.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct JobUsage {
+    /// The runtime of its sessions.
+    pub agent: String,
+    /// The models that answered.
+    pub models: Vec<String>,
+    /// The sum over all sessions.
+    #[serde(flatten)]
+    pub usage: Usage,
+    /// Seconds for which its work was under way, without the time in which it waited for its place. While it runs, as
+    /// of its last turn.
+    pub wall_seconds: f64,
+    /// Whether it waits for a place among the sessions of its runtime.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub queued: bool,
 }
 
 /// A judgment call that the worker made on its own, for a person to review (REQ-WD-13).

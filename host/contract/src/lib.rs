@@ -13,7 +13,7 @@ pub mod rpc;
 
 pub use bounds::Bounds;
 pub use ids::{JobId, MemberKey};
-pub use job::{Decision, JobStatus, Meta};
+pub use job::{Decision, JobStatus, JobUsage, Meta, Usage};
 pub use limits::Limits;
 pub use manifest::Manifest;
 

@@ -76,6 +76,12 @@ limits! {
     session_turns: u32 = 500;
     /// US dollars of all sessions of a job, where nobody asks for less.
     session_budget_usd: f64 = 5.0;
+    /// US dollars for condensing a member's memories once.
+    compaction_budget_usd: f64 = 0.05;
+    /// What a tool answers a session; what is longer is cut, and says so.
+    tool_result_bytes: u64 = 128 * KIB;
+    /// How often a job is taken up again that a host left running; then it has failed.
+    resumes: u32 = 3;
     /// Running jobs on a host; then a dispatch is answered "busy".
     running_jobs: u32 = 10_000;
     /// What `write_artifact` lets the files under a job's `artifacts/` grow to, whoever wrote them.

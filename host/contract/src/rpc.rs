@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     ids::JobId,
-    job::{Decision, JobStatus},
+    job::{Decision, JobStatus, JobUsage},
 };
 
 /// The names of the six worker methods.
@@ -50,6 +50,9 @@ pub struct DispatchParams {
     /// What the plugin defines; an object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<Map<String, Value>>,
+    /// The runtime of the job's sessions, where the operator lets callers choose. The host's own addition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
 }
 
 /// Result of `worker/dispatch`.
@@ -121,7 +124,7 @@ pub struct JobParams {
     pub job_id: String,
 }
 
-/// Result of `worker/status`: nine fields, nulls written out (REQ-WD-11).
+/// Result of `worker/status`: nine fields, nulls written out (REQ-WD-11), and what the job used.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StatusView {
@@ -143,6 +146,9 @@ pub struct StatusView {
     pub started_at: String,
     /// RFC 3339 in UTC; null while it runs.
     pub completed_at: Option<String>,
+    /// What its sessions used; absent where that is not known, as in jobs of the original.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<JobUsage>,
 }
 
 /// Result of `worker/result` (REQ-WD-15).
@@ -193,6 +199,7 @@ mod tests {
             error: None,
             started_at: "2026-01-01T00:00:00Z".into(),
             completed_at: None,
+            usage: None,
         };
         assert_eq!(
             serde_json::to_string(&view).unwrap(),

@@ -16,7 +16,10 @@ use guild_contract::{
     Bounds,
     rpc::{Detail, ListParams},
 };
-use guild_jobs::{JobStore, NewJob, StoreError, StoreOptions, SystemClock, activation::Plan};
+use guild_jobs::{
+    JobStore, NewJob, StoreError, StoreOptions, SystemClock,
+    activation::{Accepted, Plan},
+};
 use serde_json::{Value, json};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -84,7 +87,12 @@ fn create(store: &Arc<JobStore>, jobs: usize, threads: usize) -> Result<(), Stor
                     description: "d".to_owned(),
                     task: "t".repeat(1000),
                     config: Value::Null,
-                    plan: Plan::OwnRun(Bounds::default()),
+                    plan: Accepted {
+                        agent: "extractive".into(),
+                        granted_tools: Vec::new(),
+                        ceiling: Bounds::default(),
+                        plan: Plan::OwnRun(Bounds::default()),
+                    },
                 })?;
             }
             Ok(())

@@ -50,7 +50,22 @@ pub struct Activation {
     pub bounds: Bounds,
 }
 
-/// How an accepted job is carried out. It is kept as `plan.json`.
+/// An accepted dispatch, frozen for the life of the job: `plan.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Accepted {
+    /// The runtime of the job's sessions.
+    pub agent: String,
+    /// The built-in tools that its sessions could be given.
+    pub granted_tools: Vec<String>,
+    /// What the job may use at most.
+    pub ceiling: Bounds,
+    /// How it is carried out.
+    #[serde(flatten)]
+    pub plan: Plan,
+}
+
+/// How an accepted job is carried out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Plan {

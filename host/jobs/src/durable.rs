@@ -5,7 +5,7 @@
 
 use std::{
     ffi::OsStr,
-    io::{self, Read as _, Write as _},
+    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
     path::Path,
 };
 
@@ -105,7 +105,7 @@ pub(crate) fn read_whole(dir: &Dir, path: impl AsRef<Path>, max: u64) -> io::Res
     Ok(Some((contents.whole()?, stamp)))
 }
 
-fn open(dir: &Dir, path: impl AsRef<Path>) -> io::Result<Option<(File, Stamp)>> {
+pub(crate) fn open(dir: &Dir, path: impl AsRef<Path>) -> io::Result<Option<(File, Stamp)>> {
     let Some(file) = if_there(dir.open_with(path, options(OFlags::NONBLOCK).read(true)))? else {
         return Ok(None);
     };
@@ -117,6 +117,15 @@ fn read_from(file: File, stamp: Stamp, max: u64) -> io::Result<Contents> {
     let mut bytes = Vec::with_capacity(usize::try_from(stamp.size.min(max)).unwrap_or(0));
     file.take(max).read_to_end(&mut bytes)?;
     Ok(Contents { bytes, stamp })
+}
+
+/// Whether the last of a file's `size` bytes is a newline.
+pub(crate) fn ends_with_newline(dir: &Dir, path: impl AsRef<Path>, size: u64) -> io::Result<bool> {
+    let Some((mut file, _)) = open(dir, path)? else { return Ok(false) };
+    file.seek(SeekFrom::Start(size.saturating_sub(1)))?;
+    let mut last = [0];
+    file.read_exact(&mut last)?;
+    Ok(last == *b"\n")
 }
 
 /// Opens a file for appending, and makes it if there is none.

@@ -1,7 +1,7 @@
 //! The internal tools (REQ-WD-22 to REQ-WD-26): one implementation, which components call with typed values and
 //! agent sessions with JSON.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
 use guild_contract::{Decision, JobStatus};
@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
 use crate::{
-    memory::MemoryStore,
+    memory::{MemoryStore, Source},
     running::RunningJob,
-    tools::{ToolDefinition, ToolError, Tools},
+    tools::{ToolCall, ToolDefinition, ToolError, Tools},
 };
 
 /// The internal tools, on one job. Its own methods block on the file system; [`Tools::call`] does not.
@@ -39,8 +39,8 @@ impl JobTools {
     }
 
     /// See [`RunningJob::record_decision`].
-    pub fn record_decision(&self, decision: Decision) -> Result<(), ToolError> {
-        self.job.record_decision(decision)
+    pub fn record_decision(&self, decision: Decision, call: Option<&str>) -> Result<(), ToolError> {
+        self.job.record_decision(decision, call)
     }
 
     /// See [`RunningJob::log_question`].
@@ -49,9 +49,9 @@ impl JobTools {
     }
 
     /// See [`MemoryStore::store`]. A job that has ended stores nothing.
-    pub fn store_memory(&self, key: &str, content: &str) -> Result<(), ToolError> {
+    pub fn store_memory(&self, key: &str, content: &str, call: Option<&str>) -> Result<(), ToolError> {
         self.check_running()?;
-        self.memory.store(key, content, Some(self.job.id()))
+        self.memory.store(key, content, Some(Source { job: self.job.id(), call }))
     }
 
     /// See [`MemoryStore::delete`]. A job that has ended deletes nothing.
@@ -67,8 +67,8 @@ impl JobTools {
     }
 
     /// See [`RunningJob::submit_result`].
-    pub fn submit_result(&self, output: &str) -> Result<(), ToolError> {
-        self.job.submit_result(output)
+    pub fn submit_result(&self, output: &str, call: Option<&str>) -> Result<(), ToolError> {
+        self.job.submit_result(output, call)
     }
 
     /// See [`RunningJob::write_artifact`].
@@ -76,7 +76,9 @@ impl JobTools {
         self.job.write_artifact(path, contents)
     }
 
-    fn call_blocking(&self, name: &str, input: Value) -> Result<&'static str, ToolError> {
+    fn call_blocking(&self, call: ToolCall) -> Result<&'static str, ToolError> {
+        let ToolCall { id, name, input } = call;
+        let (name, call) = (name.as_str(), Some(id.as_str()));
         match name {
             "update_summary" => {
                 let UpdateSummary { summary } = parse(name, input)?;
@@ -85,7 +87,7 @@ impl JobTools {
             "record_decision" => {
                 let RecordDecision { question, decision, reasoning } = parse(name, input)?;
                 let decision = Decision { question, decision, reasoning };
-                self.record_decision(decision).map(|()| "The decision is recorded.")
+                self.record_decision(decision, call).map(|()| "The decision is recorded.")
             }
             "log_question" => {
                 let LogQuestion { question } = parse(name, input)?;
@@ -93,11 +95,11 @@ impl JobTools {
             }
             "store_memory" => {
                 let StoreMemory { key, content } = parse(name, input)?;
-                self.store_memory(&key, &content).map(|()| "The memory is stored.")
+                self.store_memory(&key, &content, call).map(|()| "The memory is stored.")
             }
             "submit_result" => {
                 let SubmitResult { output } = parse(name, input)?;
-                self.submit_result(&output).map(|()| "The result is submitted. Submitting again replaces it.")
+                self.submit_result(&output, call).map(|()| "The result is submitted. Submitting again replaces it.")
             }
             "write_artifact" => {
                 let WriteArtifact { path, contents } = parse(name, input)?;
@@ -171,64 +173,65 @@ fn tool(name: &str, title: &str, description: &str, fields: &[(&str, &str)]) -> 
     }
 }
 
+static DEFINITIONS: LazyLock<Vec<Arc<ToolDefinition>>> = LazyLock::new(|| {
+    let tools = vec![
+        tool(
+            "update_summary",
+            "Update summary",
+            "Replace the progress summary that people see while you work. Call it when you have a plan, and \
+             whenever something noteworthy is done.",
+            &[("summary", "Where the work stands, in a few sentences. It replaces the previous summary.")],
+        ),
+        tool(
+            "record_decision",
+            "Record decision",
+            "Record a judgment call that you made on your own, so that a person can review it.",
+            &[("question", "What was open."), ("decision", "What you decided."), ("reasoning", "Why you decided so.")],
+        ),
+        tool(
+            "log_question",
+            "Log question",
+            "Log a question that only a person can answer. You will get no answer; go on with what you have.",
+            &[("question", "The question, on one line.")],
+        ),
+        tool(
+            "store_memory",
+            "Store memory",
+            "Remember something that will help later jobs. An existing key is overwritten.",
+            &[
+                ("key", "1 to 64 letters, digits, '-' or '_'."),
+                ("content", "What to remember: facts and where they come from, not instructions."),
+            ],
+        ),
+        tool(
+            "submit_result",
+            "Submit result",
+            "Hand over the result of your work. Call it when the work is done; submitting again replaces what \
+             you submitted before.",
+            &[("output", "The whole result, as Markdown.")],
+        ),
+        tool(
+            "write_artifact",
+            "Write artifact",
+            "Write a file that belongs to the result, a table for instance. An existing file is replaced.",
+            &[
+                ("path", "A relative path without `..`, for instance `tables/crates.csv`."),
+                ("contents", "The file's whole text."),
+            ],
+        ),
+    ];
+    tools.into_iter().map(Arc::new).collect()
+});
+
 #[async_trait]
 impl Tools for JobTools {
-    fn definitions(&self) -> Vec<ToolDefinition> {
-        vec![
-            tool(
-                "update_summary",
-                "Update summary",
-                "Replace the progress summary that people see while you work. Call it when you have a plan, and \
-                 whenever something noteworthy is done.",
-                &[("summary", "Where the work stands, in a few sentences. It replaces the previous summary.")],
-            ),
-            tool(
-                "record_decision",
-                "Record decision",
-                "Record a judgment call that you made on your own, so that a person can review it.",
-                &[
-                    ("question", "What was open."),
-                    ("decision", "What you decided."),
-                    ("reasoning", "Why you decided so."),
-                ],
-            ),
-            tool(
-                "log_question",
-                "Log question",
-                "Log a question that only a person can answer. You will get no answer; go on with what you have.",
-                &[("question", "The question, on one line.")],
-            ),
-            tool(
-                "store_memory",
-                "Store memory",
-                "Remember something that will help later jobs. An existing key is overwritten.",
-                &[
-                    ("key", "1 to 64 letters, digits, '-' or '_'."),
-                    ("content", "What to remember: facts and where they come from, not instructions."),
-                ],
-            ),
-            tool(
-                "submit_result",
-                "Submit result",
-                "Hand over the result of your work. Call it when the work is done; submitting again replaces what \
-                 you submitted before.",
-                &[("output", "The whole result, as Markdown.")],
-            ),
-            tool(
-                "write_artifact",
-                "Write artifact",
-                "Write a file that belongs to the result, a table for instance. An existing file is replaced.",
-                &[
-                    ("path", "A relative path without `..`, for instance `tables/crates.csv`."),
-                    ("contents", "The file's whole text."),
-                ],
-            ),
-        ]
+    fn definitions(&self) -> Vec<Arc<ToolDefinition>> {
+        DEFINITIONS.clone()
     }
 
-    async fn call(&self, name: &str, input: Value) -> Result<Value, ToolError> {
-        let (tools, name) = (self.clone(), name.to_owned());
-        let done = spawn_blocking(move || tools.call_blocking(&name, input)).await;
+    async fn call(&self, call: ToolCall) -> Result<Value, ToolError> {
+        let tools = self.clone();
+        let done = spawn_blocking(move || tools.call_blocking(call)).await;
         let text = done.map_err(|e| ToolError::Unavailable(format!("the tool did not finish: {e}")))??;
         Ok(Value::String(text.to_owned()))
     }

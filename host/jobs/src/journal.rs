@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 
 use cap_std::fs::Dir;
 
-use crate::durable::append;
+use crate::durable::{append, ends_with_newline, stamp};
 
 /// One of the two.
 #[derive(Debug)]
@@ -26,6 +26,18 @@ enum State {
 impl Journal {
     pub(crate) fn new(path: String, limit: u64) -> Self {
         Self { path, limit, state: State::Open(0) }
+    }
+
+    /// Goes on with what is there. A line that a crash cut in two stays one of its own, which nobody can read.
+    pub(crate) fn continue_after(&mut self, jobs: &Dir) -> io::Result<()> {
+        let Some(stamp) = stamp(jobs, &self.path)? else { return Ok(()) };
+        let mut size = stamp.size;
+        if size > 0 && !ends_with_newline(jobs, &self.path, size)? {
+            append(jobs, &self.path)?.write_all(b"\n")?;
+            size += 1;
+        }
+        self.state = if size < self.limit { State::Open(size) } else { State::Closed };
+        Ok(())
     }
 
     /// Appends a line, which must not contain a newline. The first one that would exceed the limit is replaced by

@@ -1,21 +1,42 @@
 //! What is on disk becomes the index: when the store is loaded, and when directories appear or vanish later. Jobs
 //! that a host left running when it died are reconciled: none is stuck (REQ-WD-47).
 
-use std::{io, sync::atomic::Ordering};
-
-use guild_contract::{JobId, JobStatus, Meta};
-
-use crate::{
-    durable::{Stamp, if_there, remove_temporaries},
-    index::{Ended, Entry},
-    record::{self, Left, META, Owed},
-    store::{DELETED, JobStore, NEW},
-    sync::lock,
+use std::{
+    io,
+    sync::{Arc, atomic::Ordering},
 };
 
-/// Why a job failed that a host left running.
-const LEFT_RUNNING: &str =
-    "the host stopped while the job was running, and nothing was submitted; dispatch the task again";
+use cap_std::fs::Dir;
+use guild_contract::{JobId, JobStatus, JobUsage, Meta};
+
+use crate::{
+    activation::Accepted,
+    durable::{Stamp, if_there, remove_temporaries},
+    index::{Ended, Entry},
+    record::{self, Left, META, Owed, PLAN, TRANSCRIPT},
+    running::RunningJob,
+    session::Account,
+    store::{DELETED, JobStore, NEW},
+    sync::lock,
+    transcript::{self, Line},
+};
+
+/// Goes on with jobs that a host left running.
+pub trait Resume: Send + Sync {
+    /// Whether a job could go on, by its plan and what its sessions have done. The error says why not.
+    fn check(&self, plan: &Accepted, history: &[Line]) -> Result<(), String>;
+
+    /// Goes on with a job, which is running. It must not wait for it.
+    fn resume(&self, job: Arc<RunningJob>, plan: Accepted);
+}
+
+/// What becomes of a job that a host left running.
+enum Settled {
+    /// It has ended.
+    Ended(Box<Ended>),
+    /// It goes on.
+    GoesOn(Arc<RunningJob>, Box<Accepted>),
+}
 /// Readers of `meta.json` files at a time.
 const READERS: usize = 2;
 /// So many jobs are worth a second reader.
@@ -28,7 +49,7 @@ const RECONCILERS: usize = 32;
 pub struct LoadReport {
     /// Jobs in all.
     pub jobs: usize,
-    /// Jobs that a host left running, and what they are now.
+    /// Jobs that a host left running, and what they are now; `running` where they go on.
     pub reconciled: Vec<(JobId, JobStatus)>,
     /// Directories that are no jobs for lack of a readable `meta.json`, and why.
     pub left_out: Vec<(JobId, String)>,
@@ -79,9 +100,16 @@ impl JobStore {
                 Err(reason) => self.take_in(&id, Err(reason)),
             }
         }
-        for (id, ended) in in_threads(RECONCILERS, &running, |meta| (meta.job_id.clone(), self.reconcile(meta))) {
-            reconciled.extend(ended.as_ref().ok().map(|ended| (id.clone(), ended.meta.status)));
-            self.take_in(&id, ended);
+        if self.leaves_running.load(Ordering::Relaxed) {
+            running.clear();
+        }
+        for (id, settled) in in_threads(RECONCILERS, &running, |meta| (meta.job_id.clone(), self.reconcile(meta))) {
+            let status = settled.as_ref().ok().map(|settled| match settled {
+                Settled::Ended(ended) => ended.meta.status,
+                Settled::GoesOn(..) => JobStatus::Running,
+            });
+            reconciled.extend(status.map(|status| (id.clone(), status)));
+            self.take_over(&id, settled);
         }
         let left_out = lock(&self.left_out).clone().into_iter().collect();
         Ok(LoadReport { jobs: self.catalog.read().len(), reconciled, left_out })
@@ -156,11 +184,11 @@ impl JobStore {
         let _settling = lock(&self.settling);
         if !self.catalog.read().knows(id) {
             let read = self.read_record(id);
-            let ended = read.and_then(|(meta, stamp)| match meta.status {
+            let settled = read.and_then(|(meta, stamp)| match meta.status {
                 JobStatus::Running => self.reconcile(&meta),
-                _ => Ok(Ended::new(meta, Some(stamp))),
+                _ => Ok(Settled::Ended(Box::new(Ended::new(meta, Some(stamp))))),
             });
-            self.take_in(id, ended);
+            self.take_over(id, settled);
         }
     }
 
@@ -184,6 +212,20 @@ impl JobStore {
     pub(crate) fn look_again(&self, id: &JobId) {
         if self.is_there(id) {
             self.catalog.notice(id.as_str(), true);
+        }
+    }
+
+    /// Takes a job into the index that has ended, hands one over that goes on, or leaves it out.
+    fn take_over(&self, id: &JobId, settled: Result<Settled, String>) {
+        match settled {
+            Ok(Settled::GoesOn(job, plan)) => {
+                lock(&self.left_out).remove(id);
+                if let Some(resume) = self.resume.get() {
+                    resume.resume(job, *plan);
+                }
+            }
+            Ok(Settled::Ended(ended)) => self.take_in(id, Ok(*ended)),
+            Err(reason) => self.take_in(id, Err(reason)),
         }
     }
 
@@ -216,18 +258,29 @@ impl JobStore {
         record::read_meta(&self.shared.jobs, id, &self.shared.limits).map_err(|e| format!("{META}: {e}"))
     }
 
-    /// Ends a job that nobody runs any more: completed if a result was handed over, else failed. What cannot be known
-    /// for now is an error, and changes nothing; what cannot be stored for now is kept, and stored later.
-    fn reconcile(&self, meta: &Meta) -> Result<Ended, String> {
+    /// Settles a job that nobody runs any more: completed if a result was handed over, else taken up again if it can
+    /// be, else failed. What cannot be known for now is an error, and changes nothing; what cannot be stored for now is
+    /// kept, and stored later.
+    fn reconcile(&self, meta: &Meta) -> Result<Settled, String> {
         let (id, limits) = (&meta.job_id, &self.shared.limits);
         let unknown = |e: io::Error| format!("whether it handed over a result is not known: {e}");
         let dir = self.job_dir(id).map_err(unknown)?;
         let (status, error, owed) = match record::look_for_result(&dir, id, limits).map_err(unknown)? {
             Left::Submission => (JobStatus::Completed, None, Some(Owed::Submission)),
             Left::Result => (JobStatus::Completed, None, None),
-            Left::Nothing => (JobStatus::Failed, Some(LEFT_RUNNING.to_owned()), None),
+            Left::Nothing => match self.go_on(meta, &dir) {
+                Ok((job, plan)) => return Ok(Settled::GoesOn(job, Box::new(plan))),
+                Err(why) => {
+                    let error = format!(
+                        "the host stopped while the job was running, and nothing was submitted; {why}; dispatch the \
+                         task again"
+                    );
+                    (JobStatus::Failed, Some(error), None)
+                }
+            },
         };
-        let meta = record::ended(meta, status, error, self.shared.now());
+        let meta = Meta { usage: self.usage_so_far(&dir), ..meta.clone() };
+        let meta = record::ended(&meta, status, error, self.shared.now());
         let stored = record::store_end(&dir, &meta, owed.as_ref(), limits);
         let stamp = stored.inspect_err(|e| tracing::warn!(job = %id, "its end is stored later: {e}")).ok();
         if let Err(e) = remove_temporaries(&dir) {
@@ -235,12 +288,40 @@ impl JobStore {
         }
         tracing::info!(job = %id, %status, "was left running by a host that stopped");
         let owed = owed.filter(|_| stamp.is_none());
-        Ok(Ended { owed, ..Ended::new(meta, stamp) })
+        Ok(Settled::Ended(Box::new(Ended { owed, ..Ended::new(meta, stamp) })))
+    }
+
+    /// Takes a job up again. The error says why that cannot be.
+    fn go_on(&self, meta: &Meta, dir: &Dir) -> Result<(Arc<RunningJob>, Accepted), String> {
+        let limits = &self.shared.limits;
+        let resume = self.resume.get().ok_or("nobody goes on with it")?;
+        if meta.resumes >= limits.resumes {
+            return Err(format!("it was taken up again {} times, as often as limits.resumes allows", meta.resumes));
+        }
+        let unreadable = |file: &'static str| move |e: io::Error| format!("its {file} cannot be read: {e}");
+        let plan = record::read_plan(dir, limits).map_err(unreadable(PLAN))?.ok_or("it has no plan.json")?;
+        let history = record::read_transcript(dir, limits).map_err(unreadable(TRANSCRIPT))?.unwrap_or_default();
+        resume.check(&plan, &history)?;
+        drop(history);
+        remove_temporaries(dir).map_err(|e| format!("its directory cannot be tidied: {e}"))?;
+        let job = self.take_up(meta).map_err(|e| format!("it cannot be taken up: {e}"))?;
+        tracing::info!(job = %meta.job_id, "goes on, which a host that stopped left running");
+        Ok((job, plan))
+    }
+
+    /// What a job's sessions used before its host stopped, by its transcript.
+    fn usage_so_far(&self, dir: &Dir) -> Option<JobUsage> {
+        let limits = &self.shared.limits;
+        let plan = record::read_plan(dir, limits).ok().flatten()?;
+        let history = record::read_transcript(dir, limits).ok().flatten()?;
+        let Account { usage, models } = transcript::account(&history);
+        let wall_seconds = transcript::seconds(&history);
+        Some(JobUsage { agent: plan.agent, models, usage, wall_seconds, queued: false })
     }
 }
 
 /// Does `work` on each item, in so many threads at most.
-fn in_threads<T: Sync, R: Send>(threads: usize, items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+pub(crate) fn in_threads<T: Sync, R: Send>(threads: usize, items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let (share, work) = (items.len().div_ceil(threads).max(1), &work);
     std::thread::scope(|scope| {
         let threads: Vec<_> =

@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// The directory of a member that the store keeps.
-const MEMORY: &str = "memory";
+pub(crate) const MEMORY: &str = "memory";
 /// The key that compaction writes under.
 pub(crate) const COMPACTED: &str = "compacted";
 /// Where memories came from: a map from keys to [`Origin`].
@@ -61,6 +61,18 @@ struct Origin {
     stored: String,
     /// What it stored.
     sha256: String,
+    /// The tool call that stored it, where it was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    call: Option<String>,
+}
+
+/// Who stores a memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// The job.
+    pub job: &'a JobId,
+    /// Its tool call, where it is one: the same call again has its effect once.
+    pub call: Option<&'a str>,
 }
 
 type Origins = BTreeMap<String, Origin>;
@@ -144,12 +156,12 @@ impl MemoryStore {
         }))
     }
 
-    /// Writes a memory; an existing key is overwritten. `origin` is the job that it comes from. Where the member's
+    /// Writes a memory; an existing key is overwritten. `source` is the job that it comes from. Where the member's
     /// memories have grown too large, it starts their compaction, and does not wait for it.
     ///
     /// Refused: a key that is no file name or the host's own, one that differs from another in case only, empty
     /// content, and content that is too large to be given to a later job.
-    pub fn store(self: &Arc<Self>, key: &str, content: &str, origin: Option<&JobId>) -> Result<(), ToolError> {
+    pub fn store(self: &Arc<Self>, key: &str, content: &str, source: Option<Source<'_>>) -> Result<(), ToolError> {
         check_own_key(key)?;
         if content.trim().is_empty() {
             return Err(ToolError::InvalidInput("content must not be empty".to_owned()));
@@ -164,6 +176,13 @@ impl MemoryStore {
         {
             let _changes = lock(&self.changes);
             let dir = self.dir().map_err(unavailable(doing))?;
+            if let Some(Source { job, call: Some(call) }) = source
+                && let Some(origin) = self.origins(&dir).get(key)
+                && origin.job == *job
+                && origin.call.as_deref() == Some(call)
+            {
+                return Ok(());
+            }
             let there = self.files(&dir).map_err(unavailable(doing))?;
             let others = || there.iter().filter(|(other, _)| other != key);
             if let Some((other, _)) = others().find(|(other, _)| other.eq_ignore_ascii_case(key)) {
@@ -178,10 +197,11 @@ impl MemoryStore {
                 )));
             }
             replace(&dir, &file(key), content.as_bytes(), Survives::PowerCut).map_err(unavailable(doing))?;
-            let origin = origin.map(|job| Origin {
-                job: job.clone(),
-                stored: rfc3339(self.clock.now()),
+            let origin = source.map(|source| Origin {
+                job: source.job.clone(),
+                stored: self.now(),
                 sha256: sha256(content),
+                call: source.call.map(str::to_owned),
             });
             self.change_origins(&dir, |origins| match origin {
                 Some(origin) => drop(origins.insert(key.to_owned(), origin)),
@@ -301,6 +321,10 @@ impl MemoryStore {
         sync_dir(&dir)?;
         self.change_origins(&dir, |origins| origins.retain(|key, _| !removed.contains(&key.as_str())));
         Ok(removed.len())
+    }
+
+    pub(crate) fn now(&self) -> String {
+        rfc3339(self.clock.now())
     }
 
     pub(crate) fn limits(&self) -> &Limits {

@@ -188,7 +188,7 @@ fn ends_within(process: &rustix::fd::OwnedFd, patience: Duration) -> io::Result<
 
 /// When a process started, if it lives: field 22 of `/proc/<pid>/stat`, unless field 3 says that it has ended. The
 /// name before them may contain anything, also parentheses.
-fn start_time(pid: u32) -> Option<u64> {
+pub fn start_time(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, after_name) = stat.rsplit_once(") ")?;
     let mut fields = after_name.split_ascii_whitespace();

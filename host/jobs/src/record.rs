@@ -8,7 +8,11 @@ use guild_contract::{Decision, JobId, JobStatus, Limits, Meta, rpc::StatusView};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::durable::{Contents, Stamp, Survives, if_there, read, read_whole, replace, stamp};
+use crate::{
+    activation::Accepted,
+    durable::{Contents, Stamp, Survives, if_there, read, read_whole, replace, stamp},
+    transcript::Line,
+};
 
 /// The prompt.
 pub(crate) const TASK: &str = "task.md";
@@ -53,6 +57,20 @@ fn readable(limit: u64) -> u64 {
 pub(crate) struct Submission {
     /// The result.
     pub(crate) output: String,
+    /// The tool call that handed it over, where it was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) call: Option<String>,
+}
+
+/// An element of `decisions.json`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Recorded {
+    /// The decision.
+    #[serde(flatten)]
+    pub(crate) decision: Decision,
+    /// The tool call that recorded it, where it was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) call: Option<String>,
 }
 
 /// JSON as people like to read it, with a newline at its end.
@@ -194,7 +212,31 @@ pub(crate) fn bare_view(meta: &Meta) -> StatusView {
         error: meta.error.clone(),
         started_at: meta.started_at.clone(),
         completed_at: meta.completed_at.clone(),
+        usage: meta.usage.clone(),
     }
+}
+
+/// What a job that is taken up again had recorded. An error is a reason not to go on with it.
+pub(crate) fn read_decisions(dir: &Dir, limits: &Limits) -> io::Result<Vec<Recorded>> {
+    match read_whole(dir, DECISIONS, readable(limits.notes_bytes))? {
+        Some((json, _)) => Ok(serde_json::from_slice(&json)?),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// The accepted plan; `None` for a job of the original.
+pub(crate) fn read_plan(dir: &Dir, limits: &Limits) -> io::Result<Option<Accepted>> {
+    let Some((json, _)) = read_whole(dir, PLAN, readable(limits.plan_bytes))? else { return Ok(None) };
+    Ok(Some(serde_json::from_slice(&json)?))
+}
+
+/// The lines of the transcript; `None` if there is none. What is no line of a transcript, as one that a crash cut in
+/// two, is left out.
+pub(crate) fn read_transcript(dir: &Dir, limits: &Limits) -> io::Result<Option<Vec<Line>>> {
+    // The last line of one that is full comes on top.
+    let max = limits.transcript_bytes.saturating_add(READABLE_BYTES);
+    let Some((text, _)) = read_whole(dir, TRANSCRIPT, max)? else { return Ok(None) };
+    Ok(Some(text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()))
 }
 
 /// The result of a completed job, whose directory is `dir`. A completed job without one, as the original could leave it, has an empty one.
@@ -227,6 +269,17 @@ impl Owed {
 fn read_submission(dir: &Dir, limits: &Limits) -> io::Result<Option<String>> {
     let Some((json, _)) = read_whole(dir, SUBMISSION, readable(limits.result_bytes))? else { return Ok(None) };
     Ok(Some(serde_json::from_slice::<Submission>(&json)?.output))
+}
+
+/// `questions.md`, as a job that is taken up again had it.
+pub(crate) fn read_questions(dir: &Dir, limits: &Limits) -> io::Result<Vec<String>> {
+    let contents = read(dir, QUESTIONS, readable(limits.notes_bytes))?;
+    Ok(contents.map(|contents| split_questions(&contents.text())).unwrap_or_default())
+}
+
+/// `status.md`, as a job that is taken up again had it.
+pub(crate) fn read_summary(dir: &Dir, limits: &Limits) -> io::Result<Option<String>> {
+    Ok(read(dir, STATUS, limits.summary_bytes)?.and_then(|contents| summary(contents.text())))
 }
 
 /// What a host that died left of a running job's result.

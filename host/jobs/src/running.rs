@@ -9,14 +9,13 @@ use std::{
     io,
     sync::{
         Arc, Mutex, Weak,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU32, AtomicU64, Ordering},
     },
 };
 
 use bytes::Bytes;
 use cap_std::fs::Dir;
-use guild_contract::{Decision, JobId, JobStatus, Limits, Meta, rpc::StatusView};
-use serde_json::{Value, json};
+use guild_contract::{Decision, JobId, JobStatus, JobUsage, Limits, Meta, rpc::StatusView};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -26,10 +25,11 @@ use crate::{
     error::StoreError,
     index::Ended,
     journal::{Journal, neutralised},
-    record::{self, DECISIONS, LOG, META, Owed, QUESTIONS, STATUS, SUBMISSION, Submission, TRANSCRIPT},
+    record::{self, DECISIONS, LOG, META, Owed, QUESTIONS, Recorded, STATUS, SUBMISSION, Submission, TRANSCRIPT},
     store::JobStore,
     sync::{Group, lock},
     tools::ToolError,
+    transcript::{self, Entry, Line},
 };
 
 /// What a question or a decision costs of `limits.notes_bytes` besides its text, so that a flood of tiny ones ends.
@@ -70,12 +70,18 @@ pub struct RunningJob {
     record: Mutex<Record>,
     log: Mutex<Journal>,
     transcript: Mutex<Journal>,
+    sessions: AtomicU32,
+    resumes: u32,
 }
 
 struct Files {
     ended: bool,
     /// What questions and decisions cost so far.
     notes: u64,
+    /// `decisions.json`, with the calls that recorded them.
+    decisions: Vec<Recorded>,
+    /// The call that submitted the result.
+    submitted_by: Option<String>,
     /// The files as this host wrote them.
     written: BTreeMap<&'static str, Stamp>,
 }
@@ -98,10 +104,65 @@ impl RunningJob {
             id,
             store,
             cancelled: CancellationToken::new(),
-            files: Mutex::new(Files { ended: false, notes: 0, written }),
+            files: Mutex::new(Files { ended: false, notes: 0, decisions: Vec::new(), submitted_by: None, written }),
             record: Mutex::new(Record { view: record::bare_view(meta), submitted: false, json: None }),
+            sessions: AtomicU32::new(0),
+            resumes: meta.resumes,
             shared,
         }
+    }
+
+    /// A job that a host left running, with all that it had on disk; `dir` is its directory.
+    ///
+    /// # Errors
+    /// Where something of it cannot be read.
+    pub(crate) fn resumed(shared: Arc<Shared>, store: Weak<JobStore>, meta: &Meta, dir: &Dir) -> io::Result<Self> {
+        let limits = shared.limits.clone();
+        let job = Self::new(shared, store, meta);
+        let decisions = record::read_decisions(dir, &limits)?;
+        let questions = record::read_questions(dir, &limits)?;
+        let summary = record::read_summary(dir, &limits)?;
+        let cost = |text: usize| text as u64 + NOTE_COST;
+        let decided = decisions.iter().map(|recorded| cost(size_of_decision(&recorded.decision))).sum::<u64>();
+        let asked = questions.iter().map(|question| cost(question.len())).sum::<u64>();
+        {
+            let mut files = lock(&job.files);
+            files.notes = decided + asked;
+            for file in [QUESTIONS, DECISIONS] {
+                if let Some(stamp) = record::stamp_of(&job.shared.jobs, &job.id, file) {
+                    files.written.insert(file, stamp);
+                }
+            }
+            job.update(|record| {
+                record.view.summary = summary;
+                record.view.questions = record::some(questions);
+                record.view.decisions = record::some(decisions.iter().map(|r| r.decision.clone()).collect());
+            });
+            files.decisions = decisions;
+        }
+        for journal in [&job.log, &job.transcript] {
+            lock(journal).continue_after(&job.shared.jobs)?;
+        }
+        Ok(job)
+    }
+
+    /// What its sessions did before its host stopped, by its transcript.
+    ///
+    /// # Errors
+    /// Where that cannot be read.
+    pub fn history(&self) -> io::Result<Vec<Line>> {
+        let dir = open_dir(&self.shared.jobs, self.id.as_str())?;
+        Ok(record::read_transcript(&dir, &self.shared.limits)?.unwrap_or_default())
+    }
+
+    /// The number of the session that begins now, from 1.
+    pub fn next_session(&self) -> u32 {
+        self.sessions.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Shows what the job's sessions have used; it goes into `meta.json` when the job ends.
+    pub fn set_usage(&self, usage: JobUsage) {
+        self.update(|record| record.view.usage = Some(usage));
     }
 
     /// Its id.
@@ -150,30 +211,38 @@ impl RunningJob {
         })
     }
 
-    /// Appends a judgment call (REQ-WD-24).
-    pub fn record_decision(&self, decision: Decision) -> Result<(), ToolError> {
-        let bytes = decision.question.len() + decision.decision.len() + decision.reasoning.len();
+    /// Appends a judgment call (REQ-WD-24). The same `call` again has its effect once.
+    pub fn record_decision(&self, decision: Decision, call: Option<&str>) -> Result<(), ToolError> {
         self.change(|files, dir| {
-            let cost = self.cost_of_note(files, bytes, "the decision")?;
-            let mut decisions = self.with_view(|view| view.decisions.clone()).unwrap_or_default();
-            decisions.push(decision);
+            if call.is_some() && files.decisions.iter().any(|recorded| recorded.call.as_deref() == call) {
+                return Ok(());
+            }
+            let cost = self.cost_of_note(files, size_of_decision(&decision), "the decision")?;
+            let mut decisions = files.decisions.clone();
+            decisions.push(Recorded { decision, call: call.map(str::to_owned) });
             let json = record::pretty(&decisions).map_err(unavailable(DECISIONS))?;
             self.write(files, dir, DECISIONS, &json, Survives::PowerCut)?;
             files.notes += cost;
-            self.update(|record| record.view.decisions = Some(decisions));
+            let shown = decisions.iter().map(|recorded| recorded.decision.clone()).collect();
+            files.decisions = decisions;
+            self.update(|record| record.view.decisions = Some(shown));
             Ok(())
         })
     }
 
-    /// Appends a question that only a person can answer (REQ-WD-25). It is kept on one line.
+    /// Appends a question that only a person can answer (REQ-WD-25). It is kept on one line. One that was logged before
+    /// is not logged again: so a call that comes again has its effect once, and nobody answers twice.
     pub fn log_question(&self, question: &str) -> Result<(), ToolError> {
         let question = question.trim().replace("\r\n", " ").replace(['\n', '\r'], " ");
         if question.is_empty() {
             return Err(ToolError::InvalidInput("question must not be empty".to_owned()));
         }
         self.change(|files, dir| {
-            let cost = self.cost_of_note(files, question.len(), "the question")?;
             let mut questions = self.with_view(|view| view.questions.clone()).unwrap_or_default();
+            if questions.contains(&question) {
+                return Ok(());
+            }
+            let cost = self.cost_of_note(files, question.len(), "the question")?;
             questions.push(question);
             let text = record::join_questions(&questions);
             self.write(files, dir, QUESTIONS, text.as_bytes(), Survives::PowerCut)?;
@@ -190,16 +259,21 @@ impl RunningJob {
     }
 
     /// Hands the result over; not empty. The last submission while the job runs is the result. It outlasts an
-    /// error that follows and a crash, but not a cancel.
-    pub fn submit_result(&self, output: &str) -> Result<(), ToolError> {
+    /// error that follows and a crash, but not a cancel. The same `call` again has its effect once.
+    pub fn submit_result(&self, output: &str, call: Option<&str>) -> Result<(), ToolError> {
         if output.trim().is_empty() {
             return Err(ToolError::InvalidInput("output must not be empty".to_owned()));
         }
         within(output.len(), self.shared.limits.result_bytes, "the result", "result_bytes")?;
         self.change(|files, dir| {
-            let json = serde_json::to_vec(&Submission { output: output.to_owned() })
+            if call.is_some() && files.submitted_by.as_deref() == call {
+                return Ok(());
+            }
+            let call = call.map(str::to_owned);
+            let json = serde_json::to_vec(&Submission { output: output.to_owned(), call: call.clone() })
                 .map_err(|e| unavailable(SUBMISSION)(e.into()))?;
             self.write(files, dir, SUBMISSION, &json, Survives::PowerCut)?;
+            files.submitted_by = call;
             self.update(|record| record.submitted = true);
             Ok(())
         })
@@ -215,11 +289,15 @@ impl RunningJob {
     }
 
     /// Appends an entry to the job's `transcript.jsonl`, until it is full or the job ends.
-    pub fn transcript(&self, entry: &Value) {
-        lock(&self.transcript).append(&self.shared.jobs, entry.to_string(), |limit| {
+    pub fn transcript(&self, entry: &Entry) {
+        let line = |entry: &Entry| {
+            // Every entry is of texts, numbers and JSON, which all can be written.
+            serde_json::to_string(&Line { at: self.shared.now(), entry: entry.clone() }).unwrap_or_default()
+        };
+        lock(&self.transcript).append(&self.shared.jobs, line(entry), |limit| {
             let text =
                 format!("the transcript reached limits.transcript_bytes, {limit} bytes; what followed was dropped");
-            json!({ "type": "truncated", "text": text }).to_string()
+            line(&Entry::Truncated { text })
         });
     }
 
@@ -296,6 +374,8 @@ impl RunningJob {
             started_at: view.started_at.clone(),
             completed_at: None,
             error: None,
+            usage: view.usage.clone().map(|usage| JobUsage { queued: false, ..usage }),
+            resumes: self.resumes,
         };
         let meta = record::ended(&meta, status, error, self.shared.now());
         let stored = open_dir(&self.shared.jobs, self.id.as_str()).and_then(|dir| {
@@ -319,6 +399,7 @@ impl RunningJob {
             record.view.status = shown.status;
             record.view.error = shown.error;
             record.view.completed_at = shown.completed_at;
+            record.view.usage = shown.usage;
         });
         if gone {
             return Err(StoreError::Unknown(self.id.to_string()));
@@ -335,7 +416,7 @@ impl RunningJob {
             let bytes = match file {
                 STATUS => view.summary.clone().unwrap_or_default().into_bytes(),
                 QUESTIONS => view.questions.as_deref().map_or_else(String::new, record::join_questions).into_bytes(),
-                _ => record::pretty(&view.decisions.as_deref().unwrap_or_default())?,
+                _ => record::pretty(&files.decisions)?,
             };
             replace(dir, file, &bytes, Survives::PowerCut)?;
         }
@@ -400,6 +481,20 @@ impl RunningJob {
         }
         Ok(cost)
     }
+}
+
+impl transcript::Journal for RunningJob {
+    fn write(&self, entry: &Entry) {
+        self.transcript(entry);
+    }
+
+    fn log(&self, line: &str) {
+        Self::log(self, line);
+    }
+}
+
+fn size_of_decision(decision: &Decision) -> usize {
+    decision.question.len() + decision.decision.len() + decision.reasoning.len()
 }
 
 fn within(bytes: usize, limit: u64, what: &str, name: &str) -> Result<(), ToolError> {

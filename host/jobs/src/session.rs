@@ -1,23 +1,22 @@
 //! Agent sessions: the trait that every runtime implements, and what a session is given and gives back.
 
 use std::{
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard},
     time::{Duration, Instant},
 };
 
 use async_trait::async_trait;
-use guild_contract::{Bounds, Limits};
-use serde::{Deserialize, Serialize};
+use guild_contract::{Bounds, Limits, Usage};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     activation::MemoryNote,
+    compaction,
     files::Files,
-    tools::{ToolDefinition, ToolError, Tools},
+    sync::lock,
+    tools::{ToolCall, ToolDefinition, ToolError, Tools},
+    transcript::{Entry, Journal},
 };
 
 /// What runs agent sessions: the built-in extractive runtime, a command line agent, a model provider.
@@ -26,28 +25,46 @@ pub trait AgentRuntime: Send + Sync {
     /// The name by which it is chosen (`--agent`).
     fn name(&self) -> &'static str;
 
-    /// Whether a session could start, given what there is to read. The error tells the caller of a dispatch
-    /// what to set or install; no job exists then.
-    fn check(&self, files: Option<&dyn Files>) -> Result<(), String>;
+    /// Whether a session could start. The error tells the caller of a dispatch what to set or install; no job
+    /// exists then. It is asked at each dispatch, so it must be quick.
+    fn check(&self, wanted: &Wanted<'_>) -> Result<(), String>;
+
+    /// Whether a session that a host left running could go on, given its entries in the transcript. The error
+    /// says why not.
+    fn can_resume(&self, history: &[Entry]) -> Result<(), String>;
 
     /// Runs a session to its end. It ends promptly once `session.cancel` is cancelled; the caller may also drop
     /// the future. A failure is an [`Ending`], never a panic.
     async fn run(&self, session: Session) -> SessionEnd;
 
-    /// Condenses memories into one text of at most `max_chars` characters (REQ-WD-26): one turn, no tools.
-    async fn condense(&self, memories: Vec<MemoryNote>, max_chars: usize) -> Result<String, String>;
+    /// Condenses memories into one text of at most `max_chars` characters (REQ-WD-26), on the account of `meter`:
+    /// where it is not said otherwise, in a session of one turn without tools.
+    async fn condense(&self, memories: Vec<MemoryNote>, max_chars: usize, meter: Arc<Meter>) -> Result<String, String> {
+        compaction::condense_in_session(self, &memories, max_chars, meter).await
+    }
+}
+
+/// What a dispatch wants of a runtime.
+#[derive(Clone, Copy, Default)]
+pub struct Wanted<'a> {
+    /// The model, where one was asked for.
+    pub model: Option<&'a str>,
+    /// What the session could read.
+    pub files: Option<&'a dyn Files>,
 }
 
 /// One session, ready to run.
 #[derive(Clone)]
 pub struct Session {
+    /// Its number in the job, from 1: what it writes into the transcript, and names its tool calls by.
+    pub number: u32,
     /// Who the agent is and how it works.
     pub system_prompt: String,
     /// What it is asked.
     pub prompt: String,
     /// The model, where one was asked for.
     pub model: Option<String>,
-    /// All that it may call; nothing else exists for it.
+    /// All that it may call; nothing else exists for it. Calls and their results are in the transcript already.
     pub tools: Arc<dyn Tools>,
     /// The granted read roots, where the session has the tools Read, Grep and Glob.
     pub files: Option<Arc<dyn Files>>,
@@ -57,6 +74,13 @@ pub struct Session {
     pub cancel: CancellationToken,
     /// Where the agent's texts go as they come, if somebody listens. Never waited for.
     pub texts: Option<mpsc::Sender<String>>,
+    /// Where the runtime writes its turns down. The lines `session`, `resumed`, `call`, `result` and `end` are
+    /// written for it.
+    pub journal: Arc<dyn Journal>,
+    /// What this session did before its host stopped, in order, its calls and their results among it; empty for a
+    /// new one. A call of it that has no result may or may not have had its effect: it is called again, under the
+    /// same id, and has it once.
+    pub history: Vec<Entry>,
 }
 
 /// How a session ended.
@@ -90,64 +114,65 @@ impl Ending {
     }
 }
 
-/// What a session, or all sessions of a job, used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Usage {
-    /// Turns.
-    pub turns: u32,
-    /// Tokens that were sent.
-    pub input_tokens: u64,
-    /// Tokens that came back.
-    pub output_tokens: u64,
-    /// US dollars; unknown for a model whose price is not known.
-    pub cost_usd: Option<f64>,
-}
-
-/// A session's end.
+/// A session's end. What it used is in its meter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionEnd {
     /// How.
     pub ending: Ending,
     /// The final text. It serves as the result only where none was submitted.
     pub text: String,
-    /// What it used.
-    pub usage: Usage,
 }
 
+/// What a meter has counted.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Account {
+    /// What was used.
+    pub usage: Usage,
+    /// The models that were used, in the order of their first use.
+    pub models: Vec<String>,
+}
+
+/// Who is told of each change of a job's account.
+pub type Observer = Arc<dyn Fn(&Account) + Send + Sync>;
+
 /// Counts what a session uses, and says when a bound is reached. A session's meter has the job's as parent,
-/// so that turns and dollars are summed over all sessions of a job.
-#[derive(Debug)]
+/// so that turns, tokens and dollars are summed over all sessions of a job.
 pub struct Meter {
     bounds: Bounds,
     deadline: Instant,
-    turns: AtomicU32,
-    dollars: Mutex<f64>,
+    account: Mutex<Account>,
     parent: Option<Arc<Meter>>,
+    observer: Option<Observer>,
 }
 
 impl Meter {
-    /// A job's meter. What the operator allows sessions bounds what is not set; its time begins now.
-    pub fn for_job(bounds: Bounds, limits: &Limits) -> Arc<Self> {
-        Self::new(bounds.min(session_limits(limits)), None)
+    /// A meter of its own, which nobody observes. Its time begins now.
+    pub fn new(bounds: Bounds) -> Arc<Self> {
+        Self::make(bounds, Account::default(), None, None)
+    }
+
+    /// A job's meter, which begins with what the job has used already. What the operator allows sessions bounds what is
+    /// not set; its time begins now.
+    pub fn for_job(bounds: Bounds, limits: &Limits, account: Account, observer: Observer) -> Arc<Self> {
+        Self::make(bounds.min(session_limits(limits)), account, None, Some(observer))
     }
 
     /// The meter of a job that its plugin carries out: its time is that of `run`, not of a session.
-    pub fn for_run(bounds: Bounds, limits: &Limits) -> Arc<Self> {
+    pub fn for_run(bounds: Bounds, limits: &Limits, observer: Observer) -> Arc<Self> {
         let own = Bounds { deadline_seconds: Some(limits.run_seconds), ..session_limits(limits) };
-        Self::new(bounds.min(own), None)
+        Self::make(bounds.min(own), Account::default(), None, Some(observer))
     }
 
     /// A meter for one session of a job.
     pub fn for_session(self: &Arc<Self>, bounds: Bounds) -> Arc<Self> {
-        Self::new(bounds.min(self.bounds), Some(self.clone()))
+        Self::make(bounds.min(self.bounds), Account::default(), Some(self.clone()), None)
     }
 
-    fn new(bounds: Bounds, parent: Option<Arc<Self>>) -> Arc<Self> {
+    fn make(bounds: Bounds, account: Account, parent: Option<Arc<Self>>, observer: Option<Observer>) -> Arc<Self> {
         let seconds = bounds.deadline_seconds.unwrap_or(u32::MAX);
         let own = Instant::now() + Duration::from_secs(seconds.into());
         let deadline = parent.as_ref().map_or(own, |parent| own.min(parent.deadline));
-        Arc::new(Self { bounds, deadline, turns: AtomicU32::new(0), dollars: Mutex::new(0.0), parent })
+        Arc::new(Self { bounds, deadline, account: Mutex::new(account), parent, observer })
     }
 
     /// The bounds that hold.
@@ -160,14 +185,26 @@ impl Meter {
         self.deadline
     }
 
-    /// Turns that were taken.
-    pub fn turns(&self) -> u32 {
-        self.turns.load(Ordering::Relaxed)
+    /// What was counted here.
+    pub fn account(&self) -> Account {
+        self.counted().clone()
     }
 
-    /// Dollars that were spent.
-    pub fn dollars(&self) -> f64 {
-        *self.spent()
+    /// What was counted for the whole job.
+    pub fn job_account(&self) -> Account {
+        self.parent.as_ref().map_or_else(|| self.account(), |parent| parent.job_account())
+    }
+
+    /// What is left of the bounds, of this meter's and of those above it: turns, and dollars as far as their cost is
+    /// known. Zero says that a bound is reached.
+    pub fn left(&self) -> Bounds {
+        let used = self.counted().usage;
+        let own = Bounds {
+            max_turns: self.bounds.max_turns.map(|max| max.saturating_sub(used.turns)),
+            max_budget_usd: self.bounds.max_budget_usd.map(|max| (max - used.cost_usd.unwrap_or(0.0)).max(0.0)),
+            deadline_seconds: u32::try_from(self.deadline.saturating_duration_since(Instant::now()).as_secs()).ok(),
+        };
+        self.parent.as_ref().map_or(own, |parent| own.min(parent.left()))
     }
 
     /// Asks for one more turn, before it is taken. The error is the bound that is reached.
@@ -175,34 +212,55 @@ impl Meter {
         if Instant::now() >= self.deadline {
             return Err(Ending::Deadline);
         }
-        if self.bounds.max_budget_usd.is_some_and(|max| *self.spent() >= max) {
-            return Err(Ending::MaxBudget);
+        {
+            let mut account = self.counted();
+            let spent = account.usage.cost_usd.unwrap_or(0.0);
+            if self.bounds.max_budget_usd.is_some_and(|max| spent >= max) {
+                return Err(Ending::MaxBudget);
+            }
+            if self.bounds.max_turns.is_some_and(|max| account.usage.turns >= max) {
+                return Err(Ending::MaxTurns);
+            }
+            account.usage.turns = account.usage.turns.saturating_add(1);
         }
-        let max = self.bounds.max_turns.unwrap_or(u32::MAX);
-        let taken = self.turns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |turns| {
-            (turns < max).then_some(turns.saturating_add(1))
-        });
-        taken.map_err(|_| Ending::MaxTurns)?;
-        let charged = self.parent.as_ref().map_or(Ok(()), |parent| parent.take_turn());
-        if charged.is_err() {
-            self.turns.fetch_sub(1, Ordering::Relaxed);
+        if let Some(parent) = &self.parent
+            && let Err(reached) = parent.take_turn()
+        {
+            let mut account = self.counted();
+            account.usage.turns = account.usage.turns.saturating_sub(1);
+            return Err(reached);
         }
-        charged
+        self.tell();
+        Ok(())
     }
 
-    /// Books dollars that were spent. What is no amount is not booked.
-    pub fn spend(&self, usd: f64) {
-        if !usd.is_finite() || usd < 0.0 {
-            return;
+    /// Books what was used, besides turns; `model` is what it was used of. A cost that is no amount is unknown.
+    pub fn book(&self, used: Usage, model: Option<&str>) {
+        let cost_usd = used.cost_usd.filter(|usd| usd.is_finite() && *usd >= 0.0);
+        let used = Usage { turns: 0, cost_usd, ..used };
+        {
+            let mut account = self.counted();
+            account.usage.add(&used);
+            if let Some(model) = model
+                && !account.models.iter().any(|known| known == model)
+            {
+                account.models.push(model.to_owned());
+            }
         }
-        *self.spent() += usd;
         if let Some(parent) = &self.parent {
-            parent.spend(usd);
+            parent.book(used, model);
         }
+        self.tell();
     }
 
-    fn spent(&self) -> MutexGuard<'_, f64> {
-        self.dollars.lock().unwrap_or_else(PoisonError::into_inner)
+    fn counted(&self) -> MutexGuard<'_, Account> {
+        lock(&self.account)
+    }
+
+    fn tell(&self) {
+        if let Some(observer) = &self.observer {
+            observer(&self.account());
+        }
     }
 }
 
@@ -248,8 +306,8 @@ pub struct QueryHandle {
 pub enum QueryEvent {
     /// A text of the agent.
     Text(String),
-    /// The end; nothing follows.
-    Finished(SessionEnd),
+    /// The end, and what the session used; nothing follows.
+    Finished(SessionEnd, Usage),
 }
 
 /// Starts sessions for the component that carries a job out.
@@ -265,12 +323,12 @@ pub struct NoTools;
 
 #[async_trait]
 impl Tools for NoTools {
-    fn definitions(&self) -> Vec<ToolDefinition> {
+    fn definitions(&self) -> Vec<Arc<ToolDefinition>> {
         Vec::new()
     }
 
-    async fn call(&self, name: &str, _input: serde_json::Value) -> Result<serde_json::Value, ToolError> {
-        Err(ToolError::InvalidInput(format!("there is no tool {name:?}")))
+    async fn call(&self, call: ToolCall) -> Result<serde_json::Value, ToolError> {
+        Err(ToolError::InvalidInput(format!("there is no tool {:?}", call.name)))
     }
 }
 
@@ -278,23 +336,42 @@ impl Tools for NoTools {
 mod tests {
     use super::*;
 
+    fn job(bounds: Bounds) -> Arc<Meter> {
+        Meter::for_job(bounds, &Limits::default(), Account::default(), Arc::new(|_| {}))
+    }
+
+    fn spent(usd: Option<f64>) -> Usage {
+        Usage { input_tokens: 10, output_tokens: 1, cost_usd: usd, ..Usage::default() }
+    }
+
     #[test]
     fn turns_are_summed_over_the_sessions_of_a_job() {
-        let bounds = Bounds { max_turns: Some(3), ..Bounds::default() };
-        let job = Meter::for_job(bounds, &Limits::default());
+        let job = job(Bounds { max_turns: Some(3), ..Bounds::default() });
         let first = job.for_session(Bounds { max_turns: Some(2), ..Bounds::default() });
         assert!(first.take_turn().is_ok() && first.take_turn().is_ok());
         assert_eq!(first.take_turn(), Err(Ending::MaxTurns));
         let second = job.for_session(Bounds::default());
+        assert_eq!(second.left().max_turns, Some(1));
         assert_eq!((second.take_turn(), second.take_turn()), (Ok(()), Err(Ending::MaxTurns)));
+        assert_eq!(job.account().usage.turns, 3);
     }
 
     #[test]
     fn a_spent_budget_and_a_passed_deadline_refuse_the_next_turn() {
-        let job = Meter::for_job(Bounds { max_budget_usd: Some(0.5), ..Bounds::default() }, &Limits::default());
-        job.for_session(Bounds::default()).spend(0.5);
+        let job = job(Bounds { max_budget_usd: Some(0.5), ..Bounds::default() });
+        job.for_session(Bounds::default()).book(spent(Some(0.5)), None);
         assert_eq!(job.take_turn(), Err(Ending::MaxBudget));
-        let late = Meter::new(Bounds { deadline_seconds: Some(0), ..Bounds::default() }, None);
+        let late = Meter::new(Bounds { deadline_seconds: Some(0), ..Bounds::default() });
         assert_eq!(late.take_turn(), Err(Ending::Deadline));
+    }
+
+    #[test]
+    fn one_unknown_cost_makes_the_sum_unknown_and_tokens_are_counted_all_the_same() {
+        let job = job(Bounds::default());
+        job.book(spent(Some(0.25)), Some("known"));
+        job.for_session(Bounds::default()).book(spent(Some(f64::NAN)), Some("new"));
+        let Account { usage, models } = job.account();
+        assert_eq!((usage.input_tokens, usage.output_tokens, usage.cost_usd), (20, 2, None));
+        assert_eq!(models, ["known", "new"]);
     }
 }

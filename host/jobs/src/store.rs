@@ -7,7 +7,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     io,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, OnceLock, Weak,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -23,14 +23,14 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::{
-    activation::Plan,
+    activation::Accepted,
     answers::Lists,
     artifacts::ARTIFACTS,
     clock::Clock,
-    durable::{Stamp, create, if_there, open_dir, open_or_make_dir, sync_dir},
+    durable::{Stamp, Survives, create, if_there, open_dir, open_or_make_dir, replace, sync_dir},
     error::StoreError,
     index::{Catalog, Ended, Entry, State, ViewCache},
-    load::LoadReport,
+    load::{LoadReport, Resume},
     pace::Pace,
     record::{self, CONFIG, META, Owed, PLAN, STATUS, TASK},
     running::{RunningJob, Shared},
@@ -40,7 +40,7 @@ use crate::{
 };
 
 /// The directory of a member that the store keeps.
-const JOBS: &str = "jobs";
+pub(crate) const JOBS: &str = "jobs";
 /// How the name of a directory begins that is to become a job.
 pub(crate) const NEW: &str = ".new-";
 /// How the name of a directory begins that was a job.
@@ -65,7 +65,7 @@ pub struct NewJob {
     /// The dispatch's `config`; null where none came.
     pub config: Value,
     /// How the job is carried out.
-    pub plan: Plan,
+    pub plan: Accepted,
 }
 
 /// What [`JobStore::prune`] did.
@@ -92,6 +92,8 @@ pub struct JobStore {
     /// What [`Self::load`] found, once it has.
     pub(crate) report: Mutex<Option<LoadReport>>,
     pub(crate) loaded: AtomicBool,
+    /// Jobs that a host left running are left as they are.
+    pub(crate) leaves_running: AtomicBool,
     /// Directories that are no jobs for lack of a readable `meta.json`, and why.
     pub(crate) left_out: Mutex<BTreeMap<JobId, String>>,
     /// Held by the one who reads a job that the index does not know.
@@ -100,6 +102,10 @@ pub struct JobStore {
     pub(crate) unremoved: Mutex<BTreeSet<String>>,
     /// `None` where the system has no watch to give: then every look at all jobs is a search too.
     pub(crate) watch: Option<Watch>,
+    /// Who goes on with jobs that a host left running.
+    pub(crate) resume: OnceLock<Arc<dyn Resume>>,
+    /// Itself, for the jobs that it runs.
+    this: Weak<Self>,
 }
 
 impl JobStore {
@@ -111,7 +117,7 @@ impl JobStore {
         let watch = watch(&jobs, &catalog)
             .inspect_err(|e| tracing::warn!("jobs/ cannot be watched, and is searched once a second instead: {e}"))
             .ok();
-        Ok(Arc::new(Self {
+        Ok(Arc::new_cyclic(|this| Self {
             shared: Arc::new(Shared {
                 jobs,
                 limits: options.limits,
@@ -126,10 +132,13 @@ impl JobStore {
             running: AtomicUsize::new(0),
             report: Mutex::new(None),
             loaded: AtomicBool::new(false),
+            leaves_running: AtomicBool::new(false),
             left_out: Mutex::default(),
             settling: Mutex::default(),
             unremoved: Mutex::default(),
             watch,
+            resume: OnceLock::new(),
+            this: this.clone(),
         }))
     }
 
@@ -150,6 +159,8 @@ impl JobStore {
             started_at: self.shared.now(),
             completed_at: None,
             error: None,
+            usage: None,
+            resumes: 0,
         };
         if !self.catalog.write().claim(&new.id) {
             return Err(StoreError::Refused(format!("there is a job {} already", new.id)));
@@ -162,10 +173,35 @@ impl JobStore {
             let hint = if removed { "; jobs/ was removed while the host runs, so start the host again" } else { "" };
             StoreError::io(format!("could not store the job{hint}"))(e)
         })?;
-        let job = Arc::new(RunningJob::new(self.shared.clone(), Arc::downgrade(self), &meta));
+        let job = Arc::new(RunningJob::new(self.shared.clone(), self.this.clone(), &meta));
         index.insert(Entry::running(job.clone()), &meta.started_at);
         drop(index);
         self.running.fetch_add(1, Ordering::Relaxed);
+        self.shared.changed();
+        Ok(job)
+    }
+
+    /// Says who goes on with jobs that a host left running: to be said before [`Self::load`]. Without, they have failed.
+    pub fn set_resume(&self, resume: Arc<dyn Resume>) {
+        // Whoever is first stays: jobs may have been handed over already.
+        let _ = self.resume.set(resume);
+    }
+
+    /// Leaves jobs that a host left running to the next host: to be said before [`Self::load`]. They are not found then.
+    pub fn leave_running(&self) {
+        self.leaves_running.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes up a job that a host left running: it is running again when this returns.
+    pub(crate) fn take_up(&self, meta: &Meta) -> io::Result<Arc<RunningJob>> {
+        let dir = self.job_dir(&meta.job_id)?;
+        let meta = Meta { resumes: meta.resumes.saturating_add(1), ..meta.clone() };
+        // Counted before anything is done: a job that ends its host does so no more often than is allowed.
+        replace(&dir, META, &record::pretty(&meta)?, Survives::PowerCut)?;
+        let job = Arc::new(RunningJob::resumed(self.shared.clone(), self.this.clone(), &meta, &dir)?);
+        self.catalog.write().insert(Entry::running(job.clone()), &meta.started_at);
+        self.running.fetch_add(1, Ordering::Relaxed);
+        self.lists.forget();
         self.shared.changed();
         Ok(job)
     }

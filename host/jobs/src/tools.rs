@@ -1,5 +1,7 @@
 //! Tools: what an agent session can call, and how a call fails.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use serde_json::Value;
 
@@ -45,12 +47,25 @@ pub enum ToolError {
     Unavailable(String),
 }
 
+/// A call of a tool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolCall {
+    /// Names the call within its job, also after a restart: an effect is stored with it, and a call that comes again
+    /// has its effect once.
+    pub id: String,
+    /// The tool.
+    pub name: String,
+    /// Its input.
+    pub input: Value,
+}
+
 /// A set of tools.
 #[async_trait]
 pub trait Tools: Send + Sync {
-    /// The tools, in the order in which they are offered. It does not change while a session runs.
-    fn definitions(&self) -> Vec<ToolDefinition>;
+    /// The tools, in the order in which they are offered. It does not change while a session runs. Definitions are
+    /// shared: thousands of sessions have the same ones.
+    fn definitions(&self) -> Vec<Arc<ToolDefinition>>;
 
     /// Calls a tool. A text result is a JSON string. A name that is not in `definitions` is `InvalidInput`.
-    async fn call(&self, name: &str, input: Value) -> Result<Value, ToolError>;
+    async fn call(&self, call: ToolCall) -> Result<Value, ToolError>;
 }

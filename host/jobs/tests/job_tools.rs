@@ -8,9 +8,13 @@ use common::{Member, start, status};
 use guild_contract::JobStatus;
 use guild_jobs::{
     JobTools,
-    tools::{ToolError, Tools},
+    tools::{ToolCall, ToolError, Tools},
 };
 use serde_json::{Value, json};
+
+fn call(name: &str, input: Value) -> ToolCall {
+    ToolCall { id: format!("1.1.{name}"), name: name.to_owned(), input }
+}
 
 #[tokio::test]
 async fn a_session_s_calls_reach_the_job_and_the_memory() {
@@ -26,7 +30,7 @@ async fn a_session_s_calls_reach_the_job_and_the_memory() {
         ("write_artifact", json!({"path": "t/a.csv", "contents": "1,2"})),
         ("submit_result", json!({"output": "the result"})),
     ] {
-        assert!(tools.call(name, input).await.unwrap().is_string(), "{name}");
+        assert!(tools.call(call(name, input)).await.unwrap().is_string(), "{name}");
     }
     job.complete(None).unwrap();
     let view = status(&store, job.id());
@@ -46,7 +50,7 @@ async fn what_a_schema_does_not_allow_is_refused_by_name() {
     let names: BTreeSet<_> = definitions.iter().map(|tool| tool.name.as_str()).collect();
     let all = ["log_question", "record_decision", "store_memory", "submit_result", "update_summary", "write_artifact"];
     assert_eq!(names, BTreeSet::from(all));
-    let error = async |name: &str, input: Value| match tools.call(name, input).await {
+    let error = async |name: &str, input: Value| match tools.call(call(name, input)).await {
         Err(ToolError::InvalidInput(text)) => text,
         other => panic!("{name}: {other:?}"),
     };
@@ -85,7 +89,7 @@ async fn after_the_end_every_tool_answers_that_the_job_has_ended() {
         ("write_artifact", json!({"path": "a", "contents": "1"})),
         ("submit_result", json!({"output": "o"})),
     ] {
-        assert_eq!(tools.call(name, input).await, Err(ToolError::JobEnded), "{name}");
+        assert_eq!(tools.call(call(name, input)).await, Err(ToolError::JobEnded), "{name}");
     }
     assert!(!member.dir.exists("memory/k.md"));
 }

@@ -101,7 +101,7 @@ fn a_job_that_was_left_running_is_completed_if_it_had_submitted_and_failed_if_no
     let member = Member::new();
     let store = member.store();
     let (silent, submitted) = (start(&store, "silent"), start(&store, "submitted"));
-    submitted.submit_result("the result").unwrap();
+    submitted.submit_result("the result", None).unwrap();
     let (silent, submitted) = (silent.id().clone(), submitted.id().clone());
     drop(store);
     member.clock.advance(60);
@@ -301,10 +301,10 @@ fn child_that_works_until_it_is_killed() {
         job.log_question("?").unwrap();
         job.write_artifact("a/b", b"c").unwrap();
         match n % 4 {
-            0 => drop(job.submit_result(&"result ".repeat(1000)).map(|()| job.complete(None))),
+            0 => drop(job.submit_result(&"result ".repeat(1000), None).map(|()| job.complete(None))),
             1 => drop(job.fail("no")),
             2 => drop(store.cancel(job.id().as_str()).map(|_| store.delete(job.id().as_str()))),
-            _ => drop(job.submit_result("handed over")),
+            _ => drop(job.submit_result("handed over", None)),
         }
         if n % 4 == 2 {
             println!("\ndeleted {}", job.id());

@@ -13,7 +13,7 @@ use std::{
 
 use common::{Member, eventually};
 use guild_contract::{JobId, Limits};
-use guild_jobs::{Condenser, MemoryStore, activation::MemoryNote, tools::ToolError};
+use guild_jobs::{Condense, Condenser, MemoryStore, activation::MemoryNote, memory::Source, tools::ToolError};
 use tokio::{runtime::Handle, sync::oneshot};
 
 fn invalid(result: Result<(), ToolError>) -> String {
@@ -142,7 +142,7 @@ fn an_origin_is_told_while_the_text_is_what_was_stored() {
     let member = Member::new();
     let memory = member.memory();
     let job: JobId = "job-1".parse().unwrap();
-    memory.store("a", "fact", Some(&job)).unwrap();
+    memory.store("a", "fact", Some(Source { job: &job, call: None })).unwrap();
     let origin = || member.memory().injection()[0].origin.clone();
     assert_eq!(origin(), Some(job.clone()));
     member.dir.write("memory/a.md", "forged").unwrap();
@@ -160,12 +160,12 @@ fn what_a_crash_left_and_origins_of_what_is_gone_are_cleaned_up() {
     let member = Member::new();
     let memory = member.memory();
     let job: JobId = "job-1".parse().unwrap();
-    memory.store("gone", "fact", Some(&job)).unwrap();
+    memory.store("gone", "fact", Some(Source { job: &job, call: None })).unwrap();
     member.dir.remove_file("memory/gone.md").unwrap();
     member.dir.write("memory/.tmp-half.md", "ha").unwrap();
     let memory = member.memory();
     assert!(!member.dir.exists("memory/.tmp-half.md"));
-    memory.store("kept", "fact", Some(&job)).unwrap();
+    memory.store("kept", "fact", Some(Source { job: &job, call: None })).unwrap();
     let origins = member.read("memory/.origin.json");
     assert!(origins.contains("kept") && !origins.contains("gone"), "{origins}");
 }
@@ -183,13 +183,13 @@ impl Gate {
     fn new(memory: &MemoryStore) -> Self {
         let gate = Self { calls: Arc::default(), given: Arc::default(), answer: Arc::default() };
         let (calls, given, answer) = (gate.calls.clone(), gate.given.clone(), gate.answer.clone());
-        let condense: Condenser = Arc::new(move |notes, _| {
+        let condense: Condense = Arc::new(move |notes, _, _| {
             *given.lock().unwrap() = notes;
             let answer = answer.lock().unwrap().take();
             calls.fetch_add(1, Ordering::SeqCst);
             Box::pin(async move { answer.unwrap().await.unwrap() })
         });
-        memory.set_condenser(condense, Handle::current());
+        memory.set_condenser(Condenser { agent: "extractive".into(), condense }, Handle::current());
         gate
     }
 

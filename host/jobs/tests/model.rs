@@ -70,7 +70,7 @@ proptest! {
         let mut model = Model::Running { submitted: false };
         for step in steps {
             match (step, &job) {
-                (Step::Submit, Some(job)) => drop(job.submit_result("submitted")),
+                (Step::Submit, Some(job)) => drop(job.submit_result("submitted", None)),
                 (Step::CompleteWithText, Some(job)) => drop(job.complete(Some("text"))),
                 (Step::CompleteWithoutText, Some(job)) => drop(job.complete(None)),
                 (Step::Fail, Some(job)) => drop(job.fail("reason")),

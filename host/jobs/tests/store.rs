@@ -4,9 +4,9 @@ mod common;
 
 use std::{sync::Barrier, time::Duration};
 
-use common::{Member, eventually, is_unknown, list, listed_ids, new_job, plan, start, status};
+use common::{Member, accepted, eventually, is_unknown, list, listed_ids, new_job, start, status};
 use guild_contract::{Decision, JobStatus, Limits};
-use guild_jobs::{NewJob, StoreError, tools::ToolError};
+use guild_jobs::{NewJob, StoreError, tools::ToolError, transcript::Entry};
 use serde_json::{Value, json};
 
 fn decision(n: u32) -> Decision {
@@ -23,7 +23,7 @@ fn a_new_job_is_there_whole() {
         description: "label".into(),
         task: "do it".into(),
         config: json!({"depth": 2}),
-        plan: plan(),
+        plan: accepted(),
     };
     store.create(new).unwrap();
 
@@ -78,8 +78,8 @@ fn a_submitted_result_becomes_the_result_on_completion() {
     let job = start(&store, "d");
     let id = job.id();
     assert_eq!(store.result(id.as_str()).unwrap_err().to_string(), "Job is still running");
-    job.submit_result("first").unwrap();
-    job.submit_result("second").unwrap();
+    job.submit_result("first", None).unwrap();
+    job.submit_result("second", None).unwrap();
     assert!(job.has_submission());
     assert!(member.dir.exists(member.file(id, "submission.json")));
     member.clock.advance(5);
@@ -125,7 +125,7 @@ fn a_submitted_result_wins_over_an_error_that_follows_it() {
     let member = Member::new();
     let store = member.store();
     let job = start(&store, "d");
-    job.submit_result("kept").unwrap();
+    job.submit_result("kept", None).unwrap();
     assert_eq!(job.fail("the model went away").unwrap(), JobStatus::Completed);
     assert_eq!(store.result(job.id().as_str()).unwrap().output, "kept");
 }
@@ -135,7 +135,7 @@ fn cancel_beats_a_submitted_result_and_a_later_failure() {
     let member = Member::new();
     let store = member.store();
     let job = start(&store, "d");
-    job.submit_result("too late").unwrap();
+    job.submit_result("too late", None).unwrap();
     assert!(!job.cancelled().is_cancelled());
     assert_eq!(store.cancel(job.id().as_str()).unwrap().status, JobStatus::Cancelled);
     assert!(job.cancelled().is_cancelled());
@@ -154,17 +154,17 @@ fn no_file_of_a_job_changes_after_the_answer_to_cancel() {
     let store = member.store();
     let job = start(&store, "d");
     job.log("before");
-    job.transcript(&json!({"n": 1}));
+    job.transcript(&Entry::Resumed { session: 1 });
     store.cancel(job.id().as_str()).unwrap();
     let before = member.files_of(job.id());
     job.log("after");
-    job.transcript(&json!({"n": 2}));
+    job.transcript(&Entry::Resumed { session: 2 });
     let ended = Err(ToolError::JobEnded);
     assert_eq!(job.update_summary("s"), ended);
-    assert_eq!(job.record_decision(decision(1)), ended);
+    assert_eq!(job.record_decision(decision(1), None), ended);
     assert_eq!(job.log_question("q"), ended);
     assert_eq!(job.write_artifact("a", b"a"), ended);
-    assert_eq!(job.submit_result("r"), ended);
+    assert_eq!(job.submit_result("r", None), ended);
     assert_eq!(member.files_of(job.id()), before);
 }
 
@@ -174,7 +174,7 @@ fn cancel_and_completion_race_for_one_outcome() {
     let store = member.store();
     for _ in 0..30 {
         let job = start(&store, "d");
-        job.submit_result("result").unwrap();
+        job.submit_result("result", None).unwrap();
         let barrier = Barrier::new(2);
         let (completed, cancelled) = std::thread::scope(|scope| {
             let completing = scope.spawn(|| {
@@ -273,8 +273,8 @@ fn the_worker_s_words_are_in_status_and_in_files() {
     job.update_summary("half-way").unwrap();
     job.log_question("which\nof the two?\r\n").unwrap();
     job.log_question("and why?").unwrap();
-    job.record_decision(decision(1)).unwrap();
-    job.record_decision(decision(2)).unwrap();
+    job.record_decision(decision(1), None).unwrap();
+    job.record_decision(decision(2), None).unwrap();
     let check = |view: guild_contract::rpc::StatusView| {
         assert_eq!(view.summary.as_deref(), Some("half-way"));
         assert_eq!(view.questions.unwrap(), ["which of the two?", "and why?"]);
@@ -300,29 +300,30 @@ fn the_worker_s_words_are_bounded() {
     let over = "12345678901";
     let text = |result: Result<(), ToolError>| result.unwrap_err().to_string();
     assert!(text(job.update_summary(over)).contains("limits.summary_bytes"));
-    assert!(text(job.submit_result(over)).contains("limits.result_bytes"));
+    assert!(text(job.submit_result(over, None)).contains("limits.result_bytes"));
     assert!(text(job.log_question(over)).contains("limits.note_bytes"));
     assert!(
-        text(job.record_decision(Decision { reasoning: over.into(), ..decision(1) })).contains("limits.note_bytes")
+        text(job.record_decision(Decision { reasoning: over.into(), ..decision(1) }, None))
+            .contains("limits.note_bytes")
     );
     assert!(matches!(job.log_question(" \n"), Err(ToolError::InvalidInput(_))));
-    assert!(matches!(job.submit_result("\n"), Err(ToolError::InvalidInput(_))));
-    let taken = (0..100).take_while(|_| job.log_question("?").is_ok()).count();
+    assert!(matches!(job.submit_result("\n", None), Err(ToolError::InvalidInput(_))));
+    let taken = (0..100).take_while(|n| job.log_question(&format!("{n}?")).is_ok()).count();
     assert!(taken < 5, "{taken} tiny questions were taken");
-    assert!(text(job.log_question("?")).contains("limits.notes_bytes"));
-    assert!(text(job.record_decision(decision(1))).contains("limits.notes_bytes"));
+    assert!(text(job.log_question("why?")).contains("limits.notes_bytes"));
+    assert!(text(job.record_decision(decision(1), None)).contains("limits.notes_bytes"));
 }
 
 #[test]
 fn log_and_transcript_are_bounded_and_cannot_write_a_second_line() {
-    let member = Member::with(Limits { log_bytes: 200, transcript_bytes: 60, ..Limits::default() });
+    let member = Member::with(Limits { log_bytes: 200, transcript_bytes: 160, ..Limits::default() });
     let job = start(&member.store(), "d");
     job.log("one\ntwo\x1b[2J");
     let log = member.read(&member.file(job.id(), "log.txt"));
     assert_eq!(log, "2026-01-01T00:00:00Z one\\ntwo\\u{1b}[2J\n");
     for n in 0..100 {
         job.log(&format!("line {n}"));
-        job.transcript(&json!({"text": format!("line\n{n}")}));
+        job.transcript(&Entry::Note { session: 1, text: format!("line\n{n}") });
     }
     let log = member.read(&member.file(job.id(), "log.txt"));
     assert!(log.len() < 400 && log.contains("line 0\n"));
@@ -453,7 +454,7 @@ fn an_edit_that_does_not_parse_keeps_the_old_record() {
     let member = Member::new();
     let store = member.store();
     let job = start(&store, "d");
-    job.record_decision(decision(1)).unwrap();
+    job.record_decision(decision(1), None).unwrap();
     job.complete(Some("done")).unwrap();
     let id = job.id();
     let before = status(&store, id);
@@ -553,7 +554,7 @@ fn a_result_that_could_not_be_written_is_kept_and_written_later() {
     let member = Member::new();
     let store = member.store();
     let (submitted, text) = (start(&store, "submitted"), start(&store, "text"));
-    submitted.submit_result("the result").unwrap();
+    submitted.submit_result("the result", None).unwrap();
     for (job, final_text) in [(&submitted, None), (&text, Some("the result"))] {
         member.dir.create_dir_all(member.file(job.id(), "result.md/in-the-way")).unwrap();
         let error = job.complete(final_text).unwrap_err().to_string();
@@ -588,7 +589,7 @@ fn limits_that_change_make_nothing_unreadable() {
     let store = member.store();
     let job = start(&store, &"\u{1}".repeat(1 << 20));
     job.log_question(&"?".repeat(1000)).unwrap();
-    job.submit_result(&"r".repeat(100_000)).unwrap();
+    job.submit_result(&"r".repeat(100_000), None).unwrap();
     drop(store);
     member.limits = Limits { description_bytes: 10, result_bytes: 10, notes_bytes: 10, ..Limits::default() };
     let store = member.store();

@@ -8,7 +8,9 @@ use guild_jobs::{
     activation::{Plan, Refusal},
     files::Files,
     session::Sessions,
+    web::Web,
 };
+use tokio::runtime::Handle;
 
 /// What `activate` can reach: no job exists yet.
 pub struct ActivateScope {
@@ -41,6 +43,10 @@ pub struct RunScope {
     pub memory: Arc<MemoryStore>,
     /// The granted read roots.
     pub files: Option<Arc<dyn Files>>,
+    /// The web, as far as the operator opened it.
+    pub web: Web,
+    /// Where the host's own work for it is done: a component that never rests must not hold up what it waits for.
+    pub host: Handle,
     /// Where it starts sessions of its own.
     pub sessions: Option<Arc<dyn Sessions>>,
     /// Its deadline, if that is sooner than `limits.run_seconds`.

@@ -130,6 +130,7 @@ impl Plugin {
             granted: self.granted.clone(),
             job: None,
             files: scope.files,
+            web: None,
             sessions: None,
             log: log.clone(),
             memory: scope.memory,
@@ -223,6 +224,7 @@ impl Plugin {
             log: LogSink::Job(scope.tools.job().clone()),
             job: Some(scope.tools),
             files: scope.files,
+            web: Some((scope.web, scope.host)),
             sessions: scope.sessions,
             memory: scope.memory,
         };

@@ -3,7 +3,8 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use guild_contract::{Limits, manifest::Interface};
-use guild_jobs::{JobTools, MemoryStore, files::Files, session::Sessions, tools::ToolError};
+use guild_jobs::{JobTools, MemoryStore, files::Files, session::Sessions, tools::ToolError, web::Web};
+use tokio::runtime::Handle;
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
@@ -33,6 +34,8 @@ pub(crate) struct Reach {
     pub(crate) job: Option<Arc<JobTools>>,
     pub(crate) memory: Arc<MemoryStore>,
     pub(crate) files: Option<Arc<dyn Files>>,
+    /// The web, in `run`; where it is asked for a page or a search is where the host works.
+    pub(crate) web: Option<(Web, Handle)>,
     pub(crate) sessions: Option<Arc<dyn Sessions>>,
     pub(crate) log: LogSink,
 }

@@ -1,7 +1,7 @@
 //! A host: the members that it found and owns.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io,
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -9,16 +9,17 @@ use std::{
 };
 
 use futures::future::join_all;
-use guild_agent::{Extractive, ReadRoots, RootError};
-use guild_contract::Limits;
-use guild_jobs::{files::Files, session::AgentRuntime};
+use guild_agent::{Broker, ReadRoots, RootError};
+use guild_contract::{Limits, manifest::Interface};
+use guild_jobs::files::Files;
 use tokio::sync::Semaphore;
 
 use crate::{
     config::{Config, Runtime},
     discovery::{self, Found, FoundMember},
-    member::{Means, Member},
+    member::{Agents, Means, Member},
     plugins::{self, Load},
+    runtimes::Runtimes,
     takeover::{self, OwnerError},
 };
 
@@ -61,6 +62,9 @@ pub enum OpenError {
     /// Another process owns the one member.
     #[error(transparent)]
     Owner(#[from] OwnerError),
+    /// `guild.toml` says something that cannot be.
+    #[error("guild.toml: {0}")]
+    Config(String),
     /// A read root cannot be opened.
     #[error("{0}; it is named by `--sources` or by `[[roots]]` in guild.toml")]
     Root(#[from] RootError),
@@ -88,6 +92,7 @@ pub struct Surveyed {
 /// Every member that was found.
 pub struct Host {
     limits: Arc<Limits>,
+    granted: BTreeSet<Interface>,
     members: BTreeMap<String, MemberState>,
     single: Option<Arc<Member>>,
 }
@@ -102,16 +107,18 @@ impl Host {
     /// See [`OpenError`]. In roster mode a member that cannot be served is in state error, and the others go on.
     pub async fn open(options: HostOptions, address: Option<SocketAddr>) -> Result<Arc<Self>, OpenError> {
         let HostOptions { config, target, sources, agent } = options;
-        let limits = Arc::new(config.limits);
-        let roots = config.roots.into_iter().map(|root| (root.name, root.path));
+        let limits = Arc::new(config.limits.clone());
+        let granted = plugins::granted(&config);
+        let roots = config.roots.iter().map(|root| (root.name.clone(), root.path.clone()));
         let roots: Vec<_> = roots.chain(sources.into_iter().map(|path| (None, path))).collect();
         let files =
             if roots.is_empty() { None } else { Some(Arc::new(ReadRoots::open_named(roots)?) as Arc<dyn Files>) };
-        let runtime: Arc<dyn AgentRuntime> = match agent.unwrap_or(config.agent) {
-            Runtime::Extractive => Arc::new(Extractive::new()),
-        };
+        let runtimes = Arc::new(Runtimes::new(&config, files.as_ref()).map_err(OpenError::Config)?);
         let places = Arc::new(Semaphore::new(limits.running_jobs as usize));
-        let means = Means { limits: limits.clone(), files, runtime, places };
+        let agents =
+            Agents { all: agent, default: config.agent, member: config.member, dispatch: config.dispatch_agents };
+        let broker = Broker::new(files.clone());
+        let means = Means { limits: limits.clone(), files, broker, runtimes, agents: Arc::new(agents), places };
         let mut loads = Vec::new();
         let host = match target {
             Target::Member(path) => {
@@ -124,7 +131,7 @@ impl Host {
                 };
                 loads.push(load);
                 let members = BTreeMap::from([(key, MemberState::Ready(member.clone()))]);
-                Self { limits, members, single: Some(member) }
+                Self { limits, granted, members, single: Some(member) }
             }
             Target::Members(path) => {
                 let unreadable = |source| OpenError::Members { path: path.clone(), source };
@@ -136,7 +143,7 @@ impl Host {
                     loads.extend(load);
                     members.insert(key, state);
                 }
-                Self { limits, members, single: None }
+                Self { limits, granted, members, single: None }
             }
         };
         host.start(loads);
@@ -151,8 +158,8 @@ impl Host {
                 tokio::task::spawn_blocking(move || member.load_jobs());
             }
         }
-        let limits = self.limits.clone();
-        tokio::task::spawn_blocking(move || plugins::load(&limits, loads));
+        let (limits, granted) = (self.limits.clone(), self.granted.clone());
+        tokio::task::spawn_blocking(move || plugins::load(&limits, &granted, loads));
     }
 
     /// Finds the members of a directory and checks each one's component, without becoming anybody's owner. It blocks.
@@ -164,11 +171,12 @@ impl Host {
         let found = discovery::discover(&discovery::open_directory(path).map_err(unreadable)?).map_err(unreadable)?;
         let limits = Arc::new(config.limits.clone());
         let sandbox = plugins::sandbox(&limits).map_err(|e| e.to_string());
+        let granted = plugins::granted(config);
         let survey = |found: Found| {
             let state = found.member.as_ref().map_err(Clone::clone).and_then(|member| {
                 let Some(spec) = &member.manifest.component else { return Ok(false) };
                 crate::member::config_schema(&member.manifest)?;
-                plugins::prepare(sandbox.as_ref().map_err(Clone::clone)?, &member.dir, spec)
+                plugins::prepare(sandbox.as_ref().map_err(Clone::clone)?, &member.dir, spec, &granted)
                     .map_err(|e| e.to_string())?;
                 Ok(true)
             });
@@ -246,6 +254,10 @@ async fn open(found: FoundMember, means: Means, url: String) -> Result<Option<(A
     let (load, component) = Load::new(found.key.clone(), cloned, spec);
     let key = found.key.clone();
     let member = Member::open(found, means, component, owner);
+    if let (Ok(member), true) = (&member, url.is_empty()) {
+        // One task is carried out here. What a host left running is the next host's.
+        member.store().leave_running();
+    }
     let member = member.map_err(|why| OpenError::Member(format!("member {key}: {why}")))?;
     Ok(Some((member, load)))
 }

@@ -6,6 +6,7 @@
 
 pub mod config;
 pub mod discovery;
+pub mod doctor;
 pub mod host;
 pub mod http;
 mod json;
@@ -13,7 +14,9 @@ pub mod listen;
 pub mod member;
 mod methods;
 mod plugins;
+mod queue;
 pub mod rpc;
+mod runtimes;
 pub mod serve;
 pub mod takeover;
 mod work;

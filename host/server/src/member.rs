@@ -1,32 +1,44 @@
 //! A member whose jobs this host keeps: what the wire, the command line and the tests call.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, BTreeSet, HashMap},
     io::{self, Read},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::{Duration, Instant},
 };
 
 use bytes::Bytes;
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
+use guild_agent::Broker;
 use guild_contract::{
     Bounds, JobId, Limits, Manifest, MemberKey,
     manifest::World,
     rpc::{CancelView, Deleted, DispatchParams, Dispatched, ListParams, ResultView, code},
 };
 use guild_jobs::{
-    JobStore, MemoryStore, NewJob, OwnerLock, RunningJob, StoreError, StoreOptions, SystemClock,
-    activation::{Activation, Plan, Request},
+    Condenser, JobStore, MemoryStore, NewJob, OwnerLock, Resume, RunningJob, StoreError, StoreOptions, SystemClock,
+    activation::{Accepted, Activation, Plan, Request},
     files::Files,
-    session::{AgentRuntime, session_limits},
+    session::{Wanted, session_limits},
+    transcript::{Entry, Line},
 };
 use guild_sandbox::{ActivateScope, CallError, Plugin};
 use rustix::fs::OFlags;
 use serde_json::Value;
-use tokio::sync::{Semaphore, watch};
+use tokio::{
+    runtime::Handle,
+    sync::{Semaphore, watch},
+};
 use tokio_util::sync::CancellationToken;
 
-use crate::{discovery::FoundMember, plugins::Component, rpc::RpcError, work};
+use crate::{
+    config::{MemberConfig, Runtime},
+    discovery::FoundMember,
+    plugins::Component,
+    rpc::RpcError,
+    runtimes::Runtimes,
+    work::{self, Commission},
+};
 
 /// The member's own text: who this worker is. It is read at each activation, so an edit holds from the next job on.
 const POSTURE: &str = "posture.md";
@@ -45,6 +57,7 @@ pub struct Member {
     config_schema: Option<jsonschema::Validator>,
     component: watch::Receiver<Component>,
     pub(crate) means: Means,
+    agent: Runtime,
     under_way: Mutex<HashMap<String, CancellationToken>>,
     _owner: OwnerLock,
 }
@@ -70,10 +83,70 @@ pub struct Means {
     pub limits: Arc<Limits>,
     /// The granted read roots; `None` where there are none.
     pub files: Option<Arc<dyn Files>>,
-    /// What runs its sessions.
-    pub runtime: Arc<dyn AgentRuntime>,
+    /// The read-only tools over them.
+    pub broker: Broker,
+    /// What runs sessions, and the web.
+    pub(crate) runtimes: Arc<Runtimes>,
+    /// Which runtime it is.
+    pub(crate) agents: Arc<Agents>,
     /// A place for each job that may run, over all members of the host.
     pub places: Arc<Semaphore>,
+}
+
+/// Who decides which runtime runs a member's sessions.
+pub(crate) struct Agents {
+    /// `--agent`: whoever starts the host says so for all.
+    pub(crate) all: Option<Runtime>,
+    /// `agent` in guild.toml.
+    pub(crate) default: Runtime,
+    /// `[member.KEY]` in guild.toml.
+    pub(crate) member: BTreeMap<String, MemberConfig>,
+    /// `dispatch_agents` in guild.toml: what a caller may choose.
+    pub(crate) dispatch: BTreeSet<Runtime>,
+}
+
+impl Agents {
+    pub(crate) fn of(&self, member: &MemberKey) -> Runtime {
+        let own = self.member.get(member.as_str()).and_then(|member| member.agent);
+        self.all.or(own).unwrap_or(self.default)
+    }
+}
+
+/// Goes on with jobs that a host left running.
+struct Resumer {
+    member: Weak<Member>,
+    host: Handle,
+}
+
+impl Resume for Resumer {
+    fn check(&self, plan: &Accepted, history: &[Line]) -> Result<(), String> {
+        let member = self.member.upgrade().ok_or("the host is stopping")?;
+        let Plan::Session(session) = &plan.plan else {
+            return Err("its plugin carried it out itself and was interrupted".to_owned());
+        };
+        let wanted = Wanted { model: session.model.as_deref(), files: member.means.files.as_deref() };
+        let slot = member.means.runtimes.ready(plan.agent.parse()?, &wanted)?;
+        let history: Vec<Entry> = history.iter().map(|line| line.entry.clone()).collect();
+        if history.iter().any(|entry| matches!(entry, Entry::Truncated { .. })) {
+            return Err("its transcript reached limits.transcript_bytes, so nobody knows where it was".to_owned());
+        }
+        // One that had not begun begins now.
+        if history.is_empty() { Ok(()) } else { slot.runtime.can_resume(&history) }
+    }
+
+    fn resume(&self, job: Arc<RunningJob>, plan: Accepted) {
+        let Some(member) = self.member.upgrade() else { return };
+        let places = member.means.places.clone();
+        // What was granted then, and still is.
+        let today = member.granted_tools();
+        let granted_tools = plan.granted_tools.iter().filter(|tool| today.contains(tool)).cloned().collect();
+        let plan = Accepted { granted_tools, ceiling: plan.ceiling.min(member.ceiling()), ..plan };
+        let under_way = member.begin(job.id());
+        self.host.spawn(async move {
+            let place = places.acquire_owned().await;
+            work::carry_out(member, job, plan, Commission::Resumed, (place, under_way)).await;
+        });
+    }
 }
 
 impl Member {
@@ -94,13 +167,9 @@ impl Member {
         let options = StoreOptions { limits: limits.clone(), clock: clock.clone() };
         let store = JobStore::open(&dir, options).map_err(directory("jobs"))?;
         let memory = MemoryStore::open(&dir, limits, clock).map_err(directory("memory"))?;
-        let runtime = means.runtime.clone();
-        let condenser = Arc::new(move |notes, max_chars| {
-            let runtime = runtime.clone();
-            Box::pin(async move { runtime.condense(notes, max_chars).await }) as _
-        });
-        memory.set_condenser(condenser, tokio::runtime::Handle::current());
-        Ok(Arc::new(Self {
+        let agent = means.agents.of(&key);
+        memory.set_condenser(condenser(agent, &means, &key), Handle::current());
+        let member = Arc::new(Self {
             key,
             manifest,
             dir,
@@ -109,9 +178,13 @@ impl Member {
             config_schema,
             component,
             means,
+            agent,
             under_way: Mutex::default(),
             _owner: owner,
-        }))
+        });
+        let resumer = Resumer { member: Arc::downgrade(&member), host: Handle::current() };
+        member.store.set_resume(Arc::new(resumer));
+        Ok(member)
     }
 
     /// The member's key.
@@ -142,6 +215,7 @@ impl Member {
     pub async fn dispatch(self: &Arc<Self>, params: DispatchParams) -> Result<Dispatched, RpcError> {
         let limits = &self.means.limits;
         let wait_until = Instant::now() + Duration::from_secs(limits.dispatch_wait_seconds.into());
+        let agent = self.agent(params.agent.as_deref())?;
         let request = self.request(params)?;
         let place = self.means.places.clone().try_acquire_owned().map_err(|_| {
             busy(format!(
@@ -157,19 +231,44 @@ impl Member {
             e => RpcError::internal(e.to_string()),
         })?;
         let plan = activated.outcome.map_err(|refusal| RpcError::invalid_params(refusal.to_string()))?;
-        if let Plan::Session(_) = plan {
-            self.means.runtime.check(self.means.files.as_deref()).map_err(RpcError::invalid_params)?;
+        if let Plan::Session(session) = &plan {
+            let wanted = Wanted { model: session.model.as_deref(), files: self.means.files.as_deref() };
+            self.means.runtimes.ready(agent, &wanted).map_err(RpcError::invalid_params)?;
         }
+        let plan = Accepted {
+            agent: agent.to_string(),
+            granted_tools: activation.granted_tools.clone(),
+            ceiling: activation.bounds,
+            plan,
+        };
         // A caller that goes away now must not leave a job behind that nobody carries out.
         let this = self.clone();
         let started = tokio::spawn(async move {
             let job = this.create(&activation, plan.clone(), activated.log).await?;
             let job_id = job.id().clone();
             let held = (place, this.begin(&job_id));
-            tokio::spawn(work::carry_out(this, plugin, job, activation, plan, held));
+            let commission = match plan.plan {
+                Plan::Session(_) => Commission::Session,
+                Plan::OwnRun(_) => Commission::OwnRun(plugin, activation),
+            };
+            tokio::spawn(work::carry_out(this, job, plan, commission, held));
             Ok(Dispatched { job_id })
         });
         started.await.unwrap_or_else(|_| Err(RpcError::internal("the host is stopping")))
+    }
+
+    /// The runtime of a job: the member's, or the one that the caller asks for, where the operator lets callers choose.
+    fn agent(&self, asked: Option<&str>) -> Result<Runtime, RpcError> {
+        let Some(asked) = asked else { return Ok(self.agent) };
+        let agent: Runtime = asked.parse().map_err(RpcError::invalid_params)?;
+        if agent == self.agent || self.means.agents.dispatch.contains(&agent) {
+            return Ok(agent);
+        }
+        Err(RpcError::invalid_params(format!(
+            "the agent {agent} cannot be asked for: the operator allows it with dispatch_agents = [\"{agent}\"] in \
+             guild.toml; without `agent`, the job runs on {}",
+            self.agent
+        )))
     }
 
     /// What the caller may say, within the limits and the member's own schema.
@@ -243,7 +342,8 @@ impl Member {
     /// Read-only tools that were asked for and that there is something for: what is not there is simply absent.
     fn granted_tools(&self) -> Vec<String> {
         let asked = self.manifest.component.as_ref().map(|component| component.tools.clone()).unwrap_or_default();
-        let available = |tool: &String| self.means.files.is_some() && guild_agent::is_available(tool);
+        let web = self.means.runtimes.web();
+        let available = |tool: &String| self.means.broker.offers(tool, &web);
         asked.into_iter().filter(available).collect()
     }
 
@@ -281,7 +381,12 @@ impl Member {
         Ok(posture)
     }
 
-    async fn create(&self, activation: &Activation, plan: Plan, log: Vec<String>) -> Result<Arc<RunningJob>, RpcError> {
+    async fn create(
+        &self,
+        activation: &Activation,
+        plan: Accepted,
+        log: Vec<String>,
+    ) -> Result<Arc<RunningJob>, RpcError> {
         let Request { description, task, config } = activation.request.clone();
         let (store, new) = (self.store.clone(), NewJob { id: activation.job.clone(), description, task, config, plan });
         blocking(move || {
@@ -368,6 +473,20 @@ impl Member {
         let store = self.store.clone();
         blocking(move || Ok(work(&store)?)).await
     }
+}
+
+/// Has the member's runtime condense its memories, when it has a place for that.
+fn condenser(agent: Runtime, means: &Means, key: &MemberKey) -> Condenser {
+    let (runtimes, key) = (means.runtimes.clone(), key.clone());
+    let condense = Arc::new(move |notes, max_chars, meter| {
+        let (runtimes, key) = (runtimes.clone(), key.clone());
+        Box::pin(async move {
+            let slot = runtimes.get(agent)?;
+            let _place = slot.places.take(&key).await;
+            slot.runtime.condense(notes, max_chars, meter).await
+        }) as _
+    });
+    Condenser { agent: agent.to_string(), condense }
 }
 
 /// Runs what blocks on storage where blocking is allowed.

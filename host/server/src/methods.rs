@@ -111,8 +111,8 @@ impl Params {
             Some(Value::Object(config)) => Some(config),
             Some(other) => return Err(wrong_type("config", "an object", &other)),
         };
-        let (description, task) = (self.text("description")?, self.text("task")?);
-        Ok(DispatchParams { description, task, config })
+        let (description, task, agent) = (self.text("description")?, self.text("task")?, self.optional_text("agent")?);
+        Ok(DispatchParams { description, task, config, agent })
     }
 
     fn list(mut self) -> Result<ListParams, RpcError> {

@@ -1,6 +1,7 @@
 //! The members' components: prepared in the background, so that compiling one never delays an answer.
 
 use std::{
+    collections::BTreeSet,
     env,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
@@ -14,6 +15,8 @@ use guild_contract::{
 };
 use guild_sandbox::{CompileCache, LoadError, Plugin, Sandbox};
 use tokio::sync::watch;
+
+use crate::config::Config;
 
 /// Where a member's component is.
 #[derive(Clone)]
@@ -46,8 +49,8 @@ impl Load {
 /// keep others from the cache.
 const LOADERS: usize = 4;
 
-/// Loads components. It blocks.
-pub(crate) fn load(limits: &Arc<Limits>, loads: Vec<Load>) {
+/// Loads components, with what the operator grants. It blocks.
+pub(crate) fn load(limits: &Arc<Limits>, granted: &BTreeSet<Interface>, loads: Vec<Load>) {
     let sandbox = sandbox(limits);
     let loaders = loads.len().min(LOADERS);
     let loads = Mutex::new(loads.into_iter());
@@ -55,7 +58,8 @@ pub(crate) fn load(limits: &Arc<Limits>, loads: Vec<Load>) {
     let loader = || {
         while let Some(Load { key, dir, spec, done }) = next() {
             let prepared = sandbox.as_ref().map_err(ToString::to_string);
-            let prepared = prepared.and_then(|sandbox| prepare(sandbox, &dir, &spec).map_err(|e| e.to_string()));
+            let prepared =
+                prepared.and_then(|sandbox| prepare(sandbox, &dir, &spec, granted).map_err(|e| e.to_string()));
             // Nobody waits any more where the host has stopped meanwhile.
             let _ = done.send(match prepared {
                 Ok(plugin) => Component::Ready(Arc::new(plugin)),
@@ -88,10 +92,20 @@ pub(crate) fn sandbox(limits: &Arc<Limits>) -> Result<Arc<Sandbox>, LoadError> {
     Sandbox::new(limits.clone(), cache)
 }
 
-/// Checks and loads one component. Everything that it asks for is granted but `web`, which nobody can grant yet.
-pub(crate) fn prepare(sandbox: &Arc<Sandbox>, dir: &Dir, spec: &ComponentSpec) -> Result<Plugin, LoadError> {
-    let granted = Interface::ALL.into_iter().filter(|interface| *interface != Interface::Web);
-    sandbox.prepare(dir, spec, granted)
+/// What the operator grants to whoever asks for it: everything, but `web` only where `guild.toml` opens it.
+pub(crate) fn granted(config: &Config) -> BTreeSet<Interface> {
+    let web = config.web.is_some();
+    Interface::ALL.into_iter().filter(|interface| web || *interface != Interface::Web).collect()
+}
+
+/// Checks and loads one component.
+pub(crate) fn prepare(
+    sandbox: &Arc<Sandbox>,
+    dir: &Dir,
+    spec: &ComponentSpec,
+    granted: &BTreeSet<Interface>,
+) -> Result<Plugin, LoadError> {
+    sandbox.prepare(dir, spec, granted.iter().copied())
 }
 
 /// `guild/components` in the user's cache directory: outside of every member.

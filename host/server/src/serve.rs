@@ -2,6 +2,8 @@
 
 use std::{io, net::SocketAddr, path::PathBuf};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 use crate::{
     config::{Config, Runtime},
     host::{Host, HostOptions, OpenError, Target},
@@ -51,6 +53,7 @@ pub const DEFAULT_PORT: u16 = 7433;
 pub async fn serve(options: ServeOptions, ready: impl FnOnce(SocketAddr, &Host)) -> Result<(), ServeError> {
     let ServeOptions { config, target, port, sources, agent } = options;
     let stop = listen::stop_signal()?;
+    more_descriptors();
     let address = SocketAddr::new(config.bind, port.or(config.port).unwrap_or(DEFAULT_PORT));
     let bound = Bound::bind(address)?;
     let address = bound.address();
@@ -59,4 +62,13 @@ pub async fn serve(options: ServeOptions, ready: impl FnOnce(SocketAddr, &Host))
     ready(address, &host);
     listen::serve(listener, Service::new(host.clone()), host.limits(), stop).await;
     Ok(())
+}
+
+/// Takes as many file descriptors as the system lets this process have: thousands of sessions have a connection each.
+fn more_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    let most = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if let Err(e) = setrlimit(Resource::Nofile, most) {
+        tracing::warn!("the limit of file descriptors stays at {:?}: {e}", limit.current);
+    }
 }

@@ -1,47 +1,66 @@
 //! Carrying a job out, from its plan to its end.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use async_trait::async_trait;
-use guild_agent::{Belt, Journal};
-use guild_contract::Bounds;
+use guild_agent::Belt;
+use guild_contract::{Bounds, JobUsage, Usage};
 use guild_jobs::{
     JobTools, RunningJob,
-    activation::{Activation, Plan, SessionPlan},
+    activation::{Accepted, Activation, Plan, SessionPlan},
     files::Files,
     session::{
-        AgentRuntime, Ending, Meter, Query, QueryEvent, QueryHandle, Session, SessionEnd, Sessions, Usage,
-        session_limits,
+        Account, AgentRuntime, Ending, Meter, Observer, Query, QueryEvent, QueryHandle, Session, SessionEnd, Sessions,
+        Wanted, session_limits,
     },
     tools::{ToolError, Tools},
+    transcript::{self, Entry},
+    web::Web,
 };
 use guild_sandbox::{Plugin, RunScope};
-use serde_json::{Value, json};
 use tokio::{runtime::Handle, sync::mpsc};
 use tokio_util::sync::CancellationToken;
 
-use crate::member::{Member, blocking};
+use crate::{
+    config::Runtime,
+    member::{Member, blocking},
+    queue::Place,
+    runtimes::Slot,
+};
+
+/// How a job came here.
+pub(crate) enum Commission {
+    /// It was dispatched, and the host runs its session.
+    Session,
+    /// It was dispatched, and its component carries it out.
+    OwnRun(Arc<Plugin>, Arc<Activation>),
+    /// A host left it running. The host runs its session.
+    Resumed,
+}
 
 /// Carries a job out and stores its end. Whatever happens on the way, the job does not stay `running`. What it `held`
 /// meanwhile is dropped at the end.
 pub(crate) async fn carry_out(
     member: Arc<Member>,
-    plugin: Arc<Plugin>,
     job: Arc<RunningJob>,
-    activation: Arc<Activation>,
-    plan: Plan,
+    accepted: Accepted,
+    commission: Commission,
     held: impl Send,
 ) {
     let tools = Arc::new(JobTools::new(job.clone(), member.memory.clone()));
-    let work = Work { member, job: job.clone(), tools, granted_tools: activation.granted_tools.clone() };
-    let ceiling = activation.bounds;
+    let web = member.means.runtimes.web();
+    let Accepted { agent, granted_tools, ceiling, plan } = accepted;
+    let work = Work { member, job: job.clone(), tools, web, granted_tools };
     let outcome = tokio::spawn(async move {
-        match plan {
-            Plan::Session(plan) => {
-                drop(activation);
-                work.session(plan, ceiling).await
+        let agent: Runtime = agent.parse()?;
+        match (plan, commission) {
+            (Plan::Session(plan), commission) => {
+                work.session(agent, plan, ceiling, matches!(commission, Commission::Resumed)).await
             }
-            Plan::OwnRun(bounds) => work.own_run(&plugin, activation, bounds.min(ceiling)).await,
+            (Plan::OwnRun(bounds), Commission::OwnRun(plugin, activation)) => {
+                work.own_run(agent, &plugin, activation, bounds.min(ceiling)).await
+            }
+            (Plan::OwnRun(_), _) => Err("its plugin is not there to carry it out".to_owned()),
         }
     });
     let outcome = outcome.await.unwrap_or_else(|_| Err("the host failed while it carried the job out".to_owned()));
@@ -66,66 +85,99 @@ struct Work {
     member: Arc<Member>,
     job: Arc<RunningJob>,
     tools: Arc<JobTools>,
+    web: Web,
     granted_tools: Vec<String>,
 }
 
 impl Work {
     /// The host runs the session that the component planned.
-    async fn session(self, plan: SessionPlan, ceiling: Bounds) -> Outcome {
-        let meter = Meter::for_job(plan.bounds.min(ceiling), &self.member.means.limits);
+    async fn session(self, agent: Runtime, plan: SessionPlan, ceiling: Bounds, resumed: bool) -> Outcome {
         let means = &self.member.means;
+        let slot = means.runtimes.get(agent)?.clone();
+        let place = place(&slot, &self.job, agent, &self.member).await?;
+        let (history, account, seconds) = if resumed { self.history().await? } else { Default::default() };
+        if let Some(ended) = ended_before(&history) {
+            return ended;
+        }
+        let bounds = plan.bounds.min(ceiling);
+        let clock = Clock::start(&self.job, agent, seconds);
+        let meter = Meter::for_job(bounds, &means.limits, account, clock.observer());
+        let number = self.job.next_session();
         let sets = [self.tools.clone() as Arc<dyn Tools>];
         let session = Session {
+            number,
             system_prompt: plan.system_prompt,
             prompt: plan.prompt,
             model: plan.model,
-            tools: belt(sets, means.files.as_ref(), &self.granted_tools, &plan.tools, &self.job),
+            tools: self.belt(number, sets, &plan.tools, &history, self.job.cancelled()).map_err(|e| e.to_string())?,
             files: readable(means.files.as_ref(), &plan.tools),
             meter: meter.clone(),
             cancel: self.job.cancelled().clone(),
             texts: None,
+            journal: self.job.clone(),
+            history,
         };
-        let end = run(&*means.runtime, session).await;
+        let end = run(&*slot.runtime, session).await;
+        clock.show(&meter.account(), false);
+        drop(place);
         match end.ending.reason(meter.bounds()) {
             None => Ok(Some(end.text)),
             Some(reason) => Err(reason),
         }
     }
 
+    /// What the session did before its host stopped, what it used, and for how many seconds.
+    async fn history(&self) -> Result<(Vec<Entry>, Account, f64), String> {
+        let job = self.job.clone();
+        let lines = blocking(move || {
+            job.history().map_err(|e| crate::rpc::RpcError::internal(format!("its transcript cannot be read: {e}")))
+        });
+        let lines = lines.await.map_err(|e| e.message)?;
+        let (account, seconds) = (transcript::account(&lines), transcript::seconds(&lines));
+        let first = |entry: &Entry| entry.session() == Some(1);
+        Ok((lines.into_iter().map(|line| line.entry).filter(first).collect(), account, seconds))
+    }
+
     /// The component carries the job out itself.
-    async fn own_run(self, plugin: &Arc<Plugin>, activation: Arc<Activation>, bounds: Bounds) -> Outcome {
+    async fn own_run(
+        self,
+        agent: Runtime,
+        plugin: &Arc<Plugin>,
+        activation: Arc<Activation>,
+        bounds: Bounds,
+    ) -> Outcome {
         let member = self.member.clone();
+        Clock::queue(&self.job, agent);
         let place = match plugin.place(&self.job).await {
             Ok(place) => place,
             Err(e) => return Err(e.to_string()),
         };
         // The time in which it waited for its place is not its own.
-        let meter = Meter::for_run(bounds, &member.means.limits);
-        let sessions: Arc<dyn Sessions> = Arc::new(OwnSessions {
-            member: member.clone(),
-            job: self.job.clone(),
-            tools: self.tools.clone(),
-            granted_tools: self.granted_tools,
-            meter: meter.clone(),
-            host: Handle::current(),
-        });
+        let clock = Clock::start(&self.job, agent, 0.0);
+        let meter = Meter::for_run(bounds, &member.means.limits, clock.observer());
         let no_dir = |e: std::io::Error| format!("the job's directory cannot be opened: {}", e.kind());
         let job_dir = member.store.job_dir(self.job.id()).map_err(no_dir)?;
+        let (tools, web) = (self.tools.clone(), self.web.clone());
+        let sessions: Arc<dyn Sessions> =
+            Arc::new(OwnSessions { work: Arc::new(self), agent, meter: meter.clone(), host: Handle::current() });
         let scope = RunScope {
-            tools: self.tools.clone(),
+            tools: tools.clone(),
             artifacts_dir: job_dir.open_dir("artifacts").map_err(no_dir)?,
             job_dir,
             memory: member.memory.clone(),
             files: member.means.files.clone(),
+            web,
+            host: Handle::current(),
             sessions: Some(sessions),
             seconds: meter.bounds().deadline_seconds.unwrap_or(u32::MAX),
         };
-        match plugin.run(place, activation, scope).await {
+        let outcome = plugin.run(place, activation, scope).await;
+        clock.show(&meter.account(), false);
+        match outcome {
             // Returning a text submits it; a plugin that submitted before and returns nothing has said it already.
             Ok(Ok(text)) if text.trim().is_empty() => Ok(None),
             Ok(Ok(text)) => {
-                let tools = self.tools;
-                let submitted = blocking(move || Ok(tools.submit_result(&text))).await;
+                let submitted = blocking(move || Ok(tools.submit_result(&text, None))).await;
                 submitted.map_err(|e| e.message)?.map(|()| None).map_err(|e| e.to_string())
             }
             Ok(Err(text)) if text.trim().is_empty() => Err("the plugin gave up without a reason".to_owned()),
@@ -133,38 +185,68 @@ impl Work {
             Err(e) => Err(e.to_string()),
         }
     }
-}
 
-/// Runs a session until it ends, is cancelled, or is out of time.
-async fn run(runtime: &dyn AgentRuntime, session: Session) -> SessionEnd {
-    let (cancel, deadline) = (session.cancel.clone(), session.meter.deadline());
-    let meter = session.meter.clone();
-    let ended = |ending| SessionEnd {
-        ending,
-        text: String::new(),
-        usage: Usage { turns: meter.turns(), ..Default::default() },
-    };
-    tokio::select! {
-        end = runtime.run(session) => end,
-        () = cancel.cancelled() => ended(Ending::Interrupted),
-        () = tokio::time::sleep_until(deadline.into()) => ended(Ending::Deadline),
+    /// All that a session may call: whole sets of tools, and the read-only ones that were granted and asked for.
+    fn belt(
+        &self,
+        session: u32,
+        sets: impl IntoIterator<Item = Arc<dyn Tools>>,
+        asked: &[String],
+        history: &[Entry],
+        cancel: &CancellationToken,
+    ) -> Result<Arc<dyn Tools>, ToolError> {
+        let means = &self.member.means;
+        let belt = Belt::new(session, sets)?
+            .with_read_only(&means.broker, &self.web, &self.granted_tools, asked)
+            .with_journal(self.job.clone())
+            .with_history(history)
+            .with_result_bytes(means.limits.tool_result_bytes)
+            .with_cancel(cancel.clone());
+        Ok(Arc::new(belt))
     }
 }
 
-/// All that a session may call: whole sets of tools, and the read-only ones that were granted and asked for. The
-/// transcript begins with their names.
-fn belt(
-    sets: impl IntoIterator<Item = Arc<dyn Tools>>,
-    files: Option<&Arc<dyn Files>>,
-    granted: &[String],
-    asked: &[String],
-    job: &Arc<RunningJob>,
-) -> Arc<dyn Tools> {
-    let journal = Arc::new(Transcript(job.clone()));
-    let belt = Belt::new(sets).with_read_only(files, granted, asked).with_journal(journal);
-    let names: Vec<String> = belt.definitions().into_iter().map(|tool| tool.name).collect();
-    job.transcript(&json!({"type": "session", "tools": names}));
-    Arc::new(belt)
+/// A session that had ended already when its host stopped: how.
+fn ended_before(history: &[Entry]) -> Option<Outcome> {
+    let Some(Entry::End { ending, .. }) = history.last() else { return None };
+    if ending != SUCCESS {
+        return Some(Err(ending.clone()));
+    }
+    let text = history.iter().rev().find_map(|entry| match entry {
+        Entry::Turn { text, .. } => Some(text.clone()),
+        _ => None,
+    });
+    Some(Ok(text))
+}
+
+/// How the transcript spells that a session ended by itself.
+const SUCCESS: &str = "success";
+
+/// Runs a session until it ends, is cancelled, or is out of time; the transcript says that it begins, and how it ended.
+async fn run(runtime: &dyn AgentRuntime, session: Session) -> SessionEnd {
+    let (cancel, meter, journal) = (session.cancel.clone(), session.meter.clone(), session.journal.clone());
+    let number = session.number;
+    journal.write(&if session.history.is_empty() {
+        Entry::Session {
+            session: number,
+            agent: runtime.name().to_owned(),
+            model: session.model.clone(),
+            system_prompt: session.system_prompt.clone(),
+            prompt: session.prompt.clone(),
+            tools: session.tools.definitions().iter().map(|tool| tool.name.clone()).collect(),
+        }
+    } else {
+        Entry::Resumed { session: number }
+    });
+    let ended = |ending| SessionEnd { ending, text: String::new() };
+    let end = tokio::select! {
+        end = runtime.run(session) => end,
+        () = cancel.cancelled() => ended(Ending::Interrupted),
+        () = tokio::time::sleep_until(meter.deadline().into()) => ended(Ending::Deadline),
+    };
+    let ending = end.ending.reason(meter.bounds()).unwrap_or_else(|| SUCCESS.to_owned());
+    journal.write(&Entry::End { session: number, ending, usage: meter.account().usage });
+    end
 }
 
 /// The read roots, for a session that has all three tools which read them.
@@ -173,21 +255,58 @@ fn readable(files: Option<&Arc<dyn Files>>, tools: &[String]) -> Option<Arc<dyn 
     files.filter(|_| all).cloned()
 }
 
-/// The job's `transcript.jsonl`.
-struct Transcript(Arc<RunningJob>);
+/// Shows in the job's status what its sessions use, and for how long it has been under way.
+#[derive(Clone)]
+struct Clock {
+    job: Arc<RunningJob>,
+    agent: Runtime,
+    begun: Instant,
+    /// Seconds for which it was under way before its host stopped.
+    before: f64,
+}
 
-impl Journal for Transcript {
-    fn entry(&self, value: &Value) {
-        self.0.transcript(value);
+impl Clock {
+    fn start(job: &Arc<RunningJob>, agent: Runtime, before: f64) -> Self {
+        let clock = Self { job: job.clone(), agent, begun: Instant::now(), before };
+        clock.show(&Account::default(), false);
+        clock
+    }
+
+    /// Shows that the job waits for a place.
+    fn queue(job: &Arc<RunningJob>, agent: Runtime) {
+        Self { job: job.clone(), agent, begun: Instant::now(), before: 0.0 }.show(&Account::default(), true);
+    }
+
+    fn show(&self, account: &Account, queued: bool) {
+        let Account { usage, models } = account.clone();
+        let seconds = if queued { 0.0 } else { self.before + self.begun.elapsed().as_secs_f64() };
+        // Milliseconds are enough, and short to read.
+        let wall_seconds = (seconds * 1000.0).round() / 1000.0;
+        self.job.set_usage(JobUsage { agent: self.agent.to_string(), models, usage, wall_seconds, queued });
+    }
+
+    fn observer(&self) -> Observer {
+        let clock = self.clone();
+        Arc::new(move |account| clock.show(account, false))
+    }
+}
+
+/// Waits for a place in which a session can run. Whoever watches the job sees that it waits.
+async fn place(slot: &Slot, job: &Arc<RunningJob>, agent: Runtime, member: &Member) -> Result<Place, String> {
+    if let Some(place) = slot.places.try_take() {
+        return Ok(place);
+    }
+    Clock::queue(job, agent);
+    tokio::select! {
+        place = slot.places.take(member.key()) => Ok(place),
+        () = job.cancelled().cancelled() => Err("the job was cancelled".to_owned()),
     }
 }
 
 /// Sessions that a component starts while it carries its job out, on the job's account.
 struct OwnSessions {
-    member: Arc<Member>,
-    job: Arc<RunningJob>,
-    tools: Arc<JobTools>,
-    granted_tools: Vec<String>,
+    work: Arc<Work>,
+    agent: Runtime,
     meter: Arc<Meter>,
     /// Sessions belong to the host's threads, not to those of the component that asks for them.
     host: Handle,
@@ -199,31 +318,42 @@ const EVENTS: usize = 64;
 #[async_trait]
 impl Sessions for OwnSessions {
     async fn start(&self, query: Query) -> Result<QueryHandle, ToolError> {
-        if let Some(tool) = query.tools.iter().find(|tool| !self.granted_tools.contains(tool)) {
+        let work = &self.work;
+        if let Some(tool) = query.tools.iter().find(|tool| !work.granted_tools.contains(tool)) {
             return Err(ToolError::NotGranted(format!(
                 "the tool {tool:?}; add it to `component.tools` in guild-member.json"
             )));
         }
-        let means = &self.member.means;
-        let job_tools = query.job_tools.then(|| self.tools.clone() as Arc<dyn Tools>);
+        let means = &work.member.means;
+        let wanted = Wanted { model: query.model.as_deref(), files: means.files.as_deref() };
+        let slot = means.runtimes.ready(self.agent, &wanted).map_err(ToolError::Unavailable)?.clone();
+        if let Some(bound) = used_up(&self.meter.left()) {
+            return Err(ToolError::OverLimit(format!("the job has no {bound} left")));
+        }
+        let job_tools = query.job_tools.then(|| work.tools.clone() as Arc<dyn Tools>);
         let sets = job_tools.into_iter().chain([query.own_tools]);
-        let interrupt = self.job.cancelled().child_token();
+        let interrupt = work.job.cancelled().child_token();
         let (texts, mut heard) = mpsc::channel(EVENTS);
+        let number = work.job.next_session();
+        let bounds = query.bounds.min(session_limits(&means.limits));
         let session = Session {
+            number,
             system_prompt: query.system_prompt,
             prompt: query.prompt,
             model: query.model,
-            tools: belt(sets, means.files.as_ref(), &self.granted_tools, &query.tools, &self.job),
+            tools: work.belt(number, sets, &query.tools, &[], &interrupt)?,
             files: readable(means.files.as_ref(), &query.tools),
-            meter: self.meter.for_session(query.bounds.min(session_limits(&means.limits))),
+            meter: self.meter.clone(),
             cancel: interrupt.clone(),
             texts: Some(texts),
+            journal: work.job.clone(),
+            history: Vec::new(),
         };
         let (sender, events) = mpsc::channel(EVENTS);
-        let runtime = means.runtime.clone();
         let gone = CancellationToken::new();
         let stop = interrupt.clone();
         let dropped = gone.clone();
+        let (job_meter, member) = (self.meter.clone(), work.member.clone());
         self.host.spawn(async move {
             let forward = async {
                 while let Some(text) = heard.recv().await {
@@ -232,13 +362,39 @@ impl Sessions for OwnSessions {
                     }
                 }
             };
-            let session = run(&*runtime, session);
+            let session = async {
+                let place = tokio::select! {
+                    place = slot.places.take(member.key()) => place,
+                    () = stop.cancelled() => return interrupted(),
+                };
+                // Its time begins with its place.
+                let meter = job_meter.for_session(bounds);
+                let end = run(&*slot.runtime, Session { meter: meter.clone(), ..session }).await;
+                drop(place);
+                (end, meter.account().usage)
+            };
             let both = async { tokio::join!(session, forward).0 };
             tokio::select! {
-                end = both => drop(sender.send(QueryEvent::Finished(end)).await),
+                (end, used) = both => drop(sender.send(QueryEvent::Finished(end, used)).await),
                 () = dropped.cancelled() => {}
             }
         });
         Ok(QueryHandle { events, interrupt, on_drop: gone.drop_guard() })
     }
+}
+
+/// The end of a session that never began.
+fn interrupted() -> (SessionEnd, Usage) {
+    (SessionEnd { ending: Ending::Interrupted, text: String::new() }, Usage::default())
+}
+
+/// The bound of which nothing is left.
+fn used_up(left: &Bounds) -> Option<&'static str> {
+    if left.max_turns == Some(0) {
+        return Some("turns");
+    }
+    if left.max_budget_usd.is_some_and(|usd| usd <= 0.0) {
+        return Some("dollars");
+    }
+    (left.deadline_seconds == Some(0)).then_some("time")
 }

@@ -47,6 +47,13 @@ impl Config {
         })
     }
 
+    /// A whole number from 1 to `most`.
+    pub fn count_to(&mut self, key: &'static str, most: u32) -> Result<Option<u32>, Refusal> {
+        self.take(key, &format!("a whole number from 1 to {most}"), |value| {
+            value.as_u64().and_then(|n| u32::try_from(n).ok()).filter(|n| (1..=most).contains(n))
+        })
+    }
+
     /// A number above 0.
     pub fn amount(&mut self, key: &'static str) -> Result<Option<f64>, Refusal> {
         self.take(key, "a number above 0", |value| value.as_f64().filter(|n| n.is_finite() && *n > 0.0))
@@ -119,13 +126,15 @@ mod tests {
 
     #[test]
     fn keys_are_read_by_their_kind() {
-        let mut config =
-            config(r#"{"maxTurns": 3, "maxBudgetUsd": 0.25, "deadlineSeconds": 60, "focus": " x ", "deep": true}"#)
-                .unwrap();
+        let mut config = config(
+            r#"{"maxTurns": 3, "maxBudgetUsd": 0.25, "deadlineSeconds": 60, "focus": " x ", "deep": true, "n": 16}"#,
+        )
+        .unwrap();
         let bounds = config.bounds().unwrap();
         assert_eq!(bounds, Bounds { max_turns: Some(3), max_budget_usd: Some(0.25), deadline_seconds: Some(60) });
         assert_eq!(config.text("focus").unwrap().as_deref(), Some("x"));
         assert_eq!(config.flag("deep").unwrap(), Some(true));
+        assert_eq!(config.count_to("n", 16).unwrap(), Some(16));
         assert_eq!(config.text("model").unwrap(), None);
         assert!(config.finish().is_ok());
     }
@@ -145,6 +154,11 @@ mod tests {
             let mut config = config(&format!(r#"{{"maxTurns": {bad}}}"#)).unwrap();
             let text = text(config.bounds().unwrap_err());
             assert!(text.contains("config.maxTurns must be a whole number, 1 or more") && text.contains(bad), "{text}");
+        }
+        for bad in ["0", "17", "-1", "1.5", "\"3\""] {
+            let mut config = config(&format!(r#"{{"parallel": {bad}}}"#)).unwrap();
+            let text = text(config.count_to("parallel", 16).unwrap_err());
+            assert!(text.contains("config.parallel must be a whole number from 1 to 16"), "{text}");
         }
         for bad in ["0", "-0.5", "\"1\"", "true"] {
             let mut config = config(&format!(r#"{{"maxBudgetUsd": {bad}}}"#)).unwrap();

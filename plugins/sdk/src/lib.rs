@@ -24,11 +24,13 @@
 
 pub mod bindings;
 pub mod config;
+mod executor;
 pub mod prompt;
 mod session;
 
 pub use bindings::worker::guild::worker::{agent, files, job_tools, log, memory, status, types, web};
-pub use session::{explain, finish};
+pub use executor::block_on;
+pub use session::{Session, explain, outcome, session_options};
 pub use types::{
     Activation, Bounds, Context, Decision, HostError, MemoryNote, Plan, Refusal, Request, Scope, SessionPlan,
     ToolDefinition,
@@ -41,9 +43,38 @@ pub trait Worker {
 }
 
 /// A worker that carries its jobs out itself (`guild:worker/run`). Its [`Worker::activate`] answers [`Plan::OwnRun`].
+///
+/// Its sessions are [`Session`]s: futures, of which many can be under way at once.
+///
+/// ```
+/// # use guild_plugin_sdk::{
+/// #     Activation, AutonomousWorker, Plan, Refusal, Session, Worker, explain, outcome, session_options,
+/// # };
+/// # struct Asker;
+/// # impl Worker for Asker {
+/// #     fn activate(activation: Activation) -> Result<Plan, Refusal> {
+/// #         Ok(Plan::OwnRun(activation.bounds))
+/// #     }
+/// # }
+/// use futures_util::future::join_all;
+///
+/// impl AutonomousWorker for Asker {
+///     async fn run(activation: Activation) -> Result<String, String> {
+///         let ask = async |question: &str| {
+///             let session = Session::start(&session_options(&activation, question, &["Read", "Grep", "Glob"]));
+///             outcome(session.map_err(explain)?.finish(async |_| Err("no such tool".to_owned())).await)
+///         };
+///         let answers = join_all([ask("What is it?"), ask("What is it for?")]).await;
+///         answers.into_iter().collect()
+///     }
+/// }
+/// # guild_plugin_sdk::export_autonomous_worker!(Asker);
+/// ```
 pub trait AutonomousWorker: Worker {
     /// Carries the job out. The text is the result; an empty one stands for a result that was submitted before.
-    fn run(activation: Activation) -> Result<String, String>;
+    ///
+    /// It is written as `async fn run(activation: Activation) -> Result<String, String>`, and run by [`block_on`].
+    fn run(activation: Activation) -> impl Future<Output = Result<String, String>>;
 }
 
 /// What was asked for, where the worker is activated to do a piece of work; it does not take part in meetings.
@@ -60,7 +91,7 @@ pub fn session_plan(activation: &Activation, prompt: &str, system_prompt: String
     SessionPlan {
         system_prompt,
         prompt: prompt.to_owned(),
-        tools: activation.granted_tools.iter().filter(|tool| wanted.contains(&tool.as_str())).cloned().collect(),
+        tools: session::granted(activation, wanted),
         toolbox_tools: activation.toolbox_tools.iter().map(|tool| tool.name.clone()).collect(),
         model: None,
         bounds: activation.bounds,
@@ -123,7 +154,7 @@ macro_rules! export_autonomous_worker {
                 fn run(
                     activation: $crate::Activation,
                 ) -> ::core::result::Result<::std::string::String, ::std::string::String> {
-                    <$worker as $crate::AutonomousWorker>::run(activation)
+                    $crate::block_on(<$worker as $crate::AutonomousWorker>::run(activation))
                 }
             }
 
@@ -131,8 +162,10 @@ macro_rules! export_autonomous_worker {
         };
 
         #[cfg(not(target_family = "wasm"))]
-        const _: fn($crate::Activation) -> ::core::result::Result<::std::string::String, ::std::string::String> =
-            <$worker as $crate::AutonomousWorker>::run;
+        const _: () = {
+            const fn is_autonomous<W: $crate::AutonomousWorker>() {}
+            is_autonomous::<$worker>();
+        };
     };
 }
 

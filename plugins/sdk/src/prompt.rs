@@ -18,8 +18,13 @@ short text. Storing under an existing key replaces what was there.
 - `submit_result`: your result, whole, as Markdown. Call it when you are done; the job has no result until you do. \
 Calling it again replaces the result. What you cannot establish, say so in it.";
 
-/// The system prompt of a session: who the worker is, its `task`, its memories, and [`TOOL_INSTRUCTIONS`].
+/// The system prompt of a session that has the internal tools: its [`background`], and [`TOOL_INSTRUCTIONS`].
 pub fn system_prompt(activation: &Activation, task: &str) -> String {
+    format!("{}\n\n# How you work\n\n{TOOL_INSTRUCTIONS}", background(activation, task))
+}
+
+/// What every session is told: who the worker is, its project, its `task`, and its memories.
+pub fn background(activation: &Activation, task: &str) -> String {
     let mut sections = Vec::new();
     let posture = activation.posture.trim();
     if !posture.is_empty() {
@@ -32,7 +37,6 @@ pub fn system_prompt(activation: &Activation, task: &str) -> String {
     if !activation.memories.is_empty() {
         sections.push(memories(&activation.memories));
     }
-    sections.push(format!("# How you work\n\n{TOOL_INSTRUCTIONS}"));
     sections.join("\n\n")
 }
 

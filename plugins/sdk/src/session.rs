@@ -1,28 +1,121 @@
 //! Sessions that a worker starts itself, and the errors of host functions.
 
+use serde_json::Value;
+
 use crate::{
-    agent::{Event, Finish, Session, Step, ToolCall},
-    types::HostError,
+    agent::{self, Ending, Event, Finish, Options, Step, ToolCall, Usage},
+    executor::ready,
+    types::{Activation, HostError},
 };
 
-/// Follows a session to its end. `answer` is called for each call to one of the worker's own tools; its error is what
-/// the model is told. The agent's texts between are skipped.
-pub fn finish(
-    session: &Session,
-    mut answer: impl FnMut(&ToolCall) -> Result<String, String>,
-) -> Result<Finish, HostError> {
-    loop {
-        match session.next()? {
-            Step::Pending => session.subscribe().block(),
-            Step::Event(Event::Text(_)) => {}
-            Step::Event(Event::Call(call)) => {
-                let content = answer(&call);
-                session.answer(&call.id, content.as_deref().map_err(String::as_str))?;
+/// Options of a session that reads with those of `wanted` built-in tools that were granted, that is who the member is,
+/// and that has the job's own bounds and no other tools. Change fields of it for more.
+pub fn session_options(activation: &Activation, prompt: &str, wanted: &[&str]) -> Options {
+    Options {
+        prompt: prompt.to_owned(),
+        system_prompt: activation.posture.clone(),
+        tools: granted(activation, wanted),
+        job_tools: false,
+        own_tools: Vec::new(),
+        model: None,
+        bounds: activation.bounds,
+    }
+}
+
+/// Those of the `wanted` built-in tools that were granted.
+pub(crate) fn granted(activation: &Activation, wanted: &[&str]) -> Vec<String> {
+    activation.granted_tools.iter().filter(|tool| wanted.contains(&tool.as_str())).cloned().collect()
+}
+
+/// An agent session of the worker's own. It runs in the host from the moment it is started, and dropping it cancels it.
+///
+/// ```no_run
+/// # use guild_plugin_sdk::{Activation, Session, explain, outcome, session_options};
+/// # async fn ask(activation: &Activation) -> Result<String, String> {
+/// let options = session_options(activation, "What is in docs/?", &["Read", "Glob"]);
+/// let session = Session::start(&options).map_err(explain)?;
+/// outcome(session.finish(async |call| Err(format!("there is no tool {}", call.name))).await)
+/// # }
+/// ```
+pub struct Session {
+    inner: agent::Session,
+}
+
+impl Session {
+    /// Starts a session.
+    ///
+    /// # Errors
+    /// `InvalidInput` for options that are not acceptable, `NotGranted` for a tool that was not granted, `OverLimit`
+    /// where the job has no turns, dollars or time left, `NoJob` during `activate`.
+    pub fn start(options: &Options) -> Result<Self, HostError> {
+        agent::query(options).map(|inner| Self { inner })
+    }
+
+    /// The next event. The last one is `Event::Finished`; after it there is none. A plugin that does not take the events
+    /// of a session holds it up.
+    pub async fn next(&self) -> Option<Event> {
+        loop {
+            match self.inner.next() {
+                Ok(Step::Pending) => ready(self.inner.subscribe()).await,
+                Ok(Step::Event(event)) => return Some(event),
+                Ok(Step::Ended) => return None,
+                Err(error) => return Some(Event::Finished(broken(error))),
             }
-            Step::Event(Event::Finished(finish)) => return Ok(finish),
-            Step::Ended => return Err(HostError::Unavailable("the session ended without saying how".to_owned())),
         }
     }
+
+    /// Answers a call to one of the worker's own tools: its result, or the error that the model is to see.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a call that does not wait for an answer.
+    pub fn answer(&self, call: &ToolCall, content: Result<Value, String>) -> Result<(), HostError> {
+        let content = content.map(|value| value.to_string());
+        self.inner.answer(&call.id, content.as_deref().map_err(String::as_str))
+    }
+
+    /// Asks the session to stop. `Event::Finished` with `Ending::Interrupted` follows, unless it has ended already.
+    pub fn interrupt(&self) {
+        self.inner.interrupt();
+    }
+
+    /// Follows the session to its end. `answer` is asked for each call to one of the worker's own tools, one after the
+    /// other; its error is what the model is told. The agent's texts on the way are skipped.
+    pub async fn finish(&self, mut answer: impl AsyncFnMut(&ToolCall) -> Result<Value, String>) -> Finish {
+        while let Some(event) = self.next().await {
+            match event {
+                Event::Text(_) => {}
+                Event::Call(call) => {
+                    let content = answer(&call).await;
+                    if let Err(error) = self.answer(&call, content) {
+                        self.interrupt();
+                        return broken(error);
+                    }
+                }
+                Event::Finished(finish) => return finish,
+            }
+        }
+        broken(HostError::Unavailable("all events of the session were taken before".to_owned()))
+    }
+}
+
+/// The end of a session that the host says nothing more about.
+fn broken(error: HostError) -> Finish {
+    let usage = Usage { turns: 0, input_tokens: 0, cached_tokens: 0, output_tokens: 0, cost_usd: None };
+    Finish { ending: Ending::Error, text: explain(error), usage }
+}
+
+/// The agent's last text, where the session ended by itself and said something; else why there is none.
+pub fn outcome(finish: Finish) -> Result<String, String> {
+    let reason = match finish.ending {
+        Ending::Success if !finish.text.trim().is_empty() => return Ok(finish.text),
+        Ending::Success => "the session ended without a text",
+        Ending::MaxTurns => "the session used up its turns",
+        Ending::MaxBudget => "the session used up its budget",
+        Ending::Deadline => "the session ran out of time",
+        Ending::Interrupted => "the session was interrupted",
+        Ending::Error => return Err(finish.text),
+    };
+    Err(reason.to_owned())
 }
 
 /// A host function's error as a sentence.

@@ -6,11 +6,9 @@
 mod survey;
 
 use guild_plugin_sdk::{
-    Activation, AutonomousWorker, Bounds, Decision, HostError, Plan, Refusal, Request, Scope, Worker,
-    agent::{self, Ending},
-    commission,
-    config::Config,
-    explain, export_autonomous_worker, files, finish, job_tools, log, memory, smaller, status,
+    Activation, AutonomousWorker, Bounds, Decision, HostError, Plan, Refusal, Request, Scope, Session, Worker, agent,
+    commission, config::Config, explain, export_autonomous_worker, files, job_tools, log, memory, outcome,
+    session_options, smaller, status,
 };
 
 use crate::survey::Survey;
@@ -59,7 +57,7 @@ impl Worker for Surveyor {
 }
 
 impl AutonomousWorker for Surveyor {
-    fn run(activation: Activation) -> Result<String, String> {
+    async fn run(activation: Activation) -> Result<String, String> {
         let refused = |(Refusal::InvalidConfig(text) | Refusal::Unsupported(text))| text;
         let request = commission(&activation).map_err(refused)?;
         let options = Options::of(request).map_err(refused)?;
@@ -82,7 +80,7 @@ impl AutonomousWorker for Surveyor {
         job_tools::submit_result(&report).map_err(explain)?;
         job_tools::update_summary(&format!("Listed {} files; asking for a description", survey.len()))
             .map_err(explain)?;
-        match describe(&activation, request, &survey) {
+        match describe(&activation, request, &survey).await {
             Ok(text) => Ok(format!("{report}\n## Description\n\n{}\n", text.trim())),
             Err(error) => {
                 log::write(log::Level::Warn, &format!("no description: {error}"));
@@ -107,28 +105,15 @@ fn note_what_a_person_should_know(survey: &Survey, glob: &str) -> Result<(), Hos
 }
 
 /// Asks an agent session what the files are. It reads, and nothing else: it has none of this job's tools.
-fn describe(activation: &Activation, request: &Request, survey: &Survey) -> Result<String, String> {
-    let session = agent::query(&agent::Options {
-        prompt: format!("{}\n\nDescribe in a few sentences what these files are:\n\n{}", request.task, survey.sample()),
-        system_prompt: activation.posture.clone(),
-        tools: activation
-            .granted_tools
-            .iter()
-            .filter(|t| ["Read", "Grep", "Glob"].contains(&t.as_str()))
-            .cloned()
-            .collect(),
-        job_tools: false,
-        own_tools: Vec::new(),
-        model: None,
+async fn describe(activation: &Activation, request: &Request, survey: &Survey) -> Result<String, String> {
+    let prompt =
+        format!("{}\n\nDescribe in a few sentences what these files are:\n\n{}", request.task, survey.sample());
+    let options = agent::Options {
         bounds: smaller(DESCRIPTION, activation.bounds),
-    })
-    .map_err(explain)?;
-    let end = finish(&session, |call| Err(format!("there is no tool {}", call.name))).map_err(explain)?;
-    match end.ending {
-        Ending::Success if !end.text.trim().is_empty() => Ok(end.text),
-        Ending::Success => Err("the session said nothing".to_owned()),
-        ending => Err(format!("the session ended with {ending:?}: {}", end.text)),
-    }
+        ..session_options(activation, &prompt, &["Read", "Grep", "Glob"])
+    };
+    let session = Session::start(&options).map_err(explain)?;
+    outcome(session.finish(async |call| Err(format!("there is no tool {}", call.name))).await)
 }
 
 export_autonomous_worker!(Surveyor);

@@ -108,8 +108,11 @@ impl Cache {
         if let Some(walk) = state.walks.iter().find(same) {
             return Ok(walk.entries.clone());
         }
-        let walker = files.clone();
-        let entries = self.cpu.run(cancel, move || walker.walk()).await?;
+        let (walker, cancelled) = (files.clone(), cancel.clone());
+        let entries = self.cpu.run(cancel, move || walker.walk(&cancelled)).await?;
+        if cancel.is_cancelled() {
+            return Err(Stop::Cancelled);
+        }
         let entries: Arc<[FileEntry]> = entries.map_err(|error| Stop::Failed(error.to_string()))?.into();
         state.walks.push(Walked { files: Arc::downgrade(files), at: Instant::now(), entries: entries.clone() });
         Ok(entries)

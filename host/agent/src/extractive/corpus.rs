@@ -92,6 +92,12 @@ impl Corpus {
         Some((passage, self.documents.get(passage.document as usize)?))
     }
 
+    /// The numbers of the documents that have these paths, and all where there are none.
+    pub(crate) fn within(&self, paths: &[String]) -> HashSet<u32> {
+        let named = |document: &Document| paths.is_empty() || paths.contains(&document.path);
+        (0..).zip(&self.documents).filter(|(_, document)| named(document)).map(|(number, _)| number).collect()
+    }
+
     /// A passage's text.
     pub(crate) fn text(&self, number: u32) -> &str {
         self.passage(number).and_then(|(passage, document)| document.page.text.get(passage.range())).unwrap_or_default()

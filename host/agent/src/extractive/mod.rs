@@ -3,7 +3,11 @@
 //! It works as a session with a model does, turn by turn and through the same tools, so that a job looks the same
 //! from outside: a summary as it goes, decisions where it narrowed the question, questions that the sources leave
 //! open, a memory of what it learned, and a report as the result. What it does not do is reason: the report
-//! quotes passages that cover what was asked, and where none does it says so.
+//! quotes passages that cover what was asked, and where none does it says so. It reads the granted local files and
+//! nothing else, also where its session has WebSearch and WebFetch: which pages to read is for a model to judge.
+//!
+//! A session that its host left is run again from the start. The same task over the same sources comes to the same
+//! calls, under the same ids, so what had its effect has it once.
 
 mod cache;
 mod condense;
@@ -11,6 +15,7 @@ mod corpus;
 mod cpu;
 mod extract;
 mod index;
+mod local;
 mod question;
 mod quote;
 mod report;
@@ -23,25 +28,27 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use guild_jobs::{
     activation::MemoryNote,
-    files::Files,
-    session::{AgentRuntime, Ending, Session, SessionEnd, Usage},
+    session::{AgentRuntime, Ending, Meter, Session, SessionEnd, Wanted},
+    transcript::Entry,
 };
 use tokio_util::sync::CancellationToken;
 
 use cache::Cache;
 use cpu::{Cpu, Stop};
 
+pub use local::LocalSearch;
+
 /// The extractive runtime. Sessions of one `Extractive` share the indexes of their sources.
 pub struct Extractive {
     cpu: Arc<Cpu>,
-    cache: Cache,
+    cache: Arc<Cache>,
 }
 
 impl Extractive {
     /// A runtime without anything indexed. It uses as many cores as there are.
     pub fn new() -> Self {
         let cpu = Arc::new(Cpu::new());
-        Self { cache: Cache::new(cpu.clone()), cpu }
+        Self { cache: Arc::new(Cache::new(cpu.clone())), cpu }
     }
 }
 
@@ -57,8 +64,8 @@ impl AgentRuntime for Extractive {
         "extractive"
     }
 
-    fn check(&self, files: Option<&dyn Files>) -> Result<(), String> {
-        if files.is_some_and(|files| !files.roots().is_empty()) {
+    fn check(&self, wanted: &Wanted<'_>) -> Result<(), String> {
+        if wanted.files.is_some_and(|files| !files.roots().is_empty()) {
             return Ok(());
         }
         Err("there is nothing to read: the built-in runtime answers from local sources. Name some with the option \
@@ -66,9 +73,12 @@ impl AgentRuntime for Extractive {
             .to_owned())
     }
 
+    fn can_resume(&self, _history: &[Entry]) -> Result<(), String> {
+        Ok(())
+    }
+
     async fn run(&self, session: Session) -> SessionEnd {
         let (cancel, meter) = (session.cancel.clone(), session.meter.clone());
-        let before = meter.turns();
         // Ends what it left running on other threads, whichever way this ends.
         let work = cancel.child_token();
         let _stop = work.clone().drop_guard();
@@ -79,15 +89,19 @@ impl AgentRuntime for Extractive {
             () = tokio::time::sleep_until(deadline) => Err(Ending::Deadline),
             done = session::investigate(self, &session, &work) => done,
         };
-        let (ending, text) = match done {
-            Ok(report) => (Ending::Success, report),
-            Err(ending) => (ending, String::new()),
-        };
-        let turns = meter.turns().saturating_sub(before);
-        SessionEnd { ending, text, usage: Usage { turns, cost_usd: Some(0.0), ..Usage::default() } }
+        match done {
+            Ok(text) => SessionEnd { ending: Ending::Success, text },
+            Err(ending) => SessionEnd { ending, text: String::new() },
+        }
     }
 
-    async fn condense(&self, memories: Vec<MemoryNote>, max_chars: usize) -> Result<String, String> {
+    /// Condenses by rule, which costs nothing.
+    async fn condense(
+        &self,
+        memories: Vec<MemoryNote>,
+        max_chars: usize,
+        _meter: Arc<Meter>,
+    ) -> Result<String, String> {
         let done = self.cpu.run(&CancellationToken::new(), move || condense::condense(&memories, max_chars)).await;
         done.map_err(|stop| match stop {
             Stop::Cancelled => "cancelled".to_owned(),

@@ -101,6 +101,9 @@ pub(crate) struct Inquiry {
     pub(crate) left_out: Vec<String>,
     /// Whether one question of the task was taken apart into several.
     pub(crate) parted: bool,
+    /// The files to search, where the task names them: in backticks, in a line that begins with `Source:` or
+    /// `Sources:`. Where it is empty, all are searched.
+    pub(crate) sources: Vec<String>,
 }
 
 /// Reads a task.
@@ -126,7 +129,7 @@ pub(crate) fn inquiry(task: &str) -> Inquiry {
     if asked.is_empty() {
         asked = said.iter().collect();
     }
-    let mut inquiry = Inquiry::default();
+    let mut inquiry = Inquiry { sources: sources(task), ..Inquiry::default() };
     for text in asked {
         let parts = parts(text);
         let before = inquiry.questions.len();
@@ -148,8 +151,8 @@ pub(crate) fn inquiry(task: &str) -> Inquiry {
 }
 
 impl Question {
-    /// `None` where a text has no word that could be looked up.
-    fn new(text: &str, before: Option<&Self>, stems: &Stems) -> Option<Self> {
+    /// A question, and the one before it that it may be about. `None` where it has no word that could be looked up.
+    pub(crate) fn new(text: &str, before: Option<&Self>, stems: &Stems) -> Option<Self> {
         let all = lower(text);
         let mut terms: Vec<QueryTerm> = Vec::new();
         let mut kept = Vec::new();
@@ -196,6 +199,16 @@ impl Question {
             code: has(&["code", "example", "examples", "implement", "implemented", "function", "syntax", "snippet"]),
         })
     }
+}
+
+/// The paths in a task's lines of sources.
+fn sources(task: &str) -> Vec<String> {
+    let named = |line: &str| {
+        let (label, paths) = line.split_once(':')?;
+        let is_label = ["source", "sources"].contains(&label.trim().to_ascii_lowercase().as_str());
+        is_label.then(|| paths.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>())
+    };
+    task.lines().filter_map(named).flatten().collect()
 }
 
 fn lower(text: &str) -> Vec<String> {
@@ -309,6 +322,14 @@ mod tests {
         assert_eq!(texts(task), ["What is a slice?", "Explain how modules are found."]);
         assert_eq!(texts("Question: Error handling in Rust"), ["Error handling in Rust"]);
         assert_eq!(texts("ownership and borrowing"), ["ownership and borrowing"]);
+    }
+
+    #[test]
+    fn a_line_of_sources_names_what_is_searched() {
+        let inquiry = inquiry("Sources: `docs/a.md`, `docs/b c.md`\n\nWhat is a `mutex`?\n");
+        assert_eq!(inquiry.sources, ["docs/a.md", "docs/b c.md"]);
+        assert_eq!(inquiry.questions.len(), 1);
+        assert!(super::inquiry("What are the sources: `x`?").sources.is_empty());
     }
 
     #[test]

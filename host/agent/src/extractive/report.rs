@@ -132,16 +132,19 @@ impl<'a> Report<'a> {
         open
     }
 
-    /// The report.
-    pub(crate) fn markdown(&self, task: &str, roots: &[String]) -> String {
-        let mut text = String::from("# Research report\n\n## Question\n\n");
-        let (task, whole) = crate::files::cut(task.trim(), TASK_CHARS);
-        for line in task.lines() {
-            text.push_str(if line.trim().is_empty() { ">" } else { "> " });
-            text.push_str(line.trim_end());
-            text.push('\n');
+    /// The report. It begins with the task, where that is not known to whoever reads it.
+    pub(crate) fn markdown(&self, task: Option<&str>, searched: usize, roots: &[String]) -> String {
+        let mut text = String::new();
+        if let Some(task) = task {
+            text.push_str("# Research report\n\n## Question\n\n");
+            let (task, whole) = crate::files::cut(task.trim(), TASK_CHARS);
+            for line in task.lines() {
+                text.push_str(if line.trim().is_empty() { ">" } else { "> " });
+                text.push_str(line.trim_end());
+                text.push('\n');
+            }
+            text.push_str(if whole { "\n" } else { "> […]\n\n" });
         }
-        text.push_str(if whole { "\n" } else { "> […]\n\n" });
         self.summary(&mut text);
         self.quotations(&mut text);
         self.sources_by_weight(&mut text);
@@ -155,7 +158,7 @@ impl<'a> Report<'a> {
         text.push_str(EXTRACTED);
         let roots = roots.iter().map(|root| format!("`{root}`")).collect::<Vec<_>>().join(", ");
         let left_out = self.corpus.left_out;
-        let _ = write!(text, " *Searched: {} in {roots}.*", count(self.corpus.documents.len(), "document"));
+        let _ = write!(text, " *Searched: {} in {roots}.*", count(searched, "document"));
         if left_out.large + left_out.beyond > 0 {
             let files = count(left_out.large + left_out.beyond, "file");
             let _ = write!(text, " *Not searched: {files}, too large for the index.*");

@@ -58,6 +58,11 @@ fn needed(terms: usize) -> f32 {
     }
 }
 
+/// The share of a question's weight that a passage must have words for where another one answers it.
+fn related(question: &Question) -> f32 {
+    needed(question.terms.len()) * 0.7
+}
+
 /// A passage on its way to be a finding.
 #[derive(Clone)]
 struct Candidate {
@@ -66,35 +71,53 @@ struct Candidate {
     mask: u64,
 }
 
-/// Looks a question up: the first round, with the question's own words.
-pub(crate) fn answer(corpus: &Corpus, stems: &Stems, question: &Question, limit: usize) -> Answer {
-    let candidates = candidates(corpus, stems, question, &question.terms);
+/// Looks a question up in the documents `within`: the first round, with the question's own words.
+pub(crate) fn answer(
+    corpus: &Corpus,
+    within: &HashSet<u32>,
+    stems: &Stems,
+    question: &Question,
+    limit: usize,
+) -> Answer {
+    let candidates = candidates(corpus, within, stems, question, &question.terms);
     let unknown = question.terms.iter().zip(&question.words);
     let unknown =
         unknown.filter(|(term, _)| corpus.index.having(&term.stem) == 0).map(|(_, word)| word.clone()).collect();
     let mut answer = Answer { question: question.clone(), findings: Vec::new(), unknown, salient: Vec::new() };
     if candidates.iter().any(|candidate| candidate.finding.coverage >= needed(question.terms.len())) {
-        answer.findings = diverse(corpus, stems, question, candidates, limit);
+        answer.findings = diverse(corpus, stems, question, candidates, related(question), limit);
     }
     answer
 }
 
+/// Passages that have some of a question's words, best first, whether or not they answer it.
+pub(crate) fn passages(corpus: &Corpus, stems: &Stems, question: &Question, limit: usize) -> Vec<Finding> {
+    let candidates = candidates(corpus, &corpus.within(&[]), stems, question, &question.terms);
+    diverse(corpus, stems, question, candidates, 0.0, limit)
+}
+
 /// Follows up on what was found: looks again, with words that the findings have in common beside the question's own.
 /// Where nothing was found there is nothing to follow: looking for less than was asked would find other things.
-pub(crate) fn follow_up(corpus: &Corpus, stems: &Stems, answer: &mut Answer, limit: usize) {
+pub(crate) fn follow_up(corpus: &Corpus, within: &HashSet<u32>, stems: &Stems, answer: &mut Answer, limit: usize) {
     if answer.findings.is_empty() {
         return;
     }
     let (salient, words): (Vec<QueryTerm>, Vec<String>) = salient(corpus, stems, answer).into_iter().unzip();
     let question = &answer.question;
     let query: Vec<QueryTerm> = question.terms.iter().cloned().chain(salient).collect();
-    let candidates = candidates(corpus, stems, question, &query);
-    answer.findings = diverse(corpus, stems, question, candidates, limit);
+    let candidates = candidates(corpus, within, stems, question, &query);
+    answer.findings = diverse(corpus, stems, question, candidates, related(question), limit);
     answer.salient = words;
 }
 
 /// Passages that have words of the query, scored, best first. Coverage is of the question alone.
-fn candidates(corpus: &Corpus, stems: &Stems, question: &Question, query: &[QueryTerm]) -> Vec<Candidate> {
+fn candidates(
+    corpus: &Corpus,
+    within: &HashSet<u32>,
+    stems: &Stems,
+    question: &Question,
+    query: &[QueryTerm],
+) -> Vec<Candidate> {
     let weights: Vec<f32> = question.terms.iter().map(|term| corpus.index.idf(&term.stem) * term.weight).collect();
     let all: f32 = weights.iter().sum();
     // One telling word of many is not what was asked: with less than half of the words, a share counts half.
@@ -108,8 +131,11 @@ fn candidates(corpus: &Corpus, stems: &Stems, question: &Question, query: &[Quer
     let hits = corpus.index.search(query, usize::MAX);
     let masks: HashMap<u32, u64> = hits.iter().map(|hit| (hit.passage, hit.mask)).collect();
     let mut found: Vec<Candidate> = Vec::new();
-    for hit in hits.iter().take(CANDIDATES) {
-        let Some((passage, _)) = corpus.passage(hit.passage) else { continue };
+    let inside = hits.iter().filter_map(|hit| {
+        let (passage, _) = corpus.passage(hit.passage)?;
+        within.contains(&passage.document).then_some((hit, passage))
+    });
+    for (hit, passage) in inside.take(CANDIDATES) {
         // What a passage leaves unsaid, its title says, or the passage before or after it under the same heading.
         let beside = [hit.passage.checked_sub(1), hit.passage.checked_add(1)].into_iter().flatten().filter(|beside| {
             corpus
@@ -152,12 +178,14 @@ fn form(corpus: &Corpus, stems: &Stems, question: &Question, number: u32, text: 
     (1.0 + 0.5 * near) * definition * listing * fragment
 }
 
-/// Chooses findings that are relevant and differ from each other (maximal marginal relevance).
+/// Chooses findings that are relevant and differ from each other (maximal marginal relevance): each covers at least
+/// this share of the question.
 fn diverse(
     corpus: &Corpus,
     stems: &Stems,
     question: &Question,
     candidates: Vec<Candidate>,
+    least: f32,
     limit: usize,
 ) -> Vec<Finding> {
     let needed = needed(question.terms.len());
@@ -176,7 +204,7 @@ fn diverse(
         .collect();
     let relevant = |candidate: &Candidate| {
         let Finding { passage, score, coverage } = candidate.finding;
-        defining.contains(&passage) || coverage >= needed * 0.7 && score >= best * 0.3
+        defining.contains(&passage) || coverage >= least && score >= best * 0.3
     };
     let mut pool: Vec<(Finding, HashSet<String>)> = candidates
         .into_iter()

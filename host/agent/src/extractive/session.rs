@@ -1,8 +1,12 @@
 //! One session: from the task to the report, turn by turn.
 
+use std::sync::Arc;
+
+use guild_contract::Usage;
 use guild_jobs::{
     session::{Ending, Session},
-    tools::ToolError,
+    tools::{ToolCall, ToolError},
+    transcript::Entry,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -33,9 +37,9 @@ pub(super) async fn investigate(
             "the built-in runtime reads local files: its session needs the tools Read, Grep and Glob".to_owned(),
         ));
     };
-    let hands = Hands::new(session);
+    let mut hands = Hands::new(session);
 
-    session.meter.take_turn()?;
+    hands.begin()?;
     let inquiry = inquiry(&session.prompt);
     if inquiry.questions.is_empty() {
         return Err(Ending::Error("the task asks nothing that could be looked up: state it as a question".to_owned()));
@@ -48,37 +52,43 @@ pub(super) async fn investigate(
     }
     let corpus = runtime.cache.corpus(files, cancel).await.map_err(ending)?;
 
-    session.meter.take_turn()?;
+    hands.begin()?;
     let limit = (FINDINGS.0 / inquiry.questions.len()).clamp(2, FINDINGS.1);
+    let within = Arc::new(corpus.within(&inquiry.sources));
     let questions = inquiry.questions;
-    let shared = corpus.clone();
+    let (shared, searched) = (corpus.clone(), within.clone());
     let answers = runtime.cpu.run(cancel, move || {
         let stems = Stems::new();
-        questions.iter().map(|question| answer(&shared, &stems, question, limit)).collect::<Vec<Answer>>()
+        questions.iter().map(|question| answer(&shared, &searched, &stems, question, limit)).collect::<Vec<Answer>>()
     });
     let answers = answers.await.map_err(ending)?;
     let found = answers.iter().filter(|answer| !answer.findings.is_empty()).count();
     hands
         .progress(format!(
             "Searched {}: {found} of {} answered so far; following up.",
-            count(corpus.documents.len(), "document"),
+            count(within.len(), "document"),
             count(answers.len(), "question")
         ))
         .await?;
-    limits(&hands, &corpus).await?;
+    limits(&mut hands, &corpus).await?;
 
-    session.meter.take_turn()?;
-    let (shared, task, roots) = (corpus.clone(), session.prompt.clone(), files.roots());
+    hands.begin()?;
+    // Without a place to submit it, the report goes to the one who asked.
+    let task = hands.has("submit_result").then(|| session.prompt.clone());
+    let (shared, roots) = (corpus.clone(), files.roots());
     let written = runtime.cpu.run(cancel, move || {
         let stems = Stems::new();
         let mut answers = answers;
-        answers.iter_mut().for_each(|answer| follow_up(&shared, &stems, answer, limit));
-        Written::new(&shared, &stems, answers, &task, &roots)
+        answers.iter_mut().for_each(|answer| follow_up(&shared, &within, &stems, answer, limit));
+        Written::new(&shared, within.len(), &stems, answers, task.as_deref(), &roots)
     });
     let written = written.await.map_err(ending)?;
     hands.progress(written.summary.clone()).await?;
 
-    session.meter.take_turn()?;
+    hands.begin()?;
+    // The last turn of a model that has nowhere to submit its answer is the answer.
+    let submits = hands.has("submit_result");
+    hands.did(if submits { "Handing the report over.".to_owned() } else { written.report.clone() });
     for question in &written.open {
         hands.call("log_question", json!({"question": question})).await?;
     }
@@ -129,7 +139,7 @@ fn narrowed(inquiry: &Inquiry) -> Vec<(&'static str, String, String)> {
 }
 
 /// Says it where the sources could not be read whole.
-async fn limits(hands: &Hands<'_>, corpus: &Corpus) -> Result<(), Ending> {
+async fn limits(hands: &mut Hands<'_>, corpus: &Corpus) -> Result<(), Ending> {
     let left_out = corpus.left_out;
     if left_out.large + left_out.beyond == 0 {
         return Ok(());
@@ -157,12 +167,19 @@ struct Written {
 }
 
 impl Written {
-    fn new(corpus: &Corpus, stems: &Stems, answers: Vec<Answer>, task: &str, roots: &[String]) -> Self {
+    fn new(
+        corpus: &Corpus,
+        searched: usize,
+        stems: &Stems,
+        answers: Vec<Answer>,
+        task: Option<&str>,
+        roots: &[String],
+    ) -> Self {
         let report = Report::new(corpus, stems, &answers);
         let found = answers.iter().filter(|answer| !answer.findings.is_empty()).count();
         let sources = report.sources();
         let summary = if found == 0 {
-            format!("Not found in the sources ({} searched).", count(corpus.documents.len(), "document"))
+            format!("Not found in the sources ({} searched).", count(searched, "document"))
         } else {
             format!(
                 "Answered {found} of {} with {} from {}.",
@@ -172,7 +189,7 @@ impl Written {
             )
         };
         Self {
-            report: report.markdown(task, roots),
+            report: report.markdown(task, searched, roots),
             summary,
             open: report.open_questions(),
             memory: memory(&answers, &report),
@@ -209,36 +226,78 @@ fn memory(answers: &[Answer], report: &Report<'_>) -> Option<(String, String)> {
     Some((key, crate::files::cut(content.trim_end(), MEMORY_CHARS).0.to_owned()))
 }
 
-/// The session's tools, as far as it has them.
+/// The session's turns, and its tools as far as it has them.
 struct Hands<'a> {
     session: &'a Session,
     names: Vec<String>,
+    /// The number of the turn that is under way.
+    turn: u32,
+    /// Calls of this turn so far.
+    calls: u32,
+    /// Turns that were done before the host restarted: they are counted and written down already.
+    done: u32,
 }
 
 impl<'a> Hands<'a> {
     fn new(session: &'a Session) -> Self {
-        let names = session.tools.definitions().into_iter().map(|tool| tool.name).collect();
-        Self { session, names }
+        let names = session.tools.definitions().iter().map(|tool| tool.name.clone()).collect();
+        let done = session.history.iter().map(|entry| if let Entry::Turn { turn, .. } = entry { *turn } else { 0 });
+        Self { session, names, turn: 0, calls: 0, done: done.max().unwrap_or(0) }
+    }
+
+    /// Begins a turn.
+    fn begin(&mut self) -> Result<(), Ending> {
+        if self.turn >= self.done {
+            self.session.meter.take_turn()?;
+        }
+        self.turn += 1;
+        self.calls = 0;
+        Ok(())
+    }
+
+    /// Writes the turn down, before it calls its tools.
+    fn did(&self, text: String) {
+        if self.turn > self.done {
+            self.session.journal.write(&Entry::Turn {
+                session: self.session.number,
+                turn: self.turn,
+                model: None,
+                text,
+                content: None,
+                usage: Usage { turns: 1, ..Usage::default() },
+            });
+        }
     }
 
     /// Calls a tool that the session would go on without: one that it does not have is not called, and one that
     /// refuses is not called again. Only the end of the job ends the session.
-    async fn call(&self, name: &str, input: Value) -> Result<(), Ending> {
-        if !self.names.iter().any(|known| known == name) {
-            return Ok(());
-        }
-        match self.session.tools.call(name, input).await {
-            Ok(_) => Ok(()),
+    async fn call(&mut self, name: &str, input: Value) -> Result<(), Ending> {
+        match self.called(name, input).await {
             Err(ToolError::JobEnded) => Err(Ending::Interrupted),
             Err(error) => {
                 tracing::warn!(tool = name, %error, "a tool refused");
                 Ok(())
             }
+            Ok(()) => Ok(()),
         }
     }
 
-    /// Says how far it is: in the job's summary, and to whoever listens.
-    async fn progress(&self, text: String) -> Result<(), Ending> {
+    fn has(&self, name: &str) -> bool {
+        self.names.iter().any(|known| known == name)
+    }
+
+    async fn called(&mut self, name: &str, input: Value) -> Result<(), ToolError> {
+        if !self.has(name) {
+            return Ok(());
+        }
+        let id = format!("{}.{}.{}", self.session.number, self.turn, self.calls);
+        self.calls += 1;
+        self.session.tools.call(ToolCall { id, name: name.to_owned(), input }).await.map(drop)
+    }
+
+    /// Says what the turn did: in the transcript, in the job's summary, and to whoever listens.
+    async fn progress(&mut self, text: String) -> Result<(), Ending> {
+        self.did(text.clone());
         if let Some(texts) = &self.session.texts {
             // A listener that does not keep up misses a line; it is not waited for.
             let _ = texts.try_send(text.clone());
@@ -247,14 +306,10 @@ impl<'a> Hands<'a> {
     }
 
     /// Hands the report over. Where the session has no such tool, its final text is the result.
-    async fn submit(&self, report: &str) -> Result<(), Ending> {
-        if !self.names.iter().any(|known| known == "submit_result") {
-            return Ok(());
-        }
-        match self.session.tools.call("submit_result", json!({"output": report})).await {
-            Ok(_) => Ok(()),
-            Err(ToolError::JobEnded) => Err(Ending::Interrupted),
-            Err(error) => Err(Ending::Error(format!("the report was not accepted: {error}"))),
-        }
+    async fn submit(&mut self, report: &str) -> Result<(), Ending> {
+        self.called("submit_result", json!({"output": report})).await.map_err(|error| match error {
+            ToolError::JobEnded => Ending::Interrupted,
+            error => Ending::Error(format!("the report was not accepted: {error}")),
+        })
     }
 }

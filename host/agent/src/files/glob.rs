@@ -3,27 +3,40 @@
 use globset::{GlobBuilder, GlobMatcher};
 use guild_jobs::tools::ToolError;
 
-/// A glob as agents write them: without a `/` it matches a file's name anywhere; with one, the whole path, with or
-/// without the root's name before it. `*` and `?` stop at `/`, `**` does not.
+/// A glob as agents write them: without a `/` it matches a file's name anywhere; with one, the whole path, as it is
+/// or from the directory that is looked in, or from the root. `*` and `?` stop at `/`, `**` does not. With a `!` before
+/// it, it matches what it would not match otherwise.
 pub(super) struct PathGlob {
     matcher: GlobMatcher,
     name_only: bool,
+    negated: bool,
+    /// The directory that is looked in, with a `/` at its end; empty where it is everything.
+    directory: String,
 }
 
 impl PathGlob {
-    pub(super) fn new(pattern: &str) -> Result<Self, ToolError> {
-        let matcher = GlobBuilder::new(pattern)
+    /// A glob, for files in a directory: a plain path, empty where it is everything.
+    pub(super) fn new(pattern: &str, directory: &str) -> Result<Self, ToolError> {
+        let (negated, wanted) = pattern.strip_prefix('!').map_or((false, pattern), |rest| (true, rest));
+        let name_only = !wanted.contains('/');
+        let wanted = wanted.trim_start_matches("./").trim_start_matches('/');
+        let matcher = GlobBuilder::new(wanted)
             .literal_separator(true)
             .build()
             .map_err(|error| ToolError::InvalidInput(format!("glob {pattern:?}: {}", error.kind())))?
             .compile_matcher();
-        Ok(Self { matcher, name_only: !pattern.contains('/') })
+        let directory = if directory.is_empty() { String::new() } else { format!("{directory}/") };
+        Ok(Self { matcher, name_only, negated, directory })
     }
 
     pub(super) fn matches(&self, path: &str) -> bool {
-        if self.name_only {
-            return self.matcher.is_match(path.rsplit('/').next().unwrap_or(path));
-        }
-        self.matcher.is_match(path) || path.split_once('/').is_some_and(|(_, inner)| self.matcher.is_match(inner))
+        let found = if self.name_only {
+            self.matcher.is_match(path.rsplit('/').next().unwrap_or(path))
+        } else {
+            let in_directory = path.strip_prefix(&self.directory);
+            let in_root = path.split_once('/').map(|(_, inner)| inner);
+            [Some(path), in_directory, in_root].into_iter().flatten().any(|path| self.matcher.is_match(path))
+        };
+        found != self.negated
     }
 }

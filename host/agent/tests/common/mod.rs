@@ -9,11 +9,12 @@ use std::{
 
 use async_trait::async_trait;
 use guild_agent::ReadRoots;
-use guild_contract::{Bounds, Limits};
+use guild_contract::Bounds;
 use guild_jobs::{
     files::Files,
     session::{Meter, Session},
-    tools::{ToolDefinition, ToolError, Tools},
+    tools::{ToolCall, ToolDefinition, ToolError, Tools},
+    transcript::{Entry, Journal, NoJournal},
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -21,14 +22,18 @@ use tokio_util::sync::CancellationToken;
 /// A job's internal tools, kept in memory.
 #[derive(Default)]
 pub struct Job {
-    calls: Mutex<Vec<(String, Value)>>,
+    calls: Mutex<Vec<ToolCall>>,
 }
 
 impl Job {
+    /// The calls, in their order.
+    pub fn calls(&self) -> Vec<ToolCall> {
+        self.calls.lock().unwrap().clone()
+    }
+
     /// The inputs that a tool was called with.
     pub fn inputs(&self, tool: &str) -> Vec<Value> {
-        let calls = self.calls.lock().unwrap();
-        calls.iter().filter(|(name, _)| name == tool).map(|(_, input)| input.clone()).collect()
+        self.calls().into_iter().filter(|call| call.name == tool).map(|call| call.input).collect()
     }
 
     /// The result that was submitted.
@@ -40,7 +45,7 @@ impl Job {
 
 #[async_trait]
 impl Tools for Job {
-    fn definitions(&self) -> Vec<ToolDefinition> {
+    fn definitions(&self) -> Vec<Arc<ToolDefinition>> {
         let names =
             ["update_summary", "record_decision", "log_question", "store_memory", "submit_result", "write_artifact"];
         let tool = |name: &str| ToolDefinition {
@@ -51,12 +56,39 @@ impl Tools for Job {
             output_schema: None,
             read_only: false,
         };
-        names.into_iter().map(tool).collect()
+        names.into_iter().map(|name| Arc::new(tool(name))).collect()
     }
 
-    async fn call(&self, name: &str, input: Value) -> Result<Value, ToolError> {
-        self.calls.lock().unwrap().push((name.to_owned(), input));
+    async fn call(&self, call: ToolCall) -> Result<Value, ToolError> {
+        self.calls.lock().unwrap().push(call);
         Ok(json!("ok"))
+    }
+}
+
+/// A job's transcript and log, kept in memory.
+#[derive(Default)]
+pub struct Kept {
+    entries: Mutex<Vec<Entry>>,
+    log: Mutex<Vec<String>>,
+}
+
+impl Kept {
+    pub fn entries(&self) -> Vec<Entry> {
+        self.entries.lock().unwrap().clone()
+    }
+
+    pub fn log(&self) -> Vec<String> {
+        self.log.lock().unwrap().clone()
+    }
+}
+
+impl Journal for Kept {
+    fn write(&self, entry: &Entry) {
+        self.entries.lock().unwrap().push(entry.clone());
+    }
+
+    fn log(&self, line: &str) {
+        self.log.lock().unwrap().push(line.to_owned());
     }
 }
 
@@ -72,13 +104,16 @@ pub fn roots(directory: &Path) -> Arc<dyn Files> {
 
 pub fn session(prompt: &str, tools: Arc<dyn Tools>, files: Option<Arc<dyn Files>>) -> Session {
     Session {
+        number: 1,
         system_prompt: "You are a researcher.".to_owned(),
         prompt: prompt.to_owned(),
         model: None,
         tools,
         files,
-        meter: Meter::for_job(Bounds::default(), &Limits::default()),
+        meter: Meter::new(Bounds::default()),
         cancel: CancellationToken::new(),
         texts: None,
+        journal: Arc::new(NoJournal),
+        history: Vec::new(),
     }
 }

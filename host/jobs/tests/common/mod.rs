@@ -15,7 +15,7 @@ use guild_contract::{
 };
 use guild_jobs::{
     Clock, JobStore, MemoryStore, NewJob, RunningJob, StoreError, StoreOptions,
-    activation::{Plan, SessionPlan},
+    activation::{Accepted, Plan, SessionPlan},
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -124,9 +124,14 @@ pub fn plan() -> Plan {
     })
 }
 
+pub fn accepted() -> Accepted {
+    let granted_tools = vec!["Read".into()];
+    Accepted { agent: "extractive".into(), granted_tools, ceiling: Bounds::default(), plan: plan() }
+}
+
 pub fn new_job(store: &JobStore, description: &str) -> NewJob {
     let (description, task) = (description.into(), "the task".into());
-    NewJob { id: store.new_id(), description, task, config: Value::Null, plan: plan() }
+    NewJob { id: store.new_id(), description, task, config: Value::Null, plan: accepted() }
 }
 
 pub fn start(store: &Arc<JobStore>, description: &str) -> Arc<RunningJob> {

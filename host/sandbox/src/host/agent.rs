@@ -51,22 +51,22 @@ struct OwnCall {
 
 /// The component's own tools, as its session sees them.
 struct OwnTools {
-    definitions: Vec<ToolDefinition>,
+    definitions: Vec<Arc<ToolDefinition>>,
     calls: mpsc::Sender<OwnCall>,
     ids: AtomicU64,
 }
 
 #[async_trait]
 impl Tools for OwnTools {
-    fn definitions(&self) -> Vec<ToolDefinition> {
+    fn definitions(&self) -> Vec<Arc<ToolDefinition>> {
         self.definitions.clone()
     }
 
-    async fn call(&self, name: &str, input: Value) -> Result<Value, ToolError> {
+    async fn call(&self, call: guild_jobs::tools::ToolCall) -> Result<Value, ToolError> {
         let gone = |_| ToolError::Unavailable("the plugin no longer answers its tools".to_owned());
         let id = self.ids.fetch_add(1, Ordering::Relaxed).to_string();
         let (reply, answer) = oneshot::channel();
-        let call = ToolCall { id, name: name.to_owned(), input: input.to_string() };
+        let call = ToolCall { id, name: call.name, input: call.input.to_string() };
         self.calls.send(OwnCall { call, reply }).await.map_err(|_| gone(()))?;
         answer.await.map_err(|_| gone(()))?
     }
@@ -76,7 +76,7 @@ impl SessionState {
     fn from_query(event: QueryEvent) -> Event {
         match event {
             QueryEvent::Text(text) => Event::Text(text),
-            QueryEvent::Finished(end) => {
+            QueryEvent::Finished(end, used) => {
                 let (ending, text) = match end.ending {
                     End::Success => (Ending::Success, end.text),
                     End::MaxTurns => (Ending::MaxTurns, end.text),
@@ -86,10 +86,11 @@ impl SessionState {
                     End::Error(why) => (Ending::Error, why),
                 };
                 let usage = Usage {
-                    turns: end.usage.turns,
-                    input_tokens: end.usage.input_tokens,
-                    output_tokens: end.usage.output_tokens,
-                    cost_usd: end.usage.cost_usd,
+                    turns: used.turns,
+                    input_tokens: used.input_tokens,
+                    cached_tokens: used.cached_tokens,
+                    output_tokens: used.output_tokens,
+                    cost_usd: used.cost_usd,
                 };
                 Event::Finished(Finish { ending, text, usage })
             }
@@ -118,7 +119,7 @@ impl SessionState {
 }
 
 fn lost() -> Event {
-    let usage = Usage { turns: 0, input_tokens: 0, output_tokens: 0, cost_usd: None };
+    let usage = Usage { turns: 0, input_tokens: 0, cached_tokens: 0, output_tokens: 0, cost_usd: None };
     Event::Finished(Finish { ending: Ending::Error, text: "the session ended without a result".to_owned(), usage })
 }
 
@@ -160,7 +161,8 @@ impl SessionState {
         let bounds = bounds(options.bounds);
         bounds.check().map_err(ToolError::InvalidInput)?;
         let (sender, calls) = mpsc::channel(CALLS);
-        let definitions = options.own_tools.into_iter().map(definition).collect::<Result<_, _>>()?;
+        let definitions =
+            options.own_tools.into_iter().map(|tool| definition(tool).map(Arc::new)).collect::<Result<_, _>>()?;
         let own_tools = Arc::new(OwnTools { definitions, calls: sender, ids: AtomicU64::new(1) });
         let query = sessions
             .start(Query {

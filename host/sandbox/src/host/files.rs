@@ -3,7 +3,11 @@
 use std::sync::Arc;
 
 use guild_contract::manifest::Interface;
-use guild_jobs::{files::Files, tools::ToolError};
+use guild_jobs::{
+    files::{Files, GrepRequest, GrepWanted},
+    tools::ToolError,
+};
+use tokio_util::sync::CancellationToken;
 
 use super::{Answer, blocking};
 use crate::{
@@ -29,15 +33,30 @@ impl Host for State {
 
     async fn grep(&mut self, pattern: String, glob: Option<String>, limit: u32) -> Answer<Vec<Passage>> {
         let reach = self.reach.clone();
+        // The component's deadline, or its end, drops this call, and the search with it.
+        let cancel = CancellationToken::new();
+        let _stop = cancel.clone().drop_guard();
         blocking(move || {
-            let found = granted(&reach)?.grep(&pattern, glob.as_deref(), limit)?;
-            Ok(found.into_iter().map(|p| Passage { path: p.path, line: p.line, text: p.text }).collect())
+            let wanted = GrepWanted::Lines { before: 0, after: 0 };
+            let request = GrepRequest { pattern, glob, wanted, limit, ..GrepRequest::default() };
+            let found = granted(&reach)?.grep(&request, &cancel)?;
+            let passages = found.files.into_iter().flat_map(|file| {
+                let path = file.path;
+                file.lines.into_iter().map(move |line| Passage {
+                    path: path.clone(),
+                    line: line.number,
+                    text: line.text,
+                })
+            });
+            Ok(passages.collect())
         })
         .await
     }
 
     async fn glob(&mut self, pattern: String, limit: u32) -> Answer<Vec<String>> {
         let reach = self.reach.clone();
-        blocking(move || granted(&reach)?.glob(&pattern, limit)).await
+        let cancel = CancellationToken::new();
+        let _stop = cancel.clone().drop_guard();
+        blocking(move || granted(&reach)?.glob(&pattern, None, limit, &cancel)).await
     }
 }

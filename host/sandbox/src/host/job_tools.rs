@@ -17,8 +17,11 @@ impl Host for State {
     async fn record_decision(&mut self, decision: types::Decision) -> Answer<()> {
         let reach = self.reach.clone();
         let types::Decision { question, decision, reasoning } = decision;
-        blocking(move || reach.job(Interface::JobTools)?.record_decision(Decision { question, decision, reasoning }))
-            .await
+        blocking(move || {
+            let decision = Decision { question, decision, reasoning };
+            reach.job(Interface::JobTools)?.record_decision(decision, None)
+        })
+        .await
     }
 
     async fn log_question(&mut self, question: String) -> Answer<()> {
@@ -33,6 +36,6 @@ impl Host for State {
 
     async fn submit_result(&mut self, output: String) -> Answer<()> {
         let reach = self.reach.clone();
-        blocking(move || reach.job(Interface::JobTools)?.submit_result(&output)).await
+        blocking(move || reach.job(Interface::JobTools)?.submit_result(&output, None)).await
     }
 }

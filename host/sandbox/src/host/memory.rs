@@ -32,7 +32,7 @@ fn writer(reach: &Reach, scope: Scope) -> Result<Arc<JobTools>, ToolError> {
 impl Host for State {
     async fn store(&mut self, scope: Scope, key: String, content: String) -> Answer<()> {
         let reach = self.reach.clone();
-        blocking(move || writer(&reach, scope)?.store_memory(&key, &content)).await
+        blocking(move || writer(&reach, scope)?.store_memory(&key, &content, None)).await
     }
 
     async fn load(&mut self, scope: Scope, key: String) -> Answer<Option<String>> {

@@ -1,9 +1,15 @@
 //! `guild.toml`: where it is found, what it sets, and what its errors tell.
 
-use std::{collections::HashMap, ffi::OsString, fs, path::Path};
+use std::{collections::HashMap, ffi::OsString, fs, path::Path, time::Duration};
 
+use guild_agent::{
+    api::{ApiOptions, Price, Prices, Provider},
+    claude::ClaudeOptions,
+};
 use guild_contract::Limits;
-use guild_server::config::{Config, ConfigError, ReadRoot, Runtime};
+use guild_jobs::secret::KeySource;
+use guild_server::config::{Config, ConfigError, MemberConfig, ReadRoot, Runtime};
+use guild_web::{SearchOptions, WebOptions};
 
 fn parse(text: &str) -> Result<Config, String> {
     Config::parse(Path::new("/etc/guild/guild.toml"), text).map_err(|error| error.to_string())
@@ -50,6 +56,146 @@ fn every_setting_is_read() {
 }
 
 #[test]
+fn every_setting_of_the_runtimes_is_read() {
+    let config = parse(
+        r#"
+        agent = "api"
+        dispatch_agents = ["extractive", "claude"]
+
+        [member.researcher]
+        agent = "claude"
+        [member."group/digest"]
+
+        [extractive]
+        sessions = 7
+
+        [claude]
+        sessions = 2
+        command = "tools/claude"
+        model = "sonnet"
+        builtin_tools = true
+        permissions = "dontAsk"
+        resume = true
+        silence_seconds = 30
+        environment = ["HTTPS_PROXY", "ANTHROPIC_BASE_URL"]
+
+        [api]
+        sessions = 8
+        provider = "openai"
+        base_url = "http://127.0.0.1:8000/v1"
+        model = "llama-4"
+        key_file = "keys/llama"
+        max_output_tokens = 4096
+        request_seconds = 60
+        retries = 0
+        unknown_cost_tokens = 1000000
+
+        [[prices]]
+        model = "llama-*"
+        input = 1
+        cached_input = 0.1
+        cache_write = 1.25
+        output = 4.5
+        [[prices]]
+        model = "llama-*"
+        input = 2.0
+        output = 9.0
+        above_input_tokens = 200000
+        "#,
+    )
+    .unwrap();
+    assert_eq!(config.agent, Runtime::Api);
+    assert_eq!(config.dispatch_agents, [Runtime::Extractive, Runtime::Claude].into());
+    assert_eq!(
+        config.member,
+        [
+            ("group/digest".to_owned(), MemberConfig { agent: None }),
+            ("researcher".to_owned(), MemberConfig { agent: Some(Runtime::Claude) }),
+        ]
+        .into()
+    );
+    assert_eq!((config.extractive.sessions, config.claude.sessions, config.api.sessions), (7, 2, 8));
+    let claude = ClaudeOptions {
+        command: "/etc/guild/tools/claude".into(),
+        model: Some("sonnet".into()),
+        builtin_tools: true,
+        bypass_permissions: false,
+        resume: true,
+        silence: Duration::from_secs(30),
+        environment: vec!["HTTPS_PROXY".into(), "ANTHROPIC_BASE_URL".into()],
+        state: None,
+    };
+    assert_eq!(config.claude.options, claude);
+    let price = Price {
+        model: "llama-*".into(),
+        input: 1.0,
+        cached_input: Some(0.1),
+        cache_write: Some(1.25),
+        output: 4.5,
+        above_input_tokens: 0,
+    };
+    let long = Price {
+        input: 2.0,
+        cached_input: None,
+        cache_write: None,
+        output: 9.0,
+        above_input_tokens: 200_000,
+        ..price.clone()
+    };
+    let api = ApiOptions {
+        base_url: Some("http://127.0.0.1:8000/v1".into()),
+        model: Some("llama-4".into()),
+        key: Some(KeySource::File("/etc/guild/keys/llama".into())),
+        prices: Prices::new(vec![price, long]).unwrap(),
+        unknown_cost_tokens: Some(1_000_000),
+        max_output_tokens: 4096,
+        request: Duration::from_secs(60),
+        retries: 0,
+        ..ApiOptions::new(Provider::OpenAi)
+    };
+    assert_eq!(config.api.options, api);
+    assert!(parse("[claude]\npermissions = \"bypassPermissions\"").unwrap().claude.options.bypass_permissions);
+    assert_eq!(parse("[claude]\ncommand = \"claude-2\"").unwrap().claude.options.command, Path::new("claude-2"));
+    let key = parse("[api]\nkey_env = \"MY_KEY\"").unwrap().api.options.key;
+    assert_eq!(key, Some(KeySource::Env("MY_KEY".into())));
+}
+
+#[test]
+fn every_setting_of_the_web_is_read() {
+    let options = |text: &str| parse(text).unwrap().web.unwrap();
+    assert_eq!(parse("").unwrap().web, None);
+    assert_eq!(options("[web]"), WebOptions::default());
+    let web = options(
+        r#"
+        [web]
+        allow = ["*.example.org", "127.0.0.1:8888"]
+        deny = ["ads.example.org"]
+        private = ["127.0.0.1:8888"]
+        robots = false
+        page_bytes = 1000
+        page_seconds = 5
+        [web.search]
+        provider = "searxng"
+        url = "http://127.0.0.1:8888"
+        "#,
+    );
+    let expected = WebOptions {
+        allow: vec!["*.example.org".into(), "127.0.0.1:8888".into()],
+        deny: vec!["ads.example.org".into()],
+        private: vec!["127.0.0.1:8888".into()],
+        robots: false,
+        page_bytes: 1000,
+        page_seconds: 5,
+        search: Some(SearchOptions::SearXng { url: "http://127.0.0.1:8888".into() }),
+    };
+    assert_eq!(web, expected);
+    // A key that is not there is nothing that is wrong with the file.
+    let web = options("[web.search]\nprovider = \"brave\"\nkey_env = \"NOBODY_HAS_SET_THIS\"");
+    let key = KeySource::Env("NOBODY_HAS_SET_THIS".into());
+    assert_eq!(web.search, Some(SearchOptions::Brave { url: None, key }));
+}
+
+#[test]
 fn an_empty_file_is_the_default_and_binds_loopback() {
     let config = parse("").unwrap();
     assert_eq!(Config { file: None, ..config.clone() }, Config::default());
@@ -70,8 +216,22 @@ fn an_unknown_key_is_named_with_file_line_and_the_nearest_known_key() {
     );
     assert_eq!(
         error("zzz = 1"),
-        "/etc/guild/guild.toml:1: unknown key `zzz`; known are members, roots, agent, bind, port, limits"
+        "/etc/guild/guild.toml:1: unknown key `zzz`; known are members, roots, agent, dispatch_agents, member, \
+         extractive, claude, api, prices, web, bind, port, limits"
     );
+    for (text, place, meant) in [
+        ("[member.a]\nagnt = \"api\"", "[member.KEY]", "agent"),
+        ("[extractive]\nsession = 1", "[extractive]", "sessions"),
+        ("[claude]\nbuiltin_tool = true", "[claude]", "builtin_tools"),
+        ("[api]\nbaseurl = \"x\"", "[api]", "base_url"),
+        ("[[prices]]\nmodle = \"x\"", "[[prices]]", "model"),
+        ("[web]\nallows = []", "[web]", "allow"),
+        ("[web.search]\nprovder = \"x\"", "[web.search]", "provider"),
+    ] {
+        let error = error(text);
+        assert!(error.starts_with("/etc/guild/guild.toml:2: unknown key `"), "{error}");
+        assert!(error.ends_with(&format!("` in {place}; did you mean `{meant}`?")), "{error}");
+    }
 }
 
 #[test]
@@ -102,16 +262,75 @@ fn a_wrong_type_is_named_with_file_and_line() {
 
 #[test]
 fn what_this_version_cannot_do_is_refused_with_a_text_that_says_so() {
-    let claude = error("agent = \"claude\"");
-    assert!(
-        claude.contains(":1: agent: \"claude\" is no agent runtime of this version") && claude.contains("extractive")
-    );
     for public in ["0.0.0.0", "::", "192.168.1.1"] {
         let error = error(&format!("bind = \"{public}\""));
         assert!(error.contains("needs a token") && error.contains("127.0.0.1"), "{error}");
     }
     assert!(error("bind = \"127.0.0.1:80\"").contains("without a port"));
     assert!(error("bind = \"example.org\"").contains("is no address"));
+}
+
+#[test]
+fn each_wrong_value_is_named_with_file_line_and_what_would_be_right() {
+    let runtimes = "there are extractive, claude, api";
+    let price = "[[prices]]\nmodel = \"m\"\noutput = 1.0\n";
+    for (text, line, told) in [
+        ("agent = \"oracle\"", 1, ["agent: \"oracle\"", runtimes]),
+        ("dispatch_agents = [\n\"api\",\n\"oracle\"]", 3, ["dispatch_agents: \"oracle\"", runtimes]),
+        ("\n[member.a]\nagent = \"oracle\"", 3, ["member.a.agent: \"oracle\"", runtimes]),
+        ("port = 1\n[member.\"..\"]", 2, ["member: ", "\"..\""]),
+        ("[member.a.b]\nagent = \"api\"", 1, ["[member.\"a/b\"]", "a/b"]),
+        ("[member]\na = 1", 2, ["[member.a]", "table"]),
+        ("[extractive]\nsessions = 0", 2, ["extractive.sessions", "above 0"]),
+        ("[claude]\nsessions = 0", 2, ["claude.sessions", "above 0"]),
+        ("[claude]\nsilence_seconds = 0", 2, ["claude.silence_seconds", "above 0"]),
+        ("[claude]\nmodel = \" \"", 2, ["claude.model", "empty"]),
+        ("[claude]\ncommand = \"\"", 2, ["claude.command", "empty"]),
+        ("[claude]\npermissions = \"ask\"", 2, ["\"ask\"", "\"dontAsk\" and \"bypassPermissions\""]),
+        ("[claude]\nenvironment = [\"A=1\"]", 2, ["claude.environment", "without its value"]),
+        ("\n[claude]\nbuiltin_tools = true\npermissions = \"bypassPermissions\"", 2, ["builtin_tools", "exclude"]),
+        ("[api]\nsessions = 0", 2, ["api.sessions", "above 0"]),
+        ("[api]\nprovider = \"acme\"", 2, ["\"acme\"", "anthropic, openai, gemini, ollama"]),
+        ("[api]\nmodel = \"m\"\nbase_url = \"ftp://h\"", 3, ["api.base_url", "http:// or https://"]),
+        ("[api]\nmax_output_tokens = 0", 2, ["api.max_output_tokens", "above 0"]),
+        ("[api]\nrequest_seconds = 0", 2, ["api.request_seconds", "above 0"]),
+        ("[api]\nunknown_cost_tokens = 0", 2, ["api.unknown_cost_tokens", "above 0"]),
+        ("[api]\nkey_env = \"A\"\nkey_file = \"b\"", 3, ["api.key_env and api.key_file", "leave one"]),
+        (&format!("{price}input = nan"), 4, ["prices.input", "US dollars"]),
+        (&format!("{price}input = -1.0"), 4, ["prices.input", "-1"]),
+        (&format!("{price}input = 1\ncache_write = inf"), 5, ["prices.cache_write", "million tokens"]),
+        (&format!("{price}input = 1\n{price}input = 2"), 6, ["\"m\"", "leave one of the two out"]),
+        ("[[prices]]\nmodel = \"\"\ninput = 1\noutput = 1", 2, ["prices.model", "empty"]),
+        ("[web]\nallow = [\"http://a/\"]", 1, ["[web] allow", "pattern"]),
+        ("[web]\nprivate = [\"*\"]", 1, ["[web] private", "each host"]),
+        ("[web]\npage_bytes = 0", 2, ["web.page_bytes", "above 0"]),
+        ("[web]\npage_seconds = 100000", 1, ["[web] page_seconds", "600"]),
+        ("[web.search]\nprovider = \"acme\"", 2, ["\"acme\"", "searxng, brave"]),
+        ("[web.search]\nprovider = \"searxng\"", 1, ["searxng", "`url`"]),
+        ("[web.search]\nprovider = \"brave\"", 1, ["brave", "`key_env`"]),
+        ("[web.search]\nprovider = \"searxng\"\nurl = \"me\"", 1, ["[web.search] url", "address"]),
+    ] {
+        let error = error(text);
+        assert!(error.starts_with(&format!("/etc/guild/guild.toml:{line}: ")), "{text:?}: {error}");
+        assert!(told.iter().all(|told| error.contains(told)), "{text:?}: {error}");
+    }
+}
+
+#[test]
+fn a_key_that_stands_in_the_file_is_refused_and_not_shown() {
+    const KEY: &str = "sk-ant-0123456789";
+    for text in [
+        format!("[api]\nkey = \"{KEY}\""),
+        format!("[api]\napi_key = \"{KEY}\""),
+        format!("[api]\nkey_env = \"{KEY}\""),
+        format!("[web.search]\nkey = \"{KEY}\"\nprovider = \"brave\""),
+        format!("[web.search]\nprovider = \"brave\"\nkey_env = \"{KEY}\""),
+    ] {
+        let error = error(&text);
+        assert!(!error.contains(KEY) && error.contains("key_env"), "{text:?}: {error}");
+    }
+    let error = error(&format!("[api]\nbase_url = \"https://me:{KEY}@h/v1\""));
+    assert!(!error.contains(KEY) && error.contains("key_env"), "{error}");
 }
 
 #[test]

@@ -3,7 +3,10 @@
 use std::{fs, sync::Arc};
 
 use guild_contract::{Bounds, Decision, Limits};
-use guild_jobs::{JobStore, NewJob, RunningJob, activation::Plan};
+use guild_jobs::{
+    JobStore, NewJob, RunningJob,
+    activation::{Accepted, Plan},
+};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -33,14 +36,19 @@ impl Worker {
             description: description.to_owned(),
             task: "Do it.".to_owned(),
             config: json!({}),
-            plan: Plan::OwnRun(Bounds::default()),
+            plan: Accepted {
+                agent: "extractive".into(),
+                granted_tools: Vec::new(),
+                ceiling: Bounds::default(),
+                plan: Plan::OwnRun(Bounds::default()),
+            },
         };
         self.store.create(new).unwrap()
     }
 
     fn completed(&self, description: &str, output: &str) -> Arc<RunningJob> {
         let job = self.job(description);
-        job.submit_result(output).unwrap();
+        job.submit_result(output, None).unwrap();
         job.complete(None).unwrap();
         job
     }
@@ -100,7 +108,7 @@ async fn a_status_shows_what_the_worker_reported() {
     job.update_summary("half way").unwrap();
     job.log_question("which\none?").unwrap();
     let decision = Decision { question: "q".into(), decision: "d".into(), reasoning: "r".into() };
-    job.record_decision(decision.clone()).unwrap();
+    job.record_decision(decision.clone(), None).unwrap();
     let status = worker.ask("status", id(&job)).await.unwrap();
     assert_eq!(status["summary"], "half way");
     assert_eq!(status["questions"], json!(["which one?"]));

@@ -2,9 +2,11 @@
 
 use std::{fs, io::Write, thread, time::Duration};
 
+use futures_util::future::join;
 use guild_plugin_sdk::{
-    Activation, AutonomousWorker, Bounds, Decision, Plan, Refusal, Scope, ToolDefinition, Worker, agent, commission,
-    explain, export_autonomous_worker, files, finish, job_tools, memory, status, web,
+    Activation, AutonomousWorker, Bounds, Decision, Plan, Refusal, Scope, Session, ToolDefinition, Worker,
+    agent::{self, Event, Finish},
+    block_on, commission, explain, export_autonomous_worker, files, job_tools, memory, status, web,
 };
 
 struct Probe;
@@ -15,29 +17,35 @@ impl Worker for Probe {
         println!("activated for {}", request.description);
         if request.task == "now" {
             // What an activation finds: no job, memory to read, nothing to write.
-            return Err(Refusal::Unsupported(attempts("ls /\nls /job\nls /memory\nsummary x\nremember k x\nstatus")));
+            return Err(Refusal::Unsupported(block_on(attempts(
+                "ls /\nls /job\nls /memory\nsummary x\nremember k x\nstatus\nask x",
+            ))));
         }
         Ok(Plan::OwnRun(activation.bounds))
     }
 }
 
 impl AutonomousWorker for Probe {
-    fn run(activation: Activation) -> Result<String, String> {
+    async fn run(activation: Activation) -> Result<String, String> {
         let request = commission(&activation).map_err(|_| "no commission".to_owned())?;
-        Ok(attempts(&request.task))
+        Ok(attempts(&request.task).await)
     }
 }
 
 /// One line of report for each line of the task.
-fn attempts(task: &str) -> String {
-    let report = |line: &str| match attempt(line) {
-        Ok(text) => format!("{line}: ok {text}\n"),
-        Err(text) => format!("{line}: error {text}\n"),
-    };
-    task.lines().map(report).collect()
+async fn attempts(task: &str) -> String {
+    let mut report = String::new();
+    for line in task.lines() {
+        let (kind, text) = match attempt(line).await {
+            Ok(text) => ("ok", text),
+            Err(text) => ("error", text),
+        };
+        report.push_str(&format!("{line}: {kind} {}\n", text.replace('\n', " ")));
+    }
+    report
 }
 
-fn attempt(line: &str) -> Result<String, String> {
+async fn attempt(line: &str) -> Result<String, String> {
     let io = |e: std::io::Error| e.kind().to_string();
     let mut words = line.splitn(3, ' ');
     let verb = words.next().unwrap_or_default();
@@ -99,13 +107,14 @@ fn attempt(line: &str) -> Result<String, String> {
         "global" => memory::load(Scope::Global, a).map(Option::unwrap_or_default).map_err(explain),
         "file" => files::read(a, 1, 10).map_err(explain),
         "fetch" => web::fetch(a).map_err(explain),
-        "ask" => ask(line),
+        "ask" => Ok(told(&ask(line, started(line)?).await)),
+        "pair" => pair(line).await,
         _ => Err("what is that?".to_owned()),
     }
 }
 
 /// A session with a tool of the component's own.
-fn ask(question: &str) -> Result<String, String> {
+fn started(question: &str) -> Result<Session, String> {
     let tool = ToolDefinition {
         name: "oracle".into(),
         title: None,
@@ -114,8 +123,8 @@ fn ask(question: &str) -> Result<String, String> {
         output_schema: None,
         read_only: true,
     };
-    let session = agent::query(&agent::Options {
-        prompt: question.trim_start_matches("ask ").to_owned(),
+    Session::start(&agent::Options {
+        prompt: question.split_once(' ').map_or(question, |(_, question)| question).to_owned(),
         system_prompt: String::new(),
         tools: ["Read", "Grep", "Glob"].map(String::from).to_vec(),
         job_tools: false,
@@ -123,9 +132,37 @@ fn ask(question: &str) -> Result<String, String> {
         model: None,
         bounds: Bounds { max_turns: Some(50), max_budget_usd: None, deadline_seconds: None },
     })
-    .map_err(explain)?;
-    let end = finish(&session, |_| Ok("42".to_owned())).map_err(explain)?;
-    Ok(format!("{:?} after {} turns: {}", end.ending, end.usage.turns, end.text))
+    .map_err(explain)
+}
+
+/// Follows a session. Its tool answers with what it was asked, and fails where it was asked to.
+async fn ask(line: &str, session: Session) -> Finish {
+    let answer = async |call: &agent::ToolCall| match call.input.contains("fail") {
+        true => Err("the oracle is silent".to_owned()),
+        false => Ok(format!("42, for {} of {line:?}", call.input).into()),
+    };
+    session.finish(answer).await
+}
+
+/// Two sessions at once, of which the first is interrupted when it says something, or has called its tool.
+async fn pair(line: &str) -> Result<String, String> {
+    let (first, second) = (started(line)?, started(line)?);
+    let interrupted = async {
+        let end = match first.next().await {
+            Some(Event::Finished(end)) => end,
+            _ => {
+                first.interrupt();
+                first.finish(async |_| Err("too late".to_owned())).await
+            }
+        };
+        told(&end)
+    };
+    let (first, second) = join(interrupted, ask(line, second)).await;
+    Ok(format!("{first} | {}", told(&second)))
+}
+
+fn told(end: &Finish) -> String {
+    format!("{:?} after {} turns: {}", end.ending, end.usage.turns, end.text)
 }
 
 export_autonomous_worker!(Probe);

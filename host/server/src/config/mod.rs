@@ -5,23 +5,33 @@
 //! a member brings along cannot widen what the member may do. Every key that is read has an effect, and a key that
 //! nobody knows is an error.
 
+mod agents;
+mod keys;
+mod runtime;
+mod value;
+mod web;
+
 use std::{
+    collections::{BTreeMap, BTreeSet},
     env,
     ffi::OsString,
     fs::File,
     io::{self, Read},
     net::{IpAddr, Ipv4Addr},
-    ops::Range,
     path::{Path, PathBuf},
-    str::FromStr,
 };
 
 use guild_contract::Limits;
+use guild_web::WebOptions;
 use serde::Deserialize;
-use toml::{
-    Spanned,
-    de::{DeTable, DeValue},
-};
+use toml::{Spanned, de::DeTable};
+
+pub use agents::{ApiConfig, ClaudeConfig, ExtractiveConfig, MemberConfig};
+pub use runtime::Runtime;
+
+use agents::{WrittenApi, WrittenClaude, WrittenExtractive, WrittenMember, WrittenPrice};
+use value::Wrong;
+use web::WrittenWeb;
 
 /// The variable that names the file where `--config` does not.
 pub const VARIABLE: &str = "GUILD_CONFIG";
@@ -29,9 +39,6 @@ pub const VARIABLE: &str = "GUILD_CONFIG";
 const MAX_BYTES: u64 = 1024 * 1024;
 /// The JSON parser's own bound, above which `limits.json_depth` could not be kept.
 const MAX_JSON_DEPTH: u32 = 127;
-
-const KEYS: [&str; 6] = ["members", "roots", "agent", "bind", "port", "limits"];
-const ROOT_KEYS: [&str; 2] = ["name", "path"];
 
 /// What `guild.toml` says, with the default for all that it does not say. Paths are absolute.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,6 +51,18 @@ pub struct Config {
     pub roots: Vec<ReadRoot>,
     /// `agent`: what runs agent sessions.
     pub agent: Runtime,
+    /// `dispatch_agents`: which runtimes a dispatch may ask for, besides the member's own.
+    pub dispatch_agents: BTreeSet<Runtime>,
+    /// `[member.KEY]`: what is said for one member, by its key.
+    pub member: BTreeMap<String, MemberConfig>,
+    /// `[extractive]`.
+    pub extractive: ExtractiveConfig,
+    /// `[claude]`.
+    pub claude: ClaudeConfig,
+    /// `[api]` and `[[prices]]`.
+    pub api: ApiConfig,
+    /// `[web]`; without it there is no web.
+    pub web: Option<WebOptions>,
     /// `bind`: the address to listen on; loopback.
     pub bind: IpAddr,
     /// `port`: the port to listen on; 0 lets the system choose.
@@ -61,25 +80,6 @@ pub struct ReadRoot {
     pub path: PathBuf,
 }
 
-/// What runs agent sessions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Runtime {
-    /// Built in: search and ranking, no model, no network.
-    #[default]
-    Extractive,
-}
-
-impl FromStr for Runtime {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        match name {
-            "extractive" => Ok(Self::Extractive),
-            _ => Err(format!("{name:?} is no agent runtime of this version of the host; there is \"extractive\"")),
-        }
-    }
-}
-
 impl Default for Config {
     fn default() -> Self {
         Self {
@@ -87,6 +87,12 @@ impl Default for Config {
             members: None,
             roots: Vec::new(),
             agent: Runtime::default(),
+            dispatch_agents: BTreeSet::new(),
+            member: BTreeMap::new(),
+            extractive: ExtractiveConfig::default(),
+            claude: ClaudeConfig::default(),
+            api: ApiConfig::default(),
+            web: None,
             bind: IpAddr::V4(Ipv4Addr::LOCALHOST),
             port: None,
             limits: Limits::default(),
@@ -161,15 +167,15 @@ impl Config {
 
     /// Reads the text of the configuration file at `path`, which has to be absolute.
     pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
-        let invalid = |span: Range<usize>, what: String| ConfigError::Invalid {
+        Self::read(path, text).map_err(|wrong| ConfigError::Invalid {
             path: path.to_owned(),
-            line: line_of(text, span.start),
-            text: what,
-        };
-        let syntax = |error: toml::de::Error| invalid(error.span().unwrap_or_default(), error.message().to_owned());
+            line: line_of(text, wrong.span.start),
+            text: wrong.text,
+        })
+    }
 
-        let table = DeTable::parse(text).map_err(syntax)?;
-        check_keys(table.get_ref()).map_err(|(span, text)| invalid(span, text))?;
+    fn read(path: &Path, text: &str) -> Result<Self, Wrong> {
+        keys::check(DeTable::parse(text).map_err(syntax)?.get_ref())?;
         let written: Written = toml::from_str(text).map_err(syntax)?;
 
         let base = path.parent().unwrap_or(path);
@@ -178,16 +184,30 @@ impl Config {
         for root in written.roots {
             if let Some(name) = &root.name {
                 let taken = config.roots.iter().any(|other| other.name.as_ref() == Some(name.get_ref()));
-                check_root_name(name.get_ref(), taken).map_err(|text| invalid(name.span(), text))?;
+                check_root_name(name.get_ref(), taken).map_err(|text| Wrong::at(name.span(), text))?;
             }
             let name = root.name.map(Spanned::into_inner);
             config.roots.push(ReadRoot { name, path: base.join(root.path) });
         }
         if let Some(agent) = written.agent {
-            config.agent = agent.get_ref().parse().map_err(|text| invalid(agent.span(), format!("agent: {text}")))?;
+            config.agent = agents::runtime("agent", &agent)?;
         }
+        config.dispatch_agents = agents::runtimes(&written.dispatch_agents)?;
+        config.member = agents::members(written.member)?;
+        if let Some(extractive) = written.extractive {
+            config.extractive = extractive.read()?;
+        }
+        if let Some(claude) = written.claude {
+            config.claude = WrittenClaude::read(claude, base)?;
+        }
+        let prices = agents::prices(written.prices)?;
+        match written.api {
+            Some(api) => config.api = WrittenApi::read(api, prices, base)?,
+            None => config.api.options.prices = prices,
+        }
+        config.web = written.web.map(|web| WrittenWeb::read(web, base)).transpose()?;
         if let Some(bind) = written.bind {
-            config.bind = parse_bind(bind.get_ref()).map_err(|text| invalid(bind.span(), text))?;
+            config.bind = parse_bind(bind.get_ref()).map_err(|text| Wrong::at(bind.span(), text))?;
         }
         config.port = written.port;
         if let Some(limits) = written.limits {
@@ -197,11 +217,15 @@ impl Config {
             } else {
                 Ok(())
             });
-            checked.map_err(|text| invalid(limits.span(), text))?;
+            checked.map_err(|text| Wrong::at(limits.span(), text))?;
             config.limits = limits.into_inner();
         }
         Ok(config)
     }
+}
+
+fn syntax(error: toml::de::Error) -> Wrong {
+    Wrong::at(error.span().unwrap_or_default(), error.message())
 }
 
 /// The file as it is written. Its keys were checked before, so that errors here are about types and values.
@@ -211,6 +235,16 @@ struct Written {
     #[serde(default)]
     roots: Vec<WrittenRoot>,
     agent: Option<Spanned<String>>,
+    #[serde(default)]
+    dispatch_agents: Vec<Spanned<String>>,
+    #[serde(default)]
+    member: BTreeMap<String, WrittenMember>,
+    extractive: Option<WrittenExtractive>,
+    claude: Option<Spanned<WrittenClaude>>,
+    api: Option<Spanned<WrittenApi>>,
+    #[serde(default)]
+    prices: Vec<WrittenPrice>,
+    web: Option<Spanned<WrittenWeb>>,
     bind: Option<Spanned<String>>,
     port: Option<u16>,
     limits: Option<Spanned<Limits>>,
@@ -257,43 +291,6 @@ fn parse_bind(bind: &str) -> Result<IpAddr, String> {
         ));
     }
     Ok(address)
-}
-
-/// Refuses the first key that is not known, naming the nearest one that is.
-fn check_keys(table: &DeTable<'_>) -> Result<(), (Range<usize>, String)> {
-    check_table(table, "", &KEYS)?;
-    for (key, value) in table {
-        match (key.get_ref().as_ref(), value.get_ref()) {
-            ("limits", DeValue::Table(limits)) => check_table(limits, "[limits]", Limits::NAMES)?,
-            ("roots", DeValue::Array(roots)) => {
-                for root in roots.iter() {
-                    if let DeValue::Table(root) = root.get_ref() {
-                        check_table(root, "[[roots]]", &ROOT_KEYS)?;
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-fn check_table(table: &DeTable<'_>, place: &str, known: &[&str]) -> Result<(), (Range<usize>, String)> {
-    // A table iterates by name; the file's first mistake is the one to show.
-    let unknown = table.keys().filter(|key| !known.contains(&key.get_ref().as_ref()));
-    let Some(key) = unknown.min_by_key(|key| key.span().start) else { return Ok(()) };
-    let name: &str = key.get_ref();
-    let of = if place.is_empty() { String::new() } else { format!(" in {place}") };
-    let nearest = known
-        .iter()
-        .map(|candidate| (strsim::normalized_damerau_levenshtein(name, candidate), candidate))
-        .filter(|(likeness, _)| *likeness >= 0.5)
-        .max_by(|(a, _), (b, _)| a.total_cmp(b));
-    let hint = match nearest {
-        Some((_, candidate)) => format!("did you mean `{candidate}`?"),
-        None => format!("known are {}", known.join(", ")),
-    };
-    Err((key.span(), format!("unknown key `{name}`{of}; {hint}")))
 }
 
 fn line_of(text: &str, offset: usize) -> usize {

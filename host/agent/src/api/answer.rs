@@ -1,0 +1,113 @@
+//! A model's answer: as it came, as it is kept in the transcript, and as it is told back to the model.
+
+use genai::chat::{ChatMessage, ContentPart, MessageContent, StopReason, StreamEnd, ToolCall};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::prices::Tokens;
+
+/// Why a model stopped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Stop {
+    /// It was done, or calls tools.
+    Done,
+    /// It reached the limit of output tokens.
+    Cut,
+    /// The provider kept the answer, or the rest of it, back; the provider's word for why.
+    Withheld(String),
+}
+
+/// An answer: what a transcript keeps of it lets the session go on after a restart.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Answer {
+    /// What the model said and called, in order, with what the provider wants to see of it again.
+    parts: Vec<ContentPart>,
+    /// Why it stopped.
+    pub(crate) stop: Stop,
+}
+
+impl Answer {
+    pub(crate) fn new(end: StreamEnd) -> Self {
+        let stop = match end.captured_stop_reason {
+            Some(StopReason::MaxTokens(_)) => Stop::Cut,
+            Some(StopReason::ContentFilter(reason)) => Stop::Withheld(reason),
+            _ => Stop::Done,
+        };
+        let mut parts = end.captured_content.map(MessageContent::into_parts).unwrap_or_default();
+        // Reasoning that came without a place among the parts goes before them; a model that calls tools is asked on
+        // with it.
+        let has_reasoning = parts.iter().any(|part| matches!(part, ContentPart::ReasoningContent(_)));
+        let calls = parts.iter().any(|part| matches!(part, ContentPart::ToolCall(_)));
+        if let Some(reasoning) = end.captured_reasoning_content
+            && calls
+            && !has_reasoning
+        {
+            parts.insert(0, ContentPart::ReasoningContent(reasoning));
+        }
+        for part in &mut parts {
+            if let ContentPart::Custom(custom) = part {
+                custom.model_iden = None;
+            }
+        }
+        Self { parts, stop }
+    }
+
+    /// An answer out of a transcript.
+    pub(crate) fn restore(content: &Value) -> Result<Self, String> {
+        Self::deserialize(content).map_err(|e| format!("a turn in the transcript cannot be read: {e}"))
+    }
+
+    /// What the model said.
+    pub(crate) fn text(&self) -> String {
+        self.parts.iter().filter_map(ContentPart::as_text).collect()
+    }
+
+    /// What it calls, in order.
+    pub(crate) fn calls(&self) -> impl Iterator<Item = &ToolCall> {
+        self.parts.iter().filter_map(ContentPart::as_tool_call)
+    }
+
+    /// The input of one of its calls, or what the model is told of it: a call that broke off is not made.
+    pub(crate) fn input(&self, call: &ToolCall, max_output_tokens: u32) -> Result<Value, String> {
+        match &call.fn_arguments {
+            Value::Object(_) => Ok(call.fn_arguments.clone()),
+            _ if self.stop == Stop::Cut => Err(format!(
+                "the call was not made: it broke off at the limit of {max_output_tokens} output tokens. Call again \
+                 with less input, or in several calls."
+            )),
+            Value::Null => Ok(Value::Object(Map::new())),
+            // A call without input comes as an empty text from some servers.
+            Value::String(text) if text.trim().is_empty() => Ok(Value::Object(Map::new())),
+            _ => Err("the call was not made: its input is no JSON object".to_owned()),
+        }
+    }
+
+    /// The message that tells the model again what it answered. Providers want objects as the input of calls.
+    pub(crate) fn message(&self) -> ChatMessage {
+        let part = |part: &ContentPart| match part {
+            ContentPart::ToolCall(call) if !call.fn_arguments.is_object() => {
+                ContentPart::ToolCall(ToolCall { fn_arguments: Value::Object(Map::new()), ..call.clone() })
+            }
+            part => part.clone(),
+        };
+        ChatMessage::assistant(MessageContent::from_parts(self.parts.iter().map(part).collect::<Vec<_>>()))
+    }
+}
+
+/// What a request used, as the provider counted it; `None` where it did not.
+pub(crate) fn tokens(end: &StreamEnd) -> Option<Tokens> {
+    let usage = end.captured_usage.as_ref()?;
+    let count = |tokens: Option<i32>| u64::try_from(tokens.unwrap_or_default()).unwrap_or_default();
+    let cache = usage.prompt_tokens_details.as_ref();
+    let reasoning = usage.completion_tokens_details.as_ref().and_then(|details| details.reasoning_tokens);
+    let tokens = Tokens {
+        // genai counts what was cached and written in, for every provider.
+        input: count(usage.prompt_tokens),
+        cached: count(cache.and_then(|cache| cache.cached_tokens)),
+        cache_write: count(cache.and_then(|cache| cache.cache_creation_tokens)),
+        // Gemini tells of an answer that was all thinking only how much was thought.
+        output: count(usage.completion_tokens.or(reasoning)),
+    };
+    (tokens != Tokens::default()).then_some(tokens)
+}

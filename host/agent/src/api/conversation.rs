@@ -1,0 +1,276 @@
+//! The loop of a session: model, tool calls, tools, model, until the model says something without a call.
+
+use std::collections::{HashMap, HashSet};
+
+use futures::{StreamExt as _, stream};
+use genai::chat::{ChatMessage, ContentPart, CustomPart, MessageContent, ToolCall as ModelCall, ToolResponse};
+use guild_contract::Usage;
+use guild_jobs::{
+    session::{Ending, Session},
+    tools::{ToolCall, ToolError},
+    transcript::Entry,
+};
+use serde_json::{Value, json};
+
+use super::{
+    Api,
+    answer::{Answer, Stop},
+    provider::Provider,
+    request::within,
+};
+
+/// Calls of one turn that run at a time, where all of them only read.
+const PARALLEL_CALLS: usize = 8;
+
+/// A session under way.
+pub(super) struct Conversation<'a> {
+    api: &'a Api,
+    session: &'a Session,
+    model: &'a str,
+    /// What was said so far, without the system prompt.
+    messages: Vec<ChatMessage>,
+    /// The last turn.
+    turn: u32,
+    /// The text that the session would end with: that of the last turn, with the turns before it that it goes on from.
+    pub(super) text: String,
+    /// Whether the last turn was cut, so that the next goes on from its text.
+    cut: bool,
+    /// Whether the provider did not say what the last turn used.
+    uncounted: bool,
+}
+
+/// What the model is told after a call.
+#[derive(Clone)]
+struct Outcome {
+    text: String,
+    failed: bool,
+}
+
+/// Whether the session goes on.
+#[derive(PartialEq)]
+enum Next {
+    Turn,
+    End,
+}
+
+impl<'a> Conversation<'a> {
+    /// A session that begins with `prompt`.
+    pub(super) fn new(api: &'a Api, session: &'a Session, model: &'a str, prompt: String) -> Self {
+        let messages = vec![ChatMessage::user(prompt)];
+        Self { api, session, model, messages, turn: 0, text: String::new(), cut: false, uncounted: false }
+    }
+
+    /// Runs to the end, first through what the session did before its host stopped; an error is why it did not end by
+    /// itself.
+    pub(super) async fn run(&mut self, history: Vec<Entry>) -> Result<(), Ending> {
+        if self.recall(history).await? == Next::End {
+            return Ok(());
+        }
+        loop {
+            let answer = self.next_turn().await?;
+            if self.settle(&answer, &HashMap::new()).await? == Next::End {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes up what the session did before its host stopped. A call that has no result is called again.
+    async fn recall(&mut self, history: Vec<Entry>) -> Result<Next, Ending> {
+        let results = history.iter().filter_map(|entry| match entry {
+            Entry::Result { call, output, error, .. } => {
+                let failed = error.is_some();
+                let text = error.clone().unwrap_or_else(|| output.as_ref().map(as_text).unwrap_or_default());
+                Some((call.as_str(), Outcome { text, failed }))
+            }
+            _ => None,
+        });
+        let results: HashMap<&str, Outcome> = results.collect();
+        for entry in &history {
+            let Entry::Turn { turn, content, .. } = entry else { continue };
+            let content = content.as_ref().ok_or_else(|| Ending::Error(format!("turn {turn} was not kept")))?;
+            let answer = Answer::restore(content).map_err(Ending::Error)?;
+            self.turn = *turn;
+            if self.settle(&answer, &results).await? == Next::End {
+                return Ok(Next::End);
+            }
+        }
+        Ok(Next::Turn)
+    }
+
+    /// Has the model answer, within the bounds, and writes the answer down.
+    async fn next_turn(&mut self) -> Result<Answer, Ending> {
+        let Self { api, session, model, .. } = *self;
+        self.check_cost()?;
+        session.meter.take_turn()?;
+        self.turn += 1;
+        let (answer, tokens) = api.ask(session, model, &self.messages).await?;
+        let usage: Usage = api.options.prices.usage(model, tokens);
+        let text = answer.text();
+        session.journal.write(&Entry::Turn {
+            session: session.number,
+            turn: self.turn,
+            model: Some(model.to_owned()),
+            text: text.clone(),
+            content: serde_json::to_value(&answer).ok(),
+            usage,
+        });
+        session.meter.book(usage, Some(model));
+        self.uncounted = tokens.is_none() && usage.cost_usd.is_none();
+        if let Some(texts) = &session.texts
+            && !text.is_empty()
+        {
+            // A listener that does not keep up misses it; the session does not wait.
+            let _ = texts.try_send(text);
+        }
+        Ok(answer)
+    }
+
+    /// Where the cost cannot be known, tokens bound the job instead of dollars; or nothing is asked at all.
+    fn check_cost(&self) -> Result<(), Ending> {
+        let Self { api, session, model, .. } = self;
+        let used = session.meter.job_account().usage;
+        let priced = api.options.prices.knows(model);
+        if priced && used.cost_usd.is_some() {
+            return Ok(());
+        }
+        if self.uncounted {
+            return Err(Ending::Error(format!(
+                "the provider does not say what {model} used, so that neither dollars nor tokens bound it; if it costs \
+                 nothing, give it a price of 0 under [[prices]] in guild.toml"
+            )));
+        }
+        match api.options.unknown_cost_tokens {
+            Some(max) if used.tokens() < max => Ok(()),
+            Some(max) => Err(Ending::Error(format!(
+                "the job used {} tokens at a cost that is not known, and api.unknown_cost_tokens is {max}",
+                used.tokens()
+            ))),
+            None if priced => Err(Ending::Error(
+                "what the job cost so far is not known, so that no budget bounds it; set unknown_cost_tokens under \
+                 [api] in guild.toml to bound it by tokens"
+                    .to_owned(),
+            )),
+            None => Err(Ending::Error(super::unknown_price(model))),
+        }
+    }
+
+    /// Does what an answer asks for: its calls, or the end. `known` are results that were there before a restart.
+    async fn settle(&mut self, answer: &Answer, known: &HashMap<&str, Outcome>) -> Result<Next, Ending> {
+        let calls: Vec<&ModelCall> = answer.calls().collect();
+        let text = answer.text();
+        if let Stop::Withheld(reason) = &answer.stop {
+            return Err(Ending::Error(format!("the provider withheld the model's answer ({reason})")));
+        }
+        if calls.is_empty() {
+            return self.say(answer, &text);
+        }
+        (self.text, self.cut) = (text, false);
+        self.messages.push(answer.message());
+        let outcomes = self.call_all(answer, &calls, known).await?;
+        let responses = calls.into_iter().zip(outcomes).map(|(call, outcome)| self.response(call, outcome));
+        let responses: Vec<ContentPart> = responses.collect();
+        if self.api.place.provider() == Provider::Ollama {
+            // Its messages hold one response each.
+            let messages = responses.into_iter().map(|response| ChatMessage::tool(MessageContent::from(response)));
+            self.messages.extend(messages);
+        } else {
+            self.messages.push(ChatMessage::tool(MessageContent::from_parts(responses)));
+        }
+        Ok(Next::Turn)
+    }
+
+    /// Takes an answer without calls: the session's last, unless it was cut.
+    fn say(&mut self, answer: &Answer, text: &str) -> Result<Next, Ending> {
+        let tokens = self.api.options.max_output_tokens;
+        if !self.cut {
+            self.text.clear();
+        }
+        self.text.push_str(text);
+        self.cut = answer.stop == Stop::Cut;
+        match (&answer.stop, text.trim().is_empty()) {
+            (Stop::Cut, true) => Err(Ending::Error(format!(
+                "the model used up its {tokens} output tokens without an answer; set max_output_tokens under [api] in \
+                 guild.toml higher"
+            ))),
+            (Stop::Cut, false) => {
+                self.messages.push(answer.message());
+                self.messages.push(ChatMessage::user(GO_ON));
+                Ok(Next::Turn)
+            }
+            (_, true) => Err(Ending::Error("the model's answer was empty".to_owned())),
+            (_, false) => Ok(Next::End),
+        }
+    }
+
+    /// Calls the tools: at the same time where all of them only read, else one after the other. The outcomes are in the
+    /// order of the calls.
+    async fn call_all(
+        &self,
+        answer: &Answer,
+        calls: &[&ModelCall],
+        known: &HashMap<&str, Outcome>,
+    ) -> Result<Vec<Outcome>, Ending> {
+        let definitions = self.session.tools.definitions();
+        let reading: HashSet<&str> =
+            definitions.iter().filter(|tool| tool.read_only).map(|tool| tool.name.as_str()).collect();
+        let at_once = if calls.iter().all(|call| reading.contains(call.fn_name.as_str())) { PARALLEL_CALLS } else { 1 };
+        let mut outcomes = Vec::with_capacity(calls.len());
+        for (index, call) in calls.iter().enumerate() {
+            let id = format!("{}.{}.{index}", self.session.number, self.turn);
+            let known = known.get(id.as_str()).cloned();
+            outcomes.push(async move {
+                match known {
+                    Some(outcome) => Ok(outcome),
+                    None => self.call(id, answer, call).await,
+                }
+            });
+        }
+        let mut outcomes = Box::pin(stream::iter(outcomes).buffered(at_once));
+        let mut all = Vec::new();
+        while let Some(outcome) = within(self.session, outcomes.next()).await? {
+            all.push(outcome?);
+        }
+        Ok(all)
+    }
+
+    async fn call(&self, id: String, answer: &Answer, call: &ModelCall) -> Result<Outcome, Ending> {
+        let session = self.session;
+        let name = call.fn_name.clone();
+        let input = match answer.input(call, self.api.options.max_output_tokens) {
+            Ok(input) => input,
+            Err(text) => {
+                let note = format!("{name} ({id}): {text}");
+                session.journal.write(&Entry::Note { session: session.number, text: note });
+                return Ok(Outcome { text, failed: true });
+            }
+        };
+        match session.tools.call(ToolCall { id, name, input }).await {
+            Ok(output) => Ok(Outcome { text: as_text(&output), failed: false }),
+            Err(ToolError::JobEnded) => Err(Ending::Interrupted),
+            Err(error) => Ok(Outcome { text: error.to_string(), failed: true }),
+        }
+    }
+
+    fn response(&self, call: &ModelCall, outcome: Outcome) -> ContentPart {
+        if outcome.failed && self.api.place.provider() == Provider::Anthropic {
+            // genai has no word for a failed call; Anthropic has.
+            let data = json!({
+                "type": "tool_result", "tool_use_id": call.call_id, "content": outcome.text, "is_error": true,
+            });
+            return ContentPart::Custom(CustomPart { model_iden: None, data });
+        }
+        ContentPart::ToolResponse(ToolResponse::from_tool_call(call, outcome.text))
+    }
+}
+
+/// What a model is told whose answer was cut.
+const GO_ON: &str = "Your answer was cut off at the limit of output tokens. Go on exactly where it stopped, without \
+                     repeating anything.";
+
+/// A tool's result as the model reads it: a text as it is, everything else as JSON.
+fn as_text(output: &Value) -> String {
+    match output {
+        Value::String(text) => text.clone(),
+        value => value.to_string(),
+    }
+}

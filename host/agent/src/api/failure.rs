@@ -1,0 +1,193 @@
+//! Why a request failed, whether to ask again, and after how long.
+
+use std::{
+    error::Error as _,
+    time::{Duration, SystemTime},
+};
+
+use genai::Error;
+use guild_jobs::secret::Secret;
+use reqwest::{StatusCode, header::HeaderMap, header::RETRY_AFTER};
+use serde_json::Value;
+
+/// No pause between two requests is longer, unless the provider asks for it.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// How much of an error is passed on; a provider may say any amount.
+const ERROR_CHARS: usize = 1000;
+
+/// A request that failed.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Failure {
+    /// What happened, for the one who reads the job's error.
+    pub(crate) text: String,
+    /// Whether the same request may succeed later.
+    pub(crate) again: bool,
+    /// How long the provider asks to wait.
+    pub(crate) after: Option<Duration>,
+}
+
+impl Failure {
+    /// A failure after which it is no use to ask again.
+    pub(crate) fn last(text: impl Into<String>) -> Self {
+        Self { text: text.into(), again: false, after: None }
+    }
+
+    /// A failure that may have passed when the request is made again.
+    pub(crate) fn passing(text: impl Into<String>) -> Self {
+        Self { text: text.into(), again: true, after: None }
+    }
+
+    /// What genai could not do. `key` is what a 401 is told to look at.
+    pub(crate) fn of(error: Error, key: Option<&str>) -> Self {
+        match error {
+            // What went wrong with the connection or the answer's status comes within the stream's error.
+            Error::WebStream { error, cause, .. } => match error.downcast::<Error>() {
+                Ok(error) => Self::of(*error, key),
+                Err(error) => match error.downcast::<reqwest::Error>() {
+                    Ok(error) => Self::of_connection(*error),
+                    Err(_) => Self::passing(format!("the answer broke off: {cause}")),
+                },
+            },
+            Error::HttpError { status, body, headers, .. } => Self::of_status(status, &body, &headers, key),
+            Error::StreamParse { serde_error, .. } => Self::passing(format!("the answer broke off: {serde_error}")),
+            Error::ChatResponse { body, .. } => Self::of_event(&body),
+            other => Self::last(format!("the request could not be made: {other}")),
+        }
+    }
+
+    fn of_connection(error: reqwest::Error) -> Self {
+        let again = !error.is_builder();
+        let error = error.without_url();
+        // The innermost cause is what says something: "connection refused", "certificate has expired".
+        let mut cause = error.source();
+        while let Some(deeper) = cause.and_then(|cause| cause.source()) {
+            cause = Some(deeper);
+        }
+        let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
+        let what = if error.is_connect() { "the provider cannot be reached" } else { "the connection broke" };
+        Self { text: format!("{what}{cause}"), again, after: None }
+    }
+
+    fn of_status(status: StatusCode, body: &str, headers: &HeaderMap, key: Option<&str>) -> Self {
+        let said = match message(body) {
+            said if said.is_empty() => String::new(),
+            said => format!(": {said}"),
+        };
+        let hint = match (status, key) {
+            (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, Some(key)) => format!(" (the key is that of {key})"),
+            (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, None) => {
+                " (no key was sent: set key_env or key_file under [api] in guild.toml)".to_owned()
+            }
+            _ => String::new(),
+        };
+        let again = status.is_server_error()
+            || matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY);
+        Self { text: format!("the provider answered {status}{said}{hint}"), again, after: retry_after(headers) }
+    }
+
+    /// An error that the provider reports in the middle of an answer that had begun well.
+    fn of_event(body: &Value) -> Self {
+        let error = body.get("error").unwrap_or(body);
+        let said = message(&body.to_string());
+        if error.get("message").is_none() && !error.is_string() {
+            return Self::last("the provider gave no answer to this prompt".to_owned());
+        }
+        let kind = ["type", "status"].iter().find_map(|field| error.get(field)?.as_str()).unwrap_or_default();
+        let lasting = ["invalid", "authentication", "permission", "not_found", "NOT_FOUND", "INVALID", "PERMISSION"];
+        let again = !lasting.iter().any(|word| kind.contains(word));
+        let kind = if kind.is_empty() { String::new() } else { format!(" ({kind})") };
+        Self { text: format!("the provider broke its answer off: {said}{kind}"), again, after: None }
+    }
+
+    /// How long to wait before the next request, the `attempt`-th again: what the provider asks for, else longer each
+    /// time, and never the same for all that failed together.
+    pub(crate) fn pause(&self, first: Duration, attempt: u32) -> Duration {
+        let doubled = first.saturating_mul(2_u32.saturating_pow(attempt.saturating_sub(1))).min(LONGEST_PAUSE);
+        match self.after {
+            Some(after) => after.saturating_add(first.mul_f64(fastrand::f64())),
+            None => doubled.mul_f64(0.5 + fastrand::f64() / 2.0),
+        }
+    }
+
+    /// Without the key, wherever it was quoted, and not longer than what one reads.
+    pub(crate) fn without(mut self, key: Option<&Secret>) -> Self {
+        if let Some(key) = key {
+            self.text = self.text.replace(key.expose(), "***");
+        }
+        if let Some((end, _)) = self.text.char_indices().nth(ERROR_CHARS) {
+            self.text.truncate(end);
+            self.text.push('…');
+        }
+        self
+    }
+}
+
+/// What the body of an error says: its message where it is the JSON that providers send, else its text.
+fn message(body: &str) -> String {
+    let json: Option<Value> = serde_json::from_str(body).ok();
+    let said = json.as_ref().and_then(|json| {
+        // Some gateways wrap the object in a list.
+        let json = json.get(0).unwrap_or(json);
+        ["/error/message", "/message", "/error", "/detail"].iter().find_map(|path| json.pointer(path)?.as_str())
+    });
+    said.unwrap_or(body).trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// What `Retry-After` asks for: seconds, or a date.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = value.parse::<u64>() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = httpdate::parse_http_date(value).ok()?;
+    Some(date.duration_since(SystemTime::now()).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(value: &str) -> Option<Duration> {
+        let headers = HeaderMap::from_iter([(RETRY_AFTER, value.parse().unwrap())]);
+        retry_after(&headers)
+    }
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date() {
+        assert_eq!(after("7"), Some(Duration::from_secs(7)));
+        assert_eq!(after("soon"), None);
+        assert_eq!(after("Wed, 21 Oct 2015 07:28:00 GMT"), Some(Duration::ZERO));
+        let date = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(90));
+        let wait = after(&date).unwrap();
+        assert!((Duration::from_secs(85)..=Duration::from_secs(90)).contains(&wait), "{wait:?}");
+    }
+
+    #[test]
+    fn pauses_grow_differ_and_end_somewhere() {
+        let failure = Failure::passing("");
+        let first = Duration::from_secs(1);
+        for (attempt, longest) in [(1, 1), (2, 2), (3, 4), (7, 60), (200, 60)] {
+            let longest = Duration::from_secs(longest);
+            let pauses: Vec<Duration> = (0..50).map(|_| failure.pause(first, attempt)).collect();
+            assert!(pauses.iter().all(|pause| *pause >= longest / 2 && *pause <= longest), "{attempt}");
+            assert!(pauses.iter().any(|pause| pause != &pauses[0]), "{attempt}");
+        }
+        let asked = Failure { after: Some(Duration::from_secs(20)), ..failure };
+        let pause = asked.pause(first, 1);
+        assert!(pause >= Duration::from_secs(20) && pause <= Duration::from_secs(21));
+    }
+
+    #[test]
+    fn the_message_is_found_in_what_providers_send() {
+        for body in [
+            r#"{"type":"error","error":{"type":"x","message":"too long"}}"#,
+            r#"{"error":{"message":"too long","code":null}}"#,
+            r#"[{"error":{"code":400,"message":"too long"}}]"#,
+            r#"{"error":"too long"}"#,
+            r#"{"detail":"too long"}"#,
+            "  too long\n",
+        ] {
+            assert_eq!(message(body), "too long", "{body}");
+        }
+    }
+}

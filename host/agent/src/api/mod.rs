@@ -1,0 +1,178 @@
+//! The runtime `api`: sessions on a model provider over HTTP.
+//!
+//! The provider's protocol is genai's work; what is here is the loop on top of it: bounds before each request, tools,
+//! retries, the transcript, and what a session cost. All sessions share one client; a session that waits for its
+//! provider holds its messages and one connection, and no thread.
+
+use std::{mem, sync::OnceLock, time::Duration};
+
+use async_trait::async_trait;
+use guild_jobs::{
+    secret::KeySource,
+    session::{AgentRuntime, Ending, Session, SessionEnd, Wanted},
+    transcript::Entry,
+};
+
+mod answer;
+mod conversation;
+mod failure;
+mod prices;
+mod provider;
+mod request;
+
+use conversation::Conversation;
+pub use prices::{PRICES_AS_OF, Price, Prices};
+use provider::Place;
+pub use provider::Provider;
+
+/// How the runtime asks its provider: `[api]` in `guild.toml`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ApiOptions {
+    /// The protocol.
+    pub provider: Provider,
+    /// Where it is spoken, as the provider's own tools take it (see [`Provider`]); the provider's own address where it
+    /// is not said.
+    pub base_url: Option<String>,
+    /// The model where a dispatch does not ask for one.
+    pub model: Option<String>,
+    /// The key. Where it is not said, it is the provider's usual variable (`ANTHROPIC_API_KEY`, `OPENAI_API_KEY`,
+    /// `GEMINI_API_KEY`) at the provider's own address, and none at another `base_url`.
+    pub key: Option<KeySource>,
+    /// What models cost.
+    pub prices: Prices,
+    /// Tokens that a job may use of models whose price is not known. Without it, such a model is refused.
+    pub unknown_cost_tokens: Option<u64>,
+    /// Tokens of one answer.
+    pub max_output_tokens: u32,
+    /// How long one request may take, from the connection to the last byte of the answer.
+    pub request: Duration,
+    /// How often a request is made again that failed in a way that may pass.
+    pub retries: u32,
+    /// The pause before it is made again, where the provider does not say how long to wait; it doubles each time.
+    pub first_pause: Duration,
+}
+
+impl ApiOptions {
+    /// The defaults for a provider: its own address and its usual key, no model.
+    pub fn new(provider: Provider) -> Self {
+        Self {
+            provider,
+            base_url: None,
+            model: None,
+            key: None,
+            prices: Prices::default(),
+            unknown_cost_tokens: None,
+            max_output_tokens: 8192,
+            request: Duration::from_secs(600),
+            retries: 5,
+            first_pause: Duration::from_secs(1),
+        }
+    }
+}
+
+/// The runtime.
+#[derive(Debug)]
+pub struct Api {
+    options: ApiOptions,
+    place: Place,
+    /// Made with the first request: reading the system's certificates is most of a host's start.
+    client: OnceLock<Result<genai::Client, String>>,
+}
+
+impl Api {
+    /// A runtime; nothing is asked yet.
+    ///
+    /// # Errors
+    /// A base URL that is none, in a sentence that names the setting.
+    pub fn new(options: ApiOptions) -> Result<Self, String> {
+        let place = Place::new(options.provider, options.base_url.as_deref(), options.key.clone())?;
+        Ok(Self { options, place, client: OnceLock::new() })
+    }
+
+    /// Where the provider is asked.
+    pub fn address(&self) -> &str {
+        self.place.base().as_str()
+    }
+
+    /// Where its key is; none where it is asked without one.
+    pub fn key_source(&self) -> Option<&KeySource> {
+        self.place.key_source()
+    }
+
+    fn client(&self) -> Result<&genai::Client, String> {
+        self.client.get_or_init(request::client).as_ref().map_err(Clone::clone)
+    }
+
+    fn model<'a>(&'a self, asked: Option<&'a str>) -> Result<&'a str, String> {
+        asked.or(self.options.model.as_deref()).filter(|model| !model.is_empty()).ok_or_else(|| {
+            "no model is chosen: set `model` under [api] in guild.toml, or ask for one in the dispatch".to_owned()
+        })
+    }
+
+    async fn converse(&self, mut session: Session) -> SessionEnd {
+        let failed = |text| SessionEnd { ending: Ending::Error(text), text: String::new() };
+        // What is taken up into the conversation is not kept twice: many sessions wait at a time.
+        let (prompt, history) = (mem::take(&mut session.prompt), mem::take(&mut session.history));
+        let model = match self.model(session.model.as_deref()) {
+            Ok(model) => model,
+            Err(text) => return failed(text),
+        };
+        let reserved = self.options.provider.own_tools();
+        if let Some(tool) = session.tools.definitions().iter().find(|tool| reserved.contains(&tool.name.as_str())) {
+            return failed(format!(
+                "the tool {} has the name of one of the provider's own; give it another",
+                tool.name
+            ));
+        }
+        let mut conversation = Conversation::new(self, &session, model, prompt);
+        let ending = match conversation.run(history).await {
+            Ok(()) => Ending::Success,
+            Err(ending) => ending,
+        };
+        SessionEnd { ending, text: conversation.text }
+    }
+}
+
+#[async_trait]
+impl AgentRuntime for Api {
+    fn name(&self) -> &'static str {
+        "api"
+    }
+
+    fn check(&self, wanted: &Wanted<'_>) -> Result<(), String> {
+        let model = self.model(wanted.model)?;
+        self.place.key()?;
+        if self.options.unknown_cost_tokens.is_none() && !self.options.prices.knows(model) {
+            return Err(unknown_price(model));
+        }
+        Ok(())
+    }
+
+    fn can_resume(&self, history: &[Entry]) -> Result<(), String> {
+        if !matches!(history.first(), Some(Entry::Session { .. })) {
+            return Err("the transcript does not have the session's beginning".to_owned());
+        }
+        for entry in history {
+            match entry {
+                Entry::Turn { content: Some(content), .. } => answer::Answer::restore(content).map(drop)?,
+                Entry::Turn { turn, content: None, .. } => {
+                    return Err(format!("the transcript does not have what was said in turn {turn}"));
+                }
+                Entry::Truncated { text } => return Err(format!("the transcript is not whole: {text}")),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn run(&self, session: Session) -> SessionEnd {
+        self.converse(session).await
+    }
+}
+
+fn unknown_price(model: &str) -> String {
+    format!(
+        "the price of {model} is not known: give it under [[prices]] in guild.toml, or set unknown_cost_tokens under \
+         [api] to bound jobs by tokens instead of dollars"
+    )
+}

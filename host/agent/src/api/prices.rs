@@ -1,0 +1,283 @@
+//! What tokens cost: list prices with the date at which they were taken, and the operator's own, which go before them.
+
+use guild_contract::Usage;
+use serde::Deserialize;
+
+/// When the prices that come with the host were taken from the providers' lists.
+pub const PRICES_AS_OF: &str = "2026-11";
+
+/// What a model's tokens cost, in US dollars per million tokens: one `[[prices]]` of `guild.toml`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Price {
+    /// The model: its name; a name that a version may follow (`gpt-5` is also `gpt-5-2025-08-07`, and never
+    /// `gpt-5-pro`); or the beginning of names, with `*` at its end.
+    pub model: String,
+    /// Tokens of the request.
+    pub input: f64,
+    /// Tokens of the request that the provider had in its cache; as `input` where it is not said.
+    #[serde(default)]
+    pub cached_input: Option<f64>,
+    /// Tokens of the request that the provider wrote to its cache; as `input` where it is not said.
+    #[serde(default)]
+    pub cache_write: Option<f64>,
+    /// Tokens of the answer, those among them that the model thought with.
+    pub output: f64,
+    /// The price holds for requests of more tokens than this; 0 for all.
+    #[serde(default)]
+    pub above_input_tokens: u64,
+}
+
+impl Price {
+    /// Checks that each price is a number that is not below zero. The error names the field.
+    fn check(&self) -> Result<(), String> {
+        if self.model.is_empty() {
+            return Err("prices.model must name a model".to_owned());
+        }
+        let cached = self.cached_input.unwrap_or_default();
+        let written = self.cache_write.unwrap_or_default();
+        let fields =
+            [("input", self.input), ("cached_input", cached), ("cache_write", written), ("output", self.output)];
+        match fields.into_iter().find(|(_, usd)| !(usd.is_finite() && *usd >= 0.0)) {
+            Some((field, usd)) => Err(format!("prices.{field} of {:?} must be a number from 0, not {usd}", self.model)),
+            None => Ok(()),
+        }
+    }
+
+    /// How closely it names the model: by how many characters, and more so where it names it exactly.
+    fn closeness(&self, model: &str) -> Option<usize> {
+        if let Some(start) = self.model.strip_suffix('*') {
+            return model.starts_with(start).then_some(start.len() * 2);
+        }
+        let rest = model.strip_prefix(&*self.model)?;
+        (rest.is_empty() || is_version(rest)).then_some(self.model.len() * 2 + 1)
+    }
+
+    fn is_free(&self) -> bool {
+        let cache = self.cached_input.unwrap_or_default() + self.cache_write.unwrap_or_default();
+        self.input + self.output + cache == 0.0
+    }
+}
+
+/// `-20250929`, `@20250929`, `-2025-08-07`, `-001`, `-latest`.
+fn is_version(rest: &str) -> bool {
+    let Some(version) = rest.strip_prefix(['-', '@']) else { return false };
+    let digits = |part: &str| part.chars().all(|c| c.is_ascii_digit());
+    // A short first number is a minor version, which is another model.
+    version == "latest"
+        || (version.split('-').next().is_some_and(|first| first.len() >= 3) && version.split('-').all(digits))
+}
+
+/// The tokens of one request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tokens {
+    /// All that was sent, with what was cached and what was written to the cache.
+    pub(crate) input: u64,
+    pub(crate) cached: u64,
+    pub(crate) cache_write: u64,
+    pub(crate) output: u64,
+}
+
+/// The prices of all models that are known.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prices {
+    /// The operator's come first.
+    entries: Vec<Price>,
+    operators: usize,
+}
+
+impl Default for Prices {
+    /// The list prices of [`PRICES_AS_OF`].
+    fn default() -> Self {
+        Self { entries: list(), operators: 0 }
+    }
+}
+
+impl Prices {
+    /// The list prices, and before them the operator's: any of those that names a model holds against the list. Among
+    /// several of one kind, the one that names the model most closely holds.
+    ///
+    /// # Errors
+    /// A price that is no amount of money, by its field.
+    pub fn new(operators: Vec<Price>) -> Result<Self, String> {
+        operators.iter().try_for_each(Price::check)?;
+        let count = operators.len();
+        Ok(Self { entries: operators.into_iter().chain(list()).collect(), operators: count })
+    }
+
+    /// Whether the price of a model is known.
+    pub fn knows(&self, model: &str) -> bool {
+        !self.of(model).is_empty()
+    }
+
+    /// Whether a model is known to cost nothing.
+    pub(crate) fn is_free(&self, model: &str) -> bool {
+        let prices = self.of(model);
+        !prices.is_empty() && prices.iter().all(|price| price.is_free())
+    }
+
+    /// The prices of a model: one, or one for each size of request.
+    fn of(&self, model: &str) -> Vec<&Price> {
+        let (own, list) = self.entries.split_at_checked(self.operators).unwrap_or_default();
+        for prices in [own, list] {
+            let named = |price: &&Price| price.closeness(model);
+            if let Some(closest) = prices.iter().filter_map(|price| price.closeness(model)).max() {
+                return prices.iter().filter(|price| named(price) == Some(closest)).collect();
+            }
+        }
+        Vec::new()
+    }
+
+    /// What one request used, with its cost where the price is known.
+    pub(crate) fn usage(&self, model: &str, tokens: Option<Tokens>) -> Usage {
+        let used = tokens.unwrap_or_default();
+        let cost_usd = match tokens {
+            Some(tokens) => self.cost(model, tokens),
+            None => self.is_free(model).then_some(0.0),
+        };
+        Usage { turns: 1, input_tokens: used.input, cached_tokens: used.cached, output_tokens: used.output, cost_usd }
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "no request has 2^52 tokens")]
+    fn cost(&self, model: &str, tokens: Tokens) -> Option<f64> {
+        let fits = |price: &&&Price| price.above_input_tokens == 0 || tokens.input > price.above_input_tokens;
+        let prices = self.of(model);
+        let price = prices.iter().filter(fits).max_by_key(|price| price.above_input_tokens)?;
+        let plain = tokens.input.saturating_sub(tokens.cached).saturating_sub(tokens.cache_write);
+        let usd = plain as f64 * price.input
+            + tokens.cached as f64 * price.cached_input.unwrap_or(price.input)
+            + tokens.cache_write as f64 * price.cache_write.unwrap_or(price.input)
+            + tokens.output as f64 * price.output;
+        Some(usd / 1_000_000.0)
+    }
+}
+
+/// The list prices. What a provider asks more for, such as priority or a cache that lives for an hour, is never asked
+/// for here.
+fn list() -> Vec<Price> {
+    // Model, above this many tokens of input, input, cached input, cache write, output.
+    const LIST: &[(&str, u64, f64, f64, f64, f64)] = &[
+        // Anthropic
+        ("claude-fable-5-1", 0, 10.0, 0.25, 12.5, 50.0),
+        ("claude-fable-5", 0, 10.0, 1.0, 12.5, 50.0),
+        ("claude-opus-5-5", 0, 4.0, 0.2, 5.0, 20.0),
+        ("claude-opus-5", 0, 5.0, 0.5, 6.25, 25.0),
+        ("claude-opus-4-8", 0, 5.0, 0.5, 6.25, 25.0),
+        ("claude-opus-4-7", 0, 5.0, 0.5, 6.25, 25.0),
+        ("claude-opus-4-6", 0, 5.0, 0.5, 6.25, 25.0),
+        ("claude-opus-4-5", 0, 5.0, 0.5, 6.25, 25.0),
+        ("claude-opus-4-1", 0, 15.0, 1.5, 18.75, 75.0),
+        ("claude-sonnet-5-5", 0, 2.0, 0.1, 2.5, 10.0),
+        ("claude-sonnet-5", 0, 2.0, 0.2, 2.5, 10.0),
+        ("claude-sonnet-4-6", 0, 3.0, 0.3, 3.75, 15.0),
+        ("claude-sonnet-4-5", 0, 3.0, 0.3, 3.75, 15.0),
+        ("claude-haiku-5-5", 0, 0.1, 0.01, 0.125, 0.5),
+        ("claude-haiku-5-5", 100_000, 0.5, 0.05, 0.625, 2.5),
+        ("claude-haiku-4-5", 0, 1.0, 0.1, 1.25, 5.0),
+        // OpenAI
+        ("gpt-6.1-sol", 0, 2.0, 0.1, 2.5, 10.0),
+        ("gpt-6.1-sol", 272_000, 4.0, 0.2, 5.0, 15.0),
+        ("gpt-5.4", 0, 2.5, 0.25, 2.5, 15.0),
+        ("gpt-5.4", 272_000, 5.0, 0.5, 5.0, 22.5),
+        ("gpt-5.2", 0, 1.75, 0.175, 1.75, 14.0),
+        ("gpt-5.1", 0, 1.25, 0.125, 1.25, 10.0),
+        ("gpt-5", 0, 1.25, 0.125, 1.25, 10.0),
+        ("gpt-5-mini", 0, 0.25, 0.025, 0.25, 2.0),
+        ("gpt-5-nano", 0, 0.05, 0.005, 0.05, 0.4),
+        ("gpt-4.1", 0, 2.0, 0.5, 2.0, 8.0),
+        ("gpt-4.1-mini", 0, 0.4, 0.1, 0.4, 1.6),
+        ("gpt-4.1-nano", 0, 0.1, 0.025, 0.1, 0.4),
+        ("gpt-4o", 0, 2.5, 1.25, 2.5, 10.0),
+        ("gpt-4o-mini", 0, 0.15, 0.075, 0.15, 0.6),
+        // Gemini
+        ("gemini-2.5-pro", 0, 1.25, 0.125, 1.25, 10.0),
+        ("gemini-2.5-pro", 200_000, 2.5, 0.25, 2.5, 15.0),
+        ("gemini-2.5-flash", 0, 0.3, 0.03, 0.3, 2.5),
+        ("gemini-2.5-flash-lite", 0, 0.1, 0.01, 0.1, 0.4),
+    ];
+    let price = |&(model, above_input_tokens, input, cached, write, output): &(&str, u64, f64, f64, f64, f64)| Price {
+        model: model.to_owned(),
+        input,
+        cached_input: Some(cached),
+        cache_write: Some(write),
+        output,
+        above_input_tokens,
+    };
+    LIST.iter().map(price).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn price(model: &str, input: f64, output: f64) -> Price {
+        let model = model.to_owned();
+        Price { model, input, cached_input: None, cache_write: None, output, above_input_tokens: 0 }
+    }
+
+    fn cost(prices: &Prices, model: &str, tokens: Tokens) -> Option<f64> {
+        prices.usage(model, Some(tokens)).cost_usd
+    }
+
+    const MILLION: Tokens = Tokens { input: 1_000_000, cached: 0, cache_write: 0, output: 0 };
+
+    #[test]
+    fn a_version_of_a_model_has_its_price_and_another_model_has_not() {
+        let prices = Prices::default();
+        for model in ["claude-sonnet-4-5", "claude-sonnet-4-5-20250929", "claude-sonnet-4-5@20250929"] {
+            assert_eq!(cost(&prices, model, MILLION), Some(3.0), "{model}");
+        }
+        for model in ["gpt-5", "gpt-5-2025-08-07"] {
+            assert_eq!(cost(&prices, model, MILLION), Some(1.25), "{model}");
+        }
+        assert_eq!(cost(&prices, "gpt-5-mini-2025-08-07", MILLION), Some(0.25));
+        for model in ["gpt-5-pro", "gpt-5.9", "claude-sonnet-4", "claude-opus-5-9-mini", "llama3.3", ""] {
+            assert!(!prices.knows(model), "{model}");
+        }
+        // A minor version is another model: 5-5 is not a version of 5.
+        assert_eq!(cost(&prices, "claude-opus-5-5-20260922", MILLION), Some(4.0));
+        assert_eq!(cost(&prices, "claude-opus-5-9-20270101", MILLION), None);
+    }
+
+    #[test]
+    fn the_operators_price_holds_against_the_list_and_the_closest_of_them_wins() {
+        let prices = Prices::new(vec![price("*", 0.0, 0.0), price("gpt-*", 7.0, 0.0), price("gpt-5", 9.0, 0.0)]);
+        let prices = prices.unwrap();
+        assert_eq!(cost(&prices, "gpt-5", MILLION), Some(9.0));
+        assert_eq!(cost(&prices, "gpt-5-mini", MILLION), Some(7.0));
+        assert_eq!(cost(&prices, "claude-sonnet-4-5", MILLION), Some(0.0));
+        assert!(prices.is_free("llama3.3") && !prices.is_free("gpt-5"));
+    }
+
+    #[test]
+    fn each_kind_of_token_has_its_price() {
+        let prices = Prices::default();
+        let tokens = Tokens { input: 1000, cached: 600, cache_write: 300, output: 50 };
+        let usage = prices.usage("claude-sonnet-4-5", Some(tokens));
+        let usd = (100.0 * 3.0 + 600.0 * 0.3 + 300.0 * 3.75 + 50.0 * 15.0) / 1e6;
+        assert!((usage.cost_usd.unwrap() - usd).abs() < 1e-12);
+        assert_eq!((usage.turns, usage.input_tokens, usage.cached_tokens, usage.output_tokens), (1, 1000, 600, 50));
+    }
+
+    #[test]
+    fn a_long_request_has_the_price_of_long_requests() {
+        let prices = Prices::default();
+        let at = |input| cost(&prices, "gemini-2.5-pro", Tokens { input, ..Tokens::default() });
+        assert_eq!((at(200_000), at(400_000)), (Some(0.25), Some(1.0)));
+    }
+
+    #[test]
+    fn without_a_count_the_cost_is_unknown_unless_the_model_is_free() {
+        let prices = Prices::new(vec![price("local", 0.0, 0.0)]).unwrap();
+        assert_eq!(prices.usage("gpt-5", None).cost_usd, None);
+        assert_eq!(prices.usage("local", None).cost_usd, Some(0.0));
+    }
+
+    #[test]
+    fn what_is_no_amount_of_money_is_refused() {
+        for (bad, field) in [(f64::NAN, "input"), (-1.0, "input"), (f64::INFINITY, "input")] {
+            assert!(Prices::new(vec![price("m", bad, 1.0)]).unwrap_err().contains(field));
+        }
+        assert!(Prices::new(vec![price("", 1.0, 1.0)]).unwrap_err().contains("prices.model"));
+    }
+}

@@ -1,0 +1,218 @@
+//! The providers: where each is asked, how it is shown the key, and what is its own way.
+
+use genai::{
+    Headers, ModelIden, ServiceTarget,
+    adapter::AdapterKind,
+    resolver::{AuthData, Endpoint},
+};
+use guild_jobs::secret::{KeySource, Secret};
+use reqwest::Url;
+
+/// A protocol that model providers speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Provider {
+    /// Anthropic's Messages API. Base URL: `https://api.anthropic.com`.
+    Anthropic,
+    /// OpenAI's chat completions, which vLLM, llama.cpp and many others speak too. Base URL:
+    /// `https://api.openai.com/v1`.
+    OpenAi,
+    /// Google's Gemini API. Base URL: `https://generativelanguage.googleapis.com/v1beta`.
+    Gemini,
+    /// Ollama's own chat. Base URL: `http://localhost:11434`.
+    Ollama,
+}
+
+impl Provider {
+    /// The names by which `api.provider` chooses one.
+    pub const NAMES: [(&'static str, Self); 4] =
+        [("anthropic", Self::Anthropic), ("openai", Self::OpenAi), ("gemini", Self::Gemini), ("ollama", Self::Ollama)];
+
+    /// The provider of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::NAMES.into_iter().find_map(|(known, provider)| (known == name).then_some(provider))
+    }
+
+    /// Where its key is looked for where nobody says, as its own tools do it. Ollama asks for none.
+    pub(crate) fn usual_key(self) -> Option<KeySource> {
+        let name = match self {
+            Self::Anthropic => "ANTHROPIC_API_KEY",
+            Self::OpenAi => "OPENAI_API_KEY",
+            Self::Gemini => "GEMINI_API_KEY",
+            Self::Ollama => return None,
+        };
+        Some(KeySource::Env(name.to_owned()))
+    }
+
+    fn usual_base(self) -> &'static str {
+        match self {
+            Self::Anthropic => "https://api.anthropic.com",
+            Self::OpenAi => "https://api.openai.com/v1",
+            Self::Gemini => "https://generativelanguage.googleapis.com/v1beta",
+            Self::Ollama => "http://localhost:11434",
+        }
+    }
+
+    fn adapter(self) -> AdapterKind {
+        match self {
+            Self::Anthropic => AdapterKind::Anthropic,
+            Self::OpenAi => AdapterKind::OpenAI,
+            Self::Gemini => AdapterKind::Gemini,
+            Self::Ollama => AdapterKind::Ollama,
+        }
+    }
+
+    /// Names that genai takes for tools which the provider runs on its own side, out of the host's reach.
+    pub(crate) fn own_tools(self) -> &'static [&'static str] {
+        match self {
+            Self::Anthropic => &["web_search"],
+            Self::Gemini => &["googleSearch", "googleSearchRetrieval", "codeExecution", "urlContext"],
+            Self::OpenAi | Self::Ollama => &[],
+        }
+    }
+}
+
+/// Where requests go, and with which key.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    provider: Provider,
+    base: Url,
+    key: Option<KeySource>,
+}
+
+impl Place {
+    /// A base URL as the provider's own tools take it. Without a key, the provider's usual variable is looked at, but
+    /// only for the provider's own address: another one is asked without a key.
+    pub(crate) fn new(provider: Provider, base: Option<&str>, key: Option<KeySource>) -> Result<Self, String> {
+        let text = base.unwrap_or(provider.usual_base()).trim_end_matches('/');
+        let url = Url::parse(text).map_err(|e| format!("api.base_url {text:?} is no URL: {e}"))?;
+        if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
+            return Err(format!("api.base_url {text:?} must begin with http:// or https:// and name a host"));
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err("api.base_url must not have a user or a password in it: set key_env or key_file".to_owned());
+        }
+        if url.query().is_some() || url.fragment().is_some() {
+            return Err(format!("api.base_url {text:?} must end with its path"));
+        }
+        let key = key.or_else(|| base.is_none().then(|| provider.usual_key()).flatten());
+        Ok(Self { provider, base: url, key })
+    }
+
+    pub(crate) fn provider(&self) -> Provider {
+        self.provider
+    }
+
+    pub(crate) fn base(&self) -> &Url {
+        &self.base
+    }
+
+    /// Where the key is; none where none is sent.
+    pub(crate) fn key_source(&self) -> Option<&KeySource> {
+        self.key.as_ref()
+    }
+
+    /// The key of the moment, where one is needed. The error says what to set.
+    pub(crate) fn key(&self) -> Result<Option<Secret>, String> {
+        let read = |source: &KeySource| {
+            source.read().map_err(|e| {
+                format!(
+                    "{e}; or name another variable as `key_env`, or a file as `key_file`, under [api] in guild.toml"
+                )
+            })
+        };
+        self.key.as_ref().map(read).transpose()
+    }
+
+    /// Where its key comes from, in words; for the one who has to change it.
+    pub(crate) fn key_named(&self) -> Option<String> {
+        self.key.as_ref().map(ToString::to_string)
+    }
+
+    /// The whole target of a request: address and headers are made here, so that a model's name stays as it is and
+    /// an endpoint without a key is not shown an empty one.
+    pub(crate) fn target(&self, model: &str, key: Option<&Secret>) -> Result<ServiceTarget, String> {
+        let mut url = self.base.clone();
+        let at = |url: &mut Url, path: &[&str]| {
+            let segments = url.path_segments_mut().map(|mut segments| {
+                segments.pop_if_empty().extend(path);
+            });
+            segments.map_err(|()| "api.base_url cannot have a path".to_owned())
+        };
+        let mut headers = Vec::new();
+        let key = key.map(Secret::expose);
+        match self.provider {
+            Provider::Anthropic => {
+                at(&mut url, &["v1", "messages"])?;
+                headers.push(("anthropic-version".to_owned(), "2023-06-01".to_owned()));
+                headers.extend(key.map(|key| ("x-api-key".to_owned(), key.to_owned())));
+            }
+            Provider::OpenAi => {
+                at(&mut url, &["chat", "completions"])?;
+                headers.extend(key.map(bearer));
+            }
+            Provider::Gemini => {
+                at(&mut url, &["models", &format!("{model}:streamGenerateContent")])?;
+                url.set_query(Some("alt=sse"));
+                headers.extend(key.map(|key| ("x-goog-api-key".to_owned(), key.to_owned())));
+            }
+            Provider::Ollama => {
+                at(&mut url, &["api", "chat"])?;
+                headers.extend(key.map(bearer));
+            }
+        }
+        // genai reads a namespace off the beginning of a name, and off its end, but for Ollama, an effort: this name has
+        // an empty one of each, so that nothing of the model's is read. What is sent is the URL from here, and `model`
+        // out of `extra_body`.
+        let end = if self.provider == Provider::Ollama { "" } else { "-" };
+        let model = ModelIden::new(self.provider.adapter(), format!("api::{model}{end}"));
+        let auth = AuthData::RequestOverride { url: url.into(), headers: Headers::from(headers) };
+        Ok(ServiceTarget { endpoint: Endpoint::from_owned(self.base.as_str()), auth, model })
+    }
+}
+
+fn bearer(key: &str) -> (String, String) {
+    ("authorization".to_owned(), format!("Bearer {key}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(provider: Provider, base: Option<&str>, model: &str) -> String {
+        let target = Place::new(provider, base, None).unwrap().target(model, None).unwrap();
+        let AuthData::RequestOverride { url, .. } = target.auth else { panic!("the URL is made here") };
+        url
+    }
+
+    #[test]
+    fn a_base_url_is_taken_as_the_providers_own_tools_take_it() {
+        assert_eq!(url(Provider::Anthropic, None, "m"), "https://api.anthropic.com/v1/messages");
+        assert_eq!(url(Provider::OpenAi, None, "m"), "https://api.openai.com/v1/chat/completions");
+        assert_eq!(url(Provider::OpenAi, Some("http://h:8000/v1/"), "m"), "http://h:8000/v1/chat/completions");
+        assert_eq!(url(Provider::Ollama, None, "m"), "http://localhost:11434/api/chat");
+        let gemini = "https://generativelanguage.googleapis.com/v1beta/models/m-high:streamGenerateContent?alt=sse";
+        assert_eq!(url(Provider::Gemini, None, "m-high"), gemini);
+    }
+
+    #[test]
+    fn a_models_name_cannot_lead_elsewhere() {
+        let url = url(Provider::Gemini, None, "../../v9/other?x=1#");
+        assert!(url.contains("/v1beta/models/..%2F..%2Fv9%2Fother%3Fx=1%23:streamGenerateContent?alt=sse"), "{url}");
+    }
+
+    #[test]
+    fn a_base_url_that_is_none_is_refused_without_quoting_a_password() {
+        for base in ["api.example.com", "ftp://h", "http://", "http://h/?x=1"] {
+            assert!(Place::new(Provider::OpenAi, Some(base), None).unwrap_err().contains("api.base_url"), "{base}");
+        }
+        let with_password = Place::new(Provider::OpenAi, Some("https://me:hunter2@h"), None).unwrap_err();
+        assert!(with_password.contains("key_env") && !with_password.contains("hunter2"), "{with_password}");
+    }
+
+    #[test]
+    fn the_usual_key_is_only_for_the_providers_own_address() {
+        let at = |base| Place::new(Provider::OpenAi, base, None).unwrap().key_named();
+        assert_eq!(at(None).unwrap(), "the environment variable OPENAI_API_KEY");
+        assert_eq!(at(Some("http://localhost:8000/v1")), None);
+    }
+}

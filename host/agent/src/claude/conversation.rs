@@ -1,0 +1,193 @@
+//! One session: the CLI is started, asked, served, and seen to its end.
+
+use std::{path::PathBuf, process::ExitStatus, sync::Arc, time::Duration};
+
+use guild_contract::Bounds;
+use guild_jobs::{
+    session::{Ending, Session, SessionEnd},
+    tools::ToolDefinition,
+};
+use tokio::process::Command;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    ClaudeOptions, flags,
+    process::{Lines, Outbox, Process},
+    protocol::Outcome,
+    scratch::{MARK, Scratch},
+    talk::{Stop, Talk},
+};
+
+/// How long it may take to end once it has nothing more to do.
+const EXIT: Duration = Duration::from_secs(5);
+
+/// A session that is about to begin.
+pub(super) struct Conversation {
+    pub(super) options: Arc<ClaudeOptions>,
+    program: PathBuf,
+    pub(super) session: Session,
+    /// What the CLI calls the session that it goes on with.
+    pub(super) resumed: Option<String>,
+    /// Cancelled once nobody waits for the session any more.
+    pub(super) dropped: CancellationToken,
+}
+
+impl Conversation {
+    pub(super) fn new(
+        options: Arc<ClaudeOptions>,
+        program: PathBuf,
+        session: Session,
+        resumed: Option<String>,
+        dropped: CancellationToken,
+    ) -> Self {
+        Self { options, program, session, resumed, dropped }
+    }
+
+    /// Runs the session to its end. When it returns, no process of it is left, and its scratch directory is removed.
+    pub(super) async fn run(self) -> SessionEnd {
+        let failed = |ending| SessionEnd { ending, text: String::new() };
+        let left = self.session.meter.left();
+        if let Some(ending) = reached(&left, self.session.meter.deadline()) {
+            return failed(ending);
+        }
+        let (builtin, served): (Vec<_>, Vec<_>) = self
+            .session
+            .tools
+            .definitions()
+            .into_iter()
+            .partition(|tool| self.options.builtin_tools && flags::is_builtin(&tool.name));
+        let builtin: Vec<String> = builtin.iter().map(|tool| tool.name.clone()).collect();
+        let prepared = tokio::select! {
+            () = self.session.cancel.cancelled() => return failed(Ending::Interrupted),
+            () = self.dropped.cancelled() => return failed(Ending::Interrupted),
+            prepared = self.prepare(&builtin) => prepared,
+        };
+        let started = match prepared {
+            Ok(scratch) => {
+                let command = self.command(&scratch, &builtin, !served.is_empty(), &left);
+                Process::start(command, &self.program, scratch).await
+            }
+            Err(why) => Err(why),
+        };
+        match started {
+            Ok((process, lines, outbox)) => self.converse(process, lines, outbox, served).await,
+            Err(why) => failed(Ending::Error(why)),
+        }
+    }
+
+    /// Makes the scratch directory, with a copy of the sources where the CLI reads them itself.
+    async fn prepare(&self, builtin: &[String]) -> Result<Scratch, String> {
+        let (options, program) = (self.options.clone(), self.program.clone());
+        let system_prompt = self.session.system_prompt.clone();
+        let files = self.session.files.clone().filter(|_| builtin.iter().any(|tool| flags::reads_files(tool)));
+        let cancel = self.session.cancel.child_token();
+        let stop = cancel.clone().drop_guard();
+        let made = tokio::task::spawn_blocking(move || {
+            let failed = |e| format!("the session's scratch directory cannot be made: {e}");
+            let scratch = Scratch::new(options.state.as_deref(), &program, &system_prompt).map_err(failed)?;
+            if let Some(files) = files {
+                scratch.copy(&*files, &cancel)?;
+            }
+            Ok(scratch)
+        });
+        let made = made.await.map_err(|e| e.to_string())?;
+        drop(stop);
+        made
+    }
+
+    fn command(&self, scratch: &Scratch, builtin: &[String], serves: bool, left: &Bounds) -> Command {
+        let system_prompt = scratch.system_prompt();
+        let flags = flags::Command {
+            options: &self.options,
+            model: self.session.model.as_deref().or(self.options.model.as_deref()),
+            system_prompt: &system_prompt,
+            serves,
+            builtin,
+            turns: left.max_turns,
+            budget_usd: left.max_budget_usd,
+            resumed: self.resumed.as_deref(),
+        };
+        let mut command = Command::new(&self.program);
+        command.args(flags.arguments());
+        command.env_clear().envs(flags::environment(&self.options.environment));
+        command.env("TMPDIR", scratch.tmp()).env(MARK, scratch.mark());
+        command.current_dir(scratch.work());
+        command
+    }
+
+    async fn converse(
+        self,
+        process: Process,
+        lines: Lines,
+        outbox: Outbox,
+        served: Vec<Arc<ToolDefinition>>,
+    ) -> SessionEnd {
+        let mut talk = Talk::new(self, process, lines, outbox, served);
+        match talk.speak().await {
+            Ok(outcome) => {
+                let (_, said) = talk.close(Some(&outcome), EXIT).await;
+                ended(outcome, said)
+            }
+            Err(stop) => {
+                let outcome = talk.stop(&stop).await;
+                let patience = if outcome.is_some() || matches!(stop, Stop::Gone) { EXIT } else { Duration::ZERO };
+                let stderr = talk.stderr();
+                let (status, text) = talk.close(outcome.as_ref(), patience).await;
+                let ending = match stop {
+                    Stop::Ask(ending) => ending,
+                    Stop::Broken(why) => Ending::Error(why),
+                    Stop::Gone => Ending::Error(gone(status, &stderr.text())),
+                    Stop::Dropped => Ending::Interrupted,
+                };
+                SessionEnd { ending, text }
+            }
+        }
+    }
+}
+
+/// The bound that is reached before the first turn.
+fn reached(left: &Bounds, deadline: std::time::Instant) -> Option<Ending> {
+    if left.max_turns == Some(0) {
+        // The CLI takes 0 for no bound at all.
+        return Some(Ending::MaxTurns);
+    }
+    if left.max_budget_usd.is_some_and(|usd| usd <= 0.0) {
+        return Some(Ending::MaxBudget);
+    }
+    (deadline <= std::time::Instant::now()).then_some(Ending::Deadline)
+}
+
+/// How a session ended that has a result.
+fn ended(outcome: Outcome, said: String) -> SessionEnd {
+    let ending = match outcome.subtype.as_str() {
+        "success" if !outcome.is_error => {
+            return SessionEnd { ending: Ending::Success, text: outcome.result.unwrap_or(said) };
+        }
+        "error_max_turns" => Ending::MaxTurns,
+        "error_max_budget_usd" => Ending::MaxBudget,
+        // A request to the model's provider failed, and all retries of it.
+        "success" => Ending::Error(with_hint(format!("claude failed: {}", outcome.errors()))),
+        "error_during_execution" => Ending::Error(with_hint(format!("claude broke off: {}", outcome.errors()))),
+        other => Ending::Error(format!("claude ended with {other}: {}", outcome.errors())),
+    };
+    SessionEnd { ending, text: said }
+}
+
+/// Why a session failed whose CLI ended without a result.
+fn gone(status: Option<ExitStatus>, stderr: &str) -> String {
+    let how = status.map_or_else(|| "it cannot be ended".to_owned(), |status| status.to_string());
+    let text = if stderr.is_empty() { String::new() } else { format!(": {stderr}") };
+    with_hint(format!("claude ended before its result ({how}){text}"))
+}
+
+/// Adds what to do about it, where that is known.
+fn with_hint(text: String) -> String {
+    let hint = if text.contains("unknown option") {
+        "update Claude Code (`claude update`)"
+    } else if ["/login", "authenticat", "API key"].iter().any(|word| text.contains(word)) {
+        "log in by running `claude` once as the user of the host, or give the host ANTHROPIC_API_KEY"
+    } else {
+        return text;
+    };
+    format!("{text}\n({hint})")
+}

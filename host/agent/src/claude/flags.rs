@@ -1,0 +1,123 @@
+//! The command line and the environment that the CLI is given.
+
+use std::{
+    ffi::{OsStr, OsString},
+    path::Path,
+};
+
+use super::{ClaudeOptions, mcp::SERVER};
+
+/// Variables that the CLI is given where the host has them.
+const VARIABLES: &[&str] = &["PATH", "HOME", "USER", "LOGNAME", "LANG", "TERM", "CLAUDE_CONFIG_DIR"];
+/// Beginnings of the names of further ones: locale, directories, its login and its own settings.
+const PREFIXES: &[&str] = &["LC_", "XDG_", "ANTHROPIC_", "CLAUDE_CODE_"];
+/// What such a variable says of a session around the host is not about the session that is started.
+const FOREIGN: &[&str] =
+    &["CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT", "CLAUDE_CODE_CHILD_SESSION", "CLAUDE_CODE_SESSION_"];
+/// What it is told besides: no requests but those of the session, no updates of itself.
+const SET: &[(&str, &str)] = &[
+    ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
+    ("DISABLE_AUTOUPDATER", "1"),
+    ("DISABLE_ERROR_REPORTING", "1"),
+    ("DISABLE_TELEMETRY", "1"),
+];
+
+/// The built-in tools that the CLI has under the names by which the host grants them, and the rules that allow them.
+/// Read is confined to the working directory by its rule, Grep and Glob by `--restricted`.
+const BUILTIN: &[(&str, &str)] =
+    &[("Read", "Read(./**)"), ("Grep", "Grep"), ("Glob", "Glob"), ("WebSearch", "WebSearch"), ("WebFetch", "WebFetch")];
+
+/// Whether the CLI can serve a tool of this name itself.
+pub(super) fn is_builtin(tool: &str) -> bool {
+    BUILTIN.iter().any(|(name, _)| *name == tool)
+}
+
+/// Whether it is one that works on files.
+pub(super) fn reads_files(tool: &str) -> bool {
+    matches!(tool, "Read" | "Grep" | "Glob")
+}
+
+/// The variables that the CLI is given, out of the host's; `further` names those that the operator adds.
+pub(super) fn environment(further: &[String]) -> Vec<(OsString, OsString)> {
+    let given = |name: &OsStr| {
+        let Some(name) = name.to_str() else { return false };
+        let listed = VARIABLES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+        let foreign = FOREIGN.iter().any(|prefix| name.starts_with(prefix));
+        (listed && !foreign) || further.iter().any(|other| other == name)
+    };
+    let set = SET.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
+    std::env::vars_os().filter(|(name, _)| given(name)).chain(set).collect()
+}
+
+/// What of a session shows in the command line.
+pub(super) struct Command<'a> {
+    pub options: &'a ClaudeOptions,
+    pub model: Option<&'a str>,
+    /// The file with the system prompt. As an argument it could not be longer than 128 KiB.
+    pub system_prompt: &'a Path,
+    /// Whether the host serves tools.
+    pub serves: bool,
+    /// The tools that the CLI serves itself.
+    pub builtin: &'a [String],
+    pub turns: Option<u32>,
+    pub budget_usd: Option<f64>,
+    /// What the CLI calls the session that it goes on with.
+    pub resumed: Option<&'a str>,
+}
+
+impl Command<'_> {
+    /// The arguments. A value that comes from elsewhere is part of its flag's argument, so that it is never taken for
+    /// another flag.
+    pub(super) fn arguments(&self) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> = [
+            "-p",
+            "--output-format=stream-json",
+            "--input-format=stream-json",
+            "--verbose",
+            // What is streamed says that the CLI is alive, and when an answer is complete.
+            "--include-partial-messages",
+            "--strict-mcp-config",
+            "--setting-sources=",
+            "--disable-slash-commands",
+        ]
+        .map(OsString::from)
+        .into();
+        let mut add = |flag: &str, value: &OsStr| {
+            let mut argument = OsString::from(flag);
+            argument.push(value);
+            arguments.push(argument);
+        };
+        if self.options.bypass_permissions {
+            add("--permission-mode=", "bypassPermissions".as_ref());
+        } else {
+            // `--restricted` refuses to bypass permissions.
+            add("--restricted", "".as_ref());
+            add("--permission-mode=", "dontAsk".as_ref());
+        }
+        if !self.options.resume {
+            add("--no-session-persistence", "".as_ref());
+        }
+        if let Some(session) = self.resumed {
+            add("--resume=", session.as_ref());
+        }
+        if let Some(model) = self.model {
+            add("--model=", model.as_ref());
+        }
+        add("--system-prompt-file=", self.system_prompt.as_os_str());
+        add("--tools=", self.builtin.join(",").as_ref());
+        let rules =
+            BUILTIN.iter().filter(|(name, _)| self.builtin.iter().any(|tool| tool == name)).map(|(_, rule)| *rule);
+        let served = self.serves.then(|| format!("mcp__{SERVER}"));
+        let allowed: Vec<&str> = served.as_deref().into_iter().chain(rules).collect();
+        if !allowed.is_empty() {
+            add("--allowedTools=", allowed.join(",").as_ref());
+        }
+        if let Some(turns) = self.turns {
+            add("--max-turns=", turns.to_string().as_ref());
+        }
+        if let Some(usd) = self.budget_usd {
+            add("--max-budget-usd=", usd.to_string().as_ref());
+        }
+        arguments
+    }
+}

@@ -1,0 +1,116 @@
+//! The MCP server that serves a session's tools over the CLI's own pipe.
+
+use std::sync::Arc;
+
+use guild_jobs::tools::{ToolDefinition, ToolError};
+use serde_json::{Value, json};
+
+/// The server's name. The model sees its tools as `mcp__worker-internal__update_summary`.
+pub(super) const SERVER: &str = "worker-internal";
+/// The version of the protocol that is spoken, where the CLI asks for none that is older.
+const VERSION: &str = "2025-11-25";
+/// Up to here the CLI shows a result to the model as it is; the host bounds results before that.
+const MAX_RESULT_CHARS: u32 = 500_000;
+
+/// JSON-RPC: no such method.
+const METHOD_NOT_FOUND: i32 = -32601;
+/// JSON-RPC: not these parameters.
+const INVALID_PARAMS: i32 = -32602;
+
+/// What a message wants.
+#[derive(Debug, PartialEq)]
+pub(super) enum Wanted {
+    /// Nothing but this answer.
+    Answer(Value),
+    /// A tool.
+    Call(Call),
+    /// That the call with this JSON-RPC id is given up; and this answer.
+    GiveUp(Value, Value),
+}
+
+/// A call of a tool.
+#[derive(Debug, PartialEq)]
+pub(super) struct Call {
+    /// The JSON-RPC id.
+    pub id: Value,
+    pub name: String,
+    pub arguments: Value,
+    /// What the model calls it.
+    pub tool_use_id: Option<String>,
+}
+
+/// Reads a message of the CLI, and answers all but calls.
+pub(super) fn read(message: &Value, definitions: &[Arc<ToolDefinition>]) -> Wanted {
+    // A notification is answered too: the pipe has a request around it.
+    let id = message.get("id").cloned().unwrap_or(json!(0));
+    let params = message.get("params");
+    match message.get("method").and_then(Value::as_str).unwrap_or_default() {
+        "initialize" => Wanted::Answer(result(&id, &initialize(params))),
+        "tools/list" => {
+            let tools: Vec<Value> = definitions.iter().map(|tool| definition(tool)).collect();
+            Wanted::Answer(result(&id, &json!({"tools": tools})))
+        }
+        "tools/call" => call(id, params),
+        "notifications/cancelled" => {
+            let given_up = params.and_then(|params| params.get("requestId")).cloned().unwrap_or_default();
+            Wanted::GiveUp(given_up, result(&id, &json!({})))
+        }
+        method if method == "ping" || method.starts_with("notifications/") => Wanted::Answer(result(&id, &json!({}))),
+        method => Wanted::Answer(error(&id, METHOD_NOT_FOUND, &format!("there is no method {method:?}"))),
+    }
+}
+
+fn initialize(params: Option<&Value>) -> Value {
+    let asked = params.and_then(|params| params.get("protocolVersion")).and_then(Value::as_str).unwrap_or(VERSION);
+    json!({
+        "protocolVersion": asked.min(VERSION),
+        "capabilities": {"tools": {}},
+        "serverInfo": {"name": SERVER, "version": env!("CARGO_PKG_VERSION")},
+    })
+}
+
+fn call(id: Value, params: Option<&Value>) -> Wanted {
+    let field = |name: &str| params.and_then(|params| params.get(name));
+    let Some(name) = field("name").and_then(Value::as_str) else {
+        return Wanted::Answer(error(&id, INVALID_PARAMS, "the call names no tool"));
+    };
+    let tool_use_id = field("_meta").and_then(|meta| meta.get("claudecode/toolUseId")).and_then(Value::as_str);
+    Wanted::Call(Call {
+        id,
+        name: name.to_owned(),
+        arguments: field("arguments").cloned().unwrap_or_else(|| json!({})),
+        tool_use_id: tool_use_id.map(str::to_owned),
+    })
+}
+
+fn definition(tool: &ToolDefinition) -> Value {
+    let mut definition = json!({
+        "name": tool.name,
+        "description": tool.description,
+        "inputSchema": tool.input_schema,
+        "annotations": {"readOnlyHint": tool.read_only},
+        "_meta": {"anthropic/maxResultSizeChars": MAX_RESULT_CHARS},
+    });
+    if let (Some(title), Some(fields)) = (&tool.title, definition.as_object_mut()) {
+        fields.insert("title".to_owned(), json!(title));
+    }
+    definition
+}
+
+/// What a tool answered, as the model sees it: a failure is an answer too.
+pub(super) fn called(id: &Value, answer: &Result<Value, ToolError>) -> Value {
+    let (text, is_error) = match answer {
+        Ok(Value::String(text)) => (text.clone(), false),
+        Ok(value) => (value.to_string(), false),
+        Err(error) => (error.to_string(), true),
+    };
+    result(id, &json!({"content": [{"type": "text", "text": text}], "isError": is_error}))
+}
+
+fn result(id: &Value, result: &Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "result": result})
+}
+
+fn error(id: &Value, code: i32, message: &str) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}})
+}

@@ -1,0 +1,214 @@
+//! The runtime `claude`: the Claude Code CLI, driven over its stream-json protocol as the Agent SDK drives it.
+//!
+//! Each session is a child process with a process group, a scratch directory and an environment of its own. What the
+//! session may call is an MCP server on the same pipe: there is no port and no token, and the CLI has no tools of its
+//! own unless the operator says so. Its settings, hooks, skills and MCP servers are kept out; its login is used.
+//!
+//! However a session ends, its processes end with it: the CLI is asked, then told, then killed, with its whole group. A
+//! host that is killed takes the CLI along (a parent-death signal); what that started itself, if anything,
+//! [`Claude::reap_orphans`] ends at the next start.
+
+mod conversation;
+mod flags;
+mod mcp;
+mod process;
+mod protocol;
+mod scratch;
+mod spawner;
+mod talk;
+mod turns;
+
+use std::{
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::Arc,
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use guild_jobs::{
+    session::{AgentRuntime, Ending, Session, SessionEnd, Wanted},
+    transcript::Entry,
+};
+use tokio::{io::AsyncReadExt as _, process::Command};
+use tokio_util::sync::CancellationToken;
+
+use conversation::Conversation;
+
+/// How long `claude --version` may take.
+const VERSION: Duration = Duration::from_secs(20);
+/// Bytes of what it says that are read.
+const VERSION_BYTES: u64 = 256;
+
+/// How sessions of Claude Code are run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClaudeOptions {
+    /// The CLI: a path, or a name that is looked up on the `PATH`.
+    pub command: PathBuf,
+    /// The model, where a session asks for none; where this is `None` too, the CLI's own choice.
+    pub model: Option<String>,
+    /// Whether the CLI serves Read, Grep, Glob, WebSearch and WebFetch itself where a session was granted them, in place
+    /// of the host. Its file tools then work on a copy of the granted sources; the host's network policy does not hold
+    /// for its web tools.
+    pub builtin_tools: bool,
+    /// Whether permissions are bypassed, rather than denied but for an exact list. Neither asks anybody.
+    pub bypass_permissions: bool,
+    /// Whether sessions go on after a restart of the host. The CLI then keeps them in its configuration directory.
+    pub resume: bool,
+    /// How long the CLI may say nothing while it is not the host's turn; the session has failed then.
+    pub silence: Duration,
+    /// Names of further environment variables that the CLI is given, such as `HTTPS_PROXY`.
+    pub environment: Vec<String>,
+    /// A directory of the host's own, outside of every member: where sessions have their scratch directories, and where
+    /// their processes are recorded for [`Claude::reap_orphans`]. It is made, readable by nobody else. Without it,
+    /// scratch directories are made where temporary files are, and nothing is recorded.
+    pub state: Option<PathBuf>,
+}
+
+/// The runtime that drives the Claude Code CLI.
+#[derive(Clone, Debug)]
+pub struct Claude {
+    options: Arc<ClaudeOptions>,
+}
+
+impl Claude {
+    /// A runtime with these options. Whether the CLI is there is looked at later, by [`AgentRuntime::check`].
+    ///
+    /// # Errors
+    /// Options that exclude each other, or a state directory that is not the host's own; the text names the setting.
+    pub fn new(options: ClaudeOptions) -> Result<Self, String> {
+        if options.builtin_tools && options.bypass_permissions {
+            return Err(
+                "[claude] builtin_tools = true and permissions = \"bypassPermissions\" exclude each other: with both, \
+                 the CLI could read every file of this machine"
+                    .to_owned(),
+            );
+        }
+        if options.silence.is_zero() {
+            return Err("[claude] silence_seconds must be at least 1".to_owned());
+        }
+        if let Some(name) = options.environment.iter().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
+            return Err(format!("[claude] environment: {name:?} is not the name of a variable"));
+        }
+        if let Some(state) = &options.state {
+            scratch::own_directory(state).map_err(|why| format!("the directory for sessions of claude: {why}"))?;
+        }
+        Ok(Self { options: Arc::new(options) })
+    }
+
+    /// Ends what is left of the sessions of hosts that are gone, and removes their scratch directories; gives back how
+    /// many processes it ended. It blocks; call it once at the start of a host, before its first session.
+    ///
+    /// A process is ended only if it is the very one that was recorded (same boot, same id, same start), or carries the
+    /// random mark that its session's processes inherit. Sessions of hosts that live are left alone.
+    pub fn reap_orphans(&self) -> usize {
+        self.options.state.as_deref().map_or(0, scratch::reap)
+    }
+
+    /// What the CLI says about its version, for `guild doctor`.
+    ///
+    /// # Errors
+    /// As [`AgentRuntime::check`], or what went wrong when it was started.
+    pub async fn version(&self) -> Result<String, String> {
+        let program = self.program()?;
+        let failed = |why: String| format!("{} --version: {why}", program.display());
+        let mut command = Command::new(&program);
+        command.arg("--version").env_clear().envs(flags::environment(&self.options.environment));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
+        let mut child = command.spawn().map_err(|e| failed(e.to_string()))?;
+        let said = async {
+            let mut text = Vec::new();
+            if let Some(stdout) = child.stdout.take() {
+                stdout.take(VERSION_BYTES).read_to_end(&mut text).await?;
+            }
+            let status = child.wait().await?;
+            Ok::<_, std::io::Error>((status, text))
+        };
+        let ended = tokio::time::timeout(VERSION, said).await;
+        let (status, text) =
+            ended.map_err(|_| failed("it does not end".to_owned()))?.map_err(|e| failed(e.to_string()))?;
+        if !status.success() {
+            return Err(failed(format!("it ended with {status}")));
+        }
+        Ok(protocol::plain(&text).trim().to_owned())
+    }
+
+    /// The CLI's executable file.
+    fn program(&self) -> Result<PathBuf, String> {
+        let command = &self.options.command;
+        // It is started in another directory.
+        let found = which::which(command).map(|program| std::path::absolute(&program).unwrap_or(program));
+        found.map_err(|_| {
+            let place = if is_name(command) { "on the PATH" } else { "there, or it cannot be executed" };
+            format!(
+                "the runtime \"claude\" needs the Claude Code CLI, and no program {:?} is {place}: install it \
+                 (`npm install -g @anthropic-ai/claude-code`), or name it in guild.toml: [claude] command = \"...\"",
+                command.display().to_string()
+            )
+        })
+    }
+}
+
+/// Whether a command is a name to be looked up, and not a path.
+fn is_name(command: &Path) -> bool {
+    command.components().count() == 1 && !command.is_absolute()
+}
+
+#[async_trait]
+impl AgentRuntime for Claude {
+    fn name(&self) -> &'static str {
+        "claude"
+    }
+
+    fn check(&self, _wanted: &Wanted<'_>) -> Result<(), String> {
+        self.program()?;
+        let sandboxed = self.options.environment.iter().any(|name| name == "IS_SANDBOX")
+            && std::env::var_os("IS_SANDBOX").is_some_and(|value| value == "1");
+        if self.options.bypass_permissions && rustix::process::geteuid().is_root() && !sandboxed {
+            return Err("Claude Code refuses bypassPermissions to root: run the host as another user, or set \
+                        [claude] permissions = \"dontAsk\" in guild.toml; in a sandbox, set IS_SANDBOX=1 and \
+                        [claude] environment = [\"IS_SANDBOX\"]"
+                .to_owned());
+        }
+        Ok(())
+    }
+
+    fn can_resume(&self, history: &[Entry]) -> Result<(), String> {
+        if !self.options.resume {
+            return Err("sessions of claude do not go on after a restart of the host, unless guild.toml has [claude] \
+                        resume = true"
+                .to_owned());
+        }
+        handle(history).map(|_| ()).ok_or_else(|| "the host stopped before claude had named its session".to_owned())
+    }
+
+    async fn run(&self, session: Session) -> SessionEnd {
+        let failed = |text: String| SessionEnd { ending: Ending::Error(text), text: String::new() };
+        let resumed = if session.history.is_empty() {
+            None
+        } else {
+            match self.can_resume(&session.history) {
+                Ok(()) => handle(&session.history),
+                Err(why) => return failed(why),
+            }
+        };
+        let program = match self.program() {
+            Ok(program) => program,
+            Err(why) => return failed(why),
+        };
+        // A task of its own: whoever drops this future stops the session, and its processes are ended all the same.
+        let dropped = CancellationToken::new();
+        let conversation = Conversation::new(self.options.clone(), program, session, resumed, dropped.clone());
+        let task = tokio::spawn(conversation.run());
+        let _stop = dropped.drop_guard();
+        task.await.unwrap_or_else(|e| failed(format!("the session of claude broke off: {e}")))
+    }
+}
+
+/// What the CLI called the session, the last time it did.
+fn handle(history: &[Entry]) -> Option<String> {
+    history.iter().rev().find_map(|entry| match entry {
+        Entry::Handle { handle, .. } => Some(handle.clone()),
+        _ => None,
+    })
+}

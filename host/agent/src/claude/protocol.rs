@@ -1,0 +1,284 @@
+//! The lines of the stream-json protocol, as far as a session needs them. What is unknown is passed over; what is needed
+//! and cannot be read is an error.
+
+use std::collections::BTreeMap;
+
+use guild_contract::Usage;
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+/// The model of messages that the CLI makes itself, such as the text of an error.
+const SYNTHETIC: &str = "<synthetic>";
+/// How much of a line an error shows.
+const SHOWN_CHARS: usize = 200;
+
+/// A line of the CLI.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum Line {
+    /// It asks something.
+    ControlRequest { request_id: String, request: Request },
+    /// It no longer waits for an answer.
+    ControlCancelRequest { request_id: String },
+    /// It answers.
+    ControlResponse { response: Response },
+    /// What it is, and what happens to it.
+    System(System),
+    /// A part of an answer of the model: one block of its content.
+    Assistant {
+        message: Message,
+        #[serde(default)]
+        parent_tool_use_id: Option<String>,
+    },
+    /// A part of the model's answer as it is streamed.
+    StreamEvent {
+        event: Event,
+        #[serde(default)]
+        parent_tool_use_id: Option<String>,
+    },
+    /// The end of the session.
+    Result(Outcome),
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(tag = "subtype", rename_all = "snake_case")]
+pub(super) enum Request {
+    /// A JSON-RPC message for an MCP server of the host.
+    McpMessage { server_name: String, message: Value },
+    /// Whether a tool may be used. Nobody is there to be asked.
+    CanUseTool,
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Response {
+    pub subtype: String,
+    pub request_id: String,
+    #[serde(default, deserialize_with = "lenient")]
+    pub error: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(tag = "subtype", rename_all = "snake_case")]
+pub(super) enum System {
+    Init {
+        session_id: String,
+        #[serde(default)]
+        mcp_servers: Vec<McpServer>,
+    },
+    ApiRetry {
+        #[serde(default, deserialize_with = "lenient")]
+        attempt: u64,
+        #[serde(default, deserialize_with = "lenient")]
+        max_retries: u64,
+        #[serde(default, deserialize_with = "lenient")]
+        error_status: Option<u64>,
+        #[serde(default, deserialize_with = "lenient")]
+        error: String,
+    },
+    PermissionDenied {
+        #[serde(default, deserialize_with = "lenient")]
+        tool_name: String,
+    },
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct McpServer {
+    pub name: String,
+    pub status: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Message {
+    pub id: String,
+    #[serde(default, deserialize_with = "lenient")]
+    pub model: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub content: Vec<Block>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub usage: Option<Tokens>,
+}
+
+impl Message {
+    /// Whether it is no answer of a model.
+    pub(super) fn is_synthetic(&self) -> bool {
+        self.model.as_deref() == Some(SYNTHETIC)
+    }
+
+    pub(super) fn texts(&self) -> impl Iterator<Item = &str> {
+        self.content.iter().filter_map(|block| match block {
+            Block::Text { text } => Some(text.as_str()),
+            Block::Other => None,
+        })
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum Block {
+    Text {
+        text: String,
+    },
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum Event {
+    MessageStart {
+        message: Message,
+    },
+    /// The message's usage so far.
+    MessageDelta {
+        #[serde(default, deserialize_with = "lenient")]
+        usage: Option<Tokens>,
+    },
+    MessageStop,
+    #[serde(other)]
+    Other,
+}
+
+/// Tokens, as providers count them: those that were cached, or put into the cache, are not among `input_tokens`.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub(super) struct Tokens {
+    input_tokens: Option<u64>,
+    cache_read_input_tokens: Option<u64>,
+    cache_creation_input_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+}
+
+impl Tokens {
+    /// Takes over what a later count says.
+    pub(super) fn update(&mut self, later: Self) {
+        self.input_tokens = later.input_tokens.or(self.input_tokens);
+        self.cache_read_input_tokens = later.cache_read_input_tokens.or(self.cache_read_input_tokens);
+        self.cache_creation_input_tokens = later.cache_creation_input_tokens.or(self.cache_creation_input_tokens);
+        self.output_tokens = later.output_tokens.or(self.output_tokens);
+    }
+
+    /// As the host counts them; what they cost is not known from them.
+    pub(super) fn usage(self) -> Usage {
+        let cached = self.cache_read_input_tokens.unwrap_or(0);
+        let parts = [self.input_tokens.unwrap_or(0), cached, self.cache_creation_input_tokens.unwrap_or(0)];
+        Usage {
+            turns: 0,
+            input_tokens: parts.into_iter().fold(0, u64::saturating_add),
+            cached_tokens: cached,
+            output_tokens: self.output_tokens.unwrap_or(0),
+            cost_usd: None,
+        }
+    }
+}
+
+/// The line `result`.
+#[derive(Debug, Deserialize)]
+pub(super) struct Outcome {
+    pub subtype: String,
+    #[serde(default)]
+    pub is_error: bool,
+    #[serde(default, deserialize_with = "lenient")]
+    pub result: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub errors: Vec<Value>,
+    /// Of the whole session, also of what it did before it was resumed.
+    #[serde(default, deserialize_with = "lenient")]
+    pub total_cost_usd: Option<f64>,
+    /// Of what the session's model was asked for in this process.
+    #[serde(default, deserialize_with = "lenient")]
+    pub usage: Option<Tokens>,
+    /// By model, of the whole session, with what tools of the CLI's own asked for.
+    #[serde(default, rename = "modelUsage", deserialize_with = "lenient")]
+    pub model_usage: BTreeMap<String, ModelTokens>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct ModelTokens {
+    input_tokens: u64,
+    cache_read_input_tokens: u64,
+    cache_creation_input_tokens: u64,
+    output_tokens: u64,
+}
+
+impl Outcome {
+    /// The tokens of a session that was not resumed.
+    pub(super) fn tokens_of_all_models(&self) -> Option<Usage> {
+        let usages = self.model_usage.values().map(|model| {
+            let tokens = Tokens {
+                input_tokens: Some(model.input_tokens),
+                cache_read_input_tokens: Some(model.cache_read_input_tokens),
+                cache_creation_input_tokens: Some(model.cache_creation_input_tokens),
+                output_tokens: Some(model.output_tokens),
+            };
+            tokens.usage()
+        });
+        usages.reduce(|mut all, one| {
+            all.add(&one);
+            all
+        })
+    }
+
+    /// What it says about a failure.
+    pub(super) fn errors(&self) -> String {
+        let errors = self.errors.iter().map(|error| error.as_str().map_or_else(|| error.to_string(), str::to_owned));
+        let texts: Vec<String> = errors.chain(self.result.clone()).filter(|text| !text.trim().is_empty()).collect();
+        if texts.is_empty() { self.subtype.clone() } else { plain(texts.join("; ").as_bytes()) }
+    }
+}
+
+/// Reads what a session can do without: what is spelled in a new way is as what is absent.
+fn lenient<'de, T: DeserializeOwned + Default, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+    let value = Value::deserialize(deserializer)?;
+    Ok(serde_json::from_value(value).unwrap_or_default())
+}
+
+/// Reads a line.
+pub(super) fn parse(line: &str) -> Result<Line, String> {
+    serde_json::from_str(line).map_err(|e| {
+        let shown: String = line.chars().take(SHOWN_CHARS).collect();
+        let what = if e.is_data() { "a message that this host does not understand" } else { "a line that is not JSON" };
+        format!("{what} ({e}): {}", plain(shown.as_bytes()))
+    })
+}
+
+/// Text of the CLI for an error: without what a terminal would act on.
+pub(super) fn plain(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
+}
+
+/// Begins the conversation; `servers` are the MCP servers that the host answers for.
+pub(super) fn initialize(request_id: &str, servers: &[&str]) -> String {
+    let request = json!({"subtype": "initialize", "hooks": null, "sdkMcpServers": servers});
+    json!({"type": "control_request", "request_id": request_id, "request": request}).to_string()
+}
+
+/// Asks the CLI to stop.
+pub(super) fn interrupt(request_id: &str) -> String {
+    json!({"type": "control_request", "request_id": request_id, "request": {"subtype": "interrupt"}}).to_string()
+}
+
+/// What the agent is asked. `client_composed` keeps the CLI from reading files that the text names, and from taking a
+/// text that begins with a slash as a command.
+pub(super) fn user(text: &str) -> String {
+    let message = json!({"role": "user", "content": text});
+    json!({"type": "user", "message": message, "parent_tool_use_id": null, "client_composed": true}).to_string()
+}
+
+/// Answers a request.
+pub(super) fn success(request_id: &str, response: &Value) -> String {
+    let response = json!({"subtype": "success", "request_id": request_id, "response": response});
+    json!({"type": "control_response", "response": response}).to_string()
+}
+
+/// Refuses a request.
+pub(super) fn refuse(request_id: &str, error: &str) -> String {
+    let response = json!({"subtype": "error", "request_id": request_id, "error": error});
+    json!({"type": "control_response", "response": response}).to_string()
+}

@@ -1,0 +1,427 @@
+//! What is said between the host and the CLI, from the first line to the result.
+
+use std::{process::ExitStatus, sync::Arc, time::Duration};
+
+use guild_jobs::{
+    session::Ending,
+    tools::{ToolCall, ToolDefinition, ToolError},
+    transcript::Entry,
+};
+use serde_json::{Value, json};
+use tokio::{
+    sync::{RwLock, mpsc::error::TrySendError},
+    task::{AbortHandle, JoinError, JoinSet},
+    time::{Instant, sleep_until, timeout},
+};
+
+use super::{
+    conversation::Conversation,
+    mcp::{self, SERVER},
+    process::{Lines, Outbox, Process, Stderr},
+    protocol::{self, Event, Line, Outcome, Request, Response, System},
+    turns::Turns,
+};
+
+/// How long the CLI may take until it has begun the conversation.
+const STARTUP: Duration = Duration::from_secs(60);
+/// How long it may take to answer an interrupt with its result.
+const INTERRUPT: Duration = Duration::from_secs(2);
+/// How long its last lines may take after it has ended.
+const DRAIN: Duration = Duration::from_secs(1);
+/// How long a call waits for the rest of the model's answer while nothing comes of it.
+const HELD: Duration = Duration::from_secs(10);
+/// Calls at a time.
+const MAX_CALLS: usize = 256;
+
+/// The id of our first request.
+const BEGIN: &str = "begin";
+/// The id of our last one.
+const STOP: &str = "stop";
+/// What the agent is told after a restart.
+const RESUMED: &str = "The host was restarted while you worked. A tool call that had no result by then may or may not have \
+had its effect; what you submitted or recorded before counts. Go on with your task.";
+
+/// Why the conversation was given up before its result.
+pub(super) enum Stop {
+    /// The host ends it. The CLI is asked to stop, and may say what it used.
+    Ask(Ending),
+    /// The CLI does what it must not; it is not asked any more.
+    Broken(String),
+    /// The CLI ended, or closed its stdout.
+    Gone,
+    /// Nobody waits for the session any more.
+    Dropped,
+}
+
+/// A conversation that is under way.
+pub(super) struct Talk {
+    conversation: Conversation,
+    deadline: Instant,
+    /// The tools that the host serves.
+    served: Vec<Arc<ToolDefinition>>,
+    process: Process,
+    lines: Lines,
+    outbox: Outbox,
+    turns: Turns,
+    calls: JoinSet<Answered>,
+    running: Vec<Running>,
+    /// Calls that came before the answer of the model that makes them was complete. They wait for its end, so that the
+    /// turn stands in the transcript before what it does.
+    held: Vec<(String, mcp::Call)>,
+    /// Calls of tools that only read run beside each other; others run alone.
+    order: Arc<RwLock<()>>,
+    /// Calls to which the CLI gave no name.
+    unnamed: usize,
+    begun: Instant,
+    /// When the CLI was last heard, or answered.
+    heard: Instant,
+    /// Whether the agent has been asked.
+    asked: bool,
+    /// When the process had ended.
+    ended: Option<Instant>,
+}
+
+struct Running {
+    rpc_id: Value,
+    request_id: String,
+    abort: AbortHandle,
+}
+
+struct Answered {
+    request_id: String,
+    job_ended: bool,
+}
+
+impl Talk {
+    pub(super) fn new(
+        conversation: Conversation,
+        process: Process,
+        lines: Lines,
+        outbox: Outbox,
+        served: Vec<Arc<ToolDefinition>>,
+    ) -> Self {
+        let now = Instant::now();
+        let session = &conversation.session;
+        let calls_before = session.history.iter().filter(|entry| matches!(entry, Entry::Call { .. })).count();
+        Self {
+            turns: Turns::new(session),
+            deadline: Instant::from_std(session.meter.deadline()),
+            conversation,
+            served,
+            process,
+            lines,
+            outbox,
+            calls: JoinSet::new(),
+            running: Vec::new(),
+            held: Vec::new(),
+            order: Arc::new(RwLock::new(())),
+            unnamed: calls_before,
+            begun: now,
+            heard: now,
+            asked: false,
+            ended: None,
+        }
+    }
+
+    /// What the CLI said on stderr, also after its end.
+    pub(super) fn stderr(&self) -> Stderr {
+        self.process.stderr()
+    }
+
+    /// Talks until the result.
+    pub(super) async fn speak(&mut self) -> Result<Outcome, Stop> {
+        let servers: &[&str] = if self.served.is_empty() { &[] } else { &[SERVER] };
+        self.say(protocol::initialize(BEGIN, servers))?;
+        loop {
+            let quiet = self.quiet();
+            tokio::select! {
+                biased;
+                () = self.conversation.dropped.cancelled() => return Err(Stop::Dropped),
+                () = self.conversation.session.cancel.cancelled() => return Err(Stop::Ask(Ending::Interrupted)),
+                () = sleep_until(self.deadline) => return Err(Stop::Ask(Ending::Deadline)),
+                line = self.lines.next() => match line {
+                    None => return Err(Stop::Gone),
+                    Some(Err(what)) => return Err(broken(&what)),
+                    Some(Ok(line)) => {
+                        self.heard = Instant::now();
+                        if let Some(outcome) = self.hear(&line)? {
+                            return Ok(outcome);
+                        }
+                    }
+                },
+                Some(done) = self.calls.join_next() => self.answered(done)?,
+                () = self.process.ended(), if self.ended.is_none() => {
+                    self.ended = Some(Instant::now());
+                    // What it started would hold its pipes open.
+                    self.process.kill();
+                }
+                () = sleep_until(quiet) => self.silent()?,
+            }
+        }
+    }
+
+    /// Until when it may be silent.
+    fn quiet(&self) -> Instant {
+        let silence = self.conversation.options.silence;
+        match self.ended {
+            Some(ended) => ended + DRAIN,
+            None if !self.asked => self.begun + silence.min(STARTUP),
+            // It waits for the host; the deadline holds.
+            None if !self.calls.is_empty() => self.deadline,
+            None if !self.held.is_empty() => self.heard + silence.min(HELD),
+            None => self.heard + silence,
+        }
+    }
+
+    fn silent(&mut self) -> Result<(), Stop> {
+        if self.ended.is_some() {
+            return Err(Stop::Gone);
+        }
+        if !self.held.is_empty() {
+            self.release();
+            return Ok(());
+        }
+        if !self.asked {
+            let seconds = self.begun.elapsed().as_secs_f32();
+            return Err(Stop::Broken(format!("claude did not begin the conversation within {seconds:.0} s")));
+        }
+        let seconds = self.heard.elapsed().as_secs_f32();
+        let text = format!("claude said nothing for {seconds:.0} s ([claude] silence_seconds in guild.toml)");
+        Err(Stop::Ask(Ending::Error(text)))
+    }
+
+    fn say(&self, line: String) -> Result<(), Stop> {
+        match self.outbox.try_send(line) {
+            // Closed: it has ended, or is about to; that shows where it is heard.
+            Ok(()) | Err(TrySendError::Closed(_)) => Ok(()),
+            Err(TrySendError::Full(_)) => Err(broken("so many requests, without reading the answers")),
+        }
+    }
+
+    /// Takes a line; gives back the session's result where it is that.
+    fn hear(&mut self, line: &str) -> Result<Option<Outcome>, Stop> {
+        if line.trim().is_empty() {
+            return Ok(None);
+        }
+        match protocol::parse(line).map_err(|what| broken(&what))? {
+            Line::ControlRequest { request_id, request } => self.requested(request_id, request)?,
+            Line::ControlResponse { response } => self.responded(response)?,
+            Line::ControlCancelRequest { request_id } => {
+                self.give_up(|running| running.request_id == request_id, |(held, _)| *held == request_id);
+            }
+            Line::System(system) => self.system(system)?,
+            Line::StreamEvent { event, parent_tool_use_id: None } => match event {
+                Event::MessageStart { message } => {
+                    // The model goes on without an answer to these calls: their message was given up.
+                    for (request_id, _) in std::mem::take(&mut self.held) {
+                        self.say(protocol::refuse(&request_id, "not called: the answer that asked for it broke off"))?;
+                    }
+                    self.turns.begin(&message).map_err(Stop::Ask)?;
+                }
+                Event::MessageDelta { usage } => self.turns.used(usage),
+                Event::MessageStop => {
+                    self.turns.complete();
+                    self.release();
+                }
+                Event::Other => {}
+            },
+            Line::Assistant { message, parent_tool_use_id: None } if !message.is_synthetic() => {
+                self.turns.part(&message).map_err(Stop::Ask)?;
+            }
+            Line::Result(outcome) => {
+                self.turns.complete();
+                return Ok(Some(outcome));
+            }
+            Line::StreamEvent { .. } | Line::Assistant { .. } | Line::Other => {}
+        }
+        Ok(None)
+    }
+
+    fn responded(&mut self, response: Response) -> Result<(), Stop> {
+        if response.request_id != BEGIN || self.asked {
+            return Ok(());
+        }
+        if response.subtype != "success" {
+            let why = if response.error.is_empty() { response.subtype } else { response.error };
+            return Err(Stop::Broken(format!("claude does not begin the conversation: {why}")));
+        }
+        self.asked = true;
+        let resumed = self.conversation.resumed.is_some();
+        let prompt = if resumed { RESUMED } else { &self.conversation.session.prompt };
+        self.say(protocol::user(prompt))
+    }
+
+    fn system(&mut self, system: System) -> Result<(), Stop> {
+        match system {
+            System::Init { session_id, mcp_servers } => {
+                let status = mcp_servers.iter().find(|server| server.name == SERVER).map(|server| &*server.status);
+                if !self.served.is_empty() && status != Some("connected") {
+                    let status = status.unwrap_or("absent");
+                    let text = format!("claude did not connect to the tools of the host ({SERVER} is {status})");
+                    return Err(Stop::Ask(Ending::Error(text)));
+                }
+                if self.conversation.options.resume {
+                    self.turns.named(session_id);
+                }
+            }
+            System::ApiRetry { attempt, max_retries, error_status, error } => {
+                let status = error_status.map_or_else(|| "no answer".to_owned(), |status| status.to_string());
+                self.turns
+                    .note(format!("the model's provider failed ({status} {error}): retry {attempt} of {max_retries}"));
+            }
+            System::PermissionDenied { tool_name } => {
+                self.turns.note(format!("claude was denied the tool {tool_name:?}"));
+            }
+            System::Other => {}
+        }
+        Ok(())
+    }
+
+    fn requested(&mut self, request_id: String, request: Request) -> Result<(), Stop> {
+        let message = match request {
+            Request::McpMessage { server_name, message } if server_name == SERVER && !self.served.is_empty() => message,
+            Request::McpMessage { server_name, .. } => {
+                return self.say(protocol::refuse(&request_id, &format!("there is no server {server_name:?}")));
+            }
+            Request::CanUseTool => {
+                let denied = json!({"behavior": "deny", "message": "the host allows only the tools that it offers"});
+                return self.say(protocol::success(&request_id, &denied));
+            }
+            Request::Other => {
+                return self.say(protocol::refuse(&request_id, "the host does not know such a request"));
+            }
+        };
+        match mcp::read(&message, &self.served) {
+            mcp::Wanted::Answer(answer) => self.say(protocol::success(&request_id, &json!({"mcp_response": answer}))),
+            mcp::Wanted::GiveUp(rpc_id, answer) => {
+                self.give_up(|running| running.rpc_id == rpc_id, |(_, call)| call.id == rpc_id);
+                self.say(protocol::success(&request_id, &json!({"mcp_response": answer})))
+            }
+            mcp::Wanted::Call(_) if self.running.len() + self.held.len() >= MAX_CALLS => {
+                self.say(protocol::refuse(&request_id, &format!("more than {MAX_CALLS} calls at a time")))
+            }
+            mcp::Wanted::Call(call) if self.turns.is_streaming() => {
+                self.held.push((request_id, call));
+                Ok(())
+            }
+            mcp::Wanted::Call(call) => {
+                self.turns.complete();
+                self.call(request_id, call);
+                Ok(())
+            }
+        }
+    }
+
+    /// Makes the calls that waited for the end of the model's answer.
+    fn release(&mut self) {
+        self.turns.complete();
+        for (request_id, call) in std::mem::take(&mut self.held) {
+            self.call(request_id, call);
+        }
+    }
+
+    fn call(&mut self, request_id: String, call: mcp::Call) {
+        let number = self.conversation.session.number;
+        let id = call.tool_use_id.map_or_else(
+            || {
+                self.unnamed += 1;
+                format!("{number}.call-{}", self.unnamed)
+            },
+            |id| format!("{number}.{id}"),
+        );
+        let read_only = self.served.iter().any(|tool| tool.name == call.name && tool.read_only);
+        let (tools, order, outbox) = (self.conversation.session.tools.clone(), self.order.clone(), self.outbox.clone());
+        let tool_call = ToolCall { id, name: call.name, input: call.arguments };
+        let (rpc_id, answering) = (call.id.clone(), request_id.clone());
+        let abort = self.calls.spawn(async move {
+            let answer = if read_only {
+                let _beside = order.read().await;
+                tools.call(tool_call).await
+            } else {
+                let _alone = order.write().await;
+                tools.call(tool_call).await
+            };
+            let response = json!({"mcp_response": mcp::called(&rpc_id, &answer)});
+            // An error says that the CLI has ended.
+            let _ = outbox.send(protocol::success(&answering, &response)).await;
+            Answered { request_id: answering, job_ended: matches!(answer, Err(ToolError::JobEnded)) }
+        });
+        self.running.push(Running { rpc_id: call.id, request_id, abort });
+    }
+
+    fn answered(&mut self, done: Result<Answered, JoinError>) -> Result<(), Stop> {
+        self.heard = Instant::now();
+        match done {
+            Ok(Answered { job_ended: true, .. }) => Err(Stop::Ask(Ending::Interrupted)),
+            Ok(Answered { request_id, .. }) => {
+                self.running.retain(|running| running.request_id != request_id);
+                Ok(())
+            }
+            Err(e) if e.is_cancelled() => Ok(()),
+            Err(e) => Err(Stop::Ask(Ending::Error(format!("a tool broke off: {e}")))),
+        }
+    }
+
+    /// Gives calls up that the CLI no longer waits for.
+    fn give_up(&mut self, running: impl Fn(&Running) -> bool, held: impl Fn(&(String, mcp::Call)) -> bool) {
+        self.running.retain(|call| {
+            let given_up = running(call);
+            if given_up {
+                call.abort.abort();
+            }
+            !given_up
+        });
+        self.held.retain(|call| !held(call));
+    }
+
+    /// Gives the conversation up; what the CLI says that it used, where it is asked and says so.
+    pub(super) async fn stop(&mut self, why: &Stop) -> Option<Outcome> {
+        self.calls.abort_all();
+        if !matches!(why, Stop::Dropped) {
+            // Whoever dropped the session wants nothing more of it in the transcript.
+            self.turns.complete();
+        }
+        match why {
+            Stop::Ask(_) | Stop::Dropped => self.interrupt().await,
+            Stop::Broken(_) | Stop::Gone => None,
+        }
+    }
+
+    /// Asks the CLI to stop, and waits a little for its result.
+    async fn interrupt(&mut self) -> Option<Outcome> {
+        if !self.asked || self.say(protocol::interrupt(STOP)).is_err() {
+            return None;
+        }
+        let result = async {
+            while let Some(Ok(line)) = self.lines.next().await {
+                match protocol::parse(&line) {
+                    Ok(Line::Result(outcome)) => return Some(outcome),
+                    Ok(Line::ControlRequest { request_id, .. }) => {
+                        self.say(protocol::refuse(&request_id, "the session is being stopped")).ok()?;
+                    }
+                    Ok(_) => {}
+                    Err(_) => return None,
+                }
+            }
+            None
+        };
+        timeout(INTERRUPT, result).await.ok().flatten()
+    }
+
+    /// Books what is left to be booked, closes the CLI's stdin, and sees it to its end.
+    pub(super) async fn close(self, outcome: Option<&Outcome>, patience: Duration) -> (Option<ExitStatus>, String) {
+        self.turns.settle(outcome);
+        // Both hold the stdin open.
+        drop((self.calls, self.outbox));
+        // It may still have something to say, and must not wait for a reader.
+        let mut lines = self.lines;
+        let reader = tokio::spawn(async move { while let Some(Ok(_)) = lines.next().await {} });
+        let status = self.process.finish(patience).await;
+        reader.abort();
+        (status, self.turns.said())
+    }
+}
+
+fn broken(what: &str) -> Stop {
+    Stop::Broken(format!("claude sent {what}"))
+}

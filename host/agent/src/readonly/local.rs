@@ -1,0 +1,264 @@
+//! Read, Grep and Glob: their definitions, and how their answers look.
+
+use guild_jobs::{
+    files::{FileMatches, Files, Found, GrepRequest, GrepWanted},
+    tools::ToolError,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::input::{parse, positive};
+
+/// Lines that Read shows at most.
+const READ_LINES: u32 = 2000;
+/// Lines, files or paths that Grep and Glob show where no limit is asked for, and at most.
+const SHOWN: (u32, u32) = (250, 5000);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReadInput {
+    file_path: String,
+    offset: Option<u32>,
+    limit: Option<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GrepInput {
+    pattern: String,
+    path: Option<String>,
+    glob: Option<String>,
+    r#type: Option<String>,
+    #[serde(default)]
+    output_mode: OutputMode,
+    #[serde(default, rename = "-A")]
+    after: Option<u32>,
+    #[serde(default, rename = "-B")]
+    before: Option<u32>,
+    #[serde(default, rename = "-C", alias = "context")]
+    around: Option<u32>,
+    #[serde(default = "yes", rename = "-n")]
+    numbers: bool,
+    #[serde(default, rename = "-i")]
+    ignore_case: bool,
+    #[serde(default)]
+    multiline: bool,
+    head_limit: Option<u32>,
+    #[serde(default)]
+    offset: u32,
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum OutputMode {
+    Content,
+    #[default]
+    FilesWithMatches,
+    Count,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GlobInput {
+    pattern: String,
+    path: Option<String>,
+}
+
+/// A definition: name, description, properties, and the one that is required.
+pub(super) type Definition = (&'static str, String, Value, &'static str);
+
+fn paths(roots: &[String]) -> String {
+    let roots = roots.iter().map(|root| format!("{root}/")).collect::<Vec<_>>().join(", ");
+    format!("Paths begin with the name of a read root: {roots}; a / before it changes nothing.")
+}
+
+pub(super) fn read_definition(roots: &[String]) -> Definition {
+    let properties = json!({
+        "file_path": {"type": "string", "description": "The file: root/path, as Grep and Glob name files."},
+        "offset": {"type": "integer", "minimum": 1, "description": "The first line to read; 1 by default."},
+        "limit": {"type": "integer", "minimum": 1, "description": "How many lines to read; 2000 by default, and at most."},
+    });
+    let what = "Reads a text file. Each line comes with its number and a tab before it, as `cat -n` prints them; long \
+                lines are cut.";
+    ("Read", format!("{what} {}", paths(roots)), properties, "file_path")
+}
+
+pub(super) fn grep_definition(roots: &[String]) -> Definition {
+    let properties = json!({
+        "pattern": {"type": "string", "description": "The regular expression, in ripgrep's syntax."},
+        "path": {"type": "string", "description": "A file or directory to search; everything by default."},
+        "glob": {"type": "string", "description": "Only files whose path matches, such as *.md or src/**/*.rs; all others with a ! before it."},
+        "type": {"type": "string", "description": "Only files of this type, as ripgrep names types: rust, py, js, md."},
+        "output_mode": {
+            "type": "string", "enum": ["content", "files_with_matches", "count"],
+            "description": "content: the lines that match; files_with_matches (the default): the files, newest first; \
+                            count: how many lines match in each file.",
+        },
+        "-A": {"type": "integer", "minimum": 0, "description": "Lines to show after each match; for content."},
+        "-B": {"type": "integer", "minimum": 0, "description": "Lines to show before each match; for content."},
+        "-C": {"type": "integer", "minimum": 0, "description": "Lines to show before and after each match; for content."},
+        "-n": {"type": "boolean", "description": "Show the numbers of lines; true by default. For content."},
+        "-i": {"type": "boolean", "description": "Ignore case."},
+        "multiline": {"type": "boolean", "description": "Let a match reach over lines, and . match the end of a line; false by default."},
+        "head_limit": {"type": "integer", "minimum": 0, "description": "How many lines or files to show: 250 by default, 5000 at most; 0 is the most."},
+        "offset": {"type": "integer", "minimum": 0, "description": "How many lines or files to pass over first."},
+    });
+    let what = "Searches the contents of files with a regular expression. What .gitignore leaves out, hidden and binary \
+                files are not searched.";
+    ("Grep", format!("{what} {}", paths(roots)), properties, "pattern")
+}
+
+pub(super) fn glob_definition(roots: &[String]) -> Definition {
+    let properties = json!({
+        "pattern": {"type": "string", "description": "The glob, such as *.md (in any directory) or src/**/*.rs."},
+        "path": {"type": "string", "description": "The directory to look in; everywhere by default."},
+    });
+    let what = "Finds files by the pattern of their path, newest first.";
+    ("Glob", format!("{what} {}", paths(roots)), properties, "pattern")
+}
+
+pub(super) fn read(files: &dyn Files, input: Value, room: usize, _: &CancellationToken) -> Result<String, ToolError> {
+    let input: ReadInput = parse("Read", input)?;
+    let first = positive("offset", input.offset, 1)?;
+    let limit = positive("limit", input.limit, READ_LINES)?.min(READ_LINES);
+    let text = files.read(&input.file_path, first, limit)?;
+    if text.is_empty() {
+        return Ok("(the file is empty)".to_owned());
+    }
+    let (kept, shown) = fitting(text.split_inclusive('\n').map(str::len), room);
+    if kept == text.len() || shown == 0 {
+        return Ok(text);
+    }
+    let next = first.saturating_add(shown);
+    Ok(format!("{}(cut here: go on with offset {next})", text.get(..kept).unwrap_or_default()))
+}
+
+pub(super) fn grep(
+    files: &dyn Files,
+    input: Value,
+    room: usize,
+    cancel: &CancellationToken,
+) -> Result<String, ToolError> {
+    let input: GrepInput = parse("Grep", input)?;
+    let most = match input.head_limit {
+        Some(0) => SHOWN.1,
+        limit => limit.unwrap_or(SHOWN.0).min(SHOWN.1),
+    };
+    let around = input.around.unwrap_or(0);
+    let (before, after) = (input.before.unwrap_or(around), input.after.unwrap_or(around));
+    let wanted = match input.output_mode {
+        OutputMode::Content => GrepWanted::Lines { before, after },
+        OutputMode::FilesWithMatches => GrepWanted::Files,
+        OutputMode::Count => GrepWanted::Counts,
+    };
+    let request = GrepRequest {
+        pattern: input.pattern,
+        ignore_case: input.ignore_case,
+        multiline: input.multiline,
+        path: input.path,
+        glob: input.glob,
+        file_type: input.r#type,
+        wanted,
+        limit: input.offset.saturating_add(most).saturating_add(1),
+    };
+    let found = files.grep(&request, cancel)?;
+    let Found { skipped, full, .. } = found;
+    let lines = match input.output_mode {
+        OutputMode::Content => found_lines(found.files, input.numbers, before + after > 0),
+        OutputMode::FilesWithMatches => found.files.into_iter().map(|file| file.path).collect(),
+        OutputMode::Count => found.files.into_iter().map(|file| format!("{}:{}", file.path, file.count)).collect(),
+    };
+    let none = if wanted == GrepWanted::Files { "No files found" } else { "No matches found" };
+    let (mut text, next) = listed(&lines, input.offset, most, room, none);
+    if let Some(next) = next {
+        text.push_str(&format!("\n(cut here: go on with offset {next})"));
+    }
+    if full {
+        text.push_str("\n(the search stopped here: there is too much that matches, narrow it)");
+    }
+    if skipped > 0 {
+        text.push_str(&format!(
+            "\n({skipped} files were not searched to their end, most likely since they are too large)"
+        ));
+    }
+    Ok(text)
+}
+
+/// Lines as ripgrep prints them, with `--` where lines are left out between two.
+fn found_lines(files: Vec<FileMatches>, numbers: bool, context: bool) -> Vec<String> {
+    let mut all = Vec::new();
+    for file in files {
+        let mut last = None;
+        for line in file.lines {
+            if context && !all.is_empty() && last.is_none_or(|last: u32| last.saturating_add(1) < line.number) {
+                all.push("--".to_owned());
+            }
+            last = Some(line.number);
+            let mark = if line.matches { ':' } else { '-' };
+            let number = if numbers { format!("{}{mark}", line.number) } else { String::new() };
+            all.push(format!("{}{mark}{number}{}", file.path, line.text));
+        }
+    }
+    all
+}
+
+pub(super) fn glob(
+    files: &dyn Files,
+    input: Value,
+    room: usize,
+    cancel: &CancellationToken,
+) -> Result<String, ToolError> {
+    let input: GlobInput = parse("Glob", input)?;
+    let found = files.glob(&input.pattern, input.path.as_deref(), SHOWN.0 + 1, cancel)?;
+    let (mut text, next) = listed(&found, 0, SHOWN.0, room, "No files found");
+    if let Some(next) = next {
+        text.push_str(&format!("\n(cut after {next}: a narrower pattern or path finds the others)"));
+    }
+    Ok(text)
+}
+
+/// The lines from `offset` on, at most `most`, and as many as there is room for; and the offset of those that follow.
+fn listed(lines: &[String], offset: u32, most: u32, room: usize, none: &str) -> (String, Option<u32>) {
+    let rest = lines.get(offset as usize..).unwrap_or_default();
+    if rest.is_empty() {
+        let past = if lines.is_empty() { String::new() } else { format!(" beyond the first {}", lines.len()) };
+        return (format!("{none}{past}"), None);
+    }
+    let (_, fit) = fitting(rest.iter().map(|line| line.len() + 1), room);
+    let shown = fit.clamp(1, most.max(1));
+    let text = rest.iter().take(shown as usize).map(String::as_str).collect::<Vec<_>>().join("\n");
+    (text, (rest.len() > shown as usize).then(|| offset.saturating_add(shown)))
+}
+
+/// How many bytes and lines of those of these lengths there is room for.
+fn fitting(lengths: impl Iterator<Item = usize>, room: usize) -> (usize, u32) {
+    let mut fitting = (0, 0);
+    for length in lengths {
+        if fitting.0 + length > room {
+            break;
+        }
+        fitting = (fitting.0 + length, fitting.1 + 1);
+    }
+    fitting
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_the_field() {
+        let text = |input| parse::<GrepInput>("Grep", input).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(text(json!({})).contains("`pattern`"));
+        assert!(text(json!({"pattern": 5})).contains("pattern: "));
+        assert!(text(json!({"pattern": "x", "-i": "yes"})).contains("-i: "));
+        assert!(text(json!({"pattern": "x", "-A": -1})).contains("-A: "));
+        assert!(text(json!({"pattern": "x", "output_mode": "all"})).contains("output_mode: "));
+        assert!(text(json!({"pattern": "x", "paths": "y"})).contains("`paths`"));
+    }
+}

@@ -1,0 +1,112 @@
+//! WebSearch and WebFetch.
+
+use guild_jobs::{
+    tools::ToolError,
+    web::{Fetch, Hit, Search},
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::input::{parse, positive};
+
+/// Answers of a search where no limit is asked for, and at most.
+const HITS: (u32, u32) = (10, 20);
+/// Characters of a page that are shown at a time.
+const PAGE_CHARS: usize = 40_000;
+/// Characters of a title and of a snippet.
+const HIT_CHARS: (usize, usize) = (200, 1000);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SearchInput {
+    query: String,
+    limit: Option<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FetchInput {
+    url: String,
+    #[serde(default)]
+    offset: usize,
+}
+
+pub(super) fn search_definition() -> (&'static str, String, Value, &'static str) {
+    let properties = json!({
+        "query": {"type": "string", "description": "What to look for, in a few words."},
+        "limit": {"type": "integer", "minimum": 1, "maximum": HITS.1, "description": "How many answers; 10 by default."},
+    });
+    let what = "Searches for pages, best first: a numbered list of titles, each with its address and some of its text. \
+                An address that begins with http is read with WebFetch, any other is a file for Read.";
+    ("WebSearch", what.to_owned(), properties, "query")
+}
+
+pub(super) fn fetch_definition() -> (&'static str, String, Value, &'static str) {
+    let properties = json!({
+        "url": {"type": "string", "description": "The address: http or https."},
+        "offset": {
+            "type": "integer", "minimum": 0,
+            "description": "How many characters to pass over; the end of a part says where the next one begins.",
+        },
+    });
+    let what = format!(
+        "Reads a web page: its main text as Markdown, {PAGE_CHARS} characters at a time. Only hosts that the operator \
+         allows can be read."
+    );
+    ("WebFetch", what, properties, "url")
+}
+
+pub(super) async fn search(search: &dyn Search, input: Value) -> Result<String, ToolError> {
+    let input: SearchInput = parse("WebSearch", input)?;
+    if input.query.trim().is_empty() {
+        return Err(ToolError::InvalidInput("WebSearch: query must say what to look for".to_owned()));
+    }
+    let limit = positive("limit", input.limit, HITS.0)?.min(HITS.1);
+    let hits = search.search(input.query.trim(), limit).await?;
+    if hits.is_empty() {
+        return Ok("No results found".to_owned());
+    }
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    Ok(hits.iter().take(limit).enumerate().map(|(at, hit)| shown(at + 1, hit)).collect::<Vec<_>>().join("\n"))
+}
+
+/// A hit as an item of a numbered list.
+fn shown(number: usize, hit: &Hit) -> String {
+    let line = |text: &str, max| {
+        let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        match crate::files::cut(&line, max) {
+            (_, true) => line,
+            (start, false) => format!("{start}…"),
+        }
+    };
+    let title = line(if hit.title.trim().is_empty() { &hit.url } else { &hit.title }, HIT_CHARS.0);
+    let indent = " ".repeat(number.to_string().len() + 2);
+    let mut item = format!("{number}. **{title}**\n{indent}{}\n", hit.url.trim());
+    let snippet = line(&hit.snippet, HIT_CHARS.1);
+    if !snippet.is_empty() {
+        item.push_str(&format!("{indent}{snippet}\n"));
+    }
+    item
+}
+
+pub(super) async fn fetch(fetch: &dyn Fetch, input: Value, room: usize) -> Result<String, ToolError> {
+    let input: FetchInput = parse("WebFetch", input)?;
+    let page = fetch.fetch(&input.url).await?;
+    if page.is_empty() && input.offset == 0 {
+        return Ok("(the page has no text)".to_owned());
+    }
+    let Some((start, _)) = page.char_indices().nth(input.offset) else {
+        let all = page.chars().count();
+        return Err(ToolError::InvalidInput(format!("offset: the page has {all} characters")));
+    };
+    let rest = page.get(start..).unwrap_or_default();
+    let (part, _) = crate::files::cut(rest, PAGE_CHARS);
+    // However little room there is, it goes on.
+    let first = part.chars().next().map_or(0, char::len_utf8);
+    let part = part.get(..part.floor_char_boundary(room).max(first)).unwrap_or(part);
+    if part.len() == rest.len() {
+        return Ok(part.to_owned());
+    }
+    let (next, all) = (input.offset + part.chars().count(), page.chars().count());
+    Ok(format!("{part}\n\n(characters {} to {next} of {all}: go on with offset {next})", input.offset + 1))
+}

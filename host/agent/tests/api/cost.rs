@@ -1,0 +1,95 @@
+//! What sessions cost, and what bounds them where that cannot be known.
+
+use guild_agent::api::{Api, ApiOptions, Price, Prices, Provider};
+use guild_jobs::session::{AgentRuntime as _, Ending, Wanted};
+use guild_stand_ins::{Received, Reply, Tokens};
+use serde_json::json;
+
+use crate::setting::{Desk, MODEL, PROVIDERS, options, run, stand_in, with_tools};
+
+fn priced(model: &str, input: f64, output: f64) -> Prices {
+    let model = model.to_owned();
+    Prices::new(vec![Price { model, input, cached_input: None, cache_write: None, output, above_input_tokens: 0 }])
+        .unwrap()
+}
+
+#[tokio::test]
+async fn every_token_is_counted_once_and_priced_by_its_kind_on_every_provider() {
+    for provider in PROVIDERS {
+        let (cached, cache_write) = match provider {
+            Provider::Anthropic => (600, 300),
+            // They do not tell of writing; Ollama's stand-in not of its cache either.
+            Provider::OpenAi | Provider::Gemini => (600, 0),
+            Provider::Ollama => (0, 0),
+        };
+        let tokens = Tokens { input: 1000, cached, cache_write, output: 50 };
+        let replies = vec![Reply::call("look", json!({})).tokens(tokens), Reply::text("Done.").tokens(tokens)];
+        let (_server, base) = stand_in(provider, replies).await;
+        let place = with_tools(&Desk::new());
+        run(options(provider, &base), place.session).await;
+        let account = place.meter.account();
+        let used = account.usage;
+        assert_eq!(
+            (used.input_tokens, used.cached_tokens, used.output_tokens),
+            (2000, 2 * cached, 100),
+            "{provider:?}"
+        );
+        let plain = (1000 - cached - cache_write) as f64;
+        let turn = (plain * 3.0 + cached as f64 * 0.3 + cache_write as f64 * 3.75 + 50.0 * 15.0) / 1e6;
+        assert!((used.cost_usd.unwrap() - 2.0 * turn).abs() < 1e-12, "{provider:?}: {used:?}");
+        assert_eq!(account.models, [MODEL]);
+    }
+}
+
+#[tokio::test]
+async fn a_model_without_a_price_is_refused_at_dispatch() {
+    let api = |options: ApiOptions| Api::new(options).unwrap();
+    let open =
+        |model: &str| ApiOptions { model: Some(model.to_owned()), ..options(Provider::OpenAi, "http://[::1]:9/v1") };
+    let refused = api(open("my-own")).check(&Wanted::default()).unwrap_err();
+    assert!(refused.contains("my-own") && refused.contains("[[prices]]"), "{refused}");
+    assert!(refused.contains("unknown_cost_tokens"), "{refused}");
+    assert!(api(ApiOptions { unknown_cost_tokens: Some(1), ..open("my-own") }).check(&Wanted::default()).is_ok());
+    assert!(api(ApiOptions { prices: priced("my-*", 0.0, 0.0), ..open("my-own") }).check(&Wanted::default()).is_ok());
+    // The dispatch's model counts, not the configured one.
+    let wanted = Wanted { model: Some("other"), ..Wanted::default() };
+    assert!(api(open(MODEL)).check(&Wanted::default()).is_ok() && api(open(MODEL)).check(&wanted).is_err());
+}
+
+#[tokio::test]
+async fn a_component_cannot_have_a_model_without_a_price_either() {
+    let (server, base) = stand_in(Provider::OpenAi, vec![]).await;
+    let mut session = with_tools(&Desk::new()).session;
+    session.model = Some("another".to_owned());
+    let Ending::Error(text) = run(options(Provider::OpenAi, &base), session).await.ending else { panic!() };
+    assert!(text.contains("[[prices]]") && server.count() == 0, "{text}");
+}
+
+#[tokio::test]
+async fn a_job_of_unknown_cost_is_bounded_by_tokens_and_says_that_its_cost_is_unknown() {
+    let tokens = Tokens { input: 400, output: 100, ..Tokens::default() };
+    let script = move |_: &Received| Reply::call("look", json!({})).tokens(tokens);
+    let (server, base) = stand_in(Provider::OpenAi, script).await;
+    let place = with_tools(&Desk::new());
+    let mut session = place.session;
+    session.model = Some("my-own".to_owned());
+    let options = ApiOptions { unknown_cost_tokens: Some(1200), ..options(Provider::OpenAi, &base) };
+    let Ending::Error(text) = run(options, session).await.ending else { panic!() };
+    assert!(text.contains("1500 tokens") && text.contains("api.unknown_cost_tokens is 1200"), "{text}");
+    assert_eq!((server.count(), place.meter.account().usage.cost_usd), (3, None));
+}
+
+#[tokio::test]
+async fn a_provider_that_does_not_count_ends_the_session_unless_its_model_is_free() {
+    let script = || vec![Reply::call("look", json!({})).without_usage(), Reply::text("Done.").without_usage()];
+    let (server, base) = stand_in(Provider::OpenAi, script()).await;
+    let end = run(options(Provider::OpenAi, &base), with_tools(&Desk::new()).session).await;
+    let Ending::Error(text) = end.ending else { panic!("{:?}", end.ending) };
+    assert!(text.contains("does not say what") && server.count() == 1, "{text}");
+
+    let (_server, base) = stand_in(Provider::OpenAi, script()).await;
+    let place = with_tools(&Desk::new());
+    let free = ApiOptions { prices: priced(MODEL, 0.0, 0.0), ..options(Provider::OpenAi, &base) };
+    assert_eq!(run(free, place.session).await.ending, Ending::Success);
+    assert_eq!(place.meter.account().usage.cost_usd, Some(0.0));
+}

@@ -1,0 +1,96 @@
+//! `guild doctor`: what is usable, and why the rest is not.
+
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+};
+
+use anstyle::AnsiColor;
+use guild_server::{
+    config::Config,
+    doctor::{Check, Examination, Kind, State, examine},
+};
+use serde::Serialize;
+
+use crate::{
+    args::{Doctor, House},
+    failure::{Failure, exit},
+    house,
+    output::{self, LABEL, harmless, one_line, print, print_json, tell_error},
+};
+
+/// With `--json`.
+#[derive(Serialize)]
+struct Shown<'a> {
+    /// The guild.toml that was read; null where there is none.
+    config: Option<&'a PathBuf>,
+    /// Whether nothing that is needed is missing.
+    usable: bool,
+    checks: &'a [Check],
+}
+
+/// `guild doctor`.
+pub(crate) async fn doctor(args: Doctor) -> Result<(), Failure> {
+    let config = house::config(args.house.config_file.as_deref())?;
+    let file = config.file.clone();
+    let examination = Examination {
+        members: members(&args.house, &config)?,
+        config,
+        sources: args.session.sources,
+        agent: args.session.agent,
+        online: args.online,
+    };
+    let checks = examine(examination).await;
+    let missing: Vec<_> = checks.iter().filter(|check| check.is_missing()).map(named).collect();
+    if args.json {
+        print_json(&Shown { config: file.as_ref(), usable: missing.is_empty(), checks: &checks })?;
+    } else {
+        print(|out| {
+            let file =
+                file.as_ref().map_or_else(|| "none; the defaults hold".to_owned(), |file| file.display().to_string());
+            writeln!(out, "{LABEL}guild.toml{LABEL:#}  {}", harmless(&file))?;
+            checks.iter().try_for_each(|check| write_check(out, check))
+        })?;
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    tell_error(format_args!("not usable, and needed: {}", missing.join(", ")));
+    Err(Failure::code(exit::ERROR))
+}
+
+/// The directory of members. Where nobody named one, there need be none.
+fn members(house: &House, config: &Config) -> Result<Option<PathBuf>, Failure> {
+    let is_named = house.members.is_some() || config.members.is_some();
+    match house::members_directory(house.members.as_deref(), config) {
+        Ok(directory) => Ok(Some(directory)),
+        Err(failure) if is_named => Err(failure),
+        Err(_) => Ok(None),
+    }
+}
+
+fn kind(check: &Check) -> &'static str {
+    match check.kind {
+        Kind::Runtime => "runtime",
+        Kind::Key => "key",
+        Kind::Sources => "sources",
+        Kind::Web => "web",
+        Kind::Search => "search",
+        Kind::Member => "member",
+    }
+}
+
+fn named(check: &Check) -> String {
+    format!("{} {}", kind(check), one_line(&check.name, 80))
+}
+
+fn write_check(out: &mut dyn Write, check: &Check) -> io::Result<()> {
+    let (word, style) = match check.state {
+        State::Usable => ("usable", output::state_style(false)),
+        State::Unusable if check.needed => ("missing", output::state_style(true)),
+        State::Unusable => ("unusable", AnsiColor::Yellow.on_default()),
+        State::Off => ("off", LABEL),
+    };
+    let name = one_line(&check.name, 80);
+    writeln!(out, "{style}{word:<9}{style:#} {:<8} {name:<20} {}", kind(check), one_line(&check.detail, usize::MAX))
+}

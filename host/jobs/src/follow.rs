@@ -1,0 +1,88 @@
+//! A job's transcript, read as it grows, beside whoever owns the job.
+
+use std::io::{self, BufRead as _, BufReader};
+
+use cap_std::fs::{Dir, File};
+use guild_contract::{JobId, JobStatus, Limits, Meta};
+
+use crate::{
+    durable::{if_there, open, open_dir},
+    record::{self, TRANSCRIPT},
+    store::JOBS,
+};
+
+/// No transcript has a longer line: each entry is bounded by limits far below.
+const MAX_LINE_BYTES: usize = 64 * 1024 * 1024;
+
+/// Reads one job's transcript, from its begin.
+pub struct Follow {
+    jobs: Dir,
+    id: JobId,
+    dir: Dir,
+    /// The transcript, once there is one.
+    file: Option<BufReader<File>>,
+    /// The start of a line that is being written.
+    begun: Vec<u8>,
+}
+
+impl Follow {
+    /// A job of a member, whose directory `member` is; none where it has no such job.
+    ///
+    /// # Errors
+    /// Where directories cannot be opened; a symlink is not followed.
+    pub fn open(member: &Dir, id: &JobId) -> io::Result<Option<Self>> {
+        let Some(jobs) = if_there(open_dir(member, JOBS))? else { return Ok(None) };
+        let Some(dir) = if_there(open_dir(&jobs, id.as_str()))? else { return Ok(None) };
+        Ok(Some(Self { jobs, id: id.clone(), dir, file: None, begun: Vec::new() }))
+    }
+
+    /// The job's record, as it is now.
+    ///
+    /// # Errors
+    /// Where there is none, as after the job was deleted, or it cannot be read.
+    pub fn meta(&self, limits: &Limits) -> io::Result<Meta> {
+        record::read_meta(&self.jobs, &self.id, limits).map(|(meta, _)| meta)
+    }
+
+    /// Whether the job is running, by its record.
+    ///
+    /// # Errors
+    /// As [`Follow::meta`].
+    pub fn is_running(&self, limits: &Limits) -> io::Result<bool> {
+        self.meta(limits).map(|meta| meta.status == JobStatus::Running)
+    }
+
+    /// The next whole line, without its end. None where there is none yet: a line that is being written is given when
+    /// it is whole.
+    ///
+    /// # Errors
+    /// Where the transcript cannot be read.
+    pub fn next_line(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let file = match &mut self.file {
+            Some(file) => file,
+            None => match open(&self.dir, TRANSCRIPT)? {
+                Some((file, _)) => self.file.insert(BufReader::new(file)),
+                None => return Ok(None),
+            },
+        };
+        loop {
+            let read = file.fill_buf()?;
+            let (bytes, is_whole) = match read.iter().position(|byte| *byte == b'\n') {
+                Some(end) => (read.split_at(end).0, true),
+                None => (read, false),
+            };
+            let used = bytes.len() + usize::from(is_whole);
+            self.begun.extend_from_slice(bytes);
+            file.consume(used);
+            if is_whole {
+                return Ok(Some(std::mem::take(&mut self.begun)));
+            }
+            if self.begun.len() > MAX_LINE_BYTES {
+                return Err(io::Error::new(io::ErrorKind::FileTooLarge, "a line of it has no end"));
+            }
+            if used == 0 {
+                return Ok(None);
+            }
+        }
+    }
+}

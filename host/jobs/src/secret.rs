@@ -1,0 +1,69 @@
+//! Keys of providers: where they come from, and a type that does not show them.
+
+use std::{env, fmt, fs, io::Read as _, path::PathBuf};
+
+/// No key is longer; reading stops here.
+const MAX_KEY_BYTES: u64 = 16 * 1024;
+
+/// Where a key is read from. It is read when it is used, so a key that was replaced holds from then on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeySource {
+    /// A variable of the host's environment.
+    Env(String),
+    /// A file; white space around the key is left out.
+    File(PathBuf),
+}
+
+impl fmt::Display for KeySource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Env(name) => write!(f, "the environment variable {name}"),
+            Self::File(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+impl KeySource {
+    /// The key.
+    ///
+    /// # Errors
+    /// A sentence that names the variable or the file, and never what is in it.
+    pub fn read(&self) -> Result<Secret, String> {
+        match self {
+            Self::Env(name) => match env::var(name) {
+                Ok(key) if !key.trim().is_empty() => Ok(Secret(key.trim().to_owned())),
+                Ok(_) | Err(env::VarError::NotPresent) => {
+                    Err(format!("there is no key: set the environment variable {name}"))
+                }
+                Err(env::VarError::NotUnicode(_)) => Err(format!("the environment variable {name} is no text")),
+            },
+            Self::File(path) => {
+                let failed = |why: String| format!("there is no key: {}: {why}", path.display());
+                let mut key = String::new();
+                let file = fs::File::open(path).map_err(|e| failed(e.to_string()))?;
+                file.take(MAX_KEY_BYTES).read_to_string(&mut key).map_err(|e| failed(e.kind().to_string()))?;
+                match key.trim() {
+                    "" => Err(failed("it is empty".to_owned())),
+                    key => Ok(Secret(key.to_owned())),
+                }
+            }
+        }
+    }
+}
+
+/// A key. It shows itself nowhere.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// The key itself, for the request that it authorises.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(***)")
+    }
+}

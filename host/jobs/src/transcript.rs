@@ -1,0 +1,190 @@
+//! `transcript.jsonl`: what the sessions of a job did, line by line, as it happened, and exactly as the model saw it.
+//!
+//! It is read by people (`guild logs`) and by the host itself: after a restart a session goes on from it.
+
+use guild_contract::Usage;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::session::Account;
+
+/// One line, without the moment at which it was written (`at`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
+pub enum Entry {
+    /// A session begins: all that the model is given before its first turn.
+    Session {
+        /// The session's number in the job, from 1.
+        session: u32,
+        /// The runtime.
+        agent: String,
+        /// The model that was asked for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
+        /// Who the agent is and how it works.
+        system_prompt: String,
+        /// What it is asked.
+        prompt: String,
+        /// The names of all its tools.
+        tools: Vec<String>,
+    },
+    /// The host stopped, and a host goes on with the session.
+    Resumed {
+        /// The session's number.
+        session: u32,
+    },
+    /// What the runtime calls the session, where that lets it go on with it.
+    Handle {
+        /// The session's number.
+        session: u32,
+        /// The runtime's name for it.
+        handle: String,
+    },
+    /// The model answered.
+    Turn {
+        /// The session's number.
+        session: u32,
+        /// The turn's number in the session, from 1.
+        turn: u32,
+        /// The model that answered.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
+        /// Its text.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        text: String,
+        /// The whole answer as the runtime has it, where it needs that to go on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        content: Option<Value>,
+        /// What the turn used; it counts one turn.
+        usage: Usage,
+    },
+    /// A tool is called. Its effect, if it has one, comes after this line.
+    Call {
+        /// The session's number.
+        session: u32,
+        /// The call's id.
+        call: String,
+        /// The tool.
+        tool: String,
+        /// Its input.
+        input: Value,
+    },
+    /// What the tool answered: `output`, or the `error` that the model saw.
+    Result {
+        /// The session's number.
+        session: u32,
+        /// The call's id.
+        call: String,
+        /// How long it took, in milliseconds.
+        ms: u64,
+        /// The result.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        output: Option<Value>,
+        /// The error.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+    },
+    /// Something that happened on the way: a retry, a warning of the runtime.
+    Note {
+        /// The session's number.
+        session: u32,
+        /// What.
+        text: String,
+    },
+    /// The session is over.
+    End {
+        /// The session's number.
+        session: u32,
+        /// How it ended: `success`, or the reason.
+        ending: String,
+        /// What the session used in all.
+        usage: Usage,
+    },
+    /// The transcript has reached its limit; nothing follows.
+    Truncated {
+        /// Which limit.
+        text: String,
+    },
+}
+
+impl Entry {
+    /// The session that it is about.
+    pub fn session(&self) -> Option<u32> {
+        match self {
+            Self::Session { session, .. }
+            | Self::Resumed { session }
+            | Self::Handle { session, .. }
+            | Self::Turn { session, .. }
+            | Self::Call { session, .. }
+            | Self::Result { session, .. }
+            | Self::Note { session, .. }
+            | Self::End { session, .. } => Some(*session),
+            Self::Truncated { .. } => None,
+        }
+    }
+}
+
+/// A line as it stands in the file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Line {
+    /// When it was written: RFC 3339 in UTC.
+    pub at: String,
+    /// What happened.
+    #[serde(flatten)]
+    pub entry: Entry,
+}
+
+/// What the sessions of these lines used, all turns counted.
+pub fn account(lines: &[Line]) -> Account {
+    let mut account = Account::default();
+    for line in lines {
+        if let Entry::Turn { model, usage, .. } = &line.entry {
+            account.usage.add(usage);
+            if let Some(model) = model
+                && !account.models.contains(model)
+            {
+                account.models.push(model.clone());
+            }
+        }
+    }
+    account
+}
+
+/// For how many seconds these lines were under way, without the time in which no host was.
+pub fn seconds(lines: &[Line]) -> f64 {
+    let time = |line: &Line| line.at.parse::<Timestamp>().ok();
+    let mut sum = 0.0;
+    let (mut first, mut last): (Option<Timestamp>, Option<Timestamp>) = (None, None);
+    let span = |first: Option<Timestamp>, last: Option<Timestamp>| {
+        first.zip(last).map_or(0.0, |(first, last)| last.duration_since(first).as_secs_f64().max(0.0))
+    };
+    for line in lines {
+        if let Entry::Resumed { .. } = line.entry {
+            sum += span(first, last);
+            first = time(line);
+        }
+        first = first.or_else(|| time(line));
+        last = time(line).or(last);
+    }
+    sum + span(first, last)
+}
+
+/// Where the entries of a session go: the job's `transcript.jsonl`, and for a denial also its log.
+pub trait Journal: Send + Sync {
+    /// Writes an entry. It is on its way to the disk when this returns; it must not wait for long.
+    fn write(&self, entry: &Entry);
+
+    /// Writes a line into the job's log.
+    fn log(&self, line: &str);
+}
+
+/// Writes nothing down: for a session that belongs to no job.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoJournal;
+
+impl Journal for NoJournal {
+    fn write(&self, _entry: &Entry) {}
+
+    fn log(&self, _line: &str) {}
+}

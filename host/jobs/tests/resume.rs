@@ -1,0 +1,160 @@
+//! Jobs that a host left running: those that can go on do, and no effect of theirs happens twice.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::sync::{Arc, Mutex};
+
+use common::{Member, start, status};
+use guild_contract::{Decision, JobStatus, Limits, Meta, Usage};
+use guild_jobs::{
+    JobStore, JobTools, Resume, RunningJob, StoreOptions,
+    activation::Accepted,
+    tools::{ToolCall, Tools},
+    transcript::{Entry, Line},
+};
+use serde_json::{Value, json};
+
+/// Takes every job up, and keeps it; or says why not.
+#[derive(Default)]
+struct Takes {
+    refusal: Option<String>,
+    seen: Mutex<Vec<Line>>,
+    jobs: Mutex<Vec<(Arc<RunningJob>, Accepted)>>,
+}
+
+impl Resume for Takes {
+    fn check(&self, plan: &Accepted, history: &[Line]) -> Result<(), String> {
+        assert_eq!(plan.agent, "extractive");
+        *self.seen.lock().unwrap() = history.to_vec();
+        self.refusal.clone().map_or(Ok(()), Err)
+    }
+
+    fn resume(&self, job: Arc<RunningJob>, plan: Accepted) {
+        self.jobs.lock().unwrap().push((job, plan));
+    }
+}
+
+/// Opens the store as a host does that starts, and goes on with what was left running.
+fn restart(member: &Member, takes: Takes) -> (Arc<JobStore>, Arc<Takes>) {
+    let options = StoreOptions { limits: Arc::new(member.limits.clone()), clock: member.clock.clone() };
+    let store = JobStore::open(&member.dir, options).unwrap();
+    let takes = Arc::new(takes);
+    store.set_resume(takes.clone());
+    store.load();
+    (store, takes)
+}
+
+fn the_one(takes: &Takes) -> Arc<RunningJob> {
+    takes.jobs.lock().unwrap().first().unwrap().0.clone()
+}
+
+fn meta(member: &Member, job: &RunningJob) -> Meta {
+    serde_json::from_str(&member.read(&member.file(job.id(), "meta.json"))).unwrap()
+}
+
+fn decision() -> Decision {
+    Decision { question: "q".into(), decision: "d".into(), reasoning: "r".into() }
+}
+
+fn turn(turn: u32, usd: Option<f64>) -> Entry {
+    let usage = Usage { turns: 1, input_tokens: 100, cached_tokens: 40, output_tokens: 10, cost_usd: usd };
+    Entry::Turn { session: 1, turn, model: Some("m".into()), text: "t".into(), content: None, usage }
+}
+
+#[tokio::test]
+async fn a_call_that_comes_again_after_a_restart_has_its_effect_once() {
+    let member = Member::new();
+    let calls = [
+        ("record_decision", json!({"question": "q", "decision": "d", "reasoning": "r"})),
+        ("log_question", json!({"question": "who?"})),
+        ("store_memory", json!({"key": "k", "content": "first"})),
+        ("update_summary", json!({"summary": "half-way"})),
+    ];
+    let call_all = async |job: &Arc<RunningJob>| {
+        let tools = JobTools::new(job.clone(), member.memory());
+        for (n, (name, input)) in calls.iter().enumerate() {
+            let call = ToolCall { id: format!("1.1.{n}"), name: (*name).to_owned(), input: input.clone() };
+            tools.call(call).await.unwrap();
+        }
+    };
+    call_all(&start(&member.store(), "d")).await;
+    let stored = std::fs::metadata(member.path("memory/k.md")).unwrap().modified().unwrap();
+
+    let (store, takes) = restart(&member, Takes::default());
+    let job = the_one(&takes);
+    call_all(&job).await;
+    let view = status(&store, job.id());
+    assert_eq!(view.status, JobStatus::Running);
+    assert_eq!(view.decisions, Some(vec![decision()]));
+    assert_eq!(view.questions, Some(vec!["who?".to_owned()]));
+    assert_eq!(view.summary.as_deref(), Some("half-way"));
+    assert_eq!(std::fs::metadata(member.path("memory/k.md")).unwrap().modified().unwrap(), stored);
+    // Another call is another decision, and both are on disk, each with the call that made it.
+    job.record_decision(decision(), Some("1.2.0")).unwrap();
+    let on_disk: Value = serde_json::from_str(&member.read(&member.file(job.id(), "decisions.json"))).unwrap();
+    assert_eq!((&on_disk[0]["call"], &on_disk[1]["call"]), (&json!("1.1.0"), &json!("1.2.0")));
+    job.complete(Some("done")).unwrap();
+    assert_eq!(status(&store, job.id()).decisions.unwrap().len(), 2);
+}
+
+#[test]
+fn a_resumed_job_keeps_its_transcript_and_what_was_cut_in_two_spoils_nothing() {
+    let member = Member::new();
+    let job = start(&member.store(), "d");
+    job.transcript(&turn(1, Some(0.5)));
+    let path = member.file(job.id(), "transcript.jsonl");
+    let cut = member.read(&path) + r#"{"at":"2026-01-01T00:00:00Z","type":"tu"#;
+    member.dir.write(&path, cut).unwrap();
+
+    let (_store, takes) = restart(&member, Takes::default());
+    assert_eq!(takes.seen.lock().unwrap().len(), 1);
+    let job = the_one(&takes);
+    job.transcript(&Entry::Resumed { session: 1 });
+    let entries: Vec<Entry> = job.history().unwrap().into_iter().map(|line| line.entry).collect();
+    assert_eq!(entries, [turn(1, Some(0.5)), Entry::Resumed { session: 1 }]);
+}
+
+#[test]
+fn a_job_is_taken_up_as_often_as_is_allowed_and_has_failed_then() {
+    let member = Member::with(Limits { resumes: 2, ..Limits::default() });
+    let id = start(&member.store(), "poison").id().clone();
+    for resumes in 1..=2 {
+        let (_store, takes) = restart(&member, Takes::default());
+        assert_eq!(meta(&member, &the_one(&takes)).resumes, resumes);
+    }
+    let (store, takes) = restart(&member, Takes::default());
+    assert!(takes.jobs.lock().unwrap().is_empty());
+    let view = status(&store, &id);
+    assert_eq!(view.status, JobStatus::Failed);
+    assert!(view.error.unwrap().contains("limits.resumes"));
+}
+
+#[test]
+fn a_job_that_cannot_go_on_has_failed_with_the_reason_and_with_what_it_used() {
+    let member = Member::new();
+    let job = start(&member.store(), "d");
+    job.transcript(&turn(1, Some(0.25)));
+    member.clock.advance(3);
+    job.transcript(&turn(2, Some(0.5)));
+    let refusal = Some("its session was not kept".to_owned());
+    let (store, _takes) = restart(&member, Takes { refusal, ..Takes::default() });
+    let view = status(&store, job.id());
+    assert_eq!(view.status, JobStatus::Failed);
+    assert!(view.error.unwrap().contains("its session was not kept"));
+    let used = view.usage.unwrap();
+    assert_eq!((used.agent.as_str(), used.models.as_slice()), ("extractive", &["m".to_owned()][..]));
+    assert_eq!((used.usage.turns, used.usage.input_tokens, used.usage.cached_tokens), (2, 200, 80));
+    assert_eq!((used.usage.cost_usd, used.wall_seconds), (Some(0.75), 3.0));
+    assert_eq!(meta(&member, &job).usage.unwrap().usage.turns, 2);
+}
+
+#[test]
+fn a_submitted_result_needs_no_one_to_go_on() {
+    let member = Member::new();
+    let job = start(&member.store(), "d");
+    job.submit_result("done", Some("1.3.0")).unwrap();
+    let (store, takes) = restart(&member, Takes::default());
+    assert!(takes.jobs.lock().unwrap().is_empty());
+    assert_eq!(status(&store, job.id()).status, JobStatus::Completed);
+}

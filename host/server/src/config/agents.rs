@@ -1,0 +1,294 @@
+//! `agent`, `dispatch_agents`, `[member.KEY]`, and the tables of the runtimes: `[extractive]`, `[claude]`, `[api]` with
+//! `[[prices]]`.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Component, Path, PathBuf},
+    time::Duration,
+};
+
+use guild_agent::{
+    api::{Api, ApiOptions, Price, Prices, Provider},
+    claude::{Claude, ClaudeOptions},
+};
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::{
+    Runtime,
+    value::{Wrong, above_zero, dollars, key_source, text},
+};
+
+/// `[member.KEY]`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemberConfig {
+    /// `agent`: what runs this member's sessions, where it is not what runs everybody's.
+    pub agent: Option<Runtime>,
+}
+
+/// `[extractive]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExtractiveConfig {
+    /// `sessions`: how many are under way at a time; others wait.
+    pub sessions: u32,
+}
+
+/// `[claude]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClaudeConfig {
+    /// `sessions`: how many are under way at a time; others wait.
+    pub sessions: u32,
+    /// Everything else.
+    pub options: ClaudeOptions,
+}
+
+/// `[api]` and `[[prices]]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ApiConfig {
+    /// `sessions`: how many are under way at a time; others wait.
+    pub sessions: u32,
+    /// Everything else.
+    pub options: ApiOptions,
+}
+
+impl Default for ExtractiveConfig {
+    fn default() -> Self {
+        Self { sessions: 1024 }
+    }
+}
+
+impl Default for ClaudeConfig {
+    /// Few sessions: each is a process of some 200 MB.
+    fn default() -> Self {
+        let options = ClaudeOptions {
+            command: "claude".into(),
+            model: None,
+            builtin_tools: false,
+            bypass_permissions: false,
+            resume: false,
+            silence: Duration::from_secs(600),
+            environment: Vec::new(),
+            state: None,
+        };
+        Self { sessions: 4, options }
+    }
+}
+
+impl Default for ApiConfig {
+    fn default() -> Self {
+        Self { sessions: 64, options: ApiOptions::new(Provider::Anthropic) }
+    }
+}
+
+/// A runtime by its name, or what `key` says instead.
+pub(super) fn runtime(key: &str, name: &Spanned<String>) -> Result<Runtime, Wrong> {
+    name.get_ref().parse().map_err(|why| Wrong::at(name.span(), format!("{key}: {why}")))
+}
+
+/// `dispatch_agents`.
+pub(super) fn runtimes(names: &[Spanned<String>]) -> Result<BTreeSet<Runtime>, Wrong> {
+    names.iter().map(|name| runtime("dispatch_agents", name)).collect()
+}
+
+/// `[member.KEY]` as it is written.
+#[derive(Deserialize)]
+pub(super) struct WrittenMember {
+    agent: Option<Spanned<String>>,
+}
+
+/// `[member]`.
+pub(super) fn members(written: BTreeMap<String, WrittenMember>) -> Result<BTreeMap<String, MemberConfig>, Wrong> {
+    let read = |(key, member): (String, WrittenMember)| {
+        let agent = member.agent.map(|name| runtime(&format!("member.{key}.agent"), &name)).transpose()?;
+        Ok((key, MemberConfig { agent }))
+    };
+    written.into_iter().map(read).collect()
+}
+
+/// `[extractive]` as it is written.
+#[derive(Deserialize)]
+pub(super) struct WrittenExtractive {
+    sessions: Option<Spanned<u32>>,
+}
+
+impl WrittenExtractive {
+    pub(super) fn read(self) -> Result<ExtractiveConfig, Wrong> {
+        let mut config = ExtractiveConfig::default();
+        if let Some(sessions) = self.sessions {
+            config.sessions = above_zero("extractive.sessions", &sessions)?;
+        }
+        Ok(config)
+    }
+}
+
+/// `[claude]` as it is written.
+#[derive(Deserialize)]
+pub(super) struct WrittenClaude {
+    sessions: Option<Spanned<u32>>,
+    command: Option<Spanned<PathBuf>>,
+    model: Option<Spanned<String>>,
+    builtin_tools: Option<bool>,
+    permissions: Option<Spanned<String>>,
+    resume: Option<bool>,
+    silence_seconds: Option<Spanned<u32>>,
+    environment: Option<Vec<Spanned<String>>>,
+}
+
+impl WrittenClaude {
+    pub(super) fn read(written: Spanned<Self>, base: &Path) -> Result<ClaudeConfig, Wrong> {
+        let span = written.span();
+        let written = written.into_inner();
+        let mut config = ClaudeConfig::default();
+        let options = &mut config.options;
+        if let Some(sessions) = written.sessions {
+            config.sessions = above_zero("claude.sessions", &sessions)?;
+        }
+        if let Some(command) = written.command {
+            options.command = program(command, base)?;
+        }
+        if let Some(model) = written.model {
+            options.model = Some(text("claude.model", model)?);
+        }
+        if let Some(builtin_tools) = written.builtin_tools {
+            options.builtin_tools = builtin_tools;
+        }
+        if let Some(permissions) = written.permissions {
+            options.bypass_permissions = match permissions.get_ref().as_str() {
+                "dontAsk" => false,
+                "bypassPermissions" => true,
+                other => {
+                    let why = format!(
+                        "claude.permissions: {other:?} is not offered here; there are \"dontAsk\" and \"bypassPermissions\""
+                    );
+                    return Err(Wrong::at(permissions.span(), why));
+                }
+            };
+        }
+        if let Some(resume) = written.resume {
+            options.resume = resume;
+        }
+        if let Some(seconds) = written.silence_seconds {
+            options.silence = Duration::from_secs(above_zero("claude.silence_seconds", &seconds)?.into());
+        }
+        if let Some(names) = written.environment {
+            options.environment = names.into_iter().map(variable).collect::<Result<_, _>>()?;
+        }
+        // What excludes each other is the runtime's own to know.
+        Claude::new(config.options.clone()).map_err(|why| Wrong::at(span, why))?;
+        Ok(config)
+    }
+}
+
+/// A program: a name is looked up on the `PATH`, a path is one, beside `guild.toml` where it is relative.
+fn program(command: Spanned<PathBuf>, base: &Path) -> Result<PathBuf, Wrong> {
+    let span = command.span();
+    let command = command.into_inner();
+    let mut parts = command.components();
+    match (parts.next(), parts.next()) {
+        (None, _) => Err(Wrong::at(span, "claude.command is empty; write the program's name or its path")),
+        (Some(Component::Normal(_)), None) => Ok(command),
+        _ => Ok(base.join(command)),
+    }
+}
+
+/// The name of a variable that a program is given.
+fn variable(name: Spanned<String>) -> Result<String, Wrong> {
+    if name.get_ref().is_empty() || name.get_ref().contains(['=', '\0']) {
+        let why = "claude.environment: a variable is named without its value, as \"HTTPS_PROXY\"";
+        return Err(Wrong::at(name.span(), why));
+    }
+    Ok(name.into_inner())
+}
+
+/// `[api]` as it is written.
+#[derive(Deserialize)]
+pub(super) struct WrittenApi {
+    sessions: Option<Spanned<u32>>,
+    provider: Option<Spanned<String>>,
+    base_url: Option<Spanned<String>>,
+    model: Option<Spanned<String>>,
+    key_env: Option<Spanned<String>>,
+    key_file: Option<Spanned<PathBuf>>,
+    max_output_tokens: Option<Spanned<u32>>,
+    request_seconds: Option<Spanned<u32>>,
+    retries: Option<u32>,
+    unknown_cost_tokens: Option<Spanned<u64>>,
+}
+
+/// One of `[[prices]]` as it is written.
+#[derive(Deserialize)]
+pub(super) struct WrittenPrice {
+    model: Spanned<String>,
+    input: Spanned<f64>,
+    cached_input: Option<Spanned<f64>>,
+    cache_write: Option<Spanned<f64>>,
+    output: Spanned<f64>,
+    #[serde(default)]
+    above_input_tokens: u64,
+}
+
+impl WrittenApi {
+    pub(super) fn read(written: Spanned<Self>, prices: Prices, base: &Path) -> Result<ApiConfig, Wrong> {
+        let mut span = written.span();
+        let written = written.into_inner();
+        let mut config = ApiConfig::default();
+        let options = &mut config.options;
+        if let Some(sessions) = written.sessions {
+            config.sessions = above_zero("api.sessions", &sessions)?;
+        }
+        if let Some(name) = written.provider {
+            options.provider = Provider::named(name.get_ref()).ok_or_else(|| {
+                let known = Provider::NAMES.map(|(name, _)| name).join(", ");
+                Wrong::at(name.span(), format!("api.provider: {:?} is no provider; there are {known}", name.get_ref()))
+            })?;
+        }
+        if let Some(url) = written.base_url {
+            span = url.span();
+            options.base_url = Some(url.into_inner());
+        }
+        if let Some(model) = written.model {
+            options.model = Some(text("api.model", model)?);
+        }
+        options.key = key_source("api", written.key_env, written.key_file, base)?;
+        if let Some(tokens) = written.max_output_tokens {
+            options.max_output_tokens = above_zero("api.max_output_tokens", &tokens)?;
+        }
+        if let Some(seconds) = written.request_seconds {
+            options.request = Duration::from_secs(above_zero("api.request_seconds", &seconds)?.into());
+        }
+        if let Some(retries) = written.retries {
+            options.retries = retries;
+        }
+        if let Some(tokens) = written.unknown_cost_tokens {
+            options.unknown_cost_tokens = Some(above_zero("api.unknown_cost_tokens", &tokens)?);
+        }
+        options.prices = prices;
+        // Which addresses there can be is the runtime's own to know.
+        Api::new(options.clone()).map_err(|why| Wrong::at(span, why))?;
+        Ok(config)
+    }
+}
+
+/// `[[prices]]`, before the list that comes with the host.
+pub(super) fn prices(written: Vec<WrittenPrice>) -> Result<Prices, Wrong> {
+    let mut prices: Vec<Price> = Vec::new();
+    let mut last = 0..0;
+    for WrittenPrice { model, input, cached_input, cache_write, output, above_input_tokens } in written {
+        last = model.span();
+        let twice = |price: &Price| price.model == *model.get_ref() && price.above_input_tokens == above_input_tokens;
+        if prices.iter().any(twice) {
+            let why = format!("prices.model: {:?} has a price already; leave one of the two out", model.get_ref());
+            return Err(Wrong::at(model.span(), why));
+        }
+        let optional = |name, price: Option<Spanned<f64>>| price.map(|price| dollars(name, &price)).transpose();
+        prices.push(Price {
+            model: text("prices.model", model)?,
+            input: dollars("prices.input", &input)?,
+            cached_input: optional("prices.cached_input", cached_input)?,
+            cache_write: optional("prices.cache_write", cache_write)?,
+            output: dollars("prices.output", &output)?,
+            above_input_tokens,
+        });
+    }
+    Prices::new(prices).map_err(|why| Wrong::at(last, why))
+}

@@ -1,0 +1,178 @@
+//! Which keys `guild.toml` has. One that nobody knows is an error, with the nearest one that is known.
+
+use guild_contract::{Limits, MemberKey};
+use toml::de::{DeTable, DeValue};
+
+use super::value::Wrong;
+
+/// The keys of a table, by its name in the file.
+struct Keys {
+    table: &'static str,
+    known: &'static [&'static str],
+}
+
+const ROOT: Keys = Keys {
+    table: "",
+    known: &[
+        "members",
+        "roots",
+        "agent",
+        "dispatch_agents",
+        "member",
+        "extractive",
+        "claude",
+        "api",
+        "prices",
+        "web",
+        "bind",
+        "port",
+        "limits",
+    ],
+};
+const MEMBER: Keys = Keys { table: "[member.KEY]", known: &["agent"] };
+
+/// Tables that stand once.
+const TABLES: [(&str, Keys); 5] = [
+    ("limits", Keys { table: "[limits]", known: Limits::NAMES }),
+    ("extractive", Keys { table: "[extractive]", known: &["sessions"] }),
+    (
+        "claude",
+        Keys {
+            table: "[claude]",
+            known: &[
+                "sessions",
+                "command",
+                "model",
+                "builtin_tools",
+                "permissions",
+                "resume",
+                "silence_seconds",
+                "environment",
+            ],
+        },
+    ),
+    (
+        "api",
+        Keys {
+            table: "[api]",
+            known: &[
+                "sessions",
+                "provider",
+                "base_url",
+                "model",
+                "key_env",
+                "key_file",
+                "max_output_tokens",
+                "request_seconds",
+                "retries",
+                "unknown_cost_tokens",
+            ],
+        },
+    ),
+    (
+        "web",
+        Keys { table: "[web]", known: &["allow", "deny", "private", "robots", "page_bytes", "page_seconds", "search"] },
+    ),
+];
+const SEARCH: Keys = Keys { table: "[web.search]", known: &["provider", "url", "key_env", "key_file"] };
+
+/// Tables that stand as often as one likes.
+const LISTS: [(&str, Keys); 2] = [
+    ("roots", Keys { table: "[[roots]]", known: &["name", "path"] }),
+    (
+        "prices",
+        Keys {
+            table: "[[prices]]",
+            known: &["model", "input", "cached_input", "cache_write", "output", "above_input_tokens"],
+        },
+    ),
+];
+
+/// How somebody may call a key that they write into the file.
+const SECRETS: [&str; 5] = ["key", "api_key", "token", "secret", "password"];
+
+/// Refuses the first key that is not known, naming the nearest one that is.
+pub(super) fn check(root: &DeTable<'_>) -> Result<(), Wrong> {
+    ROOT.check(root)?;
+    for (name, keys) in &TABLES {
+        if let Some(DeValue::Table(table)) = value(root, name) {
+            keys.check(table)?;
+        }
+    }
+    if let Some(DeValue::Table(web)) = value(root, "web")
+        && let Some(DeValue::Table(search)) = value(web, "search")
+    {
+        SEARCH.check(search)?;
+    }
+    for (name, keys) in &LISTS {
+        if let Some(DeValue::Array(tables)) = value(root, name) {
+            for table in tables.iter() {
+                if let DeValue::Table(table) = table.get_ref() {
+                    keys.check(table)?;
+                }
+            }
+        }
+    }
+    if let Some(DeValue::Table(members)) = value(root, "member") {
+        for (key, member) in members {
+            check_member(key.get_ref(), member.get_ref()).map_err(|text| Wrong::at(key.span(), text))?;
+            if let DeValue::Table(member) = member.get_ref() {
+                MEMBER.check(member)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn value<'a, 'i>(table: &'a DeTable<'i>, name: &str) -> Option<&'a DeValue<'i>> {
+    table.get(name).map(toml::Spanned::get_ref)
+}
+
+/// `[member.KEY]`; the key of a member in a group, X/Y, has to be quoted.
+fn check_member(key: &str, member: &DeValue<'_>) -> Result<(), String> {
+    if let Err(error) = key.parse::<MemberKey>() {
+        return Err(format!("member: {error}"));
+    }
+    // [member.X.Y]
+    match member {
+        DeValue::Table(member) => match member.iter().find(|(_, value)| matches!(value.get_ref(), DeValue::Table(_))) {
+            Some((inner, _)) => {
+                Err(format!("the member {key}/{inner} is written [member.\"{key}/{inner}\"]", inner = inner.get_ref()))
+            }
+            None => Ok(()),
+        },
+        _ => Err(format!("the settings of a member are a table: [member.{key}]")),
+    }
+}
+
+impl Keys {
+    fn check(&self, table: &DeTable<'_>) -> Result<(), Wrong> {
+        // A table iterates by name; the file's first mistake is the one to show.
+        let unknown = table.keys().filter(|key| !self.known.contains(&key.get_ref().as_ref()));
+        match unknown.min_by_key(|key| key.span().start) {
+            Some(key) => Err(Wrong::at(key.span(), self.refusal(key.get_ref()))),
+            None => Ok(()),
+        }
+    }
+
+    fn refusal(&self, name: &str) -> String {
+        let Self { table, known } = self;
+        if SECRETS.contains(&name) && known.contains(&"key_env") {
+            return format!(
+                "a key is not written into this file: name the variable that has it with `key_env`, or a file with \
+                 `key_file`, in {table}"
+            );
+        }
+        let of = if table.is_empty() { String::new() } else { format!(" in {table}") };
+        let nearest = known
+            .iter()
+            .map(|candidate| (strsim::normalized_damerau_levenshtein(name, candidate), candidate))
+            .filter(|(likeness, _)| *likeness >= 0.5)
+            .max_by(|(a, _), (b, _)| a.total_cmp(b));
+        let hint = match nearest {
+            Some((_, candidate)) => format!("did you mean `{candidate}`?"),
+            None => format!("known are {}", known.join(", ")),
+        };
+        format!("unknown key `{name}`{of}; {hint}")
+    }
+}

@@ -1,0 +1,74 @@
+//! `[web]`: what of the web sessions and components may reach.
+
+use std::path::{Path, PathBuf};
+
+use guild_web::{SearchOptions, WebOptions};
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::value::{Wrong, above_zero, key_source};
+
+/// `[web]` as it is written.
+#[derive(Deserialize)]
+pub(super) struct WrittenWeb {
+    allow: Option<Vec<String>>,
+    deny: Option<Vec<String>>,
+    private: Option<Vec<String>>,
+    robots: Option<bool>,
+    page_bytes: Option<Spanned<u64>>,
+    page_seconds: Option<Spanned<u32>>,
+    search: Option<Spanned<WrittenSearch>>,
+}
+
+/// `[web.search]` as it is written.
+#[derive(Deserialize)]
+struct WrittenSearch {
+    provider: Spanned<String>,
+    url: Option<String>,
+    key_env: Option<Spanned<String>>,
+    key_file: Option<Spanned<PathBuf>>,
+}
+
+impl WrittenWeb {
+    pub(super) fn read(web: Spanned<Self>, base: &Path) -> Result<WebOptions, Wrong> {
+        let span = web.span();
+        let web = web.into_inner();
+        let default = WebOptions::default();
+        let options = WebOptions {
+            allow: web.allow.unwrap_or(default.allow),
+            deny: web.deny.unwrap_or(default.deny),
+            private: web.private.unwrap_or(default.private),
+            robots: web.robots.unwrap_or(default.robots),
+            page_bytes: web.page_bytes.map_or(Ok(default.page_bytes), |bytes| above_zero("web.page_bytes", &bytes))?,
+            page_seconds: web.page_seconds.map_or(Ok(default.page_seconds), |s| above_zero("web.page_seconds", &s))?,
+            search: web.search.map(|search| read_search(search, base)).transpose()?,
+        };
+        options.check().map_err(|why| Wrong::at(span, why))?;
+        Ok(options)
+    }
+}
+
+fn read_search(search: Spanned<WrittenSearch>, base: &Path) -> Result<SearchOptions, Wrong> {
+    let span = search.span();
+    let WrittenSearch { provider, url, key_env, key_file } = search.into_inner();
+    let key = key_source("web.search", key_env, key_file, base)?;
+    match (provider.get_ref().as_str(), url, key) {
+        ("searxng", Some(url), None) => Ok(SearchOptions::SearXng { url }),
+        ("searxng", None, _) => {
+            Err(Wrong::at(span, "web.search: the provider \"searxng\" is a server of your own: name it with `url`"))
+        }
+        ("searxng", Some(_), Some(_)) => {
+            Err(Wrong::at(span, "web.search: the provider \"searxng\" takes no key; leave it out"))
+        }
+        ("brave", url, Some(key)) => Ok(SearchOptions::Brave { url, key }),
+        ("brave", _, None) => Err(Wrong::at(
+            span,
+            "web.search: the provider \"brave\" needs a key: name the variable that has it with `key_env`, or a file \
+             with `key_file`",
+        )),
+        (other, ..) => {
+            let why = format!("web.search.provider: {other:?} is no search provider; there are searxng, brave");
+            Err(Wrong::at(provider.span(), why))
+        }
+    }
+}

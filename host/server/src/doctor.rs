@@ -1,0 +1,300 @@
+//! What of a host would be usable: runtimes, keys, read roots, the web, members; and for what is not, what to install or
+//! to set.
+//!
+//! It makes what a host would make and asks each part, so that what it says is what a dispatch would be told. It becomes
+//! nobody's owner, ends no process, and sends nothing anywhere unless it is asked to.
+
+use std::{collections::BTreeSet, fmt, path::PathBuf, sync::Arc};
+
+use guild_agent::{Broker, Extractive, LocalSearch, ReadRoots, api::Api, claude::Claude};
+use guild_contract::MemberKey;
+use guild_jobs::{
+    files::Files,
+    secret::KeySource,
+    session::{AgentRuntime, Wanted},
+    web::{Search, Web},
+};
+use guild_web::{Internet, SearchOptions, WebOptions};
+use serde::Serialize;
+
+use crate::{
+    config::{Config, Runtime},
+    host::{Host, Surveyed},
+    member::Agents,
+};
+
+/// What the search provider is asked.
+const QUERY: &str = "WebAssembly";
+
+/// What is to be looked at: a host as it would be started.
+#[derive(Clone, Debug)]
+pub struct Examination {
+    /// `guild.toml`.
+    pub config: Config,
+    /// The directory of members, if there is one.
+    pub members: Option<PathBuf>,
+    /// Read roots beside those of the configuration (`--sources`).
+    pub sources: Vec<PathBuf>,
+    /// The runtime of all sessions, where it is not the configuration's (`--agent`).
+    pub agent: Option<Runtime>,
+    /// Whether to send one real query to the search provider.
+    pub online: bool,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Check {
+    /// Of what kind it is.
+    pub kind: Kind,
+    /// Which one it is.
+    pub name: String,
+    /// Whether it is usable.
+    pub state: State,
+    /// Whether jobs of this host need it.
+    pub needed: bool,
+    /// What it is; or why it is not usable, and what to install or to set.
+    pub detail: String,
+}
+
+/// What can be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// What runs agent sessions.
+    Runtime,
+    /// A key of a provider.
+    Key,
+    /// The directories that sessions may read.
+    Sources,
+    /// Pages of the web.
+    Web,
+    /// What searches.
+    Search,
+    /// A member, and its component.
+    Member,
+}
+
+/// Whether something is usable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// It is.
+    Usable,
+    /// It is not.
+    Unusable,
+    /// Nobody asked for it.
+    Off,
+}
+
+impl Check {
+    fn new(kind: Kind, name: impl fmt::Display, needed: bool, found: Result<String, String>) -> Self {
+        let (state, detail) = match found {
+            Ok(detail) => (State::Usable, detail),
+            Err(why) => (State::Unusable, why),
+        };
+        Self { kind, name: name.to_string(), state, needed, detail }
+    }
+
+    fn off(kind: Kind, name: impl fmt::Display, detail: impl Into<String>) -> Self {
+        Self { kind, name: name.to_string(), state: State::Off, needed: false, detail: detail.into() }
+    }
+
+    /// Whether jobs would fail for it.
+    pub fn is_missing(&self) -> bool {
+        self.needed && self.state == State::Unusable
+    }
+}
+
+/// Looks at everything, in the order in which it is to be shown.
+pub async fn examine(examination: Examination) -> Vec<Check> {
+    let Examination { config, members, sources, agent, online } = examination;
+    let survey = match members {
+        Some(directory) => {
+            let config = config.clone();
+            let survey =
+                tokio::task::spawn_blocking(move || Host::survey(&directory, &config).map_err(|e| e.to_string()));
+            survey.await.unwrap_or_else(|e| Err(e.to_string()))
+        }
+        None => Ok(Vec::new()),
+    };
+    let (survey, survey_failed) = match survey {
+        Ok(survey) => (survey, None),
+        Err(why) => (Vec::new(), Some(Check::new(Kind::Member, "all", true, Err(why)))),
+    };
+
+    let (files, sources) = look_at_sources(&config, sources);
+    let (member, dispatch) = (config.member.clone(), config.dispatch_agents.clone());
+    let agents = Agents { all: agent, default: config.agent, member, dispatch };
+    let agent_of = |member: &Surveyed| {
+        let key = member.found.path.parse::<MemberKey>();
+        key.map_or(config.agent, |key| agents.of(&key))
+    };
+    let ours = survey.iter().filter(|member| is_ours(member)).map(agent_of);
+    let needed: BTreeSet<Runtime> = ours.chain([agent.unwrap_or(config.agent)]).collect();
+    let mut checks = Vec::new();
+    for runtime in Runtime::ALL {
+        let found = look_at_runtime(runtime, &config, files.as_ref()).await;
+        checks.push(Check::new(Kind::Runtime, runtime, needed.contains(&runtime), found));
+    }
+    checks.extend(look_at_keys(&config, needed.contains(&Runtime::Api)));
+    checks.push(sources);
+    let (web, looked) = look_at_web(&config, files.as_ref(), online).await;
+    checks.extend(looked);
+    checks.extend(survey_failed);
+    let broker = Broker::new(files);
+    let known: BTreeSet<String> = survey.iter().map(|member| member.found.path.clone()).collect();
+    checks.extend(survey.into_iter().map(|member| {
+        let agent = agent_of(&member);
+        look_at_member(member, agent, &broker, &web)
+    }));
+    if !known.is_empty() {
+        checks.extend(config.member.keys().filter(|key| !known.contains(*key)).map(|key| {
+            let why =
+                "guild.toml has a table for it, and there is no such member; `guild members` shows the keys".to_owned();
+            Check::new(Kind::Member, key, true, Err(why))
+        }));
+    }
+    checks
+}
+
+/// Whether this host would serve it.
+fn is_ours(member: &Surveyed) -> bool {
+    !matches!(member.state, Ok(false))
+}
+
+async fn look_at_runtime(runtime: Runtime, config: &Config, files: Option<&Arc<dyn Files>>) -> Result<String, String> {
+    let wanted = Wanted { model: None, files: files.map(|files| &**files) };
+    match runtime {
+        Runtime::Extractive => {
+            Extractive::new().check(&wanted)?;
+            Ok("built in".to_owned())
+        }
+        Runtime::Claude => {
+            let claude = Claude::new(config.claude.options.clone())?;
+            claude.check(&wanted)?;
+            let version = claude.version().await?;
+            Ok(format!("{version}; its own login is tried by the first job"))
+        }
+        Runtime::Api => {
+            let api = Api::new(config.api.options.clone())?;
+            api.check(&wanted)?;
+            let model = config.api.options.model.as_deref().unwrap_or_default();
+            Ok(format!("{model} at {}", api.address()))
+        }
+    }
+}
+
+/// The keys that are named, and the one that the provider usually has.
+fn look_at_keys(config: &Config, api_is_needed: bool) -> Vec<Check> {
+    let mut checks = Vec::new();
+    let mut look = |name: &str, needed: bool, source: Option<&KeySource>| {
+        let Some(source) = source else { return };
+        // What is read is dropped at once.
+        let found = source.read().map(|_key| format!("{source} has one"));
+        checks.push(Check::new(Kind::Key, name, needed, found));
+    };
+    if let Ok(api) = Api::new(config.api.options.clone()) {
+        look("api", api_is_needed, api.key_source());
+    }
+    if let Some(WebOptions { search: Some(SearchOptions::Brave { key, .. }), .. }) = &config.web {
+        look("web.search", true, Some(key));
+    }
+    checks
+}
+
+/// The read roots, opened as a host opens them: all, or none.
+fn look_at_sources(config: &Config, sources: Vec<PathBuf>) -> (Option<Arc<dyn Files>>, Check) {
+    let roots = config.roots.iter().map(|root| (root.name.clone(), root.path.clone()));
+    let roots: Vec<_> = roots.chain(sources.into_iter().map(|path| (None, path))).collect();
+    if roots.is_empty() {
+        let hint =
+            "sessions read no local files; --sources DIR, or [[roots]] in guild.toml, names directories for them";
+        return (None, Check::off(Kind::Sources, "read roots", hint));
+    }
+    match ReadRoots::open_named(roots) {
+        Ok(roots) => {
+            let names = roots.roots().join(", ");
+            (Some(Arc::new(roots)), Check::new(Kind::Sources, "read roots", true, Ok(names)))
+        }
+        Err(why) => (None, Check::new(Kind::Sources, "read roots", true, Err(why.to_string()))),
+    }
+}
+
+/// The web as sessions have it, and what is to be said about its two halves.
+async fn look_at_web(config: &Config, files: Option<&Arc<dyn Files>>, online: bool) -> (Web, Vec<Check>) {
+    let local = files.map(|files| Arc::new(LocalSearch::new(&Extractive::new(), files.clone())) as Arc<dyn Search>);
+    let own = if local.is_some() { "WebSearch finds what is in the read roots" } else { "there is no WebSearch" };
+    let Some(options) = &config.web else {
+        let web = Web { search: local, fetch: None };
+        let pages = Check::off(Kind::Web, "pages", "there is no WebFetch: no [web] in guild.toml opens hosts");
+        return (
+            web,
+            vec![pages, Check::off(Kind::Search, "provider", format!("{own}: guild.toml has no [web.search]"))],
+        );
+    };
+    let internet = match Internet::new(options) {
+        Ok(internet) => internet,
+        Err(why) => return (Web::default(), vec![Check::new(Kind::Web, "[web]", true, Err(why))]),
+    };
+    let mut web = internet.for_job();
+    let pages = if web.fetch.is_some() {
+        Check::new(Kind::Web, "pages", true, Ok(policy(options)))
+    } else {
+        Check::off(Kind::Web, "pages", "there is no WebFetch: `[web] allow` in guild.toml names no host")
+    };
+    let search = match (&options.search, &web.search) {
+        (Some(provider), Some(search)) => {
+            let name = match provider {
+                SearchOptions::SearXng { .. } => "searxng",
+                SearchOptions::Brave { .. } => "brave",
+            };
+            let found =
+                if online { ask(&**search).await } else { Ok("not asked; --online sends it one query".to_owned()) };
+            Check::new(Kind::Search, name, true, found)
+        }
+        _ => Check::off(Kind::Search, "provider", format!("{own}: guild.toml has no [web.search]")),
+    };
+    web.search = web.search.or(local);
+    (web, vec![pages, search])
+}
+
+/// The network policy in one line.
+fn policy(options: &WebOptions) -> String {
+    let list = |name: &str, hosts: &[String]| match hosts {
+        [] => String::new(),
+        hosts => format!("; {name} {}", hosts.join(", ")),
+    };
+    let robots = if options.robots { "respected" } else { "ignored" };
+    format!(
+        "allows {}{}{}; robots.txt {robots}; {} bytes and {} s a page",
+        options.allow.join(", "),
+        list("denies", &options.deny),
+        list("private", &options.private),
+        options.page_bytes,
+        options.page_seconds,
+    )
+}
+
+/// One real query.
+async fn ask(search: &dyn Search) -> Result<String, String> {
+    match search.search(QUERY, 3).await {
+        Ok(hits) => Ok(format!("it answered {QUERY:?}; pages found: {}", hits.len())),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// A member, its component, and what its sessions have.
+fn look_at_member(member: Surveyed, agent: Runtime, broker: &Broker, web: &Web) -> Check {
+    let Surveyed { found, state } = member;
+    match state {
+        Err(why) => Check::new(Kind::Member, found.path, true, Err(why)),
+        Ok(false) => Check::off(Kind::Member, found.path, "it has no component: its own process serves it"),
+        Ok(true) => {
+            let tools = found.member.ok().and_then(|member| member.manifest.component).map(|spec| spec.tools);
+            let absent = |tool: &String| !broker.offers(tool, web);
+            let absent: Vec<_> = tools.unwrap_or_default().into_iter().filter(absent).collect();
+            let without = if absent.is_empty() { String::new() } else { format!(", without {}", absent.join(", ")) };
+            Check::new(Kind::Member, found.path, true, Ok(format!("its component loads; sessions on {agent}{without}")))
+        }
+    }
+}

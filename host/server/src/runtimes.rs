@@ -1,0 +1,91 @@
+//! What runs agent sessions on this host: one of each runtime, shared by all members, with the places that the operator
+//! gave it.
+
+use std::{collections::BTreeMap, env, path::PathBuf, sync::Arc};
+
+use guild_agent::{Extractive, LocalSearch, api::Api, claude::Claude};
+use guild_jobs::{
+    files::Files,
+    session::{AgentRuntime, Wanted},
+    web::Web,
+};
+use guild_web::Internet;
+
+use crate::{
+    config::{Config, Runtime},
+    queue::Places,
+};
+
+/// A runtime, and the places of its sessions.
+#[derive(Clone)]
+pub(crate) struct Slot {
+    pub(crate) runtime: Arc<dyn AgentRuntime>,
+    pub(crate) places: Arc<Places>,
+}
+
+/// Every runtime, or why it cannot be used.
+pub(crate) struct Runtimes {
+    slots: BTreeMap<Runtime, Result<Slot, String>>,
+    local: Option<Arc<LocalSearch>>,
+    internet: Option<Arc<Internet>>,
+}
+
+impl Runtimes {
+    /// Makes what `config` describes. A runtime that cannot be made is an error where it is asked for, and not here.
+    ///
+    /// # Errors
+    /// Where `[web]` is not acceptable.
+    pub(crate) fn new(config: &Config, files: Option<&Arc<dyn Files>>) -> Result<Self, String> {
+        let extractive = Extractive::new();
+        let local = files.map(|files| Arc::new(LocalSearch::new(&extractive, files.clone())));
+        let internet = config.web.as_ref().map(Internet::new).transpose()?;
+        let mut options = config.claude.options.clone();
+        options.state = options.state.or_else(state_directory);
+        let claude = Claude::new(options).map(|claude| {
+            claude.reap_orphans();
+            Arc::new(claude) as Arc<dyn AgentRuntime>
+        });
+        let api = Api::new(config.api.options.clone()).map(|api| Arc::new(api) as Arc<dyn AgentRuntime>);
+        let slot = |runtime: Result<Arc<dyn AgentRuntime>, String>, sessions: u32| {
+            runtime.map(|runtime| Slot { runtime, places: Places::new(sessions) })
+        };
+        let slots = BTreeMap::from([
+            (Runtime::Extractive, slot(Ok(Arc::new(extractive)), config.extractive.sessions)),
+            (Runtime::Claude, slot(claude, config.claude.sessions)),
+            (Runtime::Api, slot(api, config.api.sessions)),
+        ]);
+        Ok(Self { slots, local, internet })
+    }
+
+    /// A runtime. The error says why it cannot be used.
+    pub(crate) fn get(&self, runtime: Runtime) -> Result<&Slot, String> {
+        match self.slots.get(&runtime) {
+            Some(Ok(slot)) => Ok(slot),
+            Some(Err(why)) => Err(why.clone()),
+            None => Err(format!("there is no runtime {runtime}")),
+        }
+    }
+
+    /// [`Self::get`], of a runtime in which a session as `wanted` could start now.
+    pub(crate) fn ready(&self, runtime: Runtime, wanted: &Wanted<'_>) -> Result<&Slot, String> {
+        let slot = self.get(runtime)?;
+        slot.runtime.check(wanted)?;
+        Ok(slot)
+    }
+
+    /// The web of one job. Without a provider, a search is one of the granted local sources.
+    pub(crate) fn web(&self) -> Web {
+        let mut web = self.internet.as_ref().map(|internet| internet.for_job()).unwrap_or_default();
+        if web.search.is_none() {
+            web.search = self.local.clone().map(|local| local as _);
+        }
+        web
+    }
+}
+
+/// `guild/claude` in the user's directory for state: outside of every member.
+fn state_directory() -> Option<PathBuf> {
+    let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")))?;
+    Some(state.join("guild").join("claude"))
+}

@@ -1,0 +1,190 @@
+//! The web, as far as the operator opened it: the one place through which a session or a component reaches it.
+//!
+//! [`Internet`] is made once for a host and hands each job its part, [`guild_jobs::web::Web`]. What may be reached is
+//! the network policy, whose whole rule stands at the top of `policy.rs`. A page comes back as text, its main part as
+//! Markdown; a search asks the provider that the operator named. Everything has a bound: the bytes of a page after
+//! decompression, the seconds for all of it, redirects, pages at a time, and what is kept.
+
+mod address;
+mod cache;
+mod client;
+mod fetch;
+mod page;
+mod policy;
+mod resolver;
+mod robots;
+mod search;
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use guild_jobs::{
+    secret::KeySource,
+    tools::ToolError,
+    web::{Fetch, Web},
+};
+use tokio::sync::Semaphore;
+
+pub use resolver::Resolver;
+
+use cache::Cache;
+use client::Clients;
+use fetch::Fetcher;
+use policy::Policy;
+use resolver::SystemResolver;
+use search::Provider;
+
+/// A job reads at most so many pages at a time; others wait.
+const MAX_READS_OF_A_JOB: usize = 8;
+/// The largest `page_bytes`: a page is kept in memory while it is read.
+const MAX_PAGE_BYTES: u64 = 64 * 1024 * 1024;
+/// The largest `page_seconds`.
+const MAX_PAGE_SECONDS: u32 = 600;
+
+/// `[web]` of guild.toml. By default no page may be read and nothing searches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebOptions {
+    /// Patterns of hosts that may be read: a host, `*.` and a domain, or `*`, with `:port` where wanted.
+    pub allow: Vec<String>,
+    /// Patterns of hosts that may not, though `allow` names them.
+    pub deny: Vec<String>,
+    /// Hosts, with `:port` where wanted, that may be at private or loopback addresses. They have to be allowed too.
+    pub private: Vec<String>,
+    /// Whether what a host's `robots.txt` forbids is not read.
+    pub robots: bool,
+    /// A page is at most so large, after decompression: 1 byte to 64 MiB. Its text is at most as long.
+    pub page_bytes: u64,
+    /// A page is read, or a search done, within so many seconds: 1 to 600.
+    pub page_seconds: u32,
+    /// What searches.
+    pub search: Option<SearchOptions>,
+}
+
+impl Default for WebOptions {
+    fn default() -> Self {
+        Self {
+            allow: Vec::new(),
+            deny: Vec::new(),
+            private: Vec::new(),
+            robots: true,
+            page_bytes: 4 * 1024 * 1024,
+            page_seconds: 30,
+            search: None,
+        }
+    }
+}
+
+impl WebOptions {
+    /// Whether there can be a web as these options say; no key is read.
+    ///
+    /// # Errors
+    /// A sentence that names the key of guild.toml whose value is not acceptable.
+    pub fn check(&self) -> Result<(), String> {
+        self.policy()?;
+        self.search.as_ref().map_or(Ok(()), |search| search::place(search).map(drop))
+    }
+
+    fn policy(&self) -> Result<Policy, String> {
+        let policy = Policy::new(&self.allow, &self.deny, &self.private)?;
+        if !(1..=MAX_PAGE_BYTES).contains(&self.page_bytes) {
+            return Err(format!("[web] page_bytes: it has to be 1 to {MAX_PAGE_BYTES}, not {}", self.page_bytes));
+        }
+        if !(1..=MAX_PAGE_SECONDS).contains(&self.page_seconds) {
+            return Err(format!("[web] page_seconds: it has to be 1 to {MAX_PAGE_SECONDS}, not {}", self.page_seconds));
+        }
+        Ok(policy)
+    }
+}
+
+/// `[web.search]` of guild.toml.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SearchOptions {
+    /// A SearXNG instance whose settings let it answer in JSON.
+    SearXng {
+        /// Its address, with or without `/search`. It may be private.
+        url: String,
+    },
+    /// Brave Search.
+    Brave {
+        /// Its address, where it is not Brave's own.
+        url: Option<String>,
+        /// Its key.
+        key: KeySource,
+    },
+}
+
+/// The web of a host.
+pub struct Internet {
+    fetcher: Option<Arc<Fetcher>>,
+    search: Option<Arc<Provider>>,
+}
+
+impl Internet {
+    /// The web as `options` open it.
+    ///
+    /// # Errors
+    /// A sentence that names the key of guild.toml whose value is not acceptable, or the key of a provider that is
+    /// not there.
+    pub fn new(options: &WebOptions) -> Result<Arc<Self>, String> {
+        Self::with_resolver(options, Arc::new(SystemResolver))
+    }
+
+    /// [`Internet::new`] with another way to find the addresses of names.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn with_resolver(options: &WebOptions, resolver: Arc<dyn Resolver>) -> Result<Arc<Self>, String> {
+        let policy = options.policy()?;
+        let time = Duration::from_secs(options.page_seconds.into());
+        let clients = Arc::new(Clients::new(&resolver)?);
+        let search = options.search.as_ref().map(|search| Provider::new(search, clients.clone(), time)).transpose()?;
+        let fetcher = policy
+            .allows_any()
+            .then(|| Arc::new(Fetcher::new(policy, clients, options.page_bytes, time, options.robots)));
+        Ok(Arc::new(Self { fetcher, search: search.map(Arc::new) }))
+    }
+
+    /// The web of one job: it keeps the pages that the job has read. Pages are read only where `allow` names any host,
+    /// and searched for only where there is a provider.
+    pub fn for_job(&self) -> Web {
+        let pages = |fetcher: &Arc<Fetcher>| -> Arc<dyn Fetch> {
+            Arc::new(Pages {
+                fetcher: fetcher.clone(),
+                cache: Cache::default(),
+                reads: Semaphore::new(MAX_READS_OF_A_JOB),
+            })
+        };
+        Web {
+            search: self.search.clone().map(|search| -> Arc<dyn guild_jobs::web::Search> { search }),
+            fetch: self.fetcher.as_ref().map(pages),
+        }
+    }
+}
+
+/// The pages of one job.
+struct Pages {
+    fetcher: Arc<Fetcher>,
+    cache: Cache,
+    reads: Semaphore,
+}
+
+#[async_trait]
+impl Fetch for Pages {
+    async fn fetch(&self, url: &str) -> Result<String, ToolError> {
+        let url = policy::parse(url)?;
+        if let Some(text) = self.cache.get(url.as_str()) {
+            return Ok(text);
+        }
+        let read = async {
+            let _turn = self.reads.acquire().await.map_err(|error| ToolError::Unavailable(error.to_string()))?;
+            self.fetcher.page(url.clone()).await
+        };
+        let text = read.await.inspect_err(|error| {
+            if let ToolError::NotGranted(why) = error {
+                tracing::warn!("a page was not read: {why}");
+            }
+        })?;
+        self.cache.put(url.as_str(), &text);
+        Ok(text)
+    }
+}

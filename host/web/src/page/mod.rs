@@ -1,0 +1,129 @@
+//! What came from the web, as text for an agent.
+
+mod charset;
+mod html;
+
+use std::time::Instant;
+
+/// How a page is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Its main text, as Markdown.
+    Html,
+    /// As it is.
+    Text,
+}
+
+/// What is text besides `text/*` and what ends in `+json`, `+xml` or `+yaml`.
+const TEXTS: &[&str] = &[
+    "application/json",
+    "application/jsonl",
+    "application/x-ndjson",
+    "application/xml",
+    "application/yaml",
+    "application/x-yaml",
+    "application/toml",
+    "application/javascript",
+    "application/ecmascript",
+];
+
+impl Form {
+    /// The form of a content type; nothing for what is no text. A page without a content type is guessed at by how
+    /// it begins ([`read`]).
+    pub(crate) fn of(content_type: Option<&str>) -> Option<Self> {
+        let Some(content_type) = content_type else { return Some(Self::Text) };
+        let kind = essence(content_type);
+        let suffixed = ["+json", "+xml", "+yaml"].iter().any(|suffix| kind.ends_with(suffix));
+        match kind.as_str() {
+            "text/html" | "application/xhtml+xml" => Some(Self::Html),
+            kind if kind.starts_with("text/") || suffixed || TEXTS.contains(&kind) => Some(Self::Text),
+            _ => None,
+        }
+    }
+}
+
+/// A content type without its parameters, in lower case.
+pub(crate) fn essence(content_type: &str) -> String {
+    content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+/// What a page was answered with.
+pub(crate) struct Answer {
+    /// Where it was read in the end.
+    pub(crate) url: reqwest::Url,
+    /// Whether that is another place than the one asked for.
+    pub(crate) redirected: bool,
+    pub(crate) content_type: Option<String>,
+    pub(crate) form: Form,
+    pub(crate) body: Vec<u8>,
+}
+
+/// A page's text. It takes the processor's time, so call it where blocking is allowed.
+///
+/// The text is at most `max_bytes` long: what is longer is cut, and says so.
+///
+/// # Errors
+/// A sentence about a page that is not read: it is no text after all, or made so that reading it takes too much.
+pub(crate) fn read(answer: &Answer, max_bytes: usize, until: Instant) -> Result<String, String> {
+    let text = charset::decode(&answer.body, answer.content_type.as_deref());
+    if text.bytes().take(1024).any(|byte| byte == 0) {
+        return Err("it is no text".to_owned());
+    }
+    let is_html = match (&answer.content_type, answer.form) {
+        (None, _) => begins_like_html(&text),
+        (Some(_), form) => form == Form::Html,
+    };
+    let (title, mut text) = if is_html { html::main_text(&text, &answer.url, until)? } else { (None, text.into()) };
+    if answer.redirected || title.is_some() {
+        let title = title.map(|title| format!("# {title}\n\n")).unwrap_or_default();
+        let from = if answer.redirected { format!("(read at {})\n\n", answer.url) } else { String::new() };
+        text.insert_str(0, &format!("{title}{from}"));
+    }
+    Ok(cut(text, max_bytes))
+}
+
+fn begins_like_html(text: &str) -> bool {
+    let start: String = text.trim_start().chars().take(15).collect::<String>().to_ascii_lowercase();
+    start.starts_with("<!doctype html") || start.starts_with("<html")
+}
+
+/// At most `max_bytes` of a text.
+fn cut(mut text: String, max_bytes: usize) -> String {
+    const MARK: &str = "\n\n[the page goes on; it was cut here]";
+    if text.len() > max_bytes {
+        text.truncate(text.floor_char_boundary(max_bytes.saturating_sub(MARK.len())));
+        text.push_str(MARK);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_text_is_shown_and_what_is_not_is_refused() {
+        for (content_type, form) in [
+            ("text/html; charset=utf-8", Some(Form::Html)),
+            ("Application/XHTML+XML", Some(Form::Html)),
+            ("text/plain", Some(Form::Text)),
+            ("text/markdown;charset=utf-8", Some(Form::Text)),
+            ("application/json", Some(Form::Text)),
+            ("application/ld+json ; x=y", Some(Form::Text)),
+            ("application/rss+xml", Some(Form::Text)),
+            ("application/pdf", None),
+            ("image/png", None),
+            ("application/octet-stream", None),
+            ("", None),
+        ] {
+            assert_eq!(Form::of(Some(content_type)), form, "{content_type}");
+        }
+    }
+
+    #[test]
+    fn a_long_text_is_cut_between_characters_and_says_so() {
+        let text = cut("ü".repeat(100), 101);
+        assert!(text.len() <= 101 && text.ends_with("it was cut here]"), "{text}");
+        assert_eq!(cut("ü".repeat(50), 100), "ü".repeat(50));
+    }
+}

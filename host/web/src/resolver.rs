@@ -1,0 +1,132 @@
+//! Names to addresses, with the rule that addresses are public at the only place where it cannot be gone around: a
+//! connection is made to what this answers, and to nothing else.
+
+use std::{
+    error::Error,
+    fmt, io,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+
+use async_trait::async_trait;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+
+use crate::address::not_public;
+
+/// Finds the addresses of a name.
+#[async_trait]
+pub trait Resolver: Send + Sync {
+    /// The addresses of `host`, best first.
+    ///
+    /// # Errors
+    /// There are none, or none could be found out.
+    async fn resolve(&self, host: &str) -> io::Result<Vec<IpAddr>>;
+}
+
+/// The system's resolver.
+pub(crate) struct SystemResolver;
+
+#[async_trait]
+impl Resolver for SystemResolver {
+    async fn resolve(&self, host: &str) -> io::Result<Vec<IpAddr>> {
+        Ok(tokio::net::lookup_host((host, 0)).await?.map(|address| address.ip()).collect())
+    }
+}
+
+/// Answers with public addresses only.
+pub(crate) struct PublicOnly(pub(crate) Arc<dyn Resolver>);
+
+/// Answers with whatever addresses there are.
+pub(crate) struct AnyAddress(pub(crate) Arc<dyn Resolver>);
+
+impl Resolve for PublicOnly {
+    fn resolve(&self, name: Name) -> Resolving {
+        let resolver = self.0.clone();
+        Box::pin(async move {
+            let found = resolver.resolve(name.as_str()).await?;
+            let public: Vec<IpAddr> = found.iter().copied().filter(|address| not_public(*address).is_none()).collect();
+            match (found.first(), public.is_empty()) {
+                (Some(address), true) => Err(NotPublic(*address).into()),
+                _ => Ok(addresses(public)),
+            }
+        })
+    }
+}
+
+impl Resolve for AnyAddress {
+    fn resolve(&self, name: Name) -> Resolving {
+        let resolver = self.0.clone();
+        Box::pin(async move { Ok(addresses(resolver.resolve(name.as_str()).await?)) })
+    }
+}
+
+/// Port 0 stands for the port of the address that is read.
+fn addresses(found: Vec<IpAddr>) -> Addrs {
+    Box::new(found.into_iter().map(|address| SocketAddr::new(address, 0)))
+}
+
+/// A name resolves to nothing but addresses that are not public; this is one of them.
+#[derive(Debug)]
+pub(crate) struct NotPublic(IpAddr);
+
+impl fmt::Display for NotPublic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "it resolves to {}, {}", self.0, not_public(self.0).unwrap_or("a public address"))
+    }
+}
+
+impl Error for NotPublic {}
+
+impl NotPublic {
+    /// The refusal among the causes of an error, if there is one.
+    pub(crate) fn cause_of<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Self> {
+        std::iter::successors(Some(error), |error| (*error).source()).find_map(|cause| cause.downcast_ref())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::VecDeque, sync::Mutex};
+
+    use super::*;
+
+    /// Answers each time with what comes next.
+    struct Changing(Mutex<VecDeque<Vec<&'static str>>>);
+
+    #[async_trait]
+    impl Resolver for Changing {
+        async fn resolve(&self, _: &str) -> io::Result<Vec<IpAddr>> {
+            let next = self.0.lock().unwrap().pop_front().unwrap_or_default();
+            Ok(next.into_iter().map(|address| address.parse().unwrap()).collect())
+        }
+    }
+
+    #[tokio::test]
+    async fn each_answer_is_looked_at_and_of_it_only_public_addresses_remain() {
+        let answers = [
+            vec!["1.1.1.1"],
+            vec!["127.0.0.1"],
+            vec!["169.254.169.254", "8.8.8.8", "::ffff:8.8.4.4", "2606:4700::1111", "fd00:ec2::254"],
+            vec!["::ffff:10.0.0.1", "64:ff9b::a00:1"],
+            vec![],
+        ];
+        let resolver = PublicOnly(Arc::new(Changing(Mutex::new(answers.into()))));
+        let mut seen = Vec::new();
+        for _ in 0..5 {
+            seen.push(match resolver.resolve("rebinding.example".parse().unwrap()).await {
+                Ok(found) => found.map(|address| address.ip().to_string()).collect::<Vec<_>>().join(" "),
+                Err(error) => NotPublic::cause_of(error.as_ref()).unwrap().to_string(),
+            });
+        }
+        assert_eq!(
+            seen,
+            [
+                "1.1.1.1",
+                "it resolves to 127.0.0.1, a loopback address",
+                "8.8.8.8 2606:4700::1111",
+                "it resolves to ::ffff:10.0.0.1, an IPv4-mapped address",
+                "",
+            ]
+        );
+    }
+}

@@ -1,0 +1,76 @@
+//! Brave Search: `GET /res/v1/web/search?q=..&count=..` with the key in a header.
+
+use guild_jobs::{secret::KeySource, tools::ToolError, web::Hit};
+use reqwest::{StatusCode, header::HeaderValue};
+use serde::Deserialize;
+use tokio::task;
+
+use super::Provider;
+
+#[derive(Deserialize)]
+struct Answer {
+    web: Option<Web>,
+}
+
+#[derive(Deserialize)]
+struct Web {
+    #[serde(default)]
+    results: Vec<Found>,
+}
+
+#[derive(Deserialize)]
+struct Found {
+    url: String,
+    #[serde(default)]
+    title: String,
+    #[serde(default)]
+    description: String,
+}
+
+#[derive(Deserialize)]
+struct Failure {
+    error: FailureOf,
+}
+
+#[derive(Deserialize)]
+struct FailureOf {
+    #[serde(default)]
+    code: String,
+}
+
+impl Provider {
+    pub(super) async fn brave(&self, key: &KeySource, query: &str, limit: usize) -> Result<Vec<Hit>, ToolError> {
+        let source = key.clone();
+        let key = task::spawn_blocking(move || source.read()).await;
+        let key = key.unwrap_or_else(|error| Err(error.to_string())).map_err(|why| self.trouble(&why))?;
+        let mut key = HeaderValue::from_str(key.expose())
+            .map_err(|_| self.trouble("the key has characters that no key has; see `[web.search]` in guild.toml"))?;
+        key.set_sensitive(true);
+        let request = self.get().header("X-Subscription-Token", key).query(&[("q", query)]);
+        let (status, body) = self.ask(request.query(&[("count", limit)])).await?;
+        let code = || serde_json::from_slice::<Failure>(&body).map(|failure| failure.error.code).unwrap_or_default();
+        let why = match status {
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                "it refuses the key: see key_env or key_file of `[web.search]` in guild.toml".to_owned()
+            }
+            StatusCode::UNPROCESSABLE_ENTITY if code().contains("TOKEN") => {
+                "it refuses the key: see key_env or key_file of `[web.search]` in guild.toml".to_owned()
+            }
+            StatusCode::TOO_MANY_REQUESTS => {
+                "the requests of its plan are used up for now; search again later".to_owned()
+            }
+            status if !status.is_success() => {
+                let code: String = code().chars().filter(|c| c.is_ascii_graphic()).take(60).collect();
+                format!("it answered {status} {code}").trim_end().to_owned()
+            }
+            _ => {
+                let answer: Answer = self.json(&body)?;
+                let found = answer.web.map(|web| web.results).unwrap_or_default().into_iter();
+                return Ok(found
+                    .map(|found| Hit { title: found.title, url: found.url, snippet: found.description })
+                    .collect());
+            }
+        };
+        Err(self.trouble(&why))
+    }
+}

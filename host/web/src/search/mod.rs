@@ -1,0 +1,219 @@
+//! Searching the web through a provider that the operator named.
+//!
+//! The provider is the operator's: it may stand at a private address, and the patterns of `[web]` say nothing about
+//! it. So it is read from, but never followed: a redirect is an error.
+
+mod brave;
+mod searxng;
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use dom_query::Document;
+use guild_jobs::{
+    secret::KeySource,
+    tools::ToolError,
+    web::{Hit, Search},
+};
+use reqwest::{RequestBuilder, StatusCode, header::ACCEPT};
+use serde::de::DeserializeOwned;
+use tokio::{sync::Semaphore, time};
+use url::{Host, Url};
+
+use crate::{
+    SearchOptions,
+    client::{Clients, body, failed},
+    policy::{Reach, shown},
+};
+
+/// A search has at most so many answers.
+const MAX_HITS: usize = 20;
+/// A query is at most so many characters long.
+const MAX_QUERY_CHARS: usize = 400;
+/// So many searches run at a time; others wait.
+const MAX_SEARCHES: usize = 16;
+/// Of an answer no more is read.
+const MAX_ANSWER_BYTES: u64 = 4 * 1024 * 1024;
+/// Titles and texts of hits are at most so many characters long.
+const MAX_TITLE_CHARS: usize = 200;
+const MAX_SNIPPET_CHARS: usize = 600;
+/// The address of a hit is at most so long, in bytes; a hit with a longer one is left out.
+const MAX_URL_BYTES: usize = 2048;
+
+/// Brave's address.
+const BRAVE: &str = "https://api.search.brave.com/res/v1/web/search";
+
+/// A provider, ready to be asked.
+pub(crate) struct Provider {
+    kind: Kind,
+    /// Where it is asked.
+    url: Url,
+    clients: Arc<Clients>,
+    time: Duration,
+    searches: Semaphore,
+}
+
+enum Kind {
+    SearXng,
+    Brave(KeySource),
+}
+
+impl Provider {
+    /// The provider of `[web.search]`; the error names the key of guild.toml.
+    pub(crate) fn new(options: &SearchOptions, clients: Arc<Clients>, time: Duration) -> Result<Self, String> {
+        let url = place(options)?;
+        let kind = match options {
+            SearchOptions::SearXng { .. } => Kind::SearXng,
+            SearchOptions::Brave { key, .. } => {
+                key.read().map_err(|why| format!("[web.search] {why}"))?;
+                Kind::Brave(key.clone())
+            }
+        };
+        Ok(Self { kind, url, clients, time, searches: Semaphore::new(MAX_SEARCHES) })
+    }
+
+    fn get(&self) -> RequestBuilder {
+        self.clients.get(self.url.clone(), Reach::Any).header(ACCEPT, "application/json")
+    }
+
+    /// Sends a request to the provider: the status of its answer, and its body.
+    async fn ask(&self, request: RequestBuilder) -> Result<(StatusCode, Vec<u8>), ToolError> {
+        let response = request.send().await.map_err(|error| failed(&self.url, &error))?;
+        let status = response.status();
+        if status.is_redirection() {
+            return Err(
+                self.trouble("it redirects, which is not followed; name its final address in `[web.search] url`")
+            );
+        }
+        match body(response, MAX_ANSWER_BYTES).await {
+            Ok((body, true)) => Ok((status, body)),
+            Ok((_, false)) => Err(self.trouble(&format!("its answer is larger than {MAX_ANSWER_BYTES} bytes"))),
+            Err(error) => Err(failed(&self.url, &error)),
+        }
+    }
+
+    fn json<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, ToolError> {
+        serde_json::from_slice(body)
+            .map_err(|error| self.trouble(&format!("its answer is not what was expected: {error}")))
+    }
+
+    fn trouble(&self, why: &str) -> ToolError {
+        ToolError::Unavailable(format!("the search provider at {}: {why}", shown(&self.url)))
+    }
+}
+
+#[async_trait]
+impl Search for Provider {
+    async fn search(&self, query: &str, limit: u32) -> Result<Vec<Hit>, ToolError> {
+        let query = query.trim();
+        if query.is_empty() || query.chars().count() > MAX_QUERY_CHARS {
+            return Err(ToolError::InvalidInput(format!("a query has 1 to {MAX_QUERY_CHARS} characters")));
+        }
+        let limit = usize::try_from(limit).unwrap_or(MAX_HITS).min(MAX_HITS);
+        if limit == 0 {
+            return Ok(Vec::new());
+        }
+        let _turn = self.searches.acquire().await.map_err(|_| self.trouble("the host is stopping"))?;
+        let ask = async {
+            match &self.kind {
+                Kind::SearXng => self.searxng(query).await,
+                Kind::Brave(key) => self.brave(key, query, limit).await,
+            }
+        };
+        let found = time::timeout(self.time, ask).await.unwrap_or_else(|_| {
+            Err(self.trouble(&format!("it did not answer within {} s ([web] page_seconds)", self.time.as_secs())))
+        })?;
+        Ok(found.into_iter().filter_map(tidy).take(limit).collect())
+    }
+}
+
+/// A hit as a session sees it: plain text within bounds, and the address of a page.
+fn tidy(hit: Hit) -> Option<Hit> {
+    let url = Url::parse(&hit.url).ok().filter(|url| matches!(url.scheme(), "http" | "https"))?;
+    let url = String::from(url);
+    let title = plain(&hit.title, MAX_TITLE_CHARS);
+    let title = if title.is_empty() { url.clone() } else { title };
+    (url.len() <= MAX_URL_BYTES).then(|| Hit { title, snippet: plain(&hit.snippet, MAX_SNIPPET_CHARS), url })
+}
+
+/// HTML as one line of plain text.
+fn plain(html: &str, max_chars: usize) -> String {
+    // Marks and entities take room too, but not without an end.
+    let html: String = html.chars().take(max_chars * 8).collect();
+    let text = Document::fragment(html).text();
+    let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
+    let line = words.collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(max_chars) {
+        Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default().trim_end()),
+        None => line,
+    }
+}
+
+/// Where a provider is asked; the error names the key of guild.toml.
+pub(crate) fn place(options: &SearchOptions) -> Result<Url, String> {
+    match options {
+        SearchOptions::SearXng { url } => {
+            let mut url = provider_url(url)?;
+            if !url.path().ends_with("/search") {
+                url.set_path(&format!("{}/search", url.path().trim_end_matches('/')));
+            }
+            Ok(url)
+        }
+        SearchOptions::Brave { url, .. } => {
+            let url = provider_url(url.as_deref().unwrap_or(BRAVE))?;
+            if url.scheme() != "https" && !is_loopback(&url) {
+                let host = shown(&url);
+                return Err(format!("[web.search] url: the key would travel unencrypted to {host}; use https"));
+            }
+            Ok(url)
+        }
+    }
+}
+
+fn provider_url(text: &str) -> Result<Url, String> {
+    let invalid = |why: &str| format!("[web.search] url: {why}");
+    let url = Url::parse(text).map_err(|error| invalid(&format!("{text:?} is no address: {error}")))?;
+    if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
+        return Err(invalid("it has to be an http or https address"));
+    }
+    if !url.username().is_empty() || url.password().is_some() || url.query().is_some() || url.fragment().is_some() {
+        return Err(invalid("it has to be an address without user name, password, query and fragment"));
+    }
+    Ok(url)
+}
+
+fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hit_is_plain_text_within_bounds() {
+        let hit = tidy(Hit {
+            title: "<b>Wasm</b> &amp; you\n <script>alert(1)</script>".to_owned(),
+            url: "https://Example.org/a b".to_owned(),
+            snippet: format!("a &lt;b&gt; <strong>c</strong>\u{7}\t{}", "x".repeat(5000)),
+        })
+        .unwrap();
+        assert!(hit.title.starts_with("Wasm & you") && !hit.title.contains('<'), "{}", hit.title);
+        assert_eq!(hit.url, "https://example.org/a%20b");
+        assert!(hit.snippet.starts_with("a <b> c xxx") && hit.snippet.ends_with('…'), "{}", hit.snippet);
+        assert_eq!(hit.snippet.chars().count(), MAX_SNIPPET_CHARS + 1);
+    }
+
+    #[test]
+    fn a_hit_that_is_no_page_is_left_out() {
+        for url in ["", "magnet:?xt=x", "javascript:alert(1)", "/relative"] {
+            let hit = Hit { title: String::new(), url: url.to_owned(), snippet: String::new() };
+            assert_eq!(tidy(hit), None, "{url}");
+        }
+    }
+}

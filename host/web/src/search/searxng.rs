@@ -1,0 +1,64 @@
+//! SearXNG: `GET /search?q=..&format=json`.
+
+use guild_jobs::{tools::ToolError, web::Hit};
+use reqwest::StatusCode;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::Provider;
+
+#[derive(Deserialize)]
+struct Answer {
+    results: Vec<Found>,
+    /// Pairs of an engine and what is wrong with it.
+    #[serde(default)]
+    unresponsive_engines: Vec<Vec<Value>>,
+}
+
+#[derive(Deserialize)]
+struct Found {
+    url: Option<String>,
+    title: Option<String>,
+    content: Option<String>,
+}
+
+impl Provider {
+    pub(super) async fn searxng(&self, query: &str) -> Result<Vec<Hit>, ToolError> {
+        let (status, body) = self.ask(self.get().query(&[("q", query), ("format", "json")])).await?;
+        let why = match status {
+            StatusCode::FORBIDDEN => {
+                "it does not answer in JSON: add `json` to `search.formats` in the settings.yml of SearXNG".to_owned()
+            }
+            StatusCode::TOO_MANY_REQUESTS => {
+                "it limits our requests: let this host's address pass in the limiter.toml of SearXNG".to_owned()
+            }
+            status if !status.is_success() => format!("it answered {status}"),
+            _ => {
+                let answer: Answer = self.json(&body)?;
+                if answer.results.is_empty() && !answer.unresponsive_engines.is_empty() {
+                    return Err(
+                        self.trouble(&format!("no engine answered it: {}", engines(&answer.unresponsive_engines)))
+                    );
+                }
+                return Ok(answer.results.into_iter().map(hit).collect());
+            }
+        };
+        Err(self.trouble(&why))
+    }
+}
+
+fn hit(found: Found) -> Hit {
+    Hit {
+        title: found.title.unwrap_or_default(),
+        url: found.url.unwrap_or_default(),
+        snippet: found.content.unwrap_or_default(),
+    }
+}
+
+/// `name (what is wrong)` of the first few.
+fn engines(unresponsive: &[Vec<Value>]) -> String {
+    let said =
+        |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or("?").chars().take(60).collect::<String>();
+    let shown = unresponsive.iter().take(5).map(|engine| format!("{} ({})", said(engine.first()), said(engine.get(1))));
+    shown.collect::<Vec<_>>().join(", ")
+}

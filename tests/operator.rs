@@ -1,0 +1,455 @@
+//! What an operator asks of the `guild` command: what is usable, what jobs did, and what they cost.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Write as _},
+    net::TcpListener,
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+    process::{Command, Output},
+    thread,
+};
+
+use serde_json::{Value, json};
+
+use crate::support::host::{Home, Host, wait_for};
+
+fn guild(home: &Home, arguments: &[&str]) -> Output {
+    in_home(home, arguments).output().unwrap()
+}
+
+/// In the home's own directory, and with no programs but the system's.
+fn in_home(home: &Home, arguments: &[&str]) -> Command {
+    let mut command = home.guild();
+    command.current_dir(home.path(".")).env("PATH", home.path("bin")).args(arguments);
+    for key in ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"] {
+        command.env_remove(key);
+    }
+    command
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn json_of(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", stderr(output)))
+}
+
+/// A job as a host leaves it, at once: it is never there without its `meta.json`.
+fn job(home: &Home, member: &str, id: &str, meta: Value) {
+    let mut all = json!({"jobId": id, "description": "d", "startedAt": "2026-01-01T00:00:00Z"});
+    all.as_object_mut().unwrap().extend(meta.as_object().unwrap().clone());
+    let new = home.write(&format!("members/{member}/jobs/{id}/.meta"), all.to_string());
+    fs::rename(&new, new.with_file_name("meta.json")).unwrap();
+}
+
+/// `usage` of a `meta.json`.
+fn used(agent: &str, models: &[&str], turns: u32, usd: Option<f64>) -> Value {
+    json!({"agent": agent, "models": models, "turns": turns, "inputTokens": 1000 * turns, "cachedTokens": 100 * turns,
+        "outputTokens": 10 * turns, "costUsd": usd, "wallSeconds": 30.0})
+}
+
+/// Two members with jobs of all sorts.
+fn worked() -> Home {
+    let home = Home::new();
+    home.quick("first");
+    home.quick("group/second");
+    let done = |at: &str, used: Value| json!({"status": "completed", "completedAt": at, "usage": used});
+    job(&home, "first", "a", done("2026-01-01T01:00:00Z", used("api", &["m"], 2, Some(0.5))));
+    job(&home, "first", "b", done("2026-02-01T00:00:00Z", used("api", &["m"], 3, Some(0.25))));
+    job(&home, "first", "c", done("2026-02-01T00:00:00Z", used("api", &["m", "n"], 1, None)));
+    job(&home, "first", "run", json!({"status": "running"}));
+    job(&home, "first", "old", json!({"status": "failed", "completedAt": "2026-02-01T00:00:00Z", "error": "e"}));
+    home.write("members/first/jobs/torn/meta.json", "{");
+    job(&home, "group/second", "d", done("2026-02-01T00:00:00Z", used("extractive", &[], 4, Some(0.0))));
+    let mut compaction = used("api", &["m"], 1, Some(0.01));
+    compaction["at"] = json!("2026-02-01T00:00:00Z");
+    home.write("members/group/second/memory/.compactions.jsonl", format!("{compaction}\n"));
+    home
+}
+
+#[test]
+fn usage_sums_jobs_by_member_agent_and_models() {
+    let home = worked();
+    let all = json_of(&guild(&home, &["usage", "--members", "members", "--json"]));
+    let first = &all["members"][0];
+    assert_eq!((&first["member"], &first["running"]), (&json!("first"), &json!(1)));
+    assert_eq!((&first["unrecorded"], &first["unreadable"]), (&json!(1), &json!(1)));
+    assert_eq!(
+        first["jobs"][0],
+        json!({"agent": "api", "models": ["m"], "count": 2, "turns": 5, "inputTokens": 5000, "cachedTokens": 500,
+            "outputTokens": 50, "costUsd": 0.75, "unknownCosts": 0, "wallSeconds": 60.0})
+    );
+    assert_eq!((&first["jobs"][1]["models"], &first["jobs"][1]["unknownCosts"]), (&json!(["m", "n"]), &json!(1)));
+    let second = &all["members"][1];
+    assert_eq!((&second["member"], &second["jobs"][0]["agent"]), (&json!("group/second"), &json!("extractive")));
+    assert_eq!((&second["compactions"][0]["count"], &second["compactions"][0]["costUsd"]), (&json!(1), &json!(0.01)));
+    let total = &all["total"];
+    assert_eq!((&total["jobs"], &total["compactions"], &total["turns"]), (&json!(4), &json!(1), &json!(11)));
+    assert_eq!((&total["costUsd"], &total["unknownCosts"]), (&json!(0.76), &json!(1)));
+}
+
+#[test]
+fn usage_counts_what_ended_since_and_of_one_member() {
+    let home = worked();
+    let total = |more: &[&str]| {
+        let arguments = [&["usage", "--members", "members", "--json"], more].concat();
+        let total = json_of(&guild(&home, &arguments))["total"].clone();
+        (total["jobs"].as_u64().unwrap(), total["compactions"].as_u64().unwrap(), total["running"].as_u64().unwrap())
+    };
+    assert_eq!(total(&["--since", "2026-01-15"]), (3, 1, 1));
+    assert_eq!(total(&["--since", "2026-02-01T00:00:01Z"]), (0, 0, 1));
+    assert_eq!(total(&["--since", "1h"]), (0, 0, 1));
+    assert_eq!(total(&["--member", "first"]), (3, 0, 1));
+    assert_eq!(total(&["--member", "group/second"]), (1, 1, 0));
+    let wrong = guild(&home, &["usage", "--members", "members", "--since", "yesterday"]);
+    assert!(stderr(&wrong).contains("12h") && stderr(&wrong).contains("2026-01-01"), "{}", stderr(&wrong));
+}
+
+#[test]
+fn usage_names_a_member_that_it_cannot_read_and_sums_the_others() {
+    let home = worked();
+    home.write("members/broken/guild-member.json", "{");
+    let output = guild(&home, &["usage", "--members", "members", "--json"]);
+    assert_eq!((output.status.code(), &json_of(&output)["total"]["jobs"]), (Some(1), &json!(4)));
+    assert!(stderr(&output).contains("broken is left out: "), "{}", stderr(&output));
+}
+
+#[test]
+fn usage_shows_a_table_and_says_what_is_not_in_it() {
+    let shown = guild(&worked(), &["usage", "--members", "members"]);
+    let table = stdout(&shown);
+    let row = |line: usize| table.lines().nth(line).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(row(0), "MEMBER AGENT MODEL COUNT TURNS TOKENS IN CACHED OUT COST USD WALL TIME", "{table}");
+    assert_eq!(row(1), "first api m 2 5 5,000 500 50 0.7500 1 min 00 s", "{table}");
+    assert_eq!(row(2), "first api m, n 1 1 1,000 100 10 0.0000+? 30 s", "{table}");
+    assert_eq!(row(3), "group/second extractive - 1 4 4,000 400 40 0.0000 30 s", "{table}");
+    assert_eq!(row(4), "group/second memory m 1 1 1,000 100 10 0.0100 30 s", "{table}");
+    assert_eq!(row(5), "total 5 11 11,000 1,100 110 0.7600+? 2 min 30 s", "{table}");
+    let told = stderr(&shown);
+    for remark in
+        ["1 of unknown cost", "[[prices]]", "1 job that run", "1 job without a record", "1 job whose meta.json"]
+    {
+        assert!(told.contains(remark), "{told}");
+    }
+}
+
+/// The lines of a session that had every kind of thing in it.
+fn transcript() -> Vec<Value> {
+    let usage = json!({"turns": 1, "inputTokens": 1200, "cachedTokens": 1000, "outputTokens": 34, "costUsd": 0.0123});
+    let at = |second: u32| format!("2026-01-02T10:00:{second:02}Z");
+    vec![
+        json!({"at": at(0), "type": "session", "session": 1, "agent": "api", "model": "m", "systemPrompt": "You are.",
+            "prompt": "What?", "tools": ["Read", "submit_result"]}),
+        json!({"at": at(1), "type": "turn", "session": 1, "turn": 1, "model": "m-2", "text": "I look.\nNow.", "usage": usage}),
+        json!({"at": at(1), "type": "call", "session": 1, "call": "1.1.0", "tool": "Read", "input": {"file_path": "book/a"}}),
+        json!({"at": at(2), "type": "result", "session": 1, "call": "1.1.0", "ms": 12, "output": "x".repeat(5000)}),
+        json!({"at": at(2), "type": "call", "session": 1, "call": "1.1.1", "tool": "WebFetch", "input": {"url": "http://a"}}),
+        json!({"at": at(3), "type": "result", "session": 1, "call": "1.1.1", "ms": 1,
+            "error": "not granted: \u{1b}[2Jthe host a\u{202e}"}),
+        json!({"at": at(3), "type": "note", "session": 1, "text": "again in 2 s"}),
+        json!({"at": "2026-01-03T00:00:00Z", "type": "resumed", "session": 1}),
+        json!({"at": "2026-01-03T00:00:01Z", "type": "end", "session": 1, "ending": "success", "usage": usage}),
+    ]
+}
+
+fn lines(entries: &[Value]) -> String {
+    entries.iter().map(|entry| format!("{entry}\n")).collect()
+}
+
+#[test]
+fn logs_shows_a_transcript_for_people_and_as_it_is() {
+    let home = Home::new();
+    home.quick("quick");
+    job(&home, "quick", "j", json!({"status": "completed", "completedAt": "2026-01-03T00:00:01Z"}));
+    let text = lines(&transcript()) + "{\"at\": torn";
+    home.write("members/quick/jobs/j/transcript.jsonl", &text);
+
+    let shown = stdout(&guild(&home, &["logs", "j", "--members", "members"]));
+    let expected = format!(
+        "2026-01-02 UTC\n\
+         10:00:00   1  session   api m, tools Read submit_result\n\
+         10:00:00   1  system    8 characters: You are.\n\
+         10:00:00   1  prompt    5 characters: What?\n\
+         10:00:01   1  turn 1    m-2, 1,200 tokens in (1,000 cached), 34 out, 0.0123 USD\n\
+         \x20                       I look.\n\
+         \x20                       Now.\n\
+         10:00:01   1  call      Read {{\"file_path\":\"book/a\"}}\n\
+         10:00:02   1  result    Read, 12 ms, 5,000 bytes: {}…\n\
+         10:00:02   1  call      WebFetch {{\"url\":\"http://a\"}}\n\
+         10:00:03   1  error     WebFetch, 1 ms: not granted: \u{fffd}[2Jthe host a\u{fffd}\n\
+         10:00:03   1  note      again in 2 s\n\
+         2026-01-03 UTC\n\
+         00:00:00   1  resumed   by a host that started later\n\
+         00:00:01   1  end       success; 1 turn, 1,200 tokens in (1,000 cached), 34 out, 0.0123 USD\n",
+        "x".repeat(159)
+    );
+    assert_eq!(shown, expected);
+    let raw = stdout(&guild(&home, &["logs", "j", "--member", "quick", "--members", "members", "--json"]));
+    assert_eq!(raw, lines(&transcript()));
+}
+
+#[test]
+fn logs_says_what_there_is_not() {
+    let home = Home::new();
+    home.quick("quick");
+    job(&home, "quick", "run", json!({"status": "running"}));
+    job(&home, "quick", "done", json!({"status": "completed", "completedAt": "2026-01-03T00:00:01Z"}));
+    let told = |arguments: &[&str]| {
+        let output = guild(&home, &[&["logs", "--members", "members"], arguments].concat());
+        (output.status.code().unwrap(), stderr(&output))
+    };
+    assert!(matches!(told(&["run"]), (0, text) if text.contains("--follow")));
+    assert!(matches!(told(&["done"]), (0, text) if text.contains("no session")));
+    assert!(matches!(told(&["none"]), (1, text) if text.contains("no job none") && text.contains("guild list")));
+    assert!(matches!(told(&["../run"]), (1, text) if text.contains("../run")));
+}
+
+#[test]
+fn logs_follows_a_job_from_before_its_session_to_its_end() {
+    let home = Home::new();
+    let member = home.quick("quick");
+    job(&home, "quick", "j", json!({"status": "running"}));
+    let follow = Host::start(in_home(&home, &["logs", "j", "--members", "members", "--follow"]), 0, "");
+    let entries = transcript();
+    let path = member.join("jobs/j/transcript.jsonl");
+    let append = |text: &str| {
+        let mut file = fs::OpenOptions::new().create(true).append(true).open(&path).unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+    };
+    append(&lines(&entries[..2]));
+    let shows = |what: &str| wait_for(what, || follow.output().contains(what).then_some(()));
+    shows("I look.");
+    // A line shows when it is whole.
+    let call = lines(&entries[2..3]);
+    let (start, rest) = call.split_at(20);
+    append(start);
+    append(rest);
+    shows("book/a");
+    append(&lines(&entries[3..]));
+    job(&home, "quick", "j", json!({"status": "completed", "completedAt": "2026-01-03T00:00:01Z"}));
+    let (status, output) = follow.wait();
+    assert!(status.success() && output.contains("end       success"), "{output}");
+}
+
+#[test]
+fn what_a_real_job_did_and_used_is_in_logs_status_and_usage() {
+    let home = Home::new();
+    let member = home.researcher("researcher");
+    home.write("docs/ownership.md", "# Ownership\n\nOwnership is how Rust keeps memory safe without a collector.\n");
+    let host = home.serve(&member, &["--sources", home.path("docs").to_str().unwrap()]);
+    let id = host.client().start("How does ownership keep memory safe?");
+    assert_eq!(host.client().ended(&id)["status"], "completed");
+
+    let log = stdout(&guild(&home, &["logs", &id, "--members", "members", "--follow"]));
+    for word in
+        ["session   extractive", "turn 1", "call      submit_result", "result    submit_result", "end       success"]
+    {
+        assert!(log.contains(word), "{word:?} is not in\n{log}");
+    }
+    let status = stdout(&guild(&home, &["status", &id, "--url", &host.client().url()]));
+    assert!(status.contains("agent        extractive\n") && status.contains("cost         0.0000 USD\n"), "{status}");
+    let usage = json_of(&guild(&home, &["usage", "--members", "members", "--since", "1h", "--json"]));
+    let sum = &usage["members"][0]["jobs"][0];
+    assert_eq!((&sum["agent"], &sum["count"], &sum["costUsd"]), (&json!("extractive"), &json!(1), &json!(0.0)));
+    assert!(sum["turns"].as_u64().unwrap() > 0, "{usage}");
+}
+
+#[test]
+fn a_dispatch_asks_for_a_runtime_and_the_operator_allows_it() {
+    let home = Home::new();
+    let member = home.quick("quick");
+    let host = home.serve(&member, &[]);
+    let url = host.client().url();
+    let ask = |agent: &str| guild(&home, &["dispatch", "Do it.", "--url", &url, "--agent", agent]);
+    let refused = stderr(&ask("api"));
+    assert!(refused.contains("dispatch_agents") && refused.contains("guild.toml"), "{refused}");
+    // What it runs on anyway needs nobody's leave.
+    assert!(ask("extractive").status.success());
+    let through = guild(&home, &["run", "members/quick", "Do it.", "--agent", "claude"]);
+    assert!(stderr(&through).contains("dispatch_agents"), "{}", stderr(&through));
+    host.stop();
+
+    home.write("config/guild/guild.toml", "dispatch_agents = [\"api\"]");
+    let host = home.serve(&member, &[]);
+    let url = host.client().url();
+    let asked = guild(&home, &["dispatch", "Do it.", "--url", &url, "--agent", "api"]);
+    assert!(asked.status.success(), "{}", stderr(&asked));
+    assert!(stderr(&guild(&home, &["dispatch", "x", "--agent", "oracle"])).contains("extractive, claude, api"));
+}
+
+#[test]
+fn prune_leaves_a_job_that_a_host_may_go_on_with() {
+    let home = Home::new();
+    let member = home.quick("quick");
+    job(&home, "quick", "left", json!({"status": "running"}));
+    job(&home, "quick", "old", json!({"status": "completed", "completedAt": "2026-01-01T00:00:00Z"}));
+    let before = fs::read(member.join("jobs/left/meta.json")).unwrap();
+    assert_eq!(stdout(&guild(&home, &["prune", "--members", "members"])), "quick: 1 job removed\n");
+    assert_eq!(fs::read(member.join("jobs/left/meta.json")).unwrap(), before);
+}
+
+/// One check of `guild doctor --json`: its state, whether it is needed, and its text.
+fn check(report: &Value, kind: &str, name: &str) -> (String, bool, String) {
+    let found =
+        report["checks"].as_array().unwrap().iter().find(|check| check["kind"] == kind && check["name"] == name);
+    let found = found.unwrap_or_else(|| panic!("no check of {kind} {name} in {report:#}"));
+    let text = |key: &str| found[key].as_str().unwrap().to_owned();
+    (text("state"), found["needed"].as_bool().unwrap(), text("detail"))
+}
+
+#[test]
+fn doctor_says_what_the_configured_runtime_lacks() {
+    let home = Home::new();
+    home.quick("quick");
+    home.write("docs/a.md", "text");
+    let doctor = |more: &[&str]| guild(&home, &[&["doctor", "--members", "members", "--json"], more].concat());
+
+    let bare = doctor(&[]);
+    assert_eq!(bare.status.code(), Some(1));
+    let report = json_of(&bare);
+    assert_eq!((&report["config"], &report["usable"]), (&Value::Null, &json!(false)));
+    let (state, needed, why) = check(&report, "runtime", "extractive");
+    assert!(state == "unusable" && needed && why.contains("--sources"), "{why}");
+    assert!(stderr(&bare).contains("runtime extractive"), "{}", stderr(&bare));
+
+    let ready = doctor(&["--sources", "docs"]);
+    assert_eq!(ready.status.code(), Some(0), "{}", stdout(&ready));
+    let report = json_of(&ready);
+    assert_eq!(report["usable"], true);
+    assert_eq!(check(&report, "sources", "read roots").2, "docs");
+    assert_eq!(check(&report, "member", "quick").0, "usable");
+    assert_eq!(check(&report, "web", "pages").0, "off");
+    // What nobody needs may be missing.
+    let (state, needed, why) = check(&report, "runtime", "claude");
+    assert!(state == "unusable" && !needed && why.contains("npm install"), "{why}");
+
+    let (state, needed, _) = check(&json_of(&doctor(&["--agent", "claude"])), "runtime", "claude");
+    assert!(state == "unusable" && needed);
+    let claude = home.write("bin/claude", "#!/bin/sh\necho '9.9.9 (Claude Code)'\n");
+    fs::set_permissions(&claude, fs::Permissions::from_mode(0o755)).unwrap();
+    let ready = doctor(&["--agent", "claude"]);
+    assert_eq!(ready.status.code(), Some(0), "{}", stdout(&ready));
+    assert!(check(&json_of(&ready), "runtime", "claude").2.contains("9.9.9"));
+}
+
+#[test]
+fn doctor_reads_keys_and_shows_none() {
+    const KEY: &str = "sk-0123456789abcdef";
+    let home = Home::new();
+    home.quick("quick");
+    let file = home.write(
+        "guild.toml",
+        "members = \"members\"\n[member.quick]\nagent = \"api\"\n[api]\nmodel = \"claude-sonnet-4-5\"\nkey_file = \"key\"\n\
+         [web.search]\nprovider = \"brave\"\nkey_env = \"SEARCH_KEY\"\n[[roots]]\npath = \"members\"\n",
+    );
+    let doctor = |key: &str| {
+        let mut command = in_home(&home, &["doctor", "--config-file", file.to_str().unwrap(), "--json"]);
+        command.env("SEARCH_KEY", key).output().unwrap()
+    };
+    let without = doctor("");
+    let report = json_of(&without);
+    assert_eq!((without.status.code(), &report["usable"]), (Some(1), &json!(false)));
+    let (state, needed, why) = check(&report, "key", "api");
+    assert!(state == "unusable" && needed && why.contains(home.path("key").to_str().unwrap()), "{why}");
+    assert!(check(&report, "key", "web.search").2.contains("SEARCH_KEY"));
+    assert!(check(&report, "runtime", "api").2.contains("key_file"));
+
+    home.write("key", KEY);
+    let with = doctor(KEY);
+    assert_eq!(with.status.code(), Some(0), "{}", stdout(&with));
+    assert!(!stdout(&with).contains(KEY) && !stderr(&with).contains(KEY));
+    let report = json_of(&with);
+    assert_eq!(report["config"], file.to_str().unwrap());
+    assert_eq!(check(&report, "key", "api").0, "usable");
+    assert!(check(&report, "runtime", "api").2.contains("claude-sonnet-4-5"));
+    assert!(check(&report, "search", "brave").2.contains("--online"));
+    assert!(check(&report, "member", "quick").2.contains("sessions on api"));
+}
+
+#[test]
+fn doctor_names_members_that_cannot_be_served_and_tables_for_none() {
+    let home = Home::new();
+    home.quick("hollow");
+    home.write("members/hollow/guest.wasm", "nothing");
+    home.write("guild.toml", "[member.nobody]\nagent = \"extractive\"\n[[roots]]\npath = \".\"\n");
+    let output = guild(&home, &["doctor", "--members", "members", "--config-file", "guild.toml", "--json"]);
+    let report = json_of(&output);
+    assert_eq!(output.status.code(), Some(1));
+    let (state, needed, why) = check(&report, "member", "hollow");
+    assert!(state == "unusable" && needed && why.contains("component"), "{why}");
+    let (state, needed, why) = check(&report, "member", "nobody");
+    assert!(state == "unusable" && needed && why.contains("guild.toml"), "{why}");
+    let text = stdout(&guild(&home, &["doctor", "--members", "members", "--config-file", "guild.toml"]));
+    assert!(text.lines().any(|line| line.starts_with("missing   member   hollow ")), "{text}");
+}
+
+/// A search provider that answers each query in JSON, until the test ends; its address.
+fn searxng() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let head = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
+            head.take_while(|line| !line.is_empty()).for_each(drop);
+            let body = json!({"results": [{"url": "https://example.org/", "title": "t", "content": "c"}]}).to_string();
+            let _ = write!(
+                stream,
+                "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+                body.len()
+            );
+        }
+    });
+    address
+}
+
+#[test]
+fn doctor_asks_the_search_provider_only_where_it_is_told_to() {
+    let home = Home::new();
+    let provider = |url: &str| {
+        let text = format!(
+            "[web]\nallow = [\"*.example.org\"]\n[web.search]\nprovider = \"searxng\"\nurl = \"{url}\"\n[[roots]]\npath = \".\"\n"
+        );
+        home.write("guild.toml", text);
+    };
+    let search = |more: &[&str]| {
+        let output = guild(&home, &[&["doctor", "--config-file", "guild.toml", "--json"], more].concat());
+        (output.status.code().unwrap(), check(&json_of(&output), "search", "searxng"), json_of(&output))
+    };
+    // Nobody listens there.
+    provider("http://127.0.0.1:9");
+    let (code, (state, ..), report) = search(&[]);
+    assert_eq!((code, state.as_str()), (0, "usable"));
+    assert!(check(&report, "web", "pages").2.contains("*.example.org"));
+    let (code, (state, needed, why), _) = search(&["--online"]);
+    assert!(code == 1 && state == "unusable" && needed && why.contains("127.0.0.1:9"), "{why}");
+    provider(&searxng());
+    let (code, (state, _, found), _) = search(&["--online"]);
+    assert_eq!((code, state.as_str()), (0, "usable"), "{found}");
+    assert!(found.contains("pages found: 1"), "{found}");
+}
+
+#[test]
+fn a_wrong_guild_toml_is_told_with_file_line_and_what_would_be_right() {
+    let home = Home::new();
+    home.quick("quick");
+    let file = home.path("guild.toml");
+    for (text, told) in [
+        ("[api]\nkey = \"sk-1\"\n", ":2: a key is not written into this file"),
+        ("[claude]\nsessions = 0\n", ":2: claude.sessions must be above 0"),
+        ("[web]\nalow = []\n", ":2: unknown key `alow` in [web]; did you mean `allow`?"),
+    ] {
+        fs::write(&file, text).unwrap();
+        for command in [&["doctor"][..], &["usage"], &["logs", "j"], &["run", "members/quick", "x"]] {
+            let output = guild(&home, &[command, &["--config-file", file.to_str().unwrap()]].concat());
+            assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(1), ""), "{command:?}");
+            let expected = format!("error: {}{told}", Path::display(&file));
+            assert!(stderr(&output).starts_with(&expected), "{} does not begin with {expected}", stderr(&output));
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! The real Claude Code CLI, for the tests that need it.
+
+use std::process::{Command, Stdio};
+
+use crate::steps::{cargo, root, run};
+
+/// Its npm package. The tag is named: without it, npm takes an older version where the newest asks for a newer Node,
+/// though the CLI itself needs none.
+const PACKAGE: &str = "@anthropic-ai/claude-code@latest";
+
+/// Installs the CLI into a directory below `target`, and runs the sessions that are made for it, against a local server
+/// in place of its provider. Nobody's login is used.
+pub(crate) fn sessions() -> Result<(), String> {
+    let directory = root().join("target/claude-cli");
+    std::fs::create_dir_all(&directory).map_err(|e| format!("{}: {e}", directory.display()))?;
+    let npm = Command::new("npm").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if !npm.is_ok_and(|status| status.success()) {
+        return Err("the CLI comes from its npm package, and `npm` does not run here: install Node.js".to_owned());
+    }
+    run(Command::new("npm").args(["install", "--no-audit", "--no-fund", "--prefix"]).arg(&directory).arg(PACKAGE))?;
+    let cli = directory.join("node_modules/.bin/claude");
+    let test =
+        ["nextest", "run", "--package", "guild-agent", "--test", "claude", "--run-ignored", "only", "--no-capture"];
+    run(cargo().args(test).env("GUILD_CLAUDE_CLI", cli))
+}
