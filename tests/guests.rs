@@ -7,6 +7,7 @@ use std::{
     time::Instant,
 };
 
+use guild_stand_ins::{Gate, OpenAi, Reply};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -172,12 +173,51 @@ fn a_component_reads_the_web_where_the_operator_opens_it_and_no_further() {
     let config = home.write("guild.toml", config);
     let probe = Probe::new(&["--config", config.to_str().unwrap()]);
     let (page, away) = (format!("fetch http://{address}/moths"), format!("fetch http://{address}/away"));
-    let (_, outcomes) = probe.report(&format!("{page}\n{away}\nfetch http://moths.example/\nfetch file:///etc/passwd"));
+    let long = format!("fetch http://moths.example/{}", "x".repeat(2000));
+    let task = format!("{page}\n{away}\nfetch http://moths.example/\nfetch file:///etc/passwd\n{long}");
+    let (id, outcomes) = probe.report(&task);
     assert!(outcomes[&page].contains("The atlas moth has no mouth"), "{outcomes:?}");
     assert!(outcomes[&away].contains("not granted") && outcomes[&away].contains("169.254.169.254"), "{outcomes:?}");
     let elsewhere = &outcomes["fetch http://moths.example/"];
     assert!(elsewhere.contains("not granted") && elsewhere.contains("[web]"), "{outcomes:?}");
     assert!(is_error(&outcomes, "fetch file:///etc/passwd"), "{outcomes:?}");
+    // The job's log has what was asked for, and what came of it.
+    let log = fs::read_to_string(probe.job(&id).join("log.txt")).unwrap();
+    assert!(log.contains(&format!("web: {page}: ok, ")), "{log}");
+    assert!(log.contains("web: fetch http://moths.example/: not granted"), "{log}");
+    assert!(log.contains("169.254.169.254") && log.contains("web: fetch file:///etc/passwd: "), "{log}");
+    assert!(log.contains(&"x".repeat(400)) && !log.contains(&"x".repeat(600)), "{log}");
+}
+
+#[test]
+fn a_component_has_no_more_sessions_at_a_time_and_none_larger_than_the_limits_allow() {
+    let home = Home::new();
+    let docs = home.write("docs/a.md", "# Kites\n\nKites were flown in China first.\n");
+    let docs = docs.parent().unwrap().to_str().unwrap().to_owned();
+    let (runtime, gate) = (tokio::runtime::Runtime::new().unwrap(), Gate::closed());
+    let provider = runtime.block_on(OpenAi::start(vec![Reply::text("too late").behind(&gate)]));
+    let api = format!("[api]\nprovider = \"openai\"\nbase_url = \"{}/v1/\"\nmodel = \"m\"\n", provider.url());
+    let free = "[[prices]]\nmodel = \"m\"\ninput = 0.0\noutput = 0.0\n";
+    let config = format!("agent = \"api\"\n{api}{free}[limits]\njob_sessions = 1\n");
+    let config = home.write("guild.toml", config);
+    let probe = Probe::new(&["--config", config.to_str().unwrap(), "--sources", &docs]);
+    let (_, outcomes) = probe.report("pair where were kites flown");
+    assert!(outcomes["pair where were kites flown"].contains("limits.job_sessions"), "{outcomes:?}");
+    assert_eq!(provider.count(), 1);
+
+    let config = home.write("small.toml", "[limits]\nplan_bytes = 64\n");
+    let probe = Probe::new(&["--config", config.to_str().unwrap(), "--sources", &docs]);
+    let (_, outcomes) = probe.report("ask where were kites flown, and by whom, and for what, and how often");
+    assert!(outcomes.values().next().unwrap().contains("limits.plan_bytes"), "{outcomes:?}");
+}
+
+#[test]
+fn a_component_that_starts_sessions_is_refused_where_their_runtime_cannot_be_used() {
+    let home = Home::new();
+    let config = home.write("guild.toml", "agent = \"claude\"\n[claude]\ncommand = \"no-such-claude\"\n");
+    let probe = Probe::new(&["--config", config.to_str().unwrap()]);
+    let refused = probe.client().dispatch(json!({"description": "d", "task": "status"})).unwrap_err();
+    assert!(refused.code == -32602 && refused.message.contains("no-such-claude"), "{refused:?}");
 }
 
 #[test]

@@ -11,6 +11,7 @@
     reason = "clippy allows these in tests, but not in what tests share"
 )]
 
+mod claude;
 mod cli;
 mod crash;
 mod digest;

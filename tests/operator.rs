@@ -132,9 +132,13 @@ fn usage_shows_a_table_and_says_what_is_not_in_it() {
     assert_eq!(row(4), "group/second memory m 1 1 1,000 100 10 0.0100 30 s", "{table}");
     assert_eq!(row(5), "total 5 11 11,000 1,100 110 0.7600+? 2 min 30 s", "{table}");
     let told = stderr(&shown);
-    for remark in
-        ["1 of unknown cost", "[[prices]]", "1 job that run", "1 job without a record", "1 job whose meta.json"]
-    {
+    for remark in [
+        "1 whose cost is not wholly known",
+        "[[prices]]",
+        "1 job that run",
+        "1 job without a record",
+        "1 job whose meta.json",
+    ] {
         assert!(told.contains(remark), "{told}");
     }
 }

@@ -1,7 +1,9 @@
-//! Ten thousand sessions at once, each waiting for a slow provider: what they cost, and that nobody else notices.
+//! Ten thousand jobs at once, whose sessions wait for a slow provider or for their place: what they cost, and that
+//! nobody else notices.
 //!
 //! The provider is a local server of this process that speaks OpenAI's protocol and holds every answer back until it
-//! is told. So the host has ten thousand jobs, sessions and connections to keep at the same time.
+//! is told. The jobs are measured twice: with places for a part of them, as an operator would set it, and with a place
+//! for each, so that ten thousand requests are under way and the host has a connection for each of them.
 
 use std::{
     collections::BTreeMap,
@@ -9,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use guild_stand_ins::{Gate, OpenAi, Received, Reply};
+use guild_stand_ins::{Gate, OpenAi, Provider, Received, Reply};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -20,9 +22,12 @@ use crate::{
     stats::{Aim, Report, ms, percentile},
 };
 
-const SESSIONS: usize = 10_000;
-/// Connections that dispatch and cancel.
+const JOBS: usize = 10_000;
+/// Sessions at a time, of the operator who does not want to overrun the provider.
+const PLACES: usize = 1_000;
+/// Connections that dispatch, and that cancel: who wants ten thousand jobs to end does not ask for one after the other.
 const CALLERS: usize = 64;
+const CANCELLERS: usize = 512;
 /// Connections that poll, as a roster of workbenches does, and how long each measurement of them takes.
 const POLLERS: usize = 4;
 const ROUND: Duration = Duration::from_secs(3);
@@ -30,89 +35,96 @@ const ROUND: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_secs(600);
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Measures sessions that wait, that end, and that are cancelled.
+/// Measures jobs that wait, that end, and that are cancelled.
 pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
     crate::burst::more_descriptors()?;
-    let gate = Gate::closed();
-    let behind = gate.clone();
-    let provider = OpenAi::start(move |_: &Received| Reply::text("Nothing is known about it.").behind(&behind)).await;
-    let config = format!(
-        "agent = \"api\"\n[api]\nprovider = \"openai\"\nbase_url = \"{}/v1/\"\nmodel = \"stand-in\"\n\
-         sessions = {SESSIONS}\nrequest_seconds = 3600\nunknown_cost_tokens = 1000000\n",
-        provider.url()
-    );
-    let host = Setup::new("sessions")?.with_config(&config)?.start().await?;
-
-    let first = dispatch(&host, 1).await?;
-    until("the first session asks the provider", || Ok(provider.count() >= 1)).await?;
-    let before = host.memory()?.0;
-    let idle = percentile(&poll(&host, &first).await?, 0.99);
-
-    let begun = Instant::now();
-    let mut jobs = dispatch(&host, SESSIONS - 1).await?;
-    jobs.extend(first);
-    until("all sessions ask the provider", || Ok(provider.count() >= SESSIONS)).await?;
-    let how = format!("after {:.1} s", begun.elapsed().as_secs_f64());
-    report.add(
-        "10,000 sessions at once, at the provider",
-        provider.count() as f64,
-        "jobs",
-        Aim::AtLeast(10_000.0),
-        &how,
-    );
-    let memory = host.memory()?.0;
-    let each = (memory - before) * 1024.0 / SESSIONS as f64;
-    let how = format!("{each:.1} KiB each; {before:.0} MiB with one");
-    report.add("10,000 sessions waiting, memory", memory, "MiB", Aim::AtMost(400.0), &how);
-    let busy = percentile(&poll(&host, &jobs).await?, 0.99);
-    let how = format!("{busy:.2} ms, {idle:.2} ms with one session");
-    report.add("10,000 sessions waiting, worker/status p99", busy / idle, "x idle", Aim::AtMost(2.0), &how);
-
-    let begun = Instant::now();
-    gate.open();
-    let ended = settled(&host).await?;
-    let completed = ended.get("completed").copied().unwrap_or_default();
-    let how = format!("{ended:?} within {:.1} s", begun.elapsed().as_secs_f64());
-    report.add("10,000 sessions answered, completed", completed as f64, "jobs", Aim::AtLeast(10_000.0), &how);
-    drop(host);
-    cancelled(report).await
+    let queued = House::new("sessions", PLACES).await?;
+    let jobs = queued.wait(report, Aim::AtMost(400.0)).await?;
+    queued.answer(report, &jobs).await?;
+    drop(queued);
+    let at_once = House::new("at-once", JOBS).await?;
+    let jobs = at_once.wait(report, Aim::AtMost(400.0)).await?;
+    at_once.cancel(report, &jobs).await
 }
 
-/// A second host, whose ten thousand sessions are cancelled while they wait.
-async fn cancelled(report: &mut Report) -> Outcome<()> {
-    let gate = Gate::closed();
-    let behind = gate.clone();
-    let provider = OpenAi::start(move |_: &Received| Reply::text("Too late.").behind(&behind)).await;
-    let config = format!(
-        "agent = \"api\"\n[api]\nprovider = \"openai\"\nbase_url = \"{}/v1/\"\nmodel = \"stand-in\"\n\
-         sessions = {SESSIONS}\nrequest_seconds = 3600\nunknown_cost_tokens = 1000000\n",
-        provider.url()
-    );
-    let host = Setup::new("cancel")?.with_config(&config)?.start().await?;
-    let jobs = dispatch(&host, SESSIONS).await?;
-    until("all sessions ask the provider", || Ok(provider.count() >= SESSIONS)).await?;
-    let begun = Instant::now();
-    let calls = jobs.iter().map(|id| call("worker/cancel", &json!({"jobId": id}))).collect();
-    let answers = ask_all(&host, calls).await?;
-    let cancels = answers.iter().filter(|a| a.pointer("/result/status") == Some(&json!("cancelled"))).count();
-    let answered = begun.elapsed();
-    let how = format!("{cancels} answered cancelled, the host has {:.0} MiB", host.memory()?.0);
-    report.add("10,000 sessions cancelled, all of them", answered.as_secs_f64(), "s", Aim::AtMost(2.0), &how);
-    let left = settled(&host).await?;
-    report.add(
-        "10,000 sessions cancelled, cancelled",
-        cancels as f64,
-        "jobs",
-        Aim::AtLeast(10_000.0),
-        &format!("{left:?}"),
-    );
-    Ok(())
+/// A host, and the provider that its sessions ask.
+struct House {
+    host: Host,
+    provider: Provider,
+    gate: Gate,
+    places: usize,
+}
+
+impl House {
+    async fn new(name: &str, places: usize) -> Outcome<Self> {
+        let gate = Gate::closed();
+        let behind = gate.clone();
+        let script = move |_: &Received| Reply::text("Nothing is known about it.").behind(&behind);
+        let provider = OpenAi::start(script).await;
+        let config = format!(
+            "agent = \"api\"\n[api]\nprovider = \"openai\"\nbase_url = \"{}/v1/\"\nmodel = \"stand-in\"\n\
+             sessions = {places}\nrequest_seconds = 3600\nunknown_cost_tokens = 1000000\n",
+            provider.url()
+        );
+        let host = Setup::new(name)?.with_config(&config)?.start().await?;
+        Ok(Self { host, provider, gate, places })
+    }
+
+    /// Dispatches all jobs, and measures the host while they wait.
+    async fn wait(&self, report: &mut Report, memory_aim: Aim) -> Outcome<Vec<String>> {
+        let Self { host, provider, places, .. } = self;
+        let mut jobs = dispatch(host, 1).await?;
+        until("the first session asks the provider", || Ok(provider.count() >= 1)).await?;
+        let before = host.memory()?.0;
+        let idle = percentile(&poll(host, &jobs).await?, 0.99);
+
+        let begun = Instant::now();
+        jobs.extend(dispatch(host, JOBS - 1).await?);
+        until("the sessions ask the provider", || Ok(provider.count() >= *places)).await?;
+        let what = format!("10,000 jobs, {places} sessions at the provider");
+        let memory = host.memory()?.0;
+        let each = (memory - before) * 1024.0 / JOBS as f64;
+        let took = begun.elapsed().as_secs_f64();
+        let how = format!("{each:.1} KiB a job; {before:.0} MiB with one; dispatched in {took:.1} s");
+        report.add(&format!("{what}, memory"), memory, "MiB", memory_aim, &how);
+        let busy = percentile(&poll(host, &jobs).await?, 0.99);
+        let how = format!("{busy:.2} ms, {idle:.2} ms with one job");
+        report.add(&format!("{what}, status p99"), busy / idle, "x idle", Aim::AtMost(2.0), &how);
+        Ok(jobs)
+    }
+
+    /// Lets the provider answer.
+    async fn answer(&self, report: &mut Report, jobs: &[String]) -> Outcome<()> {
+        let begun = Instant::now();
+        self.gate.open();
+        let ended = settled(&self.host).await?;
+        let completed = ended.get("completed").copied().unwrap_or_default();
+        let how = format!("{ended:?} within {:.1} s", begun.elapsed().as_secs_f64());
+        let aim = Aim::AtLeast(jobs.len() as f64);
+        report.add("10,000 jobs, completed when the provider answers", completed as f64, "jobs", aim, &how);
+        Ok(())
+    }
+
+    /// Cancels every job while its session waits.
+    async fn cancel(&self, report: &mut Report, jobs: &[String]) -> Outcome<()> {
+        let begun = Instant::now();
+        let calls = jobs.iter().map(|id| call("worker/cancel", &json!({"jobId": id}))).collect();
+        let answers = ask_all(&self.host, CANCELLERS, calls).await?;
+        let took = begun.elapsed().as_secs_f64();
+        let cancelled = answers.iter().filter(|a| a.pointer("/result/status") == Some(&json!("cancelled"))).count();
+        let how = format!("{cancelled} answered cancelled; {:?}", settled(&self.host).await?);
+        report.add("10,000 jobs, all of them cancelled", took, "s", Aim::AtMost(2.0), &how);
+        if cancelled < jobs.len() {
+            return Err(format!("only {cancelled} of {} jobs were cancelled", jobs.len()).into());
+        }
+        Ok(())
+    }
 }
 
 /// Dispatches so many jobs; their ids.
 async fn dispatch(host: &Host, count: usize) -> Outcome<Vec<String>> {
     let params = |n| json!({"description": format!("session {n}"), "task": "What is known about it?"});
-    let answers = ask_all(host, (0..count).map(|n| call("worker/dispatch", &params(n))).collect()).await?;
+    let answers = ask_all(host, CALLERS, (0..count).map(|n| call("worker/dispatch", &params(n))).collect()).await?;
     let id = |answer: &Value| {
         let id = answer.pointer("/result/jobId").and_then(Value::as_str).map(str::to_owned);
         id.ok_or_else(|| format!("a dispatch was refused: {answer}").into())
@@ -120,15 +132,15 @@ async fn dispatch(host: &Host, count: usize) -> Outcome<Vec<String>> {
     answers.iter().map(id).collect()
 }
 
-/// Sends all calls over [`CALLERS`] connections; the answers, in any order.
-async fn ask_all(host: &Host, calls: Vec<String>) -> Outcome<Vec<Value>> {
+/// Sends all calls over so many connections; the answers, in any order.
+async fn ask_all(host: &Host, callers: usize, calls: Vec<String>) -> Outcome<Vec<Value>> {
     let calls = Arc::new(calls);
     let mut tasks = JoinSet::new();
-    for caller in 0..CALLERS {
+    for caller in 0..callers {
         let (calls, mut connection) = (calls.clone(), Connection::open(host.address).await?);
         tasks.spawn(async move {
             let mut answers = Vec::new();
-            for call in calls.iter().skip(caller).step_by(CALLERS) {
+            for call in calls.iter().skip(caller).step_by(callers) {
                 answers.push(serde_json::from_slice(connection.exchange(&request(call)).await?)?);
             }
             Outcome::Ok(answers)

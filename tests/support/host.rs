@@ -34,13 +34,19 @@ pub(crate) fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
 /// A home of its own for the processes of one test: members, configuration, documents.
 pub(crate) struct Home {
     dir: TempDir,
+    environment: Vec<(String, String)>,
 }
 
 impl Home {
     pub(crate) fn new() -> Self {
-        let home = Self { dir: tempfile::tempdir().unwrap() };
+        let home = Self { dir: tempfile::tempdir().unwrap(), environment: Vec::new() };
         fs::create_dir_all(home.path("members")).unwrap();
         home
+    }
+
+    /// A variable for the processes here.
+    pub(crate) fn set(&mut self, name: &str, value: &str) {
+        self.environment.push((name.to_owned(), value.to_owned()));
     }
 
     pub(crate) fn path(&self, relative: &str) -> PathBuf {
@@ -115,6 +121,11 @@ impl Home {
             .env_remove("GUILD_CONFIG")
             .env_remove("GUILD_URL")
             .env_remove("RUST_LOG")
+            .env_remove("XDG_STATE_HOME")
+            .env_remove("CLAUDE_CONFIG_DIR")
+            .env_remove("ANTHROPIC_AUTH_TOKEN")
+            .env_remove("CLAUDE_CODE_OAUTH_TOKEN")
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null());
         command
     }

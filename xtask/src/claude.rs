@@ -8,8 +8,8 @@ use crate::steps::{cargo, root, run};
 /// though the CLI itself needs none.
 const PACKAGE: &str = "@anthropic-ai/claude-code@latest";
 
-/// Installs the CLI into a directory below `target`, and runs the sessions that are made for it, against a local server
-/// in place of its provider. Nobody's login is used.
+/// Installs the CLI into a directory below `target`, and runs what is made for it, against a local server in place of its
+/// provider: sessions of the runtime, and a job of the researcher through the whole host. Nobody's login is used.
 pub(crate) fn sessions() -> Result<(), String> {
     let directory = root().join("target/claude-cli");
     std::fs::create_dir_all(&directory).map_err(|e| format!("{}: {e}", directory.display()))?;
@@ -20,6 +20,9 @@ pub(crate) fn sessions() -> Result<(), String> {
     run(Command::new("npm").args(["install", "--no-audit", "--no-fund", "--prefix"]).arg(&directory).arg(PACKAGE))?;
     let cli = directory.join("node_modules/.bin/claude");
     let test =
-        ["nextest", "run", "--package", "guild-agent", "--test", "claude", "--run-ignored", "only", "--no-capture"];
-    run(cargo().args(test).env("GUILD_CLAUDE_CLI", cli))
+        ["nextest", "run", "--package", "guild-agent", "--test", "claude", "--package", "guild", "--test", "host"];
+    run(cargo()
+        .args(test)
+        .args(["--run-ignored", "only", "--no-capture", "--", "the_real_cli"])
+        .env("GUILD_CLAUDE_CLI", cli))
 }

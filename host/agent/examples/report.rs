@@ -50,7 +50,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let question = arguments.next().ok_or("usage: report QUESTION DIR...")?;
     let files: Arc<dyn Files> = Arc::new(ReadRoots::open(arguments)?);
     let runtime = Extractive::new();
-    runtime.check(&Wanted { files: Some(&*files), model: None })?;
+    runtime.check(&Wanted { files: Some(&*files), ..Wanted::default() })?;
     let mut report = String::new();
     // The second time, the index is there.
     for round in ["cold", "warm"] {

@@ -33,13 +33,20 @@ enum Place {
     ReadOnly(ReadOnly),
 }
 
+/// A call that was answered before the host restarted.
+struct Answered {
+    tool: String,
+    input: Value,
+    result: Result<Value, ToolError>,
+}
+
 /// The tools of one session: sets of tools that were made elsewhere, and those of the read-only tools that were both
 /// granted and asked for.
 pub struct Belt {
     session: u32,
     tools: Vec<(Arc<ToolDefinition>, Place)>,
     journal: Arc<dyn Journal>,
-    answered: HashMap<String, Result<Value, ToolError>>,
+    answered: HashMap<String, Answered>,
     result_bytes: usize,
     cancel: CancellationToken,
 }
@@ -94,17 +101,25 @@ impl Belt {
     }
 
     /// Answers calls that have a result in `history`, the session's entries from before its host stopped, with that
-    /// result: nothing is called or written down for them.
+    /// result: nothing is called or written down for them. Another call under the same id, as a session may make whose
+    /// sources have changed, is a call of its own.
     #[must_use]
     pub fn with_history(mut self, history: &[Entry]) -> Self {
+        let mut calls = HashMap::new();
         for entry in history {
-            if let Entry::Result { call, output, error, .. } = entry {
-                let result = match error {
-                    // `Unavailable` shows its text as it is.
-                    Some(text) => Err(ToolError::Unavailable(text.clone())),
-                    None => Ok(output.clone().unwrap_or_default()),
-                };
-                self.answered.insert(call.clone(), result);
+            match entry {
+                Entry::Call { call, tool, input, .. } => drop(calls.insert(call, (tool, input))),
+                Entry::Result { call, output, error, .. } => {
+                    let Some((tool, input)) = calls.get(call) else { continue };
+                    let result = match error {
+                        // `Unavailable` shows its text as it is.
+                        Some(text) => Err(ToolError::Unavailable(text.clone())),
+                        None => Ok(output.clone().unwrap_or_default()),
+                    };
+                    let answered = Answered { tool: (*tool).clone(), input: (*input).clone(), result };
+                    self.answered.insert(call.clone(), answered);
+                }
+                _ => {}
             }
         }
         self
@@ -161,8 +176,10 @@ impl Tools for Belt {
     }
 
     async fn call(&self, call: ToolCall) -> Result<Value, ToolError> {
-        if let Some(result) = self.answered.get(&call.id) {
-            return result.clone();
+        if let Some(answered) = self.answered.get(&call.id)
+            && (&answered.tool, &answered.input) == (&call.name, &call.input)
+        {
+            return answered.result.clone();
         }
         let (session, id, tool) = (self.session, call.id.clone(), call.name.clone());
         self.journal.write(&Entry::Call { session, call: id.clone(), tool: tool.clone(), input: call.input.clone() });

@@ -172,6 +172,9 @@ async fn matching_lines_look_as_ripgrep_prints_them() {
         call(json!({"pattern": "four", "output_mode": "content", "-C": 1, "-n": false})).await,
         "docs/a.md-three\ndocs/a.md:four\ndocs/a.md-five"
     );
+    let most =
+        call(json!({"pattern": "hit", "path": "docs/b.md", "output_mode": "content", "-A": u32::MAX, "-B": 1})).await;
+    assert_eq!(most, "docs/b.md:1:hit");
     let paged = |offset: u32| json!({"pattern": "hit", "output_mode": "content", "head_limit": 2, "offset": offset});
     assert_eq!(call(paged(0)).await, "docs/a.md:2:hit\ndocs/a.md:6:hit\n(cut here: go on with offset 2)");
     assert_eq!(call(paged(2)).await, "docs/a.md:7:hit\ndocs/b.md:1:hit");
@@ -300,11 +303,22 @@ async fn a_call_that_was_answered_before_a_restart_is_not_made_again() {
         output,
         error: error.map(str::to_owned),
     };
+    let called = |call: &str, input: Value| Entry::Call {
+        session: 2,
+        call: call.to_owned(),
+        tool: "store_memory".to_owned(),
+        input,
+    };
     let history = [
+        called("2.1.0", json!({})),
         result("2.1.0", Some(json!("first")), None),
+        called("2.1.1", json!({})),
         result("2.1.1", None, Some("not granted: the tool \"x\"")),
+        called("2.1.2", json!({})),
         result("2.1.2", None, None),
-        Entry::Call { session: 2, call: "2.1.3".to_owned(), tool: "store_memory".to_owned(), input: json!({}) },
+        called("2.1.3", json!({})),
+        called("2.1.4", json!({"key": "another"})),
+        result("2.1.4", Some(json!("answer to another")), None),
     ];
     let belt = Belt::new(2, [job.clone() as Arc<dyn Tools>]).unwrap().with_journal(kept.clone()).with_history(&history);
     let again = async |id: &str| {
@@ -316,6 +330,9 @@ async fn a_call_that_was_answered_before_a_restart_is_not_made_again() {
     assert_eq!((job.calls().len(), kept.entries().len()), (0, 0));
     assert_eq!(again("2.1.3").await, Ok(json!("ok")));
     assert_eq!((job.calls()[0].id.as_str(), kept.entries().len()), ("2.1.3", 2));
+    // The same id with another input is another call.
+    assert_eq!(again("2.1.4").await, Ok(json!("ok")));
+    assert_eq!(job.calls().len(), 2);
 }
 
 #[tokio::test]

@@ -25,7 +25,7 @@ use guild_jobs::{
     session::{AgentRuntime as _, Ending, Meter, NoTools, Session, Wanted},
     tools::{ToolCall, ToolDefinition, ToolError, Tools},
     transcript::Entry,
-    web::Web,
+    web::{Hit, Search, Web},
 };
 use serde_json::{Value, json};
 use tokio::sync::{Barrier, Notify};
@@ -314,8 +314,94 @@ async fn a_cli_that_ends_early_fails_the_session_with_its_code_and_its_last_word
     let text = error(&end.ending);
     assert!(text.contains("exit status: 3") && text.contains("out of cheese") && !text.contains('\u{1b}'), "{text}");
     let used = meter.account().usage;
-    assert_eq!((used.turns, used.cost_usd), (1, None));
+    assert_eq!((used.turns, used.cost_usd, used.known_cost_usd), (1, None, Some(0.0)));
     assert_eq!(kinds(&kept), ["turn", "call", "result"]);
+}
+
+/// An answer of a model whose price is known: three dollars, and some of a cent.
+fn three_dollars(id: &str) -> Value {
+    json!({"do": "answer", "id": id, "model": "claude-sonnet-4-5", "tokens": {"input": 1_000_000, "output": 10}})
+}
+
+const THREE_DOLLARS: f64 = 3.000_15;
+
+fn about(usd: Option<f64>, expected: f64) -> bool {
+    usd.is_some_and(|usd| (usd - expected).abs() < 1e-9)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_is_booked_at_its_price_and_the_result_books_the_rest() {
+    for (total, cost) in [(json!(4.5), Some(4.5)), (json!(1.0), Some(THREE_DOLLARS)), (json!(null), None)] {
+        let result = json!({"do": "result", "fields": {"total_cost_usd": total}});
+        let house = House::new(json!({"steps": [three_dollars("msg_1"), result]}));
+        let (session, _, kept) = asked(Vec::new());
+        let meter = session.meter.clone();
+        assert_eq!(house.claude().run(session).await.ending, Ending::Success);
+        let Entry::Turn { usage, .. } = &kept.entries()[0] else { panic!() };
+        assert!(about(usage.cost_usd, THREE_DOLLARS), "{usage:?}");
+        let used = meter.account().usage;
+        assert!(cost.map_or(used.cost_usd.is_none(), |cost| about(used.cost_usd, cost)), "{total}: {used:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_is_cut_off_costs_at_least_its_turns_and_nobody_knows_how_much_more() {
+    for steps in [json!([three_dollars("msg_1"), {"do": "exit", "code": 1}]), json!([{"do": "exit", "code": 1}])] {
+        let house = House::new(json!({"steps": steps}));
+        let session = bounded(Bounds::default());
+        let meter = session.meter.clone();
+        error(&house.claude().run(session).await.ending);
+        let account = meter.account();
+        let known = f64::from(account.usage.turns) * THREE_DOLLARS;
+        assert!(account.usage.cost_usd.is_none() && about(account.usage.known_cost_usd, known), "{account:?}");
+        assert_eq!(account.open, 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_of_one_job_are_bounded_by_what_all_of_them_have_cost_so_far() {
+    let go = tempfile::tempdir().unwrap();
+    let file = go.path().join("go");
+    let first = House::new(json!({"steps": [
+        three_dollars("msg_1"), {"do": "until", "file": file}, three_dollars("msg_2"), {"do": "result"},
+    ]}));
+    let second = House::new(json!({"steps": [three_dollars("msg_3"), {"do": "result"}]}));
+    let job = Meter::new(Bounds { max_budget_usd: Some(5.0), ..Bounds::default() });
+    let of_job = || Session { meter: job.for_session(Bounds::default()), ..asked(Vec::new()).0 };
+    let (claude, session) = (first.claude(), of_job());
+    let running = tokio::spawn(async move { claude.run(session).await });
+    until(|| job.account().usage.turns == 1 && job.left().max_budget_usd.unwrap() < 2.0).await;
+    assert_eq!(second.claude().run(of_job()).await.ending, Ending::Success);
+    fs::write(file, "").unwrap();
+    assert_eq!(running.await.unwrap().ending, Ending::MaxBudget);
+    assert!(about(job.account().usage.cost_usd, 2.0 * THREE_DOLLARS), "{:?}", job.account());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_that_a_session_says_repeats_a_secret_that_the_cli_was_given() {
+    // Cargo sets it; here it is the value that must not be shown.
+    let secret = env!("CARGO_MANIFEST_DIR");
+    let said = format!("the key {secret} is refused");
+    // The last 4 KiB of stderr are shown: so long, that they begin in the middle of a secret.
+    let flood = format!("{}{}", secret.repeat(300), "x".repeat(4096 % secret.len()));
+    let failed = json!({"do": "result", "fields": {"subtype": "success", "is_error": true, "result": said}});
+    let retry = json!({"type": "system", "subtype": "api_retry", "attempt": 1, "max_retries": 2, "error": said});
+    for steps in [
+        json!([{"do": "message", "value": retry}, failed]),
+        json!([{"do": "stderr", "text": said}, {"do": "exit", "code": 1}]),
+        json!([{"do": "stderr", "text": flood}, {"do": "exit", "code": 1}]),
+        // An error shows so much of a line that the secret is cut.
+        json!([{"do": "line", "text": format!("{}{secret}", "y".repeat(198 - secret.len() / 2))}]),
+    ] {
+        let house = House::new(json!({"steps": steps}));
+        let options = ClaudeOptions { environment: vec!["CARGO_MANIFEST_DIR".to_owned()], ..house.options() };
+        let (session, _, kept) = asked(Vec::new());
+        let end = Claude::new(options).unwrap().run(session).await;
+        let shown = format!("{} {:?} {}", error(&end.ending), kept.entries(), end.text);
+        let (half, rest) = secret.split_at(secret.len() / 2);
+        assert!(shown.contains("***"), "{shown}");
+        assert!(!shown.contains(half) && !shown.contains(rest), "{shown}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -487,6 +573,26 @@ async fn what_a_cli_started_ends_with_it_also_where_the_cli_just_ends() {
     assert_eq!(house.claude().run(asked(Vec::new()).0).await.ending, Ending::Success);
     let grandchild = house.grandchild().await;
     until(|| !lives(grandchild)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_left_the_process_group_ends_with_the_session_too() {
+    for state in [true, false] {
+        let house = House::new(json!({"steps": [working("msg_1"), {"do": "result"}]}));
+        let (stand_in, left) = (guild_stand_ins::claude_stand_in(), house.directory().join("left"));
+        house.wrap(&format!(
+            "setsid '{}' linger </dev/null >/dev/null 2>&1 &\necho $! > '{}'\nstat -c %a .. > '{}'",
+            stand_in.display(),
+            left.display(),
+            house.directory().join("mode").display(),
+        ));
+        let options = ClaudeOptions { state: state.then(|| house.state()), ..house.options() };
+        assert_eq!(Claude::new(options).unwrap().run(asked(Vec::new()).0).await.ending, Ending::Success);
+        let left: u32 = fs::read_to_string(left).unwrap().trim().parse().unwrap();
+        until(|| !lives(left)).await;
+        let mode = fs::read_to_string(house.directory().join("mode")).unwrap();
+        assert_eq!(mode.trim(), "700", "nobody else looks into the scratch directory");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -707,17 +813,45 @@ async fn a_session_goes_on_after_a_restart_where_that_is_set() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_a_resumed_session_cost_before_is_not_booked_again() {
+    let one = json!({"inputTokens": 1_000_000, "outputTokens": 10});
+    let both = json!({"inputTokens": 2_000_000, "outputTokens": 20});
+    // A CLI that was killed begins its account anew; one that ended by itself goes on with it.
+    for (total, tokens) in [(THREE_DOLLARS, one), (2.0 * THREE_DOLLARS, both)] {
+        let usage = guild_contract::Usage {
+            turns: 1,
+            input_tokens: 1_000_000,
+            output_tokens: 10,
+            cost_usd: Some(THREE_DOLLARS),
+            ..guild_contract::Usage::default()
+        };
+        let turn = Entry::Turn { session: 1, turn: 1, model: None, text: String::new(), content: None, usage };
+        let history = vec![Entry::Handle { session: 1, handle: "it".to_owned() }, turn];
+        let fields = json!({"total_cost_usd": total + 0.5, "modelUsage": {"claude-sonnet-4-5": tokens}});
+        let house = House::new(json!({"steps": [three_dollars("msg_2"), {"do": "result", "fields": fields}]}));
+        let claude = Claude::new(ClaudeOptions { resume: true, ..house.options() }).unwrap();
+        let (session, ..) = asked(history);
+        let meter = session.meter.clone();
+        assert_eq!(claude.run(session).await.ending, Ending::Success);
+        let used = meter.account().usage;
+        assert!(about(used.cost_usd, THREE_DOLLARS + 0.5), "{used:?}");
+        assert_eq!((used.input_tokens, used.output_tokens), (1_000_000, 10));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_clis_own_tools_see_a_copy_of_the_sources_and_nothing_else() {
     let sources = tempfile::tempdir().unwrap();
     write(sources.path(), "docs/ada.md", "Ada wrote it.");
     let files = guild_agent::ReadRoots::open_named([(Some("library".to_owned()), sources.path())]).unwrap();
     let files: Arc<dyn guild_jobs::files::Files> = Arc::new(files);
-    let names = ["Read", "Glob"].map(str::to_owned);
+    let names = ["Read", "Glob", "WebSearch"].map(str::to_owned);
     let belt = Belt::new(1, [Arc::new(Job::default()) as Arc<dyn Tools>]).unwrap();
-    let belt = belt.with_read_only(&Broker::new(Some(files.clone())), &Web::default(), &names, &names);
+    let web = Web { search: Some(Arc::new(NoSearch)), ..Web::default() };
+    let belt = Arc::new(belt.with_read_only(&Broker::new(Some(files.clone())), &web, &names, &names));
     let house = House::new(json!({"steps": [{"do": "result"}]}));
     let claude = Claude::new(ClaudeOptions { builtin_tools: true, ..house.options() }).unwrap();
-    let end = claude.run(session("Read.", Arc::new(belt), Some(files))).await;
+    let end = claude.run(session("Read.", belt.clone(), Some(files))).await;
     assert_eq!(end.ending, Ending::Success);
     assert_eq!(house.started()["files"], json!({"library": {"docs": {"ada.md": "Ada wrote it."}}}));
     let flags = house.flags();
@@ -726,6 +860,23 @@ async fn the_clis_own_tools_see_a_copy_of_the_sources_and_nothing_else() {
     assert!(flags.contains("--restricted\n"));
     let listed = house.answers().into_iter().find_map(|answer| answer["result"]["tools"].as_array().cloned()).unwrap();
     assert!(listed.iter().all(|tool| tool["name"] != "Read" && tool["name"] != "Glob"));
+    assert!(listed.iter().any(|tool| tool["name"] == "WebSearch"), "the web is always the host's");
+
+    // Without sources of its own, a session's tools are all the host's.
+    let house = House::new(json!({"steps": [{"do": "result"}]}));
+    let claude = Claude::new(ClaudeOptions { builtin_tools: true, ..house.options() }).unwrap();
+    assert_eq!(claude.run(session("Read.", belt, None)).await.ending, Ending::Success);
+    assert!(house.flags().contains("--tools=\n"), "{}", house.flags());
+}
+
+/// A search that finds nothing.
+struct NoSearch;
+
+#[async_trait]
+impl Search for NoSearch {
+    async fn search(&self, _query: &str, _limit: u32) -> Result<Vec<Hit>, ToolError> {
+        Ok(Vec::new())
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -254,7 +254,7 @@ async fn a_source_cannot_put_markup_of_its_own_into_a_report() {
 #[tokio::test]
 async fn without_sources_it_says_what_to_set() {
     let runtime = Extractive::new();
-    let check = |files| runtime.check(&Wanted { files, model: None });
+    let check = |files| runtime.check(&Wanted { files, ..Wanted::default() });
     let refusal = check(None).unwrap_err();
     assert!(refusal.contains("--sources DIR") && refusal.contains("[[roots]]") && refusal.contains("guild.toml"));
     let none = guild_agent::ReadRoots::open::<&str>([]).unwrap();

@@ -163,7 +163,7 @@ impl Pages {
             Entry::Turn { turn, model, text, usage, .. } => {
                 let model = model.as_ref().map(|model| format!("{}, ", one_line(model, 80))).unwrap_or_default();
                 // Where a turn's own cost is not known, that of the session may be: the end tells it.
-                let cost = usage.cost_usd.map(|usd| format!(", {}", output::cost(Some(usd)))).unwrap_or_default();
+                let cost = usage.cost_usd.map(|_| format!(", {}", output::cost(usage))).unwrap_or_default();
                 let used = format!("{}{cost}", tokens(usage));
                 row(&format!("turn {turn}"), STRONG, &format!("{LABEL}{model}{used}{LABEL:#}"))?;
                 harmless(text).trim().lines().try_for_each(|line| writeln!(out, "{:INDENT$}{line}", ""))
@@ -189,7 +189,7 @@ impl Pages {
             Entry::Note { text, .. } => row("note", AnsiColor::Yellow.on_default(), &one_line(text, usize::MAX)),
             Entry::End { ending, usage, .. } => {
                 let style = output::state_style(ending != "success");
-                let used = format!("{}, {}", output::turns_and_tokens(usage), output::cost(usage.cost_usd));
+                let used = format!("{}, {}", output::turns_and_tokens(usage), output::cost(usage));
                 row("end", style, &format!("{}; {used}", one_line(ending, usize::MAX)))
             }
             Entry::Truncated { text } => row("cut", output::BAD, &one_line(text, usize::MAX)),

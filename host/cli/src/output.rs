@@ -99,7 +99,7 @@ pub(crate) fn write_status(out: &mut dyn Write, job: &StatusView, now: Timestamp
     if let Some(used) = &job.usage {
         row("agent", &agent(used))?;
         row("used", &turns_and_tokens(&used.usage))?;
-        row("cost", &cost(used.usage.cost_usd))?;
+        row("cost", &cost(&used.usage))?;
         row("wall time", &age::span(used.wall_seconds))?;
     }
     if let Some(error) = &job.error {
@@ -156,11 +156,12 @@ pub(crate) fn tokens(usage: &Usage) -> String {
     format!("{sent} tokens in ({cached} cached), {received} out")
 }
 
-/// US dollars.
-pub(crate) fn cost(usd: Option<f64>) -> String {
-    match usd {
-        Some(usd) => format!("{usd:.4} USD"),
-        None => "unknown cost".to_owned(),
+/// What it cost in US dollars, as far as that is known.
+pub(crate) fn cost(usage: &Usage) -> String {
+    match (usage.cost_usd, usage.known_cost()) {
+        (Some(usd), _) => format!("{usd:.4} USD"),
+        (None, known) if known > 0.0 => format!("at least {known:.4} USD"),
+        (None, _) => "unknown cost".to_owned(),
     }
 }
 

@@ -172,7 +172,7 @@ fn remarks(total: &Total) -> Vec<String> {
     let mut remarks = Vec::new();
     if total.unknown_costs > 0 {
         remarks.push(format!(
-            "{} of unknown cost, which is not in the sum (+?): of a model without a price (see [[prices]] in guild.toml), or cut \
+            "{} whose cost is not wholly known (+?; the sum has what is known): of a model without a price (see [[prices]] in guild.toml), or cut \
              off before their cost was told",
             count(total.unknown_costs)
         ));

@@ -80,25 +80,48 @@ pub struct Usage {
     pub cached_tokens: u64,
     /// Tokens that came back.
     pub output_tokens: u64,
-    /// US dollars; null where the price of a part of it is not known.
+    /// US dollars; null where what a part of it cost is not known.
     pub cost_usd: Option<f64>,
+    /// US dollars of the parts whose cost is known; only where [`Usage::cost_usd`] is null.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub known_cost_usd: Option<f64>,
 }
 
 impl Default for Usage {
     /// Nothing, which costs nothing.
     fn default() -> Self {
-        Self { turns: 0, input_tokens: 0, cached_tokens: 0, output_tokens: 0, cost_usd: Some(0.0) }
+        Self {
+            turns: 0,
+            input_tokens: 0,
+            cached_tokens: 0,
+            output_tokens: 0,
+            cost_usd: Some(0.0),
+            known_cost_usd: None,
+        }
     }
 }
 
 impl Usage {
-    /// Adds what was used besides. A cost that is unknown makes the sum unknown.
+    /// Adds what was used besides. A cost that is unknown makes the sum unknown, but for the part that is known.
     pub fn add(&mut self, other: &Self) {
+        let known = self.known_cost() + other.known_cost();
         self.turns = self.turns.saturating_add(other.turns);
         self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
         self.cached_tokens = self.cached_tokens.saturating_add(other.cached_tokens);
         self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
-        self.cost_usd = self.cost_usd.zip(other.cost_usd).map(|(a, b)| a + b);
+        self.cost_usd = self.cost_usd.zip(other.cost_usd).map(|_| known);
+        self.known_cost_usd = self.cost_usd.is_none().then_some(known);
+    }
+
+    /// Dollars that are known to be spent: at least so much it cost.
+    pub fn known_cost(&self) -> f64 {
+        self.cost_usd.or(self.known_cost_usd).unwrap_or(0.0)
+    }
+
+    /// The same, with something besides whose cost is not known.
+    #[must_use]
+    pub fn and_unknown(self) -> Self {
+        Self { cost_usd: None, known_cost_usd: Some(self.known_cost()), ..self }
     }
 
     /// All tokens, sent and received.

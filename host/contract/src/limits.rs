@@ -62,6 +62,8 @@ limits! {
     run_seconds: u32 = 3600;
     /// Live `run` instances on a host; more are queued before they are instantiated.
     live_runs: u32 = 256;
+    /// Agent sessions that a component may have at a time, those that wait for their place among them.
+    job_sessions: u32 = 64;
     /// How long a dispatch waits for its turn to be checked before it is answered "busy".
     dispatch_wait_seconds: u32 = 20;
     /// A component's file.

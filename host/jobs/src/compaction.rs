@@ -7,28 +7,37 @@ use std::{
     io::{self, Write as _},
     path::Path,
     sync::{Arc, atomic::Ordering},
-    time::Instant,
 };
 
 use cap_std::fs::Dir;
 use futures::future::BoxFuture;
 use guild_contract::{Bounds, JobUsage, Usage};
 use serde::{Deserialize, Serialize};
-use tokio::{runtime::Handle, task::spawn_blocking, time::timeout_at};
+use tokio::{runtime::Handle, task::spawn_blocking};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     activation::MemoryNote,
     durable::{append, if_there, read_whole, stamp},
-    memory::{COMPACTED, MEMORY, MemoryStore},
+    memory::{COMPACTED, MEMORY, MemoryStore, Seen},
     session::{Account, AgentRuntime, Meter, NoTools, Session},
     sync::lock,
     transcript::NoJournal,
 };
 
-/// Condenses memories into one text of at most so many characters, on the account of a meter.
-pub type Condense =
-    Arc<dyn Fn(Vec<MemoryNote>, usize, Arc<Meter>) -> BoxFuture<'static, Result<String, String>> + Send + Sync>;
+/// Condenses memories into one text of at most so many characters, within bounds, and says what that used.
+pub type Condense = Arc<dyn Fn(Vec<MemoryNote>, usize, Bounds) -> BoxFuture<'static, Condensed> + Send + Sync>;
+
+/// What came of condensing.
+#[derive(Clone, Debug)]
+pub struct Condensed {
+    /// The one text, or why there is none.
+    pub text: Result<String, String>,
+    /// What it used.
+    pub account: Account,
+    /// For how many seconds it was under way, without the time in which it waited for its place.
+    pub seconds: f64,
+}
 
 /// Who condenses a member's memories.
 #[derive(Clone)]
@@ -49,6 +58,8 @@ pub(crate) struct Compactor {
 const LEDGER: &str = ".compactions.jsonl";
 /// A ledger that has grown to so many bytes is begun anew. A line has some 200.
 const MAX_LEDGER_BYTES: u64 = 4 * 1024 * 1024;
+/// So many times the threshold is condensed at once, at most.
+const MOST: u64 = 4;
 /// Seconds that a compaction may take.
 const PATIENCE: u32 = 300;
 
@@ -91,13 +102,14 @@ impl MemoryStore {
     }
 
     /// Writes down what a compaction used. A line that cannot be written is logged: nothing else knows of the cost.
-    fn book(&self, agent: &str, meter: &Meter, seconds: f64, error: Option<&String>) {
-        let Account { usage, models } = meter.account();
+    fn book(&self, agent: &str, condensed: &Condensed) {
+        let Account { usage, models, .. } = condensed.account.clone();
         if usage == Usage::default() {
             return;
         }
-        let usage = JobUsage { agent: agent.to_owned(), models, usage, wall_seconds: seconds, queued: false };
-        let line = Compaction { at: self.now(), usage, error: error.cloned() };
+        let wall_seconds = condensed.seconds;
+        let usage = JobUsage { agent: agent.to_owned(), models, usage, wall_seconds, queued: false };
+        let line = Compaction { at: self.now(), usage, error: condensed.text.as_ref().err().cloned() };
         let written = self.dir().and_then(|dir| {
             if stamp(&dir, LEDGER)?.is_some_and(|stamp| stamp.size > MAX_LEDGER_BYTES) {
                 if_there(dir.remove_file(LEDGER))?;
@@ -142,8 +154,14 @@ impl MemoryStore {
 /// Condenses; `None` if that is not needed after all, else how many memories it replaced.
 async fn compact(store: &Arc<MemoryStore>, condenser: Condenser) -> Result<Option<usize>, String> {
     let snapshot = blocking(store, |store| store.see_all()).await?;
-    let (seen, notes): (Vec<_>, Vec<_>) = snapshot.into_iter().unzip();
     let limits = store.limits();
+    // A model reads no more at once, whatever a person put there; the rest is for the next time.
+    let mut room = limits.memory_compaction_chars.saturating_mul(MOST);
+    let fits = |(_, note): &(Seen, MemoryNote)| {
+        let left = room.checked_sub(note.content.chars().count() as u64);
+        left.inspect(|left| room = *left).is_some()
+    };
+    let (seen, notes): (Vec<_>, Vec<_>) = snapshot.into_iter().filter(fits).unzip();
     let size = notes.iter().map(|note| note.content.chars().count() as u64).sum::<u64>();
     if size <= limits.memory_compaction_chars {
         return Ok(None);
@@ -155,17 +173,14 @@ async fn compact(store: &Arc<MemoryStore>, condenser: Condenser) -> Result<Optio
         max_budget_usd: Some(limits.compaction_budget_usd),
         deadline_seconds: Some(PATIENCE.min(limits.session_seconds)),
     };
-    let (meter, begun) = (Meter::new(bounds), Instant::now());
-    let condensed = timeout_at(meter.deadline().into(), (condenser.condense)(notes, max, meter.clone())).await;
-    let condensed = condensed.unwrap_or_else(|_| Err("it took too long".to_owned()));
-    let error = condensed.as_ref().err().cloned();
-    let agent = condenser.agent;
+    let condensed = (condenser.condense)(notes, max, bounds).await;
+    let booked = condensed.clone();
     blocking(store, move |store| {
-        store.book(&agent, &meter, begun.elapsed().as_secs_f64(), error.as_ref());
+        store.book(&condenser.agent, &booked);
         Ok(())
     })
     .await?;
-    let text = condensed?;
+    let text = condensed.text?;
     let length = text.chars().count();
     if text.trim().is_empty() {
         return Err("its output is empty".to_owned());

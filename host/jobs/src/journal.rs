@@ -19,6 +19,8 @@ pub(crate) struct Journal {
 enum State {
     /// Lines are taken; so many bytes are written.
     Open(u64),
+    /// A line could not be written: what follows is dropped, and the file is to say so.
+    Broken,
     /// Over the limit or closed: lines are dropped.
     Closed,
 }
@@ -43,7 +45,11 @@ impl Journal {
     /// Appends a line, which must not contain a newline. The first one that would exceed the limit is replaced by
     /// `last`, and nothing follows that.
     pub(crate) fn append(&mut self, jobs: &Dir, mut line: String, last: impl FnOnce(u64) -> String) {
-        let State::Open(written) = self.state else { return };
+        let written = match self.state {
+            State::Open(written) => written,
+            State::Broken => return self.say_broken(jobs, last),
+            State::Closed => return,
+        };
         line.push('\n');
         let after = written.saturating_add(line.len() as u64);
         self.state = State::Open(after);
@@ -53,13 +59,18 @@ impl Journal {
         }
         // The file is opened for each line: ten thousand running jobs would not leave a descriptor to others.
         if let Err(e) = append(jobs, &self.path).and_then(|mut file| file.write_all(line.as_bytes())) {
-            self.give_up(&e);
+            self.state = State::Broken;
+            tracing::warn!(file = self.path, "lines are dropped from here on: {e}");
         }
     }
 
-    fn give_up(&mut self, e: &io::Error) {
-        self.state = State::Closed;
-        tracing::warn!(file = self.path, "lines are dropped from here on: {e}");
+    /// Whoever reads the file must know that lines are missing. Where that cannot be written either, it is tried again
+    /// with the next line.
+    fn say_broken(&mut self, jobs: &Dir, last: impl FnOnce(u64) -> String) {
+        let line = format!("\n{}\n", last(self.limit));
+        if append(jobs, &self.path).and_then(|mut file| file.write_all(line.as_bytes())).is_ok() {
+            self.state = State::Closed;
+        }
     }
 
     /// Drops all that follows.

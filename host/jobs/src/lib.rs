@@ -34,7 +34,7 @@ mod watch;
 pub mod web;
 
 pub use clock::{Clock, SystemClock};
-pub use compaction::{Compaction, Condense, Condenser};
+pub use compaction::{Compaction, Condense, Condensed, Condenser};
 pub use error::StoreError;
 pub use job_tools::JobTools;
 pub use load::{LoadReport, Resume};

@@ -15,19 +15,26 @@ use crate::{
     index::{Ended, Entry},
     record::{self, Left, META, Owed, PLAN, TRANSCRIPT},
     running::RunningJob,
-    session::Account,
     store::{DELETED, JobStore, NEW},
     sync::lock,
-    transcript::{self, Line},
+    transcript::{self, Entry as Did},
 };
 
 /// Goes on with jobs that a host left running.
 pub trait Resume: Send + Sync {
     /// Whether a job could go on, by its plan and what its sessions have done. The error says why not.
-    fn check(&self, plan: &Accepted, history: &[Line]) -> Result<(), String>;
+    fn check(&self, plan: &Accepted, history: &[Did]) -> Result<(), String>;
 
     /// Goes on with a job, which is running. It must not wait for it.
     fn resume(&self, job: Arc<RunningJob>, plan: Accepted);
+}
+
+/// Why a job does not go on.
+enum Stays {
+    /// It cannot; it has failed.
+    Refused(String),
+    /// Nobody knows for now; it is looked at again.
+    Unknown(io::Error),
 }
 
 /// What becomes of a job that a host left running.
@@ -184,6 +191,10 @@ impl JobStore {
         let _settling = lock(&self.settling);
         if !self.catalog.read().knows(id) {
             let read = self.read_record(id);
+            let runs = read.as_ref().is_ok_and(|(meta, _)| meta.status == JobStatus::Running);
+            if runs && self.leaves_running.load(Ordering::Relaxed) {
+                return;
+            }
             let settled = read.and_then(|(meta, stamp)| match meta.status {
                 JobStatus::Running => self.reconcile(&meta),
                 _ => Ok(Settled::Ended(Box::new(Ended::new(meta, Some(stamp))))),
@@ -270,7 +281,8 @@ impl JobStore {
             Left::Result => (JobStatus::Completed, None, None),
             Left::Nothing => match self.go_on(meta, &dir) {
                 Ok((job, plan)) => return Ok(Settled::GoesOn(job, Box::new(plan))),
-                Err(why) => {
+                Err(Stays::Unknown(e)) => return Err(format!("whether it can go on is not known: {e}")),
+                Err(Stays::Refused(why)) => {
                     let error = format!(
                         "the host stopped while the job was running, and nothing was submitted; {why}; dispatch the \
                          task again"
@@ -292,19 +304,34 @@ impl JobStore {
     }
 
     /// Takes a job up again. The error says why that cannot be.
-    fn go_on(&self, meta: &Meta, dir: &Dir) -> Result<(Arc<RunningJob>, Accepted), String> {
+    fn go_on(&self, meta: &Meta, dir: &Dir) -> Result<(Arc<RunningJob>, Accepted), Stays> {
         let limits = &self.shared.limits;
-        let resume = self.resume.get().ok_or("nobody goes on with it")?;
+        let refused = |why: &str| Stays::Refused(why.to_owned());
+        let resume = self.resume.get().ok_or_else(|| refused("nobody goes on with it"))?;
         if meta.resumes >= limits.resumes {
-            return Err(format!("it was taken up again {} times, as often as limits.resumes allows", meta.resumes));
+            let why = format!("it was taken up again {} times, as often as limits.resumes allows", meta.resumes);
+            return Err(Stays::Refused(why));
         }
-        let unreadable = |file: &'static str| move |e: io::Error| format!("its {file} cannot be read: {e}");
-        let plan = record::read_plan(dir, limits).map_err(unreadable(PLAN))?.ok_or("it has no plan.json")?;
-        let history = record::read_transcript(dir, limits).map_err(unreadable(TRANSCRIPT))?.unwrap_or_default();
-        resume.check(&plan, &history)?;
-        drop(history);
-        remove_temporaries(dir).map_err(|e| format!("its directory cannot be tidied: {e}"))?;
-        let job = self.take_up(meta).map_err(|e| format!("it cannot be taken up: {e}"))?;
+        let unreadable = |file: &'static str| {
+            move |e: io::Error| match record::is_of_the_system(&e) {
+                true => Stays::Unknown(e),
+                false => Stays::Refused(format!("its {file} cannot be read: {e}")),
+            }
+        };
+        let plan = record::read_plan(dir, limits).map_err(unreadable(PLAN))?;
+        let plan = plan.ok_or_else(|| refused("it has no plan.json"))?;
+        // Counted before anything else is done with it: a job that ends its host does so no more often than is allowed.
+        let meta = Meta { resumes: meta.resumes.saturating_add(1), ..meta.clone() };
+        remove_temporaries(dir).map_err(unreadable(META))?;
+        record::store_meta(dir, &meta).map_err(unreadable(META))?;
+        {
+            // One at a time: a transcript takes many times its size while it is looked at.
+            let _one = lock(&self.reading);
+            let history = record::read_transcript(dir, limits).map_err(unreadable(TRANSCRIPT))?.unwrap_or_default();
+            let history: Vec<Did> = history.into_iter().map(|line| line.entry).collect();
+            resume.check(&plan, &history).map_err(Stays::Refused)?;
+        }
+        let job = self.take_up(&meta, dir).map_err(unreadable(META))?;
         tracing::info!(job = %meta.job_id, "goes on, which a host that stopped left running");
         Ok((job, plan))
     }
@@ -314,9 +341,7 @@ impl JobStore {
         let limits = &self.shared.limits;
         let plan = record::read_plan(dir, limits).ok().flatten()?;
         let history = record::read_transcript(dir, limits).ok().flatten()?;
-        let Account { usage, models } = transcript::account(&history);
-        let wall_seconds = transcript::seconds(&history);
-        Some(JobUsage { agent: plan.agent, models, usage, wall_seconds, queued: false })
+        Some(transcript::usage(&history, plan.agent))
     }
 }
 

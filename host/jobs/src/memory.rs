@@ -178,8 +178,8 @@ impl MemoryStore {
             let dir = self.dir().map_err(unavailable(doing))?;
             if let Some(Source { job, call: Some(call) }) = source
                 && let Some(origin) = self.origins(&dir).get(key)
-                && origin.job == *job
-                && origin.call.as_deref() == Some(call)
+                && (&origin.job, origin.call.as_deref()) == (job, Some(call))
+                && origin.sha256 == sha256(content)
             {
                 return Ok(());
             }

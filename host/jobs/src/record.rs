@@ -320,11 +320,16 @@ pub(crate) fn store_end(dir: &Dir, meta: &Meta, owed: Option<&Owed>, limits: &Li
         replace(dir, RESULT, output.as_bytes(), Survives::PowerCut)
             .map_err(|e| io::Error::new(e.kind(), format!("{RESULT}: {e}")))?;
     }
-    let stamp = replace(dir, META, &pretty(meta)?, Survives::PowerCut)?;
+    let stamp = store_meta(dir, meta)?;
     if let Err(e) = if_there(dir.remove_file(SUBMISSION)) {
         tracing::warn!(job = %meta.job_id, file = SUBMISSION, "is left behind: {e}");
     }
     Ok(stamp)
+}
+
+/// Stores a job's record.
+pub(crate) fn store_meta(dir: &Dir, meta: &Meta) -> io::Result<Stamp> {
+    replace(dir, META, &pretty(meta)?, Survives::PowerCut)
 }
 
 /// `config.json`: `{}` where none came.

@@ -80,8 +80,6 @@ struct Files {
     notes: u64,
     /// `decisions.json`, with the calls that recorded them.
     decisions: Vec<Recorded>,
-    /// The call that submitted the result.
-    submitted_by: Option<String>,
     /// The files as this host wrote them.
     written: BTreeMap<&'static str, Stamp>,
 }
@@ -89,6 +87,8 @@ struct Files {
 struct Record {
     view: StatusView,
     submitted: bool,
+    /// Whether something is under way whose cost is not known yet.
+    open: bool,
     json: Option<Bytes>,
 }
 
@@ -104,8 +104,8 @@ impl RunningJob {
             id,
             store,
             cancelled: CancellationToken::new(),
-            files: Mutex::new(Files { ended: false, notes: 0, decisions: Vec::new(), submitted_by: None, written }),
-            record: Mutex::new(Record { view: record::bare_view(meta), submitted: false, json: None }),
+            files: Mutex::new(Files { ended: false, notes: 0, decisions: Vec::new(), written }),
+            record: Mutex::new(Record { view: record::bare_view(meta), submitted: false, open: false, json: None }),
             sessions: AtomicU32::new(0),
             resumes: meta.resumes,
             shared,
@@ -140,6 +140,11 @@ impl RunningJob {
             });
             files.decisions = decisions;
         }
+        let plan = record::read_plan(dir, &limits)?;
+        let history = record::read_transcript(dir, &limits)?.unwrap_or_default();
+        if let Some(plan) = plan.filter(|_| !history.is_empty()) {
+            job.set_usage(transcript::usage(&history, plan.agent), false);
+        }
         for journal in [&job.log, &job.transcript] {
             lock(journal).continue_after(&job.shared.jobs)?;
         }
@@ -160,9 +165,10 @@ impl RunningJob {
         self.sessions.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Shows what the job's sessions have used; it goes into `meta.json` when the job ends.
-    pub fn set_usage(&self, usage: JobUsage) {
-        self.update(|record| record.view.usage = Some(usage));
+    /// Shows what the job's sessions have used; it goes into `meta.json` when the job ends. Something may be `open`,
+    /// whose cost will not be known then.
+    pub fn set_usage(&self, usage: JobUsage, open: bool) {
+        self.update(|record| (record.view.usage, record.open) = (Some(usage), open));
     }
 
     /// Its id.
@@ -214,7 +220,8 @@ impl RunningJob {
     /// Appends a judgment call (REQ-WD-24). The same `call` again has its effect once.
     pub fn record_decision(&self, decision: Decision, call: Option<&str>) -> Result<(), ToolError> {
         self.change(|files, dir| {
-            if call.is_some() && files.decisions.iter().any(|recorded| recorded.call.as_deref() == call) {
+            let again = |recorded: &Recorded| recorded.call.as_deref() == call && recorded.decision == decision;
+            if call.is_some() && files.decisions.iter().any(again) {
                 return Ok(());
             }
             let cost = self.cost_of_note(files, size_of_decision(&decision), "the decision")?;
@@ -259,21 +266,17 @@ impl RunningJob {
     }
 
     /// Hands the result over; not empty. The last submission while the job runs is the result. It outlasts an
-    /// error that follows and a crash, but not a cancel. The same `call` again has its effect once.
+    /// error that follows and a crash, but not a cancel. It keeps the `call` that it came with.
     pub fn submit_result(&self, output: &str, call: Option<&str>) -> Result<(), ToolError> {
         if output.trim().is_empty() {
             return Err(ToolError::InvalidInput("output must not be empty".to_owned()));
         }
         within(output.len(), self.shared.limits.result_bytes, "the result", "result_bytes")?;
         self.change(|files, dir| {
-            if call.is_some() && files.submitted_by.as_deref() == call {
-                return Ok(());
-            }
             let call = call.map(str::to_owned);
-            let json = serde_json::to_vec(&Submission { output: output.to_owned(), call: call.clone() })
+            let json = serde_json::to_vec(&Submission { output: output.to_owned(), call })
                 .map_err(|e| unavailable(SUBMISSION)(e.into()))?;
             self.write(files, dir, SUBMISSION, &json, Survives::PowerCut)?;
-            files.submitted_by = call;
             self.update(|record| record.submitted = true);
             Ok(())
         })
@@ -355,6 +358,14 @@ impl RunningJob {
         }
     }
 
+    /// What the job used, as it stays.
+    fn final_usage(&self) -> Option<JobUsage> {
+        let record = lock(&self.record);
+        let used = record.view.usage.clone()?;
+        let usage = if record.open { used.usage.and_unknown() } else { used.usage };
+        Some(JobUsage { usage, queued: false, ..used })
+    }
+
     /// Stores the outcome and tells the store, which keeps what could not be stored and tries again.
     fn end(
         &self,
@@ -374,7 +385,7 @@ impl RunningJob {
             started_at: view.started_at.clone(),
             completed_at: None,
             error: None,
-            usage: view.usage.clone().map(|usage| JobUsage { queued: false, ..usage }),
+            usage: self.final_usage(),
             resumes: self.resumes,
         };
         let meta = record::ended(&meta, status, error, self.shared.now());

@@ -51,6 +51,9 @@ pub struct Wanted<'a> {
     pub model: Option<&'a str>,
     /// What the session could read.
     pub files: Option<&'a dyn Files>,
+    /// Whether a component may start sessions later, whose model and sources are its own choice: what can be known now
+    /// is whether the runtime itself can be used.
+    pub later: bool,
 }
 
 /// One session, ready to run.
@@ -128,6 +131,8 @@ pub struct SessionEnd {
 pub struct Account {
     /// What was used.
     pub usage: Usage,
+    /// How many requests are under way whose cost is not known yet; see [`Meter::paid`].
+    pub open: u32,
     /// The models that were used, in the order of their first use.
     pub models: Vec<String>,
 }
@@ -148,29 +153,36 @@ pub struct Meter {
 impl Meter {
     /// A meter of its own, which nobody observes. Its time begins now.
     pub fn new(bounds: Bounds) -> Arc<Self> {
-        Self::make(bounds, Account::default(), None, None)
+        Self::make(bounds, Account::default(), Duration::ZERO, None, None)
     }
 
-    /// A job's meter, which begins with what the job has used already. What the operator allows sessions bounds what is
-    /// not set; its time begins now.
-    pub fn for_job(bounds: Bounds, limits: &Limits, account: Account, observer: Observer) -> Arc<Self> {
-        Self::make(bounds.min(session_limits(limits)), account, None, Some(observer))
+    /// A job's meter, which begins with what the job has used already, and `seconds` of its time. What the operator
+    /// allows sessions bounds what is not set.
+    pub fn for_job(bounds: Bounds, limits: &Limits, account: Account, seconds: f64, observer: Observer) -> Arc<Self> {
+        let used = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        Self::make(bounds.min(session_limits(limits)), account, used, None, Some(observer))
     }
 
     /// The meter of a job that its plugin carries out: its time is that of `run`, not of a session.
     pub fn for_run(bounds: Bounds, limits: &Limits, observer: Observer) -> Arc<Self> {
         let own = Bounds { deadline_seconds: Some(limits.run_seconds), ..session_limits(limits) };
-        Self::make(bounds.min(own), Account::default(), None, Some(observer))
+        Self::make(bounds.min(own), Account::default(), Duration::ZERO, None, Some(observer))
     }
 
     /// A meter for one session of a job.
     pub fn for_session(self: &Arc<Self>, bounds: Bounds) -> Arc<Self> {
-        Self::make(bounds.min(self.bounds), Account::default(), Some(self.clone()), None)
+        Self::make(bounds.min(self.bounds), Account::default(), Duration::ZERO, Some(self.clone()), None)
     }
 
-    fn make(bounds: Bounds, account: Account, parent: Option<Arc<Self>>, observer: Option<Observer>) -> Arc<Self> {
+    fn make(
+        bounds: Bounds,
+        account: Account,
+        used: Duration,
+        parent: Option<Arc<Self>>,
+        observer: Option<Observer>,
+    ) -> Arc<Self> {
         let seconds = bounds.deadline_seconds.unwrap_or(u32::MAX);
-        let own = Instant::now() + Duration::from_secs(seconds.into());
+        let own = Instant::now() + Duration::from_secs(seconds.into()).saturating_sub(used);
         let deadline = parent.as_ref().map_or(own, |parent| own.min(parent.deadline));
         Arc::new(Self { bounds, deadline, account: Mutex::new(account), parent, observer })
     }
@@ -201,7 +213,7 @@ impl Meter {
         let used = self.counted().usage;
         let own = Bounds {
             max_turns: self.bounds.max_turns.map(|max| max.saturating_sub(used.turns)),
-            max_budget_usd: self.bounds.max_budget_usd.map(|max| (max - used.cost_usd.unwrap_or(0.0)).max(0.0)),
+            max_budget_usd: self.bounds.max_budget_usd.map(|max| (max - used.known_cost()).max(0.0)),
             deadline_seconds: u32::try_from(self.deadline.saturating_duration_since(Instant::now()).as_secs()).ok(),
         };
         self.parent.as_ref().map_or(own, |parent| own.min(parent.left()))
@@ -214,7 +226,7 @@ impl Meter {
         }
         {
             let mut account = self.counted();
-            let spent = account.usage.cost_usd.unwrap_or(0.0);
+            let spent = account.usage.known_cost();
             if self.bounds.max_budget_usd.is_some_and(|max| spent >= max) {
                 return Err(Ending::MaxBudget);
             }
@@ -234,10 +246,29 @@ impl Meter {
         Ok(())
     }
 
+    /// Says that something begins which costs, and whose cost is known when it ends. Where the job ends before that, or
+    /// what is given back is dropped, the cost is unknown.
+    pub fn paid(self: &Arc<Self>) -> Paid {
+        self.open(|open| open.saturating_add(1));
+        Paid(Some(self.clone()))
+    }
+
+    fn open(&self, change: fn(u32) -> u32) {
+        {
+            let mut account = self.counted();
+            account.open = change(account.open);
+        }
+        if let Some(parent) = &self.parent {
+            parent.open(change);
+        }
+        self.tell();
+    }
+
     /// Books what was used, besides turns; `model` is what it was used of. A cost that is no amount is unknown.
     pub fn book(&self, used: Usage, model: Option<&str>) {
-        let cost_usd = used.cost_usd.filter(|usd| usd.is_finite() && *usd >= 0.0);
-        let used = Usage { turns: 0, cost_usd, ..used };
+        let sound = |usd: &f64| usd.is_finite() && *usd >= 0.0;
+        let (cost_usd, known_cost_usd) = (used.cost_usd.filter(sound), used.known_cost_usd.filter(sound));
+        let used = Usage { turns: 0, cost_usd, known_cost_usd, ..used };
         {
             let mut account = self.counted();
             account.usage.add(&used);
@@ -260,6 +291,29 @@ impl Meter {
     fn tell(&self) {
         if let Some(observer) = &self.observer {
             observer(&self.account());
+        }
+    }
+}
+
+/// Something under way that costs. Dropped without an account of it, its cost is unknown.
+#[must_use]
+pub struct Paid(Option<Arc<Meter>>);
+
+impl Paid {
+    /// It has ended, and used this.
+    pub fn settle(mut self, used: Usage, model: Option<&str>) {
+        if let Some(meter) = self.0.take() {
+            meter.book(used, model);
+            meter.open(|open| open.saturating_sub(1));
+        }
+    }
+}
+
+impl Drop for Paid {
+    fn drop(&mut self) {
+        if let Some(meter) = self.0.take() {
+            meter.book(Usage::default().and_unknown(), None);
+            meter.open(|open| open.saturating_sub(1));
         }
     }
 }
@@ -337,7 +391,7 @@ mod tests {
     use super::*;
 
     fn job(bounds: Bounds) -> Arc<Meter> {
-        Meter::for_job(bounds, &Limits::default(), Account::default(), Arc::new(|_| {}))
+        Meter::for_job(bounds, &Limits::default(), Account::default(), 0.0, Arc::new(|_| {}))
     }
 
     fn spent(usd: Option<f64>) -> Usage {
@@ -366,12 +420,34 @@ mod tests {
     }
 
     #[test]
+    fn an_unknown_cost_does_not_give_the_spent_budget_back() {
+        let job = job(Bounds { max_budget_usd: Some(0.5), ..Bounds::default() });
+        job.book(spent(Some(0.4)), None);
+        drop(job.for_session(Bounds::default()).paid());
+        assert!((job.left().max_budget_usd.unwrap() - 0.1).abs() < 1e-9);
+        job.book(spent(Some(0.1)), None);
+        assert_eq!(job.take_turn(), Err(Ending::MaxBudget));
+    }
+
+    #[test]
+    fn what_is_paid_for_is_open_until_its_cost_is_known() {
+        let job = job(Bounds::default());
+        let (first, second) = (job.for_session(Bounds::default()).paid(), job.paid());
+        assert_eq!(job.account().open, 2);
+        first.settle(spent(Some(0.5)), Some("m"));
+        drop(second);
+        let account = job.account();
+        assert_eq!((account.open, account.usage.cost_usd, account.usage.known_cost_usd), (0, None, Some(0.5)));
+    }
+
+    #[test]
     fn one_unknown_cost_makes_the_sum_unknown_and_tokens_are_counted_all_the_same() {
         let job = job(Bounds::default());
         job.book(spent(Some(0.25)), Some("known"));
         job.for_session(Bounds::default()).book(spent(Some(f64::NAN)), Some("new"));
-        let Account { usage, models } = job.account();
+        let Account { usage, models, open } = job.account();
         assert_eq!((usage.input_tokens, usage.output_tokens, usage.cost_usd), (20, 2, None));
-        assert_eq!(models, ["known", "new"]);
+        assert_eq!(usage.known_cost_usd, Some(0.25));
+        assert_eq!((models, open), (vec!["known".to_owned(), "new".to_owned()], 0));
     }
 }

@@ -27,7 +27,7 @@ use crate::{
     answers::Lists,
     artifacts::ARTIFACTS,
     clock::Clock,
-    durable::{Stamp, Survives, create, if_there, open_dir, open_or_make_dir, replace, sync_dir},
+    durable::{Stamp, create, if_there, open_dir, open_or_make_dir, sync_dir},
     error::StoreError,
     index::{Catalog, Ended, Entry, State, ViewCache},
     load::{LoadReport, Resume},
@@ -106,6 +106,8 @@ pub struct JobStore {
     pub(crate) resume: OnceLock<Arc<dyn Resume>>,
     /// Itself, for the jobs that it runs.
     this: Weak<Self>,
+    /// Held while a transcript is looked at.
+    pub(crate) reading: Mutex<()>,
 }
 
 impl JobStore {
@@ -139,6 +141,7 @@ impl JobStore {
             watch,
             resume: OnceLock::new(),
             this: this.clone(),
+            reading: Mutex::default(),
         }))
     }
 
@@ -192,13 +195,9 @@ impl JobStore {
         self.leaves_running.store(true, Ordering::Relaxed);
     }
 
-    /// Takes up a job that a host left running: it is running again when this returns.
-    pub(crate) fn take_up(&self, meta: &Meta) -> io::Result<Arc<RunningJob>> {
-        let dir = self.job_dir(&meta.job_id)?;
-        let meta = Meta { resumes: meta.resumes.saturating_add(1), ..meta.clone() };
-        // Counted before anything is done: a job that ends its host does so no more often than is allowed.
-        replace(&dir, META, &record::pretty(&meta)?, Survives::PowerCut)?;
-        let job = Arc::new(RunningJob::resumed(self.shared.clone(), self.this.clone(), &meta, &dir)?);
+    /// Takes up a job that a host left running: it is running again when this returns. `dir` is its directory.
+    pub(crate) fn take_up(&self, meta: &Meta, dir: &Dir) -> io::Result<Arc<RunningJob>> {
+        let job = Arc::new(RunningJob::resumed(self.shared.clone(), self.this.clone(), meta, dir)?);
         self.catalog.write().insert(Entry::running(job.clone()), &meta.started_at);
         self.running.fetch_add(1, Ordering::Relaxed);
         self.lists.forget();

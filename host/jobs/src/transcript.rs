@@ -2,7 +2,9 @@
 //!
 //! It is read by people (`guild logs`) and by the host itself: after a restart a session goes on from it.
 
-use guild_contract::Usage;
+use std::collections::BTreeMap;
+
+use guild_contract::{JobUsage, Usage};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -98,6 +100,9 @@ pub enum Entry {
         session: u32,
         /// How it ended: `success`, or the reason.
         ending: String,
+        /// Its final text.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        text: String,
         /// What the session used in all.
         usage: Usage,
     },
@@ -135,20 +140,37 @@ pub struct Line {
     pub entry: Entry,
 }
 
-/// What the sessions of these lines used, all turns counted.
+/// What the sessions of these lines used, on this runtime, before their host stopped.
+pub fn usage(lines: &[Line], agent: String) -> JobUsage {
+    let Account { usage, models, .. } = account(lines);
+    JobUsage { agent, models, usage, wall_seconds: seconds(lines), queued: false }
+}
+
+/// What the sessions of these lines used, all turns counted. A request of a model that was under way when the host
+/// stopped has to be paid for all the same, and nobody knows how much.
 pub fn account(lines: &[Line]) -> Account {
-    let mut account = Account::default();
+    let mut models: Vec<String> = Vec::new();
+    let mut sessions: BTreeMap<u32, Usage> = BTreeMap::new();
+    let mut truncated = false;
     for line in lines {
-        if let Entry::Turn { model, usage, .. } = &line.entry {
-            account.usage.add(usage);
-            if let Some(model) = model
-                && !account.models.contains(model)
-            {
-                account.models.push(model.clone());
+        match &line.entry {
+            Entry::Turn { session, model, usage, .. } => {
+                sessions.entry(*session).or_default().add(usage);
+                models.extend(model.clone().filter(|model| !models.contains(model)));
             }
+            // It knows what its turns may not have known yet.
+            Entry::End { session, usage, .. } => drop(sessions.insert(*session, *usage)),
+            Entry::Truncated { .. } => truncated = true,
+            _ => {}
         }
     }
-    account
+    let mut usage = Usage::default();
+    sessions.values().for_each(|session| usage.add(session));
+    let ended = lines.last().is_none_or(|line| matches!(line.entry, Entry::End { .. }));
+    if truncated || (!ended && usage.tokens() > 0) {
+        usage = usage.and_unknown();
+    }
+    Account { usage, models, open: 0 }
 }
 
 /// For how many seconds these lines were under way, without the time in which no host was.

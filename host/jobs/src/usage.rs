@@ -58,9 +58,9 @@ pub struct Sum {
     pub cached_tokens: u64,
     /// Tokens that came back.
     pub output_tokens: u64,
-    /// US dollars, of those whose cost is known.
+    /// US dollars, as far as they are known.
     pub cost_usd: f64,
-    /// How many there are whose cost is not known: it comes on top.
+    /// How many there are of which a part of the cost is not known: it comes on top.
     pub unknown_costs: u64,
     /// Seconds for which they were under way, one after the other.
     pub wall_seconds: f64,
@@ -75,7 +75,7 @@ impl Sum {
             input_tokens: used.usage.input_tokens,
             cached_tokens: used.usage.cached_tokens,
             output_tokens: used.usage.output_tokens,
-            cost_usd: used.usage.cost_usd.unwrap_or(0.0),
+            cost_usd: used.usage.known_cost(),
             unknown_costs: used.usage.cost_usd.is_none().into(),
             wall_seconds: used.wall_seconds,
             ..Self::default()

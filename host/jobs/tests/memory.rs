@@ -12,8 +12,11 @@ use std::{
 };
 
 use common::{Member, eventually};
-use guild_contract::{JobId, Limits};
-use guild_jobs::{Condense, Condenser, MemoryStore, activation::MemoryNote, memory::Source, tools::ToolError};
+use guild_contract::{JobId, Limits, Usage};
+use guild_jobs::{
+    Condense, Condensed, Condenser, MemoryStore, activation::MemoryNote, memory::Source, session::Account,
+    tools::ToolError,
+};
 use tokio::{runtime::Handle, sync::oneshot};
 
 fn invalid(result: Result<(), ToolError>) -> String {
@@ -187,7 +190,11 @@ impl Gate {
             *given.lock().unwrap() = notes;
             let answer = answer.lock().unwrap().take();
             calls.fetch_add(1, Ordering::SeqCst);
-            Box::pin(async move { answer.unwrap().await.unwrap() })
+            Box::pin(async move {
+                let text = answer.unwrap().await.unwrap();
+                let usage = Usage { turns: 1, cost_usd: Some(0.01), ..Usage::default() };
+                Condensed { text, account: Account { usage, ..Account::default() }, seconds: 0.5 }
+            })
         });
         memory.set_condenser(Condenser { agent: "extractive".into(), condense }, Handle::current());
         gate
@@ -217,6 +224,25 @@ fn fill(memory: &Arc<MemoryStore>) {
 
 fn ended(memory: &MemoryStore) {
     eventually("the compaction ends", || !memory.is_compacting());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_more_than_four_times_the_threshold_is_condensed_at_once_and_the_rest_stays() {
+    let member = small();
+    let memory = member.memory();
+    // A person put them there, all at once: 300 characters, and 50 is the threshold.
+    for n in 0..15 {
+        member.dir.write(format!("memory/{n}.md"), "x".repeat(20)).unwrap();
+    }
+    let gate = Gate::new(&memory);
+    let tell = gate.next();
+    memory.store("last", "one too many", None).unwrap();
+    gate.was_called(1);
+    let given: usize = gate.given.lock().unwrap().iter().map(|note| note.content.len()).sum();
+    assert!((181..=200).contains(&given), "{given}");
+    tell.send(Ok("short".into())).unwrap();
+    ended(&memory);
+    assert_eq!(memory.list().unwrap().len(), 1 + 16 - gate.given.lock().unwrap().len());
 }
 
 #[tokio::test(flavor = "multi_thread")]

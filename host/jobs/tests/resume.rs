@@ -11,7 +11,7 @@ use guild_jobs::{
     JobStore, JobTools, Resume, RunningJob, StoreOptions,
     activation::Accepted,
     tools::{ToolCall, Tools},
-    transcript::{Entry, Line},
+    transcript::Entry,
 };
 use serde_json::{Value, json};
 
@@ -19,12 +19,12 @@ use serde_json::{Value, json};
 #[derive(Default)]
 struct Takes {
     refusal: Option<String>,
-    seen: Mutex<Vec<Line>>,
+    seen: Mutex<Vec<Entry>>,
     jobs: Mutex<Vec<(Arc<RunningJob>, Accepted)>>,
 }
 
 impl Resume for Takes {
-    fn check(&self, plan: &Accepted, history: &[Line]) -> Result<(), String> {
+    fn check(&self, plan: &Accepted, history: &[Entry]) -> Result<(), String> {
         assert_eq!(plan.agent, "extractive");
         *self.seen.lock().unwrap() = history.to_vec();
         self.refusal.clone().map_or(Ok(()), Err)
@@ -58,7 +58,14 @@ fn decision() -> Decision {
 }
 
 fn turn(turn: u32, usd: Option<f64>) -> Entry {
-    let usage = Usage { turns: 1, input_tokens: 100, cached_tokens: 40, output_tokens: 10, cost_usd: usd };
+    let usage = Usage {
+        turns: 1,
+        input_tokens: 100,
+        cached_tokens: 40,
+        output_tokens: 10,
+        cost_usd: usd,
+        known_cost_usd: None,
+    };
     Entry::Turn { session: 1, turn, model: Some("m".into()), text: "t".into(), content: None, usage }
 }
 
@@ -145,8 +152,33 @@ fn a_job_that_cannot_go_on_has_failed_with_the_reason_and_with_what_it_used() {
     let used = view.usage.unwrap();
     assert_eq!((used.agent.as_str(), used.models.as_slice()), ("extractive", &["m".to_owned()][..]));
     assert_eq!((used.usage.turns, used.usage.input_tokens, used.usage.cached_tokens), (2, 200, 80));
-    assert_eq!((used.usage.cost_usd, used.wall_seconds), (Some(0.75), 3.0));
+    // The request that was under way when the host stopped has its price too, which nobody knows.
+    assert_eq!((used.usage.cost_usd, used.usage.known_cost_usd, used.wall_seconds), (None, Some(0.75), 3.0));
     assert_eq!(meta(&member, &job).usage.unwrap().usage.turns, 2);
+}
+
+#[test]
+fn a_job_that_goes_on_shows_at_once_what_it_used_before() {
+    let member = Member::new();
+    let job = start(&member.store(), "d");
+    job.transcript(&turn(1, Some(0.25)));
+    let (store, takes) = restart(&member, Takes::default());
+    assert_eq!(status(&store, job.id()).usage.unwrap().usage.turns, 1);
+    // Cancelled before it could go on, it keeps that.
+    store.cancel(job.id().as_str()).unwrap();
+    drop(takes);
+    assert_eq!(status(&store, job.id()).usage.unwrap().usage.turns, 1);
+    assert_eq!(meta(&member, &job).usage.unwrap().usage.turns, 1);
+}
+
+#[test]
+fn the_same_id_with_another_content_is_another_decision() {
+    let member = Member::new();
+    let job = start(&member.store(), "d");
+    job.record_decision(decision(), Some("1.1.0")).unwrap();
+    job.record_decision(decision(), Some("1.1.0")).unwrap();
+    job.record_decision(Decision { decision: "other".into(), ..decision() }, Some("1.1.0")).unwrap();
+    assert_eq!(job.snapshot().decisions.unwrap().len(), 2);
 }
 
 #[test]

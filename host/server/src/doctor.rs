@@ -163,7 +163,7 @@ fn is_ours(member: &Surveyed) -> bool {
 }
 
 async fn look_at_runtime(runtime: Runtime, config: &Config, files: Option<&Arc<dyn Files>>) -> Result<String, String> {
-    let wanted = Wanted { model: None, files: files.map(|files| &**files) };
+    let wanted = Wanted { files: files.map(|files| &**files), ..Wanted::default() };
     match runtime {
         Runtime::Extractive => {
             Extractive::new().check(&wanted)?;

@@ -118,7 +118,14 @@ impl Host {
         let agents =
             Agents { all: agent, default: config.agent, member: config.member, dispatch: config.dispatch_agents };
         let broker = Broker::new(files.clone());
-        let means = Means { limits: limits.clone(), files, broker, runtimes, agents: Arc::new(agents), places };
+        let means = Means {
+            limits: limits.clone(),
+            files,
+            broker,
+            runtimes: runtimes.clone(),
+            agents: Arc::new(agents),
+            places,
+        };
         let mut loads = Vec::new();
         let host = match target {
             Target::Member(path) => {
@@ -146,6 +153,11 @@ impl Host {
                 Self { limits, granted, members, single: None }
             }
         };
+        let blocking = runtimes.clone();
+        let ended = tokio::task::spawn_blocking(move || blocking.end_orphans()).await;
+        if ended.is_err() {
+            tracing::error!("what earlier sessions left could not be ended");
+        }
         host.start(loads);
         Ok(Arc::new(host))
     }

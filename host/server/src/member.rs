@@ -12,15 +12,16 @@ use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 use guild_agent::Broker;
 use guild_contract::{
     Bounds, JobId, Limits, Manifest, MemberKey,
-    manifest::World,
+    manifest::{Interface, World},
     rpc::{CancelView, Deleted, DispatchParams, Dispatched, ListParams, ResultView, code},
 };
 use guild_jobs::{
-    Condenser, JobStore, MemoryStore, NewJob, OwnerLock, Resume, RunningJob, StoreError, StoreOptions, SystemClock,
-    activation::{Accepted, Activation, Plan, Request},
+    Condense, Condensed, Condenser, JobStore, MemoryStore, NewJob, OwnerLock, Resume, RunningJob, StoreError,
+    StoreOptions, SystemClock,
+    activation::{Accepted, Activation, MemoryNote, Plan, Request},
     files::Files,
-    session::{Wanted, session_limits},
-    transcript::{Entry, Line},
+    session::{Account, Meter, Wanted, session_limits},
+    transcript::Entry,
 };
 use guild_sandbox::{ActivateScope, CallError, Plugin};
 use rustix::fs::OFlags;
@@ -119,19 +120,18 @@ struct Resumer {
 }
 
 impl Resume for Resumer {
-    fn check(&self, plan: &Accepted, history: &[Line]) -> Result<(), String> {
+    fn check(&self, plan: &Accepted, history: &[Entry]) -> Result<(), String> {
         let member = self.member.upgrade().ok_or("the host is stopping")?;
         let Plan::Session(session) = &plan.plan else {
             return Err("its plugin carried it out itself and was interrupted".to_owned());
         };
-        let wanted = Wanted { model: session.model.as_deref(), files: member.means.files.as_deref() };
+        let wanted = Wanted { model: session.model.as_deref(), ..member.wanted() };
         let slot = member.means.runtimes.ready(plan.agent.parse()?, &wanted)?;
-        let history: Vec<Entry> = history.iter().map(|line| line.entry.clone()).collect();
         if history.iter().any(|entry| matches!(entry, Entry::Truncated { .. })) {
             return Err("its transcript reached limits.transcript_bytes, so nobody knows where it was".to_owned());
         }
         // One that had not begun begins now.
-        if history.is_empty() { Ok(()) } else { slot.runtime.can_resume(&history) }
+        if history.is_empty() { Ok(()) } else { slot.runtime.can_resume(history) }
     }
 
     fn resume(&self, job: Arc<RunningJob>, plan: Accepted) {
@@ -231,8 +231,11 @@ impl Member {
             e => RpcError::internal(e.to_string()),
         })?;
         let plan = activated.outcome.map_err(|refusal| RpcError::invalid_params(refusal.to_string()))?;
-        if let Plan::Session(session) = &plan {
-            let wanted = Wanted { model: session.model.as_deref(), files: self.means.files.as_deref() };
+        let wanted = match &plan {
+            Plan::Session(session) => Some(Wanted { model: session.model.as_deref(), ..self.wanted() }),
+            Plan::OwnRun(_) => self.asks_for_sessions().then(|| Wanted { later: true, ..self.wanted() }),
+        };
+        if let Some(wanted) = wanted {
             self.means.runtimes.ready(agent, &wanted).map_err(RpcError::invalid_params)?;
         }
         let plan = Accepted {
@@ -269,6 +272,16 @@ impl Member {
              guild.toml; without `agent`, the job runs on {}",
             self.agent
         )))
+    }
+
+    /// What every session of this member wants.
+    fn wanted(&self) -> Wanted<'_> {
+        Wanted { files: self.means.files.as_deref(), ..Wanted::default() }
+    }
+
+    /// Whether its component may start sessions of its own.
+    fn asks_for_sessions(&self) -> bool {
+        self.manifest.component.as_ref().is_some_and(|component| component.grants.contains_key(&Interface::Agent))
     }
 
     /// What the caller may say, within the limits and the member's own schema.
@@ -478,15 +491,32 @@ impl Member {
 /// Has the member's runtime condense its memories, when it has a place for that.
 fn condenser(agent: Runtime, means: &Means, key: &MemberKey) -> Condenser {
     let (runtimes, key) = (means.runtimes.clone(), key.clone());
-    let condense = Arc::new(move |notes, max_chars, meter| {
+    let condense: Condense = Arc::new(move |notes, max_chars, bounds| {
         let (runtimes, key) = (runtimes.clone(), key.clone());
-        Box::pin(async move {
-            let slot = runtimes.get(agent)?;
-            let _place = slot.places.take(&key).await;
-            slot.runtime.condense(notes, max_chars, meter).await
-        }) as _
+        Box::pin(async move { condense(&runtimes, agent, &key, notes, max_chars, bounds).await })
     });
     Condenser { agent: agent.to_string(), condense }
+}
+
+async fn condense(
+    runtimes: &Runtimes,
+    agent: Runtime,
+    key: &MemberKey,
+    notes: Vec<MemoryNote>,
+    max_chars: usize,
+    bounds: Bounds,
+) -> Condensed {
+    let slot = match runtimes.get(agent) {
+        Ok(slot) => slot,
+        Err(why) => return Condensed { text: Err(why), account: Account::default(), seconds: 0.0 },
+    };
+    let _place = slot.places.take(key).await;
+    // Its time begins with its place.
+    let (meter, begun) = (Meter::new(bounds), Instant::now());
+    let until = meter.deadline() + work::GRACE;
+    let text = tokio::time::timeout_at(until.into(), slot.runtime.condense(notes, max_chars, meter.clone())).await;
+    let text = text.unwrap_or_else(|_| Err("it took too long".to_owned()));
+    Condensed { text, account: meter.account(), seconds: begun.elapsed().as_secs_f64() }
 }
 
 /// Runs what blocks on storage where blocking is allowed.

@@ -53,7 +53,13 @@ impl Places {
                 }
                 let (sender, turn) = oneshot::channel();
                 match state.turns.iter_mut().find(|waiting| waiting.member == *member) {
-                    Some(waiting) => waiting.sessions.push_back(sender),
+                    Some(waiting) => {
+                        // Those who left last make room at once, so that coming and going takes no memory.
+                        while waiting.sessions.back().is_some_and(oneshot::Sender::is_closed) {
+                            waiting.sessions.pop_back();
+                        }
+                        waiting.sessions.push_back(sender);
+                    }
                     None => state.turns.push_back(Waiting { member: member.clone(), sessions: [sender].into() }),
                 }
                 turn

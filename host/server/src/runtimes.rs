@@ -28,6 +28,7 @@ pub(crate) struct Runtimes {
     slots: BTreeMap<Runtime, Result<Slot, String>>,
     local: Option<Arc<LocalSearch>>,
     internet: Option<Arc<Internet>>,
+    orphans: Option<Claude>,
 }
 
 impl Runtimes {
@@ -41,10 +42,9 @@ impl Runtimes {
         let internet = config.web.as_ref().map(Internet::new).transpose()?;
         let mut options = config.claude.options.clone();
         options.state = options.state.or_else(state_directory);
-        let claude = Claude::new(options).map(|claude| {
-            claude.reap_orphans();
-            Arc::new(claude) as Arc<dyn AgentRuntime>
-        });
+        let claude = Claude::new(options);
+        let orphans = claude.clone().ok();
+        let claude = claude.map(|claude| Arc::new(claude) as Arc<dyn AgentRuntime>);
         let api = Api::new(config.api.options.clone()).map(|api| Arc::new(api) as Arc<dyn AgentRuntime>);
         let slot = |runtime: Result<Arc<dyn AgentRuntime>, String>, sessions: u32| {
             runtime.map(|runtime| Slot { runtime, places: Places::new(sessions) })
@@ -54,7 +54,15 @@ impl Runtimes {
             (Runtime::Claude, slot(claude, config.claude.sessions)),
             (Runtime::Api, slot(api, config.api.sessions)),
         ]);
-        Ok(Self { slots, local, internet })
+        Ok(Self { slots, local, internet, orphans })
+    }
+
+    /// Ends what hosts that are gone left of their sessions. It blocks; it is for when the members are owned, so that
+    /// whoever was taken over is gone too.
+    pub(crate) fn end_orphans(&self) {
+        if let Some(claude) = &self.orphans {
+            claude.reap_orphans();
+        }
     }
 
     /// A runtime. The error says why it cannot be used.

@@ -1,10 +1,14 @@
 //! Carrying a job out, from its plan to its end.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    pin::pin,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use async_trait::async_trait;
 use guild_agent::Belt;
-use guild_contract::{Bounds, JobUsage, Usage};
+use guild_contract::{Bounds, JobUsage, Limits, Usage};
 use guild_jobs::{
     JobTools, RunningJob,
     activation::{Accepted, Activation, Plan, SessionPlan},
@@ -18,7 +22,10 @@ use guild_jobs::{
     web::Web,
 };
 use guild_sandbox::{Plugin, RunScope};
-use tokio::{runtime::Handle, sync::mpsc};
+use tokio::{
+    runtime::Handle,
+    sync::{Semaphore, mpsc},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -64,6 +71,10 @@ pub(crate) async fn carry_out(
         }
     });
     let outcome = outcome.await.unwrap_or_else(|_| Err("the host failed while it carried the job out".to_owned()));
+    if job.cancelled().is_cancelled() {
+        // Whoever cancelled it has stored that.
+        return drop(held);
+    }
     let id = job.id().clone();
     let ended = blocking(move || {
         Ok(match outcome {
@@ -100,8 +111,8 @@ impl Work {
             return ended;
         }
         let bounds = plan.bounds.min(ceiling);
-        let clock = Clock::start(&self.job, agent, seconds);
-        let meter = Meter::for_job(bounds, &means.limits, account, clock.observer());
+        let clock = Clock::start(&self.job, agent, account.clone(), seconds);
+        let meter = Meter::for_job(bounds, &means.limits, account, seconds, clock.observer());
         let number = self.job.next_session();
         let sets = [self.tools.clone() as Arc<dyn Tools>];
         let session = Session {
@@ -110,7 +121,7 @@ impl Work {
             prompt: plan.prompt,
             model: plan.model,
             tools: self.belt(number, sets, &plan.tools, &history, self.job.cancelled()).map_err(|e| e.to_string())?,
-            files: readable(means.files.as_ref(), &plan.tools),
+            files: self.readable(&plan.tools),
             meter: meter.clone(),
             cancel: self.job.cancelled().clone(),
             texts: None,
@@ -147,19 +158,24 @@ impl Work {
         bounds: Bounds,
     ) -> Outcome {
         let member = self.member.clone();
-        Clock::queue(&self.job, agent);
+        queue(&self.job, agent);
         let place = match plugin.place(&self.job).await {
             Ok(place) => place,
             Err(e) => return Err(e.to_string()),
         };
         // The time in which it waited for its place is not its own.
-        let clock = Clock::start(&self.job, agent, 0.0);
+        let clock = Clock::start(&self.job, agent, Account::default(), 0.0);
         let meter = Meter::for_run(bounds, &member.means.limits, clock.observer());
         let no_dir = |e: std::io::Error| format!("the job's directory cannot be opened: {}", e.kind());
         let job_dir = member.store.job_dir(self.job.id()).map_err(no_dir)?;
         let (tools, web) = (self.tools.clone(), self.web.clone());
-        let sessions: Arc<dyn Sessions> =
-            Arc::new(OwnSessions { work: Arc::new(self), agent, meter: meter.clone(), host: Handle::current() });
+        let sessions: Arc<dyn Sessions> = Arc::new(OwnSessions {
+            work: Arc::new(self),
+            agent,
+            meter: meter.clone(),
+            alive: Arc::new(Semaphore::new(member.means.limits.job_sessions as usize)),
+            host: Handle::current(),
+        });
         let scope = RunScope {
             tools: tools.clone(),
             artifacts_dir: job_dir.open_dir("artifacts").map_err(no_dir)?,
@@ -186,6 +202,12 @@ impl Work {
         }
     }
 
+    /// The read roots, for a session that has all three tools which read them.
+    fn readable(&self, asked: &[String]) -> Option<Arc<dyn Files>> {
+        let has = |name: &&str| [asked, &self.granted_tools].iter().all(|tools| tools.iter().any(|tool| tool == name));
+        self.member.means.files.clone().filter(|_| ["Read", "Grep", "Glob"].iter().all(has))
+    }
+
     /// All that a session may call: whole sets of tools, and the read-only ones that were granted and asked for.
     fn belt(
         &self,
@@ -208,17 +230,15 @@ impl Work {
 
 /// A session that had ended already when its host stopped: how.
 fn ended_before(history: &[Entry]) -> Option<Outcome> {
-    let Some(Entry::End { ending, .. }) = history.last() else { return None };
-    if ending != SUCCESS {
-        return Some(Err(ending.clone()));
-    }
-    let text = history.iter().rev().find_map(|entry| match entry {
-        Entry::Turn { text, .. } => Some(text.clone()),
+    history.iter().rev().find_map(|entry| match entry {
+        Entry::End { ending, text, .. } if ending == SUCCESS => Some(Ok(Some(text.clone()))),
+        Entry::End { ending, .. } => Some(Err(ending.clone())),
         _ => None,
-    });
-    Some(Ok(text))
+    })
 }
 
+/// How long a session may take to end that was cancelled, or is out of time.
+pub(crate) const GRACE: Duration = Duration::from_secs(5);
 /// How the transcript spells that a session ended by itself.
 const SUCCESS: &str = "success";
 
@@ -239,20 +259,22 @@ async fn run(runtime: &dyn AgentRuntime, session: Session) -> SessionEnd {
         Entry::Resumed { session: number }
     });
     let ended = |ending| SessionEnd { ending, text: String::new() };
+    let late = async {
+        // A runtime ends by itself in time, and tells what it used; one that does not is dropped.
+        let ending = tokio::select! {
+            () = cancel.cancelled() => Ending::Interrupted,
+            () = tokio::time::sleep_until(meter.deadline().into()) => Ending::Deadline,
+        };
+        tokio::time::sleep(GRACE).await;
+        ending
+    };
     let end = tokio::select! {
         end = runtime.run(session) => end,
-        () = cancel.cancelled() => ended(Ending::Interrupted),
-        () = tokio::time::sleep_until(meter.deadline().into()) => ended(Ending::Deadline),
+        ending = late => ended(ending),
     };
     let ending = end.ending.reason(meter.bounds()).unwrap_or_else(|| SUCCESS.to_owned());
-    journal.write(&Entry::End { session: number, ending, usage: meter.account().usage });
+    journal.write(&Entry::End { session: number, ending, text: end.text.clone(), usage: meter.account().usage });
     end
-}
-
-/// The read roots, for a session that has all three tools which read them.
-fn readable(files: Option<&Arc<dyn Files>>, tools: &[String]) -> Option<Arc<dyn Files>> {
-    let all = ["Read", "Grep", "Glob"].iter().all(|name| tools.iter().any(|tool| tool == name));
-    files.filter(|_| all).cloned()
 }
 
 /// Shows in the job's status what its sessions use, and for how long it has been under way.
@@ -266,23 +288,19 @@ struct Clock {
 }
 
 impl Clock {
-    fn start(job: &Arc<RunningJob>, agent: Runtime, before: f64) -> Self {
+    fn start(job: &Arc<RunningJob>, agent: Runtime, account: Account, before: f64) -> Self {
         let clock = Self { job: job.clone(), agent, begun: Instant::now(), before };
-        clock.show(&Account::default(), false);
+        clock.show(&account, false);
         clock
     }
 
-    /// Shows that the job waits for a place.
-    fn queue(job: &Arc<RunningJob>, agent: Runtime) {
-        Self { job: job.clone(), agent, begun: Instant::now(), before: 0.0 }.show(&Account::default(), true);
-    }
-
     fn show(&self, account: &Account, queued: bool) {
-        let Account { usage, models } = account.clone();
-        let seconds = if queued { 0.0 } else { self.before + self.begun.elapsed().as_secs_f64() };
+        let Account { usage, models, open } = account.clone();
+        let seconds = if queued { self.before } else { self.before + self.begun.elapsed().as_secs_f64() };
         // Milliseconds are enough, and short to read.
         let wall_seconds = (seconds * 1000.0).round() / 1000.0;
-        self.job.set_usage(JobUsage { agent: self.agent.to_string(), models, usage, wall_seconds, queued });
+        let usage = JobUsage { agent: self.agent.to_string(), models, usage, wall_seconds, queued };
+        self.job.set_usage(usage, open > 0);
     }
 
     fn observer(&self) -> Observer {
@@ -291,12 +309,24 @@ impl Clock {
     }
 }
 
+/// Shows that the job waits for a place, beside what it used before.
+fn queue(job: &RunningJob, agent: Runtime) {
+    let used = job.snapshot().usage.unwrap_or_else(|| JobUsage {
+        agent: agent.to_string(),
+        models: Vec::new(),
+        usage: Usage::default(),
+        wall_seconds: 0.0,
+        queued: true,
+    });
+    job.set_usage(JobUsage { queued: true, ..used }, false);
+}
+
 /// Waits for a place in which a session can run. Whoever watches the job sees that it waits.
 async fn place(slot: &Slot, job: &Arc<RunningJob>, agent: Runtime, member: &Member) -> Result<Place, String> {
     if let Some(place) = slot.places.try_take() {
         return Ok(place);
     }
-    Clock::queue(job, agent);
+    queue(job, agent);
     tokio::select! {
         place = slot.places.take(member.key()) => Ok(place),
         () = job.cancelled().cancelled() => Err("the job was cancelled".to_owned()),
@@ -308,6 +338,8 @@ struct OwnSessions {
     work: Arc<Work>,
     agent: Runtime,
     meter: Arc<Meter>,
+    /// The sessions that the component may have at a time.
+    alive: Arc<Semaphore>,
     /// Sessions belong to the host's threads, not to those of the component that asks for them.
     host: Handle,
 }
@@ -325,11 +357,21 @@ impl Sessions for OwnSessions {
             )));
         }
         let means = &work.member.means;
-        let wanted = Wanted { model: query.model.as_deref(), files: means.files.as_deref() };
+        let wanted = Wanted { model: query.model.as_deref(), files: means.files.as_deref(), later: false };
         let slot = means.runtimes.ready(self.agent, &wanted).map_err(ToolError::Unavailable)?.clone();
         if let Some(bound) = used_up(&self.meter.left()) {
             return Err(ToolError::OverLimit(format!("the job has no {bound} left")));
         }
+        within_plan(&query, &means.limits)?;
+        let most = means.limits.job_sessions;
+        let over = || {
+            ToolError::OverLimit(format!(
+                "the job has {most} sessions, as many as limits.job_sessions allows; let one end before another begins"
+            ))
+        };
+        // One that was dropped just now is about to end.
+        let turn = tokio::time::timeout(GRACE, self.alive.clone().acquire_owned()).await;
+        let turn = turn.map_err(|_| over())?.map_err(|_| over())?;
         let job_tools = query.job_tools.then(|| work.tools.clone() as Arc<dyn Tools>);
         let sets = job_tools.into_iter().chain([query.own_tools]);
         let interrupt = work.job.cancelled().child_token();
@@ -342,7 +384,7 @@ impl Sessions for OwnSessions {
             prompt: query.prompt,
             model: query.model,
             tools: work.belt(number, sets, &query.tools, &[], &interrupt)?,
-            files: readable(means.files.as_ref(), &query.tools),
+            files: work.readable(&query.tools),
             meter: self.meter.clone(),
             cancel: interrupt.clone(),
             texts: Some(texts),
@@ -370,17 +412,35 @@ impl Sessions for OwnSessions {
                 // Its time begins with its place.
                 let meter = job_meter.for_session(bounds);
                 let end = run(&*slot.runtime, Session { meter: meter.clone(), ..session }).await;
-                drop(place);
+                drop((place, turn));
                 (end, meter.account().usage)
             };
-            let both = async { tokio::join!(session, forward).0 };
+            let mut both = pin!(async { tokio::join!(session, forward).0 });
             tokio::select! {
-                (end, used) = both => drop(sender.send(QueryEvent::Finished(end, used)).await),
-                () = dropped.cancelled() => {}
+                (end, used) = &mut both => drop(sender.send(QueryEvent::Finished(end, used)).await),
+                () = dropped.cancelled() => {
+                    // Nobody listens any more; but its place is its own until it has ended.
+                    stop.cancel();
+                    both.await;
+                }
             }
         });
         Ok(QueryHandle { events, interrupt, on_drop: gone.drop_guard() })
     }
+}
+
+/// Refuses a query that is larger than a plan may be: the host keeps it for as long as the session lives.
+fn within_plan(query: &Query, limits: &Limits) -> Result<(), ToolError> {
+    let tools = query.own_tools.definitions();
+    let schemas = tools.iter().map(|tool| tool.description.len() + tool.input_schema.to_string().len()).sum::<usize>();
+    let bytes = query.prompt.len() + query.system_prompt.len() + schemas;
+    if bytes as u64 > limits.plan_bytes {
+        return Err(ToolError::OverLimit(format!(
+            "the session's prompts and tools have {bytes} bytes; limits.plan_bytes allows {}",
+            limits.plan_bytes
+        )));
+    }
+    Ok(())
 }
 
 /// The end of a session that never began.

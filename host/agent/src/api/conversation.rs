@@ -1,6 +1,6 @@
 //! The loop of a session: model, tool calls, tools, model, until the model says something without a call.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use futures::{StreamExt as _, stream};
 use genai::chat::{ChatMessage, ContentPart, CustomPart, MessageContent, ToolCall as ModelCall, ToolResponse};
@@ -16,7 +16,7 @@ use super::{
     Api,
     answer::{Answer, Stop},
     provider::Provider,
-    request::within,
+    request::{Asked, within},
 };
 
 /// Calls of one turn that run at a time, where all of them only read.
@@ -40,7 +40,6 @@ pub(super) struct Conversation<'a> {
 }
 
 /// What the model is told after a call.
-#[derive(Clone)]
 struct Outcome {
     text: String,
     failed: bool,
@@ -68,29 +67,22 @@ impl<'a> Conversation<'a> {
         }
         loop {
             let answer = self.next_turn().await?;
-            if self.settle(&answer, &HashMap::new()).await? == Next::End {
+            if self.settle(&answer).await? == Next::End {
                 return Ok(());
             }
         }
     }
 
-    /// Takes up what the session did before its host stopped. A call that has no result is called again.
+    /// Takes up what the session did before its host stopped. All of its calls are made again, under their ids: the
+    /// belt answers those that were answered as they were then.
     async fn recall(&mut self, history: Vec<Entry>) -> Result<Next, Ending> {
-        let results = history.iter().filter_map(|entry| match entry {
-            Entry::Result { call, output, error, .. } => {
-                let failed = error.is_some();
-                let text = error.clone().unwrap_or_else(|| output.as_ref().map(as_text).unwrap_or_default());
-                Some((call.as_str(), Outcome { text, failed }))
-            }
-            _ => None,
-        });
-        let results: HashMap<&str, Outcome> = results.collect();
         for entry in &history {
-            let Entry::Turn { turn, content, .. } = entry else { continue };
+            let Entry::Turn { turn, content, usage, .. } = entry else { continue };
             let content = content.as_ref().ok_or_else(|| Ending::Error(format!("turn {turn} was not kept")))?;
             let answer = Answer::restore(content).map_err(Ending::Error)?;
             self.turn = *turn;
-            if self.settle(&answer, &results).await? == Next::End {
+            self.uncounted = usage.cost_usd.is_none() && usage.tokens() == 0;
+            if self.settle(&answer).await? == Next::End {
                 return Ok(Next::End);
             }
         }
@@ -100,10 +92,16 @@ impl<'a> Conversation<'a> {
     /// Has the model answer, within the bounds, and writes the answer down.
     async fn next_turn(&mut self) -> Result<Answer, Ending> {
         let Self { api, session, model, .. } = *self;
-        self.check_cost()?;
+        if self.uncounted {
+            return Err(Ending::Error(format!(
+                "the provider does not say what {model} used, so that neither dollars nor tokens bound it; if it costs \
+                 nothing, give it a price of 0 under [[prices]] in guild.toml"
+            )));
+        }
+        api.check_bounds(session, model)?;
         session.meter.take_turn()?;
         self.turn += 1;
-        let (answer, tokens) = api.ask(session, model, &self.messages).await?;
+        let Asked { answer, tokens, paid } = api.ask(session, model, &self.messages).await?;
         let usage: Usage = api.options.prices.usage(model, tokens);
         let text = answer.text();
         session.journal.write(&Entry::Turn {
@@ -114,7 +112,10 @@ impl<'a> Conversation<'a> {
             content: serde_json::to_value(&answer).ok(),
             usage,
         });
-        session.meter.book(usage, Some(model));
+        match paid {
+            Some(paid) => paid.settle(usage, Some(model)),
+            None => session.meter.book(usage, Some(model)),
+        }
         self.uncounted = tokens.is_none() && usage.cost_usd.is_none();
         if let Some(texts) = &session.texts
             && !text.is_empty()
@@ -125,37 +126,8 @@ impl<'a> Conversation<'a> {
         Ok(answer)
     }
 
-    /// Where the cost cannot be known, tokens bound the job instead of dollars; or nothing is asked at all.
-    fn check_cost(&self) -> Result<(), Ending> {
-        let Self { api, session, model, .. } = self;
-        let used = session.meter.job_account().usage;
-        let priced = api.options.prices.knows(model);
-        if priced && used.cost_usd.is_some() {
-            return Ok(());
-        }
-        if self.uncounted {
-            return Err(Ending::Error(format!(
-                "the provider does not say what {model} used, so that neither dollars nor tokens bound it; if it costs \
-                 nothing, give it a price of 0 under [[prices]] in guild.toml"
-            )));
-        }
-        match api.options.unknown_cost_tokens {
-            Some(max) if used.tokens() < max => Ok(()),
-            Some(max) => Err(Ending::Error(format!(
-                "the job used {} tokens at a cost that is not known, and api.unknown_cost_tokens is {max}",
-                used.tokens()
-            ))),
-            None if priced => Err(Ending::Error(
-                "what the job cost so far is not known, so that no budget bounds it; set unknown_cost_tokens under \
-                 [api] in guild.toml to bound it by tokens"
-                    .to_owned(),
-            )),
-            None => Err(Ending::Error(super::unknown_price(model))),
-        }
-    }
-
-    /// Does what an answer asks for: its calls, or the end. `known` are results that were there before a restart.
-    async fn settle(&mut self, answer: &Answer, known: &HashMap<&str, Outcome>) -> Result<Next, Ending> {
+    /// Does what an answer asks for: its calls, or the end.
+    async fn settle(&mut self, answer: &Answer) -> Result<Next, Ending> {
         let calls: Vec<&ModelCall> = answer.calls().collect();
         let text = answer.text();
         if let Stop::Withheld(reason) = &answer.stop {
@@ -166,7 +138,7 @@ impl<'a> Conversation<'a> {
         }
         (self.text, self.cut) = (text, false);
         self.messages.push(answer.message());
-        let outcomes = self.call_all(answer, &calls, known).await?;
+        let outcomes = self.call_all(answer, &calls).await?;
         let responses = calls.into_iter().zip(outcomes).map(|(call, outcome)| self.response(call, outcome));
         let responses: Vec<ContentPart> = responses.collect();
         if self.api.place.provider() == Provider::Ollama {
@@ -204,26 +176,14 @@ impl<'a> Conversation<'a> {
 
     /// Calls the tools: at the same time where all of them only read, else one after the other. The outcomes are in the
     /// order of the calls.
-    async fn call_all(
-        &self,
-        answer: &Answer,
-        calls: &[&ModelCall],
-        known: &HashMap<&str, Outcome>,
-    ) -> Result<Vec<Outcome>, Ending> {
+    async fn call_all(&self, answer: &Answer, calls: &[&ModelCall]) -> Result<Vec<Outcome>, Ending> {
         let definitions = self.session.tools.definitions();
         let reading: HashSet<&str> =
             definitions.iter().filter(|tool| tool.read_only).map(|tool| tool.name.as_str()).collect();
         let at_once = if calls.iter().all(|call| reading.contains(call.fn_name.as_str())) { PARALLEL_CALLS } else { 1 };
         let mut outcomes = Vec::with_capacity(calls.len());
         for (index, call) in calls.iter().enumerate() {
-            let id = format!("{}.{}.{index}", self.session.number, self.turn);
-            let known = known.get(id.as_str()).cloned();
-            outcomes.push(async move {
-                match known {
-                    Some(outcome) => Ok(outcome),
-                    None => self.call(id, answer, call).await,
-                }
-            });
+            outcomes.push(self.call(format!("{}.{}.{index}", self.session.number, self.turn), answer, call));
         }
         let mut outcomes = Box::pin(stream::iter(outcomes).buffered(at_once));
         let mut all = Vec::new();

@@ -22,6 +22,8 @@ pub(crate) struct Failure {
     pub(crate) text: String,
     /// Whether the same request may succeed later.
     pub(crate) again: bool,
+    /// Whether it is known to have cost nothing: it was never sent, or refused with a status.
+    pub(crate) unpaid: bool,
     /// How long the provider asks to wait.
     pub(crate) after: Option<Duration>,
 }
@@ -29,12 +31,17 @@ pub(crate) struct Failure {
 impl Failure {
     /// A failure after which it is no use to ask again.
     pub(crate) fn last(text: impl Into<String>) -> Self {
-        Self { text: text.into(), again: false, after: None }
+        Self { text: text.into(), again: false, unpaid: false, after: None }
+    }
+
+    /// A request that was not sent, after which it is no use to try again.
+    pub(crate) fn unsent(text: impl Into<String>) -> Self {
+        Self { unpaid: true, ..Self::last(text) }
     }
 
     /// A failure that may have passed when the request is made again.
     pub(crate) fn passing(text: impl Into<String>) -> Self {
-        Self { text: text.into(), again: true, after: None }
+        Self { text: text.into(), again: true, unpaid: false, after: None }
     }
 
     /// What genai could not do. `key` is what a 401 is told to look at.
@@ -65,7 +72,8 @@ impl Failure {
         }
         let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
         let what = if error.is_connect() { "the provider cannot be reached" } else { "the connection broke" };
-        Self { text: format!("{what}{cause}"), again, after: None }
+        let unpaid = error.is_connect() || error.is_builder();
+        Self { text: format!("{what}{cause}"), again, unpaid, after: None }
     }
 
     fn of_status(status: StatusCode, body: &str, headers: &HeaderMap, key: Option<&str>) -> Self {
@@ -82,7 +90,8 @@ impl Failure {
         };
         let again = status.is_server_error()
             || matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY);
-        Self { text: format!("the provider answered {status}{said}{hint}"), again, after: retry_after(headers) }
+        let text = format!("the provider answered {status}{said}{hint}");
+        Self { text, again, unpaid: true, after: retry_after(headers) }
     }
 
     /// An error that the provider reports in the middle of an answer that had begun well.
@@ -96,7 +105,7 @@ impl Failure {
         let lasting = ["invalid", "authentication", "permission", "not_found", "NOT_FOUND", "INVALID", "PERMISSION"];
         let again = !lasting.iter().any(|word| kind.contains(word));
         let kind = if kind.is_empty() { String::new() } else { format!(" ({kind})") };
-        Self { text: format!("the provider broke its answer off: {said}{kind}"), again, after: None }
+        Self { text: format!("the provider broke its answer off: {said}{kind}"), again, unpaid: false, after: None }
     }
 
     /// How long to wait before the next request, the `attempt`-th again: what the provider asks for, else longer each

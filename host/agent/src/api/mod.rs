@@ -21,6 +21,7 @@ mod provider;
 mod request;
 
 use conversation::Conversation;
+pub(crate) use prices::Tokens;
 pub use prices::{PRICES_AS_OF, Price, Prices};
 use provider::Place;
 pub use provider::Provider;
@@ -83,7 +84,7 @@ impl Api {
     /// A runtime; nothing is asked yet.
     ///
     /// # Errors
-    /// A base URL that is none, in a sentence that names the setting.
+    /// A base URL that is none, or one to which the key would travel unencrypted, in a sentence that names the setting.
     pub fn new(options: ApiOptions) -> Result<Self, String> {
         let place = Place::new(options.provider, options.base_url.as_deref(), options.key.clone())?;
         Ok(Self { options, place, client: OnceLock::new() })
@@ -140,8 +141,11 @@ impl AgentRuntime for Api {
     }
 
     fn check(&self, wanted: &Wanted<'_>) -> Result<(), String> {
-        let model = self.model(wanted.model)?;
         self.place.key()?;
+        if wanted.later {
+            return Ok(());
+        }
+        let model = self.model(wanted.model)?;
         if self.options.unknown_cost_tokens.is_none() && !self.options.prices.knows(model) {
             return Err(unknown_price(model));
         }

@@ -3,7 +3,7 @@
 use guild_contract::Usage;
 use serde::Deserialize;
 
-/// When the prices that come with the host were taken from the providers' lists.
+/// When the prices that come with the host were compared with what the providers' pages, or reports of them, said.
 pub const PRICES_AS_OF: &str = "2026-11";
 
 /// What a model's tokens cost, in US dollars per million tokens: one `[[prices]]` of `guild.toml`.
@@ -135,7 +135,14 @@ impl Prices {
             Some(tokens) => self.cost(model, tokens),
             None => self.is_free(model).then_some(0.0),
         };
-        Usage { turns: 1, input_tokens: used.input, cached_tokens: used.cached, output_tokens: used.output, cost_usd }
+        Usage {
+            turns: 1,
+            input_tokens: used.input,
+            cached_tokens: used.cached,
+            output_tokens: used.output,
+            cost_usd,
+            known_cost_usd: None,
+        }
     }
 
     #[allow(clippy::cast_precision_loss, reason = "no request has 2^52 tokens")]
@@ -152,8 +159,9 @@ impl Prices {
     }
 }
 
-/// The list prices. What a provider asks more for, such as priority or a cache that lives for an hour, is never asked
-/// for here.
+/// The list prices, of models that are used with tools over the protocols that are spoken here. What nobody could
+/// confirm is not in it. What a provider asks more for, such as priority or a cache that lives for an hour, is never
+/// asked for here.
 fn list() -> Vec<Price> {
     // Model, above this many tokens of input, input, cached input, cache write, output.
     const LIST: &[(&str, u64, f64, f64, f64, f64)] = &[
@@ -175,8 +183,6 @@ fn list() -> Vec<Price> {
         ("claude-haiku-5-5", 100_000, 0.5, 0.05, 0.625, 2.5),
         ("claude-haiku-4-5", 0, 1.0, 0.1, 1.25, 5.0),
         // OpenAI
-        ("gpt-6.1-sol", 0, 2.0, 0.1, 2.5, 10.0),
-        ("gpt-6.1-sol", 272_000, 4.0, 0.2, 5.0, 15.0),
         ("gpt-5.4", 0, 2.5, 0.25, 2.5, 15.0),
         ("gpt-5.4", 272_000, 5.0, 0.5, 5.0, 22.5),
         ("gpt-5.2", 0, 1.75, 0.175, 1.75, 14.0),
@@ -186,14 +192,14 @@ fn list() -> Vec<Price> {
         ("gpt-5-nano", 0, 0.05, 0.005, 0.05, 0.4),
         ("gpt-4.1", 0, 2.0, 0.5, 2.0, 8.0),
         ("gpt-4.1-mini", 0, 0.4, 0.1, 0.4, 1.6),
-        ("gpt-4.1-nano", 0, 0.1, 0.025, 0.1, 0.4),
+        // It costs more than later versions, and nothing was taken off for what was cached.
+        ("gpt-4o-2024-05-13", 0, 5.0, 5.0, 5.0, 15.0),
         ("gpt-4o", 0, 2.5, 1.25, 2.5, 10.0),
         ("gpt-4o-mini", 0, 0.15, 0.075, 0.15, 0.6),
         // Gemini
         ("gemini-2.5-pro", 0, 1.25, 0.125, 1.25, 10.0),
         ("gemini-2.5-pro", 200_000, 2.5, 0.25, 2.5, 15.0),
         ("gemini-2.5-flash", 0, 0.3, 0.03, 0.3, 2.5),
-        ("gemini-2.5-flash-lite", 0, 0.1, 0.01, 0.1, 0.4),
     ];
     let price = |&(model, above_input_tokens, input, cached, write, output): &(&str, u64, f64, f64, f64, f64)| Price {
         model: model.to_owned(),
@@ -231,6 +237,9 @@ mod tests {
             assert_eq!(cost(&prices, model, MILLION), Some(1.25), "{model}");
         }
         assert_eq!(cost(&prices, "gpt-5-mini-2025-08-07", MILLION), Some(0.25));
+        for (model, usd) in [("gpt-4o-2024-05-13", 5.0), ("gpt-4o-2024-08-06", 2.5), ("gpt-4o", 2.5)] {
+            assert_eq!(cost(&prices, model, MILLION), Some(usd), "{model}");
+        }
         for model in ["gpt-5-pro", "gpt-5.9", "claude-sonnet-4", "claude-opus-5-9-mini", "llama3.3", ""] {
             assert!(!prices.knows(model), "{model}");
         }

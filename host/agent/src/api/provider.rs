@@ -7,6 +7,7 @@ use genai::{
 };
 use guild_jobs::secret::{KeySource, Secret};
 use reqwest::Url;
+use url::Host;
 
 /// A protocol that model providers speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +96,9 @@ impl Place {
             return Err(format!("api.base_url {text:?} must end with its path"));
         }
         let key = key.or_else(|| base.is_none().then(|| provider.usual_key()).flatten());
+        if key.is_some() && url.scheme() != "https" && !is_loopback(&url) {
+            return Err(format!("api.base_url {text:?}: the key would travel unencrypted; use https"));
+        }
         Ok(Self { provider, base: url, key })
     }
 
@@ -170,6 +174,16 @@ impl Place {
     }
 }
 
+/// Whether what is sent there stays on this machine.
+fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}
+
 fn bearer(key: &str) -> (String, String) {
     ("authorization".to_owned(), format!("Bearer {key}"))
 }
@@ -207,6 +221,22 @@ mod tests {
         }
         let with_password = Place::new(Provider::OpenAi, Some("https://me:hunter2@h"), None).unwrap_err();
         assert!(with_password.contains("key_env") && !with_password.contains("hunter2"), "{with_password}");
+    }
+
+    #[test]
+    fn a_key_goes_over_https_or_stays_on_this_machine() {
+        let with_key = |base| Place::new(Provider::OpenAi, Some(base), Some(KeySource::Env("KEY".to_owned())));
+        for base in ["http://h:8000/v1", "http://192.168.1.5/v1", "http://localhost.example.com", "http://[fe80::1]"] {
+            let refused = with_key(base).unwrap_err();
+            assert!(
+                refused.contains(base) && refused.contains("unencrypted") && refused.contains("https"),
+                "{refused}"
+            );
+            assert!(Place::new(Provider::OpenAi, Some(base), None).is_ok(), "{base} without a key");
+        }
+        for base in ["https://h/v1", "http://localhost:8000/v1", "http://127.0.0.2:8000", "http://[::1]:8000/v1"] {
+            assert!(with_key(base).is_ok(), "{base}");
+        }
     }
 
     #[test]

@@ -1,14 +1,18 @@
 //! One request to the provider, and its repetition while it fails in a way that passes.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
 
 use futures::StreamExt as _;
-use genai::chat::{CacheControl, ChatMessage, ChatOptions, ChatRequest, ChatStreamEvent, StreamEnd, Tool};
+use genai::chat::{CacheControl, ChatMessage, ChatOptions, ChatRequest, ChatStreamEvent, StreamEnd, Tool, ToolCall};
+use guild_contract::Usage;
 use guild_jobs::{
-    session::{Ending, Session},
+    session::{Ending, Paid, Session},
     transcript::Entry,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::{sleep_until, timeout};
 use tracing::{Dispatch, instrument::WithSubscriber as _};
 
@@ -20,25 +24,61 @@ use super::{
     provider::Provider,
 };
 
-/// No answer of a model is larger; a server that sends more does not speak the protocol.
+/// What is taken of one answer, its text, its thoughts and all of its calls together: far more than any model says. It
+/// bounds what genai hands over. What genai collects before it hands anything over, such as the body of an error or a
+/// line without an end, only the request's time bounds.
 const MAX_ANSWER_BYTES: usize = 8 * 1024 * 1024;
 
+/// An answer, and what has to be settled for it.
+pub(super) struct Asked {
+    pub(super) answer: Answer,
+    /// What was used, where the provider says it.
+    pub(super) tokens: Option<Tokens>,
+    /// The cost, open until it is settled; none where the model costs nothing.
+    pub(super) paid: Option<Paid>,
+}
+
 impl Api {
-    /// Asks for the next answer, again and again while that may help, with pauses between.
-    pub(super) async fn ask(
-        &self,
-        session: &Session,
-        model: &str,
-        messages: &[ChatMessage],
-    ) -> Result<(Answer, Option<Tokens>), Ending> {
+    /// Whether another request may be made. Where the price is known, dollars bound the job, by what is known to be
+    /// spent; where it is not, tokens do, or nothing is asked at all.
+    pub(super) fn check_bounds(&self, session: &Session, model: &str) -> Result<(), Ending> {
+        let meter = &session.meter;
+        if Instant::now() >= meter.deadline() {
+            return Err(Ending::Deadline);
+        }
+        if meter.left().max_budget_usd.is_some_and(|left| left <= 0.0) {
+            return Err(Ending::MaxBudget);
+        }
+        if self.options.prices.knows(model) {
+            return Ok(());
+        }
+        let used = meter.job_account().usage.tokens();
+        match self.options.unknown_cost_tokens {
+            Some(max) if used < max => Ok(()),
+            Some(max) => Err(Ending::Error(format!(
+                "the job used {used} tokens at a cost that is not known, and api.unknown_cost_tokens is {max}"
+            ))),
+            None => Err(Ending::Error(super::unknown_price(model))),
+        }
+    }
+
+    /// Asks for the next answer, again and again while that may help, with pauses between. A request that breaks off
+    /// after it was sent may have cost something, and nobody says how much.
+    pub(super) async fn ask(&self, session: &Session, model: &str, messages: &[ChatMessage]) -> Result<Asked, Ending> {
         let mut failures = 0;
         loop {
+            // Dropped, as by a cancel, it makes the cost unknown.
+            let paid = (!self.options.prices.is_free(model)).then(|| session.meter.paid());
             let request = Box::pin(timeout(self.options.request, self.send(session, model, messages)));
             let failure = match within(session, request).await? {
-                Ok(Ok(answer)) => return Ok(answer),
+                Ok(Ok((answer, tokens))) => return Ok(Asked { answer, tokens, paid }),
                 Ok(Err(failure)) => failure,
                 Err(_) => Failure::passing(format!("no answer within {} s", self.options.request.as_secs_f64())),
             };
+            match paid {
+                Some(paid) if failure.unpaid => paid.settle(Usage::default(), None),
+                lost => drop(lost),
+            }
             let text = &failure.text;
             if !failure.again {
                 return Err(Ending::Error(failure.text));
@@ -59,6 +99,7 @@ impl Api {
             let text = format!("{text}; asking again in {seconds:.1} s ({failures} of {retries})");
             session.journal.write(&Entry::Note { session: number, text });
             within(session, tokio::time::sleep(pause)).await?;
+            self.check_bounds(session, model)?;
         }
     }
 
@@ -69,37 +110,36 @@ impl Api {
         model: &str,
         messages: &[ChatMessage],
     ) -> Result<(Answer, Option<Tokens>), Failure> {
-        let key = self.place.key().map_err(Failure::last)?;
+        let key = self.place.key().map_err(Failure::unsent)?;
         let named = self.place.key_named();
         let exchange = async {
-            let target = self.place.target(model, key.as_ref()).map_err(Failure::last)?;
+            let target = self.place.target(model, key.as_ref()).map_err(Failure::unsent)?;
             let failed = |error| Failure::of(error, named.as_deref());
             let options = self.chat_options(model);
             let request = self.chat_request(session, messages);
             let mut stream = self
                 .client()
-                .map_err(Failure::last)?
+                .map_err(Failure::unsent)?
                 .exec_chat_stream(target, request, Some(&options))
                 .await
-                .map_err(failed)?
+                // It is sent with the first look at the stream.
+                .map_err(|error| Failure { unpaid: true, ..failed(error) })?
                 .stream;
-            let (mut said, mut call) = (0, 0);
+            let mut size = Size::default();
             while let Some(event) = stream.next().await {
                 match event.map_err(failed)? {
                     ChatStreamEvent::Chunk(chunk) | ChatStreamEvent::ReasoningChunk(chunk) => {
-                        said += chunk.content.len();
+                        size.total += chunk.content.len();
                     }
-                    // Its input as far as it has come.
-                    ChatStreamEvent::ToolCallChunk(chunk) => {
-                        call = chunk.tool_call.fn_arguments.as_str().map_or(0, str::len);
-                    }
+                    ChatStreamEvent::ThoughtSignatureChunk(chunk) => size.total += chunk.content.len(),
+                    ChatStreamEvent::ToolCallChunk(chunk) => size.add_call(&chunk.tool_call),
                     ChatStreamEvent::End(end) if self.is_whole(&end) => {
                         let used = tokens(&end);
                         return Ok((Answer::new(end), used));
                     }
                     _ => {}
                 }
-                if said + call > MAX_ANSWER_BYTES {
+                if size.total > MAX_ANSWER_BYTES {
                     return Err(Failure::last(format!("the answer is larger than {MAX_ANSWER_BYTES} bytes")));
                 }
             }
@@ -167,6 +207,29 @@ impl Api {
     }
 }
 
+/// How much of an answer has come.
+#[derive(Default)]
+struct Size {
+    total: usize,
+    /// Of each call that comes in pieces, by its id.
+    calls: HashMap<String, usize>,
+}
+
+impl Size {
+    /// Counts a call as far as it has come: some providers send it whole, others its input as text, of which genai shows
+    /// all pieces that came before too.
+    fn add_call(&mut self, call: &ToolCall) {
+        let Value::String(input) = &call.fn_arguments else {
+            self.total += call.fn_name.len() + call.fn_arguments.to_string().len();
+            return;
+        };
+        let now = call.fn_name.len() + input.len();
+        let before = self.calls.insert(call.call_id.clone(), now).unwrap_or_default();
+        // What is smaller than before is another call under the same id.
+        self.total += if now < before { now } else { now - before };
+    }
+}
+
 /// Waits for something as long as the session lasts.
 pub(super) async fn within<T>(session: &Session, future: impl Future<Output = T>) -> Result<T, Ending> {
     tokio::select! {
@@ -197,4 +260,29 @@ pub(super) fn client() -> Result<genai::Client, String> {
         .build()
         .map_err(|e| format!("the HTTP client cannot be made: {e}"))?;
     genai::Client::builder().with_reqwest(client).build().map_err(|e| e.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(id: &str, input: Value) -> ToolCall {
+        ToolCall { call_id: id.to_owned(), fn_name: "f".to_owned(), fn_arguments: input, thought_signatures: None }
+    }
+
+    #[test]
+    fn each_call_counts_once_and_all_of_them_count() {
+        let mut size = Size::default();
+        for (id, input) in [("a", ""), ("a", "12"), ("b", "123"), ("a", "1234"), ("b", "123")] {
+            size.add_call(&call(id, json!(input)));
+        }
+        assert_eq!(size.total, 5 + 4);
+        // Another call that has the id of one before it.
+        size.add_call(&call("a", json!("")));
+        assert_eq!(size.total, 9 + 1);
+        for _ in 0..2 {
+            size.add_call(&call("a", json!({"x": 1})));
+        }
+        assert_eq!(size.total, 10 + 2 * (1 + r#"{"x":1}"#.len()));
+    }
 }

@@ -14,6 +14,7 @@ use super::{
     ClaudeOptions, flags,
     process::{Lines, Outbox, Process},
     protocol::Outcome,
+    redact::Secrets,
     scratch::{MARK, Scratch},
     talk::{Stop, Talk},
 };
@@ -30,6 +31,8 @@ pub(super) struct Conversation {
     pub(super) resumed: Option<String>,
     /// Cancelled once nobody waits for the session any more.
     pub(super) dropped: CancellationToken,
+    /// What no error and no note shows.
+    pub(super) secrets: Secrets,
 }
 
 impl Conversation {
@@ -40,32 +43,39 @@ impl Conversation {
         resumed: Option<String>,
         dropped: CancellationToken,
     ) -> Self {
-        Self { options, program, session, resumed, dropped }
+        let secrets = Secrets::of(&options.environment);
+        Self { options, program, session, resumed, dropped, secrets }
     }
 
     /// Runs the session to its end. When it returns, no process of it is left, and its scratch directory is removed.
     pub(super) async fn run(self) -> SessionEnd {
+        let secrets = self.secrets.clone();
+        let end = self.run_to_end().await;
+        match end.ending {
+            Ending::Error(text) => SessionEnd { ending: Ending::Error(secrets.redact(text)), ..end },
+            _ => end,
+        }
+    }
+
+    async fn run_to_end(self) -> SessionEnd {
         let failed = |ending| SessionEnd { ending, text: String::new() };
         let left = self.session.meter.left();
         if let Some(ending) = reached(&left, self.session.meter.deadline()) {
             return failed(ending);
         }
-        let (builtin, served): (Vec<_>, Vec<_>) = self
-            .session
-            .tools
-            .definitions()
-            .into_iter()
-            .partition(|tool| self.options.builtin_tools && flags::is_builtin(&tool.name));
+        let (builtin, served): (Vec<_>, Vec<_>) = self.session.tools.definitions().into_iter().partition(|tool| {
+            self.options.builtin_tools && self.session.files.is_some() && flags::is_builtin(&tool.name)
+        });
         let builtin: Vec<String> = builtin.iter().map(|tool| tool.name.clone()).collect();
         let prepared = tokio::select! {
             () = self.session.cancel.cancelled() => return failed(Ending::Interrupted),
             () = self.dropped.cancelled() => return failed(Ending::Interrupted),
-            prepared = self.prepare(&builtin) => prepared,
+            prepared = self.prepare(!builtin.is_empty()) => prepared,
         };
         let started = match prepared {
             Ok(scratch) => {
                 let command = self.command(&scratch, &builtin, !served.is_empty(), &left);
-                Process::start(command, &self.program, scratch).await
+                Process::start(command, &self.program, scratch, self.secrets.clone()).await
             }
             Err(why) => Err(why),
         };
@@ -76,10 +86,10 @@ impl Conversation {
     }
 
     /// Makes the scratch directory, with a copy of the sources where the CLI reads them itself.
-    async fn prepare(&self, builtin: &[String]) -> Result<Scratch, String> {
+    async fn prepare(&self, copies: bool) -> Result<Scratch, String> {
         let (options, program) = (self.options.clone(), self.program.clone());
         let system_prompt = self.session.system_prompt.clone();
-        let files = self.session.files.clone().filter(|_| builtin.iter().any(|tool| flags::reads_files(tool)));
+        let files = self.session.files.clone().filter(|_| copies);
         let cancel = self.session.cancel.child_token();
         let stop = cancel.clone().drop_guard();
         let made = tokio::task::spawn_blocking(move || {

@@ -23,18 +23,13 @@ const SET: &[(&str, &str)] = &[
 ];
 
 /// The built-in tools that the CLI has under the names by which the host grants them, and the rules that allow them.
-/// Read is confined to the working directory by its rule, Grep and Glob by `--restricted`.
-const BUILTIN: &[(&str, &str)] =
-    &[("Read", "Read(./**)"), ("Grep", "Grep"), ("Glob", "Glob"), ("WebSearch", "WebSearch"), ("WebFetch", "WebFetch")];
+/// Read is confined to the working directory by its rule, Grep and Glob by `--restricted`. Its web tools are not among
+/// them: they would not obey the host's network policy.
+const BUILTIN: &[(&str, &str)] = &[("Read", "Read(./**)"), ("Grep", "Grep"), ("Glob", "Glob")];
 
-/// Whether the CLI can serve a tool of this name itself.
+/// Whether the CLI may serve a tool of this name itself.
 pub(super) fn is_builtin(tool: &str) -> bool {
     BUILTIN.iter().any(|(name, _)| *name == tool)
-}
-
-/// Whether it is one that works on files.
-pub(super) fn reads_files(tool: &str) -> bool {
-    matches!(tool, "Read" | "Grep" | "Glob")
 }
 
 /// The variables that the CLI is given, out of the host's; `further` names those that the operator adds.

@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 pub(super) const SERVER: &str = "worker-internal";
 /// The version of the protocol that is spoken, where the CLI asks for none that is older.
 const VERSION: &str = "2025-11-25";
-/// Up to here the CLI shows a result to the model as it is; the host bounds results before that.
+/// Up to here the CLI shows a result to the model as it is, and it takes no higher bound than this. A longer one, which
+/// only an operator's `limits.tool_result_bytes` of more than that lets through, it puts into a file and shows the
+/// beginning of.
 const MAX_RESULT_CHARS: u32 = 500_000;
 
 /// JSON-RPC: no such method.

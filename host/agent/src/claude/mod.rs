@@ -13,6 +13,7 @@ mod flags;
 mod mcp;
 mod process;
 mod protocol;
+mod redact;
 mod scratch;
 mod spawner;
 mod talk;
@@ -33,6 +34,7 @@ use guild_jobs::{
 use tokio::{io::AsyncReadExt as _, process::Command};
 use tokio_util::sync::CancellationToken;
 
+use crate::api::Prices;
 use conversation::Conversation;
 
 /// How long `claude --version` may take.
@@ -47,9 +49,9 @@ pub struct ClaudeOptions {
     pub command: PathBuf,
     /// The model, where a session asks for none; where this is `None` too, the CLI's own choice.
     pub model: Option<String>,
-    /// Whether the CLI serves Read, Grep, Glob, WebSearch and WebFetch itself where a session was granted them, in place
-    /// of the host. Its file tools then work on a copy of the granted sources; the host's network policy does not hold
-    /// for its web tools.
+    /// Whether the CLI serves Read, Grep and Glob itself where a session was granted them and has sources to read, in
+    /// place of the host. They then work on a copy of the sources. WebSearch and WebFetch are always the host's: the
+    /// CLI's own would not obey its network policy.
     pub builtin_tools: bool,
     /// Whether permissions are bypassed, rather than denied but for an exact list. Neither asks anybody.
     pub bypass_permissions: bool,
@@ -59,6 +61,9 @@ pub struct ClaudeOptions {
     pub silence: Duration,
     /// Names of further environment variables that the CLI is given, such as `HTTPS_PROXY`.
     pub environment: Vec<String>,
+    /// What turns cost as they come: the CLI says only at the end what a session cost. A turn of a model without a price
+    /// counts nothing until then, and what the CLI says in the end holds where it is more.
+    pub prices: Prices,
     /// A directory of the host's own, outside of every member: where sessions have their scratch directories, and where
     /// their processes are recorded for [`Claude::reap_orphans`]. It is made, readable by nobody else. Without it,
     /// scratch directories are made where temporary files are, and nothing is recorded.

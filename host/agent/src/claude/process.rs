@@ -20,11 +20,11 @@ use tokio::{
 };
 use tokio_util::codec::{FramedRead, LinesCodec, LinesCodecError};
 
-use super::{protocol::plain, scratch::Scratch, spawner};
+use super::{protocol::plain, redact::Secrets, scratch::Scratch, spawner};
 
 /// The longest line. Lines of 3 MB occur.
 const MAX_LINE_BYTES: usize = 32 << 20;
-/// What is kept of stderr: its end.
+/// What is shown of stderr: its end.
 const STDERR_BYTES: usize = 4096;
 /// Lines that wait to be written. The CLI reads as they come; one that does not has failed.
 const OUTBOX_LINES: usize = 1024;
@@ -42,7 +42,7 @@ pub(super) struct Process {
     children: Signal,
     /// The process group: the child's id. `None` once there is nothing left of it to be signalled.
     group: Option<Pid>,
-    stderr: Arc<Mutex<Vec<u8>>>,
+    stderr: Stderr,
     reading_stderr: JoinHandle<()>,
     scratch: Option<Scratch>,
 }
@@ -59,6 +59,7 @@ impl Process {
         mut command: Command,
         program: &Path,
         mut scratch: Scratch,
+        secrets: Secrets,
     ) -> Result<(Self, Lines, Outbox), String> {
         let failed = |e: io::Error| format!("cannot start {}: {e}", program.display());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -70,10 +71,10 @@ impl Process {
             return Err(failed(io::Error::other("it ended at once")));
         };
         let recorded = scratch.record(group.as_raw_pid().unsigned_abs());
-        let tail = Arc::new(Mutex::new(Vec::new()));
-        let reading_stderr = tokio::spawn(keep_end(stderr, tail.clone()));
+        let said = Stderr { tail: Arc::default(), secrets };
+        let reading_stderr = tokio::spawn(said.clone().keep_end(stderr));
         let process =
-            Self { child, children, group: Some(group), stderr: tail, reading_stderr, scratch: Some(scratch) };
+            Self { child, children, group: Some(group), stderr: said, reading_stderr, scratch: Some(scratch) };
         // Without a record it would not be found after the host was killed; dropped here, it is ended.
         recorded.map_err(failed)?;
         let (outbox, lines) = mpsc::channel(OUTBOX_LINES);
@@ -117,14 +118,14 @@ impl Process {
         self.group = None;
         let _ = timeout(REST, &mut self.reading_stderr).await;
         let scratch = self.scratch.take();
-        // What the CLI leaves there may be much.
+        // With it ends what left the group; and what the CLI leaves there may be much.
         let _ = tokio::task::spawn_blocking(move || drop(scratch)).await;
         status
     }
 
     /// What stderr ended with; it goes on being kept.
     pub(super) fn stderr(&self) -> Stderr {
-        Stderr(self.stderr.clone())
+        self.stderr.clone()
     }
 }
 
@@ -136,11 +137,38 @@ impl Drop for Process {
 }
 
 /// The end of what the CLI says on stderr.
-pub(super) struct Stderr(Arc<Mutex<Vec<u8>>>);
+#[derive(Clone)]
+pub(super) struct Stderr {
+    tail: Arc<Mutex<Tail>>,
+    secrets: Secrets,
+}
+
+#[derive(Default)]
+struct Tail {
+    bytes: Vec<u8>,
+    /// Whether something came before it.
+    cut: bool,
+}
 
 impl Stderr {
     pub(super) fn text(&self) -> String {
-        plain(&locked(&self.0)).trim().to_owned()
+        let tail = locked(&self.tail);
+        let text = self.secrets.redact(plain(&tail.bytes));
+        // Where it was cut, it may begin with the end of a secret.
+        let unsure = if tail.cut { self.secrets.longest() } else { 0 };
+        text.chars().skip(unsure).collect::<String>().trim().to_owned()
+    }
+
+    async fn keep_end(self, mut stderr: ChildStderr) {
+        let kept = STDERR_BYTES + self.secrets.longest();
+        let mut buffer = vec![0; STDERR_BYTES];
+        while let Ok(read @ 1..) = stderr.read(&mut buffer).await {
+            let mut tail = locked(&self.tail);
+            tail.bytes.extend_from_slice(buffer.get(..read).unwrap_or_default());
+            let over = tail.bytes.len().saturating_sub(kept);
+            tail.bytes.drain(..over);
+            tail.cut |= over > 0;
+        }
     }
 }
 
@@ -168,16 +196,6 @@ async fn write(mut stdin: ChildStdin, mut lines: mpsc::Receiver<String>) {
     }
 }
 
-async fn keep_end(mut stderr: ChildStderr, tail: Arc<Mutex<Vec<u8>>>) {
-    let mut buffer = vec![0; STDERR_BYTES];
-    while let Ok(read @ 1..) = stderr.read(&mut buffer).await {
-        let mut tail = locked(&tail);
-        tail.extend_from_slice(buffer.get(..read).unwrap_or_default());
-        let over = tail.len().saturating_sub(STDERR_BYTES);
-        tail.drain(..over);
-    }
-}
-
-fn locked(tail: &Mutex<Vec<u8>>) -> MutexGuard<'_, Vec<u8>> {
+fn locked(tail: &Mutex<Tail>) -> MutexGuard<'_, Tail> {
     tail.lock().unwrap_or_else(PoisonError::into_inner)
 }

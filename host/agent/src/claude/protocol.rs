@@ -7,6 +7,9 @@ use guild_contract::Usage;
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::{Value, json};
 
+use super::redact::Secrets;
+use crate::api;
+
 /// The model of messages that the CLI makes itself, such as the text of an error.
 const SYNTHETIC: &str = "<synthetic>";
 /// How much of a line an error shows.
@@ -172,7 +175,15 @@ impl Tokens {
             cached_tokens: cached,
             output_tokens: self.output_tokens.unwrap_or(0),
             cost_usd: None,
+            known_cost_usd: None,
         }
+    }
+
+    /// As prices are asked for them.
+    pub(super) fn priced(self) -> api::Tokens {
+        let Usage { input_tokens, cached_tokens, output_tokens, .. } = self.usage();
+        let cache_write = self.cache_creation_input_tokens.unwrap_or(0);
+        api::Tokens { input: input_tokens, cached: cached_tokens, cache_write, output: output_tokens }
     }
 }
 
@@ -186,13 +197,14 @@ pub(super) struct Outcome {
     pub result: Option<String>,
     #[serde(default, deserialize_with = "lenient")]
     pub errors: Vec<Value>,
-    /// Of the whole session, also of what it did before it was resumed.
+    /// Of the whole session, also of what it did before it was resumed, if the CLI could end by itself then; where it was
+    /// killed, only of what came after.
     #[serde(default, deserialize_with = "lenient")]
     pub total_cost_usd: Option<f64>,
     /// Of what the session's model was asked for in this process.
     #[serde(default, deserialize_with = "lenient")]
     pub usage: Option<Tokens>,
-    /// By model, of the whole session, with what tools of the CLI's own asked for.
+    /// By model, of as much of the session as the cost, with what tools of the CLI's own asked for.
     #[serde(default, rename = "modelUsage", deserialize_with = "lenient")]
     pub model_usage: BTreeMap<String, ModelTokens>,
 }
@@ -238,10 +250,10 @@ fn lenient<'de, T: DeserializeOwned + Default, D: Deserializer<'de>>(deserialize
     Ok(serde_json::from_value(value).unwrap_or_default())
 }
 
-/// Reads a line.
-pub(super) fn parse(line: &str) -> Result<Line, String> {
+/// Reads a line. An error shows its beginning, as far as it may be shown.
+pub(super) fn parse(line: &str, secrets: &Secrets) -> Result<Line, String> {
     serde_json::from_str(line).map_err(|e| {
-        let shown: String = line.chars().take(SHOWN_CHARS).collect();
+        let shown: String = secrets.redact(line.to_owned()).chars().take(SHOWN_CHARS).collect();
         let what = if e.is_data() { "a message that this host does not understand" } else { "a line that is not JSON" };
         format!("{what} ({e}): {}", plain(shown.as_bytes()))
     })

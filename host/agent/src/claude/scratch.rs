@@ -9,13 +9,13 @@
 //! ```
 //!
 //! The mark is a random variable in the environment of the child, which what it starts inherits: it tells what belongs
-//! to a session also where the child itself has ended, or has left its process group.
+//! to a session also where the child itself has ended, or where something has left its process group.
 
 use std::{
     collections::HashSet,
     fs::{self, DirBuilder},
     io,
-    os::unix::fs::{DirBuilderExt as _, MetadataExt as _},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _},
     path::{Component, Path, PathBuf},
     time::Duration,
 };
@@ -70,24 +70,27 @@ struct Record {
     command: PathBuf,
 }
 
-/// A session's scratch directory; removed when it is dropped.
+/// A session's scratch directory. When it is dropped, what is left of the session's processes is ended, and it is
+/// removed.
 pub(super) struct Scratch {
     dir: TempDir,
     record: Option<Record>,
     mark: String,
+    /// Whether there is a child, or was.
+    started: bool,
 }
 
 impl Scratch {
     /// Makes the directory, with the system prompt in it. It blocks.
     pub(super) fn new(state: Option<&Path>, command: &Path, system_prompt: &str) -> io::Result<Self> {
         let mut builder = tempfile::Builder::new();
-        builder.prefix(PREFIX);
+        builder.prefix(PREFIX).permissions(fs::Permissions::from_mode(0o700));
         let dir = match state {
             Some(state) => builder.tempdir_in(state)?,
             None => builder.tempdir()?,
         };
         let mark = Uuid::now_v7().to_string();
-        let mut scratch = Self { dir, record: None, mark: mark.clone() };
+        let mut scratch = Self { dir, record: None, mark: mark.clone(), started: false };
         if state.is_some() {
             let host = Identity::of(std::process::id()).ok_or_else(|| io::Error::other("/proc cannot be read"))?;
             let record = Record { host, boot: boot()?, mark, child: None, command: command.to_owned() };
@@ -118,6 +121,7 @@ impl Scratch {
 
     /// Records the child. It blocks, for as long as it takes to write a small file.
     pub(super) fn record(&mut self, child: u32) -> io::Result<()> {
+        self.started = true;
         let Some(mut record) = self.record.take() else { return Ok(()) };
         record.child = Identity::of(child);
         self.write(&record)
@@ -158,6 +162,15 @@ impl Scratch {
     }
 }
 
+impl Drop for Scratch {
+    /// It blocks, for as long as it takes to look at all processes.
+    fn drop(&mut self) {
+        if self.started {
+            end_session(&self.mark, None);
+        }
+    }
+}
+
 /// Makes the directory where it is not there, and sees that it is this user's own.
 pub(super) fn own_directory(path: &Path) -> Result<(), String> {
     let failed = |e: io::Error| format!("{}: {e}", path.display());
@@ -185,7 +198,7 @@ pub(super) fn reap(state: &Path) -> usize {
             Some(record) if record.boot != boot => {}
             Some(record) if record.host.is_alive() => continue,
             Some(record) => {
-                let (command, left) = (record.command.display(), end_session(&record));
+                let (command, left) = (record.command.display(), end_session(&record.mark, record.child));
                 tracing::warn!(%command, left, host = record.host.pid, "ended what a host left that is gone");
                 ended += left;
             }
@@ -205,13 +218,13 @@ fn is_being_made(path: &Path) -> bool {
 }
 
 /// Kills the processes of a session until no more of them are found; how many that were.
-fn end_session(record: &Record) -> usize {
+fn end_session(mark: &str, child: Option<Identity>) -> usize {
     let mut ended = HashSet::new();
     for _ in 0..ROUNDS {
         let Ok(processes) = fs::read_dir("/proc") else { break };
         let ids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         let before = ended.len();
-        ended.extend(ids.filter_map(|pid| kill_if_of(record, pid)));
+        ended.extend(ids.filter_map(|pid| kill_if_of(mark, child, pid)));
         if ended.len() == before {
             break;
         }
@@ -220,17 +233,17 @@ fn end_session(record: &Record) -> usize {
 }
 
 /// Kills a process if it belongs to the session; which that was.
-fn kill_if_of(record: &Record, pid: u32) -> Option<Identity> {
+fn kill_if_of(mark: &str, child: Option<Identity>, pid: u32) -> Option<Identity> {
     let id = Pid::from_raw(i32::try_from(pid).ok()?)?;
     // The descriptor is of the process that has the id now; only then it is looked whose it is.
     let process = pidfd_open(id, PidfdFlags::empty()).ok()?;
     let identity = Identity::of(pid)?;
-    let variable = format!("{MARK}={}", record.mark);
+    let variable = format!("{MARK}={mark}");
     let marked = || {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         environment.split(|byte| *byte == 0).any(|entry| entry == variable.as_bytes())
     };
-    if record.child != Some(identity) && !marked() {
+    if child != Some(identity) && !marked() {
         return None;
     }
     pidfd_send_signal(&process, Signal::KILL).ok().map(|()| identity)

@@ -104,7 +104,7 @@ impl Talk {
         let session = &conversation.session;
         let calls_before = session.history.iter().filter(|entry| matches!(entry, Entry::Call { .. })).count();
         Self {
-            turns: Turns::new(session),
+            turns: Turns::new(&conversation),
             deadline: Instant::from_std(session.meter.deadline()),
             conversation,
             served,
@@ -203,7 +203,7 @@ impl Talk {
         if line.trim().is_empty() {
             return Ok(None);
         }
-        match protocol::parse(line).map_err(|what| broken(&what))? {
+        match protocol::parse(line, &self.conversation.secrets).map_err(|what| broken(&what))? {
             Line::ControlRequest { request_id, request } => self.requested(request_id, request)?,
             Line::ControlResponse { response } => self.responded(response)?,
             Line::ControlCancelRequest { request_id } => {
@@ -246,6 +246,7 @@ impl Talk {
             return Err(Stop::Broken(format!("claude does not begin the conversation: {why}")));
         }
         self.asked = true;
+        self.turns.pay();
         let resumed = self.conversation.resumed.is_some();
         let prompt = if resumed { RESUMED } else { &self.conversation.session.prompt };
         self.say(protocol::user(prompt))
@@ -394,7 +395,7 @@ impl Talk {
         }
         let result = async {
             while let Some(Ok(line)) = self.lines.next().await {
-                match protocol::parse(&line) {
+                match protocol::parse(&line, &self.conversation.secrets) {
                     Ok(Line::Result(outcome)) => return Some(outcome),
                     Ok(Line::ControlRequest { request_id, .. }) => {
                         self.say(protocol::refuse(&request_id, "the session is being stopped")).ok()?;
@@ -409,7 +410,7 @@ impl Talk {
     }
 
     /// Books what is left to be booked, closes the CLI's stdin, and sees it to its end.
-    pub(super) async fn close(self, outcome: Option<&Outcome>, patience: Duration) -> (Option<ExitStatus>, String) {
+    pub(super) async fn close(mut self, outcome: Option<&Outcome>, patience: Duration) -> (Option<ExitStatus>, String) {
         self.turns.settle(outcome);
         // Both hold the stdin open.
         drop((self.calls, self.outbox));

@@ -4,25 +4,37 @@ use std::sync::Arc;
 
 use guild_contract::Usage;
 use guild_jobs::{
-    session::{Ending, Meter, Session},
+    session::{Ending, Meter, Paid},
     transcript::{Entry, Journal},
 };
 use tokio::sync::mpsc;
 
-use super::protocol::{Message, Outcome, Tokens};
+use super::{
+    ClaudeOptions,
+    conversation::Conversation,
+    protocol::{Message, Outcome, Tokens},
+    redact::Secrets,
+};
 
 /// Counts turns, and writes each down when it is complete.
 pub(super) struct Turns {
     session: u32,
     /// Whether the session did something before its host stopped.
     resumed: bool,
+    /// What its turns used then; it is in the meter already.
+    before: Usage,
     meter: Arc<Meter>,
     journal: Arc<dyn Journal>,
     texts: Option<mpsc::Sender<String>>,
+    options: Arc<ClaudeOptions>,
+    secrets: Secrets,
+    /// From the moment at which the CLI is asked, until it has said what that cost.
+    paid: Option<Paid>,
     taken: u32,
     current: Option<Turn>,
     /// The message that was last complete: what still comes of it is no new turn.
     last: String,
+    /// What was booked of this process's turns.
     booked: Usage,
     said: String,
 }
@@ -37,15 +49,25 @@ struct Turn {
 }
 
 impl Turns {
-    pub(super) fn new(session: &Session) -> Self {
-        let before = session.history.iter().filter(|entry| matches!(entry, Entry::Turn { .. })).count();
+    pub(super) fn new(conversation: &Conversation) -> Self {
+        let session = &conversation.session;
+        let mut before = Usage::default();
+        for entry in &session.history {
+            if let Entry::Turn { usage, .. } = entry {
+                before.add(usage);
+            }
+        }
         Self {
             session: session.number,
             resumed: !session.history.is_empty(),
             meter: session.meter.clone(),
             journal: session.journal.clone(),
             texts: session.texts.clone(),
-            taken: u32::try_from(before).unwrap_or(u32::MAX),
+            options: conversation.options.clone(),
+            secrets: conversation.secrets.clone(),
+            paid: None,
+            taken: before.turns,
+            before,
             current: None,
             last: String::new(),
             booked: Usage::default(),
@@ -56,6 +78,11 @@ impl Turns {
     /// Whether the model is in the middle of a message whose end will be told.
     pub(super) fn is_streaming(&self) -> bool {
         self.current.as_ref().is_some_and(|turn| turn.streamed)
+    }
+
+    /// From now on the CLI costs.
+    pub(super) fn pay(&mut self) {
+        self.paid = Some(self.meter.paid());
     }
 
     /// A message begins to be streamed.
@@ -112,10 +139,14 @@ impl Turns {
         }
     }
 
-    /// The message is complete, as far as will be known: it is written down and its tokens are booked.
+    /// The message is complete, as far as will be known: it is written down and booked, at its price where that is known.
     pub(super) fn complete(&mut self) {
         let Some(turn) = self.current.take() else { return };
-        let usage = Usage { turns: 1, ..turn.tokens.usage() };
+        let model = turn.model.as_deref();
+        let usage = match model {
+            Some(model) => self.options.prices.usage(model, Some(turn.tokens.priced())),
+            None => Usage { turns: 1, ..turn.tokens.usage() },
+        };
         self.journal.write(&Entry::Turn {
             session: self.session,
             turn: self.taken,
@@ -124,37 +155,40 @@ impl Turns {
             content: None,
             usage,
         });
-        // The CLI says at the end what all turns cost.
-        let usage = Usage { cost_usd: Some(0.0), ..usage };
+        // The CLI says at the end what all turns cost; that it is open until then says [`Self::paid`].
+        let usage = Usage { cost_usd: Some(usage.known_cost()), known_cost_usd: None, ..usage };
         self.booked.add(&usage);
-        self.meter.book(usage, turn.model.as_deref());
+        self.meter.book(usage, model);
         self.last = turn.id;
     }
 
-    /// Books what the session used besides, once that is known; without an outcome the cost stays unknown, if there can
-    /// be one.
-    pub(super) fn settle(&self, outcome: Option<&Outcome>) {
-        let Some(outcome) = outcome else {
-            if self.booked.turns > 0 || self.current.is_some() {
-                self.meter.book(Usage { cost_usd: None, ..Usage::default() }, None);
-            }
-            return;
-        };
-        let own = || outcome.usage.map(Tokens::usage);
-        let all = if self.resumed { own() } else { outcome.tokens_of_all_models().or_else(own) }.unwrap_or_default();
+    /// Books what the session used besides, once that is known. Without an outcome, what it cost beyond its turns stays
+    /// unknown, if there can be anything.
+    pub(super) fn settle(&mut self, outcome: Option<&Outcome>) {
+        let (Some(paid), Some(outcome)) = (self.paid.take(), outcome) else { return };
+        let own = outcome.usage.map(Tokens::usage);
+        let whole = outcome.tokens_of_all_models();
+        let all = if self.resumed { own } else { whole.or(own) }.unwrap_or_default();
+        // What the CLI says of the cost begins anew if it was killed, and goes on where it could end by itself: then the
+        // tokens of before are among those that it says next to it.
+        let goes_on = whole.zip(own).is_some_and(|(whole, own)| {
+            self.resumed && whole.tokens() >= own.tokens().saturating_add(self.before.tokens())
+        });
+        let booked = self.booked.known_cost() + if goes_on { self.before.known_cost() } else { 0.0 };
         let rest = Usage {
             turns: 0,
             input_tokens: all.input_tokens.saturating_sub(self.booked.input_tokens),
             cached_tokens: all.cached_tokens.saturating_sub(self.booked.cached_tokens),
             output_tokens: all.output_tokens.saturating_sub(self.booked.output_tokens),
-            cost_usd: outcome.total_cost_usd,
+            cost_usd: outcome.total_cost_usd.map(|total| (total - booked).max(0.0)),
+            known_cost_usd: None,
         };
-        self.meter.book(rest, None);
+        paid.settle(rest, None);
     }
 
     /// Notes something in the transcript.
     pub(super) fn note(&self, text: String) {
-        self.journal.write(&Entry::Note { session: self.session, text });
+        self.journal.write(&Entry::Note { session: self.session, text: self.secrets.redact(text) });
     }
 
     /// Writes down what the CLI calls the session.

@@ -65,6 +65,9 @@ impl AgentRuntime for Extractive {
     }
 
     fn check(&self, wanted: &Wanted<'_>) -> Result<(), String> {
+        if wanted.later {
+            return Ok(());
+        }
         if wanted.files.is_some_and(|files| !files.roots().is_empty()) {
             return Ok(());
         }

@@ -169,7 +169,7 @@ pub(super) fn grep(
     let found = files.grep(&request, cancel)?;
     let Found { skipped, full, .. } = found;
     let lines = match input.output_mode {
-        OutputMode::Content => found_lines(found.files, input.numbers, before + after > 0),
+        OutputMode::Content => found_lines(found.files, input.numbers, before > 0 || after > 0),
         OutputMode::FilesWithMatches => found.files.into_iter().map(|file| file.path).collect(),
         OutputMode::Count => found.files.into_iter().map(|file| format!("{}:{}", file.path, file.count)).collect(),
     };

@@ -126,3 +126,16 @@ async fn a_cancel_ends_a_session_whose_tool_does_not_return() {
     place.cancel.cancel();
     assert_eq!(running.await.unwrap().ending, Ending::Interrupted);
 }
+
+#[tokio::test]
+async fn an_answer_is_bounded_over_all_of_its_calls_together() {
+    for provider in [Provider::Gemini, Provider::Ollama] {
+        let large = json!({"value": "x".repeat(5 << 20)});
+        let reply = Reply::call("look", large.clone()).and_call("look", large);
+        let (_server, base) = stand_in(provider, vec![reply]).await;
+        let desk = Desk::new();
+        let end = run(options(provider, &base), setting(desk.clone(), Bounds::default()).session).await;
+        assert!(matches!(&end.ending, Ending::Error(text) if text.contains("is larger than 8388608 bytes")), "{end:?}");
+        assert!(desk.calls().is_empty(), "{provider:?}");
+    }
+}

@@ -1,11 +1,12 @@
 //! What sessions cost, and what bounds them where that cannot be known.
 
 use guild_agent::api::{Api, ApiOptions, Price, Prices, Provider};
+use guild_contract::Bounds;
 use guild_jobs::session::{AgentRuntime as _, Ending, Wanted};
-use guild_stand_ins::{Received, Reply, Tokens};
+use guild_stand_ins::{Gate, Received, Reply, Tokens};
 use serde_json::json;
 
-use crate::setting::{Desk, MODEL, PROVIDERS, options, run, stand_in, with_tools};
+use crate::setting::{Desk, MODEL, PROVIDERS, options, plain, run, setting, stand_in, with_tools};
 
 fn priced(model: &str, input: f64, output: f64) -> Prices {
     let model = model.to_owned();
@@ -92,4 +93,82 @@ async fn a_provider_that_does_not_count_ends_the_session_unless_its_model_is_fre
     let free = ApiOptions { prices: priced(MODEL, 0.0, 0.0), ..options(Provider::OpenAi, &base) };
     assert_eq!(run(free, place.session).await.ending, Ending::Success);
     assert_eq!(place.meter.account().usage.cost_usd, Some(0.0));
+}
+
+/// 0.30 USD.
+const DEAR: Tokens = Tokens { input: 100_000, cached: 0, cache_write: 0, output: 0 };
+
+#[tokio::test]
+async fn a_request_that_breaks_off_makes_the_cost_unknown_but_for_what_was_counted() {
+    for provider in PROVIDERS {
+        let lost = Reply::text("It begins, and would go on.").tokens(DEAR).broken_after(2);
+        let (server, base) = stand_in(provider, vec![lost, Reply::text("Whole.").tokens(DEAR)]).await;
+        let place = plain();
+        assert_eq!(run(options(provider, &base), place.session).await.ending, Ending::Success, "{provider:?}");
+        let account = place.meter.account();
+        assert_eq!((account.open, account.usage.cost_usd, account.usage.turns, server.count()), (0, None, 1, 2));
+        assert!((account.usage.known_cost_usd.unwrap() - 0.3).abs() < 1e-9, "{provider:?}: {account:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_was_refused_or_never_arrived_costs_nothing() {
+    let (_server, base) =
+        stand_in(Provider::Anthropic, vec![Reply::status(429), Reply::text("Whole.").tokens(DEAR)]).await;
+    let place = plain();
+    assert_eq!(run(options(Provider::Anthropic, &base), place.session).await.ending, Ending::Success);
+    assert!((place.meter.account().usage.cost_usd.unwrap() - 0.3).abs() < 1e-9);
+
+    let (server, base) = stand_in(Provider::Anthropic, vec![]).await;
+    drop(server);
+    let place = plain();
+    let unreachable = ApiOptions { retries: 1, ..options(Provider::Anthropic, &base) };
+    assert!(matches!(run(unreachable, place.session).await.ending, Ending::Error(_)));
+    let account = place.meter.account();
+    assert_eq!((account.open, account.usage.cost_usd), (0, Some(0.0)));
+}
+
+#[tokio::test]
+async fn what_a_cancelled_request_cost_is_unknown_unless_its_model_is_free() {
+    for (prices, cost) in [(Prices::default(), None), (priced(MODEL, 0.0, 0.0), Some(0.0))] {
+        let reply = Reply::text("late").behind(&Gate::closed());
+        let (server, base) = stand_in(Provider::Anthropic, vec![reply]).await;
+        let place = plain();
+        let options = ApiOptions { prices, ..options(Provider::Anthropic, &base) };
+        let running = tokio::spawn(run(options, place.session));
+        server.received(1).await;
+        assert_eq!(place.meter.account().open, u32::from(cost.is_none()));
+        place.cancel.cancel();
+        assert_eq!(running.await.unwrap().ending, Ending::Interrupted);
+        let account = place.meter.account();
+        assert_eq!((account.open, account.usage.cost_usd), (0, cost));
+    }
+}
+
+#[tokio::test]
+async fn a_model_with_a_price_goes_on_after_a_lost_request_within_the_dollars_that_are_known() {
+    let lost = || Reply::call("look", json!({})).tokens(DEAR).ends_after(1);
+    let counted = || Reply::call("look", json!({})).tokens(DEAR);
+    let (server, base) = stand_in(Provider::OpenAi, vec![lost(), counted(), lost(), counted(), counted()]).await;
+    let bounds = Bounds { max_budget_usd: Some(0.5), ..Bounds::default() };
+    let place = setting(Desk::new(), bounds);
+    assert_eq!(run(options(Provider::OpenAi, &base), place.session).await.ending, Ending::MaxBudget);
+    let used = place.meter.account().usage;
+    assert_eq!((server.count(), used.turns, used.cost_usd), (4, 2, None));
+    assert!((used.known_cost() - 0.6).abs() < 1e-9, "{used:?}");
+}
+
+#[tokio::test]
+async fn a_request_is_not_made_again_once_the_jobs_other_sessions_have_spent_its_budget() {
+    let job = guild_jobs::session::Meter::new(Bounds { max_budget_usd: Some(0.5), ..Bounds::default() });
+    let others = job.for_session(Bounds::default());
+    let script = move |_: &Received| {
+        others.book(guild_contract::Usage { cost_usd: Some(0.5), ..Default::default() }, None);
+        Reply::status(503)
+    };
+    let (server, base) = stand_in(Provider::Anthropic, script).await;
+    let mut session = plain().session;
+    session.meter = job.for_session(Bounds::default());
+    assert_eq!(run(options(Provider::Anthropic, &base), session).await.ending, Ending::MaxBudget);
+    assert_eq!(server.count(), 1);
 }

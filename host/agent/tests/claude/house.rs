@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use guild_agent::{Claude, ClaudeOptions};
+use guild_agent::{Claude, ClaudeOptions, api::Prices};
 use serde_json::{Value, json};
 
 /// How long a condition may take to come true.
@@ -65,9 +65,14 @@ impl House {
         assert!(written.success());
     }
 
+    /// Has the stand-in started from this shell script.
+    pub(crate) fn wrap(&self, script: &str) {
+        self.replace_command(&format!("{script}\n{}", self.exec()));
+    }
+
     /// Has the stand-in ignore SIGTERM.
     pub(crate) fn trap_sigterm(&self) {
-        self.replace_command(&format!("trap '' TERM\n{}", self.exec()));
+        self.wrap("trap '' TERM");
     }
 
     pub(crate) fn directory(&self) -> &Path {
@@ -91,6 +96,7 @@ impl House {
             resume: false,
             silence: PATIENCE,
             environment: Vec::new(),
+            prices: Prices::default(),
             state: Some(self.state()),
         }
     }

@@ -38,7 +38,8 @@ async fn the_real_cli_runs_whole_sessions() {
     println!("a provider that fails: ok");
     cancel_ends_it().await;
     println!("cancel: ok");
-    it_goes_on_after_a_restart().await;
+    it_goes_on_after_a_restart(true).await;
+    it_goes_on_after_a_restart(false).await;
     println!("resume: ok");
     its_own_tools_see_only_the_sources().await;
     println!("its own tools: ok");
@@ -219,7 +220,8 @@ async fn cancel_ends_it() {
     assert!(fs::read_dir(house.state()).unwrap().next().is_none());
 }
 
-async fn it_goes_on_after_a_restart() {
+/// After a host that was killed, or one that ended its sessions.
+async fn it_goes_on_after_a_restart(killed: bool) {
     let sources = sources();
     let gate = Gate::closed();
     let provider = provider(vec![
@@ -243,10 +245,16 @@ async fn it_goes_on_after_a_restart() {
         files.map(|file| fs::read_to_string(file.path()).unwrap_or_default()).any(|text| text.contains("tool_result"))
     };
     until(session_file).await;
-    // As where a host is killed: nobody asks the CLI to stop.
-    kill_recorded(&house);
-    let killed = running.await.unwrap().ending;
-    assert!(matches!(&killed, Ending::Error(text) if text.contains("SIGKILL")), "{killed:?}");
+    if killed {
+        // Nobody asks the CLI to stop.
+        kill_recorded(&house);
+        let ending = running.await.unwrap().ending;
+        assert!(matches!(&ending, Ending::Error(text) if text.contains("SIGKILL")), "{ending:?}");
+    } else {
+        running.abort();
+        assert!(running.await.unwrap_err().is_cancelled());
+        until(|| fs::read_dir(house.state()).unwrap().next().is_none()).await;
+    }
 
     let history = kept.entries();
     assert_eq!(claude.can_resume(&history), Ok(()));
@@ -257,7 +265,10 @@ async fn it_goes_on_after_a_restart() {
     let requests = provider.received(4).await;
     let messages = requests[2].body["messages"].to_string();
     assert!(messages.contains("First.") && messages.contains("The host was restarted"), "{messages}");
-    println!("  usage of what came after: {:?}", meter.account().usage);
+    let usage = meter.account().usage;
+    println!("  usage of what came after (killed: {killed}): {usage:?}");
+    // Two answers, each to a hundred tokens with ten, at three and fifteen dollars for a million.
+    assert!(usage.cost_usd.is_some_and(|usd| (usd - 2.0 * 0.000_45).abs() < 1e-9), "{usage:?}");
 }
 
 /// Kills the one process that is recorded.

@@ -1,6 +1,7 @@
 //! `web`: searching and reading pages, through the host and under the operator's policy.
 //!
-//! Only a job has it: what is asked for while a dispatch is checked would leave the machine without a trace.
+//! Only a job has it: what is asked for while a dispatch is checked would leave the machine without a trace. In a job,
+//! each search and each page is a line of its log, whatever came of it.
 
 use guild_contract::manifest::Interface;
 use guild_jobs::{tools::ToolError, web::Web};
@@ -11,10 +12,49 @@ use super::Answer;
 use crate::{
     bindings::guild::worker::web::{Hit, Host},
     state::{Reach, State},
+    stdio::LogSink,
 };
 
 /// Hits that a component is given at most.
 const MAX_HITS: u32 = 50;
+/// Characters of a query or an address, and of an error, that a line of the log has.
+const LOGGED_CHARS: usize = 500;
+
+/// A line of the job's log about one request, which is written when its outcome is known, or nobody waits for it.
+struct Line {
+    log: LogSink,
+    asked: String,
+    outcome: String,
+}
+
+impl Line {
+    fn new(reach: &Reach, verb: &str, what: &str) -> Self {
+        let asked = format!("web: {verb} {}", beginning(what));
+        Self { log: reach.log.clone(), asked, outcome: "broke off".to_owned() }
+    }
+
+    /// Writes it, and hands the answer on.
+    fn close<T>(mut self, answer: Result<T, ToolError>, bytes: fn(&T) -> usize) -> Answer<T> {
+        self.outcome = match &answer {
+            Ok(value) => format!("ok, {} bytes", bytes(value)),
+            Err(error) => beginning(&error.to_string()),
+        };
+        Ok(answer.map_err(Into::into))
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.log.line(&format!("{}: {}", self.asked, self.outcome));
+    }
+}
+
+fn beginning(text: &str) -> String {
+    match text.char_indices().nth(LOGGED_CHARS) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}
 
 fn granted(reach: &Reach) -> Result<(Web, Handle), ToolError> {
     reach.granted(Interface::Web)?;
@@ -55,10 +95,13 @@ async fn fetch(reach: Reach, url: String) -> Result<String, ToolError> {
 
 impl Host for State {
     async fn search(&mut self, query: String, limit: u32) -> Answer<Vec<Hit>> {
-        Ok(search(self.reach.clone(), query, limit).await.map_err(Into::into))
+        let line = Line::new(&self.reach, "search", &query);
+        let size = |hits: &Vec<Hit>| hits.iter().map(|hit| hit.title.len() + hit.url.len() + hit.snippet.len()).sum();
+        line.close(search(self.reach.clone(), query, limit).await, size)
     }
 
     async fn fetch(&mut self, url: String) -> Answer<String> {
-        Ok(fetch(self.reach.clone(), url).await.map_err(Into::into))
+        let line = Line::new(&self.reach, "fetch", &url);
+        line.close(fetch(self.reach.clone(), url).await, String::len)
     }
 }

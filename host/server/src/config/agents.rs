@@ -68,6 +68,7 @@ impl Default for ClaudeConfig {
             resume: false,
             silence: Duration::from_secs(600),
             environment: Vec::new(),
+            prices: Prices::default(),
             state: None,
         };
         Self { sessions: 4, options }
@@ -135,7 +136,7 @@ pub(super) struct WrittenClaude {
 }
 
 impl WrittenClaude {
-    pub(super) fn read(written: Spanned<Self>, base: &Path) -> Result<ClaudeConfig, Wrong> {
+    pub(super) fn read(written: Spanned<Self>, prices: Prices, base: &Path) -> Result<ClaudeConfig, Wrong> {
         let span = written.span();
         let written = written.into_inner();
         let mut config = ClaudeConfig::default();
@@ -173,6 +174,7 @@ impl WrittenClaude {
         if let Some(names) = written.environment {
             options.environment = names.into_iter().map(variable).collect::<Result<_, _>>()?;
         }
+        options.prices = prices;
         // What excludes each other is the runtime's own to know.
         Claude::new(config.options.clone()).map_err(|why| Wrong::at(span, why))?;
         Ok(config)

@@ -197,10 +197,11 @@ impl Config {
         if let Some(extractive) = written.extractive {
             config.extractive = extractive.read()?;
         }
-        if let Some(claude) = written.claude {
-            config.claude = WrittenClaude::read(claude, base)?;
-        }
         let prices = agents::prices(written.prices)?;
+        match written.claude {
+            Some(claude) => config.claude = WrittenClaude::read(claude, prices.clone(), base)?,
+            None => config.claude.options.prices = prices.clone(),
+        }
         match written.api {
             Some(api) => config.api = WrittenApi::read(api, prices, base)?,
             None => config.api.options.prices = prices,

@@ -123,6 +123,7 @@ fn every_setting_of_the_runtimes_is_read() {
         resume: true,
         silence: Duration::from_secs(30),
         environment: vec!["HTTPS_PROXY".into(), "ANTHROPIC_BASE_URL".into()],
+        prices: config.api.options.prices.clone(),
         state: None,
     };
     assert_eq!(config.claude.options, claude);
