@@ -129,7 +129,7 @@ impl Work {
             history,
         };
         let end = run(&*slot.runtime, session).await;
-        clock.show(&meter.account(), false);
+        clock.show(&meter.account());
         drop(place);
         match end.ending.reason(meter.bounds()) {
             None => Ok(Some(end.text)),
@@ -188,7 +188,7 @@ impl Work {
             seconds: meter.bounds().deadline_seconds.unwrap_or(u32::MAX),
         };
         let outcome = plugin.run(place, activation, scope).await;
-        clock.show(&meter.account(), false);
+        clock.show(&meter.account());
         match outcome {
             // Returning a text submits it; a plugin that submitted before and returns nothing has said it already.
             Ok(Ok(text)) if text.trim().is_empty() => Ok(None),
@@ -290,22 +290,22 @@ struct Clock {
 impl Clock {
     fn start(job: &Arc<RunningJob>, agent: Runtime, account: Account, before: f64) -> Self {
         let clock = Self { job: job.clone(), agent, begun: Instant::now(), before };
-        clock.show(&account, false);
+        clock.show(&account);
         clock
     }
 
-    fn show(&self, account: &Account, queued: bool) {
+    fn show(&self, account: &Account) {
         let Account { usage, models, open } = account.clone();
-        let seconds = if queued { self.before } else { self.before + self.begun.elapsed().as_secs_f64() };
+        let seconds = self.before + self.begun.elapsed().as_secs_f64();
         // Milliseconds are enough, and short to read.
         let wall_seconds = (seconds * 1000.0).round() / 1000.0;
-        let usage = JobUsage { agent: self.agent.to_string(), models, usage, wall_seconds, queued };
+        let usage = JobUsage { agent: self.agent.to_string(), models, usage, wall_seconds, queued: false };
         self.job.set_usage(usage, open > 0);
     }
 
     fn observer(&self) -> Observer {
         let clock = self.clone();
-        Arc::new(move |account| clock.show(account, false))
+        Arc::new(move |account| clock.show(account))
     }
 }
 
