@@ -72,7 +72,7 @@ impl CompileCache {
         // SAFETY: the bytes were made by `Component::serialize` of a compatible engine (its hash is in the entry's
         // name, and `deserialize` checks it again), by this user (the directory is 0700 and ours, and no symlink
         // is followed), and are whole (the digest was verified over these very bytes).
-        #[allow(unsafe_code, reason = "deserializing compiled code is the one thing that needs it")]
+        #[allow(unsafe_code, reason = "deserializing compiled code needs it")]
         unsafe { Component::deserialize(engine, code) }.ok()
     }
 
