@@ -16,7 +16,7 @@ use cap_std::fs::Dir;
 use guild_contract::Limits;
 use guild_jobs::{
     follow::Follow,
-    transcript::{Entry, Line},
+    transcript::{Entry, Line, SUCCESS},
 };
 use guild_server::config::Config;
 use jiff::Timestamp;
@@ -188,7 +188,7 @@ impl Pages {
             }
             Entry::Note { text, .. } => row("note", AnsiColor::Yellow.on_default(), &one_line(text, usize::MAX)),
             Entry::End { ending, usage, .. } => {
-                let style = output::state_style(ending != "success");
+                let style = output::state_style(ending != SUCCESS);
                 let used = format!("{}, {}", output::turns_and_tokens(usage), output::cost(usage));
                 row("end", style, &format!("{}; {used}", one_line(ending, usize::MAX)))
             }

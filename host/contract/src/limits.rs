@@ -96,7 +96,7 @@ limits! {
     task_bytes: u64 = MIB;
     /// `config` of a dispatch, as JSON.
     config_bytes: u64 = 256 * KIB;
-    /// The prompts of a plan.
+    /// The prompts of a plan; the prompts and own tools of a session that a component starts.
     plan_bytes: u64 = 4 * MIB;
     /// A job's summary.
     summary_bytes: u64 = 64 * KIB;

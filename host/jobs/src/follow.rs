@@ -3,7 +3,7 @@
 use std::io::{self, BufRead as _, BufReader};
 
 use cap_std::fs::{Dir, File};
-use guild_contract::{JobId, JobStatus, Limits, Meta};
+use guild_contract::{JobId, JobStatus, Limits};
 
 use crate::{
     durable::{if_there, open, open_dir},
@@ -36,20 +36,12 @@ impl Follow {
         Ok(Some(Self { jobs, id: id.clone(), dir, file: None, begun: Vec::new() }))
     }
 
-    /// The job's record, as it is now.
-    ///
-    /// # Errors
-    /// Where there is none, as after the job was deleted, or it cannot be read.
-    pub fn meta(&self, limits: &Limits) -> io::Result<Meta> {
-        record::read_meta(&self.jobs, &self.id, limits).map(|(meta, _)| meta)
-    }
-
     /// Whether the job is running, by its record.
     ///
     /// # Errors
-    /// As [`Follow::meta`].
+    /// Where there is none, as after the job was deleted, or it cannot be read.
     pub fn is_running(&self, limits: &Limits) -> io::Result<bool> {
-        self.meta(limits).map(|meta| meta.status == JobStatus::Running)
+        record::read_meta(&self.jobs, &self.id, limits).map(|(meta, _)| meta.status == JobStatus::Running)
     }
 
     /// The next whole line, without its end. None where there is none yet: a line that is being written is given when

@@ -321,13 +321,14 @@ impl JobStore {
         let plan = record::read_plan(dir, limits).map_err(unreadable(PLAN))?;
         let plan = plan.ok_or_else(|| refused("it has no plan.json"))?;
         // Counted before anything else is done with it: a job that ends its host does so no more often than is allowed.
-        let meta = Meta { resumes: meta.resumes.saturating_add(1), ..meta.clone() };
+        let mut meta = Meta { resumes: meta.resumes.saturating_add(1), ..meta.clone() };
         remove_temporaries(dir).map_err(unreadable(META))?;
         record::store_meta(dir, &meta).map_err(unreadable(META))?;
         {
             // One at a time: a transcript takes many times its size while it is looked at.
             let _one = lock(&self.reading);
             let history = record::read_transcript(dir, limits).map_err(unreadable(TRANSCRIPT))?.unwrap_or_default();
+            meta.usage = (!history.is_empty()).then(|| transcript::usage(&history, plan.agent.clone()));
             let history: Vec<Did> = history.into_iter().map(|line| line.entry).collect();
             resume.check(&plan, &history).map_err(Stays::Refused)?;
         }
@@ -340,6 +341,7 @@ impl JobStore {
     fn usage_so_far(&self, dir: &Dir) -> Option<JobUsage> {
         let limits = &self.shared.limits;
         let plan = record::read_plan(dir, limits).ok().flatten()?;
+        let _one = lock(&self.reading);
         let history = record::read_transcript(dir, limits).ok().flatten()?;
         Some(transcript::usage(&history, plan.agent))
     }

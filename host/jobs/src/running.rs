@@ -112,7 +112,7 @@ impl RunningJob {
         }
     }
 
-    /// A job that a host left running, with all that it had on disk; `dir` is its directory.
+    /// A job that a host left running, with all that it had on disk. `dir` is its directory; in `meta` is what it used.
     ///
     /// # Errors
     /// Where something of it cannot be read.
@@ -139,11 +139,6 @@ impl RunningJob {
                 record.view.decisions = record::some(decisions.iter().map(|r| r.decision.clone()).collect());
             });
             files.decisions = decisions;
-        }
-        let plan = record::read_plan(dir, &limits)?;
-        let history = record::read_transcript(dir, &limits)?.unwrap_or_default();
-        if let Some(plan) = plan.filter(|_| !history.is_empty()) {
-            job.set_usage(transcript::usage(&history, plan.agent), false);
         }
         for journal in [&job.log, &job.transcript] {
             lock(journal).continue_after(&job.shared.jobs)?;

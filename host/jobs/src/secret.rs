@@ -1,6 +1,6 @@
 //! Keys of providers: where they come from, and a type that does not show them.
 
-use std::{env, fmt, fs, io::Read as _, path::PathBuf};
+use std::{env, fmt, fs, io::Read as _, net::IpAddr, path::PathBuf};
 
 /// No key is longer; reading stops here.
 const MAX_KEY_BYTES: u64 = 16 * 1024;
@@ -49,6 +49,12 @@ impl KeySource {
             }
         }
     }
+}
+
+/// Whether a key may be sent there: encrypted, or without leaving this machine. `host` is spelled as in an address.
+pub fn may_carry_key(scheme: &str, host: &str) -> bool {
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    scheme == "https" || host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
 /// A key. It shows itself nowhere.

@@ -126,6 +126,13 @@ pub struct SessionEnd {
     pub text: String,
 }
 
+impl From<Ending> for SessionEnd {
+    /// An end without a text.
+    fn from(ending: Ending) -> Self {
+        Self { ending, text: String::new() }
+    }
+}
+
 /// What a meter has counted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Account {
@@ -347,7 +354,7 @@ pub struct Query {
 
 /// A session that a component started. Dropping it cancels the session.
 pub struct QueryHandle {
-    /// The agent's texts, then the end. Bounded: a component that does not read holds its session up.
+    /// The agent's texts, then the end. Bounded: texts that a component does not read in time are dropped.
     pub events: mpsc::Receiver<QueryEvent>,
     /// Ends the session; its end still comes as an event.
     pub interrupt: CancellationToken,

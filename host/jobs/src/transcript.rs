@@ -11,6 +11,9 @@ use serde_json::Value;
 
 use crate::session::Account;
 
+/// How it is spelled that a session ended by itself.
+pub const SUCCESS: &str = "success";
+
 /// One line, without the moment at which it was written (`at`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
@@ -98,7 +101,7 @@ pub enum Entry {
     End {
         /// The session's number.
         session: u32,
-        /// How it ended: `success`, or the reason.
+        /// How it ended: [`SUCCESS`], or the reason.
         ending: String,
         /// Its final text.
         #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -146,13 +149,18 @@ pub fn usage(lines: &[Line], agent: String) -> JobUsage {
     JobUsage { agent, models, usage, wall_seconds: seconds(lines), queued: false }
 }
 
-/// What the sessions of these lines used, all turns counted. A request of a model that was under way when the host
-/// stopped has to be paid for all the same, and nobody knows how much.
+/// What the sessions of these lines used, all turns counted. Where a session had not ended, a request of its model was
+/// likely under way, which has to be paid for all the same, and nobody knows how much; but for the very first one, which
+/// left no trace.
 pub fn account(lines: &[Line]) -> Account {
     let mut models: Vec<String> = Vec::new();
     let mut sessions: BTreeMap<u32, Usage> = BTreeMap::new();
+    let mut ended: BTreeMap<u32, bool> = BTreeMap::new();
     let mut truncated = false;
     for line in lines {
+        if let Some(session) = line.entry.session() {
+            ended.insert(session, matches!(line.entry, Entry::End { .. }));
+        }
         match &line.entry {
             Entry::Turn { session, model, usage, .. } => {
                 sessions.entry(*session).or_default().add(usage);
@@ -166,8 +174,8 @@ pub fn account(lines: &[Line]) -> Account {
     }
     let mut usage = Usage::default();
     sessions.values().for_each(|session| usage.add(session));
-    let ended = lines.last().is_none_or(|line| matches!(line.entry, Entry::End { .. }));
-    if truncated || (!ended && usage.tokens() > 0) {
+    let under_way = ended.into_values().any(|ended| !ended);
+    if truncated || (under_way && usage.tokens() > 0) {
         usage = usage.and_unknown();
     }
     Account { usage, models, open: 0 }

@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeSet, fmt, path::PathBuf, sync::Arc};
 
-use guild_agent::{Broker, Extractive, LocalSearch, ReadRoots, api::Api, claude::Claude};
+use guild_agent::{Broker, Extractive, LocalSearch, api::Api};
 use guild_contract::MemberKey;
 use guild_jobs::{
     files::Files,
@@ -19,8 +19,9 @@ use serde::Serialize;
 
 use crate::{
     config::{Config, Runtime},
-    host::{Host, Surveyed},
+    host::{Host, Surveyed, read_roots},
     member::Agents,
+    runtimes,
 };
 
 /// What the search provider is asked.
@@ -170,7 +171,7 @@ async fn look_at_runtime(runtime: Runtime, config: &Config, files: Option<&Arc<d
             Ok("built in".to_owned())
         }
         Runtime::Claude => {
-            let claude = Claude::new(config.claude.options.clone())?;
+            let claude = runtimes::claude(config)?;
             claude.check(&wanted)?;
             let version = claude.version().await?;
             Ok(format!("{version}; its own login is tried by the first job"))
@@ -204,15 +205,13 @@ fn look_at_keys(config: &Config, api_is_needed: bool) -> Vec<Check> {
 
 /// The read roots, opened as a host opens them: all, or none.
 fn look_at_sources(config: &Config, sources: Vec<PathBuf>) -> (Option<Arc<dyn Files>>, Check) {
-    let roots = config.roots.iter().map(|root| (root.name.clone(), root.path.clone()));
-    let roots: Vec<_> = roots.chain(sources.into_iter().map(|path| (None, path))).collect();
-    if roots.is_empty() {
-        let hint =
-            "sessions read no local files; --sources DIR, or [[roots]] in guild.toml, names directories for them";
-        return (None, Check::off(Kind::Sources, "read roots", hint));
-    }
-    match ReadRoots::open_named(roots) {
-        Ok(roots) => {
+    match read_roots(config, sources) {
+        Ok(None) => {
+            let hint =
+                "sessions read no local files; --sources DIR, or [[roots]] in guild.toml, names directories for them";
+            (None, Check::off(Kind::Sources, "read roots", hint))
+        }
+        Ok(Some(roots)) => {
             let names = roots.roots().join(", ");
             (Some(Arc::new(roots)), Check::new(Kind::Sources, "read roots", true, Ok(names)))
         }

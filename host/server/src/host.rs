@@ -109,23 +109,18 @@ impl Host {
         let HostOptions { config, target, sources, agent } = options;
         let limits = Arc::new(config.limits.clone());
         let granted = plugins::granted(&config);
-        let roots = config.roots.iter().map(|root| (root.name.clone(), root.path.clone()));
-        let roots: Vec<_> = roots.chain(sources.into_iter().map(|path| (None, path))).collect();
-        let files =
-            if roots.is_empty() { None } else { Some(Arc::new(ReadRoots::open_named(roots)?) as Arc<dyn Files>) };
+        let files = read_roots(&config, sources)?.map(|roots| Arc::new(roots) as Arc<dyn Files>);
         let runtimes = Arc::new(Runtimes::new(&config, files.as_ref()).map_err(OpenError::Config)?);
         let places = Arc::new(Semaphore::new(limits.running_jobs as usize));
-        let agents =
-            Agents { all: agent, default: config.agent, member: config.member, dispatch: config.dispatch_agents };
+        let agents = Arc::new(Agents {
+            all: agent,
+            default: config.agent,
+            member: config.member,
+            dispatch: config.dispatch_agents,
+        });
         let broker = Broker::new(files.clone());
-        let means = Means {
-            limits: limits.clone(),
-            files,
-            broker,
-            runtimes: runtimes.clone(),
-            agents: Arc::new(agents),
-            places,
-        };
+        let means =
+            Means { limits: limits.clone(), files, broker, runtimes: runtimes.clone(), agents: agents.clone(), places };
         let mut loads = Vec::new();
         let host = match target {
             Target::Member(path) => {
@@ -149,6 +144,9 @@ impl Host {
                 for (key, state, load) in join_all(opened).await {
                     loads.extend(load);
                     members.insert(key, state);
+                }
+                for key in agents.member.keys().filter(|key| !members.contains_key(*key)) {
+                    tracing::warn!("guild.toml has [member.{key}], and there is no such member");
                 }
                 Self { limits, granted, members, single: None }
             }
@@ -224,6 +222,13 @@ impl Host {
     pub fn members(&self) -> impl Iterator<Item = (&str, &MemberState)> {
         self.members.iter().map(|(key, state)| (key.as_str(), state))
     }
+}
+
+/// The directories that sessions may read: those of the configuration, and those that were named besides.
+pub(crate) fn read_roots(config: &Config, sources: Vec<PathBuf>) -> Result<Option<ReadRoots>, RootError> {
+    let roots = config.roots.iter().map(|root| (root.name.clone(), root.path.clone()));
+    let roots: Vec<_> = roots.chain(sources.into_iter().map(|path| (None, path))).collect();
+    if roots.is_empty() { Ok(None) } else { ReadRoots::open_named(roots).map(Some) }
 }
 
 /// Where a member is served: at `/mcp` alone, or under its key in a roster. Empty where the host serves nobody.

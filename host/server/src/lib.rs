@@ -5,6 +5,7 @@
 //! instantiates a component, but for a dispatch.
 
 pub mod config;
+mod directories;
 pub mod discovery;
 pub mod doctor;
 pub mod host;

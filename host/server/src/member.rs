@@ -59,6 +59,7 @@ pub struct Member {
     component: watch::Receiver<Component>,
     pub(crate) means: Means,
     agent: Runtime,
+    granted_tools: Vec<String>,
     under_way: Mutex<HashMap<String, CancellationToken>>,
     _owner: OwnerLock,
 }
@@ -138,7 +139,7 @@ impl Resume for Resumer {
         let Some(member) = self.member.upgrade() else { return };
         let places = member.means.places.clone();
         // What was granted then, and still is.
-        let today = member.granted_tools();
+        let today = &member.granted_tools;
         let granted_tools = plan.granted_tools.iter().filter(|tool| today.contains(tool)).cloned().collect();
         let plan = Accepted { granted_tools, ceiling: plan.ceiling.min(member.ceiling()), ..plan };
         let under_way = member.begin(job.id());
@@ -171,13 +172,14 @@ impl Member {
         memory.set_condenser(condenser(agent, &means, &key), Handle::current());
         let member = Arc::new(Self {
             key,
-            manifest,
             dir,
             store,
             memory,
             config_schema,
             component,
+            granted_tools: granted_tools(&manifest, &means),
             means,
+            manifest,
             agent,
             under_way: Mutex::default(),
             _owner: owner,
@@ -275,7 +277,7 @@ impl Member {
     }
 
     /// What every session of this member wants.
-    fn wanted(&self) -> Wanted<'_> {
+    pub(crate) fn wanted(&self) -> Wanted<'_> {
         Wanted { files: self.means.files.as_deref(), ..Wanted::default() }
     }
 
@@ -346,18 +348,10 @@ impl Member {
             request,
             posture,
             memories,
-            granted_tools: self.granted_tools(),
+            granted_tools: self.granted_tools.clone(),
             toolbox_tools: Vec::new(),
             bounds: self.ceiling(),
         })
-    }
-
-    /// Read-only tools that were asked for and that there is something for: what is not there is simply absent.
-    fn granted_tools(&self) -> Vec<String> {
-        let asked = self.manifest.component.as_ref().map(|component| component.tools.clone()).unwrap_or_default();
-        let web = self.means.runtimes.web();
-        let available = |tool: &String| self.means.broker.offers(tool, &web);
-        asked.into_iter().filter(available).collect()
     }
 
     /// The smaller of manifest and operator.
@@ -486,6 +480,13 @@ impl Member {
         let store = self.store.clone();
         blocking(move || Ok(work(&store)?)).await
     }
+}
+
+/// Read-only tools that were asked for and that there is something for: what is not there is simply absent.
+fn granted_tools(manifest: &Manifest, means: &Means) -> Vec<String> {
+    let Some(component) = &manifest.component else { return Vec::new() };
+    let web = means.runtimes.web();
+    component.tools.iter().filter(|tool| means.broker.offers(tool, &web)).cloned().collect()
 }
 
 /// Has the member's runtime condense its memories, when it has a place for that.

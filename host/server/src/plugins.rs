@@ -2,8 +2,6 @@
 
 use std::{
     collections::BTreeSet,
-    env,
-    path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
     thread,
 };
@@ -16,7 +14,7 @@ use guild_contract::{
 use guild_sandbox::{CompileCache, LoadError, Plugin, Sandbox};
 use tokio::sync::watch;
 
-use crate::config::Config;
+use crate::{config::Config, directories};
 
 /// Where a member's component is.
 #[derive(Clone)]
@@ -80,7 +78,7 @@ pub(crate) fn load(limits: &Arc<Limits>, granted: &BTreeSet<Interface>, loads: V
 
 /// The engine of this process's components.
 pub(crate) fn sandbox(limits: &Arc<Limits>) -> Result<Arc<Sandbox>, LoadError> {
-    let cache = cache_directory().map(|path| CompileCache::open(&path, limits.compile_cache_bytes));
+    let cache = directories::cache().map(|path| CompileCache::open(&path, limits.compile_cache_bytes));
     let cache = match cache {
         Some(Ok(cache)) => cache,
         Some(Err(e)) => {
@@ -106,11 +104,4 @@ pub(crate) fn prepare(
     granted: &BTreeSet<Interface>,
 ) -> Result<Plugin, LoadError> {
     sandbox.prepare(dir, spec, granted.iter().copied())
-}
-
-/// `guild/components` in the user's cache directory: outside of every member.
-fn cache_directory() -> Option<PathBuf> {
-    let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let caches = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
-    Some(caches.join("guild").join("components"))
 }

@@ -1,7 +1,7 @@
 //! What runs agent sessions on this host: one of each runtime, shared by all members, with the places that the operator
 //! gave it.
 
-use std::{collections::BTreeMap, env, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use guild_agent::{Extractive, LocalSearch, api::Api, claude::Claude};
 use guild_jobs::{
@@ -13,6 +13,7 @@ use guild_web::Internet;
 
 use crate::{
     config::{Config, Runtime},
+    directories,
     queue::Places,
 };
 
@@ -40,9 +41,7 @@ impl Runtimes {
         let extractive = Extractive::new();
         let local = files.map(|files| Arc::new(LocalSearch::new(&extractive, files.clone())));
         let internet = config.web.as_ref().map(Internet::new).transpose()?;
-        let mut options = config.claude.options.clone();
-        options.state = options.state.or_else(state_directory);
-        let claude = Claude::new(options);
+        let claude = claude(config);
         let orphans = claude.clone().ok();
         let claude = claude.map(|claude| Arc::new(claude) as Arc<dyn AgentRuntime>);
         let api = Api::new(config.api.options.clone()).map(|api| Arc::new(api) as Arc<dyn AgentRuntime>);
@@ -91,9 +90,9 @@ impl Runtimes {
     }
 }
 
-/// `guild/claude` in the user's directory for state: outside of every member.
-fn state_directory() -> Option<PathBuf> {
-    let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")))?;
-    Some(state.join("guild").join("claude"))
+/// The runtime `claude`, with a place for its sessions.
+pub(crate) fn claude(config: &Config) -> Result<Claude, String> {
+    let mut options = config.claude.options.clone();
+    options.state = options.state.or_else(directories::claude);
+    Claude::new(options)
 }

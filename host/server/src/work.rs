@@ -18,7 +18,7 @@ use guild_jobs::{
         Wanted, session_limits,
     },
     tools::{ToolError, Tools},
-    transcript::{self, Entry},
+    transcript::{self, Entry, SUCCESS},
     web::Web,
 };
 use guild_sandbox::{Plugin, RunScope};
@@ -239,8 +239,6 @@ fn ended_before(history: &[Entry]) -> Option<Outcome> {
 
 /// How long a session may take to end that was cancelled, or is out of time.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
-/// How the transcript spells that a session ended by itself.
-const SUCCESS: &str = "success";
 
 /// Runs a session until it ends, is cancelled, or is out of time; the transcript says that it begins, and how it ended.
 async fn run(runtime: &dyn AgentRuntime, session: Session) -> SessionEnd {
@@ -258,7 +256,6 @@ async fn run(runtime: &dyn AgentRuntime, session: Session) -> SessionEnd {
     } else {
         Entry::Resumed { session: number }
     });
-    let ended = |ending| SessionEnd { ending, text: String::new() };
     let late = async {
         // A runtime ends by itself in time, and tells what it used; one that does not is dropped.
         let ending = tokio::select! {
@@ -270,7 +267,7 @@ async fn run(runtime: &dyn AgentRuntime, session: Session) -> SessionEnd {
     };
     let end = tokio::select! {
         end = runtime.run(session) => end,
-        ending = late => ended(ending),
+        ending = late => ending.into(),
     };
     let ending = end.ending.reason(meter.bounds()).unwrap_or_else(|| SUCCESS.to_owned());
     journal.write(&Entry::End { session: number, ending, text: end.text.clone(), usage: meter.account().usage });
@@ -357,7 +354,7 @@ impl Sessions for OwnSessions {
             )));
         }
         let means = &work.member.means;
-        let wanted = Wanted { model: query.model.as_deref(), files: means.files.as_deref(), later: false };
+        let wanted = Wanted { model: query.model.as_deref(), ..work.member.wanted() };
         let slot = means.runtimes.ready(self.agent, &wanted).map_err(ToolError::Unavailable)?.clone();
         if let Some(bound) = used_up(&self.meter.left()) {
             return Err(ToolError::OverLimit(format!("the job has no {bound} left")));
@@ -445,7 +442,7 @@ fn within_plan(query: &Query, limits: &Limits) -> Result<(), ToolError> {
 
 /// The end of a session that never began.
 fn interrupted() -> (SessionEnd, Usage) {
-    (SessionEnd { ending: Ending::Interrupted, text: String::new() }, Usage::default())
+    (Ending::Interrupted.into(), Usage::default())
 }
 
 /// The bound of which nothing is left.

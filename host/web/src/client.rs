@@ -1,9 +1,13 @@
 //! Requests: the two clients, one request at a time, and bodies that end.
 
-use std::{error::Error, sync::Arc, time::Duration};
+use std::{
+    error::Error,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use guild_jobs::tools::ToolError;
-use reqwest::{Client, RequestBuilder, Response, redirect};
+use reqwest::{Client, RequestBuilder, Response, dns::Resolve, redirect};
 use url::Url;
 
 use crate::{
@@ -17,35 +21,39 @@ const IDLE: Duration = Duration::from_secs(10);
 
 /// The clients. They differ in the addresses that they connect to.
 pub(crate) struct Clients {
-    public: Client,
-    any: Client,
+    resolver: Arc<dyn Resolver>,
+    public: Made,
+    any: Made,
 }
 
+/// Made with its first request: reading the system's certificates takes long, and a host may never need it.
+type Made = OnceLock<Result<Client, String>>;
+
 impl Clients {
-    pub(crate) fn new(resolver: &Arc<dyn Resolver>) -> Result<Self, String> {
-        let builder = || {
-            Client::builder()
-                .user_agent(AGENT)
-                .no_proxy()
-                .referer(false)
-                .redirect(redirect::Policy::none())
-                .pool_idle_timeout(IDLE)
-                .pool_max_idle_per_host(2)
-        };
-        let failed = |e: reqwest::Error| format!("[web]: requests cannot be made here: {}", cause(&e));
-        Ok(Self {
-            public: builder().dns_resolver(PublicOnly(resolver.clone())).build().map_err(failed)?,
-            any: builder().dns_resolver(AnyAddress(resolver.clone())).build().map_err(failed)?,
-        })
+    pub(crate) fn new(resolver: Arc<dyn Resolver>) -> Self {
+        Self { resolver, public: Made::new(), any: Made::new() }
     }
 
     /// A request that a client is to send which connects as far as `reach` says.
-    pub(crate) fn get(&self, url: Url, reach: Reach) -> RequestBuilder {
-        match reach {
-            Reach::Public => self.public.get(url),
-            Reach::Any => self.any.get(url),
-        }
+    pub(crate) fn get(&self, url: Url, reach: Reach) -> Result<RequestBuilder, ToolError> {
+        let client = match reach {
+            Reach::Public => self.public.get_or_init(|| made(PublicOnly(self.resolver.clone()))),
+            Reach::Any => self.any.get_or_init(|| made(AnyAddress(self.resolver.clone()))),
+        };
+        client.as_ref().map(|client| client.get(url)).map_err(|why| ToolError::Unavailable(why.clone()))
     }
+}
+
+fn made(resolver: impl Resolve + 'static) -> Result<Client, String> {
+    let client = Client::builder()
+        .user_agent(AGENT)
+        .no_proxy()
+        .referer(false)
+        .redirect(redirect::Policy::none())
+        .pool_idle_timeout(IDLE)
+        .pool_max_idle_per_host(2)
+        .dns_resolver(resolver);
+    client.build().map_err(|e| format!("[web]: requests cannot be made here: {}", cause(&e)))
 }
 
 /// Why a request to `url` failed.

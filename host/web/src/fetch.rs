@@ -135,7 +135,7 @@ impl Fetcher {
             if let Some(robots) = robots {
                 self.ask_robots(&url, robots).await?;
             }
-            let request = self.clients.get(url.clone(), reach).header(ACCEPT, ACCEPTED);
+            let request = self.clients.get(url.clone(), reach)?.header(ACCEPT, ACCEPTED);
             let response = request.send().await.map_err(|error| failed(&url, &error))?;
             match target(&url, response.status(), response.headers().get(LOCATION))? {
                 Some(next) => url = next,

@@ -136,7 +136,7 @@ impl Internet {
     pub fn with_resolver(options: &WebOptions, resolver: Arc<dyn Resolver>) -> Result<Arc<Self>, String> {
         let policy = options.policy()?;
         let time = Duration::from_secs(options.page_seconds.into());
-        let clients = Arc::new(Clients::new(&resolver)?);
+        let clients = Arc::new(Clients::new(resolver));
         let search = options.search.as_ref().map(|search| Provider::new(search, clients.clone(), time)).transpose()?;
         let fetcher = policy
             .allows_any()

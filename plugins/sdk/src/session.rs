@@ -51,8 +51,8 @@ impl Session {
         agent::query(options).map(|inner| Self { inner })
     }
 
-    /// The next event. The last one is `Event::Finished`; after it there is none. A plugin that does not take the events
-    /// of a session holds it up.
+    /// The next event. The last one is `Event::Finished`; after it there is none. Texts that a plugin
+    /// does not take in time are dropped; a call to one of its own tools waits for its answer, and the session with it.
     pub async fn next(&self) -> Option<Event> {
         loop {
             match self.inner.next() {

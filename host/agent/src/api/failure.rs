@@ -10,6 +10,8 @@ use guild_jobs::secret::Secret;
 use reqwest::{StatusCode, header::HeaderMap, header::RETRY_AFTER};
 use serde_json::Value;
 
+use crate::files::cut;
+
 /// No pause between two requests is longer, unless the provider asks for it.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// How much of an error is passed on; a provider may say any amount.
@@ -123,9 +125,8 @@ impl Failure {
         if let Some(key) = key {
             self.text = self.text.replace(key.expose(), "***");
         }
-        if let Some((end, _)) = self.text.char_indices().nth(ERROR_CHARS) {
-            self.text.truncate(end);
-            self.text.push('…');
+        if let (start, false) = cut(&self.text, ERROR_CHARS) {
+            self.text = format!("{start}…");
         }
         self
     }

@@ -22,7 +22,7 @@ mod request;
 
 use conversation::Conversation;
 pub(crate) use prices::Tokens;
-pub use prices::{PRICES_AS_OF, Price, Prices};
+pub use prices::{Price, Prices};
 use provider::Place;
 pub use provider::Provider;
 
@@ -41,7 +41,8 @@ pub struct ApiOptions {
     pub key: Option<KeySource>,
     /// What models cost.
     pub prices: Prices,
-    /// Tokens that a job may use of models whose price is not known. Without it, such a model is refused.
+    /// Tokens that a job may have used, of all its models, before a model whose price is not known is asked again.
+    /// Without it, such a model is refused.
     pub unknown_cost_tokens: Option<u64>,
     /// Tokens of one answer.
     pub max_output_tokens: u32,
@@ -111,19 +112,19 @@ impl Api {
     }
 
     async fn converse(&self, mut session: Session) -> SessionEnd {
-        let failed = |text| SessionEnd { ending: Ending::Error(text), text: String::new() };
         // What is taken up into the conversation is not kept twice: many sessions wait at a time.
         let (prompt, history) = (mem::take(&mut session.prompt), mem::take(&mut session.history));
         let model = match self.model(session.model.as_deref()) {
             Ok(model) => model,
-            Err(text) => return failed(text),
+            Err(text) => return Ending::Error(text).into(),
         };
         let reserved = self.options.provider.own_tools();
         if let Some(tool) = session.tools.definitions().iter().find(|tool| reserved.contains(&tool.name.as_str())) {
-            return failed(format!(
+            return Ending::Error(format!(
                 "the tool {} has the name of one of the provider's own; give it another",
                 tool.name
-            ));
+            ))
+            .into();
         }
         let mut conversation = Conversation::new(self, &session, model, prompt);
         let ending = match conversation.run(history).await {

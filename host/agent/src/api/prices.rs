@@ -3,9 +3,6 @@
 use guild_contract::Usage;
 use serde::Deserialize;
 
-/// When the prices that come with the host were compared with what the providers' pages, or reports of them, said.
-pub const PRICES_AS_OF: &str = "2026-11";
-
 /// What a model's tokens cost, in US dollars per million tokens: one `[[prices]]` of `guild.toml`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -87,7 +84,7 @@ pub struct Prices {
 }
 
 impl Default for Prices {
-    /// The list prices of [`PRICES_AS_OF`].
+    /// The list prices, as the providers' pages, or reports of them, had them in November 2026.
     fn default() -> Self {
         Self { entries: list(), operators: 0 }
     }

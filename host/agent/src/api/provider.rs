@@ -5,9 +5,8 @@ use genai::{
     adapter::AdapterKind,
     resolver::{AuthData, Endpoint},
 };
-use guild_jobs::secret::{KeySource, Secret};
+use guild_jobs::secret::{KeySource, Secret, may_carry_key};
 use reqwest::Url;
-use url::Host;
 
 /// A protocol that model providers speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +95,7 @@ impl Place {
             return Err(format!("api.base_url {text:?} must end with its path"));
         }
         let key = key.or_else(|| base.is_none().then(|| provider.usual_key()).flatten());
-        if key.is_some() && url.scheme() != "https" && !is_loopback(&url) {
+        if key.is_some() && !may_carry_key(url.scheme(), url.host_str().unwrap_or_default()) {
             return Err(format!("api.base_url {text:?}: the key would travel unencrypted; use https"));
         }
         Ok(Self { provider, base: url, key })
@@ -171,16 +170,6 @@ impl Place {
         let model = ModelIden::new(self.provider.adapter(), format!("api::{model}{end}"));
         let auth = AuthData::RequestOverride { url: url.into(), headers: Headers::from(headers) };
         Ok(ServiceTarget { endpoint: Endpoint::from_owned(self.base.as_str()), auth, model })
-    }
-}
-
-/// Whether what is sent there stays on this machine.
-fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Domain(name)) => name == "localhost",
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
     }
 }
 

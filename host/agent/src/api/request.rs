@@ -56,7 +56,7 @@ impl Api {
         match self.options.unknown_cost_tokens {
             Some(max) if used < max => Ok(()),
             Some(max) => Err(Ending::Error(format!(
-                "the job used {used} tokens at a cost that is not known, and api.unknown_cost_tokens is {max}"
+                "the job used {used} tokens, the price of {model} is not known, and api.unknown_cost_tokens is {max}"
             ))),
             None => Err(Ending::Error(super::unknown_price(model))),
         }

@@ -58,18 +58,17 @@ impl Conversation {
     }
 
     async fn run_to_end(self) -> SessionEnd {
-        let failed = |ending| SessionEnd { ending, text: String::new() };
         let left = self.session.meter.left();
         if let Some(ending) = reached(&left, self.session.meter.deadline()) {
-            return failed(ending);
+            return ending.into();
         }
         let (builtin, served): (Vec<_>, Vec<_>) = self.session.tools.definitions().into_iter().partition(|tool| {
             self.options.builtin_tools && self.session.files.is_some() && flags::is_builtin(&tool.name)
         });
         let builtin: Vec<String> = builtin.iter().map(|tool| tool.name.clone()).collect();
         let prepared = tokio::select! {
-            () = self.session.cancel.cancelled() => return failed(Ending::Interrupted),
-            () = self.dropped.cancelled() => return failed(Ending::Interrupted),
+            () = self.session.cancel.cancelled() => return Ending::Interrupted.into(),
+            () = self.dropped.cancelled() => return Ending::Interrupted.into(),
             prepared = self.prepare(!builtin.is_empty()) => prepared,
         };
         let started = match prepared {
@@ -81,7 +80,7 @@ impl Conversation {
         };
         match started {
             Ok((process, lines, outbox)) => self.converse(process, lines, outbox, served).await,
-            Err(why) => failed(Ending::Error(why)),
+            Err(why) => Ending::Error(why).into(),
         }
     }
 

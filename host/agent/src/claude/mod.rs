@@ -188,7 +188,7 @@ impl AgentRuntime for Claude {
     }
 
     async fn run(&self, session: Session) -> SessionEnd {
-        let failed = |text: String| SessionEnd { ending: Ending::Error(text), text: String::new() };
+        let failed = |text: String| SessionEnd::from(Ending::Error(text));
         let resumed = if session.history.is_empty() {
             None
         } else {

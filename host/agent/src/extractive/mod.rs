@@ -94,7 +94,7 @@ impl AgentRuntime for Extractive {
         };
         match done {
             Ok(text) => SessionEnd { ending: Ending::Success, text },
-            Err(ending) => SessionEnd { ending, text: String::new() },
+            Err(ending) => ending.into(),
         }
     }
 

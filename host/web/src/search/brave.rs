@@ -46,14 +46,14 @@ impl Provider {
         let mut key = HeaderValue::from_str(key.expose())
             .map_err(|_| self.trouble("the key has characters that no key has; see `[web.search]` in guild.toml"))?;
         key.set_sensitive(true);
-        let request = self.get().header("X-Subscription-Token", key).query(&[("q", query)]);
+        let request = self.get()?.header("X-Subscription-Token", key).query(&[("q", query)]);
         let (status, body) = self.ask(request.query(&[("count", limit)])).await?;
         let code = || serde_json::from_slice::<Failure>(&body).map(|failure| failure.error.code).unwrap_or_default();
         let why = match status {
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                "it refuses the key: see key_env or key_file of `[web.search]` in guild.toml".to_owned()
-            }
-            StatusCode::UNPROCESSABLE_ENTITY if code().contains("TOKEN") => {
+            status
+                if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
+                    || status == StatusCode::UNPROCESSABLE_ENTITY && code().contains("TOKEN") =>
+            {
                 "it refuses the key: see key_env or key_file of `[web.search]` in guild.toml".to_owned()
             }
             StatusCode::TOO_MANY_REQUESTS => {

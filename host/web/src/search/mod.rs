@@ -11,14 +11,14 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use dom_query::Document;
 use guild_jobs::{
-    secret::KeySource,
+    secret::{KeySource, may_carry_key},
     tools::ToolError,
     web::{Hit, Search},
 };
 use reqwest::{RequestBuilder, StatusCode, header::ACCEPT};
 use serde::de::DeserializeOwned;
 use tokio::{sync::Semaphore, time};
-use url::{Host, Url};
+use url::Url;
 
 use crate::{
     SearchOptions,
@@ -72,8 +72,8 @@ impl Provider {
         Ok(Self { kind, url, clients, time, searches: Semaphore::new(MAX_SEARCHES) })
     }
 
-    fn get(&self) -> RequestBuilder {
-        self.clients.get(self.url.clone(), Reach::Any).header(ACCEPT, "application/json")
+    fn get(&self) -> Result<RequestBuilder, ToolError> {
+        Ok(self.clients.get(self.url.clone(), Reach::Any)?.header(ACCEPT, "application/json"))
     }
 
     /// Sends a request to the provider: the status of its answer, and its body.
@@ -161,7 +161,7 @@ pub(crate) fn place(options: &SearchOptions) -> Result<Url, String> {
         }
         SearchOptions::Brave { url, .. } => {
             let url = provider_url(url.as_deref().unwrap_or(BRAVE))?;
-            if url.scheme() != "https" && !is_loopback(&url) {
+            if !may_carry_key(url.scheme(), url.host_str().unwrap_or_default()) {
                 let host = shown(&url);
                 return Err(format!("[web.search] url: the key would travel unencrypted to {host}; use https"));
             }
@@ -180,15 +180,6 @@ fn provider_url(text: &str) -> Result<Url, String> {
         return Err(invalid("it has to be an address without user name, password, query and fragment"));
     }
     Ok(url)
-}
-
-fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Domain(name)) => name == "localhost",
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    }
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ struct Found {
 
 impl Provider {
     pub(super) async fn searxng(&self, query: &str) -> Result<Vec<Hit>, ToolError> {
-        let (status, body) = self.ask(self.get().query(&[("q", query), ("format", "json")])).await?;
+        let (status, body) = self.ask(self.get()?.query(&[("q", query), ("format", "json")])).await?;
         let why = match status {
             StatusCode::FORBIDDEN => {
                 "it does not answer in JSON: add `json` to `search.formats` in the settings.yml of SearXNG".to_owned()
