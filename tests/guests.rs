@@ -26,7 +26,7 @@ struct Probe {
 impl Probe {
     fn new(options: &[&str]) -> Self {
         Self::with_grants(
-            json!({"log": {}, "memory": {}, "files": {}, "web": {}, "job-tools": {}, "status": {}, "agent": {}}),
+            json!({"log": {}, "memory": {"write": true}, "files": {}, "web": {"search": true}, "job-tools": {}, "status": {}, "agent": {"ownTools": true}}),
             options,
         )
     }
@@ -118,7 +118,8 @@ fn a_component_that_imports_memory_without_asking_for_it_is_not_loaded() {
     let home = Home::new();
     let member = home.member("surveyor", "autonomous-worker", &guest::built("surveyor"));
     home.edit_manifest("surveyor", |manifest| {
-        manifest["component"]["grants"] = json!({"log": {}, "files": {}, "job-tools": {}, "status": {}, "agent": {}});
+        manifest["component"]["grants"] =
+            json!({"log": {}, "files": {}, "job-tools": {}, "status": {}, "agent": {"ownTools": true}});
     });
     let host = home.serve(&member, &[]);
     let error = host.client().dispatch(json!({"description": "d", "task": "t"})).unwrap_err();
@@ -275,7 +276,7 @@ fn after_the_answer_to_cancel_not_even_the_components_own_files_change() {
 fn a_deadline_covers_a_host_call_that_blocks() {
     let home = Home::new();
     let member = home.member("probe", "autonomous-worker", &guest::built("probe"));
-    let grants = json!({"log": {}, "memory": {}, "files": {}, "web": {}, "job-tools": {}, "status": {}, "agent": {}});
+    let grants = json!({"log": {}, "memory": {"write": true}, "files": {}, "web": {"search": true}, "job-tools": {}, "status": {}, "agent": {"ownTools": true}});
     home.edit_manifest("probe", |manifest| manifest["component"]["grants"] = grants);
     let config = home.write("guild.toml", "[limits]\nrun_seconds = 1\n");
     let host = home.serve(&member, &["--config", config.to_str().unwrap()]);
@@ -301,7 +302,7 @@ fn surveyor(home: &Home, docs: &Path) -> Host {
     let member = home.member("surveyor", "autonomous-worker", &guest::built("surveyor"));
     home.edit_manifest("surveyor", |manifest| {
         manifest["component"]["grants"] =
-            json!({"log": {}, "memory": {}, "files": {}, "job-tools": {}, "status": {}, "agent": {}});
+            json!({"log": {}, "memory": {"write": true}, "files": {}, "job-tools": {}, "status": {}, "agent": {"ownTools": true}});
         manifest["component"]["tools"] = json!(["Read", "Grep", "Glob"]);
     });
     home.serve(&member, &["--sources", docs.to_str().unwrap()])

@@ -10,7 +10,7 @@ use std::{
 
 use cap_std::{ambient_authority, fs::Dir};
 use guild_contract::{
-    Bounds, Limits,
+    Bounds, Grants, Limits, Policy,
     manifest::{ComponentSpec, Interface, Manifest},
 };
 use guild_jobs::{
@@ -18,7 +18,9 @@ use guild_jobs::{
     activation::{Accepted, Activation, Plan, Refusal, Request},
     web::Web,
 };
-use guild_sandbox::{ActivateScope, Activated, CallError, CompileCache, LoadError, Plugin, RunScope, Sandbox};
+use guild_sandbox::{
+    ActivateScope, Activated, CallError, Candidate, CompileCache, LoadError, Plugin, RunScope, Sandbox,
+};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -47,8 +49,11 @@ impl Bench {
 
     fn prepare(&self, bytes: &[u8], component: Value) -> Result<Arc<Plugin>, LoadError> {
         fs::write(self.dir.path().join("member/guest.wasm"), bytes).unwrap();
-        let granted = Interface::ALL.into_iter().filter(|i| *i != Interface::Web);
-        self.sandbox.prepare(&self.member(), &spec(component), granted).map(Arc::new)
+        let spec = spec(component);
+        let candidate = Candidate::read(&self.member(), &spec.file, self.limits.component_bytes)?;
+        // Nothing is denied but the web, which nobody opened.
+        let grants = Grants::of(&"guest".parse().unwrap(), &spec, &Policy::default());
+        self.sandbox.prepare(&candidate, &spec, Arc::new(grants), self.limits.clone()).map(Arc::new)
     }
 
     fn memory(&self) -> Arc<MemoryStore> {
@@ -136,7 +141,7 @@ fn refused(bytes: &[u8], component: Value) -> String {
 fn the_host_links_what_wit_says() {
     let bench = Bench::new(Limits::default());
     let grants = json!({
-        "log": {}, "memory": {}, "files": {}, "web": {}, "job-tools": {}, "status": {}, "agent": {}
+        "log": {}, "memory": {"write": true}, "files": {}, "web": {"search": true}, "job-tools": {}, "status": {}, "agent": {"ownTools": true}
     });
     for world in ["worker", "autonomous-worker"] {
         let spec = json!({"file": "guest.wasm", "world": world, "grants": grants});
@@ -256,7 +261,7 @@ async fn denied_sockets_link_beside_what_is_granted() {
         ),
     );
     let bench = Bench::new(Limits::default());
-    let asked = json!({"file": "guest.wasm", "world": "worker", "grants": {"agent": {}}});
+    let asked = json!({"file": "guest.wasm", "world": "worker", "grants": {"agent": {"ownTools": true}}});
     let error = bench.activate(&bench.prepare(&bytes, asked).unwrap()).await.unwrap_err().to_string();
     assert!(error.contains("`wasi:sockets/tcp@0.2.3#watch` is denied: a plugin has no network"), "{error}");
 }
@@ -288,8 +293,7 @@ fn a_component_is_read_inside_its_members_directory_only() {
     let bench = Bench::new(Limits::default());
     fs::write(bench.dir.path().join("outside.wasm"), guest::worker("unreachable")).unwrap();
     std::os::unix::fs::symlink("../outside.wasm", bench.dir.path().join("member/link.wasm")).unwrap();
-    let spec = spec(json!({"file": "link.wasm", "world": "worker"}));
-    let error = bench.sandbox.prepare(&bench.member(), &spec, []).err().unwrap();
+    let error = Candidate::read(&bench.member(), "link.wasm", 1024 * 1024).err().unwrap();
     assert!(matches!(error, LoadError::Read { .. }), "{error}");
 }
 

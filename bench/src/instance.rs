@@ -9,14 +9,14 @@ use std::{
 
 use cap_std::{ambient_authority, fs::Dir};
 use guild_contract::{
-    Bounds, Limits, Manifest,
+    Bounds, Grants, Limits, Manifest, Policy,
     manifest::{FILE_NAME, SESSION_TOOLS},
 };
 use guild_jobs::{
     MemoryStore, SystemClock,
     activation::{Activation, Request},
 };
-use guild_sandbox::{ActivateScope, CompileCache, Plugin, Sandbox};
+use guild_sandbox::{ActivateScope, Candidate, CompileCache, Plugin, Sandbox};
 use serde_json::json;
 use wasmtime::{
     Config, Engine, InstanceAllocationStrategy, Store,
@@ -112,7 +112,10 @@ impl Ours {
         let own = Dir::open_ambient_dir(own, ambient_authority())?;
         let memory = MemoryStore::open(&own, limits.clone(), Arc::new(SystemClock))?;
         let member = Dir::open_ambient_dir(member, ambient_authority())?;
-        let plugin = Sandbox::new(limits, CompileCache::none())?.prepare(&member, spec, [])?;
+        let candidate = Candidate::read(&member, &spec.file, limits.component_bytes)?;
+        let grants = Grants::of(&"bench".parse()?, spec, &Policy::default());
+        let sandbox = Sandbox::new(limits.clone(), CompileCache::none())?;
+        let plugin = sandbox.prepare(&candidate, spec, Arc::new(grants), limits)?;
         Ok(Self { plugin: Arc::new(plugin), memory, activation: Arc::new(activation) })
     }
 

@@ -142,7 +142,9 @@ fn add_manifest(shown: &mut Shown, FoundMember { dir, manifest, .. }: FoundMembe
         shown.url = Some(owner.url).filter(|url| !url.is_empty());
     }
     let (world, grants, tools) = match manifest.component {
-        Some(spec) => (Some(spec.world), spec.grants.into_keys().collect(), spec.tools),
+        Some(spec) => {
+            (Some(spec.world), Interface::ALL.into_iter().filter(|i| spec.grants.asks(*i)).collect(), spec.tools)
+        }
         None => (None, Vec::new(), Vec::new()),
     };
     shown.manifest = Some(ShownManifest {

@@ -5,6 +5,7 @@
 //! checked where it is parsed, so that the rest of the host handles only values that are sound.
 
 pub mod bounds;
+pub mod grants;
 pub mod ids;
 pub mod job;
 pub mod limits;
@@ -12,6 +13,7 @@ pub mod manifest;
 pub mod rpc;
 
 pub use bounds::Bounds;
+pub use grants::{Grants, Policy};
 pub use ids::{JobId, MemberKey};
 pub use job::{Decision, JobStatus, JobUsage, Meta, Usage};
 pub use limits::Limits;

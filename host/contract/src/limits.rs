@@ -4,12 +4,13 @@
 //! under `[limits]` by these names.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 
 macro_rules! limits {
-    ($($(#[doc = $doc:literal])+ $name:ident: $type:ty = $default:expr;)+) => {
+    ($($(#[doc = $doc:literal])+ $(#[$member:ident])? $name:ident: $type:ty = $default:expr;)+) => {
         /// The host's limits. Sizes are bytes and times are seconds unless a field's name or text says otherwise.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         #[serde(default, deny_unknown_fields)]
@@ -26,6 +27,8 @@ macro_rules! limits {
         impl Limits {
             /// The names of all limits, as `guild.toml` spells them.
             pub const NAMES: &'static [&'static str] = &[$(stringify!($name)),+];
+            /// The names of those that can be set for one member, to at most what holds for all.
+            pub const OF_MEMBERS: &'static [&'static str] = &[$($(limits!(@$member $name),)?)+];
 
             /// Refuses a limit of zero, which would stop the host's work without saying so.
             pub fn check(&self) -> Result<(), String> {
@@ -35,86 +38,154 @@ macro_rules! limits {
                 })+
                 Ok(())
             }
+
+            /// Refuses a limit that is above its `ceiling`.
+            fn within(&self, ceiling: &Self) -> Result<(), String> {
+                $(if self.$name > ceiling.$name {
+                    let (name, most) = (stringify!($name), ceiling.$name);
+                    return Err(format!("{name} = {} is above limits.{name} = {most}, which holds for all members", self.$name));
+                })+
+                Ok(())
+            }
         }
     };
+    (@member $name:ident) => { stringify!($name) };
 }
 
+impl Limits {
+    /// These limits with those of one member in place, each by its name: smaller ones, of [`Self::OF_MEMBERS`].
+    ///
+    /// # Errors
+    /// A sentence that names the limit: one that is not known, is for the whole host, is no sound number, or is above
+    /// what holds for all.
+    pub fn narrowed(&self, own: &Map<String, Value>) -> Result<Self, String> {
+        if let Some(name) = own.keys().find(|name| !Self::OF_MEMBERS.contains(&name.as_str())) {
+            let known = Self::NAMES.contains(&name.as_str());
+            let why = if known { "is a limit of the whole host; it is set in [limits]" } else { "is no limit" };
+            return Err(format!("{name} {why}"));
+        }
+        let unsound = |e: serde_json::Error| e.to_string();
+        let mut whole = serde_json::to_value(self).map_err(unsound)?;
+        if let Some(whole) = whole.as_object_mut() {
+            whole.extend(own.clone());
+        }
+        let narrowed: Self = serde_json::from_value(whole).map_err(unsound)?;
+        narrowed.check()?;
+        narrowed.within(self)?;
+        Ok(narrowed)
+    }
+}
+
+// `#[member]` marks what can be set for one member.
 limits! {
     /// Linear memory of a component, summed over its Store.
+    #[member]
     memory_bytes: u64 = 64 * MIB;
     /// Table elements of a component, summed over its Store.
+    #[member]
     table_elements: u64 = 100_000;
     /// Core instances in a component's Store.
+    #[member]
     instances: u32 = 100;
     /// Tables in a component's Store.
+    #[member]
     tables: u32 = 100;
     /// Linear memories in a component's Store.
+    #[member]
     memories: u32 = 16;
     /// Resource handles that a component may hold at a time.
+    #[member]
     handles: u32 = 4096;
     /// What one host call may copy out of a component.
+    #[member]
     hostcall_bytes: u64 = 16 * MIB;
     /// What one call to `wasi:random` may ask for.
+    #[member]
     random_bytes: u64 = MIB;
     /// `activate`: component, host calls and blocking I/O together.
+    #[member]
     activate_seconds: u32 = 10;
     /// `run`: component, host calls and blocking I/O together.
+    #[member]
     run_seconds: u32 = 3600;
     /// Live `run` instances on a host; more are queued before they are instantiated.
     live_runs: u32 = 256;
     /// Agent sessions that a component may have at a time, those that wait for their place among them.
+    #[member]
     job_sessions: u32 = 64;
     /// How long a dispatch waits for its turn to be checked before it is answered "busy".
     dispatch_wait_seconds: u32 = 20;
     /// A component's file.
+    #[member]
     component_bytes: u64 = 64 * MIB;
     /// Compiling a component.
     compile_seconds: u32 = 120;
     /// The compile cache, all entries together.
     compile_cache_bytes: u64 = 1024 * MIB;
     /// Wall clock of a session, where nobody asks for less.
+    #[member]
     session_seconds: u32 = 3600;
     /// Turns of all sessions of a job, where nobody asks for less.
+    #[member]
     session_turns: u32 = 500;
     /// US dollars of all sessions of a job, where nobody asks for less.
+    #[member]
     session_budget_usd: f64 = 5.0;
     /// US dollars for condensing a member's memories once.
+    #[member]
     compaction_budget_usd: f64 = 0.05;
     /// What a tool answers a session; what is longer is cut, and says so.
+    #[member]
     tool_result_bytes: u64 = 128 * KIB;
     /// How often a job is taken up again that a host left running; then it has failed.
+    #[member]
     resumes: u32 = 3;
     /// Running jobs on a host; then a dispatch is answered "busy".
     running_jobs: u32 = 10_000;
     /// What `write_artifact` lets the files under a job's `artifacts/` grow to, whoever wrote them.
+    #[member]
     artifacts_bytes: u64 = 256 * MIB;
     /// How many files and directories `write_artifact` lets a job's `artifacts/` have, whoever made them.
+    #[member]
     artifacts_entries: u64 = 4096;
     /// `description` of a dispatch.
+    #[member]
     description_bytes: u64 = KIB;
     /// `task` of a dispatch.
+    #[member]
     task_bytes: u64 = MIB;
     /// `config` of a dispatch, as JSON.
+    #[member]
     config_bytes: u64 = 256 * KIB;
     /// The prompts of a plan; the prompts and own tools of a session that a component starts.
+    #[member]
     plan_bytes: u64 = 4 * MIB;
     /// A job's summary.
+    #[member]
     summary_bytes: u64 = 64 * KIB;
     /// One question, or one decision.
+    #[member]
     note_bytes: u64 = 16 * KIB;
     /// All questions and decisions of a job.
+    #[member]
     notes_bytes: u64 = MIB;
     /// A job's result.
+    #[member]
     result_bytes: u64 = 8 * MIB;
     /// A job's log; then lines are dropped, and one line says so.
+    #[member]
     log_bytes: u64 = MIB;
     /// A job's `transcript.jsonl`; then entries are dropped, and one entry says so.
+    #[member]
     transcript_bytes: u64 = 16 * MIB;
     /// Memories that an activation is given, in characters; also the largest memory that can be stored.
+    #[member]
     memory_injection_chars: u64 = 8000;
     /// Total size of a member's memories, in characters, above which they are compacted.
+    #[member]
     memory_compaction_chars: u64 = 16_000;
     /// Memories of a member.
+    #[member]
     memory_entries: u32 = 1024;
     /// A request's body.
     body_bytes: u64 = 4 * MIB;
@@ -130,6 +201,8 @@ limits! {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -139,6 +212,21 @@ mod tests {
         assert!(none.check().unwrap_err().contains("limits.memory_bytes"));
         let nan = Limits { session_budget_usd: f64::NAN, ..Limits::default() };
         assert!(nan.check().is_err());
+    }
+
+    #[test]
+    fn a_member_s_limit_is_at_most_the_operator_s() {
+        let all = Limits::default();
+        let own = |own: Value| all.narrowed(own.as_object().unwrap());
+        let narrowed = own(json!({"memory_bytes": 65536, "session_budget_usd": 0.5})).unwrap();
+        assert_eq!(narrowed, Limits { memory_bytes: 65536, session_budget_usd: 0.5, ..Limits::default() });
+        assert!(own(json!({"memory_bytes": all.memory_bytes})).is_ok());
+        let above = own(json!({"memory_bytes": all.memory_bytes + 1})).unwrap_err();
+        assert!(above.contains("above limits.memory_bytes = 67108864"), "{above}");
+        assert!(own(json!({"memory_bytes": 0})).unwrap_err().contains("above 0"));
+        assert!(own(json!({"memory_bytes": "x"})).is_err());
+        assert!(own(json!({"memory_byte": 1})).unwrap_err().contains("no limit"));
+        assert!(own(json!({"connections": 1})).unwrap_err().contains("whole host"));
     }
 
     #[test]

@@ -10,7 +10,9 @@ use wasmtime::{
 };
 use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, DynPollable};
 
-use crate::{inspect, state::State};
+use guild_audit::inspect;
+
+use crate::state::State;
 
 /// The type of a resource that nobody can make.
 struct Denied;

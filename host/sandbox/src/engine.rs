@@ -9,15 +9,11 @@ use std::{
     time::Duration,
 };
 
-use cap_std::fs::Dir;
-use guild_contract::{
-    Limits,
-    manifest::{ComponentSpec, Interface},
-};
+use guild_contract::{Grants, Limits, manifest::ComponentSpec};
 use tokio::sync::Semaphore;
 use wasmtime::{Config, Engine, component::Linker};
 
-use crate::{cache::CompileCache, error::LoadError, host, plugin::Plugin, state::State, wasi};
+use crate::{cache::CompileCache, error::LoadError, host, load::Candidate, plugin::Plugin, state::State, wasi};
 
 /// How often a running component is interrupted, so that others run and deadlines are seen.
 const TICK: Duration = Duration::from_millis(10);
@@ -67,20 +63,21 @@ impl Sandbox {
         }))
     }
 
-    /// Reads, checks, compiles (or takes from the cache) and links a member's component. It blocks.
+    /// Checks, compiles (or takes from the cache) and links a component. It blocks.
     ///
-    /// `granted` are the interfaces that the operator's policy allows this member. What the manifest asks for
-    /// beyond them is linked so that every call answers `not-granted`.
+    /// What the manifest asks for and `grants` denies is linked so that every call answers `not-granted`. `limits` are those of
+    /// the member; what concerns all members is bounded by the limits of the sandbox.
     ///
     /// # Errors
     /// See [`LoadError`]. Versions and imports are checked before anything is compiled.
     pub fn prepare(
         self: &Arc<Self>,
-        member: &Dir,
+        candidate: &Candidate,
         spec: &ComponentSpec,
-        granted: impl IntoIterator<Item = Interface>,
+        grants: Arc<Grants>,
+        limits: Arc<Limits>,
     ) -> Result<Plugin, LoadError> {
-        Plugin::prepare(self.clone(), member, spec, granted.into_iter().collect())
+        Plugin::prepare(self.clone(), candidate, spec, grants, limits)
     }
 }
 

@@ -1,7 +1,7 @@
 //! How loading a component, or calling it, fails. Each text is for the person who can change it; none shows a
 //! host path or a backtrace.
 
-use guild_contract::manifest::Interface;
+use guild_audit::inspect::InspectError;
 
 /// Why a component is not loaded.
 #[derive(Debug, thiserror::Error)]
@@ -22,48 +22,12 @@ pub enum LoadError {
         /// The limit.
         max: u64,
     },
-    /// The bytes are no component.
+    /// What it imports or exports does not fit.
+    #[error(transparent)]
+    Inspect(#[from] InspectError),
+    /// The bytes are no component that can be compiled.
     #[error("{0}")]
     NotAComponent(String),
-    /// An import that this host does not know.
-    #[error(
-        "the component imports `{0}`, which this host does not have; a plugin can use guild:worker and WASI 0.2 only"
-    )]
-    UnknownImport(String),
-    /// An interface that the manifest does not ask for.
-    #[error(
-        "the component imports `{import}`, which its manifest does not ask for; \
-         add the line `\"{}\": {{}}` to `component.grants` in guild-member.json", interface.as_str()
-    )]
-    NotAsked {
-        /// The import as the component spells it.
-        import: String,
-        /// What to ask for.
-        interface: Interface,
-    },
-    /// An interface of another version.
-    #[error("the component uses `{name}`; this host has {package}@{host}, which serves {track} up to {host}")]
-    Version {
-        /// The interface with its version, as the component spells it.
-        name: String,
-        /// The package.
-        package: &'static str,
-        /// The host's version.
-        host: String,
-        /// The versions that it serves.
-        track: String,
-    },
-    /// The component does not export what its world promises.
-    #[error(
-        "the manifest says `\"world\": \"{world}\"`, but the component does not export `{export}`; \
-         export it, or name the world that it was built for"
-    )]
-    MissingExport {
-        /// The world of the manifest.
-        world: &'static str,
-        /// The interface that is missing.
-        export: &'static str,
-    },
     /// The compiler, or the linker, refused it.
     #[error("the component cannot be loaded: {0}")]
     Refused(String),

@@ -2,6 +2,7 @@
 //! and nothing else.
 //!
 //! - [`Sandbox`] is the engine: compiler, linker, compile cache, the tick that bounds CPU, the lanes.
+//! - [`Candidate`] is a component's bytes, read once: what is hashed, approved and compiled is the same.
 //! - [`Plugin`] is one component, checked, compiled and linked. Each call of it gets a fresh instance in a
 //!   Store of its own, which is dropped afterwards: no state leaks from call to call.
 //!
@@ -15,7 +16,6 @@ mod denied;
 mod engine;
 mod error;
 mod host;
-pub mod inspect;
 mod limiter;
 mod load;
 mod plugin;
@@ -28,4 +28,5 @@ pub use cache::CompileCache;
 pub use call::{ActivateScope, Activated, RunScope};
 pub use engine::Sandbox;
 pub use error::{CallError, LoadError};
+pub use load::Candidate;
 pub use plugin::{Plugin, RunPlace};

@@ -7,14 +7,51 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
+use guild_audit::inspect::{self, Outside};
 use rustix::fs::OFlags;
+use sha2::{Digest, Sha256};
 use wasmtime::component::Component;
 
-use crate::{engine::Sandbox, error::LoadError};
+use crate::{cache::hex, engine::Sandbox, error::LoadError};
+
+/// A component that may be loaded: its bytes, read once, so that what is approved is what is compiled.
+pub struct Candidate {
+    /// The file's bytes.
+    pub bytes: Bytes,
+    /// Their SHA-256.
+    pub sha256: [u8; 32],
+    /// What they import and export.
+    pub outside: Outside,
+}
+
+impl Candidate {
+    /// Reads a component's file, of at most `max` bytes.
+    ///
+    /// # Errors
+    /// Where the file cannot be read, is too large, or is no component.
+    pub fn read(member: &Dir, file: &str, max: u64) -> Result<Self, LoadError> {
+        Self::of(read(member, file, max)?)
+    }
+
+    /// The SHA-256 in lower-case hexadecimal, as `sha256sum` prints it.
+    pub fn hash(&self) -> String {
+        hex(&self.sha256)
+    }
+
+    /// A candidate of these bytes.
+    ///
+    /// # Errors
+    /// Where they are no component.
+    pub fn of(bytes: Vec<u8>) -> Result<Self, LoadError> {
+        let outside = inspect::outside(&bytes)?;
+        Ok(Self { sha256: Sha256::digest(&bytes).into(), outside, bytes: bytes.into() })
+    }
+}
 
 /// Reads a component's file: a regular one inside the member's directory, and not larger than `max`.
-pub(crate) fn read(member: &Dir, file: &str, max: u64) -> Result<Vec<u8>, LoadError> {
+fn read(member: &Dir, file: &str, max: u64) -> Result<Vec<u8>, LoadError> {
     let failed = |why: String| LoadError::Read { file: file.to_owned(), why };
     let mut options = OpenOptions::new();
     // A pipe in its place is opened without waiting for a writer, and refused.
@@ -35,7 +72,7 @@ pub(crate) fn read(member: &Dir, file: &str, max: u64) -> Result<Vec<u8>, LoadEr
 
 /// Compiles, one component at a time. A compilation cannot be interrupted, but it is waited for no longer than the
 /// limit; one that was given up no longer holds the others up.
-pub(crate) fn compile(sandbox: &Sandbox, bytes: Vec<u8>) -> Result<Component, LoadError> {
+pub(crate) fn compile(sandbox: &Sandbox, bytes: Bytes) -> Result<Component, LoadError> {
     let _lane = sandbox.lanes.compiles.lock().unwrap_or_else(PoisonError::into_inner);
     let engine = sandbox.engine.clone();
     let (done, compiled) = mpsc::sync_channel(1);

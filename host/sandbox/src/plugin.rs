@@ -1,17 +1,16 @@
 //! One member's component: checked, compiled and linked once; instantiated afresh for each call.
 
-use std::{collections::BTreeSet, future::poll_fn, sync::Arc, task::Poll, time::Duration};
+use std::{future::poll_fn, sync::Arc, task::Poll, time::Duration};
 
-use cap_std::fs::Dir;
+use guild_audit::inspect;
 use guild_contract::{
-    Bounds,
+    Bounds, Grants, Limits,
     manifest::{ComponentSpec, Interface, World},
 };
 use guild_jobs::{
     RunningJob,
     activation::{Activation, Plan, Refusal, SessionPlan},
 };
-use sha2::{Digest, Sha256};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time,
@@ -25,13 +24,12 @@ use wasmtime_wasi::I32Exit;
 
 use crate::{
     bindings::exports::guild::worker::{dispatch, run},
-    cache::hex,
     call::{ActivateScope, Activated, RunScope},
     denied,
     engine::{Sandbox, Ticking},
     error::{CallError, LoadError},
     host::agent::bounds,
-    inspect, load,
+    load::{self, Candidate},
     state::{Reach, State},
     stdio::LogSink,
     told::told,
@@ -44,7 +42,8 @@ pub struct Plugin {
     pre: InstancePre<State>,
     dispatch: dispatch::GuestIndices,
     run: Option<run::GuestIndices>,
-    granted: Arc<BTreeSet<Interface>>,
+    grants: Arc<Grants>,
+    limits: Arc<Limits>,
     activations: Semaphore,
     runs: Arc<Semaphore>,
     sha256: String,
@@ -62,19 +61,17 @@ const REFUSAL_BYTES: usize = 8 * 1024;
 impl Plugin {
     pub(crate) fn prepare(
         sandbox: Arc<Sandbox>,
-        member: &Dir,
+        candidate: &Candidate,
         spec: &ComponentSpec,
-        granted: BTreeSet<Interface>,
+        grants: Arc<Grants>,
+        limits: Arc<Limits>,
     ) -> Result<Self, LoadError> {
-        let bytes = load::read(member, &spec.file, sandbox.limits.component_bytes)?;
-        let outside = inspect::outside(&bytes)?;
-        inspect::check(&outside, spec)?;
-        let sha256: [u8; 32] = Sha256::digest(&bytes).into();
-        let component = match sandbox.cache.get(&sandbox.engine, &sha256) {
+        inspect::check(&candidate.outside, spec, &grants)?;
+        let component = match sandbox.cache.get(&sandbox.engine, &candidate.sha256) {
             Some(component) => component,
             None => {
-                let component = load::compile(&sandbox, bytes)?;
-                sandbox.cache.put(&sandbox.engine, &sha256, &component);
+                let component = load::compile(&sandbox, candidate.bytes.clone())?;
+                sandbox.cache.put(&sandbox.engine, &candidate.sha256, &component);
                 component
             }
         };
@@ -83,17 +80,17 @@ impl Plugin {
         denied::add_to_linker(&mut linker, &sandbox.engine, &component).map_err(refused)?;
         let pre = linker.instantiate_pre(&component);
         let pre = pre.map_err(refused)?;
-        let granted = granted.into_iter().filter(|interface| spec.grants.contains_key(interface)).collect();
         Ok(Self {
             dispatch: dispatch::GuestIndices::new(&pre).map_err(refused)?,
             run: matches!(spec.world, World::AutonomousWorker)
                 .then(|| run::GuestIndices::new(&pre))
                 .transpose()
                 .map_err(refused)?,
-            granted: Arc::new(granted),
+            grants,
+            limits,
             activations: Semaphore::new(sandbox.lanes.activations_of_one),
             runs: Arc::new(Semaphore::new(sandbox.lanes.runs_of_one)),
-            sha256: hex(&sha256),
+            sha256: candidate.hash(),
             pre,
             sandbox,
         })
@@ -127,7 +124,7 @@ impl Plugin {
     async fn activate_here(&self, activation: &Activation, scope: ActivateScope) -> Result<Activated, CallError> {
         let log = LogSink::kept();
         let reach = Reach {
-            granted: self.granted.clone(),
+            grants: self.grants.clone(),
             job: None,
             files: scope.files,
             web: None,
@@ -136,7 +133,7 @@ impl Plugin {
             memory: scope.memory,
         };
         let preopens = self.memory_preopen("activate", &reach)?;
-        let mut call = self.call("activate", self.sandbox.limits.activate_seconds, preopens, reach);
+        let mut call = self.call("activate", self.limits.activate_seconds, preopens, reach);
         let told = told(activation);
         let answer = call.bounded(async |store, instance| {
             self.dispatch.load(&mut *store, &instance)?.call_activate(store, &told).await
@@ -220,7 +217,7 @@ impl Plugin {
         let invalid = |why: &str| CallError::Invalid { call: "run", why: why.to_owned() };
         let run = self.run.as_ref().ok_or_else(|| invalid("the component has no `run`"))?;
         let reach = Reach {
-            granted: self.granted.clone(),
+            grants: self.grants.clone(),
             log: LogSink::Job(scope.tools.job().clone()),
             job: Some(scope.tools),
             files: scope.files,
@@ -231,7 +228,7 @@ impl Plugin {
         let mut preopens = self.memory_preopen("run", &reach)?;
         preopens.push(Preopen { guest: "/job", dir: scope.job_dir, writable: false });
         preopens.push(Preopen { guest: "/job/artifacts", dir: scope.artifacts_dir, writable: true });
-        let seconds = scope.seconds.min(self.sandbox.limits.run_seconds);
+        let seconds = scope.seconds.min(self.limits.run_seconds);
         let mut call = self.call("run", seconds, preopens, reach);
         let told = told(activation);
         call.bounded(async |store, instance| run.load(&mut *store, &instance)?.call_run(store, &told).await).await
@@ -247,7 +244,7 @@ impl Plugin {
     }
 
     fn call(&self, name: &'static str, seconds: u32, preopens: Vec<Preopen>, reach: Reach) -> Call<'_> {
-        let limits = &self.sandbox.limits;
+        let limits = &self.limits;
         let mut store = Store::new(&self.sandbox.engine, State::new(limits, preopens, reach));
         store.limiter(|state| &mut state.limiter);
         store.set_epoch_deadline(1);
@@ -269,7 +266,7 @@ impl Plugin {
                 Ok(Plan::OwnRun(sound(bounds(own))?))
             }
             dispatch::Plan::Session(session) => {
-                let max = self.sandbox.limits.plan_bytes;
+                let max = self.limits.plan_bytes;
                 let bytes = session.system_prompt.len() + session.prompt.len();
                 if bytes as u64 > max {
                     return Err(invalid(format!(
@@ -331,7 +328,7 @@ impl Call<'_> {
             return CallError::Limit { call, limit: limit.to_owned() };
         }
         if let Some(ResourceTableError::Full) = error.downcast_ref() {
-            let limit = format!("limits.handles = {}", self.plugin.sandbox.limits.handles);
+            let limit = format!("limits.handles = {}", self.plugin.limits.handles);
             return CallError::Limit { call, limit };
         }
         let why = if let Some(trap) = error.downcast_ref::<Trap>() {

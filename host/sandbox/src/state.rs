@@ -1,8 +1,8 @@
 //! What a Store holds for the component that runs in it.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
-use guild_contract::{Limits, manifest::Interface};
+use guild_contract::{Grants, Limits, manifest::Interface};
 use guild_jobs::{JobTools, MemoryStore, files::Files, session::Sessions, tools::ToolError, web::Web};
 use tokio::runtime::Handle;
 use wasmtime::component::ResourceTable;
@@ -28,8 +28,8 @@ pub(crate) struct State {
 /// All that a call can reach through `guild:worker`.
 #[derive(Clone)]
 pub(crate) struct Reach {
-    /// Interfaces that were asked for and granted.
-    pub(crate) granted: Arc<BTreeSet<Interface>>,
+    /// What was asked for and granted.
+    pub(crate) grants: Arc<Grants>,
     /// The job, in `run`.
     pub(crate) job: Option<Arc<JobTools>>,
     pub(crate) memory: Arc<MemoryStore>,
@@ -43,11 +43,11 @@ pub(crate) struct Reach {
 impl Reach {
     /// Refuses what was not granted.
     pub(crate) fn granted(&self, interface: Interface) -> Result<(), ToolError> {
-        if self.granted.contains(&interface) {
-            Ok(())
-        } else {
-            Err(ToolError::NotGranted(format!("the operator did not grant `{}` to this member", interface.as_str())))
+        if self.grants.has(interface) {
+            return Ok(());
         }
+        let why = self.grants.denial(interface).unwrap_or("the manifest does not ask for it");
+        Err(ToolError::NotGranted(format!("the operator did not grant `{}` to this member: {why}", interface.as_str())))
     }
 
     /// The job, for the interfaces that are bound to one.

@@ -1,7 +1,7 @@
 //! A host: the members that it found and owns.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     io,
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -10,7 +10,7 @@ use std::{
 
 use futures::future::join_all;
 use guild_agent::{Broker, ReadRoots, RootError};
-use guild_contract::{Limits, manifest::Interface};
+use guild_contract::{Grants, Limits};
 use guild_jobs::files::Files;
 use tokio::sync::Semaphore;
 
@@ -18,7 +18,7 @@ use crate::{
     config::{Config, Runtime},
     discovery::{self, Found, FoundMember},
     member::{Agents, Means, Member},
-    plugins::{self, Load},
+    plugins::{self, Load, WantedComponent},
     runtimes::Runtimes,
     takeover::{self, OwnerError},
 };
@@ -92,7 +92,6 @@ pub struct Surveyed {
 /// Every member that was found.
 pub struct Host {
     limits: Arc<Limits>,
-    granted: BTreeSet<Interface>,
     members: BTreeMap<String, MemberState>,
     single: Option<Arc<Member>>,
 }
@@ -108,7 +107,7 @@ impl Host {
     pub async fn open(options: HostOptions, address: Option<SocketAddr>) -> Result<Arc<Self>, OpenError> {
         let HostOptions { config, target, sources, agent } = options;
         let limits = Arc::new(config.limits.clone());
-        let granted = plugins::granted(&config);
+        let policy = Arc::new(config.policy());
         let files = read_roots(&config, sources)?.map(|roots| Arc::new(roots) as Arc<dyn Files>);
         let runtimes = Arc::new(Runtimes::new(&config, files.as_ref()).map_err(OpenError::Config)?);
         let places = Arc::new(Semaphore::new(limits.running_jobs as usize));
@@ -119,8 +118,15 @@ impl Host {
             dispatch: config.dispatch_agents,
         });
         let broker = Broker::new(files.clone());
-        let means =
-            Means { limits: limits.clone(), files, broker, runtimes: runtimes.clone(), agents: agents.clone(), places };
+        let means = Means {
+            limits: limits.clone(),
+            files,
+            broker,
+            runtimes: runtimes.clone(),
+            agents: agents.clone(),
+            policy,
+            places,
+        };
         let mut loads = Vec::new();
         let host = match target {
             Target::Member(path) => {
@@ -133,7 +139,7 @@ impl Host {
                 };
                 loads.push(load);
                 let members = BTreeMap::from([(key, MemberState::Ready(member.clone()))]);
-                Self { limits, granted, members, single: Some(member) }
+                Self { limits, members, single: Some(member) }
             }
             Target::Members(path) => {
                 let unreadable = |source| OpenError::Members { path: path.clone(), source };
@@ -148,7 +154,7 @@ impl Host {
                 for key in agents.member.keys().filter(|key| !members.contains_key(*key)) {
                     tracing::warn!("guild.toml has [member.{key}], and there is no such member");
                 }
-                Self { limits, granted, members, single: None }
+                Self { limits, members, single: None }
             }
         };
         let blocking = runtimes.clone();
@@ -168,8 +174,8 @@ impl Host {
                 tokio::task::spawn_blocking(move || member.load_jobs());
             }
         }
-        let (limits, granted) = (self.limits.clone(), self.granted.clone());
-        tokio::task::spawn_blocking(move || plugins::load(&limits, &granted, loads));
+        let limits = self.limits.clone();
+        tokio::task::spawn_blocking(move || plugins::load(&limits, loads));
     }
 
     /// Finds the members of a directory and checks each one's component, without becoming anybody's owner. It blocks.
@@ -181,13 +187,19 @@ impl Host {
         let found = discovery::discover(&discovery::open_directory(path).map_err(unreadable)?).map_err(unreadable)?;
         let limits = Arc::new(config.limits.clone());
         let sandbox = plugins::sandbox(&limits).map_err(|e| e.to_string());
-        let granted = plugins::granted(config);
+        let policy = config.policy();
         let survey = |found: Found| {
             let state = found.member.as_ref().map_err(Clone::clone).and_then(|member| {
                 let Some(spec) = &member.manifest.component else { return Ok(false) };
                 crate::member::config_schema(&member.manifest)?;
-                plugins::prepare(sandbox.as_ref().map_err(Clone::clone)?, &member.dir, spec, &granted)
-                    .map_err(|e| e.to_string())?;
+                let wanted = WantedComponent {
+                    key: member.key.clone(),
+                    dir: member.dir.try_clone().map_err(|e| e.to_string())?,
+                    spec: spec.clone(),
+                    grants: Arc::new(Grants::of(&member.key, spec, &policy)),
+                    limits: limits.clone(),
+                };
+                plugins::prepare(sandbox.as_ref().map_err(Clone::clone)?, &wanted).map_err(|e| e.to_string())?;
                 Ok(true)
             });
             Surveyed { found, state }
@@ -268,7 +280,9 @@ async fn open(found: FoundMember, means: Means, url: String) -> Result<Option<(A
     let Some(spec) = found.manifest.component.clone() else { return Ok(None) };
     let cloned = found.dir.try_clone().map_err(|e| OpenError::Member(format!("member {}: {e}", found.key)))?;
     let owner = takeover::own(&found.dir, &found.key, &url).await?;
-    let (load, component) = Load::new(found.key.clone(), cloned, spec);
+    let grants = Arc::new(Grants::of(&found.key, &spec, &means.policy));
+    let limits = means.limits.clone();
+    let (load, component) = Load::new(WantedComponent { key: found.key.clone(), dir: cloned, spec, grants, limits });
     let key = found.key.clone();
     let member = Member::open(found, means, component, owner);
     if let (Ok(member), true) = (&member, url.is_empty()) {

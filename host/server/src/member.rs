@@ -11,7 +11,7 @@ use bytes::Bytes;
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 use guild_agent::Broker;
 use guild_contract::{
-    Bounds, JobId, Limits, Manifest, MemberKey,
+    Bounds, JobId, Limits, Manifest, MemberKey, Policy,
     manifest::{Interface, World},
     rpc::{CancelView, Deleted, DispatchParams, Dispatched, ListParams, ResultView, code},
 };
@@ -91,6 +91,8 @@ pub struct Means {
     pub(crate) runtimes: Arc<Runtimes>,
     /// Which runtime it is.
     pub(crate) agents: Arc<Agents>,
+    /// What the operator allows.
+    pub(crate) policy: Arc<Policy>,
     /// A place for each job that may run, over all members of the host.
     pub places: Arc<Semaphore>,
 }
@@ -283,7 +285,7 @@ impl Member {
 
     /// Whether its component may start sessions of its own.
     fn asks_for_sessions(&self) -> bool {
-        self.manifest.component.as_ref().is_some_and(|component| component.grants.contains_key(&Interface::Agent))
+        self.manifest.component.as_ref().is_some_and(|component| component.grants.asks(Interface::Agent))
     }
 
     /// What the caller may say, within the limits and the member's own schema.

@@ -1,20 +1,16 @@
 //! The members' components: prepared in the background, so that compiling one never delays an answer.
 
 use std::{
-    collections::BTreeSet,
     sync::{Arc, Mutex, PoisonError},
     thread,
 };
 
 use cap_std::fs::Dir;
-use guild_contract::{
-    Limits, MemberKey,
-    manifest::{ComponentSpec, Interface},
-};
-use guild_sandbox::{CompileCache, LoadError, Plugin, Sandbox};
+use guild_contract::{Grants, Limits, MemberKey, manifest::ComponentSpec};
+use guild_sandbox::{Candidate, CompileCache, LoadError, Plugin, Sandbox};
 use tokio::sync::watch;
 
-use crate::{config::Config, directories};
+use crate::directories;
 
 /// Where a member's component is.
 #[derive(Clone)]
@@ -29,17 +25,24 @@ pub(crate) enum Component {
 
 /// A component to load, and who waits for it.
 pub(crate) struct Load {
+    pub(crate) wanted: WantedComponent,
+    pub(crate) done: watch::Sender<Component>,
+}
+
+/// A member's component, and what it is granted.
+pub(crate) struct WantedComponent {
     pub(crate) key: MemberKey,
     pub(crate) dir: Dir,
     pub(crate) spec: ComponentSpec,
-    pub(crate) done: watch::Sender<Component>,
+    pub(crate) grants: Arc<Grants>,
+    pub(crate) limits: Arc<Limits>,
 }
 
 impl Load {
     /// A component to load, and where its member sees what became of it.
-    pub(crate) fn new(key: MemberKey, dir: Dir, spec: ComponentSpec) -> (Self, watch::Receiver<Component>) {
+    pub(crate) fn new(wanted: WantedComponent) -> (Self, watch::Receiver<Component>) {
         let (done, component) = watch::channel(Component::Loading);
-        (Self { key, dir, spec, done }, component)
+        (Self { wanted, done }, component)
     }
 }
 
@@ -47,22 +50,22 @@ impl Load {
 /// keep others from the cache.
 const LOADERS: usize = 4;
 
-/// Loads components, with what the operator grants. It blocks.
-pub(crate) fn load(limits: &Arc<Limits>, granted: &BTreeSet<Interface>, loads: Vec<Load>) {
+/// Loads components. It blocks.
+pub(crate) fn load(limits: &Arc<Limits>, loads: Vec<Load>) {
     let sandbox = sandbox(limits);
     let loaders = loads.len().min(LOADERS);
     let loads = Mutex::new(loads.into_iter());
     let next = || loads.lock().unwrap_or_else(PoisonError::into_inner).next();
     let loader = || {
-        while let Some(Load { key, dir, spec, done }) = next() {
+        while let Some(Load { wanted, done }) = next() {
             let prepared = sandbox.as_ref().map_err(ToString::to_string);
-            let prepared =
-                prepared.and_then(|sandbox| prepare(sandbox, &dir, &spec, granted).map_err(|e| e.to_string()));
+            let prepared = prepared.and_then(|sandbox| prepare(sandbox, &wanted).map_err(|e| e.to_string()));
             // Nobody waits any more where the host has stopped meanwhile.
             let _ = done.send(match prepared {
                 Ok(plugin) => Component::Ready(Arc::new(plugin)),
                 Err(why) => {
-                    tracing::error!(member = %key, file = spec.file, "its component is not in service: {why}");
+                    let (key, file) = (&wanted.key, &wanted.spec.file);
+                    tracing::error!(member = %key, file, "its component is not in service: {why}");
                     Component::Failed(why)
                 }
             });
@@ -90,18 +93,9 @@ pub(crate) fn sandbox(limits: &Arc<Limits>) -> Result<Arc<Sandbox>, LoadError> {
     Sandbox::new(limits.clone(), cache)
 }
 
-/// What the operator grants to whoever asks for it: everything, but `web` only where `guild.toml` opens it.
-pub(crate) fn granted(config: &Config) -> BTreeSet<Interface> {
-    let web = config.web.is_some();
-    Interface::ALL.into_iter().filter(|interface| web || *interface != Interface::Web).collect()
-}
-
-/// Checks and loads one component.
-pub(crate) fn prepare(
-    sandbox: &Arc<Sandbox>,
-    dir: &Dir,
-    spec: &ComponentSpec,
-    granted: &BTreeSet<Interface>,
-) -> Result<Plugin, LoadError> {
-    sandbox.prepare(dir, spec, granted.iter().copied())
+/// Reads, checks and loads one component.
+pub(crate) fn prepare(sandbox: &Arc<Sandbox>, wanted: &WantedComponent) -> Result<Plugin, LoadError> {
+    let WantedComponent { dir, spec, grants, limits, .. } = wanted;
+    let candidate = Candidate::read(dir, &spec.file, limits.component_bytes)?;
+    sandbox.prepare(&candidate, spec, grants.clone(), limits.clone())
 }

@@ -21,7 +21,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use guild_contract::Limits;
+use guild_contract::{Limits, Policy};
 use guild_web::WebOptions;
 use serde::Deserialize;
 use toml::{Spanned, de::DeTable};
@@ -45,6 +45,9 @@ const MAX_JSON_DEPTH: u32 = 127;
 pub struct Config {
     /// The file that was read, if there was one.
     pub file: Option<PathBuf>,
+    /// Where the file is, or would be: what the operator decided is kept beside it (`guild.lock`, `guild.tokens`,
+    /// `guild.trust`). None where the user has no configuration directory.
+    pub directory: Option<PathBuf>,
     /// `members`: the directory whose members are served.
     pub members: Option<PathBuf>,
     /// `[[roots]]`: directories that sessions may read.
@@ -84,6 +87,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             file: None,
+            directory: None,
             members: None,
             roots: Vec::new(),
             agent: Runtime::default(),
@@ -159,7 +163,7 @@ impl Config {
             Ok(text) => Self::parse(&path, &text),
             Err(error) if error.kind() == io::ErrorKind::NotFound => match named_by {
                 Some(named_by) => Err(ConfigError::Missing { path, named_by }),
-                None => Ok(Self::default()),
+                None => Ok(Self { directory: path.parent().map(Path::to_owned), ..Self::default() }),
             },
             Err(source) => Err(ConfigError::Unreadable { path, source }),
         }
@@ -174,12 +178,17 @@ impl Config {
         })
     }
 
+    /// What the operator allows: `[member.PATTERN]`, `strict_imports`, and whether there is a `[web]`.
+    pub fn policy(&self) -> Policy {
+        Policy { web: self.web.is_some(), ..Policy::default() }
+    }
+
     fn read(path: &Path, text: &str) -> Result<Self, Wrong> {
         keys::check(DeTable::parse(text).map_err(syntax)?.get_ref())?;
         let written: Written = toml::from_str(text).map_err(syntax)?;
 
         let base = path.parent().unwrap_or(path);
-        let mut config = Self { file: Some(path.to_owned()), ..Self::default() };
+        let mut config = Self { file: Some(path.to_owned()), directory: Some(base.to_owned()), ..Self::default() };
         config.members = written.members.map(|members| base.join(members));
         for root in written.roots {
             if let Some(name) = &root.name {

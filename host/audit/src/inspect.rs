@@ -2,11 +2,65 @@
 
 use guild_contract::{
     WIT_PACKAGE, WIT_VERSION,
+    grants::Grants,
     manifest::{ComponentSpec, Interface, World},
 };
 use wasmparser::{ComponentTypeRef, Encoding, Parser, Payload};
 
-use crate::error::LoadError;
+/// Why a component's bytes are not what a host can load for its manifest.
+#[derive(Debug, thiserror::Error)]
+pub enum InspectError {
+    /// The bytes are no component.
+    #[error("{0}")]
+    NotAComponent(String),
+    /// An import that this host does not know.
+    #[error(
+        "the component imports `{0}`, which this host does not have; a plugin can use guild:worker and WASI 0.2 only"
+    )]
+    UnknownImport(String),
+    /// An interface that the manifest does not ask for.
+    #[error(
+        "the component imports `{import}`, which its manifest does not ask for; \
+         add the line `\"{}\": {{}}` to `component.grants` in guild-member.json", interface.as_str()
+    )]
+    NotAsked {
+        /// The import as the component spells it.
+        import: String,
+        /// What to ask for.
+        interface: Interface,
+    },
+    /// An interface of another version.
+    #[error("the component uses `{name}`; this host has {package}@{host}, which serves {track} up to {host}")]
+    Version {
+        /// The interface with its version, as the component spells it.
+        name: String,
+        /// The package.
+        package: &'static str,
+        /// The host's version.
+        host: String,
+        /// The versions that it serves.
+        track: String,
+    },
+    /// The component does not export what its world promises.
+    #[error(
+        "the manifest says `\"world\": \"{world}\"`, but the component does not export `{export}`; \
+         export it, or name the world that it was built for"
+    )]
+    MissingExport {
+        /// The world of the manifest.
+        world: &'static str,
+        /// The interface that is missing.
+        export: &'static str,
+    },
+    /// An import that was not granted, where `strict_imports` refuses such a component.
+    #[error("the component imports `{import}`, which `strict_imports = true` in guild.toml refuses: {why}")]
+    NotGranted {
+        /// The import as the component spells it.
+        import: String,
+        /// Why it is not granted.
+        why: String,
+    },
+}
 
 /// The newest WASI 0.2 whose interfaces this host links.
 const WASI_VERSION: (u64, u64, u64) = (0, 2, 12);
@@ -27,9 +81,9 @@ pub struct Outside {
 /// Reads the outside of a component.
 ///
 /// # Errors
-/// [`LoadError::NotAComponent`], with a text that says what the bytes are instead.
-pub fn outside(bytes: &[u8]) -> Result<Outside, LoadError> {
-    let not = |why: &str| LoadError::NotAComponent(format!("the file is no WebAssembly component: {why}"));
+/// [`InspectError::NotAComponent`], with a text that says what the bytes are instead.
+pub fn outside(bytes: &[u8]) -> Result<Outside, InspectError> {
+    let not = |why: &str| InspectError::NotAComponent(format!("the file is no WebAssembly component: {why}"));
     if bytes.starts_with(b"\x7fELF") {
         return Err(not("it is a precompiled one; offer the component itself, the host compiles it"));
     }
@@ -67,15 +121,19 @@ pub fn outside(bytes: &[u8]) -> Result<Outside, LoadError> {
 }
 
 /// Whether an import is there only because a language's runtime drags it in.
-pub(crate) fn is_denied(import: &str) -> bool {
+pub fn is_denied(import: &str) -> bool {
     WASI_DENIED.contains(&Name::of(import).package)
 }
 
-/// Checks a component's outside against what its manifest says and what this host has.
+/// Checks a component's outside against what its manifest says, what it is granted, and what this host has.
 ///
 /// # Errors
-/// The first import or export that does not fit: see [`LoadError`].
-pub fn check(outside: &Outside, spec: &ComponentSpec) -> Result<(), LoadError> {
+/// The first import or export that does not fit: see [`InspectError`].
+pub fn check(outside: &Outside, spec: &ComponentSpec, grants: &Grants) -> Result<(), InspectError> {
+    let strict = |import: &str, why: &str| match grants.strict_imports {
+        true => Err(InspectError::NotGranted { import: import.to_owned(), why: why.to_owned() }),
+        false => Ok(()),
+    };
     for import in &outside.imports {
         let name = Name::of(import);
         if name.package == WIT_PACKAGE {
@@ -84,14 +142,20 @@ pub fn check(outside: &Outside, spec: &ComponentSpec) -> Result<(), LoadError> {
                 continue;
             }
             let interface = Interface::ALL.into_iter().find(|i| i.as_str() == name.interface);
-            let interface = interface.ok_or_else(|| LoadError::UnknownImport(import.clone()))?;
-            if !spec.grants.contains_key(&interface) {
-                return Err(LoadError::NotAsked { import: import.clone(), interface });
+            let interface = interface.ok_or_else(|| InspectError::UnknownImport(import.clone()))?;
+            if !spec.grants.asks(interface) {
+                return Err(InspectError::NotAsked { import: import.clone(), interface });
             }
-        } else if WASI_LINKED.contains(&name.package) || WASI_DENIED.contains(&name.package) {
+            if let Some(why) = grants.denial(interface) {
+                strict(import, why)?;
+            }
+        } else if WASI_LINKED.contains(&name.package) {
             name.check_version("wasi", WASI_VERSION)?;
+        } else if WASI_DENIED.contains(&name.package) {
+            name.check_version("wasi", WASI_VERSION)?;
+            strict(import, "a plugin has no network")?;
         } else {
-            return Err(LoadError::UnknownImport(import.clone()));
+            return Err(InspectError::UnknownImport(import.clone()));
         }
     }
     let (world, exports): (_, &[&str]) = match spec.world {
@@ -108,7 +172,7 @@ pub fn check(outside: &Outside, spec: &ComponentSpec) -> Result<(), LoadError> {
             .find(|name| name.package == WIT_PACKAGE && name.interface == *export);
         match found {
             Some(name) => name.check_version(WIT_PACKAGE, WIT_VERSION)?,
-            None => return Err(LoadError::MissingExport { world, export }),
+            None => return Err(InspectError::MissingExport { world, export }),
         }
     }
     Ok(())
@@ -130,7 +194,7 @@ impl<'a> Name<'a> {
     }
 
     /// The same track, and not newer than the host's.
-    fn check_version(&self, package: &'static str, host: (u64, u64, u64)) -> Result<(), LoadError> {
+    fn check_version(&self, package: &'static str, host: (u64, u64, u64)) -> Result<(), InspectError> {
         let mut parts = self.version.splitn(3, '.').map(str::parse::<u64>);
         let version = match (parts.next(), parts.next(), parts.next()) {
             (Some(Ok(major)), Some(Ok(minor)), Some(Ok(patch))) => Some((major, minor, patch)),
@@ -138,7 +202,7 @@ impl<'a> Name<'a> {
         };
         match version {
             Some((major, minor, patch)) if (major, minor) == (host.0, host.1) && patch <= host.2 => Ok(()),
-            _ => Err(LoadError::Version {
+            _ => Err(InspectError::Version {
                 name: self.whole.to_owned(),
                 package,
                 host: format!("{}.{}.{}", host.0, host.1, host.2),
