@@ -282,7 +282,7 @@ fn a_deadline_covers_a_host_call_that_blocks() {
     let host = home.serve(&member, &["--config", config.to_str().unwrap()]);
     let id = host.client().dispatch(json!({"description": "d", "task": "sleep"})).unwrap();
     let status = host.client().ended(&id);
-    assert_eq!(status["error"], "`run` did not end within its deadline of 1 s");
+    assert_eq!(status["error"], "`run` did not end within its deadline of 1 s (limits.run_seconds)");
 }
 
 #[test]

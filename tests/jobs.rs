@@ -320,6 +320,6 @@ fn jobs_beyond_the_live_ones_wait_for_their_place_outside_of_their_deadline() {
     let ids: Vec<String> = (0..3).map(|n| client.start(&format!("job {n}"))).collect();
     for id in ids {
         // Each has its whole second, one after the other.
-        assert_eq!(client.ended(&id)["error"], "`run` did not end within its deadline of 1 s");
+        assert_eq!(client.ended(&id)["error"], "`run` did not end within its deadline of 1 s (limits.run_seconds)");
     }
 }

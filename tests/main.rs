@@ -11,18 +11,26 @@
     reason = "clippy allows these in tests, but not in what tests share"
 )]
 
+mod approval;
+mod audit;
 mod claude;
 mod cli;
 mod crash;
 mod digest;
 mod documents;
+mod door;
+mod grants;
 mod guests;
+mod hostile;
 mod isolation;
 mod jobs;
+mod limits;
 mod memory;
 mod operator;
 mod process;
 mod sandbox;
 mod sessions;
+mod soak;
 mod support;
 mod template;
+mod wasi;

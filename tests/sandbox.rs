@@ -4,134 +4,22 @@
 use std::{
     fs,
     path::Path,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
-use cap_std::{ambient_authority, fs::Dir};
 use guild_contract::{
-    Bounds, Grants, Limits, Policy,
-    manifest::{ComponentSpec, Interface, Manifest},
+    Bounds, Limits,
+    grants::{Pattern, Rule},
+    manifest::Interface,
 };
-use guild_jobs::{
-    JobStore, JobTools, MemoryStore, NewJob, StoreOptions, SystemClock,
-    activation::{Accepted, Activation, Plan, Refusal, Request},
-    web::Web,
-};
-use guild_sandbox::{
-    ActivateScope, Activated, CallError, Candidate, CompileCache, LoadError, Plugin, RunScope, Sandbox,
-};
+use guild_jobs::activation::{Plan, Refusal};
+use guild_sandbox::{CallError, Candidate, CompileCache, LoadError};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
-use crate::support::guest;
-
-/// A member's directory with a component in it, and a sandbox.
-struct Bench {
-    dir: TempDir,
-    sandbox: Arc<Sandbox>,
-    limits: Arc<Limits>,
-}
-
-impl Bench {
-    fn new(limits: Limits) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        fs::create_dir(dir.path().join("member")).unwrap();
-        let limits = Arc::new(limits);
-        let cache = CompileCache::open(&dir.path().join("cache"), limits.compile_cache_bytes).unwrap();
-        let sandbox = Sandbox::new(limits.clone(), cache).unwrap();
-        Self { dir, sandbox, limits }
-    }
-
-    fn member(&self) -> Dir {
-        Dir::open_ambient_dir(self.dir.path().join("member"), ambient_authority()).unwrap()
-    }
-
-    fn prepare(&self, bytes: &[u8], component: Value) -> Result<Arc<Plugin>, LoadError> {
-        fs::write(self.dir.path().join("member/guest.wasm"), bytes).unwrap();
-        let spec = spec(component);
-        let candidate = Candidate::read(&self.member(), &spec.file, self.limits.component_bytes)?;
-        // Nothing is denied but the web, which nobody opened.
-        let grants = Grants::of(&"guest".parse().unwrap(), &spec, &Policy::default());
-        self.sandbox.prepare(&candidate, &spec, Arc::new(grants), self.limits.clone()).map(Arc::new)
-    }
-
-    fn memory(&self) -> Arc<MemoryStore> {
-        MemoryStore::open(&self.member(), self.limits.clone(), Arc::new(SystemClock)).unwrap()
-    }
-
-    async fn activate(&self, plugin: &Arc<Plugin>) -> Result<Activated, CallError> {
-        let wait_until = Instant::now() + Duration::from_secs(self.limits.dispatch_wait_seconds.into());
-        let scope = ActivateScope { memory: self.memory(), files: None, wait_until };
-        plugin.activate(&Arc::new(activation()), scope).await
-    }
-
-    /// Runs a job on the component, and gives back what came of it and the job's log.
-    async fn run(&self, plugin: &Arc<Plugin>) -> (Result<Result<String, String>, CallError>, String) {
-        let options = StoreOptions { limits: self.limits.clone(), clock: Arc::new(SystemClock) };
-        let store = JobStore::open(&self.member(), options).unwrap();
-        store.load();
-        let activation = activation();
-        let new = NewJob {
-            id: activation.job.clone(),
-            description: "d".into(),
-            task: "t".into(),
-            config: json!({}),
-            plan: Accepted {
-                agent: "extractive".into(),
-                granted_tools: Vec::new(),
-                ceiling: Bounds::default(),
-                plan: Plan::OwnRun(Bounds::default()),
-            },
-        };
-        let job = store.create(new).unwrap();
-        let job_dir = store.job_dir(job.id()).unwrap();
-        let tools = Arc::new(JobTools::new(job.clone(), self.memory()));
-        let scope = RunScope {
-            tools,
-            artifacts_dir: job_dir.open_dir("artifacts").unwrap(),
-            job_dir,
-            memory: self.memory(),
-            files: None,
-            web: Web::default(),
-            host: tokio::runtime::Handle::current(),
-            sessions: None,
-            seconds: u32::MAX,
-        };
-        let place = plugin.place(&job).await.unwrap();
-        let outcome = plugin.run(place, Arc::new(activation), scope).await;
-        let log = self.dir.path().join("member/jobs").join(job.id().as_str()).join("log.txt");
-        (outcome, fs::read_to_string(log).unwrap_or_default())
-    }
-}
-
-fn spec(component: Value) -> ComponentSpec {
-    let manifest = json!({
-        "name": "guest", "displayName": "Guest", "description": "d", "version": "0.1.0", "transport": "http",
-        "mcp": {"command": "guild", "args": []}, "capabilities": ["worker"], "component": component
-    });
-    Manifest::parse(manifest.to_string().as_bytes()).unwrap().component.unwrap()
-}
-
-fn worker() -> Value {
-    json!({"file": "guest.wasm", "world": "worker"})
-}
-
-fn autonomous() -> Value {
-    json!({"file": "guest.wasm", "world": "autonomous-worker"})
-}
-
-fn activation() -> Activation {
-    Activation {
-        job: "019f4b1c-7a3e-7f00-8000-000000000001".parse().unwrap(),
-        request: Request { description: "d".into(), task: "t".into(), config: json!({}) },
-        posture: "p".into(),
-        memories: Vec::new(),
-        granted_tools: vec!["Read".into()],
-        toolbox_tools: Vec::new(),
-        bounds: Bounds::default(),
-    }
-}
+use crate::support::{
+    guest,
+    sandbox::{Bench, autonomous, worker},
+};
 
 fn refused(bytes: &[u8], component: Value) -> String {
     Bench::new(Limits::default()).prepare(bytes, component).err().expect("it was loaded").to_string()
@@ -188,6 +76,34 @@ fn guest_that_logs() -> String {
          (i32.store8 (i32.const 4096) (i32.const 1)) (i32.const 4096))
        (func (export \"cabi_realloc\") (param i32 i32 i32 i32) (result i32) (i32.const 8192)))"
         .to_owned()
+}
+
+#[test]
+fn with_strict_imports_nothing_is_linked_that_was_not_granted() {
+    let mut bench = Bench::new(Limits::default());
+    bench.policy.web = true;
+    bench.policy.strict_imports = true;
+    let refused = |bench: &Bench, bytes: &[u8]| {
+        let asked = json!({"file": "guest.wasm", "world": "worker", "grants": {"log": {}}});
+        bench.prepare(bytes, asked).err().map(|error| error.to_string())
+    };
+    let world = "import guild:worker/log@0.1.0; export guild:worker/dispatch@0.1.0;";
+    let logs = guest::component(world, &guest_that_logs());
+    assert_eq!(refused(&bench, &logs), None);
+    let dragged = guest::component_with(
+        "package wasi:http@0.2.3; interface outgoing-handler { resource request; handle: func(); }",
+        "import wasi:http/outgoing-handler@0.2.3; export guild:worker/dispatch@0.1.0;",
+        &calls("wasi:http/outgoing-handler@0.2.3", "handle", ""),
+    );
+    assert!(
+        refused(&bench, &dragged).unwrap().contains("wasi:http/outgoing-handler"),
+        "{:?}",
+        refused(&bench, &dragged)
+    );
+    let deny = vec!["log".parse().unwrap()];
+    bench.policy.rules.push(Rule { members: Pattern("*".into()), allow: None, deny, limits: None });
+    let denied = refused(&bench, &logs).unwrap();
+    assert!(denied.contains("guild:worker/log@0.1.0") && denied.contains("guild.toml"), "{denied}");
 }
 
 #[tokio::test]
@@ -338,7 +254,10 @@ async fn a_loop_ends_at_its_deadline_and_others_do_not_notice() {
         let outcome = bench.activate(&healthy).await;
         (outcome, started.elapsed())
     });
-    assert_eq!(looped.unwrap_err(), CallError::Deadline { call: "activate", seconds: 3 });
+    assert_eq!(
+        looped.unwrap_err(),
+        CallError::Deadline { call: "activate", seconds: 3, whose: "limits.activate_seconds" }
+    );
     assert_eq!(quick.0.unwrap().outcome, Err(Refusal::Unsupported("fine".into())));
     assert!(quick.1 < Duration::from_secs(2), "the healthy call waited {:?}", quick.1);
 }
@@ -415,7 +334,10 @@ async fn run_gives_its_text_back() {
 async fn a_run_that_loops_ends_at_its_deadline() {
     let bench = Bench::new(Limits { run_seconds: 1, ..Limits::default() });
     let plugin = bench.prepare(&guest::autonomous("(loop (br 0)) (i32.const 0)"), autonomous()).unwrap();
-    assert_eq!(bench.run(&plugin).await.0, Err(CallError::Deadline { call: "run", seconds: 1 }));
+    assert_eq!(
+        bench.run(&plugin).await.0,
+        Err(CallError::Deadline { call: "run", seconds: 1, whose: "limits.run_seconds" })
+    );
 }
 
 #[test]

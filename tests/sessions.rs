@@ -374,3 +374,28 @@ fn no_key_is_in_anything_that_a_job_leaves_behind() {
     assert!(texts.iter().all(|text| !text.contains(key)), "{texts:?}");
     assert!(processes_with(Path::new(key)).is_empty());
 }
+
+/// Three turns, of ten cents each.
+#[test]
+fn the_operator_s_limits_bound_the_turns_the_dollars_and_the_time_of_a_job() {
+    let ended = |limit: &str, gate: &Gate| {
+        let gate = gate.clone();
+        let script = move |request: &Received| {
+            let tokens = Tokens { input: 100_000, cached: 0, cache_write: 0, output: 0 };
+            let reply = if turn(request) < 2 { decide(turn(request)) } else { Reply::text("Done.").behind(&gate) };
+            reply.tokens(tokens)
+        };
+        let house = House::with("sessions = 8\n", &format!("[limits]\n{limit}\n"), script);
+        let host = house.serve();
+        let status = host.client().ended(&host.client().start("t"));
+        status["error"].as_str().unwrap_or("completed").to_owned()
+    };
+    let (open, closed) = (Gate::closed(), Gate::closed());
+    open.open();
+    assert_eq!(ended("session_turns = 3", &open), "completed");
+    assert_eq!(ended("session_turns = 2", &open), "the session reached its limit of 2 turns");
+    assert_eq!(ended("session_budget_usd = 0.21", &open), "completed");
+    assert_eq!(ended("session_budget_usd = 0.2", &open), "the session reached its budget of 0.2 USD");
+    assert_eq!(ended("session_seconds = 30", &open), "completed");
+    assert_eq!(ended("session_seconds = 1", &closed), "the session reached its deadline of 1 s");
+}

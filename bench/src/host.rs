@@ -97,7 +97,8 @@ impl Setup {
             .args(self.config.iter().flat_map(|file| [std::ffi::OsStr::new("--config"), file.as_os_str()]))
             .current_dir(&self.member)
             .env("XDG_CACHE_HOME", fs::canonicalize(scratch())?.join("cache"))
-            .env("XDG_CONFIG_HOME", fs::canonicalize(scratch())?)
+            // Of its own, and new each time: a component that was rebuilt would have to be approved.
+            .env("XDG_CONFIG_HOME", self.member.with_file_name("config"))
             .env_remove("GUILD_CONFIG")
             .stdin(Stdio::null())
             .stdout(Stdio::null())

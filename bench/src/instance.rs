@@ -34,7 +34,8 @@ wasmtime::component::bindgen!({ path: "../wit", world: "worker", imports: { defa
 
 use exports::guild::worker::dispatch;
 
-const CALLS: u32 = 500;
+/// Activations in a round.
+pub(crate) const CALLS: u32 = 500;
 const ROUNDS: usize = 15;
 
 /// Measures the researcher's `activate`.
@@ -54,8 +55,11 @@ pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
     let (mut of_ours, mut of_plain, mut of_pooling) = (Vec::new(), Vec::new(), Vec::new());
     // The first round is for the caches.
     for round in 0..=ROUNDS {
-        let (bare, pooled, host) =
-            (plain.calls(&ours.activation).await?, pooling.calls(&ours.activation).await?, ours.calls().await?);
+        let (bare, pooled, host) = (
+            plain.calls(&ours.activation, CALLS).await?,
+            pooling.calls(&ours.activation, CALLS).await?,
+            ours.calls(CALLS).await?,
+        );
         if round > 0 {
             of_plain.push(bare);
             of_pooling.push(pooled);
@@ -76,7 +80,7 @@ pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
     Ok(())
 }
 
-fn activation(posture: String) -> Activation {
+pub(crate) fn activation(posture: String) -> Activation {
     Activation {
         job: "019b0000-0000-7000-8000-000000000000".parse().unwrap_or_else(|e| unreachable!("{e}")),
         request: Request {
@@ -92,20 +96,24 @@ fn activation(posture: String) -> Activation {
     }
 }
 
-/// Microseconds for one of `CALLS` calls.
-fn each(begun: Instant) -> f64 {
-    begun.elapsed().as_secs_f64() * 1e6 / f64::from(CALLS)
+/// Microseconds for one of so many calls.
+fn each(begun: Instant, calls: u32) -> f64 {
+    begun.elapsed().as_secs_f64() * 1e6 / f64::from(calls)
 }
 
 /// The host's own way: limits, deadline, lane, log, checks.
-struct Ours {
+pub(crate) struct Ours {
     plugin: Arc<Plugin>,
     memory: Arc<MemoryStore>,
-    activation: Arc<Activation>,
+    pub(crate) activation: Arc<Activation>,
 }
 
 impl Ours {
-    fn new(member: &Path, spec: &guild_contract::manifest::ComponentSpec, activation: Activation) -> Outcome<Self> {
+    pub(crate) fn new(
+        member: &Path,
+        spec: &guild_contract::manifest::ComponentSpec,
+        activation: Activation,
+    ) -> Outcome<Self> {
         let limits = Arc::new(Limits::default());
         let own = scratch().join("instance");
         fs::create_dir_all(&own)?;
@@ -119,19 +127,19 @@ impl Ours {
         Ok(Self { plugin: Arc::new(plugin), memory, activation: Arc::new(activation) })
     }
 
-    async fn calls(&self) -> Outcome<f64> {
+    pub(crate) async fn calls(&self, calls: u32) -> Outcome<f64> {
         let begun = Instant::now();
-        for _ in 0..CALLS {
+        for _ in 0..calls {
             let wait_until = Instant::now() + Duration::from_secs(20);
             let scope = ActivateScope { memory: self.memory.clone(), files: None, wait_until };
             self.plugin.activate(&self.activation, scope).await?.outcome?;
         }
-        Ok(each(begun))
+        Ok(each(begun, calls))
     }
 }
 
 /// As little as a component can be called with.
-struct Bare {
+pub(crate) struct Bare {
     engine: Engine,
     pre: WorkerPre<State>,
 }
@@ -148,7 +156,7 @@ impl WasiView for State {
 }
 
 impl Bare {
-    fn new(config: &Config, wasm: &[u8]) -> Outcome<Self> {
+    pub(crate) fn new(config: &Config, wasm: &[u8]) -> Outcome<Self> {
         let engine = Engine::new(config)?;
         let component = Component::from_binary(&engine, wasm)?;
         let mut linker = Linker::new(&engine);
@@ -157,9 +165,9 @@ impl Bare {
         Ok(Self { engine, pre })
     }
 
-    async fn calls(&self, activation: &Activation) -> Outcome<f64> {
+    pub(crate) async fn calls(&self, activation: &Activation, calls: u32) -> Outcome<f64> {
         let begun = Instant::now();
-        for _ in 0..CALLS {
+        for _ in 0..calls {
             let told = told(activation);
             let state = State { wasi: WasiCtx::builder().build(), table: ResourceTable::new() };
             let mut store = Store::new(&self.engine, state);
@@ -167,7 +175,7 @@ impl Bare {
             let plan = worker.guild_worker_dispatch().call_activate(&mut store, &told).await?;
             plan.map_err(|refusal| format!("{refusal:?}"))?;
         }
-        Ok(each(begun))
+        Ok(each(begun, calls))
     }
 }
 

@@ -6,11 +6,13 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "figures are printed")]
 
+mod audit;
 mod baseline;
 mod burst;
 mod host;
 mod http;
 mod instance;
+mod limits;
 mod load;
 mod sessions;
 mod start;
@@ -45,7 +47,7 @@ async fn run(arguments: &[String]) -> Outcome<()> {
     {
         return baseline::serve(rest).await;
     }
-    const ALL: [&str; 7] = ["start", "instance", "status", "list", "many", "burst", "sessions"];
+    const ALL: [&str; 9] = ["start", "instance", "audit", "limits", "status", "list", "many", "burst", "sessions"];
     if let Some(unknown) = arguments.iter().find(|name| !ALL.contains(&name.as_str())) {
         return Err(format!("there is no benchmark {unknown:?}; there are {}", ALL.join(", ")).into());
     }
@@ -56,6 +58,12 @@ async fn run(arguments: &[String]) -> Outcome<()> {
     }
     if chosen("instance") {
         instance::measure(&mut report).await?;
+    }
+    if chosen("audit") {
+        audit::measure(&mut report)?;
+    }
+    if chosen("limits") {
+        limits::measure(&mut report).await?;
     }
     if chosen("status") || chosen("list") {
         let host = host::Setup::new("500")?.with_jobs(500)?;

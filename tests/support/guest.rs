@@ -3,7 +3,10 @@
 use std::path::Path;
 
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
-use wit_parser::{ManglingAndAbi, PackageId, Resolve, WorldId};
+use wit_parser::{
+    ManglingAndAbi, PackageId, Resolve, TypeDefKind, WorldId, WorldItem, WorldKey,
+    abi::{AbiVariant, WasmType},
+};
 
 /// The project's `wit/`.
 fn wit() -> (Resolve, PackageId) {
@@ -72,13 +75,12 @@ pub(crate) const AUTONOMOUS: &str = "export guild:worker/dispatch@0.1.0; export 
 /// A worker whose `activate` is this WAT: it has one parameter (where the activation is) and gives back where the
 /// answer is.
 pub(crate) fn worker(activate: &str) -> Vec<u8> {
-    component(WORKER, &module(&[("guild:worker/dispatch@0.1.0#activate", activate)], ""))
+    Guest::default().activate(activate).build()
 }
 
 /// A worker that plans to run itself, and whose `run` is this WAT.
 pub(crate) fn autonomous(run: &str) -> Vec<u8> {
-    let exports = [("guild:worker/dispatch@0.1.0#activate", OWN_RUN), ("guild:worker/run@0.1.0#run", run)];
-    component(AUTONOMOUS, &module(&exports, ""))
+    Guest::default().run(run).build()
 }
 
 /// `activate` that answers `ok(own-run({none, none, none}))`: the answer is made of zeros but for the plan's case.
@@ -86,33 +88,164 @@ const OWN_RUN: &str = "(i32.store8 (i32.const 4104) (i32.const 1)) (i32.const 40
 
 /// `activate` that refuses with `unsupported(text)`.
 pub(crate) fn refusing(text: &str) -> Vec<u8> {
-    let body = format!(
-        "(i32.store8 (i32.const 4096) (i32.const 1)) (i32.store8 (i32.const 4104) (i32.const 1))
-         (i32.store (i32.const 4108) (i32.const 1024)) (i32.store (i32.const 4112) (i32.const {})) (i32.const 4096)",
-        text.len()
-    );
-    let module =
-        module(&[("guild:worker/dispatch@0.1.0#activate", &body)], &format!("(data (i32.const 1024) {text:?})"));
-    component(WORKER, &module)
+    let body = format!("(call $refuse (i32.const 1024) (i32.const {}))", text.len());
+    Guest::default().activate(&body).with(&format!("(data (i32.const 1024) {text:?})")).build()
 }
 
-fn module(exports: &[(&str, &str)], more: &str) -> String {
-    let functions: String = exports
-        .iter()
-        .map(|(name, body)| format!("(func (export \"{name}\") (param i32) (result i32) {body})\n"))
-        .collect();
-    format!(
-        "(module
-           (memory (export \"memory\") 2)
-           (global $next (mut i32) (i32.const 65536))
-           {functions}
-           {more}
-           (func (export \"cabi_realloc\") (param i32 i32 i32 i32) (result i32)
-             (local $at i32)
+/// A guest written in WAT. Its module finds at hand
+/// - every function of the interfaces that it imports, as `$interface.function` with the canonical signature; methods
+///   are `$poll.pollable.block`, and the end of a resource is `$poll.pollable.drop`;
+/// - `$ok` and `$failed`, which give `run` its answer: a text, by address and length;
+/// - `$refuse`, which gives `activate` its refusal: a text, by address and length;
+/// - `$outcome`, which gives `run` as its answer what a host function answered at 8192: "ok", or the error's text;
+/// - `$case`, the length of the task that the activation at an address has, by which a caller chooses what it does.
+///
+/// Addresses from 4096 to 8191 are for answers to the host, from 8192 for those of host functions; what these hand over
+/// stands above 65536, unless [`Guest::realloc`] puts it elsewhere.
+#[derive(Default)]
+pub(crate) struct Guest {
+    imports: Vec<String>,
+    activate: Option<String>,
+    run: Option<String>,
+    realloc: Option<String>,
+    pages: Option<u32>,
+    more: String,
+}
+
+impl Guest {
+    /// One that imports these interfaces: `log` is of `guild:worker`, `random/random` of WASI.
+    pub(crate) fn importing(interfaces: &[&str]) -> Self {
+        let name = |interface: &&str| match interface.contains('/') {
+            true => format!("wasi:{interface}@0.2.12"),
+            false => format!("guild:worker/{interface}@0.1.0"),
+        };
+        Self { imports: interfaces.iter().map(name).collect(), ..Self::default() }
+    }
+
+    /// The body of `activate`, where it is not to plan a run of its own.
+    pub(crate) fn activate(mut self, body: &str) -> Self {
+        self.activate = Some(body.to_owned());
+        self
+    }
+
+    /// The body of `run`; without one it is a worker that exports `dispatch` only.
+    pub(crate) fn run(mut self, body: &str) -> Self {
+        self.run = Some(body.to_owned());
+        self
+    }
+
+    /// The body of the function that makes room for what the host hands over: the size is its fourth parameter.
+    pub(crate) fn realloc(mut self, body: &str) -> Self {
+        self.realloc = Some(body.to_owned());
+        self
+    }
+
+    /// How many pages of memory it begins with.
+    pub(crate) fn pages(mut self, pages: u32) -> Self {
+        self.pages = Some(pages);
+        self
+    }
+
+    /// More fields of its module.
+    pub(crate) fn with(mut self, fields: &str) -> Self {
+        self.more.push_str(fields);
+        self
+    }
+
+    pub(crate) fn build(self) -> Vec<u8> {
+        let (mut resolve, _) = wit();
+        resolve.push_str("wasi.wit", include_str!("wasi.wit")).unwrap();
+        let imports: String = self.imports.iter().map(|name| format!("import {name};\n")).collect();
+        let exports = if self.run.is_some() { AUTONOMOUS } else { WORKER };
+        let world = format!("package test:guest;\nworld guest {{\n{imports}{exports}\n}}");
+        let package = resolve.push_str("guest.wit", &world).unwrap();
+        let world = resolve.select_world(&[package], Some("guest")).unwrap();
+        encode(wat::parse_str(self.module(&resolve, world)).unwrap(), &resolve, world)
+    }
+
+    fn module(&self, resolve: &Resolve, world: WorldId) -> String {
+        let activate = self.activate.as_deref().unwrap_or(OWN_RUN);
+        let activate = export("guild:worker/dispatch@0.1.0#activate", activate);
+        let run = self.run.as_ref().map(|run| export("guild:worker/run@0.1.0#run", run));
+        let realloc = self.realloc.as_deref().unwrap_or(
+            "(local $at i32)
              (local.set $at (i32.and (i32.add (global.get $next) (i32.const 15)) (i32.const -16)))
              (global.set $next (i32.add (local.get $at) (local.get 3)))
-             (local.get $at)))"
-    )
+             (local.get $at)",
+        );
+        format!(
+            "(module
+               {imports}
+               (memory (export \"memory\") {pages})
+               (global $next (mut i32) (i32.const 65536))
+               (func $case (param i32) (result i32) (i32.load offset=24 (local.get 0)))
+               (func $text (param i32 i32 i32) (result i32)
+                 (i32.store8 (i32.const 4096) (local.get 0))
+                 (i32.store (i32.const 4100) (local.get 1)) (i32.store (i32.const 4104) (local.get 2)) (i32.const 4096))
+               (func $ok (param i32 i32) (result i32) (call $text (i32.const 0) (local.get 0) (local.get 1)))
+               (func $failed (param i32 i32) (result i32) (call $text (i32.const 1) (local.get 0) (local.get 1)))
+               (func $refuse (param i32 i32) (result i32)
+                 (i32.store8 (i32.const 4096) (i32.const 1)) (i32.store8 (i32.const 4104) (i32.const 1))
+                 (i32.store (i32.const 4108) (local.get 0)) (i32.store (i32.const 4112) (local.get 1)) (i32.const 4096))
+               (func $outcome (result i32)
+                 (if (i32.load8_u (i32.const 8192))
+                   (then (return (call $failed (i32.load (i32.const 8200)) (i32.load (i32.const 8204))))))
+                 (i32.store16 (i32.const 4112) (i32.const 0x6b6f))
+                 (call $ok (i32.const 4112) (i32.const 2)))
+               {activate}
+               {run}
+               {more}
+               (func (export \"cabi_realloc\") (param i32 i32 i32 i32) (result i32) {realloc}))",
+            imports = core_imports(resolve, world, &self.imports),
+            pages = self.pages.unwrap_or(2),
+            run = run.unwrap_or_default(),
+            more = self.more,
+        )
+    }
+}
+
+fn export(name: &str, body: &str) -> String {
+    format!("(func (export \"{name}\") (param i32) (result i32) {body})")
+}
+
+/// An import of the module for every function, and every end of a resource, of these interfaces of the world.
+fn core_imports(resolve: &Resolve, world: WorldId, interfaces: &[String]) -> String {
+    let mut text = String::new();
+    for (key, item) in &resolve.worlds[world].imports {
+        let (WorldKey::Interface(_), WorldItem::Interface { id, .. }) = (key, item) else { continue };
+        let module = resolve.id_of(*id).unwrap();
+        if !interfaces.contains(&module) {
+            continue;
+        }
+        let interface = &resolve.interfaces[*id];
+        let short = interface.name.as_deref().unwrap();
+        for (name, function) in &interface.functions {
+            let signature = resolve.wasm_signature(AbiVariant::GuestImport, function);
+            let plain = name.rsplit(']').next().unwrap();
+            let (params, results) = (core_types(&signature.params), core_types(&signature.results));
+            text += &format!(
+                "(import \"{module}\" \"{name}\" (func ${short}.{plain} (param {params}) (result {results})))\n"
+            );
+        }
+        for (name, ty) in &interface.types {
+            if matches!(resolve.types[*ty].kind, TypeDefKind::Resource) {
+                text += &format!(
+                    "(import \"{module}\" \"[resource-drop]{name}\" (func ${short}.{name}.drop (param i32)))\n"
+                );
+            }
+        }
+    }
+    text
+}
+
+fn core_types(types: &[WasmType]) -> String {
+    let name = |ty: &WasmType| match ty {
+        WasmType::I64 | WasmType::PointerOrI64 => "i64 ",
+        WasmType::F32 => "f32 ",
+        WasmType::F64 => "f64 ",
+        WasmType::I32 | WasmType::Pointer | WasmType::Length => "i32 ",
+    };
+    types.iter().map(name).collect()
 }
 
 /// A component that `cargo xtask guests` built.

@@ -169,7 +169,7 @@ pub(crate) struct Host {
     pub(crate) port: u16,
     endpoint: String,
     output: Arc<Mutex<String>>,
-    closed: mpsc::Receiver<()>,
+    closed: Mutex<mpsc::Receiver<()>>,
 }
 
 impl Host {
@@ -191,7 +191,7 @@ impl Host {
                 drop(done);
             });
         }
-        Self { child, port, endpoint: endpoint.to_owned(), output, closed }
+        Self { child, port, endpoint: endpoint.to_owned(), output, closed: Mutex::new(closed) }
     }
 
     /// Waits until this process says that clients can connect; false if it ended instead.
@@ -216,7 +216,7 @@ impl Host {
     /// Waits for the end; its status, and all that it printed.
     pub(crate) fn wait(mut self) -> (ExitStatus, String) {
         let status = wait_for("the host to end", || self.child.try_wait().unwrap());
-        let _ = self.closed.recv();
+        let _ = self.closed.lock().unwrap().recv();
         (status, self.output())
     }
 

@@ -2,4 +2,5 @@
 
 pub(crate) mod guest;
 pub(crate) mod host;
+pub(crate) mod sandbox;
 pub(crate) mod web;

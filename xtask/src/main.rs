@@ -5,10 +5,14 @@
 mod bench;
 mod claude;
 mod demo;
+mod deny;
+mod fuzz;
 mod guests;
 mod http;
+mod soak;
 mod steps;
 mod test;
+mod tools;
 
 use std::process::ExitCode;
 
@@ -17,8 +21,13 @@ cargo xtask COMMAND
 
   demo            build everything, start the host as Guild Hall would, and show a job from task to report
   test [--with-claude]
-                  build everything, then check format, lints, tests and documentation tests; and run sessions of the
-                  real Claude Code CLI, installed below target/ with npm, against a local server
+                  build everything, then check format, lints, dependencies, tests and documentation tests; and run
+                  sessions of the real Claude Code CLI, installed below target/ with npm, against a local server
+  deny            check licences, sources, duplicates and advisories of all dependencies (deny.toml)
+  fuzz [--seconds N] [TARGET]...
+                  fuzz these targets, or all, for N seconds in all (180), each for the same share, on one processor
+  soak [--minutes N] [--release]
+                  run hostile and healthy jobs side by side on one host for N minutes (10), and see that nothing grows
   bench [NAME]... measure the host against bare baselines, in release builds
   guests          set up what a WebAssembly build needs, and build the plugins into guild-members/";
 
@@ -29,6 +38,9 @@ fn main() -> ExitCode {
         (Some("test"), rest) if rest.is_empty() => test::all(false),
         (Some("test"), rest) if rest == ["--with-claude"] => test::all(true),
         (Some("guests"), rest) if rest.is_empty() => guests::build(),
+        (Some("deny"), rest) if rest.is_empty() => deny::check(),
+        (Some("fuzz"), rest) => fuzz::run_all(&rest),
+        (Some("soak"), rest) => soak::run_for(&rest),
         (Some("bench"), names) => bench::run_all(&names),
         (Some("help" | "--help" | "-h"), _) => {
             println!("{USAGE}");

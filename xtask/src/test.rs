@@ -3,11 +3,11 @@
 use std::process::Stdio;
 
 use crate::{
-    claude, guests,
+    claude, deny, guests,
     steps::{Steps, cargo, root, run, run_keeping_end},
 };
 
-/// The workspaces beside the main one; their code is made for WebAssembly, and checked here natively.
+/// The workspaces beside the main one: code that is made for WebAssembly, and checked here natively.
 const GUEST_WORKSPACES: [&str; 2] = ["plugins/Cargo.toml", "tests/guests/Cargo.toml"];
 
 /// Sets everything up and runs all checks; the first that fails ends it. The real Claude Code CLI is a check of its own,
@@ -39,6 +39,7 @@ fn take(steps: &mut Steps, summary: &mut Vec<String>) -> Result<(), String> {
             run(cargo().args(["clippy", "--workspace", "--all-targets", "--manifest-path", manifest]).args(deny))
         })
     })?;
+    steps.take("dependencies", deny::check)?;
     steps.take("tests", || {
         let (ended, end) = run_keeping_end(cargo().args(["nextest", "run", "--workspace"]), "Summary [");
         *summary = end;

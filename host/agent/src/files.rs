@@ -12,6 +12,7 @@ use std::{
     io::{self, BufRead, BufReader, Read},
     ops::ControlFlow,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use cap_std::{
@@ -57,8 +58,9 @@ struct Root {
 ///
 /// A root's name is the one that the operator gave it, else its directory's base name; where that is taken, `-2`, `-3`
 /// and so on is added.
+#[derive(Clone)]
 pub struct ReadRoots {
-    roots: Vec<Root>,
+    roots: Vec<Arc<Root>>,
 }
 
 impl ReadRoots {
@@ -77,7 +79,7 @@ impl ReadRoots {
     pub fn open_named<P: AsRef<Path>>(
         directories: impl IntoIterator<Item = (Option<String>, P)>,
     ) -> Result<Self, RootError> {
-        let mut roots: Vec<Root> = Vec::new();
+        let mut roots: Vec<Arc<Root>> = Vec::new();
         for (name, path) in directories {
             let path = path.as_ref();
             let failed = |source| RootError { path: path.to_owned(), source };
@@ -91,9 +93,15 @@ impl ReadRoots {
                 .chain((2..).map(|n| format!("{base}-{n}")))
                 .find(|name| !taken(name))
                 .unwrap_or_default();
-            roots.push(Root { name, dir });
+            roots.push(Arc::new(Root { name, dir }));
         }
         Ok(Self { roots })
+    }
+
+    /// Those of these names, as they are open already.
+    #[must_use]
+    pub fn only(&self, names: &[String]) -> Self {
+        Self { roots: self.roots.iter().filter(|root| names.contains(&root.name)).cloned().collect() }
     }
 
     /// The root and the path in it that a session's path means; the path is empty for the root itself.
@@ -144,7 +152,7 @@ impl ReadRoots {
             let (root, inner) = self.locate(path)?;
             return walk.at(root, inner, path).map(|_| ());
         }
-        let mut roots: Vec<&Root> = self.roots.iter().collect();
+        let mut roots: Vec<&Root> = self.roots.iter().map(Arc::as_ref).collect();
         roots.sort_by_cached_key(|root| format!("{}/", root.name));
         for root in roots {
             if walk.root(root)?.is_break() {

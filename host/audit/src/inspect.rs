@@ -7,6 +7,8 @@ use guild_contract::{
 };
 use wasmparser::{ComponentTypeRef, Encoding, Parser, Payload};
 
+use crate::meaning::{self, Link};
+
 /// Why a component's bytes are not what a host can load for its manifest.
 #[derive(Debug, thiserror::Error)]
 pub enum InspectError {
@@ -64,10 +66,8 @@ pub enum InspectError {
 
 /// The newest WASI 0.2 whose interfaces this host links.
 const WASI_VERSION: (u64, u64, u64) = (0, 2, 12);
-/// WASI packages that are linked. `wasi:filesystem` sees the preopened directories only.
-const WASI_LINKED: [&str; 5] = ["wasi:cli", "wasi:clocks", "wasi:filesystem", "wasi:io", "wasi:random"];
-/// WASI packages that language runtimes drag in without using them: every call of theirs traps.
-const WASI_DENIED: [&str; 2] = ["wasi:sockets", "wasi:http"];
+/// How deep modules and components may lie in each other.
+const MAX_DEPTH: usize = 100;
 
 /// The outside of a component: names of imports and exports as it spells them, in its order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -99,7 +99,12 @@ pub fn outside(bytes: &[u8]) -> Result<Outside, InspectError> {
                     "it is a core module; build for wasm32-wasip2, or wrap it with `wasm-tools component new`",
                 ));
             }
-            Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
+            Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => {
+                depth += 1;
+                if depth > MAX_DEPTH {
+                    return Err(not(&format!("its parts are nested more than {MAX_DEPTH} deep")));
+                }
+            }
             Payload::End(_) => depth = depth.saturating_sub(1),
             Payload::ComponentImportSection(section) if depth == 0 => {
                 for import in section {
@@ -122,7 +127,44 @@ pub fn outside(bytes: &[u8]) -> Result<Outside, InspectError> {
 
 /// Whether an import is there only because a language's runtime drags it in.
 pub fn is_denied(import: &str) -> bool {
-    WASI_DENIED.contains(&Name::of(import).package)
+    meaning::denies_package(Name::of(import).package)
+}
+
+/// Checks that this host serves the version of an import, of a package that it knows.
+pub(crate) fn check_version(import: &str) -> Result<(), InspectError> {
+    let name = Name::of(import);
+    match name.package {
+        WIT_PACKAGE => name.check_version(WIT_PACKAGE, WIT_VERSION),
+        _ => name.check_version("wasi", WASI_VERSION),
+    }
+}
+
+/// What an import means, without its version; none for what this host does not have.
+pub(crate) fn meaning(import: &str) -> Option<&'static meaning::Meaning> {
+    meaning::of(import.split_once('@').map_or(import, |(path, _)| path))
+}
+
+/// The interface that an import of `guild:worker` needs a grant for.
+pub(crate) fn interface(import: &str) -> Option<Interface> {
+    let name = Name::of(import);
+    let found = Interface::ALL.into_iter().find(|interface| interface.as_str() == name.interface);
+    found.filter(|_| name.package == WIT_PACKAGE)
+}
+
+/// What a world exports, by the names of its interfaces.
+pub(crate) fn exports_of(world: World) -> (&'static str, &'static [&'static str]) {
+    match world {
+        World::Worker => ("worker", &["dispatch"]),
+        World::AutonomousWorker => ("autonomous-worker", &["dispatch", "run"]),
+        World::ToolboxPlugin => ("toolbox-plugin", &["toolbox"]),
+        World::WorkerToolbox => ("worker-toolbox", &["dispatch", "toolbox"]),
+    }
+}
+
+/// Whether an export is this interface of `guild:worker`.
+pub(crate) fn is_export(export: &str, interface: &str) -> bool {
+    let name = Name::of(export);
+    name.package == WIT_PACKAGE && name.interface == interface
 }
 
 /// Checks a component's outside against what its manifest says, what it is granted, and what this host has.
@@ -135,48 +177,38 @@ pub fn check(outside: &Outside, spec: &ComponentSpec, grants: &Grants) -> Result
         false => Ok(()),
     };
     for import in &outside.imports {
-        let name = Name::of(import);
-        if name.package == WIT_PACKAGE {
-            name.check_version(WIT_PACKAGE, WIT_VERSION)?;
-            if name.interface == "types" {
-                continue;
+        let unknown = || InspectError::UnknownImport(import.clone());
+        if !meaning::knows_package(Name::of(import).package) {
+            return Err(unknown());
+        }
+        check_version(import)?;
+        match meaning(import).map(|known| known.link) {
+            Some(Link::Linked | Link::Types) => {}
+            Some(Link::Grant) => {
+                let interface = interface(import).ok_or_else(unknown)?;
+                if !spec.grants.asks(interface) {
+                    return Err(InspectError::NotAsked { import: import.clone(), interface });
+                }
+                if let Some(why) = grants.denial(interface) {
+                    strict(import, why)?;
+                }
             }
-            let interface = Interface::ALL.into_iter().find(|i| i.as_str() == name.interface);
-            let interface = interface.ok_or_else(|| InspectError::UnknownImport(import.clone()))?;
-            if !spec.grants.asks(interface) {
-                return Err(InspectError::NotAsked { import: import.clone(), interface });
-            }
-            if let Some(why) = grants.denial(interface) {
-                strict(import, why)?;
-            }
-        } else if WASI_LINKED.contains(&name.package) {
-            name.check_version("wasi", WASI_VERSION)?;
-        } else if WASI_DENIED.contains(&name.package) {
-            name.check_version("wasi", WASI_VERSION)?;
-            strict(import, "a plugin has no network")?;
-        } else {
-            return Err(InspectError::UnknownImport(import.clone()));
+            Some(Link::Denied) => strict(import, NO_NETWORK)?,
+            Some(Link::Exported) | None => return Err(unknown()),
         }
     }
-    let (world, exports): (_, &[&str]) = match spec.world {
-        World::Worker => ("worker", &["dispatch"]),
-        World::AutonomousWorker => ("autonomous-worker", &["dispatch", "run"]),
-        World::ToolboxPlugin => ("toolbox-plugin", &["toolbox"]),
-        World::WorkerToolbox => ("worker-toolbox", &["dispatch", "toolbox"]),
-    };
+    let (world, exports) = exports_of(spec.world);
     for export in exports {
-        let found = outside
-            .exports
-            .iter()
-            .map(|e| Name::of(e))
-            .find(|name| name.package == WIT_PACKAGE && name.interface == *export);
-        match found {
-            Some(name) => name.check_version(WIT_PACKAGE, WIT_VERSION)?,
+        match outside.exports.iter().find(|name| is_export(name, export)) {
+            Some(name) => check_version(name)?,
             None => return Err(InspectError::MissingExport { world, export }),
         }
     }
     Ok(())
 }
+
+/// Why sockets and HTTP are denied.
+pub(crate) const NO_NETWORK: &str = "a plugin has no network";
 
 /// `package/interface@version`, taken apart.
 struct Name<'a> {

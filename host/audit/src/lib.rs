@@ -1,6 +1,21 @@
 //! What a component is and what it can do, read from its bytes, its manifest and the operator's policy. Nothing is
 //! compiled or run, and no wasmtime is needed.
 //!
-//! [`inspect`] is what a host checks before it compiles anything.
+//! [`inspect`] is what a host checks before it compiles anything. [`Audit`] is what a reviewer reads: [`Audit::of`] takes any
+//! bytes, and says the same of the same bytes each time. [`Difference`] is what changed between two audits.
 
+mod audit;
+mod claims;
+mod difference;
+mod findings;
 pub mod inspect;
+mod judge;
+pub mod meaning;
+pub mod model;
+mod scan;
+mod traces;
+
+pub use audit::{Member, Subject};
+pub use difference::{Change, Difference};
+pub use findings::Rule;
+pub use model::{Audit, Finding, Severity};

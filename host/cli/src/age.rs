@@ -15,14 +15,23 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
 
 /// Parses a moment: an age, which is that long ago, or a date, whose day begins at midnight UTC, or an RFC 3339 time.
 pub(crate) fn since(text: &str) -> Result<Timestamp, String> {
+    moment(text, |age| Timestamp::now().checked_sub(age).map_err(|_| "that is too long ago".to_owned()))
+}
+
+/// Parses a moment that is to come: a span, which is so long from now, or as [`since`].
+pub(crate) fn until(text: &str) -> Result<Timestamp, String> {
+    let moment = moment(text, |span| Timestamp::now().checked_add(span).map_err(|_| "that is too far off".to_owned()))?;
+    if moment > Timestamp::now() { Ok(moment) } else { Err("that is over already".to_owned()) }
+}
+
+fn moment(text: &str, of_span: impl FnOnce(Duration) -> Result<Timestamp, String>) -> Result<Timestamp, String> {
     if let Ok(moment) = text.parse() {
         return Ok(moment);
     }
     if let Ok(date) = text.parse::<Date>() {
         return date.to_zoned(TimeZone::UTC).map(|day| day.timestamp()).map_err(|e| e.to_string());
     }
-    let age = parse(text).map_err(|why| format!("{why}, or a date, as 2026-01-01"))?;
-    Timestamp::now().checked_sub(age).map_err(|_| "that is too long ago".to_owned())
+    of_span(parse(text).map_err(|why| format!("{why}, or a date, as 2026-01-01"))?)
 }
 
 /// A span in its two largest units: `2 h 05 min`.
@@ -76,6 +85,16 @@ mod tests {
         let week = Timestamp::now().duration_since(then).as_secs();
         assert!((7 * 86_400..7 * 86_400 + 60).contains(&week), "{week}");
         assert!(since("last week").unwrap_err().ends_with("12h, 30d or 2w, or a date, as 2026-01-01"));
+    }
+
+    #[test]
+    fn a_moment_to_come_is_a_span_or_a_date_and_not_over() {
+        let day = until("1d").unwrap().duration_since(Timestamp::now()).as_secs();
+        assert!((86_340..=86_400).contains(&day), "{day}");
+        assert_eq!(until("2999-01-01").unwrap(), "2999-01-01T00:00:00Z".parse().unwrap());
+        for (text, why) in [("2020-01-01", "over already"), ("0s", "over already"), ("soon", "number and a unit")] {
+            assert!(until(text).unwrap_err().contains(why), "{text}");
+        }
     }
 
     #[test]

@@ -7,10 +7,13 @@ use clap::{
     builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser},
 };
 use clap_complete::Shell;
+use guild_audit::Severity;
 use guild_contract::{JobId, JobStatus, MemberKey};
-use guild_server::{config::Runtime, serve::DEFAULT_PORT};
+use guild_server::{config::Runtime, door::tokens::Methods, serve::DEFAULT_PORT};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
+
+use crate::client::Access;
 
 /// Run Guild Hall workers as sandboxed WebAssembly components
 ///
@@ -29,6 +32,7 @@ pub(crate) struct Cli {
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 done; 1 error, with the reason on stderr; 2 `serve` found its port in use; \
+`audit`: 1 findings, 2 cannot read; \
 3 the job of `run` failed; 4 it was cancelled elsewhere; 130 it was cancelled by Ctrl-C or SIGTERM.";
 
 /// The commands.
@@ -58,6 +62,15 @@ pub(crate) enum Command {
     Prune(Prune),
     /// Show members and what state they are in
     Members(Members),
+    /// Look at what a member is against what it was, and trust it from now on
+    Approve(Approve),
+    /// Sign a component, or make a key to sign with
+    Sign(Sign),
+    /// Make, list and revoke tokens, with which others may call a host
+    #[command(subcommand)]
+    Token(Token),
+    /// Show what a component can do, without running it; and what a reviewer should look at
+    Audit(Audit),
     /// Check what is usable: runtimes, keys, search, members; and say what is missing
     Doctor(Doctor),
     /// Print a shell's completion script
@@ -166,12 +179,15 @@ pub(crate) struct House {
 /// How a running host is reached.
 #[derive(Debug, Args)]
 pub(crate) struct Endpoint {
-    /// Where the host listens, as http://127.0.0.1:PORT/mcp
+    /// Where the host listens, as http://127.0.0.1:PORT/mcp, or https:// where it has a certificate
     #[arg(long, value_name = "URL", env = "GUILD_URL", default_value_t = default_url())]
     pub(crate) url: String,
     /// The member, where the host serves several
     #[arg(long, value_name = "KEY")]
     pub(crate) member: Option<MemberKey>,
+    /// How the host knows who asks
+    #[command(flatten)]
+    pub(crate) access: Access,
     /// Print the host's answer as JSON, exactly as it came
     #[arg(long)]
     pub(crate) json: bool,
@@ -310,8 +326,25 @@ pub(crate) struct Prune {
 
 /// `guild members`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  guild members --members ./guild-members")]
+#[command(after_help = "\
+Examples:
+  guild members --members ./guild-members
+  guild members researcher --grants        (what it may do, and which line of guild.toml or of its manifest says so)
+  guild members --limits --json
+
+With --members, a MEMBER without `/` is a key in that directory. Without it, MEMBER is a directory, or else a key in the \
+members' directory; where it is both, and they differ, that is an error. ./NAME is always the directory.")]
 pub(crate) struct Members {
+    /// One member: its directory, or its key in the members' directory; see below where it could be both [default: every
+    /// member]
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) member: Option<String>,
+    /// Show what is asked for, what of it is granted, and why the rest is not
+    #[arg(long)]
+    pub(crate) grants: bool,
+    /// Show every limit, and where it comes from
+    #[arg(long)]
+    pub(crate) limits: bool,
     /// Where the members are
     #[command(flatten)]
     pub(crate) house: House,
@@ -319,6 +352,173 @@ pub(crate) struct Members {
     #[arg(long)]
     pub(crate) json: bool,
 }
+
+/// `guild approve`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  guild approve researcher --members ./guild-members
+  guild approve . --yes                          (while developing, after each build)
+  guild approve --list
+  guild approve --forget /srv/old/researcher
+
+It shows what changed since the member was pinned in guild.lock, and asks. A host that refused the member loads it when it is \
+started again. Where a host is started with --config FILE, give the same file as --config-file here: guild.lock stands beside it.")]
+pub(crate) struct Approve {
+    /// The member: its directory, its key in the members' directory, or its name in guild.lock
+    #[arg(required_unless_present = "list", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) member: Option<String>,
+    /// Approve without asking
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// Show what is pinned
+    #[arg(long, conflicts_with_all = ["member", "forget", "yes"])]
+    pub(crate) list: bool,
+    /// Remove the pin of a member: its next load is its first
+    #[arg(long, conflicts_with = "yes")]
+    pub(crate) forget: bool,
+    /// Where members and the operator's policy are
+    #[command(flatten)]
+    pub(crate) house: House,
+    /// Print the pins as JSON
+    #[arg(long, requires = "list")]
+    pub(crate) json: bool,
+}
+
+/// `guild sign`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  guild sign --new-key release.key
+  guild sign researcher.wasm --key release.key --comment 'researcher 0.2.0'
+
+Keys and signatures are those of minisign. The signature is FILE.minisig; it belongs beside the component in the member's \
+directory. Who trusts the key has its two lines (release.key.pub) in guild.trust beside guild.toml.")]
+pub(crate) struct Sign {
+    /// The file to sign
+    #[arg(required_unless_present = "new_key", requires = "key")]
+    pub(crate) file: Option<PathBuf>,
+    /// The secret key to sign with
+    #[arg(long, value_name = "KEY")]
+    pub(crate) key: Option<PathBuf>,
+    /// What to say about the file, signed with it [default: time and name]
+    #[arg(long, value_name = "TEXT", requires = "file")]
+    pub(crate) comment: Option<String>,
+    /// Make a secret key in this file, and its public key in FILE.pub
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["file", "key"])]
+    pub(crate) new_key: Option<PathBuf>,
+    /// Make it without a password
+    #[arg(long, requires = "new_key")]
+    pub(crate) no_password: bool,
+}
+
+/// `guild token`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Token {
+    /// Make a token, and print it: it is shown this once
+    #[command(after_help = "\
+Examples:
+  guild token add guild-hall
+  guild token add ci --methods dispatch --members 'research-*' --expires 30d > ci.token
+
+Callers send it as `Authorization: Bearer TOKEN`; the commands of guild take it from $GUILD_TOKEN or --token-file. Only its \
+SHA-256 is kept, in guild.tokens beside guild.toml. A host that runs takes it from the next request on.")]
+    Add(TokenAdd),
+    /// Show which tokens there are, and what each is for
+    List {
+        /// Whose tokens
+        #[command(flatten)]
+        of: TokensOf,
+        /// Print them as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// End a token: a host that runs refuses it from the next request on
+    #[command(visible_alias = "rm")]
+    Revoke {
+        /// The token's name
+        name: String,
+        /// Whose tokens
+        #[command(flatten)]
+        of: TokensOf,
+    },
+}
+
+/// `guild token add`.
+#[derive(Debug, Args)]
+pub(crate) struct TokenAdd {
+    /// What to call it: the audit log names it so
+    pub(crate) name: String,
+    /// Only for these members: a key, where * stands for any characters; give it again for each [default: all]
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) members: Vec<String>,
+    /// What it is for: read (list, status, result), dispatch (read, and dispatch), all (cancel and delete too)
+    #[arg(long, value_name = "METHODS", default_value = "all", value_parser = methods())]
+    pub(crate) methods: Methods,
+    /// When it ends: after some time, as 12h, 30d or 2w, or at a date (UTC), as 2030-01-01 [default: never]
+    #[arg(long, value_name = "TIME", value_parser = crate::age::until)]
+    pub(crate) expires: Option<Timestamp>,
+    /// Whose tokens
+    #[command(flatten)]
+    pub(crate) of: TokensOf,
+}
+
+/// Which hosts' tokens.
+#[derive(Debug, Args)]
+pub(crate) struct TokensOf {
+    /// The operator's guild.toml, beside which tokens are kept [default: $GUILD_CONFIG, else guild/guild.toml in the user's
+    /// configuration directory]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config_file: Option<PathBuf>,
+}
+
+/// `guild audit`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  guild audit researcher --members ./guild-members
+  guild audit plugin.wasm --format html > audit.html
+  guild audit researcher --format json > old.json; guild audit researcher --against old.json
+
+TARGET is a component where a file of that name exists, and else a member: its directory, or its key in the members' \
+directory. A member is looked at with its manifest, and with what guild.toml allows; a file alone is not. Nothing is run or \
+compiled, and nothing is asked of the network.
+
+Exit code: 0 no finding at or above --fail-on, 1 such findings (with --against, new ones), 2 TARGET or OLD cannot be read, \
+or TARGET is no component. What each part means stands in docs/reviewers.md.")]
+pub(crate) struct Audit {
+    /// A component's file, or a member
+    #[arg(value_name = "TARGET", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) target: String,
+    /// Show only what changed since: another file, another member, or what --format json printed earlier
+    #[arg(long, value_name = "OLD", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) against: Option<String>,
+    /// How to show it
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = AuditFormat::Text)]
+    pub(crate) format: AuditFormat,
+    /// End with 1 where a finding is at least this severe: high, medium, low, none
+    #[arg(long, value_name = "SEVERITY", default_value = "high", value_parser = severities(), hide_possible_values = true)]
+    pub(crate) fail_on: FailOn,
+    /// Where members and the operator's policy are
+    #[command(flatten)]
+    pub(crate) house: House,
+}
+
+/// How `guild audit` shows what it found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum AuditFormat {
+    /// For a terminal
+    Text,
+    /// For programs: docs/schema/audit.json describes it
+    Json,
+    /// One page that needs no other file
+    Html,
+    /// SARIF 2.1.0, for tools that collect findings
+    Sarif,
+}
+
+/// The least severity that ends `guild audit` with 1; none for no finding at all.
+pub(crate) type FailOn = Option<Severity>;
 
 /// `guild doctor`.
 #[derive(Debug, Args)]
@@ -346,6 +546,19 @@ pub(crate) struct Doctor {
 
 fn default_url() -> String {
     format!("http://127.0.0.1:{DEFAULT_PORT}/mcp")
+}
+
+/// The words for what a token is for.
+fn methods() -> impl TypedValueParser<Value = Methods> {
+    PossibleValuesParser::new(Methods::EACH.map(Methods::as_str)).try_map(|name| name.parse::<Methods>())
+}
+
+/// The severities that can end `guild audit` with 1.
+fn severities() -> impl TypedValueParser<Value = FailOn> {
+    let severities = [Severity::High, Severity::Medium, Severity::Low];
+    PossibleValuesParser::new(severities.map(Severity::as_str).into_iter().chain(["none"])).map(move |name| {
+        severities.into_iter().find(|severity| severity.as_str() == name)
+    })
 }
 
 /// The names of the agent runtimes.

@@ -1,24 +1,69 @@
 //! A client of a running host: `worker/*` as JSON-RPC over HTTP.
 
 use std::{
+    env, fs,
+    path::PathBuf,
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
+use clap::Args;
 use guild_contract::{
     MemberKey,
     rpc::{
         CancelView, Deleted, DispatchParams, Dispatched, JobList, JobParams, ListParams, ResultView, StatusView, method,
     },
 };
-use reqwest::{StatusCode, Url};
+use guild_jobs::secret::{KeySource, Secret, may_carry_key};
+use reqwest::{
+    Certificate, RequestBuilder, StatusCode, Url,
+    header::{AUTHORIZATION, HeaderValue},
+    redirect::Policy,
+};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
+
+use crate::output::one_line;
 
 /// How long a call may take. Guild Hall's own client gives up as late.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// The version of MCP under which Guild Hall's own client speaks.
 const PROTOCOL_VERSION: &str = "2025-06-18";
+/// The variable that has the token, where no file does.
+const TOKEN_VARIABLE: &str = "GUILD_TOKEN";
+/// How much is read of what a host says to a request that it refuses.
+const REFUSAL_CHARS: usize = 400;
+
+/// How a host is told who asks, and how the host is known. A token is never an argument: those are seen by everybody on
+/// the machine.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct Access {
+    /// Send the token that is in this file [default: $GUILD_TOKEN, where it is set]
+    #[arg(long, value_name = "FILE", env = "GUILD_TOKEN_FILE")]
+    token_file: Option<PathBuf>,
+    /// Trust the certificate authority in this PEM file, and no other
+    #[arg(long, value_name = "FILE", env = "GUILD_CA")]
+    ca: Option<PathBuf>,
+}
+
+impl Access {
+    /// What the environment says, for commands that find their host by themselves.
+    pub(crate) fn of_environment() -> Self {
+        let file = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        Self { token_file: file("GUILD_TOKEN_FILE"), ca: file("GUILD_CA") }
+    }
+
+    fn token(&self) -> Result<Option<Secret>, ClientError> {
+        let source = match &self.token_file {
+            Some(file) => KeySource::File(file.clone()),
+            None if env::var_os(TOKEN_VARIABLE).is_some_and(|token| !token.is_empty()) => {
+                KeySource::Env(TOKEN_VARIABLE.to_owned())
+            }
+            None => return Ok(None),
+        };
+        source.read().map(Some).map_err(ClientError::Token)
+    }
+}
 
 /// Why a call has no result.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +73,17 @@ pub(crate) enum ClientError {
     Address {
         /// What was given.
         url: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The token cannot be had, or may not be sent there.
+    #[error("no token: {0}")]
+    Token(String),
+    /// The certificate authority cannot be had.
+    #[error("{}: {reason}; --ca or GUILD_CA names it, and it is a PEM file", path.display())]
+    Authority {
+        /// The file.
+        path: PathBuf,
         /// What is wrong with it.
         reason: String,
     },
@@ -56,12 +112,14 @@ pub(crate) enum ClientError {
         reason: String,
     },
     /// An HTTP error.
-    #[error("{url} answered HTTP {status}{}", hint(*.status))]
+    #[error("{url} answered HTTP {status}{}{}", said(.text), hint(*.status))]
     Http {
         /// Where.
         url: Url,
         /// The answer.
         status: StatusCode,
+        /// What the host says about it.
+        text: String,
     },
     /// Something that JSON-RPC does not know.
     #[error("{url} answered, but not as a host does: {reason}")]
@@ -86,9 +144,13 @@ fn hint(status: StatusCode) -> &'static str {
         StatusCode::NOT_FOUND => {
             "; one member is served at /mcp, several at /members/KEY/mcp (--member KEY). `guild members` shows the keys"
         }
-        StatusCode::FORBIDDEN => "; a host answers only to its own loopback address",
+        StatusCode::UNAUTHORIZED => "; GUILD_TOKEN, or --token-file FILE, has one that `guild token add NAME` made",
         _ => "",
     }
+}
+
+fn said(text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!(": {text}") }
 }
 
 /// A result: as it came, and typed.
@@ -104,6 +166,7 @@ pub(crate) struct Reply<T> {
 #[derive(Debug)]
 pub(crate) struct Client {
     http: reqwest::Client,
+    token: Option<HeaderValue>,
     endpoint: Url,
     next_id: AtomicU64,
 }
@@ -131,12 +194,26 @@ struct AnswerError {
 
 impl Client {
     /// A client of the endpoint at `url`, or of a member of the host at `url`.
-    pub(crate) fn new(url: &str, member: Option<&MemberKey>) -> Result<Self, ClientError> {
-        let endpoint = endpoint(url, member).map_err(|reason| ClientError::Address { url: url.to_owned(), reason })?;
-        // A host listens on loopback: a proxy from the environment could only be in the way.
-        let http = reqwest::Client::builder().no_proxy().timeout(TIMEOUT).build();
-        let http = http.map_err(|e| ClientError::Address { url: url.to_owned(), reason: e.to_string() })?;
-        Ok(Self { http, endpoint, next_id: AtomicU64::new(1) })
+    pub(crate) fn new(url: &str, member: Option<&MemberKey>, access: &Access) -> Result<Self, ClientError> {
+        let address = |reason| ClientError::Address { url: url.to_owned(), reason };
+        let endpoint = endpoint(url, member).map_err(address)?;
+        // A proxy from the environment could only be in the way, and a redirect lead a token elsewhere.
+        let mut http = reqwest::Client::builder().no_proxy().redirect(Policy::none()).timeout(TIMEOUT);
+        if let Some(path) = &access.ca {
+            let wrong = |reason: String| ClientError::Authority { path: path.clone(), reason };
+            let pem = fs::read(path).map_err(|e| wrong(e.to_string()))?;
+            let authorities = Certificate::from_pem_bundle(&pem).map_err(|e| wrong(e.to_string()))?;
+            if authorities.is_empty() {
+                return Err(wrong("there is no certificate in it".to_owned()));
+            }
+            http = http.tls_certs_only(authorities);
+        }
+        let http = http.build().map_err(|e| address(e.to_string()))?;
+        let token = match access.token()? {
+            Some(token) => Some(header(&token, &endpoint)?),
+            None => None,
+        };
+        Ok(Self { http, token, endpoint, next_id: AtomicU64::new(1) })
     }
 
     /// `worker/dispatch`.
@@ -180,9 +257,12 @@ impl Client {
             .post(self.endpoint.clone())
             .header("MCP-Protocol-Version", PROTOCOL_VERSION)
             .json(&Call { jsonrpc: "2.0", id, method, params });
-        let response = request.send().await.map_err(|e| self.transport(e))?;
-        if !response.status().is_success() {
-            return Err(ClientError::Http { url: self.endpoint.clone(), status: response.status() });
+        let response = self.with_token(request).send().await.map_err(|e| self.transport(e))?;
+        let status = response.status();
+        if !status.is_success() {
+            let text = response.text().await.unwrap_or_default();
+            let text = one_line(&text, REFUSAL_CHARS);
+            return Err(ClientError::Http { url: self.endpoint.clone(), status, text });
         }
         let body = response.bytes().await.map_err(|e| self.transport(e))?;
         let answer: Answer<'_> = serde_json::from_slice(&body).map_err(|e| self.protocol(&e.to_string()))?;
@@ -193,6 +273,13 @@ impl Client {
                 Ok(Reply { json: result.to_owned(), value })
             }
             Answer { .. } => Err(self.protocol("neither `result` nor `error`")),
+        }
+    }
+
+    fn with_token(&self, request: RequestBuilder) -> RequestBuilder {
+        match &self.token {
+            Some(token) => request.header(AUTHORIZATION, token),
+            None => request,
         }
     }
 
@@ -218,11 +305,23 @@ impl Client {
     }
 }
 
+/// The header that brings a token; an error where others could read it on its way.
+fn header(token: &Secret, endpoint: &Url) -> Result<HeaderValue, ClientError> {
+    if !may_carry_key(endpoint.scheme(), endpoint.host_str().unwrap_or_default()) {
+        let why = format!("{endpoint} is on another machine, to which a token goes encrypted only: use https://");
+        return Err(ClientError::Token(why));
+    }
+    let header = HeaderValue::try_from(format!("Bearer {}", token.expose()));
+    let mut header = header.map_err(|_| ClientError::Token("what is there is none".to_owned()))?;
+    header.set_sensitive(true);
+    Ok(header)
+}
+
 /// The endpoint that is meant: a bare address means its `/mcp`, and a member of it `/members/KEY/mcp`.
 fn endpoint(url: &str, member: Option<&MemberKey>) -> Result<Url, String> {
     let mut url: Url = url.parse().map_err(|_| "it should look like http://127.0.0.1:7433/mcp".to_owned())?;
-    if url.scheme() != "http" || url.host_str().is_none() {
-        return Err("it should begin with http:// and a host's name".to_owned());
+    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
+        return Err("it should begin with http:// or https:// and a host's name".to_owned());
     }
     let bare = matches!(url.path(), "/" | "/mcp");
     match member {
@@ -247,8 +346,24 @@ mod tests {
         assert_eq!(at("http://127.0.0.1:7433/mcp", None).unwrap(), "http://127.0.0.1:7433/mcp");
         assert_eq!(at("http://localhost:1/mcp", Some("a/b")).unwrap(), "http://localhost:1/members/a/b/mcp");
         assert_eq!(at("http://localhost:1/members/a/mcp", None).unwrap(), "http://localhost:1/members/a/mcp");
+        assert_eq!(at("https://guild.example", None).unwrap(), "https://guild.example/mcp");
         assert!(at("http://localhost:1/members/a/mcp", Some("b")).unwrap_err().contains("--member"));
         assert!(at("localhost:7433", None).unwrap_err().contains("http://"));
         assert!(at("7433", None).unwrap_err().contains("http://"));
+    }
+
+    #[test]
+    fn a_token_goes_to_another_machine_encrypted_only() {
+        let to = |url: &str| {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            fs::write(file.path(), "guild_1234\n").unwrap();
+            let access = Access { token_file: Some(file.path().to_owned()), ca: None };
+            Client::new(url, None, &access).map(|client| format!("{client:?}"))
+        };
+        let refused = to("http://guild.example/mcp").unwrap_err().to_string();
+        assert!(refused.contains("use https://") && !refused.contains("1234"), "{refused}");
+        for may in ["https://guild.example/mcp", "http://127.0.0.1:7433", "http://[::1]:7433"] {
+            assert!(!to(may).unwrap().contains("1234"), "the token of {may} is shown");
+        }
     }
 }

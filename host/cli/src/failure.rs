@@ -10,6 +10,10 @@ pub(crate) mod exit {
     pub(crate) const ERROR: u8 = 1;
     /// `serve`: another process has the port. Guild Hall then tries the next one.
     pub(crate) const PORT_IN_USE: u8 = 2;
+    /// `audit`: there are findings.
+    pub(crate) const FINDINGS: u8 = 1;
+    /// `audit`: what is to be audited cannot be read, or is no component.
+    pub(crate) const CANNOT_READ: u8 = 2;
     /// `run`: the job failed.
     pub(crate) const JOB_FAILED: u8 = 3;
     /// `run`: somebody else cancelled the job.

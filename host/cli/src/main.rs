@@ -1,10 +1,13 @@
 //! The `guild` command: serve members, run a task, and talk to a running host.
 
 mod age;
+mod approve;
 mod args;
+mod audit;
 mod client;
 mod doctor;
 mod failure;
+mod grants;
 mod house;
 mod log;
 mod logs;
@@ -14,6 +17,8 @@ mod prune;
 mod remote;
 mod run;
 mod serve;
+mod sign;
+mod token;
 mod usage;
 
 use std::process::ExitCode;
@@ -62,6 +67,10 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Usage(args) => usage::usage(&args),
         Command::Prune(args) => on(&mut Builder::new_current_thread(), prune::prune(args)),
         Command::Members(args) => members::members(&args),
+        Command::Approve(args) => approve::approve(&args),
+        Command::Sign(args) => sign::sign(&args),
+        Command::Token(args) => token::token(args),
+        Command::Audit(args) => audit::audit(&args),
         Command::Doctor(args) => on(&mut Builder::new_multi_thread(), doctor::doctor(args)),
         Command::Completions { shell } => completions(shell),
     }

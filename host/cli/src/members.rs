@@ -10,6 +10,7 @@ use guild_contract::manifest::{Interface, World};
 use guild_jobs::Owner;
 use guild_server::{
     Host,
+    approval::{Approval, Signature},
     discovery::{Found, FoundMember},
     host::Surveyed,
 };
@@ -18,7 +19,7 @@ use serde::Serialize;
 use crate::{
     args::Members,
     failure::Failure,
-    house,
+    grants, house,
     output::{self, one_line, print, print_json, tell},
 };
 
@@ -40,6 +41,16 @@ struct Shown {
     url: Option<String>,
     #[serde(flatten)]
     manifest: Option<ShownManifest>,
+    #[serde(flatten)]
+    trust: Option<ShownTrust>,
+}
+
+/// What guild.lock and guild.trust say of it.
+#[derive(Serialize)]
+struct ShownTrust {
+    /// How it came to be trusted, or `new`, or `changed`.
+    approval: &'static str,
+    signature: Signature,
 }
 
 #[derive(Serialize)]
@@ -85,22 +96,41 @@ impl State {
 
 /// `guild members`.
 pub(crate) fn members(args: &Members) -> Result<(), Failure> {
-    let config = house::config(args.house.config_file.as_deref())?;
-    let directory = house::members_directory(args.house.members.as_deref(), &config)?;
-    let survey = Host::survey(&directory, &config).map_err(|e| Failure::error(e.to_string()))?;
-    let all: Vec<Shown> = survey.into_iter().map(shown).collect();
+    let mut config = house::config(args.house.config_file.as_deref())?;
+    let failed = |e: guild_server::OpenError| Failure::error(e.to_string());
+    let survey = match &args.member {
+        Some(member) => {
+            let directory = house::member_directory(member, &args.house, &config)?;
+            // A member's key is its path in there.
+            config.members = house::members_directory(args.house.members.as_deref(), &config).ok();
+            vec![Host::survey_one(&directory, &config).map_err(failed)?]
+        }
+        None => {
+            let directory = house::members_directory(args.house.members.as_deref(), &config)?;
+            let survey = Host::survey(&directory, &config).map_err(failed)?;
+            if survey.is_empty() && !args.json {
+                tell(format_args!("no members in {}", directory.display()));
+            }
+            survey
+        }
+    };
+    if args.grants || args.limits {
+        return grants::show(survey, &config, (args.grants, args.limits), args.json);
+    }
+    let all: Vec<Shown> = {
+        let (approval, max) = (Approval::new(&config), config.limits.component_bytes);
+        survey.into_iter().map(|surveyed| shown(surveyed, &approval, max)).collect()
+    };
     if args.json {
         print_json(&all)?;
-    } else if all.is_empty() {
-        tell(format_args!("no members in {}", directory.display()));
     } else {
         print(|out| all.iter().try_for_each(|member| write_member(out, member)))?;
     }
     Ok(())
 }
 
-fn shown(surveyed: Surveyed) -> Shown {
-    let Surveyed { found: Found { path, member }, state } = surveyed;
+fn shown(surveyed: Surveyed, approval: &Approval, max: u64) -> Shown {
+    let Surveyed { found: Found { path, member }, state, .. } = surveyed;
     let state = state.and_then(|is_ours| match &member {
         Ok(member) if is_ours => check_directories(&member.dir).map(|()| true),
         _ => Ok(is_ours),
@@ -110,8 +140,12 @@ fn shown(surveyed: Surveyed) -> Shown {
         Ok(false) => (State::Foreign, None),
         Err(reason) => (State::Error, Some(reason)),
     };
-    let mut shown = Shown { member: path, state, reason, pid: None, url: None, manifest: None };
+    let mut shown = Shown { member: path, state, reason, pid: None, url: None, manifest: None, trust: None };
     if let Ok(member) = member {
+        // Where it cannot be told, the state is an error already, with that reason.
+        let spec = member.manifest.component.as_ref();
+        let standing = spec.and_then(|spec| approval.look(&member.key, &member.dir, spec, max).ok());
+        shown.trust = standing.map(|it| ShownTrust { approval: it.as_str(), signature: it.signature });
         add_manifest(&mut shown, member);
     }
     shown
@@ -178,6 +212,7 @@ fn write_member(out: &mut dyn io::Write, member: &Shown) -> io::Result<()> {
             Some(world) => write!(out, " {:<17}", WorldName(world))?,
             None => write!(out, " {:<17}", "-")?,
         }
+        write!(out, " {:<10}", member.trust.as_ref().map_or("-", |trust| trust.approval))?;
         write!(out, " {}", one_line(&manifest.description, 80))?;
     }
     writeln!(out)?;

@@ -58,10 +58,10 @@ pub(crate) fn tell(text: impl Display) {
     let _ = writeln!(anstream::AutoStream::auto(io::stderr().lock()), "{text}");
 }
 
-/// Tells why the command failed.
+/// Tells why the command failed. The text may be a plugin's own.
 pub(crate) fn tell_error(text: impl Display) {
     let strong = BAD.bold();
-    tell(format_args!("{strong}error:{strong:#} {text}"));
+    tell(format_args!("{strong}error:{strong:#} {}", harmless(&text.to_string())));
 }
 
 /// Lines for `guild list`.
@@ -103,7 +103,7 @@ pub(crate) fn write_status(out: &mut dyn Write, job: &StatusView, now: Timestamp
         row("wall time", &age::span(used.wall_seconds))?;
     }
     if let Some(error) = &job.error {
-        row("error", &format_args!("{BAD}{}{BAD:#}", harmless(error)))?;
+        row("error", &format_args!("{BAD}{}{BAD:#}", one_line(error, usize::MAX)))?;
     }
     if let Some(summary) = &job.summary {
         writeln!(out, "\n{STRONG}Summary{STRONG:#}")?;
@@ -185,10 +185,12 @@ pub(crate) fn state_style(is_bad: bool) -> Style {
 
 /// A text without characters that steer a terminal or turn the reading direction; newlines and tabs stay.
 pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
-    let steers = |c: char| {
-        (c.is_control() && !matches!(c, '\n' | '\t')) || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    if text.contains(steers) { Cow::Owned(text.replace(steers, "\u{fffd}")) } else { Cow::Borrowed(text) }
+    if text.contains(is_steering) { Cow::Owned(text.replace(is_steering, "\u{fffd}")) } else { Cow::Borrowed(text) }
+}
+
+/// Whether a character steers a terminal or turns the reading direction.
+pub(crate) fn is_steering(c: char) -> bool {
+    (c.is_control() && !matches!(c, '\n' | '\t')) || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// A text on one line, cut after `chars` characters.

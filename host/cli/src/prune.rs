@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use crate::{
     args::Prune,
-    client::{Client, ClientError},
+    client::{Access, Client, ClientError},
     failure::{Failure, exit},
     house,
     output::{print, print_json, tell_error},
@@ -118,7 +118,7 @@ fn prune_here(pruned: &mut Pruned, dir: &Dir, choice: &Choice, limits: &Arc<Limi
 
 /// Through the member's owner.
 async fn prune_there(pruned: &mut Pruned, url: &str, choice: &Choice) -> Result<(), ClientError> {
-    let host = Client::new(url, None)?;
+    let host = Client::new(url, None, &Access::of_environment())?;
     let now = Timestamp::now();
     for job in host.list(&ListParams::default()).await?.value.jobs {
         if !choice.statuses.contains(&job.status) {

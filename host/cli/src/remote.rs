@@ -111,7 +111,7 @@ pub(crate) fn work(task: &str, args: WorkArgs) -> Result<DispatchParams, Failure
 }
 
 fn connect(endpoint: &Endpoint) -> Result<Client, Failure> {
-    Ok(Client::new(&endpoint.url, endpoint.member.as_ref())?)
+    Ok(Client::new(&endpoint.url, endpoint.member.as_ref(), &endpoint.access)?)
 }
 
 #[cfg(test)]

@@ -23,10 +23,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
     args::Run,
-    client::Client,
+    client::{Access, Client},
     failure::{Failure, exit},
     house,
-    output::{self, one_line, print_json, print_report, tell, tell_error, write_questions},
+    output::{one_line, print_json, print_report, tell, tell_error, write_questions},
     remote::work,
 };
 
@@ -40,8 +40,10 @@ pub(crate) async fn run(args: Run) -> Result<(), Failure> {
     // A host of its own has no other, and one that runs already is asked for it.
     let agent = args.session.agent;
     let params = DispatchParams { agent: agent.map(|agent| agent.to_string()), ..work(&args.task, args.work)? };
-    let config = house::config(args.house.config_file.as_deref())?;
+    let mut config = house::config(args.house.config_file.as_deref())?;
     let directory = house::member_directory(&args.member, &args.house, &config)?;
+    // A member's key is its path in there.
+    config.members = house::members_directory(args.house.members.as_deref(), &config).ok();
     let stop = stop_signal().map_err(|e| Failure::error(format!("cannot listen for signals: {e}")))?;
     let mut stop = pin!(stop);
     let options =
@@ -83,7 +85,7 @@ async fn report(worker: &Worker, job: &StatusView, json: bool) -> Result<(), Fai
             let result = worker.result(job.job_id.as_str()).await?;
             if json { print_json(&result)? } else { print_report(&result.output)? }
         }
-        JobStatus::Failed => tell_error(output::harmless(job.error.as_deref().unwrap_or("the job failed"))),
+        JobStatus::Failed => tell_error(job.error.as_deref().unwrap_or("the job failed")),
         JobStatus::Cancelled | JobStatus::Running => tell(format_args!("the job is {}", job.status)),
     }
     if json && job.status != JobStatus::Completed {
@@ -118,7 +120,7 @@ impl Worker {
         if let Ok(Some(owner)) = Owner::of(&house::open(directory)?)
             && !owner.url.is_empty()
         {
-            let client = Client::new(&owner.url, None)?;
+            let client = Client::new(&owner.url, None, &Access::of_environment())?;
             if client.list(&ListParams { detail: None, filter: Some("-".to_owned()) }).await.is_ok() {
                 return Ok(Self::Owner(client));
             }
@@ -128,7 +130,7 @@ impl Worker {
                 Some(member) => Ok(Self::Here { member, _host: host }),
                 None => Err(Failure::error("the member is not served here")),
             },
-            Err(OpenError::Owner(OwnerError::Served { url, .. })) => Ok(Self::Owner(Client::new(&url, None)?)),
+            Err(OpenError::Owner(OwnerError::Served { url, .. })) => Ok(Self::Owner(Client::new(&url, None, &Access::of_environment())?)),
             Err(error) => Err(Failure::error(error.to_string())),
         }
     }

@@ -18,7 +18,7 @@ pub(crate) async fn serve(args: Serve) -> Result<(), Failure> {
     };
     let options =
         ServeOptions { config, target, port: args.port, sources: args.session.sources, agent: args.session.agent };
-    let served = guild_server::serve(options, |address, host| tell(listening(&format!("http://{address}"), host)));
+    let served = guild_server::serve(options, |base, host| tell(listening(base, host)));
     served.await.map_err(|error| {
         let code = if matches!(error, ServeError::Bind(BindError::InUse(_))) { exit::PORT_IN_USE } else { exit::ERROR };
         Failure { code, message: Some(error.to_string()) }

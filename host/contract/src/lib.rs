@@ -10,6 +10,8 @@ pub mod ids;
 pub mod job;
 pub mod limits;
 pub mod manifest;
+pub mod nearest;
+mod policy;
 pub mod rpc;
 
 pub use bounds::Bounds;

@@ -6,6 +6,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::nearest::hint;
+
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 
@@ -39,6 +41,17 @@ macro_rules! limits {
                 Ok(())
             }
 
+            /// The smaller of each, and the names of those that are smaller in `other`.
+            #[must_use]
+            pub fn smaller(&self, other: &Self) -> (Self, Vec<&'static str>) {
+                let (mut least, mut names) = (self.clone(), Vec::new());
+                $(if other.$name < self.$name {
+                    least.$name = other.$name;
+                    names.push(stringify!($name));
+                })+
+                (least, names)
+            }
+
             /// Refuses a limit that is above its `ceiling`.
             fn within(&self, ceiling: &Self) -> Result<(), String> {
                 $(if self.$name > ceiling.$name {
@@ -61,8 +74,11 @@ impl Limits {
     pub fn narrowed(&self, own: &Map<String, Value>) -> Result<Self, String> {
         if let Some(name) = own.keys().find(|name| !Self::OF_MEMBERS.contains(&name.as_str())) {
             let known = Self::NAMES.contains(&name.as_str());
-            let why = if known { "is a limit of the whole host; it is set in [limits]" } else { "is no limit" };
-            return Err(format!("{name} {why}"));
+            return Err(if known {
+                format!("{name} is a limit of the whole host; it is set in [limits]")
+            } else {
+                format!("{name} is no limit; {}", hint(name, Self::OF_MEMBERS.iter().copied()))
+            });
         }
         let unsound = |e: serde_json::Error| e.to_string();
         let mut whole = serde_json::to_value(self).map_err(unsound)?;
@@ -78,7 +94,7 @@ impl Limits {
 
 // `#[member]` marks what can be set for one member.
 limits! {
-    /// Linear memory of a component, summed over its Store.
+    /// Memory of a component, over its Store: linear memories, tables, what the host keeps for its open files.
     #[member]
     memory_bytes: u64 = 64 * MIB;
     /// Table elements of a component, summed over its Store.
@@ -96,6 +112,9 @@ limits! {
     /// Resource handles that a component may hold at a time.
     #[member]
     handles: u32 = 4096;
+    /// Files, directories, streams and listings that a component may have open at a time.
+    #[member]
+    open_files: u32 = 256;
     /// What one host call may copy out of a component.
     #[member]
     hostcall_bytes: u64 = 16 * MIB;
@@ -142,10 +161,10 @@ limits! {
     resumes: u32 = 3;
     /// Running jobs on a host; then a dispatch is answered "busy".
     running_jobs: u32 = 10_000;
-    /// What `write_artifact` lets the files under a job's `artifacts/` grow to, whoever wrote them.
+    /// What the files under a job's `artifacts/` may grow to, whoever writes them.
     #[member]
     artifacts_bytes: u64 = 256 * MIB;
-    /// How many files and directories `write_artifact` lets a job's `artifacts/` have, whoever made them.
+    /// How many files and directories there may be under a job's `artifacts/`, whoever makes them.
     #[member]
     artifacts_entries: u64 = 4096;
     /// `description` of a dispatch.
@@ -195,8 +214,20 @@ limits! {
     batch: u32 = 100;
     /// Connections at a time; others wait to be accepted.
     connections: u32 = 4096;
-    /// How long a client may take to send a request, leave an answer untaken, or keep a silent connection open.
+    /// Connections of one address (of IPv6: of one /64) other than loopback at a time; more are closed.
+    connections_per_address: u32 = 256;
+    /// A request's head: its first line and its header fields.
+    header_bytes: u64 = 16 * KIB;
+    /// Header fields of a request.
+    headers: u32 = 100;
+    /// How long a client may take to send a request, to take 64 KiB of an answer, or keep a silent connection open.
     client_seconds: u32 = 60;
+    /// Requests with one token in a second, each of a batch counted; as many may come at once.
+    token_requests_per_second: u32 = 200;
+    /// Dispatches with one token in a minute; as many may come at once.
+    token_dispatches_per_minute: u32 = 600;
+    /// Requests with one token that are under way.
+    token_requests_at_once: u32 = 64;
 }
 
 #[cfg(test)]
@@ -227,6 +258,13 @@ mod tests {
         assert!(own(json!({"memory_bytes": "x"})).is_err());
         assert!(own(json!({"memory_byte": 1})).unwrap_err().contains("no limit"));
         assert!(own(json!({"connections": 1})).unwrap_err().contains("whole host"));
+    }
+
+    #[test]
+    fn the_smaller_of_each_limit_holds() {
+        let all = Limits::default();
+        let other = Limits { tables: 1, note_bytes: all.note_bytes + 1, ..all.clone() };
+        assert_eq!(all.smaller(&other), (Limits { tables: 1, ..all.clone() }, vec!["tables"]));
     }
 
     #[test]

@@ -1,11 +1,15 @@
 //! `guild-member.json`: Guild Hall's own manifest, and the key `component` that this host adds to it.
 
+mod lines;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::bounds::Bounds;
+
+pub use lines::{Lines, ManifestError};
 
 /// The manifest's file name in a member's directory.
 pub const FILE_NAME: &str = "guild-member.json";
@@ -41,6 +45,21 @@ pub struct Manifest {
     /// What this host runs. A member without it is served by its own process, not here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub component: Option<ComponentSpec>,
+    /// Where in its file it says what.
+    #[serde(skip)]
+    pub lines: Lines,
+}
+
+/// What is wrong with a value, by its path in the manifest.
+struct Fault {
+    at: &'static str,
+    text: String,
+}
+
+impl Fault {
+    fn at(at: &'static str, text: impl Into<String>) -> Self {
+        Self { at, text: text.into() }
+    }
 }
 
 /// How Guild Hall talks to a member.
@@ -192,19 +211,21 @@ impl Wishes {
         }
     }
 
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), Fault> {
         let names = [
-            ("files.roots", self.files.as_ref().map(|files| &files.roots)),
-            ("web.hosts", self.web.as_ref().map(|web| &web.hosts)),
+            ("component.grants.files.roots", self.files.as_ref().map(|files| &files.roots)),
+            ("component.grants.web.hosts", self.web.as_ref().map(|web| &web.hosts)),
         ];
         for (field, names) in names {
             if names.is_some_and(|names| names.iter().any(|name| name.trim().is_empty())) {
-                return Err(format!("`component.grants.{field}` has an empty name; leave the list out to ask for all"));
+                let why = format!("`{field}` has an empty name; leave the list out to ask for all");
+                return Err(Fault::at(field, why));
             }
         }
         let zero = |n: Option<u64>| n == Some(0);
         if self.artifacts.is_some_and(|artifacts| zero(artifacts.bytes) || zero(artifacts.entries)) {
-            return Err("`component.grants.artifacts` has a number of 0; write one above 0".to_owned());
+            let why = "`component.grants.artifacts` has a number of 0; write one above 0";
+            return Err(Fault::at("component.grants.artifacts", why));
         }
         Ok(())
     }
@@ -264,10 +285,16 @@ pub struct ArtifactsWish {
 }
 
 impl Manifest {
-    /// Parses and checks a manifest. The error is a sentence for the person who wrote it.
-    pub fn parse(text: &[u8]) -> Result<Self, String> {
-        let manifest: Self = serde_json::from_slice(text).map_err(|e| e.to_string())?;
-        manifest.check()?;
+    /// Parses and checks a manifest.
+    ///
+    /// # Errors
+    /// What is wrong, for the person who wrote it, with its line.
+    pub fn parse(text: &[u8]) -> Result<Self, ManifestError> {
+        let mut manifest: Self = serde_json::from_slice(text)?;
+        // What was parsed is UTF-8.
+        manifest.lines = Lines::of(str::from_utf8(text).unwrap_or_default());
+        let lines = &manifest.lines;
+        manifest.check().map_err(|Fault { at, text }| ManifestError { line: lines.of_key(at), text })?;
         Ok(manifest)
     }
 
@@ -276,61 +303,66 @@ impl Manifest {
         self.capabilities.iter().any(|c| c == WORKER)
     }
 
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), Fault> {
         for (field, text) in [("name", &self.name), ("version", &self.version)] {
             if text.trim().is_empty() {
-                return Err(format!("`{field}` must not be empty"));
+                return Err(Fault::at(field, format!("`{field}` must not be empty")));
             }
         }
         if self.mcp.is_none() && self.plugin.is_none() {
-            return Err("at least one of `mcp` and `plugin` is needed".to_owned());
+            return Err(Fault::at("", "at least one of `mcp` and `plugin` is needed"));
         }
         match (&self.transport, &self.mcp) {
-            (None, Some(_)) => return Err("`mcp` needs `\"transport\": \"http\"` beside it".to_owned()),
-            (Some(_), None) => return Err("`transport` has no meaning without `mcp`".to_owned()),
+            (None, Some(_)) => return Err(Fault::at("mcp", "`mcp` needs `\"transport\": \"http\"` beside it")),
+            (Some(_), None) => return Err(Fault::at("transport", "`transport` has no meaning without `mcp`")),
             _ => {}
         }
         if self.is_worker() && self.mcp.is_none() {
-            return Err("capability `worker` needs `mcp`".to_owned());
+            return Err(Fault::at("capabilities", "capability `worker` needs `mcp`"));
         }
         self.component.as_ref().map_or(Ok(()), ComponentSpec::check)
     }
 }
 
 impl ComponentSpec {
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), Fault> {
         let plain = !self.file.is_empty()
             && self.file.split('/').all(|part| !matches!(part, "" | "." | ".."))
             && !self.file.contains(['\\', '\0']);
         if !plain {
-            return Err(format!(
+            let why = format!(
                 "`component.file` must be a path inside the member's directory, without `.` or `..`: {:?} is not",
                 self.file
-            ));
+            );
+            return Err(Fault::at("component.file", why));
         }
         for tool in &self.tools {
             if !SESSION_TOOLS.contains(&tool.as_str()) {
-                return Err(format!(
+                let why = format!(
                     "`component.tools` names {tool:?}; a session can be given {} and nothing else",
                     SESSION_TOOLS.join(", ")
-                ));
+                );
+                return Err(Fault::at("component.tools", why));
             }
         }
         self.grants.check()?;
-        let later = |what: &str| Err(format!("{what} is not supported by this version of the host; remove it"));
+        let later = |at: &'static str, what: &str| {
+            Err(Fault::at(at, format!("{what} is not supported by this version of the host; remove it")))
+        };
         if !self.toolboxes.is_empty() {
-            return later("`component.toolboxes`");
+            return later("component.toolboxes", "`component.toolboxes`");
         }
         if let Some(scope) = self.scopes.iter().find(|s| *s != "worker") {
-            return later(&format!("the scope {scope:?} in `component.scopes`"));
+            return later("component.scopes", &format!("the scope {scope:?} in `component.scopes`"));
         }
         if self.checkout_scope.is_some() {
-            return later("`component.checkoutScope`");
+            return later("component.checkoutScope", "`component.checkoutScope`");
         }
         if matches!(self.world, World::ToolboxPlugin | World::WorkerToolbox) {
-            return later("a `component.world` that exports a toolbox");
+            return later("component.world", "a `component.world` that exports a toolbox");
         }
-        self.resources.check().map_err(|e| format!("`component.resources`: {e}"))
+        let bounds = self.resources.check();
+        bounds.map_err(|e| Fault::at("component.resources", format!("`component.resources`: {e}")))
     }
 }
 
@@ -349,7 +381,7 @@ mod tests {
     }
 
     fn parse(value: &Value) -> Result<Manifest, String> {
-        Manifest::parse(value.to_string().as_bytes())
+        Manifest::parse(value.to_string().as_bytes()).map_err(|e| e.to_string())
     }
 
     #[test]
@@ -366,6 +398,37 @@ mod tests {
         parse(&value).unwrap();
         value["component"]["grant"] = json!({});
         assert!(parse(&value).unwrap_err().contains("unknown field `grant`"));
+    }
+
+    #[test]
+    fn an_error_names_the_line_and_the_nearest_known_key() {
+        // The error, and the line in which `at` stands.
+        let error = |component: Value, at: &str| {
+            let mut value = researcher();
+            value["component"].as_object_mut().unwrap().extend(component.as_object().unwrap().clone());
+            let text = serde_json::to_string_pretty(&value).unwrap();
+            let line = text.lines().position(|line| line.contains(at)).unwrap() + 1;
+            (Manifest::parse(text.as_bytes()).unwrap_err(), line)
+        };
+        for (component, at, told) in [
+            (json!({"grants": {"file": {}}}), "\"file\": {}", "unknown field `file`; did you mean `files`?"),
+            (json!({"grants": {"files": {"root": []}}}), "\"root\"", "unknown field `root`; did you mean `roots`?"),
+            (
+                json!({"grants": {"log": {"level": 1}}}),
+                "\"level\"",
+                "unknown field `level`; nothing stands there, write {}",
+            ),
+            (json!({"world": "workr"}), "\"workr\"", "unknown variant `workr`; did you mean `worker`?"),
+            (json!({"xyzzy": 1}), "\"xyzzy\"", "unknown field `xyzzy`; known are file, world, grants"),
+            // What is known, and says what cannot be.
+            (json!({"grants": {"artifacts": {"bytes": 0}}}), "\"artifacts\"", "a number of 0"),
+            (json!({"tools": ["Bash"]}), "\"tools\"", "\"Bash\""),
+            (json!({"file": "../x"}), "\"../x\"", "`component.file`"),
+        ] {
+            let (error, line) = error(component, at);
+            assert!(error.line == line && error.text.contains(told), "line {line}: {error}");
+            assert!(error.to_string().starts_with(&format!("guild-member.json:{line}: ")), "{error}");
+        }
     }
 
     /// Sets (or with null removes) a pointer in the researcher's manifest and returns the error.

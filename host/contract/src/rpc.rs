@@ -38,6 +38,8 @@ pub mod code {
     pub const INTERNAL_ERROR: i32 = -32603;
     /// The host is at one of its limits; the same request may succeed later.
     pub const BUSY: i32 = -32000;
+    /// The caller's token is not for this; of a request that stands alone, HTTP 403 says so.
+    pub const FORBIDDEN: i32 = -32003;
 }
 
 /// Parameters of `worker/dispatch` (REQ-WD-5).

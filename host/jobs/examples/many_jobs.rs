@@ -90,6 +90,7 @@ fn create(store: &Arc<JobStore>, jobs: usize, threads: usize) -> Result<(), Stor
                     plan: Accepted {
                         agent: "extractive".into(),
                         granted_tools: Vec::new(),
+                        grants: None,
                         ceiling: Bounds::default(),
                         plan: Plan::OwnRun(Bounds::default()),
                     },

@@ -1,7 +1,7 @@
 //! What a component is told when it is activated, and what it answers (REQ-WD-30, REQ-WKR-4a): the Rust
 //! side of the WIT interface `dispatch`.
 
-use guild_contract::{Bounds, JobId};
+use guild_contract::{Bounds, Grants, JobId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -58,6 +58,9 @@ pub struct Accepted {
     pub agent: String,
     /// The built-in tools that its sessions could be given.
     pub granted_tools: Vec<String>,
+    /// What its member was granted; none in the plan of an older host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grants: Option<Grants>,
     /// What the job may use at most.
     pub ceiling: Bounds,
     /// How it is carried out.

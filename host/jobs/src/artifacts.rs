@@ -1,12 +1,13 @@
 //! The files of a job's `artifacts/`: what a component wrote there itself, and what `write_artifact` writes.
 
-use std::{io, path::Path};
+use std::io;
 
 use cap_std::fs::Dir;
-use guild_contract::{JobId, Limits};
+use guild_contract::JobId;
 
 use crate::{
     durable::{Survives, if_there, open_dir, open_or_make_dir, replace_from, sync_dir},
+    quota::{Full, MAX_DEPTH, Quota, Refused, given_back},
     tools::ToolError,
     tree::walk,
 };
@@ -15,8 +16,6 @@ use crate::{
 pub(crate) const ARTIFACTS: &str = "artifacts";
 /// Where an artifact's bytes are before it is whole: in the job's directory, out of the component's reach.
 const TEMPORARY: &str = ".tmp-artifact";
-/// Names in an artifact's path.
-const MAX_DEPTH: usize = 32;
 /// Bytes of a name in an artifact's path; what file systems take.
 const MAX_NAME_BYTES: usize = 255;
 
@@ -52,54 +51,57 @@ pub(crate) fn list(job: &Dir, id: &JobId, max: u64) -> Vec<String> {
     paths
 }
 
-/// Writes one file, and the directories that its path needs. All that is already there counts towards the limits,
-/// whoever wrote it.
-pub(crate) fn write(job: &Dir, path: &str, contents: &[u8], limits: &Limits) -> Result<(), ToolError> {
+/// Writes one file, and the directories that its path needs. It grows on the account that a component's own writes
+/// are on, and what is already there counts, whoever wrote it.
+///
+/// # Errors
+/// [`Unwritten::Full`] names the limit that was reached.
+pub(crate) fn write(job: &Dir, path: &str, contents: &[u8], quota: &Quota) -> Result<(), Unwritten> {
     let names = check(path)?;
-    let unavailable = |e: io::Error| ToolError::Unavailable(format!("could not write the artifact {path:?}: {e}"));
-    let root = open_or_make_dir(job, ARTIFACTS).map_err(unavailable)?;
-
-    let (mut bytes, mut entries, mut there, mut replaced) = (contents.len() as u64, 0_u64, 0_u64, 0_u64);
-    for found in walk(&root) {
-        let found = found.map_err(unavailable)?;
-        entries += 1;
-        bytes = bytes.saturating_add(found.size);
-        if Path::new(path).starts_with(&found.path) {
-            there += 1;
-            if found.kind.is_file() {
-                replaced += found.size;
-            }
+    let root = open_or_make_dir(job, ARTIFACTS).map_err(|e| unavailable(path, &e))?;
+    let written = quota.change(&root, |room| {
+        let [parents @ .., name] = names.as_slice() else { return Ok(()) };
+        let (mut dir, mut there) = (root.try_clone()?, 0);
+        while let Some(parent) = parents.get(there) {
+            let Some(inner) = if_there(open_dir(&dir, parent))? else { break };
+            (dir, there) = (inner, there + 1);
         }
-        if entries > limits.artifacts_entries {
-            break;
-        }
-    }
-    let entries = entries + (names.len() as u64).saturating_sub(there);
-    if entries > limits.artifacts_entries {
-        return Err(ToolError::OverLimit(format!(
-            "with {path:?} the artifacts would be more than {} files and directories, which is what \
-             limits.artifacts_entries allows",
-            limits.artifacts_entries
-        )));
-    }
-    let bytes = bytes - replaced;
-    if bytes > limits.artifacts_bytes {
-        return Err(ToolError::OverLimit(format!(
-            "with {path:?} the artifacts would have {bytes} bytes; limits.artifacts_bytes allows {}",
-            limits.artifacts_bytes
-        )));
-    }
+        let replaced = if there == parents.len() { if_there(given_back(room, &dir, name))? } else { None };
+        let grown = (contents.len() as u64).saturating_sub(replaced.unwrap_or(0));
+        room.take(grown, (names.len() - there - usize::from(replaced.is_some())) as u64)?;
 
-    let [parents @ .., name] = names.as_slice() else { return Err(unsound(path)) };
-    let mut dir = root;
-    for parent in parents {
-        let inner = open_or_make_dir(&dir, parent).map_err(unavailable)?;
-        sync_dir(&dir).map_err(unavailable)?;
-        dir = inner;
+        for parent in parents.iter().skip(there) {
+            let inner = open_or_make_dir(&dir, parent)?;
+            sync_dir(&dir)?;
+            dir = inner;
+        }
+        replace_from(job, TEMPORARY, (&dir, name.as_ref()), contents, Survives::PowerCut)?;
+        Ok(sync_dir(&dir)?)
+    });
+    written.map_err(|refused| match refused {
+        Refused::Full(full) => Unwritten::Full(full),
+        Refused::TooDeep => unsound(path).into(),
+        Refused::Failed(e) => unavailable(path, &e).into(),
+    })
+}
+
+/// Why an artifact was not written.
+#[derive(Debug)]
+pub(crate) enum Unwritten {
+    /// There is no room.
+    Full(Full),
+    /// Any other reason.
+    Failed(ToolError),
+}
+
+impl From<ToolError> for Unwritten {
+    fn from(error: ToolError) -> Self {
+        Self::Failed(error)
     }
-    replace_from(job, TEMPORARY, (&dir, name.as_ref()), contents, Survives::PowerCut)
-        .and_then(|_| sync_dir(&dir))
-        .map_err(unavailable)
+}
+
+fn unavailable(path: &str, error: &io::Error) -> ToolError {
+    ToolError::Unavailable(format!("could not write the artifact {path:?}: {error}"))
 }
 
 fn unsound(path: &str) -> ToolError {
@@ -124,6 +126,7 @@ fn check(path: &str) -> Result<Vec<&str>, ToolError> {
 #[cfg(test)]
 mod tests {
     use cap_tempfile::{TempDir, ambient_authority};
+    use guild_contract::Limits;
 
     use super::*;
 
@@ -135,12 +138,16 @@ mod tests {
         TempDir::new(ambient_authority()).unwrap()
     }
 
+    fn quota(artifacts_bytes: u64, artifacts_entries: u64) -> Quota {
+        Quota::new(&Limits { artifacts_bytes, artifacts_entries, ..Limits::default() })
+    }
+
     #[test]
     fn an_artifact_is_written_with_its_directories_and_listed() {
-        let (job, limits) = (job(), Limits::default());
-        write(&job, "tables/b.csv", b"1", &limits).unwrap();
-        write(&job, "a.txt", b"2", &limits).unwrap();
-        write(&job, "a.txt", b"3", &limits).unwrap();
+        let (job, quota) = (job(), quota(u64::MAX, u64::MAX));
+        write(&job, "tables/b.csv", b"1", &quota).unwrap();
+        write(&job, "a.txt", b"2", &quota).unwrap();
+        write(&job, "a.txt", b"3", &quota).unwrap();
         assert_eq!(listed(&job, 100), ["artifacts/a.txt", "artifacts/tables/b.csv"]);
         assert_eq!(job.read("artifacts/a.txt").unwrap(), b"3");
         assert_eq!(job.entries().unwrap().count(), 1, "a temporary file was left");
@@ -148,52 +155,59 @@ mod tests {
 
     #[test]
     fn unsound_paths_are_refused() {
-        let (job, limits) = (job(), Limits::default());
-        let (long, deep) = ("x".repeat(256), vec!["d"; 33].join("/"));
+        let (job, quota) = (job(), quota(u64::MAX, u64::MAX));
+        let (long, deep) = ("x".repeat(256), vec!["d"; 17].join("/"));
         for path in ["", "/a", "a/", "a//b", ".", "..", "a/../b", "./a", "a\0b", "a\nb", "a/\x1b[2J", &long, &deep] {
-            assert!(matches!(write(&job, path, b"", &limits), Err(ToolError::InvalidInput(_))), "{path:?}");
+            assert!(
+                matches!(write(&job, path, b"", &quota), Err(Unwritten::Failed(ToolError::InvalidInput(_)))),
+                "{path:?}"
+            );
         }
         assert_eq!(job.entries().unwrap().count(), 0);
     }
 
     #[test]
     fn planted_links_are_neither_followed_nor_listed() {
-        let (job, limits) = (job(), Limits::default());
+        let (job, quota) = (job(), quota(u64::MAX, u64::MAX));
         job.write("meta.json", "meta").unwrap();
         job.create_dir("artifacts").unwrap();
         job.symlink("../meta.json", "artifacts/file").unwrap();
         job.symlink("..", "artifacts/dir").unwrap();
         job.hard_link("meta.json", &job, "artifacts/hard").unwrap();
-        assert!(write(&job, "dir/meta.json", b"forged", &limits).is_err());
-        write(&job, "file", b"own", &limits).unwrap();
-        write(&job, "hard", b"own", &limits).unwrap();
+        assert!(write(&job, "dir/meta.json", b"forged", &quota).is_err());
+        write(&job, "file", b"own", &quota).unwrap();
+        write(&job, "hard", b"own", &quota).unwrap();
         assert_eq!(job.read("meta.json").unwrap(), b"meta");
         assert_eq!(listed(&job, 100), ["artifacts/file", "artifacts/hard"]);
 
         job.remove_dir_all("artifacts").unwrap();
         job.symlink(".", "artifacts").unwrap();
-        assert!(write(&job, "meta.json", b"forged", &limits).is_err());
+        assert!(write(&job, "meta.json", b"forged", &quota).is_err());
         assert!(listed(&job, 100).is_empty());
     }
 
     #[test]
     fn what_a_component_wrote_itself_counts_too() {
-        let (job, limits) = (job(), Limits { artifacts_bytes: 10, artifacts_entries: 3, ..Limits::default() });
+        let (job, quota) = (job(), quota(10, 3));
         job.create_dir("artifacts").unwrap();
         job.write("artifacts/own", "1234567").unwrap();
-        assert!(write(&job, "a", b"1234", &limits).unwrap_err().to_string().contains("limits.artifacts_bytes"));
-        write(&job, "own", b"1234567890", &limits).unwrap();
-        write(&job, "own", b"", &limits).unwrap();
-        assert!(write(&job, "a/b/c", b"", &limits).unwrap_err().to_string().contains("limits.artifacts_entries"));
-        write(&job, "a/b", b"", &limits).unwrap();
-        write(&job, "a/b", b"again", &limits).unwrap();
+        let full = |path, contents| match write(&job, path, contents, &quota) {
+            Err(Unwritten::Full(full)) => full.limit,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(full("a", b"1234"), "limits.artifacts_bytes = 10");
+        write(&job, "own", b"1234567890", &quota).unwrap();
+        write(&job, "own", b"", &quota).unwrap();
+        assert_eq!(full("a/b/c", b""), "limits.artifacts_entries = 3");
+        write(&job, "a/b", b"", &quota).unwrap();
+        write(&job, "a/b", b"again", &quota).unwrap();
     }
 
     #[test]
     fn a_list_is_bounded_and_what_is_too_deep_to_be_opened_spoils_nothing() {
-        let (job, limits) = (job(), Limits::default());
+        let (job, quota) = (job(), quota(u64::MAX, u64::MAX));
         for n in 0..10 {
-            write(&job, &format!("{n}"), b"", &limits).unwrap();
+            write(&job, &format!("{n}"), b"", &quota).unwrap();
         }
         assert_eq!(listed(&job, 10).len(), 10);
         assert_eq!(listed(&job, 4).len(), 4);

@@ -15,7 +15,7 @@ use rustix::fs::{AtFlags, OFlags};
 
 /// What tells one state of a file from another without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stamp {
+pub struct Stamp {
     pub(crate) size: u64,
     pub(crate) modified: (i64, i64),
     inode: u64,
@@ -61,7 +61,7 @@ impl Contents {
 }
 
 /// Turns "there is none" into `None`.
-pub(crate) fn if_there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+pub fn if_there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -70,7 +70,7 @@ pub(crate) fn if_there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
 }
 
 /// The state of whatever has that name; `None` if nothing has.
-pub(crate) fn stamp(dir: &Dir, path: impl AsRef<Path>) -> io::Result<Option<Stamp>> {
+pub fn stamp(dir: &Dir, path: impl AsRef<Path>) -> io::Result<Option<Stamp>> {
     // One system call, where cap-std takes three: this is asked for each job, again and again. What it tells is compared
     // and no more; what is read is opened with care.
     let found = rustix::fs::statat(dir, path.as_ref(), AtFlags::SYMLINK_NOFOLLOW).map_err(io::Error::from);
@@ -99,7 +99,7 @@ pub(crate) fn read(dir: &Dir, path: impl AsRef<Path>, max: u64) -> io::Result<Op
 }
 
 /// Reads all of a file; `None` if there is none. One that is longer than `max` bytes is an error, and not read.
-pub(crate) fn read_whole(dir: &Dir, path: impl AsRef<Path>, max: u64) -> io::Result<Option<(Vec<u8>, Stamp)>> {
+pub fn read_whole(dir: &Dir, path: impl AsRef<Path>, max: u64) -> io::Result<Option<(Vec<u8>, Stamp)>> {
     let Some((file, stamp)) = open(dir, path)? else { return Ok(None) };
     let contents = if stamp.size > max { Contents { bytes: Vec::new(), stamp } } else { read_from(file, stamp, max)? };
     Ok(Some((contents.whole()?, stamp)))
@@ -136,7 +136,7 @@ pub(crate) fn append(dir: &Dir, path: impl AsRef<Path>) -> io::Result<File> {
 }
 
 /// Opens a directory; a symlink is an error.
-pub(crate) fn open_dir(dir: &Dir, name: impl AsRef<Path>) -> io::Result<Dir> {
+pub fn open_dir(dir: &Dir, name: impl AsRef<Path>) -> io::Result<Dir> {
     let file = dir.open_with(name, options(OFlags::DIRECTORY).read(true))?;
     Ok(Dir::from_std_file(file.into_std()))
 }
@@ -173,7 +173,7 @@ fn write_new(dir: &Dir, name: &Path, bytes: &[u8], sync: bool) -> io::Result<Sta
 
 /// How much a [`replace`] survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Survives {
+pub enum Survives {
     /// The end of the process.
     Process,
     /// A power cut.
@@ -196,7 +196,7 @@ pub(crate) fn remove_temporaries(dir: &Dir) -> io::Result<()> {
 
 /// Replaces a file, or makes it: whoever reads sees the old bytes or the new. Whatever else had that name, a
 /// symlink say, is replaced and not followed.
-pub(crate) fn replace(dir: &Dir, name: &str, bytes: &[u8], survives: Survives) -> io::Result<Stamp> {
+pub fn replace(dir: &Dir, name: &str, bytes: &[u8], survives: Survives) -> io::Result<Stamp> {
     let written = replace_from(dir, &format!("{TEMPORARY}{name}"), (dir, OsStr::new(name)), bytes, survives)?;
     if survives == Survives::PowerCut {
         sync_dir(dir)?;

@@ -20,12 +20,19 @@ use crate::{
 pub struct JobTools {
     job: Arc<RunningJob>,
     memory: Arc<MemoryStore>,
+    withheld: Vec<&'static str>,
 }
 
 impl JobTools {
     /// The tools on `job`, which store memories in `memory`.
     pub fn new(job: Arc<RunningJob>, memory: Arc<MemoryStore>) -> Self {
-        Self { job, memory }
+        Self { job, memory, withheld: Vec::new() }
+    }
+
+    /// Without those of these names, for whoever calls them as [`Tools`]: they do not exist there.
+    #[must_use]
+    pub fn without(self, withheld: Vec<&'static str>) -> Self {
+        Self { withheld, ..self }
     }
 
     /// The job that they work on.
@@ -80,6 +87,7 @@ impl JobTools {
         let ToolCall { id, name, input } = call;
         let (name, call) = (name.as_str(), Some(id.as_str()));
         match name {
+            _ if self.withheld.contains(&name) => Err(ToolError::InvalidInput(format!("there is no tool {name:?}"))),
             "update_summary" => {
                 let UpdateSummary { summary } = parse(name, input)?;
                 self.update_summary(&summary).map(|()| "The summary is updated.")
@@ -226,7 +234,7 @@ static DEFINITIONS: LazyLock<Vec<Arc<ToolDefinition>>> = LazyLock::new(|| {
 #[async_trait]
 impl Tools for JobTools {
     fn definitions(&self) -> Vec<Arc<ToolDefinition>> {
-        DEFINITIONS.clone()
+        DEFINITIONS.iter().filter(|tool| !self.withheld.contains(&tool.name.as_str())).cloned().collect()
     }
 
     async fn call(&self, call: ToolCall) -> Result<Value, ToolError> {

@@ -79,12 +79,12 @@ impl Journal {
     }
 }
 
-/// A line that is one line, and that cannot move the cursor of the terminal that shows it: control characters are
-/// written as their escapes.
+/// A line that is one line, and that can neither move the cursor of the terminal that shows it nor turn its reading
+/// direction: such characters are written as their escapes.
 pub(crate) fn neutralised(line: &str) -> String {
     let mut out = String::with_capacity(line.len());
     for c in line.chars() {
-        if (c.is_control() && c != '\t') || matches!(c, '\u{2028}' | '\u{2029}') {
+        if (c.is_control() && c != '\t') || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}') {
             out.extend(c.escape_default());
         } else {
             out.push(c);
@@ -99,6 +99,6 @@ mod tests {
 
     #[test]
     fn control_characters_become_visible() {
-        assert_eq!(neutralised("a\nb\r\u{1b}[2J\u{9b}\tü"), "a\\nb\\r\\u{1b}[2J\\u{9b}\tü");
+        assert_eq!(neutralised("a\nb\r\u{1b}[2J\u{9b}\u{202e}\tü"), "a\\nb\\r\\u{1b}[2J\\u{9b}\\u{202e}\tü");
     }
 }

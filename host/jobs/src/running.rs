@@ -19,12 +19,13 @@ use guild_contract::{Decision, JobId, JobStatus, JobUsage, Limits, Meta, rpc::St
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    artifacts,
+    artifacts::{self, Unwritten},
     clock::{Clock, rfc3339},
     durable::{Stamp, Survives, open_dir, replace},
     error::StoreError,
     index::Ended,
     journal::{Journal, neutralised},
+    quota::Quota,
     record::{self, DECISIONS, LOG, META, Owed, QUESTIONS, Recorded, STATUS, SUBMISSION, Submission, TRANSCRIPT},
     store::JobStore,
     sync::{Group, lock},
@@ -70,6 +71,7 @@ pub struct RunningJob {
     record: Mutex<Record>,
     log: Mutex<Journal>,
     transcript: Mutex<Journal>,
+    artifacts: Arc<Quota>,
     sessions: AtomicU32,
     resumes: u32,
 }
@@ -101,6 +103,7 @@ impl RunningJob {
         Self {
             log: journal(LOG, shared.limits.log_bytes),
             transcript: journal(TRANSCRIPT, shared.limits.transcript_bytes),
+            artifacts: Arc::new(Quota::new(&shared.limits)),
             id,
             store,
             cancelled: CancellationToken::new(),
@@ -257,7 +260,21 @@ impl RunningJob {
     /// Writes one file under the job's `artifacts/`, with the directories that it needs. `path` is relative to
     /// `artifacts/`, without `..`. All that is there counts towards the limits, whoever wrote it.
     pub fn write_artifact(&self, path: &str, contents: &[u8]) -> Result<(), ToolError> {
-        self.change(|_, dir| artifacts::write(dir, path, contents, &self.shared.limits))
+        self.change(|_, dir| match artifacts::write(dir, path, contents, &self.artifacts) {
+            Ok(()) => Ok(()),
+            Err(Unwritten::Failed(error)) => Err(error),
+            Err(Unwritten::Full(full)) => {
+                if full.first {
+                    self.log(&full.to_string());
+                }
+                Err(ToolError::OverLimit(full.to_string()))
+            }
+        })
+    }
+
+    /// The account of what is under the job's `artifacts/`, which all who write there have to use.
+    pub fn artifacts(&self) -> &Arc<Quota> {
+        &self.artifacts
     }
 
     /// Hands the result over; not empty. The last submission while the job runs is the result. It outlasts an

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use cap_std::fs::{Dir, DirEntry, FileType, ReadDir};
+use cap_std::fs::{Dir, DirEntry, FileType, MetadataExt as _, ReadDir};
 
 use crate::durable::{if_there, open_dir};
 
@@ -18,6 +18,10 @@ pub(crate) struct Found {
     pub(crate) kind: FileType,
     /// Bytes of a regular file; 0 for others.
     pub(crate) size: u64,
+    /// How many names a regular file has; 1 for others.
+    pub(crate) links: u64,
+    /// What tells a regular file from every other one.
+    pub(crate) inode: (u64, u64),
 }
 
 /// What is under `root`, in no order. What cannot be looked into, as a directory whose path is too long to be opened,
@@ -36,11 +40,12 @@ impl Walk<'_> {
     fn look(&mut self, dir: &Path, entry: &DirEntry) -> io::Result<Option<Found>> {
         let path = if dir == Path::new(".") { entry.file_name().into() } else { dir.join(entry.file_name()) };
         let Some(kind) = if_there(entry.file_type())? else { return Ok(None) };
-        let size = if kind.is_file() { if_there(entry.metadata())?.map_or(0, |m| m.len()) } else { 0 };
+        let meta = if kind.is_file() { if_there(entry.metadata())? } else { None };
+        let (size, links, inode) = meta.map_or((0, 1, (0, 0)), |m| (m.len(), m.nlink(), (m.dev(), m.ino())));
         if kind.is_dir() {
             self.unread.push(path.clone());
         }
-        Ok(Some(Found { path, kind, size }))
+        Ok(Some(Found { path, kind, size, links, inode }))
     }
 }
 

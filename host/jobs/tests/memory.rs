@@ -227,6 +227,25 @@ fn ended(memory: &MemoryStore) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_compaction_begins_one_character_above_the_threshold_and_has_its_own_budget() {
+    let limits = Limits { memory_compaction_chars: 50, compaction_budget_usd: 0.02, ..Limits::default() };
+    let member = Member::with(limits);
+    let memory = member.memory();
+    let budget = Arc::new(Mutex::new(None));
+    let given = budget.clone();
+    let condense: Condense = Arc::new(move |_, _, bounds| {
+        *given.lock().unwrap() = bounds.max_budget_usd;
+        Box::pin(async { Condensed { text: Ok("short".into()), account: Account::default(), seconds: 0.1 } })
+    });
+    memory.set_condenser(Condenser { agent: "extractive".into(), condense }, Handle::current());
+    memory.store("a", &"a".repeat(50), None).unwrap();
+    ended(&memory);
+    assert_eq!(*budget.lock().unwrap(), None);
+    memory.store("b", "b", None).unwrap();
+    eventually("the compaction ends", || *budget.lock().unwrap() == Some(0.02) && !memory.is_compacting());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn no_more_than_four_times_the_threshold_is_condensed_at_once_and_the_rest_stays() {
     let member = small();
     let memory = member.memory();

@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     thread::{self, Thread},
     time::Duration,
@@ -26,6 +26,8 @@ pub struct Sandbox {
     pub(crate) cache: CompileCache,
     pub(crate) lanes: Lanes,
     pub(crate) ticker: Ticker,
+    /// Files that all components have open.
+    pub(crate) open_files: Arc<AtomicU64>,
     /// Where components run: threads of their own, so that none of them, however busy, delays a request.
     pub(crate) guests: tokio::runtime::Handle,
     _guests: GuestThreads,
@@ -54,6 +56,7 @@ impl Sandbox {
         Ok(Arc::new(Self {
             ticker: Ticker::start(&engine).map_err(|e| LoadError::Refused(format!("no thread for the tick: {e}")))?,
             lanes: Lanes::new(cores, &limits),
+            open_files: Arc::default(),
             guests: guests.handle().clone(),
             _guests: GuestThreads(Some(guests)),
             engine,

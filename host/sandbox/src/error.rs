@@ -43,12 +43,14 @@ pub enum CallError {
     #[error("the host is busy: no turn within {0} s")]
     Busy(u32),
     /// The call took longer than its deadline.
-    #[error("`{call}` did not end within its deadline of {seconds} s")]
+    #[error("`{call}` did not end within its deadline of {seconds} s ({whose})")]
     Deadline {
         /// `activate` or `run`.
         call: &'static str,
         /// The deadline.
         seconds: u32,
+        /// The limit, as `guild.toml` spells it, or `the job's own`.
+        whose: &'static str,
     },
     /// It asked for more than a limit gives.
     #[error("`{call}` needs more than {limit}")]

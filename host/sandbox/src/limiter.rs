@@ -1,65 +1,58 @@
 //! Memory and tables of a Store, summed over everything in it.
 
+use std::sync::Arc;
+
 use guild_contract::Limits;
 use wasmtime::ResourceLimiter;
+
+use crate::held::Held;
+
+/// What an element of a table takes of memory.
+const ELEMENT_BYTES: u64 = 8;
 
 /// Counts what a Store's memories and tables take, and refuses growth beyond the limits.
 #[derive(Debug)]
 pub(crate) struct Limiter {
-    memory: u64,
-    max_memory: u64,
+    held: Arc<Held>,
     table_elements: u64,
     max_table_elements: u64,
     instances: usize,
     tables: usize,
     memories: usize,
-    /// The limit that refused a growth, for the reason of the failure that usually follows.
-    refused: Option<String>,
 }
 
 impl Limiter {
-    pub(crate) fn new(limits: &Limits) -> Self {
+    pub(crate) fn new(limits: &Limits, held: Arc<Held>) -> Self {
         Self {
-            memory: 0,
-            max_memory: limits.memory_bytes,
+            held,
             table_elements: 0,
             max_table_elements: limits.table_elements,
             instances: limits.instances as usize,
             tables: limits.tables as usize,
             memories: limits.memories as usize,
-            refused: None,
         }
-    }
-
-    /// The limit that the component ran into, if it did.
-    pub(crate) fn refused(&self) -> Option<&str> {
-        self.refused.as_deref()
     }
 }
 
-/// Adds the growth to the total if the limit allows it.
-fn grow(total: &mut u64, max: u64, current: usize, desired: usize) -> bool {
-    let grown = total.saturating_add(desired.saturating_sub(current) as u64);
-    let fits = grown <= max;
-    if fits {
-        *total = grown;
-    }
-    fits
+/// How much more is wanted.
+fn more(current: usize, desired: usize) -> u64 {
+    desired.saturating_sub(current) as u64
 }
 
 impl ResourceLimiter for Limiter {
     fn memory_growing(&mut self, current: usize, desired: usize, _max: Option<usize>) -> wasmtime::Result<bool> {
-        let fits = grow(&mut self.memory, self.max_memory, current, desired);
-        if !fits {
-            self.refused = Some(format!("limits.memory_bytes = {}", self.max_memory));
-        }
-        Ok(fits)
+        Ok(self.held.grow(more(current, desired)))
     }
 
     fn table_growing(&mut self, current: usize, desired: usize, _max: Option<usize>) -> wasmtime::Result<bool> {
-        let fits = grow(&mut self.table_elements, self.max_table_elements, current, desired);
-        if !fits {
-            self.refused = Some(format!("limits.table_elements = {}", self.max_table_elements));
+        let elements = self.table_elements.saturating_add(more(current, desired));
+        if elements > self.max_table_elements {
+            self.held.refuse("table_elements", self.max_table_elements);
+            return Ok(false);
+        }
+        let fits = self.held.grow(more(current, desired).saturating_mul(ELEMENT_BYTES));
+        if fits {
+            self.table_elements = elements;
         }
         Ok(fits)
     }

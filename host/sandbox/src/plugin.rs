@@ -13,14 +13,14 @@ use guild_jobs::{
 };
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
+    task::spawn_blocking,
     time,
 };
 use tokio_util::task::AbortOnDropHandle;
 use wasmtime::{
-    Store, Trap,
-    component::{Instance, InstancePre, ResourceTableError},
+    Store,
+    component::{Instance, InstancePre},
 };
-use wasmtime_wasi::I32Exit;
 
 use crate::{
     bindings::exports::guild::worker::{dispatch, run},
@@ -28,8 +28,10 @@ use crate::{
     denied,
     engine::{Sandbox, Ticking},
     error::{CallError, LoadError},
+    filesystem::Artifacts,
     host::agent::bounds,
     load::{self, Candidate},
+    reason::reason,
     state::{Reach, State},
     stdio::LogSink,
     told::told,
@@ -55,6 +57,8 @@ pub struct RunPlace {
     _common: OwnedSemaphorePermit,
 }
 
+/// How long a change of the artifacts is waited for that was under way when its call ended.
+const SETTLE: Duration = Duration::from_secs(1);
 /// What of a plugin's refusal a caller sees.
 const REFUSAL_BYTES: usize = 8 * 1024;
 
@@ -133,7 +137,8 @@ impl Plugin {
             memory: scope.memory,
         };
         let preopens = self.memory_preopen("activate", &reach)?;
-        let mut call = self.call("activate", self.limits.activate_seconds, preopens, reach);
+        let deadline = (self.limits.activate_seconds, "limits.activate_seconds");
+        let mut call = self.call("activate", deadline, preopens, None, reach);
         let told = told(activation);
         let answer = call.bounded(async |store, instance| {
             self.dispatch.load(&mut *store, &instance)?.call_activate(store, &told).await
@@ -191,15 +196,23 @@ impl Plugin {
         scope: RunScope,
     ) -> Result<Result<String, String>, CallError> {
         let cancelled = scope.tools.job().cancelled().clone();
-        let this = self.clone();
+        let log = LogSink::Job(scope.tools.job().clone());
+        let failed =
+            |e: std::io::Error| CallError::Trap { call: "run", why: format!("no /job/artifacts: {}", e.kind()) };
+        let root = scope.artifacts_dir.try_clone().map_err(failed)?;
+        let artifacts = Artifacts::new(root, scope.tools.job().artifacts().clone(), log);
+        let (this, own) = (self.clone(), artifacts.clone());
         let running = self.on_guest_threads("run", async move {
             let _place = place;
             tokio::select! {
-                outcome = this.run_here(&activation, scope) => outcome,
+                outcome = this.run_here(&activation, scope, own) => outcome,
                 () = cancelled.cancelled() => Err(CallError::Cancelled),
             }
         });
-        running.await
+        let outcome = running.await;
+        // The Store is gone, and no change begins any more; one that was under way is waited for, but not for ever.
+        let _ = time::timeout(SETTLE, spawn_blocking(move || artifacts.settle())).await;
+        outcome
     }
 
     /// Drives a call on the threads that belong to components: one that never rests must not delay those who serve
@@ -213,7 +226,12 @@ impl Plugin {
         done.unwrap_or_else(|e| Err(CallError::Trap { call, why: e.to_string() }))
     }
 
-    async fn run_here(&self, activation: &Activation, scope: RunScope) -> Result<Result<String, String>, CallError> {
+    async fn run_here(
+        &self,
+        activation: &Activation,
+        scope: RunScope,
+        artifacts: Arc<Artifacts>,
+    ) -> Result<Result<String, String>, CallError> {
         let invalid = |why: &str| CallError::Invalid { call: "run", why: why.to_owned() };
         let run = self.run.as_ref().ok_or_else(|| invalid("the component has no `run`"))?;
         let reach = Reach {
@@ -227,9 +245,13 @@ impl Plugin {
         };
         let mut preopens = self.memory_preopen("run", &reach)?;
         preopens.push(Preopen { guest: "/job", dir: scope.job_dir, writable: false });
-        preopens.push(Preopen { guest: "/job/artifacts", dir: scope.artifacts_dir, writable: true });
-        let seconds = scope.seconds.min(self.limits.run_seconds);
-        let mut call = self.call("run", seconds, preopens, reach);
+        let artifacts = self.grants.artifacts.then_some(artifacts);
+        if artifacts.is_some() {
+            preopens.push(Preopen { guest: "/job/artifacts", dir: scope.artifacts_dir, writable: true });
+        }
+        let most = (self.limits.run_seconds, "limits.run_seconds");
+        let deadline = if scope.seconds < most.0 { (scope.seconds, "the job's own") } else { most };
+        let mut call = self.call("run", deadline, preopens, artifacts, reach);
         let told = told(activation);
         call.bounded(async |store, instance| run.load(&mut *store, &instance)?.call_run(store, &told).await).await
     }
@@ -243,15 +265,23 @@ impl Plugin {
         Ok(vec![Preopen { guest: "/memory", dir: reach.memory.dir().map_err(why)?, writable: false }])
     }
 
-    fn call(&self, name: &'static str, seconds: u32, preopens: Vec<Preopen>, reach: Reach) -> Call<'_> {
+    fn call(
+        &self,
+        name: &'static str,
+        deadline: (u32, &'static str),
+        preopens: Vec<Preopen>,
+        artifacts: Option<Arc<Artifacts>>,
+        reach: Reach,
+    ) -> Call<'_> {
         let limits = &self.limits;
-        let mut store = Store::new(&self.sandbox.engine, State::new(limits, preopens, reach));
+        let state = State::new(limits, self.sandbox.open_files.clone(), preopens, artifacts, reach);
+        let mut store = Store::new(&self.sandbox.engine, state);
         store.limiter(|state| &mut state.limiter);
         store.set_epoch_deadline(1);
         store.epoch_deadline_async_yield_and_update(1);
         store.set_hostcall_fuel(usize::try_from(limits.hostcall_bytes).unwrap_or(usize::MAX));
         store.set_max_component_handles(limits.handles as usize);
-        Call { name, seconds, store, plugin: self, _tick: self.sandbox.ticker.tick() }
+        Call { name, deadline, store, plugin: self, _tick: self.sandbox.ticker.tick() }
     }
 
     /// A plan that asks for nothing beyond what was granted.
@@ -296,7 +326,8 @@ impl Plugin {
 /// One call: a Store of its own, and one deadline over all that happens in it.
 struct Call<'a> {
     name: &'static str,
-    seconds: u32,
+    /// Seconds, and who says so.
+    deadline: (u32, &'static str),
     store: Store<State>,
     plugin: &'a Plugin,
     _tick: Ticking,
@@ -309,36 +340,17 @@ impl Call<'_> {
         &mut self,
         body: impl AsyncFnOnce(&mut Store<State>, Instance) -> wasmtime::Result<R>,
     ) -> Result<R, CallError> {
-        let deadline = Duration::from_secs(self.seconds.into());
+        let (seconds, whose) = self.deadline;
+        let deadline = Duration::from_secs(seconds.into());
         let whole = async {
             let instance = self.plugin.pre.instantiate_async(&mut self.store).await?;
             body(&mut self.store, instance).await
         };
         match time::timeout(deadline, whole).await {
             Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) => Err(self.reason(&error)),
-            Err(_) => Err(CallError::Deadline { call: self.name, seconds: self.seconds }),
+            Ok(Err(error)) => Err(reason(self.name, &error, &self.plugin.limits, &self.store.data().held)),
+            Err(_) => Err(CallError::Deadline { call: self.name, seconds, whose }),
         }
-    }
-
-    /// A stable reason, without a backtrace. A component that was refused memory fails in many ways; the limit is the reason.
-    fn reason(&self, error: &wasmtime::Error) -> CallError {
-        let call = self.name;
-        if let Some(limit) = self.store.data().limiter.refused() {
-            return CallError::Limit { call, limit: limit.to_owned() };
-        }
-        if let Some(ResourceTableError::Full) = error.downcast_ref() {
-            let limit = format!("limits.handles = {}", self.plugin.limits.handles);
-            return CallError::Limit { call, limit };
-        }
-        let why = if let Some(trap) = error.downcast_ref::<Trap>() {
-            trap.to_string().trim_start_matches("wasm trap: ").to_owned()
-        } else if let Some(I32Exit(code)) = error.downcast_ref() {
-            format!("it exited with code {code}")
-        } else {
-            error.root_cause().to_string()
-        };
-        CallError::Trap { call, why }
     }
 }
 

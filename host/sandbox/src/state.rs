@@ -1,14 +1,23 @@
 //! What a Store holds for the component that runs in it.
 
-use std::sync::Arc;
+use std::{
+    collections::HashMap,
+    sync::{Arc, atomic::AtomicU64},
+};
 
-use guild_contract::{Grants, Limits, manifest::Interface};
+use guild_contract::{
+    Grants, Limits,
+    grants::{Capability, Verdict},
+    manifest::Interface,
+};
 use guild_jobs::{JobTools, MemoryStore, files::Files, session::Sessions, tools::ToolError, web::Web};
 use tokio::runtime::Handle;
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
 use crate::{
+    filesystem::Artifacts,
+    held::{Held, OpenFile},
     limiter::Limiter,
     stdio::{Lines, LogSink},
     wasi::Preopen,
@@ -19,7 +28,13 @@ pub(crate) struct State {
     pub(crate) table: ResourceTable,
     pub(crate) wasi: WasiCtx,
     pub(crate) preopens: Vec<Preopen>,
+    /// The one directory that may be changed, in `run`.
+    pub(crate) artifacts: Option<Arc<Artifacts>>,
+    pub(crate) held: Arc<Held>,
+    /// The places of its open descriptors, by their handles.
+    pub(crate) open: HashMap<u32, OpenFile>,
     pub(crate) limiter: Limiter,
+    pub(crate) random_bytes: u64,
     pub(crate) reach: Reach,
     stdout: Lines,
     stderr: Lines,
@@ -50,6 +65,17 @@ impl Reach {
         Err(ToolError::NotGranted(format!("the operator did not grant `{}` to this member: {why}", interface.as_str())))
     }
 
+    /// Refuses what is behind an interface, and was not granted with it. `line` is what the manifest would say.
+    pub(crate) fn granted_too(&self, granted: bool, wanted: &Capability, line: &str) -> Result<(), ToolError> {
+        if granted {
+            return Ok(());
+        }
+        Err(ToolError::NotGranted(match self.grants.details.get(&wanted.to_string()) {
+            Some(Verdict::Denied(why)) => format!("the operator did not grant `{wanted}` to this member: {why}"),
+            _ => format!("the manifest does not ask for `{wanted}`; add `{line}` to `component.grants`"),
+        }))
+    }
+
     /// The job, for the interfaces that are bound to one.
     pub(crate) fn job(&self, interface: Interface) -> Result<Arc<JobTools>, ToolError> {
         self.granted(interface)?;
@@ -58,7 +84,13 @@ impl Reach {
 }
 
 impl State {
-    pub(crate) fn new(limits: &Limits, preopens: Vec<Preopen>, reach: Reach) -> Self {
+    pub(crate) fn new(
+        limits: &Limits,
+        all_files: Arc<AtomicU64>,
+        preopens: Vec<Preopen>,
+        artifacts: Option<Arc<Artifacts>>,
+        reach: Reach,
+    ) -> Self {
         let stdout = Lines::new("stdout", reach.log.clone());
         let stderr = Lines::new("stderr", reach.log.clone());
         let mut table = ResourceTable::new();
@@ -68,12 +100,28 @@ impl State {
             .stderr(stderr.clone())
             .max_random_size(limits.random_bytes)
             .build();
-        Self { table, wasi, preopens, limiter: Limiter::new(limits), reach, stdout, stderr }
+        let held = Held::new(limits, all_files);
+        Self {
+            table,
+            wasi,
+            preopens,
+            artifacts,
+            open: HashMap::new(),
+            limiter: Limiter::new(limits, held.clone()),
+            held,
+            random_bytes: limits.random_bytes,
+            reach,
+            stdout,
+            stderr,
+        }
     }
 }
 
 impl Drop for State {
     fn drop(&mut self) {
+        if let Some(artifacts) = &self.artifacts {
+            artifacts.close();
+        }
         self.stdout.finish();
         self.stderr.finish();
     }

@@ -8,12 +8,12 @@ use wasmtime_wasi::{
     FsPerms, OpenMode, WasiView,
     cli::{WasiCli, WasiCliView},
     clocks::{WasiClocks, WasiClocksView},
-    filesystem::{self, Descriptor, WasiFilesystem, WasiFilesystemView},
+    filesystem::{self, Descriptor, WasiFilesystemCtxView},
     p2::bindings::{cli, clocks, filesystem as fs, io, random},
-    random::WasiRandom,
+    random::{WasiRandom, WasiRandomCtx},
 };
 
-use crate::state::State;
+use crate::{filesystem::Files, held::Held, state::State};
 
 /// A directory that a component finds under a name of its own.
 pub(crate) struct Preopen {
@@ -31,8 +31,8 @@ pub(crate) fn add_to_linker(l: &mut Linker<State>) -> wasmtime::Result<()> {
     io::streams::add_to_linker::<State, HasIo>(l, |s| s.ctx().table)?;
     clocks::wall_clock::add_to_linker::<State, WasiClocks>(l, State::clocks)?;
     clocks::monotonic_clock::add_to_linker::<State, WasiClocks>(l, State::clocks)?;
-    random::random::add_to_linker::<State, WasiRandom>(l, |s| s.wasi.random())?;
-    random::insecure::add_to_linker::<State, WasiRandom>(l, |s| s.wasi.random())?;
+    random::random::add_to_linker::<State, Random<'static>>(l, random)?;
+    random::insecure::add_to_linker::<State, Random<'static>>(l, random)?;
     random::insecure_seed::add_to_linker::<State, WasiRandom>(l, |s| s.wasi.random())?;
     cli::exit::add_to_linker::<State, WasiCli>(l, State::cli)?;
     cli::environment::add_to_linker::<State, WasiCli>(l, State::cli)?;
@@ -44,12 +44,22 @@ pub(crate) fn add_to_linker(l: &mut Linker<State>) -> wasmtime::Result<()> {
     cli::terminal_stdin::add_to_linker::<State, WasiCli>(l, State::cli)?;
     cli::terminal_stdout::add_to_linker::<State, WasiCli>(l, State::cli)?;
     cli::terminal_stderr::add_to_linker::<State, WasiCli>(l, State::cli)?;
-    fs::types::add_to_linker::<State, WasiFilesystem>(l, State::filesystem)?;
-    fs::preopens::add_to_linker::<State, Preopens<'static>>(l, |s| Preopens {
-        dirs: &s.preopens,
-        table: &mut s.table,
+    fs::types::add_to_linker::<State, Files<'static>>(l, |s| files(s).1)?;
+    fs::preopens::add_to_linker::<State, Preopens<'static>>(l, |s| {
+        let (dirs, files) = files(s);
+        Preopens { dirs, files }
     })?;
     Ok(())
+}
+
+fn files(state: &mut State) -> (&[Preopen], Files<'_>) {
+    let wasi = WasiFilesystemCtxView { ctx: state.wasi.filesystem(), table: &mut state.table };
+    let artifacts = state.artifacts.as_ref();
+    (&state.preopens, Files { wasi, held: &state.held, open: &mut state.open, artifacts })
+}
+
+fn random(state: &mut State) -> Random<'_> {
+    Random { inner: state.wasi.random(), max: state.random_bytes, held: &state.held }
 }
 
 struct HasIo;
@@ -61,7 +71,7 @@ impl HasData for HasIo {
 /// Hands out the directories that the host opened; no path is opened on a component's behalf.
 struct Preopens<'a> {
     dirs: &'a [Preopen],
-    table: &'a mut ResourceTable,
+    files: Files<'a>,
 }
 
 impl HasData for Preopens<'static> {
@@ -79,8 +89,51 @@ impl fs::preopens::Host for Preopens<'_> {
             };
             let file = preopen.dir.try_clone()?.into_std_file();
             let dir = filesystem::Dir::new(file, perms, mode, false);
-            directories.push((self.table.push(Descriptor::Dir(dir))?, preopen.guest.to_owned()));
+            directories.push((self.files.preopen(dir)?, preopen.guest.to_owned()));
         }
         Ok(directories)
+    }
+}
+
+/// Random numbers, at most so many bytes a call.
+struct Random<'a> {
+    inner: &'a mut WasiRandomCtx,
+    max: u64,
+    held: &'a Held,
+}
+
+impl HasData for Random<'static> {
+    type Data<'a> = Random<'a>;
+}
+
+impl Random<'_> {
+    fn check(&self, len: u64) -> wasmtime::Result<()> {
+        if len > self.max {
+            self.held.refuse("random_bytes", self.max);
+            wasmtime::bail!("{len} random bytes at once");
+        }
+        Ok(())
+    }
+}
+
+impl random::random::Host for Random<'_> {
+    fn get_random_bytes(&mut self, len: u64) -> wasmtime::Result<Vec<u8>> {
+        self.check(len)?;
+        self.inner.get_random_bytes(len)
+    }
+
+    fn get_random_u64(&mut self) -> wasmtime::Result<u64> {
+        self.inner.get_random_u64()
+    }
+}
+
+impl random::insecure::Host for Random<'_> {
+    fn get_insecure_random_bytes(&mut self, len: u64) -> wasmtime::Result<Vec<u8>> {
+        self.check(len)?;
+        self.inner.get_insecure_random_bytes(len)
+    }
+
+    fn get_insecure_random_u64(&mut self) -> wasmtime::Result<u64> {
+        self.inner.get_insecure_random_u64()
     }
 }

@@ -7,9 +7,14 @@ pub(crate) fn cache() -> Option<PathBuf> {
     of_user("XDG_CACHE_HOME", ".cache").map(|caches| caches.join("components"))
 }
 
+/// What is to outlive a host, and is nobody's configuration: the audit log, and what is below.
+pub(crate) fn state() -> Option<PathBuf> {
+    of_user("XDG_STATE_HOME", ".local/state")
+}
+
 /// The sessions of the Claude Code CLI.
 pub(crate) fn claude() -> Option<PathBuf> {
-    of_user("XDG_STATE_HOME", ".local/state").map(|state| state.join("claude"))
+    state().map(|state| state.join("claude"))
 }
 
 /// `guild` in the directory that a variable names, else in its usual place at home. A relative path would lead to the

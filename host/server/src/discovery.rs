@@ -80,18 +80,27 @@ fn discover_inner(outer_name: &str, outer: &Dir, found: &mut Vec<Found>) {
     }
 }
 
-/// The member that a directory itself is. Its key is the manifest's name, or the directory's where that can be no
-/// key. The error is a sentence for the person who started the host.
+/// The member that a directory itself is. Its key is the directory's name: it is not for the manifest to choose, since
+/// the operator's rules go by it. Only where the directory's name can be no key, it is the manifest's. The error is a
+/// sentence for the person who started the host.
 pub fn single(path: &Path) -> Result<FoundMember, String> {
+    single_of(path, None)
+}
+
+/// [`single`], whose key is its path under the directory `members`, where it is in there.
+pub fn single_of(path: &Path, members: Option<&Path>) -> Result<FoundMember, String> {
     let shown = path.display();
     let dir =
         open_directory(path).map_err(|error| format!("the member's directory {shown} cannot be opened: {error}"))?;
     if !has_manifest(&dir) {
         return Err(format!("{shown} is no member's directory: it has no {FILE_NAME}"));
     }
-    let manifest = manifest(&dir).map_err(|reason| format!("{}: {reason}", path.join(FILE_NAME).display()))?;
-    let directory = || std::fs::canonicalize(path).ok()?.file_name()?.to_str()?.parse().ok();
-    match manifest.name.parse::<MemberKey>().or_else(|error| directory().ok_or(error)) {
+    let manifest = manifest(&dir).map_err(|why| path.join(why).display().to_string())?;
+    let real = path.canonicalize().ok();
+    let members = members.and_then(|members| members.canonicalize().ok());
+    let under = || real.as_deref()?.strip_prefix(members.as_deref()?).ok()?.to_str()?.parse::<MemberKey>().ok();
+    let named = || real.as_deref()?.file_name()?.to_str()?.parse().ok();
+    match under().or_else(named).map_or_else(|| manifest.name.parse(), Ok) {
         Ok(key) => Ok(FoundMember { key, dir, manifest }),
         Err(error) => Err(format!("{}: `name`: {error}", path.join(FILE_NAME).display())),
     }
@@ -100,7 +109,7 @@ pub fn single(path: &Path) -> Result<FoundMember, String> {
 fn read(path: String, dir: Dir) -> Found {
     let member = match (path.parse(), manifest(&dir)) {
         (Err(error), _) => Err(format!("{path}: {error}")),
-        (_, Err(reason)) => Err(format!("{path}/{FILE_NAME}: {reason}")),
+        (_, Err(reason)) => Err(format!("{path}/{reason}")),
         (Ok(key), Ok(manifest)) => Ok(FoundMember { key, dir, manifest }),
     };
     Found { path, member }
@@ -129,17 +138,20 @@ fn has_manifest(dir: &Dir) -> bool {
 }
 
 /// Reads a manifest that is a plain file. Opening does not wait for a FIFO's writer, nor follow a symlink.
+/// The error names the file, and the line where there is one.
 fn manifest(dir: &Dir) -> Result<Manifest, String> {
+    let failed = |why: String| format!("{FILE_NAME}: {why}");
     let mut options = OpenOptions::new();
     options.read(true).nonblock(true).follow(FollowSymlinks::No);
-    let file = dir.open_with(FILE_NAME, &options).map_err(|error| format!("cannot be opened: {error}"))?;
+    let file = dir.open_with(FILE_NAME, &options).map_err(|error| failed(format!("cannot be opened: {error}")))?;
     if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
-        return Err("is not a regular file".to_owned());
+        return Err(failed("is not a regular file".to_owned()));
     }
     let mut text = Vec::new();
-    file.take(MAX_MANIFEST_BYTES + 1).read_to_end(&mut text).map_err(|error| format!("cannot be read: {error}"))?;
+    let read = file.take(MAX_MANIFEST_BYTES + 1).read_to_end(&mut text);
+    read.map_err(|error| failed(format!("cannot be read: {error}")))?;
     if text.len() as u64 > MAX_MANIFEST_BYTES {
-        return Err(format!("is larger than {MAX_MANIFEST_BYTES} bytes"));
+        return Err(failed(format!("is larger than {MAX_MANIFEST_BYTES} bytes")));
     }
-    Manifest::parse(&text)
+    Manifest::parse(&text).map_err(|error| error.to_string())
 }

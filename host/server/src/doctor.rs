@@ -6,22 +6,23 @@
 
 use std::{collections::BTreeSet, fmt, path::PathBuf, sync::Arc};
 
-use guild_agent::{Broker, Extractive, LocalSearch, api::Api};
+use guild_agent::{Extractive, ReadRoots, api::Api};
 use guild_contract::MemberKey;
 use guild_jobs::{
     files::Files,
     secret::KeySource,
     session::{AgentRuntime, Wanted},
-    web::{Search, Web},
+    web::Search,
 };
-use guild_web::{Internet, SearchOptions, WebOptions};
+use guild_web::{Granted, Internet, SearchOptions, WebOptions};
 use serde::Serialize;
 
 use crate::{
     config::{Config, Runtime},
     host::{Host, Surveyed, read_roots},
     member::Agents,
-    runtimes,
+    reach::{Reach, Sources},
+    runtimes::{self, Runtimes},
 };
 
 /// What the search provider is asked.
@@ -123,14 +124,15 @@ pub async fn examine(examination: Examination) -> Vec<Check> {
         Err(why) => (Vec::new(), Some(Check::new(Kind::Member, "all", true, Err(why)))),
     };
 
-    let (files, sources) = look_at_sources(&config, sources);
+    let (roots, sources) = look_at_sources(&config, sources);
+    let files = roots.clone().map(|roots| Arc::new(roots) as Arc<dyn Files>);
     let (member, dispatch) = (config.member.clone(), config.dispatch_agents.clone());
     let agents = Agents { all: agent, default: config.agent, member, dispatch };
-    let agent_of = |member: &Surveyed| {
-        let key = member.found.path.parse::<MemberKey>();
-        key.map_or(config.agent, |key| agents.of(&key))
+    let agent_of = |member: &Surveyed| match member.found.path.parse::<MemberKey>() {
+        Ok(key) => agents.of(&key),
+        Err(_) => Ok(config.agent),
     };
-    let ours = survey.iter().filter(|member| is_ours(member)).map(agent_of);
+    let ours = survey.iter().filter(|member| is_ours(member)).filter_map(|member| agent_of(member).ok());
     let needed: BTreeSet<Runtime> = ours.chain([agent.unwrap_or(config.agent)]).collect();
     let mut checks = Vec::new();
     for runtime in Runtime::ALL {
@@ -139,17 +141,16 @@ pub async fn examine(examination: Examination) -> Vec<Check> {
     }
     checks.extend(look_at_keys(&config, needed.contains(&Runtime::Api)));
     checks.push(sources);
-    let (web, looked) = look_at_web(&config, files.as_ref(), online).await;
-    checks.extend(looked);
+    checks.extend(look_at_web(&config, files.is_some(), online).await);
     checks.extend(survey_failed);
-    let broker = Broker::new(files);
+    let (sources, runtimes) = (Sources::new(roots), Runtimes::new(&config));
     let known: BTreeSet<String> = survey.iter().map(|member| member.found.path.clone()).collect();
     checks.extend(survey.into_iter().map(|member| {
         let agent = agent_of(&member);
-        look_at_member(member, agent, &broker, &web)
+        look_at_member(member, agent, &sources, runtimes.as_ref().ok())
     }));
     if !known.is_empty() {
-        checks.extend(config.member.keys().filter(|key| !known.contains(*key)).map(|key| {
+        checks.extend(agents.strangers(|key| known.contains(key)).map(|key| {
             let why =
                 "guild.toml has a table for it, and there is no such member; `guild members` shows the keys".to_owned();
             Check::new(Kind::Member, key, true, Err(why))
@@ -204,7 +205,7 @@ fn look_at_keys(config: &Config, api_is_needed: bool) -> Vec<Check> {
 }
 
 /// The read roots, opened as a host opens them: all, or none.
-fn look_at_sources(config: &Config, sources: Vec<PathBuf>) -> (Option<Arc<dyn Files>>, Check) {
+fn look_at_sources(config: &Config, sources: Vec<PathBuf>) -> (Option<ReadRoots>, Check) {
     match read_roots(config, sources) {
         Ok(None) => {
             let hint =
@@ -213,29 +214,24 @@ fn look_at_sources(config: &Config, sources: Vec<PathBuf>) -> (Option<Arc<dyn Fi
         }
         Ok(Some(roots)) => {
             let names = roots.roots().join(", ");
-            (Some(Arc::new(roots)), Check::new(Kind::Sources, "read roots", true, Ok(names)))
+            (Some(roots), Check::new(Kind::Sources, "read roots", true, Ok(names)))
         }
         Err(why) => (None, Check::new(Kind::Sources, "read roots", true, Err(why.to_string()))),
     }
 }
 
-/// The web as sessions have it, and what is to be said about its two halves.
-async fn look_at_web(config: &Config, files: Option<&Arc<dyn Files>>, online: bool) -> (Web, Vec<Check>) {
-    let local = files.map(|files| Arc::new(LocalSearch::new(&Extractive::new(), files.clone())) as Arc<dyn Search>);
-    let own = if local.is_some() { "WebSearch finds what is in the read roots" } else { "there is no WebSearch" };
+/// What is to be said about the two halves of the web. `has_roots`: whether there is something to search without it.
+async fn look_at_web(config: &Config, has_roots: bool, online: bool) -> Vec<Check> {
+    let own = if has_roots { "WebSearch finds what is in the read roots" } else { "there is no WebSearch" };
+    let no_provider = || Check::off(Kind::Search, "provider", format!("{own}: guild.toml has no [web.search]"));
     let Some(options) = &config.web else {
-        let web = Web { search: local, fetch: None };
         let pages = Check::off(Kind::Web, "pages", "there is no WebFetch: no [web] in guild.toml opens hosts");
-        return (
-            web,
-            vec![pages, Check::off(Kind::Search, "provider", format!("{own}: guild.toml has no [web.search]"))],
-        );
+        return vec![pages, no_provider()];
     };
-    let internet = match Internet::new(options) {
-        Ok(internet) => internet,
-        Err(why) => return (Web::default(), vec![Check::new(Kind::Web, "[web]", true, Err(why))]),
+    let web = match Internet::new(options) {
+        Ok(internet) => internet.for_job(&Granted::all()),
+        Err(why) => return vec![Check::new(Kind::Web, "[web]", true, Err(why))],
     };
-    let mut web = internet.for_job();
     let pages = if web.fetch.is_some() {
         Check::new(Kind::Web, "pages", true, Ok(policy(options)))
     } else {
@@ -251,10 +247,9 @@ async fn look_at_web(config: &Config, files: Option<&Arc<dyn Files>>, online: bo
                 if online { ask(&**search).await } else { Ok("not asked; --online sends it one query".to_owned()) };
             Check::new(Kind::Search, name, true, found)
         }
-        _ => Check::off(Kind::Search, "provider", format!("{own}: guild.toml has no [web.search]")),
+        _ => no_provider(),
     };
-    web.search = web.search.or(local);
-    (web, vec![pages, search])
+    vec![pages, search]
 }
 
 /// The network policy in one line.
@@ -282,18 +277,34 @@ async fn ask(search: &dyn Search) -> Result<String, String> {
     }
 }
 
-/// A member, its component, and what its sessions have.
-fn look_at_member(member: Surveyed, agent: Runtime, broker: &Broker, web: &Web) -> Check {
-    let Surveyed { found, state } = member;
-    match state {
-        Err(why) => Check::new(Kind::Member, found.path, true, Err(why)),
-        Ok(false) => Check::off(Kind::Member, found.path, "it has no component: its own process serves it"),
-        Ok(true) => {
-            let tools = found.member.ok().and_then(|member| member.manifest.component).map(|spec| spec.tools);
-            let absent = |tool: &String| !broker.offers(tool, web);
-            let absent: Vec<_> = tools.unwrap_or_default().into_iter().filter(absent).collect();
-            let without = if absent.is_empty() { String::new() } else { format!(", without {}", absent.join(", ")) };
-            Check::new(Kind::Member, found.path, true, Ok(format!("its component loads; sessions on {agent}{without}")))
+/// A member, its component, what its sessions do not have, and what else was not granted.
+fn look_at_member(
+    member: Surveyed,
+    agent: Result<Runtime, String>,
+    sources: &Sources,
+    runtimes: Option<&Runtimes>,
+) -> Check {
+    let Surveyed { found, state, granted } = member;
+    let agent = match (state, agent) {
+        (Ok(true), Ok(agent)) => agent,
+        (Ok(false), _) => {
+            return Check::off(Kind::Member, found.path, "it has no component: its own process serves it");
+        }
+        (Err(why), _) | (_, Err(why)) => return Check::new(Kind::Member, found.path, true, Err(why)),
+    };
+    let mut detail = format!("its component loads; sessions on {agent}");
+    let wished = found.member.ok().and_then(|member| member.manifest.component).map(|spec| spec.tools);
+    let wished = wished.unwrap_or_default();
+    if let (Some(granted), Some(runtimes)) = (granted, runtimes) {
+        let given = Reach::new(granted.grants.clone(), sources, runtimes).tools();
+        let absent: Vec<_> = wished.iter().filter(|tool| !given.contains(tool)).map(String::as_str).collect();
+        if !absent.is_empty() {
+            detail.push_str(&format!(", without {}", absent.join(", ")));
+        }
+        let denied = granted.denied().filter(|(name, _)| !wished.iter().any(|tool| tool == name));
+        for (name, why) in denied {
+            detail.push_str(&format!("; `{name}` is not granted: {why}"));
         }
     }
+    Check::new(Kind::Member, found.path, true, Ok(detail))
 }

@@ -3,22 +3,22 @@
 use std::{
     collections::BTreeMap,
     io,
-    net::SocketAddr,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use futures::future::join_all;
-use guild_agent::{Broker, ReadRoots, RootError};
-use guild_contract::{Grants, Limits};
-use guild_jobs::files::Files;
+use guild_agent::{ReadRoots, RootError};
+use guild_contract::Limits;
 use tokio::sync::Semaphore;
 
 use crate::{
+    approval::Approval,
     config::{Config, Runtime},
     discovery::{self, Found, FoundMember},
     member::{Agents, Means, Member},
     plugins::{self, Load, WantedComponent},
+    reach::{Granted, Reach, Sources},
     runtimes::Runtimes,
     takeover::{self, OwnerError},
 };
@@ -87,6 +87,8 @@ pub struct Surveyed {
     pub found: Found,
     /// `Ok` with whether it has a component; else why it cannot be served.
     pub state: Result<bool, String>,
+    /// What it is granted, where it has a component and its manifest is sound.
+    pub granted: Option<Granted>,
 }
 
 /// Every member that was found.
@@ -97,41 +99,40 @@ pub struct Host {
 }
 
 impl Host {
-    /// Finds the members, becomes their owner, opens their jobs and starts loading their components. `address` is where
-    /// the host is going to serve them, if it is.
+    /// Finds the members, becomes their owner, opens their jobs and starts loading their components. `base` is the
+    /// address at which the host is going to serve them, as `http://127.0.0.1:7433`, if it is.
     ///
     /// When it returns, every member answers; jobs and components are still being loaded, and what needs them waits.
     ///
     /// # Errors
     /// See [`OpenError`]. In roster mode a member that cannot be served is in state error, and the others go on.
-    pub async fn open(options: HostOptions, address: Option<SocketAddr>) -> Result<Arc<Self>, OpenError> {
+    pub async fn open(options: HostOptions, base: Option<String>) -> Result<Arc<Self>, OpenError> {
         let HostOptions { config, target, sources, agent } = options;
+        let approval = Approval::new(&config);
         let limits = Arc::new(config.limits.clone());
-        let policy = Arc::new(config.policy());
-        let files = read_roots(&config, sources)?.map(|roots| Arc::new(roots) as Arc<dyn Files>);
-        let runtimes = Arc::new(Runtimes::new(&config, files.as_ref()).map_err(OpenError::Config)?);
+        let sources = Arc::new(Sources::new(read_roots(&config, sources)?));
+        let runtimes = Arc::new(Runtimes::new(&config).map_err(OpenError::Config)?);
+        let config = Arc::new(config);
         let places = Arc::new(Semaphore::new(limits.running_jobs as usize));
         let agents = Arc::new(Agents {
             all: agent,
             default: config.agent,
-            member: config.member,
-            dispatch: config.dispatch_agents,
+            member: config.member.clone(),
+            dispatch: config.dispatch_agents.clone(),
         });
-        let broker = Broker::new(files.clone());
         let means = Means {
             limits: limits.clone(),
-            files,
-            broker,
+            config: config.clone(),
+            sources,
             runtimes: runtimes.clone(),
             agents: agents.clone(),
-            policy,
             places,
         };
         let mut loads = Vec::new();
         let host = match target {
             Target::Member(path) => {
-                let found = discovery::single(&path).map_err(OpenError::Member)?;
-                let (key, url) = (found.key.to_string(), url(address, None));
+                let found = discovery::single_of(&path, config.members.as_deref()).map_err(OpenError::Member)?;
+                let (key, url) = (found.key.to_string(), url(base.as_deref(), None));
                 let Some((member, load)) = open(found, means, url).await? else {
                     return Err(OpenError::Member(format!(
                         "member {key} has no `component` in its guild-member.json, so there is nothing to serve"
@@ -145,14 +146,14 @@ impl Host {
                 let unreadable = |source| OpenError::Members { path: path.clone(), source };
                 let dir = discovery::open_directory(&path).map_err(unreadable)?;
                 let found = discovery::discover(&dir).map_err(unreadable)?;
-                let opened = found.into_iter().map(|found| roster_member(found, &means, address));
+                let opened = found.into_iter().map(|found| roster_member(found, &means, base.as_deref()));
                 let mut members = BTreeMap::new();
                 for (key, state, load) in join_all(opened).await {
                     loads.extend(load);
                     members.insert(key, state);
                 }
-                for key in agents.member.keys().filter(|key| !members.contains_key(*key)) {
-                    tracing::warn!("guild.toml has [member.{key}], and there is no such member");
+                for key in agents.strangers(|key| members.contains_key(key)) {
+                    tracing::warn!("guild.toml has [member.{key:?}], and there is no such member");
                 }
                 Self { limits, members, single: None }
             }
@@ -162,12 +163,12 @@ impl Host {
         if ended.is_err() {
             tracing::error!("what earlier sessions left could not be ended");
         }
-        host.start(loads);
+        host.start(approval, loads);
         Ok(Arc::new(host))
     }
 
     /// Reads jobs and loads components, in the background.
-    fn start(&self, loads: Vec<Load>) {
+    fn start(&self, approval: Approval, loads: Vec<Load>) {
         for (_, state) in self.members() {
             if let MemberState::Ready(member) = state {
                 let member = member.clone();
@@ -175,7 +176,7 @@ impl Host {
             }
         }
         let limits = self.limits.clone();
-        tokio::task::spawn_blocking(move || plugins::load(&limits, loads));
+        tokio::task::spawn_blocking(move || plugins::load(&limits, &approval, loads));
     }
 
     /// Finds the members of a directory and checks each one's component, without becoming anybody's owner. It blocks.
@@ -185,26 +186,22 @@ impl Host {
     pub fn survey(path: &Path, config: &Config) -> Result<Vec<Surveyed>, OpenError> {
         let unreadable = |source| OpenError::Members { path: path.to_owned(), source };
         let found = discovery::discover(&discovery::open_directory(path).map_err(unreadable)?).map_err(unreadable)?;
-        let limits = Arc::new(config.limits.clone());
-        let sandbox = plugins::sandbox(&limits).map_err(|e| e.to_string());
-        let policy = config.policy();
-        let survey = |found: Found| {
-            let state = found.member.as_ref().map_err(Clone::clone).and_then(|member| {
-                let Some(spec) = &member.manifest.component else { return Ok(false) };
-                crate::member::config_schema(&member.manifest)?;
-                let wanted = WantedComponent {
-                    key: member.key.clone(),
-                    dir: member.dir.try_clone().map_err(|e| e.to_string())?,
-                    spec: spec.clone(),
-                    grants: Arc::new(Grants::of(&member.key, spec, &policy)),
-                    limits: limits.clone(),
-                };
-                plugins::prepare(sandbox.as_ref().map_err(Clone::clone)?, &wanted).map_err(|e| e.to_string())?;
-                Ok(true)
-            });
-            Surveyed { found, state }
-        };
+        let approval = Approval::looking_only(config);
+        let sandbox = plugins::sandbox(&Arc::new(config.limits.clone())).map_err(|e| e.to_string());
+        let survey = |found| survey(found, config, &approval, sandbox.as_ref());
         Ok(found.into_iter().map(survey).collect())
+    }
+
+    /// [`Host::survey`], of the one member that a directory is.
+    ///
+    /// # Errors
+    /// Where it is no member.
+    pub fn survey_one(path: &Path, config: &Config) -> Result<Surveyed, OpenError> {
+        let member = discovery::single_of(path, config.members.as_deref()).map_err(OpenError::Member)?;
+        let approval = Approval::looking_only(config);
+        let sandbox = plugins::sandbox(&Arc::new(config.limits.clone())).map_err(|e| e.to_string());
+        let found = Found { path: member.key.to_string(), member: Ok(member) };
+        Ok(survey(found, config, &approval, sandbox.as_ref()))
     }
 
     /// The limits of this host.
@@ -236,6 +233,25 @@ impl Host {
     }
 }
 
+/// Checks a member as a host would that loads it.
+fn survey(
+    found: Found,
+    config: &Config,
+    approval: &Approval,
+    sandbox: Result<&Arc<guild_sandbox::Sandbox>, &String>,
+) -> Surveyed {
+    let granted = found.member.as_ref().map_err(Clone::clone).and_then(|member| Granted::of(member, config));
+    let state = found.member.as_ref().map_err(Clone::clone).and_then(|member| {
+        let (Some(spec), Some(granted)) = (&member.manifest.component, granted.clone()?) else { return Ok(false) };
+        crate::member::config_schema(&member.manifest)?;
+        let dir = member.dir.try_clone().map_err(|e| e.to_string())?;
+        let wanted = WantedComponent::new(member, dir, spec.clone(), &granted);
+        plugins::prepare(sandbox.map_err(Clone::clone)?, &wanted, approval).map_err(|e| plugins::told(&wanted, &e))?;
+        Ok(true)
+    });
+    Surveyed { found, state, granted: granted.ok().flatten() }
+}
+
 /// The directories that sessions may read: those of the configuration, and those that were named besides.
 pub(crate) fn read_roots(config: &Config, sources: Vec<PathBuf>) -> Result<Option<ReadRoots>, RootError> {
     let roots = config.roots.iter().map(|root| (root.name.clone(), root.path.clone()));
@@ -244,24 +260,20 @@ pub(crate) fn read_roots(config: &Config, sources: Vec<PathBuf>) -> Result<Optio
 }
 
 /// Where a member is served: at `/mcp` alone, or under its key in a roster. Empty where the host serves nobody.
-fn url(address: Option<SocketAddr>, key: Option<&str>) -> String {
-    match (address, key) {
+fn url(base: Option<&str>, key: Option<&str>) -> String {
+    match (base, key) {
         (None, _) => String::new(),
-        (Some(address), None) => format!("http://{address}/mcp"),
-        (Some(address), Some(key)) => format!("http://{address}/members/{key}/mcp"),
+        (Some(base), None) => format!("{base}/mcp"),
+        (Some(base), Some(key)) => format!("{base}/members/{key}/mcp"),
     }
 }
 
-async fn roster_member(
-    found: Found,
-    means: &Means,
-    address: Option<SocketAddr>,
-) -> (String, MemberState, Option<Load>) {
+async fn roster_member(found: Found, means: &Means, base: Option<&str>) -> (String, MemberState, Option<Load>) {
     let Found { path, member } = found;
     let state = match member {
         Err(reason) => Err(reason),
         Ok(found) => {
-            let url = url(address, Some(found.key.as_str()));
+            let url = url(base, Some(found.key.as_str()));
             open(found, means.clone(), url).await.map_err(|e| e.to_string())
         }
     };
@@ -278,13 +290,19 @@ async fn roster_member(
 /// Becomes a member's owner and opens it; none where it has no component of its own.
 async fn open(found: FoundMember, means: Means, url: String) -> Result<Option<(Arc<Member>, Load)>, OpenError> {
     let Some(spec) = found.manifest.component.clone() else { return Ok(None) };
-    let cloned = found.dir.try_clone().map_err(|e| OpenError::Member(format!("member {}: {e}", found.key)))?;
+    let failed = |why: String| OpenError::Member(format!("member {}: {why}", found.key));
+    let Some(granted) = Granted::of(&found, &means.config).map_err(failed)? else { return Ok(None) };
+    granted.log(&found, &means.sources.granted(&granted.grants));
+    for root in means.sources.missing(&spec) {
+        tracing::warn!(member = %found.key, "it asks for the read root {root:?}, and there is no such root");
+    }
+    let cloned = found.dir.try_clone().map_err(|e| failed(e.to_string()))?;
     let owner = takeover::own(&found.dir, &found.key, &url).await?;
-    let grants = Arc::new(Grants::of(&found.key, &spec, &means.policy));
-    let limits = means.limits.clone();
-    let (load, component) = Load::new(WantedComponent { key: found.key.clone(), dir: cloned, spec, grants, limits });
+    let (load, component) = Load::new(WantedComponent::new(&found, cloned, spec, &granted));
+    let reach = Reach::new(granted.grants, &means.sources, &means.runtimes);
+    let means = Means { limits: Arc::new(granted.limits.limits), ..means };
     let key = found.key.clone();
-    let member = Member::open(found, means, component, owner);
+    let member = Member::open(found, means, reach, component, owner);
     if let (Ok(member), true) = (&member, url.is_empty()) {
         // One task is carried out here. What a host left running is the next host's.
         member.store().leave_running();

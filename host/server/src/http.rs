@@ -1,13 +1,12 @@
 //! HTTP: who may ask, where, and what counts as a request. What a request says is for [`rpc`].
 //!
-//! `Host` and `Origin` are checked before any path is looked at: a page in a browser whose name was bound to a
-//! loopback address is told 403, whatever it asks for. An answer is always one JSON text, never a stream, whatever
-//! the client accepts.
+//! The [`door`](crate::door) is passed before any path is looked at: a page in a browser whose name was bound to this
+//! host's address is told 403, whatever it asks for. An answer is always one JSON text, never a stream, whatever the client
+//! accepts.
 
 use std::{
     convert::Infallible,
     future::{poll_fn, ready},
-    net::IpAddr,
     pin::{Pin, pin},
     sync::Arc,
     task::Poll,
@@ -19,9 +18,8 @@ use axum::{
     body::{Body, HttpBody},
     extract::Request,
     http::{
-        HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
-        header::{CONNECTION, CONTENT_TYPE, EXPECT, HOST, ORIGIN},
-        uri::Authority,
+        HeaderMap, HeaderValue, Method, StatusCode,
+        header::{CONNECTION, CONTENT_TYPE, EXPECT, RETRY_AFTER, WWW_AUTHENTICATE},
     },
     response::{IntoResponse, Response},
     routing::{get, post},
@@ -35,8 +33,9 @@ use hyper::body::Incoming;
 use hyper_util::service::{TowerToHyperService, TowerToHyperServiceFuture};
 
 use crate::{
+    door::{Caller, Connected, Door, Refused},
     host::{Host, MemberState},
-    rpc::{self, Target},
+    rpc::{self, Answer, Target, Visit},
 };
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -46,16 +45,26 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const DISCARD_BYTES: usize = 64 * 1024 * 1024;
 const DISCARD_TIME: Duration = Duration::from_secs(2);
 
-/// The host's HTTP service, for one connection after the other.
+/// Says that the host is up, and nothing else: to whoever asks, with or without a token.
+const HEALTH: &str = "/healthz";
+
+/// The host's HTTP service.
 #[derive(Clone)]
 pub struct Service {
     host: Arc<Host>,
+    door: Arc<Door>,
     router: TowerToHyperService<Router>,
 }
 
+/// The service for the requests of one connection.
+pub(crate) struct OfConnection {
+    service: Service,
+    from: Connected,
+}
+
 impl Service {
-    /// The service of a host: `/mcp` for one member, `/members/<key>/mcp` for many, and `/healthz`.
-    pub fn new(host: Arc<Host>) -> Self {
+    /// The service of a host behind its door: `/mcp` for one member, `/members/<key>/mcp` for many, and `/healthz`.
+    pub fn new(host: Arc<Host>, door: Arc<Door>) -> Self {
         // Requests to the endpoints come by `call`; what comes by the router has the wrong method.
         let wrong_method = || post(|| async { StatusCode::NOT_FOUND });
         let endpoints = if host.single().is_some() {
@@ -63,8 +72,16 @@ impl Service {
         } else {
             Router::new().route("/members/{x}/mcp", wrong_method()).route("/members/{x}/{y}/mcp", wrong_method())
         };
-        let router = endpoints.route("/healthz", get(|| async { "ok\n" }));
-        Self { host, router: TowerToHyperService::new(router) }
+        let router = endpoints.route(HEALTH, get(|| async { "ok\n" }));
+        Self { host, door, router: TowerToHyperService::new(router) }
+    }
+
+    pub(crate) fn door(&self) -> &Door {
+        &self.door
+    }
+
+    pub(crate) fn of_connection(&self, from: Connected) -> OfConnection {
+        OfConnection { service: self.clone(), from }
     }
 
     /// The key of the member whose endpoint a path is; empty for the one member of its host.
@@ -77,51 +94,69 @@ impl Service {
     }
 }
 
-type Answer = Result<Response, Infallible>;
+type Answered = Result<Response, Infallible>;
 
-impl hyper::service::Service<Request<Incoming>> for Service {
+impl hyper::service::Service<Request<Incoming>> for OfConnection {
     type Response = Response;
     type Error = Infallible;
-    type Future = Either<BoxFuture<'static, Answer>, TowerToHyperServiceFuture<Router, Request<Incoming>>>;
+    type Future = Either<BoxFuture<'static, Answered>, TowerToHyperServiceFuture<Router, Request<Incoming>>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        if let Err(why) = check_origin(request.uri().authority(), request.headers()) {
-            return Either::Left(Box::pin(ready(Ok((StatusCode::FORBIDDEN, why).into_response()))));
+        let Self { service: Service { host, door, router }, from } = self;
+        let now = |response: Response| Either::Left(Box::pin(ready(Ok(response))) as BoxFuture<'static, Answered>);
+        let called_by = match door.called_by(request.uri().authority(), request.headers(), *from) {
+            Ok(called_by) => called_by,
+            Err(why) => return now((StatusCode::FORBIDDEN, why).into_response()),
+        };
+        let path = request.uri().path();
+        if path == HEALTH {
+            return Either::Right(router.call(request));
         }
+        let key = self.service.endpoint_at(path);
+        let single = host.single();
+        let member = single.as_ref().map(|member| member.key().as_str()).filter(|_| key.is_some()).or(key);
+        let caller = match door.admit(*from, called_by, request.headers(), member) {
+            Ok(caller) => caller,
+            Err(refused) => return now(refusal(&refused)),
+        };
         // Nearly all requests are for an endpoint, and need no router.
-        match self.endpoint_at(request.uri().path()) {
+        match key {
             Some(key) if request.method() == Method::POST => {
-                let (host, key) = (self.host.clone(), key.to_owned());
+                let (host, key) = (host.clone(), key.to_owned());
                 let request = request.map(Body::new);
                 Either::Left(Box::pin(async move {
-                    Ok(match host.single() {
-                        Some(member) => endpoint(&host, Target::Member(&member), request).await,
-                        None => of_member(&host, &key, request).await,
+                    Ok(match single {
+                        Some(member) => {
+                            let (target, member) = (Target::Member(&member), member.key().as_str());
+                            endpoint(&host, Visit { caller: &caller, member, target }, request).await
+                        }
+                        None => of_member(&host, &caller, &key, request).await,
                     })
                 }))
             }
-            _ => Either::Right(self.router.call(request)),
+            _ => Either::Right(router.call(request)),
         }
     }
 }
 
-async fn of_member(host: &Host, key: &str, request: Request) -> Response {
+async fn of_member(host: &Host, caller: &Caller, key: &str, request: Request) -> Response {
+    let visit = |target| Visit { caller, member: key, target };
     match host.state(key) {
-        Some(MemberState::Ready(member)) => endpoint(host, Target::Member(member), request).await,
+        Some(MemberState::Ready(member)) => endpoint(host, visit(Target::Member(member)), request).await,
         Some(MemberState::Error(reason)) => {
             let reason = format!("member {key} is in state error: {reason}");
-            endpoint(host, Target::Unavailable(&reason), request).await
+            endpoint(host, visit(Target::Unavailable(&reason)), request).await
         }
         Some(MemberState::Foreign) => {
             let reason = format!("member {key} has no component: it is served by its own process, not by this host");
-            endpoint(host, Target::Unavailable(&reason), request).await
+            endpoint(host, visit(Target::Unavailable(&reason)), request).await
         }
         None => (StatusCode::NOT_FOUND, "no such member\n").into_response(),
     }
 }
 
 /// A member's endpoint: JSON-RPC in, JSON-RPC out.
-async fn endpoint(host: &Host, target: Target<'_>, request: Request) -> Response {
+async fn endpoint(host: &Host, visit: Visit<'_>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     if !is_json(&parts.headers) {
         return (StatusCode::UNSUPPORTED_MEDIA_TYPE, "the content type must be application/json\n").into_response();
@@ -140,14 +175,27 @@ async fn endpoint(host: &Host, target: Target<'_>, request: Request) -> Response
         Ok(Err(BodyError::Broken)) => return (StatusCode::BAD_REQUEST, "the body is broken off\n").into_response(),
         Err(_) => return closing(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time\n".to_owned()),
     };
-    match rpc::answer(target, limits, &body).await {
-        Some(answer) => {
+    match rpc::answer(visit, limits, &body).await {
+        Answer::Json(answer) => {
             let mut response = Response::new(Body::from(answer));
             response.headers_mut().insert(CONTENT_TYPE, JSON);
             response
         }
-        None => StatusCode::ACCEPTED.into_response(),
+        Answer::Nothing => StatusCode::ACCEPTED.into_response(),
+        Answer::Refused(refused) => refusal(&refused),
     }
+}
+
+/// What a request is answered with that did not pass the door.
+fn refusal(refused: &Refused) -> Response {
+    let mut response = (refused.status(), format!("{refused}\n")).into_response();
+    if refused.status() == StatusCode::UNAUTHORIZED {
+        response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    if let Some(seconds) = refused.retry_after() {
+        response.headers_mut().insert(RETRY_AFTER, seconds);
+    }
+    response
 }
 
 enum BodyError {
@@ -229,81 +277,4 @@ fn is_json(headers: &HeaderMap) -> bool {
     }
     let media_type = value.to_str().ok().and_then(|value| value.split(';').next()).unwrap_or_default();
     media_type.trim().eq_ignore_ascii_case("application/json")
-}
-
-/// Whether the request means this host by a name of this machine, and comes from no other place.
-fn check_origin(target: Option<&Authority>, headers: &HeaderMap) -> Result<(), &'static str> {
-    let values = |name: HeaderName| headers.get_all(name).iter().map(|value| value.to_str().unwrap_or_default());
-    if target.is_some_and(|authority| !is_loopback(authority.as_str())) || !values(HOST).all(is_loopback) {
-        return Err("this host answers to localhost, 127.0.0.1 and [::1] only\n");
-    }
-    if target.is_none() && !headers.contains_key(HOST) {
-        return Err("a request names its host\n");
-    }
-    let is_local_origin = |origin: &str| {
-        let authority = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-        authority.is_some_and(is_loopback)
-    };
-    if !values(ORIGIN).all(is_local_origin) {
-        return Err("requests from other origins are not answered\n");
-    }
-    Ok(())
-}
-
-/// Whether `host` or `host:port` is a loopback address or `localhost`. An address cannot be bound to another name.
-fn is_loopback(authority: &str) -> bool {
-    let (host, port) = match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((address, "")) => (address, None),
-        Some((address, port)) => match port.strip_prefix(':') {
-            Some(port) => (address, Some(port)),
-            None => return false,
-        },
-        None => match authority.split_once(':') {
-            Some((host, port)) => (host, Some(port)),
-            None => (authority, None),
-        },
-    };
-    if !port.is_none_or(|port| port.bytes().all(|byte| byte.is_ascii_digit())) {
-        return false;
-    }
-    let bracketed = authority.starts_with('[');
-    match host {
-        "localhost" | "127.0.0.1" => !bracketed,
-        _ => match host.parse::<IpAddr>() {
-            Ok(address) => address.is_ipv6() == bracketed && address.is_loopback(),
-            Err(_) => !bracketed && host.eq_ignore_ascii_case("localhost"),
-        },
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_this_machine_by_its_own_names_is_loopback() {
-        for own in ["localhost", "LocalHost:80", "127.0.0.1:5", "127.0.0.2", "[::1]", "[::1]:9"] {
-            assert!(is_loopback(own), "{own}");
-        }
-        for foreign in [
-            "",
-            "evil.example",
-            "localhost.evil.example",
-            "localhost@evil.example",
-            "127.0.0.1.evil.example",
-            "[::1",
-            "[::1]x",
-            "::1",
-            "[localhost]",
-            "[127.0.0.1]",
-            "[::ffff:127.0.0.1]",
-            "10.0.0.1",
-            "localhost:80@evil",
-            "localhost:x",
-            "0.0.0.0",
-            "localhost/",
-        ] {
-            assert!(!is_loopback(foreign), "{foreign}");
-        }
-    }
 }

@@ -1,13 +1,15 @@
 //! The server: it finds members, opens their jobs, and answers for them over JSON-RPC and HTTP.
 //!
-//! A request goes `listen` (connections) -> `http` (who may ask, what is a request) -> `rpc` (JSON-RPC 2.0) ->
+//! A request goes `listen` (connections) -> `http` (what is a request) -> `door` (who may ask) -> `rpc` (JSON-RPC 2.0) ->
 //! `methods` (`worker/*` and MCP) -> [`member::Member`], which the command line calls directly. Nothing on that way
 //! instantiates a component, but for a dispatch.
 
+pub mod approval;
 pub mod config;
 mod directories;
 pub mod discovery;
 pub mod doctor;
+pub mod door;
 pub mod host;
 pub mod http;
 mod json;
@@ -16,6 +18,7 @@ pub mod member;
 mod methods;
 mod plugins;
 mod queue;
+pub mod reach;
 pub mod rpc;
 mod runtimes;
 pub mod serve;

@@ -4,11 +4,12 @@
 //! the last: a client that can connect finds a host that answers.
 
 use std::{
+    collections::HashMap,
     future::{Future, poll_fn},
     io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     pin::{Pin, pin},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -26,7 +27,13 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::http::Service;
+use crate::{
+    door::{
+        Connected,
+        patience::{PIECE, Patient, Transport},
+    },
+    http::{OfConnection, Service},
+};
 
 /// Connections that the system holds until they are accepted.
 const BACKLOG: i32 = 4096;
@@ -82,11 +89,16 @@ impl Bound {
     /// Lets clients connect. Must be called in a runtime.
     pub fn listen(self, limits: &Limits) -> Result<TcpListener, BindError> {
         let listen = || {
-            // Connections inherit both. An answer is one write, which waiting to fill a packet would only delay; one
+            // Connections inherit all of this. An answer is one write, which waiting to fill a packet would only delay; one
             // that its client does not take must not be kept for ever.
             self.socket.set_tcp_nodelay(true)?;
             #[cfg(target_os = "linux")]
-            self.socket.set_tcp_user_timeout(Some(Duration::from_secs(limits.client_seconds.into())))?;
+            {
+                self.socket.set_tcp_user_timeout(Some(Duration::from_secs(limits.client_seconds.into())))?;
+                // Half of it has to be sent before there is room for more: so it is seen when a client takes something,
+                // and the system does not hold megabytes for one that takes nothing.
+                self.socket.set_tcp_notsent_lowat(2 * PIECE)?;
+            }
             self.socket.listen(BACKLOG)?;
             TcpListener::from_std(self.socket.into())
         };
@@ -101,26 +113,37 @@ impl Bound {
 /// Serves connections until `stop` is ready. Then nobody can connect any more, an answer under way gets 100 ms, and
 /// all connections are closed.
 ///
-/// At most `limits.connections` are served at a time; others wait to be accepted. One whose
-/// client does nothing for `limits.client_seconds` is closed.
+/// At most `limits.connections` are served at a time; others wait to be accepted. Of them at most
+/// `limits.connections_per_address` are of one address elsewhere; more of that are closed at once. One whose client takes
+/// longer than `limits.client_seconds` for a handshake, a request or 64 KiB of an answer, or is silent for as long, is closed.
 pub async fn serve(listener: TcpListener, service: Service, limits: &Limits, stop: impl Future<Output = ()>) {
     raise_descriptor_limit();
     let most = usize::try_from(limits.connections).unwrap_or(Semaphore::MAX_PERMITS).min(Semaphore::MAX_PERMITS);
     let slots = Arc::new(Semaphore::new(most));
     let stopping = CancellationToken::new();
     let connections = TaskTracker::new();
+    let of_addresses = Arc::new(OfAddresses { most: limits.connections_per_address, now: Mutex::default() });
+    let patience = Duration::from_secs(limits.client_seconds.into());
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(Duration::from_secs(limits.client_seconds.into()));
+    http.timer(TokioTimer::new())
+        .header_read_timeout(patience)
+        .max_headers(limits.headers as usize)
+        .max_header_size(usize::try_from(limits.header_bytes).unwrap_or(usize::MAX));
+    let served = Arc::new(Served { http, service, patience, stopping: stopping.clone() });
 
     let accepting = async {
         loop {
             let Ok(slot) = slots.clone().acquire_owned().await else { return };
             match listener.accept().await {
-                Ok((stream, _)) => {
-                    let (http, service, stopping) = (http.clone(), service.clone(), stopping.clone());
+                Ok((stream, peer)) => {
+                    let Some(counted) = of_addresses.count(peer.ip().to_canonical()) else {
+                        tracing::debug!(%peer, "an address has limits.connections_per_address already");
+                        continue;
+                    };
+                    let served = served.clone();
                     connections.spawn(async move {
-                        serve_connection(stream, &http, service, &stopping).await;
-                        drop(slot);
+                        served.serve(stream, peer).await;
+                        drop((slot, counted));
                     });
                 }
                 Err(error) if is_of_one_connection(&error) => {}
@@ -141,27 +164,107 @@ pub async fn serve(listener: TcpListener, service: Service, limits: &Limits, sto
     connections.wait().await;
 }
 
-async fn serve_connection(stream: TcpStream, http: &http1::Builder, service: Service, stopping: &CancellationToken) {
-    let mut connection = http.serve_connection(TokioIo::new(stream), service);
-    let ended = tokio::select! {
-        ended = &mut connection => ended,
-        () = stopping.cancelled() => return end_connection(connection).await,
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "a connection ended");
+/// What every connection is served with.
+struct Served {
+    http: http1::Builder,
+    service: Service,
+    patience: Duration,
+    stopping: CancellationToken,
+}
+
+impl Served {
+    async fn serve(&self, stream: TcpStream, peer: SocketAddr) {
+        let door = self.service.door();
+        // Only where it is asked for: it is one more system call.
+        let at = if door.own_address() { stream.local_addr().ok() } else { None };
+        let from = Connected { peer, at };
+        let Some(tls) = door.tls() else { return self.serve_http(stream, from).await };
+        let handshake = tokio::select! {
+            handshake = timeout(self.patience, tls.acceptor().accept(stream)) => handshake,
+            () = self.stopping.cancelled() => return,
+        };
+        match handshake {
+            Ok(Ok(stream)) => self.serve_http(stream, from).await,
+            Ok(Err(error)) => tracing::debug!(%peer, %error, "a client could not be talked to in TLS"),
+            Err(_) => tracing::debug!(%peer, "a client took too long for its handshake"),
+        }
+    }
+
+    async fn serve_http(&self, stream: impl Transport, from: Connected) {
+        let stream = TokioIo::new(Patient::new(stream, self.patience));
+        let mut connection = self.http.serve_connection(stream, self.service.of_connection(from));
+        let ended = tokio::select! {
+            ended = &mut connection => ended,
+            () = self.stopping.cancelled() => return end_connection(connection).await,
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%error, "a connection ended");
+        }
     }
 }
 
 /// Ends a connection since the host ends. Unless an answer was under way it is reset: closed by this side, it would
 /// keep the host's port from the next host for a minute.
-async fn end_connection(mut connection: http1::Connection<TokioIo<TcpStream>, Service>) {
+async fn end_connection<S: Transport>(mut connection: http1::Connection<TokioIo<Patient<S>>, OfConnection>) {
     Pin::new(&mut connection).graceful_shutdown();
     let mut rest = pin!(poll_fn(|context| connection.poll_without_shutdown(context)));
     let answered = poll!(rest.as_mut()).is_pending() && timeout(LAST_WORDS, rest).await.is_ok();
     let stream = connection.into_parts().io.into_inner();
     if !answered {
         // Where it cannot be, the port is free a minute later.
-        let _ = stream.set_zero_linger();
+        let _ = stream.tcp().set_zero_linger();
+    }
+}
+
+/// How many connections each address has that is not of this machine.
+struct OfAddresses {
+    most: u32,
+    now: Mutex<HashMap<IpAddr, u32>>,
+}
+
+/// One of them, for as long as it is held.
+struct OfAddress {
+    all: Arc<OfAddresses>,
+    address: IpAddr,
+}
+
+impl OfAddresses {
+    /// One more of an address; `None` where it has as many as it may. This machine's own are not counted.
+    fn count(self: &Arc<Self>, address: IpAddr) -> Option<Option<OfAddress>> {
+        if address.is_loopback() {
+            return Some(None);
+        }
+        let address = network(address);
+        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = now.entry(address).or_default();
+        if *count >= self.most {
+            return None;
+        }
+        *count += 1;
+        Some(Some(OfAddress { all: self.clone(), address }))
+    }
+}
+
+impl Drop for OfAddress {
+    fn drop(&mut self) {
+        let mut now = self.all.now.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = now.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                now.remove(&self.address);
+            }
+        }
+    }
+}
+
+/// Whoever has an address of IPv6 usually has the whole of its /64.
+fn network(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            IpAddr::from([a, b, c, d, 0, 0, 0, 0])
+        }
+        v4 => v4,
     }
 }
 
@@ -191,5 +294,30 @@ fn raise_descriptor_limit() {
         && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })
     {
         tracing::warn!(%error, "the limit of open files cannot be raised");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_elsewhere_has_so_many_connections_and_no_more_and_this_machine_as_many_as_it_likes() {
+        let all = Arc::new(OfAddresses { most: 2, now: Mutex::default() });
+        let count = |address: &str| all.count(address.parse().unwrap());
+        let first = count("192.0.2.1").unwrap();
+        let _second = count("192.0.2.1").unwrap();
+        assert!(count("192.0.2.1").is_none());
+        assert!(count("192.0.2.2").is_some());
+        drop(first);
+        assert!(count("192.0.2.1").is_some());
+
+        let _of_one_network = [count("2001:db8::1").unwrap(), count("2001:db8::2").unwrap()];
+        assert!(count("2001:db8::3").is_none());
+        assert!(count("2001:db8:0:1::3").is_some());
+
+        let _own: Vec<_> = (0..9).map(|_| count("127.0.0.1").unwrap()).collect();
+        drop(_of_one_network);
+        assert!(count("2001:db8::3").is_some());
     }
 }

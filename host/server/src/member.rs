@@ -9,17 +9,15 @@ use std::{
 
 use bytes::Bytes;
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
-use guild_agent::Broker;
 use guild_contract::{
-    Bounds, JobId, Limits, Manifest, MemberKey, Policy,
-    manifest::{Interface, World},
+    Bounds, Grants, JobId, Limits, Manifest, MemberKey,
+    manifest::Interface,
     rpc::{CancelView, Deleted, DispatchParams, Dispatched, ListParams, ResultView, code},
 };
 use guild_jobs::{
     Condense, Condensed, Condenser, JobStore, MemoryStore, NewJob, OwnerLock, Resume, RunningJob, StoreError,
     StoreOptions, SystemClock,
     activation::{Accepted, Activation, MemoryNote, Plan, Request},
-    files::Files,
     session::{Account, Meter, Wanted, session_limits},
     transcript::Entry,
 };
@@ -33,9 +31,10 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    config::{MemberConfig, Runtime},
+    config::{Config, MemberConfig, Runtime, agent_of},
     discovery::FoundMember,
     plugins::Component,
+    reach::{Reach, Sources, ceiling},
     rpc::RpcError,
     runtimes::Runtimes,
     work::{self, Commission},
@@ -58,6 +57,8 @@ pub struct Member {
     config_schema: Option<jsonschema::Validator>,
     component: watch::Receiver<Component>,
     pub(crate) means: Means,
+    /// What its jobs reach, with what it is granted.
+    pub(crate) reach: Reach,
     agent: Runtime,
     granted_tools: Vec<String>,
     under_way: Mutex<HashMap<String, CancellationToken>>,
@@ -81,18 +82,16 @@ impl Drop for UnderWay {
 /// What the operator gives a member to work with.
 #[derive(Clone)]
 pub struct Means {
-    /// The host's limits.
+    /// The host's limits; for a member, with its own in place.
     pub limits: Arc<Limits>,
-    /// The granted read roots; `None` where there are none.
-    pub files: Option<Arc<dyn Files>>,
-    /// The read-only tools over them.
-    pub broker: Broker,
+    /// What the operator allows.
+    pub(crate) config: Arc<Config>,
+    /// The read roots.
+    pub(crate) sources: Arc<Sources>,
     /// What runs sessions, and the web.
     pub(crate) runtimes: Arc<Runtimes>,
     /// Which runtime it is.
     pub(crate) agents: Arc<Agents>,
-    /// What the operator allows.
-    pub(crate) policy: Arc<Policy>,
     /// A place for each job that may run, over all members of the host.
     pub places: Arc<Semaphore>,
 }
@@ -103,16 +102,28 @@ pub(crate) struct Agents {
     pub(crate) all: Option<Runtime>,
     /// `agent` in guild.toml.
     pub(crate) default: Runtime,
-    /// `[member.KEY]` in guild.toml.
+    /// `[member.PATTERN]` in guild.toml.
     pub(crate) member: BTreeMap<String, MemberConfig>,
     /// `dispatch_agents` in guild.toml: what a caller may choose.
     pub(crate) dispatch: BTreeSet<Runtime>,
 }
 
 impl Agents {
-    pub(crate) fn of(&self, member: &MemberKey) -> Runtime {
-        let own = self.member.get(member.as_str()).and_then(|member| member.agent);
-        self.all.or(own).unwrap_or(self.default)
+    /// The runtime of a member's sessions.
+    ///
+    /// # Errors
+    /// Where guild.toml does not say clearly which one it is.
+    pub(crate) fn of(&self, member: &MemberKey) -> Result<Runtime, String> {
+        match self.all {
+            Some(all) => Ok(all),
+            None => Ok(agent_of(&self.member, member)?.unwrap_or(self.default)),
+        }
+    }
+
+    /// The keys of `[member.KEY]` for whom there is no member.
+    pub(crate) fn strangers(&self, is_known: impl Fn(&str) -> bool) -> impl Iterator<Item = &str> {
+        let exact = self.member.keys().filter(|key| !key.contains('*'));
+        exact.map(String::as_str).filter(move |key| !is_known(key))
     }
 }
 
@@ -128,7 +139,9 @@ impl Resume for Resumer {
         let Plan::Session(session) = &plan.plan else {
             return Err("its plugin carried it out itself and was interrupted".to_owned());
         };
-        let wanted = Wanted { model: session.model.as_deref(), ..member.wanted() };
+        let reach = member.reach_of(plan);
+        let files = reach.reader.files.as_deref();
+        let wanted = Wanted { model: session.model.as_deref(), files, ..Wanted::default() };
         let slot = member.means.runtimes.ready(plan.agent.parse()?, &wanted)?;
         if history.iter().any(|entry| matches!(entry, Entry::Truncated { .. })) {
             return Err("its transcript reached limits.transcript_bytes, so nobody knows where it was".to_owned());
@@ -140,14 +153,14 @@ impl Resume for Resumer {
     fn resume(&self, job: Arc<RunningJob>, plan: Accepted) {
         let Some(member) = self.member.upgrade() else { return };
         let places = member.means.places.clone();
-        // What was granted then, and still is.
-        let today = &member.granted_tools;
+        let reach = member.reach_of(&plan);
+        let today = reach.tools();
         let granted_tools = plan.granted_tools.iter().filter(|tool| today.contains(tool)).cloned().collect();
         let plan = Accepted { granted_tools, ceiling: plan.ceiling.min(member.ceiling()), ..plan };
         let under_way = member.begin(job.id());
         self.host.spawn(async move {
             let place = places.acquire_owned().await;
-            work::carry_out(member, job, plan, Commission::Resumed, (place, under_way)).await;
+            work::carry_out(member, job, plan, reach, Commission::Resumed, (place, under_way)).await;
         });
     }
 }
@@ -160,6 +173,7 @@ impl Member {
     pub(crate) fn open(
         found: FoundMember,
         means: Means,
+        reach: Reach,
         component: watch::Receiver<Component>,
         owner: OwnerLock,
     ) -> Result<Arc<Self>, String> {
@@ -170,7 +184,7 @@ impl Member {
         let options = StoreOptions { limits: limits.clone(), clock: clock.clone() };
         let store = JobStore::open(&dir, options).map_err(directory("jobs"))?;
         let memory = MemoryStore::open(&dir, limits, clock).map_err(directory("memory"))?;
-        let agent = means.agents.of(&key);
+        let agent = means.agents.of(&key)?;
         memory.set_condenser(condenser(agent, &means, &key), Handle::current());
         let member = Arc::new(Self {
             key,
@@ -179,7 +193,8 @@ impl Member {
             memory,
             config_schema,
             component,
-            granted_tools: granted_tools(&manifest, &means),
+            granted_tools: reach.tools(),
+            reach,
             means,
             manifest,
             agent,
@@ -229,7 +244,7 @@ impl Member {
         })?;
         let plugin = self.plugin(wait_until).await?;
         let activation = Arc::new(self.activation(request).await?);
-        let scope = ActivateScope { memory: self.memory.clone(), files: self.means.files.clone(), wait_until };
+        let scope = ActivateScope { memory: self.memory.clone(), files: self.reach.reader.files.clone(), wait_until };
         let activated = plugin.activate(&activation, scope).await.map_err(|e| match e {
             CallError::Busy(_) => busy(format!("{e}; try again")),
             e => RpcError::internal(e.to_string()),
@@ -237,7 +252,7 @@ impl Member {
         let plan = activated.outcome.map_err(|refusal| RpcError::invalid_params(refusal.to_string()))?;
         let wanted = match &plan {
             Plan::Session(session) => Some(Wanted { model: session.model.as_deref(), ..self.wanted() }),
-            Plan::OwnRun(_) => self.asks_for_sessions().then(|| Wanted { later: true, ..self.wanted() }),
+            Plan::OwnRun(_) => self.has_sessions().then(|| Wanted { later: true, ..self.wanted() }),
         };
         if let Some(wanted) = wanted {
             self.means.runtimes.ready(agent, &wanted).map_err(RpcError::invalid_params)?;
@@ -245,6 +260,7 @@ impl Member {
         let plan = Accepted {
             agent: agent.to_string(),
             granted_tools: activation.granted_tools.clone(),
+            grants: Some((*self.reach.grants).clone()),
             ceiling: activation.bounds,
             plan,
         };
@@ -258,7 +274,9 @@ impl Member {
                 Plan::Session(_) => Commission::Session,
                 Plan::OwnRun(_) => Commission::OwnRun(plugin, activation),
             };
-            tokio::spawn(work::carry_out(this, job, plan, commission, held));
+            // The web of a job is its own: it keeps the pages that the job has read.
+            let reach = this.reach_with(this.reach.grants.clone());
+            tokio::spawn(work::carry_out(this, job, plan, reach, commission, held));
             Ok(Dispatched { job_id })
         });
         started.await.unwrap_or_else(|_| Err(RpcError::internal("the host is stopping")))
@@ -280,12 +298,27 @@ impl Member {
 
     /// What every session of this member wants.
     pub(crate) fn wanted(&self) -> Wanted<'_> {
-        Wanted { files: self.means.files.as_deref(), ..Wanted::default() }
+        Wanted { files: self.reach.reader.files.as_deref(), ..Wanted::default() }
+    }
+
+    /// What a job reaches that has these grants.
+    fn reach_with(&self, grants: Arc<Grants>) -> Reach {
+        Reach::new(grants, &self.means.sources, &self.means.runtimes)
+    }
+
+    /// What a job reaches that was accepted earlier, perhaps by a host with another policy: what was granted then, and
+    /// still is.
+    fn reach_of(&self, plan: &Accepted) -> Reach {
+        let today = &self.reach.grants;
+        self.reach_with(match &plan.grants {
+            Some(then) => Arc::new((**today).clone().and(then)),
+            None => today.clone(),
+        })
     }
 
     /// Whether its component may start sessions of its own.
-    fn asks_for_sessions(&self) -> bool {
-        self.manifest.component.as_ref().is_some_and(|component| component.grants.asks(Interface::Agent))
+    fn has_sessions(&self) -> bool {
+        self.reach.grants.has(Interface::Agent)
     }
 
     /// What the caller may say, within the limits and the member's own schema.
@@ -342,7 +375,8 @@ impl Member {
         let config = request.config.clone();
         let (posture, memories) = blocking(move || {
             this.check_config(&config)?;
-            Ok((this.posture()?, this.memory.injection()))
+            let memories = if this.reach.grants.memory { this.memory.injection() } else { Vec::new() };
+            Ok((this.posture()?, memories))
         })
         .await?;
         Ok(Activation {
@@ -359,13 +393,7 @@ impl Member {
     /// The smaller of manifest and operator.
     fn ceiling(&self) -> Bounds {
         let limits = &self.means.limits;
-        let mut operator = session_limits(limits);
-        let Some(component) = &self.manifest.component else { return operator };
-        if component.world == World::AutonomousWorker {
-            // It may run longer than a session; what sessions it starts are bounded as all are.
-            operator.deadline_seconds = operator.deadline_seconds.max(Some(limits.run_seconds));
-        }
-        component.resources.min(operator)
+        self.manifest.component.as_ref().map_or_else(|| session_limits(limits), |spec| ceiling(spec, limits))
     }
 
     fn posture(&self) -> Result<String, RpcError> {
@@ -482,13 +510,6 @@ impl Member {
         let store = self.store.clone();
         blocking(move || Ok(work(&store)?)).await
     }
-}
-
-/// Read-only tools that were asked for and that there is something for: what is not there is simply absent.
-fn granted_tools(manifest: &Manifest, means: &Means) -> Vec<String> {
-    let Some(component) = &manifest.component else { return Vec::new() };
-    let web = means.runtimes.web();
-    component.tools.iter().filter(|tool| means.broker.offers(tool, &web)).cloned().collect()
 }
 
 /// Has the member's runtime condense its memories, when it has a place for that.

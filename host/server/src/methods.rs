@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::{
+    door::Audit,
     json,
     member::Member,
     rpc::{RpcError, to_json},
@@ -16,21 +17,35 @@ use crate::{
 /// Versions of MCP that begin with `initialize`, newest first.
 const MCP_VERSIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
-/// Carries a request out, and answers with the JSON of its result.
-pub(crate) async fn call(member: &Arc<Member>, name: &str, params: Option<&str>) -> Result<Bytes, RpcError> {
+/// Carries a request out, and answers with the JSON of its result. The audit log is told which job it is about.
+pub(crate) async fn call(
+    member: &Arc<Member>,
+    name: &str,
+    params: Option<&str>,
+    audit: &mut Audit<'_>,
+) -> Result<Bytes, RpcError> {
     if name.starts_with("worker/") && !member.manifest().is_worker() {
         return Err(RpcError::new(
             code::METHOD_NOT_FOUND,
             format!("Method not found: {}; the member has no capability `worker`", shown(name)),
         ));
     }
+    let mut job = |params: Params| {
+        let id = params.job()?;
+        audit.about(&id);
+        Ok::<_, RpcError>(id)
+    };
     match name {
-        method::STATUS => member.status(&Params::read(params)?.text("jobId")?).await,
+        method::STATUS => member.status(&job(Params::read(params)?)?).await,
         method::LIST => member.list(Params::read(params)?.list()?).await,
-        method::RESULT => Ok(to_json(&member.result(&Params::read(params)?.text("jobId")?).await?)),
-        method::CANCEL => Ok(to_json(&member.cancel(&Params::read(params)?.text("jobId")?).await?)),
-        method::DELETE => Ok(to_json(&member.delete(&Params::read(params)?.text("jobId")?).await?)),
-        method::DISPATCH => Ok(to_json(&member.dispatch(Params::read(params)?.dispatch()?).await?)),
+        method::RESULT => Ok(to_json(&member.result(&job(Params::read(params)?)?).await?)),
+        method::CANCEL => Ok(to_json(&member.cancel(&job(Params::read(params)?)?).await?)),
+        method::DELETE => Ok(to_json(&member.delete(&job(Params::read(params)?)?).await?)),
+        method::DISPATCH => {
+            let dispatched = member.dispatch(Params::read(params)?.dispatch()?).await?;
+            audit.about(dispatched.job_id.as_str());
+            Ok(to_json(&dispatched))
+        }
         "initialize" => Ok(to_json(&initialize(member, Params::read(params)?)?)),
         "ping" => Params::read(params).map(|_| Bytes::from_static(b"{}")),
         "tools/list" => Params::read(params).map(|_| Bytes::from_static(b"{\"tools\":[]}")),
@@ -103,6 +118,10 @@ impl Params {
     fn text(&mut self, name: &str) -> Result<String, RpcError> {
         self.optional_text(name)?
             .ok_or_else(|| RpcError::invalid_params(format!("Invalid params: `{name}` is missing")))
+    }
+
+    fn job(mut self) -> Result<String, RpcError> {
+        self.text("jobId")
     }
 
     fn dispatch(mut self) -> Result<DispatchParams, RpcError> {

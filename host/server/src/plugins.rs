@@ -6,11 +6,20 @@ use std::{
 };
 
 use cap_std::fs::Dir;
-use guild_contract::{Grants, Limits, MemberKey, manifest::ComponentSpec};
+use guild_audit::inspect::InspectError;
+use guild_contract::{
+    Grants, Limits, MemberKey,
+    manifest::{ComponentSpec, FILE_NAME, Lines},
+};
 use guild_sandbox::{Candidate, CompileCache, LoadError, Plugin, Sandbox};
 use tokio::sync::watch;
 
-use crate::directories;
+use crate::{
+    approval::{Approval, Refused},
+    directories,
+    discovery::FoundMember,
+    reach::Granted,
+};
 
 /// Where a member's component is.
 #[derive(Clone)]
@@ -34,8 +43,24 @@ pub(crate) struct WantedComponent {
     pub(crate) key: MemberKey,
     pub(crate) dir: Dir,
     pub(crate) spec: ComponentSpec,
+    /// Where the manifest says it.
+    pub(crate) lines: Lines,
     pub(crate) grants: Arc<Grants>,
     pub(crate) limits: Arc<Limits>,
+}
+
+impl WantedComponent {
+    /// The component of `member`, with what it is granted. `dir` is the member's directory.
+    pub(crate) fn new(member: &FoundMember, dir: Dir, spec: ComponentSpec, granted: &Granted) -> Self {
+        Self {
+            key: member.key.clone(),
+            dir,
+            spec,
+            lines: member.manifest.lines.clone(),
+            grants: granted.grants.clone(),
+            limits: Arc::new(granted.limits.limits.clone()),
+        }
+    }
 }
 
 impl Load {
@@ -51,7 +76,7 @@ impl Load {
 const LOADERS: usize = 4;
 
 /// Loads components. It blocks.
-pub(crate) fn load(limits: &Arc<Limits>, loads: Vec<Load>) {
+pub(crate) fn load(limits: &Arc<Limits>, approval: &Approval, loads: Vec<Load>) {
     let sandbox = sandbox(limits);
     let loaders = loads.len().min(LOADERS);
     let loads = Mutex::new(loads.into_iter());
@@ -59,7 +84,8 @@ pub(crate) fn load(limits: &Arc<Limits>, loads: Vec<Load>) {
     let loader = || {
         while let Some(Load { wanted, done }) = next() {
             let prepared = sandbox.as_ref().map_err(ToString::to_string);
-            let prepared = prepared.and_then(|sandbox| prepare(sandbox, &wanted).map_err(|e| e.to_string()));
+            let prepared =
+                prepared.and_then(|sandbox| prepare(sandbox, &wanted, approval).map_err(|e| told(&wanted, &e)));
             // Nobody waits any more where the host has stopped meanwhile.
             let _ = done.send(match prepared {
                 Ok(plugin) => Component::Ready(Arc::new(plugin)),
@@ -93,9 +119,33 @@ pub(crate) fn sandbox(limits: &Arc<Limits>) -> Result<Arc<Sandbox>, LoadError> {
     Sandbox::new(limits.clone(), cache)
 }
 
-/// Reads, checks and loads one component.
-pub(crate) fn prepare(sandbox: &Arc<Sandbox>, wanted: &WantedComponent) -> Result<Plugin, LoadError> {
-    let WantedComponent { dir, spec, grants, limits, .. } = wanted;
+/// Reads, checks and loads one component. It is pinned once it has turned out to load, so that one that never did can be
+/// put right without an approval.
+pub(crate) fn prepare(
+    sandbox: &Arc<Sandbox>,
+    wanted: &WantedComponent,
+    approval: &Approval,
+) -> Result<Plugin, Refused> {
+    let WantedComponent { key, dir, spec, grants, limits, .. } = wanted;
     let candidate = Candidate::read(dir, &spec.file, limits.component_bytes)?;
-    sandbox.prepare(&candidate, spec, grants.clone(), limits.clone())
+    let standing = approval.of(key, dir, spec, &candidate)?;
+    approval.check(&standing)?;
+    let plugin = sandbox.prepare(&candidate, spec, grants.clone(), limits.clone())?;
+    approval.pin(standing)?;
+    Ok(plugin)
+}
+
+/// Why a component is not loaded, and which line of its manifest asks for what it is refused for, or would.
+pub(crate) fn told(wanted: &WantedComponent, refused: &Refused) -> String {
+    let Refused::Load(LoadError::Inspect(error)) = refused else { return refused.to_string() };
+    let key = match error {
+        InspectError::NotAsked { .. } => "component.grants".to_owned(),
+        InspectError::NotGranted { import, .. } => {
+            let interface = import.split_once('/').map_or(import.as_str(), |(_, interface)| interface);
+            format!("component.grants.{}", interface.split_once('@').map_or(interface, |(interface, _)| interface))
+        }
+        InspectError::MissingExport { .. } => "component.world".to_owned(),
+        _ => "component.file".to_owned(),
+    };
+    format!("{FILE_NAME}:{}: {refused}", wanted.lines.of_key(&key))
 }

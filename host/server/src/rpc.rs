@@ -11,7 +11,12 @@ use guild_jobs::StoreError;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, error::Category, value::RawValue};
 
-use crate::{json, member::Member, methods};
+use crate::{
+    door::{Caller, Refused},
+    json,
+    member::Member,
+    methods,
+};
 
 /// An error of JSON-RPC, as it goes to the caller.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -64,70 +69,121 @@ pub enum Target<'a> {
     Unavailable(&'a str),
 }
 
-/// Answers a request's body: JSON, or nothing where the body held notifications only.
+/// A request at a member's endpoint: who asks, and whom.
+#[derive(Clone, Copy)]
+pub struct Visit<'a> {
+    /// Who came in.
+    pub caller: &'a Caller,
+    /// The member's key.
+    pub member: &'a str,
+    /// What answers for it.
+    pub target: Target<'a>,
+}
+
+/// What a body is answered with.
+#[derive(Debug)]
+pub enum Answer {
+    /// JSON.
+    Json(Bytes),
+    /// Nothing: it held notifications only.
+    Nothing,
+    /// It was one request, which the caller may not make, or not now.
+    Refused(Refused),
+}
+
+/// Answers a request's body.
 ///
 /// The requests of a batch are carried out one after the other, in their order, so that a caller may cancel a job
-/// and delete it in one batch. Their answers together are bounded by four times `limits.result_bytes`.
-pub async fn answer(target: Target<'_>, limits: &Limits, body: &[u8]) -> Option<Bytes> {
+/// and delete it in one batch. Their answers together are bounded by four times `limits.result_bytes`. One that the caller
+/// may not make is answered with an error, and the others are carried out.
+pub async fn answer(visit: Visit<'_>, limits: &Limits, body: &[u8]) -> Answer {
     let Ok(text) = std::str::from_utf8(body) else {
-        return Some(failure(RpcError::new(code::PARSE_ERROR, "Parse error: the body is not UTF-8")));
+        return failure(RpcError::new(code::PARSE_ERROR, "Parse error: the body is not UTF-8"));
     };
     if json::depth(body) > limits.json_depth as usize {
         let message = format!("Invalid request: JSON that nests deeper than {} levels", limits.json_depth);
-        return Some(failure(RpcError::invalid_request(message)));
+        return failure(RpcError::invalid_request(message));
     }
     if text.trim_start().starts_with('[') {
-        return answer_batch(target, limits, text).await;
+        return answer_batch(visit, limits, text).await;
     }
     let mut out = Vec::new();
-    answer_one(target, Request::read(text), &mut out).await;
-    (!out.is_empty()).then(|| out.into())
+    match answer_one(visit, Request::read(text), &mut out).await {
+        Err(refused) => Answer::Refused(refused),
+        Ok(()) if out.is_empty() => Answer::Nothing,
+        Ok(()) => Answer::Json(out.into()),
+    }
 }
 
-async fn answer_batch(target: Target<'_>, limits: &Limits, text: &str) -> Option<Bytes> {
+async fn answer_batch(visit: Visit<'_>, limits: &Limits, text: &str) -> Answer {
     let requests: Vec<&RawValue> = match serde_json::from_str(text) {
         Ok(requests) => requests,
-        Err(error) => return Some(failure(unreadable(&error))),
+        Err(error) => return failure(unreadable(&error)),
     };
     if requests.is_empty() {
-        return Some(failure(RpcError::invalid_request("Invalid request: an empty batch")));
+        return failure(RpcError::invalid_request("Invalid request: an empty batch"));
     }
     if requests.len() > limits.batch as usize {
         let message = format!("Invalid request: a batch of more than {} requests", limits.batch);
-        return Some(failure(RpcError::invalid_request(message)));
+        return failure(RpcError::invalid_request(message));
     }
     let most = usize::try_from(limits.result_bytes.saturating_mul(4)).unwrap_or(usize::MAX);
     let mut out = Vec::new();
-    for request in requests {
+    for (index, request) in requests.into_iter().enumerate() {
         let begin = out.len();
         out.push(if begin == 0 { b'[' } else { b',' });
-        match Request::read(request.get()) {
-            Ok(Request { id: Some(id), .. }) if begin > most => write(&mut out, id, Err(over(most))),
-            request => answer_one(target, request, &mut out).await,
+        let request = Request::read(request.get());
+        let id = request.as_ref().ok().and_then(|request| request.id);
+        // The first was counted when the batch came in.
+        let method = request.as_ref().map_or("", |request| &request.method);
+        let counted = if index == 0 { Ok(()) } else { visit.caller.another(visit.member, method) };
+        let answered = match (counted, id) {
+            (Err(refused), _) => Err(refused),
+            (Ok(()), Some(id)) if begin > most => {
+                write(&mut out, id, Err(over(most)));
+                Ok(())
+            }
+            (Ok(()), _) => answer_one(visit, request, &mut out).await,
+        };
+        if let (Err(refused), Some(id)) = (answered, id) {
+            write(&mut out, id, Err(refused.into()));
         }
         if out.len() == begin + 1 {
             out.truncate(begin);
         }
     }
     if out.is_empty() {
-        return None;
+        return Answer::Nothing;
     }
     out.push(b']');
-    Some(out.into())
+    Answer::Json(out.into())
 }
 
-/// Answers one request, or element of a batch. Writes nothing for a notification.
-async fn answer_one(target: Target<'_>, request: Result<Request<'_>, Rejected<'_>>, out: &mut Vec<u8>) {
+/// Answers one request, or element of a batch. Writes nothing for a notification, nor for one that the caller may not
+/// make.
+async fn answer_one(
+    visit: Visit<'_>,
+    request: Result<Request<'_>, Rejected<'_>>,
+    out: &mut Vec<u8>,
+) -> Result<(), Refused> {
+    let Visit { caller, member: key, target } = visit;
     let (id, outcome) = match request {
         Err(rejected) => (Some(rejected.id), Err(rejected.error)),
-        Ok(Request { id, method, params }) => match target {
-            Target::Member(member) => (id, methods::call(member, &method, params).await),
-            Target::Unavailable(reason) => (id, Err(RpcError::internal(reason))),
-        },
+        Ok(Request { id, method, params }) => {
+            caller.may(key, &method)?;
+            let mut audit = caller.audit(key, &method);
+            let outcome = match target {
+                Target::Member(member) => methods::call(member, &method, params, &mut audit).await,
+                Target::Unavailable(reason) => Err(RpcError::internal(reason)),
+            };
+            audit.end(outcome.as_ref().err());
+            (id, outcome)
+        }
     };
     if let Some(id) = id {
         write(out, id, outcome);
     }
+    Ok(())
 }
 
 /// What a request of a batch is told that was not carried out, since there is no room for its answer.
@@ -212,10 +268,10 @@ fn unreadable(error: &serde_json::Error) -> RpcError {
 }
 
 /// The answer to what is not even one request.
-fn failure(error: RpcError) -> Bytes {
+fn failure(error: RpcError) -> Answer {
     let mut out = Vec::new();
     write(&mut out, NULL, Err(error));
-    out.into()
+    Answer::Json(out.into())
 }
 
 /// Writes a response object.

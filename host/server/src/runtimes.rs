@@ -4,12 +4,13 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use guild_agent::{Extractive, LocalSearch, api::Api, claude::Claude};
+use guild_contract::Grants;
 use guild_jobs::{
     files::Files,
     session::{AgentRuntime, Wanted},
     web::Web,
 };
-use guild_web::Internet;
+use guild_web::{Granted, Internet, MemberHosts};
 
 use crate::{
     config::{Config, Runtime},
@@ -27,7 +28,7 @@ pub(crate) struct Slot {
 /// Every runtime, or why it cannot be used.
 pub(crate) struct Runtimes {
     slots: BTreeMap<Runtime, Result<Slot, String>>,
-    local: Option<Arc<LocalSearch>>,
+    extractive: Arc<Extractive>,
     internet: Option<Arc<Internet>>,
     orphans: Option<Claude>,
 }
@@ -37,9 +38,8 @@ impl Runtimes {
     ///
     /// # Errors
     /// Where `[web]` is not acceptable.
-    pub(crate) fn new(config: &Config, files: Option<&Arc<dyn Files>>) -> Result<Self, String> {
-        let extractive = Extractive::new();
-        let local = files.map(|files| Arc::new(LocalSearch::new(&extractive, files.clone())));
+    pub(crate) fn new(config: &Config) -> Result<Self, String> {
+        let extractive = Arc::new(Extractive::new());
         let internet = config.web.as_ref().map(Internet::new).transpose()?;
         let claude = claude(config);
         let orphans = claude.clone().ok();
@@ -49,11 +49,11 @@ impl Runtimes {
             runtime.map(|runtime| Slot { runtime, places: Places::new(sessions) })
         };
         let slots = BTreeMap::from([
-            (Runtime::Extractive, slot(Ok(Arc::new(extractive)), config.extractive.sessions)),
+            (Runtime::Extractive, slot(Ok(extractive.clone()), config.extractive.sessions)),
             (Runtime::Claude, slot(claude, config.claude.sessions)),
             (Runtime::Api, slot(api, config.api.sessions)),
         ]);
-        Ok(Self { slots, local, internet, orphans })
+        Ok(Self { slots, extractive, internet, orphans })
     }
 
     /// Ends what hosts that are gone left of their sessions. It blocks; it is for when the members are owned, so that
@@ -80,13 +80,17 @@ impl Runtimes {
         Ok(slot)
     }
 
-    /// The web of one job. Without a provider, a search is one of the granted local sources.
-    pub(crate) fn web(&self) -> Web {
-        let mut web = self.internet.as_ref().map(|internet| internet.for_job()).unwrap_or_default();
-        if web.search.is_none() {
-            web.search = self.local.clone().map(|local| local as _);
-        }
-        web
+    /// A search of these files, in the indexes that the built-in runtime has of them.
+    pub(crate) fn search(&self, files: &Arc<dyn Files>) -> LocalSearch {
+        LocalSearch::new(&self.extractive, files.clone())
+    }
+
+    /// The web of one job, as far as it is granted.
+    pub(crate) fn web(&self, grants: &Grants) -> Web {
+        let Some(internet) = &self.internet else { return Web::default() };
+        // Patterns are checked when they are read; one that is not sound grants nothing.
+        let hosts = grants.hosts.as_ref().and_then(|names| MemberHosts::new(names).ok());
+        internet.for_job(&Granted { hosts, search: grants.session_search })
     }
 }
 

@@ -1,11 +1,17 @@
 //! `guild serve`: the way from an address to a host that answers there.
 
-use std::{io, net::SocketAddr, path::PathBuf};
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::PathBuf,
+    sync::Arc,
+};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::{
     config::{Config, Runtime},
+    door::{Door, DoorError, audit_log::Event},
     host::{Host, HostOptions, OpenError, Target},
     http::Service,
     listen::{self, BindError, Bound},
@@ -32,6 +38,9 @@ pub enum ServeError {
     /// The address cannot be had; a port that is taken is told apart.
     #[error(transparent)]
     Bind(#[from] BindError),
+    /// Nobody could come in, or anybody could.
+    #[error(transparent)]
+    Door(#[from] DoorError),
     /// The members cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -43,25 +52,41 @@ pub enum ServeError {
 /// The port where neither `--port` nor `guild.toml` names one.
 pub const DEFAULT_PORT: u16 = 7433;
 
-/// Serves until SIGTERM or SIGINT. `ready` is told the address once clients can connect.
+/// Serves until SIGTERM or SIGINT. `ready` is told where, as `http://127.0.0.1:7433`, once clients can connect.
 ///
 /// The address is bound first, so that a port that is taken is known at once, and listened on last, when every member
 /// answers: a client that can connect is never told to come back.
 ///
 /// # Errors
 /// See [`ServeError`].
-pub async fn serve(options: ServeOptions, ready: impl FnOnce(SocketAddr, &Host)) -> Result<(), ServeError> {
+pub async fn serve(options: ServeOptions, ready: impl FnOnce(&str, &Host)) -> Result<(), ServeError> {
     let ServeOptions { config, target, port, sources, agent } = options;
     let stop = listen::stop_signal()?;
     more_descriptors();
-    let address = SocketAddr::new(config.bind, port.or(config.port).unwrap_or(DEFAULT_PORT));
+    let address = SocketAddr::new(config.door.bind, port.or(config.port).unwrap_or(DEFAULT_PORT));
     let bound = Bound::bind(address)?;
     let address = bound.address();
-    let host = Host::open(HostOptions { config, target, sources, agent }, Some(address)).await?;
+    let door = Arc::new(Door::open(&config, address)?);
+    let url = format!("{}://{}", door.scheme(), reachable(address));
+    let host = Host::open(HostOptions { config, target, sources, agent }, Some(url)).await?;
     let listener = bound.listen(host.limits())?;
-    ready(address, &host);
-    listen::serve(listener, Service::new(host.clone()), host.limits(), stop).await;
+    let at = format!("{}://{address}", door.scheme());
+    let tell = |event| door.record(&Event { event, detail: Some(at.as_str().into()), ..Event::default() });
+    tell("host-started");
+    ready(&at, &host);
+    listen::serve(listener, Service::new(host.clone(), door.clone()), host.limits(), stop).await;
+    tell("host-stopped");
     Ok(())
+}
+
+/// Where this machine's own processes reach a host that listens at `address`, which may be all of its addresses.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
 }
 
 /// Takes as many file descriptors as the system lets this process have: thousands of sessions have a connection each.

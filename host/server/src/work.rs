@@ -19,7 +19,6 @@ use guild_jobs::{
     },
     tools::{ToolError, Tools},
     transcript::{self, Entry, SUCCESS},
-    web::Web,
 };
 use guild_sandbox::{Plugin, RunScope};
 use tokio::{
@@ -32,6 +31,7 @@ use crate::{
     config::Runtime,
     member::{Member, blocking},
     queue::Place,
+    reach::Reach,
     runtimes::Slot,
 };
 
@@ -51,13 +51,13 @@ pub(crate) async fn carry_out(
     member: Arc<Member>,
     job: Arc<RunningJob>,
     accepted: Accepted,
+    reach: Reach,
     commission: Commission,
     held: impl Send,
 ) {
-    let tools = Arc::new(JobTools::new(job.clone(), member.memory.clone()));
-    let web = member.means.runtimes.web();
-    let Accepted { agent, granted_tools, ceiling, plan } = accepted;
-    let work = Work { member, job: job.clone(), tools, web, granted_tools };
+    let tools = Arc::new(JobTools::new(job.clone(), member.memory.clone()).without(reach.withheld()));
+    let Accepted { agent, granted_tools, ceiling, plan, .. } = accepted;
+    let work = Work { member, job: job.clone(), tools, reach, granted_tools };
     let outcome = tokio::spawn(async move {
         let agent: Runtime = agent.parse()?;
         match (plan, commission) {
@@ -96,7 +96,7 @@ struct Work {
     member: Arc<Member>,
     job: Arc<RunningJob>,
     tools: Arc<JobTools>,
-    web: Web,
+    reach: Reach,
     granted_tools: Vec<String>,
 }
 
@@ -168,7 +168,7 @@ impl Work {
         let meter = Meter::for_run(bounds, &member.means.limits, clock.observer());
         let no_dir = |e: std::io::Error| format!("the job's directory cannot be opened: {}", e.kind());
         let job_dir = member.store.job_dir(self.job.id()).map_err(no_dir)?;
-        let (tools, web) = (self.tools.clone(), self.web.clone());
+        let (tools, reach) = (self.tools.clone(), self.reach.clone());
         let sessions: Arc<dyn Sessions> = Arc::new(OwnSessions {
             work: Arc::new(self),
             agent,
@@ -181,8 +181,8 @@ impl Work {
             artifacts_dir: job_dir.open_dir("artifacts").map_err(no_dir)?,
             job_dir,
             memory: member.memory.clone(),
-            files: member.means.files.clone(),
-            web,
+            files: reach.reader.files,
+            web: reach.own_web,
             host: Handle::current(),
             sessions: Some(sessions),
             seconds: meter.bounds().deadline_seconds.unwrap_or(u32::MAX),
@@ -205,7 +205,7 @@ impl Work {
     /// The read roots, for a session that has all three tools which read them.
     fn readable(&self, asked: &[String]) -> Option<Arc<dyn Files>> {
         let has = |name: &&str| [asked, &self.granted_tools].iter().all(|tools| tools.iter().any(|tool| tool == name));
-        self.member.means.files.clone().filter(|_| ["Read", "Grep", "Glob"].iter().all(has))
+        self.reach.reader.files.clone().filter(|_| ["Read", "Grep", "Glob"].iter().all(has))
     }
 
     /// All that a session may call: whole sets of tools, and the read-only ones that were granted and asked for.
@@ -219,7 +219,7 @@ impl Work {
     ) -> Result<Arc<dyn Tools>, ToolError> {
         let means = &self.member.means;
         let belt = Belt::new(session, sets)?
-            .with_read_only(&means.broker, &self.web, &self.granted_tools, asked)
+            .with_read_only(&self.reach.reader.broker, &self.reach.web, &self.granted_tools, asked)
             .with_journal(self.job.clone())
             .with_history(history)
             .with_result_bytes(means.limits.tool_result_bytes)
@@ -349,9 +349,7 @@ impl Sessions for OwnSessions {
     async fn start(&self, query: Query) -> Result<QueryHandle, ToolError> {
         let work = &self.work;
         if let Some(tool) = query.tools.iter().find(|tool| !work.granted_tools.contains(tool)) {
-            return Err(ToolError::NotGranted(format!(
-                "the tool {tool:?}; add it to `component.tools` in guild-member.json"
-            )));
+            return Err(ToolError::NotGranted(work.reach.no_tool(tool)));
         }
         let means = &work.member.means;
         let wanted = Wanted { model: query.model.as_deref(), ..work.member.wanted() };

@@ -16,7 +16,7 @@ use url::Url;
 use crate::{
     client::{Clients, body, failed},
     page::{self, Answer, Form, essence},
-    policy::{Policy, normal, shown},
+    policy::{MemberHosts, Policy, normal, shown},
     robots::{self, RobotsCache, Rules},
 };
 
@@ -60,13 +60,13 @@ impl Fetcher {
         }
     }
 
-    /// A page's text. The time starts when it is this page's turn.
-    pub(crate) async fn page(&self, url: Url) -> Result<String, ToolError> {
+    /// A page's text, for a member that reads these hosts. The time starts when it is this page's turn.
+    pub(crate) async fn page(&self, url: Url, hosts: &MemberHosts) -> Result<String, ToolError> {
         let _turn = self.reads.acquire().await.map_err(|_| closed())?;
         let until = Instant::now() + self.page_time;
         let shown = shown(&url);
         let read = async {
-            let answer = self.answer(url).await?;
+            let answer = self.answer(url, hosts).await?;
             self.text(answer, until).await
         };
         time::timeout_at(until.into(), read).await.unwrap_or_else(|_| {
@@ -92,9 +92,9 @@ impl Fetcher {
         }
     }
 
-    async fn answer(&self, url: Url) -> Result<Answer, ToolError> {
+    async fn answer(&self, url: Url, hosts: &MemberHosts) -> Result<Answer, ToolError> {
         let asked = url.clone();
-        let (url, response) = self.follow(url, self.robots.as_ref()).await?;
+        let (url, response) = self.follow(url, hosts, self.robots.as_ref()).await?;
         let status = response.status();
         if !status.is_success() {
             return Err(ToolError::Unavailable(format!("{url} was answered with {status}")));
@@ -128,12 +128,19 @@ impl Fetcher {
         }
     }
 
-    /// The answer that is no redirect, and where it came from. The policy holds at each step, and `robots` too.
-    async fn follow(&self, mut url: Url, robots: Option<&RobotsCache>) -> Result<(Url, Response), ToolError> {
+    /// The answer that is no redirect, and where it came from. The policy, and `hosts`, hold at each step, and `robots`
+    /// too.
+    async fn follow(
+        &self,
+        mut url: Url,
+        hosts: &MemberHosts,
+        robots: Option<&RobotsCache>,
+    ) -> Result<(Url, Response), ToolError> {
         for _ in 0..=MAX_REDIRECTS {
             let reach = self.policy.check(&url)?;
+            hosts.check(&url)?;
             if let Some(robots) = robots {
-                self.ask_robots(&url, robots).await?;
+                self.ask_robots(&url, hosts, robots).await?;
             }
             let request = self.clients.get(url.clone(), reach)?.header(ACCEPT, ACCEPTED);
             let response = request.send().await.map_err(|error| failed(&url, &error))?;
@@ -146,10 +153,10 @@ impl Fetcher {
     }
 
     /// Refuses what the host's `robots.txt` does not let us read.
-    async fn ask_robots(&self, url: &Url, robots: &RobotsCache) -> Result<(), ToolError> {
+    async fn ask_robots(&self, url: &Url, hosts: &MemberHosts, robots: &RobotsCache) -> Result<(), ToolError> {
         let host = url.origin().ascii_serialization();
         let rules = robots.of(&host);
-        let rules = rules.get_or_try_init(|| Box::pin(self.read_robots(url))).await?;
+        let rules = rules.get_or_try_init(|| Box::pin(self.read_robots(url, hosts))).await?;
         let path = url.query().map_or_else(|| url.path().to_owned(), |query| format!("{}?{query}", url.path()));
         if rules.allow(&path) {
             return Ok(());
@@ -163,7 +170,7 @@ impl Fetcher {
     }
 
     /// As RFC 9309 has it: where there is none, all may be read; where it cannot be found out, nothing.
-    async fn read_robots(&self, page: &Url) -> Result<Rules, ToolError> {
+    async fn read_robots(&self, page: &Url, hosts: &MemberHosts) -> Result<Rules, ToolError> {
         let mut url = page.clone();
         url.set_path("/robots.txt");
         url.set_query(None);
@@ -173,7 +180,7 @@ impl Fetcher {
                 shown(page)
             ))
         };
-        let (url, response) = self.follow(url, None).await?;
+        let (url, response) = self.follow(url, hosts, None).await?;
         let status = response.status();
         if status.is_client_error() && status != StatusCode::TOO_MANY_REQUESTS {
             return Ok(Rules::default());

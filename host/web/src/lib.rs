@@ -25,6 +25,7 @@ use guild_jobs::{
 };
 use tokio::sync::Semaphore;
 
+pub use policy::{MemberHosts, check_host_pattern};
 pub use resolver::Resolver;
 
 use cache::Cache;
@@ -144,26 +145,46 @@ impl Internet {
         Ok(Arc::new(Self { fetcher, search: search.map(Arc::new) }))
     }
 
-    /// The web of one job: it keeps the pages that the job has read. Pages are read only where `allow` names any host,
-    /// and searched for only where there is a provider.
-    pub fn for_job(&self) -> Web {
-        let pages = |fetcher: &Arc<Fetcher>| -> Arc<dyn Fetch> {
+    /// The web of one job, as far as `granted` goes: it keeps the pages that the job has read. Pages are read only where
+    /// `allow` names any host, and searched for only where there is a provider.
+    pub fn for_job(&self, granted: &Granted) -> Web {
+        let hosts = granted.hosts.as_ref().filter(|hosts| hosts.any());
+        let pages = |(fetcher, hosts): (&Arc<Fetcher>, &MemberHosts)| -> Arc<dyn Fetch> {
             Arc::new(Pages {
                 fetcher: fetcher.clone(),
+                hosts: hosts.clone(),
                 cache: Cache::default(),
                 reads: Semaphore::new(MAX_READS_OF_A_JOB),
             })
         };
+        let search = self.search.clone().filter(|_| granted.search);
         Web {
-            search: self.search.clone().map(|search| -> Arc<dyn guild_jobs::web::Search> { search }),
-            fetch: self.fetcher.as_ref().map(pages),
+            search: search.map(|search| -> Arc<dyn guild_jobs::web::Search> { search }),
+            fetch: self.fetcher.as_ref().zip(hosts).map(pages),
         }
+    }
+}
+
+/// What of the web a member is granted, out of what the operator opened.
+#[derive(Clone, Debug)]
+pub struct Granted {
+    /// The hosts whose pages it reads; none at all where there is nothing.
+    pub hosts: Option<MemberHosts>,
+    /// Whether it asks the search provider.
+    pub search: bool,
+}
+
+impl Granted {
+    /// All that the operator opened.
+    pub fn all() -> Self {
+        Self { hosts: Some(MemberHosts::default()), search: true }
     }
 }
 
 /// The pages of one job.
 struct Pages {
     fetcher: Arc<Fetcher>,
+    hosts: MemberHosts,
     cache: Cache,
     reads: Semaphore,
 }
@@ -177,7 +198,7 @@ impl Fetch for Pages {
         }
         let read = async {
             let _turn = self.reads.acquire().await.map_err(|error| ToolError::Unavailable(error.to_string()))?;
-            self.fetcher.page(url.clone()).await
+            self.fetcher.page(url.clone(), &self.hosts).await
         };
         let text = read.await.inspect_err(|error| {
             if let ToolError::NotGranted(why) = error {

@@ -15,6 +15,9 @@
 //!    the environment are not used, since behind one this check would say nothing.
 //! 5. **`[web] private`** names hosts, or hosts with a port, for which rule 4 does not hold. It lifts no other rule:
 //!    such a host has to be allowed by rule 3 too. It takes no wildcards.
+//! 6. **The member.** Of the hosts that rule 3 leaves, a member reads those that its manifest asks for
+//!    (`component.grants.web.hosts`) and that `[member.PATTERN]` of guild.toml allows it (`web:HOST`), by the same
+//!    patterns ([`MemberHosts`]).
 //!
 //! A pattern is a host (`example.org`, `192.0.2.1`, `[2001:db8::1]`), `*.` and a domain (every host below the domain,
 //! at any depth, but not the domain itself), or `*` (every host); each may end in `:port`, and covers every port
@@ -22,6 +25,7 @@
 //! case, international names in Punycode, IPv4 addresses from any spelling (`0x7f.1`, `2130706433`, `0177.0.0.1`) as
 //! four decimal numbers, and no dot at the end.
 
+use guild_contract::grants::Names;
 use guild_jobs::tools::ToolError;
 use url::{Host, Url};
 
@@ -96,6 +100,58 @@ impl Policy {
         };
         not_public(address).map_or(Ok(Reach::Public), |what| Err(private_address(url, &format!("it is {what}"))))
     }
+}
+
+/// Which hosts one member reads, out of those that `[web]` opens: rule 6. By default all of them.
+#[derive(Clone, Debug, Default)]
+pub struct MemberHosts {
+    all_of: Vec<Vec<Pattern>>,
+    none_of: Vec<Pattern>,
+}
+
+impl MemberHosts {
+    /// The hosts that `names` grants.
+    ///
+    /// # Errors
+    /// A sentence that names what is no pattern of hosts.
+    pub fn new(names: &Names) -> Result<Self, String> {
+        let read = |patterns: &Vec<String>| patterns.iter().map(|text| Pattern::parse(text)).collect();
+        let all_of = names.all_of.iter().map(read).collect::<Result<_, _>>()?;
+        Ok(Self { all_of, none_of: read(&names.none_of)? })
+    }
+
+    /// Whether it can be that a host is granted.
+    pub(crate) fn any(&self) -> bool {
+        self.all_of.iter().all(|patterns| !patterns.is_empty())
+    }
+
+    pub(crate) fn check(&self, url: &Url) -> Result<(), ToolError> {
+        let (Some(host), Some(port)) = (url.host().map(|host| host.to_owned()), url.port_or_known_default()) else {
+            return Err(ToolError::InvalidInput(format!("{url} names no host")));
+        };
+        let shown = shown(url);
+        let covering = |patterns: &[Pattern]| patterns.iter().find(|pattern| pattern.covers(&host, port)).cloned();
+        if let Some(pattern) = covering(&self.none_of) {
+            return Err(ToolError::NotGranted(format!(
+                "the host {shown} is denied to this member by \"web:{}\" in `deny` of its [member] in guild.toml",
+                pattern.text
+            )));
+        }
+        if let Some(others) = self.all_of.iter().find(|patterns| covering(patterns).is_none()) {
+            let others: Vec<&str> = others.iter().map(|pattern| pattern.text.as_str()).collect();
+            return Err(ToolError::NotGranted(format!(
+                "the host {shown} is not granted to this member, which is granted {} only: its guild-member.json asks \
+                 for hosts in `component.grants.web.hosts`, and [member] in guild.toml allows them, as \"web:{shown}\"",
+                if others.is_empty() { "none".to_owned() } else { others.join(", ") }
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// Whether a text is a pattern of hosts; the error says what would be.
+pub fn check_host_pattern(text: &str) -> Result<(), String> {
+    Pattern::parse(text).map(drop)
 }
 
 /// The refusal of rule 4. `why` says what the host is or resolves to.
@@ -284,6 +340,29 @@ mod tests {
         let policy = policy(&["*", "tracker.example.org"], &["tracker.example.org"], &["tracker.example.org"]);
         assert!(refusal(&policy, "https://tracker.example.org/").contains(r#""tracker.example.org" in `[web] deny`"#));
         assert_eq!(check(&policy, "https://example.org/"), Ok(Reach::Public));
+    }
+
+    #[test]
+    fn a_member_reads_what_it_asks_for_and_is_allowed() {
+        let own = |patterns: &[&str]| patterns.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        let names = Names {
+            all_of: vec![own(&["*.example.org", "docs.rs"]), own(&["*.org", "docs.rs:443"])],
+            none_of: own(&["ads.example.org"]),
+        };
+        let hosts = MemberHosts::new(&names).unwrap();
+        let check = |url: &str| hosts.check(&parse(url).unwrap());
+        for url in ["https://www.example.org/", "https://docs.rs/", "https://WWW.EXAMPLE.ORG./"] {
+            assert!(check(url).is_ok(), "{url}");
+        }
+        for (url, why) in [
+            ("http://docs.rs/", "granted *.org, docs.rs:443 only"),
+            ("https://rust-lang.org/", "granted *.example.org, docs.rs only"),
+            ("https://ads.example.org/", r#""web:ads.example.org" in `deny`"#),
+        ] {
+            assert!(matches!(check(url), Err(ToolError::NotGranted(text)) if text.contains(why)), "{url}");
+        }
+        assert!(MemberHosts::default().check(&parse("https://x.example/").unwrap()).is_ok());
+        assert!(MemberHosts::new(&Names { all_of: vec![own(&["a*.org"])], none_of: vec![] }).is_err());
     }
 
     #[test]

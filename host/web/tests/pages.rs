@@ -12,7 +12,7 @@ use std::{
 use common::{Reply, Site, open_to, reader, trouble};
 use flate2::{Compression, write};
 use guild_jobs::{tools::ToolError, web::Fetch};
-use guild_web::{Internet, WebOptions};
+use guild_web::{Granted, Internet, WebOptions};
 
 async fn read(site: &Site, path: &str) -> Result<String, ToolError> {
     reader(&open_to(site)).fetch(&site.url("127.0.0.1", path)).await
@@ -215,13 +215,13 @@ async fn a_job_reads_a_page_once() {
     })
     .await;
     let internet = Internet::new(&open_to(&site)).unwrap();
-    let job: Arc<dyn Fetch> = internet.for_job().fetch.unwrap();
+    let job: Arc<dyn Fetch> = internet.for_job(&Granted::all()).fetch.unwrap();
     for path in ["/a", "/a", "/a#part", "/b"] {
         job.fetch(&site.url("127.0.0.1", path)).await.unwrap();
     }
     assert_eq!(site.paths(), ["/a", "/b"]);
 
-    let other = internet.for_job().fetch.unwrap();
+    let other = internet.for_job(&Granted::all()).fetch.unwrap();
     other.fetch(&site.url("127.0.0.1", "/a")).await.unwrap();
     assert_eq!(site.paths(), ["/a", "/b", "/a"]);
 

@@ -11,14 +11,14 @@ use std::{
 
 use common::{Names, Reply, Site, open_to, options, reader, reader_with, refusal, trouble};
 use guild_jobs::tools::ToolError;
-use guild_web::{Internet, SearchOptions, WebOptions};
+use guild_web::{Granted, Internet, SearchOptions, WebOptions};
 
 #[tokio::test]
 async fn without_an_allowed_host_there_is_no_reading_and_without_a_provider_no_searching() {
-    let web = Internet::new(&WebOptions::default()).unwrap().for_job();
+    let web = Internet::new(&WebOptions::default()).unwrap().for_job(&Granted::all());
     assert!(web.fetch.is_none() && web.search.is_none());
     let search = Some(SearchOptions::SearXng { url: "http://127.0.0.1:8888".to_owned() });
-    let web = Internet::new(&WebOptions { search, ..WebOptions::default() }).unwrap().for_job();
+    let web = Internet::new(&WebOptions { search, ..WebOptions::default() }).unwrap().for_job(&Granted::all());
     assert!(web.fetch.is_none() && web.search.is_some());
 }
 

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Reply, Site, open_to, reader, refusal, trouble};
-use guild_web::{Internet, WebOptions};
+use guild_web::{Granted, Internet, WebOptions};
 
 fn honouring(site: &Site) -> WebOptions {
     WebOptions { robots: true, ..open_to(site) }
@@ -19,14 +19,14 @@ async fn what_robots_txt_forbids_is_not_read_and_it_is_asked_once_for_all_jobs()
     })
     .await;
     let internet = Internet::new(&honouring(&site)).unwrap();
-    let job = internet.for_job().fetch.unwrap();
+    let job = internet.for_job(&Granted::all()).fetch.unwrap();
     let url = |path: &str| site.url("127.0.0.1", path);
     assert_eq!(job.fetch(&url("/public")).await.unwrap(), "a page");
     for path in ["/private/x", "/public?secret", "/moved"] {
         let why = refusal(&job, &url(path)).await;
         assert!(why.contains("robots.txt") && why.contains("`[web] robots = false`"), "{why}");
     }
-    internet.for_job().fetch.unwrap().fetch(&url("/other")).await.unwrap();
+    internet.for_job(&Granted::all()).fetch.unwrap().fetch(&url("/other")).await.unwrap();
     assert_eq!(site.paths(), ["/robots.txt", "/public", "/moved", "/other"]);
 }
 

@@ -11,7 +11,7 @@ use guild_jobs::{
     tools::ToolError,
     web::{Hit, Search},
 };
-use guild_web::{Internet, SearchOptions, WebOptions};
+use guild_web::{Granted, Internet, SearchOptions, WebOptions};
 use serde_json::json;
 
 fn options(search: SearchOptions) -> WebOptions {
@@ -19,7 +19,7 @@ fn options(search: SearchOptions) -> WebOptions {
 }
 
 fn searcher(search: SearchOptions) -> Arc<dyn Search> {
-    Internet::new(&options(search)).unwrap().for_job().search.unwrap()
+    Internet::new(&options(search)).unwrap().for_job(&Granted::all()).search.unwrap()
 }
 
 fn searxng(site: &Site) -> Arc<dyn Search> {
@@ -108,7 +108,7 @@ async fn a_provider_that_is_silent_ends_in_time() {
     let site = Site::start(|_| Reply::silence()).await;
     let search = SearchOptions::SearXng { url: site.url("127.0.0.1", "") };
     let internet = Internet::new(&WebOptions { page_seconds: 1, ..options(search) }).unwrap();
-    assert!(trouble(&internet.for_job().search.unwrap()).await.contains("within 1 s"));
+    assert!(trouble(&internet.for_job(&Granted::all()).search.unwrap()).await.contains("within 1 s"));
     site.abandoned().await;
 }
 

@@ -141,7 +141,7 @@ async fn a_host_that_stops_in_a_session_leaves_a_job_that_records_each_decision_
         model: None,
         bounds: Bounds::default(),
     });
-    let plan = Accepted { agent: "api".into(), granted_tools: vec![], ceiling: Bounds::default(), plan };
+    let plan = Accepted { agent: "api".into(), granted_tools: vec![], grants: None, ceiling: Bounds::default(), plan };
     let (description, task) = ("find it".into(), "Find it out.".into());
     let job = store.create(NewJob { id: store.new_id(), description, task, config: Value::Null, plan }).unwrap();
     let tools: Arc<dyn Tools> = Arc::new(JobTools::new(job.clone(), memory));

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use guild_contract::{Bounds, manifest::Interface};
+use guild_contract::{Bounds, grants::Capability, manifest::Interface};
 use guild_jobs::{
     session::{Ending as End, Query, QueryEvent, QueryHandle},
     tools::{ToolDefinition, ToolError, Tools},
@@ -157,7 +157,11 @@ fn definition(tool: types::ToolDefinition) -> Result<ToolDefinition, ToolError> 
 impl SessionState {
     async fn start(reach: Reach, options: Options) -> Result<Self, ToolError> {
         reach.granted(Interface::Agent)?;
-        let sessions = reach.sessions.ok_or(ToolError::NoJob)?;
+        if !options.own_tools.is_empty() {
+            let line = r#""agent": { "ownTools": true }"#;
+            reach.granted_too(reach.grants.own_tools, &Capability::OwnTools, line)?;
+        }
+        let sessions = reach.sessions.clone().ok_or(ToolError::NoJob)?;
         let bounds = bounds(options.bounds);
         bounds.check().map_err(ToolError::InvalidInput)?;
         let (sender, calls) = mpsc::channel(CALLS);

@@ -15,6 +15,9 @@ use crate::{
     state::{Reach, State},
 };
 
+/// Lines or paths that one call answers with at most.
+const MAX_FOUND: u32 = 10_000;
+
 fn granted(reach: &Reach) -> Result<Arc<dyn Files>, ToolError> {
     reach.granted(Interface::Files)?;
     reach.files.clone().ok_or_else(|| {
@@ -38,7 +41,7 @@ impl Host for State {
         let _stop = cancel.clone().drop_guard();
         blocking(move || {
             let wanted = GrepWanted::Lines { before: 0, after: 0 };
-            let request = GrepRequest { pattern, glob, wanted, limit, ..GrepRequest::default() };
+            let request = GrepRequest { pattern, glob, wanted, limit: limit.min(MAX_FOUND), ..GrepRequest::default() };
             let found = granted(&reach)?.grep(&request, &cancel)?;
             let passages = found.files.into_iter().flat_map(|file| {
                 let path = file.path;
@@ -57,6 +60,6 @@ impl Host for State {
         let reach = self.reach.clone();
         let cancel = CancellationToken::new();
         let _stop = cancel.clone().drop_guard();
-        blocking(move || granted(&reach)?.glob(&pattern, None, limit, &cancel)).await
+        blocking(move || granted(&reach)?.glob(&pattern, None, limit.min(MAX_FOUND), &cancel)).await
     }
 }

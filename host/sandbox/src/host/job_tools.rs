@@ -1,6 +1,6 @@
 //! `job-tools`: the internal tools on this job, by the same implementation that sessions call.
 
-use guild_contract::{Decision, manifest::Interface};
+use guild_contract::{Decision, grants::Capability, manifest::Interface};
 
 use super::{Answer, blocking};
 use crate::{
@@ -31,7 +31,12 @@ impl Host for State {
 
     async fn write_artifact(&mut self, path: String, contents: Vec<u8>) -> Answer<()> {
         let reach = self.reach.clone();
-        blocking(move || reach.job(Interface::JobTools)?.write_artifact(&path, &contents)).await
+        blocking(move || {
+            let tools = reach.job(Interface::JobTools)?;
+            reach.granted_too(reach.grants.artifacts, &Capability::Artifacts, r#""artifacts": {}"#)?;
+            tools.write_artifact(&path, &contents)
+        })
+        .await
     }
 
     async fn submit_result(&mut self, output: String) -> Answer<()> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use guild_contract::manifest::Interface;
+use guild_contract::{grants::Capability, manifest::Interface};
 use guild_jobs::{JobTools, MemoryStore, tools::ToolError};
 
 use super::{Answer, blocking};
@@ -26,6 +26,8 @@ fn scoped(reach: &Reach, scope: Scope) -> Result<Arc<MemoryStore>, ToolError> {
 /// The job on whose account memory is written: a refused dispatch leaves no trace.
 fn writer(reach: &Reach, scope: Scope) -> Result<Arc<JobTools>, ToolError> {
     scoped(reach, scope)?;
+    let line = r#""memory": { "write": true }"#;
+    reach.granted_too(reach.grants.memory_write, &Capability::MemoryWrite, line)?;
     reach.job.clone().ok_or(ToolError::NoJob)
 }
 

@@ -3,7 +3,7 @@
 //! Only a job has it: what is asked for while a dispatch is checked would leave the machine without a trace. In a job,
 //! each search and each page is a line of its log, whatever came of it.
 
-use guild_contract::manifest::Interface;
+use guild_contract::{grants::Capability, manifest::Interface};
 use guild_jobs::{tools::ToolError, web::Web};
 use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
@@ -72,6 +72,7 @@ async fn on_host<T: Send + 'static>(
 
 async fn search(reach: Reach, query: String, limit: u32) -> Result<Vec<Hit>, ToolError> {
     let (web, host) = granted(&reach)?;
+    reach.granted_too(reach.grants.search, &Capability::Search, r#""web": { "search": true }"#)?;
     let Some(search) = web.search else {
         return Err(ToolError::NotGranted(
             "there is nothing to search: the operator names a provider with [web.search] in guild.toml, or read roots"

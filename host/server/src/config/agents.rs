@@ -1,8 +1,7 @@
-//! `agent`, `dispatch_agents`, `[member.KEY]`, and the tables of the runtimes: `[extractive]`, `[claude]`, `[api]` with
-//! `[[prices]]`.
+//! `agent`, `dispatch_agents`, and the tables of the runtimes: `[extractive]`, `[claude]`, `[api]` with `[[prices]]`.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     path::{Component, Path, PathBuf},
     time::Duration,
 };
@@ -18,13 +17,6 @@ use super::{
     Runtime,
     value::{Wrong, above_zero, dollars, key_source, text},
 };
-
-/// `[member.KEY]`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MemberConfig {
-    /// `agent`: what runs this member's sessions, where it is not what runs everybody's.
-    pub agent: Option<Runtime>,
-}
 
 /// `[extractive]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,21 +81,6 @@ pub(super) fn runtime(key: &str, name: &Spanned<String>) -> Result<Runtime, Wron
 /// `dispatch_agents`.
 pub(super) fn runtimes(names: &[Spanned<String>]) -> Result<BTreeSet<Runtime>, Wrong> {
     names.iter().map(|name| runtime("dispatch_agents", name)).collect()
-}
-
-/// `[member.KEY]` as it is written.
-#[derive(Deserialize)]
-pub(super) struct WrittenMember {
-    agent: Option<Spanned<String>>,
-}
-
-/// `[member]`.
-pub(super) fn members(written: BTreeMap<String, WrittenMember>) -> Result<BTreeMap<String, MemberConfig>, Wrong> {
-    let read = |(key, member): (String, WrittenMember)| {
-        let agent = member.agent.map(|name| runtime(&format!("member.{key}.agent"), &name)).transpose()?;
-        Ok((key, MemberConfig { agent }))
-    };
-    written.into_iter().map(read).collect()
 }
 
 /// `[extractive]` as it is written.

@@ -1,6 +1,8 @@
 //! Which keys `guild.toml` has. One that nobody knows is an error, with the nearest one that is known.
 
-use guild_contract::{Limits, MemberKey};
+use std::collections::BTreeSet;
+
+use guild_contract::{Limits, grants::Pattern, nearest::hint};
 use toml::de::{DeTable, DeValue};
 
 use super::value::Wrong;
@@ -19,20 +21,31 @@ const ROOT: Keys = Keys {
         "agent",
         "dispatch_agents",
         "member",
+        "strict_imports",
         "extractive",
         "claude",
         "api",
         "prices",
         "web",
+        "require_approval",
+        "require_signature",
         "bind",
         "port",
+        "require_token",
+        "behind_proxy",
+        "hosts",
+        "tls",
+        "audit_log",
+        "audit_log_reads",
         "limits",
     ],
 };
-const MEMBER: Keys = Keys { table: "[member.KEY]", known: &["agent"] };
+const MEMBER: Keys = Keys { table: "[member.KEY]", known: &["agent", "allow", "deny", "limits"] };
+const MEMBER_LIMITS: Keys = Keys { table: "[member.KEY.limits]", known: Limits::OF_MEMBERS };
 
 /// Tables that stand once.
-const TABLES: [(&str, Keys); 5] = [
+const TABLES: [(&str, Keys); 6] = [
+    ("tls", Keys { table: "[tls]", known: &["certificate", "key"] }),
     ("limits", Keys { table: "[limits]", known: Limits::NAMES }),
     ("extractive", Keys { table: "[extractive]", known: &["sessions"] }),
     (
@@ -118,24 +131,36 @@ pub(super) fn check(root: &DeTable<'_>) -> Result<(), Wrong> {
             check_member(key.get_ref(), member.get_ref()).map_err(|text| Wrong::at(key.span(), text))?;
             if let DeValue::Table(member) = member.get_ref() {
                 MEMBER.check(member)?;
+                if let Some(DeValue::Table(limits)) = value(member, "limits") {
+                    MEMBER_LIMITS.check(limits)?;
+                }
             }
         }
     }
     Ok(())
 }
 
+/// The keys that a table of the file has.
+pub(super) fn names(root: &DeTable<'_>, table: &str) -> BTreeSet<String> {
+    match value(root, table) {
+        Some(DeValue::Table(table)) => table.keys().map(|key| key.get_ref().to_string()).collect(),
+        _ => BTreeSet::new(),
+    }
+}
+
 fn value<'a, 'i>(table: &'a DeTable<'i>, name: &str) -> Option<&'a DeValue<'i>> {
     table.get(name).map(toml::Spanned::get_ref)
 }
 
-/// `[member.KEY]`; the key of a member in a group, X/Y, has to be quoted.
+/// `[member.KEY]`, where KEY may be a pattern; the key of a member in a group, X/Y, has to be quoted.
 fn check_member(key: &str, member: &DeValue<'_>) -> Result<(), String> {
-    if let Err(error) = key.parse::<MemberKey>() {
-        return Err(format!("member: {error}"));
-    }
+    key.parse::<Pattern>().map_err(|why| format!("member: {why}"))?;
     // [member.X.Y]
+    let is_inner = |(name, value): &(&toml::Spanned<_>, &toml::Spanned<DeValue<'_>>)| {
+        matches!(value.get_ref(), DeValue::Table(_)) && name.get_ref() != "limits"
+    };
     match member {
-        DeValue::Table(member) => match member.iter().find(|(_, value)| matches!(value.get_ref(), DeValue::Table(_))) {
+        DeValue::Table(member) => match member.iter().find(is_inner) {
             Some((inner, _)) => {
                 Err(format!("the member {key}/{inner} is written [member.\"{key}/{inner}\"]", inner = inner.get_ref()))
             }
@@ -164,15 +189,10 @@ impl Keys {
             );
         }
         let of = if table.is_empty() { String::new() } else { format!(" in {table}") };
-        let nearest = known
-            .iter()
-            .map(|candidate| (strsim::normalized_damerau_levenshtein(name, candidate), candidate))
-            .filter(|(likeness, _)| *likeness >= 0.5)
-            .max_by(|(a, _), (b, _)| a.total_cmp(b));
-        let hint = match nearest {
-            Some((_, candidate)) => format!("did you mean `{candidate}`?"),
-            None => format!("known are {}", known.join(", ")),
-        };
+        if Limits::NAMES.contains(&name) && !known.contains(&name) {
+            return format!("`{name}` is a limit of the whole host; it is set in [limits]");
+        }
+        let hint = hint(name, known.iter().copied());
         format!("unknown key `{name}`{of}; {hint}")
     }
 }

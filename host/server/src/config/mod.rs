@@ -6,7 +6,9 @@
 //! nobody knows is an error.
 
 mod agents;
+mod door;
 mod keys;
+mod policy;
 mod runtime;
 mod value;
 mod web;
@@ -17,7 +19,6 @@ use std::{
     ffi::OsString,
     fs::File,
     io::{self, Read},
-    net::{IpAddr, Ipv4Addr},
     path::{Path, PathBuf},
 };
 
@@ -26,10 +27,15 @@ use guild_web::WebOptions;
 use serde::Deserialize;
 use toml::{Spanned, de::DeTable};
 
-pub use agents::{ApiConfig, ClaudeConfig, ExtractiveConfig, MemberConfig};
+pub use agents::{ApiConfig, ClaudeConfig, ExtractiveConfig};
+pub use policy::MemberConfig;
+pub(crate) use policy::agent_of;
+pub use door::{DoorConfig, TlsFiles};
 pub use runtime::Runtime;
 
-use agents::{WrittenApi, WrittenClaude, WrittenExtractive, WrittenMember, WrittenPrice};
+use agents::{WrittenApi, WrittenClaude, WrittenExtractive, WrittenPrice};
+use door::WrittenDoor;
+use policy::WrittenMember;
 use value::Wrong;
 use web::WrittenWeb;
 
@@ -41,7 +47,7 @@ const MAX_BYTES: u64 = 1024 * 1024;
 const MAX_JSON_DEPTH: u32 = 127;
 
 /// What `guild.toml` says, with the default for all that it does not say. Paths are absolute.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
     /// The file that was read, if there was one.
     pub file: Option<PathBuf>,
@@ -56,8 +62,10 @@ pub struct Config {
     pub agent: Runtime,
     /// `dispatch_agents`: which runtimes a dispatch may ask for, besides the member's own.
     pub dispatch_agents: BTreeSet<Runtime>,
-    /// `[member.KEY]`: what is said for one member, by its key.
+    /// `[member.PATTERN]`: what is said for the members of a key, or of a pattern of keys.
     pub member: BTreeMap<String, MemberConfig>,
+    /// `strict_imports`: whether a component that imports what it was not granted is refused.
+    pub strict_imports: bool,
     /// `[extractive]`.
     pub extractive: ExtractiveConfig,
     /// `[claude]`.
@@ -66,12 +74,18 @@ pub struct Config {
     pub api: ApiConfig,
     /// `[web]`; without it there is no web.
     pub web: Option<WebOptions>,
-    /// `bind`: the address to listen on; loopback.
-    pub bind: IpAddr,
+    /// `require_approval`: whether a member is loaded only after `guild approve`.
+    pub require_approval: bool,
+    /// `require_signature`: whether a member is loaded only where its component is signed by a key of `guild.trust`.
+    pub require_signature: bool,
+    /// Who may come in: `bind`, `require_token`, `hosts`, `[tls]`, `audit_log` and the like.
+    pub door: DoorConfig,
     /// `port`: the port to listen on; 0 lets the system choose.
     pub port: Option<u16>,
     /// `[limits]`.
     pub limits: Limits,
+    /// The names of those that `[limits]` sets.
+    pub limits_set: BTreeSet<String>,
 }
 
 /// One of `[[roots]]`.
@@ -81,27 +95,6 @@ pub struct ReadRoot {
     pub name: Option<String>,
     /// The directory.
     pub path: PathBuf,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            file: None,
-            directory: None,
-            members: None,
-            roots: Vec::new(),
-            agent: Runtime::default(),
-            dispatch_agents: BTreeSet::new(),
-            member: BTreeMap::new(),
-            extractive: ExtractiveConfig::default(),
-            claude: ClaudeConfig::default(),
-            api: ApiConfig::default(),
-            web: None,
-            bind: IpAddr::V4(Ipv4Addr::LOCALHOST),
-            port: None,
-            limits: Limits::default(),
-        }
-    }
 }
 
 /// Why there is no configuration. Each text names the file, and the line where there is one.
@@ -159,7 +152,7 @@ impl Config {
         };
         let unreadable = |source| ConfigError::Unreadable { path: path.clone(), source };
         let path = std::path::absolute(&path).map_err(unreadable)?;
-        match read(&path) {
+        match read_file(&path) {
             Ok(text) => Self::parse(&path, &text),
             Err(error) if error.kind() == io::ErrorKind::NotFound => match named_by {
                 Some(named_by) => Err(ConfigError::Missing { path, named_by }),
@@ -180,11 +173,13 @@ impl Config {
 
     /// What the operator allows: `[member.PATTERN]`, `strict_imports`, and whether there is a `[web]`.
     pub fn policy(&self) -> Policy {
-        Policy { web: self.web.is_some(), ..Policy::default() }
+        let rules = policy::rules(&self.member);
+        Policy { rules, web: self.web.is_some(), strict_imports: self.strict_imports }
     }
 
     fn read(path: &Path, text: &str) -> Result<Self, Wrong> {
-        keys::check(DeTable::parse(text).map_err(syntax)?.get_ref())?;
+        let tables = DeTable::parse(text).map_err(syntax)?;
+        keys::check(tables.get_ref())?;
         let written: Written = toml::from_str(text).map_err(syntax)?;
 
         let base = path.parent().unwrap_or(path);
@@ -202,7 +197,7 @@ impl Config {
             config.agent = agents::runtime("agent", &agent)?;
         }
         config.dispatch_agents = agents::runtimes(&written.dispatch_agents)?;
-        config.member = agents::members(written.member)?;
+        config.strict_imports = written.strict_imports;
         if let Some(extractive) = written.extractive {
             config.extractive = extractive.read()?;
         }
@@ -216,9 +211,9 @@ impl Config {
             None => config.api.options.prices = prices,
         }
         config.web = written.web.map(|web| WrittenWeb::read(web, base)).transpose()?;
-        if let Some(bind) = written.bind {
-            config.bind = parse_bind(bind.get_ref()).map_err(|text| Wrong::at(bind.span(), text))?;
-        }
+        config.require_approval = written.require_approval;
+        config.require_signature = written.require_signature;
+        config.door = toml::from_str::<WrittenDoor>(text).map_err(syntax)?.read(base)?;
         config.port = written.port;
         if let Some(limits) = written.limits {
             let too_deep = limits.get_ref().json_depth > MAX_JSON_DEPTH;
@@ -230,6 +225,8 @@ impl Config {
             checked.map_err(|text| Wrong::at(limits.span(), text))?;
             config.limits = limits.into_inner();
         }
+        config.limits_set = keys::names(tables.get_ref(), "limits");
+        config.member = policy::members(written.member, &config.limits)?;
         Ok(config)
     }
 }
@@ -249,13 +246,18 @@ struct Written {
     dispatch_agents: Vec<Spanned<String>>,
     #[serde(default)]
     member: BTreeMap<String, WrittenMember>,
+    #[serde(default)]
+    strict_imports: bool,
     extractive: Option<WrittenExtractive>,
     claude: Option<Spanned<WrittenClaude>>,
     api: Option<Spanned<WrittenApi>>,
     #[serde(default)]
     prices: Vec<WrittenPrice>,
     web: Option<Spanned<WrittenWeb>>,
-    bind: Option<Spanned<String>>,
+    #[serde(default)]
+    require_approval: bool,
+    #[serde(default)]
+    require_signature: bool,
     port: Option<u16>,
     limits: Option<Spanned<Limits>>,
 }
@@ -266,7 +268,8 @@ struct WrittenRoot {
     path: PathBuf,
 }
 
-fn read(path: &Path) -> io::Result<String> {
+/// The text of a file that the operator wrote.
+pub(crate) fn read_file(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     File::open(path)?.take(MAX_BYTES + 1).read_to_string(&mut text)?;
     if text.len() as u64 > MAX_BYTES {
@@ -286,23 +289,6 @@ fn check_root_name(name: &str, taken: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// Reads `bind`. A name other than `localhost` is not looked up: what it leads to could change.
-fn parse_bind(bind: &str) -> Result<IpAddr, String> {
-    if bind == "localhost" {
-        return Ok(IpAddr::V4(Ipv4Addr::LOCALHOST));
-    }
-    let address: IpAddr = bind
-        .parse()
-        .map_err(|_| format!("bind: {bind:?} is no address; write one such as \"127.0.0.1\", without a port"))?;
-    if !address.is_loopback() {
-        return Err(format!(
-            "bind: {bind} is not a loopback address; a bind other than loopback needs a token, which this version \
-             of the host does not have yet. Use \"127.0.0.1\" or \"::1\""
-        ));
-    }
-    Ok(address)
-}
-
-fn line_of(text: &str, offset: usize) -> usize {
+pub(crate) fn line_of(text: &str, offset: usize) -> usize {
     text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
 }

@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::symlink, path::Path, time::Duration};
 
-use guild_server::discovery::{Found, discover, open_directory, single};
+use guild_server::discovery::{Found, discover, open_directory, single, single_of};
 use serde_json::{Value, json};
 
 use crate::harness::manifest;
@@ -61,11 +61,11 @@ fn an_invalid_manifest_is_an_error_with_its_reason_and_the_others_go_on() {
     assert!(reasons[0].as_ref().unwrap().contains("\"a b\""), "{reasons:?}");
     assert_eq!(reasons[1].as_ref().unwrap(), "huge/guild-member.json: is larger than 262144 bytes");
     assert!(
-        reasons[2].as_ref().unwrap().starts_with("nameless/guild-member.json: missing field `name`"),
+        reasons[2].as_ref().unwrap().starts_with("nameless/guild-member.json:1: missing field `name`"),
         "{reasons:?}"
     );
     assert_eq!(reasons[3], None);
-    assert!(reasons[4].as_ref().unwrap().starts_with("team/halfway/guild-member.json: EOF"), "{reasons:?}");
+    assert!(reasons[4].as_ref().unwrap().starts_with("team/halfway/guild-member.json:1: EOF"), "{reasons:?}");
 }
 
 #[test]
@@ -107,13 +107,17 @@ fn a_manifest_that_is_no_plain_file_neither_blocks_nor_leads_outside() {
 }
 
 #[test]
-fn a_single_members_key_is_its_name_or_its_directorys() {
+fn a_single_members_key_is_where_it_is_and_not_what_its_manifest_says() {
     let home = tempfile::tempdir().unwrap();
-    let directory = home.path().join("folder");
+    let directory = home.path().join("members/group/folder");
     put(&directory, &manifest("researcher"));
-    assert_eq!(single(&directory).unwrap().key.as_str(), "researcher");
-    put(&directory, &manifest("Ein Name"));
     assert_eq!(single(&directory).unwrap().key.as_str(), "folder");
+    let members = home.path().join("members");
+    assert_eq!(single_of(&directory, Some(&members)).unwrap().key.as_str(), "group/folder");
+    assert_eq!(single_of(&directory, Some(&home.path().join("other"))).unwrap().key.as_str(), "folder");
+    let unnamed = home.path().join("what a name");
+    put(&unnamed, &manifest("researcher"));
+    assert_eq!(single(&unnamed).unwrap().key.as_str(), "researcher");
 }
 
 #[test]
@@ -122,5 +126,5 @@ fn a_single_member_that_cannot_be_served_is_an_error_that_names_its_file() {
     assert!(single(&home.path().join("missing")).unwrap_err().contains("missing cannot be opened"));
     assert!(single(home.path()).unwrap_err().contains("it has no guild-member.json"));
     put(home.path(), &json!({"name": 1}));
-    assert!(single(home.path()).unwrap_err().contains("guild-member.json: invalid type"));
+    assert!(single(home.path()).unwrap_err().contains("guild-member.json:1: invalid type"));
 }

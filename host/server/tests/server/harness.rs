@@ -12,6 +12,7 @@ use guild_contract::Limits;
 use guild_server::{
     Host, HostOptions, Target,
     config::Config,
+    door::Door,
     http::Service,
     listen::{Bound, serve},
 };
@@ -62,7 +63,8 @@ impl Server {
         let stop = CancellationToken::new();
         let task = tokio::spawn({
             let (limits, stopped) = (host.limits().clone(), stop.clone().cancelled_owned());
-            async move { serve(listener, Service::new(host), &limits, stopped).await }
+            let door = Arc::new(Door::of_this_machine(&limits));
+            async move { serve(listener, Service::new(host, door), &limits, stopped).await }
         });
         Self { address, stop, task }
     }

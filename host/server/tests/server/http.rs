@@ -1,11 +1,15 @@
 //! HTTP: who may ask, where, with what. The member behind it is a broken one, and says so where it is reached.
 
-use std::fmt::Write as _;
+use std::{
+    fmt::Write as _,
+    time::{Duration, Instant},
+};
 
 use guild_contract::Limits;
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::harness::{Server, manifest};
+use crate::harness::{PATIENCE, Server, manifest};
 
 const PATH: &str = "/members/broken/mcp";
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
@@ -26,7 +30,7 @@ async fn a_member_in_state_error_answers_with_its_reason() {
     let answer = server.post(PATH, PING).await.json();
     assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(1), &json!(-32603)));
     let message = answer["error"]["message"].as_str().unwrap();
-    let reason = "member broken is in state error: broken/guild-member.json: missing field `name`";
+    let reason = "member broken is in state error: broken/guild-member.json:1: missing field `name`";
     assert!(message.starts_with(reason), "{message}");
     let notification = server.post(PATH, r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
     assert_eq!((notification.status, notification.body.as_str()), (202, ""));
@@ -48,7 +52,7 @@ async fn each_member_of_a_roster_answers_under_its_key_and_one_that_cannot_says_
     assert_eq!(ask("team/second").await["result"]["serverInfo"]["name"], "second");
     let message = async |key: &str| ask(key).await["error"]["message"].as_str().unwrap().to_owned();
     assert!(message("foreign").await.contains("it is served by its own process, not by this host"));
-    assert!(message("broken").await.contains("broken/guild-member.json: missing field `name`"));
+    assert!(message("broken").await.contains("broken/guild-member.json:1: missing field `name`"));
 }
 
 #[tokio::test]
@@ -197,6 +201,76 @@ async fn a_client_that_stops_in_the_middle_is_let_go() {
     let mut idle = server.connect().await;
     idle.post(PATH, PING).await.json();
     tokio::join!(head.closed(), body.closed(), idle.closed());
+}
+
+/// A ping whose head is of so many bytes.
+fn with_a_head_of(bytes: usize) -> String {
+    let length = PING.len();
+    let head = format!(
+        "POST {PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {length}\r\nX: "
+    );
+    let padding = "x".repeat(bytes - head.len() - 4);
+    format!("{head}{padding}\r\n\r\n{PING}")
+}
+
+#[tokio::test]
+async fn a_head_of_exactly_the_limit_is_read_and_one_byte_more_is_431() {
+    let server = Server::of_a_broken_member(Limits { header_bytes: 1000, ..Limits::default() }).await;
+    let send = async |text: &str| {
+        let mut connection = server.connect().await;
+        connection.send(text).await;
+        let reply = connection.reply().await;
+        if reply.status != 200 {
+            connection.closed().await;
+        }
+        reply.status
+    };
+    assert_eq!((send(&with_a_head_of(1000)).await, send(&with_a_head_of(1001)).await), (200, 431));
+    // One that never ends is not waited for.
+    assert_eq!(send(&format!("GET /healthz HTTP/1.1\r\nX: {}", "x".repeat(1000))).await, 431);
+    assert_eq!(send(&format!("GET /{}", "x".repeat(1000))).await, 431);
+}
+
+#[tokio::test]
+async fn as_many_header_fields_as_the_limit_are_read_and_one_more_is_431() {
+    for limit in [4, 100, 200] {
+        let server = Server::of_a_broken_member(Limits { headers: limit, ..Limits::default() }).await;
+        let send = async |more: u32| {
+            let fields: String = (3..limit + more).map(|n| format!("\r\nX{n}: x")).collect();
+            let head = format!(
+                "POST {PATH} HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: {}{fields}",
+                PING.len()
+            );
+            server.connect().await.request(&head, PING).await.status
+        };
+        assert_eq!((send(0).await, send(1).await), (200, 431), "{limit}");
+    }
+}
+
+#[tokio::test]
+async fn a_head_and_a_body_that_drip_are_cut_by_the_time_that_they_take_together() {
+    let server = Server::of_a_broken_member(Limits { client_seconds: 1, ..Limits::default() }).await;
+    let begin = Instant::now();
+    let drip = async |head: String| {
+        let mut connection = server.connect().await;
+        connection.send(head).await;
+        let (mut reading, mut writing) = connection.0.split();
+        let mut pause = tokio::time::interval(Duration::from_millis(100));
+        let mut answer = Vec::new();
+        let read = reading.read_to_end(&mut answer);
+        tokio::pin!(read);
+        loop {
+            tokio::select! {
+                _ = &mut read => return,
+                _ = pause.tick() => { let _ = writing.write_all(b"x").await; }
+            }
+        }
+    };
+    let head = format!("POST {PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n");
+    let both =
+        async { tokio::join!(drip(format!("{head}X: ")), drip(format!("{head}Content-Length: 100000\r\n\r\n"))) };
+    tokio::time::timeout(PATIENCE, both).await.expect("not cut");
+    assert!(begin.elapsed() < Duration::from_secs(3), "{:?}", begin.elapsed());
 }
 
 #[tokio::test]

@@ -1,10 +1,17 @@
 //! The port, and the end.
 
-use std::{net::Ipv4Addr, time::Instant};
+use std::{
+    net::Ipv4Addr,
+    time::{Duration, Instant},
+};
 
 use guild_contract::Limits;
 use guild_server::listen::{BindError, Bound};
-use tokio::{net::TcpStream, time::timeout};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpSocket, TcpStream},
+    time::{interval, sleep, timeout},
+};
 
 use crate::harness::{PATIENCE, Server};
 
@@ -65,4 +72,45 @@ async fn a_host_that_has_stopped_leaves_its_port_to_the_next() {
     server.stop.cancel();
     timeout(PATIENCE, &mut server.task).await.unwrap().unwrap();
     Bound::bind(server.address).unwrap();
+}
+
+/// Asks for more than it takes, `bytes` each 50 ms, until the connection is reset.
+async fn takes(server: &Server, bytes: usize) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(16 * 1024).unwrap();
+    let (mut reading, mut writing) = socket.connect(server.address).await.unwrap().into_split();
+    let batch = format!("[{}]", vec![PING; 100].join(","));
+    let request = format!(
+        "POST {PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{batch}",
+        batch.len()
+    );
+    let asking = async { while writing.write_all(request.as_bytes()).await.is_ok() {} };
+    let taking = async {
+        let (mut pause, mut taken) = (interval(Duration::from_millis(50)), vec![0; bytes]);
+        loop {
+            pause.tick().await;
+            if reading.read_exact(&mut taken).await.is_err() {
+                return;
+            }
+        }
+    };
+    tokio::join!(asking, taking);
+}
+
+#[tokio::test]
+async fn a_client_that_takes_its_answers_drop_by_drop_is_let_go_and_one_that_is_only_slow_is_not() {
+    let server = Server::of_a_broken_member(Limits { client_seconds: 1, ..Limits::default() }).await;
+    let begin = Instant::now();
+    let drips = async {
+        timeout(PATIENCE, takes(&server, 512)).await.expect("it is still connected");
+        begin.elapsed()
+    };
+    let slow = async {
+        tokio::select! {
+            () = takes(&server, 32 * 1024) => panic!("cut after {:?}", begin.elapsed()),
+            () = sleep(Duration::from_millis(2500)) => {}
+        }
+    };
+    let (after, ()) = tokio::join!(drips, slow);
+    assert!(after >= Duration::from_secs(1), "{after:?}");
 }

@@ -39,6 +39,7 @@ impl Worker {
             plan: Accepted {
                 agent: "extractive".into(),
                 granted_tools: Vec::new(),
+                grants: None,
                 ceiling: Bounds::default(),
                 plan: Plan::OwnRun(Bounds::default()),
             },

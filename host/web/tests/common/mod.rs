@@ -14,7 +14,7 @@ use std::{
 
 use async_trait::async_trait;
 use guild_jobs::{tools::ToolError, web::Fetch};
-use guild_web::{Internet, Resolver, WebOptions};
+use guild_web::{Granted, Internet, Resolver, WebOptions};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
@@ -264,11 +264,11 @@ pub fn open_to(site: &Site) -> WebOptions {
 
 /// What reads pages for a job.
 pub fn reader(options: &WebOptions) -> Arc<dyn Fetch> {
-    Internet::new(options).unwrap().for_job().fetch.unwrap()
+    Internet::new(options).unwrap().for_job(&Granted::all()).fetch.unwrap()
 }
 
 pub fn reader_with(options: &WebOptions, names: &Arc<Names>) -> Arc<dyn Fetch> {
-    Internet::with_resolver(options, names.clone()).unwrap().for_job().fetch.unwrap()
+    Internet::with_resolver(options, names.clone()).unwrap().for_job(&Granted::all()).fetch.unwrap()
 }
 
 /// The refusal that a page was answered with.

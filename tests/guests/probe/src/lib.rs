@@ -1,5 +1,7 @@
 //! A component that tries what its task names, line by line, and reports what came of each.
 
+mod disk;
+
 use std::{fs, io::Write, thread, time::Duration};
 
 use futures_util::future::join;
@@ -103,13 +105,15 @@ async fn attempt(line: &str) -> Result<String, String> {
         "submit" => job_tools::submit_result(a).map(|()| String::new()).map_err(explain),
         "status" => status::current().map(|s| format!("{} {}", s.description, s.questions.len())).map_err(explain),
         "remember" => memory::store(Scope::Worker, a, b).map(|()| String::new()).map_err(explain),
+        "forget" => memory::delete(Scope::Worker, a).map(|there| there.to_string()).map_err(explain),
+        "search" => web::search(a, 3).map(|hits| hits.len().to_string()).map_err(explain),
         "recall" => memory::load(Scope::Worker, a).map(Option::unwrap_or_default).map_err(explain),
         "global" => memory::load(Scope::Global, a).map(Option::unwrap_or_default).map_err(explain),
         "file" => files::read(a, 1, 10).map_err(explain),
         "fetch" => web::fetch(a).map_err(explain),
         "ask" => Ok(told(&ask(line, started(line)?).await)),
         "pair" => pair(line).await,
-        _ => Err("what is that?".to_owned()),
+        _ => disk::attempt(verb, a, b).unwrap_or_else(|| Err("what is that?".to_owned())),
     }
 }
 

@@ -1,0 +1,71 @@
+//! From bytes to a component that could be called: inspected, approved, compiled, linked; never run.
+
+use std::sync::{Arc, OnceLock};
+
+use guild_audit::inspect;
+use guild_contract::{
+    Grants, Limits, MemberKey, Policy,
+    manifest::{AgentWish, ComponentSpec, FilesWish, MemoryWish, WebWish, Wish, Wishes, World},
+};
+use guild_sandbox::{Candidate, CompileCache, Sandbox};
+
+use crate::wasm;
+
+/// Larger inputs are cut: what counts is what a component says, not how much the compiler takes.
+const MAX_BYTES: usize = 64 * 1024;
+
+fn sandbox() -> &'static Arc<Sandbox> {
+    static SANDBOX: OnceLock<Arc<Sandbox>> = OnceLock::new();
+    SANDBOX.get_or_init(|| Sandbox::new(Arc::new(Limits::default()), CompileCache::none()).unwrap())
+}
+
+/// What manifests can say: everything is asked for, or nothing.
+pub(crate) fn specs() -> [ComponentSpec; 3] {
+    let all = Wishes {
+        log: Some(Wish {}),
+        memory: Some(MemoryWish { write: true }),
+        files: Some(FilesWish::default()),
+        web: Some(WebWish { search: true, ..WebWish::default() }),
+        job_tools: Some(Wish {}),
+        status: Some(Wish {}),
+        agent: Some(AgentWish { own_tools: true }),
+        artifacts: None,
+    };
+    let spec = |world: &str, grants: &Wishes| {
+        let mut spec: ComponentSpec =
+            serde_json::from_value(serde_json::json!({"file": "x.wasm", "world": world})).unwrap();
+        spec.grants = grants.clone();
+        spec
+    };
+    [spec("worker", &all), spec("autonomous-worker", &all), spec("worker", &Wishes::default())]
+}
+
+/// A component; see [`wasm::component`].
+pub fn run(data: &[u8]) {
+    let mut bytes = wasm::component(data);
+    bytes.truncate(MAX_BYTES);
+    let outside = inspect::outside(&bytes);
+    let Ok(candidate) = Candidate::of(bytes) else {
+        assert!(outside.is_err(), "the sandbox refuses what the audit can read");
+        return;
+    };
+    assert_eq!(candidate.outside, outside.expect("the sandbox takes what the audit cannot read"));
+    assert_eq!(candidate.hash().len(), 64);
+    let key: MemberKey = "ann".parse().unwrap();
+    for spec in specs() {
+        for strict in [false, true] {
+            let policy = Policy { strict_imports: strict, ..Policy::default() };
+            let grants = Arc::new(Grants::of(&key, &spec, &policy));
+            let checked = inspect::check(&candidate.outside, &spec, &grants);
+            match sandbox().prepare(&candidate, &spec, grants, Arc::new(Limits::default())) {
+                Ok(_) => {
+                    checked.expect("what was refused is loaded");
+                    assert!(matches!(spec.world, World::Worker | World::AutonomousWorker));
+                    let plain = |import: &String| import.starts_with("wasi:") || import.starts_with("guild:worker/");
+                    assert!(candidate.outside.imports.iter().all(plain), "{:?}", candidate.outside);
+                }
+                Err(why) => assert!(!why.to_string().is_empty(), "a refusal without a reason"),
+            }
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! From bytes, manifest and policy to an [`Audit`].
+
+use guild_contract::{
+    Bounds, Limits, MemberKey,
+    grants::{Capability, Grants, Names, Verdict, wildcard},
+    manifest::{ComponentSpec, FILE_NAME, Interface, Manifest, World},
+};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::{
+    findings::{Findings, Rule},
+    inspect::{self, InspectError, Outside},
+    judge,
+    meaning::{self, Link},
+    model::{
+        Audit, Contents, Export, ExportState, FORMAT, Function, Identity, Import, ImportState, Kind, Limit,
+        SessionTool, Sessions, Signature, Wish, WishState,
+    },
+    scan::{Scan, bounded, cut, scan},
+};
+
+/// Imports, and exports, that an audit lists.
+const LISTED: usize = 1000;
+/// Findings that an audit lists.
+const FINDINGS: usize = 1000;
+
+/// What is to be audited.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// The file, as it was named.
+    pub file: &'a str,
+    /// Its bytes.
+    pub bytes: &'a [u8],
+    /// The member that it belongs to.
+    pub member: Option<Member<'a>>,
+    /// The limits that hold for it.
+    pub limits: &'a Limits,
+    /// Its signature, where one was looked for.
+    pub signature: Option<&'a Signature>,
+}
+
+/// A member, and what it is granted.
+#[derive(Clone, Copy, Debug)]
+pub struct Member<'a> {
+    /// Its key.
+    pub key: &'a MemberKey,
+    /// Its manifest.
+    pub manifest: &'a Manifest,
+    /// The manifest's `component`.
+    pub spec: &'a ComponentSpec,
+    /// What became of what it asks for.
+    pub grants: &'a Grants,
+    /// What its jobs may use at most: the smaller of its manifest and the operator's limits.
+    pub bounds: Bounds,
+}
+
+impl Audit {
+    /// Audits a component without compiling or running it. It takes any bytes: of what is no component, it says what it is
+    /// instead.
+    pub fn of(subject: &Subject<'_>) -> Self {
+        let Subject { member, limits, signature, bytes, .. } = *subject;
+        let mut audit = Self {
+            format: FORMAT.to_owned(),
+            identity: identity(subject),
+            contents: Contents::default(),
+            imports: Vec::new(),
+            imports_total: 0,
+            exports: Vec::new(),
+            wishes: Vec::new(),
+            sessions: member.map(|member| sessions(&member, limits)),
+            limits: limits_of(limits),
+            findings: Vec::new(),
+        };
+        let mut findings = Findings::default();
+        judge::signature(signature, &mut findings);
+        judge::size(bytes.len() as u64, limits, &mut findings);
+        match inspect::outside(bytes) {
+            Ok(outside) => {
+                audit.identity.kind = Kind::Component;
+                let scan = scan(bytes);
+                audit.read(&outside, scan, member, limits, &mut findings);
+            }
+            Err(error) => {
+                let problem = cut(&error.to_string());
+                audit.identity.kind = kind_of(bytes);
+                findings.add(Rule::GA001, "file", problem.clone());
+                audit.identity.problem = Some(problem);
+            }
+        }
+        audit.findings = findings.sorted(FINDINGS);
+        audit
+    }
+
+    /// Fills in what a component's bytes say.
+    fn read(
+        &mut self,
+        outside: &Outside,
+        mut scan: Scan,
+        member: Option<Member<'_>>,
+        limits: &Limits,
+        findings: &mut Findings,
+    ) {
+        let languages: Vec<_> = scan.claimed.languages().into_iter().collect();
+        let mut names: Vec<&String> = outside.imports.iter().collect();
+        names.sort_unstable();
+        names.dedup();
+        self.imports_total = names.len() as u64;
+        self.imports = names
+            .into_iter()
+            .take(LISTED)
+            .map(|name| import(name, scan.functions.remove(name).unwrap_or_default(), member, &languages))
+            .collect();
+        // Long names were cut, which can change their order.
+        self.imports.sort_by(|a, b| a.name.cmp(&b.name));
+        self.exports = exports(outside, member.map(|member| member.spec.world));
+        self.wishes = member.map(|member| wishes(&member, &self.imports)).unwrap_or_default();
+        let truncated = scan.truncated || outside.imports.len() > LISTED || outside.exports.len() > LISTED;
+        self.contents = std::mem::take(&mut scan.contents);
+        self.identity.claims = std::mem::take(&mut scan.claimed.claims);
+        self.identity.producers = bounded(std::mem::take(&mut scan.claimed.producers), usize::MAX);
+        self.identity.dependencies = scan.claimed.dependencies.take();
+        self.identity.sboms = bounded(std::mem::take(&mut scan.claimed.sboms), usize::MAX);
+        judge::bytes(self, &scan, truncated, limits, findings);
+        judge::outside(self, outside, member, findings);
+        if let Some(member) = member {
+            judge::wishes(self, member, findings);
+        }
+    }
+}
+
+fn identity(subject: &Subject<'_>) -> Identity {
+    let manifest = subject.member.map(|member| member.manifest);
+    let sha256 = Sha256::digest(subject.bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    Identity {
+        file: subject.file.to_owned(),
+        bytes: subject.bytes.len() as u64,
+        sha256,
+        member: subject.member.map(|member| member.key.to_string()),
+        name: manifest.map(|manifest| cut(&manifest.name)),
+        version: manifest.map(|manifest| cut(&manifest.version)),
+        world: subject.member.map(|member| inspect::exports_of(member.spec.world).0.to_owned()),
+        signature: subject.signature.cloned(),
+        ..Identity::default()
+    }
+}
+
+/// What bytes are that are no component.
+fn kind_of(bytes: &[u8]) -> Kind {
+    match bytes {
+        [0x7f, b'E', b'L', b'F', ..] => Kind::Precompiled,
+        [0, b'a', b's', b'm', _, _, 0, 0, ..] => Kind::CoreModule,
+        [0, b'a', b's', b'm', ..] => Kind::Damaged,
+        _ => Kind::Other,
+    }
+}
+
+fn import(name: &str, functions: Vec<String>, member: Option<Member<'_>>, languages: &[meaning::Language]) -> Import {
+    let known = inspect::meaning(name);
+    let interface = inspect::interface(name);
+    let (state, why) = state_of(name, interface, member);
+    let function = |name: String| Function {
+        meaning: known.and_then(|known| known.function(&name)).map(str::to_owned),
+        name: cut(&name),
+    };
+    let runtimes = known.map(|known| known.runtimes).unwrap_or_default();
+    let named = |language: &&meaning::Language| languages.is_empty() || languages.contains(language);
+    Import {
+        name: cut(name),
+        state,
+        meaning: known.map(|known| known.sentence.to_owned()),
+        reach: known.map(|known| known.reach.to_owned()),
+        needs: interface.map(|interface| interface.as_str().to_owned()),
+        why,
+        runtimes: runtimes.iter().filter(named).map(|language| language.as_str().to_owned()).collect(),
+        functions: functions.into_iter().map(function).collect(),
+    }
+}
+
+/// What becomes of an import, and why it is not to be had.
+fn state_of(name: &str, interface: Option<Interface>, member: Option<Member<'_>>) -> (ImportState, Option<String>) {
+    let Some(known) = inspect::meaning(name).filter(|known| known.link != Link::Exported) else {
+        let why = InspectError::UnknownImport(cut(name)).to_string();
+        return (ImportState::Unknown, Some(why));
+    };
+    if let Err(error) = inspect::check_version(name) {
+        return (ImportState::WrongVersion, Some(cut(&error.to_string())));
+    }
+    let (Some(interface), Link::Grant) = (interface, known.link) else {
+        return match known.link {
+            Link::Denied => (ImportState::LinkedDenied, Some(inspect::NO_NETWORK.to_owned())),
+            _ => (ImportState::Linked, None),
+        };
+    };
+    match member {
+        None => (ImportState::NeedsGrant, None),
+        Some(member) if member.grants.has(interface) => (ImportState::Granted, None),
+        Some(member) => match member.grants.denial(interface) {
+            Some(why) => (ImportState::Denied, Some(why.to_owned())),
+            None => {
+                let error = InspectError::NotAsked { import: cut(name), interface };
+                (ImportState::NotAsked, Some(error.to_string()))
+            }
+        },
+    }
+}
+
+fn exports(outside: &Outside, world: Option<World>) -> Vec<Export> {
+    let wanted = world.map(|world| inspect::exports_of(world).1);
+    let mut names: Vec<&String> = outside.exports.iter().collect();
+    names.sort_unstable();
+    names.dedup();
+    let mut exports: Vec<Export> = names
+        .into_iter()
+        .take(LISTED)
+        .map(|name| {
+            let known = inspect::meaning(name).filter(|known| known.link == Link::Exported);
+            let is_wanted = match wanted {
+                Some(wanted) => wanted.iter().any(|wanted| inspect::is_export(name, wanted)),
+                None => known.is_some(),
+            };
+            let state = if is_wanted { ExportState::Known } else { ExportState::Extra };
+            Export { name: cut(name), state, meaning: known.map(|known| known.sentence.to_owned()) }
+        })
+        .collect();
+    for missing in wanted.unwrap_or_default() {
+        if !outside.exports.iter().any(|name| inspect::is_export(name, missing)) {
+            let name = format!("guild:worker/{missing}");
+            let meaning = meaning::of(&name).map(|known| known.sentence.to_owned());
+            exports.push(Export { name, state: ExportState::Missing, meaning });
+        }
+    }
+    exports.sort();
+    exports
+}
+
+/// What the manifest asks for, with what became of it.
+fn wishes(member: &Member<'_>, imports: &[Import]) -> Vec<Wish> {
+    let (asked, grants) = (&member.spec.grants, member.grants);
+    let imported =
+        |interface: Interface| imports.iter().any(|import| import.needs.as_deref() == Some(interface.as_str()));
+    let tools = |of: &[&str]| member.spec.tools.iter().any(|tool| of.contains(&tool.as_str()));
+    let used_by = |interface: Interface| {
+        let by_sessions = match interface {
+            Interface::Memory => true,
+            Interface::Files => tools(&["Read", "Grep", "Glob"]),
+            Interface::Web => tools(&["WebFetch", "WebSearch"]),
+            _ => false,
+        };
+        let users = [(imported(interface), "component"), (by_sessions, "sessions")];
+        users.into_iter().filter(|(uses, _)| *uses).map(|(_, user)| user.to_owned()).collect::<Vec<_>>()
+    };
+    let mut wishes = Vec::new();
+    let mut add = |grant: String, key: &str, (state, why), used_by| {
+        let key = format!("component.grants.{key}");
+        wishes.push(Wish { grant, key, state, why, used_by });
+    };
+    let verdict = |verdict: Option<&Verdict>| match verdict {
+        Some(Verdict::Denied(why)) => (WishState::Denied, Some(why.clone())),
+        _ => (WishState::Granted, None),
+    };
+    for interface in Interface::ALL.into_iter().filter(|interface| asked.asks(*interface)) {
+        let name = interface.as_str();
+        add(name.to_owned(), name, verdict(grants.interfaces.get(&interface)), used_by(interface));
+    }
+    let files = asked.files.iter().flat_map(|files| &files.roots).map(|root| (Interface::Files, "files.roots", root));
+    let hosts = asked.web.iter().flat_map(|web| &web.hosts).map(|host| (Interface::Web, "web.hosts", host));
+    for (interface, key, name) in files.chain(hosts) {
+        let names = if interface == Interface::Files { &grants.roots } else { &grants.hosts };
+        let wish = match interface {
+            Interface::Files => Capability::Root(name.clone()),
+            _ => Capability::Host(name.clone()),
+        };
+        add(cut(&wish.to_string()), key, named(names.as_ref(), name, grants.denial(interface)), used_by(interface));
+    }
+    let details = [
+        (asked.memory.is_some_and(|memory| memory.write), Capability::MemoryWrite, "memory.write", Interface::Memory),
+        (asked.web.as_ref().is_some_and(|web| web.search), Capability::Search, "web.search", Interface::Web),
+        (asked.agent.is_some_and(|agent| agent.own_tools), Capability::OwnTools, "agent.ownTools", Interface::Agent),
+    ];
+    for (_, wish, key, interface) in details.into_iter().filter(|(asked, ..)| *asked) {
+        // Sessions have their own tool for memories, and search as the operator set it up: this is the component's.
+        let users = if imported(interface) { vec!["component".to_owned()] } else { Vec::new() };
+        let wish = wish.to_string();
+        let became = verdict(grants.details.get(&wish));
+        add(wish, key, became, users);
+    }
+    if asked.artifacts.is_some() {
+        let wish = Capability::Artifacts.to_string();
+        let became = verdict(grants.details.get(&wish));
+        add(wish, "artifacts", became, vec!["component".to_owned(), "sessions".to_owned()]);
+    }
+    wishes.sort();
+    wishes
+}
+
+/// What became of one name, or pattern of names, that was asked for.
+fn named(names: Option<&Names>, name: &str, denial: Option<&str>) -> (WishState, Option<String>) {
+    let Some(names) = names else {
+        return (WishState::Denied, Some(denial.unwrap_or("the interface is not granted").to_owned()));
+    };
+    let is_pattern = name.contains('*');
+    // A pattern that was asked for is granted where nothing narrows it.
+    let is_narrowed = names.all_of.len() > 1 || !names.none_of.is_empty();
+    match (names.grant(name, wildcard), is_pattern && is_narrowed) {
+        (_, true) => (WishState::Narrowed, Some("guild.toml names some of them only".to_owned())),
+        (true, false) => (WishState::Granted, None),
+        (false, false) => (WishState::Denied, Some("guild.toml does not allow this name".to_owned())),
+    }
+}
+
+fn sessions(member: &Member<'_>, limits: &Limits) -> Sessions {
+    let Member { grants, bounds, .. } = *member;
+    let mut tools: Vec<_> = member
+        .spec
+        .tools
+        .iter()
+        .map(|tool| SessionTool { name: tool.clone(), granted: grants.tools.contains(tool) })
+        .collect();
+    tools.sort();
+    tools.dedup();
+    Sessions {
+        tools,
+        memory: grants.memory,
+        memory_write: grants.session_memory,
+        artifacts: grants.artifacts,
+        own_tools: grants.own_tools,
+        max_turns: bounds.max_turns.unwrap_or(limits.session_turns),
+        max_budget_usd: bounds.max_budget_usd.unwrap_or(limits.session_budget_usd),
+        deadline_seconds: bounds.deadline_seconds.unwrap_or(limits.session_seconds),
+    }
+}
+
+fn limits_of(limits: &Limits) -> Vec<Limit> {
+    let numbers = |limits: &Limits| match serde_json::to_value(limits) {
+        Ok(Value::Object(numbers)) => numbers,
+        _ => serde_json::Map::new(),
+    };
+    let (values, mut defaults) = (numbers(limits), numbers(&Limits::default()));
+    let mut all: Vec<_> = values
+        .into_iter()
+        .filter(|(name, _)| Limits::OF_MEMBERS.contains(&name.as_str()))
+        .filter_map(|(name, value)| match (value, defaults.remove(&name)) {
+            (Value::Number(value), Some(Value::Number(default))) => Some(Limit { name, value, default }),
+            _ => None,
+        })
+        .collect();
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    all
+}
+
+/// A key of the manifest, as a finding's place.
+pub(crate) fn in_manifest(key: &str) -> String {
+    format!("{FILE_NAME}: {key}")
+}

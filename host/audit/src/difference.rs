@@ -1,0 +1,146 @@
+//! What changed between two audits.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::model::{Audit, Finding, Severity};
+
+/// What changed from one audit to another.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Difference {
+    /// The changes, sorted by subject and name.
+    pub changes: Vec<Change>,
+    /// Findings that were not there before: of another rule, place or text.
+    pub new_findings: Vec<Finding>,
+    /// Findings that are no longer there.
+    pub gone_findings: Vec<Finding>,
+}
+
+/// One thing that came, went, or became another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Change {
+    /// What kind of thing it is: `identity`, `import`, `function`, `export`, `wish`, `session`, `limit`, `producer`, `package`.
+    pub subject: String,
+    /// Which one.
+    pub name: String,
+    /// What it was; none, where it is new.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub old: Option<String>,
+    /// What it is; none, where it is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub new: Option<String>,
+}
+
+impl Difference {
+    /// What is other in `new` than in `old`.
+    pub fn between(old: &Audit, new: &Audit) -> Self {
+        let (was, mut is) = (facts(old), facts(new));
+        let mut changes = Vec::new();
+        for ((subject, name), old) in was {
+            let new = is.remove(&(subject, name.clone()));
+            if new.as_ref() != Some(&old) {
+                changes.push(Change { subject: subject.to_owned(), name, old: Some(old), new });
+            }
+        }
+        let came = is.into_iter().map(|((subject, name), new)| Change {
+            subject: subject.to_owned(),
+            name,
+            old: None,
+            new: Some(new),
+        });
+        changes.extend(came);
+        changes.sort_by(|a, b| (&a.subject, &a.name).cmp(&(&b.subject, &b.name)));
+        let without = |all: &[Finding], others: &[Finding]| {
+            all.iter().filter(|finding| !others.contains(finding)).cloned().collect::<Vec<_>>()
+        };
+        Self {
+            changes,
+            new_findings: without(&new.findings, &old.findings),
+            gone_findings: without(&old.findings, &new.findings),
+        }
+    }
+
+    /// Whether nothing changed.
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty() && self.new_findings.is_empty() && self.gone_findings.is_empty()
+    }
+
+    /// Whether there is a new finding of at least this severity.
+    pub fn has(&self, least: Severity) -> bool {
+        self.new_findings.iter().any(|finding| finding.severity <= least)
+    }
+}
+
+/// What an audit says, one thing at a time.
+fn facts(audit: &Audit) -> BTreeMap<(&'static str, String), String> {
+    let mut facts = BTreeMap::new();
+    let mut add = |subject, name: String, value: String| facts.insert((subject, name), value);
+    let Audit { identity, imports, exports, wishes, sessions, limits, .. } = audit;
+    let claims = &identity.claims;
+    let texts = [
+        ("sha256", Some(&identity.sha256)),
+        ("name", identity.name.as_ref()),
+        ("version", identity.version.as_ref()),
+        ("world", identity.world.as_ref()),
+        ("claimed name", claims.name.as_ref()),
+        ("claimed version", claims.version.as_ref()),
+        ("claimed description", claims.description.as_ref()),
+        ("claimed authors", claims.authors.as_ref()),
+        ("claimed licenses", claims.licenses.as_ref()),
+        ("claimed source", claims.source.as_ref()),
+        ("claimed homepage", claims.homepage.as_ref()),
+        ("claimed revision", claims.revision.as_ref()),
+    ];
+    for (name, text) in texts.into_iter().filter_map(|(name, text)| Some((name, text?))) {
+        add("identity", name.to_owned(), text.clone());
+    }
+    add("identity", "bytes".to_owned(), identity.bytes.to_string());
+    if let Some(signature) = &identity.signature {
+        let detail = signature.detail.as_deref().unwrap_or_default();
+        add("identity", "signature".to_owned(), format!("{} {detail}", word(&signature.state)).trim_end().to_owned());
+    }
+    for import in imports {
+        add("import", import.name.clone(), word(&import.state));
+        for function in &import.functions {
+            add("function", format!("{}#{}", import.name, function.name), "used".to_owned());
+        }
+    }
+    for export in exports {
+        add("export", export.name.clone(), word(&export.state));
+    }
+    for wish in wishes {
+        add("wish", wish.grant.clone(), word(&wish.state));
+    }
+    if let Some(sessions) = sessions {
+        for tool in &sessions.tools {
+            add("session", format!("tool {}", tool.name), if tool.granted { "granted" } else { "denied" }.to_owned());
+        }
+        let mut bound = |name: &str, value: String| add("session", name.to_owned(), value);
+        bound("memory", sessions.memory.to_string());
+        bound("memory write", sessions.memory_write.to_string());
+        bound("artifacts", sessions.artifacts.to_string());
+        bound("own tools", sessions.own_tools.to_string());
+        bound("max turns", sessions.max_turns.to_string());
+        bound("max budget usd", sessions.max_budget_usd.to_string());
+        bound("deadline seconds", sessions.deadline_seconds.to_string());
+    }
+    for limit in limits {
+        add("limit", limit.name.clone(), limit.value.to_string());
+    }
+    for producer in &identity.producers {
+        add("producer", format!("{} {}", producer.field, producer.name), producer.version.clone());
+    }
+    for package in identity.dependencies.iter().flat_map(|list| &list.packages) {
+        add("package", format!("{} {} ({})", package.name, package.version, package.source), package.kind.clone());
+    }
+    facts
+}
+
+/// A state's name, as the JSON has it.
+pub(crate) fn word(state: &impl Serialize) -> String {
+    serde_json::to_value(state).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+}

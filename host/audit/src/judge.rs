@@ -1,0 +1,254 @@
+//! What a reviewer should look at: the rules, applied.
+
+use guild_contract::{
+    Limits,
+    manifest::{Interface, World},
+};
+
+use crate::{
+    audit::{Member, in_manifest},
+    findings::{Findings, Rule},
+    inspect::{self, Outside},
+    model::{Audit, ExportState, ImportState, Signature, SignatureState, WishState},
+    scan::{Scan, beyond, steers},
+};
+
+/// Data above this share of a component, and this size, is pointed out.
+const LARGE_DATA_BYTES: u64 = 4 * 1024 * 1024;
+
+pub(crate) fn signature(signature: Option<&Signature>, findings: &mut Findings) {
+    let Some(signature) = signature else { return };
+    let detail = signature.detail.as_deref().unwrap_or_default();
+    match signature.state {
+        SignatureState::Valid => {}
+        SignatureState::Missing if signature.required => {
+            findings.add(
+                Rule::GA010,
+                "signature",
+                "it is not signed, and guild.toml requires a signature; have it signed, or refuse it",
+            );
+        }
+        SignatureState::Missing => {}
+        SignatureState::Unknown if signature.required => findings.add(
+            Rule::GA010,
+            "signature",
+            "it is signed with a key that guild.trust does not have, and guild.toml requires one that it has; \
+             find out whose key it is before you add it",
+        ),
+        SignatureState::Unknown => findings.add(
+            Rule::GA027,
+            "signature",
+            "it is signed with a key that guild.trust does not have; find out whose it is, or treat it as unsigned",
+        ),
+        SignatureState::Invalid => {
+            findings.add(
+                Rule::GA010,
+                "signature",
+                format!("its signature does not hold ({detail}); do not use the file"),
+            );
+        }
+    }
+}
+
+pub(crate) fn size(bytes: u64, limits: &Limits, findings: &mut Findings) {
+    if bytes > limits.component_bytes {
+        let text = format!(
+            "it has {bytes} bytes, and limits.component_bytes = {} refuses it; ask for a smaller build, or raise the limit",
+            limits.component_bytes
+        );
+        findings.add(Rule::GA008, "file", text);
+    }
+}
+
+/// What its bytes say, whoever runs it.
+pub(crate) fn bytes(audit: &Audit, scan: &Scan, truncated: bool, limits: &Limits, findings: &mut Findings) {
+    let (identity, contents) = (&audit.identity, &audit.contents);
+    if let Some(invalid) = &scan.invalid {
+        findings.add(Rule::GA002, "file", format!("it does not validate, and no host loads it: {invalid}"));
+    }
+    for (limit, declared, most) in beyond(contents, limits) {
+        let text = format!(
+            "its core modules declare {declared} at the start, and limits.{limit} = {most} refuses that when it is started"
+        );
+        findings.add(Rule::GA009, format!("limits.{limit}"), text);
+    }
+    for program in &contents.programs {
+        let text = format!(
+            "its data holds what looks like {} at byte {}; a component cannot start a program, but ask what it is for",
+            program.form, program.offset
+        );
+        findings.add(Rule::GA024, "data", text);
+    }
+    if scan.steers {
+        let text = "names or descriptions in it have characters that steer a terminal, are not seen, or turn the \
+                    direction of reading; read its texts with a tool that shows them";
+        findings.add(Rule::GA025, "file", text);
+    }
+    if truncated {
+        let text = "it has more imports, functions, sections or producers than an audit lists; no honest component needs as many";
+        findings.add(Rule::GA026, "file", text);
+    }
+    if let Some(problem) = identity.dependencies.as_ref().and_then(|list| list.problem.as_ref()) {
+        let text = format!("its dependency list cannot be read: {problem}; ask for a build with one that can");
+        findings.add(Rule::GA028, "\".dep-v0\"", text);
+    }
+    if contents.host_paths_total > 0 {
+        let some = contents.host_paths.first().map_or("", |path| path.path.as_str());
+        let text = format!(
+            "it holds paths of the machine that it was made on ({} found), as {some}; they tell who made it and where. \
+             Build with paths remapped (Rust: `--remap-path-prefix`), and strip it",
+            contents.host_paths_total
+        );
+        let section = contents.host_paths.first().map_or("data", |path| path.section.as_str());
+        findings.add(Rule::GA032, section, text);
+    }
+    if contents.data_bytes > LARGE_DATA_BYTES && contents.data_bytes > identity.bytes / 2 {
+        let text = format!(
+            "{} of its {} bytes are data; ask what it carries (a model, a dictionary, another program)",
+            contents.data_bytes, identity.bytes
+        );
+        findings.add(Rule::GA033, "data", text);
+    }
+    if identity.producers.is_empty() {
+        let text = "it has no producers section, so nothing says which compiler made it; ask for the build";
+        findings.add(Rule::GA034, "file", text);
+    }
+    if contents.debug_bytes > 0 {
+        let text = format!(
+            "{} bytes of it are for debuggers; they do no harm, and stripping them makes it smaller",
+            contents.debug_bytes
+        );
+        findings.add(Rule::GA043, "file", text);
+    }
+    if identity.dependencies.is_none() && identity.sboms.is_empty() {
+        let text = "it has no list of its dependencies; for Rust, cargo-auditable puts one in";
+        findings.add(Rule::GA044, "file", text);
+    }
+}
+
+/// What it imports and exports.
+pub(crate) fn outside(audit: &Audit, outside: &Outside, member: Option<Member<'_>>, findings: &mut Findings) {
+    if outside.imports.iter().chain(&outside.exports).any(|name| steers(name)) {
+        findings.add(
+            Rule::GA025,
+            "imports",
+            "names of its imports or exports have characters that steer a terminal, are not seen, or turn the direction of \
+             reading; no tool makes such names by itself",
+        );
+    }
+    let is_strict = member.is_some_and(|member| member.grants.strict_imports);
+    for import in &audit.imports {
+        let why = import.why.clone().unwrap_or_default();
+        let place = format!("import {}", import.name);
+        match import.state {
+            ImportState::NotAsked => findings.add(Rule::GA003, place, format!("{why}; a host refuses it as it is")),
+            ImportState::Unknown => findings.add(Rule::GA004, place, why),
+            ImportState::WrongVersion => {
+                findings.add(Rule::GA005, place, format!("{why}; build it against the host's wit/"))
+            }
+            ImportState::Denied | ImportState::LinkedDenied if is_strict => {
+                let text = format!("`strict_imports = true` refuses this import, which is not granted: {why}");
+                findings.add(Rule::GA006, place, text);
+            }
+            ImportState::LinkedDenied if import.runtimes.is_empty() || audit.identity.producers.is_empty() => {
+                let text = "it imports sockets or HTTP, and nothing says that a language's runtime does so by itself; every call \
+                            traps here. Ask what it is for: `web` is the way to the web";
+                findings.add(Rule::GA023, place, text);
+            }
+            ImportState::LinkedDenied => {
+                let text = format!(
+                    "the runtime of {} imports it by itself; every call traps here",
+                    import.runtimes.join(", ")
+                );
+                findings.add(Rule::GA045, place, text);
+            }
+            ImportState::Granted | ImportState::Denied | ImportState::NeedsGrant | ImportState::Linked => {}
+        }
+    }
+    for export in &audit.exports {
+        let place = format!("export {}", export.name);
+        match export.state {
+            ExportState::Missing => {
+                let world = audit.identity.world.as_deref().unwrap_or_default();
+                let text = format!(
+                    "the manifest says `\"world\": \"{world}\"`, whose `{}` it does not export; name the world that it was built for",
+                    export.name
+                );
+                findings.add(Rule::GA007, place, text);
+            }
+            ExportState::Known => {
+                if let Err(error) = inspect::check_version(&export.name) {
+                    findings.add(Rule::GA005, place, format!("{error}; build it against the host's wit/"));
+                }
+            }
+            ExportState::Extra => {
+                findings.add(Rule::GA035, place, "nobody calls this export; ask what it is for");
+            }
+        }
+    }
+}
+
+/// What its manifest asks for.
+pub(crate) fn wishes(audit: &Audit, member: Member<'_>, findings: &mut Findings) {
+    let (spec, grants) = (member.spec, member.grants);
+    for wish in &audit.wishes {
+        let place = in_manifest(&wish.key);
+        if wish.used_by.is_empty() {
+            let text = format!(
+                "it asks for `{}`, and neither imports it nor has session tools that use it; take it out of the manifest",
+                wish.grant
+            );
+            findings.add(Rule::GA022, &place, text);
+        }
+        // Of an interface that is denied as a whole, the parts are not told again.
+        let is_told = wish.grant.split_once(':').is_some_and(|(interface, _)| is_denied(audit, interface));
+        if wish.state == WishState::Denied && !is_told {
+            let why = wish.why.as_deref().unwrap_or_default();
+            findings.add(Rule::GA042, &place, format!("it asks for `{}`, which is not granted: {why}", wish.grant));
+        }
+    }
+    let has_tool = |of: &[&str]| grants.tools.iter().any(|tool| of.contains(&tool.as_str()));
+    let reads_files = grants.has(Interface::Files) || has_tool(&["Read", "Grep", "Glob"]);
+    let reads_web = grants.has(Interface::Web)
+        || (grants.hosts.is_some() && has_tool(&["WebFetch"]))
+        || (grants.session_search && has_tool(&["WebSearch"]) && grants.hosts.is_some());
+    if reads_files && reads_web {
+        let text = "it or its sessions may read the granted roots and ask for web addresses, which can carry out what was \
+                    read; grant roots that may become public, or one of the two only";
+        findings.add(Rule::GA020, in_manifest("component.grants"), text);
+    }
+    let asks = &spec.grants;
+    if asks.web.as_ref().is_some_and(|web| web.hosts.is_empty()) {
+        let text = "it asks for every host that `[web]` opens; have it name the hosts that it needs in `web.hosts`";
+        findings.add(Rule::GA021, in_manifest("component.grants.web"), text);
+    }
+    if asks.files.as_ref().is_some_and(|files| files.roots.is_empty()) {
+        let text = "it asks for every read root; have it name those that it needs in `files.roots`, or allow it only some in \
+                    guild.toml (\"files:ROOT\")";
+        findings.add(Rule::GA030, in_manifest("component.grants.files"), text);
+    }
+    let uses = |grant: &str| audit.wishes.iter().any(|wish| wish.grant == grant && !wish.used_by.is_empty());
+    if grants.memory_write && uses("memory:write") {
+        let text = "it may write memories, which later jobs of the member are shown: what one job was told can lead the next. \
+                    Deny \"memory:write\" where that is not wanted";
+        findings.add(Rule::GA031, in_manifest("component.grants.memory.write"), text);
+    }
+    if grants.own_tools && uses("agent:own-tools") {
+        let text = "sessions that it starts may call tools of its own; what they answer is the component's word";
+        findings.add(Rule::GA040, in_manifest("component.grants.agent.ownTools"), text);
+    }
+    if spec.world == World::AutonomousWorker {
+        let text = "it carries its jobs out itself: it sees /job and writes below /job/artifacts, within the limits";
+        findings.add(Rule::GA041, in_manifest("component.world"), text);
+    }
+    let has_sessions = !spec.tools.is_empty() || asks.agent.is_some();
+    if has_sessions && spec.resources.max_turns.is_none() && spec.resources.max_budget_usd.is_none() {
+        let text = "its manifest bounds neither turns nor dollars, so only the operator's limits do; have it name what it needs";
+        findings.add(Rule::GA036, in_manifest("component.resources"), text);
+    }
+}
+
+/// Whether an interface is asked for and not granted.
+fn is_denied(audit: &Audit, interface: &str) -> bool {
+    audit.wishes.iter().any(|wish| wish.grant == interface && wish.state == WishState::Denied)
+}

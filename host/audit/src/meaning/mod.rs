@@ -1,0 +1,115 @@
+//! What each function that a component can import means, in one plain sentence, and what it can reach here.
+//!
+//! Two tables: [`worker`] for `guild:worker`, and [`wasi`] for WASI 0.2. Tests hold them against the WIT files.
+
+mod wasi;
+mod worker;
+
+use guild_contract::WIT_PACKAGE;
+
+/// What becomes of an interface that a component imports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// An interface of `guild:worker`: it needs a grant of its name.
+    Grant,
+    /// It has types only; nothing can be called through it.
+    Types,
+    /// It is exported, by the worlds that have it; a host does not offer it.
+    Exported,
+    /// WASI that is linked for every component.
+    Linked,
+    /// WASI that is linked so that every call traps.
+    Denied,
+}
+
+/// An interface that this host knows.
+#[derive(Clone, Copy, Debug)]
+pub struct Meaning {
+    /// `package/interface`, without a version.
+    pub name: &'static str,
+    /// What becomes of it.
+    pub link: Link,
+    /// What it is for.
+    pub sentence: &'static str,
+    /// What it can reach on this host.
+    pub reach: &'static str,
+    /// Its functions as a component's binary spells them, each with what it does.
+    pub functions: &'static [(&'static str, &'static str)],
+    /// Languages whose runtimes import it whether or not the program uses it.
+    pub runtimes: &'static [Language],
+}
+
+impl Meaning {
+    /// What a function does.
+    pub fn function(&self, name: &str) -> Option<&'static str> {
+        self.functions.iter().find(|(function, _)| *function == name).map(|(_, sentence)| *sentence)
+    }
+}
+
+/// A language whose runtime imports WASI on its own account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Language {
+    /// C and C++, by wasi-libc.
+    C,
+    /// Go, by TinyGo.
+    Go,
+    /// JavaScript, by StarlingMonkey.
+    JavaScript,
+    /// Python, by componentize-py.
+    Python,
+    /// Rust's standard library.
+    Rust,
+}
+
+impl Language {
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::C => "C",
+            Self::Go => "Go",
+            Self::JavaScript => "JavaScript",
+            Self::Python => "Python",
+            Self::Rust => "Rust",
+        }
+    }
+
+    /// The language that an entry of a producers section speaks of: `language`, `processed-by` or `sdk`.
+    pub fn of_producer(name: &str) -> Option<Self> {
+        let name = name.to_ascii_lowercase();
+        let any = |words: &[&str]| words.iter().any(|word| name.contains(word));
+        if any(&["rust"]) {
+            Some(Self::Rust)
+        } else if any(&["python", "componentize-py"]) {
+            Some(Self::Python)
+        } else if any(&["javascript", "componentizejs", "componentize-js", "starlingmonkey", "jco"]) {
+            Some(Self::JavaScript)
+        } else if any(&["tinygo"]) || name == "go" {
+            Some(Self::Go)
+        } else if any(&["clang", "wasi-libc", "wasi-sdk"]) || name == "c" || name == "c++" || name.starts_with("c1") {
+            Some(Self::C)
+        } else {
+            None
+        }
+    }
+}
+
+/// All interfaces that this host knows.
+pub fn all() -> impl Iterator<Item = &'static Meaning> {
+    worker::INTERFACES.iter().chain(wasi::INTERFACES)
+}
+
+/// What an interface means, by `package/interface` without its version.
+pub fn of(name: &str) -> Option<&'static Meaning> {
+    all().find(|known| known.name == name)
+}
+
+/// Whether a package is one of those whose versions this host looks at: its own, and those of WASI.
+pub(crate) fn knows_package(package: &str) -> bool {
+    package == WIT_PACKAGE
+        || wasi::INTERFACES.iter().any(|known| known.name.split_once('/').is_some_and(|(known, _)| known == package))
+}
+
+/// Whether every interface of a package is denied.
+pub(crate) fn denies_package(package: &str) -> bool {
+    wasi::DENIED.contains(&package)
+}

@@ -1,0 +1,118 @@
+//! `guild:worker`, as `wit/` has it.
+
+use super::{Link, Meaning};
+
+const fn interface(
+    name: &'static str,
+    link: Link,
+    sentence: &'static str,
+    reach: &'static str,
+    functions: &'static [(&'static str, &'static str)],
+) -> Meaning {
+    Meaning { name, link, sentence, reach, functions, runtimes: &[] }
+}
+
+pub(super) const INTERFACES: &[Meaning] = &[
+    interface(
+        "guild:worker/agent",
+        Link::Grant,
+        "Starts agent sessions of its own: a model with tools, run by the host.",
+        "Prompts go to the runtime that the operator chose; sessions get only tools that the member was granted, and \
+         turns, dollars and time count against the job.",
+        &[
+            ("[method]session.answer", "Answers a call that a session made to one of the component's own tools."),
+            ("[method]session.interrupt", "Asks a session to stop."),
+            ("[method]session.next", "Takes the next text, tool call or end of a session."),
+            ("[method]session.subscribe", "Waits for a session's next event."),
+            ("query", "Starts a session with a prompt, tools and bounds, on the job's account."),
+        ],
+    ),
+    interface(
+        "guild:worker/dispatch",
+        Link::Exported,
+        "Checks and plans a dispatch; the host calls it.",
+        "It runs before any job exists: no job directory, and memory is read-only.",
+        &[("activate", "Checks a dispatch, and answers with a plan or a refusal.")],
+    ),
+    interface(
+        "guild:worker/files",
+        Link::Grant,
+        "Reads local files under the read roots that the operator granted.",
+        "Granted read roots only, never outside of them, and never to write.",
+        &[
+            ("glob", "Lists files under the granted roots whose path matches a pattern."),
+            ("grep", "Finds lines that match a pattern in files under the granted roots."),
+            ("read", "Reads lines of a file under the granted roots."),
+        ],
+    ),
+    interface(
+        "guild:worker/job-tools",
+        Link::Grant,
+        "Writes what its own job shows and delivers: summary, decisions, questions, artifacts, result.",
+        "Its own job's records and artifacts, within the limits.",
+        &[
+            ("log-question", "Appends a question for a person to its own job."),
+            ("record-decision", "Appends a decision to its own job's record."),
+            ("submit-result", "Hands its own job's result over."),
+            ("update-summary", "Replaces its own job's progress summary."),
+            ("write-artifact", "Writes one file under its own job's artifacts."),
+        ],
+    ),
+    interface(
+        "guild:worker/log",
+        Link::Grant,
+        "Writes lines into its job's log.",
+        "The job's log, within its limit; nothing is read.",
+        &[("write", "Writes a line into its job's log, or the host's log while a dispatch is checked.")],
+    ),
+    interface(
+        "guild:worker/memory",
+        Link::Grant,
+        "Keeps notes that later jobs of the same member read.",
+        "The member's own memory only; it writes there only with `memory:write`.",
+        &[
+            ("delete", "Removes one of the member's memories; needs `memory:write`."),
+            ("list", "Lists the member's memories: keys, sizes, times."),
+            ("load", "Reads one of the member's memories."),
+            ("store", "Writes one of the member's memories, for later jobs to read; needs `memory:write`."),
+        ],
+    ),
+    interface(
+        "guild:worker/run",
+        Link::Exported,
+        "Carries a job out in the component itself; the host calls it.",
+        "Its job's directory to read, its artifacts to write, and what it was granted.",
+        &[("run", "Carries one job out, and answers with its result.")],
+    ),
+    interface(
+        "guild:worker/status",
+        Link::Grant,
+        "Reads its own job's record.",
+        "Its own job only.",
+        &[("current", "Reads its own job's status, summary, questions and decisions.")],
+    ),
+    interface(
+        "guild:worker/toolbox",
+        Link::Exported,
+        "Offers tools to sessions and callers; the host calls it.",
+        "What it was granted.",
+        &[("call-tool", "Answers one call of one of its tools."), ("list-tools", "Names the tools that it offers.")],
+    ),
+    interface(
+        "guild:worker/types",
+        Link::Types,
+        "Types that the other interfaces share.",
+        "Nothing: it has no functions.",
+        &[],
+    ),
+    interface(
+        "guild:worker/web",
+        Link::Grant,
+        "Searches the web and reads pages, through the host: the only import through which data can leave.",
+        "Hosts that the operator's `[web]` opens and the member was granted; an address or a query can carry data out.",
+        &[
+            ("fetch", "Asks the host for a page of a granted host; the address can carry data out."),
+            ("search", "Sends a query to the operator's search provider; the query can carry data out."),
+        ],
+    ),
+];

@@ -1,0 +1,493 @@
+//! What an audit says: plain data that every rendering shows, and that `docs/schema/audit.json` describes.
+//!
+//! It is the same from run to run: lists are sorted, and nothing depends on the time or the machine. Texts that came
+//! with a component are kept as they are but for their length; whoever shows them makes them harmless.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::findings::Rule;
+
+/// The name of this form of an audit. It changes when a field goes or changes its meaning; new fields may come.
+pub const FORMAT: &str = "guild-audit/1";
+
+/// All that can be said about a component without running it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Audit {
+    /// `guild-audit/1`.
+    pub format: String,
+    /// What was looked at.
+    pub identity: Identity,
+    /// What it is made of.
+    pub contents: Contents,
+    /// What it needs from the host, sorted by name; at most 1,000 are listed.
+    pub imports: Vec<Import>,
+    /// How many imports there are.
+    pub imports_total: u64,
+    /// What it offers, sorted by name, and what its world has and it does not; at most 1,000 are listed.
+    pub exports: Vec<Export>,
+    /// What its manifest asks for, and what became of each wish. Empty without a manifest.
+    pub wishes: Vec<Wish>,
+    /// What its sessions may do. None without a manifest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sessions: Option<Sessions>,
+    /// The limits that hold for it, sorted by name.
+    pub limits: Vec<Limit>,
+    /// What a reviewer should look at: the most severe first.
+    pub findings: Vec<Finding>,
+}
+
+/// What was looked at.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Identity {
+    /// The file, as it was named; a member's, relative to its directory.
+    pub file: String,
+    /// What its bytes are.
+    pub kind: Kind,
+    /// What is wrong with the bytes, where they are no component that can be loaded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// SHA-256 in lower-case hexadecimal, as `sha256sum` prints it.
+    pub sha256: String,
+    /// The member's key. None without a manifest, as the three that follow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub member: Option<String>,
+    /// The manifest's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The manifest's version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// The world that the manifest names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub world: Option<String>,
+    /// What the component says of itself. Nobody checked it.
+    pub claims: Claims,
+    /// The tools that made it, as its producers sections say; at most 200.
+    pub producers: Vec<Producer>,
+    /// The dependency list that cargo-auditable put in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dependencies: Option<Dependencies>,
+    /// Sections that hold a software bill of materials; at most 20.
+    pub sboms: Vec<Sbom>,
+    /// Its signature, where whoever asked looked for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signature: Option<Signature>,
+}
+
+/// What a file's bytes are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// A WebAssembly component.
+    Component,
+    /// A core module: it has to be wrapped to be one.
+    CoreModule,
+    /// A component that was compiled before. A host never loads one from a file.
+    Precompiled,
+    /// It begins as WebAssembly does, and cannot be read to its end.
+    Damaged,
+    /// Something else.
+    #[default]
+    Other,
+}
+
+/// What a component says of itself, in its name and metadata sections.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Claims {
+    /// Its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Its version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// What it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Who made it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub authors: Option<String>,
+    /// Its licences, as an SPDX expression.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub licenses: Option<String>,
+    /// Where its source is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// Its page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub homepage: Option<String>,
+    /// The revision of its source.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+}
+
+/// A tool that had a part in making it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Producer {
+    /// `language`, `processed-by` or `sdk`.
+    pub field: String,
+    /// The tool.
+    pub name: String,
+    /// Its version; it may be empty.
+    pub version: String,
+}
+
+/// An embedded dependency list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Dependencies {
+    /// The section.
+    pub section: String,
+    /// How many packages it lists.
+    pub total: u64,
+    /// The packages, sorted by name; at most 2,000.
+    pub packages: Vec<Package>,
+    /// Why it could not be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// One package of a dependency list.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Package {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// Where it comes from: `crates.io`, `git`, `local`, `registry`.
+    pub source: String,
+    /// `runtime` or `build`.
+    pub kind: String,
+}
+
+/// A section with a software bill of materials. It is named, not read.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Sbom {
+    /// The section.
+    pub section: String,
+    /// `CycloneDX`, `SPDX`, or `unknown`.
+    pub form: String,
+    /// Size in bytes.
+    pub bytes: u64,
+}
+
+/// What is known of a member's signature.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Signature {
+    /// What came of looking.
+    pub state: SignatureState,
+    /// Whether the operator's policy wants one.
+    pub required: bool,
+    /// Who signed, or why the signature does not hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+}
+
+/// What came of looking for a signature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SignatureState {
+    /// It is signed with a key that the operator trusts.
+    Valid,
+    /// There is none.
+    Missing,
+    /// There is one, with a key that the operator does not trust: nobody can say whether it holds.
+    Unknown,
+    /// There is one, and it does not hold.
+    Invalid,
+}
+
+/// What a component is made of.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Contents {
+    /// Core modules in it.
+    pub core_modules: u64,
+    /// Components in it.
+    pub components: u64,
+    /// Functions that its core modules define.
+    pub functions: u64,
+    /// Linear memories that its core modules define.
+    pub memories: u64,
+    /// The bytes that these memories have at the start.
+    pub memory_bytes: u64,
+    /// Tables that its core modules define.
+    pub tables: u64,
+    /// The elements that these tables have at the start.
+    pub table_elements: u64,
+    /// Bytes of code.
+    pub code_bytes: u64,
+    /// Bytes of data.
+    pub data_bytes: u64,
+    /// Bytes of debug sections: names, and `.debug_*`.
+    pub debug_bytes: u64,
+    /// The sections by their names, nested ones too: the largest first, at most 60.
+    pub sections: Vec<Section>,
+    /// Paths of the machine that it was made on; at most 10.
+    pub host_paths: Vec<HostPath>,
+    /// How many such paths there are, as far as they were counted: up to 1,000.
+    pub host_paths_total: u64,
+    /// Beginnings of programs within its data; at most 10.
+    pub programs: Vec<Program>,
+}
+
+/// All sections of one name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Section {
+    /// The name: of a standard section, or a custom one's in quotes.
+    pub name: String,
+    /// How many there are.
+    pub count: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// A path of the machine that a component was made on.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HostPath {
+    /// The section that has it.
+    pub section: String,
+    /// The path; a long one is cut.
+    pub path: String,
+}
+
+/// What looks like the beginning of a program, within data.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Program {
+    /// Where it is, in bytes from the file's beginning.
+    pub offset: u64,
+    /// What it looks like.
+    pub form: String,
+}
+
+/// Something that a component needs from the host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Import {
+    /// The import as the component spells it.
+    pub name: String,
+    /// What became of it.
+    pub state: ImportState,
+    /// What it is for, in a sentence. None for what this host does not know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub meaning: Option<String>,
+    /// What it can reach on this host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reach: Option<String>,
+    /// The grant that it needs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub needs: Option<String>,
+    /// Why it is not to be had, and what would change that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// The runtimes of languages that import it whether or not the program uses it; those that the producers name, where they
+    /// name one.
+    pub runtimes: Vec<String>,
+    /// Its functions, sorted by name; at most 500 of an import and 20,000 of a component. Empty where the types are not
+    /// valid.
+    pub functions: Vec<Function>,
+}
+
+/// One function of an import.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Function {
+    /// Its name, as the component's binary spells it: `read`, `[method]session.next`.
+    pub name: String,
+    /// What it does, in a sentence. None for what this host does not know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub meaning: Option<String>,
+}
+
+/// What became of an import.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ImportState {
+    /// Asked for and granted.
+    Granted,
+    /// Asked for and not granted: linked so that every call answers `not-granted`.
+    Denied,
+    /// Not asked for: a host refuses the component.
+    NotAsked,
+    /// It needs a grant; there is no manifest that could ask.
+    NeedsGrant,
+    /// Linked for every component.
+    Linked,
+    /// Linked so that every call traps.
+    LinkedDenied,
+    /// This host does not have it, and refuses the component.
+    Unknown,
+    /// This host has another version, and refuses the component.
+    WrongVersion,
+}
+
+/// Something that a component offers, or should.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Export {
+    /// The export as the component spells it; as the world does, where it is missing.
+    pub name: String,
+    /// Whether the manifest's world has it.
+    pub state: ExportState,
+    /// What the host does with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub meaning: Option<String>,
+}
+
+/// An export against the manifest's world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ExportState {
+    /// The world has it; or there is no manifest, and the host knows it.
+    Known,
+    /// The world does not have it, and nobody calls it.
+    Extra,
+    /// The world has it, and the component does not.
+    Missing,
+}
+
+/// Something that a manifest asks for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Wish {
+    /// What is asked for, as `guild.toml` spells it: `files`, `files:docs`, `memory:write`.
+    pub grant: String,
+    /// The manifest's key that asks.
+    pub key: String,
+    /// What became of it.
+    pub state: WishState,
+    /// Why it is denied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// Who has a use for it: `component`, `sessions`, both or, for a wish that is unused, nobody.
+    pub used_by: Vec<String>,
+}
+
+/// What became of a wish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum WishState {
+    /// Granted.
+    Granted,
+    /// Granted in part: the operator's policy names less.
+    Narrowed,
+    /// Not granted.
+    Denied,
+}
+
+/// What a member's sessions may do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Sessions {
+    /// The read-only tools that the manifest asks for, and whether they may be given.
+    pub tools: Vec<SessionTool>,
+    /// Whether the member's memories are shown to them.
+    pub memory: bool,
+    /// Whether they may store memories.
+    pub memory_write: bool,
+    /// Whether they may write files among the job's artifacts.
+    pub artifacts: bool,
+    /// Whether the component may give them tools of its own.
+    pub own_tools: bool,
+    /// Turns of all sessions of a job: the smaller of the manifest's and the operator's.
+    pub max_turns: u32,
+    /// US dollars, likewise.
+    pub max_budget_usd: f64,
+    /// Seconds of a job's work, likewise.
+    pub deadline_seconds: u32,
+}
+
+/// A tool of sessions.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionTool {
+    /// Its name.
+    pub name: String,
+    /// Whether it may be given.
+    pub granted: bool,
+}
+
+/// One of the limits that hold.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Limit {
+    /// Its name, as `guild.toml` spells it.
+    pub name: String,
+    /// What holds for this component.
+    pub value: serde_json::Number,
+    /// What holds where nobody sets it.
+    pub default: serde_json::Number,
+}
+
+/// Something that a reviewer should look at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Finding {
+    /// Which rule it breaks.
+    pub rule: Rule,
+    /// How much it matters.
+    pub severity: Severity,
+    /// Where it is: an import, a manifest key, a section.
+    pub place: String,
+    /// What it is, and what to do.
+    pub text: String,
+}
+
+/// How much a finding matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// A host refuses it, or it is not what it says.
+    High,
+    /// It reaches, or tries to reach, more than a reviewer expects. Decide.
+    Medium,
+    /// It is untidy, or wider than it need be.
+    Low,
+    /// Worth knowing.
+    Info,
+}
+
+impl Severity {
+    /// All of them, the most severe first.
+    pub const ALL: [Self; 4] = [Self::High, Self::Medium, Self::Low, Self::Info];
+
+    /// Its name, as the JSON has it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::High => "high",
+            Self::Medium => "medium",
+            Self::Low => "low",
+            Self::Info => "info",
+        }
+    }
+}
+
+impl Audit {
+    /// Whether the bytes could be read as a component. Where they could not, only the identity and one finding say
+    /// something.
+    pub fn is_readable(&self) -> bool {
+        self.identity.kind == Kind::Component
+    }
+
+    /// Whether there is a finding of at least this severity.
+    pub fn has(&self, least: Severity) -> bool {
+        self.findings.iter().any(|finding| finding.severity <= least)
+    }
+
+    /// The JSON Schema of an audit, as `docs/schema/audit.json` has it.
+    pub fn schema() -> serde_json::Value {
+        schemars::schema_for!(Self).into()
+    }
+}

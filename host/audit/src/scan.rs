@@ -1,0 +1,329 @@
+//! One pass over a component's bytes: what it is made of, what it says of itself, and the types of its imports.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use guild_contract::Limits;
+use wasmparser::{
+    Encoding, FuncValidatorAllocations, Parser, Payload, ValidPayload, Validator, WasmFeatures,
+    component_types::ComponentEntityType, types::Types,
+};
+
+use crate::{
+    claims, inspect,
+    model::{Contents, Section},
+    traces::{Programs, Traces},
+};
+
+/// Distinct names of sections that are told apart; those that follow are counted together.
+const SECTION_NAMES: usize = 500;
+/// Sections that an audit lists.
+const SECTIONS: usize = 60;
+/// Functions of one import that an audit lists.
+const FUNCTIONS: usize = 500;
+/// Functions of all imports together.
+const ALL_FUNCTIONS: usize = 20_000;
+/// Bytes of a name or text that is kept.
+const NAME_BYTES: usize = 400;
+/// Bytes of a memory's page where it does not say.
+const PAGE_BYTES: u64 = 64 * 1024;
+
+/// What was found in a component's bytes.
+#[derive(Debug, Default)]
+pub(crate) struct Scan {
+    pub(crate) contents: Contents,
+    pub(crate) claimed: claims::Claimed,
+    /// The functions of each import, by its name; none, where the component is not valid.
+    pub(crate) functions: BTreeMap<String, Vec<String>>,
+    /// Why it is not valid.
+    pub(crate) invalid: Option<String>,
+    /// Whether texts in it steer a terminal, or turn the direction of reading.
+    pub(crate) steers: bool,
+    /// Whether something was left out of the lists.
+    pub(crate) truncated: bool,
+}
+
+/// What this host's engine takes.
+fn features() -> WasmFeatures {
+    WasmFeatures::WASM2
+        | WasmFeatures::TAIL_CALL
+        | WasmFeatures::EXTENDED_CONST
+        | WasmFeatures::MULTI_MEMORY
+        | WasmFeatures::RELAXED_SIMD
+        | WasmFeatures::CALL_INDIRECT_OVERLONG
+        | WasmFeatures::BULK_MEMORY_OPT
+        | WasmFeatures::COMPONENT_MODEL
+}
+
+/// Reads a component, whose outside could be read, to its end.
+pub(crate) fn scan(bytes: &[u8]) -> Scan {
+    let mut scan = Scan::default();
+    let mut sections = Sections::default();
+    let mut traces = Traces::default();
+    let mut programs = Programs::default();
+    let mut validation = Validation { validator: Validator::new_with_features(features()), ..Validation::default() };
+    // Which of the modules and components that are open are components.
+    let mut open: Vec<Encoding> = Vec::new();
+    let mut parser = Parser::new(0);
+    parser.set_features(features());
+    for payload in parser.parse_all(bytes) {
+        let payload = match payload {
+            Ok(payload) => payload,
+            Err(error) => {
+                validation.invalid.get_or_insert_with(|| at(&error));
+                break;
+            }
+        };
+        match &payload {
+            Payload::Version { encoding, .. } => {
+                if !open.is_empty() {
+                    match encoding {
+                        Encoding::Module => scan.contents.core_modules += 1,
+                        Encoding::Component => scan.contents.components += 1,
+                    }
+                }
+                open.push(*encoding);
+            }
+            Payload::End(_) => {
+                open.pop();
+            }
+            _ => {}
+        }
+        let name = section_name(&payload);
+        if let (Some(name), Some((_, range))) = (&name, payload.as_section()) {
+            sections.add(name, range.len() as u64);
+        }
+        count(&payload, &mut scan.contents);
+        match &payload {
+            Payload::DataSection(section) => {
+                let range = section.range();
+                let data = bytes.get(range.clone()).unwrap_or_default();
+                scan.contents.data_bytes += data.len() as u64;
+                traces.look("data", data);
+                programs.look(range.start as u64, data);
+            }
+            Payload::CustomSection(custom) => {
+                if is_debug(custom.name()) {
+                    scan.contents.debug_bytes += custom.data().len() as u64;
+                }
+                scan.steers |= steers(custom.name());
+                traces.look(&quoted(custom.name()), custom.data());
+                // What the whole says of itself stands at its top; what its tools say stands anywhere.
+                scan.claimed.read(custom, open.len() == 1);
+            }
+            _ => {}
+        }
+        validation.payload(&payload);
+    }
+    let types = validation.finish();
+    scan.invalid = validation.invalid;
+    if let Some(types) = &types {
+        (scan.functions, scan.truncated) = functions(bytes, types);
+    }
+    scan.steers |= scan.claimed.steers();
+    scan.truncated |= sections.is_full() || scan.claimed.truncated;
+    scan.contents.sections = sections.largest();
+    (scan.contents.host_paths, scan.contents.host_paths_total) = traces.finish();
+    scan.contents.programs = programs.finish();
+    scan
+}
+
+/// Validates what it is given until something is not valid.
+#[derive(Default)]
+struct Validation {
+    validator: Validator,
+    allocations: Option<FuncValidatorAllocations>,
+    types: Option<Types>,
+    invalid: Option<String>,
+}
+
+impl Validation {
+    fn payload(&mut self, payload: &Payload<'_>) {
+        if self.invalid.is_some() {
+            return;
+        }
+        let step = match self.validator.payload(payload) {
+            Ok(ValidPayload::Func(function, body)) => {
+                let mut validator = function.into_validator(self.allocations.take().unwrap_or_default());
+                let step = validator.validate(&body);
+                self.allocations = Some(validator.into_allocations());
+                step
+            }
+            Ok(ValidPayload::End(types)) => {
+                // Nested ones end first: the last is the whole.
+                self.types = Some(types);
+                Ok(())
+            }
+            Ok(ValidPayload::Ok | ValidPayload::Parser(_)) => Ok(()),
+            Err(error) => Err(error),
+        };
+        self.invalid = step.err().map(|error| at(&error));
+    }
+
+    /// The types of the whole, where it is valid.
+    fn finish(&mut self) -> Option<Types> {
+        self.types.take().filter(|_| self.invalid.is_none())
+    }
+}
+
+/// An error of the parser, with where it is.
+fn at(error: &wasmparser::BinaryReaderError) -> String {
+    format!("{} (at byte {})", cut(error.message()), error.offset())
+}
+
+/// The functions of each import that is an interface; and whether some were left out.
+fn functions(bytes: &[u8], types: &Types) -> (BTreeMap<String, Vec<String>>, bool) {
+    let mut found = BTreeMap::new();
+    let (mut left, mut truncated) = (ALL_FUNCTIONS, false);
+    let types = types.as_ref();
+    for import in inspect::outside(bytes).unwrap_or_default().imports {
+        let Some(item) = types.component_item_for_import(&import) else { continue };
+        let ComponentEntityType::Instance(instance) = item.ty else { continue };
+        let Some(instance) = types.get(instance) else { continue };
+        let all = instance.exports.iter().filter(|(_, item)| matches!(item.ty, ComponentEntityType::Func(_)));
+        let mut names: Vec<String> = all.map(|(name, _)| name.clone()).collect();
+        names.sort_unstable();
+        let most = FUNCTIONS.min(left);
+        truncated |= names.len() > most;
+        names.truncate(most);
+        left -= names.len();
+        if !names.is_empty() {
+            found.insert(import, names);
+        }
+    }
+    (found, truncated)
+}
+
+/// Counts what core modules define.
+fn count(payload: &Payload<'_>, contents: &mut Contents) {
+    match payload {
+        Payload::CodeSectionStart { count, size, .. } => {
+            contents.functions += u64::from(*count);
+            contents.code_bytes += u64::from(*size);
+        }
+        Payload::MemorySection(section) => {
+            for memory in section.clone().into_iter().flatten() {
+                let page = memory.page_size_log2.map_or(PAGE_BYTES, |log2| 1_u64.checked_shl(log2).unwrap_or(u64::MAX));
+                contents.memories += 1;
+                contents.memory_bytes = contents.memory_bytes.saturating_add(memory.initial.saturating_mul(page));
+            }
+        }
+        Payload::TableSection(section) => {
+            for table in section.clone().into_iter().flatten() {
+                contents.tables += 1;
+                contents.table_elements = contents.table_elements.saturating_add(table.ty.initial);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Sections by their names.
+#[derive(Default)]
+struct Sections {
+    named: BTreeMap<String, (u64, u64)>,
+    others: (u64, u64),
+}
+
+impl Sections {
+    fn add(&mut self, name: &str, bytes: u64) {
+        let is_full = self.named.len() >= SECTION_NAMES;
+        let entry = match self.named.get_mut(name) {
+            Some(entry) => entry,
+            None if is_full => &mut self.others,
+            None => self.named.entry(name.to_owned()).or_default(),
+        };
+        entry.0 += 1;
+        entry.1 = entry.1.saturating_add(bytes);
+    }
+
+    fn is_full(&self) -> bool {
+        self.others.0 > 0
+    }
+
+    fn largest(self) -> Vec<Section> {
+        let mut all: Vec<_> =
+            self.named.into_iter().map(|(name, (count, bytes))| Section { name, count, bytes }).collect();
+        all.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.name.cmp(&b.name)));
+        let rest = all.split_off(all.len().min(SECTIONS));
+        let rest = rest.iter().fold(self.others, |sum, one| (sum.0 + one.count, sum.1.saturating_add(one.bytes)));
+        if rest.0 > 0 {
+            all.push(Section { name: "(others)".to_owned(), count: rest.0, bytes: rest.1 });
+        }
+        all
+    }
+}
+
+/// What a section is called. Those that hold a whole module or component are not counted beside what is in them.
+fn section_name(payload: &Payload<'_>) -> Option<String> {
+    let standard = match payload {
+        Payload::CustomSection(custom) => return Some(quoted(custom.name())),
+        Payload::TypeSection(_) => "type",
+        Payload::ImportSection(_) => "import",
+        Payload::FunctionSection(_) => "function",
+        Payload::TableSection(_) => "table",
+        Payload::MemorySection(_) => "memory",
+        Payload::TagSection(_) => "tag",
+        Payload::GlobalSection(_) => "global",
+        Payload::ExportSection(_) => "export",
+        Payload::StartSection { .. } => "start",
+        Payload::ElementSection(_) => "element",
+        Payload::DataCountSection { .. } => "data count",
+        Payload::DataSection(_) => "data",
+        Payload::CodeSectionStart { .. } => "code",
+        Payload::InstanceSection(_) => "core instance",
+        Payload::CoreTypeSection(_) => "core type",
+        Payload::ComponentInstanceSection(_) => "component instance",
+        Payload::ComponentAliasSection(_) => "alias",
+        Payload::ComponentTypeSection(_) => "component type",
+        Payload::ComponentCanonicalSection(_) => "canonical function",
+        Payload::ComponentStartSection { .. } => "component start",
+        Payload::ComponentImportSection(_) => "component import",
+        Payload::ComponentExportSection(_) => "component export",
+        Payload::UnknownSection { .. } => "unknown",
+        _ => return None,
+    };
+    Some(standard.to_owned())
+}
+
+/// A custom section's name as it is shown: a section that calls itself `data` is not the data.
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", cut(name))
+}
+
+/// Whether a custom section is there for debuggers.
+fn is_debug(name: &str) -> bool {
+    matches!(name, "name" | "sourceMappingURL" | "external_debug_info") || name.starts_with(".debug_")
+}
+
+/// The beginning of a text that came with a component.
+pub(crate) fn cut(text: &str) -> String {
+    match text.get(..text.floor_char_boundary(NAME_BYTES)) {
+        Some(beginning) if beginning.len() < text.len() => format!("{beginning}…"),
+        _ => text.to_owned(),
+    }
+}
+
+/// Whether a text has characters that nobody sees, or that change how what follows is shown.
+pub(crate) fn steers(text: &str) -> bool {
+    text.chars().any(|c| {
+        (c.is_control() && !matches!(c, '\n' | '\t'))
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+            || matches!(c, '\u{61c}' | '\u{e0000}'..='\u{e007f}')
+    })
+}
+
+/// What a component declares beyond its limits, each with the limit's name and both numbers.
+pub(crate) fn beyond(contents: &Contents, limits: &Limits) -> Vec<(&'static str, u64, u64)> {
+    let declared = [
+        ("memory_bytes", contents.memory_bytes, limits.memory_bytes),
+        ("memories", contents.memories, limits.memories.into()),
+        ("tables", contents.tables, limits.tables.into()),
+        ("table_elements", contents.table_elements, limits.table_elements),
+    ];
+    declared.into_iter().filter(|(_, declared, limit)| declared > limit).collect()
+}
+
+/// Keeps at most `most` of sorted, distinct values.
+pub(crate) fn bounded<T: Ord>(values: BTreeSet<T>, most: usize) -> Vec<T> {
+    values.into_iter().take(most).collect()
+}

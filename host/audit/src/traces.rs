@@ -1,0 +1,136 @@
+//! What the making of a component left in it: paths of the machine that it was made on; and what looks like a program within its
+//! data.
+
+use std::collections::BTreeSet;
+
+use memchr::memmem;
+
+use crate::{
+    model::{HostPath, Program},
+    scan::{bounded, cut},
+};
+
+/// Where files of people and of build machines are. What the Rust project compiled (`/rustc/..`) says nothing of anybody.
+const PLACES: [&str; 8] =
+    ["/home/", "/Users/", "/root/", "/builds/", "/var/folders/", "/tmp/", ":\\Users\\", ":/Users/"];
+/// Paths that are told apart.
+const COUNTED: usize = 1000;
+/// Places that are looked at, so that a file made of nothing but their names takes no time.
+const LOOKED_AT: usize = 200_000;
+/// Paths, and programs, that an audit lists.
+const LISTED: usize = 10;
+/// Bytes of a path that are looked at.
+const PATH_BYTES: usize = 240;
+
+/// Paths of the machine that a component was made on.
+#[derive(Debug, Default)]
+pub(crate) struct Traces {
+    found: BTreeSet<HostPath>,
+    looked_at: usize,
+}
+
+impl Traces {
+    /// Looks through a section.
+    pub(crate) fn look(&mut self, section: &str, data: &[u8]) {
+        for place in PLACES {
+            for at in memmem::find_iter(data, place) {
+                self.looked_at += 1;
+                if self.found.len() >= COUNTED || self.looked_at > LOOKED_AT {
+                    return;
+                }
+                // A drive's letter stands before the colon.
+                let start = if place.starts_with(':') { at.saturating_sub(1) } else { at };
+                if let Some(path) = path(data.get(start..).unwrap_or_default(), place) {
+                    self.found.insert(HostPath { section: section.to_owned(), path });
+                }
+            }
+        }
+    }
+
+    /// Some of them, and how many there are.
+    pub(crate) fn finish(self) -> (Vec<HostPath>, u64) {
+        let total = self.found.len() as u64;
+        (bounded(self.found, LISTED), total)
+    }
+}
+
+/// The path that begins here: up to the first byte that paths of build machines do not have. One without a file in a
+/// folder of somebody's is none.
+fn path(data: &[u8], place: &str) -> Option<String> {
+    let is_path = |b: &&u8| b.is_ascii_alphanumeric() || b"/\\:._-+@~=".contains(b);
+    let path: Vec<u8> = data.iter().take(PATH_BYTES).take_while(is_path).copied().collect();
+    let path = String::from_utf8(path).ok()?;
+    let (_, inside) = path.split_once(place)?;
+    let (folder, file) = inside.split_once(['/', '\\'])?;
+    (!folder.is_empty() && !file.is_empty()).then(|| cut(&path))
+}
+
+/// Beginnings of programs within data.
+#[derive(Debug, Default)]
+pub(crate) struct Programs {
+    found: BTreeSet<Program>,
+}
+
+impl Programs {
+    /// Looks through a data section that begins at `offset`.
+    pub(crate) fn look(&mut self, offset: u64, data: &[u8]) {
+        let forms: [(&[u8], &str); 6] = [
+            (b"\x7fELF\x01\x01\x01", "an ELF program (32 bit)"),
+            (b"\x7fELF\x02\x01\x01", "an ELF program (64 bit)"),
+            (b"This program cannot be run in DOS mode", "a Windows program"),
+            (b"\xcf\xfa\xed\xfe\x07\x00\x00\x01", "a macOS program"),
+            (b"\xcf\xfa\xed\xfe\x0c\x00\x00\x01", "a macOS program"),
+            (b"#!/bin/", "a shell script"),
+        ];
+        let modules: [(&[u8], &str); 2] =
+            [(b"\0asm\x01\0\0\0", "a WebAssembly module"), (b"\0asm\x0d\0\x01\0", "a WebAssembly component")];
+        for (magic, form) in forms.into_iter().chain(modules) {
+            if self.found.len() >= COUNTED {
+                return;
+            }
+            for at in memmem::find_iter(data, magic).take(LISTED) {
+                self.found.insert(Program { offset: offset + at as u64, form: form.to_owned() });
+            }
+        }
+    }
+
+    /// Some of them.
+    pub(crate) fn finish(self) -> Vec<Program> {
+        bounded(self.found, LISTED)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paths(data: &[u8]) -> Vec<String> {
+        let mut traces = Traces::default();
+        traces.look("data", data);
+        traces.finish().0.into_iter().map(|found| found.path).collect()
+    }
+
+    #[test]
+    fn paths_of_people_are_found_and_others_are_not() {
+        let data = b"x/home/ann/p/src/main.rs\0C:\\Users\\ann\\p\\x.rs\x01/rustc/abc/library/core /home/page /tmp/x";
+        assert_eq!(paths(data), ["/home/ann/p/src/main.rs", "C:\\Users\\ann\\p\\x.rs"]);
+        assert!(paths(b"").is_empty() && paths(b"/home/").is_empty() && paths(b":\\Users\\").is_empty());
+    }
+
+    #[test]
+    fn a_flood_of_paths_is_bounded() {
+        let data: String = (0..5000).map(|n| format!("/home/ann/{n}\0")).collect();
+        let mut traces = Traces::default();
+        traces.look("data", data.as_bytes());
+        let (listed, total) = traces.finish();
+        assert_eq!((listed.len(), total), (LISTED, COUNTED as u64));
+    }
+
+    #[test]
+    fn programs_within_data_are_found() {
+        let mut programs = Programs::default();
+        programs.look(100, b"..\x7fELF\x02\x01\x01\0..\0asm\x01\0\0\0");
+        let found: Vec<_> = programs.finish().into_iter().map(|found| (found.offset, found.form)).collect();
+        assert_eq!(found, [(102, "an ELF program (64 bit)".to_owned()), (112, "a WebAssembly module".to_owned())]);
+    }
+}

@@ -1,0 +1,196 @@
+//! Any bytes are audited, in bounded time and memory, and twice the same.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    reason = "a test helper fails its test"
+)]
+
+use std::time::{Duration, Instant};
+
+use guild_audit::{
+    Audit, Rule, Subject,
+    model::{ImportState, Kind},
+};
+use guild_contract::Limits;
+
+fn audit(bytes: &[u8]) -> Audit {
+    let limits = Limits::default();
+    let subject = Subject { file: "x.wasm", bytes, member: None, limits: &limits, signature: None };
+    let begun = Instant::now();
+    let audit = Audit::of(&subject);
+    // A debug build on a loaded machine; what is quadratic takes hours.
+    assert!(begun.elapsed() < Duration::from_secs(60), "it took {:?}", begun.elapsed());
+    assert_eq!(audit, Audit::of(&subject));
+    let json = serde_json::to_value(&audit).unwrap();
+    assert!(json.to_string().len() < 32 * 1024 * 1024);
+    let schema = jsonschema::validator_for(&Audit::schema()).unwrap();
+    assert!(schema.is_valid(&json));
+    audit
+}
+
+fn wat(text: &str) -> Vec<u8> {
+    wat::parse_str(text).unwrap()
+}
+
+fn rules(audit: &Audit) -> Vec<&'static str> {
+    audit.findings.iter().map(|finding| finding.rule.id()).collect()
+}
+
+/// A number in LEB128.
+fn leb(mut n: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    loop {
+        let byte = (n & 0x7f) as u8;
+        n >>= 7;
+        if n == 0 {
+            bytes.push(byte);
+            return bytes;
+        }
+        bytes.push(byte | 0x80);
+    }
+}
+
+fn section(id: u8, content: &[u8]) -> Vec<u8> {
+    [&[id][..], &leb(content.len()), content].concat()
+}
+
+const COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0";
+const MODULE: &[u8] = b"\0asm\x01\0\0\0";
+
+#[test]
+fn what_is_no_component_is_told_what_it_is() {
+    for (bytes, kind, says) in [
+        (&b""[..], Kind::Other, "does not begin"),
+        (b"hello", Kind::Other, "does not begin"),
+        (b"\x7fELF\x02\x01\x01\0", Kind::Precompiled, "precompiled"),
+        (MODULE, Kind::CoreModule, "core module"),
+        (b"\0asm", Kind::Damaged, "no WebAssembly component"),
+        (b"\0asm\x0d\0\x01\0\x07\xff", Kind::Damaged, "no WebAssembly component"),
+    ] {
+        let audit = audit(bytes);
+        assert_eq!((audit.identity.kind, rules(&audit)), (kind, vec!["GA001"]));
+        assert!(!audit.is_readable() && audit.findings[0].text.contains(says), "{:?}", audit.findings);
+    }
+}
+
+#[test]
+fn every_beginning_of_a_component_is_audited() {
+    let whole = wat(
+        r#"(component (core module (memory 1) (data (i32.const 0) "x") (func)) (import "a:b/c" (instance (export "f" (func)))))"#,
+    );
+    for end in 0..whole.len() {
+        audit(&whole[..end]);
+    }
+    assert!(audit(&whole).is_readable());
+}
+
+#[test]
+fn every_changed_byte_is_audited() {
+    let whole = wat(
+        r#"(component (core module (memory 1) (data (i32.const 0) "x") (func)) (import "a:b/c" (instance (export "f" (func)))))"#,
+    );
+    for at in 8..whole.len() {
+        for byte in [0, 1, 0x7f, 0x80, 0xff] {
+            let mut changed = whole.clone();
+            changed[at] = byte;
+            audit(&changed);
+        }
+    }
+}
+
+#[test]
+fn nesting_is_bounded() {
+    let mut nested = COMPONENT.to_vec();
+    for _ in 0..5000 {
+        nested = [COMPONENT, &section(4, &nested)].concat();
+    }
+    let audit = audit(&nested);
+    assert!(audit.findings[0].text.contains("nested more than 100 deep"), "{:?}", audit.findings);
+}
+
+#[test]
+fn deep_types_are_told_and_do_no_harm() {
+    // (list (list (list ..))): each type refers to the one before.
+    let mut types = leb(100_000);
+    types.extend([0x70, 0x7d]);
+    for n in 0..99_999 {
+        types.push(0x70);
+        types.extend(leb(n));
+    }
+    let audit = audit(&[COMPONENT, &section(7, &types)].concat());
+    assert!(rules(&audit).contains(&"GA002"), "{:?}", audit.findings);
+}
+
+#[test]
+fn a_hundred_thousand_functions_are_counted() {
+    let bodies: Vec<u8> = std::iter::repeat_n([2, 0, 0x0b], 100_000).flatten().collect();
+    let module = [
+        MODULE,
+        &section(1, &[1, 0x60, 0, 0]),
+        &section(3, &[leb(100_000), vec![0; 100_000]].concat()),
+        &section(10, &[leb(100_000), bodies].concat()),
+    ];
+    let audit = audit(&[COMPONENT, &section(1, &module.concat())].concat());
+    assert_eq!((audit.contents.functions, audit.contents.core_modules), (100_000, 1));
+    assert!(!rules(&audit).contains(&"GA002"), "{:?}", audit.findings);
+}
+
+#[test]
+fn a_million_imports_are_counted_and_a_thousand_listed() {
+    let mut imports = leb(1_000_000);
+    for n in 0..1_000_000 {
+        let name = format!("a:b/i{n}");
+        imports.push(0);
+        imports.extend(leb(name.len()));
+        imports.extend(name.as_bytes());
+        imports.extend([5, 0]);
+    }
+    // (type (instance))
+    let bytes = [COMPONENT, &section(7, &[1, 0x42, 0]), &section(10, &imports)].concat();
+    let audit = audit(&bytes);
+    assert_eq!((audit.imports_total, audit.imports.len()), (1_000_000, 1000));
+    assert!(audit.imports.iter().all(|import| import.state == ImportState::Unknown));
+    assert!(audit.findings.len() <= 1000 && rules(&audit).contains(&"GA004"));
+}
+
+#[test]
+fn what_would_not_start_is_told() {
+    let audit = audit(&wat("(component (core module (memory 65536) (table 200000 funcref)))"));
+    let found: Vec<_> = audit.findings.iter().filter(|f| f.rule == Rule::GA009).map(|f| f.place.as_str()).collect();
+    assert_eq!(found, ["limits.memory_bytes", "limits.table_elements"]);
+    assert_eq!(audit.contents.memory_bytes, 4 << 30);
+}
+
+#[test]
+fn a_hundred_thousand_sections_are_counted_together() {
+    let mut bytes = COMPONENT.to_vec();
+    for n in 0..100_000 {
+        let name = format!("s{n}");
+        bytes.extend(section(0, &[leb(name.len()), name.into_bytes()].concat()));
+    }
+    let audit = audit(&bytes);
+    assert!(audit.contents.sections.len() <= 61 && rules(&audit).contains(&"GA026"));
+    assert_eq!(audit.contents.sections.iter().map(|section| section.count).sum::<u64>(), 100_000);
+}
+
+#[test]
+fn data_made_of_paths_and_programs_is_bounded() {
+    let mut data = "/home/a/b ".repeat(400_000).into_bytes();
+    data.extend(MODULE.repeat(400_000));
+    data.extend(b"\x7fELF\x02\x01\x01\0".repeat(400_000));
+    let bytes = section(0, &[leb(4), b"blob".to_vec(), data.clone()].concat());
+    let module =
+        [MODULE, &section(5, &[1, 0, 1]), &section(11, &[vec![1, 1], leb(data.len()), data].concat())].concat();
+    let audit = audit(&[COMPONENT, &bytes, &section(1, &module)].concat());
+    assert!(audit.contents.host_paths.len() <= 10 && audit.contents.programs.len() <= 10);
+    assert!(rules(&audit).contains(&"GA032") && rules(&audit).contains(&"GA024"), "{:?}", rules(&audit));
+}
+
+#[test]
+fn a_name_that_steers_a_terminal_is_told() {
+    let name = "a\u{1b}[2J\u{202e}b";
+    let import = [&[1, 0][..], &leb(name.len()), name.as_bytes(), &[5, 0]].concat();
+    let audit = audit(&[COMPONENT, &section(7, &[1, 0x42, 0]), &section(10, &import)].concat());
+    assert!(rules(&audit).contains(&"GA025"), "{:?}", audit.findings);
+}

@@ -1,0 +1,203 @@
+//! `guild approve`: shows what a member is against what it was, and trusts it from now on.
+
+use std::{
+    io::{self, BufRead as _, IsTerminal as _, Write},
+    path::Path,
+};
+
+use guild_jobs::Owner;
+use guild_server::{
+    approval::{Approval, Difference, How, Pin, Refused, Signature, Standing, Trusted},
+    discovery::{self, FoundMember},
+};
+use serde::Serialize;
+
+use crate::{
+    args::Approve,
+    failure::Failure,
+    house,
+    output::{BAD, LABEL, harmless, one_line, print, print_json, tell},
+};
+
+/// A pin with `--list --json`.
+#[derive(Serialize)]
+struct Listed<'a> {
+    directory: &'a str,
+    /// Whether the directory is still there.
+    exists: bool,
+    #[serde(flatten)]
+    pin: &'a Pin,
+}
+
+/// `guild approve`.
+pub(crate) fn approve(args: &Approve) -> Result<(), Failure> {
+    let config = house::config(args.house.config_file.as_deref())?;
+    let approval = Approval::new(&config);
+    match &args.member {
+        None => list(&approval, args.json),
+        Some(member) if args.forget => forget(&approval, member),
+        Some(member) => {
+            let directory = match house::member_directory(member, &args.house, &config) {
+                Ok(directory) => directory,
+                // A member that was pinned is also known by the name it has there.
+                Err(unknown) => match pinned(&approval, member)?.as_slice() {
+                    [directory] => directory.into(),
+                    _ => return Err(unknown),
+                },
+            };
+            let members = house::members_directory(args.house.members.as_deref(), &config).ok();
+            let found = discovery::single_of(&directory, members.as_deref()).map_err(Failure::error)?;
+            approve_member(&approval, &found, config.limits.component_bytes, args.yes)
+        }
+    }
+}
+
+fn approve_member(approval: &Approval, found: &FoundMember, max: u64, yes: bool) -> Result<(), Failure> {
+    let Some(spec) = &found.manifest.component else {
+        return Err(Failure::error(format!("member {} has no `component`: its own process serves it", found.key)));
+    };
+    let standing = approval.look(&found.key, &found.dir, spec, max).map_err(|why| failed(&why))?;
+    let name = standing.pin.as_ref().map_or(found.key.as_str(), |pin| &pin.name).to_owned();
+    print(|out| write_standing(out, &name, &standing))?;
+    approval.check_signature(&standing).map_err(|why| failed(&why))?;
+    match (&standing.trusted, &standing.pin) {
+        (Trusted::Pinned, Some(pin)) if pin.how == How::Approved && standing.difference.lines.is_empty() => {
+            tell(format_args!("{name} is approved already, as it is"));
+            return Ok(());
+        }
+        _ => {}
+    }
+    if !yes && !is_confirmed(&name)? {
+        return Err(Failure::error(format!("{name} was not approved")));
+    }
+    approval.approve(&standing).map_err(|why| failed(&why))?;
+    let file = approval.file().unwrap_or_default();
+    tell(format_args!("approved {name} in {}", harmless(&file.display().to_string())));
+    if let Ok(Some(owner)) = Owner::of(&found.dir)
+        && !owner.url.is_empty()
+        && standing.trusted != Trusted::Pinned
+    {
+        tell(format_args!(
+            "process {} serves it at {}; what is approved is loaded when that host is started again",
+            owner.pid,
+            harmless(&owner.url)
+        ));
+    }
+    Ok(())
+}
+
+/// What is about to be approved.
+fn write_standing(out: &mut dyn Write, name: &str, standing: &Standing) -> io::Result<()> {
+    let mut row =
+        |label: &str, value: &str| writeln!(out, "{LABEL}{label:<10}{LABEL:#} {}", one_line(value, usize::MAX));
+    row("member", name)?;
+    row("directory", &standing.directory)?;
+    let pinned = |pin: &Pin| format!("{}, {}", pin.how.as_str(), pin.since);
+    match (&standing.trusted, &standing.pin) {
+        (Trusted::Changed, Some(pin)) => row("pinned", &format!("{}; changed since", pinned(pin)))?,
+        (_, Some(pin)) if standing.difference.lines.is_empty() => {
+            row("pinned", &format!("{}; unchanged", pinned(pin)))?
+        }
+        (_, Some(pin)) => row("pinned", &format!("{}; unchanged, and signed since", pinned(pin)))?,
+        (Trusted::Copy(other), None) => row("pinned", &format!("not itself; it is a copy of {other}"))?,
+        (_, None) => row("pinned", "never; all of it is new")?,
+    }
+    row("signature", &signature(&standing.signature))?;
+    write_difference(out, &standing.difference)
+}
+
+/// A signature in a line.
+fn signature(signature: &Signature) -> String {
+    match signature {
+        Signature::None => "none".to_owned(),
+        Signature::Good { key, name, comment } => format!("good, by {name} ({key}): {comment}"),
+        Signature::Unknown => "by a key that guild.trust does not have".to_owned(),
+        Signature::Bad { why } => format!("bad: {why}"),
+    }
+}
+
+fn write_difference(out: &mut dyn Write, difference: &Difference) -> io::Result<()> {
+    difference.lines.iter().try_for_each(|line| {
+        let style = if line.added { anstyle::AnsiColor::Green.on_default() } else { BAD };
+        writeln!(out, "{style}{line}{style:#}")
+    })
+}
+
+/// Asks on the terminal.
+fn is_confirmed(name: &str) -> Result<bool, Failure> {
+    if !io::stdin().is_terminal() {
+        return Err(Failure::error(format!(
+            "{name} was not approved: there is no terminal to ask on; with --yes it is approved as it is shown above"
+        )));
+    }
+    let mut err = io::stderr();
+    let mut answer = String::new();
+    // A closed stderr shows no question, and then an answer is to nothing.
+    let asked = write!(err, "Approve {name}? [y/N] ").and_then(|()| err.flush());
+    asked.and_then(|()| io::stdin().lock().read_line(&mut answer)).map_err(|e| Failure::error(e.to_string()))?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+/// `--list`.
+fn list(approval: &Approval, json: bool) -> Result<(), Failure> {
+    let lock = approval.lock().map_err(|why| failed(&why.into()))?;
+    let pins = lock.pins.iter().map(|(directory, pin)| {
+        let exists = Path::new(directory).is_dir();
+        Listed { directory, exists, pin }
+    });
+    let pins: Vec<_> = pins.collect();
+    if json {
+        print_json(&pins)?;
+    } else if pins.is_empty() {
+        let file = approval.file().unwrap_or_default();
+        tell(format_args!("no member is pinned in {}", harmless(&file.display().to_string())));
+    } else {
+        print(|out| pins.iter().try_for_each(|pin| write_pin(out, pin)))?;
+    }
+    Ok(())
+}
+
+fn write_pin(out: &mut dyn Write, Listed { directory, exists, pin }: &Listed<'_>) -> io::Result<()> {
+    let signed = if pin.key.is_some() { "signed" } else { "" };
+    let hash: String = pin.sha256.chars().take(12).collect();
+    writeln!(
+        out,
+        "{:<24} {:<9}  {:<20}  {:<12}  {signed:<6}  {}{}",
+        one_line(&pin.name, 80),
+        pin.how.as_str(),
+        pin.since,
+        harmless(&hash),
+        one_line(directory, usize::MAX),
+        if *exists { "" } else { " (gone)" }
+    )
+}
+
+/// `--forget`.
+fn forget(approval: &Approval, member: &str) -> Result<(), Failure> {
+    let path = Path::new(member).canonicalize().ok().and_then(|path| path.into_os_string().into_string().ok());
+    let lock = approval.lock().map_err(|why| failed(&why.into()))?;
+    let itself = [Some(member.to_owned()), path].into_iter().flatten().find(|path| lock.pins.contains_key(path));
+    let found = itself.map_or_else(|| pinned(approval, member), |path| Ok(vec![path]))?;
+    let file = approval.file().unwrap_or_default();
+    let file = file.display();
+    match found.as_slice() {
+        [directory] => {
+            approval.forget(directory).map_err(|why| failed(&why))?;
+            tell(format_args!("forgot {} in {file}", one_line(directory, usize::MAX)));
+            Ok(())
+        }
+        [] => Err(Failure::error(format!("{file} has no pin of {member}; `guild approve --list` shows them"))),
+        several => Err(Failure::error(format!("{member} is pinned more than once; say which: {}", several.join(", ")))),
+    }
+}
+
+/// The directories that are pinned under a name.
+fn pinned(approval: &Approval, name: &str) -> Result<Vec<String>, Failure> {
+    let lock = approval.lock().map_err(|why| failed(&why.into()))?;
+    let named = lock.pins.iter().filter(|(_, pin)| pin.name == name);
+    Ok(named.map(|(directory, _)| directory.clone()).collect())
+}
+
+fn failed(why: &Refused) -> Failure {
+    Failure::error(harmless(&why.to_string()))
+}

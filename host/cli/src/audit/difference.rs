@@ -1,0 +1,75 @@
+//! What changed from one audit to another, in all formats.
+
+use guild_audit::{Audit, Change, Difference, model::Identity};
+use serde::Serialize;
+
+use super::{counted, html, json, sarif, text};
+use crate::{args::AuditFormat, failure::Failure, output::one_line};
+
+/// The name of the JSON's form.
+const FORMAT: &str = "guild-audit-difference/1";
+/// How much of a name or value is shown to people.
+const CHARS: usize = 160;
+
+/// What `--format json` prints.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Written<'a> {
+    format: &'static str,
+    old: Side<'a>,
+    new: Side<'a>,
+    #[serde(flatten)]
+    difference: &'a Difference,
+}
+
+#[derive(Serialize)]
+struct Side<'a> {
+    file: &'a str,
+    sha256: &'a str,
+}
+
+impl<'a> Side<'a> {
+    fn of(Identity { file, sha256, .. }: &'a Identity) -> Self {
+        Self { file, sha256 }
+    }
+}
+
+pub(super) fn shown(old: &Audit, new: &Audit, difference: &Difference, format: AuditFormat) -> Result<String, Failure> {
+    let [was, is] = [old, new].map(|audit| &audit.identity);
+    match format {
+        AuditFormat::Text => Ok(in_text(difference)),
+        AuditFormat::Json => json(&Written { format: FORMAT, old: Side::of(was), new: Side::of(is), difference }),
+        AuditFormat::Html => Ok(html::difference(was, is, difference)),
+        AuditFormat::Sarif => json(&sarif::difference(new, difference)),
+    }
+}
+
+/// A change as lines: what is gone with `-`, what is new with `+`.
+pub(super) fn lines(change: &Change) -> Vec<(char, String)> {
+    // Of these the name says all; of the others the value does.
+    let is_plain = matches!(change.subject.as_str(), "function");
+    let line = |sign: char, value: &Option<String>| {
+        let value = value.as_ref()?;
+        let value = if is_plain || value.is_empty() { String::new() } else { format!(": {value}") };
+        Some((sign, one_line(&format!("{} {}{value}", change.subject, change.name), CHARS)))
+    };
+    [line('-', &change.old), line('+', &change.new)].into_iter().flatten().collect()
+}
+
+fn in_text(difference: &Difference) -> String {
+    let mut out = text::Page::default();
+    if difference.is_empty() {
+        out.text.push_str("nothing changed\n");
+    }
+    for (sign, line) in difference.changes.iter().flat_map(lines) {
+        out.text.push_str(&format!("{sign} {line}\n"));
+    }
+    for (title, findings) in [("New findings", &difference.new_findings), ("Gone findings", &difference.gone_findings)]
+    {
+        if !findings.is_empty() {
+            out.title(&format!("{title}: {}", counted(findings)));
+            text::findings(&mut out, findings);
+        }
+    }
+    out.text
+}

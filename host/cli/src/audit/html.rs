@@ -1,0 +1,202 @@
+//! An audit as one page of HTML: it needs no other file, no script and no network, and can go with a ticket.
+//!
+//! What came with the component is text only: it is escaped, and has no character that steers.
+
+use guild_audit::{
+    Audit, Difference, Finding, Severity,
+    model::{Export, ExportState, Identity, Import, ImportState, WishState},
+};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use super::{counted, difference::lines, rows};
+use crate::output::{count, one_line};
+
+/// How much of a text of the component's is shown.
+const CHARS: usize = 600;
+
+const STYLE: &str = "
+:root { color-scheme: light dark; --text: #1b1f24; --quiet: #57606a; --line: #d0d7de; --ground: #fff; --panel: #f6f8fa;
+  --high: #b3261e; --medium: #8a5a00; --low: #0b5cad; --info: #57606a; --good: #1a7f37; }
+@media (prefers-color-scheme: dark) { :root { --text: #e6edf3; --quiet: #9aa4af; --line: #373e47; --ground: #0f1318;
+  --panel: #181d24; --high: #ff8a80; --medium: #e3b341; --low: #79b8ff; --info: #9aa4af; --good: #56d364; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 62rem; padding: 1.5rem; color: var(--text); background: var(--ground);
+  font: 16px/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
+h1 { font-size: 1.5rem; margin: 0 0 .25rem; } h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; } p { margin: .25rem 0; }
+code, .mono { font-family: ui-monospace, monospace; font-size: .9em; }
+table { width: 100%; border-collapse: collapse; } th, td { text-align: left; vertical-align: top; padding: .3rem .6rem .3rem 0;
+  border-bottom: 1px solid var(--line); } th { color: var(--quiet); font-weight: 500; white-space: nowrap; width: 1%; }
+td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+section.item { border: 1px solid var(--line); border-left-width: .3rem; border-radius: .35rem; padding: .6rem .8rem;
+  margin: .6rem 0; background: var(--panel); break-inside: avoid; }
+.tag { display: inline-block; min-width: 6.5rem; font-weight: 600; } .quiet { color: var(--quiet); }
+section.high { border-left-color: var(--high); } .high > .tag, td.high { color: var(--high); }
+section.medium { border-left-color: var(--medium); } .medium > .tag, td.medium { color: var(--medium); }
+section.low { border-left-color: var(--low); } .low > .tag, td.low { color: var(--low); }
+section.info { border-left-color: var(--info); } .info > .tag, td.info { color: var(--info); }
+section.good { border-left-color: var(--good); } .good > .tag, td.good { color: var(--good); }
+ul { margin: .4rem 0 0; padding-left: 1.2rem; } pre { white-space: pre-wrap; margin: .5rem 0; }
+pre .gone { color: var(--high); } pre .new { color: var(--good); }
+@media print { :root { --text: #000; --quiet: #333; --line: #999; --ground: #fff; --panel: #fff; --high: #8c0000;
+  --medium: #5c3c00; --low: #003a75; --info: #333; --good: #0a4d1c; } body { max-width: none; padding: 0; font-size: 10pt; }
+  h2 { break-after: avoid; } tr { break-inside: avoid; } @page { margin: 15mm; } }
+";
+
+/// The whole audit.
+pub(super) fn audit(audit: &Audit) -> String {
+    let identity = &audit.identity;
+    let title = identity.member.as_ref().unwrap_or(&identity.file);
+    let body = html! {
+        p { "Findings: " strong { (counted(&audit.findings)) } }
+        (table(&rows::identity(audit)))
+        h2 { "Findings" }
+        (findings(&audit.findings))
+        @if audit.is_readable() {
+            @if !audit.wishes.is_empty() { h2 { "Asked for in guild-member.json" } (wishes(audit)) }
+            h2 { "Imports" }
+            p.quiet { (count(audit.imports_total)) " of them. What is not here, the component cannot do." }
+            @for import in &audit.imports { (imported(import)) }
+            h2 { "Exports" }
+            @for export in &audit.exports { (exported(export)) }
+            @let sessions = rows::sessions(audit);
+            @if !sessions.is_empty() { h2 { "Sessions" } (table(&sessions)) }
+            h2 { "Limits" }
+            table { @for limit in &audit.limits { tr {
+                th.mono { (limit.name) } td.number { (rows::number(&limit.value)) }
+                td { @if limit.value != limit.default { span.quiet { "default " (rows::number(&limit.default)) } } }
+            } } }
+            h2 { "Sections" }
+            table { @for section in &audit.contents.sections { tr {
+                th.mono { (safe(&section.name)) } td.number { (count(section.bytes)) " bytes" }
+                td.quiet { @if section.count > 1 { (count(section.count)) " of them" } }
+            } } }
+            @if !audit.contents.host_paths.is_empty() {
+                h2 { "Paths of the machine that it was made on" }
+                table { @for path in &audit.contents.host_paths { tr {
+                    th.mono { (safe(&path.section)) } td.mono { (safe(&path.path)) }
+                } } }
+            }
+            @if let Some(list) = identity.dependencies.as_ref().filter(|list| !list.packages.is_empty()) {
+                h2 { "Packages that it lists" }
+                table { @for package in &list.packages { tr {
+                    th.mono { (safe(&package.name)) } td.mono { (safe(&package.version)) }
+                    td { (safe(&package.source)) } td.quiet { (safe(&package.kind)) }
+                } } }
+            }
+        }
+    };
+    page(&format!("Audit of {title}"), &body)
+}
+
+/// What changed.
+pub(super) fn difference(old: &Identity, new: &Identity, difference: &Difference) -> String {
+    let body = html! {
+        table {
+            tr { th { "old" } td.mono { (safe(&old.file)) } td.mono { (old.sha256) } }
+            tr { th { "new" } td.mono { (safe(&new.file)) } td.mono { (new.sha256) } }
+        }
+        @if difference.is_empty() { p { "Nothing changed." } }
+        @if !difference.changes.is_empty() {
+            h2 { "Changes" }
+            pre { @for (sign, line) in difference.changes.iter().flat_map(lines) {
+                span class=(if sign == '-' { "gone" } else { "new" }) { (sign) " " (line) } "\n"
+            } }
+        }
+        @if !difference.new_findings.is_empty() { h2 { "New findings" } (findings(&difference.new_findings)) }
+        @if !difference.gone_findings.is_empty() { h2 { "Gone findings" } (findings(&difference.gone_findings)) }
+    };
+    page(&format!("Changes in {}", new.member.as_ref().unwrap_or(&new.file)), &body)
+}
+
+fn page(title: &str, body: &Markup) -> String {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'";
+                title { (safe(title)) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body { h1 { (safe(title)) } (body) }
+        }
+    };
+    page.into_string() + "\n"
+}
+
+/// A text of the component's: on one line, not long, without what steers. The template escapes it.
+fn safe(text: &str) -> String {
+    one_line(text, CHARS)
+}
+
+fn table(rows: &[(&str, String)]) -> Markup {
+    html! { table { @for (label, value) in rows { tr { th { (label) } td.mono { (safe(value)) } } } } }
+}
+
+fn findings(findings: &[Finding]) -> Markup {
+    html! {
+        @if findings.is_empty() { p { "None." } }
+        @for finding in findings {
+            section class=(format!("item {}", finding.severity.as_str())) {
+                span.tag { (finding.severity.as_str()) } code { (finding.rule.id()) } " " (finding.rule.name())
+                p.mono.quiet { (safe(&finding.place)) }
+                p { (safe(&finding.text)) }
+            }
+        }
+    }
+}
+
+fn wishes(audit: &Audit) -> Markup {
+    html! {
+        table {
+            tr { th { "grant" } th { "state" } th { "used by" } th { "why" } }
+            @for wish in &audit.wishes { tr {
+                td.mono { (safe(&wish.grant)) }
+                td class=(match (wish.state, wish.used_by.is_empty()) {
+                    (WishState::Denied, _) => "info",
+                    (_, true) => "medium",
+                    _ => "good",
+                }) { (rows::wish_state(wish)) }
+                td { (if wish.used_by.is_empty() { "nobody".to_owned() } else { wish.used_by.join(", ") }) }
+                td { (safe(wish.why.as_deref().unwrap_or_default())) }
+            } }
+        }
+    }
+}
+
+fn imported(import: &Import) -> Markup {
+    let class = match import.state {
+        state if rows::is_refused(state) => "high",
+        ImportState::Granted => "good",
+        ImportState::NeedsGrant => "low",
+        _ => "info",
+    };
+    html! {
+        section class=(format!("item {class}")) {
+            span.tag { (rows::import_state(import.state)) } code { (safe(&import.name)) }
+            @if let Some(meaning) = &import.meaning { p { (safe(meaning)) } }
+            @for (label, note) in rows::notes(import) { p.quiet { (label) ": " (safe(&note)) } }
+            @if !import.functions.is_empty() {
+                ul { @for function in &import.functions { li {
+                    code { (safe(&function.name)) } " "
+                    (safe(function.meaning.as_deref().unwrap_or("This host does not know it.")))
+                } } }
+            }
+        }
+    }
+}
+
+fn exported(export: &Export) -> Markup {
+    let class = match export.state {
+        ExportState::Known => Severity::Info,
+        ExportState::Extra => Severity::Low,
+        ExportState::Missing => Severity::High,
+    };
+    html! {
+        section class=(format!("item {}", class.as_str())) {
+            span.tag { (rows::export_state(export.state)) } code { (safe(&export.name)) }
+            @if let Some(meaning) = &export.meaning { p { (safe(meaning)) } }
+        }
+    }
+}

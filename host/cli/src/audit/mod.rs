@@ -1,0 +1,136 @@
+//! `guild audit`: what a component can do, without running it.
+//!
+//! The findings decide the exit code; the formats show one and the same [`Audit`].
+
+mod difference;
+mod html;
+mod rows;
+mod sarif;
+mod subject;
+mod text;
+
+use std::{fs::File, io::Read, os::unix::fs::OpenOptionsExt, path::Path};
+
+use guild_audit::{Audit, Difference, Severity, model::FORMAT};
+use guild_server::config::Config;
+use serde::Serialize;
+
+use crate::{
+    args::{Audit as Args, AuditFormat},
+    failure::{Failure, exit},
+    house,
+    output::{is_steering, print},
+};
+use subject::Subject;
+
+/// A file that is larger is not read: more than any limit of a component that makes sense.
+const MOST_BYTES: u64 = 512 * 1024 * 1024;
+
+/// `guild audit`.
+pub(crate) fn audit(args: &Args) -> Result<(), Failure> {
+    let config = house::config(args.house.config_file.as_deref()).map_err(unreadable)?;
+    let subject = Subject::find(&args.target, &args.house, &config)?;
+    let audit = subject.audit();
+    let (shown, has) = match &args.against {
+        None => (shown(&audit, args.format)?, args.fail_on.is_some_and(|least| audit.has(least))),
+        Some(old) => {
+            let old = old_audit(old, args, &subject, &config)?;
+            let difference = Difference::between(&old, &audit);
+            let has = args.fail_on.is_some_and(|least| difference.has(least));
+            (difference::shown(&old, &audit, &difference, args.format)?, has)
+        }
+    };
+    print(|out| out.write_all(shown.as_bytes()))?;
+    match (audit.is_readable(), has) {
+        (false, _) => Err(Failure::code(exit::CANNOT_READ)),
+        (true, true) => Err(Failure::code(exit::FINDINGS)),
+        (true, false) => Ok(()),
+    }
+}
+
+fn shown(audit: &Audit, format: AuditFormat) -> Result<String, Failure> {
+    match format {
+        AuditFormat::Text => Ok(text::audit(audit)),
+        AuditFormat::Json => json(audit),
+        AuditFormat::Html => Ok(html::audit(audit)),
+        AuditFormat::Sarif => json(&sarif::audit(audit)),
+    }
+}
+
+/// What `--against` names: a saved audit, a component's file, or a member. A file is audited as the same member's, so that what
+/// differs are the bytes.
+fn old_audit(old: &str, args: &Args, subject: &Subject, config: &Config) -> Result<Audit, Failure> {
+    if !Path::new(old).is_file() {
+        return Ok(Subject::find(old, &args.house, config)?.audit());
+    }
+    let bytes = read_file(old)?;
+    if !bytes.trim_ascii_start().starts_with(b"{") {
+        return Ok(subject.with(old, bytes, config)?.audit());
+    }
+    let cannot = |why: String| Failure { code: exit::CANNOT_READ, message: Some(format!("{old}: {why}")) };
+    let saved: Audit = serde_json::from_slice(&bytes)
+        .map_err(|e| cannot(format!("it is no audit that `guild audit --format json` wrote: {e}")))?;
+    if saved.format != FORMAT {
+        return Err(cannot(format!("its format is {:?}, and this version reads {FORMAT:?}", saved.format)));
+    }
+    Ok(saved)
+}
+
+/// Pretty JSON in which no character steers a terminal: what came with a component is written as `\u....`.
+fn json(value: &impl Serialize) -> Result<String, Failure> {
+    let text = serde_json::to_string_pretty(value);
+    let text = text.map_err(|e| Failure::error(format!("cannot write JSON: {e}")))?;
+    let mut out = String::with_capacity(text.len() + 1);
+    for c in text.chars() {
+        if is_steering(c) {
+            let mut units = [0; 2];
+            c.encode_utf16(&mut units).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}")));
+        } else {
+            out.push(c);
+        }
+    }
+    out.push('\n');
+    Ok(out)
+}
+
+/// A failure of finding or reading what is to be audited.
+fn unreadable(failure: Failure) -> Failure {
+    Failure { code: exit::CANNOT_READ, ..failure }
+}
+
+/// A file that the person named.
+fn read_file(path: &str) -> Result<Vec<u8>, Failure> {
+    // A pipe in its place is opened without waiting for a writer, and refused.
+    let nonblock = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let opened = std::fs::OpenOptions::new().read(true).custom_flags(nonblock).open(path);
+    opened.map_err(|e| e.to_string()).and_then(read).map_err(|why| cannot_read(path, &why))
+}
+
+/// The bytes of an open file: a regular one, and not larger than what is read at most.
+fn read(file: File) -> Result<Vec<u8>, String> {
+    let found = file.metadata().map_err(|e| e.to_string())?;
+    if !found.is_file() {
+        return Err("it is not a regular file".to_owned());
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(found.len().min(MOST_BYTES)).unwrap_or_default());
+    file.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(|e| e.to_string())?;
+    if bytes.len() as u64 > MOST_BYTES {
+        return Err(format!("it is larger than {MOST_BYTES} bytes, and no host loads such a component"));
+    }
+    Ok(bytes)
+}
+
+fn cannot_read(path: &str, why: &str) -> Failure {
+    Failure { code: exit::CANNOT_READ, message: Some(format!("cannot read {path}: {why}")) }
+}
+
+/// A severity, as a number of findings of it.
+fn counted(findings: &[guild_audit::Finding]) -> String {
+    let of = |severity: Severity| findings.iter().filter(|finding| finding.severity == severity).count();
+    let counts: Vec<_> = Severity::ALL
+        .into_iter()
+        .filter(|severity| of(*severity) > 0)
+        .map(|severity| format!("{} {}", of(severity), severity.as_str()))
+        .collect();
+    if counts.is_empty() { "none".to_owned() } else { counts.join(", ") }
+}

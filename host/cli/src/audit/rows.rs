@@ -1,0 +1,189 @@
+//! What text and HTML both say, in the same words.
+
+use guild_audit::{
+    Audit,
+    model::{ExportState, ImportState, Kind, SignatureState, Wish, WishState},
+};
+
+use crate::output::count;
+
+/// Names of states, for people.
+pub(super) fn import_state(state: ImportState) -> &'static str {
+    match state {
+        ImportState::Granted => "granted",
+        ImportState::Denied => "denied",
+        ImportState::NotAsked => "not asked",
+        ImportState::NeedsGrant => "needs grant",
+        ImportState::Linked => "linked",
+        ImportState::LinkedDenied => "traps",
+        ImportState::Unknown => "unknown",
+        ImportState::WrongVersion => "version",
+    }
+}
+
+/// Whether a state keeps a host from loading the component.
+pub(super) fn is_refused(state: ImportState) -> bool {
+    matches!(state, ImportState::NotAsked | ImportState::Unknown | ImportState::WrongVersion)
+}
+
+pub(super) fn export_state(state: ExportState) -> &'static str {
+    match state {
+        ExportState::Known => "called",
+        ExportState::Extra => "extra",
+        ExportState::Missing => "missing",
+    }
+}
+
+/// What became of a wish; and, where nobody has a use for it, that.
+pub(super) fn wish_state(wish: &Wish) -> &'static str {
+    match (wish.state, wish.used_by.is_empty()) {
+        (WishState::Denied, _) => "denied",
+        (_, true) => "unused",
+        (WishState::Narrowed, false) => "narrowed",
+        (WishState::Granted, false) => "granted",
+    }
+}
+
+pub(super) fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Component => "WebAssembly component",
+        Kind::CoreModule => "WebAssembly core module",
+        Kind::Precompiled => "precompiled component",
+        Kind::Damaged => "damaged WebAssembly",
+        Kind::Other => "no WebAssembly",
+    }
+}
+
+/// What was looked at: a label, and what there is to say.
+pub(super) fn identity(audit: &Audit) -> Vec<(&'static str, String)> {
+    let (identity, contents) = (&audit.identity, &audit.contents);
+    let mut rows = vec![("file", identity.file.clone()), ("kind", kind(identity.kind).to_owned())];
+    if let Some(member) = &identity.member {
+        let [name, version, world] =
+            [&identity.name, &identity.version, &identity.world].map(|text| text.as_deref().unwrap_or_default());
+        rows.push(("member", format!("{member} ({name} {version}), world {world}")));
+    }
+    rows.push(("size", format!("{} bytes", count(identity.bytes))));
+    rows.push(("sha256", identity.sha256.clone()));
+    if let Some(signature) = &identity.signature {
+        let state = match signature.state {
+            SignatureState::Valid => "valid",
+            SignatureState::Missing => "none",
+            SignatureState::Unknown => "by a key that is not trusted",
+            SignatureState::Invalid => "does not hold",
+        };
+        let detail = signature.detail.as_ref().map(|detail| format!(": {detail}")).unwrap_or_default();
+        let required = if signature.required { " (required)" } else { "" };
+        rows.push(("signature", format!("{state}{detail}{required}")));
+    }
+    if !audit.is_readable() {
+        return rows;
+    }
+    let claims = &identity.claims;
+    let claimed = [
+        ("says name", &claims.name),
+        ("says version", &claims.version),
+        ("says it is", &claims.description),
+        ("says authors", &claims.authors),
+        ("says licence", &claims.licenses),
+        ("says source", &claims.source),
+        ("says page", &claims.homepage),
+        ("says rev.", &claims.revision),
+    ];
+    rows.extend(claimed.into_iter().filter_map(|(label, text)| Some((label, text.clone()?))));
+    let producers: Vec<_> =
+        identity.producers.iter().map(|producer| format!("{} {}", producer.name, producer.version)).collect();
+    let producers = if producers.is_empty() { "not said".to_owned() } else { producers.join(", ") };
+    rows.push(("made with", producers));
+    let dependencies = match &identity.dependencies {
+        None => "not listed in it".to_owned(),
+        Some(list) => match &list.problem {
+            Some(problem) => format!("unreadable: {problem}"),
+            None => format!("{} packages listed in {}", count(list.total), list.section),
+        },
+    };
+    rows.push(("depends on", dependencies));
+    for sbom in &identity.sboms {
+        rows.push(("SBOM", format!("{} in section {}, {} bytes", sbom.form, sbom.section, count(sbom.bytes))));
+    }
+    let parts = format!(
+        "core modules: {}, components: {}, functions: {}",
+        count(contents.core_modules),
+        count(contents.components),
+        count(contents.functions)
+    );
+    rows.push(("made of", parts));
+    let bytes = format!(
+        "{} code, {} data, {} for debuggers",
+        count(contents.code_bytes),
+        count(contents.data_bytes),
+        count(contents.debug_bytes)
+    );
+    rows.push(("bytes", bytes));
+    let memory = format!(
+        "linear memories: {} ({} bytes), tables: {} ({} elements)",
+        count(contents.memories),
+        count(contents.memory_bytes),
+        count(contents.tables),
+        count(contents.table_elements)
+    );
+    rows.push(("at start", memory));
+    rows
+}
+
+/// What sessions may do. Empty without a manifest.
+pub(super) fn sessions(audit: &Audit) -> Vec<(&'static str, String)> {
+    let Some(sessions) = &audit.sessions else { return Vec::new() };
+    let named = |granted: bool| {
+        let names = sessions.tools.iter().filter(|tool| tool.granted == granted);
+        names.map(|tool| tool.name.as_str()).collect::<Vec<_>>().join(", ")
+    };
+    let mut rows = Vec::new();
+    let or_none = |names: String| if names.is_empty() { "none".to_owned() } else { names };
+    rows.push(("tools", or_none(named(true))));
+    let denied = named(false);
+    if !denied.is_empty() {
+        rows.push(("denied", denied));
+    }
+    let memory = match (sessions.memory, sessions.memory_write) {
+        (true, true) => "are shown the member's memories, and may store some",
+        (true, false) => "are shown the member's memories",
+        (false, true) => "may store memories, and are shown none",
+        (false, false) => "none",
+    };
+    rows.push(("memory", memory.to_owned()));
+    let yes = |granted: bool| if granted { "yes" } else { "no" }.to_owned();
+    rows.push(("artifacts", yes(sessions.artifacts)));
+    rows.push(("own tools", yes(sessions.own_tools)));
+    let bounds = format!(
+        "{} turns, {} USD, {} seconds a job",
+        count(sessions.max_turns.into()),
+        sessions.max_budget_usd,
+        count(sessions.deadline_seconds.into())
+    );
+    rows.push(("at most", bounds));
+    rows
+}
+
+/// A limit's number, with commas where it is a whole one.
+pub(super) fn number(number: &serde_json::Number) -> String {
+    number.as_u64().map_or_else(|| number.to_string(), count)
+}
+
+/// What is said of an import beside its functions: what it reaches, whose runtime drags it in, why it is not to be had.
+pub(super) fn notes(import: &guild_audit::model::Import) -> Vec<(&'static str, String)> {
+    let mut notes = Vec::new();
+    if let Some(reach) = &import.reach {
+        notes.push(("reaches", reach.clone()));
+    }
+    if let Some(needs) = &import.needs {
+        notes.push(("needs", format!("the grant `{needs}`")));
+    }
+    if !import.runtimes.is_empty() {
+        notes.push(("runtime", format!("{} may import it without the program's use", import.runtimes.join(", "))));
+    }
+    if let Some(why) = import.why.as_ref().filter(|_| import.state != ImportState::LinkedDenied) {
+        notes.push(("why", why.clone()));
+    }
+    notes
+}

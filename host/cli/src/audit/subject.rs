@@ -1,0 +1,122 @@
+//! What is audited: a component's file alone, or a member with its manifest and the operator's policy.
+
+use std::{path::Path, rc::Rc};
+
+use guild_audit::{
+    Audit, Member,
+    model::{Signature, SignatureState},
+};
+use guild_contract::{Limits, MemberKey};
+use guild_server::{
+    approval::{self, Trust},
+    config::Config,
+    discovery::{FoundMember, open_directory, single},
+    reach::{Granted, ceiling},
+};
+
+use super::{cannot_read, read, read_file, unreadable};
+use crate::{
+    args::House,
+    failure::{Failure, exit},
+    house,
+};
+
+/// What is audited.
+pub(crate) struct Subject {
+    /// The file, as it was named; a member's, as its manifest names it.
+    file: String,
+    bytes: Vec<u8>,
+    limits: Limits,
+    member: Option<Rc<Owner>>,
+    signature: Option<Signature>,
+}
+
+/// The member that a component belongs to.
+struct Owner {
+    found: FoundMember,
+    granted: Granted,
+}
+
+impl Subject {
+    /// What a person named: a file that exists, else a member.
+    pub(crate) fn find(target: &str, house: &House, config: &Config) -> Result<Self, Failure> {
+        if Path::new(target).is_file() {
+            let bytes = read_file(target)?;
+            let signature = signature(Path::new(target), &bytes, config)?;
+            return Ok(Self {
+                file: target.to_owned(),
+                bytes,
+                limits: config.limits.clone(),
+                member: None,
+                signature: Some(signature),
+            });
+        }
+        let directory = house::member_directory(target, house, config).map_err(unreadable)?;
+        let mut found = single(&directory).map_err(fail)?;
+        // In a roster a member's key is its path there, which is what the policy's patterns match.
+        let in_roster = target.parse::<MemberKey>().ok().filter(|key| directory.ends_with(key.as_str()));
+        found.key = in_roster.unwrap_or(found.key);
+        let Some(spec) = &found.manifest.component else {
+            return Err(fail(format!("{} has no component: its own process serves it, not this host", found.key)));
+        };
+        let path = directory.join(&spec.file);
+        let opened = found.dir.open(&spec.file).map_err(|e| e.to_string());
+        let bytes = opened.and_then(|file| read(file.into_std()));
+        let bytes = bytes.map_err(|why| cannot_read(&path.display().to_string(), &why))?;
+        let signature = signature(&path, &bytes, config)?;
+        let Some(granted) = Granted::of(&found, config).map_err(fail)? else {
+            return Err(fail(format!("{} has no component", found.key)));
+        };
+        Ok(Self {
+            file: spec.file.clone(),
+            bytes,
+            limits: granted.limits.limits.clone(),
+            member: Some(Rc::new(Owner { found, granted })),
+            signature: Some(signature),
+        })
+    }
+
+    /// The same member with another file's bytes, and the signature beside that file.
+    pub(crate) fn with(&self, file: &str, bytes: Vec<u8>, config: &Config) -> Result<Self, Failure> {
+        let signature = signature(Path::new(file), &bytes, config)?;
+        let (limits, member) = (self.limits.clone(), self.member.clone());
+        Ok(Self { file: file.to_owned(), bytes, limits, member, signature: Some(signature) })
+    }
+
+    /// Its audit.
+    pub(crate) fn audit(&self) -> Audit {
+        let member = self.member.as_ref().and_then(|owner| {
+            let FoundMember { key, manifest, .. } = &owner.found;
+            let spec = manifest.component.as_ref()?;
+            let (grants, bounds) = (&*owner.granted.grants, ceiling(spec, &self.limits));
+            Some(Member { key, manifest, spec, grants, bounds })
+        });
+        Audit::of(&guild_audit::Subject {
+            file: &self.file,
+            bytes: &self.bytes,
+            member,
+            limits: &self.limits,
+            signature: self.signature.as_ref(),
+        })
+    }
+}
+
+/// What is to be said of the signature beside a component.
+fn signature(component: &Path, bytes: &[u8], config: &Config) -> Result<Signature, Failure> {
+    let trust = config.directory.as_deref().map(Trust::load).transpose().map_err(|e| fail(e.to_string()))?;
+    let directory = component.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let name = component.file_name().unwrap_or_default().to_string_lossy();
+    let dir = open_directory(directory).map_err(|e| cannot_read(&directory.display().to_string(), &e.to_string()))?;
+    let found = approval::Signature::beside(&dir, &name, bytes, &trust.unwrap_or_default());
+    let (state, detail) = match found {
+        approval::Signature::None => (SignatureState::Missing, None),
+        approval::Signature::Good { name, comment, .. } => (SignatureState::Valid, Some(format!("{name}: {comment}"))),
+        approval::Signature::Unknown => (SignatureState::Unknown, None),
+        approval::Signature::Bad { why } => (SignatureState::Invalid, Some(why)),
+    };
+    Ok(Signature { state, required: config.require_signature, detail })
+}
+
+fn fail(why: String) -> Failure {
+    Failure { code: exit::CANNOT_READ, message: Some(why) }
+}

@@ -1,0 +1,155 @@
+//! An audit for a terminal.
+
+use std::fmt::{Display, Write as _};
+
+use guild_audit::{Audit, Finding, Severity, model::ImportState};
+
+use super::{counted, rows};
+use crate::output::{BAD, LABEL, STRONG, count, one_line};
+
+/// Where lines end, so that they fit a terminal beside other windows.
+const COLUMNS: usize = 100;
+/// How much of a text of the component's is shown.
+const CHARS: usize = 300;
+
+/// The whole audit.
+pub(super) fn audit(audit: &Audit) -> String {
+    let mut out = Page::default();
+    for (label, value) in rows::identity(audit) {
+        out.row(label, &value);
+    }
+    out.title(&format!("Findings: {}", counted(&audit.findings)));
+    findings(&mut out, &audit.findings);
+    if !audit.is_readable() {
+        return out.text;
+    }
+    if !audit.wishes.is_empty() {
+        out.title("Asked for in guild-member.json");
+        for wish in &audit.wishes {
+            let users = if wish.used_by.is_empty() { "nobody".to_owned() } else { wish.used_by.join(" and ") };
+            out.item(rows::wish_state(wish), &format!("{}, used by {users}", wish.grant), false);
+        }
+    }
+    out.title(&format!("Imports: {}", count(audit.imports_total)));
+    for import in &audit.imports {
+        imported(&mut out, import);
+    }
+    out.title("Exports");
+    for export in &audit.exports {
+        let is_bad = export.state == guild_audit::model::ExportState::Missing;
+        out.item(rows::export_state(export.state), &export.name, is_bad);
+        if let Some(meaning) = &export.meaning {
+            out.wrapped(14, meaning);
+        }
+    }
+    let sessions = rows::sessions(audit);
+    if !sessions.is_empty() {
+        out.title("Sessions");
+        for (label, value) in sessions {
+            out.row(label, &value);
+        }
+    }
+    out.title("Limits");
+    for limit in &audit.limits {
+        let default = rows::number(&limit.default);
+        let default = if limit.value == limit.default { String::new() } else { format!("  (default {default})") };
+        out.line(format_args!("{:<24} {:>13}{default}", limit.name, rows::number(&limit.value)));
+    }
+    out.title("Sections");
+    for section in &audit.contents.sections {
+        let times = if section.count > 1 { format!("  ({} of them)", count(section.count)) } else { String::new() };
+        let name = one_line(&section.name, 40);
+        out.line(format_args!("{name:<40} {:>13} bytes{times}", count(section.bytes)));
+    }
+    if !audit.contents.host_paths.is_empty() {
+        out.title("Paths of the machine that it was made on");
+        for path in &audit.contents.host_paths {
+            out.line(format_args!("{}  in {}", one_line(&path.path, 120), one_line(&path.section, 40)));
+        }
+    }
+    out.text
+}
+
+/// Findings, each with what to do.
+pub(super) fn findings(out: &mut Page, findings: &[Finding]) {
+    for finding in findings {
+        let head = format!("{} {}  {}", finding.rule.id(), finding.rule.name(), finding.place);
+        out.item(finding.severity.as_str(), &head, finding.severity == Severity::High);
+        out.wrapped(14, &finding.text);
+    }
+}
+
+fn imported(out: &mut Page, import: &guild_audit::model::Import) {
+    out.item(rows::import_state(import.state), &import.name, rows::is_refused(import.state));
+    if let Some(meaning) = &import.meaning {
+        out.wrapped(14, meaning);
+    }
+    for (label, note) in rows::notes(import) {
+        out.wrapped(14, &format!("{label}: {note}"));
+    }
+    // That every call traps is said once.
+    if import.state == ImportState::LinkedDenied {
+        let names: Vec<_> = import.functions.iter().map(|function| function.name.as_str()).collect();
+        out.wrapped(16, &names.join(", "));
+        return;
+    }
+    for function in &import.functions {
+        let meaning = function.meaning.as_deref().unwrap_or("This host does not know it.");
+        out.wrapped(16, &format!("{}: {meaning}", function.name));
+    }
+}
+
+/// Text that is written line by line. Nothing of a component's reaches it with its control characters.
+#[derive(Default)]
+pub(super) struct Page {
+    pub(super) text: String,
+}
+
+impl Page {
+    pub(super) fn line(&mut self, line: impl Display) {
+        let _ = writeln!(self.text, "  {line}");
+    }
+
+    pub(super) fn title(&mut self, title: &str) {
+        let _ = writeln!(self.text, "\n{STRONG}{}{STRONG:#}", one_line(title, CHARS));
+    }
+
+    pub(super) fn row(&mut self, label: &str, value: &str) {
+        let _ = write!(self.text, "{LABEL}{label:<13}{LABEL:#} ");
+        self.flow(14, 14, value);
+    }
+
+    /// A state, and what is in it.
+    pub(super) fn item(&mut self, state: &str, what: &str, is_bad: bool) {
+        let style = if is_bad { BAD } else { LABEL };
+        let _ = write!(self.text, "  {style}{state:<11}{style:#} ");
+        self.flow(14, 14, what);
+    }
+
+    /// A text over as many lines as it takes.
+    pub(super) fn wrapped(&mut self, indent: usize, text: &str) {
+        self.flow(0, indent, text);
+    }
+
+    /// Words from column `at`, and on lines that begin at `indent`.
+    fn flow(&mut self, at: usize, indent: usize, text: &str) {
+        let mut column = at;
+        for word in one_line(text, 4 * CHARS).split(' ') {
+            let width = word.chars().count();
+            if column > indent && column + 1 + width > COLUMNS {
+                self.text.push('\n');
+                column = 0;
+            }
+            if column == 0 {
+                self.text.extend(std::iter::repeat_n(' ', indent));
+                column = indent;
+            } else if column > indent {
+                self.text.push(' ');
+                column += 1;
+            }
+            self.text.push_str(word);
+            column += width;
+        }
+        self.text.push('\n');
+    }
+}

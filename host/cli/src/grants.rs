@@ -1,0 +1,209 @@
+//! `guild members --grants` and `--limits`: what members may do and use, and who says so.
+
+use std::{
+    fmt::Display,
+    io::{self, Write},
+};
+
+use anstyle::AnsiColor;
+use guild_contract::{
+    Bounds, Grants, Limits,
+    grants::{Names, Narrowed, Verdict, wildcard},
+};
+use guild_server::{
+    config::Config,
+    host::Surveyed,
+    reach::{self, Granted},
+};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::{
+    failure::Failure,
+    output::{self, LABEL, STRONG, count, harmless, one_line, print, print_json, tell},
+};
+
+/// One member, for people and for programs.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown {
+    member: String,
+    /// Why nothing can be said about it, where it has no grants.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    grants: Option<ShownGrants>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limits: Option<Vec<ShownLimit>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ShownGrants {
+    #[serde(flatten)]
+    grants: Grants,
+    /// The read roots of guild.toml, and whether each is granted.
+    read_roots: Vec<ShownRoot>,
+    /// What a job's sessions may use at most.
+    bounds: Bounds,
+    artifacts_bytes: u64,
+    artifacts_entries: u64,
+}
+
+#[derive(Serialize)]
+struct ShownRoot {
+    name: String,
+    #[serde(flatten)]
+    verdict: Verdict,
+}
+
+#[derive(Serialize)]
+struct ShownLimit {
+    name: &'static str,
+    value: Value,
+    source: String,
+}
+
+/// Prints them, with what was asked for.
+pub(crate) fn show(
+    survey: Vec<Surveyed>,
+    config: &Config,
+    (grants, limits): (bool, bool),
+    as_json: bool,
+) -> Result<(), Failure> {
+    let roots = reach::roots(config).unwrap_or_else(|why| {
+        tell(format_args!("{why}"));
+        Vec::new()
+    });
+    let all: Vec<Shown> = survey
+        .into_iter()
+        .map(|Surveyed { found, state, granted }| {
+            let reason = granted.is_none().then(|| match state {
+                Err(why) => why,
+                Ok(_) => "it has no component: its own process serves it".to_owned(),
+            });
+            let bounds = found.member.ok().and_then(|member| member.manifest.component);
+            let both = granted.as_ref().zip(bounds.as_ref());
+            Shown {
+                member: found.path,
+                reason,
+                grants: both.filter(|_| grants).map(|(granted, spec)| ShownGrants {
+                    read_roots: roots.iter().map(|name| shown_root(name, &granted.grants)).collect(),
+                    bounds: reach::ceiling(spec, &granted.limits.limits),
+                    artifacts_bytes: granted.limits.limits.artifacts_bytes,
+                    artifacts_entries: granted.limits.limits.artifacts_entries,
+                    grants: (*granted.grants).clone(),
+                }),
+                limits: granted.as_ref().filter(|_| limits).map(|granted| shown_limits(granted, config)),
+            }
+        })
+        .collect();
+    if as_json {
+        print_json(&all)?;
+    } else {
+        print(|out| all.iter().try_for_each(|member| write_member(out, member)))?;
+    }
+    Ok(())
+}
+
+fn shown_root(name: &str, grants: &Grants) -> ShownRoot {
+    let refusal = match &grants.roots {
+        Some(roots) => roots.refusal(name, "files:", wildcard),
+        None => Some("`files` is not granted".to_owned()),
+    };
+    ShownRoot { name: name.to_owned(), verdict: refusal.map_or(Verdict::Granted, Verdict::Denied) }
+}
+
+fn shown_limits(granted: &Granted, config: &Config) -> Vec<ShownLimit> {
+    let values = json!(granted.limits.limits);
+    let source = |name: &str| match granted.limits.narrowed.get(name) {
+        Some(Narrowed::Operator(pattern)) => format!("[member.{:?}.limits]", pattern.0),
+        Some(Narrowed::Manifest) => "manifest".to_owned(),
+        None if config.limits_set.contains(name) => "[limits]".to_owned(),
+        None => "default".to_owned(),
+    };
+    let value = |name: &str| values.get(name).cloned().unwrap_or_default();
+    Limits::NAMES.iter().map(|name| ShownLimit { name, value: value(name), source: source(name) }).collect()
+}
+
+fn write_member(out: &mut dyn Write, member: &Shown) -> io::Result<()> {
+    writeln!(out, "{STRONG}{}{STRONG:#}", one_line(&member.member, usize::MAX))?;
+    if let Some(reason) = &member.reason {
+        writeln!(out, "  {}", harmless(reason))?;
+    }
+    if let Some(grants) = &member.grants {
+        write_grants(out, grants)?;
+    }
+    for limit in member.limits.iter().flatten() {
+        let value = limit.value.as_u64().map_or_else(|| limit.value.to_string(), count);
+        writeln!(out, "  {:<26} {value:>13}  {LABEL}{}{LABEL:#}", limit.name, one_line(&limit.source, usize::MAX))?;
+    }
+    Ok(())
+}
+
+fn write_grants(out: &mut dyn Write, shown: &ShownGrants) -> io::Result<()> {
+    let grants = &shown.grants;
+    for (name, verdict) in grants.wishes() {
+        write_verdict(out, name, verdict)?;
+    }
+    for root in &shown.read_roots {
+        write_verdict(out, &format!("files:{}", root.name), &root.verdict)?;
+    }
+    let mut row = |label: &str, value: &dyn Display| writeln!(out, "  {LABEL}{label:<18}{LABEL:#} {value}");
+    row("hosts", &grants.hosts.as_ref().map_or_else(|| "none".to_owned(), hosts))?;
+    row(
+        "WebSearch",
+        &if grants.session_search { "the search provider, else the read roots" } else { "the read roots" },
+    )?;
+    let tools = if grants.tools.is_empty() { "none".to_owned() } else { grants.tools.join(", ") };
+    row("session tools", &tools)?;
+    let memory = [
+        (grants.memory, "given to sessions"),
+        (grants.session_memory, "stored by sessions"),
+        (grants.memory_write, "written by the component"),
+    ];
+    let memory: Vec<&str> = memory.into_iter().filter(|(granted, _)| *granted).map(|(_, what)| what).collect();
+    row("memory", &if memory.is_empty() { "none".to_owned() } else { memory.join(", ") })?;
+    if grants.artifacts {
+        let (bytes, entries) = (count(shown.artifacts_bytes), count(shown.artifacts_entries));
+        row("artifacts", &format_args!("at most {bytes} bytes and {entries} files and directories"))?;
+    } else {
+        row("artifacts", &"none")?;
+    }
+    let Bounds { max_turns, max_budget_usd, deadline_seconds } = shown.bounds;
+    let bounds = [
+        max_turns.map(|turns| format!("{} turns", count(turns.into()))),
+        max_budget_usd.map(|usd| format!("{usd:.2} USD")),
+        deadline_seconds.map(|seconds| format!("{} s", count(seconds.into()))),
+    ];
+    row("a job uses at most", &bounds.into_iter().flatten().collect::<Vec<_>>().join(", "))?;
+    let refuses = "refuses the component that imports it (strict_imports)";
+    row("what is denied", &if grants.strict_imports { refuses } else { "answers `not-granted`" })
+}
+
+fn write_verdict(out: &mut dyn Write, name: &str, verdict: &Verdict) -> io::Result<()> {
+    let name = one_line(name, usize::MAX);
+    match verdict {
+        Verdict::Granted => {
+            let style = output::state_style(false);
+            writeln!(out, "  {name:<18} {style}granted{style:#}")
+        }
+        Verdict::Denied(why) => {
+            let style = AnsiColor::Yellow.on_default();
+            writeln!(out, "  {name:<18} {style}denied{style:#}   {}", one_line(why, usize::MAX))
+        }
+    }
+}
+
+/// Patterns of hosts in a sentence.
+fn hosts(names: &Names) -> String {
+    let mut parts = vec!["those of [web]".to_owned()];
+    parts.extend(names.all_of.iter().map(|list| match list.as_slice() {
+        [] => "and none of them".to_owned(),
+        list => format!("of them {}", list.join(" ")),
+    }));
+    if !names.none_of.is_empty() {
+        parts.push(format!("but not {}", names.none_of.join(" ")));
+    }
+    one_line(&parts.join(", "), usize::MAX)
+}

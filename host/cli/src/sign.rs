@@ -1,0 +1,148 @@
+//! `guild sign`: signatures as minisign makes them, and keys for them.
+
+use std::{
+    fmt,
+    fs::{File, OpenOptions},
+    io::{self, Read as _, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use ct_codecs::{Base64, Decoder as _};
+use guild_jobs::durable::{Survives, open_dir, replace};
+use guild_server::{
+    approval::{SUFFIX, TRUST_FILE},
+    discovery::open_directory,
+};
+use jiff::Timestamp;
+use minisign::{KeyPair, PublicKey, SecretKey, SecretKeyBox};
+
+use crate::{
+    args::Sign,
+    failure::Failure,
+    output::{harmless, one_line, tell},
+};
+
+/// A key is two lines.
+const MAX_KEY_BYTES: u64 = 16 * 1024;
+/// How the second line of a secret key begins that has a password: its three algorithms, in base64.
+const ENCRYPTED: &str = "RWRTY0Iy";
+/// And of one that has none.
+const PLAIN: &str = "RWQAAEIy";
+
+/// `guild sign`.
+pub(crate) fn sign(args: &Sign) -> Result<(), Failure> {
+    match (&args.new_key, &args.file, &args.key) {
+        (Some(path), ..) => new_key(path, args.no_password),
+        (None, Some(file), Some(key)) => sign_file(file, key, args.comment.as_deref()),
+        // clap has seen to that.
+        _ => Err(Failure::error("name a file and --key, or --new-key")),
+    }
+}
+
+/// Makes a key pair: the secret key in the file, the public one beside it.
+fn new_key(path: &Path, no_password: bool) -> Result<(), Failure> {
+    let public = with_suffix(path, ".pub");
+    if let Some(taken) = [path, &public].into_iter().find(|path| path.symlink_metadata().is_ok()) {
+        return Err(Failure::error(format!("{} is there already, and no key is written over", taken.display())));
+    }
+    let made = if no_password {
+        KeyPair::generate_unencrypted_keypair()
+    } else {
+        KeyPair::generate_encrypted_keypair(Some(new_password()?))
+    };
+    let pair = made.map_err(|e| Failure::error(format!("no key could be made: {e}")))?;
+    let secret = pair.sk.to_box(Some("minisign secret key, made by guild")).map(|text| text.to_string());
+    let shown = pair.pk.to_box().map(|text| text.to_string());
+    let (secret, shown) = secret.and_then(|secret| Ok((secret, shown?))).map_err(|e| Failure::error(e.to_string()))?;
+    create(path, 0o600, &secret)?;
+    create(&public, 0o644, &shown)?;
+    tell(format_args!(
+        "the secret key is {}; whoever is to believe it puts the two lines of {} into {TRUST_FILE} beside their guild.toml",
+        path.display(),
+        public.display()
+    ));
+    Ok(())
+}
+
+/// Writes a file that is not there yet.
+fn create(path: &Path, mode: u32, text: &str) -> Result<(), Failure> {
+    let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
+    file.and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
+        .map_err(|e| Failure::error(format!("{} cannot be written: {e}", path.display())))
+}
+
+/// A password that was typed twice.
+fn new_password() -> Result<String, Failure> {
+    let password = ask("Password for the new key: ")?;
+    if password != ask("Once more: ")? {
+        return Err(Failure::error("the two passwords differ; no key was made"));
+    }
+    Ok(password)
+}
+
+fn ask(prompt: &str) -> Result<String, Failure> {
+    rpassword::prompt_password(prompt).map_err(|e| {
+        Failure::error(format!(
+            "there is no terminal to ask for the password on ({e}); --no-password makes a key without one"
+        ))
+    })
+}
+
+/// Signs a file.
+fn sign_file(file: &Path, key: &Path, comment: Option<&str>) -> Result<(), Failure> {
+    let secret = secret_key(key)?;
+    let unreadable = |e: io::Error| Failure::error(format!("{} cannot be read: {e}", file.display()));
+    let content = File::open(file).map_err(unreadable)?;
+    if !content.metadata().map_err(unreadable)?.is_file() {
+        return Err(Failure::error(format!("{} is not a regular file", file.display())));
+    }
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let usual = || format!("timestamp:{}\tfile:{name}\thashed", Timestamp::now().as_second());
+    let comment = comment.map_or_else(usual, str::to_owned);
+    if comment.contains(|c: char| c.is_control() && c != '\t') {
+        return Err(Failure::error("the comment is one line, without control characters"));
+    }
+    let failed = |e: minisign::PError| Failure::error(format!("{} cannot be signed: {e}", file.display()));
+    let public = PublicKey::from_secret_key(&secret).map_err(failed)?;
+    let signed = minisign::sign(Some(&public), &secret, content, Some(comment.trim()), Some("signature by guild sign"));
+    let signature = with_suffix(file, SUFFIX);
+    let (directory, written) =
+        (signature.parent().filter(|parent| !parent.as_os_str().is_empty()), signature.file_name());
+    let written =
+        written.and_then(|name| name.to_str()).ok_or_else(|| Failure::error("the file's name is no UTF-8"))?;
+    let text = signed.map_err(failed)?.into_string();
+    open_directory(directory.unwrap_or(Path::new(".")))
+        .and_then(|dir| replace(&open_dir(&dir, ".")?, written, text.as_bytes(), Survives::PowerCut))
+        .map_err(|e| Failure::error(format!("{} cannot be written: {e}", signature.display())))?;
+    tell(format_args!("signed: {} ({})", harmless(&signature.display().to_string()), one_line(&comment, usize::MAX)));
+    Ok(())
+}
+
+/// Reads a secret key; where it has a password, asks for it.
+fn secret_key(path: &Path) -> Result<SecretKey, Failure> {
+    let mut text = String::new();
+    let read = File::open(path).and_then(|file| file.take(MAX_KEY_BYTES).read_to_string(&mut text));
+    read.map_err(|e| Failure::error(format!("the key {} cannot be read: {e}", path.display())))?;
+    let no_key =
+        |why: &dyn fmt::Display| Failure::error(format!("{} is no secret key of minisign: {why}", path.display()));
+    let line = text.lines().nth(1).unwrap_or_default().trim();
+    if line.starts_with(ENCRYPTED) {
+        let password = ask("Password: ")?;
+        let key = SecretKeyBox::from_string(&text).and_then(|boxed| boxed.into_secret_key(Some(password)));
+        key.map_err(|e| no_key(&e))
+    } else if line.starts_with(PLAIN) {
+        // Not by way of the box: minisign itself leaves the checksum of such a key out, which the box does not allow. That
+        // both halves of the key belong together is seen when its first signature is verified.
+        let bytes = Base64::decode_to_vec(line, None).map_err(|e| no_key(&e))?;
+        SecretKey::from_bytes(&bytes).map_err(|e| no_key(&e))
+    } else {
+        Err(no_key(&"its second line does not begin as such a key does"))
+    }
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut path = path.as_os_str().to_owned();
+    path.push(suffix);
+    path.into()
+}

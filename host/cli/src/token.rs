@@ -1,0 +1,114 @@
+//! `guild token`: who may call the hosts of this `guild.toml` from elsewhere.
+
+use std::borrow::Cow;
+
+use guild_contract::grants::Pattern;
+use guild_server::door::{
+    audit_log::{Event, Log, Who},
+    tokens::{NewToken, Token as Kept, TokenError, TokenFile},
+};
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::{
+    args::{Token, TokenAdd, TokensOf},
+    failure::Failure,
+    house,
+    output::{BAD, print, print_json, tell},
+};
+
+/// `guild token`.
+pub(crate) fn token(args: Token) -> Result<(), Failure> {
+    match args {
+        Token::Add(args) => add(args),
+        Token::List { of, json } => list(&of, json),
+        Token::Revoke { name, of } => revoke(&name, &of),
+    }
+}
+
+fn add(args: TokenAdd) -> Result<(), Failure> {
+    let TokenAdd { name, members, methods, expires, of } = args;
+    let members = if members.is_empty() { vec!["*".to_owned()] } else { members };
+    let (file, log) = opened(&of)?;
+    let members = members.into_iter().map(Pattern).collect();
+    let detail = format!("{name}: {methods}");
+    let secret = file.add(NewToken { name: name.clone(), methods, members, expires })?;
+    record(log.as_ref(), "token-added", &detail);
+    print(|out| writeln!(out, "{}", secret.expose()))?;
+    tell(format_args!("the token {name} is in {} as its SHA-256; it is not shown again", file.path().display()));
+    Ok(())
+}
+
+fn revoke(name: &str, of: &TokensOf) -> Result<(), Failure> {
+    let (file, log) = opened(of)?;
+    file.revoke(name)?;
+    record(log.as_ref(), "token-revoked", name);
+    tell(format_args!("the token {name} is revoked"));
+    Ok(())
+}
+
+/// A token as `guild token list --json` shows it: not even its hash.
+#[derive(Serialize)]
+struct Shown<'a> {
+    name: &'a str,
+    methods: &'a str,
+    members: &'a [Pattern],
+    created: Timestamp,
+    expires: Option<Timestamp>,
+    expired: bool,
+}
+
+impl<'a> Shown<'a> {
+    fn of(token: &'a Kept, now: Timestamp) -> Self {
+        let Kept { name, methods, members, created, expires, .. } = token;
+        let expired = token.has_expired(now);
+        Self { name, methods: methods.as_str(), members, created: *created, expires: *expires, expired }
+    }
+}
+
+fn list(of: &TokensOf, json: bool) -> Result<(), Failure> {
+    let file = TokenFile::of(&house::config(of.config_file.as_deref())?)?;
+    let (tokens, now) = (file.read()?, Timestamp::now());
+    if json {
+        print_json(&tokens.iter().map(|token| Shown::of(token, now)).collect::<Vec<_>>())?;
+        return Ok(());
+    }
+    if tokens.is_empty() {
+        tell(format_args!("there are no tokens in {}; `guild token add NAME` makes one", file.path().display()));
+    }
+    let width = tokens.iter().map(|token| token.name.len()).max().unwrap_or_default();
+    print(|out| {
+        for token in &tokens {
+            let members: Vec<_> = token.members.iter().map(|pattern| pattern.0.as_str()).collect();
+            let members = if members == ["*"] { Cow::Borrowed("all members") } else { members.join(", ").into() };
+            write!(out, "{:<width$}  {:<8}  {members}  ", token.name, token.methods)?;
+            match token.expires {
+                None => writeln!(out, "until it is revoked")?,
+                Some(expired) if token.has_expired(now) => writeln!(out, "{BAD}expired {expired:.0}{BAD:#}")?,
+                Some(expires) => writeln!(out, "until {expires:.0}")?,
+            }
+        }
+        Ok(())
+    })?;
+    Ok(())
+}
+
+/// The tokens, and the audit log that is told of what becomes of them.
+fn opened(of: &TokensOf) -> Result<(TokenFile, Option<Log>), Failure> {
+    let config = house::config(of.config_file.as_deref())?;
+    let log = Log::of(&config).map_err(|e| Failure::error(e.to_string()))?;
+    Ok((TokenFile::of(&config)?, log))
+}
+
+fn record(log: Option<&Log>, event: &str, detail: &str) {
+    if let Some(log) = log {
+        let who = Who::User(rustix::process::getuid().as_raw());
+        log.record(&Event { event, who, detail: Some(detail.into()), ..Event::default() });
+    }
+}
+
+impl From<TokenError> for Failure {
+    fn from(error: TokenError) -> Self {
+        Self::error(error.to_string())
+    }
+}

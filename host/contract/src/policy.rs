@@ -1,0 +1,238 @@
+//! What the operator allows: rules for the members that a pattern matches, and what they can name.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::{Limits, MemberKey, manifest::Interface, nearest::nearest};
+
+/// Something that can be allowed or denied, as `guild.toml` spells it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Capability {
+    /// `*`: everything.
+    All,
+    /// An interface with all that it reaches, as `files`. For sessions it is the same: `files` is Read, Grep and Glob
+    /// too, `web` is WebFetch and WebSearch, and `memory` is what is injected into them and their memory tools.
+    Interface(Interface),
+    /// `memory:write`: storing and deleting memories.
+    MemoryWrite,
+    /// `files:ROOT`: one read root, by its name; `*` stands for any characters.
+    Root(String),
+    /// `web:HOST`: hosts, by the patterns of `[web]`.
+    Host(String),
+    /// `web:search`: the search provider.
+    Search,
+    /// `agent:own-tools`: tools of its own for the sessions that a component starts.
+    OwnTools,
+    /// `artifacts`: files of a job, written by the component itself below `/job/artifacts` or by `write_artifact`.
+    Artifacts,
+}
+
+impl Capability {
+    /// The interface that it belongs to.
+    pub(crate) fn interface(&self) -> Option<Interface> {
+        match self {
+            Self::All | Self::Artifacts => None,
+            Self::Interface(interface) => Some(*interface),
+            Self::MemoryWrite => Some(Interface::Memory),
+            Self::Root(_) => Some(Interface::Files),
+            Self::Host(_) | Self::Search => Some(Interface::Web),
+            Self::OwnTools => Some(Interface::Agent),
+        }
+    }
+
+    /// Whether it names all of `wanted`.
+    pub(crate) fn covers(&self, wanted: &Self) -> bool {
+        match self {
+            Self::All => true,
+            Self::Interface(interface) => wanted.interface() == Some(*interface),
+            other => other == wanted,
+        }
+    }
+}
+
+impl fmt::Display for Capability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.write_str("*"),
+            Self::Interface(interface) => f.write_str(interface.as_str()),
+            Self::MemoryWrite => f.write_str("memory:write"),
+            Self::Root(root) => write!(f, "files:{root}"),
+            Self::Host(host) => write!(f, "web:{host}"),
+            Self::Search => f.write_str("web:search"),
+            Self::OwnTools => f.write_str("agent:own-tools"),
+            Self::Artifacts => f.write_str("artifacts"),
+        }
+    }
+}
+
+impl Serialize for Capability {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl FromStr for Capability {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            None if text == "*" => return Ok(Self::All),
+            None if text == "artifacts" => return Ok(Self::Artifacts),
+            None => {
+                if let Some(interface) = Interface::ALL.into_iter().find(|interface| interface.as_str() == text) {
+                    return Ok(Self::Interface(interface));
+                }
+            }
+            Some(("memory", "write")) => return Ok(Self::MemoryWrite),
+            Some(("files", root)) if !root.is_empty() => return Ok(Self::Root(root.to_owned())),
+            Some(("web", "search")) => return Ok(Self::Search),
+            Some(("web", host)) if !host.is_empty() => return Ok(Self::Host(host.to_owned())),
+            Some(("agent", "own-tools")) => return Ok(Self::OwnTools),
+            Some(_) => {}
+        }
+        let interfaces = Interface::ALL.map(Interface::as_str);
+        let plain = ["artifacts", "memory:write", "web:search", "agent:own-tools"];
+        let hint = match nearest(text, interfaces.into_iter().chain(plain)) {
+            Some(candidate) => format!("did you mean {candidate:?}?"),
+            None => format!("there are {}, {}, files:ROOT, web:HOST and *", interfaces.join(", "), plain.join(", ")),
+        };
+        Err(format!("{text:?} cannot be granted; {hint}"))
+    }
+}
+
+/// Which members a rule is for: a key, with `*` for any characters, `/` too.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Pattern(pub String);
+
+impl FromStr for Pattern {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.replace('*', "x").parse::<MemberKey>() {
+            Ok(_) => Ok(Self(text.to_owned())),
+            Err(_) => Err(format!(
+                "{text:?} is no member's key, nor a pattern of keys: a directory's name, or two with '/' between, of \
+                 letters, digits, '-', '_' or '.'; `*` stands for any characters"
+            )),
+        }
+    }
+}
+
+impl Pattern {
+    /// The one key that it is, where it has no `*`.
+    pub fn exact(&self) -> Option<&str> {
+        (!self.0.contains('*')).then_some(self.0.as_str())
+    }
+
+    /// How many characters of a key it says: the more, the closer it is.
+    pub fn closeness(&self) -> usize {
+        self.0.bytes().filter(|byte| *byte != b'*').count()
+    }
+
+    /// Whether a name is meant.
+    pub fn matches(&self, name: &str) -> bool {
+        wildcard(&self.0, name)
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Whether `name` is as `pattern` says, where `*` stands for any characters. It takes no more than the product of both
+/// lengths.
+pub fn wildcard(pattern: &str, name: &str) -> bool {
+    let (mut pattern, mut name) = (pattern.as_bytes(), name.as_bytes());
+    let mut last_star = None;
+    loop {
+        match (pattern, name) {
+            ([b'*', rest @ ..], _) => {
+                last_star = Some((rest, name));
+                pattern = rest;
+            }
+            ([], []) => return true,
+            ([p, rest @ ..], [n, left @ ..]) if p == n => (pattern, name) = (rest, left),
+            _ => match last_star {
+                Some((rest, [_, left @ ..])) => {
+                    last_star = Some((rest, left));
+                    (pattern, name) = (rest, left);
+                }
+                _ => return false,
+            },
+        }
+    }
+}
+
+/// One `[member.PATTERN]` of the operator's policy.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rule {
+    /// Whom it is for.
+    pub members: Pattern,
+    /// `allow`: nothing else is granted to them, but what another rule allows.
+    pub allow: Option<Vec<Capability>>,
+    /// `deny`: it wins over every `allow`.
+    pub deny: Vec<Capability>,
+    /// `limits`: those of the whole host, with its own in place.
+    pub limits: Option<Box<Limits>>,
+}
+
+/// What the operator allows.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Policy {
+    /// The rules, in their order in the file. The order has no meaning.
+    pub rules: Vec<Rule>,
+    /// Whether the web is open at all: whether there is a `[web]`.
+    pub web: bool,
+    /// `strict_imports`: a component that imports what it was not granted is refused, instead of linked so that it cannot.
+    pub strict_imports: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_capability_reads_as_it_is_written() {
+        for text in [
+            "*",
+            "log",
+            "job-tools",
+            "memory:write",
+            "files:docs",
+            "web:*.docs.rs",
+            "web:search",
+            "artifacts",
+            "agent:own-tools",
+        ] {
+            assert_eq!(text.parse::<Capability>().unwrap().to_string(), text);
+        }
+        for text in ["", "sockets", "files:", "memory:read", "log:x"] {
+            assert!(text.parse::<Capability>().unwrap_err().contains("cannot be granted"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_star_stands_for_any_characters() {
+        for (pattern, name) in [("*", ""), ("*", "a/b"), ("a*c", "abc"), ("a*c", "ac"), ("*b*b", "abab"), ("a", "a")] {
+            assert!(wildcard(pattern, name), "{pattern} {name}");
+        }
+        for (pattern, name) in [("", "a"), ("a", "ab"), ("a*c", "ab"), ("*b*b", "ab"), ("a*b", "b")] {
+            assert!(!wildcard(pattern, name), "{pattern} {name}");
+        }
+        assert!(!wildcard(&"*a".repeat(200), &"b".repeat(2000)));
+    }
+
+    #[test]
+    fn a_pattern_is_a_key_or_could_be_one() {
+        for sound in ["ann", "team/ann", "*", "team/*", "*/ann", "a*b/c*", "**"] {
+            assert!(sound.parse::<Pattern>().is_ok(), "{sound}");
+        }
+        for unsound in ["", "a?", "[a]", "a/b/c", "../*", "a b", "/"] {
+            assert!(unsound.parse::<Pattern>().unwrap_err().contains("no member's key"), "{unsound}");
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! How far the files under a job's `artifacts/` may grow: one account for all who write there.
+//!
+//! The account knows how much room there certainly is, and every growth uses it up. When it does not suffice, what is
+//! there is measured anew; so what was deleted meanwhile is room again, however it was deleted, and nobody has to keep
+//! a second set of books that could be wrong. Whoever changes the files holds the account's lock while doing so, and
+//! a measurement therefore sees no half-made change: exactly the limit fits, and nothing beyond it.
+//!
+//! What counts is the apparent size of regular files, sparse ones too, each file once however many links it has; and
+//! as an entry every name below `artifacts/`. A file without a name counts as long as a descriptor of it is open.
+
+use std::{
+    collections::HashSet,
+    fmt, fs, io,
+    os::unix::fs::MetadataExt as _,
+    path::Path,
+    sync::{Arc, Mutex, Weak},
+    time::{Duration, Instant},
+};
+
+use cap_std::fs::{Dir, MetadataExt as _};
+use guild_contract::Limits;
+use rustix::fs::{Mode, OFlags};
+
+use crate::{durable::open_dir, sync::lock, tree::walk};
+
+/// Directories below each other, so that no path under `artifacts/` is longer than a path can be (4,095 bytes), and
+/// all that is there can be walked.
+pub(crate) const MAX_DEPTH: usize = 16;
+
+/// How long a measurement holds while nobody changes anything here: a person may have. Who tries in vain again and again
+/// does not have everything measured each time.
+const FRESH: Duration = Duration::from_millis(50);
+
+/// The account of one job.
+#[derive(Debug)]
+pub struct Quota {
+    max_bytes: u64,
+    max_entries: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Room that there certainly is; there may be more.
+    bytes: u64,
+    entries: u64,
+    /// When there was measured last, and how many files were open then; `None` since the next change.
+    measured: Option<(Instant, usize)>,
+    /// Open descriptors' files: one without a name takes room until it is closed.
+    open: Vec<Weak<fs::File>>,
+    /// Whether it was said before that this limit was reached.
+    told_bytes: bool,
+    told_entries: bool,
+}
+
+/// Why a change was not made.
+#[derive(Debug)]
+pub enum Refused {
+    /// It needs more than a limit gives.
+    Full(Full),
+    /// A directory would be too deep below `artifacts/`.
+    TooDeep,
+    /// What the system said.
+    Failed(io::Error),
+}
+
+/// A limit that was reached.
+#[derive(Debug)]
+pub struct Full {
+    /// The limit and its value, as `guild.toml` spells it.
+    pub limit: String,
+    /// Whether it was reached for the first time in this job.
+    pub first: bool,
+}
+
+impl fmt::Display for Full {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the job's artifacts would take more than {}", self.limit)
+    }
+}
+
+impl From<io::Error> for Refused {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<rustix::io::Errno> for Refused {
+    fn from(error: rustix::io::Errno) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+impl Quota {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        let (max_bytes, max_entries) = (limits.artifacts_bytes, limits.artifacts_entries);
+        Self { max_bytes, max_entries, state: Mutex::default() }
+    }
+
+    /// Changes something below `root`, which is the job's `artifacts/`; no other change is under way meanwhile. It blocks.
+    ///
+    /// # Errors
+    /// What `work` says.
+    pub fn change<T>(&self, root: &Dir, work: impl FnOnce(&mut Room<'_>) -> Result<T, Refused>) -> Result<T, Refused> {
+        let mut state = lock(&self.state);
+        let changed = work(&mut Room { quota: self, root, state: &mut state });
+        if changed.is_ok() {
+            state.measured = None;
+        }
+        changed
+    }
+
+    /// Waits until no change is under way. It blocks.
+    pub fn settle(&self) {
+        drop(lock(&self.state));
+    }
+}
+
+impl State {
+    fn is_fresh(&mut self) -> bool {
+        self.open.retain(|open| open.strong_count() > 0);
+        self.measured.is_some_and(|(at, open)| at.elapsed() < FRESH && open == self.open.len())
+    }
+}
+
+/// The account while a change is made.
+pub struct Room<'a> {
+    quota: &'a Quota,
+    root: &'a Dir,
+    state: &'a mut State,
+}
+
+impl Room<'_> {
+    /// Takes room for more bytes and entries.
+    ///
+    /// # Errors
+    /// [`Refused::Full`] where there is not so much; nothing is taken then.
+    pub fn take(&mut self, bytes: u64, entries: u64) -> Result<(), Refused> {
+        if (bytes > self.state.bytes || entries > self.state.entries) && !self.state.is_fresh() {
+            self.measure()?;
+        }
+        let State { told_bytes, told_entries, .. } = self.state;
+        let full = |name: &str, max: u64, told: &mut bool| {
+            let first = !std::mem::replace(told, true);
+            Err(Refused::Full(Full { limit: format!("limits.{name} = {max}"), first }))
+        };
+        if entries > self.state.entries {
+            return full("artifacts_entries", self.quota.max_entries, told_entries);
+        }
+        if bytes > self.state.bytes {
+            return full("artifacts_bytes", self.quota.max_bytes, told_bytes);
+        }
+        self.state.bytes -= bytes;
+        self.state.entries -= entries;
+        Ok(())
+    }
+
+    /// Takes room for a file that grows to `end` bytes, if that is more than it has.
+    ///
+    /// # Errors
+    /// As [`Self::take`].
+    pub fn grow(&mut self, file: &fs::File, end: u64) -> Result<(), Refused> {
+        let has = file.metadata()?.len();
+        if end > has { self.take(end - has, 0) } else { Ok(()) }
+    }
+
+    /// Remembers an open file: it takes room while it is open, with a name or without.
+    pub fn open(&mut self, file: &Arc<fs::File>) {
+        self.state.open.retain(|open| open.strong_count() > 0);
+        self.state.open.push(Arc::downgrade(file));
+    }
+
+    /// Whether somebody has this file open.
+    pub(crate) fn is_open(&self, inode: (u64, u64)) -> bool {
+        let mut open = self.state.open.iter().filter_map(Weak::upgrade);
+        open.any(|file| file.metadata().is_ok_and(|meta| (meta.dev(), meta.ino()) == inode))
+    }
+
+    /// Refuses a directory in `parent` that itself is `height` directories high.
+    ///
+    /// # Errors
+    /// [`Refused::TooDeep`], if it would be too deep below `artifacts/`.
+    pub fn deep(&self, parent: &Dir, height: usize) -> Result<(), Refused> {
+        let same = |a: &rustix::fs::Stat, b: &rustix::fs::Stat| (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino);
+        let root = rustix::fs::fstat(self.root)?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let mut at = rustix::fs::openat(parent, ".", flags, Mode::empty())?;
+        for depth in 1..=MAX_DEPTH {
+            if same(&rustix::fs::fstat(&at)?, &root) {
+                return if depth - 1 + height <= MAX_DEPTH { Ok(()) } else { Err(Refused::TooDeep) };
+            }
+            at = rustix::fs::openat(&at, "..", flags, Mode::empty())?;
+        }
+        Err(Refused::TooDeep)
+    }
+
+    /// Counts what is there.
+    fn measure(&mut self) -> Result<(), Refused> {
+        let (mut bytes, mut entries, mut seen) = (0_u64, 0_u64, HashSet::new());
+        for found in walk(self.root) {
+            let found = found?;
+            entries += 1;
+            // A person put more there than is allowed: nothing may be added, whatever its size.
+            if entries > self.quota.max_entries {
+                bytes = u64::MAX;
+                break;
+            }
+            if found.links == 1 || seen.insert(found.inode) {
+                bytes = bytes.saturating_add(found.size);
+            }
+        }
+        self.state.open.retain(|open| open.strong_count() > 0);
+        for file in self.state.open.iter().filter_map(Weak::upgrade) {
+            let meta = file.metadata()?;
+            if meta.nlink() == 0 && seen.insert((meta.dev(), meta.ino())) {
+                bytes = bytes.saturating_add(meta.len());
+            }
+        }
+        self.state.bytes = self.quota.max_bytes.saturating_sub(bytes);
+        self.state.entries = self.quota.max_entries.saturating_sub(entries);
+        self.state.measured = Some((Instant::now(), self.state.open.len()));
+        Ok(())
+    }
+}
+
+/// How many directories a directory is high: 1 without one in it.
+///
+/// # Errors
+/// Where it cannot be walked.
+pub fn height(parent: &Dir, path: &Path) -> io::Result<usize> {
+    let top = open_dir(parent, path)?;
+    let mut height = 1;
+    for found in walk(&top) {
+        let found = found?;
+        if found.kind.is_dir() {
+            height = height.max(1 + found.path.components().count());
+        }
+    }
+    Ok(height)
+}
+
+/// What a file's replacement gives back: its bytes, unless it has another name or somebody has it open.
+pub(crate) fn given_back(room: &Room<'_>, dir: &Dir, name: &str) -> io::Result<u64> {
+    let meta = dir.symlink_metadata(name)?;
+    let alone = meta.is_file() && meta.nlink() == 1 && !room.is_open((meta.dev(), meta.ino()));
+    Ok(if alone { meta.len() } else { 0 })
+}

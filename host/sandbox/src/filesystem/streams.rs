@@ -1,0 +1,157 @@
+//! Streams of files: what a component writes is bounded before it is kept, and what is read ahead for it is counted.
+
+use std::{
+    fs::File,
+    io,
+    os::unix::fs::{FileExt, MetadataExt},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use rustix::io::Errno;
+use tokio::task::{JoinHandle, spawn_blocking};
+use wasmtime_wasi::{
+    async_trait,
+    p2::{DynInputStream, InputStream, OutputStream, Pollable, StreamError, StreamResult},
+};
+
+use super::artifacts::Artifacts;
+use crate::held::{Memory, OpenFile};
+
+/// What one write may hold, and what is read ahead.
+pub(crate) const BUFFER: usize = 64 * 1024;
+
+/// What a stream takes of the host until it is dropped.
+pub(crate) struct Kept {
+    pub(crate) _file: OpenFile,
+    pub(crate) _memory: Memory,
+}
+
+/// Writes to a file below `/job/artifacts`: one write at a time, wholly or not at all.
+pub(crate) struct Writer {
+    artifacts: Arc<Artifacts>,
+    file: Arc<File>,
+    /// Where the next write goes; at the file's end, for a stream that appends.
+    at: Option<u64>,
+    state: State,
+    _kept: Kept,
+}
+
+enum State {
+    Ready,
+    Writing(JoinHandle<io::Result<u64>>),
+    Failed(io::Error),
+    Closed,
+}
+
+impl Writer {
+    pub(crate) fn new(artifacts: Arc<Artifacts>, file: Arc<File>, at: Option<u64>, kept: Kept) -> Self {
+        Self { artifacts, file, at, state: State::Ready, _kept: kept }
+    }
+
+    /// Tells of a failure once; afterwards the stream is closed.
+    fn check(&mut self) -> StreamResult<()> {
+        match self.state {
+            State::Ready | State::Writing(_) => Ok(()),
+            State::Failed(_) | State::Closed => match std::mem::replace(&mut self.state, State::Closed) {
+                State::Failed(error) => Err(StreamError::LastOperationFailed(error.into())),
+                _ => Err(StreamError::Closed),
+            },
+        }
+    }
+}
+
+/// Writes all of it, or, where it does not fit, nothing; the number of the byte after it.
+pub(crate) fn write_at(artifacts: &Artifacts, file: &File, bytes: &[u8], at: Option<u64>) -> io::Result<u64> {
+    artifacts.change(|room| {
+        let at = match at {
+            Some(at) => at,
+            None => file.metadata()?.size(),
+        };
+        let end = at.checked_add(bytes.len() as u64).ok_or(Errno::FBIG)?;
+        if !bytes.is_empty() {
+            room.grow(file, end)?;
+            file.write_all_at(bytes, at)?;
+        }
+        Ok(end)
+    })
+}
+
+#[async_trait]
+impl Pollable for Writer {
+    async fn ready(&mut self) {
+        if let State::Writing(task) = &mut self.state {
+            let written = task.await.unwrap_or_else(|e| Err(io::Error::other(e)));
+            self.state = match written {
+                Ok(end) => {
+                    self.at = self.at.map(|_| end);
+                    State::Ready
+                }
+                Err(error) => State::Failed(error),
+            };
+        }
+    }
+}
+
+#[async_trait]
+impl OutputStream for Writer {
+    fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
+        self.check()?;
+        if bytes.len() > BUFFER || matches!(self.state, State::Writing(_)) {
+            return Err(StreamError::trap("a write beyond what `check-write` permits"));
+        }
+        if !bytes.is_empty() {
+            let (artifacts, file, at) = (self.artifacts.clone(), self.file.clone(), self.at);
+            self.state = State::Writing(spawn_blocking(move || write_at(&artifacts, &file, &bytes, at)));
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> StreamResult<()> {
+        self.check()
+    }
+
+    fn check_write(&mut self) -> StreamResult<usize> {
+        self.check()?;
+        Ok(if matches!(self.state, State::Writing(_)) { 0 } else { BUFFER })
+    }
+
+    async fn cancel(&mut self) {
+        self.ready().await;
+        self.state = State::Closed;
+    }
+}
+
+/// Any stream of a file that is read, counted.
+pub(crate) struct Reader {
+    inner: DynInputStream,
+    _kept: Kept,
+}
+
+impl Reader {
+    pub(crate) fn new(inner: DynInputStream, kept: Kept) -> Self {
+        Self { inner, _kept: kept }
+    }
+}
+
+#[async_trait]
+impl Pollable for Reader {
+    async fn ready(&mut self) {
+        self.inner.ready().await;
+    }
+}
+
+#[async_trait]
+impl InputStream for Reader {
+    fn read(&mut self, size: usize) -> StreamResult<Bytes> {
+        self.inner.read(size)
+    }
+
+    async fn blocking_read(&mut self, size: usize) -> StreamResult<Bytes> {
+        self.inner.blocking_read(size).await
+    }
+
+    async fn cancel(&mut self) {
+        self.inner.cancel().await;
+    }
+}

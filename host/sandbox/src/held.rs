@@ -1,0 +1,108 @@
+//! What a component holds: memory of its own and of the host, and open files.
+//!
+//! Memory is one sum: linear memories and tables, which the engine asks the [`Limiter`](crate::limiter) for, and what
+//! the host keeps for the component's open streams and listings. Open files are the process's too, so all components
+//! together are left no more than half of those.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
+
+use guild_contract::Limits;
+use rustix::process::{Resource, getrlimit};
+use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
+
+/// Counts what one Store holds, against its limits.
+#[derive(Debug)]
+pub(crate) struct Held {
+    memory: AtomicU64,
+    max_memory: u64,
+    files: AtomicU64,
+    max_files: u64,
+    /// Open files of all Stores.
+    all_files: Arc<AtomicU64>,
+    /// The limit that was reached last, for the reason of the failure that usually follows.
+    refused: Mutex<Option<String>>,
+}
+
+/// Memory of the host that is held for a component until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    held: Arc<Held>,
+    bytes: u64,
+}
+
+/// A place among the open files, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct OpenFile(Arc<Held>);
+
+/// Adds to a sum, if that stays within the limit.
+fn add(sum: &AtomicU64, more: u64, max: u64) -> bool {
+    let added = |sum: u64| sum.checked_add(more).filter(|sum| *sum <= max);
+    sum.fetch_update(Ordering::AcqRel, Ordering::Acquire, added).is_ok()
+}
+
+impl Held {
+    pub(crate) fn new(limits: &Limits, all_files: Arc<AtomicU64>) -> Arc<Self> {
+        Arc::new(Self {
+            memory: AtomicU64::new(0),
+            max_memory: limits.memory_bytes,
+            files: AtomicU64::new(0),
+            max_files: limits.open_files.into(),
+            all_files,
+            refused: Mutex::default(),
+        })
+    }
+
+    /// Takes memory that is not given back while the Store lives.
+    pub(crate) fn grow(&self, bytes: u64) -> bool {
+        let fits = add(&self.memory, bytes, self.max_memory);
+        if !fits {
+            self.refuse("memory_bytes", self.max_memory);
+        }
+        fits
+    }
+
+    /// Takes memory of the host; the error is what the component is told.
+    pub(crate) fn memory(self: &Arc<Self>, bytes: u64) -> Result<Memory, ErrorCode> {
+        let fits = self.grow(bytes);
+        fits.then(|| Memory { held: self.clone(), bytes }).ok_or(ErrorCode::InsufficientMemory)
+    }
+
+    /// Takes a place among the open files; the error is what the component is told.
+    pub(crate) fn open(self: &Arc<Self>) -> Result<OpenFile, ErrorCode> {
+        if !add(&self.files, 1, self.max_files) {
+            self.refuse("open_files", self.max_files);
+            return Err(ErrorCode::Quota);
+        }
+        let file = OpenFile(self.clone());
+        let all = self.all_files.fetch_add(1, Ordering::AcqRel);
+        let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 2;
+        // The place is given back with the one that was just taken.
+        if all >= most { Err(ErrorCode::Busy) } else { Ok(file) }
+    }
+
+    /// Remembers that a limit was reached.
+    pub(crate) fn refuse(&self, limit: &str, max: u64) {
+        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(format!("limits.{limit} = {max}"));
+    }
+
+    /// The limit that was reached last, if one was.
+    pub(crate) fn refused(&self) -> Option<String> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.held.memory.fetch_sub(self.bytes, Ordering::AcqRel);
+    }
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        self.0.files.fetch_sub(1, Ordering::AcqRel);
+        self.0.all_files.fetch_sub(1, Ordering::AcqRel);
+    }
+}

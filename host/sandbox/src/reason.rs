@@ -1,0 +1,43 @@
+//! Why a call failed, said so that it stays the same from version to version, and names the limit where one was reached.
+
+use guild_contract::Limits;
+use wasmtime::{Trap, component::ResourceTableError};
+use wasmtime_wasi::I32Exit;
+
+use crate::{error::CallError, held::Held};
+
+/// The engine's words for a limit that has no type of its own to be told by, and the limit. `tests/limits.rs` reaches
+/// each of them, so that a version of wasmtime with other words does not pass.
+const WORDS: [(&str, &str, Max); 6] = [
+    ("instance count too high", "instances", |limits| limits.instances.into()),
+    ("table count too high", "tables", |limits| limits.tables.into()),
+    ("memory count too high", "memories", |limits| limits.memories.into()),
+    ("store handle limit exceeded", "handles", |limits| limits.handles.into()),
+    ("resource table has no free keys", "handles", |limits| limits.handles.into()),
+    ("fuel allocated for hostcalls has been exhausted", "hostcall_bytes", |limits| limits.hostcall_bytes),
+];
+type Max = fn(&Limits) -> u64;
+
+/// A stable reason, without a backtrace.
+pub(crate) fn reason(call: &'static str, error: &wasmtime::Error, limits: &Limits, held: &Held) -> CallError {
+    let said = |(name, max): (&str, u64)| format!("limits.{name} = {max}");
+    let told = if let Some(ResourceTableError::Full) = error.downcast_ref() {
+        Some(("handles", limits.handles.into()))
+    } else {
+        let texts: Vec<String> = error.chain().map(ToString::to_string).collect();
+        let said = WORDS.iter().find(|(words, ..)| texts.iter().any(|text| text.contains(words)));
+        said.map(|(_, name, max)| (*name, max(limits)))
+    };
+    // A component that was refused memory, say, fails in many ways; the limit is the reason.
+    if let Some(limit) = told.map(said).or_else(|| held.refused()) {
+        return CallError::Limit { call, limit };
+    }
+    let why = if let Some(trap) = error.downcast_ref::<Trap>() {
+        trap.to_string().trim_start_matches("wasm trap: ").to_owned()
+    } else if let Some(I32Exit(code)) = error.downcast_ref() {
+        format!("it exited with code {code}")
+    } else {
+        error.root_cause().to_string()
+    };
+    CallError::Trap { call, why }
+}

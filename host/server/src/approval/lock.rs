@@ -1,0 +1,299 @@
+//! `guild.lock`: what each member was when it was approved, or first used.
+//!
+//! It is read without a lock, since it is only ever replaced as a whole, and changed under one: whoever changes it holds
+//! the operating system's lock on its directory, so that many hosts that start at once lose nothing.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::DirBuilder,
+    io,
+    os::unix::fs::DirBuilderExt as _,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+
+use cap_std::fs::Dir;
+use guild_contract::{
+    bounds::Bounds,
+    manifest::{ComponentSpec, Wishes, World},
+};
+use guild_jobs::durable::{Stamp, Survives, open_dir, read_whole, replace};
+use jiff::Timestamp;
+use rustix::{
+    fs::{FlockOperation, flock},
+    io::Errno,
+};
+use serde::{Deserialize, Serialize};
+use toml::Spanned;
+
+use super::FileError;
+use crate::{config::line_of, discovery::open_directory};
+
+/// Its name, beside `guild.toml`.
+pub const FILE: &str = "guild.lock";
+/// The version of its format.
+const VERSION: u32 = 1;
+/// Some ten thousand members. What would make it larger is not added, so that it can always be read.
+const MAX_BYTES: u64 = 16 * 1024 * 1024;
+/// How long others may take to change it. Each takes some milliseconds.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Between two looks.
+const POLL: Duration = Duration::from_millis(2);
+const HEADER: &str = "\
+# What each member was when it was approved, or first used. `guild approve` changes it, and so does the first load of a
+# member; it stands beside guild.toml.
+";
+
+/// What `guild.lock` says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lock {
+    version: u32,
+    /// The pins, by the directory of the member: absolute, without symlinks. The key would not do: the same member has
+    /// another one in a roster than alone, and two houses may each have a `researcher`.
+    #[serde(rename = "member", default)]
+    pub pins: BTreeMap<String, Pin>,
+}
+
+/// What a member was.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pin {
+    /// The key that it had then; for people.
+    pub name: String,
+    /// How it came to be trusted.
+    pub how: How,
+    /// Since when.
+    pub since: Timestamp,
+    /// SHA-256 of the component, in lower-case hexadecimal.
+    pub sha256: String,
+    /// Bytes of the component.
+    pub bytes: u64,
+    /// The minisign public key that it was signed with, where that was one of `guild.trust`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// What the component imports, sorted. They follow from its hash, and stand here so that a change can be shown.
+    pub imports: BTreeSet<String>,
+    /// What its manifest asked for.
+    pub wishes: Asked,
+}
+
+/// How a member came to be trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum How {
+    /// It was loaded for the first time, with `require_approval = false`.
+    FirstUse,
+    /// `guild approve`.
+    Approved,
+    /// The same component with the same wishes was pinned in another directory.
+    Copied,
+}
+
+impl How {
+    /// In words.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::FirstUse => "first use",
+            Self::Approved => "approved",
+            Self::Copied => "copied",
+        }
+    }
+}
+
+/// All that a manifest's `component` asks for. Lists are sorted: their order means nothing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Asked {
+    /// `component.world`.
+    pub world: World,
+    /// `component.tools`.
+    #[serde(default)]
+    pub tools: BTreeSet<String>,
+    /// `component.toolboxes`.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub toolboxes: BTreeSet<String>,
+    /// `component.scopes`.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub scopes: BTreeSet<String>,
+    /// `component.checkoutScope`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkout_scope: Option<String>,
+    /// `component.grants`.
+    #[serde(default)]
+    pub grants: Wishes,
+    /// `component.resources`.
+    #[serde(default)]
+    pub resources: Bounds,
+}
+
+impl Asked {
+    /// What a manifest asks for.
+    pub fn of(spec: &ComponentSpec) -> Self {
+        let set = |list: &[String]| list.iter().cloned().collect();
+        let sorted = |list: &mut Vec<String>| {
+            list.sort_unstable();
+            list.dedup();
+        };
+        let mut grants = spec.grants.clone();
+        if let Some(files) = &mut grants.files {
+            sorted(&mut files.roots);
+        }
+        if let Some(web) = &mut grants.web {
+            sorted(&mut web.hosts);
+        }
+        Self {
+            world: spec.world,
+            tools: set(&spec.tools),
+            toolboxes: set(&spec.toolboxes),
+            scopes: set(&spec.scopes),
+            checkout_scope: spec.checkout_scope.clone(),
+            grants,
+            resources: spec.resources,
+        }
+    }
+}
+
+impl Default for Lock {
+    fn default() -> Self {
+        Self { version: VERSION, pins: BTreeMap::new() }
+    }
+}
+
+impl Lock {
+    /// Reads the lock of a directory; an empty one where there is none.
+    pub(super) fn read(dir: &Dir) -> Result<(Self, Option<Stamp>), FileError> {
+        let unreadable = |why: String| FileError::Unreadable { file: FILE, why };
+        let Some((bytes, stamp)) = read_whole(dir, FILE, MAX_BYTES).map_err(|e| unreadable(e.to_string()))? else {
+            return Ok((Self::default(), None));
+        };
+        let text = str::from_utf8(&bytes).map_err(|e| unreadable(e.to_string()))?;
+        Ok((Self::parse(text)?, Some(stamp)))
+    }
+
+    fn parse(text: &str) -> Result<Self, FileError> {
+        #[derive(Deserialize)]
+        struct Versioned {
+            version: Spanned<u32>,
+        }
+        let wrong = |offset: usize, why: &str| FileError::Invalid {
+            file: FILE,
+            line: line_of(text, offset),
+            text: why.lines().collect::<Vec<_>>().join(" "),
+        };
+        let invalid = |e: toml::de::Error| wrong(e.span().unwrap_or_default().start, e.message());
+        let Versioned { version } = toml::from_str(text).map_err(invalid)?;
+        if *version.get_ref() != VERSION {
+            let why = format!("version {} is not of this host, which knows version {VERSION}", version.get_ref());
+            return Err(wrong(version.span().start, &why));
+        }
+        toml::from_str(text).map_err(invalid)
+    }
+
+    fn text(&self) -> io::Result<String> {
+        let text = toml::to_string_pretty(self).map_err(io::Error::other)?;
+        let text = format!("{HEADER}{text}");
+        if text.len() as u64 > MAX_BYTES {
+            let why =
+                "it would be larger than 16 MiB; `guild approve --list` shows its pins, and `--forget` removes one";
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+        }
+        Ok(text)
+    }
+}
+
+/// The lock of a directory, held to change it.
+pub(super) struct Held {
+    dir: Dir,
+}
+
+impl Held {
+    /// Waits for the lock of a directory, which is made where it is missing.
+    pub(super) fn acquire(directory: &Path) -> io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        let dir = open_dir(&open_directory(directory)?, ".")?;
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match flock(&dir, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(Self { dir }),
+                Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < until => thread::sleep(POLL),
+                Err(Errno::WOULDBLOCK) => {
+                    let why = "another process has held its lock for too long";
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+                }
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+
+    pub(super) fn read(&self) -> Result<(Lock, Option<Stamp>), FileError> {
+        Lock::read(&self.dir)
+    }
+
+    pub(super) fn write(&self, lock: &Lock) -> io::Result<Stamp> {
+        replace(&self.dir, FILE, lock.text()?.as_bytes(), Survives::PowerCut)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // A process that is being started just now has a copy of the descriptor, so closing ours is not enough.
+        let _ = flock(&self.dir, FlockOperation::Unlock);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use guild_contract::Manifest;
+    use serde_json::json;
+
+    use super::*;
+
+    fn lock() -> Lock {
+        let manifest = json!({
+            "name": "a", "displayName": "a", "description": "", "version": "1", "transport": "http",
+            "mcp": {"command": "guild", "args": []}, "component": {"file": "a.wasm", "world": "worker",
+            "grants": {"log": {}, "memory": {"write": true}, "files": {"roots": ["b", "a", "b"]}, "job-tools": {},
+            "web": {"search": true}, "agent": {"ownTools": true}, "artifacts": {"bytes": 7}},
+            "tools": ["Read", "Grep"], "resources": {"maxTurns": 3, "maxBudgetUsd": 0.1}}
+        });
+        let spec = Manifest::parse(manifest.to_string().as_bytes()).unwrap().component.unwrap();
+        let pin = Pin {
+            name: "a".into(),
+            how: How::FirstUse,
+            since: Timestamp::UNIX_EPOCH,
+            sha256: "00".into(),
+            bytes: 8,
+            key: None,
+            imports: ["guild:worker/log@0.1.0".to_owned()].into(),
+            wishes: Asked::of(&spec),
+        };
+        Lock { pins: [("/srv/\"odd\"\n name".to_owned(), pin)].into(), ..Lock::default() }
+    }
+
+    #[test]
+    fn what_is_written_is_what_is_read() {
+        let lock = lock();
+        let text = lock.text().unwrap();
+        assert_eq!(Lock::parse(&text).unwrap(), lock, "{text}");
+        assert!(text.contains("how = \"first-use\"") && text.contains("since = \"1970-01-01T00:00:00Z\""), "{text}");
+    }
+
+    #[test]
+    fn a_lock_that_is_not_understood_is_an_error_with_its_line() {
+        let text = lock().text().unwrap();
+        let cases = [
+            (String::new(), 1, "version"),
+            (text.replace("version = 1", "version = 2"), 3, "version 2"),
+            (text.replace("bytes = 8", "bytes = 8\nshape = 1"), 11, "shape"),
+            (text.replace("how = \"first-use\"", "how = \"guessed\""), 7, "guessed"),
+            (format!("{text}x"), text.lines().count() + 1, "key"),
+        ];
+        for (text, line, named) in cases {
+            let error = Lock::parse(&text).unwrap_err().to_string();
+            let begin = format!("guild.lock:{line}: ");
+            assert!(error.starts_with(&begin) && error.contains(named), "{begin} {named}: {error}\n{text}");
+        }
+    }
+}

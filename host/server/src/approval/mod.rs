@@ -1,0 +1,486 @@
+//! Approval: whether a member is still what the operator trusts.
+//!
+//! `guild.lock` beside `guild.toml` pins each member: its component, and what its manifest asks for. The first load pins
+//! (trust on first use), unless `require_approval = true`; what changed since is not loaded until `guild approve`. A copy of
+//! what is pinned is what was trusted already, and loads. `guild.trust`, beside it, has the keys whose signatures are
+//! believed.
+//!
+//! Neither file is looked for in a member's directory: what a member brings along cannot make it trusted. Where one of
+//! them cannot be read, nothing loads.
+
+mod difference;
+mod lock;
+mod signature;
+
+use std::{
+    io,
+    os::fd::{AsFd as _, AsRawFd as _},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use cap_std::fs::{Dir, MetadataExt as _};
+use guild_contract::{
+    MemberKey,
+    manifest::{ComponentSpec, FILE_NAME},
+};
+use guild_jobs::durable::{Stamp, stamp};
+use guild_sandbox::{Candidate, LoadError};
+use jiff::{Timestamp, Unit};
+
+pub use difference::{Difference, Line};
+pub use lock::{Asked, FILE, How, Lock, Pin};
+pub use signature::{SUFFIX, Signature, TRUST_FILE, Trust};
+
+use crate::{config::Config, discovery::open_directory};
+use lock::Held;
+
+/// Why `guild.lock` or `guild.trust` cannot be used. The files are named without their directory: callers see it too.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// It cannot be read.
+    #[error("{file} beside guild.toml cannot be read, so no member is loaded: {why}")]
+    Unreadable {
+        /// Which one.
+        file: &'static str,
+        /// What the system said.
+        why: String,
+    },
+    /// It says something that cannot be.
+    #[error("{file}:{line}: {text}; until that is put right, no member is loaded")]
+    Invalid {
+        /// Which one.
+        file: &'static str,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        text: String,
+    },
+}
+
+/// Why a member's component is not loaded. Each text says what to do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// It cannot be read, checked or compiled.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// What was trusted cannot be read.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// It is not what it was when it was trusted.
+    #[error(
+        "member {name} is not what it was when it was pinned ({}): {}; if that is meant, run `guild approve {name}`, and \
+         restart its host",
+        how.as_str(), difference.sentence()
+    )]
+    Changed {
+        /// The member.
+        name: String,
+        /// How it came to be trusted.
+        how: How,
+        /// What changed.
+        difference: Difference,
+    },
+    /// Nobody approved it, and `require_approval = true`.
+    #[error(
+        "member {name} was never approved, and `require_approval = true` in guild.toml wants that; look at it with \
+         `guild approve {name}`, which asks before it approves, and restart its host"
+    )]
+    NotApproved {
+        /// The member.
+        name: String,
+    },
+    /// It has a signature that is wrong.
+    #[error("the signature `{file}{SUFFIX}` of member {name} is bad: {why}")]
+    BadSignature {
+        /// The member.
+        name: String,
+        /// The component's file.
+        file: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// It has no signature by a trusted key, and `require_signature = true`.
+    #[error(
+        "the component of member {name} {}, and `require_signature = true` in guild.toml wants a signature `{file}{SUFFIX}` by a \
+         key of guild.trust",
+        if *signed { "is signed by a key that guild.trust does not have" } else { "is not signed" }
+    )]
+    NotSigned {
+        /// The member.
+        name: String,
+        /// The component's file.
+        file: String,
+        /// Whether it has a signature, by a key that is not trusted.
+        signed: bool,
+    },
+    /// Its directory is nowhere that a pin could name.
+    #[error("member {name}: its directory cannot be pinned: {why}")]
+    Directory {
+        /// The member.
+        name: String,
+        /// Why.
+        why: String,
+    },
+    /// The policy is kept in a member's directory.
+    #[error(
+        "guild.toml is in a member's directory, where guild.lock would be the member's own to write; keep it in a directory of \
+         its own"
+    )]
+    Misplaced,
+    /// It could not be pinned.
+    #[error("member {name} could not be pinned in guild.lock: {why}")]
+    Unpinned {
+        /// The member.
+        name: String,
+        /// Why.
+        why: String,
+    },
+}
+
+/// What a member presents to be trusted, and what is to be said about that.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    /// Its directory: absolute, without symlinks.
+    pub directory: String,
+    /// It as it would be pinned now.
+    pub presented: Pin,
+    /// Its pin, if it has one.
+    pub pin: Option<Pin>,
+    /// Whether it is trusted.
+    pub trusted: Trusted,
+    /// Its signature.
+    pub signature: Signature,
+    /// What `pin` and `presented` differ in; all that there is, where there is no pin.
+    pub difference: Difference,
+    file: String,
+}
+
+/// Whether a member is trusted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trusted {
+    /// It is what it was when it was pinned.
+    Pinned,
+    /// It has no pin, and is what is pinned in this other directory.
+    Copy(String),
+    /// It has no pin; its first load pins it, unless that has to be approved.
+    New,
+    /// It is not what it was when it was pinned.
+    Changed,
+}
+
+impl Standing {
+    /// In words: how it came to be trusted, `new` or `changed`.
+    pub fn as_str(&self) -> &'static str {
+        match (&self.trusted, &self.pin) {
+            (Trusted::Pinned, Some(pin)) => pin.how.as_str(),
+            (Trusted::Pinned, None) | (Trusted::Copy(_), _) => How::Copied.as_str(),
+            (Trusted::New, _) => "new",
+            (Trusted::Changed, _) => "changed",
+        }
+    }
+}
+
+/// Who is trusted: `guild.lock` and `guild.trust` of one directory, and what `guild.toml` demands.
+#[derive(Debug)]
+pub struct Approval {
+    directory: Option<PathBuf>,
+    required: bool,
+    signature_required: bool,
+    pins: bool,
+    /// What was read last, and which state of the file that was.
+    read: Mutex<Option<(Stamp, Arc<Lock>)>>,
+}
+
+impl Approval {
+    /// As `guild.toml` has it.
+    pub fn new(config: &Config) -> Self {
+        Self {
+            directory: config.directory.clone(),
+            required: config.require_approval,
+            signature_required: config.require_signature,
+            pins: true,
+            read: Mutex::default(),
+        }
+    }
+
+    /// As [`Self::new`], but a load pins nothing: it is only tried what a host would do.
+    #[must_use]
+    pub fn looking_only(config: &Config) -> Self {
+        Self { pins: false, ..Self::new(config) }
+    }
+
+    /// Where `guild.lock` is, or would be.
+    pub fn file(&self) -> Option<PathBuf> {
+        self.directory.as_ref().map(|directory| directory.join(FILE))
+    }
+
+    /// The pins.
+    ///
+    /// # Errors
+    /// Where they cannot be read.
+    pub fn lock(&self) -> Result<Arc<Lock>, FileError> {
+        let Some(directory) = &self.directory else { return Ok(Arc::default()) };
+        let unreadable = |e: io::Error| FileError::Unreadable { file: FILE, why: e.to_string() };
+        let dir = match open_directory(directory) {
+            Ok(dir) => dir,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Arc::default()),
+            Err(e) => return Err(unreadable(e)),
+        };
+        let now = stamp(&dir, FILE).map_err(unreadable)?;
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((at, lock)) = &*read
+            && Some(*at) == now
+        {
+            return Ok(lock.clone());
+        }
+        let (lock, stamp) = Lock::read(&dir)?;
+        let lock = Arc::new(lock);
+        *read = stamp.map(|stamp| (stamp, lock.clone()));
+        Ok(lock)
+    }
+
+    /// What is to be said about a member whose component is these bytes. It writes nothing and refuses nothing.
+    ///
+    /// # Errors
+    /// Where `guild.lock` or `guild.trust` cannot be read, or the directory is none that can be pinned.
+    pub fn of(
+        &self,
+        key: &MemberKey,
+        dir: &Dir,
+        spec: &ComponentSpec,
+        candidate: &Candidate,
+    ) -> Result<Standing, Refused> {
+        let directory = place(dir).map_err(|why| Refused::Directory { name: key.to_string(), why })?;
+        self.check_place(&directory)?;
+        let trust = self.directory.as_deref().map(Trust::load).transpose()?.unwrap_or_default();
+        let signature = Signature::beside(dir, &spec.file, &candidate.bytes, &trust);
+        let presented = Pin {
+            name: key.to_string(),
+            how: How::FirstUse,
+            since: Timestamp::now().round(Unit::Second).unwrap_or_default(),
+            sha256: candidate.hash(),
+            bytes: candidate.bytes.len() as u64,
+            key: signature.key().map(str::to_owned),
+            imports: candidate.outside.imports.iter().cloned().collect(),
+            wishes: Asked::of(spec),
+        };
+        let lock = self.lock()?;
+        let pin = lock.pins.get(&directory).cloned();
+        let trusted = trusted(&lock, &directory, &presented);
+        let difference = Difference::between(pin.as_ref(), &presented, &trust);
+        Ok(Standing { directory, presented, pin, trusted, signature, difference, file: spec.file.clone() })
+    }
+
+    /// What is to be said about a member, whose component may have `max` bytes.
+    ///
+    /// # Errors
+    /// As [`Self::of`], or where its component cannot be read.
+    pub fn look(&self, key: &MemberKey, dir: &Dir, spec: &ComponentSpec, max: u64) -> Result<Standing, Refused> {
+        self.of(key, dir, spec, &Candidate::read(dir, &spec.file, max)?)
+    }
+
+    /// Whether a member may be loaded.
+    ///
+    /// # Errors
+    /// Why not: see [`Refused`].
+    pub fn check(&self, standing: &Standing) -> Result<(), Refused> {
+        self.check_signature(standing)?;
+        let name = || standing.presented.name.clone();
+        match (&standing.trusted, &standing.pin) {
+            (Trusted::Changed, pin) => {
+                let how = pin.as_ref().map_or(How::FirstUse, |pin| pin.how);
+                Err(Refused::Changed { name: name(), how, difference: standing.difference.clone() })
+            }
+            (Trusted::New, _) if self.required => Err(Refused::NotApproved { name: name() }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether its signature is as it has to be; `guild approve` does not make up for it.
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub fn check_signature(&self, standing: &Standing) -> Result<(), Refused> {
+        let (name, file) = (standing.presented.name.clone(), standing.file.clone());
+        match &standing.signature {
+            Signature::Bad { why } => Err(Refused::BadSignature { name, file, why: why.clone() }),
+            Signature::None | Signature::Unknown if self.signature_required => {
+                Err(Refused::NotSigned { name, file, signed: standing.signature == Signature::Unknown })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Pins what was checked and has turned out to load, where that is not pinned yet.
+    ///
+    /// # Errors
+    /// Where it is no longer trusted by now, or cannot be pinned. Where nothing may be written beside `guild.toml`, that is
+    /// only logged: a member that is loaded for the first time then is so each time.
+    pub(crate) fn pin(&self, standing: Standing) -> Result<(), Refused> {
+        let signed_since = |pin: &Pin| pin.key.is_none() && standing.presented.key.is_some();
+        let known = standing.trusted == Trusted::Pinned && !standing.pin.as_ref().is_some_and(signed_since);
+        if known || !self.pins {
+            return Ok(());
+        }
+        let name = standing.presented.name.clone();
+        let unpinned = |why: String| {
+            tracing::warn!(
+                member = name,
+                "it could not be pinned in guild.lock, so a change of it will not be noticed: {why}"
+            );
+            Ok(())
+        };
+        match self.change(|lock| {
+            // Others may have changed it since it was read.
+            let pin = match trusted(lock, &standing.directory, &standing.presented) {
+                Trusted::Pinned => {
+                    let pin = lock.pins.get(&standing.directory).cloned();
+                    pin.map(|pin| Pin { key: standing.presented.key.clone(), ..pin })
+                }
+                Trusted::Copy(_) => Some(Pin { how: How::Copied, ..standing.presented.clone() }),
+                Trusted::New if !self.required => Some(Pin { how: How::FirstUse, ..standing.presented.clone() }),
+                Trusted::New => return Err(Refused::NotApproved { name: name.clone() }),
+                Trusted::Changed => {
+                    let pin = lock.pins.get(&standing.directory);
+                    let difference = Difference::between(pin, &standing.presented, &Trust::default());
+                    let how = pin.map_or(How::FirstUse, |pin| pin.how);
+                    return Err(Refused::Changed { name: name.clone(), how, difference });
+                }
+            };
+            if let Some(pin) = pin {
+                tracing::info!(
+                    member = name,
+                    directory = standing.directory,
+                    sha256 = pin.sha256,
+                    "pinned: {}",
+                    pin.how.as_str()
+                );
+                lock.pins.insert(standing.directory.clone(), pin);
+            }
+            Ok(())
+        }) {
+            Ok(()) => Ok(()),
+            Err(ChangeError::Nowhere) => unpinned("there is no configuration directory".to_owned()),
+            Err(ChangeError::Write(e)) if is_forbidden(&e) => unpinned(e.to_string()),
+            Err(ChangeError::Write(e)) => Err(Refused::Unpinned { name, why: e.to_string() }),
+            Err(ChangeError::Refused(why)) => Err(why),
+        }
+    }
+
+    /// Approves what was shown: only that is loaded from now on.
+    ///
+    /// # Errors
+    /// Where it cannot be written down.
+    pub fn approve(&self, standing: &Standing) -> Result<(), Refused> {
+        let presented = &standing.presented;
+        self.change(|lock| {
+            let name = standing.pin.as_ref().map_or(&presented.name, |pin| &pin.name).clone();
+            let pin = Pin { how: How::Approved, name, ..presented.clone() };
+            lock.pins.insert(standing.directory.clone(), pin);
+            Ok(())
+        })
+        .map_err(|e| e.of(&presented.name))
+    }
+
+    /// Forgets the pin of a directory; false where there is none.
+    ///
+    /// # Errors
+    /// Where it cannot be written down.
+    pub fn forget(&self, directory: &str) -> Result<bool, Refused> {
+        let mut found = false;
+        let changed = self.change(|lock| {
+            found = lock.pins.remove(directory).is_some();
+            Ok(())
+        });
+        changed.map(|()| found).map_err(|e| e.of(directory))
+    }
+
+    /// Reads the lock, changes it and writes it, while nobody else does.
+    fn change(&self, change: impl FnOnce(&mut Lock) -> Result<(), Refused>) -> Result<(), ChangeError> {
+        let directory = self.directory.as_deref().ok_or(ChangeError::Nowhere)?;
+        let held = Held::acquire(directory).map_err(ChangeError::Write)?;
+        // Anew: two writes can be too close for a file's times to tell them apart.
+        let (before, _) = held.read().map_err(|e| ChangeError::Refused(e.into()))?;
+        let mut lock = before.clone();
+        change(&mut lock).map_err(ChangeError::Refused)?;
+        if lock != before {
+            let stamp = held.write(&lock).map_err(ChangeError::Write)?;
+            *self.read.lock().unwrap_or_else(PoisonError::into_inner) = Some((stamp, Arc::new(lock)));
+        }
+        Ok(())
+    }
+
+    /// Refuses a policy in a member's directory, at whatever depth.
+    fn check_place(&self, member: &str) -> Result<(), Refused> {
+        let Some(directory) = &self.directory else { return Ok(()) };
+        let inside = directory.canonicalize().is_ok_and(|directory| directory.starts_with(member));
+        if inside || directory.join(FILE_NAME).exists() { Err(Refused::Misplaced) } else { Ok(()) }
+    }
+}
+
+/// Why the lock was not changed.
+enum ChangeError {
+    /// There is no configuration directory.
+    Nowhere,
+    /// It could not be written.
+    Write(io::Error),
+    /// It must not be.
+    Refused(Refused),
+}
+
+impl ChangeError {
+    fn of(self, name: &str) -> Refused {
+        let why = match self {
+            Self::Refused(why) => return why,
+            Self::Nowhere => "there is no configuration directory; set HOME, or name a guild.toml".to_owned(),
+            Self::Write(e) => e.to_string(),
+        };
+        Refused::Unpinned { name: name.to_owned(), why }
+    }
+}
+
+/// Whether nothing may be written there, which does not pass and which no plugin can bring about.
+fn is_forbidden(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+}
+
+/// Whether what a directory presents is trusted. A pin of the directory itself decides, even where the same is pinned
+/// elsewhere: else an old version that lies about in a copy could come back.
+fn trusted(lock: &Lock, directory: &str, presented: &Pin) -> Trusted {
+    match lock.pins.get(directory) {
+        Some(pin) if pin.covers(presented) => Trusted::Pinned,
+        Some(_) => Trusted::Changed,
+        None => match lock.pins.iter().find(|(_, pin)| pin.covers(presented)) {
+            Some((other, _)) => Trusted::Copy(other.clone()),
+            None => Trusted::New,
+        },
+    }
+}
+
+impl Pin {
+    /// Whether what is presented is what was pinned. What was signed has to be signed by the same key; what was not, may
+    /// be now.
+    fn covers(&self, presented: &Self) -> bool {
+        self.sha256 == presented.sha256
+            && self.wishes == presented.wishes
+            && (self.key.is_none() || self.key == presented.key)
+    }
+}
+
+/// Where a directory is, that is open: its path without symlinks, as the system tells it, and still leading there.
+fn place(dir: &Dir) -> Result<String, String> {
+    let own = dir.dir_metadata().map_err(|e| e.to_string())?;
+    let path = std::fs::read_link(Path::new("/proc/self/fd").join(dir.as_fd().as_raw_fd().to_string()));
+    let path = path.map_err(|e| format!("the system does not tell where it is: {e}"))?;
+    let found = std::fs::symlink_metadata(&path);
+    let found = found.is_ok_and(|found| {
+        use std::os::unix::fs::MetadataExt as _;
+        (found.dev(), found.ino()) == (own.dev(), own.ino())
+    });
+    match path.into_os_string().into_string() {
+        Ok(path) if found => Ok(path),
+        Ok(_) => Err("it was moved or removed meanwhile".to_owned()),
+        Err(_) => Err("its path is no UTF-8".to_owned()),
+    }
+}

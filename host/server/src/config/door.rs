@@ -1,0 +1,121 @@
+//! Who may come in, and how: tokens, names, TLS, and the audit log.
+
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    path::{Path, PathBuf},
+};
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::value::Wrong;
+use crate::door::HostName;
+
+/// What `guild.toml` says about the door. The default lets in whoever is on this machine, and nobody else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DoorConfig {
+    /// `bind`: the address to listen on.
+    pub bind: IpAddr,
+    /// `require_token`: whether requests from this machine need a token too. All others do.
+    pub require_token: bool,
+    /// `behind_proxy`: a proxy on another machine speaks TLS to the callers, so that this host need not.
+    pub behind_proxy: bool,
+    /// `hosts`: names by which requests may call the host, beside those of this machine.
+    pub hosts: Vec<HostName>,
+    /// `[tls]`.
+    pub tls: Option<TlsFiles>,
+    /// `audit_log`: where who did what is written; `None` is the usual place.
+    pub audit_log: Option<PathBuf>,
+    /// `audit_log_reads`: whether that has what was only read, too.
+    pub audit_log_reads: bool,
+}
+
+impl Default for DoorConfig {
+    fn default() -> Self {
+        Self {
+            bind: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            require_token: false,
+            behind_proxy: false,
+            hosts: Vec::new(),
+            tls: None,
+            audit_log: None,
+            audit_log_reads: false,
+        }
+    }
+}
+
+/// `[tls]`: two PEM files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// `certificate`: the host's own, and those between it and the authority's.
+    pub certificate: PathBuf,
+    /// `key`: its private key.
+    pub key: PathBuf,
+}
+
+/// The door's keys as they are written.
+#[derive(Deserialize)]
+pub(super) struct WrittenDoor {
+    bind: Option<Spanned<String>>,
+    require_token: Option<bool>,
+    behind_proxy: Option<bool>,
+    #[serde(default)]
+    hosts: Vec<Spanned<String>>,
+    tls: Option<WrittenTls>,
+    audit_log: Option<PathBuf>,
+    audit_log_reads: Option<bool>,
+}
+
+#[derive(Deserialize)]
+struct WrittenTls {
+    certificate: PathBuf,
+    key: PathBuf,
+}
+
+impl WrittenDoor {
+    /// Checks what is written. Relative files are beside `guild.toml`, in `base`.
+    pub(super) fn read(self, base: &Path) -> Result<DoorConfig, Wrong> {
+        let default = DoorConfig::default();
+        let mut hosts = Vec::new();
+        for host in self.hosts {
+            let name = host.get_ref().parse().map_err(|why| Wrong::at(host.span(), format!("hosts: {why}")))?;
+            hosts.push(name);
+        }
+        let tls = self.tls.map(|tls| TlsFiles { certificate: base.join(tls.certificate), key: base.join(tls.key) });
+        let behind_proxy = self.behind_proxy.unwrap_or(default.behind_proxy);
+        let bind = match self.bind {
+            None => default.bind,
+            Some(bind) => {
+                let encrypted = tls.is_some() || behind_proxy;
+                parse_bind(bind.get_ref(), encrypted).map_err(|text| Wrong::at(bind.span(), text))?
+            }
+        };
+        Ok(DoorConfig {
+            bind,
+            require_token: self.require_token.unwrap_or(default.require_token),
+            behind_proxy,
+            hosts,
+            tls,
+            audit_log: self.audit_log.map(|path| base.join(path)),
+            audit_log_reads: self.audit_log_reads.unwrap_or(default.audit_log_reads),
+        })
+    }
+}
+
+/// Reads `bind`. A name other than `localhost` is not looked up: what it leads to could change.
+fn parse_bind(bind: &str, encrypted: bool) -> Result<IpAddr, String> {
+    if bind == "localhost" {
+        return Ok(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    }
+    let address: IpAddr = bind
+        .parse()
+        .map_err(|_| format!("bind: {bind:?} is no address; write one such as \"127.0.0.1\", without a port"))?;
+    if address.is_loopback() || encrypted {
+        return Ok(address);
+    }
+    Err(format!(
+        "bind: {bind} can be reached from other machines, where tokens and tasks must not travel in the clear: give the \
+         host a certificate with [tls], or write behind_proxy = true where a proxy on the way to it speaks TLS; or bind \
+         \"127.0.0.1\""
+    ))
+}

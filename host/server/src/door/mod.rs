@@ -1,0 +1,468 @@
+//! The door: who may ask, and how much of it.
+//!
+//! A request passes here before anything is done for it, and again with each method that it asks for:
+//!
+//! - [`names`]: it calls the host by one of its names, so that no web page can have sent it;
+//! - [`tokens`], [`passes`]: it brings a token that is good, for this member and this method, and that has not been used
+//!   too much. Whoever is on this machine, and calls the host by loopback's names, needs none unless `require_token` says so;
+//! - [`audit_log`]: what was asked for, and what came of it, is written down.
+//!
+//! How the request travels is for [`tls`] and [`patience`]. A request of this machine that brings no token costs two
+//! comparisons here.
+
+pub mod audit_log;
+mod names;
+mod passes;
+pub(crate) mod patience;
+pub(crate) mod tls;
+pub mod tokens;
+
+use std::{fmt, net::SocketAddr, sync::Arc};
+
+use axum::http::{
+    HeaderMap, StatusCode,
+    header::{AUTHORIZATION, HeaderValue},
+    uri::Authority,
+};
+use guild_contract::{
+    JobId, Limits, MemberKey,
+    rpc::{code, method},
+};
+use tokio::sync::OwnedSemaphorePermit;
+
+pub(crate) use names::CalledBy;
+pub use names::HostName;
+
+use self::{
+    audit_log::{AuditLogError, Event, Log, Outcome, Who},
+    names::Names,
+    passes::{Look, Pass, Passes},
+    tls::{Tls, TlsError},
+    tokens::{TokenError, TokenFile},
+};
+use crate::{config::Config, rpc::RpcError};
+
+/// Why a host does not start with the door that it was given.
+#[derive(Debug, thiserror::Error)]
+pub enum DoorError {
+    /// Others can reach the host, and nobody could come in.
+    #[error(
+        "{address} can be reached from other machines, so requests need a token, and there is none in {tokens}; make one \
+         with `guild token add NAME`"
+    )]
+    NoToken {
+        /// Where the host would listen.
+        address: SocketAddr,
+        /// Where the tokens would be.
+        tokens: String,
+    },
+    /// The tokens cannot be read.
+    #[error(transparent)]
+    Tokens(#[from] TokenError),
+    /// The certificate or its key is not sound.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The audit log cannot be written.
+    #[error(transparent)]
+    AuditLog(#[from] AuditLogError),
+}
+
+/// A host's door.
+pub struct Door {
+    names: Names,
+    passes: Passes,
+    /// Whether every request needs a token.
+    token_required: bool,
+    /// Whether the address that a request was sent to is a name of the host.
+    own_address: bool,
+    log: Option<Log>,
+    log_reads: bool,
+    tls: Option<Tls>,
+}
+
+/// Where a connection comes from, and leads to.
+#[derive(Clone, Copy, Debug)]
+pub struct Connected {
+    /// The other end.
+    pub peer: SocketAddr,
+    /// This end, where it is a name of the host.
+    pub(crate) at: Option<SocketAddr>,
+}
+
+impl Door {
+    /// The door of a host that listens at `address`, as `guild.toml` has it.
+    ///
+    /// # Errors
+    /// Where the certificate, the named audit log or the tokens cannot be read, or there is no token and nobody could
+    /// come in without.
+    pub fn open(config: &Config, address: SocketAddr) -> Result<Self, DoorError> {
+        let options = &config.door;
+        let is_local = address.ip().is_loopback();
+        let token_required = options.require_token || !is_local;
+        let file = TokenFile::of(config);
+        if token_required {
+            let file = file.as_ref().map_err(|_| TokenError::NoPlace)?;
+            if file.read()?.is_empty() && !is_local {
+                return Err(DoorError::NoToken { address, tokens: file.path().display().to_string() });
+            }
+        }
+        let passes = Passes::new(file.ok(), &config.limits);
+        // The first look is no news, but where it fails.
+        if let Some(Err(why)) = passes.look().news {
+            tracing::error!("the tokens cannot be read, and none is good until they can be: {why}");
+        }
+        Ok(Self {
+            names: Names::new(options.hosts.clone()),
+            passes,
+            token_required,
+            own_address: !is_local,
+            log: Log::of(config)?,
+            log_reads: options.audit_log_reads,
+            tls: options.tls.as_ref().map(Tls::open).transpose()?,
+        })
+    }
+
+    /// A door for this machine only, without tokens and without an audit log.
+    pub fn of_this_machine(limits: &Limits) -> Self {
+        Self {
+            names: Names::default(),
+            passes: Passes::new(None, limits),
+            token_required: false,
+            own_address: false,
+            log: None,
+            log_reads: false,
+            tls: None,
+        }
+    }
+
+    /// `http` or `https`.
+    pub fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
+    }
+
+    pub(crate) fn tls(&self) -> Option<&Tls> {
+        self.tls.as_ref()
+    }
+
+    /// Whether connections have to say which address they lead to.
+    pub(crate) fn own_address(&self) -> bool {
+        self.own_address
+    }
+
+    /// Writes a line into the audit log, where there is one.
+    pub fn record(&self, event: &Event<'_>) {
+        if let Some(log) = &self.log {
+            log.record(event);
+        }
+    }
+
+    /// Whether a request calls this host by one of its names; else the text of a 403.
+    pub(crate) fn called_by(
+        &self,
+        target: Option<&Authority>,
+        headers: &HeaderMap,
+        from: Connected,
+    ) -> Result<CalledBy, &'static str> {
+        self.names.check(target, headers, from.at).inspect_err(|_| {
+            if let Some(log) = &self.log {
+                log.record_refusal(&Event {
+                    event: "request",
+                    who: Who::Unknown,
+                    peer: Some(from.peer),
+                    outcome: Outcome::Forbidden,
+                    status: Some(StatusCode::FORBIDDEN.as_u16()),
+                    detail: Some("its Host or Origin is none of this host's".into()),
+                    ..Event::default()
+                });
+            }
+        })
+    }
+
+    /// Lets a request in, to the endpoint of a member where it is for one; or says why not.
+    pub(crate) fn admit(
+        self: &Arc<Self>,
+        from: Connected,
+        called_by: CalledBy,
+        headers: &HeaderMap,
+        member: Option<&str>,
+    ) -> Result<Caller, Refused> {
+        let caller = |pass| Caller { door: self.clone(), peer: from.peer, pass };
+        let brought = headers.get(AUTHORIZATION);
+        if brought.is_none() && !self.token_required && called_by == CalledBy::Loopback {
+            return Ok(caller(None));
+        }
+        let pass = match bearer(headers) {
+            Some(token) => {
+                let look = self.passes.look();
+                self.tell(&look);
+                if look.passes.is_err() {
+                    Err(Refused::Unreadable)
+                } else {
+                    look.find(token).ok_or(Refused::Unauthorized)
+                }
+            }
+            None => Err(Refused::Unauthorized),
+        };
+        let entered = pass.and_then(|pass| {
+            if let Some(member) = member.filter(|member| !pass.token.is_for(member)) {
+                let member = member.parse().ok();
+                return Err(Refused::Member { token: pass.token.name.clone(), member });
+            }
+            pass.count_request()?;
+            let place = pass.place()?;
+            Ok(caller(Some((pass, place))))
+        });
+        entered.inspect_err(|refused| self.record_refusal(from.peer, refused, member, None))
+    }
+
+    /// Says that the tokens are others now.
+    fn tell(&self, look: &Look) {
+        match &look.news {
+            None => {}
+            Some(Ok(count)) => {
+                tracing::info!(count, "the tokens have changed");
+                self.record(&Event {
+                    event: "tokens-read",
+                    detail: Some(format!("{count} tokens").into()),
+                    ..Event::default()
+                });
+            }
+            Some(Err(why)) => {
+                tracing::error!("the tokens cannot be read, and none is good until they can be: {why}");
+                self.record(&Event { event: "tokens-read", outcome: Outcome::Failed, ..Event::default() });
+            }
+        }
+    }
+
+    fn record_refusal(&self, peer: SocketAddr, refused: &Refused, member: Option<&str>, method: Option<&str>) {
+        let Some(log) = &self.log else { return };
+        log.record_refusal(&Event {
+            event: "request",
+            who: refused.token().map_or(Who::Unknown, Who::Token),
+            peer: Some(peer),
+            method: method.filter(|method| is_known(method)),
+            member: member.filter(|member| member.parse::<MemberKey>().is_ok()),
+            outcome: refused.outcome(),
+            status: Some(refused.status().as_u16()),
+            ..Event::default()
+        });
+    }
+}
+
+/// The token of a request that brings one, and one only.
+fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+    let mut brought = headers.get_all(AUTHORIZATION).iter();
+    let (Some(only), None) = (brought.next(), brought.next()) else { return None };
+    let (scheme, token) = only.as_bytes().split_at_checked("Bearer ".len())?;
+    scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())
+}
+
+/// Whether it is a method's name, and no text of a caller's.
+fn is_known(name: &str) -> bool {
+    changes(name) || reads(name) || matches!(name, "initialize" | "ping" | "tools/list" | "tools/call")
+}
+
+/// Whether a method tells of jobs.
+fn reads(name: &str) -> bool {
+    matches!(name, method::LIST | method::STATUS | method::RESULT)
+}
+
+/// Whether a method changes anything.
+fn changes(name: &str) -> bool {
+    matches!(name, method::DISPATCH | method::CANCEL | method::DELETE)
+}
+
+/// Why a request, or one method of a batch, is not carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// No token, or no good one: unknown, expired or revoked, which nobody is told apart.
+    Unauthorized,
+    /// The host cannot tell which tokens are good.
+    Unreadable,
+    /// The token is not for this member.
+    Member {
+        /// The token's name.
+        token: String,
+        /// The member, where the name can be one.
+        member: Option<MemberKey>,
+    },
+    /// The token is not for this method.
+    Method {
+        /// The token's name.
+        token: String,
+        /// The method, where the host knows it.
+        method: Option<String>,
+    },
+    /// There were too many with this token.
+    TooMany {
+        /// The token's name.
+        token: String,
+        /// The limit's name.
+        limit: &'static str,
+        /// After how long to ask again.
+        seconds: u64,
+    },
+}
+
+impl Refused {
+    /// The status of an HTTP answer.
+    pub(crate) fn status(&self) -> StatusCode {
+        match self {
+            Self::Unauthorized => StatusCode::UNAUTHORIZED,
+            Self::Unreadable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Member { .. } | Self::Method { .. } => StatusCode::FORBIDDEN,
+            Self::TooMany { .. } => StatusCode::TOO_MANY_REQUESTS,
+        }
+    }
+
+    /// `Retry-After`, in seconds.
+    pub(crate) fn retry_after(&self) -> Option<HeaderValue> {
+        match self {
+            Self::TooMany { seconds, .. } => Some((*seconds).into()),
+            _ => None,
+        }
+    }
+
+    fn outcome(&self) -> Outcome {
+        match self {
+            Self::Unauthorized => Outcome::Unauthorized,
+            Self::Unreadable => Outcome::Failed,
+            Self::Member { .. } | Self::Method { .. } => Outcome::Forbidden,
+            Self::TooMany { .. } => Outcome::Busy,
+        }
+    }
+
+    fn token(&self) -> Option<&str> {
+        match self {
+            Self::Unauthorized | Self::Unreadable => None,
+            Self::Member { token, .. } | Self::Method { token, .. } | Self::TooMany { token, .. } => Some(token),
+        }
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unauthorized => f.write_str("a token is needed that is good: Authorization: Bearer TOKEN"),
+            Self::Unreadable => f.write_str("the host cannot check tokens at the moment"),
+            Self::Member { token, member: Some(member) } => {
+                write!(f, "the token {token} is not for the member {member}")
+            }
+            Self::Member { token, member: None } => write!(f, "the token {token} is not for this member"),
+            Self::Method { token, method: Some(method) } => write!(f, "the token {token} is not for {method}"),
+            Self::Method { token, method: None } => write!(f, "the token {token} is not for this method"),
+            Self::TooMany { token, limit, seconds } => {
+                write!(f, "too many requests with the token {token} (limits.{limit}); ask again in {seconds} s")
+            }
+        }
+    }
+}
+
+/// As an element of a batch is answered.
+impl From<Refused> for RpcError {
+    fn from(refused: Refused) -> Self {
+        let code = match refused {
+            Refused::TooMany { .. } | Refused::Unreadable => code::BUSY,
+            _ => code::FORBIDDEN,
+        };
+        Self::new(code, refused.to_string())
+    }
+}
+
+/// Who came in. As long as this lives, the request has its place among those of its token.
+pub struct Caller {
+    door: Arc<Door>,
+    peer: SocketAddr,
+    pass: Option<(Arc<Pass>, OwnedSemaphorePermit)>,
+}
+
+impl Caller {
+    /// Somebody on this machine, at a door for this machine.
+    pub fn of_this_machine(limits: &Limits) -> Self {
+        let door = Arc::new(Door::of_this_machine(limits));
+        Self { door, peer: SocketAddr::from(([127, 0, 0, 1], 0)), pass: None }
+    }
+
+    /// Counts one more request of a batch.
+    pub(crate) fn another(&self, member: &str, name: &str) -> Result<(), Refused> {
+        self.checked(member, name, |pass| pass.count_request())
+    }
+
+    /// Whether the caller may have a method carried out now.
+    pub(crate) fn may(&self, member: &str, name: &str) -> Result<(), Refused> {
+        self.checked(member, name, |pass| {
+            if !pass.token.methods.allow(name) {
+                let method = is_known(name).then(|| name.to_owned());
+                return Err(Refused::Method { token: pass.token.name.clone(), method });
+            }
+            if name == method::DISPATCH { pass.count_dispatch() } else { Ok(()) }
+        })
+    }
+
+    fn checked(
+        &self,
+        member: &str,
+        name: &str,
+        check: impl FnOnce(&Pass) -> Result<(), Refused>,
+    ) -> Result<(), Refused> {
+        let Some((pass, _)) = &self.pass else { return Ok(()) };
+        check(pass).inspect_err(|refused| self.door.record_refusal(self.peer, refused, Some(member), Some(name)))
+    }
+
+    /// What is to be written down of a method that is about to be carried out, if anything.
+    pub(crate) fn audit<'a>(&'a self, member: &'a str, name: &'a str) -> Audit<'a> {
+        let written = self.door.log.as_ref().filter(|_| changes(name) || (self.door.log_reads && reads(name)));
+        Audit { log: written, caller: self, member, method: name, job: None }
+    }
+}
+
+/// A method that is being carried out, for the audit log. It is written when the outcome is known, or when the caller
+/// has gone away.
+pub(crate) struct Audit<'a> {
+    log: Option<&'a Log>,
+    caller: &'a Caller,
+    member: &'a str,
+    method: &'a str,
+    job: Option<JobId>,
+}
+
+impl Audit<'_> {
+    /// Which job it is about; an id that can be no job's is nobody's.
+    pub(crate) fn about(&mut self, job: &str) {
+        if self.log.is_some() {
+            self.job = job.parse().ok();
+        }
+    }
+
+    /// How it ended.
+    pub(crate) fn end(mut self, error: Option<&RpcError>) {
+        let outcome = match error.map(|error| error.code) {
+            None => Outcome::Ok,
+            Some(code::BUSY) => Outcome::Busy,
+            Some(code::INTERNAL_ERROR) => Outcome::Failed,
+            Some(_) => Outcome::Invalid,
+        };
+        self.write(outcome, error.map(|error| error.code));
+    }
+
+    fn write(&mut self, outcome: Outcome, code: Option<i32>) {
+        let Some(log) = self.log.take() else { return };
+        log.record(&Event {
+            event: "request",
+            who: self.caller.pass.as_ref().map_or(Who::Local, |(pass, _)| Who::Token(&pass.token.name)),
+            peer: Some(self.caller.peer),
+            method: Some(self.method),
+            member: Some(self.member),
+            job: self.job.as_ref().map(JobId::as_str),
+            outcome,
+            code,
+            ..Event::default()
+        });
+    }
+}
+
+impl Drop for Audit<'_> {
+    fn drop(&mut self) {
+        self.write(Outcome::Abandoned, None);
+    }
+}

@@ -1,0 +1,223 @@
+//! By which names requests may call this host.
+//!
+//! A page in a browser can reach whatever its user can reach, under any name that its owner bound to that address.
+//! What it cannot do is change the name in `Host` and `Origin`: a request whose names are not this host's is refused,
+//! whatever it asks for. An address that stands there in place of a name cannot be bound to anything else.
+
+use std::{net::IpAddr, net::SocketAddr, str::FromStr};
+
+use axum::http::{
+    HeaderMap, HeaderName,
+    header::{HOST, ORIGIN},
+    uri::Authority,
+};
+
+/// A name of `hosts` in `guild.toml`, or an address: with a port where only that one is meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostName {
+    name: String,
+    port: Option<u16>,
+}
+
+impl FromStr for HostName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!(
+                "{text:?} is no host's name; write one as \"guild.example\", or \"guild.example:8443\" for one port"
+            )
+        };
+        let Called { name, port, bracketed } = Called::read(text).ok_or_else(wrong)?;
+        let plain = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'.');
+        let sound = if bracketed {
+            name.parse::<std::net::Ipv6Addr>().is_ok()
+        } else {
+            !name.is_empty() && name.len() <= 253 && name.bytes().all(plain)
+        };
+        if sound { Ok(Self { name: name.to_owned(), port }) } else { Err(wrong()) }
+    }
+}
+
+/// What a request called the host by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CalledBy {
+    /// Only names of this machine that mean nothing elsewhere.
+    Loopback,
+    /// A name or an address by which others can reach it, too.
+    Name,
+}
+
+/// Every name of a host.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    hosts: Vec<HostName>,
+}
+
+impl Names {
+    pub(crate) fn new(hosts: Vec<HostName>) -> Self {
+        Self { hosts }
+    }
+
+    /// Whether a request means this host by one of its names, and comes from no other place. `at` is the address that it
+    /// was sent to, where that is to be one of them.
+    pub(crate) fn check(
+        &self,
+        target: Option<&Authority>,
+        headers: &HeaderMap,
+        at: Option<SocketAddr>,
+    ) -> Result<CalledBy, &'static str> {
+        let values = |name: HeaderName| headers.get_all(name).iter().map(|value| value.to_str().unwrap_or_default());
+        let foreign = "this host is not called by that name; its operator names it in `hosts` of guild.toml\n";
+        let mut called_by = CalledBy::Loopback;
+        let mut check = |authority: &str| match self.knows(authority, at) {
+            Some(CalledBy::Loopback) => true,
+            Some(CalledBy::Name) => {
+                called_by = CalledBy::Name;
+                true
+            }
+            None => false,
+        };
+        if target.is_some_and(|authority| !check(authority.as_str())) || !values(HOST).all(&mut check) {
+            return Err(foreign);
+        }
+        if target.is_none() && !headers.contains_key(HOST) {
+            return Err("a request names its host\n");
+        }
+        let own_origin = |origin: &str| {
+            let authority = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+            authority.is_some_and(&mut check)
+        };
+        if !values(ORIGIN).all(own_origin) {
+            return Err("requests from other origins are not answered\n");
+        }
+        Ok(called_by)
+    }
+
+    fn knows(&self, authority: &str, at: Option<SocketAddr>) -> Option<CalledBy> {
+        let Called { name, port, bracketed } = Called::read(authority)?;
+        if is_loopback(name, bracketed) {
+            return Some(CalledBy::Loopback);
+        }
+        let listed = self.hosts.iter().any(|host| {
+            host.name.eq_ignore_ascii_case(name)
+                && host.name.contains(':') == bracketed
+                && host.port.is_none_or(|wanted| port == Some(wanted))
+        });
+        let own = at.is_some_and(|at| {
+            let address = name.parse::<IpAddr>();
+            let usual = matches!(at.port(), 80 | 443);
+            address.is_ok_and(|own| own == at.ip().to_canonical() && own.is_ipv6() == bracketed)
+                && (port == Some(at.port()) || (port.is_none() && usual))
+        });
+        (listed || own).then_some(CalledBy::Name)
+    }
+}
+
+/// `host`, `host:port` or `[address]:port`.
+struct Called<'a> {
+    name: &'a str,
+    port: Option<u16>,
+    bracketed: bool,
+}
+
+impl<'a> Called<'a> {
+    fn read(authority: &'a str) -> Option<Self> {
+        let (name, port, bracketed) = match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            Some((address, "")) => (address, None, true),
+            Some((address, port)) => (address, Some(port.strip_prefix(':')?), true),
+            None => match authority.split_once(':') {
+                Some((name, port)) => (name, Some(port), false),
+                None => (authority, None, false),
+            },
+        };
+        let port = match port {
+            None | Some("") => None,
+            Some(port) if port.bytes().all(|byte| byte.is_ascii_digit()) => Some(port.parse().ok()?),
+            Some(_) => return None,
+        };
+        Some(Self { name, port, bracketed })
+    }
+}
+
+/// Whether it is a loopback address or `localhost`.
+fn is_loopback(name: &str, bracketed: bool) -> bool {
+    match name {
+        "localhost" | "127.0.0.1" => !bracketed,
+        _ => match name.parse::<IpAddr>() {
+            Ok(address) => address.is_ipv6() == bracketed && address.is_loopback(),
+            Err(_) => !bracketed && name.eq_ignore_ascii_case("localhost"),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_this_machine_by_its_own_names_is_loopback() {
+        let none = Names::default();
+        for own in ["localhost", "LocalHost:80", "127.0.0.1:5", "127.0.0.2", "[::1]", "[::1]:9", "localhost:"] {
+            assert_eq!(none.knows(own, None), Some(CalledBy::Loopback), "{own}");
+        }
+        for foreign in [
+            "",
+            "evil.example",
+            "localhost.evil.example",
+            "localhost@evil.example",
+            "127.0.0.1.evil.example",
+            "[::1",
+            "[::1]x",
+            "::1",
+            "[localhost]",
+            "[127.0.0.1]",
+            "[::ffff:127.0.0.1]",
+            "10.0.0.1",
+            "localhost:80@evil",
+            "localhost:x",
+            "localhost:99999",
+            "0.0.0.0",
+            "localhost/",
+        ] {
+            assert_eq!(none.knows(foreign, None), None, "{foreign}");
+        }
+    }
+
+    #[test]
+    fn a_name_of_hosts_is_known_in_any_spelling_and_with_its_port_only_where_it_has_one() {
+        let names =
+            Names::new(["Guild.example", "other.example:8443", "[2001:db8::1]"].map(|n| n.parse().unwrap()).into());
+        for own in ["guild.example", "GUILD.EXAMPLE:1", "other.example:8443", "[2001:db8::1]:7433"] {
+            assert_eq!(names.knows(own, None), Some(CalledBy::Name), "{own}");
+        }
+        for foreign in [
+            "guild.example.evil",
+            "xguild.example",
+            "other.example",
+            "other.example:1",
+            "2001:db8::1",
+            "guild.example.",
+        ] {
+            assert_eq!(names.knows(foreign, None), None, "{foreign}");
+        }
+        for wrong in ["", "http://guild.example", "guild.example/", "*", "a b", "[guild]", "guild:x", "a@b"] {
+            assert!(wrong.parse::<HostName>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_address_that_a_request_was_sent_to_is_a_name_of_the_host() {
+        let names = Names::default();
+        let at = |address: &str| Some(address.parse().unwrap());
+        assert_eq!(names.knows("192.0.2.1:7433", at("192.0.2.1:7433")), Some(CalledBy::Name));
+        assert_eq!(names.knows("192.0.2.1:7433", at("[::ffff:192.0.2.1]:7433")), Some(CalledBy::Name));
+        assert_eq!(names.knows("[2001:db8::1]:7433", at("[2001:db8::1]:7433")), Some(CalledBy::Name));
+        for (foreign, own) in
+            [("192.0.2.1", "192.0.2.1:7433"), ("192.0.2.2:7433", "192.0.2.1:7433"), ("x:7433", "192.0.2.1:7433")]
+        {
+            assert_eq!(names.knows(foreign, at(own)), None, "{foreign}");
+        }
+        assert_eq!(names.knows("192.0.2.1:7433", None), None);
+    }
+}

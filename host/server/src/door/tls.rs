@@ -1,0 +1,102 @@
+//! TLS: the certificate of `[tls]`, and the one that replaces it.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant, SystemTime},
+};
+
+use rustls::{
+    ServerConfig,
+    crypto::aws_lc_rs,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+};
+use tokio_rustls::TlsAcceptor;
+
+use crate::config::TlsFiles;
+
+/// How often the files are looked at, at most.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Why there is no TLS. Each text names the file.
+#[derive(Debug, thiserror::Error)]
+#[error("[tls] of guild.toml: {}: {why}", path.display())]
+pub struct TlsError {
+    path: PathBuf,
+    why: String,
+}
+
+/// TLS 1.2 and 1.3 for HTTP/1.1, with a certificate that can be replaced on disk: a connection that comes later than a
+/// second after that is given the new one. One that is not sound is logged, and the old one stays.
+pub(crate) struct Tls {
+    files: TlsFiles,
+    current: Mutex<Current>,
+}
+
+struct Current {
+    acceptor: TlsAcceptor,
+    stamps: [Option<SystemTime>; 2],
+    looked: Instant,
+}
+
+impl Tls {
+    /// # Errors
+    /// Where one of the files cannot be read, has no certificate or no key, or they do not belong together.
+    pub(crate) fn open(files: &TlsFiles) -> Result<Self, TlsError> {
+        let stamps = stamps(files);
+        let current = Mutex::new(Current { acceptor: acceptor(files)?, stamps, looked: Instant::now() });
+        Ok(Self { files: files.clone(), current })
+    }
+
+    /// What a connection is taken with.
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.looked.elapsed() >= LOOK {
+            current.looked = Instant::now();
+            let stamps = stamps(&self.files);
+            if stamps != current.stamps {
+                // Of a pair of which one is new and the other is yet to come, the old pair stays until then.
+                current.stamps = stamps;
+                match acceptor(&self.files) {
+                    Ok(acceptor) => {
+                        tracing::info!("the certificate has changed");
+                        current.acceptor = acceptor;
+                    }
+                    Err(error) => tracing::error!("the certificate has changed, and the old one stays: {error}"),
+                }
+            }
+        }
+        current.acceptor.clone()
+    }
+}
+
+fn stamps(files: &TlsFiles) -> [Option<SystemTime>; 2] {
+    [&files.certificate, &files.key].map(|file| fs::metadata(file).and_then(|found| found.modified()).ok())
+}
+
+fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, TlsError> {
+    let (certificates, key) = (&files.certificate, &files.key);
+    let pem = read(certificates)?;
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+    let chain = chain.map_err(|e| wrong(certificates, format!("is no PEM file: {e}")))?;
+    if chain.is_empty() {
+        return Err(wrong(certificates, "has no certificate; a PEM file has \"BEGIN CERTIFICATE\" in it".to_owned()));
+    }
+    let secret = PrivateKeyDer::from_pem_slice(&read(key)?)
+        .map_err(|_| wrong(key, "has no private key; a PEM file has \"BEGIN PRIVATE KEY\" in it".to_owned()))?;
+    let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, secret));
+    let mut config = config.map_err(|e| wrong(key, format!("does not go with {}: {e}", certificates.display())))?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
+    fs::read(path).map_err(|e: io::Error| wrong(path, e.to_string()))
+}
+
+fn wrong(path: &Path, why: String) -> TlsError {
+    TlsError { path: path.to_owned(), why }
+}

@@ -1,0 +1,369 @@
+//! `guild.tokens`: who may come in, beside `guild.toml`.
+//!
+//! The file has the SHA-256 of each token, never a token: whoever reads it cannot come in. That needs neither salt nor
+//! a slow hash, since a token is 256 random bits, which nobody can guess their way to. It is written by `guild token`
+//! only, one command at a time, and replaced as a whole, so that hosts see the old tokens or the new. A file that is
+//! not sound lets nobody in.
+
+use std::{
+    collections::BTreeSet,
+    fmt,
+    fs::{File, OpenOptions},
+    io::{self, Read as _, Write as _},
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+    str::FromStr,
+};
+
+use guild_contract::{grants::Pattern, rpc::method};
+use jiff::Timestamp;
+use rustix::{
+    fs::{FlockOperation, OFlags, flock},
+    process::geteuid,
+};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::config::Config;
+
+/// The file's name.
+pub const FILE_NAME: &str = "guild.tokens";
+/// What every token begins with, so that people and scanners of leaked secrets know one.
+pub const PREFIX: &str = "guild_";
+/// No sensible file is larger; reading stops here.
+const MAX_BYTES: u64 = 1024 * 1024;
+/// Random bytes of a token.
+const RANDOM_BYTES: usize = 32;
+const HEADER: &str = "# Made by `guild token`: the SHA-256 of each token, never the token itself.\n\n";
+
+/// A token, as it is shown once.
+pub struct Secret(String);
+
+impl Secret {
+    /// A new one, out of the operating system's randomness.
+    fn new() -> io::Result<Self> {
+        let mut random = [0_u8; RANDOM_BYTES];
+        getrandom::fill(&mut random).map_err(io::Error::other)?;
+        Ok(Self(format!("{PREFIX}{}", hex(&random))))
+    }
+
+    /// The token itself, for the one who asked for it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(***)")
+    }
+}
+
+/// The SHA-256 of a token, as it was presented.
+pub(crate) fn digest(token: &[u8]) -> [u8; 32] {
+    Sha256::digest(token).into()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Which methods a token is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Methods {
+    /// What changes nothing: `worker/list`, `worker/status`, `worker/result`, and what MCP asks before.
+    Read,
+    /// `worker/dispatch` too.
+    Dispatch,
+    /// `worker/cancel` and `worker/delete` too.
+    All,
+}
+
+impl Methods {
+    /// Each of them, from the least to the most.
+    pub const EACH: [Self; 3] = [Self::Read, Self::Dispatch, Self::All];
+
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Dispatch => "dispatch",
+            Self::All => "all",
+        }
+    }
+
+    /// Whether a method is among them. One that is not known needs all.
+    pub(crate) fn allow(self, name: &str) -> bool {
+        let least = match name {
+            method::LIST | method::STATUS | method::RESULT | "initialize" | "ping" | "tools/list" => Self::Read,
+            method::DISPATCH => Self::Dispatch,
+            name if name.starts_with("notifications/") => Self::Read,
+            _ => Self::All,
+        };
+        self >= least
+    }
+}
+
+impl fmt::Display for Methods {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for Methods {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::EACH.into_iter().find(|methods| methods.as_str() == text);
+        found.ok_or_else(|| "one of read, dispatch, all".to_owned())
+    }
+}
+
+/// A token, as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Token {
+    /// What its operator calls it, and the audit log: 1 to 64 letters, digits, `-`, `_` or `.`.
+    pub name: String,
+    /// The SHA-256 of the token, in hexadecimal digits.
+    sha256: String,
+    /// Which methods it is for.
+    pub methods: Methods,
+    /// For which members: a key, where `*` stands for any characters.
+    pub members: Vec<Pattern>,
+    /// When it was made.
+    pub created: Timestamp,
+    /// From when on it is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<Timestamp>,
+}
+
+impl Token {
+    /// Whether it is for a member.
+    pub(crate) fn is_for(&self, member: &str) -> bool {
+        self.members.iter().any(|pattern| pattern.matches(member))
+    }
+
+    /// Whether it is refused at that time.
+    pub fn has_expired(&self, now: Timestamp) -> bool {
+        self.expires.is_some_and(|expires| expires <= now)
+    }
+
+    /// Its SHA-256.
+    pub(crate) fn digest(&self) -> Option<[u8; 32]> {
+        let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+        let mut digest = [0_u8; 32];
+        if self.sha256.len() != 2 * digest.len() {
+            return None;
+        }
+        for (byte, pair) in digest.iter_mut().zip(self.sha256.as_bytes().chunks(2)) {
+            let [high, low] = pair else { return None };
+            *byte = digit(*high)? << 4 | digit(*low)?;
+        }
+        Some(digest)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        check_name(&self.name)?;
+        if self.digest().is_none() {
+            return Err(format!("the token {} has no SHA-256", self.name));
+        }
+        Ok(())
+    }
+}
+
+fn check_name(name: &str) -> Result<(), String> {
+    let plain = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.');
+    if (1..=64).contains(&name.len()) && name.bytes().all(plain) {
+        return Ok(());
+    }
+    Err(format!("{name:?} cannot name a token; a name is 1 to 64 letters, digits, '-', '_' or '.'"))
+}
+
+/// Why tokens cannot be had, or kept.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenError {
+    /// There is no place for them.
+    #[error("there is no configuration directory to keep tokens in: set HOME, or name a guild.toml with --config-file")]
+    NoPlace,
+    /// The file says something that cannot be, or may have been written by anybody.
+    #[error("{}: {why}", path.display())]
+    Unsound {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The file cannot be read or written.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file, or its directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// What was asked for cannot be.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// What a new token is to be.
+#[derive(Clone, Debug)]
+pub struct NewToken {
+    /// [`Token::name`].
+    pub name: String,
+    /// [`Token::methods`].
+    pub methods: Methods,
+    /// [`Token::members`].
+    pub members: Vec<Pattern>,
+    /// [`Token::expires`].
+    pub expires: Option<Timestamp>,
+}
+
+/// The tokens of one `guild.toml`.
+#[derive(Clone, Debug)]
+pub struct TokenFile {
+    directory: PathBuf,
+    path: PathBuf,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    #[serde(default)]
+    token: Vec<Token>,
+}
+
+impl TokenFile {
+    /// The file beside that `guild.toml`, where it is or would be.
+    ///
+    /// # Errors
+    /// Where the user has no configuration directory.
+    pub fn of(config: &Config) -> Result<Self, TokenError> {
+        let directory = config.directory.clone().ok_or(TokenError::NoPlace)?;
+        Ok(Self { path: directory.join(FILE_NAME), directory })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The tokens; none where there is no file.
+    ///
+    /// # Errors
+    /// Where the file is not sound, or others than its owner could have written it.
+    pub fn read(&self) -> Result<Vec<Token>, TokenError> {
+        let text = match self.text() {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(source) => return Err(TokenError::Io { path: self.path.clone(), source }),
+        };
+        let unsound = |why: String| TokenError::Unsound { path: self.path.clone(), why };
+        // The parser's own text would repeat lines of the file.
+        let written: Written = toml::from_str(&text).map_err(|e| unsound(e.message().to_owned()))?;
+        let mut names = BTreeSet::new();
+        for token in &written.token {
+            token.check().map_err(unsound)?;
+            if !names.insert(&token.name) {
+                return Err(unsound(format!("there are two tokens {}", token.name)));
+            }
+        }
+        Ok(written.token)
+    }
+
+    fn text(&self) -> io::Result<String> {
+        // A FIFO that stands there must not be waited for.
+        let nonblock = OFlags::NONBLOCK.bits().cast_signed();
+        let file = OpenOptions::new().read(true).custom_flags(nonblock).open(&self.path)?;
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(io::Error::other("it is not a regular file"));
+        }
+        let owner = metadata.uid();
+        if metadata.mode() & 0o022 != 0 || !(owner == 0 || owner == geteuid().as_raw()) {
+            let why = "others than its owner can write it, so anybody could have put a token there; `chmod 600` it after \
+                       a look at what is in it";
+            return Err(io::Error::other(why));
+        }
+        let mut text = String::new();
+        file.take(MAX_BYTES + 1).read_to_string(&mut text)?;
+        if text.len() as u64 > MAX_BYTES {
+            return Err(io::Error::other(format!("it is larger than {MAX_BYTES} bytes")));
+        }
+        Ok(text)
+    }
+
+    /// Makes a token. What is returned is all that there ever is of it.
+    ///
+    /// # Errors
+    /// Where the name is taken or cannot be one, or the file cannot be read or written.
+    pub fn add(&self, new: NewToken) -> Result<Secret, TokenError> {
+        check_name(&new.name).map_err(TokenError::Refused)?;
+        if let Some(pattern) = new.members.iter().find(|pattern| pattern.0.is_empty()) {
+            return Err(TokenError::Refused(format!("{:?} is no member's key, and no pattern of keys", pattern.0)));
+        }
+        let secret = Secret::new().map_err(|source| self.failed(source))?;
+        self.change(|tokens| {
+            let NewToken { name, methods, members, expires } = new;
+            if tokens.iter().any(|token| token.name == name) {
+                let why = format!("there is a token {name} already; `guild token revoke {name}` ends it");
+                return Err(TokenError::Refused(why));
+            }
+            let sha256 = hex(&digest(secret.expose().as_bytes()));
+            tokens.push(Token { name, sha256, methods, members, created: Timestamp::now(), expires });
+            Ok(())
+        })?;
+        Ok(secret)
+    }
+
+    /// Ends a token: hosts refuse it from the next request on.
+    ///
+    /// # Errors
+    /// Where there is no such token, or the file cannot be read or written.
+    pub fn revoke(&self, name: &str) -> Result<(), TokenError> {
+        self.change(|tokens| {
+            let before = tokens.len();
+            tokens.retain(|token| token.name != name);
+            if tokens.len() < before {
+                return Ok(());
+            }
+            let there: Vec<_> = tokens.iter().map(|token| token.name.as_str()).collect();
+            let there =
+                if there.is_empty() { "there is none".to_owned() } else { format!("there are {}", there.join(", ")) };
+            Err(TokenError::Refused(format!("there is no token {name:?}; {there}")))
+        })
+    }
+
+    /// Changes the tokens while nobody else does.
+    fn change(&self, change: impl FnOnce(&mut Vec<Token>) -> Result<(), TokenError>) -> Result<(), TokenError> {
+        std::fs::create_dir_all(&self.directory).map_err(|source| self.failed(source))?;
+        // The lock is on the directory, which nobody replaces; it ends with this descriptor.
+        let directory = File::open(&self.directory).map_err(|source| self.failed(source))?;
+        flock(&directory, FlockOperation::LockExclusive).map_err(|errno| self.failed(errno.into()))?;
+        let mut tokens = self.read()?;
+        change(&mut tokens)?;
+        self.write(&directory, tokens).map_err(|source| self.failed(source))
+    }
+
+    /// Replaces the file: a reader, or a crash, sees the old or the new.
+    fn write(&self, directory: &File, token: Vec<Token>) -> io::Result<()> {
+        let text = toml::to_string(&Written { token }).map_err(io::Error::other)?;
+        // For its owner only, from the beginning on.
+        let mut new = tempfile::NamedTempFile::with_prefix_in(".guild.tokens-", &self.directory)?;
+        new.write_all(HEADER.as_bytes())?;
+        new.write_all(text.as_bytes())?;
+        new.as_file().sync_all()?;
+        new.persist(&self.path).map_err(|e| e.error)?;
+        directory.sync_all()
+    }
+
+    fn failed(&self, source: io::Error) -> TokenError {
+        TokenError::Io { path: self.path.clone(), source }
+    }
+}

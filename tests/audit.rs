@@ -1,0 +1,437 @@
+//! `guild audit`, as a reviewer uses it.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+use guild_audit::{
+    Rule,
+    meaning::{self, Link},
+};
+use guild_contract::Limits;
+use serde_json::{Value, json};
+use wasm_encoder::{Component, ConstExpr, DataSection, MemorySection, MemoryType, Module, ModuleSection};
+use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
+use wit_parser::{ManglingAndAbi, Resolve};
+
+use crate::support::{guest, host::Home};
+
+fn run(command: &mut Command, arguments: &[&str]) -> Output {
+    command.arg("audit").args(arguments).output().unwrap()
+}
+
+fn guild(home: &Home, arguments: &[&str]) -> Output {
+    run(home.guild().current_dir(home.path(".")), arguments)
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn told(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn json_of(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", told(output)))
+}
+
+fn code(output: &Output) -> Option<i32> {
+    output.status.code()
+}
+
+/// The rules that an audit found to be broken.
+fn rules(audit: &Value) -> Vec<&str> {
+    audit["findings"].as_array().unwrap().iter().map(|finding| finding["rule"].as_str().unwrap()).collect()
+}
+
+/// What became of an import.
+fn state<'a>(audit: &'a Value, import: &str) -> &'a str {
+    let imports = audit["imports"].as_array().unwrap();
+    let found = imports.iter().find(|found| found["name"].as_str().unwrap().starts_with(import));
+    found.unwrap_or_else(|| panic!("no {import}"))["state"].as_str().unwrap()
+}
+
+/// An audit that the published schema describes.
+fn valid(audit: &Value) {
+    let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/audit.json");
+    let schema: Value = serde_json::from_slice(&fs::read(schema).unwrap()).unwrap();
+    if let Err(error) = jsonschema::validate(&schema, audit) {
+        panic!("{}: {error}", error.instance_path());
+    }
+}
+
+/// A component of a fixed text: each byte of it is known.
+fn fixed(more: &str) -> Vec<u8> {
+    wat::parse_str(format!(
+        r#"(component
+            (import "guild:worker/log@0.1.0" (instance (export "write" (func))))
+            (import "guild:worker/web@0.1.0" (instance (export "fetch" (func))))
+            (import "wasi:cli/exit@0.2.6" (instance (export "exit" (func))))
+            (import "wasi:sockets/tcp-create-socket@0.2.6" (instance (export "create-tcp-socket" (func))))
+            {more}
+            (core module
+                (memory 1)
+                (data (i32.const 0) "/home/ann/plugin/src/lib.rs")
+                (func (result i32) (i32.const 1)))
+            (instance $dispatch)
+            (export "guild:worker/dispatch@0.1.0" (instance $dispatch))
+            (@producers (language "Rust" "2024") (processed-by "rustc" "1.95.0")))"#
+    ))
+    .unwrap()
+}
+
+/// The fixed component as a member that asks for the web, and for memory to write.
+fn member(home: &Home, name: &str) {
+    home.member(name, "worker", &fixed(""));
+    home.edit_manifest(name, |manifest| {
+        manifest["component"]["grants"] = json!({
+            "log": {}, "web": {"hosts": ["docs.rs"]}, "memory": {"write": true}, "status": {}, "files": {"roots": ["docs"]},
+        });
+        manifest["component"]["tools"] = json!(["Read", "WebFetch"]);
+        manifest["component"]["resources"] = json!({"maxTurns": 20});
+    });
+}
+
+/// Without the limits, which change with the host.
+fn without_limits(text: &str) -> String {
+    let (before, rest) = text.split_once("\nLimits\n").unwrap();
+    let (_, after) = rest.split_once("\n\n").unwrap();
+    format!("{before}\n(limits)\n\n{after}")
+}
+
+#[test]
+fn the_audit_of_a_fixed_component_is_the_same_from_run_to_run() {
+    let home = Home::new();
+    member(&home, "ann");
+    home.write("guild.toml", "[member.ann]\nallow = [\"log\", \"files\", \"memory\"]\n[web]\nallow = [\"docs.rs\"]\n");
+    let audit = |format: &str| {
+        let arguments = ["ann", "--members", "members", "--config-file", "guild.toml", "--format", format];
+        let (first, second) = (guild(&home, &arguments), guild(&home, &arguments));
+        assert_eq!((text(&first), code(&first)), (text(&second), Some(0)), "{}", told(&first));
+        text(&first)
+    };
+    insta::assert_snapshot!("audit_text", without_limits(&audit("text")));
+    let mut json: Value = serde_json::from_str(&audit("json")).unwrap();
+    valid(&json);
+    let limits = json.as_object_mut().unwrap().remove("limits").unwrap();
+    let names: Vec<_> = limits.as_array().unwrap().iter().map(|limit| limit["name"].as_str().unwrap()).collect();
+    let mut all = Limits::OF_MEMBERS.to_vec();
+    all.sort_unstable();
+    assert_eq!(names, all);
+    insta::assert_snapshot!("audit_json", serde_json::to_string_pretty(&json).unwrap());
+    insta::assert_snapshot!("audit_sarif", audit("sarif"));
+    let html = audit("html");
+    let (_, body) = html.split_once("</head>").unwrap();
+    let (before, rest) = body.split_once("<h2>Limits</h2>").unwrap();
+    let (_, after) = rest.split_once("</table>").unwrap();
+    insta::assert_snapshot!("audit_html", format!("{before}(limits){after}").replace("><", ">\n<"));
+}
+
+#[test]
+fn a_wish_is_granted_denied_or_unused() {
+    let home = Home::new();
+    member(&home, "ann");
+    let audit = json_of(&guild(&home, &["ann", "--members", "members", "--format", "json"]));
+    let wish = |name: &str| {
+        let found = audit["wishes"].as_array().unwrap().iter().find(|wish| wish["grant"] == name).unwrap().clone();
+        (found["state"].as_str().unwrap().to_owned(), found["usedBy"].clone())
+    };
+    assert_eq!(wish("log"), ("granted".into(), json!(["component"])));
+    // There is no [web] that opens it.
+    assert_eq!(wish("web"), ("denied".into(), json!(["component", "sessions"])));
+    assert_eq!(wish("files:docs"), ("granted".into(), json!(["sessions"])));
+    // Sessions are shown memories; the component does not import what it could write them with.
+    assert_eq!(wish("memory"), ("granted".into(), json!(["sessions"])));
+    assert_eq!(wish("memory:write"), ("granted".into(), json!([])));
+    assert_eq!(wish("status"), ("granted".into(), json!([])));
+    let states =
+        ["guild:worker/log", "guild:worker/web", "wasi:cli/exit", "wasi:sockets"].map(|name| state(&audit, name));
+    assert_eq!(states, ["granted", "denied", "linked", "linked-denied"]);
+    let unused: Vec<_> = audit["findings"].as_array().unwrap().iter().filter(|f| f["rule"] == "GA022").collect();
+    assert_eq!(unused.len(), 2, "{unused:?}");
+    let sessions = &audit["sessions"];
+    assert_eq!((&sessions["maxTurns"], &sessions["memory"]), (&json!(20), &json!(true)));
+    assert_eq!(sessions["tools"], json!([{"name": "Read", "granted": true}, {"name": "WebFetch", "granted": false}]));
+}
+
+#[test]
+fn what_a_host_would_refuse_is_a_high_finding() {
+    let home = Home::new();
+    let more = r#"(import "acme:net/raw@1.0.0" (instance (export "send" (func))))
+                  (import "guild:worker/memory@0.2.0" (instance (export "load" (func))))"#;
+    home.member("ann", "autonomous-worker", &fixed(more));
+    let done = guild(&home, &["ann", "--members", "members", "--format", "json"]);
+    let audit = json_of(&done);
+    assert_eq!(code(&done), Some(1));
+    // Not asked for: log, web. Unknown: acme. Of another version: memory. Not exported: run.
+    let high: Vec<_> = rules(&audit).into_iter().filter(|rule| *rule < "GA011").collect();
+    assert_eq!(high, ["GA003", "GA003", "GA004", "GA005", "GA007"]);
+    let asked = audit["findings"][0]["text"].as_str().unwrap();
+    assert!(asked.contains(r#"add the line `"log": {}` to `component.grants`"#), "{asked}");
+    let missing = audit["exports"].as_array().unwrap().iter().find(|export| export["state"] == "missing").unwrap();
+    assert_eq!(missing["name"], "guild:worker/run");
+
+    home.write("guild.toml", "strict_imports = true\n");
+    home.member("bob", "worker", &fixed(""));
+    home.edit_manifest("bob", |manifest| manifest["component"]["grants"] = json!({"log": {}, "web": {}}));
+    let strict =
+        json_of(&guild(&home, &["bob", "--members", "members", "--config-file", "guild.toml", "--format", "json"]));
+    assert_eq!(rules(&strict).into_iter().filter(|rule| *rule == "GA006").count(), 2, "{:?}", rules(&strict));
+}
+
+#[test]
+fn the_exit_code_says_what_was_found() {
+    let home = Home::new();
+    member(&home, "ann");
+    let file = home.path("members/ann/guest.wasm");
+    let file = file.to_str().unwrap();
+    let ends = |arguments: &[&str]| code(&guild(&home, arguments));
+    assert_eq!(ends(&[file]), Some(0));
+    // The path of the machine that made it is a low finding, and the sockets of no known runtime a medium one.
+    assert_eq!(ends(&[file, "--fail-on", "low"]), Some(1));
+    assert_eq!(ends(&[file, "--fail-on", "medium"]), Some(1));
+    assert_eq!(ends(&[file, "--fail-on", "none"]), Some(0));
+    for bytes in [&b"\x7fELF\x02\x01\x01"[..], b"\0asm\x01\0\0\0", b"", b"{}"] {
+        let other = home.write("other.wasm", bytes);
+        let done = guild(&home, &[other.to_str().unwrap(), "--fail-on", "none", "--format", "json"]);
+        assert_eq!((code(&done), rules(&json_of(&done))), (Some(2), vec!["GA001"]));
+    }
+    assert_eq!(ends(&["nobody", "--members", "members"]), Some(2));
+    assert_eq!(ends(&["/dev/null"]), Some(2));
+    assert_eq!(ends(&[file, "--against", "nothing"]), Some(2));
+    let broken = home.write("broken.toml", "limit = 1");
+    assert_eq!(ends(&[file, "--config-file", broken.to_str().unwrap()]), Some(2));
+}
+
+#[test]
+fn against_shows_only_what_changed() {
+    let home = Home::new();
+    member(&home, "ann");
+    let arguments = ["ann", "--members", "members"];
+    let saved = guild(&home, &[&arguments[..], &["--format", "json"]].concat());
+    home.write("old.json", &saved.stdout);
+    home.write("old.wasm", fixed(""));
+    for old in ["old.json", "old.wasm", "ann"] {
+        let done = guild(&home, &[&arguments[..], &["--against", old, "--fail-on", "low"]].concat());
+        assert_eq!((code(&done), text(&done).as_str()), (Some(0), "nothing changed\n"), "{}", told(&done));
+    }
+
+    let more = r#"(import "guild:worker/files@0.1.0" (instance (export "grep" (func)) (export "read" (func))))"#;
+    home.write("members/ann/guest.wasm", fixed(more));
+    home.edit_manifest("ann", |manifest| {
+        manifest["component"]["grants"].as_object_mut().unwrap().remove("web");
+        manifest["component"]["resources"]["maxTurns"] = json!(30);
+    });
+    let changed = guild(&home, &[&arguments[..], &["--against", "old.json"]].concat());
+    let shown = text(&changed);
+    for line in [
+        "+ import guild:worker/files@0.1.0: granted",
+        "+ function guild:worker/files@0.1.0#grep",
+        "- import guild:worker/web@0.1.0: denied",
+        "+ import guild:worker/web@0.1.0: not-asked",
+        "- wish web: denied",
+        "- session max turns: 20",
+        "+ session max turns: 30",
+    ] {
+        assert!(shown.lines().any(|shown| shown == line), "no {line:?} in\n{shown}");
+    }
+    assert!(shown.contains("New findings: 1 high") && !shown.contains("GA032"), "{shown}");
+    // It is new that a host would refuse it.
+    assert_eq!(code(&changed), Some(1));
+
+    let formats =
+        |format: &str| guild(&home, &[&arguments[..], &["--against", "old.json", "--format", format]].concat());
+    let json = json_of(&formats("json"));
+    assert_eq!(
+        (&json["format"], &json["newFindings"][0]["rule"]),
+        (&json!("guild-audit-difference/1"), &json!("GA003"))
+    );
+    let sarif = json_of(&formats("sarif"));
+    let states: Vec<_> = sarif["runs"][0]["results"].as_array().unwrap().iter().map(|r| &r["baselineState"]).collect();
+    assert!(states.contains(&&json!("new")) && states.contains(&&json!("absent")), "{states:?}");
+    let html = text(&formats("html"));
+    assert!(html.contains("+ function guild:worker/files@0.1.0#grep") && html.contains("GA003"));
+}
+
+/// A component with a section, whose name and text are hostile, that says who made it.
+fn hostile() -> Vec<u8> {
+    let text = "<script>alert(1)</script>&\"'\u{1b}]0;gone\u{7}\u{202e}\u{9b}2J\u{2066}\r\nerror: all is well";
+    let mut bytes = fixed("");
+    for (name, content) in [("description", text), (text, "x"), ("authors", text)] {
+        let content = [&[u8::try_from(name.len()).unwrap()][..], name.as_bytes(), content.as_bytes()].concat();
+        // All of it is short: its length has one or two bytes in LEB128.
+        let length = match content.len() {
+            short @ 0..128 => vec![u8::try_from(short).unwrap()],
+            long => vec![u8::try_from(long & 0x7f).unwrap() | 0x80, u8::try_from(long >> 7).unwrap()],
+        };
+        bytes.extend([&[0][..], &length, &content].concat());
+    }
+    bytes
+}
+
+#[test]
+fn what_a_component_says_of_itself_steers_nothing_in_any_format() {
+    let home = Home::new();
+    let file = home.write("a\u{1b}[31mb.wasm", hostile());
+    for format in ["text", "json", "html", "sarif"] {
+        for against in [&[][..], &["--against", "old.wasm"]] {
+            home.write("old.wasm", fixed(""));
+            let done = guild(&home, &[&[file.to_str().unwrap(), "--format", format], against].concat());
+            let shown = text(&done);
+            let steers =
+                |c: char| (c.is_control() && c != '\n') || ('\u{202a}'..='\u{202e}').contains(&c) || c == '\u{2066}';
+            assert!(!shown.contains(steers), "{format}: {:?}", shown.matches(steers).collect::<Vec<_>>());
+            // No line of it is the component's alone.
+            assert!(!shown.lines().any(|line| line.starts_with("error:")), "{format}");
+            if format == "html" {
+                assert!(!shown.contains("<script") && (!against.is_empty() || shown.contains("&lt;script&gt;")));
+                assert!(!shown.contains("src=") && !shown.contains("url(") && !shown.contains("href="));
+            }
+            if format == "json" {
+                let saved: Value = serde_json::from_str(&shown).unwrap();
+                assert!(saved.to_string().contains("\u{202e}"), "the JSON has what is there");
+            }
+        }
+    }
+    let audit = json_of(&guild(&home, &[file.to_str().unwrap(), "--format", "json"]));
+    assert!(rules(&audit).contains(&"GA025"));
+}
+
+#[test]
+fn every_real_component_is_audited_and_would_load() {
+    let home = Home::new();
+    let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guild-members");
+    let installed = installed.to_str().unwrap();
+    for name in ["researcher", "digest"] {
+        let done = guild(&home, &[name, "--members", installed, "--format", "json"]);
+        let audit = json_of(&done);
+        valid(&audit);
+        assert_eq!((code(&done), &audit["identity"]["kind"]), (Some(0), &json!("component")), "{:?}", rules(&audit));
+        assert!(audit["identity"]["producers"].as_array().is_some_and(|producers| !producers.is_empty()));
+    }
+    for (name, bytes) in [("probe", guest::built("probe")), ("all", guest::dummy("autonomous-worker"))] {
+        let file = home.write(&format!("{name}.wasm"), bytes);
+        let done = guild(&home, &[file.to_str().unwrap(), "--format", "json"]);
+        let audit = json_of(&done);
+        valid(&audit);
+        assert_eq!((code(&done), state(&audit, "guild:worker/agent")), (Some(0), "needs-grant"), "{:?}", rules(&audit));
+        for import in audit["imports"].as_array().unwrap() {
+            for function in import["functions"].as_array().unwrap() {
+                assert!(function["meaning"].is_string(), "{}: {function}", import["name"]);
+            }
+        }
+    }
+}
+
+#[test]
+fn sarif_has_what_its_schema_requires() {
+    let home = Home::new();
+    let file = home.write("b c.wasm", fixed(r#"(import "acme:net/raw@1.0.0" (instance))"#));
+    let sarif = json_of(&guild(&home, &[file.to_str().unwrap(), "--format", "sarif"]));
+    assert_eq!((&sarif["version"], sarif["runs"].as_array().unwrap().len()), (&json!("2.1.0"), 1));
+    let run = &sarif["runs"][0];
+    let driver = &run["tool"]["driver"];
+    assert!(driver["name"].is_string());
+    let rules = driver["rules"].as_array().unwrap();
+    let ids: BTreeSet<_> = rules.iter().map(|rule| rule["id"].as_str().unwrap()).collect();
+    assert_eq!(ids.len(), rules.len());
+    let levels = ["none", "note", "warning", "error"];
+    let results = run["results"].as_array().unwrap();
+    assert!(results.iter().any(|result| result["ruleId"] == "GA004" && result["level"] == "error"));
+    for result in results {
+        assert!(result["message"]["text"].is_string() && levels.contains(&result["level"].as_str().unwrap()));
+        let rule = &rules[usize::try_from(result["ruleIndex"].as_u64().unwrap()).unwrap()];
+        assert_eq!((&rule["id"], &rule["defaultConfiguration"]["level"]), (&result["ruleId"], &result["level"]));
+        let uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"].as_str().unwrap();
+        assert!(uri.ends_with("/b%20c.wasm"), "{uri}");
+    }
+    assert_eq!(run["artifacts"][0]["hashes"]["sha-256"].as_str().unwrap().len(), 64);
+}
+
+#[test]
+fn nothing_is_compiled_or_written() {
+    let mut home = Home::new();
+    let cache = home.path("cache");
+    home.set("XDG_CACHE_HOME", cache.to_str().unwrap());
+    member(&home, "ann");
+    let before = fs::read_dir(home.path("members/ann")).unwrap().count();
+    assert_eq!(code(&guild(&home, &["ann", "--members", "members"])), Some(0));
+    assert!(!cache.exists() && !home.path("config").exists());
+    assert_eq!(fs::read_dir(home.path("members/ann")).unwrap().count(), before);
+}
+
+#[test]
+fn a_component_of_20_megabytes_is_audited() {
+    let home = Home::new();
+    let (mut memories, mut data, mut module) = (MemorySection::new(), DataSection::new(), Module::new());
+    memories.memory(MemoryType { minimum: 400, maximum: None, memory64: false, shared: false, page_size_log2: None });
+    data.active(0, &ConstExpr::i32_const(0), std::iter::repeat_n(b'A', 20 * 1024 * 1024));
+    module.section(&memories).section(&data);
+    let mut component = Component::new();
+    component.section(&ModuleSection(&module));
+    let bytes = component.finish();
+    assert!(bytes.len() > 20_000_000);
+    let file = home.write("big.wasm", bytes);
+    let done = guild(&home, &[file.to_str().unwrap(), "--format", "json"]);
+    let audit = json_of(&done);
+    assert!(rules(&audit).contains(&"GA033") && audit["contents"]["dataBytes"].as_u64().unwrap() > 20_000_000);
+    home.write("guild.toml", "[limits]\ncomponent_bytes = 20000000\n");
+    let done = guild(&home, &[file.to_str().unwrap(), "--config-file", "guild.toml", "--format", "json"]);
+    assert!(code(&done) == Some(1) && rules(&json_of(&done)).contains(&"GA008"), "{}", told(&done));
+}
+
+#[test]
+fn the_reviewers_table_has_every_rule() {
+    let reviewers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reviewers.md");
+    let reviewers = fs::read_to_string(reviewers).unwrap();
+    for rule in Rule::ALL {
+        let row = format!("| {} | {} | {} | {} |", rule.id(), rule.name(), rule.severity().as_str(), rule.what());
+        assert!(reviewers.contains(&row), "docs/reviewers.md has no row {row}");
+    }
+    assert_eq!(reviewers.lines().filter(|line| line.starts_with("| GA")).count(), Rule::ALL.len());
+}
+
+/// A component that imports every function of WASI 0.2 that an audit knows, of the files that the package `wasip2` has.
+fn importing_all_of_wasi() -> Vec<u8> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let metadata = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--locked"])
+        .current_dir(&root)
+        .output()
+        .unwrap();
+    let metadata: Value = serde_json::from_slice(&metadata.stdout).unwrap();
+    let package = metadata["packages"].as_array().unwrap().iter().find(|package| package["name"] == "wasip2").unwrap();
+    let wasi = Path::new(package["manifest_path"].as_str().unwrap()).with_file_name("wit/deps");
+
+    let mut resolve = Resolve::default();
+    resolve.push_dir(root.join("wit")).unwrap();
+    for package in ["clocks", "random", "filesystem", "sockets", "cli", "http"] {
+        resolve.push_file(wasi.join(format!("{package}.wit"))).unwrap();
+    }
+    let known = meaning::all().filter(|known| matches!(known.link, Link::Linked | Link::Denied));
+    let imports: String = known.map(|known| format!("import {}@0.2.12;\n", known.name)).collect();
+    let world = format!("package test:guest;\nworld guest {{\n{imports}{}\n}}", guest::WORKER);
+    let package = resolve.push_str("guest.wit", &world).unwrap();
+    let world = resolve.select_world(&[package], Some("guest")).unwrap();
+    let mut module = wit_component::dummy_module(&resolve, world, ManglingAndAbi::Standard32);
+    embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
+    ComponentEncoder::default().module(&module).unwrap().encode().unwrap()
+}
+
+#[test]
+fn what_an_audit_calls_linked_is_linked() {
+    let home = Home::new();
+    home.member("ann", "worker", &importing_all_of_wasi());
+    let audit = json_of(&guild(&home, &["ann", "--members", "members", "--format", "json"]));
+    let states: BTreeSet<_> =
+        audit["imports"].as_array().unwrap().iter().map(|import| import["state"].as_str().unwrap()).collect();
+    assert_eq!(states, BTreeSet::from(["linked", "linked-denied"]));
+    // A host compiles it, and finds all that it imports.
+    let arguments = ["members", "--members", "members", "--json"];
+    let members = home.guild().current_dir(home.path(".")).args(arguments).output().unwrap();
+    assert_eq!(json_of(&members)[0]["state"], "ready", "{}", text(&members));
+}

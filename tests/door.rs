@@ -1,0 +1,733 @@
+//! The door: who may call a host, over what, how much of it, and what is written down.
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::TcpStream,
+    os::unix::fs::PermissionsExt as _,
+    process::{Command, Output},
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use serde_json::{Value, json};
+
+use crate::support::host::{Home, Host, PATIENCE, wait_for};
+
+/// A home whose guild.toml says this, for every command there.
+fn home(toml: &str) -> Home {
+    let mut home = Home::new();
+    let file = home.write("guild.toml", toml);
+    home.set("GUILD_CONFIG", file.to_str().unwrap());
+    home
+}
+
+fn guild(home: &Home, arguments: &[&str]) -> Output {
+    with_token(home, "", arguments)
+}
+
+fn with_token(home: &Home, token: &str, arguments: &[&str]) -> Output {
+    let mut command: Command = home.guild();
+    command.current_dir(home.path(".")).env("GUILD_TOKEN", token).args(arguments).output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    assert!(output.status.success(), "{}", stderr(output));
+    String::from_utf8(output.stdout.clone()).unwrap().trim_end().to_owned()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// Makes a token.
+fn add(home: &Home, arguments: &[&str]) -> String {
+    stdout(&guild(home, &[&["token", "add"], arguments].concat()))
+}
+
+/// What a host answered.
+#[derive(Debug, PartialEq)]
+struct Reply {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+impl Reply {
+    fn read(text: &str) -> Self {
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Self { status, head: head.to_lowercase(), body: body.to_owned() }
+    }
+
+    fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+    }
+
+    fn json(&self) -> Value {
+        assert_eq!(self.status, 200, "{self:?}");
+        serde_json::from_str(&self.body).unwrap()
+    }
+}
+
+/// Asks a host's member for a body's answer, with these further header lines.
+fn post(host: &Host, member: &str, headers: &[String], body: &str) -> Reply {
+    let mut stream = TcpStream::connect(("127.0.0.1", host.port)).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let named = headers.iter().any(|line| line.starts_with("Host:"));
+    let mut head =
+        format!("POST /members/{member}/mcp HTTP/1.1\r\nContent-Type: application/json\r\nConnection: close\r\n");
+    if !named {
+        head += "Host: localhost\r\n";
+    }
+    for line in headers {
+        head += &format!("{line}\r\n");
+    }
+    write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    Reply::read(&answer)
+}
+
+fn bearer(token: &str) -> Vec<String> {
+    vec![format!("Authorization: Bearer {token}")]
+}
+
+fn request(method: &str, params: Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+}
+
+fn call(host: &Host, member: &str, token: &str, method: &str, params: Value) -> Reply {
+    post(host, member, &bearer(token), &request(method, params).to_string())
+}
+
+fn dispatch(description: &str) -> Value {
+    json!({"description": description, "task": description})
+}
+
+/// The lines of the audit log in a home; each is whole.
+fn audit(home: &Home) -> Vec<Value> {
+    let text = fs::read_to_string(home.path("audit.jsonl")).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line:?}"))).collect()
+}
+
+const STRICT: &str = "require_token = true\naudit_log = \"audit.jsonl\"\n";
+
+#[test]
+fn a_token_is_shown_once_and_kept_as_its_sha_256() {
+    let home = home("");
+    let output = guild(&home, &["token", "add", "ci", "--methods", "read", "--members", "a*", "--expires", "30d"]);
+    let token = stdout(&output);
+    assert!(token.len() == 70 && token.starts_with("guild_"), "{token}");
+    assert!(!stderr(&output).contains(&token));
+    let file = home.path("guild.tokens");
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let kept = fs::read_to_string(&file).unwrap();
+    assert!(!kept.contains(&token["guild_".len()..]), "{kept}");
+
+    let listed = stdout(&guild(&home, &["token", "list"]));
+    assert!(listed.starts_with("ci  read      a*  until "), "{listed}");
+    let listed: Value = serde_json::from_str(&stdout(&guild(&home, &["token", "list", "--json"]))).unwrap();
+    assert_eq!(
+        (&listed[0]["methods"], &listed[0]["members"], &listed[0]["expired"]),
+        (&json!("read"), &json!(["a*"]), &json!(false))
+    );
+    assert!(listed[0].get("sha256").is_none());
+
+    for (arguments, why) in [
+        (&["add", "ci"][..], "there is a token ci already"),
+        (&["add", "a b"], "cannot name a token"),
+        (&["add", "x", "--expires", "2020-01-01"], "over already"),
+        (&["add", "x", "--methods", "write"], "possible values: read, dispatch, all"),
+        (&["revoke", "other"], "there is no token \"other\"; there are ci"),
+    ] {
+        let output = guild(&home, &[&["token"], arguments].concat());
+        assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(1), &b""[..]));
+        assert!(stderr(&output).contains(why), "{}", stderr(&output));
+    }
+    assert_eq!(stdout(&guild(&home, &["token", "rm", "ci"])), "");
+    assert!(stderr(&guild(&home, &["token", "list"])).contains("there are no tokens"));
+}
+
+#[test]
+fn commands_at_the_same_time_lose_no_token() {
+    let home = home("");
+    thread::scope(|scope| {
+        for worker in 0..8 {
+            let home = &home;
+            scope.spawn(move || {
+                for n in 0..3 {
+                    add(home, &[&format!("t-{worker}-{n}")]);
+                }
+            });
+        }
+    });
+    let listed: Value = serde_json::from_str(&stdout(&guild(&home, &["token", "list", "--json"]))).unwrap();
+    assert_eq!(listed.as_array().unwrap().len(), 24);
+}
+
+#[test]
+fn a_token_is_added_and_revoked_without_a_restart() {
+    let home = home(STRICT);
+    home.quick("quick");
+    let host = home.serve_roster(&[]);
+    let list = |token: &str| call(&host, "quick", token, "worker/list", json!({})).status;
+    assert_eq!(post(&host, "quick", &[], &request("ping", json!({})).to_string()).status, 401);
+
+    let token = add(&home, &["ci"]);
+    assert_eq!(list(&token), 200);
+    let second = add(&home, &["second"]);
+    stdout(&guild(&home, &["token", "revoke", "ci"]));
+    assert_eq!((list(&token), list(&second)), (401, 200));
+
+    // The command line takes it from its environment or a file, and never tells it.
+    let url = format!("http://127.0.0.1:{}", host.port);
+    let as_ours = ["list", "--member", "quick", "--url", &url];
+    assert!(with_token(&home, &second, &as_ours).status.success());
+    let refused = guild(&home, &as_ours);
+    assert!(stderr(&refused).contains("HTTP 401") && stderr(&refused).contains("GUILD_TOKEN"), "{}", stderr(&refused));
+    let file = home.write("token", format!("{second}\n"));
+    let from_file = [&as_ours[..], &["--token-file", file.to_str().unwrap()]].concat();
+    assert!(guild(&home, &from_file).status.success());
+
+    let (_, output) = host.stop();
+    assert!(!output.contains(&second["guild_".len()..]), "{output}");
+    let log = fs::read_to_string(home.path("audit.jsonl")).unwrap();
+    assert!(!log.contains(&second["guild_".len()..]), "{log}");
+}
+
+#[test]
+fn no_token_and_any_that_is_not_good_get_one_and_the_same_answer() {
+    let home = home(STRICT);
+    home.quick("quick");
+    let (expired, revoked) = (add(&home, &["expired", "--expires", "1d"]), add(&home, &["revoked"]));
+    stdout(&guild(&home, &["token", "revoke", "revoked"]));
+    // A day passes.
+    let file = home.path("guild.tokens");
+    let kept = fs::read_to_string(&file).unwrap();
+    let lines =
+        kept.lines().map(|line| if line.starts_with("expires") { "expires = \"2020-01-01T00:00:00Z\"" } else { line });
+    fs::write(&file, lines.collect::<Vec<_>>().join("\n")).unwrap();
+    let good = add(&home, &["good"]);
+    assert!(stdout(&guild(&home, &["token", "list"])).contains("expired 2020-01-01T00:00:00Z"));
+
+    let host = home.serve_roster(&[]);
+    let ask = |headers: &[String]| {
+        let mut reply = post(&host, "quick", headers, &request("ping", json!({})).to_string());
+        reply.head = reply.head.lines().filter(|line| !line.starts_with("date:")).collect::<Vec<_>>().join("\n");
+        reply
+    };
+    let nothing = ask(&[]);
+    assert_eq!((nothing.status, nothing.header("www-authenticate")), (401, Some("bearer")));
+    let almost = format!("{}0", &good[..good.len() - 1]);
+    let almost = if almost == good { format!("{}1", &good[..good.len() - 1]) } else { almost };
+    let wrong = [
+        bearer(&expired),
+        bearer(&revoked),
+        bearer(&almost),
+        bearer("guild_"),
+        bearer(""),
+        bearer(&good.to_uppercase()),
+        bearer(&format!("{good} x")),
+        vec![format!("Authorization: Basic {good}")],
+        vec![format!("Authorization: {good}")],
+        vec!["Authorization: Bearer \u{fc}".to_owned()],
+        [bearer(&good), bearer(&good)].concat(),
+        [bearer(&almost), bearer(&good)].concat(),
+    ];
+    for headers in &wrong {
+        assert_eq!(ask(headers), nothing, "{headers:?}");
+    }
+    for scheme in ["Bearer", "bearer", "BEARER"] {
+        assert_eq!(ask(&[format!("Authorization: {scheme} {good}")]).status, 200, "{scheme}");
+    }
+    // Nobody learns which members there are.
+    assert_eq!(call(&host, "other", &almost, "ping", json!({})).status, 401);
+    assert_eq!(call(&host, "other", &good, "ping", json!({})).status, 404);
+}
+
+#[test]
+fn a_token_that_is_presented_is_checked_also_where_none_is_needed() {
+    let home = home("");
+    home.quick("quick");
+    let token = add(&home, &["reader", "--methods", "read"]);
+    let host = home.serve_roster(&[]);
+    let ping = request("ping", json!({})).to_string();
+    assert_eq!(post(&host, "quick", &[], &ping).status, 200);
+    assert_eq!(post(&host, "quick", &bearer("guild_0"), &ping).status, 401);
+    assert_eq!(call(&host, "quick", &token, "worker/dispatch", dispatch("d")).status, 403);
+    host.at("quick").start("without one");
+}
+
+#[test]
+fn a_token_reaches_the_methods_and_members_that_it_is_for() {
+    let home = home(STRICT);
+    for member in ["research-a", "research-b", "other"] {
+        home.quick(member);
+    }
+    let tokens = ["read", "dispatch", "all"].map(|methods| (methods, add(&home, &[methods, "--methods", methods])));
+    let some = add(&home, &["some", "--members", "research-*", "--members", "x"]);
+    let host = home.serve_roster(&[]);
+    let job = call(&host, "other", &tokens[2].1, "worker/dispatch", dispatch("d")).json()["result"]["jobId"].clone();
+    let job = json!({"jobId": job});
+    wait_for("the job to end", || {
+        let status = call(&host, "other", &tokens[0].1, "worker/status", job.clone()).json();
+        (status["result"]["status"] == "completed").then_some(())
+    });
+    let reading = ["initialize", "ping", "tools/list", "worker/list", "worker/status", "worker/result"];
+    for (methods, token) in &tokens {
+        let may = |method: &str| {
+            let params = if method == "worker/dispatch" { dispatch("d") } else { job.clone() };
+            let reply = call(&host, "other", token, method, params);
+            if reply.status == 403 {
+                assert_eq!(reply.body, format!("the token {methods} is not for {method}\n"));
+            }
+            reply.status == 200
+        };
+        for method in reading {
+            assert!(may(method), "{methods} {method}");
+        }
+        assert_eq!(may("worker/dispatch"), *methods != "read");
+        assert_eq!(may("worker/cancel"), *methods == "all");
+        assert_eq!(may("worker/delete"), *methods == "all");
+    }
+    let notification = r#"{"jsonrpc": "2.0", "method": "notifications/initialized"}"#;
+    assert_eq!(post(&host, "other", &bearer(&tokens[0].1), notification).status, 202);
+    let notification = json!({"jsonrpc": "2.0", "method": "worker/dispatch", "params": dispatch("never")}).to_string();
+    assert_eq!(post(&host, "other", &bearer(&tokens[0].1), &notification).status, 403);
+    let listed = call(&host, "other", &tokens[0].1, "worker/list", json!({"filter": "never"})).json();
+    assert_eq!(listed["result"]["jobs"], json!([]));
+
+    assert_eq!(call(&host, "research-a", &some, "worker/list", json!({})).status, 200);
+    assert_eq!(call(&host, "research-b", &some, "worker/list", json!({})).status, 200);
+    // What is not there is refused as what is.
+    for member in ["other", "nobody"] {
+        let reply = call(&host, member, &some, "worker/list", json!({}));
+        assert_eq!((reply.status, reply.body), (403, format!("the token some is not for the member {member}\n")));
+    }
+}
+
+#[test]
+fn in_a_batch_what_the_token_is_not_for_is_an_error_and_the_rest_is_carried_out() {
+    let home = home(STRICT);
+    home.quick("quick");
+    let token = add(&home, &["reader", "--methods", "read"]);
+    let host = home.serve_roster(&[]);
+    let batch = json!([
+        {"jsonrpc": "2.0", "id": "a", "method": "worker/dispatch", "params": dispatch("d")},
+        {"jsonrpc": "2.0", "method": "worker/dispatch", "params": dispatch("silently")},
+        {"jsonrpc": "2.0", "id": "b", "method": "worker/list"},
+    ]);
+    let answers = post(&host, "quick", &bearer(&token), &batch.to_string()).json();
+    assert_eq!(answers.as_array().unwrap().len(), 2);
+    assert_eq!(
+        answers[0],
+        json!({"jsonrpc": "2.0", "id": "a", "error": {"code": -32003, "message": "the token reader is not for worker/dispatch"}})
+    );
+    assert_eq!(answers[1]["result"]["jobs"], json!([]));
+}
+
+#[test]
+fn a_file_of_tokens_that_is_not_sound_lets_nobody_in() {
+    let home = home(STRICT);
+    home.quick("quick");
+    let token = add(&home, &["ci"]);
+    let host = home.serve_roster(&[]);
+    let ask = |token: &str| call(&host, "quick", token, "ping", json!({})).status;
+    assert_eq!(ask(&token), 200);
+    let file = home.path("guild.tokens");
+    let sound = fs::read_to_string(&file).unwrap();
+    let twice = format!("{sound}\n{}", sound.split_once("\n\n").unwrap().1);
+    for broken in [
+        "[[token",
+        "token = 1",
+        &sound.replace("sha256 = \"", "sha256 = \"0"),
+        &format!("{sound}admin = true\n"),
+        &twice,
+    ] {
+        fs::write(&file, broken).unwrap();
+        assert_eq!((ask(&token), ask("guild_0")), (503, 503), "{broken}");
+        assert_eq!(post(&host, "quick", &[], &request("ping", json!({})).to_string()).status, 401);
+    }
+    assert!(host.output().contains("guild.tokens: there are two tokens ci"), "{}", host.output());
+    fs::write(&file, &sound).unwrap();
+    assert_eq!(ask(&token), 200);
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).unwrap();
+    assert_eq!(ask(&token), 503);
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(ask(&token), 200);
+    fs::remove_file(&file).unwrap();
+    assert_eq!(ask(&token), 401);
+}
+
+/// A certificate authority, and what it signed.
+struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    fn new() -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    /// Puts a certificate for these names, and its key, where `[tls]` has them.
+    fn issue(&self, home: &Home, names: &[&str]) {
+        let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+        let key = KeyPair::generate().unwrap();
+        let certificate = CertificateParams::new(names).unwrap().signed_by(&key, &self.0).unwrap();
+        home.write("key.pem", key.serialize_pem());
+        home.write("cert.pem", certificate.pem());
+        home.write("ca.pem", self.0.pem());
+    }
+}
+
+const TLS: &str = "[tls]\ncertificate = \"cert.pem\"\nkey = \"key.pem\"\n";
+
+/// Starts a host on all addresses of this machine.
+fn serve_all(home: &Home) -> Host {
+    let port = crate::support::host::free_port();
+    let mut command = home.guild();
+    command.arg("serve").arg("--members").arg(home.path("members")).args(["--port", &port.to_string()]);
+    let host = Host::start(command, port, "");
+    wait_for("the host to be ready", || {
+        assert!(!host.output().contains("error"), "{}", host.output());
+        host.output().contains("listening at").then_some(())
+    });
+    host
+}
+
+#[test]
+fn a_host_that_others_can_reach_speaks_tls_and_wants_a_token() {
+    let toml = format!("bind = \"0.0.0.0\"\naudit_log = \"audit.jsonl\"\nhosts = [\"guild.example\"]\n{TLS}");
+    let home = home(&toml);
+    home.quick("quick");
+    let refused = guild(&home, &["serve", "--members", "members", "--port", "0"]);
+    assert!(stderr(&refused).contains("make one with `guild token add NAME`"), "{}", stderr(&refused));
+    let token = add(&home, &["ci"]);
+    let refused = guild(&home, &["serve", "--members", "members", "--port", "0"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(stderr(&refused).contains("cert.pem: No such file"), "{}", stderr(&refused));
+
+    Authority::new().issue(&home, &["127.0.0.1"]);
+    let host = serve_all(&home);
+    assert!(
+        host.output().contains(&format!("at https://0.0.0.0:{}/members/quick/mcp", host.port)),
+        "{}",
+        host.output()
+    );
+    let url = format!("https://127.0.0.1:{}", host.port);
+    let ca = home.path("ca.pem");
+    let ask = |token: &str, more: &[&str]| {
+        with_token(&home, token, &[&["list", "--member", "quick", "--url", &url], more].concat())
+    };
+    let trusting = ["--ca", ca.to_str().unwrap()];
+    assert!(ask(&token, &trusting).status.success(), "{}", stderr(&ask(&token, &trusting)));
+    assert!(stderr(&ask("", &trusting)).contains("HTTP 401"));
+    let distrusting = stderr(&ask(&token, &[]));
+    assert!(distrusting.contains("certificate"), "{distrusting}");
+
+    // Whoever does not speak TLS is not spoken to.
+    let mut plain = TcpStream::connect(("127.0.0.1", host.port)).unwrap();
+    plain.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    let _ = plain.read_to_end(&mut answer);
+    assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
+
+    let (status, _) = host.stop();
+    assert!(status.success());
+    let events: Vec<_> = audit(&home).iter().map(|line| line["event"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(events, ["token-added", "host-started", "request", "host-stopped"]);
+}
+
+#[test]
+fn a_client_that_does_not_finish_its_handshake_is_let_go() {
+    let home = home(&format!("[limits]\nclient_seconds = 1\n{TLS}"));
+    home.quick("quick");
+    Authority::new().issue(&home, &["127.0.0.1"]);
+    let host = serve_all(&home);
+    let mut silent = TcpStream::connect(("127.0.0.1", host.port)).unwrap();
+    let mut halfway = TcpStream::connect(("127.0.0.1", host.port)).unwrap();
+    halfway.write_all(b"\x16\x03\x01\x02\x00\x01").unwrap();
+    for stream in [&mut silent, &mut halfway] {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let ended = stream.read(&mut [0; 16]);
+        assert!(!matches!(&ended, Err(e) if e.kind() == std::io::ErrorKind::WouldBlock), "it is still connected");
+        assert_eq!(ended.unwrap_or_default(), 0);
+    }
+}
+
+#[test]
+fn a_certificate_that_is_renewed_on_disk_is_taken_without_a_restart() {
+    let home = home(TLS);
+    home.quick("quick");
+    let (old, new) = (Authority::new(), Authority::new());
+    old.issue(&home, &["127.0.0.1"]);
+    let host = serve_all(&home);
+    let url = format!("https://127.0.0.1:{}", host.port);
+    let ask =
+        || guild(&home, &["list", "--member", "quick", "--url", &url, "--ca", home.path("ca.pem").to_str().unwrap()]);
+    assert!(ask().status.success());
+    // A half of it is not yet one.
+    home.write("cert.pem", "renewing...");
+    wait_for("the broken certificate to be noticed", || {
+        assert!(ask().status.success());
+        host.output().contains("the old one stays").then_some(())
+    });
+    new.issue(&home, &["127.0.0.1"]);
+    wait_for("the new certificate", || ask().status.success().then_some(()));
+}
+
+#[test]
+fn what_would_travel_in_the_clear_is_refused_at_the_start_with_the_line() {
+    let home = home("bind = \"0.0.0.0\"\n");
+    home.quick("quick");
+    let serve = |toml: &str| {
+        home.write("guild.toml", toml);
+        stderr(&guild(&home, &["serve", "--members", "members", "--port", "0"]))
+    };
+    let told = serve("bind = \"0.0.0.0\"\n");
+    assert!(
+        told.contains("guild.toml:1: bind: 0.0.0.0 can be reached from other machines") && told.contains("[tls]"),
+        "{told}"
+    );
+    let told = serve("bind = \"0.0.0.0\"\nbehind_proxy = true\n");
+    assert!(told.contains("guild token add"), "{told}");
+    let told = serve("\naudit_log = \"nowhere/audit.jsonl\"\n");
+    assert!(told.contains("nowhere/audit.jsonl cannot be opened") && told.contains("`audit_log`"), "{told}");
+    let told = serve("hosts = [\"http://guild.example\"]\n");
+    assert!(told.contains("guild.toml:1: hosts: \"http://guild.example\" is no host's name"), "{told}");
+    home.write("cert.pem", "x");
+    home.write("key.pem", "x");
+    let told = serve(TLS);
+    assert!(told.contains("cert.pem: has no certificate"), "{told}");
+}
+
+#[test]
+fn behind_a_proxy_a_host_answers_to_its_own_names_and_to_no_others() {
+    let home = home("bind = \"0.0.0.0\"\nbehind_proxy = true\nhosts = [\"guild.example\"]\n");
+    home.quick("quick");
+    let token = add(&home, &["ci"]);
+    let host = serve_all(&home);
+    let ask = |name: &str, more: &[String]| {
+        let headers = [vec![format!("Host: {name}")], more.to_vec()].concat();
+        post(&host, "quick", &headers, &request("ping", json!({})).to_string()).status
+    };
+    let own = format!("127.0.0.1:{}", host.port);
+    for name in ["guild.example", "guild.example:443", "localhost", &own] {
+        assert_eq!((ask(name, &bearer(&token)), ask(name, &[])), (200, 401), "{name}");
+    }
+    // An address that a name was bound to is reached, and does not answer to that name.
+    for name in ["evil.example", "guild.example.evil.example", "192.0.2.1", "0.0.0.0"] {
+        assert_eq!(ask(name, &bearer(&token)), 403, "{name}");
+    }
+    let origin = |origin: &str| ask("guild.example", &[bearer(&token), vec![format!("Origin: {origin}")]].concat());
+    assert_eq!((origin("https://guild.example"), origin("https://evil.example"), origin("null")), (200, 403, 403));
+}
+
+#[test]
+fn on_loopback_a_name_by_which_others_call_the_host_wants_a_token() {
+    let home = home("hosts = [\"guild.example\"]\n");
+    home.quick("quick");
+    let token = add(&home, &["ci"]);
+    let host = home.serve_roster(&[]);
+    let ask = |name: &str, more: &[String]| {
+        let headers = [vec![format!("Host: {name}")], more.to_vec()].concat();
+        post(&host, "quick", &headers, &request("ping", json!({})).to_string()).status
+    };
+    assert_eq!(ask("localhost", &[]), 200);
+    assert_eq!((ask("guild.example", &[]), ask("guild.example", &bearer(&token))), (401, 200));
+}
+
+#[test]
+fn health_is_told_without_a_token_and_nothing_else_is() {
+    let home = home(STRICT);
+    home.quick("quick");
+    let host = home.serve_roster(&[]);
+    let get = |path: &str| {
+        let mut stream = TcpStream::connect(("127.0.0.1", host.port)).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        Reply::read(&answer)
+    };
+    assert_eq!((get("/healthz").status, get("/healthz").body.as_str()), (200, "ok\n"));
+    for path in ["/", "/members/quick/mcp", "/members/other/mcp", "/healthz/", "/nowhere"] {
+        assert_eq!(get(path).status, 401, "{path}");
+    }
+}
+
+#[test]
+fn more_requests_than_a_token_may_make_are_told_when_to_come_back_and_reach_nobody() {
+    let limits = "[limits]\ntoken_requests_per_second = 5\ntoken_dispatches_per_minute = 2\n";
+    let home = home(&format!("{STRICT}{limits}"));
+    home.quick("quick");
+    let (token, other) = (add(&home, &["ci"]), add(&home, &["other"]));
+    let host = home.serve_roster(&[]);
+    let jobs = || {
+        fs::read_dir(home.path("members/quick/jobs"))
+            .map_or(0, |jobs| jobs.flatten().filter(|job| job.path().is_dir()).count())
+    };
+
+    let send = |token: &str| call(&host, "quick", token, "worker/dispatch", dispatch("d"));
+    assert_eq!((send(&token).status, send(&token).status), (200, 200));
+    let reply = send(&token);
+    let wait: u64 = reply.header("retry-after").unwrap().parse().unwrap();
+    assert!(reply.status == 429 && (1..=30).contains(&wait), "{reply:?}");
+    assert!(reply.body.contains("limits.token_dispatches_per_minute"), "{}", reply.body);
+    assert_eq!(jobs(), 2);
+    // Another's bounds are its own, and reading is no dispatch.
+    assert_eq!(send(&other).status, 200);
+
+    let batch = |count: usize| {
+        let batch: Vec<_> = (0..count).map(|id| json!({"jsonrpc": "2.0", "id": id, "method": "ping"})).collect();
+        let answers =
+            post(&host, "quick", &bearer(&add(&home, &[&format!("b{count}")])), &json!(batch).to_string()).json();
+        let codes = answers.as_array().unwrap().iter().map(|answer| answer["error"]["code"].as_i64());
+        codes.flatten().collect::<Vec<_>>()
+    };
+    assert_eq!(batch(5), [0_i64; 0]);
+    let busy = batch(12);
+    assert!((5..=7).contains(&busy.len()) && busy.iter().all(|code| *code == -32000), "{busy:?}");
+}
+
+#[test]
+fn a_token_has_so_many_requests_under_way_and_no_more() {
+    let home = home(&format!("{STRICT}[limits]\ntoken_requests_at_once = 1\n"));
+    home.quick("quick");
+    let token = add(&home, &["ci"]);
+    let host = home.serve_roster(&[]);
+    // One whose body is still to come is under way.
+    let mut slow = TcpStream::connect(("127.0.0.1", host.port)).unwrap();
+    let body = request("ping", json!({})).to_string();
+    write!(
+        slow,
+        "POST /members/quick/mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n\
+         Authorization: Bearer {token}\r\nContent-Length: {}\r\n\r\n{{",
+        body.len()
+    )
+    .unwrap();
+    let ask = || call(&host, "quick", &token, "ping", json!({}));
+    let refused = wait_for("the first request to be under way", || Some(ask()).filter(|reply| reply.status == 429));
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    slow.write_all(&body.as_bytes()[1..]).unwrap();
+    let mut answer = String::new();
+    slow.read_to_string(&mut answer).unwrap();
+    assert_eq!(Reply::read(&answer).status, 200);
+    wait_for("its place to be free", || (ask().status == 200).then_some(()));
+}
+
+#[test]
+fn the_audit_log_has_who_did_what_and_nobody_can_forge_a_line() {
+    let home = home("audit_log = \"audit.jsonl\"\n");
+    home.quick("quick");
+    let token = add(&home, &["ci"]);
+    let host = home.serve_roster(&[]);
+    let forged = "x\"}\n{\"time\":\"2026-01-01T00:00:00Z\",\"event\":\"request\",\"who\":\"token:admin\"}\n";
+    let job = host.at("quick").start(forged);
+    host.at("quick").ended(&job);
+    for id in [forged, "../../etc/passwd", &"9".repeat(5000), "\u{2028}"] {
+        assert!(host.at("quick").delete(id).is_err());
+    }
+    assert_eq!(call(&host, "quick", &token, "worker/delete", json!({"jobId": job})).status, 200);
+    assert_eq!(call(&host, "quick", &token, forged, json!({})).status, 200);
+    let reader = add(&home, &["reader", "--methods", "read"]);
+    assert_eq!(call(&host, "quick", &reader, forged, json!({})).status, 403);
+    assert_eq!(call(&host, "quick", "guild_wrong", "ping", json!({})).status, 401);
+    assert_eq!(post(&host, &"%0a{}".repeat(9), &bearer("guild_wrong"), "").status, 401);
+    assert_eq!(post(&host, "quick", &["Host: evil.example".to_owned()], "").status, 403);
+    host.stop();
+
+    let lines = audit(&home);
+    let short: Vec<_> = lines
+        .iter()
+        .map(|line| {
+            assert!(line["time"].as_str().unwrap().ends_with('Z'));
+            let text = |name: &str| line[name].as_str().unwrap_or("-").to_owned();
+            let who = if text("who").starts_with("user:") { "user".to_owned() } else { text("who") };
+            format!("{} {who} {} {} {} {}", text("event"), text("method"), text("member"), text("job"), text("outcome"))
+        })
+        .collect();
+    let deleted = format!("request token:ci worker/delete quick {job} ok");
+    let dispatched = format!("request local worker/dispatch quick {job} ok");
+    let expected = [
+        "token-added user - - - ok",
+        "host-started host - - - ok",
+        &dispatched,
+        "request local worker/delete quick - invalid",
+        "request local worker/delete quick - invalid",
+        "request local worker/delete quick - invalid",
+        "request local worker/delete quick - invalid",
+        &deleted,
+        "token-added user - - - ok",
+        "tokens-read host - - - ok",
+        "request token:reader - quick - forbidden",
+        "request unknown - quick - unauthorized",
+        "request unknown - - - unauthorized",
+        "request unknown - - - forbidden",
+        "host-stopped host - - - ok",
+    ];
+    assert_eq!(short, expected);
+    let text = fs::read_to_string(home.path("audit.jsonl")).unwrap();
+    assert!(!text.contains("admin") && !text.contains("passwd") && !text.contains("evil"), "{text}");
+    assert_eq!(fs::metadata(home.path("audit.jsonl")).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn reads_are_written_down_where_the_operator_wants_them() {
+    let home = home("audit_log = \"audit.jsonl\"\naudit_log_reads = true\n");
+    home.quick("quick");
+    let host = home.serve_roster(&[]);
+    host.at("quick").status("019f4b1c-7a3e-7f00-8000-000000000000").unwrap_err();
+    host.stop();
+    let lines = audit(&home);
+    assert_eq!(lines.len(), 3);
+    assert_eq!(
+        (&lines[1]["method"], &lines[1]["job"], &lines[1]["code"]),
+        (&json!("worker/status"), &json!("019f4b1c-7a3e-7f00-8000-000000000000"), &json!(-32602))
+    );
+}
+
+#[test]
+fn a_client_that_does_not_take_its_answers_is_let_go() {
+    let home = home("[limits]\nclient_seconds = 1\n");
+    home.quick("quick");
+    let host = home.serve_roster(&[]);
+    let unknown: Vec<_> = (0..100).map(|id| json!({"jsonrpc": "2.0", "id": id, "method": "x".repeat(100)})).collect();
+    let body = json!(unknown).to_string();
+    let request = format!(
+        "POST /members/quick/mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let started = Instant::now();
+    let sockets: Vec<_> = (0..3).map(|_| TcpStream::connect(("127.0.0.1", host.port)).unwrap()).collect();
+    let ended = Arc::new(std::sync::Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        for mut socket in sockets {
+            let (request, ended) = (&request, ended.clone());
+            scope.spawn(move || {
+                socket.set_write_timeout(Some(PATIENCE)).unwrap();
+                // It asks and asks, and reads nothing.
+                while socket.write_all(request.as_bytes()).is_ok() {}
+                ended.lock().unwrap().push(Instant::now());
+            });
+        }
+    });
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+    host.at("quick").start("others are served");
+}
+
+#[test]
+fn a_host_that_wants_tokens_and_tls_is_known_to_be_alive_and_keeps_its_member() {
+    let home = home(&format!("bind = \"0.0.0.0\"\n{TLS}"));
+    home.quick("quick");
+    add(&home, &["ci"]);
+    Authority::new().issue(&home, &["guild.example"]);
+    let host = serve_all(&home);
+    let second = guild(&home, &["serve", "--member", "members/quick", "--port", "0"]);
+    let told =
+        format!("is already served by process {} at https://127.0.0.1:{}/members/quick/mcp", host.pid(), host.port);
+    assert!(second.status.code() == Some(1) && stderr(&second).contains(&told), "{}", stderr(&second));
+    assert!(host.stop().0.success());
+}

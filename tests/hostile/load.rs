@@ -1,0 +1,391 @@
+//! Bytes and load: what a file may hold that is offered as a component.
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+};
+
+use super::harness::{Case, Hostile, Plant, settles, task};
+use crate::support::guest::{self, Guest};
+
+/// A file that is no component that this host loads. Its member says so, and no other notices.
+fn is_not_loaded(bytes: impl Into<Vec<u8>>, why: &str) {
+    Hostile::worker(bytes).run(|case| refused(case, why));
+}
+
+/// As a caller is told it.
+const STATE: &str = "member hostile is in state error: ";
+
+fn refused(case: &Case, why: &str) {
+    case.refused(-32603, &format!("{STATE}{why}"));
+}
+
+/// A trouble of what the manifest names is told with the line that names it.
+const NO_COMPONENT: &str = "guild-member.json:1: the file is no WebAssembly component: ";
+
+/// One section of a component: its number, and what is in it.
+fn section(number: u8, content: &[u8]) -> Vec<u8> {
+    let mut section = vec![number];
+    let mut size = content.len();
+    while size > 0x7f {
+        section.push((size & 0x7f) as u8 | 0x80);
+        size >>= 7;
+    }
+    section.push(size as u8);
+    section.extend_from_slice(content);
+    section
+}
+
+/// The first bytes of each component.
+const COMPONENT: [u8; 8] = [0, b'a', b's', b'm', 0x0d, 0, 1, 0];
+
+#[test]
+fn a_file_that_is_cut_short_is_refused() {
+    let whole = guest::worker("unreachable");
+    is_not_loaded(&whole[..whole.len() / 2], &format!("{NO_COMPONENT}unexpected end-of-file"));
+}
+
+#[test]
+fn an_empty_file_is_refused() {
+    is_not_loaded([], &format!("{NO_COMPONENT}it does not begin as WebAssembly does"));
+}
+
+#[test]
+fn random_bytes_are_refused() {
+    // As good as random, and the same each time.
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = Vec::from(COMPONENT);
+    for _ in 0..100_000 {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        random.push(state as u8);
+    }
+    is_not_loaded(&random[8..], &format!("{NO_COMPONENT}it does not begin as WebAssembly does"));
+    Hostile::worker(random).run(|case| {
+        let error = case.client().dispatch(task(1)).unwrap_err();
+        let expected = format!("{STATE}{NO_COMPONENT}");
+        assert!(error.code == -32603 && error.message.starts_with(&expected), "{error:?}");
+    });
+}
+
+#[test]
+fn a_core_module_is_refused() {
+    let why = "it is a core module; build for wasm32-wasip2, or wrap it with `wasm-tools component new`";
+    is_not_loaded(wat::parse_str("(module)").unwrap(), &format!("{NO_COMPONENT}{why}"));
+}
+
+fn entries(cache: &Path) -> Vec<PathBuf> {
+    fs::read_dir(cache).unwrap().map(|entry| entry.unwrap().path()).collect()
+}
+
+/// A component that completes its job.
+fn good() -> Vec<u8> {
+    Guest::default().with("(data (i32.const 1024) \"good\")").run("(call $ok (i32.const 1024) (i32.const 4))").build()
+}
+
+#[test]
+fn a_precompiled_file_is_refused() {
+    let (_hostile, cache) = Hostile::autonomous(good()).with_own_cache();
+    // A real one, without the digest before it.
+    let precompiled = fs::read(&entries(&cache)[0]).unwrap()[32..].to_vec();
+    let why = "it is a precompiled one; offer the component itself, the host compiles it";
+    is_not_loaded(precompiled, &format!("{NO_COMPONENT}{why}"));
+}
+
+#[test]
+fn a_tampered_entry_of_the_compile_cache_is_never_used() {
+    let (hostile, cache) = Hostile::autonomous(good()).with_own_cache();
+    for entry in entries(&cache) {
+        let mut bytes = fs::read(&entry).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle..].fill(0xcc);
+        fs::write(&entry, bytes).unwrap();
+    }
+    hostile.run(|case| assert_eq!(case.completes(1).1, "good"));
+}
+
+#[test]
+fn an_entry_of_the_compile_cache_from_another_engine_is_never_used() {
+    let (hostile, cache) = Hostile::autonomous(good()).with_own_cache();
+    // Its name says which engine it is of.
+    for entry in entries(&cache) {
+        let name = entry.file_stem().unwrap().to_str().unwrap();
+        let (rest, last) = name.split_at(name.len() - 1);
+        let foreign = format!("{rest}{}.component", if last == "0" { "1" } else { "0" });
+        fs::rename(&entry, entry.with_file_name(foreign)).unwrap();
+    }
+    let before = entries(&cache).len();
+    hostile.run(|case| {
+        assert_eq!(case.completes(1).1, "good");
+        settles("entries of the cache", || entries(&cache).len(), |now| *now > before);
+    });
+}
+
+#[test]
+fn a_symlinked_entry_of_the_compile_cache_is_never_followed() {
+    let (hostile, cache) = Hostile::autonomous(good()).with_own_cache();
+    for entry in entries(&cache) {
+        let elsewhere = cache.with_file_name(entry.file_name().unwrap());
+        fs::rename(&entry, &elsewhere).unwrap();
+        symlink(&elsewhere, &entry).unwrap();
+    }
+    hostile.run(|case| {
+        assert_eq!(case.completes(1).1, "good");
+        let replaced = || entries(&cache).iter().filter(|entry| entry.is_symlink()).count();
+        settles("links in the cache", replaced, |left| *left == 0);
+    });
+}
+
+#[test]
+fn a_file_over_the_limit_is_not_read() {
+    let mut large = guest::worker("unreachable");
+    large.extend(section(0, &[&b"\x04junk"[..], &vec![0; 200 * 1024]].concat()));
+    Hostile::worker(large).limit("component_bytes = 131072").run(|case| {
+        refused(case, "the component `guest.wasm` is larger than limits.component_bytes = 131072");
+    });
+}
+
+/// A worker that has this section too, and is good but for that.
+fn worker_with(section: Vec<u8>) -> Vec<u8> {
+    [guest::worker("unreachable"), section].concat()
+}
+
+#[test]
+fn types_that_nest_without_end_are_refused() {
+    // A list of lists of lists: each type is a list of the one before it.
+    let depth = 20_000;
+    let outer = (0..depth).flat_map(|n| [vec![0x70], leb(n)].concat());
+    let types = [leb(depth + 1), vec![0x70, 0x7d], outer.collect()].concat();
+    // In a component of their own, where the first of them is type 0.
+    let nested = [&COMPONENT[..], &section(7, &types)].concat();
+    Hostile::worker(worker_with(section(4, &nested))).run(not_compiled);
+}
+
+/// Refused with words of the compiler, which say where in the file the trouble is.
+fn not_compiled(case: &Case) {
+    let error = case.client().dispatch(task(1)).unwrap_err();
+    let expected = format!("{STATE}the file is no valid component: ");
+    assert!(error.code == -32603 && error.message.starts_with(&expected), "{error:?}");
+    assert!(!error.message.contains(case.home.path("").to_str().unwrap()), "{error:?}");
+    case.others_go_on();
+}
+
+fn leb(mut n: u32) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while n > 0x7f {
+        bytes.push((n & 0x7f) as u8 | 0x80);
+        n >>= 7;
+    }
+    bytes.push(n as u8);
+    bytes
+}
+
+#[test]
+fn components_that_nest_without_end_are_refused() {
+    let mut nested = Vec::from(COMPONENT);
+    for _ in 0..2000 {
+        nested = [&COMPONENT[..], &section(4, &nested)].concat();
+    }
+    is_not_loaded(nested, &format!("{NO_COMPONENT}its parts are nested more than 100 deep"));
+}
+
+#[test]
+fn a_hundred_thousand_functions_are_compiled_within_the_time_for_that_or_given_up() {
+    let component = Guest::default().with(&"(func (result i32) (i32.const 1))".repeat(100_000)).build();
+    Hostile::worker(component).limit("compile_seconds = 1").growth_mib(512).run(|case| {
+        refused(case, "compiling the component takes longer than limits.compile_seconds = 1");
+    });
+}
+
+#[test]
+fn thousands_of_memories_or_tables_are_refused() {
+    for more in ["(memory 0)", "(table 0 funcref)"] {
+        let module = wat::parse_str(format!("(module {})", more.repeat(5000))).unwrap();
+        Hostile::worker(worker_with(section(1, &module))).run(not_compiled);
+    }
+}
+
+#[test]
+fn a_memory_of_4_gib_at_the_beginning_is_over_the_limit() {
+    Hostile::worker(Guest::default().pages(65536).build()).run(|case| {
+        case.refused(-32603, "`activate` needs more than limits.memory_bytes = 67108864");
+    });
+}
+
+#[test]
+fn a_table_of_ten_million_elements_at_the_beginning_is_over_the_limit() {
+    Hostile::worker(Guest::default().with("(table 10000000 funcref)").build()).run(|case| {
+        case.refused(-32603, "`activate` needs more than limits.table_elements = 100000");
+    });
+}
+
+#[test]
+fn an_import_that_nobody_has_is_refused() {
+    let component = "(component (import \"evil:exfil/socket@1.0.0\" (instance (export \"open\" (func)))))";
+    let why = "guild-member.json:1: the component imports `evil:exfil/socket@1.0.0`, which this host does not have; a plugin can use \
+               guild:worker and WASI 0.2 only";
+    is_not_loaded(wat::parse_str(component).unwrap(), why);
+}
+
+#[test]
+fn an_import_that_was_not_asked_for_is_refused() {
+    let why = "guild-member.json:1: the component imports `guild:worker/web@0.1.0`, which its manifest does not ask for; add the line \
+               `\"web\": {}` to `component.grants` in guild-member.json";
+    Hostile::worker(Guest::importing(&["web"]).build()).grants(serde_json::json!({})).run(|case| refused(case, why));
+}
+
+/// It is linked, and every call of it says so.
+#[test]
+fn an_import_that_was_not_granted_answers_so() {
+    let component = Guest::importing(&["job-tools"])
+        .with("(data (i32.const 1024) \"x\")")
+        .run("(call $job-tools.submit-result (i32.const 1024) (i32.const 1) (i32.const 8192)) (call $outcome)")
+        .build();
+    Hostile::autonomous(component).policy("[member.hostile]\ndeny = [\"job-tools\"]\n").run(|case| {
+        case.fails(
+            "the operator did not grant `job-tools` to this member: [member.\"hostile\"] in guild.toml denies it; \
+             take \"job-tools\" out of its `deny` to allow it",
+        );
+    });
+}
+
+#[test]
+fn another_version_of_the_package_is_refused() {
+    let component = "(component (import \"guild:worker/log@0.2.0\" (instance (export \"write\" (func)))))";
+    let why = "guild-member.json:1: the component uses `guild:worker/log@0.2.0`; this host has guild:worker@0.1.0, which serves 0.1.0 up to \
+               0.1.0";
+    is_not_loaded(wat::parse_str(component).unwrap(), why);
+}
+
+/// `start` runs when the component is instantiated, which is part of each call.
+#[test]
+fn a_start_function_that_loops_ends_at_the_deadline() {
+    let component = Guest::default().with("(func $begin (loop (br 0))) (start $begin)").build();
+    Hostile::worker(component).limit("activate_seconds = 2").run(|case| {
+        case.refused(-32603, "`activate` did not end within its deadline of 2 s (limits.activate_seconds)");
+    });
+}
+
+#[test]
+fn a_start_function_that_traps_fails_the_dispatch() {
+    let component = Guest::default().with("(func $begin unreachable) (start $begin)").build();
+    Hostile::worker(component).run(|case| {
+        case.refused(-32603, "the component failed in `activate`: wasm `unreachable` instruction executed");
+    });
+}
+
+#[test]
+fn a_realloc_function_that_loops_ends_at_the_deadline() {
+    Hostile::worker(Guest::default().realloc("(loop (br 0)) unreachable").build()).limit("activate_seconds = 2").run(
+        |case| {
+            case.refused(-32603, "`activate` did not end within its deadline of 2 s (limits.activate_seconds)");
+        },
+    );
+}
+
+#[test]
+fn a_realloc_function_that_traps_fails_the_dispatch() {
+    Hostile::worker(Guest::default().realloc("unreachable").build()).run(|case| {
+        case.refused(-32603, "the component failed in `activate`: wasm `unreachable` instruction executed");
+    });
+}
+
+#[test]
+fn a_realloc_function_that_lies_fails_the_dispatch() {
+    let out = "the component failed in `activate`: realloc return: beyond end of memory";
+    Hostile::worker(Guest::default().realloc("(i32.const -8)").build()).run(|case| case.refused(-32603, out));
+    let odd = "the component failed in `activate`: realloc return: result not aligned";
+    Hostile::worker(Guest::default().realloc("(i32.const 65537)").build()).run(|case| case.refused(-32603, odd));
+}
+
+#[test]
+fn a_plan_that_cannot_be_carried_out_fails_the_dispatch() {
+    let plans_its_own_run = Guest::default().build();
+    Hostile::worker(plans_its_own_run).run(|case| {
+        let why = "it plans to run itself, but exports no `run`";
+        case.refused(-32603, &format!("the component's answer to `activate` is not valid: {why}"));
+    });
+}
+
+#[test]
+fn a_component_without_what_its_world_exports_is_refused() {
+    let why = "guild-member.json:1: the manifest says `\"world\": \"autonomous-worker\"`, but the component does not export `run`; export \
+               it, or name the world that it was built for";
+    Hostile::autonomous(guest::worker("unreachable")).run(|case| refused(case, why));
+}
+
+/// The component's file is read once: what was hashed is what is compiled, and what runs.
+#[test]
+fn a_file_that_is_replaced_while_it_is_in_service_changes_nothing() {
+    Hostile::autonomous(good()).run(|case| {
+        assert_eq!(case.completes(1).1, "good");
+        fs::write(case.member.join("new"), guest::autonomous("unreachable")).unwrap();
+        fs::rename(case.member.join("new"), case.member.join("guest.wasm")).unwrap();
+        assert_eq!(case.completes(1).1, "good");
+        fs::write(case.member.join("guest.wasm"), "in place").unwrap();
+        assert_eq!(case.completes(1).1, "good");
+    });
+}
+
+#[test]
+fn a_file_that_is_replaced_while_it_is_loaded_is_the_one_or_the_other() {
+    let text = |text: &str| {
+        let data = format!("(data (i32.const 1024) {text:?})");
+        Guest::default().with(&data).run("(call $ok (i32.const 1024) (i32.const 4))").build()
+    };
+    let both = [text("heat"), text("cold")];
+    let hostile = Hostile::autonomous(both[0].clone());
+    let member = hostile.member();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _stop = OnDrop(&stop);
+        scope.spawn(|| {
+            for bytes in both.iter().cycle() {
+                // Before the member is there, and when it is gone, nothing is replaced.
+                let _ = fs::write(member.join("next"), bytes);
+                let _ = fs::rename(member.join("next"), member.join("guest.wasm"));
+                if stop.load(Ordering::Relaxed) {
+                    return;
+                }
+            }
+        });
+        hostile.run(|case| {
+            let (_, first) = case.completes(1);
+            assert!(["heat", "cold"].contains(&first.as_str()), "{first}");
+            assert_eq!(case.completes(1).1, first, "and it stays the one that was loaded");
+        });
+    });
+}
+
+/// Sets a flag at the end, however that comes.
+struct OnDrop<'a>(&'a AtomicBool);
+
+impl Drop for OnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_component_that_is_a_link_a_pipe_or_a_directory_is_refused() {
+    let plants: [(Plant, &str); 3] = [
+        (|path| symlink("/etc/passwd", path).unwrap(), "permission denied"),
+        (
+            |path| {
+                let made = std::process::Command::new("mkfifo").arg(path).status().unwrap();
+                assert!(made.success());
+            },
+            "it is not a regular file",
+        ),
+        (|path| fs::create_dir(path).unwrap(), "it is not a regular file"),
+    ];
+    for (plant, why) in plants {
+        Hostile::worker("").plant("guest.wasm", plant).run(|case| {
+            refused(case, &format!("the component `guest.wasm` cannot be read: {why}"));
+        });
+    }
+}

@@ -1,0 +1,13 @@
+//! What a plugin, a caller or a document may try, each through a running host.
+//!
+//! Every test here goes through [`harness`]: whatever is tried, the host stays up, healthy jobs that run beside it end
+//! as they should and in time, what was tried ends with its stable reason, and what was taken is given back.
+
+mod cases;
+mod cpu;
+mod files;
+mod harness;
+mod load;
+mod memory;
+mod neighbours;
+mod output;

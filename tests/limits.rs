@@ -1,0 +1,334 @@
+//! Every limit at its boundary: what is within it passes, and what is beyond it ends with the limit's name.
+
+use std::{fs, path::Path, sync::Arc};
+
+use guild_contract::Limits;
+use guild_jobs::activation::{Plan, Refusal};
+use guild_sandbox::{CallError, LoadError, Plugin};
+use serde_json::{Value, json};
+
+use crate::support::{
+    guest::{self, Guest},
+    sandbox::{Bench, autonomous, worker},
+};
+
+/// Where each limit has its boundary tested.
+const TESTED: &[(&str, &str)] = &[
+    ("memory_bytes", "tests/sandbox.rs::growing_memory_beyond_the_limit_fails_the_call_and_names_the_limit"),
+    ("table_elements", "tests/limits.rs::table_elements_are_summed_over_the_store"),
+    ("instances", "tests/limits.rs::instances_tables_and_memories_are_counted"),
+    ("tables", "tests/limits.rs::instances_tables_and_memories_are_counted"),
+    ("memories", "tests/limits.rs::instances_tables_and_memories_are_counted"),
+    ("handles", "tests/limits.rs::handles_are_counted_the_hosts_and_the_components_own"),
+    ("open_files", "tests/limits.rs::open_files_are_counted"),
+    ("hostcall_bytes", "tests/limits.rs::one_host_call_copies_no_more_than_the_limit"),
+    ("random_bytes", "tests/limits.rs::one_call_for_random_bytes_has_a_limit"),
+    ("activate_seconds", "tests/sandbox.rs::a_loop_ends_at_its_deadline_and_others_do_not_notice"),
+    ("run_seconds", "tests/sandbox.rs::a_run_that_loops_ends_at_its_deadline"),
+    ("live_runs", "tests/jobs.rs::jobs_beyond_the_live_ones_wait_for_their_place_outside_of_their_deadline"),
+    (
+        "job_sessions",
+        "tests/guests.rs::a_component_has_no_more_sessions_at_a_time_and_none_larger_than_the_limits_allow",
+    ),
+    ("dispatch_wait_seconds", "tests/sandbox.rs::the_lane_of_activations_is_bounded_and_answers_busy"),
+    ("component_bytes", "tests/limits.rs::a_component_of_exactly_the_limit_is_loaded"),
+    ("compile_seconds", "tests/limits.rs::a_component_that_takes_too_long_to_compile_is_given_up"),
+    ("compile_cache_bytes", "tests/sandbox.rs::the_compile_cache_keeps_to_its_size"),
+    ("artifacts_bytes", "tests/wasi.rs::exactly_the_limit_of_bytes_can_be_written_and_the_log_names_the_limit_once"),
+    ("artifacts_entries", "tests/wasi.rs::exactly_the_limit_of_entries_can_be_made_of_whatever_kind"),
+    ("session_seconds", "tests/sessions.rs::the_operator_s_limits_bound_the_turns_the_dollars_and_the_time_of_a_job"),
+    ("session_turns", "tests/sessions.rs::the_operator_s_limits_bound_the_turns_the_dollars_and_the_time_of_a_job"),
+    (
+        "session_budget_usd",
+        "tests/sessions.rs::the_operator_s_limits_bound_the_turns_the_dollars_and_the_time_of_a_job",
+    ),
+    (
+        "compaction_budget_usd",
+        "host/jobs/tests/memory.rs::a_compaction_begins_one_character_above_the_threshold_and_has_its_own_budget",
+    ),
+    ("tool_result_bytes", "host/agent/tests/belt.rs::a_result_is_bounded_before_anybody_sees_it"),
+    ("resumes", "host/jobs/tests/resume.rs::a_job_is_taken_up_as_often_as_is_allowed_and_has_failed_then"),
+    ("running_jobs", "tests/jobs.rs::a_host_at_its_limit_of_running_jobs_answers_busy_and_loses_nothing"),
+    ("description_bytes", "host/jobs/tests/store.rs::what_is_missing_or_too_large_makes_no_job"),
+    ("task_bytes", "host/jobs/tests/store.rs::what_is_missing_or_too_large_makes_no_job"),
+    ("config_bytes", "host/jobs/tests/store.rs::what_is_missing_or_too_large_makes_no_job"),
+    ("plan_bytes", "tests/limits.rs::a_plan_of_exactly_the_limit_is_accepted"),
+    ("summary_bytes", "host/jobs/tests/store.rs::the_worker_s_words_are_bounded"),
+    ("note_bytes", "host/jobs/tests/store.rs::the_worker_s_words_are_bounded"),
+    ("notes_bytes", "host/jobs/tests/store.rs::the_worker_s_words_are_bounded"),
+    ("result_bytes", "host/jobs/tests/store.rs::the_worker_s_words_are_bounded"),
+    ("log_bytes", "host/jobs/tests/store.rs::log_and_transcript_are_bounded_and_cannot_write_a_second_line"),
+    ("transcript_bytes", "host/jobs/tests/store.rs::log_and_transcript_are_bounded_and_cannot_write_a_second_line"),
+    ("memory_injection_chars", "host/jobs/tests/memory.rs::a_memory_that_could_never_be_injected_is_refused"),
+    (
+        "memory_compaction_chars",
+        "host/jobs/tests/memory.rs::a_compaction_begins_one_character_above_the_threshold_and_has_its_own_budget",
+    ),
+    ("memory_entries", "host/jobs/tests/memory.rs::a_memory_that_could_never_be_injected_is_refused"),
+    ("body_bytes", "host/server/tests/server/http.rs::a_body_of_exactly_the_limit_is_read_and_one_byte_more_is_413"),
+    ("json_depth", "host/server/tests/server/rpc.rs::json_that_nests_too_deep_is_32600_and_no_stack_is_lost"),
+    ("batch", "host/server/tests/server/rpc.rs::an_empty_or_oversized_batch_is_one_32600"),
+    ("connections", "host/server/tests/server/http.rs::connections_beyond_the_limit_wait_for_their_turn"),
+    (
+        "connections_per_address",
+        "host/server/src/listen.rs::an_address_elsewhere_has_so_many_connections_and_no_more_and_this_machine_as_many_as_it_likes",
+    ),
+    ("header_bytes", "host/server/tests/server/http.rs::a_head_of_exactly_the_limit_is_read_and_one_byte_more_is_431"),
+    ("headers", "host/server/tests/server/http.rs::as_many_header_fields_as_the_limit_are_read_and_one_more_is_431"),
+    ("client_seconds", "host/server/tests/server/http.rs::a_client_that_stops_in_the_middle_is_let_go"),
+    (
+        "token_requests_per_second",
+        "tests/door.rs::more_requests_than_a_token_may_make_are_told_when_to_come_back_and_reach_nobody",
+    ),
+    (
+        "token_dispatches_per_minute",
+        "tests/door.rs::more_requests_than_a_token_may_make_are_told_when_to_come_back_and_reach_nobody",
+    ),
+    ("token_requests_at_once", "tests/door.rs::a_token_has_so_many_requests_under_way_and_no_more"),
+];
+
+#[test]
+fn every_limit_has_a_test_of_its_boundary() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let named: Vec<_> = TESTED.iter().map(|(limit, _)| *limit).collect();
+    let missing: Vec<_> = Limits::NAMES.iter().filter(|limit| !named.contains(limit)).collect();
+    assert!(missing.is_empty(), "no test is named for {missing:?}");
+    for (limit, test) in TESTED {
+        assert!(Limits::NAMES.contains(limit), "{limit} is no limit");
+        let (path, name) = test.split_once("::").unwrap();
+        let source = fs::read_to_string(root.join(path)).unwrap_or_else(|e| panic!("{path}: {e}"));
+        assert!(source.contains(&format!("fn {name}(")), "{test}, which is named for {limit}, does not exist");
+    }
+}
+
+/// An answer of `activate` by which a test sees that nothing stood in its way: an empty refusal.
+const FINE: &str = "(i32.store8 (i32.const 4096) (i32.const 1)) (i32.const 4096)";
+
+/// What `activate` of a component comes to under these limits.
+async fn activated(limits: Limits, component: &[u8], grants: Value) -> Result<(), CallError> {
+    let bench = Bench::new(limits);
+    let asked = json!({"file": "guest.wasm", "world": "worker", "grants": grants});
+    let plugin = bench.prepare(component, asked).unwrap();
+    let outcome = bench.activate(&plugin).await?.outcome;
+    assert_eq!(outcome, Err(Refusal::InvalidConfig(String::new())));
+    Ok(())
+}
+
+fn limit(name: &str, max: u64) -> Result<(), CallError> {
+    Err(CallError::Limit { call: "activate", limit: format!("limits.{name} = {max}") })
+}
+
+#[tokio::test]
+async fn table_elements_are_summed_over_the_store() {
+    let grows = |by: u32| {
+        let body = format!(
+            "(if (i32.eq (table.grow $a (ref.null func) (i32.const {by})) (i32.const -1)) (then unreachable)) {FINE}"
+        );
+        Guest::default().activate(&body).with("(table $a 10 funcref) (table $b 20 funcref)").build()
+    };
+    let limits = || Limits { table_elements: 100, ..Limits::default() };
+    assert_eq!(activated(limits(), &grows(70), json!({})).await, Ok(()));
+    assert_eq!(activated(limits(), &grows(71), json!({})).await, limit("table_elements", 100));
+}
+
+#[tokio::test]
+async fn what_tables_take_counts_as_memory() {
+    let grows = |by: u32| {
+        let body = format!(
+            "(if (i32.eq (table.grow $a (ref.null func) (i32.const {by})) (i32.const -1)) (then unreachable)) {FINE}"
+        );
+        Guest::default().activate(&body).with("(table $a 0 funcref)").build()
+    };
+    let limits = || Limits { memory_bytes: 3 * 65536, ..Limits::default() };
+    assert_eq!(activated(limits(), &grows(65536 / 8), json!({})).await, Ok(()));
+    assert_eq!(activated(limits(), &grows(65536 / 8 + 1), json!({})).await, limit("memory_bytes", 3 * 65536));
+}
+
+/// The least that a component needs of something that is counted, and that one less is refused by name.
+async fn counted(name: &str, least: u32, component: &[u8], limits: impl Fn(u32) -> Limits) {
+    assert_eq!(activated(limits(least), component, json!({"log": {}})).await, Ok(()), "{name}");
+    let below = least - 1;
+    assert_eq!(activated(limits(below), component, json!({"log": {}})).await, limit(name, below.into()));
+}
+
+#[tokio::test]
+async fn instances_tables_and_memories_are_counted() {
+    let more = "(table 1 funcref) (table 1 funcref) (memory $second 1) (memory $third 1)";
+    let plain = Guest::default().activate(FINE).with(more).build();
+    counted("tables", 2, &plain, |tables| Limits { tables, ..Limits::default() }).await;
+    counted("memories", 3, &plain, |memories| Limits { memories, ..Limits::default() }).await;
+    // The encoder adds two small modules for the imports whose texts need the memory.
+    let with_imports = Guest::importing(&["log"]).activate(FINE).build();
+    counted("instances", 3, &with_imports, |instances| Limits { instances, ..Limits::default() }).await;
+}
+
+#[tokio::test]
+async fn handles_are_counted_the_hosts_and_the_components_own() {
+    // Each takes two entries of the host: the clock's, and the pollable.
+    let sleepers = |count: u32| {
+        let body = format!(
+            "(local $n i32)
+             (loop $more
+               (drop (call $monotonic-clock.subscribe-duration (i64.const -1)))
+               (br_if $more (i32.lt_u (local.tee $n (i32.add (local.get $n) (i32.const 1))) (i32.const {count}))))
+             {FINE}"
+        );
+        Guest::importing(&["clocks/monotonic-clock"]).activate(&body).build()
+    };
+    let limits = || Limits { handles: 100, ..Limits::default() };
+    assert_eq!(activated(limits(), &sleepers(50), json!({})).await, Ok(()));
+    assert_eq!(activated(limits(), &sleepers(51), json!({})).await, limit("handles", 100));
+
+    // Resources of the component itself, of which the host holds nothing.
+    let own = |count: u32| {
+        let module = format!(
+            "(module
+               (import \"[export]things\" \"[resource-new]thing\" (func $new (param i32) (result i32)))
+               (memory (export \"memory\") 2)
+               (func (export \"guild:worker/dispatch@0.1.0#activate\") (param i32) (result i32)
+                 (local $n i32)
+                 (loop $more
+                   (drop (call $new (local.get $n)))
+                   (br_if $more (i32.lt_u (local.tee $n (i32.add (local.get $n) (i32.const 1))) (i32.const {count}))))
+                 {FINE})
+               (func (export \"things#[constructor]thing\") (result i32) unreachable)
+               (func (export \"cabi_realloc\") (param i32 i32 i32 i32) (result i32) (i32.const 8192)))"
+        );
+        let world = format!("{} export things: interface {{ resource thing {{ constructor(); }} }}", guest::WORKER);
+        guest::component(&world, &module)
+    };
+    assert_eq!(activated(limits(), &own(100), json!({})).await, Ok(()));
+    assert_eq!(activated(limits(), &own(101), json!({})).await, limit("handles", 100));
+}
+
+#[tokio::test]
+async fn open_files_are_counted() {
+    // Each time it asks, it is given `/memory` anew.
+    let asks = |times: u32| {
+        let body = format!(
+            "(local $n i32)
+             (loop $more
+               (call $preopens.get-directories (i32.const 4096))
+               (br_if $more (i32.lt_u (local.tee $n (i32.add (local.get $n) (i32.const 1))) (i32.const {times}))))
+             {FINE}"
+        );
+        Guest::importing(&["filesystem/types", "filesystem/preopens"]).activate(&body).build()
+    };
+    let limits = || Limits { open_files: 7, ..Limits::default() };
+    assert_eq!(activated(limits(), &asks(7), json!({"memory": {}})).await, Ok(()));
+    assert_eq!(activated(limits(), &asks(8), json!({"memory": {}})).await, limit("open_files", 7));
+}
+
+#[tokio::test]
+async fn one_host_call_copies_no_more_than_the_limit() {
+    let logs = |bytes: u32| {
+        let call = format!("(call $log.write (i32.const 1) (i32.const 8192) (i32.const {bytes}))");
+        Guest::importing(&["log"]).activate(&format!("{call} {call} {FINE}")).build()
+    };
+    let limits = || Limits { hostcall_bytes: 5000, ..Limits::default() };
+    assert_eq!(activated(limits(), &logs(5000), json!({"log": {}})).await, Ok(()));
+    assert_eq!(activated(limits(), &logs(5001), json!({"log": {}})).await, limit("hostcall_bytes", 5000));
+}
+
+#[tokio::test]
+async fn one_call_for_random_bytes_has_a_limit() {
+    for interface in ["random", "insecure"] {
+        let function =
+            if interface == "random" { "random.get-random-bytes" } else { "insecure.get-insecure-random-bytes" };
+        let asks = |bytes: i64| {
+            let body = format!("(call ${function} (i64.const {bytes}) (i32.const 4096)) {FINE}");
+            Guest::importing(&[&format!("random/{interface}")]).activate(&body).build()
+        };
+        let limits = || Limits { random_bytes: 1000, ..Limits::default() };
+        assert_eq!(activated(limits(), &asks(1000), json!({})).await, Ok(()));
+        assert_eq!(activated(limits(), &asks(1001), json!({})).await, limit("random_bytes", 1000));
+        assert_eq!(activated(limits(), &asks(-1), json!({})).await, limit("random_bytes", 1000));
+    }
+}
+
+#[test]
+fn a_component_of_exactly_the_limit_is_loaded() {
+    let component = guest::refusing("fine");
+    let size = component.len() as u64;
+    let prepared = |component_bytes: u64| -> Result<Arc<Plugin>, LoadError> {
+        Bench::new(Limits { component_bytes, ..Limits::default() }).prepare(&component, worker())
+    };
+    assert!(prepared(size).is_ok());
+    assert!(matches!(prepared(size - 1), Err(LoadError::TooLarge { max, .. }) if max == size - 1));
+}
+
+#[test]
+fn a_component_that_takes_too_long_to_compile_is_given_up() {
+    // One function, so that not even many cores are fast.
+    let step = "local.get 0 i32.const 31 i32.mul i32.const 7 i32.rotl local.set 0\n";
+    let long = format!("(func (param i32) (result i32) {} local.get 0)", step.repeat(400_000));
+    let component = Guest::default().activate(FINE).with(&long).build();
+    let bench = Bench::new(Limits { compile_seconds: 1, ..Limits::default() });
+    let error = bench.prepare(&component, worker()).err().unwrap();
+    assert_eq!(error.to_string(), "compiling the component takes longer than limits.compile_seconds = 1");
+}
+
+#[tokio::test]
+async fn a_plan_of_exactly_the_limit_is_accepted() {
+    // ok(session(...)) is zeros; at 4116 and 4124 are the lengths of its two prompts, which begin at 0.
+    let planned = |bytes: u32| {
+        let half = bytes / 2;
+        let body = format!(
+            "(i32.store (i32.const 4116) (i32.const {half})) (i32.store (i32.const 4124) (i32.const {}))
+             (i32.const 4096)",
+            bytes - half
+        );
+        Guest::default().activate(&body).build()
+    };
+    let bench = Bench::new(Limits { plan_bytes: 1001, ..Limits::default() });
+    let plugin = bench.prepare(&planned(1001), worker()).unwrap();
+    assert!(matches!(bench.activate(&plugin).await.unwrap().outcome, Ok(Plan::Session(_))));
+    let plugin = bench.prepare(&planned(1002), worker()).unwrap();
+    let error = bench.activate(&plugin).await.unwrap_err().to_string();
+    assert!(error.contains("limits.plan_bytes = 1001"), "{error}");
+}
+
+#[tokio::test]
+async fn a_deadline_names_whose_it_is() {
+    let bench = Bench::new(Limits { run_seconds: 1, ..Limits::default() });
+    let body = "(call $poll.pollable.block (call $monotonic-clock.subscribe-duration (i64.const -1))) unreachable";
+    let sleeps = Guest::importing(&["io/poll", "clocks/monotonic-clock"]).run(body).build();
+    let plugin = bench.prepare(&sleeps, autonomous()).unwrap();
+    let error = bench.run(&plugin).await.0.unwrap_err();
+    assert_eq!(error.to_string(), "`run` did not end within its deadline of 1 s (limits.run_seconds)");
+    let bench = Bench::new(Limits::default());
+    let plugin = bench.prepare(&sleeps, autonomous()).unwrap();
+    let mut job = bench.job("t");
+    job.seconds = 1;
+    let error = job.run(&plugin).await.unwrap_err();
+    assert_eq!(error.to_string(), "`run` did not end within its deadline of 1 s (the job's own)");
+}
+
+#[tokio::test]
+async fn polling_nothing_fails_the_call_and_polling_much_is_bounded() {
+    let bench = Bench::new(Limits { activate_seconds: 5, ..Limits::default() });
+    let polls = |list: &str| {
+        Guest::importing(&["io/poll", "clocks/monotonic-clock"])
+            .pages(64)
+            .activate(&format!("(call $poll.poll {list} (i32.const 4096)) {FINE}"))
+            .build()
+    };
+    let nothing = bench.prepare(&polls("(i32.const 0) (i32.const 0)"), worker()).unwrap();
+    let error = bench.activate(&nothing).await.unwrap_err();
+    assert!(matches!(error, CallError::Trap { .. }) && error.to_string().contains("empty poll list"), "{error}");
+    // The same pollable, whose handle is what the first call gave: 1,000,000 times.
+    let many = "(local $p i32) (local $n i32)
+         (local.set $p (call $monotonic-clock.subscribe-duration (i64.const 0)))
+         (loop $more
+           (i32.store (i32.add (i32.const 8192) (i32.mul (local.get $n) (i32.const 4))) (local.get $p))
+           (br_if $more (i32.lt_u (local.tee $n (i32.add (local.get $n) (i32.const 1))) (i32.const 1000000))))
+         (call $poll.poll (i32.const 8192) (i32.const 1000000) (i32.const 4096))";
+    let many = Guest::importing(&["io/poll", "clocks/monotonic-clock"])
+        .pages(128)
+        .realloc("(i32.const 4194304)")
+        .activate(&format!("{many} {FINE}"))
+        .build();
+    let plugin = bench.prepare(&many, worker()).unwrap();
+    let ended = bench.activate(&plugin).await;
+    assert!(matches!(&ended, Err(CallError::Limit { limit, .. }) if limit.starts_with("limits.ha")), "{ended:?}");
+}

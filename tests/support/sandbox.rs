@@ -1,0 +1,176 @@
+//! A sandbox of its own, without a host around it.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, LazyLock},
+    time::{Duration, Instant},
+};
+
+use cap_std::{ambient_authority, fs::Dir};
+use guild_contract::{
+    Bounds, Grants, Limits, Policy,
+    manifest::{ComponentSpec, Manifest},
+};
+use guild_jobs::{
+    JobStore, JobTools, MemoryStore, NewJob, StoreOptions, SystemClock,
+    activation::{Accepted, Activation, Plan, Request},
+    web::Web,
+};
+use guild_sandbox::{
+    ActivateScope, Activated, CallError, Candidate, CompileCache, LoadError, Plugin, RunScope, Sandbox,
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A member's directory with a component in it, and a sandbox.
+pub(crate) struct Bench {
+    pub(crate) dir: TempDir,
+    pub(crate) sandbox: Arc<Sandbox>,
+    pub(crate) limits: Arc<Limits>,
+    pub(crate) policy: Policy,
+}
+
+impl Bench {
+    pub(crate) fn new(limits: Limits) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = dir.path().join("cache");
+        Self::caching_in(&cache, dir, limits)
+    }
+
+    /// One that compiles what others did not compile before it.
+    pub(crate) fn caching(limits: Limits) -> Self {
+        static CACHE: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().unwrap());
+        Self::caching_in(&CACHE.path().join("cache"), tempfile::tempdir().unwrap(), limits)
+    }
+
+    fn caching_in(cache: &Path, dir: TempDir, limits: Limits) -> Self {
+        fs::create_dir(dir.path().join("member")).unwrap();
+        let limits = Arc::new(limits);
+        let cache = CompileCache::open(cache, limits.compile_cache_bytes).unwrap();
+        let sandbox = Sandbox::new(limits.clone(), cache).unwrap();
+        Self { dir, sandbox, limits, policy: Policy::default() }
+    }
+
+    pub(crate) fn member(&self) -> Dir {
+        Dir::open_ambient_dir(self.dir.path().join("member"), ambient_authority()).unwrap()
+    }
+
+    pub(crate) fn prepare(&self, bytes: &[u8], component: Value) -> Result<Arc<Plugin>, LoadError> {
+        fs::write(self.dir.path().join("member/guest.wasm"), bytes).unwrap();
+        let spec = spec(component);
+        let candidate = Candidate::read(&self.member(), &spec.file, self.limits.component_bytes)?;
+        // Nothing is denied but the web, which nobody opened.
+        let grants = Grants::of(&"guest".parse().unwrap(), &spec, &self.policy);
+        self.sandbox.prepare(&candidate, &spec, Arc::new(grants), self.limits.clone()).map(Arc::new)
+    }
+
+    pub(crate) fn memory(&self) -> Arc<MemoryStore> {
+        MemoryStore::open(&self.member(), self.limits.clone(), Arc::new(SystemClock)).unwrap()
+    }
+
+    pub(crate) async fn activate(&self, plugin: &Arc<Plugin>) -> Result<Activated, CallError> {
+        let wait_until = Instant::now() + Duration::from_secs(self.limits.dispatch_wait_seconds.into());
+        let scope = ActivateScope { memory: self.memory(), files: None, wait_until };
+        plugin.activate(&Arc::new(activation()), scope).await
+    }
+
+    /// Runs a job on the component, and gives back what came of it and the job's log.
+    pub(crate) async fn run(&self, plugin: &Arc<Plugin>) -> (Result<Result<String, String>, CallError>, String) {
+        let job = self.job("t");
+        (job.run(plugin).await, job.log())
+    }
+
+    /// A job with this task that nobody carries out yet.
+    pub(crate) fn job(&self, task: &str) -> BenchJob {
+        let options = StoreOptions { limits: self.limits.clone(), clock: Arc::new(SystemClock) };
+        let store = JobStore::open(&self.member(), options).unwrap();
+        store.load();
+        let mut activation = activation();
+        activation.job = store.new_id();
+        activation.request.task = task.to_owned();
+        let new = NewJob {
+            id: activation.job.clone(),
+            description: "d".into(),
+            task: task.into(),
+            config: json!({}),
+            plan: Accepted {
+                agent: "extractive".into(),
+                granted_tools: Vec::new(),
+                grants: None,
+                ceiling: Bounds::default(),
+                plan: Plan::OwnRun(Bounds::default()),
+            },
+        };
+        let job = store.create(new).unwrap();
+        let dir = self.dir.path().join("member/jobs").join(job.id().as_str());
+        let memory = self.memory();
+        let tools = Arc::new(JobTools::new(job, memory.clone()));
+        BenchJob { tools, store, memory, activation: Arc::new(activation), dir, seconds: u32::MAX }
+    }
+}
+
+/// A job, and what a component is given with it.
+pub(crate) struct BenchJob {
+    pub(crate) tools: Arc<JobTools>,
+    /// Its directory.
+    pub(crate) dir: PathBuf,
+    /// Its own deadline.
+    pub(crate) seconds: u32,
+    store: Arc<JobStore>,
+    memory: Arc<MemoryStore>,
+    activation: Arc<Activation>,
+}
+
+impl BenchJob {
+    /// Has the component carry it out.
+    pub(crate) async fn run(&self, plugin: &Arc<Plugin>) -> Result<Result<String, String>, CallError> {
+        let job_dir = self.store.job_dir(self.tools.job().id()).unwrap();
+        let scope = RunScope {
+            tools: self.tools.clone(),
+            artifacts_dir: job_dir.open_dir("artifacts").unwrap(),
+            job_dir,
+            memory: self.memory.clone(),
+            files: None,
+            web: Web::default(),
+            host: tokio::runtime::Handle::current(),
+            sessions: None,
+            seconds: self.seconds,
+        };
+        let place = plugin.place(self.tools.job()).await.unwrap();
+        plugin.run(place, self.activation.clone(), scope).await
+    }
+
+    /// Its log.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.dir.join("log.txt")).unwrap_or_default()
+    }
+}
+
+pub(crate) fn spec(component: Value) -> ComponentSpec {
+    let manifest = json!({
+        "name": "guest", "displayName": "Guest", "description": "d", "version": "0.1.0", "transport": "http",
+        "mcp": {"command": "guild", "args": []}, "capabilities": ["worker"], "component": component
+    });
+    Manifest::parse(manifest.to_string().as_bytes()).unwrap().component.unwrap()
+}
+
+pub(crate) fn worker() -> Value {
+    json!({"file": "guest.wasm", "world": "worker"})
+}
+
+pub(crate) fn autonomous() -> Value {
+    json!({"file": "guest.wasm", "world": "autonomous-worker"})
+}
+
+pub(crate) fn activation() -> Activation {
+    Activation {
+        job: "019f4b1c-7a3e-7f00-8000-000000000001".parse().unwrap(),
+        request: Request { description: "d".into(), task: "t".into(), config: json!({}) },
+        posture: "p".into(),
+        memories: Vec::new(),
+        granted_tools: vec!["Read".into()],
+        toolbox_tools: Vec::new(),
+        bounds: Bounds::default(),
+    }
+}

@@ -1,0 +1,80 @@
+//! `cargo xtask deny`: what `deny.toml` says of all dependencies, of every workspace.
+
+use std::{
+    os::unix::process::CommandExt as _,
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    steps::{root, run},
+    tools,
+};
+
+/// The workspaces. What `deny.toml` lets pass is for the first, but for the fuzzer's licence: what that no longer needs is
+/// to be taken out.
+const WORKSPACES: [&str; 4] = ["Cargo.toml", "plugins/Cargo.toml", "tests/guests/Cargo.toml", "fuzz/Cargo.toml"];
+/// What deny.toml lets pass and a workspace does not need.
+const UNUSED: [&str; 2] = ["unmatched-skip", "license-not-encountered"];
+/// How long the advisories may take to come.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Checks all workspaces.
+pub(crate) fn check() -> Result<(), String> {
+    let deny = tools::DENY.ready()?;
+    for (n, workspace) in WORKSPACES.iter().enumerate() {
+        eprintln!("{workspace}:");
+        let unused = if n == 0 { "--deny" } else { "--allow" };
+        let lints = UNUSED.iter().flat_map(|lint| [unused, lint]);
+        let lints = lints.chain(["--allow", "license-exception-not-encountered"]);
+        run(on(&deny, workspace).arg("check").args(lints).args(["bans", "licenses", "sources"]))?;
+    }
+    if let Err(why) = fetch(&deny) {
+        println!("advisories: SKIPPED, since the advisory database cannot be reached: {why}");
+        return Ok(());
+    }
+    for workspace in WORKSPACES {
+        eprintln!("{workspace}:");
+        run(on(&deny, workspace).args(["--offline", "check", "advisories"]))?;
+    }
+    Ok(())
+}
+
+fn on(deny: &Path, workspace: &str) -> Command {
+    let mut command = Command::new(deny);
+    command.current_dir(root()).args(["--config", "deny.toml", "--manifest-path", workspace]);
+    command
+}
+
+/// Fetches the advisories. That is a step of its own, so that not to reach them is told from what they say.
+fn fetch(deny: &Path) -> Result<(), String> {
+    let mut fetch = on(deny, "Cargo.toml");
+    // In a group of its own: it has children, which must not outlive it.
+    fetch.args(["fetch", "db"]).env("GIT_TERMINAL_PROMPT", "0").process_group(0);
+    fetch.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut fetch = fetch.spawn().map_err(|e| format!("cannot start cargo-deny: {e}"))?;
+    let begun = Instant::now();
+    let ended = loop {
+        match fetch.try_wait().map_err(|e| e.to_string())? {
+            Some(status) => break status,
+            None if begun.elapsed() > PATIENCE => {
+                stop(&mut fetch);
+                return Err(format!("nothing came within {} s", PATIENCE.as_secs()));
+            }
+            None => thread::sleep(Duration::from_millis(50)),
+        }
+    };
+    if ended.success() {
+        return Ok(());
+    }
+    let said = fetch.stderr.take().and_then(|pipe| std::io::read_to_string(pipe).ok()).unwrap_or_default();
+    Err(said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it does not say why").trim().to_owned())
+}
+
+fn stop(child: &mut Child) {
+    // The standard library can only kill one process; every shell has a `kill` for a group.
+    let _ = Command::new("sh").args(["-c", "kill -KILL \"-$0\"", &child.id().to_string()]).status();
+    let _ = child.wait();
+}

@@ -1,0 +1,43 @@
+//! Programs that are no part of a toolchain. Those that are missing are installed below `target/`, so that nobody's own
+//! are touched.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use crate::steps::{cargo, root, run};
+
+/// A subcommand of cargo, in the version that is known to work.
+pub(crate) struct Tool {
+    name: &'static str,
+    version: &'static str,
+}
+
+/// Licences, sources, duplicates, advisories.
+pub(crate) const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2" };
+/// Builds for libFuzzer.
+pub(crate) const FUZZ: Tool = Tool { name: "cargo-fuzz", version: "0.13.2" };
+
+impl Tool {
+    /// The program: the one on the path or the one that was installed before, where it has the version; else it is
+    /// installed now.
+    pub(crate) fn ready(&self) -> Result<PathBuf, String> {
+        let own = root().join("target/tools/bin").join(self.name);
+        for program in [Path::new(self.name), &own] {
+            if self.is(program) {
+                return Ok(program.to_owned());
+            }
+        }
+        let Self { name, version } = self;
+        eprintln!("installing {name} {version} below target/tools, once; this takes some minutes");
+        let place = root().join("target/tools");
+        run(cargo().args(["install", "--locked", "--version", version, name, "--root"]).arg(place))?;
+        Ok(own)
+    }
+
+    fn is(&self, program: &Path) -> bool {
+        let said = Command::new(program).arg("--version").stdin(Stdio::null()).output();
+        said.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).split_whitespace().any(|word| word == self.version))
+    }
+}
