@@ -48,7 +48,7 @@ fn the_operators_table_has_every_limit_and_its_default() {
 
 #[test]
 fn every_guild_toml_that_is_shown_is_accepted() {
-    for (name, at_least) in [("docs/operators.md", 5), ("README.md", 1)] {
+    for (name, at_least) in [("docs/operators.md", 5), ("docs/reviewers.md", 1), ("README.md", 1)] {
         let text = document(name);
         let shown: Vec<_> = text.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
         assert!(shown.len() >= at_least, "{name} shows no guild.toml");
@@ -87,7 +87,7 @@ fn every_requirement_is_accounted_for() {
 #[test]
 fn links_between_documents_lead_somewhere() {
     let documents = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
-    let documents = documents.chain([root().join("README.md"), root().join("CHANGELOG.md")]);
+    let documents = documents.chain(["README.md", "CHANGELOG.md", "SECURITY.md"].map(|name| root().join(name)));
     for document in documents.filter(|path| path.extension().is_some_and(|extension| extension == "md")) {
         let text = fs::read_to_string(&document).unwrap();
         for link in text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(link, _)| link) {

@@ -28,6 +28,7 @@ mod limits;
 mod memory;
 mod operator;
 mod process;
+mod review;
 mod sandbox;
 mod sessions;
 mod soak;

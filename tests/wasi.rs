@@ -18,8 +18,8 @@ use rustix::fs::{CWD, Mode, mkfifoat};
 use serde_json::{Value, json};
 
 use crate::support::{
-    guest,
-    sandbox::{Bench, BenchJob},
+    guest::{self, Guest},
+    sandbox::{Bench, BenchJob, autonomous},
 };
 
 /// The probe, which tries what its task names, line by line.
@@ -195,6 +195,17 @@ async fn a_file_without_a_name_takes_room_until_it_is_closed() {
     assert_eq!(outcomes[steps[1]], "ok 6000");
     assert!(outcomes[steps[2]].starts_with("ok 4096, then"), "{}", outcomes[steps[2]]);
     assert_eq!(outcomes[steps[3]], "ok 6000");
+}
+
+#[tokio::test]
+async fn a_file_that_is_open_by_another_way_takes_room_too() {
+    for way in ["/job/artifacts/a", "/job/./artifacts/a"] {
+        let probe = Probe::with_quota(10_000, 10);
+        let step = format!("outlived {way} /job/artifacts/a");
+        let (outcomes, job) = probe.try_each(&["fill /job/artifacts/a 6000", &step]).await;
+        assert_eq!(outcomes[&step], format!("ok 4000, then {STREAM_FAILED}"), "{way}");
+        assert_eq!(taken(&job), (4000, 1));
+    }
 }
 
 #[tokio::test]
@@ -518,4 +529,54 @@ async fn what_is_behind_an_interface_has_to_be_asked_for_and_allowed_too() {
         let outcome = &outcomes[step];
         assert!(outcome.contains("guild.toml denies it") && outcome.contains(capability), "{step}: {outcome}");
     }
+}
+
+/// A guest that opens `/job/artifacts/a`, has a stream of it in `$stream`, and goes on with these steps.
+fn streaming(steps: &str) -> Vec<u8> {
+    let body = format!(
+        "(local $stream i32)
+         (call $preopens.get-directories (i32.const 8192))
+         ;; The second directory, by its first field; the path; create; write.
+         (call $types.descriptor.open-at (i32.load offset=12 (i32.load (i32.const 8192))) (i32.const 0) (i32.const 9000) (i32.const 1)
+           (i32.const 1) (i32.const 2) (i32.const 8192))
+         (call $types.descriptor.write-via-stream (i32.load offset=8196 (i32.const 0)) (i64.const 0) (i32.const 8192))
+         (local.set $stream (i32.load offset=8196 (i32.const 0)))
+         {steps}"
+    );
+    Guest::importing(&["filesystem/types", "filesystem/preopens", "io/streams", "io/error"])
+        .pages(4)
+        .with("(data (i32.const 9000) \"a\")")
+        .run(&body)
+        .build()
+}
+
+#[tokio::test]
+async fn a_stream_tells_who_asks_that_there_is_no_space() {
+    // The error's code, as a letter: `A` is the first one of `error-code`.
+    let component = streaming(
+        "(call $streams.output-stream.blocking-write-and-flush (local.get $stream) (i32.const 9000) (i32.const 11) (i32.const 8192))
+         (call $types.filesystem-error-code (i32.load offset=8200 (i32.const 0)) (i32.const 8192))
+         (i32.store8 (i32.const 9000) (i32.add (i32.const 65) (i32.load8_u offset=8193 (i32.const 0))))
+         (call $failed (i32.const 9000) (i32.const 1))",
+    );
+    let bench = Bench::caching(Limits { artifacts_bytes: 10, ..Limits::default() });
+    let plugin = bench.prepare(&component, autonomous()).unwrap();
+    let insufficient_space = char::from(b'A' + 23).to_string();
+    assert_eq!(bench.run(&plugin).await.0, Ok(Err(insufficient_space)));
+}
+
+#[tokio::test]
+async fn a_write_beyond_what_a_stream_permits_ends_the_call() {
+    let bench = Bench::caching(Limits::default());
+    let write = |bytes: u32| {
+        streaming(&format!(
+            "(call $streams.output-stream.write (local.get $stream) (i32.const 0) (i32.const {bytes}) (i32.const 8192))
+             (call $ok (i32.const 9000) (i32.const 1))"
+        ))
+    };
+    let plugin = bench.prepare(&write(65536), autonomous()).unwrap();
+    assert_eq!(bench.run(&plugin).await.0, Ok(Ok("a".into())));
+    let plugin = bench.prepare(&write(65537), autonomous()).unwrap();
+    let error = bench.run(&plugin).await.0.unwrap_err().to_string();
+    assert!(error.contains("`check-write` permits"), "{error}");
 }

@@ -126,18 +126,23 @@ impl Toolchain {
 
     fn cargo(&self) -> Command {
         match self {
-            Self::Active { .. } => crate::steps::cargo(),
+            Self::Active { .. } => {
+                let mut command = crate::steps::cargo();
+                command.env("CARGO_ENCODED_RUSTFLAGS", without_paths().join("\u{1f}"));
+                command
+            }
             Self::Debian { linkers, .. } => {
                 let mut command = Command::new(DEBIAN_CARGO);
                 // What cargo and rustup tell the programs that they run would lead to the other toolchain.
                 for name in ["CARGO", "LD_LIBRARY_PATH", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "RUSTFLAGS"] {
                     command.env_remove(name);
                 }
-                let flags = [
+                let mut flags = without_paths();
+                flags.extend([
                     "-Clink-self-contained=no".to_owned(),
                     format!("-L{DEBIAN_LIBC}"),
                     format!("-Clink-arg=--wasm-ld-path={}", linkers.join("gcc-ld/wasm-ld").display()),
-                ];
+                ]);
                 command
                     .env("RUSTC", DEBIAN_RUSTC)
                     // Building the standard library is not stable; the guests themselves use nothing that is not.
@@ -158,6 +163,15 @@ impl Toolchain {
         };
         fs::write(chosen(target), name).map_err(|e| format!("cannot write {}: {e}", chosen(target).display()))
     }
+}
+
+/// Flags that keep paths of this machine out of what is built: who made it, and where, is nobody's business.
+fn without_paths() -> Vec<String> {
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let cargo = std::env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| Some(home?.join(".cargo")));
+    let remapped = [(cargo, "cargo"), (Some(crate::steps::root().to_owned()), "guild")];
+    let remapped = remapped.into_iter().filter_map(|(from, to)| Some((from?, to)));
+    remapped.map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display())).collect()
 }
 
 /// Where the toolchain of the last build is remembered.

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use guild_audit::inspect;
 use guild_contract::{
     Grants, Limits, MemberKey, Policy,
-    manifest::{AgentWish, ComponentSpec, FilesWish, MemoryWish, WebWish, Wish, Wishes, World},
+    manifest::{AgentWish, ComponentSpec, FilesWish, MemoryWish, WebWish, Wish, Wishes},
 };
 use guild_sandbox::{Candidate, CompileCache, Sandbox};
 
@@ -53,19 +53,15 @@ pub fn run(data: &[u8]) {
     assert_eq!(candidate.hash().len(), 64);
     let key: MemberKey = "ann".parse().unwrap();
     for spec in specs() {
-        for strict in [false, true] {
-            let policy = Policy { strict_imports: strict, ..Policy::default() };
-            let grants = Arc::new(Grants::of(&key, &spec, &policy));
-            let checked = inspect::check(&candidate.outside, &spec, &grants);
-            match sandbox().prepare(&candidate, &spec, grants, Arc::new(Limits::default())) {
-                Ok(_) => {
-                    checked.expect("what was refused is loaded");
-                    assert!(matches!(spec.world, World::Worker | World::AutonomousWorker));
-                    let plain = |import: &String| import.starts_with("wasi:") || import.starts_with("guild:worker/");
-                    assert!(candidate.outside.imports.iter().all(plain), "{:?}", candidate.outside);
-                }
-                Err(why) => assert!(!why.to_string().is_empty(), "a refusal without a reason"),
+        let grants = Arc::new(Grants::of(&key, &spec, &Policy::default()));
+        let checked = inspect::check(&candidate.outside, &spec, &grants);
+        match sandbox().prepare(&candidate, &spec, grants, Arc::new(Limits::default())) {
+            Ok(_) => {
+                checked.expect("what was refused is loaded");
+                let plain = |import: &String| import.starts_with("wasi:") || import.starts_with("guild:worker/");
+                assert!(candidate.outside.imports.iter().all(plain), "{:?}", candidate.outside);
             }
+            Err(why) => assert!(!why.to_string().is_empty(), "a refusal without a reason"),
         }
     }
 }

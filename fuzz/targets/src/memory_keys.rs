@@ -1,6 +1,10 @@
 //! Memories under any keys, against a model, in a directory that nothing may leave.
 
-use std::{collections::BTreeMap, fs, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    os::unix::fs::symlink,
+    sync::Arc,
+};
 
 use guild_contract::Limits;
 use guild_jobs::{MemoryStore, SystemClock};
@@ -12,7 +16,7 @@ pub fn run(data: &[u8]) {
     let scratch = Scratch::new();
     let limits = Arc::new(Limits { memory_entries: 8, ..Limits::default() });
     let store = MemoryStore::open(&scratch.dir(), limits.clone(), Arc::new(SystemClock)).unwrap();
-    let mut model = BTreeMap::new();
+    let (mut model, mut links) = (BTreeMap::new(), BTreeSet::new());
     let text = String::from_utf8_lossy(data);
     for step in text.split('\u{1e}').take(32) {
         let mut fields = step.splitn(3, '\u{1f}');
@@ -22,12 +26,13 @@ pub fn run(data: &[u8]) {
             "store" => match store.store(key, content, None) {
                 Ok(()) => {
                     assert!(model.len() < 8 || model.contains_key(key), "more memories than limits.memory_entries");
+                    links.remove(key);
                     model.insert(key.to_owned(), content.to_owned());
                 }
                 Err(why) => scratch.check_text(&why.to_string()),
             },
             "delete" => match store.delete(key) {
-                Ok(removed) => assert_eq!(model.remove(key).is_some(), removed, "{key:?}"),
+                Ok(removed) => assert_eq!(model.remove(key).is_some() || links.remove(key), removed, "{key:?}"),
                 Err(why) => {
                     scratch.check_text(&why.to_string());
                     assert!(!model.contains_key(key), "what was stored under {key:?} cannot be deleted");
@@ -35,9 +40,10 @@ pub fn run(data: &[u8]) {
             },
             // A person puts a link to somewhere else in a memory's place.
             "link" => {
-                let file = scratch.inside().join("memory").join(format!("{}.md", key.replace(['/', '\0'], "_")));
-                if fs::symlink_metadata(&file).is_err() {
-                    let _ = std::os::unix::fs::symlink("../../outside/secret", file);
+                let name = key.replace(['/', '\0'], "_");
+                let file = scratch.inside().join("memory").join(format!("{name}.md"));
+                if symlink("../../outside/secret", file).is_ok() {
+                    links.insert(name);
                 }
             }
             _ => {}

@@ -1,6 +1,10 @@
 //! Any text where a name or a path is expected: ids, keys, artifacts, read roots. Nothing outside is reached.
 
-use std::{fs, os::unix::fs::symlink, sync::Arc};
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    sync::{Arc, OnceLock},
+};
 
 use guild_agent::ReadRoots;
 use guild_contract::{Bounds, JobId, Limits, MemberKey};
@@ -14,10 +18,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::scratch::{SECRET, Scratch, tree};
 
-/// A path per line.
+/// A path per line, three at most; U+001E too ends one.
 pub fn run(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    let paths: Vec<&str> = text.lines().take(8).chain([&*text]).collect();
+    let paths: Vec<&str> = text.split('\u{1e}').flat_map(str::lines).take(3).collect();
     paths.iter().for_each(|path| names(path));
     read_roots(&paths);
     artifacts(&paths);
@@ -36,26 +40,36 @@ fn names(text: &str) {
     }
 }
 
+/// A read root with what nobody may see.
+fn root() -> &'static (Scratch, ReadRoots) {
+    static ROOT: OnceLock<(Scratch, ReadRoots)> = OnceLock::new();
+    ROOT.get_or_init(|| {
+        let scratch = Scratch::new();
+        let root = scratch.inside();
+        fs::create_dir(root.join("a")).unwrap();
+        fs::write(root.join("a/b.txt"), "granted\n").unwrap();
+        fs::write(root.join("a/.gitignore"), "ignored\n").unwrap();
+        for hidden in ["a/ignored", ".hidden"] {
+            fs::write(root.join(hidden), SECRET).unwrap();
+        }
+        for (to, link) in [("../outside", "dir"), ("../outside/secret", "file"), (".hidden", "a/inner"), ("..", "a/up")]
+        {
+            symlink(to, root.join(link)).unwrap();
+        }
+        let roots = ReadRoots::open_named([(Some("root".to_owned()), &root)]).unwrap();
+        (scratch, roots)
+    })
+}
+
 /// Nothing hidden, ignored or outside of a root is shown, whatever path is asked for.
 fn read_roots(paths: &[&str]) {
-    let scratch = Scratch::new();
-    let root = scratch.inside();
-    fs::create_dir(root.join("a")).unwrap();
-    fs::write(root.join("a/b.txt"), "granted\n").unwrap();
-    fs::write(root.join("a/.gitignore"), "ignored\n").unwrap();
-    for hidden in ["a/ignored", ".hidden"] {
-        fs::write(root.join(hidden), SECRET).unwrap();
-    }
-    for (to, link) in [("../outside", "dir"), ("../outside/secret", "file"), (".hidden", "a/inner"), ("..", "a/up")] {
-        symlink(to, root.join(link)).unwrap();
-    }
-    let roots = ReadRoots::open_named([(Some("root".to_owned()), &root)]).unwrap();
+    let (scratch, roots) = root();
     let cancel = CancellationToken::new();
     let check = |answer: Result<String, guild_jobs::tools::ToolError>| match answer {
         Ok(text) => scratch.check_text(&text),
         Err(why) => scratch.check_text(&why.to_string()),
     };
-    for asked in paths.iter().flat_map(|path| [(*path).to_owned(), format!("root/{path}"), format!("root/a/{path}")]) {
+    for asked in paths.iter().flat_map(|path| [(*path).to_owned(), format!("root/{path}")]) {
         // What was asked is in the answer: it must not be the secret itself.
         if asked.contains(SECRET) {
             continue;

@@ -102,7 +102,12 @@ pub fn run(data: &[u8]) {
 
 /// An answer is one response, or one for each request of the batch.
 fn check(body: &[u8], answer: &str, limits: &Limits) {
-    let answer: Value = serde_json::from_str(answer).unwrap_or_else(|e| panic!("{e}: {answer}"));
+    let answer: Value = match serde_json::from_str(answer) {
+        Ok(answer) => answer,
+        // An id goes back byte for byte: a half of a surrogate pair, a number beyond all bounds.
+        Err(_) if serde_json::from_slice::<Value>(body).is_err() => return,
+        Err(error) => panic!("{error}: {answer}"),
+    };
     match &answer {
         Value::Array(responses) => {
             let asked: Vec<Value> = serde_json::from_slice(body).expect("who is answered with a batch sent one");

@@ -148,16 +148,16 @@ fn build(parts: &[Part<'_>]) -> ComponentBuilder {
                 let mut instance = InstanceType::new();
                 instance.ty().function().params([] as [(&str, wasm_encoder::ComponentValType); 0]).result(None);
                 for n in 0..kind % 4 {
-                    instance.export(&format!("f{n}"), ComponentTypeRef::Func(0));
+                    instance.export(format!("f{n}"), ComponentTypeRef::Func(0));
                 }
                 let ty = component.type_instance(None, &instance);
                 let ty = if *kind > 250 { ComponentTypeRef::Component(ty) } else { ComponentTypeRef::Instance(ty) };
-                component.import(&name.text(), ty);
+                component.import(name.text(), ty);
             }
             Part::Export(name) => {
                 let empty = component.component(None, ComponentBuilder::default());
                 let instance = component.instantiate(None, empty, NOTHING);
-                component.export(&name.text(), ComponentExportKind::Instance, instance, None);
+                component.export(name.text(), ComponentExportKind::Instance, instance, None);
             }
             Part::Custom(name, data) => component.raw_custom_section(&custom(name.text(), data)),
             Part::Module(minimum, maximum, sections) => {

@@ -1,4 +1,5 @@
 //! Every target on every seed, without a fuzzer. An input that once was a finding is among the seeds.
+#![allow(clippy::unwrap_used, reason = "a test helper fails its test")]
 
 use std::{
     collections::BTreeSet,
@@ -25,9 +26,8 @@ fn seeds(name: &str, target: Target) {
     assert!(!files.is_empty(), "{} has no seeds", directory.display());
     for file in files {
         let seed = fs::read(&file).unwrap();
-        eprintln!("{}", file.display());
         target(&seed);
-        target(&seed[..seed.len() / 2]);
+        target(seed.get(..seed.len() / 2).unwrap());
     }
     target(b"");
 }

@@ -37,6 +37,22 @@ fn paths() -> impl Strategy<Value = String> {
     prop_oneof![4 => path.clone().prop_map(|path| format!("root/{path}")), 2 => path, 1 => any::<String>()]
 }
 
+/// Alternates in alternates: regular expressions have a limit for it, and so has a stack.
+#[test]
+fn a_glob_that_nests_too_deep_is_an_error_and_in_a_gitignore_nothing() {
+    let base = tempfile::tempdir().unwrap();
+    let (roots, cancel) = (root(base.path()), CancellationToken::new());
+    for depth in [255, 300, 100_000] {
+        let glob = format!("{}a{}", "{".repeat(depth), "}".repeat(depth));
+        assert!(roots.glob(&glob, None, 100, &cancel).is_err());
+        let search =
+            GrepRequest { pattern: ".".into(), glob: Some(glob.clone()), limit: 100, ..GrepRequest::default() };
+        assert!(roots.grep(&search, &cancel).is_err());
+        fs::write(base.path().join("root/.gitignore"), glob).unwrap();
+        assert_eq!(roots.glob("**", None, 100, &cancel).unwrap(), ["root/a/b/file.md"]);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 

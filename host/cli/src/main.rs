@@ -35,8 +35,13 @@ fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(told) => {
-            // Not clap's own 2: from `serve`, Guild Hall would take that for a port in use.
-            let code = if told.use_stderr() { exit::ERROR } else { 0 };
+            // Not clap's own 2: from `serve`, Guild Hall would take that for a port in use. From `audit`, 1 would be findings.
+            let is_audit = std::env::args_os().skip(1).find(|word| !word.as_encoded_bytes().starts_with(b"-"));
+            let code = match told.use_stderr() {
+                false => 0,
+                true if is_audit.is_some_and(|command| command == "audit") => exit::CANNOT_READ,
+                true => exit::ERROR,
+            };
             let _ = told.print();
             return ExitCode::from(code);
         }

@@ -7,7 +7,7 @@ use std::sync::{
 };
 
 use bytes::Bytes;
-use globset::{GlobBuilder, GlobMatcher};
+use globset::GlobSet;
 use guild_contract::{
     JobStatus,
     rpc::{Detail, JobList, ListParams, ResultView, StatusView},
@@ -16,6 +16,7 @@ use guild_contract::{
 use crate::{
     artifacts,
     error::StoreError,
+    glob::{MAX_GLOB_BYTES, compile},
     index::{Entry, State, View},
     pace::{FRESH_MILLIS, MAX_FRESH_MILLIS},
     record::{self, META, Parts, STATUS},
@@ -28,8 +29,6 @@ use crate::{
 const SWEEP_SHARE: i64 = 20;
 /// A list of more jobs is rendered only where blocking is allowed.
 const QUICK_LIST: usize = 1000;
-/// Bytes of a filter.
-const MAX_FILTER_BYTES: usize = 512;
 
 /// Lists that were rendered, by detail.
 #[derive(Default)]
@@ -73,17 +72,13 @@ impl Lists {
     }
 }
 
-fn glob(filter: Option<&str>) -> Result<Option<GlobMatcher>, StoreError> {
+fn glob(filter: Option<&str>) -> Result<Option<GlobSet>, StoreError> {
     let Some(filter) = filter.filter(|filter| !filter.is_empty()) else { return Ok(None) };
-    if filter.len() > MAX_FILTER_BYTES {
-        return Err(StoreError::OverLimit(format!(
-            "filter has {} bytes; {MAX_FILTER_BYTES} are allowed",
-            filter.len()
-        )));
+    if filter.len() > MAX_GLOB_BYTES {
+        return Err(StoreError::OverLimit(format!("filter has {} bytes; {MAX_GLOB_BYTES} are allowed", filter.len())));
     }
-    let glob = GlobBuilder::new(filter).literal_separator(false).build();
-    let glob = glob.map_err(|e| StoreError::Refused(format!("filter is not a glob: {}", e.kind())))?;
-    Ok(Some(glob.compile_matcher()))
+    let glob = compile(filter, false).map_err(|why| StoreError::Refused(format!("filter is not a glob: {why}")))?;
+    Ok(Some(glob))
 }
 
 fn is_detailed(params: &ListParams) -> bool {
@@ -326,7 +321,7 @@ impl JobStore {
         rendered.as_ref().filter(|(shown, _)| *shown == generation).map(|(_, list)| list.clone())
     }
 
-    fn render(&self, detailed: bool, filter: Option<&GlobMatcher>) -> Result<Bytes, StoreError> {
+    fn render(&self, detailed: bool, filter: Option<&GlobSet>) -> Result<Bytes, StoreError> {
         let generation = self.shared.generation.load(Ordering::Acquire);
         let entries = self.catalog.read().entries();
         let wanted = |entry: &&Arc<Entry>| {

@@ -13,6 +13,7 @@ pub mod durable;
 pub mod error;
 pub mod files;
 pub mod follow;
+pub mod glob;
 mod index;
 pub mod job_tools;
 mod journal;

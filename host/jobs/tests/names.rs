@@ -12,7 +12,7 @@ use std::{
 };
 
 use common::{Member, start};
-use guild_contract::{JobId, MemberKey};
+use guild_contract::{JobId, MemberKey, rpc::ListParams};
 use guild_jobs::StoreError;
 use proptest::prelude::*;
 
@@ -61,6 +61,18 @@ fn member_with_neighbour() -> (Member, tempfile::TempDir) {
         symlink(beside.path().join("secret.md"), member.path(place).join("file.md")).unwrap();
     }
     (member, beside)
+}
+
+/// Alternates in alternates: regular expressions have a limit for it, and so has a stack.
+#[test]
+fn a_filter_that_nests_too_deep_is_refused() {
+    let member = Member::new();
+    let store = member.store();
+    start(&store, "d");
+    for depth in [255, 256, 100_000] {
+        let filter = format!("{}a{}", "{".repeat(depth), "}".repeat(depth));
+        assert!(store.list(&ListParams { detail: None, filter: Some(filter) }).is_err(), "{depth}");
+    }
 }
 
 proptest! {

@@ -1,13 +1,16 @@
 //! Globs over the paths of read roots.
 
-use globset::{GlobBuilder, GlobMatcher};
-use guild_jobs::tools::ToolError;
+use globset::GlobSet;
+use guild_jobs::{
+    glob::{MAX_GLOB_BYTES, compile},
+    tools::ToolError,
+};
 
 /// A glob as agents write them: without a `/` it matches a file's name anywhere; with one, the whole path, as it is
 /// or from the directory that is looked in, or from the root. `*` and `?` stop at `/`, `**` does not. With a `!` before
 /// it, it matches what it would not match otherwise.
 pub(super) struct PathGlob {
-    matcher: GlobMatcher,
+    matcher: GlobSet,
     name_only: bool,
     negated: bool,
     /// The directory that is looked in, with a `/` at its end; empty where it is everything.
@@ -17,14 +20,15 @@ pub(super) struct PathGlob {
 impl PathGlob {
     /// A glob, for files in a directory: a plain path, empty where it is everything.
     pub(super) fn new(pattern: &str, directory: &str) -> Result<Self, ToolError> {
+        if pattern.len() > MAX_GLOB_BYTES {
+            let bytes = pattern.len();
+            return Err(ToolError::OverLimit(format!("the glob has {bytes} bytes; {MAX_GLOB_BYTES} are allowed")));
+        }
         let (negated, wanted) = pattern.strip_prefix('!').map_or((false, pattern), |rest| (true, rest));
         let name_only = !wanted.contains('/');
         let wanted = wanted.trim_start_matches("./").trim_start_matches('/');
-        let matcher = GlobBuilder::new(wanted)
-            .literal_separator(true)
-            .build()
-            .map_err(|error| ToolError::InvalidInput(format!("glob {pattern:?}: {}", error.kind())))?
-            .compile_matcher();
+        let matcher =
+            compile(wanted, true).map_err(|why| ToolError::InvalidInput(format!("glob {pattern:?}: {why}")))?;
         let directory = if directory.is_empty() { String::new() } else { format!("{directory}/") };
         Ok(Self { matcher, name_only, negated, directory })
     }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use cap_std::fs::{Dir, DirEntry, FileType};
-use guild_jobs::{files::FileEntry, tools::ToolError};
+use guild_jobs::{files::FileEntry, glob::MAX_GLOB_BYTES, tools::ToolError};
 use ignore::{
     Match,
     gitignore::{Gitignore, GitignoreBuilder},
@@ -58,7 +58,7 @@ impl Rules {
             return false;
         };
         let mut builder = GitignoreBuilder::new("");
-        for line in text.lines() {
+        for line in text.lines().filter(|line| line.len() <= MAX_GLOB_BYTES) {
             // As git does, a line that is no pattern is passed over.
             let _ = builder.add_line(None, line);
         }

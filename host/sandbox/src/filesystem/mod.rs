@@ -388,7 +388,19 @@ impl HostDescriptor for Files<'_> {
         let dir = cap_dir(&dir.dir)?;
         let place = self.held.open()?;
         let opened = if perms.write_not_permitted() {
-            blocking(move || wanted.open(&dir, &path, perms)).await??
+            let artifacts = self.artifacts.cloned();
+            let open = move || -> io::Result<Descriptor> {
+                let opened = wanted.open(&dir, &path, perms)?;
+                // What is below the artifacts can be opened through `/job` too, and lose its name then.
+                if let (Some(artifacts), Descriptor::File(file)) = (artifacts, &opened) {
+                    artifacts.change(|room| {
+                        room.open(&file.file);
+                        Ok(())
+                    })?;
+                }
+                Ok(opened)
+            };
+            blocking(open).await??
         } else {
             self.change(move |room| wanted.open_or_make(&dir, &path, room)).await?
         };

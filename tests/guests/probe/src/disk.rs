@@ -27,6 +27,7 @@ pub fn attempt(verb: &str, a: &str, b: &str) -> Option<Result<String, String>> {
             write(&file, more)
         })),
         "unlinked" => unlinked(a, n),
+        "outlived" => outlived(a, b),
         "interleave" => interleave(a, b),
         "empties" => open(a).and_then(|file| (0..n).try_for_each(|_| write(&file, 0))).map(|()| String::new()),
         "files" => Ok(times(n, |more| File::create(format!("{a}/{more}")).map(drop))),
@@ -90,6 +91,13 @@ fn unlinked(path: &str, n: u64) -> io::Result<String> {
     let file = open(path)?;
     fs::remove_file(path)?;
     Ok(bytes(n, |more| write(&file, more)))
+}
+
+/// Opens a file, removes what may be the same one, and fills another meanwhile.
+fn outlived(open: &str, removed: &str) -> io::Result<String> {
+    let _open = File::open(open)?;
+    fs::remove_file(removed)?;
+    Ok(bytes(1 << 20, |more| write(&OpenOptions::new().append(true).create(true).open("/job/artifacts/rest")?, more)))
 }
 
 /// Two files that are open at the same time, in turns.
