@@ -15,6 +15,18 @@ test:
 bench *names:
     cargo xtask bench {{names}}
 
+# Check licences, sources, duplicates and advisories of all dependencies
+deny:
+    cargo xtask deny
+
+# Fuzz all that reads untrusted bytes
+fuzz *options:
+    cargo xtask fuzz {{options}}
+
+# Run hostile and healthy jobs side by side, and see that nothing grows
+soak *options:
+    cargo xtask soak {{options}}
+
 # Build the plugins into guild-members/
 guests:
     cargo xtask guests

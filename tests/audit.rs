@@ -8,16 +8,16 @@ use std::{
 };
 
 use guild_audit::{
-    Rule,
+    Audit, Rule, Subject,
     meaning::{self, Link},
 };
-use guild_contract::Limits;
+use guild_contract::{Limits, text::is_steering};
 use serde_json::{Value, json};
 use wasm_encoder::{Component, ConstExpr, DataSection, MemorySection, MemoryType, Module, ModuleSection};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::{ManglingAndAbi, Resolve};
 
-use crate::support::{guest, host::Home};
+use crate::support::{guest, host::Home, sandbox::Bench};
 
 fn run(command: &mut Command, arguments: &[&str]) -> Output {
     command.arg("audit").args(arguments).output().unwrap()
@@ -205,6 +205,83 @@ fn the_exit_code_says_what_was_found() {
     assert_eq!(ends(&[file, "--against", "nothing"]), Some(2));
     let broken = home.write("broken.toml", "limit = 1");
     assert_eq!(ends(&[file, "--config-file", broken.to_str().unwrap()]), Some(2));
+    assert_eq!(ends(&[file, "--fail-on", "sometimes"]), Some(2));
+}
+
+#[test]
+fn the_exit_code_does_not_depend_on_who_reads() {
+    let home = Home::new();
+    member(&home, "ann");
+    let file = home.path("members/ann/guest.wasm");
+    let no_component = home.write("other.wasm", "hello");
+    for (file, least, ends) in [(&file, "low", 1), (&file, "none", 0), (&no_component, "none", 2)] {
+        let arguments = [file.to_str().unwrap(), "--fail-on", least];
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let status = home.guild().arg("audit").args(arguments).stdout(writer).status().unwrap();
+        assert_eq!(status.code(), Some(ends), "nobody reads");
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let status = home.guild().arg("audit").args(arguments).stdout(full).status().unwrap();
+        assert_eq!(status.code(), Some(2), "a full disk");
+    }
+}
+
+#[test]
+fn a_pipe_in_place_of_a_component_is_refused_at_once() {
+    let home = Home::new();
+    member(&home, "ann");
+    let file = home.path("members/ann/guest.wasm");
+    fs::remove_file(&file).unwrap();
+    assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
+    // `timeout` ends with 124 what waits for a writer.
+    let mut command = Command::new("timeout");
+    command.args(["60", env!("CARGO_BIN_EXE_guild")]).current_dir(home.path("."));
+    let done = run(&mut command, &["ann", "--members", "members"]);
+    assert_eq!(code(&done), Some(2), "{}", told(&done));
+    assert!(told(&done).contains("not a regular file"), "{}", told(&done));
+}
+
+#[test]
+fn a_saved_audit_that_is_too_large_is_refused() {
+    let home = Home::new();
+    member(&home, "ann");
+    home.write("old.json", format!("{{{}", " ".repeat(16 * 1024 * 1024)));
+    let done = guild(&home, &["ann", "--members", "members", "--against", "old.json"]);
+    assert!(code(&done) == Some(2) && told(&done).contains("at most 16777216 bytes"), "{}", told(&done));
+}
+
+#[test]
+fn what_validates_in_an_audit_is_what_the_engine_takes() {
+    let bench = Bench::new(Limits::default());
+    for module in [
+        "(type $f (func)) (func (param (ref $f)) (call_ref $f (local.get 0)))",
+        "(func (param externref))",
+        "(table 1 externref)",
+        "(func (param funcref)) (table 1 funcref)",
+        "(type (struct (field i32)))",
+        "(func (param anyref))",
+        "(tag) (func (throw 0))",
+        "(memory i64 1)",
+        "(memory 1 1 shared)",
+        "(memory 1) (memory 1)",
+        "(memory 1 (pagesize 1))",
+        "(func $f (return_call $f))",
+        "(func (result i64 i64) (i64.add128 (i64.const 0) (i64.const 0) (i64.const 0) (i64.const 0)))",
+        "(func (param v128) (result v128) (i32x4.relaxed_trunc_f32x4_s (local.get 0)))",
+        "(global i32 (i32.add (i32.const 1) (i32.const 1)))",
+    ] {
+        let component = format!(
+            r#"(component (core module {module}) (instance $d) (export "guild:worker/dispatch@0.1.0" (instance $d)))"#
+        );
+        let bytes = wat::parse_str(component).unwrap();
+        // The exported instance has nothing in it, which is found after the compiler took the component.
+        let error = bench.prepare(&bytes, json!({"world": "worker", "file": "guest.wasm"})).err().unwrap().to_string();
+        let is_taken = !error.contains("no valid component");
+        let limits = Limits::default();
+        let subject = Subject { file: "x", bytes: &bytes, member: None, limits: &limits, signature: None };
+        let is_valid = !Audit::of(&subject).findings.iter().any(|finding| finding.rule == Rule::GA002);
+        assert_eq!(is_valid, is_taken, "{module}: {error}");
+    }
 }
 
 #[test]
@@ -282,9 +359,7 @@ fn what_a_component_says_of_itself_steers_nothing_in_any_format() {
             home.write("old.wasm", fixed(""));
             let done = guild(&home, &[&[file.to_str().unwrap(), "--format", format], against].concat());
             let shown = text(&done);
-            let steers =
-                |c: char| (c.is_control() && c != '\n') || ('\u{202a}'..='\u{202e}').contains(&c) || c == '\u{2066}';
-            assert!(!shown.contains(steers), "{format}: {:?}", shown.matches(steers).collect::<Vec<_>>());
+            assert!(!shown.contains(is_steering), "{format}: {:?}", shown.matches(is_steering).collect::<Vec<_>>());
             // No line of it is the component's alone.
             assert!(!shown.lines().any(|line| line.starts_with("error:")), "{format}");
             if format == "html" {

@@ -346,10 +346,17 @@ fn a_file_of_tokens_that_is_not_sound_lets_nobody_in() {
         &sound.replace("sha256 = \"", "sha256 = \"0"),
         &format!("{sound}admin = true\n"),
         &twice,
+        &"#".repeat(2 * 1024 * 1024),
     ] {
         fs::write(&file, broken).unwrap();
-        assert_eq!((ask(&token), ask("guild_0")), (503, 503), "{broken}");
+        assert_eq!((ask(&token), ask("guild_0")), (503, 503), "{broken:.99}");
         assert_eq!(post(&host, "quick", &[], &request("ping", json!({})).to_string()).status, 401);
+    }
+    fs::write(&file, b"# \xff").unwrap();
+    assert_eq!((ask(&token), ask(&token)), (503, 503));
+    // It is read once, and not with each request.
+    for told in ["it is larger than", "valid UTF-8"] {
+        assert_eq!(host.output().matches(told).count(), 1, "{told}: {}", host.output());
     }
     assert!(host.output().contains("guild.tokens: there are two tokens ci"), "{}", host.output());
     fs::write(&file, &sound).unwrap();
@@ -475,7 +482,13 @@ fn a_certificate_that_is_renewed_on_disk_is_taken_without_a_restart() {
         assert!(ask().status.success());
         host.output().contains("the old one stays").then_some(())
     });
+    // A program that puts files in place may give them the time that they had elsewhere.
+    let files = ["cert.pem", "key.pem"].map(|name| home.path(name));
+    let times = files.each_ref().map(|file| fs::metadata(file).unwrap().modified().unwrap());
     new.issue(&home, &["127.0.0.1"]);
+    for (file, time) in files.iter().zip(times) {
+        fs::File::options().append(true).open(file).unwrap().set_modified(time).unwrap();
+    }
     wait_for("the new certificate", || ask().status.success().then_some(()));
 }
 
@@ -496,6 +509,8 @@ fn what_would_travel_in_the_clear_is_refused_at_the_start_with_the_line() {
     assert!(told.contains("guild token add"), "{told}");
     let told = serve("\naudit_log = \"nowhere/audit.jsonl\"\n");
     assert!(told.contains("nowhere/audit.jsonl cannot be opened") && told.contains("`audit_log`"), "{told}");
+    let told = serve("\nhosts = [\"guild.example\"]\n");
+    assert!(told.contains("guild.toml:2: hosts:") && told.contains("write require_token = true"), "{told}");
     let told = serve("hosts = [\"http://guild.example\"]\n");
     assert!(told.contains("guild.toml:1: hosts: \"http://guild.example\" is no host's name"), "{told}");
     home.write("cert.pem", "x");
@@ -528,7 +543,7 @@ fn behind_a_proxy_a_host_answers_to_its_own_names_and_to_no_others() {
 
 #[test]
 fn on_loopback_a_name_by_which_others_call_the_host_wants_a_token() {
-    let home = home("hosts = [\"guild.example\"]\n");
+    let home = home("hosts = [\"guild.example\"]\nrequire_token = false\n");
     home.quick("quick");
     let token = add(&home, &["ci"]);
     let host = home.serve_roster(&[]);
@@ -538,6 +553,165 @@ fn on_loopback_a_name_by_which_others_call_the_host_wants_a_token() {
     };
     assert_eq!(ask("localhost", &[]), 200);
     assert_eq!((ask("guild.example", &[]), ask("guild.example", &bearer(&token))), (401, 200));
+}
+
+#[test]
+fn what_a_proxy_brings_is_not_of_this_machine_by_whatever_name_it_calls() {
+    let home = home("");
+    home.quick("quick");
+    let token = add(&home, &["ci"]);
+    let host = home.serve_roster(&[]);
+    let ask = |headers: &[String]| post(&host, "quick", headers, &request("ping", json!({})).to_string()).status;
+    for line in ["X-Forwarded-For: 192.0.2.7", "Forwarded: for=192.0.2.7", "Via: 1.1 proxy", "x-forwarded-for:"] {
+        let line = vec![line.to_owned()];
+        assert_eq!((ask(&line), ask(&[line.clone(), bearer(&token)].concat())), (401, 200), "{line:?}");
+    }
+    assert_eq!(ask(&[]), 200);
+}
+
+#[test]
+fn a_job_whose_caller_went_away_is_in_the_audit_log() {
+    let home = home(&format!("{STRICT}[limits]\ntoken_dispatches_per_minute = 1000\n"));
+    home.quick("quick");
+    let token = add(&home, &["ci"]);
+    let host = home.serve_roster(&[]);
+    // The component is loaded.
+    wait_for("a dispatch", || {
+        (call(&host, "quick", &token, "worker/dispatch", dispatch("d")).status == 200).then_some(())
+    });
+    for n in 0..40 {
+        let body = request("worker/dispatch", dispatch("d")).to_string();
+        let mut stream = TcpStream::connect(("127.0.0.1", host.port)).unwrap();
+        write!(
+            stream,
+            "POST /members/quick/mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+             Authorization: Bearer {token}\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .unwrap();
+        // It goes away at some time between the first word and the answer.
+        let _ = stream.set_read_timeout(Some(Duration::from_micros(1 + 500 * n)));
+        let _ = stream.peek(&mut [0]);
+        rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
+    }
+    // One after all of them, and the end, which waits for what was begun.
+    call(&host, "quick", &token, "worker/dispatch", dispatch("last")).json();
+    assert!(host.stop().0.success());
+    let lines = audit(&home);
+    let written =
+        |job: &str| lines.iter().any(|line| line["job"] == job && line["outcome"] == "ok" && line["who"] == "token:ci");
+    let mut jobs = 0;
+    for entry in fs::read_dir(home.path("members/quick/jobs")).unwrap().flatten() {
+        let name = entry.file_name().into_string().unwrap();
+        if entry.path().is_dir() && !name.starts_with('.') {
+            jobs += 1;
+            assert!(written(&name), "no line of {name}: {lines:#?}");
+        }
+    }
+    assert!(jobs > 10, "{jobs} jobs");
+}
+
+#[test]
+fn a_token_that_is_revoked_while_its_request_comes_in_or_its_batch_is_carried_out_is_refused() {
+    let home = home(STRICT);
+    home.quick("quick");
+    let token = add(&home, &["ci"]);
+    let host = home.serve_roster(&[]);
+    let mut slow = TcpStream::connect(("127.0.0.1", host.port)).unwrap();
+    let body = request("worker/dispatch", dispatch("late")).to_string();
+    write!(
+        slow,
+        "POST /members/quick/mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n\
+         Authorization: Bearer {token}\r\nExpect: 100-continue\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    )
+    .unwrap();
+    // The host has let it in when it wants the body.
+    slow.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut wanted = [0; 25];
+    slow.read_exact(&mut wanted).unwrap();
+    assert_eq!(&wanted, b"HTTP/1.1 100 Continue\r\n\r\n");
+    stdout(&guild(&home, &["token", "revoke", "ci"]));
+    slow.write_all(body.as_bytes()).unwrap();
+    let mut answer = String::new();
+    slow.read_to_string(&mut answer).unwrap();
+    assert_eq!(Reply::read(&answer).status, 401, "{answer}");
+    assert!(fs::read_dir(home.path("members/quick/jobs")).unwrap().flatten().all(|entry| !entry.path().is_dir()));
+}
+
+#[test]
+fn a_token_is_revoked_whatever_becomes_of_the_audit_log_and_a_command_that_fails_makes_none() {
+    let home = home("audit_log = \"nowhere/audit.jsonl\"\n");
+    add(&home, &["ci"]);
+    let revoked = guild(&home, &["token", "revoke", "ci"]);
+    assert!(revoked.status.success(), "{}", stderr(&revoked));
+    assert!(stderr(&revoked).contains("nowhere/audit.jsonl cannot be written"), "{}", stderr(&revoked));
+    assert!(stderr(&guild(&home, &["token", "list"])).contains("there are no tokens"));
+    home.write("guild.toml", "audit_log = \"audit.jsonl\"\n");
+    assert!(!guild(&home, &["token", "revoke", "ci"]).status.success());
+    assert!(!home.path("audit.jsonl").exists());
+}
+
+#[test]
+fn a_large_answer_keeps_its_place_until_its_client_has_taken_it() {
+    let limits = "[limits]\ntoken_requests_at_once = 1\ntoken_requests_per_second = 100000\n";
+    let home = home(&format!("{STRICT}{limits}"));
+    home.quick("quick");
+    let token = add(&home, &["ci"]);
+    let host = home.serve_roster(&[]);
+    let batch: Vec<_> = (0..100).map(|_| json!({"jsonrpc": "2.0", "id": "x".repeat(1000), "method": "ping"})).collect();
+    let body = json!(batch).to_string();
+    let mut greedy = TcpStream::connect(("127.0.0.1", host.port)).unwrap();
+    greedy.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
+    let request = format!(
+        "POST /members/quick/mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+         Authorization: Bearer {token}\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    // It asks until neither its answers nor its questions get through any more.
+    while greedy.write_all(request.as_bytes()).is_ok() {}
+    let ask = || call(&host, "quick", &token, "ping", json!({})).status;
+    assert_eq!(ask(), 429);
+    drop(greedy);
+    wait_for("its place to be free", || (ask() == 200).then_some(()));
+    let long = json!({"jsonrpc": "2.0", "id": "x".repeat(1023), "method": "ping"}).to_string();
+    let refused = wait_for("its place to be free", || {
+        Some(post(&host, "quick", &bearer(&token), &long)).filter(|reply| reply.status == 200)
+    });
+    assert_eq!(
+        refused.json(),
+        json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32600, "message": "Invalid request: `id` is longer than 1024 bytes"}})
+    );
+}
+
+#[test]
+fn a_host_without_a_free_connection_is_known_to_be_alive_and_keeps_its_member() {
+    let home = home("[limits]\nconnections = 8\n");
+    home.quick("quick");
+    let host = home.serve_roster(&[]);
+    let idle: Vec<_> = (0..12).map(|_| TcpStream::connect(("127.0.0.1", host.port)).unwrap()).collect();
+    let second = guild(&home, &["serve", "--member", "members/quick", "--port", "0"]);
+    let told = format!("is already served by process {}", host.pid());
+    assert!(second.status.code() == Some(1) && stderr(&second).contains(&told), "{}", stderr(&second));
+    drop(idle);
+    host.at("quick").start("it lives");
+}
+
+#[test]
+fn of_an_answer_without_end_a_client_reads_no_more_than_it_shows() {
+    let home = home("");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let endless = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        assert_ne!(stream.read(&mut [0; 4096]).unwrap(), 0);
+        stream.write_all(b"HTTP/1.1 403 Forbidden\r\n\r\n").unwrap();
+        while stream.write_all(&[b'x'; 4096]).is_ok() {}
+    });
+    let refused = guild(&home, &["list", "--url", &url]);
+    assert!(stderr(&refused).contains("HTTP 403"), "{}", stderr(&refused));
+    assert!(stderr(&refused).len() < 2000);
+    endless.join().unwrap();
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
 };
 
@@ -419,7 +420,12 @@ fn members_shows_what_is_granted_and_why_the_rest_is_not() {
     let why = r#"[member."team/*"] in guild.toml denies it; take "memory:write" out of its `deny` to allow it"#;
     assert_eq!(row("memory:write"), format!("memory:write denied {why}"));
     assert_eq!(row("files:docs"), "files:docs granted");
-    assert_eq!(row("files:src"), "files:src denied \"files:src\" in a `deny` of guild.toml names it");
+    let why = "\"files:src\" in a `deny` of guild.toml names it; take it out to allow it";
+    assert_eq!(row("files:src"), format!("files:src denied {why}"));
+    // What there is, and not what was asked for: no web is open here.
+    assert_eq!(row("session tools"), "session tools Read, Grep, Glob, WebSearch");
+    let why = "`web:search` is not granted";
+    assert_eq!(row("a search finds"), format!("a search finds what is in the granted read roots: {why}"));
     assert_eq!(row("memory "), "memory granted");
     assert!(row("a job uses at most").contains("500 turns, 5.00 USD, 3,600 s"), "{shown}");
 
@@ -440,6 +446,9 @@ fn members_shows_every_limit_and_where_it_comes_from() {
     let mut grants = all();
     grants["artifacts"] = json!({"bytes": 5000, "entries": 1_000_000});
     asking(&home, "ann", grants);
+    home.edit_manifest("ann", |manifest| {
+        manifest["component"]["resources"] = json!({"maxTurns": 7, "maxBudgetUsd": 9.0, "deadlineSeconds": 60});
+    });
     let tables = "[limits]\nnote_bytes = 2000\nconnections = 4096\n[member.\"*\".limits]\nnote_bytes = 1000\nresumes = 2\n\
                   [member.ann.limits]\nnote_bytes = 1500\n";
     configure(&home, "", tables);
@@ -452,6 +461,11 @@ fn members_shows_every_limit_and_where_it_comes_from() {
     assert_eq!(row("resumes"), "2 [member.\"*\".limits]");
     assert_eq!(row("artifacts_bytes"), "5,000 manifest");
     assert_eq!((row("artifacts_entries"), row("connections")), ("4,096 default".into(), "4,096 [limits]".into()));
+    assert_eq!((row("session_turns"), row("run_seconds")), ("7 manifest".into(), "60 manifest".into()));
+    assert_eq!((row("session_seconds"), row("session_budget_usd")), ("60 manifest".into(), "5.0 default".into()));
+    let bounds = json_of(&home, &[&["members", "ann", "--grants", "--json"][..], &LOOK].concat());
+    let bounds = &bounds[0]["grants"]["bounds"];
+    assert_eq!(bounds, &json!({"maxTurns": 7, "maxBudgetUsd": 5.0, "deadlineSeconds": 60}));
     let all = json_of(&home, &[&["members", "ann", "--limits", "--json"][..], &LOOK].concat());
     let limits = all[0]["limits"].as_array().unwrap();
     assert_eq!(limits.len(), guild_contract::Limits::NAMES.len());
@@ -467,10 +481,141 @@ fn members_shows_every_limit_and_where_it_comes_from() {
 fn a_member_that_says_it_is_another_one_has_its_own_grants() {
     let home = probes(&["ann", "eve"]);
     home.edit_manifest("eve", |manifest| manifest["name"] = json!("ann"));
-    configure(&home, "", "[member.eve]\ndeny = [\"files\"]\n");
+    configure(&home, "members = \"members\"\n", "[member.eve]\ndeny = [\"files\"]\n");
     let eve: PathBuf = home.path("members/eve");
     let config = home.path("guild.toml");
     let host = home.serve(Path::new(&eve), &["--config", config.to_str().unwrap()]);
     let outcomes = report(&host.client(), "file docs/owls.md");
     is_refused(&outcomes, "file docs/owls.md", "[member.\"eve\"]");
+}
+
+#[test]
+fn a_second_root_of_the_same_name_is_an_error_and_no_other_name_for_the_first() {
+    let home = probes(&["ann"]);
+    configure(&home, "", "[[roots]]\npath = \"other/docs\"\n[member.\"*\"]\ndeny = [\"files:docs\"]\n");
+    home.write("other/docs/secret.md", "swordfish");
+    let told = guild(&home, &[&["members", "--grants"][..], &LOOK].concat());
+    assert!(told.contains("two read roots are called \"docs\"") && told.contains("a `name` of its own"), "{told}");
+    home.write("guild.toml", "[[roots]]\npath = \"docs\"\n");
+    let run = ["run", "ann", "file docs/owls.md", "--sources", "other/docs", "--config-file", "guild.toml"];
+    let told = guild(&home, &[&run[..], &["--members", "members"]].concat());
+    assert!(told.contains("two read roots are called \"docs\""), "{told}");
+}
+
+#[test]
+fn members_says_what_is_not_in_service_and_what_there_is_nothing_for() {
+    let home = probes(&["ann", "bob", "eve"]);
+    asking(&home, "ann", json!({"log": {}}));
+    home.edit_manifest("ann", |manifest| manifest["component"]["tools"] = json!(["WebFetch"]));
+    asking(&home, "bob", json!({"log": {}}));
+    home.edit_manifest("eve", |manifest| manifest["component"]["file"] = json!("gone.wasm"));
+    configure(&home, "", "[web]\nallow = []\n[member.bob]\ndeny = [\"files\"]\n");
+    let shown = json_of(&home, &[&["members", "--grants", "--json"][..], &LOOK].concat());
+    let of = |n: usize| &shown[n]["grants"];
+    assert_eq!((&of(0)["roots"], of(0)["hosts"].is_null()), (&Value::Null, false));
+    assert_eq!((&of(0)["sessionTools"], &of(0)["searched"]), (&json!([]), &json!("nothing")));
+    assert_eq!((&of(1)["sessionTools"], &of(1)["searched"]), (&json!([]), &json!("nothing")));
+    // What it would be granted is told beside that.
+    assert!(shown[2]["reason"].as_str().unwrap().contains("gone.wasm") && of(2).is_object(), "{shown}");
+    let told = guild(&home, &[&["members", "bob", "--grants"][..], &LOOK].concat());
+    assert!(told.contains("nothing: guild.toml has no [web.search], and no read root is granted"), "{told}");
+    let told = guild(&home, &[&["members", "eve", "--grants"][..], &LOOK].concat());
+    assert!(told.contains("not in service: ") && told.contains("gone.wasm"), "{told}");
+}
+
+#[test]
+fn a_manifest_forges_no_row_of_another_member() {
+    let home = probes(&["ann", "eve"]);
+    home.edit_manifest("eve", |manifest| manifest["component"]["world"] = json!("x\nforged  ready\u{1b}[2J"));
+    configure(&home, "", "");
+    for more in [&[][..], &["--grants"], &["--limits"]] {
+        let shown = guild(&home, &[&["members"], more, &LOOK].concat());
+        assert!(shown.contains("forged") && !shown.lines().any(|line| line.starts_with("forged")), "{shown}");
+        assert!(!shown.contains('\u{1b}'), "{shown}");
+    }
+    home.edit_manifest("eve", |manifest| {
+        manifest["component"]["world"] = json!("autonomous-worker");
+        manifest["component"]["file"] = json!("x\nforged  ready");
+    });
+    let shown = guild(&home, &[&["members"][..], &LOOK].concat());
+    assert!(shown.contains("control character") && !shown.lines().any(|line| line.starts_with("forged")), "{shown}");
+}
+
+/// Runs a job of a member with the policy in `config/guild`.
+fn run(home: &Home, member: &str) -> String {
+    guild(home, &["run", member, "a task", "--members", "members"])
+}
+
+#[test]
+fn what_asks_for_nothing_more_is_no_change() {
+    let home = Home::new();
+    home.quick("quick");
+    assert!(run(&home, "quick").starts_with("date\n"));
+    home.edit_manifest("quick", |manifest| manifest["component"]["grants"]["artifacts"] = json!({}));
+    assert!(run(&home, "quick").starts_with("date\n"));
+    home.edit_manifest("quick", |manifest| manifest["component"]["grants"]["artifacts"] = json!({"bytes": 7}));
+    assert!(run(&home, "quick").contains("+ asks for artifacts.bytes of 7"));
+}
+
+#[test]
+fn no_members_directory_is_a_place_for_the_policy_of_another() {
+    let home = Home::new();
+    home.quick("quick");
+    home.quick("other");
+    let policy = home.write("members/other/etc/guild.toml", "");
+    let config = ["--config-file", policy.to_str().unwrap()];
+    let told = guild(&home, &[&["run", "quick", "t", "--members", "members"][..], &config].concat());
+    assert!(told.contains("guild.toml is in a member's directory"), "{told}");
+    assert!(!policy.with_file_name("guild.lock").exists());
+}
+
+#[test]
+fn what_others_can_write_decides_nothing() {
+    let home = Home::new();
+    home.quick("quick");
+    home.write("config/guild/guild.toml", "");
+    home.write("config/guild/guild.trust", "");
+    assert!(run(&home, "quick").starts_with("date\n"));
+    for file in ["guild.toml", "guild.trust", "guild.lock"] {
+        let path = home.path(&format!("config/guild/{file}"));
+        for mode in [0o664, 0o646] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let told = run(&home, "quick");
+            assert!(told.contains(file) && told.contains("`chmod go-w` it"), "{file}: {told}");
+        }
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    }
+    assert!(run(&home, "quick").starts_with("date\n"));
+    let lock = home.path("config/guild/guild.lock");
+    fs::rename(&lock, home.path("elsewhere")).unwrap();
+    std::os::unix::fs::symlink(home.path("elsewhere"), &lock).unwrap();
+    let told = run(&home, "quick");
+    assert!(told.contains("guild.lock") && told.contains("it is a symlink, and none is followed"), "{told}");
+}
+
+#[test]
+fn what_a_host_writes_can_be_read_again_whatever_the_umask() {
+    let home = Home::new();
+    home.quick("quick");
+    let command = "umask 000; \"$0\" \"$@\" run quick t --members members && \"$0\" token add ci";
+    let guild = home.guild();
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", command]).arg(guild.get_program()).current_dir(home.path("."));
+    guild.get_envs().for_each(|(name, value)| drop(value.map(|value| shell.env(name, value))));
+    let output = shell.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let mode = |file: &str| fs::metadata(home.path(&format!("config/guild/{file}"))).unwrap().permissions().mode();
+    assert_eq!((mode("guild.lock") & 0o777, mode("guild.tokens") & 0o777), (0o644, 0o600));
+    assert!(run(&home, "quick").starts_with("date\n"));
+}
+
+#[test]
+fn an_approval_reads_no_more_of_a_component_than_its_member_may_have() {
+    let home = Home::new();
+    home.quick("quick");
+    home.write("config/guild/guild.toml", "[member.quick.limits]\ncomponent_bytes = 10\n");
+    let told = guild(&home, &["approve", "quick", "--yes", "--members", "members"]);
+    assert!(told.contains("component_bytes = 10"), "{told}");
+    let shown = json_of(&home, &["members", "--json", "--members", "members"]);
+    assert!(shown[0]["approval"].is_null() && shown[0]["state"] == "error", "{shown}");
 }

@@ -305,6 +305,35 @@ async fn a_deadline_names_whose_it_is() {
 }
 
 #[tokio::test]
+async fn a_limit_is_the_reason_only_of_what_fails_for_it() {
+    let limits = || Limits { memory_bytes: 4 * 65536, open_files: 20, ..Limits::default() };
+    let needs_memory = limit("memory_bytes", 4 * 65536);
+    let trapped = |why: &str| Err(CallError::Trap { call: "activate", why: why.to_owned() });
+    let refused = "(drop (memory.grow (i32.const 100)))";
+    let granted = "(drop (memory.grow (i32.const 1)))";
+    let fails = |body: &str| Guest::importing(&["cli/exit"]).activate(body).build();
+    assert_eq!(activated(limits(), &fails(&format!("{refused} unreachable")), json!({})).await, needs_memory);
+    let went_on = fails(&format!("{refused} {granted} unreachable"));
+    assert_eq!(activated(limits(), &went_on, json!({})).await, trapped("wasm `unreachable` instruction executed"));
+    let exits = fails(&format!("{refused} (call $exit.exit (i32.const 1)) unreachable"));
+    assert_eq!(activated(limits(), &exits, json!({})).await, trapped("it exited with code 1"));
+    // Whoever opens a file is told that there are too many, and may fail of something else.
+    let opens = Guest::importing(&["filesystem/types", "filesystem/preopens"])
+        .activate(
+            "(local $n i32)
+             (call $preopens.get-directories (i32.const 8192))
+             (loop $more
+               (call $types.descriptor.read-directory (i32.load (i32.load (i32.const 8192))) (i32.const 8192))
+               (br_if $more (i32.lt_u (local.tee $n (i32.add (local.get $n) (i32.const 1))) (i32.const 30))))
+             unreachable",
+        )
+        .build();
+    let limits = Limits { memory_bytes: 64 << 20, ..limits() };
+    let outcome = activated(limits, &opens, json!({"memory": {}})).await;
+    assert_eq!(outcome, trapped("wasm `unreachable` instruction executed"));
+}
+
+#[tokio::test]
 async fn polling_nothing_fails_the_call_and_polling_much_is_bounded() {
     let bench = Bench::new(Limits { activate_seconds: 5, ..Limits::default() });
     let polls = |list: &str| {

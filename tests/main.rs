@@ -28,6 +28,7 @@ mod limits;
 mod memory;
 mod operator;
 mod process;
+mod resume;
 mod review;
 mod sandbox;
 mod sessions;

@@ -5,10 +5,11 @@ use std::{
     collections::BTreeMap,
     fs,
     os::unix::fs::{MetadataExt, symlink},
-    sync::Arc,
+    sync::{Arc, mpsc},
     time::{Duration, Instant, SystemTime},
 };
 
+use cap_std::{ambient_authority, fs::Dir};
 use guild_contract::{
     Limits,
     grants::{Pattern, Rule},
@@ -493,6 +494,20 @@ async fn nothing_is_written_after_the_call_has_ended() {
 }
 
 #[tokio::test]
+async fn nothing_is_written_after_the_job_has_ended_though_the_call_goes_on() {
+    let probe = Probe::new(Limits { run_seconds: 2, ..Limits::default() });
+    let job = probe.bench.job("scribble");
+    let file = job.dir.join("artifacts/n.txt");
+    let ended = async {
+        until(|| file.exists()).await;
+        job.tools.job().complete(Some("done")).unwrap();
+        fs::metadata(&file).unwrap().modified().unwrap()
+    };
+    let (_, last) = tokio::join!(job.run(&probe.plugin), ended);
+    assert_eq!(fs::metadata(&file).unwrap().modified().unwrap(), last);
+}
+
+#[tokio::test]
 async fn what_is_behind_an_interface_has_to_be_asked_for_and_allowed_too() {
     let asked = |grants: Value| json!({"file": "guest.wasm", "world": "autonomous-worker", "grants": grants});
     let mut bench = Bench::caching(Limits::default());
@@ -531,21 +546,32 @@ async fn what_is_behind_an_interface_has_to_be_asked_for_and_allowed_too() {
     }
 }
 
-/// A guest that opens `/job/artifacts/a`, has a stream of it in `$stream`, and goes on with these steps.
+/// Waits until something is so.
+async fn until(is_so: impl Fn() -> bool) {
+    let late = Instant::now() + Duration::from_secs(20);
+    while !is_so() {
+        assert!(Instant::now() < late, "it did not come to that");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// A guest that opens `/job/artifacts/a` as `$file` of `$dir`, has a stream of it in `$stream`, and goes on with these steps.
 fn streaming(steps: &str) -> Vec<u8> {
     let body = format!(
         "(local $stream i32)
          (call $preopens.get-directories (i32.const 8192))
          ;; The second directory, by its first field; the path; create; write.
-         (call $types.descriptor.open-at (i32.load offset=12 (i32.load (i32.const 8192))) (i32.const 0) (i32.const 9000) (i32.const 1)
+         (global.set $dir (i32.load offset=12 (i32.load (i32.const 8192))))
+         (call $types.descriptor.open-at (global.get $dir) (i32.const 0) (i32.const 9000) (i32.const 1)
            (i32.const 1) (i32.const 2) (i32.const 8192))
-         (call $types.descriptor.write-via-stream (i32.load offset=8196 (i32.const 0)) (i64.const 0) (i32.const 8192))
+         (global.set $file (i32.load offset=8196 (i32.const 0)))
+         (call $types.descriptor.write-via-stream (global.get $file) (i64.const 0) (i32.const 8192))
          (local.set $stream (i32.load offset=8196 (i32.const 0)))
          {steps}"
     );
-    Guest::importing(&["filesystem/types", "filesystem/preopens", "io/streams", "io/error"])
+    Guest::importing(&["filesystem/types", "filesystem/preopens", "io/streams", "io/error", "log"])
         .pages(4)
-        .with("(data (i32.const 9000) \"a\")")
+        .with("(data (i32.const 9000) \"a\") (data (i32.const 9010) \"go\") (global $dir (mut i32) (i32.const 0)) (global $file (mut i32) (i32.const 0))")
         .run(&body)
         .build()
 }
@@ -579,4 +605,53 @@ async fn a_write_beyond_what_a_stream_permits_ends_the_call() {
     let plugin = bench.prepare(&write(65537), autonomous()).unwrap();
     let error = bench.run(&plugin).await.0.unwrap_err().to_string();
     assert!(error.contains("`check-write` permits"), "{error}");
+}
+
+#[tokio::test]
+async fn a_component_whose_writes_all_wait_keeps_nobody_else_from_writing() {
+    let grants = json!({"file": "guest.wasm", "world": "autonomous-worker", "grants": {"log": {}}});
+    let limits = Limits { open_files: 2000, memory_bytes: 128 << 20, ..Limits::default() };
+    let bench = Bench::caching(limits);
+    // It waits until it may begin, and writes to more streams than there are threads for what blocks.
+    let many = streaming(
+        "(loop $wait
+           (call $types.descriptor.stat-at (global.get $dir) (i32.const 0) (i32.const 9010) (i32.const 2) (i32.const 8192))
+           (br_if $wait (i32.load8_u (i32.const 8192))))
+         (loop $more
+           (call $types.descriptor.write-via-stream (global.get $file) (i64.const 0) (i32.const 8192))
+           (local.set $stream (i32.load offset=8196 (i32.const 0)))
+           (call $streams.output-stream.write (local.get $stream) (i32.const 9000) (i32.const 1) (i32.const 8192))
+           (global.set $dir (i32.add (global.get $dir) (i32.const 1)))
+           (br_if $more (i32.lt_u (global.get $dir) (i32.const 600))))
+         (call $log.write (i32.const 1) (i32.const 9010) (i32.const 2))
+         (call $streams.output-stream.blocking-flush (local.get $stream) (i32.const 8192))
+         (call $ok (i32.const 9000) (i32.const 1))",
+    );
+    let one = streaming(
+        "(call $streams.output-stream.blocking-write-and-flush (local.get $stream) (i32.const 9000) (i32.const 1) (i32.const 8192))
+         (call $ok (i32.const 9000) (i32.const 1))",
+    );
+    let (many, one) = (bench.prepare(&many, grants.clone()).unwrap(), bench.prepare(&one, grants).unwrap());
+    let (crowd, neighbour) = (bench.job("t"), bench.job("t"));
+    let artifacts = crowd.dir.join("artifacts");
+    let (release, released) = mpsc::channel::<()>();
+    let meanwhile = async {
+        until(|| artifacts.join("a").exists()).await;
+        let (quota, root) = (crowd.tools.job().artifacts().clone(), artifacts.clone());
+        std::thread::spawn(move || {
+            let dir = Dir::open_ambient_dir(&root, ambient_authority()).unwrap();
+            quota.change(&dir, |_| {
+                fs::write(root.join("go"), "").unwrap();
+                Ok(released.recv().unwrap_err())
+            })
+        });
+        until(|| crowd.log().contains("go")).await;
+        let written = tokio::time::timeout(Duration::from_secs(20), neighbour.run(&one)).await;
+        assert_eq!(crowd.dir.join("artifacts/a").metadata().unwrap().len(), 0);
+        drop(release);
+        written
+    };
+    let (crowded, written) = tokio::join!(crowd.run(&many), meanwhile);
+    assert_eq!(written.expect("the neighbour waits"), Ok(Ok("a".into())));
+    assert_eq!(crowded, Ok(Ok("a".into())));
 }

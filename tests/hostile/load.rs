@@ -23,8 +23,8 @@ fn refused(case: &Case, why: &str) {
     case.refused(-32603, &format!("{STATE}{why}"));
 }
 
-/// A trouble of what the manifest names is told with the line that names it.
-const NO_COMPONENT: &str = "guild-member.json:1: the file is no WebAssembly component: ";
+/// What is wrong with the file itself is told without a line of the manifest, which has nothing to do with it.
+const NO_COMPONENT: &str = "the file is no WebAssembly component: ";
 
 /// One section of a component: its number, and what is in it.
 fn section(number: u8, content: &[u8]) -> Vec<u8> {

@@ -97,7 +97,7 @@ impl Bench {
             plan: Accepted {
                 agent: "extractive".into(),
                 granted_tools: Vec::new(),
-                grants: None,
+                grants: Grants::default(),
                 ceiling: Bounds::default(),
                 plan: Plan::OwnRun(Bounds::default()),
             },

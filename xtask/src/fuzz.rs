@@ -24,8 +24,9 @@ const INPUT_SECONDS: u32 = 20;
 const MEMORY_MIB: u32 = 4096;
 /// Bytes of an input.
 const MAX_INPUT: u32 = 16 * 1024;
-/// Lines of a fuzzer's output that are shown with a finding.
-const SHOWN: usize = 60;
+/// Lines of a fuzzer's output that are shown with a finding: the first that says what is wrong with what follows it, and
+/// the last.
+const SHOWN: usize = 40;
 
 /// What is built, and how.
 struct Build {
@@ -168,7 +169,7 @@ impl Build {
             .spawn()
             .map_err(|e| format!("{}: {e}", self.program(target).display()))?;
         let mut outcome = Outcome::default();
-        let mut last = VecDeque::new();
+        let (mut first, mut last) = (Vec::new(), VecDeque::new());
         let mut written = String::new();
         let output = child.stderr.take().into_iter().flat_map(|pipe| BufReader::new(pipe).split(b'\n').flatten());
         for text in output {
@@ -185,6 +186,11 @@ impl Build {
             if let Some(input) = after("Test unit written to ") {
                 written = input.to_owned();
             }
+            let begins = text.contains(" panicked at ") || text.contains("ERROR: ");
+            if (begins || !first.is_empty()) && first.len() < SHOWN {
+                first.push(text);
+                continue;
+            }
             last.push_back(text);
             if last.len() > SHOWN {
                 last.pop_front();
@@ -193,7 +199,7 @@ impl Build {
         let status = child.wait().map_err(|e| e.to_string())?;
         outcome.seconds = begun.elapsed().as_secs_f64();
         if !status.success() {
-            last.iter().for_each(|text| eprintln!("{text}"));
+            first.iter().chain(&last).for_each(|text| eprintln!("{text}"));
             outcome.finding = Some(written);
         }
         Ok(outcome)

@@ -16,7 +16,7 @@ use guild_jobs::{
 };
 
 use crate::{
-    scratch::{Scratch, tree},
+    scratch::{Scratch, knows_the_secret, tree},
     sections,
 };
 
@@ -55,6 +55,9 @@ impl Resume for Resumer {
 /// Sections that are named for the files; one that has no contents is a directory, a symlink where its contents begin
 /// with `->`. The one without a name is left out. `.origin.json` is the memory's.
 pub fn run(data: &[u8]) {
+    if knows_the_secret(data) {
+        return;
+    }
     let scratch = Scratch::new();
     let job = scratch.inside().join("jobs/job");
     fs::create_dir_all(job.join("artifacts")).unwrap();

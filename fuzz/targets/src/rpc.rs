@@ -16,7 +16,7 @@ use guild_server::{
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use crate::scratch::Scratch;
+use crate::scratch::{Scratch, knows_the_secret};
 
 const CODES: [i32; 6] = [
     code::PARSE_ERROR,
@@ -77,6 +77,9 @@ fn plant(member: &Path) {
 
 /// A body.
 pub fn run(data: &[u8]) {
+    if knows_the_secret(data) {
+        return;
+    }
     let Fixture { scratch, runtime, host } = fixture();
     let member = host.single().expect("it was opened for one");
     let limits = Limits { batch: 8, json_depth: 32, ..Limits::default() };

@@ -14,6 +14,11 @@ use tempfile::TempDir;
 /// What stands in the witness. No text that a run shows may have it.
 pub(crate) const SECRET: &str = "a-secret-that-nobody-granted";
 
+/// Whether an input has [`SECRET`] itself, as a fuzzer finds out: to be told it then means nothing.
+pub(crate) fn knows_the_secret(data: &[u8]) -> bool {
+    data.windows(SECRET.len()).any(|window| window == SECRET.as_bytes())
+}
+
 /// A directory `inside`, and beside it `outside` with a file of [`SECRET`].
 pub(crate) struct Scratch {
     base: TempDir,

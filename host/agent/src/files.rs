@@ -39,25 +39,41 @@ const MAX_LINE_CHARS: usize = 2000;
 /// How much of a file decides whether it is binary: a NUL in there says so.
 const HEAD_BYTES: usize = 8192;
 
-/// A read root could not be opened.
+/// Why there are no read roots.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot read the directory {}: {source}", path.display())]
-pub struct RootError {
-    /// The directory, as it was named.
-    pub path: PathBuf,
-    /// Why.
-    pub source: io::Error,
+pub enum RootError {
+    /// One could not be opened.
+    #[error("cannot read the directory {}: {source}", path.display())]
+    Unreadable {
+        /// The directory, as it was named.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Two have the same name, by which roots are granted and denied.
+    #[error(
+        "two read roots are called {name:?}, {} and {}; give one of them a `name` of its own in `[[roots]]`, or leave it out",
+        first.display(), second.display()
+    )]
+    SameName {
+        /// The name.
+        name: String,
+        /// The directory that has it, as it was named.
+        first: PathBuf,
+        /// The other one.
+        second: PathBuf,
+    },
 }
 
 struct Root {
     name: String,
+    path: PathBuf,
     dir: Dir,
 }
 
 /// The directories that the operator lets sessions read.
 ///
-/// A root's name is the one that the operator gave it, else its directory's base name; where that is taken, `-2`, `-3`
-/// and so on is added.
+/// A root's name is the one that the operator gave it, else its directory's base name. No two have the same.
 #[derive(Clone)]
 pub struct ReadRoots {
     roots: Vec<Arc<Root>>,
@@ -67,7 +83,7 @@ impl ReadRoots {
     /// Opens directories under the names of their own.
     ///
     /// # Errors
-    /// The first that is missing, or is no directory.
+    /// The first that is missing, is no directory, or has the name of one before it.
     pub fn open<P: AsRef<Path>>(directories: impl IntoIterator<Item = P>) -> Result<Self, RootError> {
         Self::open_named(directories.into_iter().map(|path| (None, path)))
     }
@@ -75,25 +91,24 @@ impl ReadRoots {
     /// Opens directories, under the names that are given.
     ///
     /// # Errors
-    /// The first that is missing, or is no directory.
+    /// The first that is missing, is no directory, or has the name of one before it.
     pub fn open_named<P: AsRef<Path>>(
         directories: impl IntoIterator<Item = (Option<String>, P)>,
     ) -> Result<Self, RootError> {
         let mut roots: Vec<Arc<Root>> = Vec::new();
         for (name, path) in directories {
             let path = path.as_ref();
-            let failed = |source| RootError { path: path.to_owned(), source };
+            let failed = |source| RootError::Unreadable { path: path.to_owned(), source };
             // The real path gives `.` and `docs/..` a name of their own.
             let real = path.canonicalize().map_err(failed)?;
             let dir = Dir::open_ambient_dir(&real, ambient_authority()).map_err(failed)?;
-            let base = name
+            let name = name
                 .unwrap_or_else(|| real.file_name().map_or("root".into(), |name| name.to_string_lossy().into_owned()));
-            let taken = |name: &str| roots.iter().any(|root| root.name == name);
-            let name = std::iter::once(base.clone())
-                .chain((2..).map(|n| format!("{base}-{n}")))
-                .find(|name| !taken(name))
-                .unwrap_or_default();
-            roots.push(Arc::new(Root { name, dir }));
+            let path = path.to_owned();
+            if let Some(first) = roots.iter().find(|root| root.name == name) {
+                return Err(RootError::SameName { name, first: first.path.clone(), second: path });
+            }
+            roots.push(Arc::new(Root { name, path, dir }));
         }
         Ok(Self { roots })
     }

@@ -64,9 +64,13 @@ fn lines(file: &FileMatches) -> Vec<String> {
 #[test]
 fn roots_are_named_after_their_directories_and_told_apart() {
     let dir = tree(&[("a/docs/x.md", "x"), ("b/docs/y.md", "y")]);
-    let roots = open(&dir, &["a/docs", "b/docs", "b/../a"]);
-    assert_eq!(roots.roots(), ["docs", "docs-2", "a"]);
-    assert_eq!(walked(&roots), ["a/docs/x.md", "docs-2/y.md", "docs/x.md"]);
+    let roots = open(&dir, &["a/docs", "b/../a"]);
+    assert_eq!(roots.roots(), ["docs", "a"]);
+    assert_eq!(walked(&roots), ["a/docs/x.md", "docs/x.md"]);
+    // A second one would be another name for what an operator denies by its name.
+    let error = ReadRoots::open(["a/docs", "b/docs"].map(|path| dir.path().join(path))).err().unwrap().to_string();
+    assert!(error.contains("called \"docs\"") && error.contains("a/docs") && error.contains("b/docs"), "{error}");
+    assert!(error.contains("a `name` of its own"), "{error}");
 }
 
 #[test]

@@ -72,7 +72,7 @@ proptest! {
                 roots.grep(&search, &cancel).map(|found| format!("{found:?}")),
             ];
             for answer in answers {
-                let text = answer.map_or_else(|why| why.to_string(), |text| text);
+                let text = answer.unwrap_or_else(|why| why.to_string());
                 prop_assert!(!text.contains(SECRET), "{:?} shows {}", path, text);
                 prop_assert!(!text.contains(&*base.path().to_string_lossy()), "{:?} shows {}", path, text);
             }

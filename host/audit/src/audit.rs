@@ -122,7 +122,7 @@ impl Audit {
         self.identity.dependencies = scan.claimed.dependencies.take();
         self.identity.sboms = bounded(std::mem::take(&mut scan.claimed.sboms), usize::MAX);
         judge::bytes(self, &scan, truncated, limits, findings);
-        judge::outside(self, outside, member, findings);
+        judge::outside(self, outside, &languages, member, findings);
         if let Some(member) = member {
             judge::wishes(self, member, findings);
         }

@@ -1,6 +1,6 @@
 //! What changed between two audits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -55,6 +55,7 @@ impl Difference {
         changes.extend(came);
         changes.sort_by(|a, b| (&a.subject, &a.name).cmp(&(&b.subject, &b.name)));
         let without = |all: &[Finding], others: &[Finding]| {
+            let others: BTreeSet<_> = others.iter().collect();
             all.iter().filter(|finding| !others.contains(finding)).cloned().collect::<Vec<_>>()
         };
         Self {
@@ -77,8 +78,12 @@ impl Difference {
 
 /// What an audit says, one thing at a time.
 fn facts(audit: &Audit) -> BTreeMap<(&'static str, String), String> {
-    let mut facts = BTreeMap::new();
-    let mut add = |subject, name: String, value: String| facts.insert((subject, name), value);
+    let mut facts: BTreeMap<_, String> = BTreeMap::new();
+    let mut add = |subject, name: String, value: String| match facts.entry((subject, name)) {
+        Entry::Vacant(free) => _ = free.insert(value),
+        // Two of one name, as a compiler of two versions: both count.
+        Entry::Occupied(mut taken) => taken.get_mut().extend([", ", &value]),
+    };
     let Audit { identity, imports, exports, wishes, sessions, limits, .. } = audit;
     let claims = &identity.claims;
     let texts = [

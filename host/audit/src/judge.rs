@@ -9,12 +9,15 @@ use crate::{
     audit::{Member, in_manifest},
     findings::{Findings, Rule},
     inspect::{self, Outside},
-    model::{Audit, ExportState, ImportState, Signature, SignatureState, WishState},
+    meaning::Language,
+    model::{Audit, ExportState, Import, ImportState, Signature, SignatureState, WishState},
     scan::{Scan, beyond, steers},
 };
 
 /// Data above this share of a component, and this size, is pointed out.
 const LARGE_DATA_BYTES: u64 = 4 * 1024 * 1024;
+/// Functions of one import that a finding names.
+const UNKNOWN_FUNCTIONS: usize = 5;
 
 pub(crate) fn signature(signature: Option<&Signature>, findings: &mut Findings) {
     let Some(signature) = signature else { return };
@@ -68,7 +71,8 @@ pub(crate) fn bytes(audit: &Audit, scan: &Scan, truncated: bool, limits: &Limits
     }
     for (limit, declared, most) in beyond(contents, limits) {
         let text = format!(
-            "its core modules declare {declared} at the start, and limits.{limit} = {most} refuses that when it is started"
+            "its core modules declare {declared} in all, which is more than limits.{limit} = {most}; a host refuses \
+             what goes beyond that when it is started. Ask for a build that needs less, or raise the limit"
         );
         findings.add(Rule::GA009, format!("limits.{limit}"), text);
     }
@@ -127,7 +131,13 @@ pub(crate) fn bytes(audit: &Audit, scan: &Scan, truncated: bool, limits: &Limits
 }
 
 /// What it imports and exports.
-pub(crate) fn outside(audit: &Audit, outside: &Outside, member: Option<Member<'_>>, findings: &mut Findings) {
+pub(crate) fn outside(
+    audit: &Audit,
+    outside: &Outside,
+    languages: &[Language],
+    member: Option<Member<'_>>,
+    findings: &mut Findings,
+) {
     if outside.imports.iter().chain(&outside.exports).any(|name| steers(name)) {
         findings.add(
             Rule::GA025,
@@ -140,6 +150,9 @@ pub(crate) fn outside(audit: &Audit, outside: &Outside, member: Option<Member<'_
     for import in &audit.imports {
         let why = import.why.clone().unwrap_or_default();
         let place = format!("import {}", import.name);
+        if let Some(text) = unknown_functions(import) {
+            findings.add(Rule::GA004, &place, text);
+        }
         match import.state {
             ImportState::NotAsked => findings.add(Rule::GA003, place, format!("{why}; a host refuses it as it is")),
             ImportState::Unknown => findings.add(Rule::GA004, place, why),
@@ -150,7 +163,7 @@ pub(crate) fn outside(audit: &Audit, outside: &Outside, member: Option<Member<'_
                 let text = format!("`strict_imports = true` refuses this import, which is not granted: {why}");
                 findings.add(Rule::GA006, place, text);
             }
-            ImportState::LinkedDenied if import.runtimes.is_empty() || audit.identity.producers.is_empty() => {
+            ImportState::LinkedDenied if import.runtimes.is_empty() || languages.is_empty() => {
                 let text = "it imports sockets or HTTP, and nothing says that a language's runtime does so by itself; every call \
                             traps here. Ask what it is for: `web` is the way to the web";
                 findings.add(Rule::GA023, place, text);
@@ -186,6 +199,26 @@ pub(crate) fn outside(audit: &Audit, outside: &Outside, member: Option<Member<'_
             }
         }
     }
+}
+
+/// The functions of an interface that this host has, which it does not: it refuses such a component. Of what it does not
+/// have at all, or in another version, that is told already; and what is denied may have any function.
+fn unknown_functions(import: &Import) -> Option<String> {
+    if matches!(import.state, ImportState::Unknown | ImportState::WrongVersion | ImportState::LinkedDenied) {
+        return None;
+    }
+    let mut unknown = import.functions.iter().filter(|function| function.meaning.is_none());
+    let some: Vec<_> =
+        unknown.by_ref().take(UNKNOWN_FUNCTIONS).map(|function| format!("`{}`", function.name)).collect();
+    let more = unknown.count();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    (!some.is_empty()).then(|| {
+        let some = some.join(", ");
+        format!(
+            "it imports functions of `{}` that this host does not have: {some}{more}; a host refuses it",
+            import.name
+        )
+    })
 }
 
 /// What its manifest asks for.

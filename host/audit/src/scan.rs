@@ -1,8 +1,9 @@
 //! One pass over a component's bytes: what it is made of, what it says of itself, and the types of its imports.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
-use guild_contract::Limits;
+use guild_contract::{Limits, text::is_steering};
+use sha2::{Digest, Sha256};
 use wasmparser::{
     Encoding, FuncValidatorAllocations, Parser, Payload, ValidPayload, Validator, WasmFeatures,
     component_types::ComponentEntityType, types::Types,
@@ -16,6 +17,8 @@ use crate::{
 
 /// Distinct names of sections that are told apart; those that follow are counted together.
 const SECTION_NAMES: usize = 500;
+/// Sections that are looked into; those that follow are only validated, and what their modules declare is counted.
+const LOOKED_AT: usize = 100_000;
 /// Sections that an audit lists.
 const SECTIONS: usize = 60;
 /// Functions of one import that an audit lists.
@@ -44,14 +47,9 @@ pub(crate) struct Scan {
 
 /// What this host's engine takes.
 fn features() -> WasmFeatures {
-    WasmFeatures::WASM2
-        | WasmFeatures::TAIL_CALL
-        | WasmFeatures::EXTENDED_CONST
-        | WasmFeatures::MULTI_MEMORY
-        | WasmFeatures::RELAXED_SIMD
-        | WasmFeatures::CALL_INDIRECT_OVERLONG
-        | WasmFeatures::BULK_MEMORY_OPT
-        | WasmFeatures::COMPONENT_MODEL
+    // The sandbox's wasmtime is built without `gc` and `threads`, and its engine without 64 bit memories.
+    let without = WasmFeatures::GC_TYPES | WasmFeatures::EXCEPTIONS | WasmFeatures::THREADS | WasmFeatures::MEMORY64;
+    (WasmFeatures::WASM3 - without) | WasmFeatures::COMPONENT_MODEL
 }
 
 /// Reads a component, whose outside could be read, to its end.
@@ -60,6 +58,7 @@ pub(crate) fn scan(bytes: &[u8]) -> Scan {
     let mut sections = Sections::default();
     let mut traces = Traces::default();
     let mut programs = Programs::default();
+    let mut looked_at = 0_usize;
     let mut validation = Validation { validator: Validator::new_with_features(features()), ..Validation::default() };
     // Which of the modules and components that are open are components.
     let mut open: Vec<Encoding> = Vec::new();
@@ -88,11 +87,17 @@ pub(crate) fn scan(bytes: &[u8]) -> Scan {
             }
             _ => {}
         }
-        let name = section_name(&payload);
-        if let (Some(name), Some((_, range))) = (&name, payload.as_section()) {
-            sections.add(name, range.len() as u64);
-        }
         count(&payload, &mut scan.contents);
+        validation.payload(&payload);
+        if let Some((_, range)) = payload.as_section() {
+            looked_at += 1;
+            if looked_at > LOOKED_AT {
+                continue;
+            }
+            if let Some(name) = section_name(&payload) {
+                sections.add(name, range.len() as u64);
+            }
+        }
         match &payload {
             Payload::DataSection(section) => {
                 let range = section.range();
@@ -112,7 +117,6 @@ pub(crate) fn scan(bytes: &[u8]) -> Scan {
             }
             _ => {}
         }
-        validation.payload(&payload);
     }
     let types = validation.finish();
     scan.invalid = validation.invalid;
@@ -120,7 +124,7 @@ pub(crate) fn scan(bytes: &[u8]) -> Scan {
         (scan.functions, scan.truncated) = functions(bytes, types);
     }
     scan.steers |= scan.claimed.steers();
-    scan.truncated |= sections.is_full() || scan.claimed.truncated;
+    scan.truncated |= looked_at > LOOKED_AT || sections.is_full() || scan.claimed.truncated;
     scan.contents.sections = sections.largest();
     (scan.contents.host_paths, scan.contents.host_paths_total) = traces.finish();
     scan.contents.programs = programs.finish();
@@ -225,12 +229,12 @@ struct Sections {
 }
 
 impl Sections {
-    fn add(&mut self, name: &str, bytes: u64) {
+    fn add(&mut self, name: String, bytes: u64) {
         let is_full = self.named.len() >= SECTION_NAMES;
-        let entry = match self.named.get_mut(name) {
-            Some(entry) => entry,
-            None if is_full => &mut self.others,
-            None => self.named.entry(name.to_owned()).or_default(),
+        let entry = match self.named.entry(name) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(_) if is_full => &mut self.others,
+            Entry::Vacant(entry) => entry.insert_entry((0, 0)).into_mut(),
         };
         entry.0 += 1;
         entry.1 = entry.1.saturating_add(bytes);
@@ -295,21 +299,21 @@ fn is_debug(name: &str) -> bool {
     matches!(name, "name" | "sourceMappingURL" | "external_debug_info") || name.starts_with(".debug_")
 }
 
-/// The beginning of a text that came with a component.
+/// The beginning of a text that came with a component; of one that is cut with a hash of the whole, so that two that begin
+/// alike are told apart.
 pub(crate) fn cut(text: &str) -> String {
     match text.get(..text.floor_char_boundary(NAME_BYTES)) {
-        Some(beginning) if beginning.len() < text.len() => format!("{beginning}…"),
+        Some(beginning) if beginning.len() < text.len() => {
+            let hash: String = Sha256::digest(text).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+            format!("{beginning}… (sha256 {hash}…)")
+        }
         _ => text.to_owned(),
     }
 }
 
 /// Whether a text has characters that nobody sees, or that change how what follows is shown.
 pub(crate) fn steers(text: &str) -> bool {
-    text.chars().any(|c| {
-        (c.is_control() && !matches!(c, '\n' | '\t'))
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
-            || matches!(c, '\u{61c}' | '\u{e0000}'..='\u{e007f}')
-    })
+    text.contains(is_steering)
 }
 
 /// What a component declares beyond its limits, each with the limit's name and both numbers.

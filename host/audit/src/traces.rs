@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use memchr::memmem;
+use memchr::memmem::Finder;
 
 use crate::{
     model::{HostPath, Program},
@@ -19,21 +19,34 @@ const COUNTED: usize = 1000;
 const LOOKED_AT: usize = 200_000;
 /// Paths, and programs, that an audit lists.
 const LISTED: usize = 10;
+/// Data that is shorter holds none of them: `/tmp/a/b`.
+const SHORTEST: usize = 8;
 /// Bytes of a path that are looked at.
 const PATH_BYTES: usize = 240;
 
 /// Paths of the machine that a component was made on.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Traces {
+    places: [(&'static str, Finder<'static>); 8],
     found: BTreeSet<HostPath>,
     looked_at: usize,
+}
+
+impl Default for Traces {
+    fn default() -> Self {
+        let places = PLACES.map(|place| (place, Finder::new(place)));
+        Self { places, found: BTreeSet::new(), looked_at: 0 }
+    }
 }
 
 impl Traces {
     /// Looks through a section.
     pub(crate) fn look(&mut self, section: &str, data: &[u8]) {
-        for place in PLACES {
-            for at in memmem::find_iter(data, place) {
+        if data.len() < SHORTEST {
+            return;
+        }
+        for (place, finder) in &self.places {
+            for at in finder.find_iter(data) {
                 self.looked_at += 1;
                 if self.found.len() >= COUNTED || self.looked_at > LOOKED_AT {
                     return;
@@ -66,30 +79,37 @@ fn path(data: &[u8], place: &str) -> Option<String> {
 }
 
 /// Beginnings of programs within data.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Programs {
+    forms: [(Finder<'static>, &'static str); 8],
     found: BTreeSet<Program>,
 }
 
-impl Programs {
-    /// Looks through a data section that begins at `offset`.
-    pub(crate) fn look(&mut self, offset: u64, data: &[u8]) {
-        let forms: [(&[u8], &str); 6] = [
+impl Default for Programs {
+    fn default() -> Self {
+        let forms: [(&[u8], &str); 8] = [
             (b"\x7fELF\x01\x01\x01", "an ELF program (32 bit)"),
             (b"\x7fELF\x02\x01\x01", "an ELF program (64 bit)"),
             (b"This program cannot be run in DOS mode", "a Windows program"),
             (b"\xcf\xfa\xed\xfe\x07\x00\x00\x01", "a macOS program"),
             (b"\xcf\xfa\xed\xfe\x0c\x00\x00\x01", "a macOS program"),
             (b"#!/bin/", "a shell script"),
+            (b"\0asm\x01\0\0\0", "a WebAssembly module"),
+            (b"\0asm\x0d\0\x01\0", "a WebAssembly component"),
         ];
-        let modules: [(&[u8], &str); 2] =
-            [(b"\0asm\x01\0\0\0", "a WebAssembly module"), (b"\0asm\x0d\0\x01\0", "a WebAssembly component")];
-        for (magic, form) in forms.into_iter().chain(modules) {
+        Self { forms: forms.map(|(magic, form)| (Finder::new(magic), form)), found: BTreeSet::new() }
+    }
+}
+
+impl Programs {
+    /// Looks through a data section that begins at `offset`.
+    pub(crate) fn look(&mut self, offset: u64, data: &[u8]) {
+        for (finder, form) in &self.forms {
             if self.found.len() >= COUNTED {
                 return;
             }
-            for at in memmem::find_iter(data, magic).take(LISTED) {
-                self.found.insert(Program { offset: offset + at as u64, form: form.to_owned() });
+            for at in finder.find_iter(data).take(LISTED) {
+                self.found.insert(Program { offset: offset + at as u64, form: (*form).to_owned() });
             }
         }
     }

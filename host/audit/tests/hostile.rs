@@ -9,7 +9,7 @@
 use std::time::{Duration, Instant};
 
 use guild_audit::{
-    Audit, Rule, Subject,
+    Audit, Difference, Finding, Rule, Subject,
     model::{ImportState, Kind},
 };
 use guild_contract::Limits;
@@ -172,6 +172,66 @@ fn a_hundred_thousand_sections_are_counted_together() {
     let audit = audit(&bytes);
     assert!(audit.contents.sections.len() <= 61 && rules(&audit).contains(&"GA026"));
     assert_eq!(audit.contents.sections.iter().map(|section| section.count).sum::<u64>(), 100_000);
+}
+
+#[test]
+fn what_comes_after_a_hundred_thousand_sections_is_not_looked_into_and_that_is_told() {
+    let module = [MODULE, &section(5, &[1, 0, 80])].concat();
+    let empty = section(0, &[0]).repeat(700_000);
+    let path = section(0, &[&[1, b'x'][..], b"/home/ann/src/lib.rs"].concat());
+    let audit = audit(&[COMPONENT, &empty, &path, &section(1, &module)].concat());
+    assert!(rules(&audit).contains(&"GA026") && audit.contents.host_paths.is_empty());
+    // What its modules declare is counted to the end.
+    assert_eq!((audit.contents.core_modules, audit.contents.memory_bytes), (1, 80 * 65536));
+}
+
+#[test]
+fn functions_that_the_host_does_not_have_are_told() {
+    let audit = audit(&wat(r#"(component
+        (import "wasi:random/random@0.2.0" (instance
+            (export "get-random-u64" (func (result u64))) (export "write" (func)) (export "exfiltrate" (func))))
+        (import "wasi:sockets/tcp@0.2.0" (instance (export "anything" (func)))))"#));
+    let found: Vec<_> = audit.findings.iter().filter(|finding| finding.rule == Rule::GA004).collect();
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].place, "import wasi:random/random@0.2.0");
+    assert!(found[0].text.contains("`exfiltrate`, `write`; a host"), "{}", found[0].text);
+}
+
+#[test]
+fn a_runtime_drags_the_network_in_only_where_a_language_is_named() {
+    let producers = |tool: &str| {
+        wat(&format!(
+            r#"(component (import "wasi:sockets/tcp@0.2.0" (instance (export "f" (func)))) (@producers (processed-by "{tool}" "1")))"#
+        ))
+    };
+    let found = |tool: &str| rules(&audit(&producers(tool))).into_iter().find(|rule| ["GA023", "GA045"].contains(rule));
+    assert_eq!(found("wit-component"), Some("GA023"));
+    assert_eq!(found("componentize-py"), Some("GA045"));
+}
+
+#[test]
+fn long_names_that_begin_alike_are_told_apart() {
+    let importing = |last: &str| {
+        let names = ["x", last].map(|last| format!(r#"(import "a:b/{}{last}" (instance))"#, "a".repeat(500)));
+        audit(&wat(&format!("(component {})", names.concat())))
+    };
+    let (old, new) = (importing("y"), importing("z"));
+    let difference = Difference::between(&old, &new);
+    let imports: Vec<_> = difference.changes.iter().filter(|change| change.subject == "import").collect();
+    assert_eq!(imports.len(), 2, "{imports:?}");
+    assert!(imports.iter().any(|c| c.old.is_none()) && imports.iter().any(|c| c.new.is_none()));
+}
+
+#[test]
+fn a_saved_audit_made_of_findings_is_compared_at_once() {
+    let mut old = audit(&wat("(component)"));
+    let one = old.findings[0].clone();
+    old.findings = (0..20_000).map(|n| Finding { text: format!("old {n}"), ..one.clone() }).collect();
+    let mut new = old.clone();
+    new.findings.iter_mut().for_each(|finding| finding.text.push('.'));
+    let begun = Instant::now();
+    assert_eq!(Difference::between(&old, &new).new_findings.len(), 20_000);
+    assert!(begun.elapsed() < Duration::from_secs(2), "it took {:?}", begun.elapsed());
 }
 
 #[test]

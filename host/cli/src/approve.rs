@@ -3,12 +3,16 @@
 use std::{
     io::{self, BufRead as _, IsTerminal as _, Write},
     path::Path,
+    sync::Arc,
 };
 
 use guild_jobs::Owner;
 use guild_server::{
     approval::{Approval, Difference, How, Pin, Refused, Signature, Standing, Trusted},
-    discovery::{self, FoundMember},
+    config::Config,
+    discovery::FoundMember,
+    reach::Granted,
+    resume,
 };
 use serde::Serialize;
 
@@ -45,17 +49,18 @@ pub(crate) fn approve(args: &Approve) -> Result<(), Failure> {
                     _ => return Err(unknown),
                 },
             };
-            let members = house::members_directory(args.house.members.as_deref(), &config).ok();
-            let found = discovery::single_of(&directory, members.as_deref()).map_err(Failure::error)?;
-            approve_member(&approval, &found, config.limits.component_bytes, args.yes)
+            let found = house::member(&directory, &args.house, &config).map_err(Failure::error)?;
+            approve_member(&approval, &found, &config, args.yes)
         }
     }
 }
 
-fn approve_member(approval: &Approval, found: &FoundMember, max: u64, yes: bool) -> Result<(), Failure> {
-    let Some(spec) = &found.manifest.component else {
+fn approve_member(approval: &Approval, found: &FoundMember, config: &Config, yes: bool) -> Result<(), Failure> {
+    let granted = Granted::of(found, config).map_err(Failure::error)?;
+    let (Some(spec), Some(granted)) = (&found.manifest.component, granted) else {
         return Err(Failure::error(format!("member {} has no `component`: its own process serves it", found.key)));
     };
+    let max = granted.limits.limits.component_bytes;
     let standing = approval.look(&found.key, &found.dir, spec, max).map_err(|why| failed(&why))?;
     let name = standing.pin.as_ref().map_or(found.key.as_str(), |pin| &pin.name).to_owned();
     print(|out| write_standing(out, &name, &standing))?;
@@ -69,6 +74,10 @@ fn approve_member(approval: &Approval, found: &FoundMember, max: u64, yes: bool)
     }
     if !yes && !is_confirmed(&name)? {
         return Err(Failure::error(format!("{name} was not approved")));
+    }
+    if standing.trusted != Trusted::Pinned {
+        let ended = resume::end_before_approval(&found.dir, &Arc::new(config.limits.clone()));
+        ended.map_err(|why| Failure::error(format!("{name} was not approved: {why}")))?;
     }
     approval.approve(&standing).map_err(|why| failed(&why))?;
     let file = approval.file().unwrap_or_default();

@@ -16,7 +16,7 @@ use guild_contract::{
 };
 use guild_jobs::secret::{KeySource, Secret, may_carry_key};
 use reqwest::{
-    Certificate, RequestBuilder, StatusCode, Url,
+    Certificate, RequestBuilder, Response, StatusCode, Url,
     header::{AUTHORIZATION, HeaderValue},
     redirect::Policy,
 };
@@ -31,8 +31,11 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const PROTOCOL_VERSION: &str = "2025-06-18";
 /// The variable that has the token, where no file does.
 const TOKEN_VARIABLE: &str = "GUILD_TOKEN";
-/// How much is read of what a host says to a request that it refuses.
+/// How much is shown of what a host says to a request that it refuses, and how much of it is read.
 const REFUSAL_CHARS: usize = 400;
+const REFUSAL_BYTES: usize = 4 * 1024;
+/// How much is read of an answer: more than any host's, which is largest where it lists every job in detail.
+const ANSWER_BYTES: usize = 256 * 1024 * 1024;
 
 /// How a host is told who asks, and how the host is known. A token is never an argument: those are seen by everybody on
 /// the machine.
@@ -257,14 +260,18 @@ impl Client {
             .post(self.endpoint.clone())
             .header("MCP-Protocol-Version", PROTOCOL_VERSION)
             .json(&Call { jsonrpc: "2.0", id, method, params });
-        let response = self.with_token(request).send().await.map_err(|e| self.transport(e))?;
+        let mut response = self.with_token(request).send().await.map_err(|e| self.transport(e))?;
         let status = response.status();
         if !status.is_success() {
-            let text = response.text().await.unwrap_or_default();
-            let text = one_line(&text, REFUSAL_CHARS);
+            let (mut text, _) = read(&mut response, REFUSAL_BYTES).await.unwrap_or_default();
+            text.truncate(REFUSAL_BYTES);
+            let text = one_line(&String::from_utf8_lossy(&text), REFUSAL_CHARS);
             return Err(ClientError::Http { url: self.endpoint.clone(), status, text });
         }
-        let body = response.bytes().await.map_err(|e| self.transport(e))?;
+        let (body, is_whole) = read(&mut response, ANSWER_BYTES).await.map_err(|e| self.transport(e))?;
+        if !is_whole {
+            return Err(self.protocol(&format!("with more than {ANSWER_BYTES} bytes")));
+        }
         let answer: Answer<'_> = serde_json::from_slice(&body).map_err(|e| self.protocol(&e.to_string()))?;
         match answer {
             Answer { error: Some(error), .. } => Err(ClientError::Refused { code: error.code, message: error.message }),
@@ -303,6 +310,18 @@ impl Client {
     fn protocol(&self, reason: &str) -> ClientError {
         ClientError::Protocol { url: self.endpoint.clone(), reason: reason.to_owned() }
     }
+}
+
+/// What an answer says, and whether that is all of it: of one that is longer than `most` bytes, at least so many.
+async fn read(response: &mut Response, most: usize) -> reqwest::Result<(Vec<u8>, bool)> {
+    let mut body = Vec::new();
+    while let Some(piece) = response.chunk().await? {
+        body.extend_from_slice(&piece);
+        if body.len() > most {
+            return Ok((body, false));
+        }
+    }
+    Ok((body, true))
 }
 
 /// The header that brings a token; an error where others could read it on its way.

@@ -12,7 +12,7 @@ pub(crate) mod exit {
     pub(crate) const PORT_IN_USE: u8 = 2;
     /// `audit`: there are findings.
     pub(crate) const FINDINGS: u8 = 1;
-    /// `audit`: what is to be audited cannot be read, or is no component.
+    /// `audit`: what is to be audited cannot be read, or is no component; or the audit cannot be written.
     pub(crate) const CANNOT_READ: u8 = 2;
     /// `run`: the job failed.
     pub(crate) const JOB_FAILED: u8 = 3;

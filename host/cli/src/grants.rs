@@ -8,19 +8,21 @@ use std::{
 use anstyle::AnsiColor;
 use guild_contract::{
     Bounds, Grants, Limits,
-    grants::{Names, Narrowed, Verdict, wildcard},
+    grants::{Names, Verdict},
+    limits::Narrowed,
 };
 use guild_server::{
     config::Config,
+    discovery::FoundMember,
     host::Surveyed,
-    reach::{self, Granted},
+    reach::{self, Granted, Outlook, Searched},
 };
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
     failure::Failure,
-    output::{self, LABEL, STRONG, count, harmless, one_line, print, print_json, tell},
+    output::{self, LABEL, STRONG, count, one_line, print, print_json},
 };
 
 /// One member, for people and for programs.
@@ -28,7 +30,7 @@ use crate::{
 #[serde(rename_all = "camelCase")]
 struct Shown {
     member: String,
-    /// Why nothing can be said about it, where it has no grants.
+    /// Why it is not in service, where it is not: what else is said is what it would have.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -44,6 +46,10 @@ struct ShownGrants {
     grants: Grants,
     /// The read roots of guild.toml, and whether each is granted.
     read_roots: Vec<ShownRoot>,
+    /// The tools that a session can be given: granted, and with something to read.
+    session_tools: Vec<String>,
+    /// What a search of a session searches.
+    searched: Searched,
     /// What a job's sessions may use at most.
     bounds: Bounds,
     artifacts_bytes: u64,
@@ -71,33 +77,22 @@ pub(crate) fn show(
     (grants, limits): (bool, bool),
     as_json: bool,
 ) -> Result<(), Failure> {
-    let roots = reach::roots(config).unwrap_or_else(|why| {
-        tell(format_args!("{why}"));
-        Vec::new()
-    });
-    let all: Vec<Shown> = survey
-        .into_iter()
-        .map(|Surveyed { found, state, granted }| {
-            let reason = granted.is_none().then(|| match state {
-                Err(why) => why,
-                Ok(_) => "it has no component: its own process serves it".to_owned(),
-            });
-            let bounds = found.member.ok().and_then(|member| member.manifest.component);
-            let both = granted.as_ref().zip(bounds.as_ref());
-            Shown {
-                member: found.path,
-                reason,
-                grants: both.filter(|_| grants).map(|(granted, spec)| ShownGrants {
-                    read_roots: roots.iter().map(|name| shown_root(name, &granted.grants)).collect(),
-                    bounds: reach::ceiling(spec, &granted.limits.limits),
-                    artifacts_bytes: granted.limits.limits.artifacts_bytes,
-                    artifacts_entries: granted.limits.limits.artifacts_entries,
-                    grants: (*granted.grants).clone(),
-                }),
-                limits: granted.as_ref().filter(|_| limits).map(|granted| shown_limits(granted, config)),
-            }
-        })
-        .collect();
+    let outlook = grants.then(|| Outlook::new(config)).transpose().map_err(|e| Failure::error(e.to_string()))?;
+    let shown = |Surveyed { found, state, granted }: Surveyed| {
+        let member = found.member.as_ref().ok();
+        let grants = member.zip(granted.as_ref()).zip(outlook.as_ref());
+        Shown {
+            grants: grants.and_then(|((member, granted), outlook)| shown_grants(member, granted, outlook)),
+            limits: granted.as_ref().filter(|_| limits).map(|granted| shown_limits(granted, config)),
+            member: found.path,
+            reason: match state {
+                Ok(true) => None,
+                Ok(false) => Some("it has no component: its own process serves it".to_owned()),
+                Err(why) => Some(why),
+            },
+        }
+    };
+    let all: Vec<Shown> = survey.into_iter().map(shown).collect();
     if as_json {
         print_json(&all)?;
     } else {
@@ -106,12 +101,23 @@ pub(crate) fn show(
     Ok(())
 }
 
-fn shown_root(name: &str, grants: &Grants) -> ShownRoot {
-    let refusal = match &grants.roots {
-        Some(roots) => roots.refusal(name, "files:", wildcard),
-        None => Some("`files` is not granted".to_owned()),
+fn shown_grants(member: &FoundMember, granted: &Granted, outlook: &Outlook) -> Option<ShownGrants> {
+    let spec = member.manifest.component.as_ref()?;
+    let Granted { grants, limits } = granted;
+    let root = |name: String| {
+        let denial = grants.root_denial(&name, &member.key, spec);
+        ShownRoot { name, verdict: denial.map_or(Verdict::Granted, Verdict::Denied) }
     };
-    ShownRoot { name: name.to_owned(), verdict: refusal.map_or(Verdict::Granted, Verdict::Denied) }
+    let (session_tools, searched) = outlook.of(grants);
+    Some(ShownGrants {
+        read_roots: outlook.roots().into_iter().map(root).collect(),
+        session_tools,
+        searched,
+        bounds: reach::ceiling(spec, &limits.limits),
+        artifacts_bytes: limits.limits.artifacts_bytes,
+        artifacts_entries: limits.limits.artifacts_entries,
+        grants: (**grants).clone(),
+    })
 }
 
 fn shown_limits(granted: &Granted, config: &Config) -> Vec<ShownLimit> {
@@ -129,7 +135,7 @@ fn shown_limits(granted: &Granted, config: &Config) -> Vec<ShownLimit> {
 fn write_member(out: &mut dyn Write, member: &Shown) -> io::Result<()> {
     writeln!(out, "{STRONG}{}{STRONG:#}", one_line(&member.member, usize::MAX))?;
     if let Some(reason) = &member.reason {
-        writeln!(out, "  {}", harmless(reason))?;
+        writeln!(out, "  not in service: {}", one_line(reason, usize::MAX))?;
     }
     if let Some(grants) = &member.grants {
         write_grants(out, grants)?;
@@ -151,11 +157,8 @@ fn write_grants(out: &mut dyn Write, shown: &ShownGrants) -> io::Result<()> {
     }
     let mut row = |label: &str, value: &dyn Display| writeln!(out, "  {LABEL}{label:<18}{LABEL:#} {value}");
     row("hosts", &grants.hosts.as_ref().map_or_else(|| "none".to_owned(), hosts))?;
-    row(
-        "WebSearch",
-        &if grants.session_search { "the search provider, else the read roots" } else { "the read roots" },
-    )?;
-    let tools = if grants.tools.is_empty() { "none".to_owned() } else { grants.tools.join(", ") };
+    row("a search finds", &searches(shown))?;
+    let tools = if shown.session_tools.is_empty() { "none".to_owned() } else { shown.session_tools.join(", ") };
     row("session tools", &tools)?;
     let memory = [
         (grants.memory, "given to sessions"),
@@ -192,6 +195,16 @@ fn write_verdict(out: &mut dyn Write, name: &str, verdict: &Verdict) -> io::Resu
             let style = AnsiColor::Yellow.on_default();
             writeln!(out, "  {name:<18} {style}denied{style:#}   {}", one_line(why, usize::MAX))
         }
+    }
+}
+
+/// What is searched, and why it is not the web where it is not.
+fn searches(ShownGrants { grants, searched, .. }: &ShownGrants) -> String {
+    let why = if grants.session_search { "guild.toml has no [web.search]" } else { "`web:search` is not granted" };
+    match searched {
+        Searched::Provider => "what the search provider has".to_owned(),
+        Searched::ReadRoots => format!("what is in the granted read roots: {why}"),
+        Searched::Nothing => format!("nothing: {why}, and no read root is granted"),
     }
 }
 

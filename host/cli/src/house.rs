@@ -6,7 +6,7 @@ use cap_std::fs::Dir;
 use guild_contract::{MemberKey, manifest::FILE_NAME};
 use guild_server::{
     config::Config,
-    discovery::{Found, discover, open_directory},
+    discovery::{Found, FoundMember, discover, open_directory, single},
 };
 
 use crate::{args::House, failure::Failure};
@@ -65,6 +65,12 @@ pub(crate) fn member_directory(member: &str, house: &House, config: &Config) -> 
             )))
         }
     }
+}
+
+/// The member that a directory is, with its key.
+pub(crate) fn member(directory: &Path, house: &House, config: &Config) -> Result<FoundMember, String> {
+    let members = members_directory(house.members.as_deref(), config).ok();
+    single(directory, members.as_deref(), config)
 }
 
 /// Whether two paths lead to one directory.

@@ -114,13 +114,12 @@ pub(crate) fn members(args: &Members) -> Result<(), Failure> {
             survey
         }
     };
+    let survey = survey.into_iter().map(as_a_host_finds_it).collect();
     if args.grants || args.limits {
         return grants::show(survey, &config, (args.grants, args.limits), args.json);
     }
-    let all: Vec<Shown> = {
-        let (approval, max) = (Approval::new(&config), config.limits.component_bytes);
-        survey.into_iter().map(|surveyed| shown(surveyed, &approval, max)).collect()
-    };
+    let approval = Approval::new(&config);
+    let all: Vec<Shown> = survey.into_iter().map(|surveyed| shown(surveyed, &approval)).collect();
     if args.json {
         print_json(&all)?;
     } else {
@@ -129,12 +128,17 @@ pub(crate) fn members(args: &Members) -> Result<(), Failure> {
     Ok(())
 }
 
-fn shown(surveyed: Surveyed, approval: &Approval, max: u64) -> Shown {
-    let Surveyed { found: Found { path, member }, state, .. } = surveyed;
-    let state = state.and_then(|is_ours| match &member {
+/// With its state as it is where its own directories cannot be opened.
+fn as_a_host_finds_it(surveyed: Surveyed) -> Surveyed {
+    let state = surveyed.state.and_then(|is_ours| match &surveyed.found.member {
         Ok(member) if is_ours => check_directories(&member.dir).map(|()| true),
         _ => Ok(is_ours),
     });
+    Surveyed { state, ..surveyed }
+}
+
+fn shown(surveyed: Surveyed, approval: &Approval) -> Shown {
+    let Surveyed { found: Found { path, member }, state, granted } = surveyed;
     let (state, reason) = match state {
         Ok(true) => (State::Ready, None),
         Ok(false) => (State::Foreign, None),
@@ -143,8 +147,9 @@ fn shown(surveyed: Surveyed, approval: &Approval, max: u64) -> Shown {
     let mut shown = Shown { member: path, state, reason, pid: None, url: None, manifest: None, trust: None };
     if let Ok(member) = member {
         // Where it cannot be told, the state is an error already, with that reason.
-        let spec = member.manifest.component.as_ref();
-        let standing = spec.and_then(|spec| approval.look(&member.key, &member.dir, spec, max).ok());
+        let standing = member.manifest.component.as_ref().zip(granted).and_then(|(spec, granted)| {
+            approval.look(&member.key, &member.dir, spec, granted.limits.limits.component_bytes).ok()
+        });
         shown.trust = standing.map(|it| ShownTrust { approval: it.as_str(), signature: it.signature });
         add_manifest(&mut shown, member);
     }
@@ -217,8 +222,8 @@ fn write_member(out: &mut dyn io::Write, member: &Shown) -> io::Result<()> {
     }
     writeln!(out)?;
     match (&member.reason, member.pid, &member.url) {
-        (Some(reason), ..) => writeln!(out, "  {}", output::harmless(reason)),
-        (None, Some(pid), Some(url)) => writeln!(out, "  process {pid} serves it at {}", output::harmless(url)),
+        (Some(reason), ..) => writeln!(out, "  {}", one_line(reason, usize::MAX)),
+        (None, Some(pid), Some(url)) => writeln!(out, "  process {pid} serves it at {}", one_line(url, usize::MAX)),
         (None, Some(pid), None) => writeln!(out, "  process {pid} works on it"),
         _ => Ok(()),
     }

@@ -10,6 +10,7 @@ use std::{
 };
 
 use anstyle::{AnsiColor, Style};
+pub(crate) use guild_contract::text::{harmless, is_steering, one_line};
 use guild_contract::{
     JobStatus, JobUsage, Usage,
     rpc::{JobList, StatusView},
@@ -183,42 +184,9 @@ pub(crate) fn state_style(is_bad: bool) -> Style {
     if is_bad { BAD } else { AnsiColor::Green.on_default() }
 }
 
-/// A text without characters that steer a terminal or turn the reading direction; newlines and tabs stay.
-pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
-    if text.contains(is_steering) { Cow::Owned(text.replace(is_steering, "\u{fffd}")) } else { Cow::Borrowed(text) }
-}
-
-/// Whether a character steers a terminal or turns the reading direction.
-pub(crate) fn is_steering(c: char) -> bool {
-    (c.is_control() && !matches!(c, '\n' | '\t')) || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
-
-/// A text on one line, cut after `chars` characters.
-pub(crate) fn one_line(text: &str, chars: usize) -> String {
-    let line = harmless(text).split_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(chars) {
-        None => line,
-        Some(_) => line.chars().take(chars.saturating_sub(1)).chain(['…']).collect(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_workers_text_cannot_steer_a_terminal() {
-        assert_eq!(harmless("plain\n\ttext"), "plain\n\ttext");
-        assert_eq!(harmless("\u{1b}[2Jgone\r"), "\u{fffd}[2Jgone\u{fffd}");
-        assert_eq!(harmless("a\u{202e}b\u{9b}1m"), "a\u{fffd}b\u{fffd}1m");
-    }
-
-    #[test]
-    fn a_line_is_cut_at_a_character() {
-        assert_eq!(one_line("a\n b", 9), "a b");
-        assert_eq!(one_line("größer", 4), "grö…");
-        assert_eq!(one_line("größe", 5), "größe");
-    }
 
     #[test]
     fn a_status_shows_what_there_is() {

@@ -11,7 +11,6 @@ use guild_contract::{
     rpc::{ListParams, StatusView},
 };
 use guild_jobs::{JobStore, OwnerLock, StoreOptions, SystemClock};
-use guild_server::discovery;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -45,7 +44,7 @@ pub(crate) async fn prune(args: Prune) -> Result<(), Failure> {
     let members = match &args.member {
         Some(member) => {
             let directory = house::member_directory(member, &args.house, &config)?;
-            let found = discovery::single(&directory).map_err(Failure::error)?;
+            let found = house::member(&directory, &args.house, &config).map_err(Failure::error)?;
             if found.manifest.component.is_none() {
                 return Err(Failure::error(format!(
                     "member {member} has no component: its own process keeps its jobs"

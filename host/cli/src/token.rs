@@ -29,7 +29,7 @@ pub(crate) fn token(args: Token) -> Result<(), Failure> {
 fn add(args: TokenAdd) -> Result<(), Failure> {
     let TokenAdd { name, members, methods, expires, of } = args;
     let members = if members.is_empty() { vec!["*".to_owned()] } else { members };
-    let (file, log) = opened(&of)?;
+    let (file, log) = found(&of)?;
     let members = members.into_iter().map(Pattern).collect();
     let detail = format!("{name}: {methods}");
     let secret = file.add(NewToken { name: name.clone(), methods, members, expires })?;
@@ -40,7 +40,8 @@ fn add(args: TokenAdd) -> Result<(), Failure> {
 }
 
 fn revoke(name: &str, of: &TokensOf) -> Result<(), Failure> {
-    let (file, log) = opened(of)?;
+    let (file, log) = found(of)?;
+    // Whatever becomes of the log.
     file.revoke(name)?;
     record(log.as_ref(), "token-revoked", name);
     tell(format_args!("the token {name} is revoked"));
@@ -94,10 +95,9 @@ fn list(of: &TokensOf, json: bool) -> Result<(), Failure> {
 }
 
 /// The tokens, and the audit log that is told of what becomes of them.
-fn opened(of: &TokensOf) -> Result<(TokenFile, Option<Log>), Failure> {
+fn found(of: &TokensOf) -> Result<(TokenFile, Option<Log>), Failure> {
     let config = house::config(of.config_file.as_deref())?;
-    let log = Log::of(&config).map_err(|e| Failure::error(e.to_string()))?;
-    Ok((TokenFile::of(&config)?, log))
+    Ok((TokenFile::of(&config)?, Log::of(&config)))
 }
 
 fn record(log: Option<&Log>, event: &str, detail: &str) {

@@ -4,7 +4,6 @@ use std::io::{self, Write};
 
 use cap_std::fs::Dir;
 use guild_jobs::usage::{MemberUsage, Sum, of_member};
-use guild_server::discovery;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -82,7 +81,7 @@ pub(crate) fn usage(args: &Usage) -> Result<(), Failure> {
     let found: Vec<(String, Result<Dir, String>)> = match &args.member {
         Some(member) => {
             let directory = house::member_directory(member, &args.house, &config)?;
-            vec![(member.clone(), discovery::single(&directory).map(|found| found.dir))]
+            vec![(member.clone(), house::member(&directory, &args.house, &config).map(|found| found.dir))]
         }
         None => house::discovered(&house::members_directory(args.house.members.as_deref(), &config)?)?
             .into_iter()

@@ -10,11 +10,12 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Limits, MemberKey,
-    manifest::{ComponentSpec, Interface, WebWish},
+    MemberKey,
+    manifest::{ComponentSpec, FILE_NAME, Interface, WebWish},
 };
 
 pub use crate::policy::{Capability, Pattern, Policy, Rule, wildcard};
+
 /// Names that are granted: read roots, or hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -30,17 +31,6 @@ impl Names {
     pub fn grant(&self, name: &str, matches: impl Fn(&str, &str) -> bool) -> bool {
         let any = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, name));
         self.all_of.iter().all(|patterns| any(patterns)) && !any(&self.none_of)
-    }
-
-    /// Why a name is not granted; `what` is written before it in `guild.toml`, as `files:`.
-    pub fn refusal(&self, name: &str, what: &str, matches: impl Fn(&str, &str) -> bool) -> Option<String> {
-        if let Some(pattern) = self.none_of.iter().find(|pattern| matches(pattern, name)) {
-            return Some(format!("\"{what}{pattern}\" in a `deny` of guild.toml names it"));
-        }
-        let any = |patterns: &&Vec<String>| patterns.iter().any(|pattern| matches(pattern, name));
-        let others = self.all_of.iter().find(|patterns| !any(patterns))?;
-        let others = if others.is_empty() { "none".to_owned() } else { others.join(", ") };
-        Some(format!("what is asked for and allowed is {others}"))
     }
 
     /// Those that are granted here and there.
@@ -79,9 +69,11 @@ pub struct Grants {
     pub memory_write: bool,
     /// Whether sessions have the tool that stores memories. It is one of the internal tools, which need not be asked for.
     pub session_memory: bool,
-    /// Which read roots the component and its sessions may read; `None`: none at all.
+    /// Which read roots the component and its sessions may read; `None`: none at all, as where neither `files` nor a tool
+    /// that reads files is asked for.
     pub roots: Option<Names>,
-    /// Which hosts the component and its sessions may read, out of those that `[web]` opens; `None`: none at all.
+    /// Which hosts the component and its sessions may read, out of those that `[web]` opens; `None`: none at all, as where
+    /// neither `web` nor WebFetch is asked for.
     pub hosts: Option<Names>,
     /// Whether the component may ask the search provider.
     pub search: bool,
@@ -102,9 +94,12 @@ impl Grants {
     pub fn of(key: &MemberKey, spec: &ComponentSpec, policy: &Policy) -> Self {
         let rules = Rules::of(key, policy);
         let wishes = &spec.grants;
-        let denial = |wanted: &Capability| match wanted.interface() {
-            Some(Interface::Web) if !policy.web => Some(no_web(&wishes.web)),
-            _ => rules.denial(wanted),
+        let denial = |wanted: &Capability| {
+            let closed = !policy.web && wanted.interface() == Some(Interface::Web);
+            match (closed.then(|| no_web(wanted, &wishes.web)), rules.denial(wanted)) {
+                (Some(closed), Some(denied)) => Some(format!("{closed}; besides, {denied}")),
+                (closed, denied) => closed.or(denied),
+            }
         };
         let verdict = |denied: Option<String>| denied.map_or(Verdict::Granted, Verdict::Denied);
         let interfaces: BTreeMap<_, _> = Interface::ALL
@@ -116,13 +111,16 @@ impl Grants {
         let whole = |interface| allowed(Capability::Interface(interface));
         let granted = |interface| interfaces.get(&interface) == Some(&Verdict::Granted);
 
+        let uses = |tools: &[&str]| spec.tools.iter().any(|tool| tools.contains(&tool.as_str()));
+        let reads_files = wishes.asks(Interface::Files) || uses(&["Read", "Grep", "Glob", "WebSearch"]);
+        let reads_web = wishes.asks(Interface::Web) || uses(&["WebFetch"]);
         let asked_roots = wishes.files.as_ref().map(|files| files.roots.clone()).unwrap_or_default();
-        let roots = whole(Interface::Files).then(|| {
+        let roots = (reads_files && whole(Interface::Files)).then(|| {
             let root = |c: &Capability| if let Capability::Root(root) = c { Some(root.clone()) } else { None };
             rules.names(Interface::Files, asked_roots, root)
         });
         let asked_hosts = wishes.web.as_ref().map(|web| web.hosts.clone()).unwrap_or_default();
-        let hosts = whole(Interface::Web).then(|| {
+        let hosts = (reads_web && whole(Interface::Web)).then(|| {
             let host = |c: &Capability| if let Capability::Host(host) = c { Some(host.clone()) } else { None };
             rules.names(Interface::Web, asked_hosts, host)
         });
@@ -196,6 +194,29 @@ impl Grants {
         self.interfaces.get(&interface) == Some(&Verdict::Granted)
     }
 
+    /// Why a read root is not granted to the member `key`, whose manifest says `spec`, and which line would allow it.
+    pub fn root_denial(&self, root: &str, key: &MemberKey, spec: &ComponentSpec) -> Option<String> {
+        let Some(roots) = &self.roots else {
+            let readers = ["files", "Read", "Grep", "Glob", "WebSearch"];
+            let denied = self.wishes().find_map(|(name, verdict)| match verdict {
+                Verdict::Denied(why) if readers.contains(&name) => Some(why.clone()),
+                _ => None,
+            });
+            return Some(denied.unwrap_or_else(|| format!("{FILE_NAME} asks for nothing that reads files")));
+        };
+        if let Some(denied) = roots.none_of.iter().find(|pattern| wildcard(pattern, root)) {
+            let denied = Capability::Root(denied.clone()).to_string();
+            return Some(format!("{denied:?} in a `deny` of guild.toml names it; take it out to allow it"));
+        }
+        let names = |patterns: &[String]| patterns.iter().any(|pattern| wildcard(pattern, root));
+        let asked = spec.grants.files.iter().flat_map(|files| &files.roots).cloned().collect::<Vec<_>>();
+        if !asked.is_empty() && !names(&asked) {
+            return Some(format!("{FILE_NAME} does not ask for it: `component.grants.files.roots` names others only"));
+        }
+        let allowed = roots.all_of.iter().all(|patterns| names(patterns));
+        (!allowed).then(|| not_allowed(&Capability::Root(root.to_owned()), key))
+    }
+
     /// Why an interface is not granted that was asked for.
     pub fn denial(&self, interface: Interface) -> Option<&str> {
         match self.interfaces.get(&interface) {
@@ -206,55 +227,23 @@ impl Grants {
 }
 
 /// The web is closed where nobody opened it.
-fn no_web(wish: &Option<WebWish>) -> String {
+fn no_web(wanted: &Capability, wish: &Option<WebWish>) -> String {
     let hosts = wish.as_ref().map(|web| web.hosts.as_slice()).filter(|hosts| !hosts.is_empty());
-    let hosts =
-        hosts.map_or_else(|| "\"*\"".to_owned(), |hosts| format!("{hosts:?}").trim_matches(['[', ']']).to_owned());
-    format!("guild.toml has no [web], which opens the web; add [web] with `allow = [{hosts}]` to allow it")
+    let add = match (wanted, hosts) {
+        (Capability::Search, _) => "[web.search] with a `provider`".to_owned(),
+        (_, Some(hosts)) => format!("[web] with `allow = {hosts:?}`"),
+        (_, None) => "[web] with the hosts that may be read in `allow`".to_owned(),
+    };
+    format!("guild.toml has no [web], which opens the web; add {add} to allow it")
 }
 
-/// The limits of one member.
-#[derive(Clone, Debug, PartialEq)]
-pub struct MemberLimits {
-    /// What holds for it. Those of the whole host are the host's.
-    pub limits: Limits,
-    /// Who made those smaller that are not the host's, by their names.
-    pub narrowed: BTreeMap<&'static str, Narrowed>,
-}
-
-/// Who made a limit smaller for one member.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Narrowed {
-    /// `limits` of a `[member.PATTERN]`.
-    Operator(Pattern),
-    /// `component.grants.artifacts` in the manifest.
-    Manifest,
-}
-
-impl MemberLimits {
-    /// The limits of the member `key`, whose manifest says `spec`, where `all` are those of the host: the smallest that
-    /// any rule for it, or its manifest, says.
-    pub fn of(key: &MemberKey, spec: &ComponentSpec, policy: &Policy, all: &Limits) -> Self {
-        let mut own = Self { limits: all.clone(), narrowed: BTreeMap::new() };
-        for rule in Rules::of(key, policy).matching {
-            if let Some(limits) = &rule.limits {
-                own.narrow(limits, &Narrowed::Operator(rule.members.clone()));
-            }
-        }
-        if let Some(wish) = spec.grants.artifacts {
-            let mut limits = own.limits.clone();
-            limits.artifacts_bytes = wish.bytes.unwrap_or(limits.artifacts_bytes);
-            limits.artifacts_entries = wish.entries.unwrap_or(limits.artifacts_entries);
-            own.narrow(&limits, &Narrowed::Manifest);
-        }
-        own
-    }
-
-    fn narrow(&mut self, limits: &Limits, by: &Narrowed) {
-        let (smaller, names) = self.limits.smaller(limits);
-        self.limits = smaller;
-        self.narrowed.extend(names.into_iter().map(|name| (name, by.clone())));
-    }
+/// What is not in an `allow`, where there is one.
+fn not_allowed(wanted: &Capability, key: &MemberKey) -> String {
+    format!(
+        "no `allow` in guild.toml that is for this member names it; add {:?} to `allow` of [member.{:?}] to allow it",
+        wanted.to_string(),
+        key.as_str()
+    )
 }
 
 /// The rules that are for one member.
@@ -265,7 +254,7 @@ struct Rules<'a> {
 
 impl<'a> Rules<'a> {
     fn of(key: &'a MemberKey, policy: &'a Policy) -> Self {
-        Self { key, matching: policy.rules.iter().filter(|rule| rule.members.matches(key.as_str())).collect() }
+        Self { key, matching: policy.rules_for(key).collect() }
     }
 
     /// What rules with an `allow` allow; none, where there is no such rule.
@@ -294,14 +283,7 @@ impl<'a> Rules<'a> {
             let part = matches!(wanted, Capability::Interface(_)) && allowed.interface() == wanted.interface();
             part || allowed.covers(wanted)
         };
-        if allowed.any(lets_in) {
-            return None;
-        }
-        Some(format!(
-            "no `allow` in guild.toml that is for this member names it; add {:?} to `allow` of [member.{:?}] to allow it",
-            wanted.to_string(),
-            self.key.as_str()
-        ))
+        (!allowed.any(lets_in)).then(|| not_allowed(wanted, self.key))
     }
 
     /// The names of an interface that are granted, out of those that are asked for; `name` reads one.
@@ -426,27 +408,37 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_of_a_members_limits_holds_and_is_known_by_who_said_it() {
-        let all = Limits::default();
-        let rule = |members: &str, limits: Limits| Rule {
-            members: members.parse().unwrap(),
-            limits: Some(Box::new(limits)),
-            ..Rule::default()
+    fn what_nothing_is_asked_for_reads_nothing() {
+        let least = grants(json!({"grants": {"log": {}}}), Vec::new());
+        assert!(least.roots.is_none() && least.hosts.is_none());
+        for (wanted, (reads_files, reads_web)) in [
+            (json!({"grants": {"files": {}}}), (true, false)),
+            (json!({"grants": {"web": {}}}), (false, true)),
+            (json!({"tools": ["Grep"]}), (true, false)),
+            (json!({"tools": ["WebSearch"]}), (true, false)),
+            (json!({"tools": ["WebFetch"]}), (false, true)),
+        ] {
+            let some = grants(wanted.clone(), Vec::new());
+            assert_eq!((some.roots.is_some(), some.hosts.is_some()), (reads_files, reads_web), "{wanted}");
+        }
+    }
+
+    #[test]
+    fn a_root_that_is_not_granted_is_told_with_the_line_that_would_allow_it() {
+        let told = |wanted: Value, rules: Vec<Rule>, root: &str| {
+            let spec = spec(wanted.clone());
+            grants(wanted, rules).root_denial(root, &"team/ann".parse().unwrap(), &spec)
         };
-        let policy = Policy {
-            rules: vec![
-                rule("*", Limits { tables: 3, note_bytes: 10, ..all.clone() }),
-                rule("team/*", Limits { tables: 2, note_bytes: 20, ..all.clone() }),
-                rule("bob", Limits { memories: 1, ..all.clone() }),
-            ],
-            ..Policy::default()
-        };
-        let asked = spec(json!({"grants": {"artifacts": {"bytes": 7, "entries": u64::MAX}}}));
-        let own = MemberLimits::of(&"team/ann".parse().unwrap(), &asked, &policy, &all);
-        assert_eq!(own.limits, Limits { tables: 2, note_bytes: 10, artifacts_bytes: 7, ..all });
-        let by = |pattern: &str| Narrowed::Operator(pattern.parse().unwrap());
-        let said = [("tables", by("team/*")), ("note_bytes", by("*")), ("artifacts_bytes", Narrowed::Manifest)];
-        assert_eq!(own.narrowed, said.into());
+        let asked = json!({"grants": {"files": {"roots": ["docs", "src"]}}});
+        let rules = || vec![rule("*", Some(&["files:docs"]), &["files:s*t"])];
+        assert_eq!(told(asked.clone(), rules(), "docs"), None);
+        let why = |root: &str| told(asked.clone(), rules(), root).unwrap();
+        assert!(why("src").contains(r#"add "files:src" to `allow` of [member."team/ann"]"#), "{}", why("src"));
+        assert!(why("secret").contains(r#""files:s*t" in a `deny`"#), "{}", why("secret"));
+        assert!(why("other").contains("`component.grants.files.roots`"), "{}", why("other"));
+        let closed = told(asked.clone(), vec![rule("*", None, &["files"])], "docs").unwrap();
+        assert!(closed.contains(r#"take "files" out"#), "{closed}");
+        assert!(told(json!({}), Vec::new(), "docs").unwrap().contains("asks for nothing"));
     }
 
     #[test]

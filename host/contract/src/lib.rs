@@ -13,6 +13,7 @@ pub mod manifest;
 pub mod nearest;
 mod policy;
 pub mod rpc;
+pub mod text;
 
 pub use bounds::Bounds;
 pub use grants::{Grants, Policy};

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::bounds::Bounds;
+use crate::{bounds::Bounds, policy::check_host, text::is_steering};
 
 pub use lines::{Lines, ManifestError};
 
@@ -17,6 +17,8 @@ pub const FILE_NAME: &str = "guild-member.json";
 pub const WORKER: &str = "worker";
 /// The read-only tools that a session can be given (REQ-WD-31). No other built-in tool exists.
 pub const SESSION_TOOLS: [&str; 5] = ["Read", "Grep", "Glob", "WebSearch", "WebFetch"];
+/// Bytes of a file's or a directory's name, as file systems have them.
+const NAME_BYTES: usize = 255;
 
 /// A member's manifest. Keys that nobody knows are ignored, as Guild Hall does; under `component` they are errors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -217,9 +219,27 @@ impl Wishes {
             ("component.grants.web.hosts", self.web.as_ref().map(|web| &web.hosts)),
         ];
         for (field, names) in names {
-            if names.is_some_and(|names| names.iter().any(|name| name.trim().is_empty())) {
-                let why = format!("`{field}` has an empty name; leave the list out to ask for all");
-                return Err(Fault::at(field, why));
+            for name in names.into_iter().flatten() {
+                if name.trim().is_empty() {
+                    let why = format!("`{field}` has an empty name; leave the list out to ask for all");
+                    return Err(Fault::at(field, why));
+                }
+                if has_unseen(name) {
+                    return Err(Fault::at(field, unseen(field, name)));
+                }
+                if name.len() > NAME_BYTES {
+                    let why = format!("a name in `{field}` has {} bytes, more than {NAME_BYTES}", name.len());
+                    return Err(Fault::at(field, why));
+                }
+            }
+        }
+        for host in self.web.iter().flat_map(|web| &web.hosts) {
+            const HOSTS: &str = "component.grants.web.hosts";
+            check_host(host).map_err(|why| Fault::at(HOSTS, format!("`{HOSTS}`: {why}")))?;
+            // `web:search` in guild.toml, and in what `guild approve` shows.
+            if host.eq_ignore_ascii_case("search") {
+                let why = format!("`{HOSTS}` names \"search\", which is no host; write `\"search\": true` beside it");
+                return Err(Fault::at(HOSTS, why));
             }
         }
         let zero = |n: Option<u64>| n == Some(0);
@@ -229,6 +249,16 @@ impl Wishes {
         }
         Ok(())
     }
+}
+
+/// Whether a name has characters that nobody sees, or that change how what follows is shown.
+fn has_unseen(name: &str) -> bool {
+    name.contains(|c: char| c.is_control() || is_steering(c))
+}
+
+fn unseen(field: &str, name: &str) -> String {
+    let shown: String = name.chars().flat_map(char::escape_default).collect();
+    format!("`{field}` has a control character, or one that nobody sees, in \"{shown}\"; leave it out")
 }
 
 /// A wish without details.
@@ -335,6 +365,9 @@ impl ComponentSpec {
                 self.file
             );
             return Err(Fault::at("component.file", why));
+        }
+        if has_unseen(&self.file) {
+            return Err(Fault::at("component.file", unseen("component.file", &self.file)));
         }
         for tool in &self.tools {
             if !SESSION_TOOLS.contains(&tool.as_str()) {
@@ -462,6 +495,22 @@ mod tests {
         assert!(error_with("/component/resources", json!({"maxTurns": 0})).contains("maxTurns"));
         assert!(error_with("/component/grants", json!({"sockets": {}})).contains("sockets"));
         assert!(error_with("/component/grants", json!({"log": {"x": 1}})).contains('x'));
+    }
+
+    #[test]
+    fn what_an_operator_is_shown_can_be_told_apart() {
+        for (pointer, value, told) in [
+            ("/component/file", json!("a\n  ready.wasm"), "\"a\\n  ready.wasm\""),
+            ("/component/file", json!("a\u{202e}b.wasm"), "\\u{202e}"),
+            ("/component/grants", json!({"files": {"roots": ["docs\u{200b}"]}}), "\\u{200b}"),
+            ("/component/grants", json!({"files": {"roots": ["a".repeat(256)]}}), "256 bytes, more than 255"),
+            ("/component/grants", json!({"web": {"hosts": ["search"]}}), "`\"search\": true`"),
+            ("/component/grants", json!({"web": {"hosts": ["d\u{43e}cs.rs"]}}), "Punycode"),
+            ("/component/grants", json!({"web": {"hosts": ["a".repeat(254)]}}), "at most 253"),
+        ] {
+            let error = error_with(pointer, value);
+            assert!(error.contains(told), "{told}: {error}");
+        }
     }
 
     #[test]

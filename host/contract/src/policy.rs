@@ -87,7 +87,10 @@ impl FromStr for Capability {
             Some(("memory", "write")) => return Ok(Self::MemoryWrite),
             Some(("files", root)) if !root.is_empty() => return Ok(Self::Root(root.to_owned())),
             Some(("web", "search")) => return Ok(Self::Search),
-            Some(("web", host)) if !host.is_empty() => return Ok(Self::Host(host.to_owned())),
+            Some(("web", host)) if !host.is_empty() => {
+                check_host(host)?;
+                return Ok(Self::Host(host.to_owned()));
+            }
             Some(("agent", "own-tools")) => return Ok(Self::OwnTools),
             Some(_) => {}
         }
@@ -99,6 +102,23 @@ impl FromStr for Capability {
         };
         Err(format!("{text:?} cannot be granted; {hint}"))
     }
+}
+
+/// Characters of a host's name, as DNS has them, with the port of a pattern.
+const HOST_CHARS: usize = 253;
+
+/// Refuses a pattern of hosts that people could take for another one. Whether it is a pattern at all is for who matches it.
+pub(crate) fn check_host(host: &str) -> Result<(), String> {
+    if !host.is_ascii() {
+        return Err(format!(
+            "{host:?} has characters beyond ASCII, some of which look like others; write its name in Punycode, as \
+             \"xn--bcher-kva.example\""
+        ));
+    }
+    if host.len() > HOST_CHARS {
+        return Err(format!("a pattern of hosts has at most {HOST_CHARS} characters, and one here has {}", host.len()));
+    }
+    Ok(())
 }
 
 /// Which members a rule is for: a key, with `*` for any characters, `/` too.
@@ -191,6 +211,13 @@ pub struct Policy {
     pub strict_imports: bool,
 }
 
+impl Policy {
+    /// The rules that are for a member.
+    pub(crate) fn rules_for(&self, key: &MemberKey) -> impl Iterator<Item = &Rule> {
+        self.rules.iter().filter(move |rule| rule.members.matches(key.as_str()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -212,6 +239,13 @@ mod tests {
         }
         for text in ["", "sockets", "files:", "memory:read", "log:x"] {
             assert!(text.parse::<Capability>().unwrap_err().contains("cannot be granted"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_host_that_looks_like_another_is_not_named() {
+        for (host, why) in [("web:dосs.rs", "Punycode"), (&format!("web:{}", "a".repeat(254)), "at most 253")] {
+            assert!(host.parse::<Capability>().unwrap_err().contains(why), "{host}");
         }
     }
 

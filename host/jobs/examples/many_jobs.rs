@@ -13,7 +13,7 @@ use std::{
 
 use cap_std::{ambient_authority, fs::Dir};
 use guild_contract::{
-    Bounds,
+    Bounds, Grants,
     rpc::{Detail, ListParams},
 };
 use guild_jobs::{
@@ -90,7 +90,7 @@ fn create(store: &Arc<JobStore>, jobs: usize, threads: usize) -> Result<(), Stor
                     plan: Accepted {
                         agent: "extractive".into(),
                         granted_tools: Vec::new(),
-                        grants: None,
+                        grants: Grants::default(),
                         ceiling: Bounds::default(),
                         plan: Plan::OwnRun(Bounds::default()),
                     },

@@ -58,9 +58,8 @@ pub struct Accepted {
     pub agent: String,
     /// The built-in tools that its sessions could be given.
     pub granted_tools: Vec<String>,
-    /// What its member was granted; none in the plan of an older host.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub grants: Option<Grants>,
+    /// What its member was granted.
+    pub grants: Grants,
     /// What the job may use at most.
     pub ceiling: Bounds,
     /// How it is carried out.

@@ -76,6 +76,9 @@ pub(crate) fn write(job: &Dir, path: &str, contents: &[u8], quota: &Quota) -> Re
             dir = inner;
         }
         replace_from(job, TEMPORARY, (&dir, name.as_ref()), contents, Survives::PowerCut)?;
+        if replaced.is_some() {
+            room.freed();
+        }
         Ok(sync_dir(&dir)?)
     });
     written.map_err(|refused| match refused {

@@ -159,11 +159,14 @@ pub(crate) fn sync_dir(dir: &Dir) -> io::Result<()> {
 
 /// Makes a new file and makes its bytes outlast a power cut. Its name does so only after [`sync_dir`].
 pub(crate) fn create(dir: &Dir, name: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
-    write_new(dir, name.as_ref(), bytes, true).map(drop)
+    write_new(dir, name.as_ref(), bytes, (ANYBODY, true)).map(drop)
 }
 
-fn write_new(dir: &Dir, name: &Path, bytes: &[u8], sync: bool) -> io::Result<Stamp> {
-    let mut file = dir.open_with(name, options(OFlags::empty()).write(true).create_new(true))?;
+/// The mode of a new file, before the process's umask.
+const ANYBODY: u32 = 0o666;
+
+fn write_new(dir: &Dir, name: &Path, bytes: &[u8], (mode, sync): (u32, bool)) -> io::Result<Stamp> {
+    let mut file = dir.open_with(name, options(OFlags::empty()).write(true).create_new(true).mode(mode))?;
     file.write_all(bytes)?;
     if sync {
         file.sync_all()?;
@@ -197,7 +200,13 @@ pub(crate) fn remove_temporaries(dir: &Dir) -> io::Result<()> {
 /// Replaces a file, or makes it: whoever reads sees the old bytes or the new. Whatever else had that name, a
 /// symlink say, is replaced and not followed.
 pub fn replace(dir: &Dir, name: &str, bytes: &[u8], survives: Survives) -> io::Result<Stamp> {
-    let written = replace_from(dir, &format!("{TEMPORARY}{name}"), (dir, OsStr::new(name)), bytes, survives)?;
+    replace_as(dir, name, bytes, (ANYBODY, survives))
+}
+
+/// As [`replace`], with the new file's mode: who may read and write it, at most.
+pub fn replace_as(dir: &Dir, name: &str, bytes: &[u8], (mode, survives): (u32, Survives)) -> io::Result<Stamp> {
+    let to = (dir, OsStr::new(name));
+    let written = rename_new(dir, &format!("{TEMPORARY}{name}"), to, bytes, (mode, survives))?;
     if survives == Survives::PowerCut {
         sync_dir(dir)?;
     }
@@ -209,13 +218,23 @@ pub fn replace(dir: &Dir, name: &str, bytes: &[u8], survives: Survives) -> io::R
 pub(crate) fn replace_from(
     dir: &Dir,
     temporary: &str,
-    (to_dir, to): (&Dir, &OsStr),
+    to: (&Dir, &OsStr),
     bytes: &[u8],
     survives: Survives,
 ) -> io::Result<Stamp> {
+    rename_new(dir, temporary, to, bytes, (ANYBODY, survives))
+}
+
+fn rename_new(
+    dir: &Dir,
+    temporary: &str,
+    (to_dir, to): (&Dir, &OsStr),
+    bytes: &[u8],
+    (mode, survives): (u32, Survives),
+) -> io::Result<Stamp> {
     // A crash can have left one. Each directory that is written here has one writer.
     if_there(dir.remove_file(temporary))?;
-    let renamed = write_new(dir, temporary.as_ref(), bytes, survives == Survives::PowerCut)
+    let renamed = write_new(dir, temporary.as_ref(), bytes, (mode, survives == Survives::PowerCut))
         .and_then(|stamp| dir.rename(temporary, to_dir, to).map(|()| stamp));
     if renamed.is_err() {
         // What it took of a full disk is given back; the error that is told is the first one.

@@ -26,6 +26,10 @@ use crate::{
 
 /// Rendered statuses of ended jobs that are kept, in bytes.
 const VIEW_CACHE_BYTES: usize = 32 * 1024 * 1024;
+/// What one takes beside its text, more or less.
+const VIEW_BYTES: usize = 256;
+/// From so many on it is looked which are of jobs that are gone.
+const WORTH_A_LOOK: usize = 1024;
 
 /// A job of the index.
 pub(crate) struct Entry {
@@ -265,6 +269,21 @@ pub(crate) struct ViewCache {
 struct Queue {
     rendered: VecDeque<(Weak<Entry>, Bytes)>,
     bytes: usize,
+    /// How many there were after the last look at which are of jobs that are gone.
+    looked: usize,
+}
+
+impl Queue {
+    /// Forgets those of jobs that are gone, each time as many have come as were there: so a view is looked at twice at most
+    /// for one that comes.
+    fn forget_gone(&mut self) {
+        if self.rendered.len() < (2 * self.looked).max(WORTH_A_LOOK) {
+            return;
+        }
+        self.rendered.retain(|(entry, _)| entry.strong_count() > 0);
+        self.bytes = self.rendered.iter().map(|(_, json)| json.len() + VIEW_BYTES).sum();
+        self.looked = self.rendered.len();
+    }
 }
 
 impl ViewCache {
@@ -273,11 +292,12 @@ impl ViewCache {
         let mut forgotten = Vec::new();
         {
             let mut queue = lock(&self.queue);
-            queue.bytes += json.len();
+            queue.forget_gone();
+            queue.bytes += json.len() + VIEW_BYTES;
             queue.rendered.push_back((Arc::downgrade(entry), json.clone()));
             while queue.bytes > VIEW_CACHE_BYTES {
                 let Some((entry, json)) = queue.rendered.pop_front() else { break };
-                queue.bytes -= json.len();
+                queue.bytes -= json.len() + VIEW_BYTES;
                 forgotten.push((entry, json));
             }
         }
@@ -289,5 +309,40 @@ impl ViewCache {
                 ended.view = None;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(n: usize) -> Arc<Entry> {
+        let meta = Meta {
+            job_id: format!("job-{n}").parse().unwrap(),
+            status: JobStatus::Completed,
+            description: "d".into(),
+            started_at: "2026-01-01T00:00:00Z".into(),
+            completed_at: None,
+            error: None,
+            usage: None,
+            resumes: 0,
+        };
+        Entry::ended(Ended::new(meta, None))
+    }
+
+    #[test]
+    fn views_of_jobs_that_are_gone_are_forgotten() {
+        let cache = ViewCache::default();
+        let kept: Vec<_> = (0..10).map(ended).collect();
+        let view = Bytes::from_static(b"{}");
+        kept.iter().for_each(|entry| cache.hold(entry, &view));
+        let held = |cache: &ViewCache| lock(&cache.queue).rendered.len();
+        for n in 0..100_000 {
+            cache.hold(&ended(n), &view);
+            assert!(held(&cache) <= 2 * WORTH_A_LOOK);
+        }
+        let queue = lock(&cache.queue);
+        assert_eq!(queue.bytes, queue.rendered.len() * (view.len() + VIEW_BYTES));
+        assert!(kept.iter().all(|entry| queue.rendered.iter().any(|(held, _)| held.as_ptr() == Arc::as_ptr(entry))));
     }
 }

@@ -3,6 +3,7 @@
 use std::io::{self, Write as _};
 
 use cap_std::fs::Dir;
+use guild_contract::text::is_steering;
 
 use crate::durable::{append, ends_with_newline, stamp};
 
@@ -84,7 +85,7 @@ impl Journal {
 pub(crate) fn neutralised(line: &str) -> String {
     let mut out = String::with_capacity(line.len());
     for c in line.chars() {
-        if (c.is_control() && c != '\t') || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}') {
+        if c == '\n' || is_steering(c) {
             out.extend(c.escape_default());
         } else {
             out.push(c);

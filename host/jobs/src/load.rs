@@ -110,7 +110,8 @@ impl JobStore {
         if self.leaves_running.load(Ordering::Relaxed) {
             running.clear();
         }
-        for (id, settled) in in_threads(RECONCILERS, &running, |meta| (meta.job_id.clone(), self.reconcile(meta))) {
+        for (id, settled) in in_threads(RECONCILERS, &running, |meta| (meta.job_id.clone(), self.reconcile(meta, true)))
+        {
             let status = settled.as_ref().ok().map(|settled| match settled {
                 Settled::Ended(ended) => ended.meta.status,
                 Settled::GoesOn(..) => JobStatus::Running,
@@ -118,8 +119,21 @@ impl JobStore {
             reconciled.extend(status.map(|status| (id.clone(), status)));
             self.take_over(&id, settled);
         }
-        let left_out = lock(&self.left_out).clone().into_iter().collect();
+        let left_out: Vec<_> = lock(&self.left_out).clone().into_iter().collect();
+        *lock(&self.left_out_at_load) = left_out.iter().map(|(id, _)| id.clone()).collect();
         Ok(LoadReport { jobs: self.catalog.read().len(), reconciled, left_out })
+    }
+
+    /// Settles all that a host left running, those of [`Self::leave_running`] too. It blocks until that is done.
+    ///
+    /// # Errors
+    /// Where `jobs/` cannot be read, so that nobody knows what there is.
+    pub fn settle_left(&self) -> io::Result<()> {
+        self.leaves_running.store(false, Ordering::Relaxed);
+        // Whoever reads the jobs already is waited for.
+        self.load();
+        self.ids_on_disk()?.iter().for_each(|id| self.settle(id));
+        Ok(())
     }
 
     /// The names under `jobs/` that can be jobs. What a crash left of a creation or a removal is removed.
@@ -195,8 +209,9 @@ impl JobStore {
             if runs && self.leaves_running.load(Ordering::Relaxed) {
                 return;
             }
+            let was_there = lock(&self.left_out_at_load).contains(id);
             let settled = read.and_then(|(meta, stamp)| match meta.status {
-                JobStatus::Running => self.reconcile(&meta),
+                JobStatus::Running => self.reconcile(&meta, was_there),
                 _ => Ok(Settled::Ended(Box::new(Ended::new(meta, Some(stamp))))),
             });
             self.take_over(id, settled);
@@ -271,24 +286,19 @@ impl JobStore {
 
     /// Settles a job that nobody runs any more: completed if a result was handed over, else taken up again if it can
     /// be, else failed. What cannot be known for now is an error, and changes nothing; what cannot be stored for now is
-    /// kept, and stored later.
-    fn reconcile(&self, meta: &Meta) -> Result<Settled, String> {
+    /// kept, and stored later. A job that `was_there` when the store was loaded is one that a host can have left: what
+    /// somebody put there since is not run.
+    fn reconcile(&self, meta: &Meta, was_there: bool) -> Result<Settled, String> {
         let (id, limits) = (&meta.job_id, &self.shared.limits);
         let unknown = |e: io::Error| format!("whether it handed over a result is not known: {e}");
         let dir = self.job_dir(id).map_err(unknown)?;
         let (status, error, owed) = match record::look_for_result(&dir, id, limits).map_err(unknown)? {
             Left::Submission => (JobStatus::Completed, None, Some(Owed::Submission)),
             Left::Result => (JobStatus::Completed, None, None),
-            Left::Nothing => match self.go_on(meta, &dir) {
+            Left::Nothing => match self.go_on(meta, &dir, was_there) {
                 Ok((job, plan)) => return Ok(Settled::GoesOn(job, Box::new(plan))),
                 Err(Stays::Unknown(e)) => return Err(format!("whether it can go on is not known: {e}")),
-                Err(Stays::Refused(why)) => {
-                    let error = format!(
-                        "the host stopped while the job was running, and nothing was submitted; {why}; dispatch the \
-                         task again"
-                    );
-                    (JobStatus::Failed, Some(error), None)
-                }
+                Err(Stays::Refused(why)) => (JobStatus::Failed, Some(interrupted(&why)), None),
             },
         };
         let meta = Meta { usage: self.usage_so_far(&dir), ..meta.clone() };
@@ -304,10 +314,13 @@ impl JobStore {
     }
 
     /// Takes a job up again. The error says why that cannot be.
-    fn go_on(&self, meta: &Meta, dir: &Dir) -> Result<(Arc<RunningJob>, Accepted), Stays> {
+    fn go_on(&self, meta: &Meta, dir: &Dir, was_there: bool) -> Result<(Arc<RunningJob>, Accepted), Stays> {
         let limits = &self.shared.limits;
         let refused = |why: &str| Stays::Refused(why.to_owned());
         let resume = self.resume.get().ok_or_else(|| refused("nobody goes on with it"))?;
+        if !was_there {
+            return Err(refused("it was put there while another one ran, so no host can have left it"));
+        }
         if meta.resumes >= limits.resumes {
             let why = format!("it was taken up again {} times, as often as limits.resumes allows", meta.resumes);
             return Err(Stays::Refused(why));
@@ -345,6 +358,11 @@ impl JobStore {
         let history = record::read_transcript(dir, limits).ok().flatten()?;
         Some(transcript::usage(&history, plan.agent))
     }
+}
+
+/// The error of a job that a host left running and that does not go on.
+pub fn interrupted(why: &str) -> String {
+    format!("the host stopped while the job was running, and nothing was submitted; {why}; dispatch the task again")
 }
 
 /// Does `work` on each item, in so many threads at most.

@@ -6,13 +6,17 @@
 
 use std::{
     io,
+    sync::{Arc, Weak},
     time::{Duration, Instant},
 };
 
-use cap_std::fs::{Dir, MetadataExt as _};
+use cap_std::{
+    fs::{Dir, MetadataExt as _},
+    time::SystemTime,
+};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    fs::{FlockOperation, flock},
+    fs::{AtFlags, FlockOperation, Timestamps, UTIME_NOW, flock, utimensat},
     io::Errno,
     process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal},
 };
@@ -46,7 +50,23 @@ pub struct Owner {
 #[derive(Debug)]
 pub struct OwnerLock {
     /// The member's directory, locked through this descriptor.
-    dir: Dir,
+    dir: Arc<Dir>,
+}
+
+/// Says that an owner lives: by the time of its `.owner`, which needs no descriptor, no connection and no room on the
+/// disk. It ends with the ownership.
+#[derive(Debug)]
+pub struct Pulse(Weak<Dir>);
+
+impl Pulse {
+    /// Says so now; `false` where there is no owner any more.
+    pub fn beat(&self) -> bool {
+        let Some(dir) = self.0.upgrade() else { return false };
+        let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+        // One that fails is not seen; the next may be.
+        let _ = utimensat(&dir, OWNER, &Timestamps { last_access: now, last_modification: now }, AtFlags::empty());
+        true
+    }
 }
 
 impl OwnerLock {
@@ -58,9 +78,14 @@ impl OwnerLock {
         if let Some(owner) = lock_or_owner(&dir, FlockOperation::NonBlockingLockExclusive)? {
             return Ok(Err(owner));
         }
-        let held = Self { dir };
+        let held = Self { dir: Arc::new(dir) };
         held.set_url(url)?;
         Ok(Ok(held))
+    }
+
+    /// What says that this owner lives.
+    pub fn pulse(&self) -> Pulse {
+        Pulse(Arc::downgrade(&self.dir))
     }
 
     /// Says where this owner answers.
@@ -119,6 +144,11 @@ impl Owner {
             flock(&dir, FlockOperation::Unlock)?;
         }
         Ok(owner)
+    }
+
+    /// When the owner of the member whose directory `member` is last said that it lives; see [`Pulse`].
+    pub fn last_beat(member: &Dir) -> Option<SystemTime> {
+        member.symlink_metadata(OWNER).and_then(|found| found.modified()).ok()
     }
 
     /// Whether the process has the member's directory open, as every owner has. The file `.owner` can be written by

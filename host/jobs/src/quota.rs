@@ -6,7 +6,7 @@
 //! a measurement therefore sees no half-made change: exactly the limit fits, and nothing beyond it.
 //!
 //! What counts is the apparent size of regular files, sparse ones too, each file once however many links it has; and
-//! as an entry every name below `artifacts/`. A file without a name counts as long as a descriptor of it is open.
+//! as an entry every name below `artifacts/`. A file without a name there counts as long as a descriptor of it is open.
 
 use std::{
     collections::HashSet,
@@ -19,7 +19,10 @@ use std::{
 
 use cap_std::fs::{Dir, MetadataExt as _};
 use guild_contract::Limits;
-use rustix::fs::{Mode, OFlags};
+use rustix::{
+    fs::{Mode, OFlags},
+    io::Errno,
+};
 
 use crate::{durable::open_dir, sync::lock, tree::walk};
 
@@ -44,13 +47,23 @@ struct State {
     /// Room that there certainly is; there may be more.
     bytes: u64,
     entries: u64,
-    /// When there was measured last, and how many files were open then; `None` since the next change.
+    /// When there was measured last, and how many files were open then; `None` when something was taken or freed since.
     measured: Option<(Instant, usize)>,
     /// Open descriptors' files: one without a name takes room until it is closed.
-    open: Vec<Weak<fs::File>>,
+    open: Vec<Open>,
+    /// Whether the job has ended: nothing changes any more.
+    closed: bool,
     /// Whether it was said before that this limit was reached.
     told_bytes: bool,
     told_entries: bool,
+}
+
+/// A file that was open when there was looked last.
+#[derive(Debug)]
+struct Open {
+    file: Weak<fs::File>,
+    /// Whether it was opened as one of the artifacts, and takes room whatever names it has elsewhere.
+    artifact: bool,
 }
 
 /// Why a change was not made.
@@ -85,8 +98,8 @@ impl From<io::Error> for Refused {
     }
 }
 
-impl From<rustix::io::Errno> for Refused {
-    fn from(error: rustix::io::Errno) -> Self {
+impl From<Errno> for Refused {
+    fn from(error: Errno) -> Self {
         Self::Failed(error.into())
     }
 }
@@ -100,14 +113,18 @@ impl Quota {
     /// Changes something below `root`, which is the job's `artifacts/`; no other change is under way meanwhile. It blocks.
     ///
     /// # Errors
-    /// What `work` says.
+    /// What `work` says; [`Errno::PERM`] when the job has ended.
     pub fn change<T>(&self, root: &Dir, work: impl FnOnce(&mut Room<'_>) -> Result<T, Refused>) -> Result<T, Refused> {
         let mut state = lock(&self.state);
-        let changed = work(&mut Room { quota: self, root, state: &mut state });
-        if changed.is_ok() {
-            state.measured = None;
+        if state.closed {
+            return Err(Errno::PERM.into());
         }
-        changed
+        work(&mut Room { quota: self, root, state: &mut state })
+    }
+
+    /// Lets no change begin any more, and waits for the one that is under way. It blocks.
+    pub(crate) fn close(&self) {
+        lock(&self.state).closed = true;
     }
 
     /// Waits until no change is under way. It blocks.
@@ -118,7 +135,7 @@ impl Quota {
 
 impl State {
     fn is_fresh(&mut self) -> bool {
-        self.open.retain(|open| open.strong_count() > 0);
+        self.open.retain(|open| open.file.strong_count() > 0);
         self.measured.is_some_and(|(at, open)| at.elapsed() < FRESH && open == self.open.len())
     }
 }
@@ -152,7 +169,14 @@ impl Room<'_> {
         }
         self.state.bytes -= bytes;
         self.state.entries -= entries;
+        // What is taken for a change that fails then is room again at the next measurement.
+        self.state.measured = None;
         Ok(())
+    }
+
+    /// Says that something was given back: who finds no room measures anew.
+    pub fn freed(&mut self) {
+        self.state.measured = None;
     }
 
     /// Takes room for a file that grows to `end` bytes, if that is more than it has.
@@ -164,15 +188,33 @@ impl Room<'_> {
         if end > has { self.take(end - has, 0) } else { Ok(()) }
     }
 
-    /// Remembers an open file: it takes room while it is open, with a name or without.
-    pub fn open(&mut self, file: &Arc<fs::File>) {
-        self.state.open.retain(|open| open.strong_count() > 0);
-        self.state.open.push(Arc::downgrade(file));
+    /// Makes a file so long, as [`Self::grow`] permits.
+    ///
+    /// # Errors
+    /// As [`Self::take`], and what the system says.
+    pub fn resize(&mut self, file: &fs::File, len: u64) -> Result<(), Refused> {
+        self.grow(file, len)?;
+        let shrinks = len < file.metadata()?.len();
+        file.set_len(len)?;
+        if shrinks {
+            self.freed();
+        }
+        Ok(())
+    }
+
+    /// Remembers an open file: it takes room while it is open, with a name or without. One that was not opened as an
+    /// artifact may still be one, but takes room only below `artifacts/` or without a name: it cannot grow by this way.
+    pub fn open(&mut self, file: &Arc<fs::File>, artifact: bool) {
+        self.state.open.retain(|open| open.file.strong_count() > 0);
+        self.state.open.push(Open { file: Arc::downgrade(file), artifact });
+        if let Some((_, open)) = &mut self.state.measured {
+            *open += 1;
+        }
     }
 
     /// Whether somebody has this file open.
     pub(crate) fn is_open(&self, inode: (u64, u64)) -> bool {
-        let mut open = self.state.open.iter().filter_map(Weak::upgrade);
+        let mut open = self.state.open.iter().filter_map(|open| open.file.upgrade());
         open.any(|file| file.metadata().is_ok_and(|meta| (meta.dev(), meta.ino()) == inode))
     }
 
@@ -205,14 +247,16 @@ impl Room<'_> {
                 bytes = u64::MAX;
                 break;
             }
-            if found.links == 1 || seen.insert(found.inode) {
+            if found.kind.is_file() && seen.insert(found.inode) {
                 bytes = bytes.saturating_add(found.size);
             }
         }
-        self.state.open.retain(|open| open.strong_count() > 0);
-        for file in self.state.open.iter().filter_map(Weak::upgrade) {
+        self.state.open.retain(|open| open.file.strong_count() > 0);
+        for open in &self.state.open {
+            let Some(file) = open.file.upgrade() else { continue };
             let meta = file.metadata()?;
-            if meta.nlink() == 0 && seen.insert((meta.dev(), meta.ino())) {
+            // A name elsewhere, which a person gave it, does not make an artifact's room free.
+            if (open.artifact || meta.nlink() == 0) && seen.insert((meta.dev(), meta.ino())) {
                 bytes = bytes.saturating_add(meta.len());
             }
         }
@@ -244,4 +288,53 @@ pub(crate) fn given_back(room: &Room<'_>, dir: &Dir, name: &str) -> io::Result<u
     let meta = dir.symlink_metadata(name)?;
     let alone = meta.is_file() && meta.nlink() == 1 && !room.is_open((meta.dev(), meta.ino()));
     Ok(if alone { meta.len() } else { 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use cap_tempfile::{TempDir, ambient_authority};
+
+    use super::*;
+
+    fn quota(artifacts_bytes: u64) -> Quota {
+        Quota::new(&Limits { artifacts_bytes, ..Limits::default() })
+    }
+
+    /// A file with a name in `artifacts` and one elsewhere, which then loses the former.
+    fn moved_out(job: &TempDir, artifacts: &Dir) -> Arc<fs::File> {
+        artifacts.write("a", "12345678").unwrap();
+        let file = artifacts.open("a").unwrap().into_std();
+        artifacts.hard_link("a", job, "elsewhere").unwrap();
+        artifacts.remove_file("a").unwrap();
+        Arc::new(file)
+    }
+
+    #[test]
+    fn an_open_artifact_takes_room_whatever_name_a_person_gave_it_elsewhere() {
+        for (artifact, fits) in [(true, false), (false, true)] {
+            let job = TempDir::new(ambient_authority()).unwrap();
+            job.create_dir("artifacts").unwrap();
+            let (root, quota) = (job.open_dir("artifacts").unwrap(), quota(10));
+            let file = moved_out(&job, &root);
+            let taken = quota.change(&root, |room| {
+                room.open(&file, artifact);
+                room.take(3, 0)
+            });
+            assert_eq!(taken.is_ok(), fits, "{taken:?}");
+            drop(file);
+            quota.change(&root, |room| room.take(7, 0)).unwrap();
+        }
+    }
+
+    #[test]
+    fn room_that_was_taken_for_a_change_that_failed_is_room_at_once() {
+        let root = TempDir::new(ambient_authority()).unwrap();
+        let quota = quota(10);
+        let failed = quota.change(&root, |room| {
+            room.take(10, 0)?;
+            Err::<(), _>(Errno::IO.into())
+        });
+        assert!(matches!(failed, Err(Refused::Failed(_))), "{failed:?}");
+        quota.change(&root, |room| room.take(10, 0)).unwrap();
+    }
 }

@@ -389,6 +389,7 @@ impl RunningJob {
         files.ended = true;
         lock(&self.log).close();
         lock(&self.transcript).close();
+        self.artifacts.close();
         let view = self.snapshot();
         let meta = Meta {
             job_id: self.id.clone(),

@@ -96,6 +96,8 @@ pub struct JobStore {
     pub(crate) leaves_running: AtomicBool,
     /// Directories that are no jobs for lack of a readable `meta.json`, and why.
     pub(crate) left_out: Mutex<BTreeMap<JobId, String>>,
+    /// Those of them that were there when the store was loaded.
+    pub(crate) left_out_at_load: Mutex<BTreeSet<JobId>>,
     /// Held by the one who reads a job that the index does not know.
     pub(crate) settling: Mutex<()>,
     /// Directories of `jobs/` that are no jobs and could not be removed yet.
@@ -136,6 +138,7 @@ impl JobStore {
             loaded: AtomicBool::new(false),
             leaves_running: AtomicBool::new(false),
             left_out: Mutex::default(),
+            left_out_at_load: Mutex::default(),
             settling: Mutex::default(),
             unremoved: Mutex::default(),
             watch,
@@ -190,7 +193,8 @@ impl JobStore {
         let _ = self.resume.set(resume);
     }
 
-    /// Leaves jobs that a host left running to the next host: to be said before [`Self::load`]. They are not found then.
+    /// Leaves jobs that a host left running to the next host: to be said before [`Self::load`]. They are not found then,
+    /// unless [`Self::settle_left`] follows.
     pub fn leave_running(&self) {
         self.leaves_running.store(true, Ordering::Relaxed);
     }

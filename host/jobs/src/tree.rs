@@ -18,8 +18,6 @@ pub(crate) struct Found {
     pub(crate) kind: FileType,
     /// Bytes of a regular file; 0 for others.
     pub(crate) size: u64,
-    /// How many names a regular file has; 1 for others.
-    pub(crate) links: u64,
     /// What tells a regular file from every other one.
     pub(crate) inode: (u64, u64),
 }
@@ -41,11 +39,11 @@ impl Walk<'_> {
         let path = if dir == Path::new(".") { entry.file_name().into() } else { dir.join(entry.file_name()) };
         let Some(kind) = if_there(entry.file_type())? else { return Ok(None) };
         let meta = if kind.is_file() { if_there(entry.metadata())? } else { None };
-        let (size, links, inode) = meta.map_or((0, 1, (0, 0)), |m| (m.len(), m.nlink(), (m.dev(), m.ino())));
+        let (size, inode) = meta.map_or((0, (0, 0)), |m| (m.len(), (m.dev(), m.ino())));
         if kind.is_dir() {
             self.unread.push(path.clone());
         }
-        Ok(Some(Found { path, kind, size, links, inode }))
+        Ok(Some(Found { path, kind, size, inode }))
     }
 }
 

@@ -22,8 +22,17 @@ pub(crate) struct Held {
     max_files: u64,
     /// Open files of all Stores.
     all_files: Arc<AtomicU64>,
-    /// The limit that was reached last, for the reason of the failure that usually follows.
-    refused: Mutex<Option<String>>,
+    /// What was refused last, of what a component that is refused it usually fails for; until it is granted again.
+    refused: Mutex<Option<Reached>>,
+}
+
+/// A limit that was reached, as `guild.toml` spells it: an error where nothing can be told to a component but that it has
+/// to end.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("limits.{name} = {max}")]
+pub(crate) struct Reached {
+    pub(crate) name: &'static str,
+    pub(crate) max: u64,
 }
 
 /// Memory of the host that is held for a component until this is dropped.
@@ -58,9 +67,7 @@ impl Held {
     /// Takes memory that is not given back while the Store lives.
     pub(crate) fn grow(&self, bytes: u64) -> bool {
         let fits = add(&self.memory, bytes, self.max_memory);
-        if !fits {
-            self.refuse("memory_bytes", self.max_memory);
-        }
+        self.note(Reached { name: "memory_bytes", max: self.max_memory }, fits);
         fits
     }
 
@@ -73,7 +80,6 @@ impl Held {
     /// Takes a place among the open files; the error is what the component is told.
     pub(crate) fn open(self: &Arc<Self>) -> Result<OpenFile, ErrorCode> {
         if !add(&self.files, 1, self.max_files) {
-            self.refuse("open_files", self.max_files);
             return Err(ErrorCode::Quota);
         }
         let file = OpenFile(self.clone());
@@ -83,13 +89,23 @@ impl Held {
         if all >= most { Err(ErrorCode::Busy) } else { Ok(file) }
     }
 
-    /// Remembers that a limit was reached.
-    pub(crate) fn refuse(&self, limit: &str, max: u64) {
-        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(format!("limits.{limit} = {max}"));
+    /// The limit of open files, where a component cannot be told that it is reached.
+    pub(crate) fn too_many_files(&self) -> Reached {
+        Reached { name: "open_files", max: self.max_files }
     }
 
-    /// The limit that was reached last, if one was.
-    pub(crate) fn refused(&self) -> Option<String> {
+    /// Remembers that a limit was reached, or forgets it because what it bounds was granted again.
+    pub(crate) fn note(&self, limit: Reached, granted: bool) {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        if !granted {
+            *refused = Some(limit);
+        } else if refused.as_ref() == Some(&limit) {
+            *refused = None;
+        }
+    }
+
+    /// The limit of memory or tables that was reached last, if nothing of that kind was granted since.
+    pub(crate) fn refused(&self) -> Option<Reached> {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use guild_contract::Limits;
 use wasmtime::ResourceLimiter;
 
-use crate::held::Held;
+use crate::held::{Held, Reached};
 
 /// What an element of a table takes of memory.
 const ELEMENT_BYTES: u64 = 8;
@@ -46,8 +46,9 @@ impl ResourceLimiter for Limiter {
 
     fn table_growing(&mut self, current: usize, desired: usize, _max: Option<usize>) -> wasmtime::Result<bool> {
         let elements = self.table_elements.saturating_add(more(current, desired));
-        if elements > self.max_table_elements {
-            self.held.refuse("table_elements", self.max_table_elements);
+        let fits = elements <= self.max_table_elements;
+        self.held.note(Reached { name: "table_elements", max: self.max_table_elements }, fits);
+        if !fits {
             return Ok(false);
         }
         let fits = self.held.grow(more(current, desired).saturating_mul(ELEMENT_BYTES));

@@ -4,7 +4,10 @@ use guild_contract::Limits;
 use wasmtime::{Trap, component::ResourceTableError};
 use wasmtime_wasi::I32Exit;
 
-use crate::{error::CallError, held::Held};
+use crate::{
+    error::CallError,
+    held::{Held, Reached},
+};
 
 /// The engine's words for a limit that has no type of its own to be told by, and the limit. `tests/limits.rs` reaches
 /// each of them, so that a version of wasmtime with other words does not pass.
@@ -20,21 +23,24 @@ type Max = fn(&Limits) -> u64;
 
 /// A stable reason, without a backtrace.
 pub(crate) fn reason(call: &'static str, error: &wasmtime::Error, limits: &Limits, held: &Held) -> CallError {
-    let said = |(name, max): (&str, u64)| format!("limits.{name} = {max}");
-    let told = if let Some(ResourceTableError::Full) = error.downcast_ref() {
-        Some(("handles", limits.handles.into()))
+    let reached = |name, max| Some(Reached { name, max });
+    let told = if let Some(limit) = error.downcast_ref::<Reached>() {
+        Some(limit.clone())
+    } else if let Some(ResourceTableError::Full) = error.downcast_ref() {
+        reached("handles", limits.handles.into())
     } else {
         let texts: Vec<String> = error.chain().map(ToString::to_string).collect();
         let said = WORDS.iter().find(|(words, ..)| texts.iter().any(|text| text.contains(words)));
-        said.map(|(_, name, max)| (*name, max(limits)))
+        said.and_then(|(_, name, max)| reached(name, max(limits)))
     };
-    // A component that was refused memory, say, fails in many ways; the limit is the reason.
-    if let Some(limit) = told.map(said).or_else(|| held.refused()) {
-        return CallError::Limit { call, limit };
+    // A component that was refused memory fails in many ways, and the limit is the reason; but one that exits knew why.
+    let exit = error.downcast_ref::<I32Exit>();
+    if let Some(limit) = told.or_else(|| held.refused().filter(|_| exit.is_none())) {
+        return CallError::Limit { call, limit: limit.to_string() };
     }
     let why = if let Some(trap) = error.downcast_ref::<Trap>() {
         trap.to_string().trim_start_matches("wasm trap: ").to_owned()
-    } else if let Some(I32Exit(code)) = error.downcast_ref() {
+    } else if let Some(I32Exit(code)) = exit {
         format!("it exited with code {code}")
     } else {
         error.root_cause().to_string()

@@ -34,7 +34,7 @@ pub(crate) struct State {
     /// The places of its open descriptors, by their handles.
     pub(crate) open: HashMap<u32, OpenFile>,
     pub(crate) limiter: Limiter,
-    pub(crate) random_bytes: u64,
+    pub(crate) limits: Arc<Limits>,
     pub(crate) reach: Reach,
     stdout: Lines,
     stderr: Lines,
@@ -85,7 +85,7 @@ impl Reach {
 
 impl State {
     pub(crate) fn new(
-        limits: &Limits,
+        limits: &Arc<Limits>,
         all_files: Arc<AtomicU64>,
         preopens: Vec<Preopen>,
         artifacts: Option<Arc<Artifacts>>,
@@ -109,7 +109,7 @@ impl State {
             open: HashMap::new(),
             limiter: Limiter::new(limits, held.clone()),
             held,
-            random_bytes: limits.random_bytes,
+            limits: limits.clone(),
             reach,
             stdout,
             stderr,

@@ -13,7 +13,7 @@ use wasmtime_wasi::{
     random::{WasiRandom, WasiRandomCtx},
 };
 
-use crate::{filesystem::Files, held::Held, state::State};
+use crate::{filesystem::Files, held::Reached, state::State};
 
 /// A directory that a component finds under a name of its own.
 pub(crate) struct Preopen {
@@ -59,7 +59,7 @@ fn files(state: &mut State) -> (&[Preopen], Files<'_>) {
 }
 
 fn random(state: &mut State) -> Random<'_> {
-    Random { inner: state.wasi.random(), max: state.random_bytes, held: &state.held }
+    Random { inner: state.wasi.random(), max: state.limits.random_bytes }
 }
 
 struct HasIo;
@@ -99,7 +99,6 @@ impl fs::preopens::Host for Preopens<'_> {
 struct Random<'a> {
     inner: &'a mut WasiRandomCtx,
     max: u64,
-    held: &'a Held,
 }
 
 impl HasData for Random<'static> {
@@ -109,8 +108,7 @@ impl HasData for Random<'static> {
 impl Random<'_> {
     fn check(&self, len: u64) -> wasmtime::Result<()> {
         if len > self.max {
-            self.held.refuse("random_bytes", self.max);
-            wasmtime::bail!("{len} random bytes at once");
+            return Err(Reached { name: "random_bytes", max: self.max }.into());
         }
         Ok(())
     }

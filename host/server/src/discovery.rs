@@ -16,7 +16,9 @@ use cap_std::{
     ambient_authority,
     fs::{Dir, OpenOptions},
 };
-use guild_contract::{Manifest, MemberKey, manifest::FILE_NAME};
+use guild_contract::{Manifest, MemberKey, grants::Pattern, manifest::FILE_NAME};
+
+use crate::config::Config;
 
 /// No sensible manifest is larger; reading stops here.
 const MAX_MANIFEST_BYTES: u64 = 256 * 1024;
@@ -80,15 +82,13 @@ fn discover_inner(outer_name: &str, outer: &Dir, found: &mut Vec<Found>) {
     }
 }
 
-/// The member that a directory itself is. Its key is the directory's name: it is not for the manifest to choose, since
-/// the operator's rules go by it. Only where the directory's name can be no key, it is the manifest's. The error is a
-/// sentence for the person who started the host.
-pub fn single(path: &Path) -> Result<FoundMember, String> {
-    single_of(path, None)
-}
-
-/// [`single`], whose key is its path under the directory `members`, where it is in there.
-pub fn single_of(path: &Path, members: Option<&Path>) -> Result<FoundMember, String> {
+/// The member that a directory itself is. Its key is its path under the directory `members`, where it is in there, else
+/// its directory's name: it is not for the manifest to choose, since the operator's rules go by it. The error is a sentence
+/// for the person who started the host.
+///
+/// A member `X/Y` of a directory of members that nobody named would have the key `Y` here, and the rules of another one.
+/// Where `[member.PATTERN]` in `config` makes a difference between the two, that is an error.
+pub fn single(path: &Path, members: Option<&Path>, config: &Config) -> Result<FoundMember, String> {
     let shown = path.display();
     let dir =
         open_directory(path).map_err(|error| format!("the member's directory {shown} cannot be opened: {error}"))?;
@@ -96,13 +96,31 @@ pub fn single_of(path: &Path, members: Option<&Path>) -> Result<FoundMember, Str
         return Err(format!("{shown} is no member's directory: it has no {FILE_NAME}"));
     }
     let manifest = manifest(&dir).map_err(|why| path.join(why).display().to_string())?;
-    let real = path.canonicalize().ok();
+    let real = path.canonicalize().map_err(|error| format!("where {shown} is cannot be told: {error}"))?;
     let members = members.and_then(|members| members.canonicalize().ok());
-    let under = || real.as_deref()?.strip_prefix(members.as_deref()?).ok()?.to_str()?.parse::<MemberKey>().ok();
-    let named = || real.as_deref()?.file_name()?.to_str()?.parse().ok();
-    match under().or_else(named).map_or_else(|| manifest.name.parse(), Ok) {
-        Ok(key) => Ok(FoundMember { key, dir, manifest }),
-        Err(error) => Err(format!("{}: `name`: {error}", path.join(FILE_NAME).display())),
+    let under = members.and_then(|members| real.strip_prefix(members).ok()?.to_str()?.parse().ok());
+    let key = under.map_or_else(|| key_by_name(&real, config), Ok).map_err(|why| format!("{shown}: {why}"))?;
+    Ok(FoundMember { key, dir, manifest })
+}
+
+/// The key of the member in `directory`, where nobody knows of a directory of members that it is in.
+fn key_by_name(directory: &Path, config: &Config) -> Result<MemberKey, String> {
+    let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let key = name(directory).parse::<MemberKey>().map_err(|error| error.to_string())?;
+    // In a group it would be this one; hidden groups, and those that are members, have none.
+    let group = directory.parent().filter(|group| !group.join(FILE_NAME).exists());
+    let Some(in_group) = group.and_then(|group| format!("{}/{key}", name(group)).parse::<MemberKey>().ok()) else {
+        return Ok(key);
+    };
+    let matches = |table: &str, key: &MemberKey| Pattern(table.to_owned()).matches(key.as_str());
+    match config.member.keys().find(|table| matches(table, &key) != matches(table, &in_group)) {
+        None => Ok(key),
+        Some(table) => Err(format!(
+            "whether [member.{table:?}] in guild.toml is for it is not clear: alone it is {:?}, and in a group {:?}; name the \
+             directory of members that it is in, with `members` in guild.toml or --members",
+            key.as_str(),
+            in_group.as_str()
+        )),
     }
 }
 

@@ -19,6 +19,7 @@ use serde::Serialize;
 
 use crate::{
     config::{Config, Runtime},
+    door::{audit_log::Log, tls::Tls, tokens::TokenFile},
     host::{Host, Surveyed, read_roots},
     member::Agents,
     reach::{Reach, Sources},
@@ -72,6 +73,8 @@ pub enum Kind {
     Web,
     /// What searches.
     Search,
+    /// Who may come in.
+    Door,
     /// A member, and its component.
     Member,
 }
@@ -142,6 +145,7 @@ pub async fn examine(examination: Examination) -> Vec<Check> {
     checks.extend(look_at_keys(&config, needed.contains(&Runtime::Api)));
     checks.push(sources);
     checks.extend(look_at_web(&config, files.is_some(), online).await);
+    checks.push(Check::new(Kind::Door, config.door.bind, true, look_at_door(&config)));
     checks.extend(survey_failed);
     let (sources, runtimes) = (Sources::new(roots), Runtimes::new(&config));
     let known: BTreeSet<String> = survey.iter().map(|member| member.found.path.clone()).collect();
@@ -250,6 +254,27 @@ async fn look_at_web(config: &Config, has_roots: bool, online: bool) -> Vec<Chec
         _ => no_provider(),
     };
     vec![pages, search]
+}
+
+/// Who may come in, over what, and where it is written down. It makes no audit log.
+fn look_at_door(config: &Config) -> Result<String, String> {
+    let door = &config.door;
+    let tls = match &door.tls {
+        Some(files) => Tls::open(files).map(|_| "TLS").map_err(|e| e.to_string())?,
+        None => "no TLS",
+    };
+    let tokens = match TokenFile::of(config) {
+        Ok(file) => file.read().map_err(|e| e.to_string())?.len(),
+        Err(_) => 0,
+    };
+    let from_elsewhere = !door.bind.is_loopback();
+    if from_elsewhere && tokens == 0 {
+        return Err("others can reach it and there is no token; `guild token add NAME` makes one".to_owned());
+    }
+    let who = if door.require_token || from_elsewhere { "all requests need one" } else { "this machine needs none" };
+    let log =
+        Log::of(config).map_or_else(|| "no audit log".to_owned(), |log| format!("audit log {}", log.path().display()));
+    Ok(format!("{tls}; tokens: {tokens}, {who}; {log}"))
 }
 
 /// The network policy in one line.

@@ -10,14 +10,14 @@ use std::{
 use futures::future::join_all;
 use guild_agent::{ReadRoots, RootError};
 use guild_contract::Limits;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 use crate::{
     approval::Approval,
     config::{Config, Runtime},
     discovery::{self, Found, FoundMember},
     member::{Agents, Means, Member},
-    plugins::{self, Load, WantedComponent},
+    plugins::{self, Component, Load, WantedComponent},
     reach::{Granted, Reach, Sources},
     runtimes::Runtimes,
     takeover::{self, OwnerError},
@@ -66,7 +66,7 @@ pub enum OpenError {
     #[error("guild.toml: {0}")]
     Config(String),
     /// A read root cannot be opened.
-    #[error("{0}; it is named by `--sources` or by `[[roots]]` in guild.toml")]
+    #[error("{0}; read roots are named by `--sources` and by `[[roots]]` in guild.toml")]
     Root(#[from] RootError),
 }
 
@@ -131,7 +131,7 @@ impl Host {
         let mut loads = Vec::new();
         let host = match target {
             Target::Member(path) => {
-                let found = discovery::single_of(&path, config.members.as_deref()).map_err(OpenError::Member)?;
+                let found = discovery::single(&path, config.members.as_deref(), &config).map_err(OpenError::Member)?;
                 let (key, url) = (found.key.to_string(), url(base.as_deref(), None));
                 let Some((member, load)) = open(found, means, url).await? else {
                     return Err(OpenError::Member(format!(
@@ -197,7 +197,7 @@ impl Host {
     /// # Errors
     /// Where it is no member.
     pub fn survey_one(path: &Path, config: &Config) -> Result<Surveyed, OpenError> {
-        let member = discovery::single_of(path, config.members.as_deref()).map_err(OpenError::Member)?;
+        let member = discovery::single(path, config.members.as_deref(), config).map_err(OpenError::Member)?;
         let approval = Approval::looking_only(config);
         let sandbox = plugins::sandbox(&Arc::new(config.limits.clone())).map_err(|e| e.to_string());
         let found = Found { path: member.key.to_string(), member: Ok(member) };
@@ -298,7 +298,8 @@ async fn open(found: FoundMember, means: Means, url: String) -> Result<Option<(A
     }
     let cloned = found.dir.try_clone().map_err(|e| failed(e.to_string()))?;
     let owner = takeover::own(&found.dir, &found.key, &url).await?;
-    let (load, component) = Load::new(WantedComponent::new(&found, cloned, spec, &granted));
+    let wanted = WantedComponent::new(&found, cloned, spec, &granted);
+    let (done, component) = watch::channel(Component::Loading);
     let reach = Reach::new(granted.grants, &means.sources, &means.runtimes);
     let means = Means { limits: Arc::new(granted.limits.limits), ..means };
     let key = found.key.clone();
@@ -308,5 +309,6 @@ async fn open(found: FoundMember, means: Means, url: String) -> Result<Option<(A
         member.store().leave_running();
     }
     let member = member.map_err(|why| OpenError::Member(format!("member {key}: {why}")))?;
+    let load = Load { wanted, done, resumer: member.resumer.clone() };
     Ok(Some((member, load)))
 }

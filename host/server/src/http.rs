@@ -177,7 +177,7 @@ async fn endpoint(host: &Host, visit: Visit<'_>, request: Request) -> Response {
     };
     match rpc::answer(visit, limits, &body).await {
         Answer::Json(answer) => {
-            let mut response = Response::new(Body::from(answer));
+            let mut response = Response::new(Body::from(visit.caller.awaits(answer)));
             response.headers_mut().insert(CONTENT_TYPE, JSON);
             response
         }

@@ -5,6 +5,7 @@
 //! instantiates a component, but for a dispatch.
 
 pub mod approval;
+mod beside;
 pub mod config;
 mod directories;
 pub mod discovery;
@@ -19,6 +20,7 @@ mod methods;
 mod plugins;
 mod queue;
 pub mod reach;
+pub mod resume;
 pub mod rpc;
 mod runtimes;
 pub mod serve;

@@ -42,6 +42,9 @@ const LAST_WORDS: Duration = Duration::from_millis(100);
 /// How long to wait where the system has nothing left for another connection.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
 
+/// Connections that are kept for this machine, where there are many.
+const OWN: u32 = 16;
+
 /// Why the host cannot have its address.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
@@ -114,7 +117,8 @@ impl Bound {
 /// all connections are closed.
 ///
 /// At most `limits.connections` are served at a time; others wait to be accepted. Of them at most
-/// `limits.connections_per_address` are of one address elsewhere; more of that are closed at once. One whose client takes
+/// `limits.connections_per_address` are of one address elsewhere, and a few are left for this machine; more than that
+/// are closed at once. One whose client takes
 /// longer than `limits.client_seconds` for a handshake, a request or 64 KiB of an answer, or is silent for as long, is closed.
 pub async fn serve(listener: TcpListener, service: Service, limits: &Limits, stop: impl Future<Output = ()>) {
     raise_descriptor_limit();
@@ -122,7 +126,7 @@ pub async fn serve(listener: TcpListener, service: Service, limits: &Limits, sto
     let slots = Arc::new(Semaphore::new(most));
     let stopping = CancellationToken::new();
     let connections = TaskTracker::new();
-    let of_addresses = Arc::new(OfAddresses { most: limits.connections_per_address, now: Mutex::default() });
+    let of_addresses = Arc::new(OfAddresses::new(limits));
     let patience = Duration::from_secs(limits.client_seconds.into());
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
@@ -137,7 +141,7 @@ pub async fn serve(listener: TcpListener, service: Service, limits: &Limits, sto
             match listener.accept().await {
                 Ok((stream, peer)) => {
                     let Some(counted) = of_addresses.count(peer.ip().to_canonical()) else {
-                        tracing::debug!(%peer, "an address has limits.connections_per_address already");
+                        tracing::debug!(%peer, "its address, or all elsewhere, have as many connections as they may");
                         continue;
                     };
                     let served = served.clone();
@@ -218,8 +222,17 @@ async fn end_connection<S: Transport>(mut connection: http1::Connection<TokioIo<
 
 /// How many connections each address has that is not of this machine.
 struct OfAddresses {
+    /// Of one of them.
     most: u32,
-    now: Mutex<HashMap<IpAddr, u32>>,
+    /// Of all of them together: whoever is elsewhere cannot keep this machine's own from being served.
+    most_of_all: u32,
+    now: Mutex<Counts>,
+}
+
+#[derive(Default)]
+struct Counts {
+    of: HashMap<IpAddr, u32>,
+    all: u32,
 }
 
 /// One of them, for as long as it is held.
@@ -229,18 +242,26 @@ struct OfAddress {
 }
 
 impl OfAddresses {
-    /// One more of an address; `None` where it has as many as it may. This machine's own are not counted.
+    /// An eighth of all, and no more than `OWN` of them, is for this machine.
+    fn new(limits: &Limits) -> Self {
+        let own = limits.connections.div_ceil(8).min(OWN);
+        let most_of_all = limits.connections.saturating_sub(own).max(1);
+        Self { most: limits.connections_per_address, most_of_all, now: Mutex::default() }
+    }
+
+    /// One more of an address; `None` where it, or all, have as many as they may. This machine's own are not counted.
     fn count(self: &Arc<Self>, address: IpAddr) -> Option<Option<OfAddress>> {
         if address.is_loopback() {
             return Some(None);
         }
         let address = network(address);
         let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = now.entry(address).or_default();
-        if *count >= self.most {
+        let Counts { of, all } = &mut *now;
+        if *all >= self.most_of_all || of.get(&address).is_some_and(|count| *count >= self.most) {
             return None;
         }
-        *count += 1;
+        *all += 1;
+        *of.entry(address).or_default() += 1;
         Some(Some(OfAddress { all: self.clone(), address }))
     }
 }
@@ -248,10 +269,11 @@ impl OfAddresses {
 impl Drop for OfAddress {
     fn drop(&mut self) {
         let mut now = self.all.now.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = now.get_mut(&self.address) {
+        now.all -= 1;
+        if let Some(count) = now.of.get_mut(&self.address) {
             *count -= 1;
             if *count == 0 {
-                now.remove(&self.address);
+                now.of.remove(&self.address);
             }
         }
     }
@@ -303,7 +325,8 @@ mod tests {
 
     #[test]
     fn an_address_elsewhere_has_so_many_connections_and_no_more_and_this_machine_as_many_as_it_likes() {
-        let all = Arc::new(OfAddresses { most: 2, now: Mutex::default() });
+        let limits = Limits { connections: 100, connections_per_address: 2, ..Limits::default() };
+        let all = Arc::new(OfAddresses::new(&limits));
         let count = |address: &str| all.count(address.parse().unwrap());
         let first = count("192.0.2.1").unwrap();
         let _second = count("192.0.2.1").unwrap();
@@ -319,5 +342,17 @@ mod tests {
         let _own: Vec<_> = (0..9).map(|_| count("127.0.0.1").unwrap()).collect();
         drop(_of_one_network);
         assert!(count("2001:db8::3").is_some());
+    }
+
+    #[test]
+    fn all_elsewhere_together_leave_some_connections_to_this_machine() {
+        let limits = Limits { connections: 8, connections_per_address: 100, ..Limits::default() };
+        let all = Arc::new(OfAddresses::new(&limits));
+        let count = |n: u8| all.count(IpAddr::from([192, 0, 2, n]));
+        let mut elsewhere: Vec<_> = (0..7).map(|n| count(n).unwrap()).collect();
+        assert!(count(7).is_none());
+        assert!(all.count(IpAddr::from([127, 0, 0, 1])).is_some());
+        elsewhere.pop();
+        assert!(count(7).is_some());
     }
 }

@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     io::{self, Read},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -15,11 +15,10 @@ use guild_contract::{
     rpc::{CancelView, Deleted, DispatchParams, Dispatched, ListParams, ResultView, code},
 };
 use guild_jobs::{
-    Condense, Condensed, Condenser, JobStore, MemoryStore, NewJob, OwnerLock, Resume, RunningJob, StoreError,
-    StoreOptions, SystemClock,
+    Condense, Condensed, Condenser, JobStore, MemoryStore, NewJob, OwnerLock, RunningJob, StoreError, StoreOptions,
+    SystemClock,
     activation::{Accepted, Activation, MemoryNote, Plan, Request},
     session::{Account, Meter, Wanted, session_limits},
-    transcript::Entry,
 };
 use guild_sandbox::{ActivateScope, CallError, Plugin};
 use rustix::fs::OFlags;
@@ -35,6 +34,7 @@ use crate::{
     discovery::FoundMember,
     plugins::Component,
     reach::{Reach, Sources, ceiling},
+    resume::Resumer,
     rpc::RpcError,
     runtimes::Runtimes,
     work::{self, Commission},
@@ -62,6 +62,7 @@ pub struct Member {
     agent: Runtime,
     granted_tools: Vec<String>,
     under_way: Mutex<HashMap<String, CancellationToken>>,
+    pub(crate) resumer: Arc<Resumer>,
     _owner: OwnerLock,
 }
 
@@ -127,44 +128,6 @@ impl Agents {
     }
 }
 
-/// Goes on with jobs that a host left running.
-struct Resumer {
-    member: Weak<Member>,
-    host: Handle,
-}
-
-impl Resume for Resumer {
-    fn check(&self, plan: &Accepted, history: &[Entry]) -> Result<(), String> {
-        let member = self.member.upgrade().ok_or("the host is stopping")?;
-        let Plan::Session(session) = &plan.plan else {
-            return Err("its plugin carried it out itself and was interrupted".to_owned());
-        };
-        let reach = member.reach_of(plan);
-        let files = reach.reader.files.as_deref();
-        let wanted = Wanted { model: session.model.as_deref(), files, ..Wanted::default() };
-        let slot = member.means.runtimes.ready(plan.agent.parse()?, &wanted)?;
-        if history.iter().any(|entry| matches!(entry, Entry::Truncated { .. })) {
-            return Err("its transcript reached limits.transcript_bytes, so nobody knows where it was".to_owned());
-        }
-        // One that had not begun begins now.
-        if history.is_empty() { Ok(()) } else { slot.runtime.can_resume(history) }
-    }
-
-    fn resume(&self, job: Arc<RunningJob>, plan: Accepted) {
-        let Some(member) = self.member.upgrade() else { return };
-        let places = member.means.places.clone();
-        let reach = member.reach_of(&plan);
-        let today = reach.tools();
-        let granted_tools = plan.granted_tools.iter().filter(|tool| today.contains(tool)).cloned().collect();
-        let plan = Accepted { granted_tools, ceiling: plan.ceiling.min(member.ceiling()), ..plan };
-        let under_way = member.begin(job.id());
-        self.host.spawn(async move {
-            let place = places.acquire_owned().await;
-            work::carry_out(member, job, plan, reach, Commission::Resumed, (place, under_way)).await;
-        });
-    }
-}
-
 impl Member {
     /// Opens a member's jobs and memory. The caller holds its owner lock, and says where its component will come from.
     ///
@@ -186,7 +149,7 @@ impl Member {
         let memory = MemoryStore::open(&dir, limits, clock).map_err(directory("memory"))?;
         let agent = means.agents.of(&key)?;
         memory.set_condenser(condenser(agent, &means, &key), Handle::current());
-        let member = Arc::new(Self {
+        let member = Arc::new_cyclic(|this| Self {
             key,
             dir,
             store,
@@ -199,10 +162,10 @@ impl Member {
             manifest,
             agent,
             under_way: Mutex::default(),
+            resumer: Arc::new(Resumer::new(this.clone())),
             _owner: owner,
         });
-        let resumer = Resumer { member: Arc::downgrade(&member), host: Handle::current() };
-        member.store.set_resume(Arc::new(resumer));
+        member.store.set_resume(member.resumer.clone());
         Ok(member)
     }
 
@@ -232,6 +195,15 @@ impl Member {
     /// # Errors
     /// Invalid parameters and the plugin's refusal are -32602; a host at one of its limits is -32000. No job exists then.
     pub async fn dispatch(self: &Arc<Self>, params: DispatchParams) -> Result<Dispatched, RpcError> {
+        self.dispatch_and(params, |_| ()).await
+    }
+
+    /// [`Self::dispatch`], which says so as soon as the job exists: also where its caller has gone away by then.
+    pub(crate) async fn dispatch_and(
+        self: &Arc<Self>,
+        params: DispatchParams,
+        created: impl FnOnce(&JobId) + Send + 'static,
+    ) -> Result<Dispatched, RpcError> {
         let limits = &self.means.limits;
         let wait_until = Instant::now() + Duration::from_secs(limits.dispatch_wait_seconds.into());
         let agent = self.agent(params.agent.as_deref())?;
@@ -260,14 +232,14 @@ impl Member {
         let plan = Accepted {
             agent: agent.to_string(),
             granted_tools: activation.granted_tools.clone(),
-            grants: Some((*self.reach.grants).clone()),
+            grants: (*self.reach.grants).clone(),
             ceiling: activation.bounds,
             plan,
         };
         // A caller that goes away now must not leave a job behind that nobody carries out.
         let this = self.clone();
         let started = tokio::spawn(async move {
-            let job = this.create(&activation, plan.clone(), activated.log).await?;
+            let job = this.create(&activation, plan.clone(), activated.log, created).await?;
             let job_id = job.id().clone();
             let held = (place, this.begin(&job_id));
             let commission = match plan.plan {
@@ -283,7 +255,7 @@ impl Member {
     }
 
     /// The runtime of a job: the member's, or the one that the caller asks for, where the operator lets callers choose.
-    fn agent(&self, asked: Option<&str>) -> Result<Runtime, RpcError> {
+    pub(crate) fn agent(&self, asked: Option<&str>) -> Result<Runtime, RpcError> {
         let Some(asked) = asked else { return Ok(self.agent) };
         let agent: Runtime = asked.parse().map_err(RpcError::invalid_params)?;
         if agent == self.agent || self.means.agents.dispatch.contains(&agent) {
@@ -308,12 +280,8 @@ impl Member {
 
     /// What a job reaches that was accepted earlier, perhaps by a host with another policy: what was granted then, and
     /// still is.
-    fn reach_of(&self, plan: &Accepted) -> Reach {
-        let today = &self.reach.grants;
-        self.reach_with(match &plan.grants {
-            Some(then) => Arc::new((**today).clone().and(then)),
-            None => today.clone(),
-        })
+    pub(crate) fn reach_of(&self, plan: &Accepted) -> Reach {
+        self.reach_with(Arc::new((*self.reach.grants).clone().and(&plan.grants)))
     }
 
     /// Whether its component may start sessions of its own.
@@ -391,7 +359,7 @@ impl Member {
     }
 
     /// The smaller of manifest and operator.
-    fn ceiling(&self) -> Bounds {
+    pub(crate) fn ceiling(&self) -> Bounds {
         let limits = &self.means.limits;
         self.manifest.component.as_ref().map_or_else(|| session_limits(limits), |spec| ceiling(spec, limits))
     }
@@ -423,11 +391,13 @@ impl Member {
         activation: &Activation,
         plan: Accepted,
         log: Vec<String>,
+        created: impl FnOnce(&JobId) + Send + 'static,
     ) -> Result<Arc<RunningJob>, RpcError> {
         let Request { description, task, config } = activation.request.clone();
         let (store, new) = (self.store.clone(), NewJob { id: activation.job.clone(), description, task, config, plan });
         blocking(move || {
             let job = store.create(new)?;
+            created(job.id());
             log.iter().for_each(|line| job.log(line));
             Ok(job)
         })

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use guild_contract::rpc::{Detail, DispatchParams, ListParams, code, method};
+use guild_contract::{
+    JobId,
+    rpc::{Detail, DispatchParams, ListParams, code, method},
+};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -22,7 +25,7 @@ pub(crate) async fn call(
     member: &Arc<Member>,
     name: &str,
     params: Option<&str>,
-    audit: &mut Audit<'_>,
+    audit: &Audit,
 ) -> Result<Bytes, RpcError> {
     if name.starts_with("worker/") && !member.manifest().is_worker() {
         return Err(RpcError::new(
@@ -30,7 +33,7 @@ pub(crate) async fn call(
             format!("Method not found: {}; the member has no capability `worker`", shown(name)),
         ));
     }
-    let mut job = |params: Params| {
+    let job = |params: Params| {
         let id = params.job()?;
         audit.about(&id);
         Ok::<_, RpcError>(id)
@@ -42,9 +45,14 @@ pub(crate) async fn call(
         method::CANCEL => Ok(to_json(&member.cancel(&job(Params::read(params)?)?).await?)),
         method::DELETE => Ok(to_json(&member.delete(&job(Params::read(params)?)?).await?)),
         method::DISPATCH => {
-            let dispatched = member.dispatch(Params::read(params)?.dispatch()?).await?;
-            audit.about(dispatched.job_id.as_str());
-            Ok(to_json(&dispatched))
+            let params = Params::read(params)?.dispatch()?;
+            let audit = audit.clone();
+            // The job is written down with its beginning, also where its caller has gone away by then.
+            let created = move |job: &JobId| {
+                audit.about(job.as_str());
+                audit.end(None);
+            };
+            Ok(to_json(&member.dispatch_and(params, created).await?))
         }
         "initialize" => Ok(to_json(&initialize(member, Params::read(params)?)?)),
         "ping" => Params::read(params).map(|_| Bytes::from_static(b"{}")),

@@ -15,10 +15,11 @@ use guild_sandbox::{Candidate, CompileCache, LoadError, Plugin, Sandbox};
 use tokio::sync::watch;
 
 use crate::{
-    approval::{Approval, Refused},
+    approval::{Approval, Refused, Standing, Trusted},
     directories,
     discovery::FoundMember,
     reach::Granted,
+    resume::Resumer,
 };
 
 /// Where a member's component is.
@@ -36,6 +37,8 @@ pub(crate) enum Component {
 pub(crate) struct Load {
     pub(crate) wanted: WantedComponent,
     pub(crate) done: watch::Sender<Component>,
+    /// Waits for it with the jobs that a host left running.
+    pub(crate) resumer: Arc<Resumer>,
 }
 
 /// A member's component, and what it is granted.
@@ -63,14 +66,6 @@ impl WantedComponent {
     }
 }
 
-impl Load {
-    /// A component to load, and where its member sees what became of it.
-    pub(crate) fn new(wanted: WantedComponent) -> (Self, watch::Receiver<Component>) {
-        let (done, component) = watch::channel(Component::Loading);
-        (Self { wanted, done }, component)
-    }
-}
-
 /// How many components are read and checked at once. Compiling has a lane of its own; one that is slow there must not
 /// keep others from the cache.
 const LOADERS: usize = 4;
@@ -82,19 +77,27 @@ pub(crate) fn load(limits: &Arc<Limits>, approval: &Approval, loads: Vec<Load>) 
     let loads = Mutex::new(loads.into_iter());
     let next = || loads.lock().unwrap_or_else(PoisonError::into_inner).next();
     let loader = || {
-        while let Some(Load { wanted, done }) = next() {
-            let prepared = sandbox.as_ref().map_err(ToString::to_string);
-            let prepared =
-                prepared.and_then(|sandbox| prepare(sandbox, &wanted, approval).map_err(|e| told(&wanted, &e)));
-            // Nobody waits any more where the host has stopped meanwhile.
-            let _ = done.send(match prepared {
-                Ok(plugin) => Component::Ready(Arc::new(plugin)),
+        while let Some(Load { wanted, done, resumer }) = next() {
+            let loaded = sandbox.as_ref().map_err(ToString::to_string);
+            let loaded = loaded.and_then(|sandbox| {
+                prepare(sandbox, &wanted, approval)
+                    .and_then(|prepared| pin(prepared, approval, &resumer))
+                    .map_err(|e| told(&wanted, &e))
+            });
+            let component = match loaded {
+                Ok(plugin) => {
+                    resumer.decide(Ok(()));
+                    Component::Ready(Arc::new(plugin))
+                }
                 Err(why) => {
                     let (key, file) = (&wanted.key, &wanted.spec.file);
                     tracing::error!(member = %key, file, "its component is not in service: {why}");
+                    resumer.decide(Err(format!("its component is not in service: {why}")));
                     Component::Failed(why)
                 }
-            });
+            };
+            // Nobody waits any more where the host has stopped meanwhile.
+            let _ = done.send(component);
         }
     };
     thread::scope(|scope| {
@@ -119,18 +122,37 @@ pub(crate) fn sandbox(limits: &Arc<Limits>) -> Result<Arc<Sandbox>, LoadError> {
     Sandbox::new(limits.clone(), cache)
 }
 
-/// Reads, checks and loads one component. It is pinned once it has turned out to load, so that one that never did can be
-/// put right without an approval.
+/// A component that can be in service.
+pub(crate) struct Prepared {
+    plugin: Plugin,
+    standing: Standing,
+}
+
+/// Reads, checks and loads one component.
 pub(crate) fn prepare(
     sandbox: &Arc<Sandbox>,
     wanted: &WantedComponent,
     approval: &Approval,
-) -> Result<Plugin, Refused> {
+) -> Result<Prepared, Refused> {
     let WantedComponent { key, dir, spec, grants, limits, .. } = wanted;
     let candidate = Candidate::read(dir, &spec.file, limits.component_bytes)?;
     let standing = approval.of(key, dir, spec, &candidate)?;
     approval.check(&standing)?;
     let plugin = sandbox.prepare(&candidate, spec, grants.clone(), limits.clone())?;
+    Ok(Prepared { plugin, standing })
+}
+
+/// Pins a component that has turned out to load: one that never did can be put right without an approval. What the
+/// directory of a new member brought along is ended before.
+fn pin(prepared: Prepared, approval: &Approval, resumer: &Resumer) -> Result<Plugin, Refused> {
+    let Prepared { plugin, standing } = prepared;
+    if standing.trusted != Trusted::Pinned
+        && let Err(e) = resumer.end_all_of_a_new_member()
+    {
+        let member = &standing.presented.name;
+        tracing::warn!(member, "it is not pinned in guild.lock, since nobody knows which jobs it brought along: {e}");
+        return Ok(plugin);
+    }
     approval.pin(standing)?;
     Ok(plugin)
 }
@@ -139,13 +161,15 @@ pub(crate) fn prepare(
 pub(crate) fn told(wanted: &WantedComponent, refused: &Refused) -> String {
     let Refused::Load(LoadError::Inspect(error)) = refused else { return refused.to_string() };
     let key = match error {
+        // The file itself is wrong, and not what the manifest says.
+        InspectError::NotAComponent(_) => return refused.to_string(),
         InspectError::NotAsked { .. } => "component.grants".to_owned(),
         InspectError::NotGranted { import, .. } => {
             let interface = import.split_once('/').map_or(import.as_str(), |(_, interface)| interface);
             format!("component.grants.{}", interface.split_once('@').map_or(interface, |(interface, _)| interface))
         }
         InspectError::MissingExport { .. } => "component.world".to_owned(),
-        _ => "component.file".to_owned(),
+        InspectError::UnknownImport(_) | InspectError::Version { .. } => "component.file".to_owned(),
     };
     format!("{FILE_NAME}:{}: {refused}", wanted.lines.of_key(&key))
 }

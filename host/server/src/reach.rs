@@ -11,11 +11,13 @@ use std::{
 use guild_agent::{Broker, LocalSearch, ReadRoots};
 use guild_contract::{
     Bounds, Grants, Limits,
-    grants::{MemberLimits, Verdict, wildcard},
+    grants::{Verdict, wildcard},
+    limits::MemberLimits,
     manifest::{ComponentSpec, FILE_NAME, Interface, SESSION_TOOLS, World},
 };
 use guild_jobs::{files::Files, session::session_limits, web::Web};
 use guild_web::check_host_pattern;
+use serde::Serialize;
 
 use crate::{OpenError, config::Config, discovery::FoundMember, host::read_roots, runtimes::Runtimes};
 
@@ -75,22 +77,59 @@ impl Granted {
     }
 }
 
-/// The names of the read roots that `config` has.
-///
-/// # Errors
-/// The first that cannot be opened.
-pub fn roots(config: &Config) -> Result<Vec<String>, OpenError> {
-    Ok(read_roots(config, Vec::new())?.map(|roots| roots.roots()).unwrap_or_default())
+/// What members reach of a host that is started with a configuration.
+pub struct Outlook {
+    sources: Sources,
+    runtimes: Runtimes,
 }
 
-/// What the jobs of a member may use at most: the smaller of its manifest and its limits.
+/// What answers a search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Searched {
+    /// The search provider of `[web.search]`.
+    Provider,
+    /// The read roots that are granted.
+    ReadRoots,
+    /// There is nothing to search.
+    Nothing,
+}
+
+impl Outlook {
+    /// What `config` has.
+    ///
+    /// # Errors
+    /// Where a host would not start: a read root that cannot be opened, a `[web]` that cannot be.
+    pub fn new(config: &Config) -> Result<Self, OpenError> {
+        let sources = Sources::new(read_roots(config, Vec::new())?);
+        Ok(Self { sources, runtimes: Runtimes::new(config).map_err(OpenError::Config)? })
+    }
+
+    /// The names of the read roots.
+    pub fn roots(&self) -> Vec<String> {
+        self.sources.roots.as_ref().map(Files::roots).unwrap_or_default()
+    }
+
+    /// The tools that sessions with these grants can be given, and what their WebSearch searches.
+    pub fn of(&self, grants: &Arc<Grants>) -> (Vec<String>, Searched) {
+        let reach = Reach::new(grants.clone(), &self.sources, &self.runtimes);
+        let searched = match (reach.provider, &reach.web.search) {
+            (true, _) => Searched::Provider,
+            (false, Some(_)) => Searched::ReadRoots,
+            (false, None) => Searched::Nothing,
+        };
+        (reach.tools(), searched)
+    }
+}
+
+/// What the jobs of a member may use at most, where `limits` are its own, its manifest's wishes among them.
 pub fn ceiling(spec: &ComponentSpec, limits: &Limits) -> Bounds {
-    let mut operator = session_limits(limits);
+    let mut most = session_limits(limits);
     if spec.world == World::AutonomousWorker {
         // It may run longer than a session; what sessions it starts are bounded as all are.
-        operator.deadline_seconds = operator.deadline_seconds.max(Some(limits.run_seconds));
+        most.deadline_seconds = most.deadline_seconds.max(Some(limits.run_seconds));
     }
-    spec.resources.min(operator)
+    most
 }
 
 /// Where in a manifest a wish stands, as [`Grants::wishes`] names it.
@@ -162,16 +201,19 @@ pub(crate) struct Reach {
     pub(crate) web: Web,
     /// The web of its component, which reaches the read roots only where it was granted `files`.
     pub(crate) own_web: Web,
+    /// Whether `web` has the search provider.
+    provider: bool,
 }
 
 impl Reach {
     pub(crate) fn new(grants: Arc<Grants>, sources: &Sources, runtimes: &Runtimes) -> Self {
         let reader = sources.of(&grants, runtimes);
         let provided = runtimes.web(&grants);
+        let provider = provided.search.is_some();
         let local = || reader.local.clone().map(|local| local as _);
         let web = Web { search: provided.search.clone().or_else(local), fetch: provided.fetch.clone() };
         let own_web = if grants.has(Interface::Files) { web.clone() } else { provided };
-        Self { grants, reader, web, own_web }
+        Self { grants, reader, web, own_web, provider }
     }
 
     /// The internal tools that its sessions are not given.

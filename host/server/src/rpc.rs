@@ -171,9 +171,9 @@ async fn answer_one(
         Err(rejected) => (Some(rejected.id), Err(rejected.error)),
         Ok(Request { id, method, params }) => {
             caller.may(key, &method)?;
-            let mut audit = caller.audit(key, &method);
+            let audit = caller.audit(key, &method);
             let outcome = match target {
-                Target::Member(member) => methods::call(member, &method, params, &mut audit).await,
+                Target::Member(member) => methods::call(member, &method, params, &audit).await,
                 Target::Unavailable(reason) => Err(RpcError::internal(reason)),
             };
             audit.end(outcome.as_ref().err());
@@ -206,6 +206,8 @@ struct Rejected<'a> {
 }
 
 const NULL: &str = "null";
+/// Bytes of an id, as it is written.
+const MAX_ID_BYTES: usize = 1024;
 
 impl<'a> Request<'a> {
     fn read(text: &'a str) -> Result<Self, Rejected<'a>> {
@@ -221,6 +223,10 @@ impl<'a> Request<'a> {
         let Envelope { jsonrpc, id, method, params } =
             serde_json::from_str(text).map_err(|error| Rejected { id: NULL, error: unreadable(&error) })?;
         let id = id.map(RawValue::get);
+        // It comes back with the answer: a small request must not have a large one.
+        if id.is_some_and(|id| id.len() > MAX_ID_BYTES) {
+            return reject(NULL, "`id` is longer than 1024 bytes");
+        }
         if id.is_some_and(|id| id != NULL && !id.starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit())) {
             return reject(NULL, "`id` must be a string, a number or null");
         }

@@ -1,8 +1,9 @@
 //! Becoming a member's owner, also where another host has not let go of it.
 //!
 //! Guild Hall can start a second host on a directory whose first still lives, and never ends the first. The newcomer
-//! gives the owner a moment to end by itself, then asks it: one that answers keeps the member; one that does not is
-//! ended, since otherwise nobody would serve the member any more.
+//! gives the owner a moment to end by itself, then looks whether it lives: one that answers keeps the member; so does one
+//! whose `.owner` is touched each second, since one that has no connection left for the newcomer is not hung. One that
+//! does neither is ended, since otherwise nobody would serve the member any more.
 
 use std::{
     io,
@@ -12,14 +13,17 @@ use std::{
 
 use cap_std::fs::Dir;
 use guild_contract::MemberKey;
-use guild_jobs::{Owner, OwnerLock};
+use guild_jobs::{Owner, OwnerLock, Pulse};
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::time::{Instant, MissedTickBehavior};
 
 /// How long to wait for an owner that may be ending.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How long the owner may take to answer.
 const ANSWER: Duration = Duration::from_secs(2);
+/// How often an owner says that it lives, and for how long it may fail to.
+const BEAT: Duration = Duration::from_secs(1);
+const BEAT_PATIENCE: Duration = Duration::from_secs(3);
 /// How long it has between SIGTERM and SIGKILL; also how long the lock may take to come free after that.
 const GRACE: Duration = Duration::from_secs(2);
 /// Between two tries for the lock.
@@ -28,7 +32,7 @@ const POLL: Duration = Duration::from_millis(25);
 /// Why this process is not the member's owner.
 #[derive(Debug, thiserror::Error)]
 pub enum OwnerError {
-    /// Another host serves the member, and answers.
+    /// Another host serves the member, and lives.
     #[error("member {key} is already served by process {pid} at {url}; stop that process, or use it")]
     Served {
         /// The member.
@@ -64,11 +68,31 @@ pub enum OwnerError {
     },
 }
 
-/// Takes a member over: at once where nobody owns it, after 3 s where the owner does not let go and does not answer.
-/// `url` is where this process is going to serve it; empty where it is not.
+/// Takes a member over: at once where nobody owns it, after 3 s where the owner does not let go, and shows no life for
+/// 3 s more. `url` is where this process is going to serve it; empty where it is not. The owner says that it lives for
+/// as long as its runtime does.
 ///
 /// Nothing of the member may be touched before this succeeds.
 pub async fn own(member: &Dir, key: &MemberKey, url: &str) -> Result<OwnerLock, OwnerError> {
+    let lock = acquire(member, key, url).await?;
+    tokio::spawn(live(lock.pulse()));
+    Ok(lock)
+}
+
+/// Says again and again that the owner lives. It is a task like any other of the runtime: where those are not polled
+/// any more, the host is hung.
+async fn live(pulse: Pulse) {
+    let mut beats = tokio::time::interval(BEAT);
+    beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        beats.tick().await;
+        if !pulse.beat() {
+            return;
+        }
+    }
+}
+
+async fn acquire(member: &Dir, key: &MemberKey, url: &str) -> Result<OwnerLock, OwnerError> {
     let failed = |source| OwnerError::Io { key: key.clone(), source };
     let owner = match wait(member, url, PATIENCE).await.map_err(failed)? {
         Ok(lock) => return Ok(lock),
@@ -78,13 +102,13 @@ pub async fn own(member: &Dir, key: &MemberKey, url: &str) -> Result<OwnerLock, 
         if owner.url.is_empty() {
             return Err(OwnerError::InUse { key: key.clone(), pid: owner.pid });
         }
-        if answers(&owner.url).await {
+        if is_alive(member, &owner.url).await {
             return Err(OwnerError::Served { key: key.clone(), pid: owner.pid, url: owner.url });
         }
         if !owner.has_open(member) {
             return Err(OwnerError::Locked { key: key.clone() });
         }
-        tracing::warn!(member = %key, pid = owner.pid, url = owner.url, "the member's owner does not answer; it is ended");
+        tracing::warn!(member = %key, pid = owner.pid, url = owner.url, "the member's owner shows no life; it is ended");
         let hung = owner.clone();
         let ended = tokio::task::spawn_blocking(move || hung.terminate(GRACE)).await;
         ended.map_err(io::Error::other).and_then(|ended| ended).map_err(failed)?;
@@ -102,6 +126,27 @@ async fn wait(member: &Dir, url: &str, patience: Duration) -> io::Result<Result<
         }
         tokio::time::sleep(POLL).await;
     }
+}
+
+/// Whether the owner shows any sign of life.
+async fn is_alive(member: &Dir, url: &str) -> bool {
+    tokio::select! {
+        true = answers(url) => true,
+        true = beats(member) => true,
+        else => false,
+    }
+}
+
+/// Whether the owner says that it lives, from now on.
+async fn beats(member: &Dir) -> bool {
+    let (before, until) = (Owner::last_beat(member), Instant::now() + BEAT_PATIENCE);
+    while Instant::now() < until {
+        tokio::time::sleep(POLL).await;
+        if Owner::last_beat(member) != before {
+            return true;
+        }
+    }
+    false
 }
 
 /// Whether a host answers `initialize` at that url, which has to be one of this machine. A refusal, of a request without

@@ -7,7 +7,7 @@ use guild_agent::{
     Belt,
     api::{Api, Provider},
 };
-use guild_contract::{Bounds, Limits};
+use guild_contract::{Bounds, Grants, Limits};
 use guild_jobs::{
     JobStore, JobTools, MemoryStore, NewJob, StoreOptions, SystemClock,
     activation::{Accepted, Plan, SessionPlan},
@@ -141,7 +141,13 @@ async fn a_host_that_stops_in_a_session_leaves_a_job_that_records_each_decision_
         model: None,
         bounds: Bounds::default(),
     });
-    let plan = Accepted { agent: "api".into(), granted_tools: vec![], grants: None, ceiling: Bounds::default(), plan };
+    let plan = Accepted {
+        agent: "api".into(),
+        granted_tools: vec![],
+        grants: Grants::default(),
+        ceiling: Bounds::default(),
+        plan,
+    };
     let (description, task) = ("find it".into(), "Find it out.".into());
     let job = store.create(NewJob { id: store.new_id(), description, task, config: Value::Null, plan }).unwrap();
     let tools: Arc<dyn Tools> = Arc::new(JobTools::new(job.clone(), memory));

@@ -92,8 +92,8 @@ pub(super) fn audit(audit: &Audit) -> String {
 pub(super) fn difference(old: &Identity, new: &Identity, difference: &Difference) -> String {
     let body = html! {
         table {
-            tr { th { "old" } td.mono { (safe(&old.file)) } td.mono { (old.sha256) } }
-            tr { th { "new" } td.mono { (safe(&new.file)) } td.mono { (new.sha256) } }
+            tr { th { "old" } td.mono { (safe(&old.file)) } td.mono { (safe(&old.sha256)) } }
+            tr { th { "new" } td.mono { (safe(&new.file)) } td.mono { (safe(&new.sha256)) } }
         }
         @if difference.is_empty() { p { "Nothing changed." } }
         @if !difference.changes.is_empty() {

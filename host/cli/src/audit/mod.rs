@@ -9,7 +9,12 @@ mod sarif;
 mod subject;
 mod text;
 
-use std::{fs::File, io::Read, os::unix::fs::OpenOptionsExt, path::Path};
+use std::{
+    fs::File,
+    io::{ErrorKind, Read},
+    os::unix::fs::OpenOptionsExt,
+    path::Path,
+};
 
 use guild_audit::{Audit, Difference, Severity, model::FORMAT};
 use guild_server::config::Config;
@@ -25,6 +30,11 @@ use subject::Subject;
 
 /// A file that is larger is not read: more than any limit of a component that makes sense.
 const MOST_BYTES: u64 = 512 * 1024 * 1024;
+/// A saved audit that is larger is not read: more than this command writes.
+const MOST_SAVED_BYTES: usize = 16 * 1024 * 1024;
+
+/// A pipe in a file's place is opened without waiting for a writer, and then refused.
+const NO_WAIT: i32 = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
 
 /// `guild audit`.
 pub(crate) fn audit(args: &Args) -> Result<(), Failure> {
@@ -40,11 +50,18 @@ pub(crate) fn audit(args: &Args) -> Result<(), Failure> {
             (difference::shown(&old, &audit, &difference, args.format)?, has)
         }
     };
-    print(|out| out.write_all(shown.as_bytes()))?;
-    match (audit.is_readable(), has) {
-        (false, _) => Err(Failure::code(exit::CANNOT_READ)),
-        (true, true) => Err(Failure::code(exit::FINDINGS)),
-        (true, false) => Ok(()),
+    let code = match (audit.is_readable(), has) {
+        (false, _) => Some(exit::CANNOT_READ),
+        (true, true) => Some(exit::FINDINGS),
+        (true, false) => None,
+    };
+    // The verdict does not depend on how much of it was read. One that could not be written was not given.
+    match print(|out| out.write_all(shown.as_bytes())) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            let message = Some(format!("cannot write to stdout: {error}"));
+            Err(Failure { code: exit::CANNOT_READ, message })
+        }
+        _ => code.map_or(Ok(()), |code| Err(Failure::code(code))),
     }
 }
 
@@ -68,6 +85,11 @@ fn old_audit(old: &str, args: &Args, subject: &Subject, config: &Config) -> Resu
         return Ok(subject.with(old, bytes, config)?.audit());
     }
     let cannot = |why: String| Failure { code: exit::CANNOT_READ, message: Some(format!("{old}: {why}")) };
+    if bytes.len() > MOST_SAVED_BYTES {
+        return Err(cannot(format!(
+            "a saved audit has at most {MOST_SAVED_BYTES} bytes; compare with the component's file instead"
+        )));
+    }
     let saved: Audit = serde_json::from_slice(&bytes)
         .map_err(|e| cannot(format!("it is no audit that `guild audit --format json` wrote: {e}")))?;
     if saved.format != FORMAT {
@@ -79,7 +101,8 @@ fn old_audit(old: &str, args: &Args, subject: &Subject, config: &Config) -> Resu
 /// Pretty JSON in which no character steers a terminal: what came with a component is written as `\u....`.
 fn json(value: &impl Serialize) -> Result<String, Failure> {
     let text = serde_json::to_string_pretty(value);
-    let text = text.map_err(|e| Failure::error(format!("cannot write JSON: {e}")))?;
+    let text =
+        text.map_err(|e| Failure { code: exit::CANNOT_READ, message: Some(format!("cannot write JSON: {e}")) })?;
     let mut out = String::with_capacity(text.len() + 1);
     for c in text.chars() {
         if is_steering(c) {
@@ -100,9 +123,7 @@ fn unreadable(failure: Failure) -> Failure {
 
 /// A file that the person named.
 fn read_file(path: &str) -> Result<Vec<u8>, Failure> {
-    // A pipe in its place is opened without waiting for a writer, and refused.
-    let nonblock = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    let opened = std::fs::OpenOptions::new().read(true).custom_flags(nonblock).open(path);
+    let opened = std::fs::OpenOptions::new().read(true).custom_flags(NO_WAIT).open(path);
     opened.map_err(|e| e.to_string()).and_then(read).map_err(|why| cannot_read(path, &why))
 }
 

@@ -127,7 +127,7 @@ pub(super) fn identity(audit: &Audit) -> Vec<(&'static str, String)> {
         count(contents.tables),
         count(contents.table_elements)
     );
-    rows.push(("at start", memory));
+    rows.push(("declares", memory));
     rows
 }
 

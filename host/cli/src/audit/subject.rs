@@ -2,19 +2,20 @@
 
 use std::{path::Path, rc::Rc};
 
+use cap_std::fs::{OpenOptions, OpenOptionsExt};
 use guild_audit::{
     Audit, Member,
     model::{Signature, SignatureState},
 };
-use guild_contract::{Limits, MemberKey};
+use guild_contract::Limits;
 use guild_server::{
     approval::{self, Trust},
     config::Config,
-    discovery::{FoundMember, open_directory, single},
+    discovery::{FoundMember, open_directory},
     reach::{Granted, ceiling},
 };
 
-use super::{cannot_read, read, read_file, unreadable};
+use super::{NO_WAIT, cannot_read, read, read_file, unreadable};
 use crate::{
     args::House,
     failure::{Failure, exit},
@@ -52,15 +53,14 @@ impl Subject {
             });
         }
         let directory = house::member_directory(target, house, config).map_err(unreadable)?;
-        let mut found = single(&directory).map_err(fail)?;
-        // In a roster a member's key is its path there, which is what the policy's patterns match.
-        let in_roster = target.parse::<MemberKey>().ok().filter(|key| directory.ends_with(key.as_str()));
-        found.key = in_roster.unwrap_or(found.key);
+        let found = house::member(&directory, house, config).map_err(fail)?;
         let Some(spec) = &found.manifest.component else {
             return Err(fail(format!("{} has no component: its own process serves it, not this host", found.key)));
         };
         let path = directory.join(&spec.file);
-        let opened = found.dir.open(&spec.file).map_err(|e| e.to_string());
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(NO_WAIT);
+        let opened = found.dir.open_with(&spec.file, &options).map_err(|e| e.to_string());
         let bytes = opened.and_then(|file| read(file.into_std()));
         let bytes = bytes.map_err(|why| cannot_read(&path.display().to_string(), &why))?;
         let signature = signature(&path, &bytes, config)?;

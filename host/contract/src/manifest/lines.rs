@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use serde_json::value::RawValue;
 
 use super::FILE_NAME;
-use crate::nearest::hint;
+use crate::nearest::suggested;
 
 /// In which lines of a manifest values begin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,19 +17,20 @@ impl Lines {
 
     pub(super) fn of(text: &str) -> Self {
         let mut lines = Self::default();
-        lines.add(text, text, "", Self::DEPTH);
+        let ends: Vec<usize> = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect();
+        lines.add((text, &ends), text, "", Self::DEPTH);
         lines
     }
 
-    /// Notes the values of an object, which is a part of `text`.
-    fn add(&mut self, text: &str, object: &str, path: &str, depth: usize) {
+    /// Notes the values of an object, which is a part of `text`, whose lines end at `ends`.
+    fn add(&mut self, (text, ends): (&str, &[usize]), object: &str, path: &str, depth: usize) {
         let Ok(values) = serde_json::from_str::<BTreeMap<String, &RawValue>>(object) else { return };
         for (key, value) in values {
             let path = if path.is_empty() { key } else { format!("{path}.{key}") };
             let offset = (value.get().as_ptr() as usize).saturating_sub(text.as_ptr() as usize);
-            let line = text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1;
+            let line = ends.partition_point(|end| *end < offset) + 1;
             if depth > 1 {
-                self.add(text, value.get(), &path, depth - 1);
+                self.add((text, ends), value.get(), &path, depth - 1);
             }
             self.0.insert(path, line);
         }
@@ -66,19 +67,6 @@ impl From<serde_json::Error> for ManifestError {
         let text = whole.strip_suffix(&place).unwrap_or(&whole);
         Self { line: error.line().max(1), text: suggested(text).unwrap_or_else(|| text.to_owned()) }
     }
-}
-
-/// serde's text about a name that nobody knows, with the nearest known one for the list of all.
-fn suggested(text: &str) -> Option<String> {
-    let is_unknown = text.starts_with("unknown field `") || text.starts_with("unknown variant `");
-    let mut names = text.split('`').skip(1).step_by(2).filter(|_| is_unknown);
-    let name = names.next()?;
-    let known: Vec<&str> = names.collect();
-    let what = text.split('`').next().unwrap_or_default();
-    Some(match known.as_slice() {
-        [] => format!("{what}`{name}`; nothing stands there, write {{}}"),
-        known => format!("{what}`{name}`; {}", hint(name, known.iter().copied())),
-    })
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::{
 
 use cap_std::{ambient_authority, fs::Dir};
 use guild_contract::{
-    Bounds, JobId, Limits,
+    Bounds, Grants, JobId, Limits,
     rpc::{JobList, ListParams, StatusView},
 };
 use guild_jobs::{
@@ -126,7 +126,7 @@ pub fn plan() -> Plan {
 
 pub fn accepted() -> Accepted {
     let granted_tools = vec!["Read".into()];
-    Accepted { agent: "extractive".into(), granted_tools, grants: None, ceiling: Bounds::default(), plan: plan() }
+    Accepted { agent: "extractive".into(), granted_tools, grants: Grants::default(), ceiling: Bounds::default(), plan: plan() }
 }
 
 pub fn new_job(store: &JobStore, description: &str) -> NewJob {

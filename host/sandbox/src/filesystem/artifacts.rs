@@ -1,16 +1,11 @@
 //! `/job/artifacts`, the one directory that a component may change: on the job's account, and only while its call lives.
 
-use std::{
-    io,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::{io, sync::Arc};
 
 use cap_std::fs::Dir;
 use guild_jobs::quota::{Quota, Refused, Room};
 use rustix::io::Errno;
+use tokio::{sync::Semaphore, task::spawn_blocking};
 
 use crate::stdio::LogSink;
 
@@ -19,22 +14,38 @@ pub(crate) struct Artifacts {
     root: Dir,
     quota: Arc<Quota>,
     log: LogSink,
-    closed: AtomicBool,
+    /// One change of the job at a time is on a thread, or waits there for others who write artifacts: a component that
+    /// has hundreds of streams must not fill the threads that all components share. It is closed when the call ends.
+    turn: Arc<Semaphore>,
 }
 
 impl Artifacts {
     pub(crate) fn new(root: Dir, quota: Arc<Quota>, log: LogSink) -> Arc<Self> {
-        Arc::new(Self { root, quota, log, closed: AtomicBool::new(false) })
+        Arc::new(Self { root, quota, log, turn: Arc::new(Semaphore::new(1)) })
     }
 
-    /// Changes something below the directory. It blocks.
+    /// Changes something below the directory, in its turn, where blocking is allowed. A change that has begun is not
+    /// broken off when this is dropped.
     ///
     /// # Errors
     /// As the component is told them; of a limit that is reached, the job's log has a line.
-    pub(crate) fn change<T>(&self, work: impl FnOnce(&mut Room<'_>) -> Result<T, Refused>) -> io::Result<T> {
+    pub(crate) async fn change<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&mut Room<'_>) -> Result<T, Refused> + Send + 'static,
+    ) -> io::Result<T> {
+        let turn = self.turn.clone().acquire_owned().await.map_err(|_| Errno::PERM)?;
+        let this = self.clone();
+        let changed = spawn_blocking(move || {
+            let _turn = turn;
+            this.change_now(work)
+        });
+        changed.await.unwrap_or_else(|e| Err(io::Error::other(e)))
+    }
+
+    fn change_now<T>(&self, work: impl FnOnce(&mut Room<'_>) -> Result<T, Refused>) -> io::Result<T> {
         let changed = self.quota.change(&self.root, |room| {
-            // The call ended while this waited for its turn.
-            if self.closed.load(Ordering::Acquire) {
+            // The call ended while this waited for others.
+            if self.turn.is_closed() {
                 return Err(Errno::PERM.into());
             }
             work(room)
@@ -53,7 +64,7 @@ impl Artifacts {
 
     /// Lets no change begin any more.
     pub(crate) fn close(&self) {
-        self.closed.store(true, Ordering::Release);
+        self.turn.close();
     }
 
     /// Waits until no change is under way. It blocks.

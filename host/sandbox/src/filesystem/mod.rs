@@ -74,7 +74,10 @@ fn cap_dir(dir: &StdFile) -> io::Result<CapDir> {
 impl Files<'_> {
     /// A descriptor of a directory that the host opened.
     pub(crate) fn preopen(&mut self, dir: Dir) -> wasmtime::Result<Fd> {
-        let place = self.held.open().map_err(|e| wasmtime::Error::msg(format!("no preopened directory: {e}")))?;
+        let place = self.held.open().map_err(|e| match e {
+            ErrorCode::Quota => self.held.too_many_files().into(),
+            e => wasmtime::Error::msg(format!("no preopened directory: {e}")),
+        })?;
         Ok(self.push(Descriptor::Dir(dir), place)?)
     }
 
@@ -119,7 +122,7 @@ impl Files<'_> {
         work: impl FnOnce(&mut Room<'_>) -> Result<T, Refused> + Send + 'static,
     ) -> FsResult<T> {
         let artifacts = self.artifacts()?;
-        Ok(blocking(move || artifacts.change(work)).await??)
+        Ok(artifacts.change(work).await?)
     }
 
     fn keep(&self) -> FsResult<Kept> {
@@ -203,7 +206,12 @@ impl Wanted {
             }
         };
         let descriptor = match opened {
-            Some(descriptor) => descriptor,
+            Some(descriptor) => {
+                if self.open.contains(OpenFlags::TRUNCATE) {
+                    room.freed();
+                }
+                descriptor
+            }
             None => {
                 if exclusive && dir.symlink_metadata(path).is_ok() {
                     return Err(Errno::EXIST.into());
@@ -215,7 +223,7 @@ impl Wanted {
             }
         };
         if let Descriptor::File(file) = &descriptor {
-            room.open(&file.file);
+            room.open(&file.file, true);
         }
         Ok(descriptor)
     }
@@ -294,11 +302,7 @@ impl HostDescriptor for Files<'_> {
 
     async fn set_size(&mut self, fd: Fd, size: Filesize) -> FsResult<()> {
         let file = self.writable_file(&fd)?;
-        let work = move |room: &mut Room<'_>| {
-            room.grow(&file, size)?;
-            Ok(file.set_len(size)?)
-        };
-        self.change(work).await
+        self.change(move |room| room.resize(&file, size)).await
     }
 
     async fn set_times(&mut self, fd: Fd, access: NewTimestamp, modification: NewTimestamp) -> FsResult<()> {
@@ -312,7 +316,7 @@ impl HostDescriptor for Files<'_> {
     async fn write(&mut self, fd: Fd, bytes: Vec<u8>, offset: Filesize) -> FsResult<Filesize> {
         let (file, artifacts) = (self.writable_file(&fd)?, self.artifacts()?);
         let written = bytes.len() as Filesize;
-        blocking(move || write_at(&artifacts, &file, &bytes, Some(offset))).await??;
+        write_at(artifacts, file, bytes.into(), Some(offset)).await?;
         Ok(written)
     }
 
@@ -388,19 +392,21 @@ impl HostDescriptor for Files<'_> {
         let dir = cap_dir(&dir.dir)?;
         let place = self.held.open()?;
         let opened = if perms.write_not_permitted() {
-            let artifacts = self.artifacts.cloned();
-            let open = move || -> io::Result<Descriptor> {
-                let opened = wanted.open(&dir, &path, perms)?;
+            let open = move || wanted.open(&dir, &path, perms);
+            match self.artifacts {
                 // What is below the artifacts can be opened through `/job` too, and lose its name then.
-                if let (Some(artifacts), Descriptor::File(file)) = (artifacts, &opened) {
-                    artifacts.change(|room| {
-                        room.open(&file.file);
-                        Ok(())
-                    })?;
+                Some(artifacts) => {
+                    let open = move |room: &mut Room<'_>| {
+                        let opened = open()?;
+                        if let Descriptor::File(file) = &opened {
+                            room.open(&file.file, false);
+                        }
+                        Ok(opened)
+                    };
+                    artifacts.change(open).await?
                 }
-                Ok(opened)
-            };
-            blocking(open).await??
+                None => blocking(open).await??,
+            }
         } else {
             self.change(move |room| wanted.open_or_make(&dir, &path, room)).await?
         };
@@ -413,7 +419,12 @@ impl HostDescriptor for Files<'_> {
 
     async fn remove_directory_at(&mut self, fd: Fd, path: String) -> FsResult<()> {
         let dir = self.writable_dir(&fd)?;
-        self.change(move |_| Ok(dir.remove_dir(&path)?)).await
+        let work = move |room: &mut Room<'_>| {
+            dir.remove_dir(&path)?;
+            room.freed();
+            Ok(())
+        };
+        self.change(work).await
     }
 
     async fn rename_at(&mut self, fd: Fd, old: String, new_fd: Fd, new: String) -> FsResult<()> {
@@ -424,7 +435,12 @@ impl HostDescriptor for Files<'_> {
             } else if new.ends_with('/') {
                 return Err(Errno::NOTDIR.into());
             }
-            Ok(from.rename(&old, &to, &new)?)
+            let replaces = to.symlink_metadata(&new).is_ok();
+            from.rename(&old, &to, &new)?;
+            if replaces {
+                room.freed();
+            }
+            Ok(())
         };
         self.change(work).await
     }
@@ -443,7 +459,12 @@ impl HostDescriptor for Files<'_> {
 
     async fn unlink_file_at(&mut self, fd: Fd, path: String) -> FsResult<()> {
         let dir = self.writable_dir(&fd)?;
-        self.change(move |_| Ok(dir.remove_file(&path)?)).await
+        let work = move |room: &mut Room<'_>| {
+            dir.remove_file(&path)?;
+            room.freed();
+            Ok(())
+        };
+        self.change(work).await
     }
 
     async fn is_same_object(&mut self, a: Fd, b: Fd) -> wasmtime::Result<bool> {

@@ -8,8 +8,9 @@ use std::{
 };
 
 use bytes::Bytes;
+use guild_jobs::quota::Room;
 use rustix::io::Errno;
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::JoinHandle;
 use wasmtime_wasi::{
     async_trait,
     p2::{DynInputStream, InputStream, OutputStream, Pollable, StreamError, StreamResult},
@@ -62,19 +63,25 @@ impl Writer {
 }
 
 /// Writes all of it, or, where it does not fit, nothing; the number of the byte after it.
-pub(crate) fn write_at(artifacts: &Artifacts, file: &File, bytes: &[u8], at: Option<u64>) -> io::Result<u64> {
-    artifacts.change(|room| {
+pub(crate) async fn write_at(
+    artifacts: Arc<Artifacts>,
+    file: Arc<File>,
+    bytes: Bytes,
+    at: Option<u64>,
+) -> io::Result<u64> {
+    let write = move |room: &mut Room<'_>| {
         let at = match at {
             Some(at) => at,
             None => file.metadata()?.size(),
         };
         let end = at.checked_add(bytes.len() as u64).ok_or(Errno::FBIG)?;
         if !bytes.is_empty() {
-            room.grow(file, end)?;
-            file.write_all_at(bytes, at)?;
+            room.grow(&file, end)?;
+            file.write_all_at(&bytes, at)?;
         }
         Ok(end)
-    })
+    };
+    artifacts.change(write).await
 }
 
 #[async_trait]
@@ -102,7 +109,7 @@ impl OutputStream for Writer {
         }
         if !bytes.is_empty() {
             let (artifacts, file, at) = (self.artifacts.clone(), self.file.clone(), self.at);
-            self.state = State::Writing(spawn_blocking(move || write_at(&artifacts, &file, &bytes, at)));
+            self.state = State::Writing(tokio::spawn(write_at(artifacts, file, bytes, at)));
         }
         Ok(())
     }

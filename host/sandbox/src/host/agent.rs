@@ -1,14 +1,14 @@
 //! `agent`: sessions that a component starts, and the tools that it answers itself in them.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
 
-use guild_contract::{Bounds, grants::Capability, manifest::Interface};
+use guild_contract::{Bounds, Limits, grants::Capability, manifest::Interface};
 use guild_jobs::{
     session::{Ending as End, Query, QueryEvent, QueryHandle},
     tools::{ToolDefinition, ToolError, Tools},
@@ -154,8 +154,33 @@ fn definition(tool: types::ToolDefinition) -> Result<ToolDefinition, ToolError> 
     })
 }
 
+/// The definitions of a component's own tools, if their schemas are within what a plan may have: that is known before
+/// they are read.
+fn definitions(tools: Vec<types::ToolDefinition>, max: u64) -> Result<Vec<Arc<ToolDefinition>>, ToolError> {
+    let size =
+        |tool: &types::ToolDefinition| tool.input_schema.len() + tool.output_schema.as_ref().map_or(0, String::len);
+    let bytes = tools.iter().map(size).sum::<usize>();
+    if bytes as u64 > max {
+        return Err(ToolError::OverLimit(format!(
+            "the schemas of the session's own tools have {bytes} bytes; limits.plan_bytes allows {max}"
+        )));
+    }
+    tools.into_iter().map(|tool| definition(tool).map(Arc::new)).collect()
+}
+
+/// What a component answers, if it is no longer than a tool's result may be: that is known before it is read.
+fn result(json: &str, max: u64) -> Result<Value, ToolError> {
+    if json.len() as u64 > max {
+        let bytes = json.len();
+        return Err(ToolError::OverLimit(format!(
+            "the content has {bytes} bytes; limits.tool_result_bytes allows {max}"
+        )));
+    }
+    serde_json::from_str(json).map_err(|e| ToolError::InvalidInput(format!("the content is not JSON: {e}")))
+}
+
 impl SessionState {
-    async fn start(reach: Reach, options: Options) -> Result<Self, ToolError> {
+    async fn start(reach: Reach, options: Options, limits: &Limits) -> Result<Self, ToolError> {
         reach.granted(Interface::Agent)?;
         if !options.own_tools.is_empty() {
             let line = r#""agent": { "ownTools": true }"#;
@@ -165,8 +190,7 @@ impl SessionState {
         let bounds = bounds(options.bounds);
         bounds.check().map_err(ToolError::InvalidInput)?;
         let (sender, calls) = mpsc::channel(CALLS);
-        let definitions =
-            options.own_tools.into_iter().map(|tool| definition(tool).map(Arc::new)).collect::<Result<_, _>>()?;
+        let definitions = definitions(options.own_tools, limits.plan_bytes)?;
         let own_tools = Arc::new(OwnTools { definitions, calls: sender, ids: AtomicU64::new(1) });
         let query = sessions
             .start(Query {
@@ -194,7 +218,7 @@ pub(crate) fn bounds(bounds: types::Bounds) -> Bounds {
 
 impl Host for State {
     async fn query(&mut self, options: Options) -> Answer<Resource<SessionState>> {
-        match SessionState::start(self.reach.clone(), options).await {
+        match SessionState::start(self.reach.clone(), options, &self.limits).await {
             Ok(session) => Ok(Ok(self.table.push(session)?)),
             Err(e) => Ok(Err(e.into())),
         }
@@ -227,21 +251,24 @@ impl HostSession for State {
         content: Result<String, String>,
     ) -> Answer<()> {
         let session = self.table.get_mut(&session)?;
+        let waiting = match session.waiting.entry(call) {
+            Entry::Occupied(waiting) => waiting,
+            Entry::Vacant(none) => {
+                let why = format!("no call {:?} waits for an answer", none.key());
+                return Ok(Err(types::HostError::InvalidInput(why)));
+            }
+        };
         let content = match content {
-            Ok(json) => match serde_json::from_str(&json) {
+            Ok(json) => match result(&json, self.limits.tool_result_bytes) {
                 Ok(value) => Ok(value),
-                Err(e) => return Ok(Err(types::HostError::InvalidInput(format!("the content is not JSON: {e}")))),
+                // It waits still, and can be answered otherwise.
+                Err(e) => return Ok(Err(e.into())),
             },
             Err(text) => Err(ToolError::Unavailable(text)),
         };
-        Ok(match session.waiting.remove(&call) {
-            // The session may have gone on without the answer, after an interrupt: that is no error of the plugin.
-            Some(reply) => {
-                let _ = reply.send(content);
-                Ok(())
-            }
-            None => Err(types::HostError::InvalidInput(format!("no call {call:?} waits for an answer"))),
-        })
+        // The session may have gone on without the answer, after an interrupt: that is no error of the plugin.
+        let _ = waiting.remove().send(content);
+        Ok(Ok(()))
     }
 
     async fn interrupt(&mut self, session: Resource<SessionState>) -> wasmtime::Result<()> {
@@ -252,5 +279,38 @@ impl HostSession for State {
     async fn drop(&mut self, session: Resource<SessionState>) -> wasmtime::Result<()> {
         self.table.delete(session)?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_of_exactly_the_limit_is_read_and_one_byte_more_is_not() {
+        assert_eq!(result("[1,2]", 5), Ok(serde_json::json!([1, 2])));
+        // It is not JSON either, but nobody looked.
+        let over = result("[1,2,}", 5).unwrap_err();
+        assert!(
+            matches!(&over, ToolError::OverLimit(why) if why.contains("limits.tool_result_bytes allows 5")),
+            "{over}"
+        );
+        assert!(matches!(result("[1,}", 5), Err(ToolError::InvalidInput(_))));
+    }
+
+    #[test]
+    fn the_schemas_of_own_tools_are_summed_before_they_are_read() {
+        let tool = |schema: &str| types::ToolDefinition {
+            name: "t".to_owned(),
+            title: None,
+            description: String::new(),
+            input_schema: schema.to_owned(),
+            output_schema: Some("{}".to_owned()),
+            read_only: true,
+        };
+        assert_eq!(definitions(vec![tool("{}"), tool("{}")], 8).unwrap().len(), 2);
+        let over = definitions(vec![tool("{}"), tool("no!")], 8).unwrap_err();
+        assert!(matches!(&over, ToolError::OverLimit(why) if why.contains("limits.plan_bytes allows 8")), "{over}");
+        assert!(matches!(definitions(vec![tool("no!")], 8), Err(ToolError::InvalidInput(_))));
     }
 }

@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, fmt};
 use guild_contract::{
     grants::Capability,
     manifest::{Interface, World},
+    text::{harmless, one_line},
 };
 use serde::Serialize;
 
@@ -15,7 +16,7 @@ use super::{
 
 /// How many lines a sentence names.
 const IN_A_SENTENCE: usize = 4;
-/// How many characters of what a manifest or a component says one line shows.
+/// How many characters of a name that a component or `guild.trust` has one line shows.
 const CHARS: usize = 120;
 
 /// What changed, a line for each thing that is gone or new.
@@ -30,7 +31,8 @@ pub struct Difference {
 pub struct Line {
     /// Whether it is new; else it is gone.
     pub added: bool,
-    /// What it is, as `import guild:worker/web@0.1.0`: without control characters, and not long.
+    /// What it is, as `import guild:worker/web@0.1.0`: without control characters. What a manifest asks for is whole, so
+    /// that two wishes never read the same.
     pub text: String,
 }
 
@@ -49,9 +51,11 @@ impl Difference {
         if old.is_none_or(|old| old.sha256 != new.sha256) {
             difference.replace(old.map(component), Some(component(new)));
         }
-        difference.sets("import", old.map_or(&none, |old| &old.imports), &new.imports);
+        let import = |name: &str| format!("import {}", one_line(name, CHARS));
+        difference.sets(import, old.map_or(&none, |old| &old.imports), &new.imports);
         let wishes = |pin: &Pin| pin.wishes.words();
-        difference.sets("asks for", &old.map(wishes).unwrap_or_default(), &wishes(new));
+        let asks = |wish: &str| format!("asks for {}", harmless(wish));
+        difference.sets(asks, &old.map(wishes).unwrap_or_default(), &wishes(new));
         let signer = |pin: &Pin| pin.key.as_deref().map(|key| format!("signed by {}", signer(key, trust)));
         if old.is_none_or(|old| old.key != new.key) {
             difference.replace(old.and_then(signer), signer(new));
@@ -64,10 +68,9 @@ impl Difference {
         self.lines.extend(lines.into_iter().filter_map(|(added, text)| text.map(|text| Line { added, text })));
     }
 
-    fn sets(&mut self, what: &str, was: &BTreeSet<String>, is: &BTreeSet<String>) {
-        let line = |added| move |text: &String| Line { added, text: format!("{what} {}", shown(text)) };
-        self.lines.extend(was.difference(is).map(line(false)));
-        self.lines.extend(is.difference(was).map(line(true)));
+    fn sets(&mut self, told: impl Fn(&str) -> String, was: &BTreeSet<String>, is: &BTreeSet<String>) {
+        self.lines.extend(was.difference(is).map(|text| Line { added: false, text: told(text) }));
+        self.lines.extend(is.difference(was).map(|text| Line { added: true, text: told(text) }));
     }
 
     /// In a sentence: the first lines, and how many more there are.
@@ -94,19 +97,9 @@ impl Line {
 /// A key by the name that the operator gave it.
 fn signer(key: &str, trust: &Trust) -> String {
     match trust.name(key) {
-        Some(name) => format!("{} ({key})", shown(name)),
+        Some(name) => format!("{} ({key})", one_line(name, CHARS)),
         None => key.to_owned(),
     }
-}
-
-/// What a manifest, a component or a file says: on one line, not long, and without what steers a terminal.
-fn shown(text: &str) -> String {
-    let steers = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    let mut shown: String = text.chars().take(CHARS).map(|c| if steers(c) { '\u{fffd}' } else { c }).collect();
-    if text.chars().nth(CHARS).is_some() {
-        shown.push('…');
-    }
-    shown
 }
 
 impl Asked {
@@ -164,5 +157,103 @@ impl Asked {
             .extend(lists.into_iter().flat_map(|(of, names)| names.iter().map(move |name| format!("the {of} {name}"))));
         words.extend(self.checkout_scope.iter().map(|scope| format!("a checkout of {scope}")));
         words
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use guild_contract::{Manifest, manifest::ComponentSpec};
+    use jiff::Timestamp;
+    use proptest::{collection::vec, option, prelude::*, sample::select};
+    use serde_json::{Value, json};
+
+    use super::{super::lock::How, *};
+
+    fn pin(spec: &ComponentSpec) -> Pin {
+        Pin {
+            name: "a".into(),
+            how: How::FirstUse,
+            since: Timestamp::UNIX_EPOCH,
+            sha256: "00".into(),
+            bytes: 8,
+            key: None,
+            imports: BTreeSet::new(),
+            wishes: Asked::of(spec),
+        }
+    }
+
+    /// A wish that is there or not, with its keys there or not.
+    fn wish(keys: Vec<(&'static str, BoxedStrategy<Value>)>) -> BoxedStrategy<Option<Value>> {
+        let keys: Vec<_> = keys.into_iter().map(|(key, of)| option::of(of).prop_map(move |v| (key, v))).collect();
+        let object = keys.prop_map(|keys| {
+            keys.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect::<Value>()
+        });
+        option::of(object).boxed()
+    }
+
+    /// Names that are like each other: of few characters, long with another end, with what is a word elsewhere.
+    fn names() -> BoxedStrategy<Value> {
+        let long = select(vec!['a', 'b']).prop_map(|end| format!("{}.{end}", "x".repeat(240)));
+        let words = select(vec!["search", "SEARCH", "*", "a  b", "files", "own-tools", "xn--a", "\u{430}"]);
+        let name = prop_oneof!["[ab.*:\u{200b}\n]{1,3}", long, words.prop_map(str::to_owned)];
+        vec(name, 0..3).prop_map(|names| json!(names)).boxed()
+    }
+
+    fn number() -> BoxedStrategy<Value> {
+        (1..4_u32).prop_map(|n| json!(n)).boxed()
+    }
+
+    /// What sound manifests ask for.
+    fn asked() -> impl Strategy<Value = Option<ComponentSpec>> {
+        let yes_or_no = || any::<bool>().prop_map(|yes| json!(yes)).boxed();
+        let grants = [
+            ("log", wish(vec![])),
+            ("memory", wish(vec![("write", yes_or_no())])),
+            ("files", wish(vec![("roots", names())])),
+            ("web", wish(vec![("hosts", names()), ("search", yes_or_no())])),
+            ("job-tools", wish(vec![])),
+            ("status", wish(vec![])),
+            ("agent", wish(vec![("ownTools", yes_or_no())])),
+            ("artifacts", wish(vec![("bytes", number()), ("entries", number())])),
+        ];
+        let grants: Vec<_> = grants.into_iter().map(|(name, of)| of.prop_map(move |value| (name, value))).collect();
+        let grants = grants.prop_map(|all| {
+            all.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect::<Value>()
+        });
+        let bounds = vec![("maxTurns", number()), ("maxBudgetUsd", number()), ("deadlineSeconds", number())];
+        let bounds = wish(bounds).prop_map(|bounds| bounds.unwrap_or_else(|| json!({})));
+        let tools = vec(select(vec!["Read", "Grep", "WebSearch", "WebFetch"]), 0..3);
+        let world = select(vec!["worker", "autonomous-worker"]);
+        (grants, bounds, tools, world).prop_map(|(grants, resources, tools, world)| {
+            let manifest = json!({
+                "name": "a", "displayName": "a", "description": "", "version": "1", "transport": "http",
+                "mcp": {"command": "guild", "args": []}, "component": {"file": "a.wasm", "world": world,
+                "grants": grants, "tools": tools, "resources": resources},
+            });
+            Manifest::parse(manifest.to_string().as_bytes()).ok()?.component
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn different_wishes_are_shown_as_lines_that_differ((a, b) in (asked(), asked())) {
+            let (Some(a), Some(b)) = (a, b) else { return Ok(()) };
+            let (was, is) = (pin(&a), pin(&b));
+            let difference = Difference::between(Some(&was), &is, &Trust::default());
+            prop_assert_eq!(difference.lines.is_empty(), was.wishes == is.wishes, "{:?}", difference);
+            let texts: BTreeSet<&str> = difference.lines.iter().map(|line| line.text.as_str()).collect();
+            prop_assert_eq!(texts.len(), difference.lines.len(), "{:?}", difference);
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_long_host_is_shown() {
+        let of = |end: &str| -> ComponentSpec {
+            let host = format!("{}.{end}", "docs-".repeat(40));
+            let spec = json!({"file": "a.wasm", "world": "worker", "grants": {"web": {"hosts": [host]}}});
+            serde_json::from_value(spec).unwrap()
+        };
+        let difference = Difference::between(Some(&pin(&of("example"))), &pin(&of("evil")), &Trust::default());
+        assert!(difference.lines.iter().any(|line| line.added && line.text.ends_with(".evil")), "{difference:?}");
     }
 }

@@ -5,30 +5,25 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs::DirBuilder,
     io,
-    os::unix::fs::DirBuilderExt as _,
-    path::Path,
-    thread,
-    time::{Duration, Instant},
 };
 
-use cap_std::fs::Dir;
+use cap_std::fs::{Dir, MetadataExt as _};
 use guild_contract::{
     bounds::Bounds,
-    manifest::{ComponentSpec, Wishes, World},
+    manifest::{ArtifactsWish, ComponentSpec, Wishes, World},
+    nearest::suggested,
 };
-use guild_jobs::durable::{Stamp, Survives, open_dir, read_whole, replace};
+use guild_jobs::durable::{Stamp, if_there, read_whole};
 use jiff::Timestamp;
-use rustix::{
-    fs::{FlockOperation, flock},
-    io::Errno,
-};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 use super::FileError;
-use crate::{config::line_of, discovery::open_directory};
+use crate::{
+    beside::{Held, check_unshared},
+    config::line_of,
+};
 
 /// Its name, beside `guild.toml`.
 pub const FILE: &str = "guild.lock";
@@ -36,10 +31,8 @@ pub const FILE: &str = "guild.lock";
 const VERSION: u32 = 1;
 /// Some ten thousand members. What would make it larger is not added, so that it can always be read.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
-/// How long others may take to change it. Each takes some milliseconds.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// Between two looks.
-const POLL: Duration = Duration::from_millis(2);
+/// Who may read and write it: a host may run as another user than the one who approves.
+const MODE: u32 = 0o644;
 const HEADER: &str = "\
 # What each member was when it was approved, or first used. `guild approve` changes it, and so does the first load of a
 # member; it stands beside guild.toml.
@@ -143,6 +136,8 @@ impl Asked {
         if let Some(web) = &mut grants.web {
             sorted(&mut web.hosts);
         }
+        // `{}` asks for no less than nothing at all.
+        grants.artifacts = grants.artifacts.filter(|artifacts| *artifacts != ArtifactsWish::default());
         Self {
             world: spec.world,
             tools: set(&spec.tools),
@@ -165,6 +160,13 @@ impl Lock {
     /// Reads the lock of a directory; an empty one where there is none.
     pub(super) fn read(dir: &Dir) -> Result<(Self, Option<Stamp>), FileError> {
         let unreadable = |why: String| FileError::Unreadable { file: FILE, why };
+        if let Some(found) = if_there(dir.symlink_metadata(FILE)).map_err(|e| unreadable(e.to_string()))? {
+            if found.is_symlink() {
+                let why = "it is a symlink, and none is followed; put the file itself there";
+                return Err(unreadable(why.to_owned()));
+            }
+            check_unshared(found.mode()).map_err(|e| unreadable(e.to_string()))?;
+        }
         let Some((bytes, stamp)) = read_whole(dir, FILE, MAX_BYTES).map_err(|e| unreadable(e.to_string()))? else {
             return Ok((Self::default(), None));
         };
@@ -182,13 +184,21 @@ impl Lock {
             line: line_of(text, offset),
             text: why.lines().collect::<Vec<_>>().join(" "),
         };
-        let invalid = |e: toml::de::Error| wrong(e.span().unwrap_or_default().start, e.message());
+        let invalid = |e: toml::de::Error| {
+            let why = suggested(e.message()).unwrap_or_else(|| e.message().to_owned());
+            wrong(e.span().unwrap_or_default().start, &why)
+        };
         let Versioned { version } = toml::from_str(text).map_err(invalid)?;
         if *version.get_ref() != VERSION {
             let why = format!("version {} is not of this host, which knows version {VERSION}", version.get_ref());
             return Err(wrong(version.span().start, &why));
         }
         toml::from_str(text).map_err(invalid)
+    }
+
+    /// Replaces the lock of a directory that is held.
+    pub(super) fn write(&self, held: &Held) -> io::Result<Stamp> {
+        held.replace(FILE, self.text()?.as_bytes(), MODE)
     }
 
     fn text(&self) -> io::Result<String> {
@@ -200,46 +210,6 @@ impl Lock {
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
         }
         Ok(text)
-    }
-}
-
-/// The lock of a directory, held to change it.
-pub(super) struct Held {
-    dir: Dir,
-}
-
-impl Held {
-    /// Waits for the lock of a directory, which is made where it is missing.
-    pub(super) fn acquire(directory: &Path) -> io::Result<Self> {
-        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-        let dir = open_dir(&open_directory(directory)?, ".")?;
-        let until = Instant::now() + PATIENCE;
-        loop {
-            match flock(&dir, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(Self { dir }),
-                Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < until => thread::sleep(POLL),
-                Err(Errno::WOULDBLOCK) => {
-                    let why = "another process has held its lock for too long";
-                    return Err(io::Error::new(io::ErrorKind::TimedOut, why));
-                }
-                Err(e) => return Err(e.into()),
-            }
-        }
-    }
-
-    pub(super) fn read(&self) -> Result<(Lock, Option<Stamp>), FileError> {
-        Lock::read(&self.dir)
-    }
-
-    pub(super) fn write(&self, lock: &Lock) -> io::Result<Stamp> {
-        replace(&self.dir, FILE, lock.text()?.as_bytes(), Survives::PowerCut)
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        // A process that is being started just now has a copy of the descriptor, so closing ours is not enough.
-        let _ = flock(&self.dir, FlockOperation::Unlock);
     }
 }
 
@@ -286,7 +256,8 @@ mod tests {
         let cases = [
             (String::new(), 1, "version"),
             (text.replace("version = 1", "version = 2"), 3, "version 2"),
-            (text.replace("bytes = 8", "bytes = 8\nshape = 1"), 11, "shape"),
+            (text.replace("bytes = 8", "bytes = 8\nshape = 1"), 11, "`shape`"),
+            (text.replace("sha256 = ", "sha265 = "), 9, "did you mean `sha256`?"),
             (text.replace("how = \"first-use\"", "how = \"guessed\""), 7, "guessed"),
             (format!("{text}x"), text.lines().count() + 1, "key"),
         ];

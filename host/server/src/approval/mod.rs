@@ -32,8 +32,7 @@ pub use difference::{Difference, Line};
 pub use lock::{Asked, FILE, How, Lock, Pin};
 pub use signature::{SUFFIX, Signature, TRUST_FILE, Trust};
 
-use crate::{config::Config, discovery::open_directory};
-use lock::Held;
+use crate::{beside::Held, config::Config, discovery::open_directory};
 
 /// Why `guild.lock` or `guild.trust` cannot be used. The files are named without their directory: callers see it too.
 #[derive(Debug, thiserror::Error)]
@@ -401,21 +400,24 @@ impl Approval {
         let directory = self.directory.as_deref().ok_or(ChangeError::Nowhere)?;
         let held = Held::acquire(directory).map_err(ChangeError::Write)?;
         // Anew: two writes can be too close for a file's times to tell them apart.
-        let (before, _) = held.read().map_err(|e| ChangeError::Refused(e.into()))?;
+        let (before, _) = Lock::read(held.dir()).map_err(|e| ChangeError::Refused(e.into()))?;
         let mut lock = before.clone();
         change(&mut lock).map_err(ChangeError::Refused)?;
         if lock != before {
-            let stamp = held.write(&lock).map_err(ChangeError::Write)?;
+            let stamp = lock.write(&held).map_err(ChangeError::Write)?;
             *self.read.lock().unwrap_or_else(PoisonError::into_inner) = Some((stamp, Arc::new(lock)));
         }
         Ok(())
     }
 
-    /// Refuses a policy in a member's directory, at whatever depth.
+    /// Refuses a policy in a member's directory, at whatever depth, whichever member that is.
     fn check_place(&self, member: &str) -> Result<(), Refused> {
         let Some(directory) = &self.directory else { return Ok(()) };
-        let inside = directory.canonicalize().is_ok_and(|directory| directory.starts_with(member));
-        if inside || directory.join(FILE_NAME).exists() { Err(Refused::Misplaced) } else { Ok(()) }
+        let real = directory.canonicalize().unwrap_or_else(|_| directory.clone());
+        let is_member = |directory: &Path| directory.join(FILE_NAME).symlink_metadata().is_ok();
+        // Any member's, and not only this one's: what is in there is that member's to write.
+        let inside = directory.ancestors().chain(real.ancestors()).any(is_member);
+        if inside || real.starts_with(member) { Err(Refused::Misplaced) } else { Ok(()) }
     }
 }
 

@@ -77,6 +77,7 @@ impl WrittenDoor {
     pub(super) fn read(self, base: &Path) -> Result<DoorConfig, Wrong> {
         let default = DoorConfig::default();
         let mut hosts = Vec::new();
+        let first = self.hosts.first().map(Spanned::span);
         for host in self.hosts {
             let name = host.get_ref().parse().map_err(|why| Wrong::at(host.span(), format!("hosts: {why}")))?;
             hosts.push(name);
@@ -90,6 +91,12 @@ impl WrittenDoor {
                 parse_bind(bind.get_ref(), encrypted).map_err(|text| Wrong::at(bind.span(), text))?
             }
         };
+        if let (Some(first), true, None) = (first, bind.is_loopback(), self.require_token) {
+            let why = "hosts: a name is there so that others can call this host, by way of a proxy on this machine; say whether \
+                       that takes a token: write require_token = true, or require_token = false where only this \
+                       machine's own processes use the name";
+            return Err(Wrong::at(first, why.to_owned()));
+        }
         Ok(DoorConfig {
             bind,
             require_token: self.require_token.unwrap_or(default.require_token),

@@ -108,36 +108,43 @@ const SECRETS: [&str; 5] = ["key", "api_key", "token", "secret", "password"];
 pub(super) fn check(root: &DeTable<'_>) -> Result<(), Wrong> {
     ROOT.check(root)?;
     for (name, keys) in &TABLES {
-        if let Some(DeValue::Table(table)) = value(root, name) {
+        if let Some(table) = table(root, name, keys.table)? {
             keys.check(table)?;
         }
     }
     if let Some(DeValue::Table(web)) = value(root, "web")
-        && let Some(DeValue::Table(search)) = value(web, "search")
+        && let Some(search) = table(web, "search", SEARCH.table)?
     {
         SEARCH.check(search)?;
     }
     for (name, keys) in &LISTS {
-        if let Some(DeValue::Array(tables)) = value(root, name) {
-            for table in tables.iter() {
-                if let DeValue::Table(table) = table.get_ref() {
-                    keys.check(table)?;
-                }
-            }
+        let Some(list) = root.get(*name) else { continue };
+        let wrong = |span| Wrong::at(span, format!("`{name}` is a list of tables: write {} for each", keys.table));
+        let DeValue::Array(tables) = list.get_ref() else { return Err(wrong(list.span())) };
+        for table in tables.iter() {
+            let DeValue::Table(inner) = table.get_ref() else { return Err(wrong(table.span())) };
+            keys.check(inner)?;
         }
     }
-    if let Some(DeValue::Table(members)) = value(root, "member") {
-        for (key, member) in members {
-            check_member(key.get_ref(), member.get_ref()).map_err(|text| Wrong::at(key.span(), text))?;
-            if let DeValue::Table(member) = member.get_ref() {
-                MEMBER.check(member)?;
-                if let Some(DeValue::Table(limits)) = value(member, "limits") {
-                    MEMBER_LIMITS.check(limits)?;
-                }
+    for (key, member) in table(root, "member", "[member.KEY]")?.into_iter().flatten() {
+        check_member(key.get_ref(), member.get_ref()).map_err(|text| Wrong::at(key.span(), text))?;
+        if let DeValue::Table(member) = member.get_ref() {
+            MEMBER.check(member)?;
+            if let Some(limits) = table(member, "limits", &format!("[member.{:?}.limits]", key.get_ref()))? {
+                MEMBER_LIMITS.check(limits)?;
             }
         }
     }
     Ok(())
+}
+
+/// A table of a table; `written` is how it is begun in the file.
+fn table<'a, 'i>(parent: &'a DeTable<'i>, name: &str, written: &str) -> Result<Option<&'a DeTable<'i>>, Wrong> {
+    let Some(found) = parent.get(name) else { return Ok(None) };
+    match found.get_ref() {
+        DeValue::Table(table) => Ok(Some(table)),
+        _ => Err(Wrong::at(found.span(), format!("`{name}` is a table: write {written}, and its keys below it"))),
+    }
 }
 
 /// The keys that a table of the file has.

@@ -19,6 +19,7 @@ use std::{
     ffi::OsString,
     fs::File,
     io::{self, Read},
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
@@ -38,6 +39,8 @@ use door::WrittenDoor;
 use policy::WrittenMember;
 use value::Wrong;
 use web::WrittenWeb;
+
+use crate::beside::check_unshared;
 
 /// The variable that names the file where `--config` does not.
 pub const VARIABLE: &str = "GUILD_CONFIG";
@@ -268,10 +271,16 @@ struct WrittenRoot {
     path: PathBuf,
 }
 
-/// The text of a file that the operator wrote.
+/// The text of a file that the operator wrote, and that nobody else can write.
 pub(crate) fn read_file(path: &Path) -> io::Result<String> {
+    let file = File::open(path)?;
+    let metadata = file.metadata()?;
+    // A pipe or a device, as /dev/null, belongs to whoever named it.
+    if metadata.is_file() {
+        check_unshared(metadata.mode())?;
+    }
     let mut text = String::new();
-    File::open(path)?.take(MAX_BYTES + 1).read_to_string(&mut text)?;
+    file.take(MAX_BYTES + 1).read_to_string(&mut text)?;
     if text.len() as u64 > MAX_BYTES {
         return Err(io::Error::other(format!("larger than {MAX_BYTES} bytes")));
     }

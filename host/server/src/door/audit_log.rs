@@ -1,25 +1,27 @@
 //! The audit log: who did what, one JSON object a line.
 //!
-//! Each line is one `write` at the file's end, so that several hosts can share a file and no line is torn; it is
-//! there before its request is answered. What stands in a line is the host's own words, names that were checked, and
+//! Each line is one `write` at the file's end, under the file's lock, so that several hosts can share a file; it is
+//! there before its request is answered. After a line that was cut off, by a full disk say, the next begins on its own. What stands in a line is the host's own words, names that were checked, and
 //! numbers: no text of a caller gets in, and what is quoted is escaped, so that nobody can forge a line. What cannot be
 //! written, on a full disk say, is counted and told in the next line that can: requests go on.
 
 use std::{
     borrow::Cow,
     fmt,
-    fs::{File, OpenOptions},
+    fs::{self, File, OpenOptions},
     io::{self, Write as _},
     net::SocketAddr,
     num::NonZeroU32,
-    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
+    thread,
+    time::Duration,
 };
 
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use jiff::{Timestamp, Unit};
-use rustix::fs::OFlags;
+use rustix::fs::{FlockOperation, OFlags, flock};
 use serde::{Serialize, Serializer};
 
 use crate::{config::Config, directories};
@@ -29,6 +31,11 @@ const FILE_NAME: &str = "audit.jsonl";
 /// Refusals that are written in a second, and at once: a flood of them, which needs no token, must not fill the disk.
 const REFUSALS_PER_SECOND: NonZeroU32 = NonZeroU32::MIN.saturating_add(9);
 const REFUSALS_AT_ONCE: NonZeroU32 = NonZeroU32::MIN.saturating_add(99);
+
+/// How often to try for the file's lock, and the time between. Each holds it for one write; one that holds it for
+/// longer, as a program that stopped there, is not waited for: what it keeps from mixing is lines that were cut off.
+const LOCK_TRIES: u32 = 20;
+const LOCK_PAUSE: Duration = Duration::from_millis(1);
 
 /// The log is named in `guild.toml`, and cannot be written.
 #[derive(Debug, thiserror::Error)]
@@ -143,61 +150,80 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// An audit log that is open.
+/// An audit log. Its file is opened, and made, with the first line.
 pub struct Log {
     path: PathBuf,
-    refusals: DefaultDirectRateLimiter,
+    /// Whether it is in the user's state directory, which may have to be made.
+    is_usual: bool,
+    /// Refusals of those who brought a good token, and of all others: these cannot keep those from being written.
+    of_tokens: DefaultDirectRateLimiter,
+    of_strangers: DefaultDirectRateLimiter,
     state: Mutex<State>,
 }
 
+#[derive(Default)]
 struct State {
-    file: File,
+    file: Option<File>,
     lost: u64,
     suppressed: u64,
-    /// Whether the last line was cut off: the next begins on a line of its own.
-    torn: bool,
 }
 
 impl Log {
-    /// The log that `guild.toml` names, else the one in the user's state directory. Where that cannot be opened there is
-    /// none, and a warning.
-    ///
-    /// # Errors
-    /// Where the one that is named cannot be opened.
-    pub fn of(config: &Config) -> Result<Option<Self>, AuditLogError> {
+    /// The log that `guild.toml` names, else the one in the user's state directory; `None`, and a warning, where the user
+    /// has none.
+    pub fn of(config: &Config) -> Option<Self> {
         if let Some(path) = &config.door.audit_log {
-            return Self::open(path).map(Some).map_err(|source| AuditLogError { path: path.clone(), source });
+            return Some(Self::at(path.clone()));
         }
         let Some(directory) = directories::state() else {
             tracing::warn!("there is no audit log: set HOME, or name one with `audit_log` in guild.toml");
-            return Ok(None);
+            return None;
         };
-        let path = directory.join(FILE_NAME);
-        let opened = std::fs::create_dir_all(&directory).and_then(|()| Self::open(&path));
-        Ok(opened.inspect_err(|e| tracing::warn!("there is no audit log: {}: {e}", path.display())).ok())
+        Some(Self { is_usual: true, ..Self::at(directory.join(FILE_NAME)) })
     }
 
-    fn open(path: &Path) -> io::Result<Self> {
-        let refusals = RateLimiter::direct(Quota::per_second(REFUSALS_PER_SECOND).allow_burst(REFUSALS_AT_ONCE));
-        let state = State { file: open(path)?, lost: 0, suppressed: 0, torn: false };
-        Ok(Self { path: path.to_owned(), refusals, state: Mutex::new(state) })
+    /// [`Self::of`], for a host, which is to know at its start that it can be written. Where that of the state directory
+    /// cannot be, there is none, and a warning.
+    ///
+    /// # Errors
+    /// Where the one that is named cannot be opened.
+    pub(super) fn of_host(config: &Config) -> Result<Option<Self>, AuditLogError> {
+        let Some(log) = Self::of(config) else { return Ok(None) };
+        let opened = log.follow(&mut log.state()).map(drop);
+        match opened {
+            Ok(()) => Ok(Some(log)),
+            Err(error) if log.is_usual => {
+                tracing::warn!("there is no audit log: {}: {error}", log.path.display());
+                Ok(None)
+            }
+            Err(source) => Err(AuditLogError { path: log.path, source }),
+        }
     }
 
-    /// Where it is.
+    fn at(path: PathBuf) -> Self {
+        let refusals = || RateLimiter::direct(Quota::per_second(REFUSALS_PER_SECOND).allow_burst(REFUSALS_AT_ONCE));
+        Self { path, is_usual: false, of_tokens: refusals(), of_strangers: refusals(), state: Mutex::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where it is, or will be.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Writes a line. It is at the file's end when this returns, or is counted among those that are lost.
     pub fn record(&self, event: &Event<'_>) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        self.write(&mut state, event);
+        self.write(&mut self.state(), event);
     }
 
     /// Writes a line about a request that was refused, as long as these are not too many.
     pub(crate) fn record_refusal(&self, event: &Event<'_>) {
-        let allowed = self.refusals.check().is_ok();
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let refusals = if matches!(event.who, Who::Token(_)) { &self.of_tokens } else { &self.of_strangers };
+        let allowed = refusals.check().is_ok();
+        let mut state = self.state();
         if allowed {
             self.write(&mut state, event);
         } else {
@@ -209,45 +235,74 @@ impl Log {
         let now = Timestamp::now();
         let time = now.round(Unit::Millisecond).unwrap_or(now).to_string();
         let line = Line { time, event, lost: state.lost, suppressed: state.suppressed };
-        let mut text = if state.torn { b"\n".to_vec() } else { Vec::new() };
-        let written = serde_json::to_writer(&mut text, &line).map_err(io::Error::from).and_then(|()| {
-            text.push(b'\n');
-            self.follow(state)?;
-            state.file.write(&text)
-        });
+        let written =
+            serde_json::to_vec(&line).map_err(io::Error::from).and_then(|line| append(self.follow(state)?, line));
         match written {
-            Ok(count) if count == text.len() => (state.lost, state.suppressed, state.torn) = (0, 0, false),
-            Ok(count) => self.lose(state, count > 0, &io::ErrorKind::StorageFull.into()),
-            Err(error) => self.lose(state, false, &error),
+            Ok(()) => (state.lost, state.suppressed) = (0, 0),
+            Err(error) => self.lose(state, &error),
         }
     }
 
-    fn lose(&self, state: &mut State, torn: bool, error: &io::Error) {
+    fn lose(&self, state: &mut State, error: &io::Error) {
         if state.lost == 0 {
             tracing::error!("the audit log {} cannot be written, and loses lines: {error}", self.path.display());
         }
         state.lost = state.lost.saturating_add(1);
-        state.torn |= torn;
     }
 
-    /// Goes on in a new file where the old one was renamed or removed, as by a rotation.
-    fn follow(&self, state: &mut State) -> io::Result<()> {
-        let is_same = || {
-            let (named, open) = (std::fs::metadata(&self.path).ok()?, state.file.metadata().ok()?);
+    /// The file: a new one where the old one was renamed or removed, as by a rotation.
+    fn follow<'a>(&self, state: &'a mut State) -> io::Result<&'a File> {
+        let is_same = |file: &File| {
+            let (named, open) = (fs::metadata(&self.path).ok()?, file.metadata().ok()?);
             Some((named.dev(), named.ino()) == (open.dev(), open.ino()))
         };
-        if is_same() != Some(true) {
-            state.file = open(&self.path)?;
-            state.torn = false;
-        }
-        Ok(())
+        let file = state.file.take().filter(|file| is_same(file) == Some(true));
+        let file = match file {
+            Some(file) => file,
+            None => {
+                if let (true, Some(directory)) = (self.is_usual, self.path.parent()) {
+                    fs::create_dir_all(directory)?;
+                }
+                open(&self.path)?
+            }
+        };
+        Ok(state.file.insert(file))
     }
 }
 
-/// Opens a file to append to; it is made for its owner only. What is no regular file is refused, and not waited for.
+/// Writes a line at a file's end: the whole of it, or an error and perhaps its beginning.
+fn append(mut file: &File, line: Vec<u8>) -> io::Result<()> {
+    let is_locked = (0..LOCK_TRIES).any(|tried| {
+        if tried > 0 {
+            thread::sleep(LOCK_PAUSE);
+        }
+        flock(file, FlockOperation::NonBlockingLockExclusive).is_ok()
+    });
+    let written = ends_in_a_line(file).and_then(|whole| {
+        let text = if whole { [&line[..], b"\n"].concat() } else { [b"\n", &line[..], b"\n"].concat() };
+        match file.write(&text)? {
+            count if count == text.len() => Ok(()),
+            _ => Err(io::ErrorKind::StorageFull.into()),
+        }
+    });
+    if is_locked {
+        let _ = flock(file, FlockOperation::Unlock);
+    }
+    written
+}
+
+/// Whether what is written next begins a line.
+fn ends_in_a_line(file: &File) -> io::Result<bool> {
+    let Some(last) = file.metadata()?.len().checked_sub(1) else { return Ok(true) };
+    let mut byte = [0];
+    // Where it was cut off meanwhile there is nothing at that place.
+    Ok(file.read_at(&mut byte, last)? == 0 || byte == *b"\n")
+}
+
+/// Opens a file to append to, and to read its end; it is made for its owner only. What is no regular file is refused, and not waited for.
 fn open(path: &Path) -> io::Result<File> {
     let nonblock = OFlags::NONBLOCK.bits().cast_signed();
-    let file = OpenOptions::new().append(true).create(true).mode(0o600).custom_flags(nonblock).open(path)?;
+    let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).custom_flags(nonblock).open(path)?;
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a regular file")) }
 }
 
@@ -264,7 +319,7 @@ mod tests {
     fn a_line_is_one_object_and_a_quoted_text_cannot_end_it() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("audit.jsonl");
-        let log = Log::open(&path).unwrap();
+        let log = Log::at(path.clone());
         log.record(&Event {
             event: "request",
             who: Who::Token("ci"),
@@ -281,7 +336,7 @@ mod tests {
     fn a_log_that_was_renamed_away_goes_on_in_a_new_file() {
         let dir = tempfile::tempdir().unwrap();
         let (path, old) = (dir.path().join("audit.jsonl"), dir.path().join("audit.jsonl.1"));
-        let log = Log::open(&path).unwrap();
+        let log = Log::at(path.clone());
         let event = |event| Event { event, ..Event::default() };
         log.record(&event("first"));
         std::fs::rename(&path, &old).unwrap();
@@ -297,7 +352,7 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
-                    let log = Log::open(&path).unwrap();
+                    let log = Log::at(path.clone());
                     let detail = "x".repeat(10_000);
                     for _ in 0..50 {
                         log.record(&Event { event: "e", detail: Some(detail.as_str().into()), ..Event::default() });
@@ -309,10 +364,52 @@ mod tests {
     }
 
     #[test]
+    fn after_a_line_that_was_cut_off_by_whatever_host_the_next_begins_on_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.jsonl");
+        let (first, second) = (Log::at(path.clone()), Log::at(path.clone()));
+        let event = |event| Event { event, ..Event::default() };
+        first.record(&event("first"));
+        second.record(&event("second"));
+        // The disk is full in the middle of a line.
+        OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"time\":\"2026-").unwrap();
+        second.record(&event("third"));
+        first.record(&event("fourth"));
+        let text = std::fs::read_to_string(&path).unwrap();
+        let lines: Vec<_> = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).ok()).collect();
+        let events: Vec<_> =
+            lines.iter().map(|line| line.as_ref().map(|line| line["event"].as_str().unwrap())).collect();
+        assert_eq!(events, [Some("first"), Some("second"), None, Some("third"), Some("fourth")]);
+    }
+
+    #[test]
+    fn a_lock_that_nobody_lets_go_of_does_not_keep_lines_from_being_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.jsonl");
+        let log = Log::at(path.clone());
+        let holder = open(&path).unwrap();
+        flock(&holder, FlockOperation::LockExclusive).unwrap();
+        log.record(&Event { event: "e", ..Event::default() });
+        assert_eq!(lines(&path).len(), 1);
+    }
+
+    #[test]
+    fn a_flood_of_strangers_does_not_hide_what_a_token_was_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = Log::at(dir.path().join("audit.jsonl"));
+        let refused = |who| Event { event: "request", who, outcome: Outcome::Forbidden, ..Event::default() };
+        for _ in 0..10_000 {
+            log.record_refusal(&refused(Who::Unknown));
+        }
+        log.record_refusal(&refused(Who::Token("ci")));
+        assert_eq!(lines(log.path()).last().unwrap()["who"], "token:ci");
+    }
+
+    #[test]
     fn a_flood_of_refusals_is_counted_in_place_of_written() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("audit.jsonl");
-        let log = Log::open(&path).unwrap();
+        let log = Log::at(path.clone());
         for _ in 0..100_000 {
             log.record_refusal(&Event { event: "request", outcome: Outcome::Unauthorized, ..Event::default() });
         }
@@ -327,9 +424,8 @@ mod tests {
     fn what_could_not_be_written_is_told_in_the_next_line_that_can() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("audit.jsonl");
-        let log = Log::open(&path).unwrap();
+        let log = Log::at(path.clone());
         // A directory in its place: nothing can be written there.
-        std::fs::remove_file(&path).unwrap();
         std::fs::create_dir(&path).unwrap();
         log.record(&Event { event: "lost", ..Event::default() });
         log.record(&Event { event: "lost", ..Event::default() });

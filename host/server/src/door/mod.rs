@@ -14,16 +14,25 @@ pub mod audit_log;
 mod names;
 mod passes;
 pub(crate) mod patience;
+mod stamp;
 pub(crate) mod tls;
 pub mod tokens;
 
-use std::{fmt, net::SocketAddr, sync::Arc};
+use std::{
+    fmt,
+    net::SocketAddr,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use axum::http::{
     HeaderMap, StatusCode,
     header::{AUTHORIZATION, HeaderValue},
     uri::Authority,
 };
+use bytes::Bytes;
 use guild_contract::{
     JobId, Limits, MemberKey,
     rpc::{code, method},
@@ -116,7 +125,7 @@ impl Door {
             passes,
             token_required,
             own_address: !is_local,
-            log: Log::of(config)?,
+            log: Log::of_host(config)?,
             log_reads: options.audit_log_reads,
             tls: options.tls.as_ref().map(Tls::open).transpose()?,
         })
@@ -210,7 +219,7 @@ impl Door {
             }
             pass.count_request()?;
             let place = pass.place()?;
-            Ok(caller(Some((pass, place))))
+            Ok(caller(Some((pass, Arc::new(place)))))
         });
         entered.inspect_err(|refused| self.record_refusal(from.peer, refused, member, None))
     }
@@ -369,11 +378,28 @@ impl From<Refused> for RpcError {
     }
 }
 
-/// Who came in. As long as this lives, the request has its place among those of its token.
+/// An answer of more than so many bytes keeps its caller's place until the last of it is with the system: what is
+/// smaller fits into the system's own buffers, and nobody can make the host hold it.
+const LARGE: usize = patience::PIECE as usize;
+
+/// Who came in. As long as this or a copy of it lives, the request has its place among those of its token.
+#[derive(Clone)]
 pub struct Caller {
     door: Arc<Door>,
     peer: SocketAddr,
-    pass: Option<(Arc<Pass>, OwnedSemaphorePermit)>,
+    pass: Option<(Arc<Pass>, Arc<OwnedSemaphorePermit>)>,
+}
+
+/// An answer that has not been sent, and the caller who waits for it.
+struct Awaited {
+    answer: Bytes,
+    _caller: Caller,
+}
+
+impl AsRef<[u8]> for Awaited {
+    fn as_ref(&self) -> &[u8] {
+        &self.answer
+    }
 }
 
 impl Caller {
@@ -386,6 +412,14 @@ impl Caller {
     /// Counts one more request of a batch.
     pub(crate) fn another(&self, member: &str, name: &str) -> Result<(), Refused> {
         self.checked(member, name, |pass| pass.count_request())
+    }
+
+    /// An answer that keeps the caller's place until it is sent, where it is a large one to a token.
+    pub(crate) fn awaits(&self, answer: Bytes) -> Bytes {
+        if self.pass.is_none() || answer.len() <= LARGE {
+            return answer;
+        }
+        Bytes::from_owner(Awaited { answer, _caller: self.clone() })
     }
 
     /// Whether the caller may have a method carried out now.
@@ -406,54 +440,85 @@ impl Caller {
         check: impl FnOnce(&Pass) -> Result<(), Refused>,
     ) -> Result<(), Refused> {
         let Some((pass, _)) = &self.pass else { return Ok(()) };
-        check(pass).inspect_err(|refused| self.door.record_refusal(self.peer, refused, Some(member), Some(name)))
+        // The body may have taken its time, and so may what came before in the batch.
+        let still_good = || {
+            let look = self.door.passes.look();
+            self.door.tell(&look);
+            if look.passes.is_err() {
+                return Err(Refused::Unreadable);
+            }
+            if look.has(pass) { Ok(()) } else { Err(Refused::Unauthorized) }
+        };
+        let checked = still_good().and_then(|()| check(pass));
+        checked.inspect_err(|refused| self.door.record_refusal(self.peer, refused, Some(member), Some(name)))
     }
 
     /// What is to be written down of a method that is about to be carried out, if anything.
-    pub(crate) fn audit<'a>(&'a self, member: &'a str, name: &'a str) -> Audit<'a> {
-        let written = self.door.log.as_ref().filter(|_| changes(name) || (self.door.log_reads && reads(name)));
-        Audit { log: written, caller: self, member, method: name, job: None }
+    pub(crate) fn audit(&self, member: &str, name: &str) -> Audit {
+        let is_written = changes(name) || (self.door.log_reads && reads(name));
+        Audit(is_written.then(|| {
+            Arc::new(Entry {
+                caller: self.clone(),
+                member: member.to_owned(),
+                method: name.to_owned(),
+                job: OnceLock::new(),
+                is_written: AtomicBool::new(false),
+            })
+        }))
     }
 }
 
-/// A method that is being carried out, for the audit log. It is written when the outcome is known, or when the caller
-/// has gone away.
-pub(crate) struct Audit<'a> {
-    log: Option<&'a Log>,
-    caller: &'a Caller,
-    member: &'a str,
-    method: &'a str,
-    job: Option<JobId>,
+/// A method that is being carried out, for the audit log. One line is written of it: when its outcome is known, or when
+/// the last copy of this is gone, since its caller went away and nobody goes on with it.
+///
+/// Work that outlives its request has a copy, and with it the place that the request has.
+#[derive(Clone)]
+pub(crate) struct Audit(Option<Arc<Entry>>);
+
+/// The line, as far as it is known.
+struct Entry {
+    caller: Caller,
+    member: String,
+    method: String,
+    job: OnceLock<JobId>,
+    is_written: AtomicBool,
 }
 
-impl Audit<'_> {
+impl Audit {
     /// Which job it is about; an id that can be no job's is nobody's.
-    pub(crate) fn about(&mut self, job: &str) {
-        if self.log.is_some() {
-            self.job = job.parse().ok();
+    pub(crate) fn about(&self, job: &str) {
+        if let Some(entry) = &self.0
+            && let Ok(job) = job.parse()
+        {
+            let _ = entry.job.set(job);
         }
     }
 
-    /// How it ended.
-    pub(crate) fn end(mut self, error: Option<&RpcError>) {
+    /// How it ended, where nobody has said so before.
+    pub(crate) fn end(&self, error: Option<&RpcError>) {
+        let Some(entry) = &self.0 else { return };
         let outcome = match error.map(|error| error.code) {
             None => Outcome::Ok,
             Some(code::BUSY) => Outcome::Busy,
             Some(code::INTERNAL_ERROR) => Outcome::Failed,
             Some(_) => Outcome::Invalid,
         };
-        self.write(outcome, error.map(|error| error.code));
+        entry.write(outcome, error.map(|error| error.code));
     }
+}
 
-    fn write(&mut self, outcome: Outcome, code: Option<i32>) {
-        let Some(log) = self.log.take() else { return };
-        log.record(&Event {
+impl Entry {
+    fn write(&self, outcome: Outcome, code: Option<i32>) {
+        if self.is_written.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        self.caller.door.record(&Event {
             event: "request",
             who: self.caller.pass.as_ref().map_or(Who::Local, |(pass, _)| Who::Token(&pass.token.name)),
             peer: Some(self.caller.peer),
-            method: Some(self.method),
-            member: Some(self.member),
-            job: self.job.as_ref().map(JobId::as_str),
+            method: Some(&self.method),
+            member: Some(&self.member),
+            job: self.job.get().map(JobId::as_str),
             outcome,
             code,
             ..Event::default()
@@ -461,7 +526,7 @@ impl Audit<'_> {
     }
 }
 
-impl Drop for Audit<'_> {
+impl Drop for Entry {
     fn drop(&mut self) {
         self.write(Outcome::Abandoned, None);
     }

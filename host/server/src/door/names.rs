@@ -8,7 +8,7 @@ use std::{net::IpAddr, net::SocketAddr, str::FromStr};
 
 use axum::http::{
     HeaderMap, HeaderName,
-    header::{HOST, ORIGIN},
+    header::{FORWARDED, HOST, ORIGIN, VIA},
     uri::Authority,
 };
 
@@ -44,9 +44,12 @@ impl FromStr for HostName {
 pub(crate) enum CalledBy {
     /// Only names of this machine that mean nothing elsewhere.
     Loopback,
-    /// A name or an address by which others can reach it, too.
+    /// A name or an address by which others can reach it, too; or any, by way of a proxy.
     Name,
 }
+
+/// What proxies add to a request: it comes from this machine, and its caller may not.
+const BY_PROXY: [HeaderName; 3] = [FORWARDED, HeaderName::from_static("x-forwarded-for"), VIA];
 
 /// Every name of a host.
 #[derive(Debug, Default)]
@@ -90,6 +93,9 @@ impl Names {
         };
         if !values(ORIGIN).all(own_origin) {
             return Err("requests from other origins are not answered\n");
+        }
+        if BY_PROXY.iter().any(|name| headers.contains_key(name)) {
+            return Ok(CalledBy::Name);
         }
         Ok(called_by)
     }

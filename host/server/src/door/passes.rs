@@ -1,12 +1,11 @@
 //! The tokens that are good at this moment, and how much each may still ask.
 //!
-//! The file is looked at with each request that brings a token, which costs one system call: what was added or revoked
-//! holds from the next request on. What a token has used of its bounds outlives a change of the file.
+//! The file is looked at with each request that brings a token, and with each of its methods, which costs one system call
+//! each: what was added or revoked holds from the next method on. What a token has used of its bounds outlives a change of the file.
 
 use std::{
-    fs, io,
+    io,
     num::NonZeroU32,
-    os::unix::fs::MetadataExt as _,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -21,6 +20,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{
     Refused,
+    stamp::Stamp,
     tokens::{Token, TokenError, TokenFile, digest},
 };
 
@@ -81,15 +81,6 @@ fn count(limiter: &DefaultDirectRateLimiter, token: &Token, limit: &'static str)
     })
 }
 
-/// Which file this was, and in which state.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Stamp {
-    file: (u64, u64),
-    size: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
-
 /// What was found when the file was looked at.
 pub(crate) struct Look {
     /// The tokens; or why there are none to be had.
@@ -110,6 +101,12 @@ impl Look {
             }
         }
         found.filter(|pass| !pass.token.has_expired(Timestamp::now())).cloned()
+    }
+
+    /// Whether a pass that was found earlier is still good.
+    pub(crate) fn has(&self, pass: &Pass) -> bool {
+        let is_there = self.passes.iter().flat_map(|passes| passes.iter()).any(|now| now.token == pass.token);
+        is_there && !pass.token.has_expired(Timestamp::now())
     }
 }
 
@@ -178,16 +175,6 @@ impl Passes {
     }
 
     fn stamp(&self) -> io::Result<Option<Stamp>> {
-        let Some(file) = &self.file else { return Ok(None) };
-        match fs::metadata(file.path()) {
-            Ok(found) => Ok(Some(Stamp {
-                file: (found.dev(), found.ino()),
-                size: found.len(),
-                modified: (found.mtime(), found.mtime_nsec()),
-                changed: (found.ctime(), found.ctime_nsec()),
-            })),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
+        self.file.as_ref().map_or(Ok(None), |file| Stamp::of(file.path()))
     }
 }

@@ -4,7 +4,7 @@ use std::{
     fs, io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use rustls::{
@@ -14,6 +14,7 @@ use rustls::{
 };
 use tokio_rustls::TlsAcceptor;
 
+use super::stamp::Stamp;
 use crate::config::TlsFiles;
 
 /// How often the files are looked at, at most.
@@ -36,7 +37,7 @@ pub(crate) struct Tls {
 
 struct Current {
     acceptor: TlsAcceptor,
-    stamps: [Option<SystemTime>; 2],
+    stamps: [Option<Stamp>; 2],
     looked: Instant,
 }
 
@@ -71,8 +72,8 @@ impl Tls {
     }
 }
 
-fn stamps(files: &TlsFiles) -> [Option<SystemTime>; 2] {
-    [&files.certificate, &files.key].map(|file| fs::metadata(file).and_then(|found| found.modified()).ok())
+fn stamps(files: &TlsFiles) -> [Option<Stamp>; 2] {
+    [&files.certificate, &files.key].map(|file| Stamp::of(file).ok().flatten())
 }
 
 fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, TlsError> {

@@ -8,8 +8,8 @@
 use std::{
     collections::BTreeSet,
     fmt,
-    fs::{File, OpenOptions},
-    io::{self, Read as _, Write as _},
+    fs::OpenOptions,
+    io::{self, Read as _},
     os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     str::FromStr,
@@ -17,14 +17,14 @@ use std::{
 
 use guild_contract::{grants::Pattern, rpc::method};
 use jiff::Timestamp;
-use rustix::{
-    fs::{FlockOperation, OFlags, flock},
-    process::geteuid,
-};
+use rustix::{fs::OFlags, process::geteuid};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::config::Config;
+use crate::{
+    beside::{Held, check_unshared},
+    config::Config,
+};
 
 /// The file's name.
 pub const FILE_NAME: &str = "guild.tokens";
@@ -32,6 +32,8 @@ pub const FILE_NAME: &str = "guild.tokens";
 pub const PREFIX: &str = "guild_";
 /// No sensible file is larger; reading stops here.
 const MAX_BYTES: u64 = 1024 * 1024;
+/// Who may read and write it: its owner.
+const MODE: u32 = 0o600;
 /// Random bytes of a token.
 const RANDOM_BYTES: usize = 32;
 const HEADER: &str = "# Made by `guild token`: the SHA-256 of each token, never the token itself.\n\n";
@@ -259,12 +261,16 @@ impl TokenFile {
     /// # Errors
     /// Where the file is not sound, or others than its owner could have written it.
     pub fn read(&self) -> Result<Vec<Token>, TokenError> {
+        let unsound = |why: String| TokenError::Unsound { path: self.path.clone(), why };
         let text = match self.text() {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(source) => return Err(TokenError::Io { path: self.path.clone(), source }),
+            // The system could not; it may pass.
+            Err(source) if source.raw_os_error().is_some() => {
+                return Err(TokenError::Io { path: self.path.clone(), source });
+            }
+            Err(wrong) => return Err(unsound(wrong.to_string())),
         };
-        let unsound = |why: String| TokenError::Unsound { path: self.path.clone(), why };
         // The parser's own text would repeat lines of the file.
         let written: Written = toml::from_str(&text).map_err(|e| unsound(e.message().to_owned()))?;
         let mut names = BTreeSet::new();
@@ -286,10 +292,9 @@ impl TokenFile {
             return Err(io::Error::other("it is not a regular file"));
         }
         let owner = metadata.uid();
-        if metadata.mode() & 0o022 != 0 || !(owner == 0 || owner == geteuid().as_raw()) {
-            let why = "others than its owner can write it, so anybody could have put a token there; `chmod 600` it after \
-                       a look at what is in it";
-            return Err(io::Error::other(why));
+        check_unshared(metadata.mode())?;
+        if !(owner == 0 || owner == geteuid().as_raw()) {
+            return Err(io::Error::other("it belongs to another user, who could put a token there; `chown` it"));
         }
         let mut text = String::new();
         file.take(MAX_BYTES + 1).read_to_string(&mut text)?;
@@ -342,25 +347,12 @@ impl TokenFile {
 
     /// Changes the tokens while nobody else does.
     fn change(&self, change: impl FnOnce(&mut Vec<Token>) -> Result<(), TokenError>) -> Result<(), TokenError> {
-        std::fs::create_dir_all(&self.directory).map_err(|source| self.failed(source))?;
-        // The lock is on the directory, which nobody replaces; it ends with this descriptor.
-        let directory = File::open(&self.directory).map_err(|source| self.failed(source))?;
-        flock(&directory, FlockOperation::LockExclusive).map_err(|errno| self.failed(errno.into()))?;
-        let mut tokens = self.read()?;
-        change(&mut tokens)?;
-        self.write(&directory, tokens).map_err(|source| self.failed(source))
-    }
-
-    /// Replaces the file: a reader, or a crash, sees the old or the new.
-    fn write(&self, directory: &File, token: Vec<Token>) -> io::Result<()> {
-        let text = toml::to_string(&Written { token }).map_err(io::Error::other)?;
-        // For its owner only, from the beginning on.
-        let mut new = tempfile::NamedTempFile::with_prefix_in(".guild.tokens-", &self.directory)?;
-        new.write_all(HEADER.as_bytes())?;
-        new.write_all(text.as_bytes())?;
-        new.as_file().sync_all()?;
-        new.persist(&self.path).map_err(|e| e.error)?;
-        directory.sync_all()
+        let held = Held::acquire(&self.directory).map_err(|source| self.failed(source))?;
+        let mut token = self.read()?;
+        change(&mut token)?;
+        let text = toml::to_string(&Written { token }).map_err(io::Error::other);
+        let written = text.and_then(|text| held.replace(FILE_NAME, format!("{HEADER}{text}").as_bytes(), MODE));
+        written.map(drop).map_err(|source| self.failed(source))
     }
 
     fn failed(&self, source: io::Error) -> TokenError {

@@ -325,7 +325,12 @@ fn each_wrong_value_is_named_with_file_line_and_what_would_be_right() {
         ("[member.a]\nallow = [\n\"log\",\n\"fles\"]", 4, ["member.a.allow: \"fles\"", "did you mean \"files\"?"]),
         ("[member.a]\n\ndeny = [\"web:a*b\"]", 3, ["member.a.deny: \"a*b\"", "pattern of hosts"]),
         ("[member.a]\nallow = \"log\"", 2, ["expected", "sequence"]),
-        ("[member.a]\nlimits = 3", 2, ["expected", "map"]),
+        ("[member.a]\nlimits = 3", 2, ["`limits` is a table", "[member.\"a\".limits]"]),
+        ("\nweb = 3", 2, ["`web` is a table", "[web]"]),
+        ("[web]\nsearch = true", 2, ["`search` is a table", "[web.search]"]),
+        ("roots = [\n\"docs\"]", 2, ["`roots` is a list of tables", "[[roots]]"]),
+        ("[tls]\ncert = \"c\"", 2, ["unknown key `cert` in [tls]", "did you mean `certificate`?"]),
+        ("[member.a]\nallow = [\"web:d\u{43e}cs.rs\"]", 2, ["member.a.allow: ", "Punycode"]),
         ("[member.a.limits]\nconnections = 1", 2, ["`connections`", "whole host"]),
         ("[member.a.limits]\n\nnote_bytes = 0", 3, ["member.a.limits: ", "above 0"]),
         (

@@ -2,7 +2,10 @@
 
 use std::{fs, os::unix::fs::symlink, path::Path, time::Duration};
 
-use guild_server::discovery::{Found, discover, open_directory, single, single_of};
+use guild_server::{
+    config::{Config, MemberConfig},
+    discovery::{Found, discover, open_directory, single},
+};
 use serde_json::{Value, json};
 
 use crate::harness::manifest;
@@ -111,20 +114,50 @@ fn a_single_members_key_is_where_it_is_and_not_what_its_manifest_says() {
     let home = tempfile::tempdir().unwrap();
     let directory = home.path().join("members/group/folder");
     put(&directory, &manifest("researcher"));
-    assert_eq!(single(&directory).unwrap().key.as_str(), "folder");
-    let members = home.path().join("members");
-    assert_eq!(single_of(&directory, Some(&members)).unwrap().key.as_str(), "group/folder");
-    assert_eq!(single_of(&directory, Some(&home.path().join("other"))).unwrap().key.as_str(), "folder");
+    let key = |directory: &Path, members: Option<&str>| {
+        let members = members.map(|members| home.path().join(members));
+        single(directory, members.as_deref(), &Config::default()).map(|found| found.key.to_string())
+    };
+    assert_eq!(key(&directory, None).unwrap(), "folder");
+    assert_eq!(key(&directory, Some("members")).unwrap(), "group/folder");
+    assert_eq!(key(&directory, Some("other")).unwrap(), "folder");
     let unnamed = home.path().join("what a name");
     put(&unnamed, &manifest("researcher"));
-    assert_eq!(single(&unnamed).unwrap().key.as_str(), "researcher");
+    for members in [None, Some(".")] {
+        let why = key(&unnamed, members).unwrap_err();
+        assert!(why.contains("\"what a name\" is not"), "{why}");
+    }
+}
+
+#[test]
+fn a_single_member_is_refused_where_a_rule_is_for_one_of_the_keys_that_it_could_have() {
+    let home = tempfile::tempdir().unwrap();
+    let directory = home.path().join("team/ann");
+    put(&directory, &manifest("ann"));
+    let of = |table: &str, members: Option<&Path>| {
+        let member = [(table.to_owned(), MemberConfig::default())].into();
+        single(&directory, members, &Config { member, ..Config::default() }).map(|found| found.key.to_string())
+    };
+    for table in ["ann", "team/ann", "team/*", "a*"] {
+        let why = of(table, None).unwrap_err();
+        assert!(why.contains(&format!("[member.{table:?}]")) && why.contains("`members` in guild.toml"), "{why}");
+        assert_eq!(of(table, Some(home.path())).unwrap(), "team/ann");
+        assert_eq!(of(table, Some(directory.parent().unwrap())).unwrap(), "ann");
+    }
+    for table in ["*", "*ann", "*n", "bob", "other/*"] {
+        assert_eq!(of(table, None).unwrap(), "ann");
+    }
+    // Members have no members in them.
+    put(&home.path().join("team"), &manifest("team"));
+    assert_eq!(of("team/*", None).unwrap(), "ann");
 }
 
 #[test]
 fn a_single_member_that_cannot_be_served_is_an_error_that_names_its_file() {
     let home = tempfile::tempdir().unwrap();
-    assert!(single(&home.path().join("missing")).unwrap_err().contains("missing cannot be opened"));
-    assert!(single(home.path()).unwrap_err().contains("it has no guild-member.json"));
+    let found = |path: &Path| single(path, None, &Config::default());
+    assert!(found(&home.path().join("missing")).unwrap_err().contains("missing cannot be opened"));
+    assert!(found(home.path()).unwrap_err().contains("it has no guild-member.json"));
     put(home.path(), &json!({"name": 1}));
-    assert!(single(home.path()).unwrap_err().contains("guild-member.json:1: invalid type"));
+    assert!(found(home.path()).unwrap_err().contains("guild-member.json:1: invalid type"));
 }

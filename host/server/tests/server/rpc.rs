@@ -8,7 +8,7 @@ use crate::harness::{Server, host, manifest};
 
 /// A server of one member, and the member's directory.
 async fn server_of(manifest: &Value, limits: Limits) -> (Server, TempDir) {
-    let home = tempfile::tempdir().unwrap();
+    let home = tempfile::Builder::new().prefix("member-").tempdir().unwrap();
     (Server::start(host(home.path(), manifest, limits).await), home)
 }
 

@@ -84,7 +84,9 @@ async fn a_member_without_owner_is_taken_at_once() {
 
 #[tokio::test]
 async fn an_owner_that_answers_keeps_the_member_and_is_named() {
-    let (home, jobs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let home = tempfile::tempdir().unwrap();
+    // A member's key is its directory's name.
+    let jobs = tempfile::Builder::new().prefix("member-").tempdir().unwrap();
     let server = Server::start(host(jobs.path(), &manifest("tester"), Limits::default()).await);
     let url = format!("http://{}/mcp", server.address);
     let mut other = Other::owning(home.path(), &url);

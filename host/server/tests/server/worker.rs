@@ -2,7 +2,7 @@
 
 use std::{fs, sync::Arc};
 
-use guild_contract::{Bounds, Decision, Limits};
+use guild_contract::{Bounds, Decision, Grants, Limits};
 use guild_jobs::{
     JobStore, NewJob, RunningJob,
     activation::{Accepted, Plan},
@@ -24,7 +24,7 @@ impl Worker {
     }
 
     async fn with_limits(limits: Limits) -> Self {
-        let home = tempfile::tempdir().unwrap();
+        let home = tempfile::Builder::new().prefix("member-").tempdir().unwrap();
         let host = host(home.path(), &manifest("tester"), limits).await;
         let store = host.single().unwrap().store().clone();
         Self { server: Server::start(host), store, home }
@@ -39,7 +39,7 @@ impl Worker {
             plan: Accepted {
                 agent: "extractive".into(),
                 granted_tools: Vec::new(),
-                grants: None,
+                grants: Grants::default(),
                 ceiling: Bounds::default(),
                 plan: Plan::OwnRun(Bounds::default()),
             },

@@ -1,0 +1,277 @@
+//! Jobs that a member's directory has as left running: they go on where the directory was known before the host started, and
+//! nowhere else. Their plans say what is run, and a directory is copied to be installed.
+
+use std::{fs, net::TcpListener, path::Path, process::Output};
+
+use serde_json::{Value, json};
+
+use crate::support::host::{Client, Home, Host, wait_for};
+
+const TASK: &str = "How long does a luna moth live?";
+
+/// A home with the researcher and something for it to read.
+fn house() -> Home {
+    let home = Home::new();
+    home.researcher("one");
+    home.write("docs/moths.md", "# Moths\n\nThe luna moth lives for a week.\n");
+    home
+}
+
+fn guild(home: &Home, arguments: &[&str]) -> Output {
+    home.guild().current_dir(home.path(".")).args(arguments).output().unwrap()
+}
+
+fn run(home: &Home, member: &str) {
+    let output = guild(home, &["run", member, TASK, "--members", "members", "--sources", "docs"]);
+    assert!(output.status.success(), "{output:?}");
+}
+
+fn approve(home: &Home, member: &str) {
+    let output = guild(home, &["approve", member, "--yes", "--members", "members"]);
+    assert!(output.status.success(), "{output:?}");
+}
+
+fn serve(home: &Home) -> Host {
+    home.serve_roster(&["--sources", home.path("docs").to_str().unwrap()])
+}
+
+/// Puts a job there as a host leaves it that is killed before the job's session begins.
+fn plant(home: &Home, member: &str, id: &str, edit: impl FnOnce(&mut Value)) {
+    let tools = json!(["Read", "Grep", "Glob"]);
+    let mut plan = json!({
+        "agent": "extractive", "grantedTools": tools, "ceiling": {},
+        "grants": {"roots": {"allOf": [], "noneOf": []}, "tools": tools, "sessionMemory": true, "artifacts": true},
+        "session": {"systemPrompt": "You are led astray.", "prompt": TASK, "tools": tools, "toolboxTools": [], "model": null,
+            "bounds": {}}
+    });
+    edit(&mut plan);
+    let job = format!("members/{member}/jobs/{id}");
+    home.write(&format!("{job}/plan.json"), plan.to_string());
+    let meta = json!({"jobId": id, "status": "running", "description": "planted", "startedAt": "2026-01-01T00:00:00Z"});
+    home.write(&format!("{job}/meta.json"), meta.to_string());
+}
+
+/// Waits until a job has failed without a session, and says why.
+fn failed(home: &Home, client: &Client, member: &str, id: &str) -> String {
+    let status = client.ended(id);
+    assert_eq!(status["status"], "failed", "{status}");
+    assert!(!home.path(&format!("members/{member}/jobs/{id}/transcript.jsonl")).exists(), "it was run");
+    let error = status["error"].as_str().unwrap();
+    assert!(error.starts_with("the host stopped while the job was running, and nothing was submitted; "), "{error}");
+    error.to_owned()
+}
+
+fn copy(home: &Home, from: &str, to: &str) {
+    for file in ["guild-member.json", "posture.md", "researcher.wasm"] {
+        home.write(&format!("members/{to}/{file}"), fs::read(home.path(&format!("members/{from}/{file}"))).unwrap());
+    }
+}
+
+#[test]
+fn what_a_pinned_member_left_running_goes_on() {
+    let home = house();
+    run(&home, "one");
+    plant(&home, "one", "left", |_| ());
+    let host = serve(&home);
+    let status = host.at("one").ended("left");
+    assert_eq!(status["status"], "completed", "{status}");
+    assert!(host.at("one").result("left").unwrap()["output"].as_str().unwrap().contains("for a week"));
+}
+
+#[test]
+fn a_job_of_a_member_that_nobody_approved_is_not_run() {
+    let home = house();
+    home.write("config/guild/guild.toml", "require_approval = true\n");
+    copy(&home, "one", "broken");
+    home.write("members/broken/researcher.wasm", "garbage");
+    for member in ["one", "broken"] {
+        plant(&home, member, "planted", |_| ());
+    }
+    let host = serve(&home);
+    let why = failed(&home, &host.at("one"), "one", "planted");
+    assert!(why.contains("its component is not in service: member one was never approved"), "{why}");
+    let why = failed(&home, &host.at("broken"), "broken", "planted");
+    assert!(why.contains("its component is not in service: the file is no WebAssembly component"), "{why}");
+}
+
+#[test]
+fn a_job_does_not_go_on_with_an_agent_that_the_operator_does_not_allow() {
+    let home = house();
+    let provider = TcpListener::bind("127.0.0.1:0").unwrap();
+    provider.set_nonblocking(true).unwrap();
+    let api = format!(
+        "[api]\nprovider = \"openai\"\nbase_url = \"http://{}/v1/\"\nmodel = \"m\"\n[[prices]]\nmodel = \"m\"\ninput = 1.0\n\
+         output = 1.0\n",
+        provider.local_addr().unwrap()
+    );
+    home.write("config/guild/guild.toml", &api);
+    run(&home, "one");
+    let onto_api = |plan: &mut Value| plan["agent"] = json!("api");
+    plant(&home, "one", "planted", onto_api);
+    let host = serve(&home);
+    let why = failed(&home, &host.at("one"), "one", "planted");
+    assert!(why.contains("the agent api cannot be asked for") && why.contains("dispatch_agents = [\"api\"]"), "{why}");
+    assert!(provider.accept().is_err(), "the provider was asked");
+    host.stop();
+
+    // It is the agent that is refused, and nothing else.
+    home.write("config/guild/guild.toml", format!("dispatch_agents = [\"api\"]\n{api}"));
+    plant(&home, "one", "again", onto_api);
+    let host = serve(&home);
+    wait_for("the provider to be asked", || {
+        let status = host.at("one").status("again").unwrap();
+        assert_eq!(status["status"], "running", "{status}");
+        provider.accept().ok()
+    });
+    host.kill();
+}
+
+#[test]
+fn a_job_that_a_copy_of_an_approved_member_brings_along_is_not_run_and_new_ones_are() {
+    let home = house();
+    home.write("config/guild/guild.toml", "require_approval = true\n");
+    approve(&home, "one");
+    copy(&home, "one", "two");
+    plant(&home, "two", "planted", |_| ());
+    let host = serve(&home);
+    let two = host.at("two");
+    let why = failed(&home, &two, "two", "planted");
+    assert!(why.contains("the member is new to this host") && why.contains("dispatch the task again"), "{why}");
+    let job = two.start(TASK);
+    assert_eq!(two.ended(&job)["status"], "completed");
+    host.stop();
+
+    // What the same directory is left with later is the host's own.
+    plant(&home, "two", "left", |_| ());
+    let host = serve(&home);
+    failed(&home, &host.at("two"), "two", "planted");
+    assert_eq!(host.at("two").ended("left")["status"], "completed");
+}
+
+/// Else a host that is killed in between would leave them to one that knows the member.
+#[test]
+fn what_a_new_member_brings_along_is_ended_before_the_member_is_pinned() {
+    let home = house();
+    plant(&home, "one", "planted", |_| ());
+    fs::create_dir_all(home.path("config/guild")).unwrap();
+    let pins = fs::File::open(home.path("config/guild")).unwrap();
+    pins.lock().unwrap();
+    let host = serve(&home);
+    failed(&home, &host.at("one"), "one", "planted");
+    assert!(!home.path("config/guild/guild.lock").exists());
+    drop(pins);
+    host.at("one").start(TASK);
+    assert!(home.path("config/guild/guild.lock").exists());
+}
+
+/// A component is looked at before it is approved; what it would do is not what a plan says that came along.
+#[test]
+fn what_came_along_is_ended_when_its_member_is_approved() {
+    let home = house();
+    home.write("config/guild/guild.toml", "require_approval = true\n");
+    plant(&home, "one", "planted", |_| ());
+    approve(&home, "one");
+    plant(&home, "one", "left", |_| ());
+    let host = serve(&home);
+    let why = failed(&home, &host.at("one"), "one", "planted");
+    assert!(why.contains("it was there before the member was approved"), "{why}");
+    assert_eq!(host.at("one").ended("left")["status"], "completed");
+}
+
+#[test]
+fn a_running_job_that_is_put_there_while_a_host_runs_is_not_run() {
+    let home = house();
+    run(&home, "one");
+    let host = serve(&home);
+    let job = host.at("one").start(TASK);
+    assert_eq!(host.at("one").ended(&job)["status"], "completed");
+    plant(&home, "one", "planted", |_| ());
+    let client = host.at("one");
+    wait_for("the job to be found", || client.status("planted").ok());
+    let why = failed(&home, &client, "one", "planted");
+    assert!(why.contains("it was put there while another one ran"), "{why}");
+}
+
+/// It leaves the jobs of members that it knows to the next host, and would pin the others.
+#[test]
+fn a_single_run_of_a_new_member_leaves_none_of_its_jobs_to_the_next_host() {
+    let home = house();
+    plant(&home, "one", "planted", |_| ());
+    run(&home, "one");
+    plant(&home, "one", "left", |_| ());
+    run(&home, "one");
+    let meta = |id: &str| -> Value {
+        serde_json::from_slice(&fs::read(home.path(&format!("members/one/jobs/{id}/meta.json"))).unwrap()).unwrap()
+    };
+    assert_eq!((&meta("planted")["status"], &meta("left")["status"]), (&json!("failed"), &json!("running")));
+    let host = serve(&home);
+    failed(&home, &host.at("one"), "one", "planted");
+    assert_eq!(host.at("one").ended("left")["status"], "completed");
+}
+
+#[test]
+fn where_nothing_can_be_pinned_nothing_goes_on() {
+    let mut home = house();
+    // Nobody makes a directory there, root neither.
+    home.set("XDG_CONFIG_HOME", "/sys/guild-test");
+    run(&home, "one");
+    plant(&home, "one", "left", |_| ());
+    let host = serve(&home);
+    assert!(failed(&home, &host.at("one"), "one", "left").contains("the member is new to this host"));
+}
+
+#[test]
+fn a_plan_that_does_not_say_what_was_granted_is_none() {
+    let home = house();
+    run(&home, "one");
+    plant(&home, "one", "absent", |plan| drop(plan.as_object_mut().unwrap().remove("grants")));
+    plant(&home, "one", "null", |plan| plan["grants"] = Value::Null);
+    let host = serve(&home);
+    for id in ["absent", "null"] {
+        let why = failed(&home, &host.at("one"), "one", id);
+        assert!(why.contains("its plan.json cannot be read"), "{why}");
+    }
+}
+
+#[test]
+fn a_rule_for_a_member_of_a_group_holds_however_the_member_is_named() {
+    let home = Home::new();
+    let member = home.quick("team/ann");
+    let table = "[member.\"team/ann\"]\ndeny = [\"log\"]\n";
+    home.write("config/guild/guild.toml", table);
+    let path = member.to_str().unwrap();
+    for command in [
+        &["run", path, "t"][..],
+        &["members", path],
+        &["approve", path, "--yes"],
+        &["audit", path],
+        &["prune", path],
+        &["usage", "--member", path],
+        &["serve", "--member", path, "--port", "0"],
+    ] {
+        let output = guild(&home, command);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success(), "{command:?}");
+        assert!(
+            error.contains("[member.\"team/ann\"]") && error.contains("`members` in guild.toml"),
+            "{command:?}: {error}"
+        );
+    }
+    assert!(guild(&home, &["run", path, "t", "--members", "members"]).status.success());
+    home.write("config/guild/guild.toml", format!("members = {:?}\n{table}", home.path("members")));
+    assert!(guild(&home, &["run", path, "t"]).status.success());
+    let shown = guild(&home, &["members", path, "--json"]);
+    let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
+    assert_eq!(shown[0]["member"], "team/ann");
+}
+
+#[test]
+fn a_directory_whose_name_can_be_no_key_is_no_member_whatever_its_manifest_says() {
+    let home = Home::new();
+    home.quick("my plugin");
+    home.edit_manifest("my plugin", |manifest| manifest["name"] = json!("trusted"));
+    let output = guild(&home, &["run", "members/my plugin", "t"]);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && error.contains("\"my plugin\" is not"), "{error}");
+    assert!(!Path::new(&home.path("members/my plugin/jobs")).exists());
+}
