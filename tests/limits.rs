@@ -323,7 +323,7 @@ async fn a_limit_is_the_reason_only_of_what_fails_for_it() {
             "(local $n i32)
              (call $preopens.get-directories (i32.const 8192))
              (loop $more
-               (call $types.descriptor.read-directory (i32.load (i32.load (i32.const 8192))) (i32.const 8192))
+               (call $types.descriptor.read-directory (i32.load (i32.load (i32.const 8192))) (i32.const 8400))
                (br_if $more (i32.lt_u (local.tee $n (i32.add (local.get $n) (i32.const 1))) (i32.const 30))))
              unreachable",
         )

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     guest::{self, Guest},
-    sandbox::{Bench, BenchJob, autonomous},
+    sandbox::{Bench, BenchJob},
 };
 
 /// The probe, which tries what its task names, line by line.
@@ -555,6 +555,11 @@ async fn until(is_so: impl Fn() -> bool) {
     }
 }
 
+/// The manifest of what [`streaming`] makes.
+fn logging() -> Value {
+    json!({"file": "guest.wasm", "world": "autonomous-worker", "grants": {"log": {}}})
+}
+
 /// A guest that opens `/job/artifacts/a` as `$file` of `$dir`, has a stream of it in `$stream`, and goes on with these steps.
 fn streaming(steps: &str) -> Vec<u8> {
     let body = format!(
@@ -586,7 +591,7 @@ async fn a_stream_tells_who_asks_that_there_is_no_space() {
          (call $failed (i32.const 9000) (i32.const 1))",
     );
     let bench = Bench::caching(Limits { artifacts_bytes: 10, ..Limits::default() });
-    let plugin = bench.prepare(&component, autonomous()).unwrap();
+    let plugin = bench.prepare(&component, logging()).unwrap();
     let insufficient_space = char::from(b'A' + 23).to_string();
     assert_eq!(bench.run(&plugin).await.0, Ok(Err(insufficient_space)));
 }
@@ -600,16 +605,15 @@ async fn a_write_beyond_what_a_stream_permits_ends_the_call() {
              (call $ok (i32.const 9000) (i32.const 1))"
         ))
     };
-    let plugin = bench.prepare(&write(65536), autonomous()).unwrap();
+    let plugin = bench.prepare(&write(65536), logging()).unwrap();
     assert_eq!(bench.run(&plugin).await.0, Ok(Ok("a".into())));
-    let plugin = bench.prepare(&write(65537), autonomous()).unwrap();
+    let plugin = bench.prepare(&write(65537), logging()).unwrap();
     let error = bench.run(&plugin).await.0.unwrap_err().to_string();
     assert!(error.contains("`check-write` permits"), "{error}");
 }
 
 #[tokio::test]
 async fn a_component_whose_writes_all_wait_keeps_nobody_else_from_writing() {
-    let grants = json!({"file": "guest.wasm", "world": "autonomous-worker", "grants": {"log": {}}});
     let limits = Limits { open_files: 2000, memory_bytes: 128 << 20, ..Limits::default() };
     let bench = Bench::caching(limits);
     // It waits until it may begin, and writes to more streams than there are threads for what blocks.
@@ -631,7 +635,7 @@ async fn a_component_whose_writes_all_wait_keeps_nobody_else_from_writing() {
         "(call $streams.output-stream.blocking-write-and-flush (local.get $stream) (i32.const 9000) (i32.const 1) (i32.const 8192))
          (call $ok (i32.const 9000) (i32.const 1))",
     );
-    let (many, one) = (bench.prepare(&many, grants.clone()).unwrap(), bench.prepare(&one, grants).unwrap());
+    let (many, one) = (bench.prepare(&many, logging()).unwrap(), bench.prepare(&one, logging()).unwrap());
     let (crowd, neighbour) = (bench.job("t"), bench.job("t"));
     let artifacts = crowd.dir.join("artifacts");
     let (release, released) = mpsc::channel::<()>();

@@ -556,9 +556,8 @@ fn methods() -> impl TypedValueParser<Value = Methods> {
 /// The severities that can end `guild audit` with 1.
 fn severities() -> impl TypedValueParser<Value = FailOn> {
     let severities = [Severity::High, Severity::Medium, Severity::Low];
-    PossibleValuesParser::new(severities.map(Severity::as_str).into_iter().chain(["none"])).map(move |name| {
-        severities.into_iter().find(|severity| severity.as_str() == name)
-    })
+    PossibleValuesParser::new(severities.map(Severity::as_str).into_iter().chain(["none"]))
+        .map(move |name| severities.into_iter().find(|severity| severity.as_str() == name))
 }
 
 /// The names of the agent runtimes.

@@ -6,13 +6,10 @@ use cap_std::fs::Dir;
 use guild_contract::{MemberKey, manifest::FILE_NAME};
 use guild_server::{
     config::Config,
-    discovery::{Found, FoundMember, discover, open_directory, single},
+    discovery::{Found, FoundMember, MEMBERS, discover, open_directory, single},
 };
 
 use crate::{args::House, failure::Failure};
-
-/// The directory of members where neither an option nor `guild.toml` names one.
-const MEMBERS: &str = "guild-members";
 
 /// The operator's `guild.toml`.
 pub(crate) fn config(option: Option<&Path>) -> Result<Config, Failure> {

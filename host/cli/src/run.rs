@@ -130,7 +130,9 @@ impl Worker {
                 Some(member) => Ok(Self::Here { member, _host: host }),
                 None => Err(Failure::error("the member is not served here")),
             },
-            Err(OpenError::Owner(OwnerError::Served { url, .. })) => Ok(Self::Owner(Client::new(&url, None, &Access::of_environment())?)),
+            Err(OpenError::Owner(OwnerError::Served { url, .. })) => {
+                Ok(Self::Owner(Client::new(&url, None, &Access::of_environment())?))
+            }
             Err(error) => Err(Failure::error(error.to_string())),
         }
     }

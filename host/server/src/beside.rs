@@ -22,16 +22,16 @@ use crate::discovery::open_directory;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Between two looks.
 const POLL: Duration = Duration::from_millis(2);
-/// Write permission of a file's group, and of everybody.
-const OTHERS_WRITE: u32 = 0o022;
+/// Everybody's write permission. That of a file's group is the operator's own to give, and usual where each user has one.
+const ANYBODY_WRITES: u32 = 0o002;
 
-/// Refuses what is decided by a file that others than its owner can write, by the file's mode.
+/// Refuses what is decided by a file that anybody can write, by the file's mode.
 pub(crate) fn check_unshared(mode: u32) -> io::Result<()> {
-    if mode & OTHERS_WRITE == 0 {
+    if mode & ANYBODY_WRITES == 0 {
         return Ok(());
     }
-    let why = "others than its owner can write it, so anybody could have decided what it says; `chmod go-w` it after a \
-               look at what is in it";
+    let why =
+        "anybody can write it, and so could have decided what it says; `chmod o-w` it after a look at what is in it";
     Err(io::Error::other(why))
 }
 

@@ -126,7 +126,13 @@ pub fn plan() -> Plan {
 
 pub fn accepted() -> Accepted {
     let granted_tools = vec!["Read".into()];
-    Accepted { agent: "extractive".into(), granted_tools, grants: Grants::default(), ceiling: Bounds::default(), plan: plan() }
+    Accepted {
+        agent: "extractive".into(),
+        granted_tools,
+        grants: Grants::default(),
+        ceiling: Bounds::default(),
+        plan: plan(),
+    }
 }
 
 pub fn new_job(store: &JobStore, description: &str) -> NewJob {

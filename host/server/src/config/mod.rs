@@ -29,9 +29,9 @@ use serde::Deserialize;
 use toml::{Spanned, de::DeTable};
 
 pub use agents::{ApiConfig, ClaudeConfig, ExtractiveConfig};
+pub use door::{DoorConfig, TlsFiles};
 pub use policy::MemberConfig;
 pub(crate) use policy::agent_of;
-pub use door::{DoorConfig, TlsFiles};
 pub use runtime::Runtime;
 
 use agents::{WrittenApi, WrittenClaude, WrittenExtractive, WrittenPrice};

@@ -259,7 +259,7 @@ impl TokenFile {
     /// The tokens; none where there is no file.
     ///
     /// # Errors
-    /// Where the file is not sound, or others than its owner could have written it.
+    /// Where the file is not sound, or anybody could have written it.
     pub fn read(&self) -> Result<Vec<Token>, TokenError> {
         let unsound = |why: String| TokenError::Unsound { path: self.path.clone(), why };
         let text = match self.text() {
