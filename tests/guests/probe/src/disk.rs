@@ -123,7 +123,7 @@ fn opens(path: &str, n: u64) -> String {
     let mut open = Vec::new();
     times(n, |_| {
         let mut file = File::open(path)?;
-        file.read(&mut [0])?;
+        let _read = file.read(&mut [0])?;
         open.push(file);
         Ok(())
     })
