@@ -461,7 +461,7 @@ fn members_shows_every_limit_and_where_it_comes_from() {
     assert_eq!(row("resumes"), "2 [member.\"*\".limits]");
     assert_eq!(row("artifacts_bytes"), "5,000 manifest");
     assert_eq!((row("artifacts_entries"), row("connections")), ("4,096 default".into(), "4,096 [limits]".into()));
-    assert_eq!((row("session_turns"), row("run_seconds")), ("7 manifest".into(), "60 manifest".into()));
+    assert_eq!((row("session_turns"), row("session_seconds")), ("7 manifest".into(), "60 manifest".into()));
     assert_eq!((row("session_seconds"), row("session_budget_usd")), ("60 manifest".into(), "5.0 default".into()));
     let bounds = json_of(&home, &[&["members", "ann", "--grants", "--json"][..], &LOOK].concat());
     let bounds = &bounds[0]["grants"]["bounds"];

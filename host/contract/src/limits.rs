@@ -266,9 +266,8 @@ impl MemberLimits {
             artifacts_entries: artifacts.entries.unwrap_or(now.artifacts_entries),
             session_turns: bounds.max_turns.unwrap_or(now.session_turns),
             session_budget_usd: bounds.max_budget_usd.unwrap_or(now.session_budget_usd),
-            // Of the job: of its sessions, and of a `run` that starts them.
             session_seconds: bounds.deadline_seconds.unwrap_or(now.session_seconds),
-            run_seconds: bounds.deadline_seconds.unwrap_or(now.run_seconds),
+            // What bounds a `run` more is the job's own deadline, and is told so: it is no limit of guild.toml's.
             ..now.clone()
         };
         own.narrow(&asked, &Narrowed::Manifest);
@@ -338,7 +337,7 @@ mod tests {
         };
         let asked = json!({"file": "x.wasm", "world": "autonomous-worker",
             "grants": {"artifacts": {"bytes": 7, "entries": u64::MAX}},
-            "resources": {"maxTurns": 5, "deadlineSeconds": all.run_seconds + 1}});
+            "resources": {"maxTurns": 5, "deadlineSeconds": all.session_seconds + 1}});
         let asked: ComponentSpec = serde_json::from_value(asked).unwrap();
         let own = MemberLimits::of(&"team/ann".parse().unwrap(), &asked, &policy, &all);
         assert_eq!(own.limits, Limits { tables: 2, note_bytes: 10, artifacts_bytes: 7, session_turns: 5, ..all });

@@ -122,14 +122,15 @@ impl Outlook {
     }
 }
 
-/// What the jobs of a member may use at most, where `limits` are its own, its manifest's wishes among them.
+/// What the jobs of a member may use at most, where `limits` are its own, its manifest's wishes of turns and dollars among
+/// them.
 pub fn ceiling(spec: &ComponentSpec, limits: &Limits) -> Bounds {
     let mut most = session_limits(limits);
     if spec.world == World::AutonomousWorker {
         // It may run longer than a session; what sessions it starts are bounded as all are.
         most.deadline_seconds = most.deadline_seconds.max(Some(limits.run_seconds));
     }
-    most
+    most.min(Bounds { deadline_seconds: spec.resources.deadline_seconds, ..Bounds::default() })
 }
 
 /// Where in a manifest a wish stands, as [`Grants::wishes`] names it.
