@@ -160,6 +160,14 @@ fn hidden_and_ignored_files_do_not_exist() {
 }
 
 #[test]
+fn a_line_that_nests_too_deep_spoils_no_other_rule() {
+    let deep = format!("{}a{}", "{".repeat(250), "}".repeat(250));
+    let rules = format!("*.log\n{deep}\nprivate\n");
+    let dir = tree(&[("r/.gitignore", &rules), ("r/a.txt", "k"), ("r/a.log", "k"), ("r/private/x.txt", "k")]);
+    assert_eq!(walked(&open(&dir, &["r"])), ["r/a.txt"]);
+}
+
+#[test]
 fn lines_are_read_with_their_numbers() {
     let dir = tree(&[("r/a.txt", "one\ntwo\r\nthree")]);
     let roots = open(&dir, &["r"]);

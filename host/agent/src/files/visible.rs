@@ -57,12 +57,10 @@ impl Rules {
         }) else {
             return false;
         };
-        let mut builder = GitignoreBuilder::new("");
-        for line in text.lines().filter(|line| line.len() <= MAX_GLOB_BYTES) {
-            // As git does, a line that is no pattern is passed over.
-            let _ = builder.add_line(None, line);
-        }
-        let Ok(rules) = builder.build() else { return false };
+        let lines: Vec<&str> = text.lines().filter(|line| line.len() <= MAX_GLOB_BYTES).collect();
+        // One line that nests too deep makes all of them fail; what the others hide stays hidden.
+        let sound = || -> Vec<&str> { lines.iter().copied().filter(|line| compile(&[line]).is_ok()).collect() };
+        let Ok(rules) = compile(&lines).or_else(|_| compile(&sound())) else { return false };
         self.0.push((at.to_owned(), rules));
         true
     }
@@ -82,6 +80,15 @@ impl Rules {
         }
         false
     }
+}
+
+fn compile(lines: &[&str]) -> Result<Gitignore, ignore::Error> {
+    let mut builder = GitignoreBuilder::new("");
+    for line in lines {
+        // As git does, a line that is no pattern is passed over.
+        let _ = builder.add_line(None, line);
+    }
+    builder.build()
 }
 
 /// Appends a name to a path in a root.
