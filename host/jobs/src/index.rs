@@ -29,7 +29,7 @@ const VIEW_CACHE_BYTES: usize = 32 * 1024 * 1024;
 /// What one takes beside its text, more or less.
 const VIEW_BYTES: usize = 256;
 /// From so many on it is looked which are of jobs that are gone.
-const WORTH_A_LOOK: usize = 1024;
+const WORTH_A_LOOK: usize = 64;
 
 /// A job of the index.
 pub(crate) struct Entry {
@@ -267,10 +267,18 @@ pub(crate) struct ViewCache {
 
 #[derive(Default)]
 struct Queue {
-    rendered: VecDeque<(Weak<Entry>, Bytes)>,
+    rendered: VecDeque<Rendered>,
     bytes: usize,
     /// How many there were after the last look at which are of jobs that are gone.
     looked: usize,
+}
+
+/// A view that was put into a job of the index. It does not keep the text: that goes with the job.
+struct Rendered {
+    entry: Weak<Entry>,
+    /// Where the text begins, by which it is told from one that was rendered since.
+    at: usize,
+    bytes: usize,
 }
 
 impl Queue {
@@ -280,8 +288,8 @@ impl Queue {
         if self.rendered.len() < (2 * self.looked).max(WORTH_A_LOOK) {
             return;
         }
-        self.rendered.retain(|(entry, _)| entry.strong_count() > 0);
-        self.bytes = self.rendered.iter().map(|(_, json)| json.len() + VIEW_BYTES).sum();
+        self.rendered.retain(|view| view.entry.strong_count() > 0);
+        self.bytes = self.rendered.iter().map(|view| view.bytes).sum();
         self.looked = self.rendered.len();
     }
 }
@@ -289,22 +297,23 @@ impl Queue {
 impl ViewCache {
     /// Takes note of a view that was put into `entry`.
     pub(crate) fn hold(&self, entry: &Arc<Entry>, json: &Bytes) {
+        let view = Rendered { entry: Arc::downgrade(entry), at: json.as_ptr().addr(), bytes: json.len() + VIEW_BYTES };
         let mut forgotten = Vec::new();
         {
             let mut queue = lock(&self.queue);
             queue.forget_gone();
-            queue.bytes += json.len() + VIEW_BYTES;
-            queue.rendered.push_back((Arc::downgrade(entry), json.clone()));
+            queue.bytes += view.bytes;
+            queue.rendered.push_back(view);
             while queue.bytes > VIEW_CACHE_BYTES {
-                let Some((entry, json)) = queue.rendered.pop_front() else { break };
-                queue.bytes -= json.len() + VIEW_BYTES;
-                forgotten.push((entry, json));
+                let Some(view) = queue.rendered.pop_front() else { break };
+                queue.bytes -= view.bytes;
+                forgotten.push(view);
             }
         }
-        for (entry, json) in forgotten {
-            let Some(entry) = entry.upgrade() else { continue };
+        for view in forgotten {
+            let Some(entry) = view.entry.upgrade() else { continue };
             if let State::Ended(ended) = &mut *lock(&entry.state)
-                && ended.view.as_ref().is_some_and(|view| view.json.as_ptr() == json.as_ptr())
+                && ended.view.as_ref().is_some_and(|now| now.json.as_ptr().addr() == view.at)
             {
                 ended.view = None;
             }
@@ -343,6 +352,6 @@ mod tests {
         }
         let queue = lock(&cache.queue);
         assert_eq!(queue.bytes, queue.rendered.len() * (view.len() + VIEW_BYTES));
-        assert!(kept.iter().all(|entry| queue.rendered.iter().any(|(held, _)| held.as_ptr() == Arc::as_ptr(entry))));
+        assert!(kept.iter().all(|entry| queue.rendered.iter().any(|held| held.entry.as_ptr() == Arc::as_ptr(entry))));
     }
 }

@@ -5,7 +5,8 @@ use crate::types::{Activation, MemoryNote, Scope};
 /// How an agent works as a dispatched worker, and when it calls which internal tool.
 pub const TOOL_INSTRUCTIONS: &str = "\
 You work on your own, in the background. Nobody reads what you write between tool calls, and nobody answers questions \
-while you work: everything that matters goes through these tools.
+while you work: everything that matters goes through these tools. The operator may have withheld some of them; then go \
+on without.
 
 - `update_summary`: where the work stands, in a few sentences that a person reads while you work. Call it when you \
 have a plan, at each milestone, and when you change direction. Each call replaces the last summary.
