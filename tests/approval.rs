@@ -87,7 +87,7 @@ fn a_changed_component_is_refused_until_it_is_approved() {
 
     rebuild(&home, "quick");
     let why = run(&home, "quick").unwrap_err();
-    assert!(why.contains("- component sha256") && why.contains("+ component sha256"), "{why}");
+    assert!(why.contains("- identity sha256") && why.contains("+ identity sha256"), "{why}");
     assert!(why.contains("`guild approve quick`"), "{why}");
     assert!(!why.contains(home.path("").to_str().unwrap()), "a caller is told where the host's files are: {why}");
 
@@ -95,7 +95,7 @@ fn a_changed_component_is_refused_until_it_is_approved() {
     let before = fs::read(lock(&home)).unwrap();
     let (approved, said) = approve(&home, "quick", &[]);
     let hash = pinned[0]["sha256"].as_str().unwrap();
-    assert!(!approved && said.contains(&format!("- component sha256 {hash}")) && said.contains("--yes"), "{said}");
+    assert!(!approved && said.contains(&format!("- identity sha256: {hash}")) && said.contains("--yes"), "{said}");
     assert_eq!(fs::read(lock(&home)).unwrap(), before);
 
     let (approved, said) = approve(&home, "quick", &["--yes"]);
@@ -120,13 +120,13 @@ fn changed_wishes_are_refused_and_a_served_members_jobs_are_still_answered_for()
     });
     let host = home.serve(&member, &[]);
     let error = host.client().dispatch(json!({"description": "d", "task": "t"})).unwrap_err();
-    assert!(error.message.contains("+ asks for web:example.org"), "{}", error.message);
+    assert!(error.message.contains("+ wish web:example.org"), "{}", error.message);
     assert!(error.message.contains("`guild approve quick`"), "{}", error.message);
     assert_eq!(host.client().result(&job).unwrap()["output"], "date");
 
     // The running host says so, and has to be started again.
     let (approved, said) = approve(&home, "quick", &["--yes"]);
-    assert!(approved && said.contains("+ asks for log\n") && said.contains("started again"), "{said}");
+    assert!(approved && said.contains("+ wish log\n") && said.contains("started again"), "{said}");
     host.stop();
     let host = home.serve(&member, &[]);
     host.client().start("after");
@@ -140,7 +140,7 @@ fn a_copy_of_what_is_pinned_loads_and_is_pinned_and_a_changed_copy_is_not() {
     let why = run(&home, "one").unwrap_err();
     assert!(why.contains("require_approval") && why.contains("`guild approve one`"), "{why}");
     let (approved, said) = approve(&home, "one", &["--yes"]);
-    assert!(approved && said.contains("never") && said.contains("+ asks for the world autonomous-worker"), "{said}");
+    assert!(approved && said.contains("never") && said.contains("+ identity world: autonomous-worker"), "{said}");
     run(&home, "one").unwrap();
 
     copy(&home, "one", "two");
@@ -368,11 +368,11 @@ fn what_was_signed_and_comes_unsigned_or_by_another_key_is_a_change() {
     let by_ann = fs::read(&signature).unwrap();
     fs::remove_file(&signature).unwrap();
     let why = run(&home, "quick").unwrap_err();
-    assert!(why.contains("- signed by ann") && why.contains("guild approve quick"), "{why}");
+    assert!(why.contains("- identity signer: ann") && why.contains("guild approve quick"), "{why}");
     key(&home, "bob");
     sign(&home, "quick", "bob");
     let why = run(&home, "quick").unwrap_err();
-    assert!(why.contains("- signed by ann") && why.contains("+ signed by bob"), "{why}");
+    assert!(why.contains("- identity signer: ann") && why.contains("+ identity signer: bob"), "{why}");
     fs::write(&signature, &by_ann).unwrap();
     run(&home, "quick").unwrap();
 

@@ -554,7 +554,7 @@ fn what_asks_for_nothing_more_is_no_change() {
     home.edit_manifest("quick", |manifest| manifest["component"]["grants"]["artifacts"] = json!({}));
     assert!(run(&home, "quick").starts_with("date\n"));
     home.edit_manifest("quick", |manifest| manifest["component"]["grants"]["artifacts"] = json!({"bytes": 7}));
-    assert!(run(&home, "quick").contains("+ asks for artifacts.bytes of 7"));
+    assert!(run(&home, "quick").contains("+ wish artifacts.bytes: 7"));
 }
 
 #[test]

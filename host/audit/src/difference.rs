@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
+use guild_contract::text::harmless;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +19,9 @@ pub struct Difference {
     /// Findings that are no longer there.
     pub gone_findings: Vec<Finding>,
 }
+
+/// What is known of something, one thing at a time: by its subject and name, as of a [`Change`].
+pub type Facts = BTreeMap<(&'static str, String), String>;
 
 /// One thing that came, went, or became another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -38,28 +42,12 @@ pub struct Change {
 impl Difference {
     /// What is other in `new` than in `old`.
     pub fn between(old: &Audit, new: &Audit) -> Self {
-        let (was, mut is) = (facts(old), facts(new));
-        let mut changes = Vec::new();
-        for ((subject, name), old) in was {
-            let new = is.remove(&(subject, name.clone()));
-            if new.as_ref() != Some(&old) {
-                changes.push(Change { subject: subject.to_owned(), name, old: Some(old), new });
-            }
-        }
-        let came = is.into_iter().map(|((subject, name), new)| Change {
-            subject: subject.to_owned(),
-            name,
-            old: None,
-            new: Some(new),
-        });
-        changes.extend(came);
-        changes.sort_by(|a, b| (&a.subject, &a.name).cmp(&(&b.subject, &b.name)));
         let without = |all: &[Finding], others: &[Finding]| {
             let others: BTreeSet<_> = others.iter().collect();
             all.iter().filter(|finding| !others.contains(finding)).cloned().collect::<Vec<_>>()
         };
         Self {
-            changes,
+            changes: Change::between(facts(old), facts(new)),
             new_findings: without(&new.findings, &old.findings),
             gone_findings: without(&old.findings, &new.findings),
         }
@@ -76,9 +64,38 @@ impl Difference {
     }
 }
 
-/// What an audit says, one thing at a time.
-fn facts(audit: &Audit) -> BTreeMap<(&'static str, String), String> {
-    let mut facts: BTreeMap<_, String> = BTreeMap::new();
+impl Change {
+    /// What is other in `new` than in `old`, sorted by subject and name.
+    pub fn between(old: Facts, mut new: Facts) -> Vec<Self> {
+        let change = |(subject, name): (&str, String), old, new| Self { subject: subject.to_owned(), name, old, new };
+        let mut changes = Vec::new();
+        for (of, old) in old {
+            let new = new.remove(&of);
+            if new.as_ref() != Some(&old) {
+                changes.push(change(of, Some(old), new));
+            }
+        }
+        changes.extend(new.into_iter().map(|(of, new)| change(of, None, Some(new))));
+        changes.sort_by(|a, b| (&a.subject, &a.name).cmp(&(&b.subject, &b.name)));
+        changes
+    }
+
+    /// As a person reads it: what is gone after `- `, what is new after `+ `, each on one line without characters that
+    /// steer. Nothing is cut, so that what differs also reads differently.
+    pub fn lines(&self) -> Vec<String> {
+        let line = |sign: &str, value: &Option<String>| {
+            let value = value.as_ref()?;
+            let value = if value.is_empty() { String::new() } else { format!(": {value}") };
+            let line = format!("{sign} {} {}{value}", self.subject, self.name);
+            Some(harmless(&line).replace(['\n', '\t'], "\u{fffd}"))
+        };
+        [line("-", &self.old), line("+", &self.new)].into_iter().flatten().collect()
+    }
+}
+
+/// What an audit says.
+fn facts(audit: &Audit) -> Facts {
+    let mut facts = Facts::new();
     let mut add = |subject, name: String, value: String| match facts.entry((subject, name)) {
         Entry::Vacant(free) => _ = free.insert(value),
         // Two of one name, as a compiler of two versions: both count.
@@ -111,14 +128,21 @@ fn facts(audit: &Audit) -> BTreeMap<(&'static str, String), String> {
     for import in imports {
         add("import", import.name.clone(), word(&import.state));
         for function in &import.functions {
-            add("function", format!("{}#{}", import.name, function.name), "used".to_owned());
+            add("function", format!("{}#{}", import.name, function.name), String::new());
         }
     }
     for export in exports {
         add("export", export.name.clone(), word(&export.state));
     }
     for wish in wishes {
-        add("wish", wish.grant.clone(), word(&wish.state));
+        // To name none is to ask for all.
+        let names = |key: &str| wishes.iter().any(|wish| wish.key == key);
+        let all = match wish.grant.as_str() {
+            "files" if !names("component.grants.files.roots") => ", every root",
+            "web" if !names("component.grants.web.hosts") => ", every host",
+            _ => "",
+        };
+        add("wish", wish.grant.clone(), word(&wish.state) + all);
     }
     if let Some(sessions) = sessions {
         for tool in &sessions.tools {

@@ -16,6 +16,6 @@ mod scan;
 mod traces;
 
 pub use audit::{Member, Subject};
-pub use difference::{Change, Difference};
+pub use difference::{Change, Difference, Facts};
 pub use findings::Rule;
 pub use model::{Audit, Finding, Severity};

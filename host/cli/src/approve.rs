@@ -66,7 +66,7 @@ fn approve_member(approval: &Approval, found: &FoundMember, config: &Config, yes
     print(|out| write_standing(out, &name, &standing))?;
     approval.check_signature(&standing).map_err(|why| failed(&why))?;
     match (&standing.trusted, &standing.pin) {
-        (Trusted::Pinned, Some(pin)) if pin.how == How::Approved && standing.difference.lines.is_empty() => {
+        (Trusted::Pinned, Some(pin)) if pin.how == How::Approved && standing.difference.is_empty() => {
             tell(format_args!("{name} is approved already, as it is"));
             return Ok(());
         }
@@ -104,9 +104,7 @@ fn write_standing(out: &mut dyn Write, name: &str, standing: &Standing) -> io::R
     let pinned = |pin: &Pin| format!("{}, {}", pin.how.as_str(), pin.since);
     match (&standing.trusted, &standing.pin) {
         (Trusted::Changed, Some(pin)) => row("pinned", &format!("{}; changed since", pinned(pin)))?,
-        (_, Some(pin)) if standing.difference.lines.is_empty() => {
-            row("pinned", &format!("{}; unchanged", pinned(pin)))?
-        }
+        (_, Some(pin)) if standing.difference.is_empty() => row("pinned", &format!("{}; unchanged", pinned(pin)))?,
         (_, Some(pin)) => row("pinned", &format!("{}; unchanged, and signed since", pinned(pin)))?,
         (Trusted::Copy(other), None) => row("pinned", &format!("not itself; it is a copy of {other}"))?,
         (_, None) => row("pinned", "never; all of it is new")?,
@@ -126,8 +124,8 @@ fn signature(signature: &Signature) -> String {
 }
 
 fn write_difference(out: &mut dyn Write, difference: &Difference) -> io::Result<()> {
-    difference.lines.iter().try_for_each(|line| {
-        let style = if line.added { anstyle::AnsiColor::Green.on_default() } else { BAD };
+    difference.lines().try_for_each(|line| {
+        let style = if line.starts_with('+') { anstyle::AnsiColor::Green.on_default() } else { BAD };
         writeln!(out, "{style}{line}{style:#}")
     })
 }

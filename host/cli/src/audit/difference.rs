@@ -4,12 +4,10 @@ use guild_audit::{Audit, Change, Difference, model::Identity};
 use serde::Serialize;
 
 use super::{counted, html, json, sarif, text};
-use crate::{args::AuditFormat, failure::Failure, output::one_line};
+use crate::{args::AuditFormat, failure::Failure};
 
 /// The name of the JSON's form.
 const FORMAT: &str = "guild-audit-difference/1";
-/// How much of a name or value is shown to people.
-const CHARS: usize = 160;
 
 /// What `--format json` prints.
 #[derive(Serialize)]
@@ -44,25 +42,13 @@ pub(super) fn shown(old: &Audit, new: &Audit, difference: &Difference, format: A
     }
 }
 
-/// A change as lines: what is gone with `-`, what is new with `+`.
-pub(super) fn lines(change: &Change) -> Vec<(char, String)> {
-    // Of these the name says all; of the others the value does.
-    let is_plain = matches!(change.subject.as_str(), "function");
-    let line = |sign: char, value: &Option<String>| {
-        let value = value.as_ref()?;
-        let value = if is_plain || value.is_empty() { String::new() } else { format!(": {value}") };
-        Some((sign, one_line(&format!("{} {}{value}", change.subject, change.name), CHARS)))
-    };
-    [line('-', &change.old), line('+', &change.new)].into_iter().flatten().collect()
-}
-
 fn in_text(difference: &Difference) -> String {
     let mut out = text::Page::default();
     if difference.is_empty() {
         out.text.push_str("nothing changed\n");
     }
-    for (sign, line) in difference.changes.iter().flat_map(lines) {
-        out.text.push_str(&format!("{sign} {line}\n"));
+    for line in difference.changes.iter().flat_map(Change::lines) {
+        out.text.extend([&line, "\n"]);
     }
     for (title, findings) in [("New findings", &difference.new_findings), ("Gone findings", &difference.gone_findings)]
     {

@@ -3,12 +3,12 @@
 //! What came with the component is text only: it is escaped, and has no character that steers.
 
 use guild_audit::{
-    Audit, Difference, Finding, Severity,
+    Audit, Change, Difference, Finding, Severity,
     model::{Export, ExportState, Identity, Import, ImportState, WishState},
 };
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::{counted, difference::lines, rows};
+use super::{counted, rows};
 use crate::output::{count, one_line};
 
 /// How much of a text of the component's is shown.
@@ -98,8 +98,8 @@ pub(super) fn difference(old: &Identity, new: &Identity, difference: &Difference
         @if difference.is_empty() { p { "Nothing changed." } }
         @if !difference.changes.is_empty() {
             h2 { "Changes" }
-            pre { @for (sign, line) in difference.changes.iter().flat_map(lines) {
-                span class=(if sign == '-' { "gone" } else { "new" }) { (sign) " " (line) } "\n"
+            pre { @for line in difference.changes.iter().flat_map(Change::lines) {
+                span class=(if line.starts_with('-') { "gone" } else { "new" }) { (line) } "\n"
             } }
         }
         @if !difference.new_findings.is_empty() { h2 { "New findings" } (findings(&difference.new_findings)) }

@@ -1,13 +1,11 @@
 //! What changed between a member as it was pinned and as it is.
 
-use std::{collections::BTreeSet, fmt};
-
+use guild_audit::{Change, Facts};
 use guild_contract::{
     grants::Capability,
     manifest::{Interface, World},
-    text::{harmless, one_line},
+    text::one_line,
 };
-use serde::Serialize;
 
 use super::{
     lock::{Asked, Pin},
@@ -15,82 +13,73 @@ use super::{
 };
 
 /// How many lines a sentence names.
-const IN_A_SENTENCE: usize = 4;
-/// How many characters of a name that a component or `guild.trust` has one line shows.
+const IN_A_SENTENCE: usize = 6;
+/// How many characters of a name that a component or `guild.trust` has are shown.
 const CHARS: usize = 120;
+/// The fact that is a hash.
+const SHA256: &str = "sha256";
+/// How many digits of a hash a sentence has.
+const DIGITS: usize = 12;
 
-/// What changed, a line for each thing that is gone or new.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+/// What changed between a member as it was pinned and as it is, in the words of the audit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Difference {
-    /// The lines, what is gone before what is new in its place.
-    pub lines: Vec<Line>,
-}
-
-/// One thing that is gone or new.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Line {
-    /// Whether it is new; else it is gone.
-    pub added: bool,
-    /// What it is, as `import guild:worker/web@0.1.0`: without control characters. What a manifest asks for is whole, so
-    /// that two wishes never read the same.
-    pub text: String,
-}
-
-impl fmt::Display for Line {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", if self.added { '+' } else { '-' }, self.text)
-    }
+    /// Each thing that came, went or became another.
+    pub changes: Vec<Change>,
 }
 
 impl Difference {
     /// What is new in `new` against `old`; all of it, where there is no `old`.
     pub fn between(old: Option<&Pin>, new: &Pin, trust: &Trust) -> Self {
-        let mut difference = Self::default();
-        let none = BTreeSet::new();
-        let component = |pin: &Pin| format!("component sha256 {}, {} bytes", pin.sha256, pin.bytes);
-        if old.is_none_or(|old| old.sha256 != new.sha256) {
-            difference.replace(old.map(component), Some(component(new)));
-        }
-        let import = |name: &str| format!("import {}", one_line(name, CHARS));
-        difference.sets(import, old.map_or(&none, |old| &old.imports), &new.imports);
-        let wishes = |pin: &Pin| pin.wishes.words();
-        let asks = |wish: &str| format!("asks for {}", harmless(wish));
-        difference.sets(asks, &old.map(wishes).unwrap_or_default(), &wishes(new));
-        let signer = |pin: &Pin| pin.key.as_deref().map(|key| format!("signed by {}", signer(key, trust)));
-        if old.is_none_or(|old| old.key != new.key) {
-            difference.replace(old.and_then(signer), signer(new));
-        }
-        difference
+        let old = old.map(|pin| pin.facts(trust)).unwrap_or_default();
+        Self { changes: Change::between(old, new.facts(trust)) }
     }
 
-    fn replace(&mut self, was: Option<String>, is: Option<String>) {
-        let lines = [(false, was), (true, is)];
-        self.lines.extend(lines.into_iter().filter_map(|(added, text)| text.map(|text| Line { added, text })));
+    /// Whether nothing changed.
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty()
     }
 
-    fn sets(&mut self, told: impl Fn(&str) -> String, was: &BTreeSet<String>, is: &BTreeSet<String>) {
-        self.lines.extend(was.difference(is).map(|text| Line { added: false, text: told(text) }));
-        self.lines.extend(is.difference(was).map(|text| Line { added: true, text: told(text) }));
+    /// A line for each thing that is gone or new: see [`Change::lines`].
+    pub fn lines(&self) -> impl Iterator<Item = String> {
+        self.changes.iter().flat_map(Change::lines)
     }
 
-    /// In a sentence: the first lines, and how many more there are.
+    /// In a sentence: the first lines, and how many more there are. Of hashes it has the first digits.
     pub fn sentence(&self) -> String {
-        let first: Vec<_> = self.lines.iter().take(IN_A_SENTENCE).map(|line| line.brief()).collect();
-        match self.lines.len().saturating_sub(IN_A_SENTENCE) {
-            0 => first.join("; "),
-            more => format!("{}; and {more} more", first.join("; ")),
-        }
+        let mut lines: Vec<_> = self.changes.iter().map(brief).flat_map(|change| change.lines()).collect();
+        let more = lines.len().saturating_sub(IN_A_SENTENCE);
+        lines.truncate(IN_A_SENTENCE);
+        let more = if more == 0 { String::new() } else { format!("; and {more} more") };
+        lines.join("; ") + &more
     }
 }
 
-impl Line {
-    /// With a hash's first digits only.
-    fn brief(&self) -> String {
-        let is_hash = |word: &str| word.len() == 64 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let hash = self.text.split([' ', ',']).find(|word| is_hash(word));
-        let brief =
-            |hash: &str| self.to_string().replace(hash, &hash.chars().take(12).chain(['…']).collect::<String>());
-        hash.map_or_else(|| self.to_string(), brief)
+/// A change with a hash's first digits only.
+fn brief(change: &Change) -> Change {
+    let mut change = change.clone();
+    if change.name == SHA256 {
+        let begin = |hash: String| hash.chars().take(DIGITS).chain(['…']).collect();
+        (change.old, change.new) = (change.old.map(begin), change.new.map(begin));
+    }
+    change
+}
+
+impl Pin {
+    /// What is pinned, one thing at a time.
+    fn facts(&self, trust: &Trust) -> Facts {
+        let mut facts = Facts::new();
+        let mut add = |subject, name: String, value: String| _ = facts.insert((subject, name), value);
+        add("identity", SHA256.to_owned(), self.sha256.clone());
+        add("identity", "bytes".to_owned(), self.bytes.to_string());
+        if let Some(key) = &self.key {
+            add("identity", "signer".to_owned(), signer(key, trust));
+        }
+        for import in &self.imports {
+            add("import", one_line(import, CHARS), String::new());
+        }
+        self.wishes.tell(add);
+        facts
     }
 }
 
@@ -103,45 +92,40 @@ fn signer(key: &str, trust: &Trust) -> String {
 }
 
 impl Asked {
-    /// Each thing that is asked for in a few words; what `guild.toml` can allow or deny as it is spelled there.
-    pub fn words(&self) -> BTreeSet<String> {
-        let mut words = BTreeSet::new();
+    /// Tells each thing that is asked for; what `guild.toml` can allow or deny as it is spelled there.
+    fn tell(&self, mut add: impl FnMut(&'static str, String, String)) {
         let world = match self.world {
             World::Worker => "worker",
             World::AutonomousWorker => "autonomous-worker",
             World::ToolboxPlugin => "toolbox-plugin",
             World::WorkerToolbox => "worker-toolbox",
         };
-        words.insert(format!("the world {world}"));
+        add("identity", "world".to_owned(), world.to_owned());
         let grants = &self.grants;
-        let mut asks = |capability: Capability| {
-            words.insert(capability.to_string());
-        };
-        for interface in [Interface::Log, Interface::Memory, Interface::JobTools, Interface::Status, Interface::Agent] {
-            if grants.asks(interface) {
-                asks(Capability::Interface(interface));
-            }
+        for interface in Interface::ALL.into_iter().filter(|interface| grants.asks(*interface)) {
+            // To name none is to ask for all.
+            let all = match interface {
+                Interface::Files if grants.files.as_ref().is_some_and(|files| files.roots.is_empty()) => "every root",
+                Interface::Web if grants.web.as_ref().is_some_and(|web| web.hosts.is_empty()) => "every host",
+                _ => "",
+            };
+            add("wish", Capability::Interface(interface).to_string(), all.to_owned());
         }
+        let mut asks = |capability: Capability| add("wish", capability.to_string(), String::new());
         if grants.memory.is_some_and(|memory| memory.write) {
             asks(Capability::MemoryWrite);
         }
         if grants.agent.is_some_and(|agent| agent.own_tools) {
             asks(Capability::OwnTools);
         }
-        if let Some(files) = &grants.files {
-            if files.roots.is_empty() {
-                asks(Capability::Interface(Interface::Files));
-            }
-            files.roots.iter().cloned().for_each(|root| asks(Capability::Root(root)));
+        for root in grants.files.iter().flat_map(|files| &files.roots) {
+            asks(Capability::Root(root.clone()));
         }
-        if let Some(web) = &grants.web {
-            if web.hosts.is_empty() {
-                asks(Capability::Interface(Interface::Web));
-            }
-            web.hosts.iter().cloned().for_each(|host| asks(Capability::Host(host)));
-            if web.search {
-                asks(Capability::Search);
-            }
+        for host in grants.web.iter().flat_map(|web| &web.hosts) {
+            asks(Capability::Host(host.clone()));
+        }
+        if grants.web.as_ref().is_some_and(|web| web.search) {
+            asks(Capability::Search);
         }
         let artifacts = grants.artifacts.unwrap_or_default();
         let bounds = [
@@ -151,17 +135,23 @@ impl Asked {
             ("maxBudgetUsd", self.resources.max_budget_usd.map(|usd| usd.to_string())),
             ("deadlineSeconds", self.resources.deadline_seconds.map(|n| n.to_string())),
         ];
-        words.extend(bounds.into_iter().filter_map(|(name, bound)| Some(format!("{name} of {}", bound?))));
+        for (name, bound) in bounds.into_iter().filter_map(|(name, bound)| Some((name, bound?))) {
+            add("wish", name.to_owned(), bound);
+        }
         let lists = [("tool", &self.tools), ("toolbox", &self.toolboxes), ("scope", &self.scopes)];
-        words
-            .extend(lists.into_iter().flat_map(|(of, names)| names.iter().map(move |name| format!("the {of} {name}"))));
-        words.extend(self.checkout_scope.iter().map(|scope| format!("a checkout of {scope}")));
-        words
+        for (of, name) in lists.into_iter().flat_map(|(of, names)| names.iter().map(move |name| (of, name))) {
+            add("wish", format!("{of} {name}"), String::new());
+        }
+        if let Some(scope) = &self.checkout_scope {
+            add("wish", "checkoutScope".to_owned(), scope.clone());
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use guild_contract::{Manifest, manifest::ComponentSpec};
     use jiff::Timestamp;
     use proptest::{collection::vec, option, prelude::*, sample::select};
@@ -240,9 +230,9 @@ mod tests {
             let (Some(a), Some(b)) = (a, b) else { return Ok(()) };
             let (was, is) = (pin(&a), pin(&b));
             let difference = Difference::between(Some(&was), &is, &Trust::default());
-            prop_assert_eq!(difference.lines.is_empty(), was.wishes == is.wishes, "{:?}", difference);
-            let texts: BTreeSet<&str> = difference.lines.iter().map(|line| line.text.as_str()).collect();
-            prop_assert_eq!(texts.len(), difference.lines.len(), "{:?}", difference);
+            prop_assert_eq!(difference.is_empty(), was.wishes == is.wishes, "{:?}", difference);
+            let mut seen = BTreeSet::new();
+            prop_assert!(difference.lines().all(|line| seen.insert(line.trim_start_matches(['+', '-']).to_owned())), "{:?}", difference);
         }
     }
 
@@ -254,6 +244,17 @@ mod tests {
             serde_json::from_value(spec).unwrap()
         };
         let difference = Difference::between(Some(&pin(&of("example"))), &pin(&of("evil")), &Trust::default());
-        assert!(difference.lines.iter().any(|line| line.added && line.text.ends_with(".evil")), "{difference:?}");
+        assert!(difference.lines().any(|line| line.starts_with('+') && line.ends_with(".evil")), "{difference:?}");
+    }
+
+    #[test]
+    fn to_name_no_root_any_more_reads_as_all_of_them() {
+        let of = |roots: Value| -> ComponentSpec {
+            let spec = json!({"file": "a.wasm", "world": "worker", "grants": {"files": {"roots": roots}}});
+            serde_json::from_value(spec).unwrap()
+        };
+        let (one, all) = (pin(&of(json!(["docs"]))), pin(&of(json!([]))));
+        let lines: Vec<_> = Difference::between(Some(&one), &all, &Trust::default()).lines().collect();
+        assert_eq!(lines, ["- wish files", "+ wish files: every root", "- wish files:docs"]);
     }
 }

@@ -28,7 +28,7 @@ use guild_jobs::durable::{Stamp, stamp};
 use guild_sandbox::{Candidate, LoadError};
 use jiff::{Timestamp, Unit};
 
-pub use difference::{Difference, Line};
+pub use difference::Difference;
 pub use lock::{Asked, FILE, How, Lock, Pin};
 pub use signature::{SUFFIX, Signature, TRUST_FILE, Trust};
 
