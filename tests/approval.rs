@@ -163,6 +163,22 @@ fn a_copy_of_what_is_pinned_loads_and_is_pinned_and_a_changed_copy_is_not() {
 }
 
 #[test]
+fn where_an_approval_is_required_a_first_use_vouches_for_no_copy() {
+    let home = Home::new();
+    home.quick("one");
+    run(&home, "one").unwrap();
+    copy(&home, "one", "two");
+    run(&home, "two").unwrap();
+    configure(&home, "require_approval = true\n");
+    run(&home, "one").unwrap();
+    run(&home, "two").unwrap();
+    copy(&home, "one", "three");
+    assert!(run(&home, "three").unwrap_err().contains("require_approval"));
+    assert!(approve(&home, "one", &["--yes"]).0);
+    run(&home, "three").unwrap();
+}
+
+#[test]
 fn an_old_version_that_is_pinned_elsewhere_does_not_come_back_by_itself() {
     let home = Home::new();
     home.quick("one");
@@ -310,7 +326,7 @@ fn a_pin_can_be_listed_and_forgotten() {
 }
 
 /// Makes a key and trusts it under a name.
-fn key(home: &Home, name: &str) {
+pub(crate) fn key(home: &Home, name: &str) {
     let made = guild(home, &["sign", "--new-key", name, "--no-password"]);
     assert!(made.status.success(), "{made:?}");
     assert_eq!(fs::metadata(home.path(name)).unwrap().permissions().mode() & 0o777, 0o600);
@@ -324,7 +340,7 @@ fn trust(home: &Home) -> PathBuf {
     home.path("config/guild/guild.trust")
 }
 
-fn sign(home: &Home, member: &str, key: &str) {
+pub(crate) fn sign(home: &Home, member: &str, key: &str) {
     let file = format!("members/{member}/guest.wasm");
     let signed = guild(home, &["sign", &file, "--key", key, "--comment", "as it was built"]);
     assert!(signed.status.success(), "{signed:?}");

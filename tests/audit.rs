@@ -4,7 +4,7 @@ use std::{
     collections::BTreeSet,
     fs,
     path::Path,
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
 };
 
 use guild_audit::{
@@ -17,7 +17,10 @@ use wasm_encoder::{Component, ConstExpr, DataSection, MemorySection, MemoryType,
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::{ManglingAndAbi, Resolve};
 
-use crate::support::{guest, host::Home, sandbox::Bench};
+use crate::{
+    approval::{key, sign},
+    support::{guest, host::Home, sandbox::Bench},
+};
 
 fn run(command: &mut Command, arguments: &[&str]) -> Output {
     command.arg("audit").args(arguments).output().unwrap()
@@ -219,10 +222,26 @@ fn the_exit_code_does_not_depend_on_who_reads() {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let status = home.guild().arg("audit").args(arguments).stdout(writer).status().unwrap();
-        assert_eq!(status.code(), Some(ends), "nobody reads");
+        assert_eq!(status.code(), Some(ends), "the reader has gone");
+        let mut closed = Command::new("sh");
+        closed.envs(home.guild().get_envs().filter_map(|(name, value)| Some((name, value?))));
+        closed.args(["-c", "exec \"$@\" >&-", "sh", env!("CARGO_BIN_EXE_guild")]).current_dir(home.path("."));
+        assert_eq!(code(&run(&mut closed, &arguments)), Some(ends), "there never was one");
+    }
+}
+
+#[test]
+fn an_audit_that_cannot_be_written_is_none() {
+    let home = Home::new();
+    member(&home, "ann");
+    for arguments in [&["ann"][..], &["ann", "--against", "ann"], &["ann", "--format", "html"]] {
+        let arguments = [arguments, &["--members", "members", "--fail-on", "none"]].concat();
         let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let status = home.guild().arg("audit").args(arguments).stdout(full).status().unwrap();
-        assert_eq!(status.code(), Some(2), "a full disk");
+        let mut command = home.guild();
+        command.current_dir(home.path(".")).arg("audit").args(&arguments);
+        let done = command.stdout(full).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
+        assert_eq!(code(&done), Some(2), "{}", told(&done));
+        assert!(told(&done).contains("cannot write to stdout: No space left on device"), "{}", told(&done));
     }
 }
 
@@ -332,6 +351,90 @@ fn against_shows_only_what_changed() {
     assert!(states.contains(&&json!("new")) && states.contains(&&json!("absent")), "{states:?}");
     let html = text(&formats("html"));
     assert!(html.contains("+ function guild:worker/files@0.1.0#grep") && html.contains("GA003"));
+}
+
+#[test]
+fn to_name_no_root_any_more_is_to_ask_for_every_one() {
+    let home = Home::new();
+    let arguments = ["ann", "--members", "members"];
+    let asking = |grants: Value| {
+        member(&home, "ann");
+        home.edit_manifest("ann", |manifest| manifest["component"]["grants"] = grants);
+    };
+    let wishes = |old: Value, new: Value| {
+        asking(old);
+        let saved = guild(&home, &[&arguments[..], &["--format", "json"]].concat());
+        home.write("old.json", saved.stdout);
+        asking(new);
+        let shown = text(&guild(&home, &[&arguments[..], &["--against", "old.json"]].concat()));
+        shown.lines().filter(|line| line.contains(" wish ")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let files = |roots: Value| json!({"log": {}, "files": {"roots": roots}});
+    let wider = ["- wish files: granted", "+ wish files: granted, every root", "- wish files:docs: granted"];
+    assert_eq!(wishes(files(json!(["docs"])), files(json!([]))), wider);
+    assert_eq!(wishes(files(json!(["docs"])), files(json!(["docs", "src"]))), ["+ wish files:src: granted"]);
+    let web = |hosts: Value| json!({"log": {}, "web": {"hosts": hosts}});
+    let wider = ["- wish web: denied", "+ wish web: denied, every host", "- wish web:docs.rs: denied"];
+    assert_eq!(wishes(web(json!(["docs.rs"])), web(json!([]))), wider);
+}
+
+#[test]
+fn a_signature_is_shown_as_what_it_is_worth() {
+    let home = Home::new();
+    member(&home, "ann");
+    let arguments = ["ann", "--members", "members"];
+    // The signature as it is shown to people, and the rules about it that are broken.
+    let audited = || {
+        let json = json_of(&guild(&home, &[&arguments[..], &["--format", "json"]].concat()));
+        let broken: Vec<_> = rules(&json).into_iter().filter(|rule| ["GA010", "GA027"].contains(rule)).collect();
+        let broken = broken.join(" ");
+        let shown = text(&guild(&home, &arguments));
+        let line = shown.lines().find_map(|line| line.strip_prefix("signature     ")).unwrap().to_owned();
+        (json["identity"]["signature"]["state"].as_str().unwrap().to_owned(), line, broken)
+    };
+    let is = |state: &str, line: &str, broken: &str| {
+        assert_eq!(audited(), (state.to_owned(), line.to_owned(), broken.to_owned()));
+    };
+    is("missing", "none", "");
+    key(&home, "carol");
+    sign(&home, "ann", "carol");
+    is("valid", "valid: carol: as it was built", "");
+    let trusted = fs::read(home.path("config/guild/guild.trust")).unwrap();
+    home.write("config/guild/guild.trust", "");
+    is("unknown", "by a key that is not trusted", "GA027");
+    home.write("config/guild/guild.toml", "require_signature = true\n");
+    is("unknown", "by a key that is not trusted (required)", "GA010");
+    home.write("config/guild/guild.trust", trusted);
+    is("valid", "valid: carol: as it was built (required)", "");
+
+    home.write("members/ann/guest.wasm", fixed("(core module)"));
+    let (state, line, broken) = audited();
+    assert!(line.starts_with("does not hold: it is not of this component"), "{line}");
+    assert_eq!((state.as_str(), broken.as_str()), ("invalid", "GA010"));
+    assert_eq!(code(&guild(&home, &arguments)), Some(1));
+    let html = text(&guild(&home, &[&arguments[..], &["--format", "html"]].concat()));
+    assert!(html.contains("does not hold: "), "{html}");
+    fs::remove_file(home.path("members/ann/guest.wasm.minisig")).unwrap();
+    is("missing", "none (required)", "GA010");
+}
+
+#[test]
+fn the_page_is_for_light_dark_and_paper_and_loads_nothing() {
+    let home = Home::new();
+    member(&home, "ann");
+    home.write("old.wasm", fixed("(core module)"));
+    for against in [&[][..], &["--against", "old.wasm"]] {
+        let arguments = [&["ann", "--members", "members", "--format", "html"], against].concat();
+        let page = text(&guild(&home, &arguments));
+        let (_, style) = page.split_once("<style>").unwrap();
+        let (style, _) = style.split_once("</style>").unwrap();
+        assert!(style.contains("color-scheme: light dark") && style.contains("@media print {"), "{style}");
+        assert!(style.contains("@media (prefers-color-scheme: dark) {"), "{style}");
+        assert!(page.contains("default-src 'none'; style-src 'unsafe-inline'"), "{page}");
+        let loads = ["<script", "<link", "<img", "<iframe", "src=", "href=", "url(", "@import", "http://", "https://"];
+        let found: Vec<_> = loads.into_iter().filter(|what| page.contains(what)).collect();
+        assert!(found.is_empty(), "{found:?}");
+    }
 }
 
 /// A component with a section, whose name and text are hostile, that says who made it.

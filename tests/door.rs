@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{Read as _, Write as _},
-    net::TcpStream,
+    net::{IpAddr, TcpStream, UdpSocket},
     os::unix::fs::PermissionsExt as _,
     process::{Command, Output},
     sync::Arc,
@@ -91,6 +91,31 @@ fn post(host: &Host, member: &str, headers: &[String], body: &str) -> Reply {
     Reply::read(&answer)
 }
 
+/// Sends the head of a request, and waits until the host has let it in: then it wants the body.
+fn let_in(host: &Host, token: &str, body: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(("127.0.0.1", host.port)).unwrap();
+    write!(
+        stream,
+        "POST /members/quick/mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n\
+         Authorization: Bearer {token}\r\nExpect: 100-continue\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    )
+    .unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut wanted = [0; 25];
+    stream.read_exact(&mut wanted).unwrap();
+    assert_eq!(&wanted, b"HTTP/1.1 100 Continue\r\n\r\n");
+    stream
+}
+
+/// Sends the body of a request that was let in.
+fn finish(mut stream: TcpStream, body: &str) -> Reply {
+    stream.write_all(body.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    Reply::read(&answer)
+}
+
 fn bearer(token: &str) -> Vec<String> {
     vec![format!("Authorization: Bearer {token}")]
 }
@@ -139,6 +164,7 @@ fn a_token_is_shown_once_and_kept_as_its_sha_256() {
     for (arguments, why) in [
         (&["add", "ci"][..], "there is a token ci already"),
         (&["add", "a b"], "cannot name a token"),
+        (&["add", "x", "--members", "a b"], "\"a b\" is no member's key, nor a pattern of keys"),
         (&["add", "x", "--expires", "2020-01-01"], "over already"),
         (&["add", "x", "--methods", "write"], "possible values: read, dispatch, all"),
         (&["revoke", "other"], "there is no token \"other\"; there are ci"),
@@ -419,11 +445,8 @@ fn a_host_that_others_can_reach_speaks_tls_and_wants_a_token() {
 
     Authority::new().issue(&home, &["127.0.0.1"]);
     let host = serve_all(&home);
-    assert!(
-        host.output().contains(&format!("at https://0.0.0.0:{}/members/quick/mcp", host.port)),
-        "{}",
-        host.output()
-    );
+    let told = format!("at https://0.0.0.0:{}/members/quick/mcp", host.port);
+    wait_for("its member to be told", || host.output().contains(&told).then_some(()));
     let url = format!("https://127.0.0.1:{}", host.port);
     let ca = home.path("ca.pem");
     let ask = |token: &str, more: &[&str]| {
@@ -617,25 +640,10 @@ fn a_token_that_is_revoked_while_its_request_comes_in_or_its_batch_is_carried_ou
     home.quick("quick");
     let token = add(&home, &["ci"]);
     let host = home.serve_roster(&[]);
-    let mut slow = TcpStream::connect(("127.0.0.1", host.port)).unwrap();
     let body = request("worker/dispatch", dispatch("late")).to_string();
-    write!(
-        slow,
-        "POST /members/quick/mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n\
-         Authorization: Bearer {token}\r\nExpect: 100-continue\r\nContent-Length: {}\r\n\r\n",
-        body.len()
-    )
-    .unwrap();
-    // The host has let it in when it wants the body.
-    slow.set_read_timeout(Some(PATIENCE)).unwrap();
-    let mut wanted = [0; 25];
-    slow.read_exact(&mut wanted).unwrap();
-    assert_eq!(&wanted, b"HTTP/1.1 100 Continue\r\n\r\n");
+    let slow = let_in(&host, &token, &body);
     stdout(&guild(&home, &["token", "revoke", "ci"]));
-    slow.write_all(body.as_bytes()).unwrap();
-    let mut answer = String::new();
-    slow.read_to_string(&mut answer).unwrap();
-    assert_eq!(Reply::read(&answer).status, 401, "{answer}");
+    assert_eq!(finish(slow, &body).status, 401);
     assert!(fs::read_dir(home.path("members/quick/jobs")).unwrap().flatten().all(|entry| !entry.path().is_dir()));
 }
 
@@ -749,47 +757,118 @@ fn more_requests_than_a_token_may_make_are_told_when_to_come_back_and_reach_nobo
     let reply = send(&token);
     let wait: u64 = reply.header("retry-after").unwrap().parse().unwrap();
     assert!(reply.status == 429 && (1..=30).contains(&wait), "{reply:?}");
-    assert!(reply.body.contains("limits.token_dispatches_per_minute"), "{}", reply.body);
+    let why = |token: &str, limit: &str, wait: u64| {
+        format!("too many requests with the token {token} (limits.{limit}); ask again in {wait} s")
+    };
+    assert_eq!(reply.body, why("ci", "token_dispatches_per_minute", wait) + "\n");
     assert_eq!(jobs(), 2);
     // Another's bounds are its own, and reading is no dispatch.
     assert_eq!(send(&other).status, 200);
 
-    let batch = |count: usize| {
+    // As many come at once as in a second, and one more with each fifth of it that passes.
+    for count in [5, 12] {
+        let name = format!("b{count}");
+        let token = add(&home, &[&name]);
         let batch: Vec<_> = (0..count).map(|id| json!({"jsonrpc": "2.0", "id": id, "method": "ping"})).collect();
-        let answers =
-            post(&host, "quick", &bearer(&add(&home, &[&format!("b{count}")])), &json!(batch).to_string()).json();
-        let codes = answers.as_array().unwrap().iter().map(|answer| answer["error"]["code"].as_i64());
-        codes.flatten().collect::<Vec<_>>()
-    };
-    assert_eq!(batch(5), [0_i64; 0]);
-    let busy = batch(12);
-    assert!((5..=7).contains(&busy.len()) && busy.iter().all(|code| *code == -32000), "{busy:?}");
+        let began = Instant::now();
+        let answers = post(&host, "quick", &bearer(&token), &json!(batch).to_string()).json();
+        let most = 5 + began.elapsed().as_millis() / 200;
+        let answers = answers.as_array().unwrap();
+        let served = answers.iter().filter(|answer| answer["result"] == json!({})).count();
+        assert!(served >= 5 && served as u128 <= most && answers.len() == count, "{served} of {most}: {answers:?}");
+        assert!(answers[..5].iter().all(|answer| answer["result"] == json!({})), "{answers:?}");
+        let busy = json!({"code": -32000, "message": why(&name, "token_requests_per_second", 1)});
+        assert_eq!(answers.iter().filter(|answer| answer["error"] == busy).count(), count - served, "{answers:?}");
+    }
+}
+
+#[test]
+fn every_element_of_a_batch_that_goes_beyond_the_rate_is_answered_also_one_that_is_no_request() {
+    let home = home(&format!("{STRICT}[limits]\ntoken_requests_per_second = 1\n"));
+    home.quick("quick");
+    let token = add(&home, &["ci"]);
+    let host = home.serve_roster(&[]);
+    let batch: Vec<_> = (0..40).map(|id| if id % 2 == 0 { json!({"id": id}) } else { json!(id) }).collect();
+    let answers = post(&host, "quick", &bearer(&token), &json!(batch).to_string()).json();
+    let answers = answers.as_array().unwrap();
+    let ids: Vec<_> = answers.iter().map(|answer| answer["id"].clone()).collect();
+    assert_eq!(ids, (0..40).map(|id| if id % 2 == 0 { json!(id) } else { json!(null) }).collect::<Vec<_>>());
+    assert!(answers.iter().any(|answer| answer["id"].is_null() && answer["error"]["code"] == -32000), "{answers:?}");
+}
+
+#[test]
+fn what_a_token_has_used_is_not_forgotten_over_a_file_that_could_not_be_read() {
+    let home = home(&format!("{STRICT}[limits]\ntoken_dispatches_per_minute = 1\n"));
+    home.quick("quick");
+    let token = add(&home, &["ci"]);
+    let host = home.serve_roster(&[]);
+    let send = || call(&host, "quick", &token, "worker/dispatch", dispatch("d")).status;
+    assert_eq!((send(), send()), (200, 429));
+    let file = home.path("guild.tokens");
+    let sound = fs::read(&file).unwrap();
+    fs::write(&file, "[[token").unwrap();
+    assert_eq!(send(), 503);
+    fs::write(&file, sound).unwrap();
+    assert_eq!(send(), 429);
 }
 
 #[test]
 fn a_token_has_so_many_requests_under_way_and_no_more() {
-    let home = home(&format!("{STRICT}[limits]\ntoken_requests_at_once = 1\n"));
+    let home = home(&format!("{STRICT}[limits]\ntoken_requests_at_once = 2\n"));
     home.quick("quick");
-    let token = add(&home, &["ci"]);
+    let (token, other) = (add(&home, &["ci"]), add(&home, &["other"]));
     let host = home.serve_roster(&[]);
+    let ask = |token: &str| call(&host, "quick", token, "ping", json!({}));
     // One whose body is still to come is under way.
-    let mut slow = TcpStream::connect(("127.0.0.1", host.port)).unwrap();
     let body = request("ping", json!({})).to_string();
-    write!(
-        slow,
-        "POST /members/quick/mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n\
-         Authorization: Bearer {token}\r\nContent-Length: {}\r\n\r\n{{",
-        body.len()
-    )
-    .unwrap();
-    let ask = || call(&host, "quick", &token, "ping", json!({}));
-    let refused = wait_for("the first request to be under way", || Some(ask()).filter(|reply| reply.status == 429));
-    assert_eq!(refused.header("retry-after"), Some("1"));
-    slow.write_all(&body.as_bytes()[1..]).unwrap();
-    let mut answer = String::new();
-    slow.read_to_string(&mut answer).unwrap();
-    assert_eq!(Reply::read(&answer).status, 200);
-    wait_for("its place to be free", || (ask().status == 200).then_some(()));
+    let [one, two] = [(); 2].map(|()| let_in(&host, &token, &body));
+    let refused = ask(&token);
+    assert_eq!((refused.status, refused.header("retry-after")), (429, Some("1")));
+    let why = "too many requests with the token ci (limits.token_requests_at_once); ask again in 1 s\n";
+    assert_eq!((refused.body.as_str(), ask(&other).status), (why, 200));
+    assert_eq!(finish(one, &body).status, 200);
+    wait_for("its place to be free", || (ask(&token).status == 200).then_some(()));
+    assert_eq!(finish(two, &body).status, 200);
+}
+
+/// An address of this machine that is not loopback's: what is sent to it stays here, and counts as from elsewhere.
+fn address_of_this_machine() -> Option<IpAddr> {
+    // It is asked which address it would have, and sends nothing.
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("198.51.100.1:9").ok()?;
+    socket.local_addr().ok().map(|address| address.ip()).filter(|address| !address.is_loopback())
+}
+
+#[test]
+fn an_address_elsewhere_has_so_many_connections_and_one_more_is_closed_until_one_of_them_ends() {
+    let Some(elsewhere) = address_of_this_machine() else {
+        eprintln!("not tested here: this machine has no address but loopback's");
+        return;
+    };
+    let home = home("bind = \"0.0.0.0\"\nbehind_proxy = true\n[limits]\nconnections_per_address = 2\n");
+    home.quick("quick");
+    add(&home, &["ci"]);
+    let host = serve_all(&home);
+    let connect = |address: IpAddr| {
+        let stream = TcpStream::connect((address, host.port)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    };
+    // Whether a connection is served, which stays open.
+    let is_served = |mut stream: &TcpStream| {
+        let asked = stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        let mut answer = [0; 1024];
+        let read = asked.and_then(|()| stream.read(&mut answer)).unwrap_or(0);
+        assert!(read == 0 || answer.starts_with(b"HTTP/1.1 200 OK\r\n"), "{}", String::from_utf8_lossy(&answer));
+        read > 0
+    };
+    let [one, two] = [(); 2].map(|()| connect(elsewhere));
+    assert!(is_served(&one) && is_served(&two));
+    assert!(!is_served(&connect(elsewhere)), "a third connection is served");
+    assert!(is_served(&two) && is_served(&connect([127, 0, 0, 1].into())));
+    drop(one);
+    let three = wait_for("a place", || Some(connect(elsewhere)).filter(is_served));
+    assert!(is_served(&two) && is_served(&three) && !is_served(&connect(elsewhere)));
 }
 
 #[test]

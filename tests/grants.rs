@@ -393,6 +393,48 @@ fn a_members_own_limits_hold_for_it_and_for_nobody_else() {
     assert!(dispatch("bob", 21).unwrap_err().contains("limits.description_bytes = 20"));
 }
 
+#[test]
+fn a_members_own_limits_bound_its_jobs_and_nobody_elses() {
+    let home = Home::new();
+    // It takes three pages more than the two it begins with, and fails without them; or goes on for ever.
+    let run = "(if (i32.eq (call $case (local.get 0)) (i32.const 4))
+          (then (if (i32.eq (memory.grow (i32.const 3)) (i32.const -1)) (then unreachable)))
+          (else (loop (br 0))))
+        (call $ok (i32.const 1024) (i32.const 4))";
+    let guest = Guest::default().run(run).with("(data (i32.const 1024) \"done\")").build();
+    ["ann", "bob", "eve"].iter().for_each(|name| drop(home.member(name, "autonomous-worker", &guest)));
+    let host = serve(
+        &home,
+        "",
+        "[member.ann.limits]\nmemory_bytes = 262144\nrun_seconds = 1\n[member.eve.limits]\nmemory_bytes = 327680\n",
+    );
+    let looping = ["bob", "ann"].map(|name| (host.at(name), host.at(name).start("loop for ever")));
+    let [(bob, of_bob), (ann, of_ann)] = &looping;
+    assert_eq!(ann.ended(of_ann)["error"], "`run` did not end within its deadline of 1 s (limits.run_seconds)");
+    assert_eq!(bob.status(of_bob).unwrap()["status"], "running");
+    bob.cancel(of_bob).unwrap();
+
+    let grows = |name: &str| host.at(name).ended(&host.at(name).start("grow"));
+    assert_eq!(grows("ann")["error"], "`run` needs more than limits.memory_bytes = 262144");
+    for name in ["bob", "eve"] {
+        assert_eq!(grows(name)["status"], "completed", "{name}");
+    }
+}
+
+#[test]
+fn the_log_says_what_each_member_is_granted_when_it_is_loaded() {
+    let home = probes(&["ann", "bob"]);
+    let tables = "[member.ann]\nallow = [\"log\", \"files:docs\"]\n[member.ann.limits]\nrun_seconds = 7\nhandles = 70\n\
+                  [member.bob]\ndeny = [\"*\"]\n";
+    configure(&home, "", tables);
+    let host = home.serve_roster(&["-v", "--config", home.path("guild.toml").to_str().unwrap()]);
+    let told = |line: &str| wait_for(line, || host.output().lines().any(|told| told.ends_with(line)).then_some(()));
+    told(
+        r#"granted member=ann granted="log, files, Glob, Grep, Read, WebSearch" roots="docs" narrowed="handles, run_seconds""#,
+    );
+    told(r#"granted member=bob granted="" roots="" narrowed="""#);
+}
+
 fn guild(home: &Home, arguments: &[&str]) -> String {
     let output = home.guild().current_dir(home.path(".")).args(arguments).output().unwrap();
     let (out, err) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());

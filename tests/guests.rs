@@ -210,6 +210,14 @@ fn a_component_has_no_more_sessions_at_a_time_and_none_larger_than_the_limits_al
     let probe = Probe::new(&["--config", config.to_str().unwrap(), "--sources", &docs]);
     let (_, outcomes) = probe.report("ask where were kites flown, and by whom, and for what, and how often");
     assert!(outcomes.values().next().unwrap().contains("limits.plan_bytes"), "{outcomes:?}");
+
+    // What the host keeps for them is the component's memory too, until it lets go of them.
+    let config = home.write("memory.toml", "[limits]\nmemory_bytes = 8388608\n");
+    let probe = Probe::new(&["--config", config.to_str().unwrap(), "--sources", &docs]);
+    let (_, outcomes) = probe.report("hoard 2\nhoard 16\nhoard 3");
+    assert_eq!((outcomes["hoard 2"].as_str(), outcomes["hoard 3"].as_str()), ("ok 2", "ok 3"), "{outcomes:?}");
+    let (held, why) = outcomes["hoard 16"].trim_start_matches("ok ").split_once(": ").unwrap();
+    assert!((3..8).contains(&held.parse().unwrap()) && why.contains("limits.memory_bytes = 8388608"), "{outcomes:?}");
 }
 
 #[test]

@@ -4,7 +4,10 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::support::host::{Home, wait_for};
+use crate::support::{
+    guest::Guest,
+    host::{Home, wait_for},
+};
 
 fn files(dir: &std::path::Path) -> Vec<String> {
     let mut names: Vec<String> =
@@ -322,4 +325,38 @@ fn jobs_beyond_the_live_ones_wait_for_their_place_outside_of_their_deadline() {
         // Each has its whole second, one after the other.
         assert_eq!(client.ended(&id)["error"], "`run` did not end within its deadline of 1 s (limits.run_seconds)");
     }
+}
+
+#[test]
+fn a_job_begins_when_the_one_before_it_has_left_its_place_among_the_live_runs_and_not_before() {
+    let home = Home::new();
+    // It says that it has begun, and goes on until it is cancelled.
+    let run = "(call $log.write (i32.const 1) (i32.const 1024) (i32.const 5)) (loop (br 0)) (i32.const 0)";
+    let guest = Guest::importing(&["log"]).run(run).with("(data (i32.const 1024) \"begun\")").build();
+    // Of two members, each of which has places of its own.
+    for name in ["one", "two"] {
+        home.member(name, "autonomous-worker", &guest);
+        home.edit_manifest(name, |manifest| manifest["component"]["grants"] = json!({"log": {}}));
+    }
+    home.researcher("researcher");
+    home.write("docs/a.md", "# Moons\n\nJupiter has many moons.\n");
+    let config = home.write("guild.toml", "[limits]\nlive_runs = 1\n[[roots]]\npath = \"docs\"\n");
+    let host = home.serve_roster(&["--config", config.to_str().unwrap()]);
+    let has_begun = |name: &str, id: &str| {
+        let log = fs::read_to_string(home.path(&format!("members/{name}/jobs/{id}/log.txt")));
+        log.is_ok_and(|log| log.contains("begun"))
+    };
+    let queued = |name: &str, id: &str| host.at(name).status(id).unwrap()["usage"]["queued"].clone();
+    let one = host.at("one").start("first");
+    wait_for("the first to begin", || has_begun("one", &one).then_some(()));
+    let two = host.at("two").start("second");
+    wait_for("the second to be queued", || (queued("two", &two) == true).then_some(()));
+    // A session that the host runs needs no such place: the time that a whole job of that kind takes changes nothing.
+    let session = host.at("researcher").start("Which moons has Jupiter?");
+    assert_eq!(host.at("researcher").ended(&session)["status"], "completed");
+    assert_eq!(host.at("one").status(&one).unwrap()["status"], "running");
+    assert!(queued("two", &two) == true && !has_begun("two", &two));
+    host.at("one").cancel(&one).unwrap();
+    wait_for("the second to begin", || has_begun("two", &two).then_some(()));
+    assert_eq!(host.at("two").status(&two).unwrap()["status"], "running");
 }

@@ -1,6 +1,11 @@
 //! Every limit at its boundary: what is within it passes, and what is beyond it ends with the limit's name.
 
-use std::{fs, path::Path, sync::Arc};
+use std::{
+    fs,
+    path::Path,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use guild_contract::Limits;
 use guild_jobs::activation::{Plan, Refusal};
@@ -24,8 +29,11 @@ const TESTED: &[(&str, &str)] = &[
     ("hostcall_bytes", "tests/limits.rs::one_host_call_copies_no_more_than_the_limit"),
     ("random_bytes", "tests/limits.rs::one_call_for_random_bytes_has_a_limit"),
     ("activate_seconds", "tests/sandbox.rs::a_loop_ends_at_its_deadline_and_others_do_not_notice"),
-    ("run_seconds", "tests/sandbox.rs::a_run_that_loops_ends_at_its_deadline"),
-    ("live_runs", "tests/jobs.rs::jobs_beyond_the_live_ones_wait_for_their_place_outside_of_their_deadline"),
+    ("run_seconds", "tests/limits.rs::a_deadline_names_whose_it_is"),
+    (
+        "live_runs",
+        "tests/jobs.rs::a_job_begins_when_the_one_before_it_has_left_its_place_among_the_live_runs_and_not_before",
+    ),
     (
         "job_sessions",
         "tests/guests.rs::a_component_has_no_more_sessions_at_a_time_and_none_larger_than_the_limits_allow",
@@ -33,7 +41,10 @@ const TESTED: &[(&str, &str)] = &[
     ("dispatch_wait_seconds", "tests/sandbox.rs::the_lane_of_activations_is_bounded_and_answers_busy"),
     ("component_bytes", "tests/limits.rs::a_component_of_exactly_the_limit_is_loaded"),
     ("compile_seconds", "tests/limits.rs::a_component_that_takes_too_long_to_compile_is_given_up"),
-    ("compile_cache_bytes", "tests/sandbox.rs::the_compile_cache_keeps_to_its_size"),
+    (
+        "compile_cache_bytes",
+        "tests/limits.rs::a_compile_cache_of_exactly_the_limit_is_kept_and_of_one_byte_more_the_oldest_goes",
+    ),
     ("artifacts_bytes", "tests/wasi.rs::exactly_the_limit_of_bytes_can_be_written_and_the_log_names_the_limit_once"),
     ("artifacts_entries", "tests/wasi.rs::exactly_the_limit_of_entries_can_be_made_of_whatever_kind"),
     ("session_seconds", "tests/sessions.rs::the_operator_s_limits_bound_the_turns_the_dollars_and_the_time_of_a_job"),
@@ -46,7 +57,10 @@ const TESTED: &[(&str, &str)] = &[
         "compaction_budget_usd",
         "host/jobs/tests/memory.rs::a_compaction_begins_one_character_above_the_threshold_and_has_its_own_budget",
     ),
-    ("tool_result_bytes", "host/agent/tests/belt.rs::a_result_is_bounded_before_anybody_sees_it"),
+    (
+        "tool_result_bytes",
+        "host/agent/tests/belt.rs::a_result_of_exactly_the_limit_is_whole_and_of_one_byte_more_is_cut",
+    ),
     ("resumes", "host/jobs/tests/resume.rs::a_job_is_taken_up_as_often_as_is_allowed_and_has_failed_then"),
     ("running_jobs", "tests/jobs.rs::a_host_at_its_limit_of_running_jobs_answers_busy_and_loses_nothing"),
     ("description_bytes", "host/jobs/tests/store.rs::what_is_missing_or_too_large_makes_no_job"),
@@ -57,8 +71,14 @@ const TESTED: &[(&str, &str)] = &[
     ("note_bytes", "host/jobs/tests/store.rs::the_worker_s_words_are_bounded"),
     ("notes_bytes", "host/jobs/tests/store.rs::the_worker_s_words_are_bounded"),
     ("result_bytes", "host/jobs/tests/store.rs::the_worker_s_words_are_bounded"),
-    ("log_bytes", "host/jobs/tests/store.rs::log_and_transcript_are_bounded_and_cannot_write_a_second_line"),
-    ("transcript_bytes", "host/jobs/tests/store.rs::log_and_transcript_are_bounded_and_cannot_write_a_second_line"),
+    (
+        "log_bytes",
+        "host/jobs/tests/store.rs::log_and_transcript_keep_what_just_fits_and_say_once_that_more_was_dropped",
+    ),
+    (
+        "transcript_bytes",
+        "host/jobs/tests/store.rs::log_and_transcript_keep_what_just_fits_and_say_once_that_more_was_dropped",
+    ),
     ("memory_injection_chars", "host/jobs/tests/memory.rs::a_memory_that_could_never_be_injected_is_refused"),
     (
         "memory_compaction_chars",
@@ -71,7 +91,7 @@ const TESTED: &[(&str, &str)] = &[
     ("connections", "host/server/tests/server/http.rs::connections_beyond_the_limit_wait_for_their_turn"),
     (
         "connections_per_address",
-        "host/server/src/listen.rs::an_address_elsewhere_has_so_many_connections_and_no_more_and_this_machine_as_many_as_it_likes",
+        "tests/door.rs::an_address_elsewhere_has_so_many_connections_and_one_more_is_closed_until_one_of_them_ends",
     ),
     ("header_bytes", "host/server/tests/server/http.rs::a_head_of_exactly_the_limit_is_read_and_one_byte_more_is_431"),
     ("headers", "host/server/tests/server/http.rs::as_many_header_fields_as_the_limit_are_read_and_one_more_is_431"),
@@ -264,8 +284,36 @@ fn a_component_that_takes_too_long_to_compile_is_given_up() {
     let long = format!("(func (param i32) (result i32) {} local.get 0)", step.repeat(400_000));
     let component = Guest::default().activate(FINE).with(&long).build();
     let bench = Bench::new(Limits { compile_seconds: 1, ..Limits::default() });
+    assert!(bench.prepare(&guest::refusing("fine"), worker()).is_ok());
     let error = bench.prepare(&component, worker()).err().unwrap();
     assert_eq!(error.to_string(), "compiling the component takes longer than limits.compile_seconds = 1");
+}
+
+#[test]
+fn a_compile_cache_of_exactly_the_limit_is_kept_and_of_one_byte_more_the_oldest_goes() {
+    // The names, by which component it is, and the sizes of what is kept after three are compiled.
+    let kept = |compile_cache_bytes: u64| -> Vec<(String, u64)> {
+        let bench = Bench::new(Limits { compile_cache_bytes, ..Limits::default() });
+        let mut kept = Vec::new();
+        for (n, text) in ["one", "two", "three"].iter().enumerate() {
+            bench.prepare(&guest::refusing(text), worker()).unwrap();
+            for entry in fs::read_dir(bench.dir.path().join("cache")).unwrap().map(Result::unwrap) {
+                let name = entry.file_name().into_string().unwrap();
+                if kept.iter().all(|(known, _)| *known != name) {
+                    // Whatever the system's clock can tell apart.
+                    let time = SystemTime::now() - Duration::from_secs(60 - n as u64);
+                    fs::File::options().append(true).open(entry.path()).unwrap().set_modified(time).unwrap();
+                    kept.push((name, entry.metadata().unwrap().len()));
+                }
+            }
+        }
+        kept.retain(|(name, _)| bench.dir.path().join("cache").join(name).exists());
+        kept
+    };
+    let all = kept(Limits::default().compile_cache_bytes);
+    let bytes = all.iter().map(|(_, bytes)| bytes).sum();
+    assert_eq!((all.len(), kept(bytes)), (3, all.clone()));
+    assert_eq!(kept(bytes - 1), all[1..]);
 }
 
 #[tokio::test]
@@ -291,8 +339,14 @@ async fn a_plan_of_exactly_the_limit_is_accepted() {
 #[tokio::test]
 async fn a_deadline_names_whose_it_is() {
     let bench = Bench::new(Limits { run_seconds: 1, ..Limits::default() });
-    let body = "(call $poll.pollable.block (call $monotonic-clock.subscribe-duration (i64.const -1))) unreachable";
-    let sleeps = Guest::importing(&["io/poll", "clocks/monotonic-clock"]).run(body).build();
+    let sleeping = |nanoseconds: i64| {
+        let sleep = format!("(call $monotonic-clock.subscribe-duration (i64.const {nanoseconds}))");
+        let body = format!("(call $poll.pollable.block {sleep}) (call $ok (i32.const 0) (i32.const 0))");
+        Guest::importing(&["io/poll", "clocks/monotonic-clock"]).run(&body).build()
+    };
+    let in_time = bench.prepare(&sleeping(10_000_000), autonomous()).unwrap();
+    assert_eq!(bench.run(&in_time).await.0, Ok(Ok(String::new())));
+    let sleeps = sleeping(-1);
     let plugin = bench.prepare(&sleeps, autonomous()).unwrap();
     let error = bench.run(&plugin).await.0.unwrap_err();
     assert_eq!(error.to_string(), "`run` did not end within its deadline of 1 s (limits.run_seconds)");

@@ -381,12 +381,16 @@ fn doctor_names_members_that_cannot_be_served_and_tables_for_none() {
     let home = Home::new();
     home.quick("hollow");
     home.write("members/hollow/guest.wasm", "nothing");
+    let linked = home.quick("linked");
+    std::os::unix::fs::symlink(home.path("."), linked.join("jobs")).unwrap();
     home.write("guild.toml", "[member.nobody]\nagent = \"extractive\"\n[[roots]]\npath = \".\"\n");
     let output = guild(&home, &["doctor", "--members", "members", "--config-file", "guild.toml", "--json"]);
     let report = json_of(&output);
     assert_eq!(output.status.code(), Some(1));
     let (state, needed, why) = check(&report, "member", "hollow");
     assert!(state == "unusable" && needed && why.contains("component"), "{why}");
+    let (state, needed, why) = check(&report, "member", "linked");
+    assert!(state == "unusable" && needed && why.contains("jobs is a symlink"), "{why}");
     let (state, needed, why) = check(&report, "member", "nobody");
     assert!(state == "unusable" && needed && why.contains("guild.toml"), "{why}");
     let text = stdout(&guild(&home, &["doctor", "--members", "members", "--config-file", "guild.toml"]));

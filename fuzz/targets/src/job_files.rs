@@ -47,7 +47,8 @@ impl Resume for Resumer {
         Ok(())
     }
 
-    fn resume(&self, job: Arc<RunningJob>, _: Accepted) {
+    fn resume(&self, job: Arc<RunningJob>) {
+        let _ = job.plan();
         self.0.lock().unwrap().push(job);
     }
 }

@@ -41,8 +41,8 @@ fn policy(text: &str) -> Policy {
             assert!(config.limits.json_depth < 128, "deeper than the parser goes");
             let paths = config.members.iter().chain(config.roots.iter().map(|root| &root.path));
             paths.for_each(|path| assert!(path.is_absolute(), "{} depends on the working directory", path.display()));
-            assert_eq!(Config::parse(Path::new(FILE), text).unwrap().policy(), config.policy());
-            config.policy()
+            assert_eq!(Config::parse(Path::new(FILE), text).unwrap().policy, config.policy);
+            config.policy
         }
         Err(ConfigError::Invalid { line, text: why, .. }) => {
             assert!(

@@ -84,7 +84,7 @@ pub fn run(data: &[u8]) {
     let member = host.single().expect("it was opened for one");
     let limits = Limits { batch: 8, json_depth: 32, ..Limits::default() };
     let caller = Caller::of_this_machine(&limits);
-    for target in [Asked::Member(&member), Asked::Unavailable("it is not in service")] {
+    for target in [Asked::Member(member), Asked::Unavailable("it is not in service")] {
         let visit = Visit { caller: &caller, member: "ann", target };
         match runtime.block_on(rpc::answer(visit, &limits, data)) {
             Answer::Json(answer) => {

@@ -259,9 +259,30 @@ async fn a_result_is_bounded_before_anybody_sees_it() {
         let Some(Entry::Result { output, error, .. }) = kept.entries().pop() else { panic!("no result") };
         assert_eq!(output.map(|text| text.as_str().unwrap().to_owned()).or(error), Some(text));
     }
-    let fits = Own::tools("fits", || Ok(json!({"a": 1})));
-    let belt = Belt::new(1, [fits]).unwrap().with_result_bytes(1000);
-    assert_eq!(belt.call(call("fits", json!({}))).await, Ok(json!({"a": 1})));
+}
+
+#[tokio::test]
+async fn a_result_of_exactly_the_limit_is_whole_and_of_one_byte_more_is_cut() {
+    let answered = async |answer: Result<Value, ToolError>| {
+        let own = Own::tools("own", move || answer.clone());
+        Belt::new(1, [own]).unwrap().with_result_bytes(1000).call(call("own", json!({}))).await
+    };
+    let cut = |text: &str| {
+        format!(
+            "{}\n(cut here: 201 of 1001 bytes are left out, the limit is 1000; ask for less at a time: a narrower search, \
+             or a part)",
+            text.chars().take(800).collect::<String>()
+        )
+    };
+    // `{"a":""}` has 8 bytes.
+    let (text, object) = (|bytes: usize| "x".repeat(bytes), |bytes: usize| json!({"a": "x".repeat(bytes - 8)}));
+    for whole in [Ok(json!(text(1000))), Ok(object(1000)), Err(ToolError::Unavailable(text(1000)))] {
+        assert_eq!(answered(whole.clone()).await, whole);
+    }
+    assert_eq!(answered(Ok(json!(text(1001)))).await, Ok(json!(cut(&text(1001)))));
+    assert_eq!(answered(Ok(object(1001))).await, Ok(json!(cut(&object(1001).to_string()))));
+    let error = answered(Err(ToolError::Unavailable(text(1001)))).await;
+    assert_eq!(error, Err(ToolError::Unavailable(cut(&text(1001)))));
 }
 
 #[tokio::test]

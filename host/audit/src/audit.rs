@@ -1,9 +1,12 @@
 //! From bytes, manifest and policy to an [`Audit`].
 
+use std::collections::BTreeSet;
+
 use guild_contract::{
     Bounds, Limits, MemberKey,
     grants::{Capability, Grants, Names, Verdict, wildcard},
     manifest::{ComponentSpec, FILE_NAME, Interface, Manifest, World},
+    text::hex,
 };
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -17,7 +20,7 @@ use crate::{
         Audit, Contents, Export, ExportState, FORMAT, Function, Identity, Import, ImportState, Kind, Limit,
         SessionTool, Sessions, Signature, Wish, WishState,
     },
-    scan::{Scan, bounded, cut, scan},
+    scan::{Scan, cut, scan},
 };
 
 /// Imports, and exports, that an audit lists.
@@ -78,7 +81,7 @@ impl Audit {
         match inspect::outside(bytes) {
             Ok(outside) => {
                 audit.identity.kind = Kind::Component;
-                let scan = scan(bytes);
+                let scan = scan(bytes, &outside.imports);
                 audit.read(&outside, scan, member, limits, &mut findings);
             }
             Err(error) => {
@@ -102,9 +105,7 @@ impl Audit {
         findings: &mut Findings,
     ) {
         let languages: Vec<_> = scan.claimed.languages().into_iter().collect();
-        let mut names: Vec<&String> = outside.imports.iter().collect();
-        names.sort_unstable();
-        names.dedup();
+        let names: BTreeSet<&String> = outside.imports.iter().collect();
         self.imports_total = names.len() as u64;
         self.imports = names
             .into_iter()
@@ -118,9 +119,9 @@ impl Audit {
         let truncated = scan.truncated || outside.imports.len() > LISTED || outside.exports.len() > LISTED;
         self.contents = std::mem::take(&mut scan.contents);
         self.identity.claims = std::mem::take(&mut scan.claimed.claims);
-        self.identity.producers = bounded(std::mem::take(&mut scan.claimed.producers), usize::MAX);
+        self.identity.producers = std::mem::take(&mut scan.claimed.producers).into_iter().collect();
         self.identity.dependencies = scan.claimed.dependencies.take();
-        self.identity.sboms = bounded(std::mem::take(&mut scan.claimed.sboms), usize::MAX);
+        self.identity.sboms = std::mem::take(&mut scan.claimed.sboms).into_iter().collect();
         judge::bytes(self, &scan, truncated, limits, findings);
         judge::outside(self, outside, &languages, member, findings);
         if let Some(member) = member {
@@ -131,15 +132,14 @@ impl Audit {
 
 fn identity(subject: &Subject<'_>) -> Identity {
     let manifest = subject.member.map(|member| member.manifest);
-    let sha256 = Sha256::digest(subject.bytes).iter().map(|byte| format!("{byte:02x}")).collect();
     Identity {
         file: subject.file.to_owned(),
         bytes: subject.bytes.len() as u64,
-        sha256,
+        sha256: hex(&Sha256::digest(subject.bytes)),
         member: subject.member.map(|member| member.key.to_string()),
         name: manifest.map(|manifest| cut(&manifest.name)),
         version: manifest.map(|manifest| cut(&manifest.version)),
-        world: subject.member.map(|member| inspect::exports_of(member.spec.world).0.to_owned()),
+        world: subject.member.map(|member| member.spec.world.as_str().to_owned()),
         signature: subject.signature.cloned(),
         ..Identity::default()
     }
@@ -179,13 +179,14 @@ fn import(name: &str, functions: Vec<String>, member: Option<Member<'_>>, langua
 
 /// What becomes of an import, and why it is not to be had.
 fn state_of(name: &str, interface: Option<Interface>, member: Option<Member<'_>>) -> (ImportState, Option<String>) {
-    let Some(known) = inspect::meaning(name).filter(|known| known.link != Link::Exported) else {
-        let why = InspectError::UnknownImport(cut(name)).to_string();
-        return (ImportState::Unknown, Some(why));
+    let known = match inspect::known(name) {
+        Ok(known) => known,
+        Err(error) => {
+            let is_version = matches!(error, InspectError::Version { .. });
+            let state = if is_version { ImportState::WrongVersion } else { ImportState::Unknown };
+            return (state, Some(cut(&error.to_string())));
+        }
     };
-    if let Err(error) = inspect::check_version(name) {
-        return (ImportState::WrongVersion, Some(cut(&error.to_string())));
-    }
     let (Some(interface), Link::Grant) = (interface, known.link) else {
         return match known.link {
             Link::Denied => (ImportState::LinkedDenied, Some(inspect::NO_NETWORK.to_owned())),
@@ -206,10 +207,8 @@ fn state_of(name: &str, interface: Option<Interface>, member: Option<Member<'_>>
 }
 
 fn exports(outside: &Outside, world: Option<World>) -> Vec<Export> {
-    let wanted = world.map(|world| inspect::exports_of(world).1);
-    let mut names: Vec<&String> = outside.exports.iter().collect();
-    names.sort_unstable();
-    names.dedup();
+    let wanted = world.map(inspect::exports_of);
+    let names: BTreeSet<&String> = outside.exports.iter().collect();
     let mut exports: Vec<Export> = names
         .into_iter()
         .take(LISTED)
@@ -243,7 +242,8 @@ fn wishes(member: &Member<'_>, imports: &[Import]) -> Vec<Wish> {
     let used_by = |interface: Interface| {
         let by_sessions = match interface {
             Interface::Memory => true,
-            Interface::Files => tools(&["Read", "Grep", "Glob"]),
+            // WebSearch searches the roots, where there is no provider.
+            Interface::Files => tools(&["Read", "Grep", "Glob", "WebSearch"]),
             Interface::Web => tools(&["WebFetch", "WebSearch"]),
             _ => false,
         };

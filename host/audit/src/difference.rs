@@ -134,12 +134,13 @@ fn facts(audit: &Audit) -> Facts {
     for export in exports {
         add("export", export.name.clone(), word(&export.state));
     }
+    // To name none is to ask for all.
+    let names = |key: &str| wishes.iter().any(|wish| wish.key == key);
+    let (roots, hosts) = (names("component.grants.files.roots"), names("component.grants.web.hosts"));
     for wish in wishes {
-        // To name none is to ask for all.
-        let names = |key: &str| wishes.iter().any(|wish| wish.key == key);
         let all = match wish.grant.as_str() {
-            "files" if !names("component.grants.files.roots") => ", every root",
-            "web" if !names("component.grants.web.hosts") => ", every host",
+            "files" if !roots => ", every root",
+            "web" if !hosts => ", every host",
             _ => "",
         };
         add("wish", wish.grant.clone(), word(&wish.state) + all);

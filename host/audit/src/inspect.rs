@@ -125,18 +125,28 @@ pub fn outside(bytes: &[u8]) -> Result<Outside, InspectError> {
     Ok(outside)
 }
 
-/// Whether an import is there only because a language's runtime drags it in.
+/// Whether an import has nothing behind it: every call traps. Languages' runtimes drag such imports in.
 pub fn is_denied(import: &str) -> bool {
-    meaning::denies_package(Name::of(import).package)
+    meaning(import).is_some_and(|known| known.link == Link::Denied)
 }
 
-/// Checks that this host serves the version of an import, of a package that it knows.
+/// Checks that this host serves the version of an import or export, of a package that it knows.
 pub(crate) fn check_version(import: &str) -> Result<(), InspectError> {
     let name = Name::of(import);
     match name.package {
         WIT_PACKAGE => name.check_version(WIT_PACKAGE, WIT_VERSION),
         _ => name.check_version("wasi", WASI_VERSION),
     }
+}
+
+/// What an import means, where this host has it in that version.
+pub(crate) fn known(import: &str) -> Result<&'static meaning::Meaning, InspectError> {
+    let unknown = || InspectError::UnknownImport(import.to_owned());
+    if !meaning::knows_package(Name::of(import).package) {
+        return Err(unknown());
+    }
+    check_version(import)?;
+    meaning(import).filter(|known| known.link != Link::Exported).ok_or_else(unknown)
 }
 
 /// What an import means, without its version; none for what this host does not have.
@@ -152,12 +162,12 @@ pub(crate) fn interface(import: &str) -> Option<Interface> {
 }
 
 /// What a world exports, by the names of its interfaces.
-pub(crate) fn exports_of(world: World) -> (&'static str, &'static [&'static str]) {
+pub(crate) fn exports_of(world: World) -> &'static [&'static str] {
     match world {
-        World::Worker => ("worker", &["dispatch"]),
-        World::AutonomousWorker => ("autonomous-worker", &["dispatch", "run"]),
-        World::ToolboxPlugin => ("toolbox-plugin", &["toolbox"]),
-        World::WorkerToolbox => ("worker-toolbox", &["dispatch", "toolbox"]),
+        World::Worker => &["dispatch"],
+        World::AutonomousWorker => &["dispatch", "run"],
+        World::ToolboxPlugin => &["toolbox"],
+        World::WorkerToolbox => &["dispatch", "toolbox"],
     }
 }
 
@@ -177,15 +187,10 @@ pub fn check(outside: &Outside, spec: &ComponentSpec, grants: &Grants) -> Result
         false => Ok(()),
     };
     for import in &outside.imports {
-        let unknown = || InspectError::UnknownImport(import.clone());
-        if !meaning::knows_package(Name::of(import).package) {
-            return Err(unknown());
-        }
-        check_version(import)?;
-        match meaning(import).map(|known| known.link) {
-            Some(Link::Linked | Link::Types) => {}
-            Some(Link::Grant) => {
-                let interface = interface(import).ok_or_else(unknown)?;
+        match known(import)?.link {
+            Link::Linked | Link::Types => {}
+            Link::Grant => {
+                let interface = interface(import).ok_or_else(|| InspectError::UnknownImport(import.clone()))?;
                 if !spec.grants.asks(interface) {
                     return Err(InspectError::NotAsked { import: import.clone(), interface });
                 }
@@ -193,15 +198,14 @@ pub fn check(outside: &Outside, spec: &ComponentSpec, grants: &Grants) -> Result
                     strict(import, why)?;
                 }
             }
-            Some(Link::Denied) => strict(import, NO_NETWORK)?,
-            Some(Link::Exported) | None => return Err(unknown()),
+            Link::Denied => strict(import, NO_NETWORK)?,
+            Link::Exported => return Err(InspectError::UnknownImport(import.clone())),
         }
     }
-    let (world, exports) = exports_of(spec.world);
-    for export in exports {
+    for export in exports_of(spec.world) {
         match outside.exports.iter().find(|name| is_export(name, export)) {
             Some(name) => check_version(name)?,
-            None => return Err(InspectError::MissingExport { world, export }),
+            None => return Err(InspectError::MissingExport { world: spec.world.as_str(), export }),
         }
     }
     Ok(())

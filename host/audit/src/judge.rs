@@ -242,12 +242,14 @@ pub(crate) fn wishes(audit: &Audit, member: Member<'_>, findings: &mut Findings)
     }
     let has_tool = |of: &[&str]| grants.tools.iter().any(|tool| of.contains(&tool.as_str()));
     let reads_files = grants.has(Interface::Files) || has_tool(&["Read", "Grep", "Glob"]);
-    let reads_web = grants.has(Interface::Web)
-        || (grants.hosts.is_some() && has_tool(&["WebFetch"]))
-        || (grants.session_search && has_tool(&["WebSearch"]) && grants.hosts.is_some());
-    if reads_files && reads_web {
-        let text = "it or its sessions may read the granted roots and ask for web addresses, which can carry out what was \
-                    read; grant roots that may become public, or one of the two only";
+    let reads_web = grants.has(Interface::Web) || has_tool(&["WebFetch"]);
+    // It asks the search provider or, where there is none, which is not known here, searches the roots.
+    let searches = has_tool(&["WebSearch"]);
+    let carries_by_search =
+        searches && ((reads_files && grants.session_search) || (reads_web && grants.roots.is_some()));
+    if (reads_files && reads_web) || carries_by_search {
+        let text = "it or its sessions may read the granted roots, and ask for web addresses or search the web, which can \
+                    carry out what was read; grant roots that may become public, or one of the two only";
         findings.add(Rule::GA020, in_manifest("component.grants"), text);
     }
     let asks = &spec.grants;

@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
-use guild_contract::{Limits, text::is_steering};
+use guild_contract::{
+    Limits,
+    text::{hex, is_steering},
+};
 use sha2::{Digest, Sha256};
 use wasmparser::{
     Encoding, FuncValidatorAllocations, Parser, Payload, ValidPayload, Validator, WasmFeatures,
@@ -10,7 +13,7 @@ use wasmparser::{
 };
 
 use crate::{
-    claims, inspect,
+    claims,
     model::{Contents, Section},
     traces::{Programs, Traces},
 };
@@ -52,8 +55,8 @@ fn features() -> WasmFeatures {
     (WasmFeatures::WASM3 - without) | WasmFeatures::COMPONENT_MODEL
 }
 
-/// Reads a component, whose outside could be read, to its end.
-pub(crate) fn scan(bytes: &[u8]) -> Scan {
+/// Reads a component, of which the imports are known, to its end.
+pub(crate) fn scan(bytes: &[u8], imports: &[String]) -> Scan {
     let mut scan = Scan::default();
     let mut sections = Sections::default();
     let mut traces = Traces::default();
@@ -121,7 +124,7 @@ pub(crate) fn scan(bytes: &[u8]) -> Scan {
     let types = validation.finish();
     scan.invalid = validation.invalid;
     if let Some(types) = &types {
-        (scan.functions, scan.truncated) = functions(bytes, types);
+        (scan.functions, scan.truncated) = functions(imports, types);
     }
     scan.steers |= scan.claimed.steers();
     scan.truncated |= looked_at > LOOKED_AT || sections.is_full() || scan.claimed.truncated;
@@ -175,12 +178,12 @@ fn at(error: &wasmparser::BinaryReaderError) -> String {
 }
 
 /// The functions of each import that is an interface; and whether some were left out.
-fn functions(bytes: &[u8], types: &Types) -> (BTreeMap<String, Vec<String>>, bool) {
+fn functions(imports: &[String], types: &Types) -> (BTreeMap<String, Vec<String>>, bool) {
     let mut found = BTreeMap::new();
     let (mut left, mut truncated) = (ALL_FUNCTIONS, false);
     let types = types.as_ref();
-    for import in inspect::outside(bytes).unwrap_or_default().imports {
-        let Some(item) = types.component_item_for_import(&import) else { continue };
+    for import in imports {
+        let Some(item) = types.component_item_for_import(import) else { continue };
         let ComponentEntityType::Instance(instance) = item.ty else { continue };
         let Some(instance) = types.get(instance) else { continue };
         let all = instance.exports.iter().filter(|(_, item)| matches!(item.ty, ComponentEntityType::Func(_)));
@@ -191,7 +194,7 @@ fn functions(bytes: &[u8], types: &Types) -> (BTreeMap<String, Vec<String>>, boo
         names.truncate(most);
         left -= names.len();
         if !names.is_empty() {
-            found.insert(import, names);
+            found.insert(import.clone(), names);
         }
     }
     (found, truncated)
@@ -304,7 +307,7 @@ fn is_debug(name: &str) -> bool {
 pub(crate) fn cut(text: &str) -> String {
     match text.get(..text.floor_char_boundary(NAME_BYTES)) {
         Some(beginning) if beginning.len() < text.len() => {
-            let hash: String = Sha256::digest(text).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+            let hash = hex(Sha256::digest(text).get(..8).unwrap_or_default());
             format!("{beginning}… (sha256 {hash}…)")
         }
         _ => text.to_owned(),

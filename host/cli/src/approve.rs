@@ -56,26 +56,24 @@ pub(crate) fn approve(args: &Approve) -> Result<(), Failure> {
 }
 
 fn approve_member(approval: &Approval, found: &FoundMember, config: &Config, yes: bool) -> Result<(), Failure> {
-    let granted = Granted::of(found, config).map_err(Failure::error)?;
-    let (Some(spec), Some(granted)) = (&found.manifest.component, granted) else {
+    let Some(spec) = &found.manifest.component else {
         return Err(Failure::error(format!("member {} has no `component`: its own process serves it", found.key)));
     };
+    let granted = Granted::of(found, spec, config).map_err(Failure::error)?;
     let max = granted.limits.limits.component_bytes;
     let standing = approval.look(&found.key, &found.dir, spec, max).map_err(|why| failed(&why))?;
-    let name = standing.pin.as_ref().map_or(found.key.as_str(), |pin| &pin.name).to_owned();
+    let name = standing.trusted.pin().map_or(found.key.as_str(), |pin| &pin.name).to_owned();
     print(|out| write_standing(out, &name, &standing))?;
     approval.check_signature(&standing).map_err(|why| failed(&why))?;
-    match (&standing.trusted, &standing.pin) {
-        (Trusted::Pinned, Some(pin)) if pin.how == How::Approved && standing.difference.is_empty() => {
-            tell(format_args!("{name} is approved already, as it is"));
-            return Ok(());
-        }
-        _ => {}
+    let is_pinned = matches!(standing.trusted, Trusted::Pinned(_));
+    if matches!(&standing.trusted, Trusted::Pinned(pin) if pin.how == How::Approved) && standing.difference.is_empty() {
+        tell(format_args!("{name} is approved already, as it is"));
+        return Ok(());
     }
     if !yes && !is_confirmed(&name)? {
         return Err(Failure::error(format!("{name} was not approved")));
     }
-    if standing.trusted != Trusted::Pinned {
+    if !is_pinned {
         let ended = resume::end_before_approval(&found.dir, &Arc::new(config.limits.clone()));
         ended.map_err(|why| Failure::error(format!("{name} was not approved: {why}")))?;
     }
@@ -84,7 +82,7 @@ fn approve_member(approval: &Approval, found: &FoundMember, config: &Config, yes
     tell(format_args!("approved {name} in {}", harmless(&file.display().to_string())));
     if let Ok(Some(owner)) = Owner::of(&found.dir)
         && !owner.url.is_empty()
-        && standing.trusted != Trusted::Pinned
+        && !is_pinned
     {
         tell(format_args!(
             "process {} serves it at {}; what is approved is loaded when that host is started again",
@@ -102,12 +100,13 @@ fn write_standing(out: &mut dyn Write, name: &str, standing: &Standing) -> io::R
     row("member", name)?;
     row("directory", &standing.directory)?;
     let pinned = |pin: &Pin| format!("{}, {}", pin.how.as_str(), pin.since);
-    match (&standing.trusted, &standing.pin) {
-        (Trusted::Changed, Some(pin)) => row("pinned", &format!("{}; changed since", pinned(pin)))?,
-        (_, Some(pin)) if standing.difference.is_empty() => row("pinned", &format!("{}; unchanged", pinned(pin)))?,
-        (_, Some(pin)) => row("pinned", &format!("{}; unchanged, and signed since", pinned(pin)))?,
-        (Trusted::Copy(other), None) => row("pinned", &format!("not itself; it is a copy of {other}"))?,
-        (_, None) => row("pinned", "never; all of it is new")?,
+    let is_same = standing.difference.is_empty();
+    match &standing.trusted {
+        Trusted::Changed(pin) => row("pinned", &format!("{}; changed since", pinned(pin)))?,
+        Trusted::Pinned(pin) if is_same => row("pinned", &format!("{}; unchanged", pinned(pin)))?,
+        Trusted::Pinned(pin) => row("pinned", &format!("{}; unchanged, and signed since", pinned(pin)))?,
+        Trusted::Copy(other) => row("pinned", &format!("not itself; it is a copy of {other}"))?,
+        Trusted::New => row("pinned", "never; all of it is new")?,
     }
     row("signature", &signature(&standing.signature))?;
     write_difference(out, &standing.difference)

@@ -8,7 +8,7 @@ use clap::{
 };
 use clap_complete::Shell;
 use guild_audit::Severity;
-use guild_contract::{JobId, JobStatus, MemberKey};
+use guild_contract::{JobId, JobStatus, MemberKey, grants::Pattern};
 use guild_server::{config::Runtime, door::tokens::Methods, serve::DEFAULT_PORT};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
@@ -32,7 +32,7 @@ pub(crate) struct Cli {
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 done; 1 error, with the reason on stderr; 2 `serve` found its port in use; \
-`audit`: 1 findings, 2 cannot read; \
+`audit`: 1 findings, 2 cannot read or write; \
 3 the job of `run` failed; 4 it was cancelled elsewhere; 130 it was cancelled by Ctrl-C or SIGTERM.";
 
 /// The commands.
@@ -451,7 +451,7 @@ pub(crate) struct TokenAdd {
     pub(crate) name: String,
     /// Only for these members: a key, where * stands for any characters; give it again for each [default: all]
     #[arg(long, value_name = "PATTERN")]
-    pub(crate) members: Vec<String>,
+    pub(crate) members: Vec<Pattern>,
     /// What it is for: read (list, status, result), dispatch (read, and dispatch), all (cancel and delete too)
     #[arg(long, value_name = "METHODS", default_value = "all", value_parser = methods())]
     pub(crate) methods: Methods,
@@ -485,7 +485,8 @@ directory. A member is looked at with its manifest, and with what guild.toml all
 compiled, and nothing is asked of the network.
 
 Exit code: 0 no finding at or above --fail-on, 1 such findings (with --against, new ones), 2 TARGET or OLD cannot be read, \
-or TARGET is no component. What each part means stands in docs/reviewers.md.")]
+TARGET is no component, or the audit cannot be written (a full disk; a reader that ends early changes nothing). What each part means \
+stands in docs/reviewers.md.")]
 pub(crate) struct Audit {
     /// A component's file, or a member
     #[arg(value_name = "TARGET", value_parser = NonEmptyStringValueParser::new())]

@@ -78,7 +78,7 @@ pub(crate) fn show(
     as_json: bool,
 ) -> Result<(), Failure> {
     let outlook = grants.then(|| Outlook::new(config)).transpose().map_err(|e| Failure::error(e.to_string()))?;
-    let shown = |Surveyed { found, state, granted }: Surveyed| {
+    let shown = |Surveyed { found, state, granted, .. }: Surveyed| {
         let member = found.member.as_ref().ok();
         let grants = member.zip(granted.as_ref()).zip(outlook.as_ref());
         Shown {

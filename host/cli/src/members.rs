@@ -3,14 +3,13 @@
 //! It looks as a host does when it starts: manifests are read, and components are compiled, or taken from the cache.
 //! The owner is told by its lock.
 
-use std::{fmt, io};
+use std::io;
 
-use cap_std::fs::Dir;
 use guild_contract::manifest::{Interface, World};
 use guild_jobs::Owner;
 use guild_server::{
     Host,
-    approval::{Approval, Signature},
+    approval::Signature,
     discovery::{Found, FoundMember},
     host::Surveyed,
 };
@@ -96,30 +95,26 @@ impl State {
 
 /// `guild members`.
 pub(crate) fn members(args: &Members) -> Result<(), Failure> {
-    let mut config = house::config(args.house.config_file.as_deref())?;
-    let failed = |e: guild_server::OpenError| Failure::error(e.to_string());
+    let config = house::config(args.house.config_file.as_deref())?;
     let survey = match &args.member {
         Some(member) => {
             let directory = house::member_directory(member, &args.house, &config)?;
-            // A member's key is its path in there.
-            config.members = house::members_directory(args.house.members.as_deref(), &config).ok();
-            vec![Host::survey_one(&directory, &config).map_err(failed)?]
+            let member = house::member(&directory, &args.house, &config).map_err(Failure::error)?;
+            vec![Host::survey_one(member, &config)]
         }
         None => {
             let directory = house::members_directory(args.house.members.as_deref(), &config)?;
-            let survey = Host::survey(&directory, &config).map_err(failed)?;
+            let survey = Host::survey(&directory, &config).map_err(|e| Failure::error(e.to_string()))?;
             if survey.is_empty() && !args.json {
                 tell(format_args!("no members in {}", directory.display()));
             }
             survey
         }
     };
-    let survey = survey.into_iter().map(as_a_host_finds_it).collect();
     if args.grants || args.limits {
         return grants::show(survey, &config, (args.grants, args.limits), args.json);
     }
-    let approval = Approval::new(&config);
-    let all: Vec<Shown> = survey.into_iter().map(|surveyed| shown(surveyed, &approval)).collect();
+    let all: Vec<Shown> = survey.into_iter().map(shown).collect();
     if args.json {
         print_json(&all)?;
     } else {
@@ -128,48 +123,20 @@ pub(crate) fn members(args: &Members) -> Result<(), Failure> {
     Ok(())
 }
 
-/// With its state as it is where its own directories cannot be opened.
-fn as_a_host_finds_it(surveyed: Surveyed) -> Surveyed {
-    let state = surveyed.state.and_then(|is_ours| match &surveyed.found.member {
-        Ok(member) if is_ours => check_directories(&member.dir).map(|()| true),
-        _ => Ok(is_ours),
-    });
-    Surveyed { state, ..surveyed }
-}
-
-fn shown(surveyed: Surveyed, approval: &Approval) -> Shown {
-    let Surveyed { found: Found { path, member }, state, granted } = surveyed;
+fn shown(surveyed: Surveyed) -> Shown {
+    let Surveyed { found: Found { path, member }, state, standing, .. } = surveyed;
     let (state, reason) = match state {
         Ok(true) => (State::Ready, None),
         Ok(false) => (State::Foreign, None),
         Err(reason) => (State::Error, Some(reason)),
     };
-    let mut shown = Shown { member: path, state, reason, pid: None, url: None, manifest: None, trust: None };
+    // Where it cannot be told, the state is an error, with that reason.
+    let trust = standing.map(|it| ShownTrust { approval: it.as_str(), signature: it.signature });
+    let mut shown = Shown { member: path, state, reason, pid: None, url: None, manifest: None, trust };
     if let Ok(member) = member {
-        // Where it cannot be told, the state is an error already, with that reason.
-        let standing = member.manifest.component.as_ref().zip(granted).and_then(|(spec, granted)| {
-            approval.look(&member.key, &member.dir, spec, granted.limits.limits.component_bytes).ok()
-        });
-        shown.trust = standing.map(|it| ShownTrust { approval: it.as_str(), signature: it.signature });
         add_manifest(&mut shown, member);
     }
     shown
-}
-
-/// A host makes these where they are missing, and opens nothing else in their place.
-fn check_directories(member: &Dir) -> Result<(), String> {
-    for name in ["jobs", "memory"] {
-        match member.symlink_metadata(name) {
-            Ok(found) if found.is_dir() => {}
-            Ok(found) if found.is_symlink() => {
-                return Err(format!("{name} is a symlink, and none is followed; put a directory there"));
-            }
-            Ok(_) => return Err(format!("{name} is not a directory; remove it, or put a directory there")),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(format!("{name} cannot be looked at: {error}")),
-        }
-    }
-    Ok(())
 }
 
 fn add_manifest(shown: &mut Shown, FoundMember { dir, manifest, .. }: FoundMember) {
@@ -198,15 +165,6 @@ fn add_manifest(shown: &mut Shown, FoundMember { dir, manifest, .. }: FoundMembe
     });
 }
 
-/// A world as the manifest writes it.
-struct WorldName(World);
-
-impl fmt::Display for WorldName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.serialize(f)
-    }
-}
-
 fn write_member(out: &mut dyn io::Write, member: &Shown) -> io::Result<()> {
     let style = output::state_style(member.state == State::Error);
     write!(out, "{:<24} {style}{:<8}{style:#}", one_line(&member.member, usize::MAX), member.state.as_str())?;
@@ -214,7 +172,7 @@ fn write_member(out: &mut dyn io::Write, member: &Shown) -> io::Result<()> {
         let capabilities = manifest.capabilities.join(",");
         write!(out, " {:<8} {:<8}", one_line(&manifest.version, 20), one_line(&capabilities, 40))?;
         match manifest.world {
-            Some(world) => write!(out, " {:<17}", WorldName(world))?,
+            Some(world) => write!(out, " {:<17}", world.as_str())?,
             None => write!(out, " {:<17}", "-")?,
         }
         write!(out, " {:<10}", member.trust.as_ref().map_or("-", |trust| trust.approval))?;

@@ -127,7 +127,7 @@ impl Worker {
         }
         match Host::open(options, None).await {
             Ok(host) => match host.single() {
-                Some(member) => Ok(Self::Here { member, _host: host }),
+                Some(member) => Ok(Self::Here { member: member.clone(), _host: host }),
                 None => Err(Failure::error("the member is not served here")),
             },
             Err(OpenError::Owner(OwnerError::Served { url, .. })) => {

@@ -28,9 +28,8 @@ pub(crate) fn token(args: Token) -> Result<(), Failure> {
 
 fn add(args: TokenAdd) -> Result<(), Failure> {
     let TokenAdd { name, members, methods, expires, of } = args;
-    let members = if members.is_empty() { vec!["*".to_owned()] } else { members };
+    let members = if members.is_empty() { vec![Pattern("*".to_owned())] } else { members };
     let (file, log) = found(&of)?;
-    let members = members.into_iter().map(Pattern).collect();
     let detail = format!("{name}: {methods}");
     let secret = file.add(NewToken { name: name.clone(), methods, members, expires })?;
     record(log.as_ref(), "token-added", &detail);

@@ -109,7 +109,6 @@ impl Grants {
             .collect();
         let allowed = |capability: Capability| denial(&capability).is_none();
         let whole = |interface| allowed(Capability::Interface(interface));
-        let granted = |interface| interfaces.get(&interface) == Some(&Verdict::Granted);
 
         let uses = |tools: &[&str]| spec.tools.iter().any(|tool| tools.contains(&tool.as_str()));
         let reads_files = wishes.asks(Interface::Files) || uses(&["Read", "Grep", "Glob", "WebSearch"]);
@@ -145,20 +144,19 @@ impl Grants {
             .map(|(_, wanted)| (wanted.to_string(), verdict(denial(&wanted))))
             .chain(spec.tools.iter().map(|tool| (tool.clone(), verdict(tool_denial(tool)))))
             .collect();
+        let judged = Self { interfaces, details, roots, hosts, ..Self::default() };
+        let is_granted = |tool: &&String| judged.details.get(*tool) == Some(&Verdict::Granted);
         Self {
             memory: whole(Interface::Memory),
-            memory_write: granted(Interface::Memory) && writes && allowed(Capability::MemoryWrite),
+            memory_write: judged.has(Interface::Memory) && writes && allowed(Capability::MemoryWrite),
             session_memory: allowed(Capability::MemoryWrite),
-            search: granted(Interface::Web) && searches && allowed(Capability::Search),
+            search: judged.has(Interface::Web) && searches && allowed(Capability::Search),
             session_search: allowed(Capability::Search),
-            own_tools: granted(Interface::Agent) && own_tools && allowed(Capability::OwnTools),
+            own_tools: judged.has(Interface::Agent) && own_tools && allowed(Capability::OwnTools),
             artifacts: allowed(Capability::Artifacts),
-            tools: spec.tools.iter().filter(|tool| tool_denial(tool).is_none()).cloned().collect(),
+            tools: spec.tools.iter().filter(is_granted).cloned().collect(),
             strict_imports: policy.strict_imports,
-            interfaces,
-            details,
-            roots,
-            hosts,
+            ..judged
         }
     }
 

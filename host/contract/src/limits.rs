@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use crate::{MemberKey, Policy, manifest::ComponentSpec, nearest::hint, policy::Pattern};
+use crate::{MemberKey, Policy, manifest::ComponentSpec, policy::Pattern};
 
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
@@ -44,8 +44,7 @@ macro_rules! limits {
             }
 
             /// The smaller of each, and the names of those that are smaller in `other`.
-            #[must_use]
-            pub fn smaller(&self, other: &Self) -> (Self, Vec<&'static str>) {
+            fn smaller(&self, other: &Self) -> (Self, Vec<&'static str>) {
                 let (mut least, mut names) = (self.clone(), Vec::new());
                 $(if other.$name < self.$name {
                     least.$name = other.$name;
@@ -68,24 +67,15 @@ macro_rules! limits {
 }
 
 impl Limits {
-    /// These limits with those of one member in place, each by its name: smaller ones, of [`Self::OF_MEMBERS`].
+    /// These limits with a smaller one of a member's in place; `name` is one of [`Self::OF_MEMBERS`].
     ///
     /// # Errors
-    /// A sentence that names the limit: one that is not known, is for the whole host, is no sound number, or is above
-    /// what holds for all.
-    pub fn narrowed(&self, own: &Map<String, Value>) -> Result<Self, String> {
-        if let Some(name) = own.keys().find(|name| !Self::OF_MEMBERS.contains(&name.as_str())) {
-            let known = Self::NAMES.contains(&name.as_str());
-            return Err(if known {
-                format!("{name} is a limit of the whole host; it is set in [limits]")
-            } else {
-                format!("{name} is no limit; {}", hint(name, Self::OF_MEMBERS.iter().copied()))
-            });
-        }
+    /// A sentence that says why: the value is no sound number, or above what holds for all.
+    pub fn narrowed(&self, name: &str, value: Value) -> Result<Self, String> {
         let unsound = |e: serde_json::Error| e.to_string();
         let mut whole = serde_json::to_value(self).map_err(unsound)?;
         if let Some(whole) = whole.as_object_mut() {
-            whole.extend(own.clone());
+            whole.insert(name.to_owned(), value);
         }
         let narrowed: Self = serde_json::from_value(whole).map_err(unsound)?;
         narrowed.check()?;
@@ -300,16 +290,14 @@ mod tests {
     #[test]
     fn a_member_s_limit_is_at_most_the_operator_s() {
         let all = Limits::default();
-        let own = |own: Value| all.narrowed(own.as_object().unwrap());
-        let narrowed = own(json!({"memory_bytes": 65536, "session_budget_usd": 0.5})).unwrap();
+        let own = |bytes: Value| all.narrowed("memory_bytes", bytes);
+        let narrowed = own(json!(65536)).unwrap().narrowed("session_budget_usd", json!(0.5)).unwrap();
         assert_eq!(narrowed, Limits { memory_bytes: 65536, session_budget_usd: 0.5, ..Limits::default() });
-        assert!(own(json!({"memory_bytes": all.memory_bytes})).is_ok());
-        let above = own(json!({"memory_bytes": all.memory_bytes + 1})).unwrap_err();
+        assert!(own(json!(all.memory_bytes)).is_ok());
+        let above = own(json!(all.memory_bytes + 1)).unwrap_err();
         assert!(above.contains("above limits.memory_bytes = 67108864"), "{above}");
-        assert!(own(json!({"memory_bytes": 0})).unwrap_err().contains("above 0"));
-        assert!(own(json!({"memory_bytes": "x"})).is_err());
-        assert!(own(json!({"memory_byte": 1})).unwrap_err().contains("no limit"));
-        assert!(own(json!({"connections": 1})).unwrap_err().contains("whole host"));
+        assert!(own(json!(0)).unwrap_err().contains("above 0"));
+        assert!(own(json!("x")).is_err());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{bounds::Bounds, policy::check_host, text::is_steering};
+use crate::{bounds::Bounds, nearest::slip, policy::check_host, text::is_steering};
 
 pub use lines::{Lines, ManifestError};
 
@@ -17,10 +17,14 @@ pub const FILE_NAME: &str = "guild-member.json";
 pub const WORKER: &str = "worker";
 /// The read-only tools that a session can be given (REQ-WD-31). No other built-in tool exists.
 pub const SESSION_TOOLS: [&str; 5] = ["Read", "Grep", "Glob", "WebSearch", "WebFetch"];
+/// The keys of [`Manifest`].
+const KEYS: [&str; 9] =
+    ["name", "displayName", "description", "version", "transport", "mcp", "capabilities", "plugin", "component"];
 /// Bytes of a file's or a directory's name, as file systems have them.
 const NAME_BYTES: usize = 255;
 
-/// A member's manifest. Keys that nobody knows are ignored, as Guild Hall does; under `component` they are errors.
+/// A member's manifest. Keys that nobody knows are ignored, as Guild Hall does, but for one that is a slip of the pen of a
+/// key that is not there; under `component` all of them are errors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Manifest {
@@ -127,6 +131,18 @@ pub enum World {
     ToolboxPlugin,
     /// Plans, and offers tools. Not supported yet.
     WorkerToolbox,
+}
+
+impl World {
+    /// Its name in `wit/` and in the manifest.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Worker => "worker",
+            Self::AutonomousWorker => "autonomous-worker",
+            Self::ToolboxPlugin => "toolbox-plugin",
+            Self::WorkerToolbox => "worker-toolbox",
+        }
+    }
 }
 
 /// An interface of `guild:worker` that a component can import, and so must ask for.
@@ -320,12 +336,18 @@ impl Manifest {
     /// # Errors
     /// What is wrong, for the person who wrote it, with its line.
     pub fn parse(text: &[u8]) -> Result<Self, ManifestError> {
-        let mut manifest: Self = serde_json::from_slice(text)?;
-        // What was parsed is UTF-8.
-        manifest.lines = Lines::of(str::from_utf8(text).unwrap_or_default());
-        let lines = &manifest.lines;
+        // What is no JSON has no lines, and is told next.
+        let lines = Lines::of(str::from_utf8(text).unwrap_or_default());
+        let (known, unknown): (Vec<&str>, Vec<&str>) = lines.keys().partition(|key| KEYS.contains(key));
+        let missing = || KEYS.into_iter().filter(|key| !known.contains(key));
+        let slips = unknown.into_iter().filter_map(|key| Some((key, slip(key, missing())?)));
+        if let Some((key, meant)) = slips.min_by_key(|(key, _)| lines.of_key(key)) {
+            let text = format!("unknown field `{key}`; did you mean `{meant}`?");
+            return Err(ManifestError { line: lines.of_key(key), text });
+        }
+        let manifest: Self = serde_json::from_slice(text)?;
         manifest.check().map_err(|Fault { at, text }| ManifestError { line: lines.of_key(at), text })?;
-        Ok(manifest)
+        Ok(Self { lines, ..manifest })
     }
 
     /// Whether the member accepts dispatched work (REQ-WD-2).
@@ -451,6 +473,7 @@ mod tests {
                 "\"level\"",
                 "unknown field `level`; nothing stands there, write {}",
             ),
+            (json!({"resources": {"maxTurn": 1}}), "\"maxTurn\"", "unknown field `maxTurn`; did you mean `maxTurns`?"),
             (json!({"world": "workr"}), "\"workr\"", "unknown variant `workr`; did you mean `worker`?"),
             (json!({"xyzzy": 1}), "\"xyzzy\"", "unknown field `xyzzy`; known are file, world, grants"),
             // What is known, and says what cannot be.
@@ -462,6 +485,50 @@ mod tests {
             assert!(error.line == line && error.text.contains(told), "line {line}: {error}");
             assert!(error.to_string().starts_with(&format!("guild-member.json:{line}: ")), "{error}");
         }
+    }
+
+    #[test]
+    fn a_slip_of_the_pen_at_the_top_is_an_error_where_the_key_is_missing_and_other_keys_are_not() {
+        // The researcher's manifest with a key by another name, and the line of that one.
+        let renamed = |key: &str, to: &str| {
+            let text = serde_json::to_string_pretty(&researcher()).unwrap();
+            let text = text.replace(&format!("\n  \"{key}\":"), &format!("\n  \"{to}\":"));
+            let line = text.lines().position(|line| line.starts_with(&format!("  \"{to}\":"))).unwrap() + 1;
+            (Manifest::parse(text.as_bytes()), line)
+        };
+        for (key, slip) in [
+            ("component", "componnent"),
+            ("component", "components"),
+            ("description", "descripton"),
+            ("displayName", "display_name"),
+            ("capabilities", "capability"),
+            ("transport", "transprot"),
+            ("version", "Version"),
+        ] {
+            let (parsed, line) = renamed(key, slip);
+            let told = format!("guild-member.json:{line}: unknown field `{slip}`; did you mean `{key}`?");
+            assert_eq!(parsed.unwrap_err().to_string(), told);
+            // Beside the key it is one of those that are not this host's.
+            let mut both = researcher();
+            both[slip] = json!("x");
+            parse(&both).unwrap();
+        }
+        let mut unserved = researcher();
+        unserved.as_object_mut().unwrap().remove("component");
+        for own in
+            ["comment", "$comment", "login", "origin", "homepage", "engines", "command", "mcpServers", "x.component"]
+        {
+            unserved[own] = json!({"componnent": 1});
+        }
+        assert_eq!(parse(&unserved).unwrap().component, None);
+    }
+
+    #[test]
+    fn the_keys_of_a_manifest_are_all_named() {
+        let parsed = parse(&researcher()).unwrap();
+        let written = serde_json::to_value(Manifest { plugin: Some(json!({})), ..parsed }).unwrap();
+        assert!(written.as_object().unwrap().keys().all(|key| KEYS.contains(&key.as_str())));
+        assert_eq!(written.as_object().unwrap().len(), KEYS.len());
     }
 
     /// Sets (or with null removes) a pointer in the researcher's manifest and returns the error.

@@ -7,7 +7,7 @@ use guild_contract::JobId;
 
 use crate::{
     durable::{Survives, if_there, open_dir, open_or_make_dir, replace_from, sync_dir},
-    quota::{Full, MAX_DEPTH, Quota, Refused, given_back},
+    quota::{MAX_DEPTH, Quota, Refused, given_back},
     tools::ToolError,
     tree::walk,
 };
@@ -55,11 +55,11 @@ pub(crate) fn list(job: &Dir, id: &JobId, max: u64) -> Vec<String> {
 /// are on, and what is already there counts, whoever wrote it.
 ///
 /// # Errors
-/// [`Unwritten::Full`] names the limit that was reached.
-pub(crate) fn write(job: &Dir, path: &str, contents: &[u8], quota: &Quota) -> Result<(), Unwritten> {
-    let names = check(path)?;
-    let root = open_or_make_dir(job, ARTIFACTS).map_err(|e| unavailable(path, &e))?;
-    let written = quota.change(&root, |room| {
+/// [`Refused::Full`] names the limit that was reached.
+pub(crate) fn write(job: &Dir, path: &Names<'_>, contents: &[u8], quota: &Quota) -> Result<(), Refused> {
+    let root = open_or_make_dir(job, ARTIFACTS)?;
+    quota.change(&root, |room| {
+        let names = &path.0;
         let [parents @ .., name] = names.as_slice() else { return Ok(()) };
         let (mut dir, mut there) = (root.try_clone()?, 0);
         while let Some(parent) = parents.get(there) {
@@ -71,59 +71,40 @@ pub(crate) fn write(job: &Dir, path: &str, contents: &[u8], quota: &Quota) -> Re
         room.take(grown, (names.len() - there - usize::from(replaced.is_some())) as u64)?;
 
         for parent in parents.iter().skip(there) {
-            let inner = open_or_make_dir(&dir, parent)?;
-            sync_dir(&dir)?;
-            dir = inner;
+            dir = open_or_make_dir(&dir, parent)?;
         }
         replace_from(job, TEMPORARY, (&dir, name.as_ref()), contents, Survives::PowerCut)?;
         if replaced.is_some() {
             room.freed();
         }
         Ok(sync_dir(&dir)?)
-    });
-    written.map_err(|refused| match refused {
-        Refused::Full(full) => Unwritten::Full(full),
-        Refused::TooDeep => unsound(path).into(),
-        Refused::Failed(e) => unavailable(path, &e).into(),
     })
 }
 
-/// Why an artifact was not written.
-#[derive(Debug)]
-pub(crate) enum Unwritten {
-    /// There is no room.
-    Full(Full),
-    /// Any other reason.
-    Failed(ToolError),
-}
-
-impl From<ToolError> for Unwritten {
-    fn from(error: ToolError) -> Self {
-        Self::Failed(error)
-    }
-}
-
-fn unavailable(path: &str, error: &io::Error) -> ToolError {
-    ToolError::Unavailable(format!("could not write the artifact {path:?}: {error}"))
-}
-
-fn unsound(path: &str) -> ToolError {
-    ToolError::InvalidInput(format!(
-        "path must be relative, of 1 to {MAX_DEPTH} names of 1 to {MAX_NAME_BYTES} bytes with '/' between, without \
-         `.`, `..` or control characters: {path:?} is not"
-    ))
-}
-
 /// The names of a sound path.
-fn check(path: &str) -> Result<Vec<&str>, ToolError> {
-    let names: Vec<_> = path.split('/').take(MAX_DEPTH + 1).collect();
-    let sound = names.len() <= MAX_DEPTH
-        && names.iter().all(|name| {
-            (1..=MAX_NAME_BYTES).contains(&name.len())
-                && !matches!(*name, "." | "..")
-                && !name.contains(|c: char| c.is_control())
-        });
-    if sound { Ok(names) } else { Err(unsound(path)) }
+pub(crate) struct Names<'a>(Vec<&'a str>);
+
+impl<'a> Names<'a> {
+    /// Of a path below `artifacts/`.
+    ///
+    /// # Errors
+    /// What a sound path is, where this is none.
+    pub(crate) fn of(path: &'a str) -> Result<Self, ToolError> {
+        let names: Vec<_> = path.split('/').take(MAX_DEPTH + 1).collect();
+        let sound = names.len() <= MAX_DEPTH
+            && names.iter().all(|name| {
+                (1..=MAX_NAME_BYTES).contains(&name.len())
+                    && !matches!(*name, "." | "..")
+                    && !name.contains(|c: char| c.is_control())
+            });
+        if sound {
+            return Ok(Self(names));
+        }
+        Err(ToolError::InvalidInput(format!(
+            "path must be relative, of 1 to {MAX_DEPTH} names of 1 to {MAX_NAME_BYTES} bytes with '/' between, without \
+             `.`, `..` or control characters: {path:?} is not"
+        )))
+    }
 }
 
 #[cfg(test)]
@@ -132,6 +113,10 @@ mod tests {
     use guild_contract::Limits;
 
     use super::*;
+
+    fn write(job: &Dir, path: &str, contents: &[u8], quota: &Quota) -> Result<(), Refused> {
+        super::write(job, &Names::of(path).unwrap(), contents, quota)
+    }
 
     fn listed(job: &TempDir, max: u64) -> Vec<String> {
         list(job, &"job".parse().unwrap(), max)
@@ -158,15 +143,10 @@ mod tests {
 
     #[test]
     fn unsound_paths_are_refused() {
-        let (job, quota) = (job(), quota(u64::MAX, u64::MAX));
         let (long, deep) = ("x".repeat(256), vec!["d"; 17].join("/"));
         for path in ["", "/a", "a/", "a//b", ".", "..", "a/../b", "./a", "a\0b", "a\nb", "a/\x1b[2J", &long, &deep] {
-            assert!(
-                matches!(write(&job, path, b"", &quota), Err(Unwritten::Failed(ToolError::InvalidInput(_)))),
-                "{path:?}"
-            );
+            assert!(matches!(Names::of(path), Err(ToolError::InvalidInput(_))), "{path:?}");
         }
-        assert_eq!(job.entries().unwrap().count(), 0);
     }
 
     #[test]
@@ -195,7 +175,7 @@ mod tests {
         job.create_dir("artifacts").unwrap();
         job.write("artifacts/own", "1234567").unwrap();
         let full = |path, contents| match write(&job, path, contents, &quota) {
-            Err(Unwritten::Full(full)) => full.limit,
+            Err(Refused::Full(full)) => full.limit,
             other => panic!("{other:?}"),
         };
         assert_eq!(full("a", b"1234"), "limits.artifacts_bytes = 10");

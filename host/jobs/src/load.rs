@@ -25,8 +25,8 @@ pub trait Resume: Send + Sync {
     /// Whether a job could go on, by its plan and what its sessions have done. The error says why not.
     fn check(&self, plan: &Accepted, history: &[Did]) -> Result<(), String>;
 
-    /// Goes on with a job, which is running. It must not wait for it.
-    fn resume(&self, job: Arc<RunningJob>, plan: Accepted);
+    /// Goes on with a job, which is running, by [`RunningJob::plan`]. It must not wait for it.
+    fn resume(&self, job: Arc<RunningJob>);
 }
 
 /// Why a job does not go on.
@@ -42,7 +42,7 @@ enum Settled {
     /// It has ended.
     Ended(Box<Ended>),
     /// It goes on.
-    GoesOn(Arc<RunningJob>, Box<Accepted>),
+    GoesOn(Arc<RunningJob>),
 }
 /// Readers of `meta.json` files at a time.
 const READERS: usize = 2;
@@ -114,7 +114,7 @@ impl JobStore {
         {
             let status = settled.as_ref().ok().map(|settled| match settled {
                 Settled::Ended(ended) => ended.meta.status,
-                Settled::GoesOn(..) => JobStatus::Running,
+                Settled::GoesOn(_) => JobStatus::Running,
             });
             reconciled.extend(status.map(|status| (id.clone(), status)));
             self.take_over(&id, settled);
@@ -244,10 +244,10 @@ impl JobStore {
     /// Takes a job into the index that has ended, hands one over that goes on, or leaves it out.
     fn take_over(&self, id: &JobId, settled: Result<Settled, String>) {
         match settled {
-            Ok(Settled::GoesOn(job, plan)) => {
+            Ok(Settled::GoesOn(job)) => {
                 lock(&self.left_out).remove(id);
                 if let Some(resume) = self.resume.get() {
-                    resume.resume(job, *plan);
+                    resume.resume(job);
                 }
             }
             Ok(Settled::Ended(ended)) => self.take_in(id, Ok(*ended)),
@@ -296,7 +296,7 @@ impl JobStore {
             Left::Submission => (JobStatus::Completed, None, Some(Owed::Submission)),
             Left::Result => (JobStatus::Completed, None, None),
             Left::Nothing => match self.go_on(meta, &dir, was_there) {
-                Ok((job, plan)) => return Ok(Settled::GoesOn(job, Box::new(plan))),
+                Ok(job) => return Ok(Settled::GoesOn(job)),
                 Err(Stays::Unknown(e)) => return Err(format!("whether it can go on is not known: {e}")),
                 Err(Stays::Refused(why)) => (JobStatus::Failed, Some(interrupted(&why)), None),
             },
@@ -314,7 +314,7 @@ impl JobStore {
     }
 
     /// Takes a job up again. The error says why that cannot be.
-    fn go_on(&self, meta: &Meta, dir: &Dir, was_there: bool) -> Result<(Arc<RunningJob>, Accepted), Stays> {
+    fn go_on(&self, meta: &Meta, dir: &Dir, was_there: bool) -> Result<Arc<RunningJob>, Stays> {
         let limits = &self.shared.limits;
         let refused = |why: &str| Stays::Refused(why.to_owned());
         let resume = self.resume.get().ok_or_else(|| refused("nobody goes on with it"))?;
@@ -347,7 +347,7 @@ impl JobStore {
         }
         let job = self.take_up(&meta, dir).map_err(unreadable(META))?;
         tracing::info!(job = %meta.job_id, "goes on, which a host that stopped left running");
-        Ok((job, plan))
+        Ok(job)
     }
 
     /// What a job's sessions used before its host stopped, by its transcript.

@@ -11,7 +11,7 @@ use std::{
 };
 
 use cap_std::fs::Dir;
-use guild_contract::{JobId, Limits};
+use guild_contract::{JobId, Limits, text::hex};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -101,7 +101,7 @@ fn file(key: &str) -> String {
 }
 
 fn sha256(text: &str) -> String {
-    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&Sha256::digest(text.as_bytes()))
 }
 
 fn chars(text: &str) -> u64 {

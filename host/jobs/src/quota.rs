@@ -71,8 +71,6 @@ struct Open {
 pub enum Refused {
     /// It needs more than a limit gives.
     Full(Full),
-    /// A directory would be too deep below `artifacts/`.
-    TooDeep,
     /// What the system said.
     Failed(io::Error),
 }
@@ -204,7 +202,7 @@ impl Room<'_> {
 
     /// Remembers an open file: it takes room while it is open, with a name or without. One that was not opened as an
     /// artifact may still be one, but takes room only below `artifacts/` or without a name: it cannot grow by this way.
-    pub fn open(&mut self, file: &Arc<fs::File>, artifact: bool) {
+    pub fn register(&mut self, file: &Arc<fs::File>, artifact: bool) {
         self.state.open.retain(|open| open.file.strong_count() > 0);
         self.state.open.push(Open { file: Arc::downgrade(file), artifact });
         if let Some((_, open)) = &mut self.state.measured {
@@ -221,19 +219,19 @@ impl Room<'_> {
     /// Refuses a directory in `parent` that itself is `height` directories high.
     ///
     /// # Errors
-    /// [`Refused::TooDeep`], if it would be too deep below `artifacts/`.
-    pub fn deep(&self, parent: &Dir, height: usize) -> Result<(), Refused> {
+    /// [`Errno::NAMETOOLONG`], if it would be too deep below `artifacts/`.
+    pub fn check_depth(&self, parent: &Dir, height: usize) -> Result<(), Refused> {
         let same = |a: &rustix::fs::Stat, b: &rustix::fs::Stat| (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino);
         let root = rustix::fs::fstat(self.root)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let mut at = rustix::fs::openat(parent, ".", flags, Mode::empty())?;
         for depth in 1..=MAX_DEPTH {
             if same(&rustix::fs::fstat(&at)?, &root) {
-                return if depth - 1 + height <= MAX_DEPTH { Ok(()) } else { Err(Refused::TooDeep) };
+                return if depth - 1 + height <= MAX_DEPTH { Ok(()) } else { Err(Errno::NAMETOOLONG.into()) };
             }
             at = rustix::fs::openat(&at, "..", flags, Mode::empty())?;
         }
-        Err(Refused::TooDeep)
+        Err(Errno::NAMETOOLONG.into())
     }
 
     /// Counts what is there.
@@ -317,7 +315,7 @@ mod tests {
             let (root, quota) = (job.open_dir("artifacts").unwrap(), quota(10));
             let file = moved_out(&job, &root);
             let taken = quota.change(&root, |room| {
-                room.open(&file, artifact);
+                room.register(&file, artifact);
                 room.take(3, 0)
             });
             assert_eq!(taken.is_ok(), fits, "{taken:?}");

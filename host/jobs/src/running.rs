@@ -19,13 +19,14 @@ use guild_contract::{Decision, JobId, JobStatus, JobUsage, Limits, Meta, rpc::St
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    artifacts::{self, Unwritten},
+    activation::Accepted,
+    artifacts,
     clock::{Clock, rfc3339},
     durable::{Stamp, Survives, open_dir, replace},
     error::StoreError,
     index::Ended,
     journal::{Journal, neutralised},
-    quota::Quota,
+    quota::{Quota, Refused},
     record::{self, DECISIONS, LOG, META, Owed, QUESTIONS, Recorded, STATUS, SUBMISSION, Submission, TRANSCRIPT},
     store::JobStore,
     sync::{Group, lock},
@@ -158,6 +159,15 @@ impl RunningJob {
         Ok(record::read_transcript(&dir, &self.shared.limits)?.unwrap_or_default())
     }
 
+    /// What it was accepted with. It stays on disk until it is needed: many jobs can wait for their turn.
+    ///
+    /// # Errors
+    /// Where its `plan.json` cannot be read.
+    pub fn plan(&self) -> io::Result<Accepted> {
+        let dir = open_dir(&self.shared.jobs, self.id.as_str())?;
+        record::read_plan(&dir, &self.shared.limits)?.ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
     /// The number of the session that begins now, from 1.
     pub fn next_session(&self) -> u32 {
         self.sessions.fetch_add(1, Ordering::Relaxed) + 1
@@ -260,14 +270,17 @@ impl RunningJob {
     /// Writes one file under the job's `artifacts/`, with the directories that it needs. `path` is relative to
     /// `artifacts/`, without `..`. All that is there counts towards the limits, whoever wrote it.
     pub fn write_artifact(&self, path: &str, contents: &[u8]) -> Result<(), ToolError> {
-        self.change(|_, dir| match artifacts::write(dir, path, contents, &self.artifacts) {
+        let names = artifacts::Names::of(path)?;
+        self.change(|_, dir| match artifacts::write(dir, &names, contents, &self.artifacts) {
             Ok(()) => Ok(()),
-            Err(Unwritten::Failed(error)) => Err(error),
-            Err(Unwritten::Full(full)) => {
+            Err(Refused::Full(full)) => {
                 if full.first {
                     self.log(&full.to_string());
                 }
                 Err(ToolError::OverLimit(full.to_string()))
+            }
+            Err(Refused::Failed(why)) => {
+                Err(ToolError::Unavailable(format!("could not write the artifact {path:?}: {why}")))
             }
         })
     }

@@ -57,9 +57,15 @@ pub fn may_carry_key(scheme: &str, host: &str) -> bool {
     scheme == "https" || host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// A key. It shows itself nowhere.
+/// A key, or a token. It shows itself nowhere.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
+
+impl From<String> for Secret {
+    fn from(secret: String) -> Self {
+        Self(secret)
+    }
+}
 
 impl Secret {
     /// The key itself, for the request that it authorises.

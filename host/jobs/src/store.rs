@@ -211,7 +211,6 @@ impl JobStore {
 
     fn check(&self, new: &NewJob) -> Result<(), StoreError> {
         let limits = &self.shared.limits;
-        let config = record::config_json(&new.config).map_err(StoreError::io("config"))?;
         for (field, text) in [("description", &new.description), ("task", &new.task)] {
             if text.trim().is_empty() {
                 return Err(StoreError::Refused(format!("{field} must not be empty")));
@@ -220,7 +219,7 @@ impl JobStore {
         for (field, bytes, limit) in [
             ("description", new.description.len(), limits.description_bytes),
             ("task", new.task.len(), limits.task_bytes),
-            ("config", config.len(), limits.config_bytes),
+            ("config", new.config.to_string().len(), limits.config_bytes),
         ] {
             if bytes as u64 > limit {
                 return Err(StoreError::OverLimit(format!(

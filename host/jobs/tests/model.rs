@@ -1,5 +1,6 @@
-//! Any sequence of what can happen to a job, against a model of the state machine; and any of several jobs at the same time.
-#![allow(clippy::unwrap_used, reason = "a test helper fails its test")]
+//! Any sequence of what can happen to a job, against a model of the state machine; and any of several jobs at the same
+//! time, over several lives of the host.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test helper fails its test")]
 
 mod common;
 
@@ -11,14 +12,20 @@ use guild_jobs::{JobStore, RunningJob};
 use proptest::prelude::*;
 use serde_json::json;
 
+/// What a caller does, or a job's work.
 #[derive(Clone, Copy, Debug)]
-enum Step {
+enum Act {
     Submit,
     CompleteWithText,
     CompleteWithoutText,
     Fail,
     Cancel,
     Delete,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Act(Act),
     /// The host dies and another one starts.
     Restart,
 }
@@ -33,45 +40,57 @@ enum Model {
 
 impl Model {
     fn after(self, step: Step) -> Self {
+        use Act::{Cancel, CompleteWithText, CompleteWithoutText, Delete, Fail, Submit};
         use JobStatus::{Cancelled, Completed, Failed};
         match (self, step) {
-            (Self::Running { .. }, Step::Submit) => Self::Running { submitted: true },
-            (Self::Running { .. }, Step::Cancel) => Self::Ended(Cancelled),
-            (Self::Running { .. }, Step::CompleteWithText) => Self::Ended(Completed),
-            (Self::Running { submitted }, Step::CompleteWithoutText | Step::Fail | Step::Restart) => {
+            (Self::Running { .. }, Step::Act(Submit)) => Self::Running { submitted: true },
+            (Self::Running { .. }, Step::Act(Cancel)) => Self::Ended(Cancelled),
+            (Self::Running { .. }, Step::Act(CompleteWithText)) => Self::Ended(Completed),
+            (Self::Running { submitted }, Step::Act(CompleteWithoutText | Fail) | Step::Restart) => {
                 Self::Ended(if submitted { Completed } else { Failed })
             }
-            (Self::Ended(Failed), Step::Cancel) => Self::Ended(Cancelled),
-            (Self::Ended(Completed | Cancelled), Step::Delete) => Self::Gone,
+            (Self::Ended(Failed), Step::Act(Cancel)) => Self::Ended(Cancelled),
+            (Self::Ended(Completed | Cancelled), Step::Act(Delete)) => Self::Gone,
             (other, _) => other,
         }
     }
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
-    use Step::*;
-    let step = prop_oneof![
-        Just(Submit),
-        Just(CompleteWithText),
-        Just(CompleteWithoutText),
-        Just(Fail),
-        Just(Cancel),
-        Just(Delete),
-        Just(Restart),
-    ];
-    prop::collection::vec(step, 1..6)
+fn acts() -> impl Strategy<Value = Act> {
+    use Act::*;
+    prop::sample::select(&[Submit, CompleteWithText, CompleteWithoutText, Fail, Cancel, Delete][..])
 }
 
-/// What a caller does, or a job's work, at any time; a restart is nobody's.
-fn act(store: &JobStore, job: &RunningJob, step: Step) {
-    match step {
-        Step::Submit => drop(job.submit_result("submitted", None)),
-        Step::CompleteWithText => drop(job.complete(Some("text"))),
-        Step::CompleteWithoutText => drop(job.complete(None)),
-        Step::Fail => drop(job.fail("reason")),
-        Step::Cancel => drop(store.cancel(job.id().as_str())),
-        Step::Delete => drop(store.delete(job.id().as_str())),
-        Step::Restart => {}
+/// What somebody does to one job after another, each by its number.
+type Acts = Vec<(usize, Vec<Act>)>;
+
+fn somebody() -> impl Strategy<Value = Acts> {
+    prop::collection::vec((0..NUMBERS, prop::collection::vec(acts(), 1..6)), 1..4)
+}
+
+/// Numbers of jobs, of which each stands for one.
+const NUMBERS: usize = 12;
+/// The jobs that begin in each life of the host.
+const BEGIN: usize = 2;
+
+/// A job as this life of the host knows it: one that an earlier one began has no work any more.
+struct Known {
+    id: JobId,
+    work: Option<Arc<RunningJob>>,
+}
+
+impl Known {
+    fn act(&self, store: &JobStore, act: Act) {
+        let id = self.id.as_str();
+        match (act, &self.work) {
+            (Act::Cancel, _) => drop(store.cancel(id)),
+            (Act::Delete, _) => drop(store.delete(id)),
+            (_, None) => {}
+            (Act::Submit, Some(job)) => drop(job.submit_result("submitted", None)),
+            (Act::CompleteWithText, Some(job)) => drop(job.complete(Some("text"))),
+            (Act::CompleteWithoutText, Some(job)) => drop(job.complete(None)),
+            (Act::Fail, Some(job)) => drop(job.fail("reason")),
+        }
     }
 }
 
@@ -106,62 +125,82 @@ fn may_follow(before: Option<JobStatus>, after: Option<JobStatus>) -> bool {
     }
 }
 
+fn state(view: &Option<StatusView>) -> Option<JobStatus> {
+    view.as_ref().map(|view| view.status)
+}
+
+/// Two act at the same time on jobs that are as these views say, and a third looks on.
+fn act_at_once(store: &JobStore, jobs: &[Known], views: &[Option<StatusView>], acts: [&Acts; 2]) {
+    let now = |id: &JobId| {
+        let json = store.status(id.as_str()).ok()?;
+        Some(serde_json::from_slice::<StatusView>(&json).unwrap().status)
+    };
+    thread::scope(|scope| {
+        let acting = acts.map(|acts| {
+            scope.spawn(move || {
+                for (number, acts) in acts {
+                    acts.iter().for_each(|act| jobs[number % jobs.len()].act(store, *act));
+                }
+            })
+        });
+        let mut seen: Vec<_> = views.iter().map(state).collect();
+        while acting.iter().any(|actor| !actor.is_finished()) {
+            for (job, before) in jobs.iter().zip(&mut seen) {
+                let after = now(&job.id);
+                assert!(may_follow(*before, after), "{before:?}, then {after:?}");
+                *before = after;
+            }
+        }
+    });
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whoever_acts_at_the_same_time_no_job_is_lost_or_stuck(
-        one in prop::collection::vec((0..3_usize, steps()), 1..4),
-        other in prop::collection::vec((0..3_usize, steps()), 1..4),
+    fn whoever_acts_at_the_same_time_in_whichever_life_of_the_host_no_job_is_lost_or_stuck(
+        lives in prop::collection::vec((somebody(), somebody()), 1..5),
     ) {
         let member = Member::new();
-        let store = member.store();
-        let jobs: Vec<Arc<RunningJob>> = (0..3).map(|_| start(&store, "d")).collect();
-        let now = |id: &JobId| {
-            let json = store.status(id.as_str()).ok()?;
-            Some(serde_json::from_slice::<StatusView>(&json).unwrap().status)
-        };
-        // Two act, and a third looks on.
-        thread::scope(|scope| {
-            let acting = [&one, &other].map(|acts| {
-                let (store, jobs) = (&store, &jobs);
-                scope.spawn(move || {
-                    acts.iter().for_each(|(n, steps)| steps.iter().for_each(|step| act(store, &jobs[*n], *step)));
-                })
-            });
-            let mut seen = vec![Some(JobStatus::Running); jobs.len()];
-            while acting.iter().any(|actor| !actor.is_finished()) {
-                for (job, before) in jobs.iter().zip(&mut seen) {
-                    let after = now(job.id());
-                    assert!(may_follow(*before, after), "{before:?}, then {after:?}");
-                    *before = after;
+        let mut jobs: Vec<Known> = Vec::new();
+        let mut views: Vec<Option<StatusView>> = Vec::new();
+        // The last one looks at what is left, and nobody acts.
+        for (one, other) in lives.into_iter().chain([Default::default()]) {
+            let store = member.store();
+            for (job, before) in jobs.iter().zip(&mut views) {
+                let after = known(&member, &store, &job.id);
+                match (&before, &after) {
+                    (Some(running), Some(ended)) if running.status == JobStatus::Running => {
+                        prop_assert!(matches!(ended.status, JobStatus::Completed | JobStatus::Failed), "it is stuck");
+                    }
+                    _ => prop_assert_eq!(&*before, &after),
                 }
+                *before = after;
             }
-        });
-        let ids: Vec<JobId> = jobs.iter().map(|job| job.id().clone()).collect();
-        let before: Vec<_> = ids.iter().map(|id| known(&member, &store, id)).collect();
-        for (n, view) in before.iter().enumerate() {
-            let acts = || one.iter().chain(&other).filter(|(job, _)| *job == n).flat_map(|(_, steps)| steps);
-            let ends = acts().any(|step| !matches!(step, Step::Submit | Step::Delete | Step::Restart));
-            let runs = view.as_ref().is_some_and(|view| view.status == JobStatus::Running);
-            prop_assert_eq!(runs, !ends, "{:?}", view);
-            let removed = acts().any(|step| matches!(step, Step::Delete));
-            prop_assert!(view.is_some() || removed, "nobody removed it");
-        }
-        prop_assert_eq!(store.running_count(), before.iter().flatten().filter(|v| v.status == JobStatus::Running).count());
-        // The host dies, and another one finds what it left.
-        drop((jobs, store));
-        let store = member.store();
-        for (id, before) in ids.iter().zip(before) {
-            let after = known(&member, &store, id);
-            match (before, after) {
-                (Some(before), Some(after)) if before.status == JobStatus::Running => {
-                    prop_assert!(matches!(after.status, JobStatus::Completed | JobStatus::Failed), "it is stuck");
-                }
-                (before, after) => prop_assert_eq!(before, after),
+            prop_assert_eq!(store.running_count(), 0);
+            for _ in 0..BEGIN {
+                let work = start(&store, "d");
+                views.push(known(&member, &store, work.id()));
+                jobs.push(Known { id: work.id().clone(), work: Some(work) });
             }
+            act_at_once(&store, &jobs, &views, [&one, &other]);
+            for (n, (job, before)) in jobs.iter().zip(&mut views).enumerate() {
+                let after = known(&member, &store, &job.id);
+                prop_assert!(may_follow(state(before), state(&after)), "{:?}, then {:?}", before, after);
+                let of_it = |(number, _): &&(usize, Vec<Act>)| number % jobs.len() == n;
+                let acts = || one.iter().chain(&other).filter(of_it).flat_map(|(_, acts)| acts);
+                let ends = acts().any(|act| !matches!(act, Act::Submit | Act::Delete));
+                let ran = state(before) == Some(JobStatus::Running);
+                prop_assert_eq!(state(&after) == Some(JobStatus::Running), ran && !ends, "{:?}", after);
+                let removed = before.is_none() || acts().any(|act| matches!(act, Act::Delete));
+                prop_assert!(after.is_some() || removed, "nobody removed it");
+                *before = after;
+            }
+            let running = views.iter().filter(|view| state(view) == Some(JobStatus::Running)).count();
+            prop_assert_eq!(store.running_count(), running);
+            // The host dies.
+            jobs.iter_mut().for_each(|job| job.work = None);
         }
-        prop_assert_eq!(store.running_count(), 0);
     }
 }
 
@@ -169,27 +208,26 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_job_is_what_its_history_makes_it(steps in steps()) {
+    fn a_job_is_what_its_history_makes_it(
+        steps in prop::collection::vec(prop_oneof![6 => acts().prop_map(Step::Act), 1 => Just(Step::Restart)], 1..6),
+    ) {
         let member = Member::new();
         let mut store = member.store();
-        let mut job = Some(start(&store, "d"));
-        let id = job.as_ref().map(|job| job.id().clone()).unwrap();
+        let work = start(&store, "d");
+        let mut job = Known { id: work.id().clone(), work: Some(work) };
         let mut model = Model::Running { submitted: false };
         for step in steps {
-            match (step, &job) {
-                (Step::Restart, _) => {
-                    job = None;
+            match step {
+                Step::Restart => {
+                    job.work = None;
                     drop(store);
                     store = member.store();
                 }
-                (Step::Cancel, None) => drop(store.cancel(id.as_str())),
-                (Step::Delete, None) => drop(store.delete(id.as_str())),
-                (_, None) => continue,
-                (step, Some(job)) => act(&store, job, step),
+                Step::Act(act) => job.act(&store, act),
             }
             let before = model;
             model = model.after(step);
-            let view = known(&member, &store, &id);
+            let view = known(&member, &store, &job.id);
             match model {
                 Model::Gone => prop_assert_eq!(view, None),
                 Model::Running { .. } => prop_assert_eq!(view.map(|view| view.status), Some(JobStatus::Running)),
@@ -197,7 +235,7 @@ proptest! {
                     prop_assert_eq!(view.map(|view| view.status), Some(ended));
                     if ended == JobStatus::Completed {
                         let submitted = before == Model::Running { submitted: true };
-                        let output = store.result(id.as_str()).unwrap().output;
+                        let output = store.result(job.id.as_str()).unwrap().output;
                         prop_assert!(!submitted || output == "submitted");
                     }
                 }

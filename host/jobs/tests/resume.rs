@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 struct Takes {
     refusal: Option<String>,
     seen: Mutex<Vec<Entry>>,
-    jobs: Mutex<Vec<(Arc<RunningJob>, Accepted)>>,
+    jobs: Mutex<Vec<Arc<RunningJob>>>,
 }
 
 impl Resume for Takes {
@@ -30,8 +30,8 @@ impl Resume for Takes {
         self.refusal.clone().map_or(Ok(()), Err)
     }
 
-    fn resume(&self, job: Arc<RunningJob>, plan: Accepted) {
-        self.jobs.lock().unwrap().push((job, plan));
+    fn resume(&self, job: Arc<RunningJob>) {
+        self.jobs.lock().unwrap().push(job);
     }
 }
 
@@ -46,7 +46,7 @@ fn restart(member: &Member, takes: Takes) -> (Arc<JobStore>, Arc<Takes>) {
 }
 
 fn the_one(takes: &Takes) -> Arc<RunningJob> {
-    takes.jobs.lock().unwrap().first().unwrap().0.clone()
+    takes.jobs.lock().unwrap().first().unwrap().clone()
 }
 
 fn meta(member: &Member, job: &RunningJob) -> Meta {

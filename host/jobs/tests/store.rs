@@ -58,17 +58,28 @@ fn what_is_missing_or_too_large_makes_no_job() {
     let limits = Limits { description_bytes: 5, task_bytes: 5, config_bytes: 20, ..Limits::default() };
     let member = Member::with(limits);
     let store = member.store();
-    let refused = |description: &str, task: &str, config: Value| {
+    let create = |description: &str, task: &str, config: Value| {
         let new = NewJob { description: description.into(), task: task.into(), config, ..new_job(&store, "") };
-        store.create(new).err().unwrap().to_string()
+        store.create(new).map_err(|e| e.to_string())
     };
+    let refused = |description: &str, task: &str, config: Value| create(description, task, config).err().unwrap();
+    // As it is sent, and not as `config.json` has it.
+    let config = |bytes: usize| json!({"key": "x".repeat(bytes - r#"{"key":""}"#.len())});
     assert_eq!(refused("", "t", Value::Null), "description must not be empty");
     assert_eq!(refused("d", " \n", Value::Null), "task must not be empty");
-    assert!(refused("123456", "t", Value::Null).contains("limits.description_bytes"));
-    assert!(refused("d", "123456", Value::Null).contains("limits.task_bytes"));
-    assert!(refused("d", "t", json!({"key": "x".repeat(20)})).contains("limits.config_bytes"));
+    let over =
+        |field: &str, bytes: u32, limit: u32| format!("{field} has {bytes} bytes; limits.{field}_bytes allows {limit}");
+    assert_eq!(refused("123456", "t", Value::Null), over("description", 6, 5));
+    assert_eq!(refused("d", "123456", Value::Null), over("task", 6, 5));
+    assert_eq!(refused("d", "t", config(21)), over("config", 21, 20));
     assert_eq!(member.dir.read_dir("jobs").unwrap().count(), 0);
     assert_eq!(store.running_count(), 0);
+    // Exactly the limit of each is taken whole.
+    let job = create("12345", "12345", config(20)).unwrap();
+    assert_eq!(status(&store, job.id()).description, "12345");
+    assert_eq!(member.read(&member.file(job.id(), "task.md")), "12345");
+    let kept: Value = serde_json::from_str(&member.read(&member.file(job.id(), "config.json"))).unwrap();
+    assert_eq!(kept, config(20));
 }
 
 #[test]
@@ -115,9 +126,12 @@ fn final_text_serves_only_where_no_result_was_submitted() {
 fn a_final_text_that_is_too_large_is_a_failure_with_that_reason() {
     let member = Member::with(Limits { result_bytes: 4, ..Limits::default() });
     let store = member.store();
-    let job = start(&store, "d");
-    assert_eq!(job.complete(Some("12345")).unwrap(), JobStatus::Failed);
-    assert!(status(&store, job.id()).error.unwrap().contains("limits.result_bytes"));
+    let (fits, over) = (start(&store, "d"), start(&store, "d"));
+    assert_eq!(fits.complete(Some("1234")).unwrap(), JobStatus::Completed);
+    assert_eq!(store.result(fits.id().as_str()).unwrap().output, "1234");
+    assert_eq!(over.complete(Some("12345")).unwrap(), JobStatus::Failed);
+    let error = "over a limit: the result has 5 bytes; limits.result_bytes allows 4";
+    assert_eq!(status(&store, over.id()).error.as_deref(), Some(error));
 }
 
 #[test]
@@ -294,44 +308,89 @@ fn the_worker_s_words_are_in_status_and_in_files() {
 
 #[test]
 fn the_worker_s_words_are_bounded() {
-    let limits = Limits { summary_bytes: 10, note_bytes: 10, notes_bytes: 200, result_bytes: 10, ..Limits::default() };
+    // A note costs 64 bytes besides its text: of one with 10 bytes and one with 9 both fit, and of two with 10 one.
+    let limits = Limits { summary_bytes: 10, note_bytes: 10, notes_bytes: 147, result_bytes: 10, ..Limits::default() };
     let member = Member::with(limits);
-    let job = start(&member.store(), "d");
-    let over = "12345678901";
-    let text = |result: Result<(), ToolError>| result.unwrap_err().to_string();
-    assert!(text(job.update_summary(over)).contains("limits.summary_bytes"));
-    assert!(text(job.submit_result(over, None)).contains("limits.result_bytes"));
-    assert!(text(job.log_question(over)).contains("limits.note_bytes"));
-    assert!(
-        text(job.record_decision(Decision { reasoning: over.into(), ..decision(1) }, None))
-            .contains("limits.note_bytes")
-    );
+    let store = member.store();
+    let job = start(&store, "d");
+    let (fits, over) = ("1234567890", "12345678901");
+    let decision_of = |bytes: usize| Decision { reasoning: "r".repeat(bytes - "q1d1".len()), ..decision(1) };
+    let is_over = |result: Result<(), ToolError>, why: &str| {
+        assert_eq!(result, Err(ToolError::OverLimit(why.to_owned())));
+    };
+    assert_eq!(job.update_summary(fits), Ok(()));
+    is_over(job.update_summary(over), "the summary has 11 bytes; limits.summary_bytes allows 10");
+    assert_eq!(job.submit_result(fits, None), Ok(()));
+    is_over(job.submit_result(over, None), "the result has 11 bytes; limits.result_bytes allows 10");
+    is_over(job.log_question(over), "the question has 11 bytes; limits.note_bytes allows 10");
+    is_over(job.record_decision(decision_of(11), None), "the decision has 11 bytes; limits.note_bytes allows 10");
     assert!(matches!(job.log_question(" \n"), Err(ToolError::InvalidInput(_))));
     assert!(matches!(job.submit_result("\n", None), Err(ToolError::InvalidInput(_))));
-    let taken = (0..100).take_while(|n| job.log_question(&format!("{n}?")).is_ok()).count();
-    assert!(taken < 5, "{taken} tiny questions were taken");
-    assert!(text(job.log_question("why?")).contains("limits.notes_bytes"));
-    assert!(text(job.record_decision(decision(1), None)).contains("limits.notes_bytes"));
+
+    let full = "the job's questions and decisions have reached limits.notes_bytes, 147 bytes";
+    assert_eq!(job.log_question(fits), Ok(()));
+    is_over(job.record_decision(decision_of(10), None), full);
+    assert_eq!(job.record_decision(decision_of(9), None), Ok(()));
+    is_over(job.log_question("?"), full);
+    is_over(job.record_decision(decision(2), None), full);
+    let other = start(&store, "d");
+    assert_eq!(other.record_decision(decision_of(10), None), Ok(()));
+    is_over(other.log_question(fits), full);
+
+    assert_eq!(job.complete(None).unwrap(), JobStatus::Completed);
+    let view = status(&store, job.id());
+    assert_eq!((view.summary.as_deref(), view.questions.unwrap()), (Some(fits), vec![fits.to_owned()]));
+    assert_eq!(view.decisions.unwrap(), [decision_of(9)]);
+    assert_eq!(store.result(job.id().as_str()).unwrap().output, fits);
+    let tiny = start(&store, "d");
+    assert_eq!((0..100).take_while(|n| tiny.log_question(&format!("{n}")).is_ok()).count(), 2);
+}
+
+fn note(text: &str) -> Entry {
+    Entry::Note { session: 1, text: text.to_owned() }
 }
 
 #[test]
-fn log_and_transcript_are_bounded_and_cannot_write_a_second_line() {
-    let member = Member::with(Limits { log_bytes: 200, transcript_bytes: 160, ..Limits::default() });
+fn nothing_writes_a_second_line_into_log_or_transcript() {
+    let member = Member::new();
     let job = start(&member.store(), "d");
     job.log("one\ntwo\x1b[2J");
-    let log = member.read(&member.file(job.id(), "log.txt"));
-    assert_eq!(log, "2026-01-01T00:00:00Z one\\ntwo\\u{1b}[2J\n");
-    for n in 0..100 {
-        job.log(&format!("line {n}"));
-        job.transcript(&Entry::Note { session: 1, text: format!("line\n{n}") });
-    }
-    let log = member.read(&member.file(job.id(), "log.txt"));
-    assert!(log.len() < 400 && log.contains("line 0\n"));
-    assert!(log.lines().last().unwrap().contains("limits.log_bytes"));
+    assert_eq!(member.read(&member.file(job.id(), "log.txt")), "2026-01-01T00:00:00Z one\\ntwo\\u{1b}[2J\n");
+    job.transcript(&note("line\n0"));
     let transcript = member.read(&member.file(job.id(), "transcript.jsonl"));
-    let entries: Vec<Value> = transcript.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(entries[0]["text"], "line\n0");
-    assert!(entries.last().unwrap()["text"].as_str().unwrap().contains("limits.transcript_bytes"));
+    let entry: Value = serde_json::from_str(transcript.strip_suffix('\n').unwrap()).unwrap();
+    assert!(entry["text"] == "line\n0" && transcript.lines().count() == 1, "{transcript}");
+}
+
+#[test]
+fn log_and_transcript_keep_what_just_fits_and_say_once_that_more_was_dropped() {
+    let written = |member: &Member, texts: &[&str]| {
+        let job = start(&member.store(), "d");
+        texts.iter().for_each(|text| {
+            job.log(text);
+            job.transcript(&note(text));
+        });
+        ["log.txt", "transcript.jsonl"].map(|file| member.read(&member.file(job.id(), file)))
+    };
+    let two = written(&Member::new(), &["a", "b"]);
+    let [log_bytes, transcript_bytes] = two.each_ref().map(|text| text.len() as u64);
+    let member = Member::with(Limits { log_bytes, transcript_bytes, ..Limits::default() });
+    assert_eq!(written(&member, &["a", "b"]), two);
+    // Also what would fit after that is dropped.
+    for texts in [&["a", "bb", "b"][..], &["a", "b", "", "b"]] {
+        let [log, transcript] = written(&member, texts);
+        let kept = texts.len() - 2;
+        let told = format!("(the log reached limits.log_bytes, {log_bytes} bytes; what followed was dropped)");
+        let expected: Vec<&str> = two[0].lines().take(kept).chain([told.as_str()]).collect();
+        assert_eq!(log.lines().collect::<Vec<_>>(), expected);
+        let told = format!(
+            "the transcript reached limits.transcript_bytes, {transcript_bytes} bytes; what followed was dropped"
+        );
+        let lines: Vec<&str> = transcript.lines().collect();
+        assert_eq!(lines[..kept], two[1].lines().take(kept).collect::<Vec<_>>());
+        assert_eq!(lines.len(), kept + 1);
+        assert_eq!(serde_json::from_str::<Value>(lines[kept]).unwrap()["text"], told);
+    }
 }
 
 #[test]

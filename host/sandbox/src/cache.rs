@@ -14,6 +14,7 @@ use cap_std::{
     ambient_authority,
     fs::{Dir, DirBuilder, DirBuilderExt, MetadataExt, OpenOptions, OpenOptionsExt},
 };
+use guild_contract::text::hex;
 use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 use wasmtime::{Engine, component::Component};
@@ -135,10 +136,6 @@ fn entry_name(engine: &Engine, component: &[u8; DIGEST]) -> String {
     engine.precompile_compatibility_hash().hash(&mut engine_hash);
     let engine_hash: [u8; DIGEST] = engine_hash.0.finalize().into();
     format!("{}-{}{SUFFIX}", hex(component), hex(engine_hash.first_chunk::<8>().unwrap_or(&[0; 8])))
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
 /// Turns what the engine calls its compatibility hash into bytes that are the same in every process.

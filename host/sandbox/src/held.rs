@@ -1,7 +1,7 @@
 //! What a component holds: memory of its own and of the host, and open files.
 //!
 //! Memory is one sum: linear memories and tables, which the engine asks the [`Limiter`](crate::limiter) for, and what
-//! the host keeps for the component's open streams and listings. Open files are the process's too, so all components
+//! the host keeps for the component's open streams, listings and sessions. Open files are the process's too, so all components
 //! together are left no more than half of those.
 
 use std::sync::{

@@ -34,17 +34,26 @@ impl Limiter {
     }
 }
 
+/// Whether it is more than the component itself said that there may be. The engine asks before it looks at that, and
+/// nothing is taken for what it then refuses.
+fn is_beyond(desired: usize, max: Option<usize>) -> bool {
+    max.is_some_and(|max| desired > max)
+}
+
 /// How much more is wanted.
 fn more(current: usize, desired: usize) -> u64 {
     desired.saturating_sub(current) as u64
 }
 
 impl ResourceLimiter for Limiter {
-    fn memory_growing(&mut self, current: usize, desired: usize, _max: Option<usize>) -> wasmtime::Result<bool> {
-        Ok(self.held.grow(more(current, desired)))
+    fn memory_growing(&mut self, current: usize, desired: usize, max: Option<usize>) -> wasmtime::Result<bool> {
+        Ok(!is_beyond(desired, max) && self.held.grow(more(current, desired)))
     }
 
-    fn table_growing(&mut self, current: usize, desired: usize, _max: Option<usize>) -> wasmtime::Result<bool> {
+    fn table_growing(&mut self, current: usize, desired: usize, max: Option<usize>) -> wasmtime::Result<bool> {
+        if is_beyond(desired, max) {
+            return Ok(false);
+        }
         let elements = self.table_elements.saturating_add(more(current, desired));
         let fits = elements <= self.max_table_elements;
         self.held.note(Reached { name: "table_elements", max: self.max_table_elements }, fits);

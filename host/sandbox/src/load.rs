@@ -10,11 +10,12 @@ use std::{
 use bytes::Bytes;
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 use guild_audit::inspect::{self, Outside};
+use guild_contract::text::hex;
 use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 use wasmtime::component::Component;
 
-use crate::{cache::hex, engine::Sandbox, error::LoadError};
+use crate::{engine::Sandbox, error::LoadError};
 
 /// A component that may be loaded: its bytes, read once, so that what is approved is what is compiled.
 pub struct Candidate {

@@ -115,10 +115,10 @@ fn key_by_name(directory: &Path, config: &Config) -> Result<MemberKey, String> {
     let Some(in_group) = group.and_then(|group| format!("{}/{key}", name(group)).parse::<MemberKey>().ok()) else {
         return Ok(key);
     };
-    let matches = |table: &str, key: &MemberKey| Pattern(table.to_owned()).matches(key.as_str());
-    match config.member.keys().find(|table| matches(table, &key) != matches(table, &in_group)) {
+    let differs = |table: &&Pattern| table.matches(key.as_str()) != table.matches(in_group.as_str());
+    match config.policy.rules.iter().map(|rule| &rule.members).find(differs) {
         None => Ok(key),
-        Some(table) => Err(format!(
+        Some(Pattern(table)) => Err(format!(
             "whether [member.{table:?}] in guild.toml is for it is not clear: alone it is {:?}, and in a group {:?}; name the \
              directory of members that it is in, with `members` in guild.toml or --members",
             key.as_str(),

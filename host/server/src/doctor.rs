@@ -21,7 +21,6 @@ use crate::{
     config::{Config, Runtime},
     door::{audit_log::Log, tls::Tls, tokens::TokenFile},
     host::{Host, Surveyed, read_roots},
-    member::Agents,
     reach::{Reach, Sources},
     runtimes::{self, Runtimes},
 };
@@ -113,6 +112,7 @@ impl Check {
 /// Looks at everything, in the order in which it is to be shown.
 pub async fn examine(examination: Examination) -> Vec<Check> {
     let Examination { config, members, sources, agent, online } = examination;
+    let config = config.with_agent(agent);
     let survey = match members {
         Some(directory) => {
             let config = config.clone();
@@ -129,14 +129,12 @@ pub async fn examine(examination: Examination) -> Vec<Check> {
 
     let (roots, sources) = look_at_sources(&config, sources);
     let files = roots.clone().map(|roots| Arc::new(roots) as Arc<dyn Files>);
-    let (member, dispatch) = (config.member.clone(), config.dispatch_agents.clone());
-    let agents = Agents { all: agent, default: config.agent, member, dispatch };
     let agent_of = |member: &Surveyed| match member.found.path.parse::<MemberKey>() {
-        Ok(key) => agents.of(&key),
+        Ok(key) => config.agent_of(&key),
         Err(_) => Ok(config.agent),
     };
     let ours = survey.iter().filter(|member| is_ours(member)).filter_map(|member| agent_of(member).ok());
-    let needed: BTreeSet<Runtime> = ours.chain([agent.unwrap_or(config.agent)]).collect();
+    let needed: BTreeSet<Runtime> = ours.chain([config.agent]).collect();
     let mut checks = Vec::new();
     for runtime in Runtime::ALL {
         let found = look_at_runtime(runtime, &config, files.as_ref()).await;
@@ -154,7 +152,7 @@ pub async fn examine(examination: Examination) -> Vec<Check> {
         look_at_member(member, agent, &sources, runtimes.as_ref().ok())
     }));
     if !known.is_empty() {
-        checks.extend(agents.strangers(|key| known.contains(key)).map(|key| {
+        checks.extend(config.strangers(|key| known.contains(key)).map(|key| {
             let why =
                 "guild.toml has a table for it, and there is no such member; `guild members` shows the keys".to_owned();
             Check::new(Kind::Member, key, true, Err(why))
@@ -309,7 +307,7 @@ fn look_at_member(
     sources: &Sources,
     runtimes: Option<&Runtimes>,
 ) -> Check {
-    let Surveyed { found, state, granted } = member;
+    let Surveyed { found, state, granted, .. } = member;
     let agent = match (state, agent) {
         (Ok(true), Ok(agent)) => agent,
         (Ok(false), _) => {

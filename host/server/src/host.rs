@@ -7,16 +7,17 @@ use std::{
     sync::Arc,
 };
 
+use cap_std::fs::Dir;
 use futures::future::join_all;
 use guild_agent::{ReadRoots, RootError};
 use guild_contract::Limits;
 use tokio::sync::{Semaphore, watch};
 
 use crate::{
-    approval::Approval,
+    approval::{Approval, Standing},
     config::{Config, Runtime},
     discovery::{self, Found, FoundMember},
-    member::{Agents, Means, Member},
+    member::{Means, Member},
     plugins::{self, Component, Load, WantedComponent},
     reach::{Granted, Reach, Sources},
     runtimes::Runtimes,
@@ -89,6 +90,8 @@ pub struct Surveyed {
     pub state: Result<bool, String>,
     /// What it is granted, where it has a component and its manifest is sound.
     pub granted: Option<Granted>,
+    /// Whether it is trusted, where its component can be read.
+    pub standing: Option<Standing>,
 }
 
 /// Every member that was found.
@@ -112,22 +115,10 @@ impl Host {
         let limits = Arc::new(config.limits.clone());
         let sources = Arc::new(Sources::new(read_roots(&config, sources)?));
         let runtimes = Arc::new(Runtimes::new(&config).map_err(OpenError::Config)?);
-        let config = Arc::new(config);
+        let config = Arc::new(config.with_agent(agent));
         let places = Arc::new(Semaphore::new(limits.running_jobs as usize));
-        let agents = Arc::new(Agents {
-            all: agent,
-            default: config.agent,
-            member: config.member.clone(),
-            dispatch: config.dispatch_agents.clone(),
-        });
-        let means = Means {
-            limits: limits.clone(),
-            config: config.clone(),
-            sources,
-            runtimes: runtimes.clone(),
-            agents: agents.clone(),
-            places,
-        };
+        let means =
+            Means { limits: limits.clone(), config: config.clone(), sources, runtimes: runtimes.clone(), places };
         let mut loads = Vec::new();
         let host = match target {
             Target::Member(path) => {
@@ -152,7 +143,7 @@ impl Host {
                     loads.extend(load);
                     members.insert(key, state);
                 }
-                for key in agents.strangers(|key| members.contains_key(key)) {
+                for key in config.strangers(|key| members.contains_key(key)) {
                     tracing::warn!("guild.toml has [member.{key:?}], and there is no such member");
                 }
                 Self { limits, members, single: None }
@@ -186,22 +177,18 @@ impl Host {
     pub fn survey(path: &Path, config: &Config) -> Result<Vec<Surveyed>, OpenError> {
         let unreadable = |source| OpenError::Members { path: path.to_owned(), source };
         let found = discovery::discover(&discovery::open_directory(path).map_err(unreadable)?).map_err(unreadable)?;
-        let approval = Approval::looking_only(config);
+        let approval = Approval::new(config);
         let sandbox = plugins::sandbox(&Arc::new(config.limits.clone())).map_err(|e| e.to_string());
         let survey = |found| survey(found, config, &approval, sandbox.as_ref());
         Ok(found.into_iter().map(survey).collect())
     }
 
-    /// [`Host::survey`], of the one member that a directory is.
-    ///
-    /// # Errors
-    /// Where it is no member.
-    pub fn survey_one(path: &Path, config: &Config) -> Result<Surveyed, OpenError> {
-        let member = discovery::single(path, config.members.as_deref(), config).map_err(OpenError::Member)?;
-        let approval = Approval::looking_only(config);
+    /// [`Host::survey`], of one member.
+    pub fn survey_one(member: FoundMember, config: &Config) -> Surveyed {
+        let approval = Approval::new(config);
         let sandbox = plugins::sandbox(&Arc::new(config.limits.clone())).map_err(|e| e.to_string());
         let found = Found { path: member.key.to_string(), member: Ok(member) };
-        Ok(survey(found, config, &approval, sandbox.as_ref()))
+        survey(found, config, &approval, sandbox.as_ref())
     }
 
     /// The limits of this host.
@@ -210,8 +197,8 @@ impl Host {
     }
 
     /// The one member of a host that was opened for one.
-    pub fn single(&self) -> Option<Arc<Member>> {
-        self.single.clone()
+    pub fn single(&self) -> Option<&Arc<Member>> {
+        self.single.as_ref()
     }
 
     /// The member of that key, where it is served.
@@ -233,23 +220,45 @@ impl Host {
     }
 }
 
-/// Checks a member as a host would that loads it.
+/// Checks a member as a host would that serves it.
 fn survey(
     found: Found,
     config: &Config,
     approval: &Approval,
     sandbox: Result<&Arc<guild_sandbox::Sandbox>, &String>,
 ) -> Surveyed {
-    let granted = found.member.as_ref().map_err(Clone::clone).and_then(|member| Granted::of(member, config));
+    let (mut granted, mut standing) = (None, None);
     let state = found.member.as_ref().map_err(Clone::clone).and_then(|member| {
-        let (Some(spec), Some(granted)) = (&member.manifest.component, granted.clone()?) else { return Ok(false) };
-        crate::member::config_schema(&member.manifest)?;
+        let Some(spec) = &member.manifest.component else { return Ok(false) };
+        let granted = granted.insert(Granted::of(member, spec, config)?);
         let dir = member.dir.try_clone().map_err(|e| e.to_string())?;
-        let wanted = WantedComponent::new(member, dir, spec.clone(), &granted);
-        plugins::prepare(sandbox.map_err(Clone::clone)?, &wanted, approval).map_err(|e| plugins::told(&wanted, &e))?;
+        let wanted = WantedComponent::new(member, dir, spec.clone(), granted);
+        // What is wrong with the member itself is told first.
+        let read = plugins::read(&wanted, approval).map(|(candidate, found)| (candidate, standing.insert(found)));
+        crate::member::config_schema(&member.manifest)?;
+        check_directories(&member.dir)?;
+        let sandbox = sandbox.map_err(Clone::clone)?;
+        read.and_then(|(candidate, standing)| plugins::prepare(sandbox, &wanted, approval, &candidate, standing))
+            .map_err(|e| plugins::told(&wanted, &e))?;
         Ok(true)
     });
-    Surveyed { found, state, granted: granted.ok().flatten() }
+    Surveyed { found, state, granted, standing }
+}
+
+/// A host makes these where they are missing, and opens nothing else in their place.
+fn check_directories(member: &Dir) -> Result<(), String> {
+    for name in ["jobs", "memory"] {
+        match member.symlink_metadata(name) {
+            Ok(found) if found.is_dir() => {}
+            Ok(found) if found.is_symlink() => {
+                return Err(format!("{name} is a symlink, and none is followed; put a directory there"));
+            }
+            Ok(_) => return Err(format!("{name} is not a directory; remove it, or put a directory there")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(format!("{name} cannot be looked at: {error}")),
+        }
+    }
+    Ok(())
 }
 
 /// The directories that sessions may read: those of the configuration, and those that were named besides.
@@ -291,7 +300,7 @@ async fn roster_member(found: Found, means: &Means, base: Option<&str>) -> (Stri
 async fn open(found: FoundMember, means: Means, url: String) -> Result<Option<(Arc<Member>, Load)>, OpenError> {
     let Some(spec) = found.manifest.component.clone() else { return Ok(None) };
     let failed = |why: String| OpenError::Member(format!("member {}: {why}", found.key));
-    let Some(granted) = Granted::of(&found, &means.config).map_err(failed)? else { return Ok(None) };
+    let granted = Granted::of(&found, &spec, &means.config).map_err(failed)?;
     granted.log(&found, &means.sources.granted(&granted.grants));
     for root in means.sources.missing(&spec) {
         tracing::warn!(member = %found.key, "it asks for the read root {root:?}, and there is no such root");

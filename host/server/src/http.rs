@@ -4,14 +4,7 @@
 //! host's address is told 403, whatever it asks for. An answer is always one JSON text, never a stream, whatever the client
 //! accepts.
 
-use std::{
-    convert::Infallible,
-    future::{poll_fn, ready},
-    pin::{Pin, pin},
-    sync::Arc,
-    task::Poll,
-    time::Duration,
-};
+use std::{convert::Infallible, future::ready, sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -84,10 +77,10 @@ impl Service {
         OfConnection { service: self.clone(), from }
     }
 
-    /// The key of the member whose endpoint a path is; empty for the one member of its host.
-    fn endpoint_at<'a>(&self, path: &'a str) -> Option<&'a str> {
-        if self.host.single().is_some() {
-            return (path == "/mcp").then_some("");
+    /// The key of the member whose endpoint a path is.
+    fn endpoint_at<'a>(&'a self, path: &'a str) -> Option<&'a str> {
+        if let Some(member) = self.host.single() {
+            return (path == "/mcp").then(|| member.key().as_str());
         }
         let key = path.strip_prefix("/members/")?.strip_suffix("/mcp")?;
         (!key.is_empty() && key.split('/').count() <= 2).then_some(key)
@@ -113,9 +106,7 @@ impl hyper::service::Service<Request<Incoming>> for OfConnection {
             return Either::Right(router.call(request));
         }
         let key = self.service.endpoint_at(path);
-        let single = host.single();
-        let member = single.as_ref().map(|member| member.key().as_str()).filter(|_| key.is_some()).or(key);
-        let caller = match door.admit(*from, called_by, request.headers(), member) {
+        let caller = match door.admit(*from, called_by, request.headers(), key) {
             Ok(caller) => caller,
             Err(refused) => return now(refusal(&refused)),
         };
@@ -124,15 +115,7 @@ impl hyper::service::Service<Request<Incoming>> for OfConnection {
             Some(key) if request.method() == Method::POST => {
                 let (host, key) = (host.clone(), key.to_owned());
                 let request = request.map(Body::new);
-                Either::Left(Box::pin(async move {
-                    Ok(match single {
-                        Some(member) => {
-                            let (target, member) = (Target::Member(&member), member.key().as_str());
-                            endpoint(&host, Visit { caller: &caller, member, target }, request).await
-                        }
-                        None => of_member(&host, &caller, &key, request).await,
-                    })
-                }))
+                Either::Left(Box::pin(async move { Ok(of_member(&host, &caller, &key, request).await) }))
             }
             _ => Either::Right(router.call(request)),
         }
@@ -164,12 +147,7 @@ async fn endpoint(host: &Host, visit: Visit<'_>, request: Request) -> Response {
     let limits = host.limits();
     let limit = usize::try_from(limits.body_bytes).unwrap_or(usize::MAX);
     let patience = Duration::from_secs(limits.client_seconds.into());
-    let mut reading = pin!(read_body(body, limit));
-    let read = match soon(reading.as_mut()).await {
-        Some(read) => Ok(read),
-        None => tokio::time::timeout(patience, reading).await,
-    };
-    let body = match read {
+    let body = match tokio::time::timeout(patience, read_body(body, limit)).await {
         Ok(Ok(body)) => body,
         Ok(Err(BodyError::TooLarge(rest))) => return too_large(limit, parts.headers.contains_key(EXPECT), rest),
         Ok(Err(BodyError::Broken)) => return (StatusCode::BAD_REQUEST, "the body is broken off\n").into_response(),
@@ -229,21 +207,6 @@ async fn read_body(body: Body, limit: usize) -> Result<Bytes, BodyError> {
             None => return Ok(whole.freeze()),
         }
     }
-}
-
-/// What a future gives when it is asked twice: a body that came with its head is there by then, and needs no timer.
-async fn soon<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
-    let mut asked = false;
-    poll_fn(|context| match future.as_mut().poll(context) {
-        Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending if asked => Poll::Ready(None),
-        Poll::Pending => {
-            asked = true;
-            context.waker().wake_by_ref();
-            Poll::Pending
-        }
-    })
-    .await
 }
 
 fn too_large(limit: usize, expects_continue: bool, rest: Body) -> Response {

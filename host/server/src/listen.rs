@@ -17,7 +17,6 @@ use futures::poll;
 use guild_contract::Limits;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, Socket, Type};
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -121,7 +120,6 @@ impl Bound {
 /// are closed at once. One whose client takes
 /// longer than `limits.client_seconds` for a handshake, a request or 64 KiB of an answer, or is silent for as long, is closed.
 pub async fn serve(listener: TcpListener, service: Service, limits: &Limits, stop: impl Future<Output = ()>) {
-    raise_descriptor_limit();
     let most = usize::try_from(limits.connections).unwrap_or(Semaphore::MAX_PERMITS).min(Semaphore::MAX_PERMITS);
     let slots = Arc::new(Semaphore::new(most));
     let stopping = CancellationToken::new();
@@ -306,17 +304,6 @@ fn is_of_one_connection(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionRefused
     )
-}
-
-/// Connections and job files share the process's descriptors; the usual soft limit of 1,024 is for programs that
-/// use `select`.
-fn raise_descriptor_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    if limit.current != limit.maximum
-        && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })
-    {
-        tracing::warn!(%error, "the limit of open files cannot be raised");
-    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! A member whose jobs this host keeps: what the wire, the command line and the tests call.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::HashMap,
     io::{self, Read},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
@@ -30,7 +30,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    config::{Config, MemberConfig, Runtime, agent_of},
+    config::{Config, Runtime},
     discovery::FoundMember,
     plugins::Component,
     reach::{Reach, Sources, ceiling},
@@ -91,41 +91,8 @@ pub struct Means {
     pub(crate) sources: Arc<Sources>,
     /// What runs sessions, and the web.
     pub(crate) runtimes: Arc<Runtimes>,
-    /// Which runtime it is.
-    pub(crate) agents: Arc<Agents>,
     /// A place for each job that may run, over all members of the host.
     pub places: Arc<Semaphore>,
-}
-
-/// Who decides which runtime runs a member's sessions.
-pub(crate) struct Agents {
-    /// `--agent`: whoever starts the host says so for all.
-    pub(crate) all: Option<Runtime>,
-    /// `agent` in guild.toml.
-    pub(crate) default: Runtime,
-    /// `[member.PATTERN]` in guild.toml.
-    pub(crate) member: BTreeMap<String, MemberConfig>,
-    /// `dispatch_agents` in guild.toml: what a caller may choose.
-    pub(crate) dispatch: BTreeSet<Runtime>,
-}
-
-impl Agents {
-    /// The runtime of a member's sessions.
-    ///
-    /// # Errors
-    /// Where guild.toml does not say clearly which one it is.
-    pub(crate) fn of(&self, member: &MemberKey) -> Result<Runtime, String> {
-        match self.all {
-            Some(all) => Ok(all),
-            None => Ok(agent_of(&self.member, member)?.unwrap_or(self.default)),
-        }
-    }
-
-    /// The keys of `[member.KEY]` for whom there is no member.
-    pub(crate) fn strangers(&self, is_known: impl Fn(&str) -> bool) -> impl Iterator<Item = &str> {
-        let exact = self.member.keys().filter(|key| !key.contains('*'));
-        exact.map(String::as_str).filter(move |key| !is_known(key))
-    }
 }
 
 impl Member {
@@ -147,7 +114,7 @@ impl Member {
         let options = StoreOptions { limits: limits.clone(), clock: clock.clone() };
         let store = JobStore::open(&dir, options).map_err(directory("jobs"))?;
         let memory = MemoryStore::open(&dir, limits, clock).map_err(directory("memory"))?;
-        let agent = means.agents.of(&key)?;
+        let agent = means.config.agent_of(&key)?;
         memory.set_condenser(condenser(agent, &means, &key), Handle::current());
         let member = Arc::new_cyclic(|this| Self {
             key,
@@ -258,7 +225,7 @@ impl Member {
     pub(crate) fn agent(&self, asked: Option<&str>) -> Result<Runtime, RpcError> {
         let Some(asked) = asked else { return Ok(self.agent) };
         let agent: Runtime = asked.parse().map_err(RpcError::invalid_params)?;
-        if agent == self.agent || self.means.agents.dispatch.contains(&agent) {
+        if agent == self.agent || self.means.config.dispatch_agents.contains(&agent) {
             return Ok(agent);
         }
         Err(RpcError::invalid_params(format!(

@@ -80,9 +80,7 @@ pub(crate) fn load(limits: &Arc<Limits>, approval: &Approval, loads: Vec<Load>) 
         while let Some(Load { wanted, done, resumer }) = next() {
             let loaded = sandbox.as_ref().map_err(ToString::to_string);
             let loaded = loaded.and_then(|sandbox| {
-                prepare(sandbox, &wanted, approval)
-                    .and_then(|prepared| pin(prepared, approval, &resumer))
-                    .map_err(|e| told(&wanted, &e))
+                prepare_and_pin(sandbox, &wanted, approval, &resumer).map_err(|e| told(&wanted, &e))
             });
             let component = match loaded {
                 Ok(plugin) => {
@@ -122,38 +120,44 @@ pub(crate) fn sandbox(limits: &Arc<Limits>) -> Result<Arc<Sandbox>, LoadError> {
     Sandbox::new(limits.clone(), cache)
 }
 
-/// A component that can be in service.
-pub(crate) struct Prepared {
-    plugin: Plugin,
-    standing: Standing,
+/// Reads one component, and finds whether it is trusted. It refuses only what cannot be read.
+pub(crate) fn read(wanted: &WantedComponent, approval: &Approval) -> Result<(Candidate, Standing), Refused> {
+    let WantedComponent { key, dir, spec, limits, .. } = wanted;
+    let candidate = Candidate::read(dir, &spec.file, limits.component_bytes)?;
+    let standing = approval.of(key, dir, spec, &candidate)?;
+    Ok((candidate, standing))
 }
 
-/// Reads, checks and loads one component.
+/// Checks and loads what was read.
 pub(crate) fn prepare(
     sandbox: &Arc<Sandbox>,
     wanted: &WantedComponent,
     approval: &Approval,
-) -> Result<Prepared, Refused> {
-    let WantedComponent { key, dir, spec, grants, limits, .. } = wanted;
-    let candidate = Candidate::read(dir, &spec.file, limits.component_bytes)?;
-    let standing = approval.of(key, dir, spec, &candidate)?;
-    approval.check(&standing)?;
-    let plugin = sandbox.prepare(&candidate, spec, grants.clone(), limits.clone())?;
-    Ok(Prepared { plugin, standing })
+    candidate: &Candidate,
+    standing: &Standing,
+) -> Result<Plugin, Refused> {
+    approval.check(standing)?;
+    Ok(sandbox.prepare(candidate, &wanted.spec, wanted.grants.clone(), wanted.limits.clone())?)
 }
 
-/// Pins a component that has turned out to load: one that never did can be put right without an approval. What the
-/// directory of a new member brought along is ended before.
-fn pin(prepared: Prepared, approval: &Approval, resumer: &Resumer) -> Result<Plugin, Refused> {
-    let Prepared { plugin, standing } = prepared;
-    if standing.trusted != Trusted::Pinned
+/// Prepares a component and pins it, now that it has turned out to load: one that never did can be put right without an
+/// approval. What the directory of a new member brought along is ended before.
+fn prepare_and_pin(
+    sandbox: &Arc<Sandbox>,
+    wanted: &WantedComponent,
+    approval: &Approval,
+    resumer: &Resumer,
+) -> Result<Plugin, Refused> {
+    let (candidate, standing) = read(wanted, approval)?;
+    let plugin = prepare(sandbox, wanted, approval, &candidate, &standing)?;
+    if !matches!(standing.trusted, Trusted::Pinned(_))
         && let Err(e) = resumer.end_all_of_a_new_member()
     {
         let member = &standing.presented.name;
         tracing::warn!(member, "it is not pinned in guild.lock, since nobody knows which jobs it brought along: {e}");
         return Ok(plugin);
     }
-    approval.pin(standing)?;
+    approval.pin(&standing)?;
     Ok(plugin)
 }
 

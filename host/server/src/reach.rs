@@ -31,22 +31,20 @@ pub struct Granted {
 }
 
 impl Granted {
-    /// What `config` grants a member; none for one that has no component.
+    /// What `config` grants a member, whose component is as `spec` says.
     ///
     /// # Errors
     /// Where its manifest asks for what cannot be, with the line.
-    pub fn of(member: &FoundMember, config: &Config) -> Result<Option<Self>, String> {
-        let Some(spec) = &member.manifest.component else { return Ok(None) };
+    pub fn of(member: &FoundMember, spec: &ComponentSpec, config: &Config) -> Result<Self, String> {
         if let Some(web) = &spec.grants.web {
             const HOSTS: &str = "component.grants.web.hosts";
             let checked = web.hosts.iter().try_for_each(|host| check_host_pattern(host));
             checked.map_err(|why| format!("{FILE_NAME}:{}: `{HOSTS}`: {why}", member.manifest.lines.of_key(HOSTS)))?;
         }
-        let policy = config.policy();
-        Ok(Some(Self {
-            grants: Arc::new(Grants::of(&member.key, spec, &policy)),
-            limits: MemberLimits::of(&member.key, spec, &policy, &config.limits),
-        }))
+        Ok(Self {
+            grants: Arc::new(Grants::of(&member.key, spec, &config.policy)),
+            limits: MemberLimits::of(&member.key, spec, &config.policy, &config.limits),
+        })
     }
 
     /// Logs what is granted in one line, and each wish that is not.
@@ -113,10 +111,10 @@ impl Outlook {
     /// The tools that sessions with these grants can be given, and what their WebSearch searches.
     pub fn of(&self, grants: &Arc<Grants>) -> (Vec<String>, Searched) {
         let reach = Reach::new(grants.clone(), &self.sources, &self.runtimes);
-        let searched = match (reach.provider, &reach.web.search) {
-            (true, _) => Searched::Provider,
-            (false, Some(_)) => Searched::ReadRoots,
-            (false, None) => Searched::Nothing,
+        let searched = match (self.runtimes.web(grants).search, &reach.web.search) {
+            (Some(_), _) => Searched::Provider,
+            (None, Some(_)) => Searched::ReadRoots,
+            (None, None) => Searched::Nothing,
         };
         (reach.tools(), searched)
     }
@@ -202,19 +200,16 @@ pub(crate) struct Reach {
     pub(crate) web: Web,
     /// The web of its component, which reaches the read roots only where it was granted `files`.
     pub(crate) own_web: Web,
-    /// Whether `web` has the search provider.
-    provider: bool,
 }
 
 impl Reach {
     pub(crate) fn new(grants: Arc<Grants>, sources: &Sources, runtimes: &Runtimes) -> Self {
         let reader = sources.of(&grants, runtimes);
         let provided = runtimes.web(&grants);
-        let provider = provided.search.is_some();
         let local = || reader.local.clone().map(|local| local as _);
         let web = Web { search: provided.search.clone().or_else(local), fetch: provided.fetch.clone() };
         let own_web = if grants.has(Interface::Files) { web.clone() } else { provided };
-        Self { grants, reader, web, own_web, provider }
+        Self { grants, reader, web, own_web }
     }
 
     /// The internal tools that its sessions are not given.

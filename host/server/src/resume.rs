@@ -39,7 +39,7 @@ pub(crate) struct Resumer {
 /// What becomes of jobs that could go on.
 enum Left {
     /// Nobody has decided yet. These wait for it.
-    Open(Vec<(Arc<RunningJob>, Accepted)>),
+    Open(Vec<Arc<RunningJob>>),
     /// They go on.
     GoOn,
     /// They have failed; the reason.
@@ -65,7 +65,7 @@ impl Resumer {
             *left = verdict.map_or_else(Left::Fail, |()| Left::GoOn);
             waiting
         };
-        waiting.into_iter().for_each(|(job, plan)| self.resume(job, plan));
+        waiting.into_iter().for_each(|job| self.resume(job));
     }
 
     /// The member is new to this host: all that its directory brought along is ended when this returns. Only then may it be
@@ -79,15 +79,29 @@ impl Resumer {
     }
 
     /// Goes on with a job. It does not wait for it.
-    fn go_on(&self, member: Arc<Member>, job: Arc<RunningJob>, plan: Accepted) {
+    fn go_on(&self, member: Arc<Member>, job: Arc<RunningJob>) {
         let places = member.means.places.clone();
-        let reach = member.reach_of(&plan);
-        let today = reach.tools();
-        let granted_tools = plan.granted_tools.iter().filter(|tool| today.contains(tool)).cloned().collect();
-        let plan = Accepted { granted_tools, ceiling: plan.ceiling.min(member.ceiling()), ..plan };
         let under_way = member.begin(job.id());
         self.host.spawn(async move {
             let place = places.acquire_owned().await;
+            if job.cancelled().is_cancelled() {
+                return;
+            }
+            let read = {
+                let job = job.clone();
+                tokio::task::spawn_blocking(move || match job.plan() {
+                    Ok(plan) => Some(plan),
+                    Err(e) => {
+                        fail(&job, &format!("its plan.json cannot be read: {e}"));
+                        None
+                    }
+                })
+            };
+            let Ok(Some(plan)) = read.await else { return };
+            let reach = member.reach_of(&plan);
+            let today = reach.tools();
+            let granted_tools = plan.granted_tools.iter().filter(|tool| today.contains(tool)).cloned().collect();
+            let plan = Accepted { granted_tools, ceiling: plan.ceiling.min(member.ceiling()), ..plan };
             work::carry_out(member, job, plan, reach, Commission::Resumed, (place, under_way)).await;
         });
     }
@@ -115,9 +129,9 @@ impl Resume for Resumer {
         if history.is_empty() { Ok(()) } else { slot.runtime.can_resume(history) }
     }
 
-    fn resume(&self, job: Arc<RunningJob>, plan: Accepted) {
+    fn resume(&self, job: Arc<RunningJob>) {
         let why = match &mut *self.left() {
-            Left::Open(waiting) => return waiting.push((job, plan)),
+            Left::Open(waiting) => return waiting.push(job),
             Left::GoOn => None,
             Left::Fail(why) => Some(why.clone()),
         };
@@ -126,14 +140,17 @@ impl Resume for Resumer {
             return;
         }
         match (why, self.member.upgrade()) {
-            (None, Some(member)) => self.go_on(member, job, plan),
+            (None, Some(member)) => self.go_on(member, job),
             (None, None) => {}
-            (Some(why), _) => {
-                if let Err(e) = job.fail(&interrupted(&why)) {
-                    tracing::error!(job = %job.id(), "the end of the job could not be stored: {e}");
-                }
-            }
+            (Some(why), _) => fail(&job, &why),
         }
+    }
+}
+
+/// Ends a job that does not go on. It blocks.
+fn fail(job: &RunningJob, why: &str) {
+    if let Err(e) = job.fail(&interrupted(why)) {
+        tracing::error!(job = %job.id(), "the end of the job could not be stored: {e}");
     }
 }
 
@@ -171,5 +188,5 @@ impl Resume for Unapproved {
     }
 
     /// None gets here.
-    fn resume(&self, _: Arc<RunningJob>, _: Accepted) {}
+    fn resume(&self, _: Arc<RunningJob>) {}
 }

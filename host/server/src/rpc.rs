@@ -93,8 +93,8 @@ pub enum Answer {
 
 /// Answers a request's body.
 ///
-/// The requests of a batch are carried out one after the other, in their order, so that a caller may cancel a job
-/// and delete it in one batch. Their answers together are bounded by four times `limits.result_bytes`. One that the caller
+/// The requests of a batch are carried out one after the other, in their order, so that a caller may cancel a job and
+/// delete it in one batch. Their answers together are bounded by four times `limits.result_bytes`. One that the caller
 /// may not make is answered with an error, and the others are carried out.
 pub async fn answer(visit: Visit<'_>, limits: &Limits, body: &[u8]) -> Answer {
     let Ok(text) = std::str::from_utf8(body) else {
@@ -133,13 +133,15 @@ async fn answer_batch(visit: Visit<'_>, limits: &Limits, text: &str) -> Answer {
         let begin = out.len();
         out.push(if begin == 0 { b'[' } else { b',' });
         let request = Request::read(request.get());
-        let id = request.as_ref().ok().and_then(|request| request.id);
+        let (id, method) = match &request {
+            Ok(request) => (request.id, &*request.method),
+            Err(rejected) => (Some(rejected.id), ""),
+        };
         // The first was counted when the batch came in.
-        let method = request.as_ref().map_or("", |request| &request.method);
         let counted = if index == 0 { Ok(()) } else { visit.caller.another(visit.member, method) };
         let answered = match (counted, id) {
             (Err(refused), _) => Err(refused),
-            (Ok(()), Some(id)) if begin > most => {
+            (Ok(()), Some(id)) if begin > most && request.is_ok() => {
                 write(&mut out, id, Err(over(most)));
                 Ok(())
             }

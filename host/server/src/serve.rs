@@ -89,7 +89,8 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-/// Takes as many file descriptors as the system lets this process have: thousands of sessions have a connection each.
+/// Takes as many file descriptors as the system lets this process have: thousands of sessions have a connection each, and
+/// connections and job files share them.
 fn more_descriptors() {
     let limit = getrlimit(Resource::Nofile);
     let most = Rlimit { current: limit.maximum, maximum: limit.maximum };

@@ -108,8 +108,3 @@ pub(crate) fn knows_package(package: &str) -> bool {
     package == WIT_PACKAGE
         || wasi::INTERFACES.iter().any(|known| known.name.split_once('/').is_some_and(|(known, _)| known == package))
 }
-
-/// Whether every interface of a package is denied.
-pub(crate) fn denies_package(package: &str) -> bool {
-    wasi::DENIED.contains(&package)
-}

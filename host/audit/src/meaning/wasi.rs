@@ -8,9 +8,6 @@ use super::{
     Link, Meaning,
 };
 
-/// Packages of which every call traps.
-pub(super) const DENIED: &[&str] = &["wasi:http", "wasi:sockets"];
-
 const ANY: &[Language] = &[C, Go, JavaScript, Python, Rust];
 const NO_NETWORK: &str = "Nothing: every call traps. A component has no network.";
 const STREAMS: &str = "The streams that it was given: its job's log and files in its own directories.";

@@ -158,7 +158,7 @@ fn wishes(audit: &Audit) -> Markup {
                     (_, true) => "medium",
                     _ => "good",
                 }) { (rows::wish_state(wish)) }
-                td { (if wish.used_by.is_empty() { "nobody".to_owned() } else { wish.used_by.join(", ") }) }
+                td { (rows::users(wish)) }
                 td { (safe(wish.why.as_deref().unwrap_or_default())) }
             } }
         }
@@ -179,8 +179,7 @@ fn imported(import: &Import) -> Markup {
             @for (label, note) in rows::notes(import) { p.quiet { (label) ": " (safe(&note)) } }
             @if !import.functions.is_empty() {
                 ul { @for function in &import.functions { li {
-                    code { (safe(&function.name)) } " "
-                    (safe(function.meaning.as_deref().unwrap_or("This host does not know it.")))
+                    code { (safe(&function.name)) } " " (safe(rows::does(function)))
                 } } }
             }
         }

@@ -57,10 +57,7 @@ pub(crate) fn audit(args: &Args) -> Result<(), Failure> {
     };
     // The verdict does not depend on how much of it was read. One that could not be written was not given.
     match print(|out| out.write_all(shown.as_bytes())) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            let message = Some(format!("cannot write to stdout: {error}"));
-            Err(Failure { code: exit::CANNOT_READ, message })
-        }
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(fail(format!("cannot write to stdout: {error}"))),
         _ => code.map_or(Ok(()), |code| Err(Failure::code(code))),
     }
 }
@@ -84,7 +81,7 @@ fn old_audit(old: &str, args: &Args, subject: &Subject, config: &Config) -> Resu
     if !bytes.trim_ascii_start().starts_with(b"{") {
         return Ok(subject.with(old, bytes, config)?.audit());
     }
-    let cannot = |why: String| Failure { code: exit::CANNOT_READ, message: Some(format!("{old}: {why}")) };
+    let cannot = |why: String| fail(format!("{old}: {why}"));
     if bytes.len() > MOST_SAVED_BYTES {
         return Err(cannot(format!(
             "a saved audit has at most {MOST_SAVED_BYTES} bytes; compare with the component's file instead"
@@ -100,9 +97,7 @@ fn old_audit(old: &str, args: &Args, subject: &Subject, config: &Config) -> Resu
 
 /// Pretty JSON in which no character steers a terminal: what came with a component is written as `\u....`.
 fn json(value: &impl Serialize) -> Result<String, Failure> {
-    let text = serde_json::to_string_pretty(value);
-    let text =
-        text.map_err(|e| Failure { code: exit::CANNOT_READ, message: Some(format!("cannot write JSON: {e}")) })?;
+    let text = serde_json::to_string_pretty(value).map_err(|e| fail(format!("cannot write JSON: {e}")))?;
     let mut out = String::with_capacity(text.len() + 1);
     for c in text.chars() {
         if is_steering(c) {
@@ -142,7 +137,12 @@ fn read(file: File) -> Result<Vec<u8>, String> {
 }
 
 fn cannot_read(path: &str, why: &str) -> Failure {
-    Failure { code: exit::CANNOT_READ, message: Some(format!("cannot read {path}: {why}")) }
+    fail(format!("cannot read {path}: {why}"))
+}
+
+/// Why there is no audit.
+fn fail(why: String) -> Failure {
+    Failure { code: exit::CANNOT_READ, message: Some(why) }
 }
 
 /// A severity, as a number of findings of it.

@@ -2,7 +2,7 @@
 
 use guild_audit::{
     Audit,
-    model::{ExportState, ImportState, Kind, SignatureState, Wish, WishState},
+    model::{ExportState, Function, ImportState, Kind, SignatureState, Wish, WishState},
 };
 
 use crate::output::count;
@@ -44,7 +44,17 @@ pub(super) fn wish_state(wish: &Wish) -> &'static str {
     }
 }
 
-pub(super) fn kind(kind: Kind) -> &'static str {
+/// Who has a use for a wish.
+pub(super) fn users(wish: &Wish) -> String {
+    if wish.used_by.is_empty() { "nobody".to_owned() } else { wish.used_by.join(" and ") }
+}
+
+/// What a function of an import does.
+pub(super) fn does(function: &Function) -> &str {
+    function.meaning.as_deref().unwrap_or("This host does not know it.")
+}
+
+fn kind(kind: Kind) -> &'static str {
     match kind {
         Kind::Component => "WebAssembly component",
         Kind::CoreModule => "WebAssembly core module",
@@ -106,28 +116,14 @@ pub(super) fn identity(audit: &Audit) -> Vec<(&'static str, String)> {
     for sbom in &identity.sboms {
         rows.push(("SBOM", format!("{} in section {}, {} bytes", sbom.form, sbom.section, count(sbom.bytes))));
     }
-    let parts = format!(
-        "core modules: {}, components: {}, functions: {}",
-        count(contents.core_modules),
-        count(contents.components),
-        count(contents.functions)
-    );
-    rows.push(("made of", parts));
-    let bytes = format!(
-        "{} code, {} data, {} for debuggers",
-        count(contents.code_bytes),
-        count(contents.data_bytes),
-        count(contents.debug_bytes)
-    );
-    rows.push(("bytes", bytes));
-    let memory = format!(
-        "linear memories: {} ({} bytes), tables: {} ({} elements)",
-        count(contents.memories),
-        count(contents.memory_bytes),
-        count(contents.tables),
-        count(contents.table_elements)
-    );
-    rows.push(("declares", memory));
+    let [modules, components, functions] = [contents.core_modules, contents.components, contents.functions].map(count);
+    rows.push(("made of", format!("core modules: {modules}, components: {components}, functions: {functions}")));
+    let [code, data, debug] = [contents.code_bytes, contents.data_bytes, contents.debug_bytes].map(count);
+    rows.push(("bytes", format!("{code} code, {data} data, {debug} for debuggers")));
+    let [memories, bytes] = [contents.memories, contents.memory_bytes].map(count);
+    let [tables, elements] = [contents.tables, contents.table_elements].map(count);
+    let declares = format!("linear memories: {memories} ({bytes} bytes), tables: {tables} ({elements} elements)");
+    rows.push(("declares", declares));
     rows
 }
 

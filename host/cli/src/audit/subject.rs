@@ -15,12 +15,8 @@ use guild_server::{
     reach::{Granted, ceiling},
 };
 
-use super::{NO_WAIT, cannot_read, read, read_file, unreadable};
-use crate::{
-    args::House,
-    failure::{Failure, exit},
-    house,
-};
+use super::{NO_WAIT, cannot_read, fail, read, read_file, unreadable};
+use crate::{args::House, failure::Failure, house};
 
 /// What is audited.
 pub(crate) struct Subject {
@@ -64,9 +60,7 @@ impl Subject {
         let bytes = opened.and_then(|file| read(file.into_std()));
         let bytes = bytes.map_err(|why| cannot_read(&path.display().to_string(), &why))?;
         let signature = signature(&path, &bytes, config)?;
-        let Some(granted) = Granted::of(&found, config).map_err(fail)? else {
-            return Err(fail(format!("{} has no component", found.key)));
-        };
+        let granted = Granted::of(&found, spec, config).map_err(fail)?;
         Ok(Self {
             file: spec.file.clone(),
             bytes,
@@ -115,8 +109,4 @@ fn signature(component: &Path, bytes: &[u8], config: &Config) -> Result<Signatur
         approval::Signature::Bad { why } => (SignatureState::Invalid, Some(why)),
     };
     Ok(Signature { state, required: config.require_signature, detail })
-}
-
-fn fail(why: String) -> Failure {
-    Failure { code: exit::CANNOT_READ, message: Some(why) }
 }

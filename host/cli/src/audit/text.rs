@@ -26,8 +26,7 @@ pub(super) fn audit(audit: &Audit) -> String {
     if !audit.wishes.is_empty() {
         out.title("Asked for in guild-member.json");
         for wish in &audit.wishes {
-            let users = if wish.used_by.is_empty() { "nobody".to_owned() } else { wish.used_by.join(" and ") };
-            out.item(rows::wish_state(wish), &format!("{}, used by {users}", wish.grant), false);
+            out.item(rows::wish_state(wish), &format!("{}, used by {}", wish.grant, rows::users(wish)), false);
         }
     }
     out.title(&format!("Imports: {}", count(audit.imports_total)));
@@ -94,8 +93,7 @@ fn imported(out: &mut Page, import: &guild_audit::model::Import) {
         return;
     }
     for function in &import.functions {
-        let meaning = function.meaning.as_deref().unwrap_or("This host does not know it.");
-        out.wrapped(16, &format!("{}: {meaning}", function.name));
+        out.wrapped(16, &format!("{}: {}", function.name, rows::does(function)));
     }
 }
 

@@ -36,6 +36,11 @@ impl Lines {
         }
     }
 
+    /// The keys of the manifest itself.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str).filter(|path| !path.contains('.'))
+    }
+
     /// The line of `path`, as `component.grants.files`; where it is not said, of what it would stand in. From 1.
     pub fn of_key(&self, path: &str) -> usize {
         let parents = std::iter::successors(Some(path), |path| path.rsplit_once('.').map(|(parent, _)| parent));

@@ -57,7 +57,6 @@ impl Artifacts {
                 }
                 Errno::NOSPC.into()
             }
-            Refused::TooDeep => Errno::NAMETOOLONG.into(),
             Refused::Failed(error) => error,
         })
     }

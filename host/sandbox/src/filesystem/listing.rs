@@ -1,12 +1,8 @@
 //! A directory's entries, some at a time: a directory of a million takes no more memory than one of a hundred.
 
-use std::{
-    collections::VecDeque,
-    io,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::collections::VecDeque;
 
-use cap_std::fs::{Dir, DirEntry, FileType, FileTypeExt, ReadDir};
+use cap_std::fs::{DirEntry, FileType, FileTypeExt, ReadDir};
 use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorType, DirectoryEntry, ErrorCode};
 
 use super::streams::Kept;
@@ -16,20 +12,17 @@ const AT_A_TIME: usize = 128;
 
 /// What `read-directory` began.
 pub(crate) struct Listing {
-    /// Where the next ones come from.
-    rest: Arc<Mutex<ReadDir>>,
-    read: VecDeque<Result<DirectoryEntry, ErrorCode>>,
+    /// Where the next ones come from, unless they are being read.
+    rest: Option<ReadDir>,
+    read: Entries,
     _kept: Kept,
 }
 
-impl Listing {
-    /// Opens a directory for reading. It blocks.
-    pub(crate) fn begin(dir: &Dir) -> io::Result<ReadDir> {
-        dir.entries()
-    }
+type Entries = VecDeque<Result<DirectoryEntry, ErrorCode>>;
 
+impl Listing {
     pub(crate) fn new(entries: ReadDir, kept: Kept) -> Self {
-        Self { rest: Arc::new(Mutex::new(entries)), read: VecDeque::new(), _kept: kept }
+        Self { rest: Some(entries), read: VecDeque::new(), _kept: kept }
     }
 
     /// An entry that was read already.
@@ -37,19 +30,21 @@ impl Listing {
         self.read.pop_front()
     }
 
-    /// What reads the next ones; it blocks.
-    pub(crate) fn more(&self) -> impl FnOnce() -> VecDeque<Result<DirectoryEntry, ErrorCode>> + use<> {
-        let rest = self.rest.clone();
-        move || {
-            let mut rest = rest.lock().unwrap_or_else(PoisonError::into_inner);
-            rest.by_ref().take(AT_A_TIME).map(|entry| told(&entry?)).collect()
-        }
+    /// What [`read`] reads the next ones from, and [`Self::put`] puts back.
+    pub(crate) fn rest(&mut self) -> Option<ReadDir> {
+        self.rest.take()
     }
 
-    /// Adds what was read.
-    pub(crate) fn add(&mut self, read: VecDeque<Result<DirectoryEntry, ErrorCode>>) {
-        self.read = read;
+    /// Puts back what the next ones come from, with those that were read.
+    pub(crate) fn put(&mut self, (rest, read): (ReadDir, Entries)) {
+        (self.rest, self.read) = (Some(rest), read);
     }
+}
+
+/// Reads the next entries; it blocks.
+pub(crate) fn read(mut rest: ReadDir) -> (ReadDir, Entries) {
+    let read = rest.by_ref().take(AT_A_TIME).map(|entry| told(&entry?)).collect();
+    (rest, read)
 }
 
 fn told(entry: &DirEntry) -> Result<DirectoryEntry, ErrorCode> {

@@ -2,8 +2,8 @@
 //! a quota.
 //!
 //! - What only looks is wasmtime-wasi's own work.
-//! - What changes something goes through [`Artifacts::change`]: on the job's account, one change at a time, and none
-//!   after the call has ended. A write that does not fit is not begun; the component is told `insufficient-space`.
+//! - What changes something, but for a file's times, goes through [`Artifacts::change`]: on the job's account, one
+//!   change at a time, and none after the call has ended. A write that does not fit is not begun; the component is told `insufficient-space`.
 //! - Every descriptor, stream and listing is counted against `limits.open_files`; one more is `quota`. What the host
 //!   keeps for them counts as the component's memory.
 //! - Only regular files and directories are opened, and nothing waits at an open: a pipe that stands in a file's place
@@ -223,7 +223,7 @@ impl Wanted {
             }
         };
         if let Descriptor::File(file) = &descriptor {
-            room.open(&file.file, true);
+            room.register(&file.file, true);
         }
         Ok(descriptor)
     }
@@ -323,7 +323,7 @@ impl HostDescriptor for Files<'_> {
     async fn read_directory(&mut self, fd: Fd) -> FsResult<Resource<DirectoryEntryStream>> {
         let kept = self.keep()?;
         let dir = cap_dir(&self.dir(&fd)?.dir)?;
-        let entries = blocking(move || Listing::begin(&dir)).await??;
+        let entries = blocking(move || dir.entries()).await??;
         let listing = self.wasi.table.push(Listing::new(entries, kept))?;
         // The component's handle names wasmtime-wasi's type, which cannot be made here; the table holds ours.
         Ok(Resource::new_own(listing.rep()))
@@ -336,7 +336,7 @@ impl HostDescriptor for Files<'_> {
     async fn create_directory_at(&mut self, fd: Fd, path: String) -> FsResult<()> {
         let dir = self.writable_dir(&fd)?;
         let work = move |room: &mut Room<'_>| {
-            room.deep(&parent(&dir, &path)?, 1)?;
+            room.check_depth(&parent(&dir, &path)?, 1)?;
             if dir.symlink_metadata(&path).is_ok() {
                 return Err(Errno::EXIST.into());
             }
@@ -399,7 +399,7 @@ impl HostDescriptor for Files<'_> {
                     let open = move |room: &mut Room<'_>| {
                         let opened = open()?;
                         if let Descriptor::File(file) = &opened {
-                            room.open(&file.file, false);
+                            room.register(&file.file, false);
                         }
                         Ok(opened)
                     };
@@ -431,7 +431,7 @@ impl HostDescriptor for Files<'_> {
         let (from, to) = (self.writable_dir(&fd)?, self.writable_dir(&new_fd)?);
         let work = move |room: &mut Room<'_>| {
             if from.symlink_metadata(&old)?.is_dir() {
-                room.deep(&parent(&to, &new)?, height(&from, Path::new(&old))?)?;
+                room.check_depth(&parent(&to, &new)?, height(&from, Path::new(&old))?)?;
             } else if new.ends_with('/') {
                 return Err(Errno::NOTDIR.into());
             }
@@ -495,10 +495,10 @@ impl HostDirectoryEntryStream for Files<'_> {
         if let Some(entry) = self.wasi.table.get_mut(&listing)?.take() {
             return Ok(Some(entry?));
         }
-        let more = self.wasi.table.get(&listing)?.more();
-        let read = blocking(more).await?;
+        let Some(rest) = self.wasi.table.get_mut(&listing)?.rest() else { return Ok(None) };
+        let read = blocking(move || listing::read(rest)).await?;
         let listing = self.wasi.table.get_mut(&listing)?;
-        listing.add(read);
+        listing.put(read);
         Ok(listing.take().transpose()?)
     }
 

@@ -27,6 +27,7 @@ use crate::{
         agent::{Ending, Event, Finish, Host, HostSession, Options, Step, ToolCall, Usage},
         types,
     },
+    held::{Held, Memory},
     state::{Reach, State},
 };
 
@@ -41,6 +42,7 @@ pub struct SessionState {
     waiting: HashMap<String, oneshot::Sender<Result<Value, ToolError>>>,
     next: Option<Event>,
     ended: bool,
+    _memory: Memory,
 }
 
 /// A call of the session to a tool that the component answers.
@@ -180,7 +182,7 @@ fn result(json: &str, max: u64) -> Result<Value, ToolError> {
 }
 
 impl SessionState {
-    async fn start(reach: Reach, options: Options, limits: &Limits) -> Result<Self, ToolError> {
+    async fn start(reach: Reach, options: Options, limits: &Limits, held: &Arc<Held>) -> Result<Self, ToolError> {
         reach.granted(Interface::Agent)?;
         if !options.own_tools.is_empty() {
             let line = r#""agent": { "ownTools": true }"#;
@@ -189,6 +191,12 @@ impl SessionState {
         let sessions = reach.sessions.clone().ok_or(ToolError::NoJob)?;
         let bounds = bounds(options.bounds);
         bounds.check().map_err(ToolError::InvalidInput)?;
+        let memory = held.memory(kept_for(&options)).map_err(|_| {
+            let limit = limits.memory_bytes;
+            ToolError::OverLimit(format!(
+                "with what the host keeps for the session, limits.memory_bytes = {limit} is reached"
+            ))
+        })?;
         let (sender, calls) = mpsc::channel(CALLS);
         let definitions = definitions(options.own_tools, limits.plan_bytes)?;
         let own_tools = Arc::new(OwnTools { definitions, calls: sender, ids: AtomicU64::new(1) });
@@ -203,8 +211,14 @@ impl SessionState {
                 bounds,
             })
             .await?;
-        Ok(Self { query, calls, waiting: HashMap::new(), next: None, ended: false })
+        Ok(Self { query, calls, waiting: HashMap::new(), next: None, ended: false, _memory: memory })
     }
+}
+
+/// Bytes that the host keeps for a session for as long as the component has it.
+fn kept_for(options: &Options) -> u64 {
+    let tools = options.own_tools.iter().map(|tool| tool.name.len() + tool.description.len() + tool.input_schema.len());
+    (options.prompt.len() + options.system_prompt.len() + tools.sum::<usize>()) as u64
 }
 
 /// Bounds as a component writes them.
@@ -218,7 +232,7 @@ pub(crate) fn bounds(bounds: types::Bounds) -> Bounds {
 
 impl Host for State {
     async fn query(&mut self, options: Options) -> Answer<Resource<SessionState>> {
-        match SessionState::start(self.reach.clone(), options, &self.limits).await {
+        match SessionState::start(self.reach.clone(), options, &self.limits, &self.held).await {
             Ok(session) => Ok(Ok(self.table.push(session)?)),
             Err(e) => Ok(Err(e.into())),
         }

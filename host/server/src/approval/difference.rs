@@ -1,11 +1,7 @@
 //! What changed between a member as it was pinned and as it is.
 
 use guild_audit::{Change, Facts};
-use guild_contract::{
-    grants::Capability,
-    manifest::{Interface, World},
-    text::one_line,
-};
+use guild_contract::{grants::Capability, manifest::Interface, text::one_line};
 
 use super::{
     lock::{Asked, Pin},
@@ -94,13 +90,7 @@ fn signer(key: &str, trust: &Trust) -> String {
 impl Asked {
     /// Tells each thing that is asked for; what `guild.toml` can allow or deny as it is spelled there.
     fn tell(&self, mut add: impl FnMut(&'static str, String, String)) {
-        let world = match self.world {
-            World::Worker => "worker",
-            World::AutonomousWorker => "autonomous-worker",
-            World::ToolboxPlugin => "toolbox-plugin",
-            World::WorkerToolbox => "worker-toolbox",
-        };
-        add("identity", "world".to_owned(), world.to_owned());
+        add("identity", "world".to_owned(), self.world.as_str().to_owned());
         let grants = &self.grants;
         for interface in Interface::ALL.into_iter().filter(|interface| grants.asks(*interface)) {
             // To name none is to ask for all.

@@ -144,38 +144,47 @@ pub struct Standing {
     pub directory: String,
     /// It as it would be pinned now.
     pub presented: Pin,
-    /// Its pin, if it has one.
-    pub pin: Option<Pin>,
     /// Whether it is trusted.
     pub trusted: Trusted,
     /// Its signature.
     pub signature: Signature,
-    /// What `pin` and `presented` differ in; all that there is, where there is no pin.
+    /// What its pin and `presented` differ in; all that there is, where it has no pin.
     pub difference: Difference,
     file: String,
+    trust: Trust,
 }
 
 /// Whether a member is trusted.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Trusted {
-    /// It is what it was when it was pinned.
-    Pinned,
+    /// It is what was pinned.
+    Pinned(Pin),
     /// It has no pin, and is what is pinned in this other directory.
     Copy(String),
     /// It has no pin; its first load pins it, unless that has to be approved.
     New,
-    /// It is not what it was when it was pinned.
-    Changed,
+    /// It is not what was pinned.
+    Changed(Pin),
+}
+
+impl Trusted {
+    /// What is pinned of its directory.
+    pub fn pin(&self) -> Option<&Pin> {
+        match self {
+            Self::Pinned(pin) | Self::Changed(pin) => Some(pin),
+            Self::Copy(_) | Self::New => None,
+        }
+    }
 }
 
 impl Standing {
     /// In words: how it came to be trusted, `new` or `changed`.
     pub fn as_str(&self) -> &'static str {
-        match (&self.trusted, &self.pin) {
-            (Trusted::Pinned, Some(pin)) => pin.how.as_str(),
-            (Trusted::Pinned, None) | (Trusted::Copy(_), _) => How::Copied.as_str(),
-            (Trusted::New, _) => "new",
-            (Trusted::Changed, _) => "changed",
+        match &self.trusted {
+            Trusted::Pinned(pin) => pin.how.as_str(),
+            Trusted::Copy(_) => How::Copied.as_str(),
+            Trusted::New => "new",
+            Trusted::Changed(_) => "changed",
         }
     }
 }
@@ -186,7 +195,6 @@ pub struct Approval {
     directory: Option<PathBuf>,
     required: bool,
     signature_required: bool,
-    pins: bool,
     /// What was read last, and which state of the file that was.
     read: Mutex<Option<(Stamp, Arc<Lock>)>>,
 }
@@ -198,15 +206,8 @@ impl Approval {
             directory: config.directory.clone(),
             required: config.require_approval,
             signature_required: config.require_signature,
-            pins: true,
             read: Mutex::default(),
         }
-    }
-
-    /// As [`Self::new`], but a load pins nothing: it is only tried what a host would do.
-    #[must_use]
-    pub fn looking_only(config: &Config) -> Self {
-        Self { pins: false, ..Self::new(config) }
     }
 
     /// Where `guild.lock` is, or would be.
@@ -265,10 +266,9 @@ impl Approval {
             wishes: Asked::of(spec),
         };
         let lock = self.lock()?;
-        let pin = lock.pins.get(&directory).cloned();
-        let trusted = trusted(&lock, &directory, &presented);
-        let difference = Difference::between(pin.as_ref(), &presented, &trust);
-        Ok(Standing { directory, presented, pin, trusted, signature, difference, file: spec.file.clone() })
+        let trusted = self.trusted(&lock, &directory, &presented);
+        let difference = Difference::between(trusted.pin(), &presented, &trust);
+        Ok(Standing { directory, presented, trusted, signature, difference, file: spec.file.clone(), trust })
     }
 
     /// What is to be said about a member, whose component may have `max` bytes.
@@ -285,13 +285,17 @@ impl Approval {
     /// Why not: see [`Refused`].
     pub fn check(&self, standing: &Standing) -> Result<(), Refused> {
         self.check_signature(standing)?;
-        let name = || standing.presented.name.clone();
-        match (&standing.trusted, &standing.pin) {
-            (Trusted::Changed, pin) => {
-                let how = pin.as_ref().map_or(How::FirstUse, |pin| pin.how);
-                Err(Refused::Changed { name: name(), how, difference: standing.difference.clone() })
+        self.check_trust(&standing.trusted, standing)
+    }
+
+    fn check_trust(&self, trusted: &Trusted, Standing { presented, trust, .. }: &Standing) -> Result<(), Refused> {
+        let name = presented.name.clone();
+        match trusted {
+            Trusted::Changed(pin) => {
+                let difference = Difference::between(Some(pin), presented, trust);
+                Err(Refused::Changed { name, how: pin.how, difference })
             }
-            (Trusted::New, _) if self.required => Err(Refused::NotApproved { name: name() }),
+            Trusted::New if self.required => Err(Refused::NotApproved { name }),
             _ => Ok(()),
         }
     }
@@ -316,55 +320,39 @@ impl Approval {
     /// # Errors
     /// Where it is no longer trusted by now, or cannot be pinned. Where nothing may be written beside `guild.toml`, that is
     /// only logged: a member that is loaded for the first time then is so each time.
-    pub(crate) fn pin(&self, standing: Standing) -> Result<(), Refused> {
-        let signed_since = |pin: &Pin| pin.key.is_none() && standing.presented.key.is_some();
-        let known = standing.trusted == Trusted::Pinned && !standing.pin.as_ref().is_some_and(signed_since);
-        if known || !self.pins {
+    pub(crate) fn pin(&self, standing: &Standing) -> Result<(), Refused> {
+        let Standing { directory, presented, trusted, .. } = standing;
+        if matches!(trusted, Trusted::Pinned(pin) if pin.key == presented.key) {
             return Ok(());
         }
-        let name = standing.presented.name.clone();
-        let unpinned = |why: String| {
-            tracing::warn!(
-                member = name,
-                "it could not be pinned in guild.lock, so a change of it will not be noticed: {why}"
-            );
-            Ok(())
-        };
-        match self.change(|lock| {
+        let name = &presented.name;
+        let changed = self.change(|lock| {
             // Others may have changed it since it was read.
-            let pin = match trusted(lock, &standing.directory, &standing.presented) {
-                Trusted::Pinned => {
-                    let pin = lock.pins.get(&standing.directory).cloned();
-                    pin.map(|pin| Pin { key: standing.presented.key.clone(), ..pin })
-                }
-                Trusted::Copy(_) => Some(Pin { how: How::Copied, ..standing.presented.clone() }),
-                Trusted::New if !self.required => Some(Pin { how: How::FirstUse, ..standing.presented.clone() }),
-                Trusted::New => return Err(Refused::NotApproved { name: name.clone() }),
-                Trusted::Changed => {
-                    let pin = lock.pins.get(&standing.directory);
-                    let difference = Difference::between(pin, &standing.presented, &Trust::default());
-                    let how = pin.map_or(How::FirstUse, |pin| pin.how);
-                    return Err(Refused::Changed { name: name.clone(), how, difference });
-                }
+            let trusted = self.trusted(lock, directory, presented);
+            self.check_trust(&trusted, standing)?;
+            let pin = match trusted {
+                Trusted::Pinned(pin) | Trusted::Changed(pin) => Pin { key: presented.key.clone(), ..pin },
+                Trusted::Copy(_) => Pin { how: How::Copied, ..presented.clone() },
+                Trusted::New => Pin { how: How::FirstUse, ..presented.clone() },
             };
-            if let Some(pin) = pin {
-                tracing::info!(
-                    member = name,
-                    directory = standing.directory,
-                    sha256 = pin.sha256,
-                    "pinned: {}",
-                    pin.how.as_str()
-                );
-                lock.pins.insert(standing.directory.clone(), pin);
-            }
+            tracing::info!(member = name, directory, sha256 = pin.sha256, "pinned: {}", pin.how.as_str());
+            lock.pins.insert(directory.clone(), pin);
             Ok(())
-        }) {
-            Ok(()) => Ok(()),
-            Err(ChangeError::Nowhere) => unpinned("there is no configuration directory".to_owned()),
-            Err(ChangeError::Write(e)) if is_forbidden(&e) => unpinned(e.to_string()),
-            Err(ChangeError::Write(e)) => Err(Refused::Unpinned { name, why: e.to_string() }),
-            Err(ChangeError::Refused(why)) => Err(why),
-        }
+        });
+        let why = match changed {
+            Ok(()) => return Ok(()),
+            Err(ChangeError::Refused(why)) => return Err(why),
+            Err(ChangeError::Write(e)) if !is_forbidden(&e) => {
+                return Err(Refused::Unpinned { name: name.clone(), why: e.to_string() });
+            }
+            Err(ChangeError::Write(e)) => e.to_string(),
+            Err(ChangeError::Nowhere) => "there is no configuration directory".to_owned(),
+        };
+        tracing::warn!(
+            member = name,
+            "it could not be pinned in guild.lock, so a change of it will not be noticed: {why}"
+        );
+        Ok(())
     }
 
     /// Approves what was shown: only that is loaded from now on.
@@ -374,7 +362,7 @@ impl Approval {
     pub fn approve(&self, standing: &Standing) -> Result<(), Refused> {
         let presented = &standing.presented;
         self.change(|lock| {
-            let name = standing.pin.as_ref().map_or(&presented.name, |pin| &pin.name).clone();
+            let name = standing.trusted.pin().map_or(&presented.name, |pin| &pin.name).clone();
             let pin = Pin { how: How::Approved, name, ..presented.clone() };
             lock.pins.insert(standing.directory.clone(), pin);
             Ok(())
@@ -408,6 +396,21 @@ impl Approval {
             *self.read.lock().unwrap_or_else(PoisonError::into_inner) = Some((stamp, Arc::new(lock)));
         }
         Ok(())
+    }
+
+    /// Whether what a directory presents is trusted. A pin of the directory itself decides, even where the same is pinned
+    /// elsewhere: else an old version that lies about in a copy could come back. Where an approval is required, only what
+    /// was approved vouches for a copy.
+    fn trusted(&self, lock: &Lock, directory: &str, presented: &Pin) -> Trusted {
+        let vouches = |pin: &Pin| (!self.required || pin.how == How::Approved) && pin.covers(presented);
+        match lock.pins.get(directory) {
+            Some(pin) if pin.covers(presented) => Trusted::Pinned(pin.clone()),
+            Some(pin) => Trusted::Changed(pin.clone()),
+            None => match lock.pins.iter().find(|(_, pin)| vouches(pin)) {
+                Some((other, _)) => Trusted::Copy(other.clone()),
+                None => Trusted::New,
+            },
+        }
     }
 
     /// Refuses a policy in a member's directory, at whatever depth, whichever member that is.
@@ -445,19 +448,6 @@ impl ChangeError {
 /// Whether nothing may be written there, which does not pass and which no plugin can bring about.
 fn is_forbidden(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
-}
-
-/// Whether what a directory presents is trusted. A pin of the directory itself decides, even where the same is pinned
-/// elsewhere: else an old version that lies about in a copy could come back.
-fn trusted(lock: &Lock, directory: &str, presented: &Pin) -> Trusted {
-    match lock.pins.get(directory) {
-        Some(pin) if pin.covers(presented) => Trusted::Pinned,
-        Some(_) => Trusted::Changed,
-        None => match lock.pins.iter().find(|(_, pin)| pin.covers(presented)) {
-            Some((other, _)) => Trusted::Copy(other.clone()),
-            None => Trusted::New,
-        },
-    }
 }
 
 impl Pin {

@@ -92,9 +92,10 @@ impl WrittenDoor {
             }
         };
         if let (Some(first), true, None) = (first, bind.is_loopback(), self.require_token) {
-            let why = "hosts: a name is there so that others can call this host, by way of a proxy on this machine; say whether \
-                       that takes a token: write require_token = true, or require_token = false where only this \
-                       machine's own processes use the name";
+            let why = "hosts: a name is there so that others can call this host, by way of a proxy on this machine, which \
+                       takes a token; say whether calls by localhost or 127.0.0.1 take one too: write require_token = \
+                       true where a proxy may make them, or require_token = false where only this machine's own \
+                       processes do";
             return Err(Wrong::at(first, why.to_owned()));
         }
         Ok(DoorConfig {

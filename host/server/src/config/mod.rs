@@ -23,15 +23,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use guild_contract::{Limits, Policy};
+use guild_contract::{Limits, Policy, grants::Pattern};
 use guild_web::WebOptions;
 use serde::Deserialize;
-use toml::{Spanned, de::DeTable};
+use toml::{
+    Spanned,
+    de::{DeTable, Deserializer},
+};
 
 pub use agents::{ApiConfig, ClaudeConfig, ExtractiveConfig};
 pub use door::{DoorConfig, TlsFiles};
-pub use policy::MemberConfig;
-pub(crate) use policy::agent_of;
 pub use runtime::Runtime;
 
 use agents::{WrittenApi, WrittenClaude, WrittenExtractive, WrittenPrice};
@@ -65,10 +66,10 @@ pub struct Config {
     pub agent: Runtime,
     /// `dispatch_agents`: which runtimes a dispatch may ask for, besides the member's own.
     pub dispatch_agents: BTreeSet<Runtime>,
-    /// `[member.PATTERN]`: what is said for the members of a key, or of a pattern of keys.
-    pub member: BTreeMap<String, MemberConfig>,
-    /// `strict_imports`: whether a component that imports what it was not granted is refused.
-    pub strict_imports: bool,
+    /// What the operator allows: `[member.PATTERN]`, `strict_imports`, and whether there is a `[web]`.
+    pub policy: Policy,
+    /// `agent` of `[member.PATTERN]`: what runs these members' sessions, where it is not what runs everybody's.
+    pub agents: BTreeMap<Pattern, Runtime>,
     /// `[extractive]`.
     pub extractive: ExtractiveConfig,
     /// `[claude]`.
@@ -174,16 +175,12 @@ impl Config {
         })
     }
 
-    /// What the operator allows: `[member.PATTERN]`, `strict_imports`, and whether there is a `[web]`.
-    pub fn policy(&self) -> Policy {
-        let rules = policy::rules(&self.member);
-        Policy { rules, web: self.web.is_some(), strict_imports: self.strict_imports }
-    }
-
     fn read(path: &Path, text: &str) -> Result<Self, Wrong> {
         let tables = DeTable::parse(text).map_err(syntax)?;
         keys::check(tables.get_ref())?;
-        let written: Written = toml::from_str(text).map_err(syntax)?;
+        let limits_set = keys::names(tables.get_ref(), "limits");
+        let written = Written::deserialize(Deserializer::from(tables.clone())).map_err(syntax)?;
+        let door = WrittenDoor::deserialize(Deserializer::from(tables)).map_err(syntax)?;
 
         let base = path.parent().unwrap_or(path);
         let mut config = Self { file: Some(path.to_owned()), directory: Some(base.to_owned()), ..Self::default() };
@@ -200,7 +197,6 @@ impl Config {
             config.agent = agents::runtime("agent", &agent)?;
         }
         config.dispatch_agents = agents::runtimes(&written.dispatch_agents)?;
-        config.strict_imports = written.strict_imports;
         if let Some(extractive) = written.extractive {
             config.extractive = extractive.read()?;
         }
@@ -216,7 +212,7 @@ impl Config {
         config.web = written.web.map(|web| WrittenWeb::read(web, base)).transpose()?;
         config.require_approval = written.require_approval;
         config.require_signature = written.require_signature;
-        config.door = toml::from_str::<WrittenDoor>(text).map_err(syntax)?.read(base)?;
+        config.door = door.read(base)?;
         config.port = written.port;
         if let Some(limits) = written.limits {
             let too_deep = limits.get_ref().json_depth > MAX_JSON_DEPTH;
@@ -228,8 +224,10 @@ impl Config {
             checked.map_err(|text| Wrong::at(limits.span(), text))?;
             config.limits = limits.into_inner();
         }
-        config.limits_set = keys::names(tables.get_ref(), "limits");
-        config.member = policy::members(written.member, &config.limits)?;
+        config.limits_set = limits_set;
+        let (rules, agents) = policy::members(written.member, &config.limits)?;
+        config.agents = agents;
+        config.policy = Policy { rules, web: config.web.is_some(), strict_imports: written.strict_imports };
         Ok(config)
     }
 }
@@ -248,7 +246,7 @@ struct Written {
     #[serde(default)]
     dispatch_agents: Vec<Spanned<String>>,
     #[serde(default)]
-    member: BTreeMap<String, WrittenMember>,
+    member: BTreeMap<Pattern, WrittenMember>,
     #[serde(default)]
     strict_imports: bool,
     extractive: Option<WrittenExtractive>,

@@ -1,6 +1,6 @@
 //! `[member.PATTERN]`: what is said for the members that a pattern matches.
 
-use std::collections::BTreeMap;
+use std::{cmp::Reverse, collections::BTreeMap};
 
 use guild_contract::{
     Limits, MemberKey,
@@ -8,23 +8,10 @@ use guild_contract::{
 };
 use guild_web::check_host_pattern;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use toml::Spanned;
 
-use super::{Runtime, agents::runtime, value::Wrong};
-
-/// `[member.PATTERN]`.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct MemberConfig {
-    /// `agent`: what runs these members' sessions, where it is not what runs everybody's.
-    pub agent: Option<Runtime>,
-    /// `allow`: nothing else is granted to them, but what another table allows.
-    pub allow: Option<Vec<Capability>>,
-    /// `deny`: it wins over every `allow`.
-    pub deny: Vec<Capability>,
-    /// `limits`: those of `[limits]`, with their own in place.
-    pub limits: Option<Box<Limits>>,
-}
+use super::{Config, Runtime, agents::runtime, value::Wrong};
 
 /// `[member.PATTERN]` as it is written.
 #[derive(Deserialize)]
@@ -37,22 +24,23 @@ pub(super) struct WrittenMember {
     limits: BTreeMap<String, Spanned<Value>>,
 }
 
-/// `[member]`, of a host with these limits.
+/// `[member]`, of a host with these limits: the rules, and what runs the sessions of whom.
 pub(super) fn members(
-    written: BTreeMap<String, WrittenMember>,
+    written: BTreeMap<Pattern, WrittenMember>,
     limits: &Limits,
-) -> Result<BTreeMap<String, MemberConfig>, Wrong> {
-    let read = |(key, member): (String, WrittenMember)| {
-        let name = |of: &str| format!("member.{key}.{of}");
-        let config = MemberConfig {
-            agent: member.agent.map(|agent| runtime(&name("agent"), &agent)).transpose()?,
-            allow: member.allow.map(|names| capabilities(&name("allow"), names)).transpose()?,
-            deny: capabilities(&name("deny"), member.deny)?,
-            limits: own_limits(&key, member.limits, limits)?,
-        };
-        Ok((key, config))
-    };
-    written.into_iter().map(read).collect()
+) -> Result<(Vec<Rule>, BTreeMap<Pattern, Runtime>), Wrong> {
+    let (mut rules, mut agents) = (Vec::new(), BTreeMap::new());
+    for (members, member) in written {
+        let name = |of: &str| format!("member.{members}.{of}");
+        if let Some(agent) = member.agent {
+            agents.insert(members.clone(), runtime(&name("agent"), &agent)?);
+        }
+        let allow = member.allow.map(|names| capabilities(&name("allow"), names)).transpose()?;
+        let deny = capabilities(&name("deny"), member.deny)?;
+        let limits = own_limits(&name("limits"), member.limits, limits)?;
+        rules.push(Rule { members, allow, deny, limits });
+    }
+    Ok((rules, agents))
 }
 
 fn capabilities(list: &str, names: Vec<Spanned<String>>) -> Result<Vec<Capability>, Wrong> {
@@ -68,81 +56,77 @@ fn capabilities(list: &str, names: Vec<Spanned<String>>) -> Result<Vec<Capabilit
 }
 
 fn own_limits(
-    key: &str,
+    table: &str,
     written: BTreeMap<String, Spanned<Value>>,
     all: &Limits,
 ) -> Result<Option<Box<Limits>>, Wrong> {
+    let is_set = !written.is_empty();
     let mut own = all.clone();
-    for (name, value) in &written {
-        // One by one, so that an error has its line.
-        let one = Map::from_iter([(name.clone(), value.get_ref().clone())]);
-        let narrowed = all.narrowed(&one);
-        let narrowed = narrowed.map_err(|why| Wrong::at(value.span(), format!("member.{key}.limits: {why}")))?;
-        (own, _) = own.smaller(&narrowed);
+    for (name, value) in written {
+        let span = value.span();
+        own = own.narrowed(&name, value.into_inner()).map_err(|why| Wrong::at(span, format!("{table}: {why}")))?;
     }
-    Ok((!written.is_empty()).then(|| Box::new(own)))
+    Ok(is_set.then(|| Box::new(own)))
 }
 
-/// The tables as rules.
-pub(super) fn rules(member: &BTreeMap<String, MemberConfig>) -> Vec<Rule> {
-    let rule = |(key, member): (&String, &MemberConfig)| Rule {
-        members: Pattern(key.clone()),
-        allow: member.allow.clone(),
-        deny: member.deny.clone(),
-        limits: member.limits.clone(),
-    };
-    member.iter().map(rule).collect()
-}
-
-/// What runs the sessions of the member `key`, where a table for it says so: its own table, else the one whose pattern
-/// says most of its key.
-///
-/// # Errors
-/// Where two patterns say as much of it, and not the same runtime.
-pub(crate) fn agent_of(member: &BTreeMap<String, MemberConfig>, key: &MemberKey) -> Result<Option<Runtime>, String> {
-    let mut closest: Option<(Pattern, Runtime)> = None;
-    for (name, agent) in member.iter().filter_map(|(name, member)| Some((name, member.agent?))) {
-        let pattern = Pattern(name.clone());
-        if pattern.exact() == Some(key.as_str()) {
-            return Ok(Some(agent));
-        }
-        if !pattern.matches(key.as_str()) {
-            continue;
-        }
-        match &closest {
-            Some((other, _)) if other.closeness() > pattern.closeness() => {}
-            Some((other, runtime)) if other.closeness() == pattern.closeness() && *runtime != agent => {
-                return Err(format!(
-                    "guild.toml says `agent` for it twice, in [member.{:?}] and [member.{name:?}], and neither is \
-                     closer; write [member.{:?}] with the one that is meant",
-                    other.0,
-                    key.as_str()
-                ));
-            }
-            _ => closest = Some((pattern, agent)),
+impl Config {
+    /// What runs the sessions of the member `key`: what its own table says, else the one whose pattern says most of its
+    /// key, else what runs everybody's.
+    ///
+    /// # Errors
+    /// Where two patterns say as much of it, and not the same runtime.
+    pub(crate) fn agent_of(&self, key: &MemberKey) -> Result<Runtime, String> {
+        let rank = |pattern: &Pattern| (pattern.exact().is_some(), pattern.closeness());
+        let mut matching: Vec<_> = self.agents.iter().filter(|(pattern, _)| pattern.matches(key.as_str())).collect();
+        matching.sort_by_key(|(pattern, _)| Reverse(rank(pattern)));
+        let [(closest, agent), others @ ..] = matching.as_slice() else { return Ok(self.agent) };
+        let mut as_close = others.iter().take_while(|(pattern, _)| rank(pattern) == rank(closest));
+        match as_close.find(|(_, other)| other != agent) {
+            Some((other, _)) => Err(format!(
+                "guild.toml says `agent` for it twice, in [member.{:?}] and [member.{:?}], and neither is closer; write \
+                 [member.{:?}] with the one that is meant",
+                closest.0,
+                other.0,
+                key.as_str()
+            )),
+            None => Ok(**agent),
         }
     }
-    Ok(closest.map(|(_, agent)| agent))
+
+    /// With `agent` as what runs everybody's sessions, where whoever starts the host says so.
+    pub(crate) fn with_agent(self, agent: Option<Runtime>) -> Self {
+        match agent {
+            Some(agent) => Self { agent, agents: BTreeMap::new(), ..self },
+            None => self,
+        }
+    }
+
+    /// The keys of `[member.KEY]` for whom there is no member.
+    pub(crate) fn strangers(&self, is_known: impl Fn(&str) -> bool) -> impl Iterator<Item = &str> {
+        self.policy.rules.iter().filter_map(|rule| rule.members.exact()).filter(move |key| !is_known(key))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn agents(tables: &[(&str, Runtime)]) -> BTreeMap<String, MemberConfig> {
-        let table = |agent| MemberConfig { agent: Some(agent), ..MemberConfig::default() };
-        tables.iter().map(|(key, agent)| ((*key).to_owned(), table(*agent))).collect()
-    }
-
     #[test]
     fn an_exact_key_wins_and_then_the_closest_pattern() {
-        let of = |tables: &[(&str, Runtime)]| agent_of(&agents(tables), &"team/ann".parse().unwrap());
-        assert_eq!(of(&[("bob", Runtime::Api)]), Ok(None));
-        assert_eq!(of(&[("*", Runtime::Api), ("team/*", Runtime::Claude)]), Ok(Some(Runtime::Claude)));
+        let of = |tables: &[(&str, Runtime)]| {
+            let agents = tables.iter().map(|(key, agent)| (key.parse().unwrap(), *agent)).collect();
+            Config { agent: Runtime::Claude, agents, ..Config::default() }.agent_of(&"team/ann".parse().unwrap())
+        };
+        assert_eq!(of(&[("bob", Runtime::Api)]), Ok(Runtime::Claude));
+        assert_eq!(of(&[("*", Runtime::Api), ("team/*", Runtime::Extractive)]), Ok(Runtime::Extractive));
         let exact = [("team/a*n", Runtime::Api), ("team/ann", Runtime::Extractive), ("*", Runtime::Claude)];
-        assert_eq!(of(&exact), Ok(Some(Runtime::Extractive)));
-        assert_eq!(of(&[("*ann", Runtime::Api), ("tea*", Runtime::Api)]), Ok(Some(Runtime::Api)));
-        let tie = of(&[("*ann", Runtime::Api), ("tea*", Runtime::Claude)]).unwrap_err();
+        assert_eq!(of(&exact), Ok(Runtime::Extractive));
+        assert_eq!(of(&[("*ann", Runtime::Api), ("tea*", Runtime::Api)]), Ok(Runtime::Api));
+        let tied = [("*ann", Runtime::Api), ("tea*", Runtime::Claude)];
+        let tie = of(&tied).unwrap_err();
         assert!(tie.contains(r#"write [member."team/ann"]"#), "{tie}");
+        for closer in ["team/ann", "team/*"] {
+            assert_eq!(of(&[&tied[..], &[(closer, Runtime::Extractive)]].concat()), Ok(Runtime::Extractive));
+        }
     }
 }

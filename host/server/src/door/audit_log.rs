@@ -1,14 +1,15 @@
 //! The audit log: who did what, one JSON object a line.
 //!
 //! Each line is one `write` at the file's end, under the file's lock, so that several hosts can share a file; it is
-//! there before its request is answered. After a line that was cut off, by a full disk say, the next begins on its own. What stands in a line is the host's own words, names that were checked, and
-//! numbers: no text of a caller gets in, and what is quoted is escaped, so that nobody can forge a line. What cannot be
-//! written, on a full disk say, is counted and told in the next line that can: requests go on.
+//! there before its request is answered. After a line that was cut off, by a full disk say, the next begins on its own.
+//! What stands in a line is the host's own words, names that were checked, and numbers: no text of a caller gets in,
+//! and what is quoted is escaped, so that nobody can forge a line. What cannot be written, on a full disk say, is
+//! counted and told in the next line that can: requests go on.
 
 use std::{
     borrow::Cow,
     fmt,
-    fs::{self, File, OpenOptions},
+    fs::{self, File, Metadata, OpenOptions},
     io::{self, Write as _},
     net::SocketAddr,
     num::NonZeroU32,
@@ -21,7 +22,10 @@ use std::{
 
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use jiff::{Timestamp, Unit};
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::{
+    fs::{FlockOperation, OFlags, flock},
+    io::Errno,
+};
 use serde::{Serialize, Serializer};
 
 use crate::{config::Config, directories};
@@ -163,14 +167,15 @@ pub struct Log {
 
 #[derive(Default)]
 struct State {
-    file: Option<File>,
+    /// The file that is open, and which one it is: its device and its inode.
+    file: Option<(File, (u64, u64))>,
     lost: u64,
     suppressed: u64,
 }
 
 impl Log {
-    /// The log that `guild.toml` names, else the one in the user's state directory; `None`, and a warning, where the user
-    /// has none.
+    /// The log that `guild.toml` names, else the one in the user's state directory; `None`, and a warning, where the
+    /// user has none.
     pub fn of(config: &Config) -> Option<Self> {
         if let Some(path) = &config.door.audit_log {
             return Some(Self::at(path.clone()));
@@ -182,8 +187,8 @@ impl Log {
         Some(Self { is_usual: true, ..Self::at(directory.join(FILE_NAME)) })
     }
 
-    /// [`Self::of`], for a host, which is to know at its start that it can be written. Where that of the state directory
-    /// cannot be, there is none, and a warning.
+    /// [`Self::of`], for a host, which is to know at its start that it can be written. Where that of the state
+    /// directory cannot be, there is none, and a warning.
     ///
     /// # Errors
     /// Where the one that is named cannot be opened.
@@ -252,13 +257,9 @@ impl Log {
 
     /// The file: a new one where the old one was renamed or removed, as by a rotation.
     fn follow<'a>(&self, state: &'a mut State) -> io::Result<&'a File> {
-        let is_same = |file: &File| {
-            let (named, open) = (fs::metadata(&self.path).ok()?, file.metadata().ok()?);
-            Some((named.dev(), named.ino()) == (open.dev(), open.ino()))
-        };
-        let file = state.file.take().filter(|file| is_same(file) == Some(true));
-        let file = match file {
-            Some(file) => file,
+        let is_named = |id: (u64, u64)| fs::metadata(&self.path).is_ok_and(|named| which(&named) == id);
+        let open = match state.file.take().filter(|(_, id)| is_named(*id)) {
+            Some(open) => open,
             None => {
                 if let (true, Some(directory)) = (self.is_usual, self.path.parent()) {
                     fs::create_dir_all(directory)?;
@@ -266,22 +267,20 @@ impl Log {
                 open(&self.path)?
             }
         };
-        Ok(state.file.insert(file))
+        Ok(&state.file.insert(open).0)
     }
 }
 
 /// Writes a line at a file's end: the whole of it, or an error and perhaps its beginning.
-fn append(mut file: &File, line: Vec<u8>) -> io::Result<()> {
-    let is_locked = (0..LOCK_TRIES).any(|tried| {
-        if tried > 0 {
-            thread::sleep(LOCK_PAUSE);
-        }
-        flock(file, FlockOperation::NonBlockingLockExclusive).is_ok()
-    });
+fn append(mut file: &File, mut line: Vec<u8>) -> io::Result<()> {
+    let is_locked = lock(file);
+    line.push(b'\n');
     let written = ends_in_a_line(file).and_then(|whole| {
-        let text = if whole { [&line[..], b"\n"].concat() } else { [b"\n", &line[..], b"\n"].concat() };
-        match file.write(&text)? {
-            count if count == text.len() => Ok(()),
+        if !whole {
+            line.insert(0, b'\n');
+        }
+        match file.write(&line)? {
+            count if count == line.len() => Ok(()),
             _ => Err(io::ErrorKind::StorageFull.into()),
         }
     });
@@ -289,6 +288,20 @@ fn append(mut file: &File, line: Vec<u8>) -> io::Result<()> {
         let _ = flock(file, FlockOperation::Unlock);
     }
     written
+}
+
+/// Takes a file's lock, unless another holds it for longer, or the file system has none.
+fn lock(file: &File) -> bool {
+    for tried in 0..LOCK_TRIES {
+        if tried > 0 {
+            thread::sleep(LOCK_PAUSE);
+        }
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK | Errno::INTR) => {}
+            taken => return taken.is_ok(),
+        }
+    }
+    false
 }
 
 /// Whether what is written next begins a line.
@@ -299,11 +312,17 @@ fn ends_in_a_line(file: &File) -> io::Result<bool> {
     Ok(file.read_at(&mut byte, last)? == 0 || byte == *b"\n")
 }
 
-/// Opens a file to append to, and to read its end; it is made for its owner only. What is no regular file is refused, and not waited for.
-fn open(path: &Path) -> io::Result<File> {
+fn which(file: &Metadata) -> (u64, u64) {
+    (file.dev(), file.ino())
+}
+
+/// Opens a file to append to, and to read its end, and says which it is; it is made for its owner only. What is no
+/// regular file is refused, and not waited for.
+fn open(path: &Path) -> io::Result<(File, (u64, u64))> {
     let nonblock = OFlags::NONBLOCK.bits().cast_signed();
     let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).custom_flags(nonblock).open(path)?;
-    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a regular file")) }
+    let found = file.metadata()?;
+    if found.is_file() { Ok((file, which(&found))) } else { Err(io::Error::other("it is not a regular file")) }
 }
 
 #[cfg(test)]
@@ -387,7 +406,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("audit.jsonl");
         let log = Log::at(path.clone());
-        let holder = open(&path).unwrap();
+        let (holder, _) = open(&path).unwrap();
         flock(&holder, FlockOperation::LockExclusive).unwrap();
         log.record(&Event { event: "e", ..Event::default() });
         assert_eq!(lines(&path).len(), 1);

@@ -3,14 +3,15 @@
 //! A request passes here before anything is done for it, and again with each method that it asks for:
 //!
 //! - [`names`]: it calls the host by one of its names, so that no web page can have sent it;
-//! - [`tokens`], [`passes`]: it brings a token that is good, for this member and this method, and that has not been used
-//!   too much. Whoever is on this machine, and calls the host by loopback's names, needs none unless `require_token` says so;
+//! - [`tokens`], [`passes`]: it brings a token that is good, for this member and this method, and that has not been
+//!   used too much. Whoever is on this machine, and calls the host by loopback's names, needs none unless
+//!   `require_token` says so;
 //! - [`audit_log`]: what was asked for, and what came of it, is written down.
 //!
-//! How the request travels is for [`tls`] and [`patience`]. A request of this machine that brings no token costs two
-//! comparisons here.
+//! How the request travels is for [`tls`] and [`patience`].
 
 pub mod audit_log;
+mod class;
 mod names;
 mod passes;
 pub(crate) mod patience;
@@ -33,10 +34,7 @@ use axum::http::{
     uri::Authority,
 };
 use bytes::Bytes;
-use guild_contract::{
-    JobId, Limits, MemberKey,
-    rpc::{code, method},
-};
+use guild_contract::{JobId, Limits, MemberKey, rpc::code};
 use tokio::sync::OwnedSemaphorePermit;
 
 pub(crate) use names::CalledBy;
@@ -44,8 +42,9 @@ pub use names::HostName;
 
 use self::{
     audit_log::{AuditLogError, Event, Log, Outcome, Who},
+    class::Class,
     names::Names,
-    passes::{Look, Pass, Passes},
+    passes::{Good, Look, Pass, Passes},
     tls::{Tls, TlsError},
     tokens::{TokenError, TokenFile},
 };
@@ -108,17 +107,20 @@ impl Door {
         let options = &config.door;
         let is_local = address.ip().is_loopback();
         let token_required = options.require_token || !is_local;
-        let file = TokenFile::of(config);
-        if token_required {
-            let file = file.as_ref().map_err(|_| TokenError::NoPlace)?;
-            if file.read()?.is_empty() && !is_local {
+        let file = match TokenFile::of(config) {
+            Ok(file) => Some(file),
+            Err(error) if token_required => return Err(error.into()),
+            Err(_) => None,
+        };
+        let passes = Passes::new(file.clone(), &config.limits);
+        // The first look is no news, but where it fails.
+        match (passes.look().news, file) {
+            (Some(Ok(0)), Some(file)) if !is_local => {
                 return Err(DoorError::NoToken { address, tokens: file.path().display().to_string() });
             }
-        }
-        let passes = Passes::new(file.ok(), &config.limits);
-        // The first look is no news, but where it fails.
-        if let Some(Err(why)) = passes.look().news {
-            tracing::error!("the tokens cannot be read, and none is good until they can be: {why}");
+            (Some(Err(error)), _) if token_required => return Err(error.into()),
+            (Some(Err(why)), _) => unreadable(&why),
+            _ => {}
         }
         Ok(Self {
             names: Names::new(options.hosts.clone()),
@@ -201,15 +203,7 @@ impl Door {
             return Ok(caller(None));
         }
         let pass = match bearer(headers) {
-            Some(token) => {
-                let look = self.passes.look();
-                self.tell(&look);
-                if look.passes.is_err() {
-                    Err(Refused::Unreadable)
-                } else {
-                    look.find(token).ok_or(Refused::Unauthorized)
-                }
-            }
+            Some(token) => self.tokens().and_then(|good| good.find(token).ok_or(Refused::Unauthorized)),
             None => Err(Refused::Unauthorized),
         };
         let entered = pass.and_then(|pass| {
@@ -224,9 +218,10 @@ impl Door {
         entered.inspect_err(|refused| self.record_refusal(from.peer, refused, member, None))
     }
 
-    /// Says that the tokens are others now.
-    fn tell(&self, look: &Look) {
-        match &look.news {
+    /// The tokens as they are now. That they are others than before is told.
+    fn tokens(&self) -> Result<Good, Refused> {
+        let Look { good, news } = self.passes.look();
+        match news {
             None => {}
             Some(Ok(count)) => {
                 tracing::info!(count, "the tokens have changed");
@@ -237,10 +232,11 @@ impl Door {
                 });
             }
             Some(Err(why)) => {
-                tracing::error!("the tokens cannot be read, and none is good until they can be: {why}");
+                unreadable(&why);
                 self.record(&Event { event: "tokens-read", outcome: Outcome::Failed, ..Event::default() });
             }
         }
+        good.ok_or(Refused::Unreadable)
     }
 
     fn record_refusal(&self, peer: SocketAddr, refused: &Refused, member: Option<&str>, method: Option<&str>) {
@@ -249,7 +245,7 @@ impl Door {
             event: "request",
             who: refused.token().map_or(Who::Unknown, Who::Token),
             peer: Some(peer),
-            method: method.filter(|method| is_known(method)),
+            method: method.filter(|method| Class::of(method).is_known()),
             member: member.filter(|member| member.parse::<MemberKey>().is_ok()),
             outcome: refused.outcome(),
             status: Some(refused.status().as_u16()),
@@ -258,27 +254,16 @@ impl Door {
     }
 }
 
+fn unreadable(why: &TokenError) {
+    tracing::error!("the tokens cannot be read, and none is good until they can be: {why}");
+}
+
 /// The token of a request that brings one, and one only.
 fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     let mut brought = headers.get_all(AUTHORIZATION).iter();
     let (Some(only), None) = (brought.next(), brought.next()) else { return None };
     let (scheme, token) = only.as_bytes().split_at_checked("Bearer ".len())?;
     scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())
-}
-
-/// Whether it is a method's name, and no text of a caller's.
-fn is_known(name: &str) -> bool {
-    changes(name) || reads(name) || matches!(name, "initialize" | "ping" | "tools/list" | "tools/call")
-}
-
-/// Whether a method tells of jobs.
-fn reads(name: &str) -> bool {
-    matches!(name, method::LIST | method::STATUS | method::RESULT)
-}
-
-/// Whether a method changes anything.
-fn changes(name: &str) -> bool {
-    matches!(name, method::DISPATCH | method::CANCEL | method::DELETE)
 }
 
 /// Why a request, or one method of a batch, is not carried out.
@@ -425,11 +410,16 @@ impl Caller {
     /// Whether the caller may have a method carried out now.
     pub(crate) fn may(&self, member: &str, name: &str) -> Result<(), Refused> {
         self.checked(member, name, |pass| {
-            if !pass.token.methods.allow(name) {
-                let method = is_known(name).then(|| name.to_owned());
+            // The body may have taken its time, and so may what came before in the batch.
+            if !self.door.tokens()?.has(pass) {
+                return Err(Refused::Unauthorized);
+            }
+            let class = Class::of(name);
+            if pass.token.methods < class.least() {
+                let method = class.is_known().then(|| name.to_owned());
                 return Err(Refused::Method { token: pass.token.name.clone(), method });
             }
-            if name == method::DISPATCH { pass.count_dispatch() } else { Ok(()) }
+            if class == Class::Dispatches { pass.count_dispatch() } else { Ok(()) }
         })
     }
 
@@ -440,22 +430,13 @@ impl Caller {
         check: impl FnOnce(&Pass) -> Result<(), Refused>,
     ) -> Result<(), Refused> {
         let Some((pass, _)) = &self.pass else { return Ok(()) };
-        // The body may have taken its time, and so may what came before in the batch.
-        let still_good = || {
-            let look = self.door.passes.look();
-            self.door.tell(&look);
-            if look.passes.is_err() {
-                return Err(Refused::Unreadable);
-            }
-            if look.has(pass) { Ok(()) } else { Err(Refused::Unauthorized) }
-        };
-        let checked = still_good().and_then(|()| check(pass));
-        checked.inspect_err(|refused| self.door.record_refusal(self.peer, refused, Some(member), Some(name)))
+        check(pass).inspect_err(|refused| self.door.record_refusal(self.peer, refused, Some(member), Some(name)))
     }
 
     /// What is to be written down of a method that is about to be carried out, if anything.
     pub(crate) fn audit(&self, member: &str, name: &str) -> Audit {
-        let is_written = changes(name) || (self.door.log_reads && reads(name));
+        let class = Class::of(name);
+        let is_written = class.changes() || (self.door.log_reads && class == Class::Reads);
         Audit(is_written.then(|| {
             Arc::new(Entry {
                 caller: self.clone(),

@@ -62,8 +62,8 @@ impl Names {
         Self { hosts }
     }
 
-    /// Whether a request means this host by one of its names, and comes from no other place. `at` is the address that it
-    /// was sent to, where that is to be one of them.
+    /// Whether a request means this host by one of its names, and comes from no other place. `at` is the address that
+    /// it was sent to, where that is to be one of them.
     pub(crate) fn check(
         &self,
         target: Option<&Authority>,

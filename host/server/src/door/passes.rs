@@ -1,10 +1,10 @@
 //! The tokens that are good at this moment, and how much each may still ask.
 //!
-//! The file is looked at with each request that brings a token, and with each of its methods, which costs one system call
-//! each: what was added or revoked holds from the next method on. What a token has used of its bounds outlives a change of the file.
+//! The file is looked at with each request that brings a token, and with each of its methods, which costs one system
+//! call each: what was added or revoked holds from the next method on. What a token has used of its bounds outlives a
+//! change of the file.
 
 use std::{
-    io,
     num::NonZeroU32,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -35,21 +35,19 @@ struct Bounds {
 /// A token that is in the file.
 pub(crate) struct Pass {
     pub(crate) token: Token,
-    digest: [u8; 32],
     requests: DefaultDirectRateLimiter,
     dispatches: DefaultDirectRateLimiter,
     places: Arc<Semaphore>,
 }
 
 impl Pass {
-    fn new(token: Token, bounds: &Bounds) -> Option<Self> {
-        Some(Self {
-            digest: token.digest()?,
+    fn new(token: Token, bounds: &Bounds) -> Self {
+        Self {
             token,
             requests: RateLimiter::direct(Quota::per_second(bounds.requests_per_second)),
             dispatches: RateLimiter::direct(Quota::per_minute(bounds.dispatches_per_minute)),
             places: Arc::new(Semaphore::new(bounds.requests_at_once)),
-        })
+        }
     }
 
     /// Counts a request; an error where there were too many.
@@ -83,19 +81,23 @@ fn count(limiter: &DefaultDirectRateLimiter, token: &Token, limit: &'static str)
 
 /// What was found when the file was looked at.
 pub(crate) struct Look {
-    /// The tokens; or why there are none to be had.
-    pub(crate) passes: Result<Arc<[Arc<Pass>]>, ()>,
+    /// The tokens; none where the file cannot be read.
+    pub(crate) good: Option<Good>,
     /// What is new since the last look: how many tokens there are, or what is wrong with the file.
-    pub(crate) news: Option<Result<usize, String>>,
+    pub(crate) news: Option<Result<usize, TokenError>>,
 }
 
-impl Look {
+/// The tokens of a file.
+#[derive(Clone, Default)]
+pub(crate) struct Good(Arc<[Arc<Pass>]>);
+
+impl Good {
     /// The pass of a token, as it was presented. All are compared, each in constant time, whether or not one was equal.
     pub(crate) fn find(&self, token: &[u8]) -> Option<Arc<Pass>> {
         let presented = digest(token);
         let mut found = None;
-        for pass in self.passes.iter().flat_map(|passes| passes.iter()) {
-            let equal = pass.digest.ct_eq(&presented);
+        for pass in self.0.iter() {
+            let equal = pass.token.sha256.ct_eq(&presented);
             if bool::from(equal) {
                 found = Some(pass);
             }
@@ -105,7 +107,7 @@ impl Look {
 
     /// Whether a pass that was found earlier is still good.
     pub(crate) fn has(&self, pass: &Pass) -> bool {
-        let is_there = self.passes.iter().flat_map(|passes| passes.iter()).any(|now| now.token == pass.token);
+        let is_there = self.0.iter().any(|now| now.token == pass.token);
         is_there && !pass.token.has_expired(Timestamp::now())
     }
 }
@@ -113,7 +115,9 @@ impl Look {
 struct Known {
     /// What the file was when it was read; none where it has to be read again.
     stamp: Option<Option<Stamp>>,
-    passes: Result<Arc<[Arc<Pass>]>, ()>,
+    /// What it had when it could last be read.
+    passes: Good,
+    is_readable: bool,
 }
 
 /// The tokens of a host.
@@ -132,49 +136,53 @@ impl Passes {
             dispatches_per_minute: at_least_one(limits.token_dispatches_per_minute),
             requests_at_once: (limits.token_requests_at_once as usize).min(Semaphore::MAX_PERMITS),
         };
-        Self { file, bounds, known: Mutex::new(Known { stamp: None, passes: Ok(Arc::default()) }) }
+        Self { file, bounds, known: Mutex::new(Known { stamp: None, passes: Good::default(), is_readable: true }) }
     }
 
     /// The tokens as the file has them now.
     pub(crate) fn look(&self) -> Look {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let stamp = self.stamp();
-        if matches!((&stamp, &known.stamp), (Ok(now), Some(then)) if now == then) {
-            return Look { passes: known.passes.clone(), news: None };
-        }
-        // The stamp is from before: what is written from here on is seen at the next look.
-        let read = match (&self.file, stamp) {
-            (Some(file), Ok(stamp)) => match file.read() {
-                Ok(tokens) => Ok((tokens, stamp)),
-                Err(error @ TokenError::Unsound { .. }) => Err((error.to_string(), Some(stamp))),
-                // It may pass.
-                Err(error) => Err((error.to_string(), None)),
-            },
-            (_, Err(error)) => Err((error.to_string(), None)),
-            (None, Ok(stamp)) => Ok((Vec::new(), stamp)),
-        };
-        let news = match read {
-            Ok((tokens, stamp)) => {
-                let before = known.passes.clone().unwrap_or_default();
-                let pass = |token: Token| {
-                    let same = before.iter().find(|pass| pass.token == token).cloned();
-                    same.or_else(|| Pass::new(token, &self.bounds).map(Arc::new))
-                };
-                let passes: Arc<[_]> = tokens.into_iter().filter_map(pass).collect();
-                let count = passes.len();
-                (known.stamp, known.passes) = (Some(stamp), Ok(passes));
-                Some(Ok(count))
-            }
-            Err((why, stamp)) => {
-                let is_new = known.passes.is_ok() || stamp.is_some();
-                (known.stamp, known.passes) = (stamp, Err(()));
-                is_new.then_some(Err(why))
-            }
-        };
-        Look { passes: known.passes.clone(), news }
+        let news = self.news(&mut known);
+        Look { good: known.is_readable.then(|| known.passes.clone()), news }
     }
 
-    fn stamp(&self) -> io::Result<Option<Stamp>> {
-        self.file.as_ref().map_or(Ok(None), |file| Stamp::of(file.path()))
+    fn news(&self, known: &mut Known) -> Option<Result<usize, TokenError>> {
+        let stamp = self.stamp();
+        if matches!((&stamp, &known.stamp), (Ok(now), Some(then)) if now == then) {
+            return None;
+        }
+        // The stamp is from before: what is written from here on is seen at the next look.
+        let read = stamp.map_err(|error| (error, None)).and_then(|stamp| match self.tokens() {
+            Ok(tokens) => Ok((tokens, stamp)),
+            Err(error @ TokenError::Unsound { .. }) => Err((error, Some(stamp))),
+            // It may pass.
+            Err(error) => Err((error, None)),
+        });
+        match read {
+            Ok((tokens, stamp)) => {
+                let pass = |token: Token| {
+                    let same = known.passes.0.iter().find(|pass| pass.token == token).cloned();
+                    same.unwrap_or_else(|| Arc::new(Pass::new(token, &self.bounds)))
+                };
+                let passes: Arc<[_]> = tokens.into_iter().map(pass).collect();
+                let count = passes.len();
+                *known = Known { stamp: Some(stamp), passes: Good(passes), is_readable: true };
+                Some(Ok(count))
+            }
+            Err((error, stamp)) => {
+                let is_new = known.is_readable || stamp.is_some();
+                (known.stamp, known.is_readable) = (stamp, false);
+                is_new.then_some(Err(error))
+            }
+        }
+    }
+
+    fn tokens(&self) -> Result<Vec<Token>, TokenError> {
+        self.file.as_ref().map_or(Ok(Vec::new()), TokenFile::read)
+    }
+
+    fn stamp(&self) -> Result<Option<Stamp>, TokenError> {
+        let Some(file) = &self.file else { return Ok(None) };
+        Stamp::of(file.path()).map_err(|source| file.failed(source))
     }
 }

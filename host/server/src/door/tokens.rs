@@ -15,7 +15,8 @@ use std::{
     str::FromStr,
 };
 
-use guild_contract::{grants::Pattern, rpc::method};
+use guild_contract::{grants::Pattern, text::hex};
+use guild_jobs::secret::Secret;
 use jiff::Timestamp;
 use rustix::{fs::OFlags, process::geteuid};
 use serde::{Deserialize, Serialize};
@@ -38,40 +39,16 @@ const MODE: u32 = 0o600;
 const RANDOM_BYTES: usize = 32;
 const HEADER: &str = "# Made by `guild token`: the SHA-256 of each token, never the token itself.\n\n";
 
-/// A token, as it is shown once.
-pub struct Secret(String);
-
-impl Secret {
-    /// A new one, out of the operating system's randomness.
-    fn new() -> io::Result<Self> {
-        let mut random = [0_u8; RANDOM_BYTES];
-        getrandom::fill(&mut random).map_err(io::Error::other)?;
-        Ok(Self(format!("{PREFIX}{}", hex(&random))))
-    }
-
-    /// The token itself, for the one who asked for it.
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(***)")
-    }
+/// A new token, out of the operating system's randomness.
+fn random() -> io::Result<Secret> {
+    let mut random = [0_u8; RANDOM_BYTES];
+    getrandom::fill(&mut random).map_err(io::Error::other)?;
+    Ok(Secret::from(format!("{PREFIX}{}", hex(&random))))
 }
 
 /// The SHA-256 of a token, as it was presented.
 pub(crate) fn digest(token: &[u8]) -> [u8; 32] {
     Sha256::digest(token).into()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 /// Which methods a token is for.
@@ -98,17 +75,6 @@ impl Methods {
             Self::All => "all",
         }
     }
-
-    /// Whether a method is among them. One that is not known needs all.
-    pub(crate) fn allow(self, name: &str) -> bool {
-        let least = match name {
-            method::LIST | method::STATUS | method::RESULT | "initialize" | "ping" | "tools/list" => Self::Read,
-            method::DISPATCH => Self::Dispatch,
-            name if name.starts_with("notifications/") => Self::Read,
-            _ => Self::All,
-        };
-        self >= least
-    }
 }
 
 impl fmt::Display for Methods {
@@ -132,8 +98,8 @@ impl FromStr for Methods {
 pub struct Token {
     /// What its operator calls it, and the audit log: 1 to 64 letters, digits, `-`, `_` or `.`.
     pub name: String,
-    /// The SHA-256 of the token, in hexadecimal digits.
-    sha256: String,
+    #[serde(with = "digits")]
+    pub(super) sha256: [u8; 32],
     /// Which methods it is for.
     pub methods: Methods,
     /// For which members: a key, where `*` stands for any characters.
@@ -155,27 +121,27 @@ impl Token {
     pub fn has_expired(&self, now: Timestamp) -> bool {
         self.expires.is_some_and(|expires| expires <= now)
     }
+}
 
-    /// Its SHA-256.
-    pub(crate) fn digest(&self) -> Option<[u8; 32]> {
-        let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-        let mut digest = [0_u8; 32];
-        if self.sha256.len() != 2 * digest.len() {
-            return None;
-        }
-        for (byte, pair) in digest.iter_mut().zip(self.sha256.as_bytes().chunks(2)) {
-            let [high, low] = pair else { return None };
-            *byte = digit(*high)? << 4 | digit(*low)?;
-        }
-        Some(digest)
+/// A SHA-256, in hexadecimal digits.
+mod digits {
+    use guild_contract::text::hex;
+    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+
+    pub(super) fn serialize<S: Serializer>(digest: &[u8; 32], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&hex(digest))
     }
 
-    fn check(&self) -> Result<(), String> {
-        check_name(&self.name)?;
-        if self.digest().is_none() {
-            return Err(format!("the token {} has no SHA-256", self.name));
-        }
-        Ok(())
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 32], D::Error> {
+        let text = String::deserialize(deserializer)?;
+        read(text.as_bytes()).ok_or_else(|| D::Error::custom("a token's sha256 is not 64 hexadecimal digits"))
+    }
+
+    fn read(digits: &[u8]) -> Option<[u8; 32]> {
+        let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+        let (pairs, []) = digits.as_chunks() else { return None };
+        let bytes: Option<Vec<u8>> = pairs.iter().map(|&[high, low]| Some(digit(high)? << 4 | digit(low)?)).collect();
+        bytes?.try_into().ok()
     }
 }
 
@@ -275,7 +241,7 @@ impl TokenFile {
         let written: Written = toml::from_str(&text).map_err(|e| unsound(e.message().to_owned()))?;
         let mut names = BTreeSet::new();
         for token in &written.token {
-            token.check().map_err(unsound)?;
+            check_name(&token.name).map_err(unsound)?;
             if !names.insert(&token.name) {
                 return Err(unsound(format!("there are two tokens {}", token.name)));
             }
@@ -310,17 +276,14 @@ impl TokenFile {
     /// Where the name is taken or cannot be one, or the file cannot be read or written.
     pub fn add(&self, new: NewToken) -> Result<Secret, TokenError> {
         check_name(&new.name).map_err(TokenError::Refused)?;
-        if let Some(pattern) = new.members.iter().find(|pattern| pattern.0.is_empty()) {
-            return Err(TokenError::Refused(format!("{:?} is no member's key, and no pattern of keys", pattern.0)));
-        }
-        let secret = Secret::new().map_err(|source| self.failed(source))?;
+        let secret = random().map_err(|source| self.failed(source))?;
         self.change(|tokens| {
             let NewToken { name, methods, members, expires } = new;
             if tokens.iter().any(|token| token.name == name) {
                 let why = format!("there is a token {name} already; `guild token revoke {name}` ends it");
                 return Err(TokenError::Refused(why));
             }
-            let sha256 = hex(&digest(secret.expose().as_bytes()));
+            let sha256 = digest(secret.expose().as_bytes());
             tokens.push(Token { name, sha256, methods, members, created: Timestamp::now(), expires });
             Ok(())
         })?;
@@ -355,7 +318,7 @@ impl TokenFile {
         written.map(drop).map_err(|source| self.failed(source))
     }
 
-    fn failed(&self, source: io::Error) -> TokenError {
+    pub(super) fn failed(&self, source: io::Error) -> TokenError {
         TokenError::Io { path: self.path.clone(), source }
     }
 }

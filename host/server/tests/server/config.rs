@@ -6,9 +6,12 @@ use guild_agent::{
     api::{ApiOptions, Price, Prices, Provider},
     claude::ClaudeOptions,
 };
-use guild_contract::{Limits, grants::Capability};
+use guild_contract::{
+    Limits,
+    grants::{Capability, Rule},
+};
 use guild_jobs::secret::KeySource;
-use guild_server::config::{Config, ConfigError, MemberConfig, ReadRoot, Runtime, TlsFiles};
+use guild_server::config::{Config, ConfigError, ReadRoot, Runtime, TlsFiles};
 use guild_web::{SearchOptions, WebOptions};
 
 fn parse(text: &str) -> Result<Config, String> {
@@ -106,14 +109,9 @@ fn every_setting_of_the_runtimes_is_read() {
     .unwrap();
     assert_eq!(config.agent, Runtime::Api);
     assert_eq!(config.dispatch_agents, [Runtime::Extractive, Runtime::Claude].into());
-    assert_eq!(
-        config.member,
-        [
-            ("group/digest".to_owned(), MemberConfig::default()),
-            ("researcher".to_owned(), MemberConfig { agent: Some(Runtime::Claude), ..MemberConfig::default() }),
-        ]
-        .into()
-    );
+    let rule = |members: &str| Rule { members: members.parse().unwrap(), ..Rule::default() };
+    assert_eq!(config.policy.rules, [rule("group/digest"), rule("researcher")]);
+    assert_eq!(config.agents, [("researcher".parse().unwrap(), Runtime::Claude)].into());
     assert_eq!((config.extractive.sessions, config.claude.sessions, config.api.sessions), (7, 2, 8));
     let claude = ClaudeOptions {
         command: "/etc/guild/tools/claude".into(),
@@ -255,7 +253,7 @@ fn what_members_may_do_is_read_as_rules() {
         "#,
     )
     .unwrap();
-    let policy = config.policy();
+    let policy = &config.policy;
     assert!(policy.web && policy.strict_imports);
     let [all, ann] = policy.rules.as_slice() else { panic!("{policy:?}") };
     assert_eq!((all.members.0.as_str(), ann.members.0.as_str()), ("*", "team/ann"));

@@ -2,8 +2,9 @@
 
 use std::{fs, os::unix::fs::symlink, path::Path, time::Duration};
 
+use guild_contract::{Policy, grants::Rule};
 use guild_server::{
-    config::{Config, MemberConfig},
+    config::Config,
     discovery::{Found, discover, open_directory, single},
 };
 use serde_json::{Value, json};
@@ -135,8 +136,9 @@ fn a_single_member_is_refused_where_a_rule_is_for_one_of_the_keys_that_it_could_
     let directory = home.path().join("team/ann");
     put(&directory, &manifest("ann"));
     let of = |table: &str, members: Option<&Path>| {
-        let member = [(table.to_owned(), MemberConfig::default())].into();
-        single(&directory, members, &Config { member, ..Config::default() }).map(|found| found.key.to_string())
+        let rules = vec![Rule { members: table.parse().unwrap(), ..Rule::default() }];
+        let policy = Policy { rules, ..Policy::default() };
+        single(&directory, members, &Config { policy, ..Config::default() }).map(|found| found.key.to_string())
     };
     for table in ["ann", "team/ann", "team/*", "a*"] {
         let why = of(table, None).unwrap_err();

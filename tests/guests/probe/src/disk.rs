@@ -3,7 +3,9 @@
 use std::{
     ffi::{CString, c_char, c_int},
     fs::{self, File, OpenOptions},
-    io::{self, Read, Seek, SeekFrom, Write},
+    io::{self, Seek, SeekFrom, Write},
+    thread,
+    time::Duration,
 };
 
 /// What a plain program writes at a time.
@@ -26,6 +28,7 @@ pub fn attempt(verb: &str, a: &str, b: &str) -> Option<Result<String, String>> {
             let file = OpenOptions::new().append(true).create(true).open(a)?;
             write(&file, more)
         })),
+        "await" => Ok(awaited(a)),
         "unlinked" => unlinked(a, n),
         "outlived" => outlived(a, b),
         "interleave" => interleave(a, b),
@@ -35,7 +38,6 @@ pub fn attempt(verb: &str, a: &str, b: &str) -> Option<Result<String, String>> {
         "symlinks" => Ok(times(n, |more| symlink("x", &format!("{a}/{more}")))),
         "dirs" => Ok(times(n, |more| fs::create_dir(format!("{a}/{more}")))),
         "deep" => Ok(deep(a, n)),
-        "opens" => Ok(opens(a, n)),
         "churn" => churn(a, n),
         _ => return None,
     };
@@ -79,6 +81,14 @@ fn times(n: u64, mut take: impl FnMut(u64) -> io::Result<()>) -> String {
     n.to_string()
 }
 
+/// Waits until something is there.
+fn awaited(path: &str) -> String {
+    while fs::symlink_metadata(path).is_err() {
+        thread::sleep(Duration::from_millis(10));
+    }
+    String::new()
+}
+
 /// One byte behind a hole.
 fn at(path: &str, offset: u64) -> io::Result<()> {
     let mut file = open(path)?;
@@ -115,17 +125,6 @@ fn deep(top: &str, n: u64) -> String {
     times(n, |_| {
         path.push_str("/d");
         fs::create_dir(&path)
-    })
-}
-
-/// Opens a file again and again, reads a byte of each, and closes none.
-fn opens(path: &str, n: u64) -> String {
-    let mut open = Vec::new();
-    times(n, |_| {
-        let mut file = File::open(path)?;
-        let _read = file.read(&mut [0])?;
-        open.push(file);
-        Ok(())
     })
 }
 

@@ -113,6 +113,7 @@ async fn attempt(line: &str) -> Result<String, String> {
         "fetch" => web::fetch(a).map_err(explain),
         "ask" => Ok(told(&ask(line, started(line)?).await)),
         "pair" => pair(line).await,
+        "hoard" => hoard(a.parse().map_err(|_| "how many?")?),
         _ => disk::attempt(verb, a, b).unwrap_or_else(|| Err("what is that?".to_owned())),
     }
 }
@@ -163,6 +164,19 @@ async fn pair(line: &str) -> Result<String, String> {
     };
     let (first, second) = join(interrupted, ask(line, second)).await;
     Ok(format!("{first} | {}", told(&second)))
+}
+
+/// Sessions with prompts of a MiB each, all held at once: how many there are, and why there is not one more.
+fn hoard(most: usize) -> Result<String, String> {
+    let question = "x".repeat(1 << 20);
+    let mut sessions = Vec::new();
+    while sessions.len() < most {
+        match started(&question) {
+            Ok(session) => sessions.push(session),
+            Err(why) => return Ok(format!("{}: {why}", sessions.len())),
+        }
+    }
+    Ok(most.to_string())
 }
 
 fn told(end: &Finish) -> String {

@@ -1,0 +1,265 @@
+//! Each rule by a small component or manifest that breaks it and no other, beside one that does not break it.
+#![allow(clippy::unwrap_used, reason = "a test helper fails its test")]
+
+use std::collections::BTreeSet;
+
+use guild_audit::{
+    Audit, Member, Rule, Subject,
+    model::{Signature, SignatureState},
+};
+use guild_contract::{
+    Bounds, Limits, MemberKey,
+    grants::{self, Capability, Grants, Policy},
+    manifest::Manifest,
+};
+use serde_json::{Value, json};
+
+/// What a component has that nothing is to be said of: the export of its world, who made it, what it depends on.
+const DISPATCH: &str = r#"(instance $dispatch) (export "guild:worker/dispatch@0.1.0" (instance $dispatch))"#;
+const MADE: &str = r#"(@producers (processed-by "wit-component" "1"))"#;
+const SBOM: &str = r#"(@custom "sbom" "{}")"#;
+
+/// What is audited.
+#[derive(Clone, Default)]
+struct Case {
+    bytes: Vec<u8>,
+    /// The manifest's `component`, where it is a member's.
+    component: Option<Value>,
+    policy: Policy,
+    limits: Limits,
+    signature: Option<Signature>,
+}
+
+/// A component of these fields.
+fn of(fields: &[&str]) -> Case {
+    let bytes = wat::parse_str(format!("(component {})", fields.concat())).unwrap();
+    Case { bytes, ..Case::default() }
+}
+
+/// One that nothing is to be said of, with these fields.
+fn sound(fields: &str) -> Case {
+    of(&[fields, DISPATCH, MADE, SBOM])
+}
+
+/// A member's, which imports these interfaces of `guild:worker`, and asks for these grants.
+fn member(imports: &[&str], grants: Value) -> Case {
+    let import = |name: &&str| format!(r#"(import "guild:worker/{name}@0.1.0" (instance))"#);
+    sound(&imports.iter().map(import).collect::<String>()).asking(json!({"grants": grants}))
+}
+
+impl Case {
+    /// Of a member whose manifest has this `component`, of the world `worker` where it names no other.
+    fn asking(mut self, more: Value) -> Self {
+        let mut component = json!({"file": "guest.wasm", "world": "worker"});
+        component.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        self.component = Some(component);
+        self
+    }
+
+    /// Where an operator opened the web.
+    fn online(mut self) -> Self {
+        self.policy.web = true;
+        self
+    }
+
+    fn denying(mut self, capability: &str) -> Self {
+        let deny = vec![capability.parse::<Capability>().unwrap()];
+        self.policy.rules.push(grants::Rule { members: "*".parse().unwrap(), deny, ..grants::Rule::default() });
+        self
+    }
+
+    fn strict(mut self) -> Self {
+        self.policy.strict_imports = true;
+        self
+    }
+
+    fn limited(mut self, limit: impl FnOnce(&mut Limits)) -> Self {
+        limit(&mut self.limits);
+        self
+    }
+
+    fn signed(mut self, state: SignatureState, required: bool) -> Self {
+        self.signature = Some(Signature { state, required, detail: None });
+        self
+    }
+
+    fn audit(&self) -> Audit {
+        let key: MemberKey = "ann".parse().unwrap();
+        let manifest = self.component.as_ref().map(|component| {
+            let manifest = json!({
+                "name": "ann", "displayName": "Ann", "description": "d", "version": "1.0.0", "transport": "http",
+                "mcp": {"command": "guild", "args": []}, "capabilities": ["worker"], "component": component,
+            });
+            Manifest::parse(manifest.to_string().as_bytes()).unwrap()
+        });
+        let spec = manifest.as_ref().and_then(|manifest| manifest.component.as_ref());
+        let grants = spec.map(|spec| Grants::of(&key, spec, &self.policy)).unwrap_or_default();
+        let member = manifest.as_ref().zip(spec).map(|(manifest, spec)| Member {
+            key: &key,
+            manifest,
+            spec,
+            grants: &grants,
+            bounds: Bounds::default(),
+        });
+        let (limits, signature) = (&self.limits, self.signature.as_ref());
+        Audit::of(&Subject { file: "guest.wasm", bytes: &self.bytes, member, limits, signature })
+    }
+
+    /// The rules that are broken, each once.
+    fn rules(&self) -> Vec<Rule> {
+        let mut rules: Vec<_> = self.audit().findings.iter().map(|finding| finding.rule).collect();
+        rules.dedup();
+        rules
+    }
+}
+
+/// Each rule with what breaks it, and what does not.
+fn cases() -> Vec<(Rule, Case, Case)> {
+    use SignatureState::{Invalid, Missing, Unknown, Valid};
+    let plain = || sound("");
+    let worker = |more: Value| plain().asking(more);
+    let both = |tools: &[&str]| worker(json!({"tools": tools, "resources": {"maxTurns": 5}})).online();
+    let files = || member(&["files"], json!({"files": {"roots": ["docs"]}}));
+    let web = || member(&["web"], json!({"web": {"hosts": ["docs.rs"]}})).online();
+    let memory = || member(&["memory"], json!({"memory": {"write": true}}));
+    let own_tools = |grants: Value| {
+        let Case { bytes, .. } = member(&["agent"], json!({}));
+        Case { bytes, ..worker(json!({"grants": grants, "resources": {"maxBudgetUsd": 1.0}})) }
+    };
+    let sockets = r#"(import "wasi:sockets/tcp@0.2.0" (instance))"#;
+    let python = r#"(@producers (processed-by "componentize-py" "1"))"#;
+    let many = |producers: usize| {
+        let all: String = (0..producers).map(|n| format!(r#"(processed-by "tool" "{n}")"#)).collect();
+        of(&[DISPATCH, SBOM, &format!("(@producers {all})")])
+    };
+    let data = |text: &str| sound(&format!(r#"(core module (data "{text}"))"#));
+    let run = r#"(export "guild:worker/run@0.1.0" (instance $dispatch))"#;
+    let own_run = of(&[DISPATCH, run, MADE, SBOM]);
+    vec![
+        (Rule::GA001, Case::default(), plain()),
+        (Rule::GA002, sound("(core module (func (result i32)))"), sound("(core module (func))")),
+        (Rule::GA003, member(&["log"], json!({})), member(&["log"], json!({"log": {}}))),
+        (Rule::GA004, sound(r#"(import "acme:net/raw@1.0.0" (instance))"#), plain()),
+        (
+            Rule::GA004,
+            sound(r#"(import "wasi:random/random@0.2.0" (instance (export "leak" (func))))"#),
+            sound(r#"(import "wasi:random/random@0.2.0" (instance (export "get-random-u64" (func (result u64)))))"#),
+        ),
+        (
+            Rule::GA005,
+            sound(r#"(import "wasi:random/random@0.3.0" (instance))"#),
+            sound(r#"(import "wasi:random/random@0.2.0" (instance))"#),
+        ),
+        (Rule::GA006, sound(sockets).asking(json!({})).strict(), sound(sockets).asking(json!({}))),
+        (Rule::GA007, of(&[MADE, SBOM]).asking(json!({})), worker(json!({}))),
+        (Rule::GA008, plain().limited(|limits| limits.component_bytes = 100), plain()),
+        (
+            Rule::GA009,
+            sound("(core module (memory 2))").limited(|limits| limits.memory_bytes = 65536),
+            sound("(core module (memory 1))").limited(|limits| limits.memory_bytes = 65536),
+        ),
+        (Rule::GA010, plain().signed(Invalid, false), plain().signed(Valid, false)),
+        (Rule::GA010, plain().signed(Missing, true), plain().signed(Missing, false)),
+        (Rule::GA010, plain().signed(Unknown, true), plain().signed(Unknown, false)),
+        (
+            Rule::GA020,
+            member(&["files", "web"], json!({"files": {"roots": ["docs"]}, "web": {"hosts": ["docs.rs"]}})).online(),
+            files(),
+        ),
+        (Rule::GA020, both(&["Read", "WebFetch"]), both(&["Read", "Grep", "Glob"])),
+        // WebSearch asks a provider or, where there is none, reads the roots.
+        (Rule::GA020, both(&["Read", "WebSearch"]), both(&["Read", "WebSearch"]).denying("web:search")),
+        (Rule::GA020, both(&["WebSearch", "WebFetch"]), both(&["WebSearch", "WebFetch"]).denying("files")),
+        (Rule::GA020, both(&["Read", "WebFetch"]), both(&["WebSearch"])),
+        (Rule::GA021, member(&["web"], json!({"web": {}})).online(), web()),
+        (Rule::GA022, worker(json!({"grants": {"log": {}}})), member(&["log"], json!({"log": {}}))),
+        (
+            Rule::GA022,
+            worker(json!({"grants": {"files": {"roots": ["docs"]}}})),
+            worker(json!({"grants": {"files": {"roots": ["docs"]}}, "tools": ["WebSearch"]})),
+        ),
+        (Rule::GA023, sound(sockets), of(&[sockets, DISPATCH, python, SBOM])),
+        (Rule::GA024, data("#!/bin/sh"), data("# a comment")),
+        (Rule::GA025, sound(r#"(@custom "description" "a\u{202e}b")"#), sound(r#"(@custom "description" "ab")"#)),
+        (Rule::GA025, sound(r#"(@custom "a\u{202e}b" "")"#), sound(r#"(@custom "ab" "")"#)),
+        (Rule::GA026, many(201), many(200)),
+        (Rule::GA027, plain().signed(Unknown, false), plain().signed(Valid, true)),
+        (Rule::GA028, sound(r#"(@custom ".dep-v0" "not packed")"#), plain()),
+        (Rule::GA030, member(&["files"], json!({"files": {}})), files()),
+        (Rule::GA031, memory(), member(&["memory"], json!({"memory": {}}))),
+        (Rule::GA032, data("/home/ann/src/lib.rs"), data("/rustc/src/lib.rs")),
+        (Rule::GA033, data(&"a".repeat((4 << 20) + 10)), data(&"a".repeat(100))),
+        (Rule::GA034, of(&[DISPATCH, SBOM]), plain()),
+        (Rule::GA035, of(&[r#"(instance $i) (export "acme:x/y@1.0.0" (instance $i))"#, MADE, SBOM]), plain()),
+        (Rule::GA035, of(&[DISPATCH, run, MADE, SBOM]).asking(json!({})), own_run.clone()),
+        (
+            Rule::GA036,
+            worker(json!({"tools": ["Read"]})),
+            worker(json!({"tools": ["Read"], "resources": {"maxTurns": 5}})),
+        ),
+        (Rule::GA036, member(&["agent"], json!({"agent": {}})), worker(json!({}))),
+        (Rule::GA040, own_tools(json!({"agent": {"ownTools": true}})), own_tools(json!({"agent": {}}))),
+        (Rule::GA041, own_run.asking(json!({"world": "autonomous-worker"})), worker(json!({}))),
+        (Rule::GA042, member(&["log"], json!({"log": {}})).denying("log"), member(&["log"], json!({"log": {}}))),
+        (Rule::GA042, memory().denying("memory:write"), member(&["memory"], json!({"memory": {}}))),
+        (Rule::GA043, sound(r#"(@custom ".debug_info" "x")"#), sound(r#"(@custom "info" "x")"#)),
+        (Rule::GA044, of(&[DISPATCH, MADE]), plain()),
+        (Rule::GA045, of(&[sockets, DISPATCH, python, SBOM]), sound(sockets)),
+    ]
+}
+
+#[test]
+fn each_rule_is_found_alone_where_it_is_broken_and_not_where_it_is_kept() {
+    for (n, (rule, broken, kept)) in cases().into_iter().enumerate() {
+        assert_eq!(broken.rules(), [rule], "case {n}, of {}: {:?}", rule.id(), broken.audit().findings);
+        assert!(!kept.rules().contains(&rule), "case {n}, of {}: {:?}", rule.id(), kept.audit().findings);
+    }
+}
+
+#[test]
+fn nothing_is_found_in_what_breaks_no_rule() {
+    for sound in [sound(""), sound("").asking(json!({})), member(&["log"], json!({"log": {}}))] {
+        assert_eq!(sound.rules(), []);
+    }
+}
+
+#[test]
+fn every_rule_has_a_case() {
+    let found: BTreeSet<_> = cases().into_iter().map(|(rule, ..)| rule).collect();
+    let without: Vec<_> = Rule::ALL.iter().filter(|rule| !found.contains(rule)).map(|rule| rule.id()).collect();
+    assert!(without.is_empty(), "rules that no case breaks: {without:?}");
+}
+
+#[test]
+fn an_embedded_bill_of_materials_is_named_with_its_form() {
+    let custom = |(name, content): (&str, &str)| format!("(@custom {name:?} {content:?})");
+    let sections = [
+        ("a.cdx.sbom", r#"{"bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1}"#),
+        ("cyclonedx", r#"<?xml version="1.0"?><bom xmlns="http://cyclonedx.org/schema/bom/1.6" version="1"/>"#),
+        ("SPDX", r#"{"spdxVersion": "SPDX-2.3", "SPDXID": "SPDXRef-DOCUMENT"}"#),
+        ("spdx.3", r#"{"@context": "https://spdx.org/rdf/3.0.1/spdx-context.jsonld", "@graph": []}"#),
+        ("spdx.tag", "SPDXVersion: SPDX-2.3\nDataLicense: CC0-1.0\n"),
+        ("sbom", "packed"),
+    ];
+    let forms = ["CycloneDX", "CycloneDX", "SPDX", "SPDX", "SPDX", "unknown"];
+    // One of them belongs to a part of the component.
+    let [inner, outer @ ..] = sections.map(custom);
+    let inner = format!("(core module {inner})");
+    let notes = custom(("notes", r#"{"bomFormat": "CycloneDX"}"#));
+    let case = of(&[DISPATCH, MADE, &inner, &outer.concat(), &notes]);
+    let mut expected: Vec<_> = sections
+        .into_iter()
+        .zip(forms)
+        .map(|((name, content), form)| (name.to_owned(), form.to_owned(), content.len() as u64))
+        .collect();
+    expected.sort();
+    let audit = case.audit();
+    let found: Vec<_> = audit.identity.sboms.into_iter().map(|sbom| (sbom.section, sbom.form, sbom.bytes)).collect();
+    assert_eq!(found, expected);
+    // Each is a list of what it depends on; notes are none.
+    assert!(!case.rules().contains(&Rule::GA044));
+    assert!(of(&[DISPATCH, MADE, &notes]).rules().contains(&Rule::GA044));
+
+    let many: String = (0..30).map(|n| custom((&format!("sbom {n}"), "{}"))).collect();
+    assert_eq!(of(&[&many]).audit().identity.sboms.len(), 20);
+}

@@ -1,0 +1,58 @@
+//! What the door makes of a method's name.
+
+use guild_contract::rpc::method;
+
+use super::tokens::Methods;
+
+/// What a method does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    /// What MCP asks before anything else.
+    Greeting,
+    /// What MCP tells, whose name goes on with a caller's text.
+    Notification,
+    /// Tells of jobs.
+    Reads,
+    /// Makes a job.
+    Dispatches,
+    /// Ends a job, or removes it.
+    Ends,
+    /// Calls a tool.
+    Tool,
+    /// The host has none of that name.
+    Unknown,
+}
+
+impl Class {
+    /// The class of a method, by its name.
+    pub(super) fn of(name: &str) -> Self {
+        match name {
+            "initialize" | "ping" | "tools/list" => Self::Greeting,
+            method::LIST | method::STATUS | method::RESULT => Self::Reads,
+            method::DISPATCH => Self::Dispatches,
+            method::CANCEL | method::DELETE => Self::Ends,
+            "tools/call" => Self::Tool,
+            name if name.starts_with("notifications/") => Self::Notification,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// Whether its name is a method's, and no text of a caller's.
+    pub(super) fn is_known(self) -> bool {
+        !matches!(self, Self::Notification | Self::Unknown)
+    }
+
+    /// Whether it changes anything.
+    pub(super) fn changes(self) -> bool {
+        matches!(self, Self::Dispatches | Self::Ends)
+    }
+
+    /// The least that a token has to be for.
+    pub(super) fn least(self) -> Methods {
+        match self {
+            Self::Greeting | Self::Notification | Self::Reads => Methods::Read,
+            Self::Dispatches => Methods::Dispatch,
+            Self::Ends | Self::Tool | Self::Unknown => Methods::All,
+        }
+    }
+}
