@@ -4,16 +4,11 @@ use std::{
     fs,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
-    process::Output,
 };
 
 use serde_json::{Value, json};
 
 use crate::support::{guest, host::Home};
-
-fn guild(home: &Home, arguments: &[&str]) -> Output {
-    home.guild().current_dir(home.path(".")).args(arguments).output().unwrap()
-}
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
@@ -21,7 +16,7 @@ fn text(bytes: &[u8]) -> String {
 
 /// Runs a job of a member, and says why it cannot, where it cannot.
 fn run(home: &Home, member: &str) -> Result<(), String> {
-    let output = guild(home, &["run", member, "a task", "--members", "members"]);
+    let output = home.run(&["run", member, "a task", "--members", "members"]);
     match output.status.code() {
         Some(0) => {
             assert_eq!(text(&output.stdout), "date\n");
@@ -33,19 +28,19 @@ fn run(home: &Home, member: &str) -> Result<(), String> {
 
 /// `guild approve` of a member: all that it printed, and whether it ended well.
 fn approve(home: &Home, member: &str, options: &[&str]) -> (bool, String) {
-    let output = guild(home, &[&["approve", member, "--members", "members"], options].concat());
+    let output = home.run(&[&["approve", member, "--members", "members"], options].concat());
     (output.status.success(), text(&output.stdout) + &text(&output.stderr))
 }
 
 /// What `guild members --json` says of a member.
 fn shown(home: &Home, member: &str) -> Value {
-    let output = guild(home, &["members", "--members", "members", "--json"]);
+    let output = home.run(&["members", "--members", "members", "--json"]);
     let all: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"));
     all.into_iter().find(|shown| shown["member"] == member).unwrap()
 }
 
 fn pins(home: &Home) -> Vec<Value> {
-    serde_json::from_slice(&guild(home, &["approve", "--list", "--json"]).stdout).unwrap()
+    serde_json::from_slice(&home.run(&["approve", "--list", "--json"]).stdout).unwrap()
 }
 
 fn lock(home: &Home) -> PathBuf {
@@ -206,7 +201,7 @@ fn a_component_that_never_loaded_is_not_pinned_so_it_can_be_put_right() {
 fn looking_pins_nothing_and_says_what_a_host_would_do() {
     let home = Home::new();
     home.quick("quick");
-    let doctor = || guild(&home, &["doctor", "--members", "members", "--json"]);
+    let doctor = || home.run(&["doctor", "--members", "members", "--json"]);
     doctor();
     assert_eq!((&shown(&home, "quick")["approval"], &shown(&home, "quick")["state"]), (&json!("new"), &json!("ready")));
     assert!(!lock(&home).exists());
@@ -250,7 +245,7 @@ fn where_nothing_can_be_pinned_members_are_served_and_said_to_be_unwatched() {
     home.quick("quick");
     // Nobody makes a directory there, root neither.
     home.set("XDG_CONFIG_HOME", "/sys/guild-test");
-    let output = guild(&home, &["run", "quick", "t", "--members", "members"]);
+    let output = home.run(&["run", "quick", "t", "--members", "members"]);
     assert!(output.status.success() && text(&output.stderr).contains("could not be pinned"), "{output:?}");
 
     let policy = home.write("policy/guild.toml", "require_approval = true\n");
@@ -265,7 +260,7 @@ fn a_members_directory_is_no_place_for_the_policy() {
     for place in ["members/quick/guild.toml", "members/quick/etc/guild.toml"] {
         let policy = home.write(place, "");
         let output =
-            guild(&home, &["run", "quick", "t", "--members", "members", "--config-file", policy.to_str().unwrap()]);
+            home.run(&["run", "quick", "t", "--members", "members", "--config-file", policy.to_str().unwrap()]);
         assert!(text(&output.stderr).contains("guild.toml is in a member's directory"), "{output:?}");
         assert!(!policy.with_file_name("guild.lock").exists());
     }
@@ -313,21 +308,21 @@ fn a_pin_can_be_listed_and_forgotten() {
     run(&home, "quick").unwrap();
     rebuild(&home, "quick");
     run(&home, "quick").unwrap_err();
-    assert!(text(&guild(&home, &["approve", "--list"]).stdout).contains("first use"));
-    assert!(!guild(&home, &["approve", "--forget", "other"]).status.success());
-    assert!(guild(&home, &["approve", "--forget", "quick"]).status.success());
+    assert!(text(&home.run(&["approve", "--list"]).stdout).contains("first use"));
+    assert!(!home.run(&["approve", "--forget", "other"]).status.success());
+    assert!(home.run(&["approve", "--forget", "quick"]).status.success());
     assert!(pins(&home).is_empty());
     run(&home, "quick").unwrap();
     let directory = home.path("members/quick");
     fs::remove_dir_all(&directory).unwrap();
-    assert!(text(&guild(&home, &["approve", "--list"]).stdout).contains("(gone)"));
+    assert!(text(&home.run(&["approve", "--list"]).stdout).contains("(gone)"));
     let directory = pins(&home)[0]["directory"].as_str().unwrap().to_owned();
-    assert!(guild(&home, &["approve", "--forget", &directory]).status.success());
+    assert!(home.run(&["approve", "--forget", &directory]).status.success());
 }
 
 /// Makes a key and trusts it under a name.
 pub(crate) fn key(home: &Home, name: &str) {
-    let made = guild(home, &["sign", "--new-key", name, "--no-password"]);
+    let made = home.run(&["sign", "--new-key", name, "--no-password"]);
     assert!(made.status.success(), "{made:?}");
     assert_eq!(fs::metadata(home.path(name)).unwrap().permissions().mode() & 0o777, 0o600);
     let public = fs::read_to_string(home.path(&format!("{name}.pub"))).unwrap();
@@ -342,7 +337,7 @@ fn trust(home: &Home) -> PathBuf {
 
 pub(crate) fn sign(home: &Home, member: &str, key: &str) {
     let file = format!("members/{member}/guest.wasm");
-    let signed = guild(home, &["sign", &file, "--key", key, "--comment", "as it was built"]);
+    let signed = home.run(&["sign", &file, "--key", key, "--comment", "as it was built"]);
     assert!(signed.status.success(), "{signed:?}");
 }
 
@@ -403,18 +398,18 @@ fn what_was_signed_and_comes_unsigned_or_by_another_key_is_a_change() {
 fn no_key_and_no_signature_is_written_where_it_should_not_be() {
     let home = Home::new();
     home.write("taken.pub", "mine");
-    assert!(!guild(&home, &["sign", "--new-key", "taken", "--no-password"]).status.success());
+    assert!(!home.run(&["sign", "--new-key", "taken", "--no-password"]).status.success());
     assert_eq!(fs::read_to_string(home.path("taken.pub")).unwrap(), "mine");
     assert!(!home.path("taken").exists());
 
     let file = home.write("a.wasm", "bytes");
     home.write("not-a-key", "untrusted comment: x\nRWQAAEIyAAAA\n");
     for key in ["not-a-key", "a.wasm", "none"] {
-        let output = guild(&home, &["sign", "a.wasm", "--key", key]);
+        let output = home.run(&["sign", "a.wasm", "--key", key]);
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         assert!(text(&output.stderr).contains(key), "{output:?}");
     }
     assert!(!Path::new(&format!("{}.minisig", file.display())).exists());
-    let output = guild(&home, &["sign", "a.wasm", "--key", "k", "--comment", "two\nlines"]);
+    let output = home.run(&["sign", "a.wasm", "--key", "k", "--comment", "two\nlines"]);
     assert_eq!(output.status.code(), Some(1));
 }

@@ -610,6 +610,6 @@ fn what_an_audit_calls_linked_is_linked() {
     assert_eq!(states, BTreeSet::from(["linked", "linked-denied"]));
     // A host compiles it, and finds all that it imports.
     let arguments = ["members", "--members", "members", "--json"];
-    let members = home.guild().current_dir(home.path(".")).args(arguments).output().unwrap();
+    let members = home.run(&arguments);
     assert_eq!(json_of(&members)[0]["state"], "ready", "{}", text(&members));
 }

@@ -391,8 +391,7 @@ fn probed(task: &str, script: impl Into<Script>) -> (House, Vec<String>) {
     let house = House::new(&NOTES[..1], script);
     let member = house.home.member("probe", "autonomous-worker", &guest::built("probe"));
     house.home.edit_manifest("probe", |manifest| {
-        manifest["component"]["grants"] =
-            json!({"log": {}, "memory": {"write": true}, "files": {}, "web": {"search": true}, "job-tools": {}, "status": {}, "agent": {"ownTools": true}});
+        manifest["component"]["grants"] = guest::everything();
         manifest["component"]["tools"] = json!(["Read", "Grep", "Glob"]);
     });
     let host = house.serve_member(&member);

@@ -17,18 +17,12 @@ use crate::support::{
     web,
 };
 
-/// All that the probe imports.
-fn all() -> Value {
-    json!({"log": {}, "memory": {"write": true}, "files": {}, "web": {"search": true}, "job-tools": {}, "status": {},
-        "agent": {"ownTools": true}})
-}
-
 /// A home whose members are all the probe.
 fn probes(names: &[&str]) -> Home {
     let home = Home::new();
     for name in names {
         home.member(name, "autonomous-worker", &guest::built("probe"));
-        asking(&home, name, all());
+        asking(&home, name, guest::everything());
     }
     home
 }
@@ -90,7 +84,7 @@ fn is_done(outcomes: &BTreeMap<String, String>, step: &str) {
 fn deny_wins_over_allow_and_a_denied_interface_answers_why() {
     let home = probes(&["team/ann", "bob"]);
     let tables = "[member.\"team/ann\"]\nallow = [\"*\"]\n[member.\"team/*\"]\ndeny = [\"memory\", \"status\"]\n";
-    pretty(&home, "team/ann", all());
+    pretty(&home, "team/ann", guest::everything());
     let host = serve(&home, "", tables);
     let task = "recall k\nstatus\nsummary seen\nfile docs/owls.md";
     let ann = report(&host.at("team/ann"), task);
@@ -125,7 +119,7 @@ fn where_something_is_allowed_nothing_else_is() {
 fn each_member_reads_its_own_roots_and_searches_no_others() {
     let home = probes(&["docs-reader", "src-reader", "all-reader", "none-reader"]);
     // One by its manifest, one by the policy.
-    let mut grants = all();
+    let mut grants = guest::everything();
     grants["files"] = json!({"roots": ["docs"]});
     asking(&home, "docs-reader", grants);
     let tables = "[member.src-reader]\ndeny = [\"files:d*\"]\n[member.none-reader]\ndeny = [\"files\"]\n";
@@ -156,7 +150,7 @@ fn hosts_are_those_that_are_asked_for_and_allowed_also_behind_a_redirect() {
     let address = runtime.block_on(web::pages());
     let other = format!("localhost:{}", address.port());
     let home = probes(&["asks-one", "allowed-one", "denied-one", "none"]);
-    let mut grants = all();
+    let mut grants = guest::everything();
     grants["web"] = json!({"hosts": [other]});
     asking(&home, "asks-one", grants);
     let web = format!(
@@ -436,7 +430,7 @@ fn the_log_says_what_each_member_is_granted_when_it_is_loaded() {
 }
 
 fn guild(home: &Home, arguments: &[&str]) -> String {
-    let output = home.guild().current_dir(home.path(".")).args(arguments).output().unwrap();
+    let output = home.run(arguments);
     let (out, err) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     format!("{out}{err}")
 }
@@ -485,7 +479,7 @@ fn members_shows_what_is_granted_and_why_the_rest_is_not() {
 #[test]
 fn members_shows_every_limit_and_where_it_comes_from() {
     let home = probes(&["ann"]);
-    let mut grants = all();
+    let mut grants = guest::everything();
     grants["artifacts"] = json!({"bytes": 5000, "entries": 1_000_000});
     asking(&home, "ann", grants);
     home.edit_manifest("ann", |manifest| {

@@ -25,10 +25,7 @@ struct Probe {
 
 impl Probe {
     fn new(options: &[&str]) -> Self {
-        Self::with_grants(
-            json!({"log": {}, "memory": {"write": true}, "files": {}, "web": {"search": true}, "job-tools": {}, "status": {}, "agent": {"ownTools": true}}),
-            options,
-        )
+        Self::with_grants(guest::everything(), options)
     }
 
     fn with_grants(grants: Value, options: &[&str]) -> Self {
@@ -284,7 +281,7 @@ fn after_the_answer_to_cancel_not_even_the_components_own_files_change() {
 fn a_deadline_covers_a_host_call_that_blocks() {
     let home = Home::new();
     let member = home.member("probe", "autonomous-worker", &guest::built("probe"));
-    let grants = json!({"log": {}, "memory": {"write": true}, "files": {}, "web": {"search": true}, "job-tools": {}, "status": {}, "agent": {"ownTools": true}});
+    let grants = guest::everything();
     home.edit_manifest("probe", |manifest| manifest["component"]["grants"] = grants);
     let config = home.write("guild.toml", "[limits]\nrun_seconds = 1\n");
     let host = home.serve(&member, &["--config", config.to_str().unwrap()]);

@@ -1,7 +1,7 @@
 //! Jobs that a member's directory has as left running: they go on where the directory was known before the host started, and
 //! nowhere else. Their plans say what is run, and a directory is copied to be installed.
 
-use std::{fs, net::TcpListener, path::Path, process::Output};
+use std::{fs, net::TcpListener, path::Path};
 
 use serde_json::{Value, json};
 
@@ -17,17 +17,13 @@ fn house() -> Home {
     home
 }
 
-fn guild(home: &Home, arguments: &[&str]) -> Output {
-    home.guild().current_dir(home.path(".")).args(arguments).output().unwrap()
-}
-
 fn run(home: &Home, member: &str) {
-    let output = guild(home, &["run", member, TASK, "--members", "members", "--sources", "docs"]);
+    let output = home.run(&["run", member, TASK, "--members", "members", "--sources", "docs"]);
     assert!(output.status.success(), "{output:?}");
 }
 
 fn approve(home: &Home, member: &str) {
-    let output = guild(home, &["approve", member, "--yes", "--members", "members"]);
+    let output = home.run(&["approve", member, "--yes", "--members", "members"]);
     assert!(output.status.success(), "{output:?}");
 }
 
@@ -249,7 +245,7 @@ fn a_rule_for_a_member_of_a_group_holds_however_the_member_is_named() {
         &["usage", "--member", path],
         &["serve", "--member", path, "--port", "0"],
     ] {
-        let output = guild(&home, command);
+        let output = home.run(command);
         let error = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success(), "{command:?}");
         assert!(
@@ -257,10 +253,10 @@ fn a_rule_for_a_member_of_a_group_holds_however_the_member_is_named() {
             "{command:?}: {error}"
         );
     }
-    assert!(guild(&home, &["run", path, "t", "--members", "members"]).status.success());
+    assert!(home.run(&["run", path, "t", "--members", "members"]).status.success());
     home.write("config/guild/guild.toml", format!("members = {:?}\n{table}", home.path("members")));
-    assert!(guild(&home, &["run", path, "t"]).status.success());
-    let shown = guild(&home, &["members", path, "--json"]);
+    assert!(home.run(&["run", path, "t"]).status.success());
+    let shown = home.run(&["members", path, "--json"]);
     let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
     assert_eq!(shown[0]["member"], "team/ann");
 }
@@ -270,7 +266,7 @@ fn a_directory_whose_name_can_be_no_key_is_no_member_whatever_its_manifest_says(
     let home = Home::new();
     home.quick("my plugin");
     home.edit_manifest("my plugin", |manifest| manifest["name"] = json!("trusted"));
-    let output = guild(&home, &["run", "members/my plugin", "t"]);
+    let output = home.run(&["run", "members/my plugin", "t"]);
     let error = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success() && error.contains("\"my plugin\" is not"), "{error}");
     assert!(!Path::new(&home.path("members/my plugin/jobs")).exists());

@@ -28,9 +28,7 @@ fn refused(bytes: &[u8], component: Value) -> String {
 #[test]
 fn the_host_links_what_wit_says() {
     let bench = Bench::new(Limits::default());
-    let grants = json!({
-        "log": {}, "memory": {"write": true}, "files": {}, "web": {"search": true}, "job-tools": {}, "status": {}, "agent": {"ownTools": true}
-    });
+    let grants = guest::everything();
     for world in ["worker", "autonomous-worker"] {
         let spec = json!({"file": "guest.wasm", "world": world, "grants": grants});
         bench.prepare(&guest::dummy(world), spec).unwrap();

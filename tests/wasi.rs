@@ -32,10 +32,7 @@ struct Probe {
 impl Probe {
     fn new(limits: Limits) -> Self {
         let bench = Bench::caching(limits);
-        let grants = json!({
-            "log": {}, "memory": {"write": true}, "files": {}, "web": {"search": true}, "job-tools": {}, "status": {},
-            "agent": {"ownTools": true}
-        });
+        let grants = guest::everything();
         let asked = json!({"file": "guest.wasm", "world": "autonomous-worker", "grants": grants});
         let plugin = bench.prepare(&guest::built("probe"), asked).unwrap();
         Self { bench, plugin }

@@ -144,6 +144,7 @@ const FILES: &[(&str, &[&str])] = &[
         "`..`, absolute, `a/../../b`, trailing slashes, over-long names",
         &[
             "files::no_path_leads_out_of_the_directories",
+            "files::a_trailing_slash_leads_nowhere_else",
             "tests/wasi.rs::a_trailing_slash_or_dots_lead_nowhere_else",
             "tests/guests.rs::a_component_finds_its_job_read_only_its_artifacts_writable_and_nothing_else",
         ],
@@ -153,6 +154,7 @@ const FILES: &[(&str, &[&str])] = &[
         "symlinks absolute, relative, chained, looping, dangling, to /proc/self",
         &[
             "files::symlinks_that_a_guest_makes_lead_nowhere_else",
+            "files::a_guest_follows_no_link_that_leads_out",
             "tests/wasi.rs::no_symlink_that_a_component_makes_leads_out_and_none_that_is_there_is_followed_out",
         ],
     ),
@@ -164,6 +166,7 @@ const FILES: &[(&str, &[&str])] = &[
         "a link planted in artifacts, and then a host write, read, list or delete through it",
         &[
             "files::the_host_follows_no_link_that_was_planted_among_the_artifacts",
+            "files::a_guest_follows_no_link_that_leads_out",
             "host/jobs/src/artifacts.rs::planted_links_are_neither_followed_nor_listed",
             "host/jobs/tests/store.rs::deleting_follows_no_link",
         ],
@@ -185,7 +188,7 @@ const FILES: &[(&str, &[&str])] = &[
     (
         "hard link or rename from the read-only to the writable directory",
         &[
-            "files::no_path_leads_out_of_the_directories",
+            "files::what_is_read_only_is_not_changed_by_truncate_link_or_rename",
             "tests/wasi.rs::what_is_read_only_stays_so_by_truncate_link_and_rename_too",
         ],
     ),
@@ -203,7 +206,7 @@ const FILES: &[(&str, &[&str])] = &[
     (
         "times before 1970 and far in the future",
         &[
-            "files::times_that_no_file_can_have_are_refused_or_kept_and_harm_nobody",
+            "files::times_that_no_file_can_have_are_refused_or_kept_as_far_as_they_go",
             "files::a_guest_reads_files_of_any_time",
         ],
     ),
@@ -211,13 +214,17 @@ const FILES: &[(&str, &[&str])] = &[
     (
         "compaction against store",
         &[
+            "files::memories_that_are_stored_while_others_are_condensed_are_whole",
             "host/jobs/tests/memory.rs::what_was_written_meanwhile_stays",
             "host/jobs/tests/memory.rs::an_edit_of_compacted_md_is_not_overwritten",
         ],
     ),
     (
         "a crash between write and unlink",
-        &["host/jobs/tests/memory.rs::a_crash_between_write_and_unlink_is_made_good_by_the_next_compaction"],
+        &[
+            "files::memories_of_a_host_that_died_between_write_and_unlink_are_condensed_by_the_next",
+            "host/jobs/tests/memory.rs::a_crash_between_write_and_unlink_is_made_good_by_the_next_compaction",
+        ],
     ),
 ];
 
@@ -255,7 +262,10 @@ const NEIGHBOURS_AND_CALLERS: &[(&str, &[&str])] = &[
     ),
     (
         "a tool called after the job ended",
-        &["host/jobs/tests/job_tools.rs::after_the_end_every_tool_answers_that_the_job_has_ended"],
+        &[
+            "neighbours::no_tool_changes_anything_after_the_end_of_its_job",
+            "host/jobs/tests/job_tools.rs::after_the_end_every_tool_answers_that_the_job_has_ended",
+        ],
     ),
     (
         "a result submitted twice, or before a trap",
@@ -281,8 +291,20 @@ const NEIGHBOURS_AND_CALLERS: &[(&str, &[&str])] = &[
             "host/server/tests/server/http.rs::a_foreign_origin_is_403",
         ],
     ),
-    ("no token or a wrong one", &["tests/door.rs::no_token_and_any_that_is_not_good_get_one_and_the_same_answer"]),
-    ("forging lines of the audit log", &["tests/door.rs::the_audit_log_has_who_did_what_and_nobody_can_forge_a_line"]),
+    (
+        "no token or a wrong one",
+        &[
+            "neighbours::without_a_good_token_nobody_is_let_in",
+            "tests/door.rs::no_token_and_any_that_is_not_good_get_one_and_the_same_answer",
+        ],
+    ),
+    (
+        "forging lines of the audit log",
+        &[
+            "neighbours::nobody_forges_a_line_of_the_audit_log",
+            "tests/door.rs::the_audit_log_has_who_did_what_and_nobody_can_forge_a_line",
+        ],
+    ),
     ("batches", &["neighbours::a_batch_beyond_the_limit_is_not_carried_out"]),
     (
         "a 1 GB body",
@@ -290,11 +312,18 @@ const NEIGHBOURS_AND_CALLERS: &[(&str, &[&str])] = &[
     ),
     ("slow-loris", &["neighbours::clients_that_send_a_byte_now_and_then_are_let_go"]),
     ("duplicate keys", &["neighbours::a_key_that_stands_twice_is_refused"]),
-    ("answers that are not taken", &["tests/door.rs::a_client_that_does_not_take_its_answers_is_let_go"]),
     (
-        "thousands of dispatches at once",
+        "answers that are not taken",
         &[
-            "neighbours::hundreds_of_dispatches_at_once_leave_room_for_others",
+            "neighbours::clients_that_do_not_take_their_answers_are_let_go",
+            "tests/door.rs::a_client_that_does_not_take_its_answers_is_let_go",
+        ],
+    ),
+    (
+        "10,000 dispatches at once",
+        &[
+            "neighbours::ten_thousand_dispatches_at_once_are_taken_or_answered_busy",
+            "neighbours::hundreds_of_jobs_that_do_not_end_leave_room_for_others",
             "neighbours::dispatches_beyond_the_limit_of_jobs_are_answered_busy",
         ],
     ),
@@ -311,6 +340,7 @@ const NEIGHBOURS_AND_CALLERS: &[(&str, &[&str])] = &[
     (
         "redirects to private addresses",
         &[
+            "neighbours::a_redirect_to_a_private_address_is_not_followed",
             "host/web/tests/policy.rs::each_redirect_is_judged_anew",
             "tests/guests.rs::a_component_reads_the_web_where_the_operator_opens_it_and_no_further",
         ],
@@ -319,7 +349,13 @@ const NEIGHBOURS_AND_CALLERS: &[(&str, &[&str])] = &[
         "DNS rebinding",
         &["host/web/tests/policy.rs::a_name_is_judged_by_what_it_resolves_to_when_the_connection_is_made"],
     ),
-    ("a body that drips", &["host/web/tests/pages.rs::a_body_that_drips_and_a_server_that_is_silent_end_in_time"]),
+    (
+        "a body that drips",
+        &[
+            "neighbours::a_body_that_drips_is_given_up_in_time",
+            "host/web/tests/pages.rs::a_body_that_drips_and_a_server_that_is_silent_end_in_time",
+        ],
+    ),
     (
         "a kill at every point where the host writes, then a restart",
         &[
@@ -332,14 +368,23 @@ const NEIGHBOURS_AND_CALLERS: &[(&str, &[&str])] = &[
 
 /// What implementations of WASI were found to get wrong in 2025 and 2026.
 const ADVISORIES: &[(&str, &[&str])] = &[
-    ("a trailing slash", &["tests/wasi.rs::a_trailing_slash_or_dots_lead_nowhere_else"]),
+    (
+        "a trailing slash",
+        &["files::a_trailing_slash_leads_nowhere_else", "tests/wasi.rs::a_trailing_slash_or_dots_lead_nowhere_else"],
+    ),
     (
         "a symlink that leads out",
-        &["tests/wasi.rs::no_symlink_that_a_component_makes_leads_out_and_none_that_is_there_is_followed_out"],
+        &[
+            "files::a_guest_follows_no_link_that_leads_out",
+            "tests/wasi.rs::no_symlink_that_a_component_makes_leads_out_and_none_that_is_there_is_followed_out",
+        ],
     ),
     (
         "writing what is read-only by truncate, hard link or rename",
-        &["tests/wasi.rs::what_is_read_only_stays_so_by_truncate_link_and_rename_too"],
+        &[
+            "files::what_is_read_only_is_not_changed_by_truncate_link_or_rename",
+            "tests/wasi.rs::what_is_read_only_stays_so_by_truncate_link_and_rename_too",
+        ],
     ),
     (
         "handles without end",
@@ -351,7 +396,7 @@ const ADVISORIES: &[(&str, &[&str])] = &[
     (
         "times before 1970",
         &[
-            "files::times_that_no_file_can_have_are_refused_or_kept_and_harm_nobody",
+            "files::times_that_no_file_can_have_are_refused_or_kept_as_far_as_they_go",
             "files::a_guest_reads_files_of_any_time",
         ],
     ),
@@ -389,6 +434,40 @@ fn every_case_has_tests_and_each_of_them_exists() {
             assert!(source.contains(&format!("fn {name}(")), "{case}: {test} does not exist");
         }
     }
+}
+
+/// Cases that no test brings to a running host with healthy jobs beside it, and why not.
+const WITHOUT_A_HOST: [(&str, &str); 4] = [
+    ("a cache that others can write", "the host goes on without a cache"),
+    ("list-tools", "components that offer tools are not loaded, so nobody calls it"),
+    ("DNS rebinding", "names resolve as the system says; a crate's test says it in its place"),
+    ("a kill at every point where the host writes, then a restart", "nothing runs beside a host that is killed"),
+];
+
+/// The tests of this directory do what [`harness`](super::harness) does, by themselves or by a function of their file.
+#[test]
+fn every_case_goes_through_the_harness() {
+    const THROUGH: &str = ".attacks(";
+    let mut without = Vec::new();
+    for (case, tests) in PARAGRAPHS.concat() {
+        let own: Vec<&&str> = tests.iter().filter(|test| !test.contains(".rs::")).collect();
+        if own.is_empty() {
+            without.push(case);
+        }
+        for test in own {
+            let (file, name) = place(test);
+            let source = fs::read_to_string(&file).unwrap();
+            let functions: Vec<(&str, &str)> =
+                source.split("\nfn ").skip(1).map(|function| function.split_once('(').unwrap()).collect();
+            let body = functions.iter().find(|(known, _)| *known == name).unwrap().1;
+            let by_another = |(known, body): &(&str, &str)| body.contains(THROUGH).then(|| format!("{known}("));
+            let through = body.contains(THROUGH)
+                || functions.iter().filter_map(by_another).any(|call| body.contains(&call))
+                || name == "every_host_function_is_given_something_huge";
+            assert!(through, "{case}: {test} brings nothing to a host");
+        }
+    }
+    assert_eq!(without, WITHOUT_A_HOST.map(|(case, _)| case));
 }
 
 #[test]

@@ -37,12 +37,12 @@ fn is_cancelled(case: &Case, id: &str) {
 
 #[test]
 fn a_tight_loop_ends_at_its_deadline() {
-    for_a_second(guest::autonomous("(loop (br 0)) unreachable")).run(|case| drop(case.fails(LATE)));
+    for_a_second(guest::autonomous("(loop (br 0)) unreachable")).attacks(|case| drop(case.fails(LATE)));
 }
 
 #[test]
 fn a_loop_in_activate_ends_at_its_deadline() {
-    Hostile::worker(guest::worker("(loop (br 0)) unreachable")).limit("activate_seconds = 2").run(|case| {
+    Hostile::worker(guest::worker("(loop (br 0)) unreachable")).limit("activate_seconds = 2").attacks(|case| {
         case.refused(-32603, "`activate` did not end within its deadline of 2 s (limits.activate_seconds)")
     });
 }
@@ -52,16 +52,16 @@ fn a_loop_of_cheap_host_calls_ends_at_its_deadline() {
     let component = Guest::importing(&["random/random"])
         .run("(loop (drop (call $random.get-random-u64)) (br 0)) unreachable")
         .build();
-    for_a_second(component).run(|case| drop(case.fails(LATE)));
+    for_a_second(component).attacks(|case| drop(case.fails(LATE)));
 }
 
 #[test]
 fn a_loop_that_fills_memory_ends_at_its_deadline() {
     let component = Guest::default()
-        .pages(500)
-        .run("(loop (memory.fill (i32.const 0) (i32.const 7) (i32.const 32768000)) (br 0)) unreachable")
+        .pages(1000)
+        .run("(loop (memory.fill (i32.const 0) (i32.const 7) (i32.const 65536000)) (br 0)) unreachable")
         .build();
-    for_a_second(component).run(|case| drop(case.fails(LATE)));
+    for_a_second(component).attacks(|case| drop(case.fails(LATE)));
 }
 
 #[test]
@@ -70,18 +70,20 @@ fn recursion_to_the_end_of_the_stack_is_a_trap() {
         .with("(func $down (param i32) (result i32) (i32.add (call $down (local.get 0)) (i32.const 1)))")
         .run("(call $down (i32.const 0))")
         .build();
-    Hostile::autonomous(component).run(|case| drop(case.fails("the component failed in `run`: call stack exhausted")));
+    Hostile::autonomous(component)
+        .attacks(|case| drop(case.fails("the component failed in `run`: call stack exhausted")));
 }
 
 #[test]
 fn a_guest_that_exits_ends_its_own_job_only() {
     let component = Guest::importing(&["cli/exit"]).run("(call $exit.exit (i32.const 1)) unreachable").build();
-    Hostile::autonomous(component).run(|case| drop(case.fails("the component failed in `run`: it exited with code 1")));
+    Hostile::autonomous(component)
+        .attacks(|case| drop(case.fails("the component failed in `run`: it exited with code 1")));
 }
 
 #[test]
 fn sleeping_for_ever_ends_at_the_deadline() {
-    for_a_second(sleeping()).run(|case| drop(case.fails(LATE)));
+    for_a_second(sleeping()).attacks(|case| drop(case.fails(LATE)));
 }
 
 #[test]
@@ -92,7 +94,7 @@ fn polling_for_ever_ends_at_the_deadline() {
              (loop (drop (call $poll.pollable.ready (local.get $never))) (br 0)) unreachable",
         )
         .build();
-    for_a_second(component).run(|case| drop(case.fails(LATE)));
+    for_a_second(component).attacks(|case| drop(case.fails(LATE)));
 }
 
 #[test]
@@ -100,7 +102,7 @@ fn a_million_pollables_are_over_the_limit_of_handles() {
     let component = Guest::importing(&["clocks/monotonic-clock", "io/poll"])
         .run("(loop (drop (call $monotonic-clock.subscribe-duration (i64.const -1))) (br 0)) unreachable")
         .build();
-    Hostile::autonomous(component).run(|case| drop(case.fails("`run` needs more than limits.handles = 4096")));
+    Hostile::autonomous(component).attacks(|case| drop(case.fails("`run` needs more than limits.handles = 4096")));
 }
 
 /// All pollables that a guest may have, polled together again and again.
@@ -121,7 +123,7 @@ fn polling_thousands_of_pollables_at_once_ends_at_the_deadline() {
              unreachable",
         )
         .build();
-    for_a_second(component).run(|case| drop(case.fails(LATE)));
+    for_a_second(component).attacks(|case| drop(case.fails(LATE)));
 }
 
 /// A page of a server that takes requests and never answers.
@@ -139,14 +141,14 @@ fn fetching(from: &TcpListener) -> (Vec<u8>, String) {
 fn a_host_call_that_is_blocked_at_the_deadline_is_given_up() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let (component, policy) = fetching(&silent);
-    for_a_second(component).policy(&policy).run(|case| drop(case.fails(LATE)));
+    for_a_second(component).policy(&policy).attacks(|case| drop(case.fails(LATE)));
 }
 
 #[test]
 fn a_host_call_that_is_blocked_is_given_up_when_the_job_is_cancelled() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let (component, policy) = fetching(&silent);
-    Hostile::autonomous(component).policy(&policy).run(|case| {
+    Hostile::autonomous(component).policy(&policy).attacks(|case| {
         let id = case.start(1);
         let (mut asked, _) = silent.accept().unwrap();
         is_cancelled(case, &id);
@@ -160,10 +162,9 @@ fn a_host_call_that_is_blocked_is_given_up_when_the_job_is_cancelled() {
 #[test]
 fn every_thread_is_busy_and_each_guest_still_ends_at_its_own_deadline() {
     let component = guest::autonomous("(loop (br 0)) unreachable");
-    Hostile::autonomous(component).seconds(2).run(|case| {
+    Hostile::autonomous(component).seconds(2).attacks(|case| {
         let cores = thread::available_parallelism().unwrap().get();
         let ids: Vec<String> = (0..cores * 3).map(|n| case.start(n + 1)).collect();
-        case.others_go_on();
         for id in ids {
             let status = case.client().ended(&id);
             assert_eq!(status["error"], "`run` did not end within its deadline of 2 s (the job's own)");
@@ -173,7 +174,7 @@ fn every_thread_is_busy_and_each_guest_still_ends_at_its_own_deadline() {
 
 #[test]
 fn a_storm_of_cancels_cancels_each_job_once_and_for_all() {
-    Hostile::autonomous(guest::autonomous("(loop (br 0)) unreachable")).run(|case| {
+    Hostile::autonomous(guest::autonomous("(loop (br 0)) unreachable")).attacks(|case| {
         let ids: Vec<String> = (0..20).map(|n| case.start(n + 1)).collect();
         thread::scope(|scope| {
             for _ in 0..8 {
@@ -196,7 +197,7 @@ fn a_storm_of_cancels_cancels_each_job_once_and_for_all() {
 fn of_cancel_and_completion_one_wins_and_the_other_is_told() {
     let component =
         Guest::default().with("(data (i32.const 1024) \"done\")").run("(call $ok (i32.const 1024) (i32.const 4))");
-    Hostile::autonomous(component.build()).run(|case| {
+    Hostile::autonomous(component.build()).attacks(|case| {
         let client = case.client();
         for n in 0..30_u64 {
             let id = case.start(1);
@@ -215,7 +216,7 @@ fn of_cancel_and_completion_one_wins_and_the_other_is_told() {
 
 #[test]
 fn a_job_that_runs_is_not_deleted() {
-    Hostile::autonomous(sleeping()).run(|case| {
+    Hostile::autonomous(sleeping()).attacks(|case| {
         let id = case.start(1);
         for _ in 0..20 {
             let refused = case.client().delete(&id).unwrap_err();
@@ -241,7 +242,7 @@ fn a_guest_does_not_go_on_after_its_cancel() {
              unreachable",
         )
         .build();
-    Hostile::autonomous(component).run(|case| {
+    Hostile::autonomous(component).attacks(|case| {
         let id = case.start(1);
         let file = case.job(&id).join("artifacts/n.txt");
         wait_for("a first write", || fs::read(&file).ok());
@@ -252,7 +253,7 @@ fn a_guest_does_not_go_on_after_its_cancel() {
         };
         let last = stamps();
         // As long as another job's whole life takes.
-        case.others_go_on();
+        case.a_while_passes();
         assert_eq!(stamps(), last);
     });
 }

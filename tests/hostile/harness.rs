@@ -5,9 +5,13 @@ use std::{
     fmt::Debug,
     fs,
     io::{BufRead, BufReader, Read, Write},
+    iter,
     net::TcpStream,
     path::{Path, PathBuf},
-    sync::LazyLock,
+    sync::{
+        Barrier, LazyLock, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -24,8 +28,9 @@ use crate::support::{
 const IN_TIME: Duration = Duration::from_secs(10);
 /// Within what time a host has given everything back.
 const SETTLED: Duration = Duration::from_secs(30);
-/// How much more resident memory a host may have after an attack than before. Allocators keep some of what they had.
-const GROWTH_KIB: u64 = 96 * 1024;
+/// How much more resident memory a host may have after an attack than before. Most have none, and some have 7 MiB; the
+/// memory that one component may have is 64 MiB.
+const GROWTH_KIB: u64 = 24 * 1024;
 /// What the artifacts of one job may have, in bytes and in entries.
 pub(super) const ARTIFACTS: (u64, u64) = (4 << 20, 64);
 /// What a job's own files may have beside its artifacts: the largest result, log and transcript.
@@ -40,6 +45,8 @@ pub(super) struct Hostile {
     world: &'static str,
     seconds: u32,
     growth: u64,
+    full: bool,
+    tokens: bool,
     grants: Value,
     planted: Option<(&'static str, Plant)>,
     limits: String,
@@ -56,6 +63,8 @@ impl Hostile {
             world: "worker",
             seconds: 30,
             growth: GROWTH_KIB,
+            full: false,
+            tokens: false,
             grants: json!({
                 "log": {}, "memory": {"write": true}, "files": {}, "web": {"search": true}, "job-tools": {},
                 "status": {}, "agent": {"ownTools": true}
@@ -107,6 +116,16 @@ impl Hostile {
         Self { growth: mib * 1024, ..self }
     }
 
+    /// The case is about a host that has no place left: a healthy job that is answered so meanwhile is tried again.
+    pub(super) fn fills_the_host(self) -> Self {
+        Self { full: true, ..self }
+    }
+
+    /// Nobody is served without a token; the healthy callers have one.
+    pub(super) fn behind_tokens(self) -> Self {
+        Self { tokens: true, ..self }.policy("require_token = true\n")
+    }
+
     /// Puts something of its own in the place of a file of the member.
     pub(super) fn plant(self, file: &'static str, plant: Plant) -> Self {
         Self { planted: Some((file, plant)), ..self }
@@ -143,11 +162,12 @@ impl Hostile {
         member
     }
 
-    /// Starts the host and a healthy job, lets the attack happen, and checks that the host is up, that the healthy job
-    /// ends as it should and in time, and that everything that was taken is given back.
-    pub(super) fn run(self, attack: impl FnOnce(&Case)) {
+    /// Starts the host and lets the attack happen, and checks that the host is up, that a healthy job which runs all the
+    /// while and those that begin and end meanwhile end as they should and in time, and that everything that was taken
+    /// is given back.
+    pub(super) fn attacks(self, attack: impl FnOnce(&Case)) {
         let member = self.install();
-        let home = self.home;
+        let mut home = self.home;
         let patient = home.member("patient", "autonomous-worker", &PATIENT);
         home.edit_manifest("patient", |manifest| manifest["component"]["grants"] = json!({"memory": {}}));
         home.quick("quick");
@@ -159,10 +179,16 @@ impl Hostile {
         let config = home.write("guild.toml", toml);
         let mut options = vec!["--config", config.to_str().unwrap()];
         options.extend(self.options.iter().map(String::as_str));
-        let host = home.serve_roster(&options);
+        home.set("GUILD_CONFIG", config.to_str().unwrap());
+        let token = self.tokens.then(|| {
+            let made = home.guild().args(["token", "add", "caller"]).output().unwrap();
+            String::from_utf8(made.stdout).unwrap().trim_end().to_owned()
+        });
+        let mut host = home.serve_roster(&options);
+        host.token = token;
 
         // Once before anything is measured: what a host sets up when it is first needed is not what an attack takes.
-        end_quick(&host);
+        end_quick(&host, false);
         let warm = host.at("patient").start("warm");
         end_patient(&host, &patient, &warm);
         wait_until_idle(&host);
@@ -170,10 +196,9 @@ impl Hostile {
 
         let healthy = host.at("patient").start("healthy");
         let case = Case { home, host, member };
-        attack(&case);
+        beside_healthy_jobs(&case, self.full, attack);
 
         let Case { home, host, member } = case;
-        end_quick(&host);
         end_patient(&host, &patient, &healthy);
         case_is_over(&home, &host, &member);
         wait_until_idle(&host);
@@ -209,10 +234,9 @@ impl Case {
         self.case_fails(1, reason)
     }
 
-    /// The job with this case fails, with exactly this reason. A healthy job begins and ends meanwhile.
+    /// The job with this case fails, with exactly this reason.
     pub(super) fn case_fails(&self, case: usize, reason: &str) -> String {
         let id = self.start(case);
-        end_quick(&self.host);
         let status = self.client().ended(&id);
         assert_eq!(
             (status["status"].as_str(), status["error"].as_str()),
@@ -225,7 +249,6 @@ impl Case {
     /// The job completes all the same; its result.
     pub(super) fn completes(&self, case: usize) -> (String, String) {
         let id = self.start(case);
-        end_quick(&self.host);
         let status = self.client().ended(&id);
         assert_eq!(status["status"], "completed", "case {case}: {status}");
         let result = self.client().result(&id).unwrap();
@@ -239,13 +262,11 @@ impl Case {
 
     /// The dispatch with this case is answered with this error, and leaves no job.
     pub(super) fn case_refused(&self, case: usize, code: i64, message: &str) {
-        let answer = thread::scope(|scope| {
-            let client = self.client();
-            let dispatched = scope.spawn(move || client.dispatch(task(case)));
-            end_quick(&self.host);
-            dispatched.join().unwrap()
-        });
-        assert_eq!(answer, Err(RpcError { code, message: message.to_owned() }), "case {case}");
+        assert_eq!(
+            self.client().dispatch(task(case)),
+            Err(RpcError { code, message: message.to_owned() }),
+            "case {case}"
+        );
         assert_eq!(self.client().call("worker/list", json!({})).unwrap(), json!({"jobs": []}));
     }
 
@@ -259,9 +280,9 @@ impl Case {
         fs::read_to_string(self.job(id).join(name)).unwrap_or_default()
     }
 
-    /// A healthy job begins and ends now, in time.
-    pub(super) fn others_go_on(&self) {
-        end_quick(&self.host);
+    /// A whole healthy job's life passes.
+    pub(super) fn a_while_passes(&self) {
+        end_quick(&self.host, false);
     }
 
     /// Sends bytes on a connection of its own, and reads what comes back until the host closes it.
@@ -316,12 +337,51 @@ fn end_patient(host: &Host, member: &Path, id: &str) {
     fs::remove_file(go).unwrap();
 }
 
-/// A healthy job, from its dispatch to its end.
-fn end_quick(host: &Host) {
-    let begun = Instant::now();
-    let id = host.at("quick").start("quick");
-    assert_eq!(host.at("quick").ended(&id)["status"], "completed");
+/// Lets the attack happen while healthy jobs begin and end, one after another: the first begins with it, the last one
+/// when it is over.
+fn beside_healthy_jobs(case: &Case, full: bool, attack: impl FnOnce(&Case)) {
+    let (both, over) = (Barrier::new(2), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let _over = OnDrop(&over);
+        scope.spawn(|| {
+            both.wait();
+            loop {
+                let last = over.load(Ordering::Acquire);
+                end_quick(&case.host, full);
+                if last {
+                    return;
+                }
+            }
+        });
+        both.wait();
+        attack(case);
+    });
+}
+
+/// Sets a flag at the end, however that comes.
+pub(super) struct OnDrop<'a>(pub(super) &'a AtomicBool);
+
+impl Drop for OnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+/// A healthy job, from its dispatch to its end. Where the host may be full, its time begins when it finds a place.
+fn end_quick(host: &Host, full: bool) {
+    let client = host.at("quick");
+    let (begun, id) = wait_for("a place", || {
+        let begun = Instant::now();
+        match client.dispatch(json!({"description": "quick", "task": "quick"})) {
+            Err(busy) if full && busy.code == -32000 && busy.message.contains("limits.running_jobs") => None,
+            answer => Some((begun, answer.unwrap())),
+        }
+    });
+    let status = client.ended(&id);
+    assert_eq!(status["status"], "completed", "{status}");
+    assert_eq!(client.result(&id).unwrap()["output"], "date");
     assert!(begun.elapsed() < IN_TIME, "a healthy job took {:?}", begun.elapsed());
+    client.delete(&id).unwrap();
 }
 
 /// No job is left running, nothing is left in a job that does not belong there, and each can be removed.
@@ -341,8 +401,12 @@ fn case_is_over(home: &Home, host: &Host, member: &Path) {
         for name in fs::read_dir(&dir).into_iter().flatten().map(|entry| entry.unwrap().file_name()) {
             assert!(!name.to_string_lossy().starts_with('.'), "{id}/{name:?} was left behind");
         }
-        client.cancel(id).unwrap();
-        client.delete(id).unwrap();
+    }
+    let ids: Vec<Value> = jobs.iter().map(|job| json!({"jobId": job["jobId"]})).collect();
+    // An end is an end: a cancel does not change it, and whatever it was, the job can go.
+    for method in ["worker/cancel", "worker/delete"] {
+        let answers = on_many_connections(&ids, |ids| client.batch(method, ids));
+        answers.into_iter().for_each(|answer| drop(answer.unwrap()));
     }
     if !jobs.is_empty() {
         let left = || fs::read_dir(member.join("jobs")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -354,6 +418,17 @@ fn case_is_over(home: &Home, host: &Host, member: &Path) {
             assert!(!name.to_string_lossy().starts_with(".tmp"), "memory/{name:?} was left behind");
         }
     }
+}
+
+/// Hands batches over on sixteen connections at a time; what came of each call.
+pub(super) fn on_many_connections<T: Send>(calls: &[Value], call: impl Fn(&[Value]) -> Vec<T> + Sync) -> Vec<T> {
+    let batches = Mutex::new(calls.chunks(25));
+    let next = || batches.lock().unwrap().next();
+    thread::scope(|scope| {
+        let caller = || iter::from_fn(next).flat_map(&call).collect::<Vec<T>>();
+        let callers: Vec<_> = (0..16).map(|_| scope.spawn(caller)).collect();
+        callers.into_iter().flat_map(|caller| caller.join().unwrap()).collect()
+    })
 }
 
 /// Bytes and entries below a directory; links are not followed.

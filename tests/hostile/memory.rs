@@ -20,15 +20,21 @@ fn activate_needs(limit: &str) -> String {
 
 #[test]
 fn a_loop_that_grows_memory_is_over_the_limit() {
-    let body = "(loop (br_if 0 (i32.ne (memory.grow (i32.const 1)) (i32.const -1)))) unreachable";
-    Hostile::autonomous(guest::autonomous(body)).run(|case| drop(case.fails(&run_needs(MEMORY))));
+    // It writes to each page, so that all of it is resident.
+    let body = "(local $page i32)
+                (loop $more
+                  (local.set $page (memory.grow (i32.const 1)))
+                  (memory.fill (i32.mul (local.get $page) (i32.const 65536)) (i32.const 7) (i32.const 65536))
+                  (br $more))
+                unreachable";
+    Hostile::autonomous(guest::autonomous(body)).attacks(|case| drop(case.fails(&run_needs(MEMORY))));
 }
 
 #[test]
 fn many_memories_are_summed() {
     let memories = "(memory $a 300) (memory $b 300) (memory $c 300) (memory $d 300)";
     Hostile::autonomous(Guest::default().with(memories).run("unreachable").build())
-        .run(|case| case.refused(-32603, &activate_needs(MEMORY)));
+        .attacks(|case| case.refused(-32603, &activate_needs(MEMORY)));
 }
 
 #[test]
@@ -37,7 +43,7 @@ fn a_table_that_grows_is_over_the_limit() {
         .with("(table $t 0 funcref)")
         .run("(loop (br_if 0 (i32.ne (table.grow $t (ref.null func) (i32.const 100)) (i32.const -1)))) unreachable")
         .build();
-    Hostile::autonomous(component).run(|case| drop(case.fails(&run_needs("limits.table_elements = 100000"))));
+    Hostile::autonomous(component).attacks(|case| drop(case.fails(&run_needs("limits.table_elements = 100000"))));
 }
 
 /// How each function that takes a text or a list is called with one at 0 that has `$long` bytes. In WAT, `P` is where
@@ -114,7 +120,7 @@ fn a_text_beyond_the_memory_of_its_guest_is_a_trap_in_every_host_function() {
         .pages(3)
         .run(&(body + " (call $outcome)"))
         .build();
-    Hostile::autonomous(component).run(|case| {
+    Hostile::autonomous(component).attacks(|case| {
         for (n, (name, _)) in CALLS.iter().enumerate() {
             let what = if *name == "job-tools#write-artifact" { "list" } else { "string" };
             let why = format!("the component failed in `run`: {what} pointer/length out of bounds of memory");
@@ -125,7 +131,7 @@ fn a_text_beyond_the_memory_of_its_guest_is_a_trap_in_every_host_function() {
 
 #[test]
 fn a_text_of_20_mib_is_over_what_a_host_call_may_copy_in_every_host_function() {
-    Hostile::autonomous(calling(20 << 20)).run(|case| {
+    Hostile::autonomous(calling(20 << 20)).attacks(|case| {
         for n in 1..=CALLS.len() {
             case.case_fails(n, &run_needs("limits.hostcall_bytes = 16777216"));
         }
@@ -140,7 +146,7 @@ fn leaked_descriptors_are_over_the_limit_of_open_files() {
              unreachable",
         )
         .build();
-    Hostile::autonomous(component).run(|case| drop(case.fails(&run_needs("limits.open_files = 256"))));
+    Hostile::autonomous(component).attacks(|case| drop(case.fails(&run_needs("limits.open_files = 256"))));
 }
 
 #[test]
@@ -154,7 +160,7 @@ fn a_flood_of_empty_writes_ends_at_the_deadline() {
              unreachable",
         )
         .build();
-    Hostile::autonomous(component).seconds(1).run(|case| {
+    Hostile::autonomous(component).seconds(1).attacks(|case| {
         let id = case.fails(LATE);
         assert!(case.file(&id, "log.txt").len() < 1024, "{}", case.file(&id, "log.txt"));
     });
@@ -165,12 +171,12 @@ fn random_bytes_without_end_are_refused() {
     let component = Guest::importing(&["random/random"])
         .run("(call $random.get-random-bytes (i64.const -1) (i32.const 8192)) unreachable")
         .build();
-    Hostile::autonomous(component).run(|case| drop(case.fails(&run_needs("limits.random_bytes = 1048576"))));
+    Hostile::autonomous(component).attacks(|case| drop(case.fails(&run_needs("limits.random_bytes = 1048576"))));
 }
 
 #[test]
 fn a_result_beyond_memory_is_a_trap() {
-    Hostile::autonomous(guest::autonomous("(call $ok (i32.const 0) (i32.const 0x40000000))")).run(|case| {
+    Hostile::autonomous(guest::autonomous("(call $ok (i32.const 0) (i32.const 0x40000000))")).attacks(|case| {
         case.fails("the component failed in `run`: string pointer/length out of bounds of memory");
     });
 }
@@ -184,7 +190,7 @@ fn a_result_over_the_limit_fails_the_job() {
               (call $ok (i32.const 200000) (i32.const 8388609))",
         )
         .build();
-    Hostile::autonomous(component).run(|case| {
+    Hostile::autonomous(component).attacks(|case| {
         case.fails("over a limit: the result has 8388609 bytes; limits.result_bytes allows 8388608");
     });
 }
@@ -198,7 +204,7 @@ fn a_refusal_without_end_is_cut() {
                    (call $refuse (i32.const 65536) (i32.const 8000000))",
         )
         .build();
-    Hostile::worker(component).run(|case| {
+    Hostile::worker(component).attacks(|case| {
         let refused = case.client().dispatch(task(1)).unwrap_err();
         assert_eq!(refused.code, -32602);
         assert!(refused.message.ends_with("aaaa") && refused.message.len() < 9000, "{}", refused.message.len());
@@ -218,7 +224,7 @@ const WHY: &str = "(i32.const 1024) (i32.const 4)";
 #[test]
 fn a_million_summaries_end_at_the_deadline() {
     let call = format!("(call $job-tools.update-summary {WHY} (i32.const 8192))");
-    Hostile::autonomous(repeating(&call)).seconds(1).run(|case| {
+    Hostile::autonomous(repeating(&call)).seconds(1).attacks(|case| {
         let id = case.fails(LATE);
         assert_eq!(case.client().status(&id).unwrap()["summary"], "why?");
     });
@@ -227,7 +233,7 @@ fn a_million_summaries_end_at_the_deadline() {
 #[test]
 fn a_million_results_end_at_the_deadline_and_the_last_is_the_result() {
     let call = format!("(call $job-tools.submit-result {WHY} (i32.const 8192))");
-    Hostile::autonomous(repeating(&call)).seconds(1).run(|case| {
+    Hostile::autonomous(repeating(&call)).seconds(1).attacks(|case| {
         // A result that was handed over holds, even where the job then ends in an error.
         assert_eq!(case.completes(1).1, "why?");
     });
@@ -236,7 +242,7 @@ fn a_million_results_end_at_the_deadline_and_the_last_is_the_result() {
 #[test]
 fn a_million_questions_are_bounded() {
     let call = format!("(call $job-tools.log-question {WHY} (i32.const 8192))");
-    Hostile::autonomous(repeating(&call)).limit("notes_bytes = 16384").seconds(2).run(|case| {
+    Hostile::autonomous(repeating(&call)).limit("notes_bytes = 16384").seconds(2).attacks(|case| {
         let id = case.fails("`run` did not end within its deadline of 2 s (the job's own)");
         let questions = case.client().status(&id).unwrap()["questions"].as_array().unwrap().len();
         assert!((1..=16384 / 4).contains(&questions), "{questions}");
@@ -247,7 +253,7 @@ fn a_million_questions_are_bounded() {
 #[test]
 fn a_million_decisions_are_bounded() {
     let call = format!("(call $job-tools.record-decision {WHY} {WHY} {WHY} (i32.const 8192))");
-    Hostile::autonomous(repeating(&call)).limit("notes_bytes = 16384").seconds(2).run(|case| {
+    Hostile::autonomous(repeating(&call)).limit("notes_bytes = 16384").seconds(2).attacks(|case| {
         let id = case.fails("`run` did not end within its deadline of 2 s (the job's own)");
         let decisions = case.client().status(&id).unwrap()["decisions"].as_array().unwrap().len();
         assert!((1..=16384 / 12).contains(&decisions), "{decisions}");
@@ -264,7 +270,7 @@ fn text_that_is_no_utf8_is_a_trap() {
     .enumerate()
     {
         let component = Guest::importing(&["log"]).with("(data (i32.const 1024) \"a\\ff\\c0\\80\")").run(run).build();
-        Hostile::autonomous(component).run(|case| {
+        Hostile::autonomous(component).attacks(|case| {
             case.case_fails(n + 1, "the component failed in `run`: invalid utf-8 sequence of 1 bytes from index 1");
         });
     }
@@ -272,7 +278,7 @@ fn text_that_is_no_utf8_is_a_trap() {
 
 #[test]
 fn a_config_that_nests_100000_deep_is_refused() {
-    Hostile::autonomous(guest::autonomous("unreachable")).run(|case| {
+    Hostile::autonomous(guest::autonomous("unreachable")).attacks(|case| {
         let deep = format!("{}1{}", "{\"a\":".repeat(100_000), "}".repeat(100_000));
         let request = format!(
             "{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"worker/dispatch\",\
@@ -301,7 +307,7 @@ fn a_schema_of_a_guest_that_nests_100000_deep_is_refused() {
              (call $agent.query (i32.const 16384) (i32.const 8192)) (call $outcome)",
         )
         .build();
-    Hostile::autonomous(component).run(|case| {
+    Hostile::autonomous(component).attacks(|case| {
         case.fails("the input schema of the tool \"tool\" is no JSON object");
     });
 }

@@ -51,7 +51,7 @@ fn flooding(stream: &str) -> Vec<u8> {
 
 /// The log ends, and says so.
 fn floods(component: Vec<u8>) {
-    Hostile::autonomous(component).seconds(1).limit("log_bytes = 65536").option("-vv").run(|case| {
+    Hostile::autonomous(component).seconds(1).limit("log_bytes = 65536").option("-vv").attacks(|case| {
         let id = case.fails(LATE);
         let log = case.file(&id, "log.txt");
         assert!(log.len() <= 65536 + 4096, "{} bytes", log.len());
@@ -89,7 +89,7 @@ fn a_flood_of_log_lines_before_there_is_a_job_is_cut() {
              (loop (call $log.write (i32.const 1) (i32.const 16384) (i32.const 4096)) (br 0)) unreachable",
         )
         .build();
-    Hostile::worker(component).limit("activate_seconds = 2").run(|case| {
+    Hostile::worker(component).limit("activate_seconds = 2").attacks(|case| {
         case.refused(-32603, "`activate` did not end within its deadline of 2 s (limits.activate_seconds)");
         assert!(case.host.output().len() < 256 * 1024, "{} bytes", case.host.output().len());
     });
@@ -97,7 +97,7 @@ fn a_flood_of_log_lines_before_there_is_a_job_is_cut() {
 
 #[test]
 fn a_log_line_is_one_line_and_cannot_move_a_cursor() {
-    Hostile::autonomous(saying("log", "(call $log.write (i32.const 1) TEXT) (call $ok TEXT)")).run(|case| {
+    Hostile::autonomous(saying("log", "(call $log.write (i32.const 1) TEXT) (call $ok TEXT)")).attacks(|case| {
         let (id, _) = case.completes(1);
         let log = case.file(&id, "log.txt");
         is_harmless(&log);
@@ -108,7 +108,7 @@ fn a_log_line_is_one_line_and_cannot_move_a_cursor() {
 #[test]
 fn a_summary_cannot_forge_what_a_terminal_shows() {
     let call = "(call $job-tools.update-summary TEXT (i32.const 8192)) (call $outcome)";
-    Hostile::autonomous(saying("job-tools", call)).run(|case| {
+    Hostile::autonomous(saying("job-tools", call)).attacks(|case| {
         let (id, _) = case.completes(1);
         // The wire says what was said, as JSON.
         assert_eq!(case.client().status(&id).unwrap()["summary"], FORGED);
@@ -121,7 +121,7 @@ fn a_summary_cannot_forge_what_a_terminal_shows() {
 fn questions_and_decisions_cannot_forge_what_a_terminal_shows() {
     let call = "(call $job-tools.log-question TEXT (i32.const 8192))
                 (call $job-tools.record-decision TEXT TEXT TEXT (i32.const 8192)) (call $outcome)";
-    Hostile::autonomous(saying("job-tools", call)).run(|case| {
+    Hostile::autonomous(saying("job-tools", call)).attacks(|case| {
         let (id, _) = case.completes(1);
         is_harmless(&shown(case, &["status", &id]));
         assert_eq!(case.file(&id, "questions.md").lines().count(), 1, "one question is one line");
@@ -130,7 +130,7 @@ fn questions_and_decisions_cannot_forge_what_a_terminal_shows() {
 
 #[test]
 fn the_reason_of_a_failure_cannot_forge_what_a_terminal_or_the_host_s_log_shows() {
-    Hostile::autonomous(saying("log", "(call $failed TEXT)")).option("-vv").run(|case| {
+    Hostile::autonomous(saying("log", "(call $failed TEXT)")).option("-vv").attacks(|case| {
         let id = case.fails(FORGED);
         is_harmless(&shown(case, &["status", &id]));
         let refused = shown(case, &["result", &id]);
@@ -144,7 +144,7 @@ fn the_reason_of_a_failure_cannot_forge_what_a_terminal_or_the_host_s_log_shows(
 fn a_refusal_cannot_forge_what_the_host_s_log_shows() {
     let text = format!("(i32.const 1024) (i32.const {})", FORGED.len());
     let component = Guest::default().with(&data(FORGED)).activate(&format!("(call $refuse {text})")).build();
-    Hostile::worker(component).option("-vv").run(|case| {
+    Hostile::worker(component).option("-vv").attacks(|case| {
         case.refused(-32602, FORGED);
         let own = case.host.output();
         assert!(!own.contains("\u{1b}[2J") && !own.lines().any(|line| line.starts_with("forged")), "{own}");
@@ -153,7 +153,7 @@ fn a_refusal_cannot_forge_what_the_host_s_log_shows() {
 
 #[test]
 fn a_description_cannot_forge_what_a_terminal_shows() {
-    Hostile::autonomous(saying("log", "(call $ok TEXT)")).option("-vv").run(|case| {
+    Hostile::autonomous(saying("log", "(call $ok TEXT)")).option("-vv").attacks(|case| {
         let id = case.client().dispatch(json!({"description": FORGED, "task": FORGED})).unwrap();
         case.client().ended(&id);
         is_harmless(&shown(case, &["list", "--detailed"]));
@@ -179,7 +179,7 @@ fn no_error_carries_a_path_of_the_host_or_a_backtrace() {
              (call $outcome)",
         )
         .build();
-    Hostile::autonomous(component).run(|case| {
+    Hostile::autonomous(component).attacks(|case| {
         let memory = case.member.join("memory");
         let mut said = Vec::new();
         let mut tell = |number: usize| match case.client().dispatch(super::harness::task(number)) {

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use serde_json::{Value, json};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::{
     ManglingAndAbi, PackageId, Resolve, TypeDefKind, WorldId, WorldItem, WorldKey,
@@ -246,6 +247,14 @@ fn core_types(types: &[WasmType]) -> String {
         WasmType::I32 | WasmType::Pointer | WasmType::Length => "i32 ",
     };
     types.iter().map(name).collect()
+}
+
+/// All that a component can ask for, as `component.grants` has it.
+pub(crate) fn everything() -> Value {
+    json!({
+        "log": {}, "memory": {"write": true}, "files": {}, "web": {"search": true}, "job-tools": {}, "status": {},
+        "agent": {"ownTools": true}
+    })
 }
 
 /// A component that `cargo xtask guests` built.

@@ -6,7 +6,7 @@ use std::{
     net::{TcpListener, TcpStream},
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Child, Command, ExitStatus, Output, Stdio},
     sync::{Arc, Mutex, mpsc},
     thread,
     time::{Duration, Instant},
@@ -114,6 +114,11 @@ impl Home {
         self.member(name, "autonomous-worker", &guest::autonomous(error))
     }
 
+    /// Runs `guild` to its end, in this home's directory.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
+        self.guild().current_dir(self.path(".")).args(arguments).output().unwrap()
+    }
+
     /// The `guild` command, in this home: no configuration of the user's is seen, and compiled components are shared
     /// with the other tests.
     pub(crate) fn guild(&self) -> Command {
@@ -172,6 +177,8 @@ pub(crate) struct Host {
     child: Child,
     pub(crate) port: u16,
     endpoint: String,
+    /// What its clients show at the door.
+    pub(crate) token: Option<String>,
     output: Arc<Mutex<String>>,
     closed: Mutex<mpsc::Receiver<()>>,
 }
@@ -195,7 +202,7 @@ impl Host {
                 drop(done);
             });
         }
-        Self { child, port, endpoint: endpoint.to_owned(), output, closed: Mutex::new(closed) }
+        Self { child, port, endpoint: endpoint.to_owned(), token: None, output, closed: Mutex::new(closed) }
     }
 
     /// Waits until this process says that clients can connect; false if it ended instead.
@@ -243,7 +250,8 @@ impl Host {
 
     /// For one member of a roster.
     pub(crate) fn at(&self, member: &str) -> Client {
-        Client::new(self.port, &format!("/members/{member}/mcp"))
+        let client = Client::new(self.port, &format!("/members/{member}/mcp"));
+        Client { token: self.token.clone(), ..client }
     }
 
     /// For the one member of the host.
@@ -259,11 +267,22 @@ impl Drop for Host {
     }
 }
 
+fn outcome(mut answer: Value) -> Result<Value, RpcError> {
+    match answer.get("error") {
+        None => Ok(answer["result"].take()),
+        Some(error) => Err(RpcError {
+            code: error["code"].as_i64().unwrap(),
+            message: error["message"].as_str().unwrap().to_owned(),
+        }),
+    }
+}
+
 /// One member's endpoint, and a client as lenient as Guild Hall's own.
 #[derive(Clone)]
 pub(crate) struct Client {
     port: u16,
     path: String,
+    token: Option<String>,
 }
 
 /// A JSON-RPC error.
@@ -275,7 +294,7 @@ pub(crate) struct RpcError {
 
 impl Client {
     pub(crate) fn new(port: u16, path: &str) -> Self {
-        Self { port, path: path.to_owned() }
+        Self { port, path: path.to_owned(), token: None }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -286,9 +305,10 @@ impl Client {
     pub(crate) fn post(&self, body: &str) -> std::io::Result<(u16, String)> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
         stream.set_read_timeout(Some(PATIENCE))?;
+        let token = self.token.iter().map(|token| format!("Authorization: Bearer {token}\r\n")).collect::<String>();
         write!(
             stream,
-            "POST {} HTTP/1.1\r\nHost: localhost:{}\r\nContent-Type: application/json\r\nOrigin: http://localhost\r\n\
+            "POST {} HTTP/1.1\r\nHost: localhost:{}\r\nContent-Type: application/json\r\nOrigin: http://localhost\r\n{token}\
              MCP-Protocol-Version: 2025-06-18\r\nAccept: */*\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
             self.path,
             self.port,
@@ -305,15 +325,19 @@ impl Client {
         let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
         let (status, body) = self.post(&request.to_string()).unwrap();
         assert_eq!(status, 200, "{body}");
-        let mut answer: Value = serde_json::from_str(&body).unwrap_or_else(|e| panic!("{e}: {body}"));
+        let answer: Value = serde_json::from_str(&body).unwrap_or_else(|e| panic!("{e}: {body}"));
         assert_eq!((&answer["jsonrpc"], &answer["id"]), (&json!("2.0"), &json!(1)));
-        match answer.get("error") {
-            None => Ok(answer["result"].take()),
-            Some(error) => Err(RpcError {
-                code: error["code"].as_i64().unwrap(),
-                message: error["message"].as_str().unwrap().to_owned(),
-            }),
-        }
+        outcome(answer)
+    }
+
+    /// One request that has a call for each of these, and what came of each.
+    pub(crate) fn batch(&self, method: &str, params: &[Value]) -> Vec<Result<Value, RpcError>> {
+        let call = |params| json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        let (status, body) = self.post(&params.iter().map(call).collect::<Value>().to_string()).unwrap();
+        assert_eq!(status, 200, "{body}");
+        let answers: Vec<Value> = serde_json::from_str(&body).unwrap_or_else(|e| panic!("{e}: {body}"));
+        assert_eq!(answers.len(), params.len(), "{body}");
+        answers.into_iter().map(outcome).collect()
     }
 
     pub(crate) fn dispatch(&self, params: Value) -> Result<String, RpcError> {

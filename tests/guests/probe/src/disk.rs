@@ -3,7 +3,7 @@
 use std::{
     ffi::{CString, c_char, c_int},
     fs::{self, File, OpenOptions},
-    io::{self, Seek, SeekFrom, Write},
+    io::{self, Read, Seek, SeekFrom, Write},
     thread,
     time::Duration,
 };
@@ -38,6 +38,7 @@ pub fn attempt(verb: &str, a: &str, b: &str) -> Option<Result<String, String>> {
         "symlinks" => Ok(times(n, |more| symlink("x", &format!("{a}/{more}")))),
         "dirs" => Ok(times(n, |more| fs::create_dir(format!("{a}/{more}")))),
         "deep" => Ok(deep(a, n)),
+        "opens" => Ok(opens(a, n)),
         "churn" => churn(a, n),
         _ => return None,
     };
@@ -125,6 +126,17 @@ fn deep(top: &str, n: u64) -> String {
     times(n, |_| {
         path.push_str("/d");
         fs::create_dir(&path)
+    })
+}
+
+/// Opens a file again and again, reads a byte of each, and closes none.
+fn opens(path: &str, n: u64) -> String {
+    let mut open = Vec::new();
+    times(n, |_| {
+        let mut file = File::open(path)?;
+        let _read = file.read(&mut [0])?;
+        open.push(file);
+        Ok(())
     })
 }
 
