@@ -413,5 +413,5 @@ async fn polling_nothing_fails_the_call_and_polling_much_is_bounded() {
         .build();
     let plugin = bench.prepare(&many, worker()).unwrap();
     let ended = bench.activate(&plugin).await;
-    assert!(matches!(&ended, Err(CallError::Limit { limit, .. }) if limit.starts_with("limits.ha")), "{ended:?}");
+    assert!(matches!(&ended, Err(CallError::Limit { limit, .. }) if limit.starts_with("limits.handles")), "{ended:?}");
 }

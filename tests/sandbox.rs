@@ -196,13 +196,6 @@ fn calls(interface: &str, function: &str, more: &str) -> String {
 }
 
 #[test]
-fn a_component_beyond_the_size_limit_is_refused() {
-    let bench = Bench::new(Limits { component_bytes: 100, ..Limits::default() });
-    let error = bench.prepare(&guest::worker("unreachable"), worker()).err().unwrap();
-    assert!(matches!(error, LoadError::TooLarge { max: 100, .. }), "{error}");
-}
-
-#[test]
 fn a_component_is_read_inside_its_members_directory_only() {
     let bench = Bench::new(Limits::default());
     fs::write(bench.dir.path().join("outside.wasm"), guest::worker("unreachable")).unwrap();

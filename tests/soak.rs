@@ -1,6 +1,6 @@
 //! Hostile and healthy jobs side by side on one host, for as long as one likes: nothing grows, and no healthy job fails.
 //!
-//! In the test suite it takes seconds, and looks at descriptors and threads only. `cargo xtask soak` lets it go on for minutes and
+//! In the test suite it takes seconds, and looks at descriptors only. `cargo xtask soak` lets it go on for minutes and
 //! compares what the host takes of the machine after its first minute with what it takes in its last.
 #![allow(clippy::print_stdout, reason = "`cargo xtask soak` shows it")]
 

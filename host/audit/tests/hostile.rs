@@ -6,13 +6,19 @@
     reason = "a test helper fails its test"
 )]
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::LazyLock,
+    time::{Duration, Instant},
+};
 
 use guild_audit::{
     Audit, Difference, Finding, Rule, Subject,
     model::{ImportState, Kind},
 };
 use guild_contract::Limits;
+use jsonschema::Validator;
+
+static SCHEMA: LazyLock<Validator> = LazyLock::new(|| jsonschema::validator_for(&Audit::schema()).unwrap());
 
 fn audit(bytes: &[u8]) -> Audit {
     let limits = Limits::default();
@@ -24,8 +30,7 @@ fn audit(bytes: &[u8]) -> Audit {
     assert_eq!(audit, Audit::of(&subject));
     let json = serde_json::to_value(&audit).unwrap();
     assert!(json.to_string().len() < 32 * 1024 * 1024);
-    let schema = jsonschema::validator_for(&Audit::schema()).unwrap();
-    assert!(schema.is_valid(&json));
+    assert!(SCHEMA.is_valid(&json));
     audit
 }
 

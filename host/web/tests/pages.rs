@@ -168,7 +168,7 @@ async fn a_body_that_drips_and_a_server_that_is_silent_end_in_time() {
     site.abandoned().await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn the_time_counts_for_a_page_with_all_its_redirects() {
     let site = Site::start(|request| {
         std::thread::sleep(Duration::from_millis(300));
