@@ -15,6 +15,7 @@ mod approval;
 mod audit;
 mod claude;
 mod cli;
+mod client;
 mod crash;
 mod digest;
 mod documents;

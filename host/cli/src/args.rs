@@ -13,7 +13,7 @@ use guild_server::{config::Runtime, door::tokens::Methods, serve::DEFAULT_PORT};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use crate::client::Access;
+use crate::client::AccessArgs;
 
 /// Run Guild Hall workers as sandboxed WebAssembly components
 ///
@@ -187,7 +187,7 @@ pub(crate) struct Endpoint {
     pub(crate) member: Option<MemberKey>,
     /// How the host knows who asks
     #[command(flatten)]
-    pub(crate) access: Access,
+    pub(crate) access: AccessArgs,
     /// Print the host's answer as JSON, exactly as it came
     #[arg(long)]
     pub(crate) json: bool,

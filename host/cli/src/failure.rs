@@ -2,8 +2,6 @@
 
 use std::io;
 
-use crate::client::ClientError;
-
 /// The exit codes, as `guild --help` lists them.
 pub(crate) mod exit {
     /// Any error that has no code of its own.
@@ -40,12 +38,6 @@ impl Failure {
     /// An exit code after everything has been said.
     pub(crate) fn code(code: u8) -> Self {
         Self { code, message: None }
-    }
-}
-
-impl From<ClientError> for Failure {
-    fn from(error: ClientError) -> Self {
-        Self::error(error.to_string())
     }
 }
 

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use crate::{
     args::Prune,
-    client::{Access, Client, ClientError},
+    client::AccessArgs,
     failure::{Failure, exit},
     house,
     output::{print, print_json, tell_error},
@@ -93,7 +93,7 @@ async fn prune_member(member: String, dir: &Dir, choice: &Choice, limits: &Arc<L
         }
         Ok(Err(owner)) => {
             if let Err(error) = prune_there(&mut pruned, &owner.url, choice).await {
-                pruned.errors.push(error.to_string());
+                pruned.errors.push(error.message.unwrap_or_default());
             }
         }
         Err(error) => pruned.errors.push(format!("cannot lock it: {error}")),
@@ -116,8 +116,8 @@ fn prune_here(pruned: &mut Pruned, dir: &Dir, choice: &Choice, limits: &Arc<Limi
 }
 
 /// Through the member's owner.
-async fn prune_there(pruned: &mut Pruned, url: &str, choice: &Choice) -> Result<(), ClientError> {
-    let host = Client::new(url, None, &Access::of_environment())?;
+async fn prune_there(pruned: &mut Pruned, url: &str, choice: &Choice) -> Result<(), Failure> {
+    let host = AccessArgs::of_environment().client(url, None)?;
     let now = Timestamp::now();
     for job in host.list(&ListParams::default()).await?.value.jobs {
         if !choice.statuses.contains(&job.status) {
@@ -137,8 +137,10 @@ async fn prune_there(pruned: &mut Pruned, url: &str, choice: &Choice) -> Result<
             Ok(true) => pruned.removed.push(job.job_id),
             Ok(false) => {}
             // One job's trouble, such as that somebody else has deleted it meanwhile.
-            Err(error @ ClientError::Refused { .. }) => pruned.errors.push(format!("job {}: {error}", job.job_id)),
-            Err(error) => return Err(error),
+            Err(error @ guild_client::Error::Refused { .. }) => {
+                pruned.errors.push(format!("job {}: {error}", job.job_id))
+            }
+            Err(error) => return Err(error.into()),
         }
     }
     Ok(())

@@ -2,12 +2,11 @@
 
 use std::io::{self, Read};
 
-use guild_contract::rpc::{Detail, DispatchParams, ListParams};
+use guild_client::{Detail, DispatchParams, ListParams, WorkerHandle};
 use jiff::Timestamp;
 
 use crate::{
     args::{Dispatch, Endpoint, Job, List, WorkArgs},
-    client::Client,
     failure::Failure,
     output::{one_line, print, print_json, print_report, tell, write_list, write_status},
 };
@@ -110,8 +109,8 @@ pub(crate) fn work(task: &str, args: WorkArgs) -> Result<DispatchParams, Failure
     Ok(DispatchParams { description, task, config: args.config, agent: None })
 }
 
-fn connect(endpoint: &Endpoint) -> Result<Client, Failure> {
-    Ok(Client::new(&endpoint.url, endpoint.member.as_ref(), &endpoint.access)?)
+fn connect(endpoint: &Endpoint) -> Result<WorkerHandle, Failure> {
+    endpoint.access.client(&endpoint.url, endpoint.member.as_ref())
 }
 
 #[cfg(test)]

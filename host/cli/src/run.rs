@@ -11,10 +11,7 @@ use std::{
     time::Duration,
 };
 
-use guild_contract::{
-    JobStatus,
-    rpc::{DispatchParams, ListParams, ResultView, StatusView},
-};
+use guild_client::{DispatchParams, JobStatus, ListParams, ResultView, StatusView, WorkerHandle};
 use guild_jobs::Owner;
 use guild_server::{
     Host, HostOptions, Member, OpenError, Target, listen::stop_signal, rpc::RpcError, takeover::OwnerError,
@@ -23,7 +20,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
     args::Run,
-    client::{Access, Client},
+    client::AccessArgs,
     failure::{Failure, exit},
     house,
     output::{one_line, print_json, print_report, tell, tell_error, write_questions},
@@ -104,7 +101,7 @@ enum Worker {
     /// This process.
     Here { member: Arc<Member>, _host: Arc<Host> },
     /// The host that serves the member.
-    Owner(Client),
+    Owner(WorkerHandle),
 }
 
 /// How a job ended.
@@ -120,7 +117,7 @@ impl Worker {
         if let Ok(Some(owner)) = Owner::of(&house::open(directory)?)
             && !owner.url.is_empty()
         {
-            let client = Client::new(&owner.url, None, &Access::of_environment())?;
+            let client = AccessArgs::of_environment().client(&owner.url, None)?;
             if client.list(&ListParams { detail: None, filter: Some("-".to_owned()) }).await.is_ok() {
                 return Ok(Self::Owner(client));
             }
@@ -131,7 +128,7 @@ impl Worker {
                 None => Err(Failure::error("the member is not served here")),
             },
             Err(OpenError::Owner(OwnerError::Served { url, .. })) => {
-                Ok(Self::Owner(Client::new(&url, None, &Access::of_environment())?))
+                Ok(Self::Owner(AccessArgs::of_environment().client(&url, None)?))
             }
             Err(error) => Err(Failure::error(error.to_string())),
         }

@@ -13,6 +13,7 @@ pub mod manifest;
 pub mod nearest;
 mod policy;
 pub mod rpc;
+pub mod secret;
 pub mod text;
 
 pub use bounds::Bounds;

@@ -1,6 +1,8 @@
-//! Keys of providers: where they come from, and a type that does not show them.
+//! Where keys of providers, and tokens, come from.
 
-use std::{env, fmt, fs, io::Read as _, net::IpAddr, path::PathBuf};
+use std::{env, fmt, fs, io::Read as _, path::PathBuf};
+
+use guild_contract::secret::Secret;
 
 /// No key is longer; reading stops here.
 const MAX_KEY_BYTES: u64 = 16 * 1024;
@@ -31,7 +33,7 @@ impl KeySource {
     pub fn read(&self) -> Result<Secret, String> {
         match self {
             Self::Env(name) => match env::var(name) {
-                Ok(key) if !key.trim().is_empty() => Ok(Secret(key.trim().to_owned())),
+                Ok(key) if !key.trim().is_empty() => Ok(key.trim().to_owned().into()),
                 Ok(_) | Err(env::VarError::NotPresent) => {
                     Err(format!("there is no key: set the environment variable {name}"))
                 }
@@ -44,38 +46,9 @@ impl KeySource {
                 file.take(MAX_KEY_BYTES).read_to_string(&mut key).map_err(|e| failed(e.kind().to_string()))?;
                 match key.trim() {
                     "" => Err(failed("it is empty".to_owned())),
-                    key => Ok(Secret(key.to_owned())),
+                    key => Ok(key.to_owned().into()),
                 }
             }
         }
-    }
-}
-
-/// Whether a key may be sent there: encrypted, or without leaving this machine. `host` is spelled as in an address.
-pub fn may_carry_key(scheme: &str, host: &str) -> bool {
-    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    scheme == "https" || host == "localhost" || address.is_ok_and(|address| address.is_loopback())
-}
-
-/// A key, or a token. It shows itself nowhere.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl From<String> for Secret {
-    fn from(secret: String) -> Self {
-        Self(secret)
-    }
-}
-
-impl Secret {
-    /// The key itself, for the request that it authorises.
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(***)")
     }
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use genai::Error;
-use guild_jobs::secret::Secret;
+use guild_contract::secret::Secret;
 use reqwest::{StatusCode, header::HeaderMap, header::RETRY_AFTER};
 use serde_json::Value;
 

@@ -5,7 +5,8 @@ use genai::{
     adapter::AdapterKind,
     resolver::{AuthData, Endpoint},
 };
-use guild_jobs::secret::{KeySource, Secret, may_carry_key};
+use guild_contract::secret::{Secret, may_carry_key};
+use guild_jobs::secret::KeySource;
 use reqwest::Url;
 
 /// A protocol that model providers speak.

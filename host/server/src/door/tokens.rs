@@ -15,8 +15,7 @@ use std::{
     str::FromStr,
 };
 
-use guild_contract::{grants::Pattern, text::hex};
-use guild_jobs::secret::Secret;
+use guild_contract::{grants::Pattern, secret::Secret, text::hex};
 use jiff::Timestamp;
 use rustix::{fs::OFlags, process::geteuid};
 use serde::{Deserialize, Serialize};

@@ -10,8 +10,9 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use dom_query::Document;
+use guild_contract::secret::may_carry_key;
 use guild_jobs::{
-    secret::{KeySource, may_carry_key},
+    secret::KeySource,
     tools::ToolError,
     web::{Hit, Search},
 };

@@ -1,0 +1,34 @@
+//! A client of a plugin host: it dispatches work to a member, follows it, and takes its result.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), guild_client::Error> {
+//! use guild_client::{DispatchParams, WorkerHandle};
+//!
+//! let researcher = WorkerHandle::new("http://127.0.0.1:7433", Some(&"researcher".parse().unwrap()))?;
+//! let task = "What can an operator set?".to_owned();
+//! let params = DispatchParams { description: "settings".to_owned(), task, config: None, agent: None };
+//! let job = researcher.dispatch(&params).await?.value.job_id;
+//! let ended = researcher.wait_for(job.as_str()).await?;
+//! if let Some(error) = ended.error {
+//!     eprintln!("it failed: {error}");
+//! } else {
+//!     println!("{}", researcher.result(job.as_str()).await?.value.output);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod endpoint;
+mod error;
+mod handle;
+
+pub use error::Error;
+pub use guild_contract::{
+    JobId, JobStatus, MemberKey,
+    rpc::{
+        CancelView, Deleted, Detail, DispatchParams, Dispatched, JobList, JobParams, ListParams, Listed, ListedDetails,
+        ResultView, StatusView,
+    },
+    secret::Secret,
+};
+pub use handle::{Options, Reply, WorkerHandle};
