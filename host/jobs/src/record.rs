@@ -5,6 +5,7 @@ use std::{io, sync::Arc};
 
 use cap_std::fs::Dir;
 use guild_contract::{Decision, JobId, JobStatus, Limits, Meta, rpc::StatusView};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -124,7 +125,9 @@ pub(crate) fn read_meta(jobs: &Dir, id: &JobId, limits: &Limits) -> io::Result<(
 /// Whether a file could not be read for a reason that may pass, as no descriptor left, and not because of what it is or
 /// what stands in it.
 pub(crate) fn is_of_the_system(error: &io::Error) -> bool {
-    error.raw_os_error().is_some()
+    // A symlink, a directory or a pipe that stands in the file's place stays one.
+    let is_of_the_file = [Errno::LOOP, Errno::ISDIR, Errno::NOTDIR, Errno::NXIO];
+    Errno::from_io_error(error).is_some_and(|errno| !is_of_the_file.contains(&errno))
 }
 
 /// The state of one of a job's files; an unreadable one counts as absent.

@@ -158,6 +158,24 @@ fn a_job_that_cannot_go_on_has_failed_with_the_reason_and_with_what_it_used() {
 }
 
 #[test]
+fn a_job_whose_files_are_none_fails_at_the_first_look_and_not_at_a_later_one() {
+    for file in ["transcript.jsonl", "plan.json"] {
+        let member = Member::new();
+        let job = start(&member.store(), "d");
+        let path = member.file(job.id(), file);
+        if member.dir.exists(&path) {
+            member.dir.remove_file(&path).unwrap();
+        }
+        member.dir.symlink("elsewhere", &path).unwrap();
+        let (store, takes) = restart(&member, Takes::default());
+        assert!(takes.jobs.lock().unwrap().is_empty());
+        let view = status(&store, job.id());
+        assert_eq!(view.status, JobStatus::Failed);
+        assert!(view.error.unwrap().contains(file));
+    }
+}
+
+#[test]
 fn a_job_that_goes_on_shows_at_once_what_it_used_before() {
     let member = Member::new();
     let job = start(&member.store(), "d");
