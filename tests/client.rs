@@ -3,6 +3,7 @@
 use std::{net::TcpListener, time::Duration};
 
 use guild_client::{DispatchParams, Error, JobStatus, ListParams, MemberKey, Options, WorkerHandle};
+use serde_json::json;
 use tokio::runtime::Runtime;
 
 use crate::support::host::{Home, Host, free_port};
@@ -96,4 +97,25 @@ fn a_job_is_waited_for_over_a_restart_of_its_host() {
     let ended = runtime.block_on(waits).unwrap().unwrap();
     assert_eq!(ended.status, JobStatus::Failed);
     assert!(ended.error.unwrap().contains("host stopped"));
+}
+
+#[test]
+fn a_main_agent_is_told_of_the_workers_and_of_nothing_where_there_are_none() {
+    let home = Home::new();
+    home.quick("quick");
+    home.quick("tools");
+    home.edit_manifest("tools", |manifest| manifest["capabilities"] = json!([]));
+    home.quick("broken");
+    home.edit_manifest("broken", |manifest| manifest["version"] = json!(""));
+    let told = home.run(&["prompt", "--members", "members"]);
+    let (text, notes) = (String::from_utf8(told.stdout).unwrap(), String::from_utf8(told.stderr).unwrap());
+    assert!(told.status.success() && text.contains("(MCP server `quick-dispatch`)"), "{text}{notes}");
+    assert!(
+        !text.contains("tools-dispatch") && !text.contains("broken-dispatch") && notes.contains("broken"),
+        "{text}"
+    );
+
+    std::fs::remove_dir_all(home.path("members/quick")).unwrap();
+    let told = home.run(&["prompt", "--members", "members"]);
+    assert!(told.status.success() && told.stdout.is_empty() && !told.stderr.is_empty());
 }

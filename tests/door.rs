@@ -302,7 +302,7 @@ fn a_token_reaches_the_methods_and_members_that_it_is_for() {
         let status = call(&host, "other", &tokens[0].1, "worker/status", job.clone()).json();
         (status["result"]["status"] == "completed").then_some(())
     });
-    let reading = ["initialize", "ping", "tools/list", "worker/list", "worker/status", "worker/result"];
+    let reading = ["initialize", "ping", "rpc.discover", "tools/list", "worker/list", "worker/status", "worker/result"];
     for (methods, token) in &tokens {
         let may = |method: &str| {
             let params = if method == "worker/dispatch" { dispatch("d") } else { job.clone() };

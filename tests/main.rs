@@ -32,6 +32,7 @@ mod process;
 mod resume;
 mod review;
 mod sandbox;
+mod schema;
 mod sessions;
 mod soak;
 mod support;

@@ -73,6 +73,8 @@ pub(crate) enum Command {
     Audit(Audit),
     /// Check what is usable: runtimes, keys, search, members; and say what is missing
     Doctor(Doctor),
+    /// Print what a main agent is to be told about the workers: how to dispatch, follow, and present results
+    Prompt(Prompt),
     /// Print a shell's completion script
     #[command(after_help = "Example:\n  guild completions bash > ~/.local/share/bash-completion/completions/guild")]
     Completions {
@@ -351,6 +353,20 @@ pub(crate) struct Members {
     /// Print them as JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// `guild prompt`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  guild prompt --members ./guild-members
+
+It names each member with the capability `worker`, and the MCP server NAME-dispatch that Guild Hall has for it. Where there is no \
+worker, stdout stays empty.")]
+pub(crate) struct Prompt {
+    /// Where the members are
+    #[command(flatten)]
+    pub(crate) house: House,
 }
 
 /// `guild approve`.

@@ -13,6 +13,7 @@ mod log;
 mod logs;
 mod members;
 mod output;
+mod prompt;
 mod prune;
 mod remote;
 mod run;
@@ -77,6 +78,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Token(args) => token::token(args),
         Command::Audit(args) => audit::audit(&args),
         Command::Doctor(args) => on(&mut Builder::new_multi_thread(), doctor::doctor(args)),
+        Command::Prompt(args) => prompt::prompt(&args),
         Command::Completions { shell } => completions(shell),
     }
 }

@@ -24,7 +24,8 @@ mod handle;
 
 pub use error::Error;
 pub use guild_contract::{
-    JobId, JobStatus, MemberKey,
+    JobId, JobStatus, Manifest, MemberKey,
+    guidance::guidance,
     rpc::{
         CancelView, Deleted, Detail, DispatchParams, Dispatched, JobList, JobParams, ListParams, Listed, ListedDetails,
         ResultView, StatusView,

@@ -2,14 +2,16 @@
 
 use std::{fmt, str::FromStr};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Names one job, and its directory under `jobs/` (REQ-WD-7, REQ-WD-20).
+// REQ-WD-7, REQ-WD-20. An id that the original made (UUIDv4) is as good as one of this host's.
+/// Names one job, and its directory under the member's `jobs/`: letters, digits, `-` and `_`, 1 to 128 of them.
 ///
-/// The host makes UUIDv7; an id that the original made (UUIDv4), or that a person gave to a
-/// directory, is as good. A `JobId` is one plain file name: letters, digits, `-` and `_`, 1 to 128 of them.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// The host makes UUIDs, version 7; an id that a person gave to a directory is as good.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
+#[schemars(extend("pattern" = "^[0-9A-Za-z_-]{1,128}$"))]
 pub struct JobId(String);
 
 /// Why a text is no [`JobId`] or [`MemberKey`].
@@ -83,6 +85,11 @@ impl MemberKey {
     /// The key where `/` cannot stand: `X--Y`.
     pub fn flat(&self) -> String {
         self.0.replace('/', "--")
+    }
+
+    /// The MCP server whose tools dispatch to this member (REQ-WD-36): `X-dispatch`.
+    pub fn dispatch_server(&self) -> String {
+        format!("{}-dispatch", self.flat())
     }
 }
 

@@ -1,15 +1,16 @@
 //! What a job is, as its files and the wire spell it (REQ-WD-11, REQ-WD-21).
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::JobId;
 
-/// Where a job is. `running` ends in one of the other three; those are final, but for
-/// `failed -> cancelled`, which lets a failed job be deleted (REQ-WD-17).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+// A failed job has to be cancelled before it can be deleted (REQ-WD-17).
+/// Where a job is. `running` ends in one of the others, which are final, but that a failed job can be cancelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum JobStatus {
-    /// Its session, or its component's `run`, is under way.
+    /// Its work is under way, or waits for its turn.
     Running,
     /// It has a result.
     Completed,
@@ -69,21 +70,22 @@ fn is_zero(number: &u32) -> bool {
 }
 
 /// What was used: by a turn, a session, or all sessions of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
     /// Turns of a model.
     pub turns: u32,
-    /// Tokens that were sent, those among them that the provider had in its cache.
+    /// Tokens that were sent, with those among them that the provider had in its cache.
     pub input_tokens: u64,
-    /// Of [`Usage::input_tokens`], those that the provider had in its cache.
+    /// Tokens among those that were sent which the provider had in its cache.
     pub cached_tokens: u64,
     /// Tokens that came back.
     pub output_tokens: u64,
     /// US dollars; null where what a part of it cost is not known.
     pub cost_usd: Option<f64>,
-    /// US dollars of the parts whose cost is known; only where [`Usage::cost_usd`] is null.
+    /// US dollars of the parts whose cost is known; only where that of the whole is null.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "f64")]
     pub known_cost_usd: Option<f64>,
 }
 
@@ -130,8 +132,8 @@ impl Usage {
     }
 }
 
-/// What the sessions of a job used, and on what.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// What the sessions of a job used, and on what: the sum over all of them, as of the last turn while the job runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobUsage {
     /// The runtime of its sessions.
@@ -141,16 +143,16 @@ pub struct JobUsage {
     /// The sum over all sessions.
     #[serde(flatten)]
     pub usage: Usage,
-    /// Seconds for which its work was under way, without the time in which it waited for its place. While it runs, as
-    /// of its last turn.
+    /// Seconds for which its work was under way, without the time in which it waited for its place.
     pub wall_seconds: f64,
-    /// Whether it waits for a place among the sessions of its runtime.
+    /// Whether it waits for a place among the sessions of its runtime; absent where it does not.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub queued: bool,
 }
 
-/// A judgment call that the worker made on its own, for a person to review (REQ-WD-13).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+// REQ-WD-13.
+/// A judgment call that the worker made on its own, for a person to review.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Decision {
     /// What was open.
     pub question: String,

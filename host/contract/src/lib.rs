@@ -6,6 +6,7 @@
 
 pub mod bounds;
 pub mod grants;
+pub mod guidance;
 pub mod ids;
 pub mod job;
 pub mod limits;
@@ -13,6 +14,7 @@ pub mod manifest;
 pub mod nearest;
 mod policy;
 pub mod rpc;
+pub mod schema;
 pub mod secret;
 pub mod text;
 

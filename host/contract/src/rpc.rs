@@ -1,5 +1,8 @@
 //! Methods, parameters and results of `worker/*` (REQ-WD-3, REQ-WD-5 to REQ-WD-17), and JSON-RPC's codes.
+//!
+//! What stands here in doc comments, callers read too, in the JSON Schemas that are made from these types.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -42,34 +45,38 @@ pub mod code {
     pub const FORBIDDEN: i32 = -32003;
 }
 
-/// Parameters of `worker/dispatch` (REQ-WD-5).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+// REQ-WD-5, REQ-WD-6.
+/// Parameters of `worker/dispatch`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DispatchParams {
-    /// A short label, for lists (REQ-WD-6). Not empty.
+    /// A short label, for lists. Not blank.
+    #[schemars(length(min = 1))]
     pub description: String,
-    /// The whole prompt. Not empty.
+    /// What the worker is to do: its whole prompt. Not blank.
+    #[schemars(length(min = 1))]
     pub task: String,
-    /// What the plugin defines; an object.
+    /// Settings for this job, whose keys the member defines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<Map<String, Value>>,
-    /// The runtime of the job's sessions, where the operator lets callers choose. The host's own addition.
+    /// The runtime of the job's sessions, where the operator lets callers choose; without it, the member's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
 }
 
 /// Result of `worker/dispatch`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Dispatched {
     /// The new job.
     pub job_id: JobId,
 }
 
-/// How much `worker/list` tells (REQ-WD-8).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+// REQ-WD-8.
+/// How much `worker/list` tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Detail {
-    /// Id and status.
+    /// Id and status of each job.
     #[default]
     Simple,
     /// Description and summary too.
@@ -77,18 +84,19 @@ pub enum Detail {
 }
 
 /// Parameters of `worker/list`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ListParams {
-    /// How much to tell.
+    /// How much to tell of each job; without it, `simple`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<Detail>,
-    /// A glob over the whole description; empty is none.
+    /// A glob over the whole description, as in `survey*`: only jobs that match are listed. Empty is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<String>,
 }
 
-/// One job in the answer to `worker/list` (REQ-WD-9, REQ-WD-10).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+// REQ-WD-9, REQ-WD-10.
+/// One job in the answer to `worker/list`. Where the list is detailed, it has all four fields, else the first two.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Listed {
     /// The job.
@@ -100,34 +108,34 @@ pub struct Listed {
     pub details: Option<ListedDetails>,
 }
 
-/// What a detailed list adds (REQ-WD-10).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// What a detailed list adds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ListedDetails {
     /// The label of the dispatch.
     pub description: String,
-    /// The first KiB of the worker's own summary; null while it has written none.
+    /// The first KiB of what the worker says of its progress; null while it has said nothing.
     pub summary: Option<String>,
 }
 
-/// Result of `worker/list`: newest first.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// Result of `worker/list`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobList {
-    /// The jobs that match.
+    /// The jobs that match, newest first.
     pub jobs: Vec<Listed>,
 }
 
-/// Parameters of `worker/status`, `result`, `cancel` and `delete`.
-///
-/// The id is any text: one that is not a job of this member is an unknown job, whatever it looks like.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+// Any text: one that is not a job of this member is an unknown job, whatever it looks like (REQ-WD-46).
+/// Parameters of `worker/status`, `worker/result`, `worker/cancel` and `worker/delete`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobParams {
-    /// The job.
+    /// The id of the job, as its dispatch answered.
     pub job_id: String,
 }
 
-/// Result of `worker/status`: nine fields, nulls written out (REQ-WD-11), and what the job used.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+// REQ-WD-11: nine fields, nulls written out. REQ-WD-12 and 13: questions and decisions. `usage` is this host's own.
+/// Result of `worker/status`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StatusView {
     /// The job.
@@ -136,37 +144,42 @@ pub struct StatusView {
     pub status: JobStatus,
     /// The label of the dispatch.
     pub description: String,
-    /// The worker's own summary; null while it has written none.
+    /// What the worker says of its progress; null while it has said nothing.
     pub summary: Option<String>,
-    /// What only a person can answer (REQ-WD-12); null if there is nothing.
+    /// What the worker could not answer and a person has to; null if there is nothing.
     pub questions: Option<Vec<String>>,
-    /// Judgment calls (REQ-WD-13); null if there are none.
+    /// What the worker decided on its own, for a person to review; null if there is nothing.
     pub decisions: Option<Vec<Decision>>,
-    /// Why it failed.
+    /// Why it failed; null if it did not.
     pub error: Option<String>,
-    /// RFC 3339 in UTC.
+    /// When it was made: RFC 3339 in UTC.
+    #[schemars(extend("format" = "date-time"))]
     pub started_at: String,
-    /// RFC 3339 in UTC; null while it runs.
+    /// When it ended: RFC 3339 in UTC; null while it runs.
+    #[schemars(extend("format" = "date-time"))]
     pub completed_at: Option<String>,
-    /// What its sessions used; absent where that is not known, as in jobs of the original.
+    /// What its sessions used; absent where that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "JobUsage")]
     pub usage: Option<JobUsage>,
 }
 
-/// Result of `worker/result` (REQ-WD-15).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+// REQ-WD-15.
+/// Result of `worker/result`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResultView {
     /// The job.
     pub job_id: JobId,
-    /// The worker's text.
+    /// The worker's result, a text.
     pub output: String,
-    /// Files under the job's `artifacts/`, relative to the job's directory, sorted; null if there are none.
+    /// The files under the job's `artifacts/`, as paths relative to the job's directory, sorted; null if there are none.
     pub artifacts: Option<Vec<String>>,
 }
 
-/// Result of `worker/cancel` (REQ-WD-16).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+// REQ-WD-16.
+/// Result of `worker/cancel`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CancelView {
     /// The job.
@@ -175,13 +188,15 @@ pub struct CancelView {
     pub status: JobStatus,
 }
 
-/// Result of `worker/delete` (REQ-WD-17).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+// REQ-WD-17.
+/// Result of `worker/delete`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Deleted {
     /// The job that was.
     pub job_id: JobId,
-    /// Always true.
+    /// Always true: a job that cannot be deleted is an error.
+    #[schemars(extend("const" = true))]
     pub deleted: bool,
 }
 

@@ -8,6 +8,7 @@ pub mod approval;
 mod beside;
 pub mod config;
 mod directories;
+mod discover;
 pub mod discovery;
 pub mod doctor;
 pub mod door;

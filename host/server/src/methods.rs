@@ -7,10 +7,12 @@ use guild_contract::{
     JobId,
     rpc::{Detail, DispatchParams, ListParams, code, method},
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::{
+    discover::{self, DISCOVER},
     door::Audit,
     json,
     member::Member,
@@ -61,6 +63,8 @@ pub(crate) async fn call(
             let tool = Params::read(params)?.text("name")?;
             Err(RpcError::invalid_params(format!("Unknown tool: {}", shown(&tool))))
         }
+        // Its clients send what parameters they like.
+        DISCOVER => Ok(discover::document(member.manifest())),
         _ => Err(RpcError::new(code::METHOD_NOT_FOUND, format!("Method not found: {}", shown(name)))),
     }
 }
@@ -70,21 +74,22 @@ fn shown(text: &str) -> &str {
     text.get(..text.floor_char_boundary(100)).unwrap_or_default()
 }
 
-#[derive(Serialize)]
+/// Result of `initialize`, as MCP has it.
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Initialized<'a> {
+pub(crate) struct Initialized<'a> {
     protocol_version: &'static str,
     capabilities: Capabilities,
     server_info: ServerInfo<'a>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Capabilities {
     /// There for worker-only members too: a client that finds no `tools` does not come on to `tools/list`.
     tools: Map<String, Value>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct ServerInfo<'a> {
     name: &'a str,
     version: &'a str,

@@ -3,11 +3,12 @@
 use guild_contract::rpc::method;
 
 use super::tokens::Methods;
+use crate::discover::DISCOVER;
 
 /// What a method does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
-    /// What MCP asks before anything else.
+    /// What is asked before anything else: by MCP, and of what there is to ask.
     Greeting,
     /// What MCP tells, whose name goes on with a caller's text.
     Notification,
@@ -27,7 +28,7 @@ impl Class {
     /// The class of a method, by its name.
     pub(super) fn of(name: &str) -> Self {
         match name {
-            "initialize" | "ping" | "tools/list" => Self::Greeting,
+            "initialize" | "ping" | "tools/list" | DISCOVER => Self::Greeting,
             method::LIST | method::STATUS | method::RESULT => Self::Reads,
             method::DISPATCH => Self::Dispatches,
             method::CANCEL | method::DELETE => Self::Ends,

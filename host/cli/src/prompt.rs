@@ -1,0 +1,28 @@
+//! `guild prompt`: what a main agent is told about the workers.
+
+use guild_client::guidance;
+
+use crate::{
+    args::Prompt,
+    failure::Failure,
+    house,
+    output::{one_line, print, tell},
+};
+
+/// `guild prompt`.
+pub(crate) fn prompt(args: &Prompt) -> Result<(), Failure> {
+    let config = house::config(args.house.config_file.as_deref())?;
+    let directory = house::members_directory(args.house.members.as_deref(), &config)?;
+    let mut members = Vec::new();
+    for found in house::discovered(&directory)? {
+        match found.member {
+            Ok(member) => members.push(member),
+            Err(why) => tell(format_args!("{} is left out: {}", one_line(&found.path, 80), one_line(&why, 400))),
+        }
+    }
+    match guidance(members.iter().map(|member| (&member.key, &member.manifest))) {
+        Some(text) => print(|out| out.write_all(text.as_bytes()))?,
+        None => tell(format_args!("no member in {} has the capability `worker`", directory.display())),
+    }
+    Ok(())
+}
