@@ -212,57 +212,51 @@ impl Shapes {
 
     /// What only members with the capability `worker` answer to.
     fn of_workers(&mut self) -> Vec<Method> {
-        let dispatch = Method::new(
-            method::DISPATCH,
-            "Accepts a task, and answers with the id of its job. The work follows.",
-            self.params::<DispatchParams>(),
-            self.result::<Dispatched>("dispatched"),
-        );
-        let list = Method::new(
-            method::LIST,
-            "Lists the member's jobs, newest first.",
-            self.params::<ListParams>(),
-            self.result::<JobList>("list"),
-        );
-        let status = Method::new(
-            method::STATUS,
-            "Tells how a job is getting on, what it asks and decided, why it failed, and what it used.",
-            self.params::<JobParams>(),
-            self.result::<StatusView>("status"),
-        );
-        let result = Method::new(
-            method::RESULT,
-            "Hands over the result of a completed job.",
-            self.params::<JobParams>(),
-            self.result::<ResultView>("result"),
-        );
-        let cancel = Method::new(
-            method::CANCEL,
-            "Ends a running job, or gives a failed one up. Says which it is, where it was completed or cancelled before.",
-            self.params::<JobParams>(),
-            self.result::<CancelView>("cancelled"),
-        );
-        let delete = Method::new(
-            method::DELETE,
-            "Removes a completed or cancelled job, with all its files.",
-            self.params::<JobParams>(),
-            self.result::<Deleted>("deleted"),
-        );
         vec![
-            dispatch.refuses(
+            self.of_worker::<DispatchParams, Dispatched>(
+                (method::DISPATCH, "dispatched"),
+                "Accepts a task, and answers with the id of its job. The work follows.",
                 "A parameter is missing, of the wrong type or too large; or the member refuses the task. The message says \
                  which and why.",
             ),
-            list.refuses("`detail` is none of its two words, or `filter` is no glob."),
-            status.refuses("The member has no such job."),
-            result.refuses("The member has no such job; or it is running, was cancelled, or failed."),
-            cancel.refuses("The member has no such job."),
-            delete.refuses("The member has no such job; or it is running; or it failed and was not cancelled."),
+            self.of_worker::<ListParams, JobList>(
+                (method::LIST, "list"),
+                "Lists the member's jobs, newest first.",
+                "`detail` is none of its two words, or `filter` is no glob.",
+            ),
+            self.of_worker::<JobParams, StatusView>(
+                (method::STATUS, "status"),
+                "Tells how a job is getting on, what it asks and decided, why it failed, and what it used.",
+                "The member has no such job.",
+            ),
+            self.of_worker::<JobParams, ResultView>(
+                (method::RESULT, "result"),
+                "Hands over the result of a completed job.",
+                "The member has no such job; or it is running, was cancelled, or failed.",
+            ),
+            self.of_worker::<JobParams, CancelView>(
+                (method::CANCEL, "cancelled"),
+                "Ends a running job, or gives a failed one up. Says which it is, where it was completed or cancelled before.",
+                "The member has no such job.",
+            ),
+            self.of_worker::<JobParams, Deleted>(
+                (method::DELETE, "deleted"),
+                "Removes a completed or cancelled job, with all its files.",
+                "The member has no such job; or it is running; or it failed and was not cancelled.",
+            ),
         ]
     }
 
-    fn result<T: JsonSchema>(&mut self, name: &str) -> Content {
-        Content::required(name, self.0.subschema_for::<T>().into())
+    /// A method and what its result is called, what it does, and when it refuses its parameters.
+    fn of_worker<P: JsonSchema, R: JsonSchema>(
+        &mut self,
+        (name, result): (&'static str, &str),
+        summary: &'static str,
+        refuses: &str,
+    ) -> Method {
+        let params = self.params::<P>();
+        let result = Content::required(result, self.0.subschema_for::<R>().into());
+        Method::new(name, summary, params, result).refuses(refuses)
     }
 
     /// The fields of a shape as parameters by name. Those that have to be there come first, as OpenRPC wants it.

@@ -143,24 +143,10 @@ mod tests {
     use std::collections::BTreeSet;
 
     use guild_contract::{Manifest, manifest::ComponentSpec};
-    use jiff::Timestamp;
     use proptest::{collection::vec, option, prelude::*, sample::select};
     use serde_json::{Value, json};
 
-    use super::{super::lock::How, *};
-
-    fn pin(spec: &ComponentSpec) -> Pin {
-        Pin {
-            name: "a".into(),
-            how: How::FirstUse,
-            since: Timestamp::UNIX_EPOCH,
-            sha256: "00".into(),
-            bytes: 8,
-            key: None,
-            imports: BTreeSet::new(),
-            wishes: Asked::of(spec),
-        }
-    }
+    use super::{super::lock::tests::pin, *};
 
     /// A wish that is there or not, with its keys there or not.
     fn wish(keys: Vec<(&'static str, BoxedStrategy<Value>)>) -> BoxedStrategy<Option<Value>> {

@@ -214,11 +214,25 @@ impl Lock {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use guild_contract::Manifest;
     use serde_json::json;
 
     use super::*;
+
+    /// The pin of some component with these wishes.
+    pub(in crate::approval) fn pin(spec: &ComponentSpec) -> Pin {
+        Pin {
+            name: "a".into(),
+            how: How::FirstUse,
+            since: Timestamp::UNIX_EPOCH,
+            sha256: "00".into(),
+            bytes: 8,
+            key: None,
+            imports: BTreeSet::new(),
+            wishes: Asked::of(spec),
+        }
+    }
 
     fn lock() -> Lock {
         let manifest = json!({
@@ -229,16 +243,7 @@ mod tests {
             "tools": ["Read", "Grep"], "resources": {"maxTurns": 3, "maxBudgetUsd": 0.1}}
         });
         let spec = Manifest::parse(manifest.to_string().as_bytes()).unwrap().component.unwrap();
-        let pin = Pin {
-            name: "a".into(),
-            how: How::FirstUse,
-            since: Timestamp::UNIX_EPOCH,
-            sha256: "00".into(),
-            bytes: 8,
-            key: None,
-            imports: ["guild:worker/log@0.1.0".to_owned()].into(),
-            wishes: Asked::of(&spec),
-        };
+        let pin = Pin { imports: ["guild:worker/log@0.1.0".to_owned()].into(), ..pin(&spec) };
         Lock { pins: [("/srv/\"odd\"\n name".to_owned(), pin)].into(), ..Lock::default() }
     }
 
