@@ -11,6 +11,10 @@ demo:
 test:
     cargo xtask test
 
+# Let MCP clients that are not ours work with a host
+clients:
+    cargo xtask clients
+
 # Measure the host against bare baselines
 bench *names:
     cargo xtask bench {{names}}

@@ -484,7 +484,7 @@ fn every_real_component_is_audited_and_would_load() {
     let home = Home::new();
     let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guild-members");
     let installed = installed.to_str().unwrap();
-    for name in ["researcher", "digest"] {
+    for name in ["researcher", "digest", "analyst", "textkit"] {
         let done = guild(&home, &[name, "--members", installed, "--format", "json"]);
         let audit = json_of(&done);
         valid(&audit);

@@ -173,6 +173,8 @@ fn errors_say_what_to_do() {
     assert!(told(&["serve", "--config", "none.toml"]).contains("none.toml"));
     let host = home.serve_roster(&[]);
     let text = told(&["list", "--url", &format!("http://127.0.0.1:{}/mcp", host.port)]);
+    assert!(text.contains("Method not found") && text.contains("--member"), "{text}");
+    let text = told(&["list", "--url", &format!("http://127.0.0.1:{}/nowhere", host.port)]);
     assert!(text.contains("404") && text.contains("--member"), "{text}");
 }
 

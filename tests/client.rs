@@ -1,12 +1,24 @@
 //! The client crate, against a real host.
 
-use std::{net::TcpListener, time::Duration};
+use std::{
+    net::TcpListener,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
 
 use guild_client::{DispatchParams, Error, JobStatus, ListParams, MemberKey, Options, WorkerHandle};
 use serde_json::json;
-use tokio::runtime::Runtime;
+use tokio::{
+    io::copy_bidirectional,
+    net::TcpStream,
+    runtime::Runtime,
+    sync::{mpsc, watch},
+};
 
-use crate::support::host::{Home, Host, free_port};
+use crate::support::host::{Home, free_port};
 
 fn task() -> DispatchParams {
     DispatchParams { description: "d".to_owned(), task: "t".to_owned(), config: None, agent: None }
@@ -75,28 +87,77 @@ fn what_went_wrong_can_be_told_apart() {
     });
 }
 
+/// Leads to the host whose port `at` has. While it has none, three connections are closed, and told to `refused`; whoever
+/// comes then has to wait for the next host.
+async fn front(listener: tokio::net::TcpListener, at: watch::Receiver<Option<u16>>, refused: mpsc::Sender<()>) {
+    let mut left = 3;
+    loop {
+        let (mut client, _) = listener.accept().await.unwrap();
+        if at.borrow().is_none() && left > 0 {
+            left -= 1;
+            refused.send(()).await.unwrap();
+            continue;
+        }
+        let mut at = at.clone();
+        tokio::spawn(async move {
+            let port = at.wait_for(Option::is_some).await.unwrap().unwrap();
+            if let Ok(mut host) = TcpStream::connect(("127.0.0.1", port)).await {
+                let _ = copy_bidirectional(&mut client, &mut host).await;
+            }
+        });
+    }
+}
+
 #[test]
 fn a_job_is_waited_for_over_a_restart_of_its_host() {
     let home = Home::new();
     let member = home.endless("endless");
-    let port = free_port();
-    let start = || {
-        let mut command = home.guild();
-        command.current_dir(&member).args(["serve", "--member", ".", "--port", &port.to_string()]);
-        let mut host = Host::start(command, port, "/mcp");
-        assert!(host.is_ready(), "{}", host.output());
-        host
-    };
-    let first = start();
+    let first = home.serve(&member, &[]);
     let runtime = Runtime::new().unwrap();
-    let worker = to(port, None);
+    // A port of this process: no other test takes it while there is no host.
+    let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+    let worker = to(listener.local_addr().unwrap().port(), None);
+    let (at, is_at) = watch::channel(Some(first.port));
+    let (refused, mut is_refused) = mpsc::channel(3);
+    runtime.spawn(front(listener, is_at, refused));
+
     let job = runtime.block_on(worker.dispatch(&task())).unwrap().value.job_id;
     let waits = runtime.spawn(async move { worker.wait_for(job.as_str()).await });
+    at.send_replace(None);
     first.kill();
-    let _second = start();
+    for _ in 0..3 {
+        runtime.block_on(is_refused.recv()).unwrap();
+    }
+    let second = home.serve(&member, &[]);
+    at.send_replace(Some(second.port));
     let ended = runtime.block_on(waits).unwrap().unwrap();
     assert_eq!(ended.status, JobStatus::Failed);
     assert!(ended.error.unwrap().contains("host stopped"));
+}
+
+#[test]
+fn a_job_is_looked_at_less_and_less_often() {
+    let looks = Arc::new(AtomicUsize::new(0));
+    let counted = looks.clone();
+    // A host whose job ends before the sixth look.
+    let host = axum::Router::new().fallback(move || {
+        let look = counted.fetch_add(1, Ordering::Relaxed) + 1;
+        let status = json!({
+            "jobId": "j", "status": if look < 6 { "running" } else { "completed" }, "description": "d", "summary": null,
+            "questions": null, "decisions": null, "error": null, "startedAt": "2026-01-01T00:00:00Z", "completedAt": null
+        });
+        async move { json!({"jsonrpc": "2.0", "id": look, "result": status}).to_string() }
+    });
+    let started = Instant::now();
+    Runtime::new().unwrap().block_on(async {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        tokio::spawn(async move { axum::serve(listener, host).await });
+        assert_eq!(to(port, None).wait_for("j").await.unwrap().status, JobStatus::Completed);
+    });
+    assert_eq!(looks.load(Ordering::Relaxed), 6);
+    // 50 ms, and each pause longer by half.
+    assert!(started.elapsed() >= Duration::from_millis(650), "{:?}", started.elapsed());
 }
 
 #[test]

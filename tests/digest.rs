@@ -88,11 +88,6 @@ fn digested(client: &Client, config: Value) -> Value {
     client.result(&id).unwrap()
 }
 
-/// Which turn of a session a request asks for, from 0.
-fn turn(request: &Received) -> usize {
-    request.body["messages"].as_array().unwrap().iter().filter(|message| message["role"] == "assistant").count()
-}
-
 /// The message that started the session.
 fn prompt(request: &Received) -> &str {
     let messages = request.body["messages"].as_array().unwrap();
@@ -114,7 +109,7 @@ fn hand_over(summary: &str) -> Reply {
 
 /// A model that hands over one sentence on each file, and another that merges them.
 fn model(request: &Received) -> Reply {
-    match (file(request), turn(request)) {
+    match (file(request), request.turn()) {
         (_, 1..) => Reply::text("Done."),
         (Some(file), _) => hand_over(&format!("What {file} says.")),
         (None, _) => hand_over("All of it together."),
@@ -168,7 +163,7 @@ fn with_a_model_summaries_are_handed_over_side_by_side_and_merged() {
     let held = gate.clone();
     let house = House::new(&NOTES, move |request: &Received| {
         let reply = model(request);
-        if file(request).is_some() && turn(request) == 0 { reply.behind(&held) } else { reply }
+        if file(request).is_some() && request.turn() == 0 { reply.behind(&held) } else { reply }
     });
     let host = house.serve();
     let client = host.client();
@@ -236,7 +231,7 @@ fn no_more_sessions_are_under_way_than_was_asked_for() {
 
 #[test]
 fn what_the_model_hands_over_wrongly_is_told_to_it() {
-    let house = House::new(&NOTES[..1], |request: &Received| match turn(request) {
+    let house = House::new(&NOTES[..1], |request: &Received| match request.turn() {
         0 => hand_over(" "),
         1 => hand_over("Owls are birds of the night."),
         _ => Reply::text("Done."),
@@ -403,7 +398,7 @@ fn probed(task: &str, script: impl Into<Script>) -> (House, Vec<String>) {
 
 #[test]
 fn a_component_answers_its_own_tools_and_its_errors_reach_the_model() {
-    let (house, outcomes) = probed("ask what is it?", |request: &Received| match turn(request) {
+    let (house, outcomes) = probed("ask what is it?", |request: &Received| match request.turn() {
         0 => Reply::call("oracle", json!({"about": "it"})).and_call("oracle", json!({"about": "fail"})),
         _ => Reply::text("It is 42."),
     });
@@ -417,7 +412,7 @@ fn a_component_answers_its_own_tools_and_its_errors_reach_the_model() {
 
 #[test]
 fn one_session_is_interrupted_while_another_goes_on() {
-    let (_, outcomes) = probed("pair what is it?", |request: &Received| match turn(request) {
+    let (_, outcomes) = probed("pair what is it?", |request: &Received| match request.turn() {
         0 => Reply::text("I ask.").and_call("oracle", json!({})),
         _ => Reply::text("It is 42."),
     });

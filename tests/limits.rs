@@ -4,7 +4,7 @@ use std::{
     fs,
     path::Path,
     sync::Arc,
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use guild_contract::Limits;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     guest::{self, Guest},
-    sandbox::{Bench, autonomous, worker},
+    sandbox::{Bench, autonomous, toolbox, worker},
 };
 
 /// Where each limit has its boundary tested.
@@ -30,6 +30,10 @@ const TESTED: &[(&str, &str)] = &[
     ("random_bytes", "tests/limits.rs::one_call_for_random_bytes_has_a_limit"),
     ("activate_seconds", "tests/sandbox.rs::a_loop_ends_at_its_deadline_and_others_do_not_notice"),
     ("run_seconds", "tests/limits.rs::a_deadline_names_whose_it_is"),
+    ("call_tool_seconds", "tests/limits.rs::a_tool_call_that_loops_or_sleeps_ends_at_its_deadline"),
+    ("live_tool_calls", "tests/tool_calls.rs::a_member_s_tool_calls_leave_room_for_another_s"),
+    ("tools", "tests/limits.rs::as_many_tools_as_the_limits_allow_are_offered_and_no_more"),
+    ("tools_bytes", "tests/limits.rs::as_many_tools_as_the_limits_allow_are_offered_and_no_more"),
     (
         "live_runs",
         "tests/jobs.rs::a_job_begins_when_the_one_before_it_has_left_its_place_among_the_live_runs_and_not_before",
@@ -38,6 +42,7 @@ const TESTED: &[(&str, &str)] = &[
         "job_sessions",
         "tests/guests.rs::a_component_has_no_more_sessions_at_a_time_and_none_larger_than_the_limits_allow",
     ),
+    ("call_tool_wait_seconds", "tests/tool_calls.rs::a_member_s_tool_calls_leave_room_for_another_s"),
     ("dispatch_wait_seconds", "tests/sandbox.rs::the_lane_of_activations_is_bounded_and_answers_busy"),
     ("component_bytes", "tests/limits.rs::a_component_of_exactly_the_limit_is_loaded"),
     ("compile_seconds", "tests/limits.rs::a_component_that_takes_too_long_to_compile_is_given_up"),
@@ -89,6 +94,8 @@ const TESTED: &[(&str, &str)] = &[
     ("json_depth", "host/server/tests/server/rpc.rs::json_that_nests_too_deep_is_32600_and_no_stack_is_lost"),
     ("batch", "host/server/tests/server/rpc.rs::an_empty_or_oversized_batch_is_one_32600"),
     ("connections", "host/server/tests/server/http.rs::connections_beyond_the_limit_wait_for_their_turn"),
+    ("mcp_sessions", "tests/mcp.rs::a_host_has_no_more_sessions_than_its_limit_and_one_that_nobody_uses_makes_room"),
+    ("mcp_session_seconds", "tests/mcp.rs::a_session_that_nobody_uses_is_closed_and_one_with_a_call_under_way_is_not"),
     (
         "connections_per_address",
         "tests/door.rs::an_address_elsewhere_has_so_many_connections_and_one_more_is_closed_until_one_of_them_ends",
@@ -105,6 +112,8 @@ const TESTED: &[(&str, &str)] = &[
         "tests/door.rs::more_requests_than_a_token_may_make_are_told_when_to_come_back_and_reach_nobody",
     ),
     ("token_requests_at_once", "tests/door.rs::a_token_has_so_many_requests_under_way_and_no_more"),
+    ("listeners", "tests/events.rs::as_many_may_listen_as_the_limit_and_one_more_is_told_to_come_back"),
+    ("events_kept", "tests/events.rs::as_many_events_are_kept_as_the_limit_and_of_one_more_the_oldest_goes"),
 ];
 
 #[test]
@@ -284,9 +293,16 @@ fn a_component_that_takes_too_long_to_compile_is_given_up() {
     let long = format!("(func (param i32) (result i32) {} local.get 0)", step.repeat(400_000));
     let component = Guest::default().activate(FINE).with(&long).build();
     let bench = Bench::new(Limits { compile_seconds: 1, ..Limits::default() });
+    let given_up = || {
+        let error = bench.prepare(&component, worker()).err().unwrap();
+        assert_eq!(error.to_string(), "compiling the component takes longer than limits.compile_seconds = 1");
+    };
+    given_up();
+    // It is still being compiled, and not once more: nobody waits for that.
+    let begun = Instant::now();
+    given_up();
+    assert!(begun.elapsed() < Duration::from_secs(1));
     assert!(bench.prepare(&guest::refusing("fine"), worker()).is_ok());
-    let error = bench.prepare(&component, worker()).err().unwrap();
-    assert_eq!(error.to_string(), "compiling the component takes longer than limits.compile_seconds = 1");
 }
 
 #[test]
@@ -356,6 +372,49 @@ async fn a_deadline_names_whose_it_is() {
     job.seconds = 1;
     let error = job.run(&plugin).await.unwrap_err();
     assert_eq!(error.to_string(), "`run` did not end within its deadline of 1 s (the job's own)");
+}
+
+#[tokio::test]
+async fn a_tool_call_that_loops_or_sleeps_ends_at_its_deadline() {
+    let bench = Bench::new(Limits { call_tool_seconds: 1, ..Limits::default() });
+    let sleeping = |nanoseconds: i64| {
+        let sleep = format!("(call $monotonic-clock.subscribe-duration (i64.const {nanoseconds}))");
+        let body = format!("(call $poll.pollable.block {sleep}) (call $ok (local.get 2) (local.get 3))");
+        let guest = Guest::importing(&["io/poll", "clocks/monotonic-clock"]);
+        guest.tools(&[("do", guest::ANYTHING)]).call(&body).build()
+    };
+    let in_time = bench.prepare(&sleeping(10_000_000), toolbox()).unwrap();
+    assert_eq!(bench.call_tool(&in_time, "do").await, Ok(Ok(json!({}))));
+    for component in [sleeping(-1), guest::toolbox("(loop (br 0)) (i32.const 0)")] {
+        let plugin = bench.prepare(&component, toolbox()).unwrap();
+        let error = bench.call_tool(&plugin, "do").await.unwrap_err();
+        let told = "`call-tool` did not end within its deadline of 1 s (limits.call_tool_seconds)";
+        assert_eq!(error.to_string(), told);
+    }
+}
+
+#[test]
+fn as_many_tools_as_the_limits_allow_are_offered_and_no_more() {
+    let tools = [("one", guest::ANYTHING), ("two", guest::ANYTHING)];
+    let component = Guest::default().tools(&tools).build();
+    let bytes = tools.iter().map(|(name, schema)| (name.len() + schema.len()) as u64).sum();
+    let refused = |limits: Limits| Bench::new(limits).prepare(&component, toolbox()).err().map(|e| e.to_string());
+    let limits = || Limits { tools: 2, tools_bytes: bytes, ..Limits::default() };
+    assert_eq!(refused(limits()), None);
+    let error = refused(Limits { tools: 1, ..limits() }).unwrap();
+    assert!(error.contains("2 tools, more than limits.tools = 1"), "{error}");
+    let error = refused(Limits { tools_bytes: bytes - 1, ..limits() }).unwrap();
+    assert!(error.contains(&format!("{bytes} bytes, more than limits.tools_bytes = {}", bytes - 1)), "{error}");
+}
+
+#[tokio::test]
+async fn a_tool_s_output_of_exactly_the_limit_is_an_answer_and_one_byte_more_is_none() {
+    let bench = Bench::new(Limits { tool_result_bytes: 12, ..Limits::default() });
+    let plugin = bench.prepare(&guest::toolbox("(call $ok (local.get 2) (local.get 3))"), toolbox()).unwrap();
+    let echoed = async |input: Value| plugin.call_tool("do", &input, bench.tool_scope()).await;
+    assert_eq!(echoed(json!({"a": "1234"})).await, Ok(Ok(json!({"a": "1234"}))));
+    let error = echoed(json!({"a": "12345"})).await.unwrap_err().to_string();
+    assert_eq!(error, "`call-tool` needs more than limits.tool_result_bytes = 12 for its output of 13 bytes");
 }
 
 #[tokio::test]

@@ -1,8 +1,9 @@
-//! Jobs that a member's directory has as left running: they go on where the directory was known before the host started, and
-//! nowhere else. Their plans say what is run, and a directory is copied to be installed.
+//! Jobs that a member's directory has as left running: they go on where a host began them, and the directory was known before
+//! the host started, and nowhere else. Their plans say what is run, and a directory is copied to be installed.
 
-use std::{fs, net::TcpListener, path::Path};
+use std::{collections::BTreeMap, fs, net::TcpListener, path::Path};
 
+use guild_server::{discovery::open_directory, seal::Seals};
 use serde_json::{Value, json};
 
 use crate::support::host::{Client, Home, Host, wait_for};
@@ -33,6 +34,16 @@ fn serve(home: &Home) -> Host {
 
 /// Puts a job there as a host leaves it that is killed before the job's session begins.
 fn plant(home: &Home, member: &str, id: &str, edit: impl FnOnce(&mut Value)) {
+    let mut plan: BTreeMap<String, Value> = serde_json::from_value(plan(edit)).unwrap();
+    let dir = open_directory(&home.path(&format!("members/{member}"))).unwrap();
+    let text = serde_json::to_vec(&plan).unwrap();
+    let seal = Seals::new(Some(home.path("config/guild"))).seal(&dir, &id.parse().unwrap(), &text).unwrap();
+    plan.insert("seal".to_owned(), json!(seal));
+    forge(home, member, id, &json!(plan).to_string());
+}
+
+/// A plan, which nobody has sealed.
+fn plan(edit: impl FnOnce(&mut Value)) -> Value {
     let tools = json!(["Read", "Grep", "Glob"]);
     let mut plan = json!({
         "agent": "extractive", "grantedTools": tools, "ceiling": {},
@@ -41,8 +52,13 @@ fn plant(home: &Home, member: &str, id: &str, edit: impl FnOnce(&mut Value)) {
             "bounds": {}}
     });
     edit(&mut plan);
+    plan
+}
+
+/// Puts a running job there as anybody can.
+fn forge(home: &Home, member: &str, id: &str, plan: &str) {
     let job = format!("members/{member}/jobs/{id}");
-    home.write(&format!("{job}/plan.json"), plan.to_string());
+    home.write(&format!("{job}/plan.json"), plan);
     let meta = json!({"jobId": id, "status": "running", "description": "planted", "startedAt": "2026-01-01T00:00:00Z"});
     home.write(&format!("{job}/meta.json"), meta.to_string());
 }
@@ -72,6 +88,67 @@ fn what_a_pinned_member_left_running_goes_on() {
     let status = host.at("one").ended("left");
     assert_eq!(status["status"], "completed", "{status}");
     assert!(host.at("one").result("left").unwrap()["output"].as_str().unwrap().contains("for a week"));
+}
+
+/// The job that `guild run` did, and its plan; the job is gone.
+fn began(home: &Home, member: &str) -> (String, String) {
+    run(home, member);
+    let job = fs::read_dir(home.path(&format!("members/{member}/jobs"))).unwrap().next().unwrap().unwrap();
+    let plan = fs::read_to_string(job.path().join("plan.json")).unwrap();
+    fs::remove_dir_all(job.path()).unwrap();
+    (job.file_name().into_string().unwrap(), plan)
+}
+
+#[test]
+fn a_plan_goes_on_as_the_job_that_it_was_accepted_for_and_as_no_other() {
+    let home = house();
+    home.researcher("two");
+    let (same, of_same) = began(&home, "one");
+    let (edited, of_edited) = began(&home, "one");
+    run(&home, "two");
+    forge(&home, "one", &same, &of_same);
+    forge(&home, "one", "another", &of_same);
+    forge(&home, "two", &same, &of_same);
+    assert!(of_edited.contains(TASK));
+    forge(&home, "one", &edited, &of_edited.replace(TASK, "Who is astray?"));
+    forge(&home, "one", "bare", &plan(|_| ()).to_string());
+    let host = serve(&home);
+    for (member, id) in [("one", "another"), ("two", same.as_str()), ("one", edited.as_str()), ("one", "bare")] {
+        let why = failed(&home, &host.at(member), member, id);
+        assert!(why.contains("no host began it here"), "{member} {id}: {why}");
+    }
+    assert_eq!(host.at("one").ended(&same)["status"], "completed");
+}
+
+/// An archive has its jobs last, or the copy pauses: by then the member is in service.
+#[test]
+fn jobs_that_a_new_directory_brings_along_after_it_was_pinned_are_not_run() {
+    let home = house();
+    let host = serve(&home);
+    home.researcher("new");
+    wait_for("the member to be pinned", || {
+        let pins = fs::read_to_string(home.path("config/guild/guild.lock")).unwrap_or_default();
+        pins.contains("/members/new").then_some(())
+    });
+    forge(&home, "new", "evil", &plan(|_| ()).to_string());
+    host.kill();
+    let host = serve(&home);
+    let why = failed(&home, &host.at("new"), "new", "evil");
+    assert!(why.contains("no host began it here"), "{why}");
+}
+
+#[test]
+fn where_the_seals_key_cannot_be_had_jobs_are_run_and_do_not_go_on() {
+    let home = house();
+    let key = home.path("config/guild/guild.seal");
+    let (id, plan) = began(&home, "one");
+    fs::write(&key, "short").unwrap();
+    let output = home.run(&["run", "one", TASK, "--members", "members", "--sources", "docs"]);
+    let log = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && log.contains("guild.seal beside guild.toml"), "{log}");
+    forge(&home, "one", &id, &plan);
+    let host = serve(&home);
+    assert!(failed(&home, &host.at("one"), "one", &id).contains("no host began it here"));
 }
 
 #[test]
@@ -213,7 +290,8 @@ fn where_nothing_can_be_pinned_nothing_goes_on() {
     run(&home, "one");
     plant(&home, "one", "left", |_| ());
     let host = serve(&home);
-    assert!(failed(&home, &host.at("one"), "one", "left").contains("the member is new to this host"));
+    // There is no key either.
+    assert!(failed(&home, &host.at("one"), "one", "left").contains("does not go on"));
 }
 
 #[test]

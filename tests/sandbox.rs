@@ -51,7 +51,7 @@ fn what_is_no_component_is_refused_with_what_it_is_instead() {
     assert!(refused(&wat::parse_str("(module)").unwrap(), worker()).contains("core module"));
     assert!(refused(b"\x7fELF\x02\x01\x01", worker()).contains("precompiled"));
     let whole = guest::worker("unreachable");
-    assert!(refused(&whole[..whole.len() / 2], worker()).contains("no WebAssembly component"));
+    assert!(refused(&whole[..whole.len() - 1], worker()).contains("no WebAssembly component"));
 }
 
 #[test]
@@ -294,6 +294,15 @@ async fn an_answer_that_is_no_text_fails_the_call() {
     );
     let error = bench.activate(&bench.prepare(&bytes, worker()).unwrap()).await.unwrap_err();
     assert!(matches!(error, CallError::Trap { call: "activate", .. }), "{error}");
+}
+
+/// Addresses are what there is not enough of here.
+#[tokio::test]
+async fn where_there_is_no_room_for_a_pool_components_run_without_one() {
+    let bench = Bench::new(Limits { live_runs: u32::MAX / 2, ..Limits::default() });
+    let plugin = bench.prepare(&guest::refusing("fine"), worker()).unwrap();
+    let outcome = bench.activate(&plugin).await.unwrap().outcome;
+    assert_eq!(outcome, Err(Refusal::Unsupported("fine".into())));
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use guild_contract::{
         StatusView, code, method,
     },
     schema::of,
-    {Decision, JobUsage},
+    {Decision, Event, JobUsage, MemberReport},
 };
 use jsonschema::{Draft, Validator};
 use serde_json::{Value, json};
@@ -24,7 +24,18 @@ use crate::support::{
 };
 
 /// What every member answers to, and what workers do besides.
-const OF_ALL: [&str; 5] = ["initialize", "ping", "tools/list", "tools/call", "rpc.discover"];
+const OF_ALL: [&str; 10] = [
+    "initialize",
+    "ping",
+    "tools/list",
+    "tools/call",
+    "prompts/list",
+    "prompts/get",
+    "resources/templates/list",
+    "resources/list",
+    "resources/read",
+    "rpc.discover",
+];
 const OF_WORKERS: [&str; 6] =
     [method::DISPATCH, method::LIST, method::STATUS, method::RESULT, method::CANCEL, method::DELETE];
 
@@ -46,6 +57,8 @@ fn shapes() -> BTreeMap<&'static str, Value> {
         ("deleted", of::<Deleted>()),
         ("decision", of::<Decision>()),
         ("job-usage", of::<JobUsage>()),
+        ("event", of::<Event>()),
+        ("member-report", of::<MemberReport>()),
     ])
 }
 
@@ -351,6 +364,77 @@ fn what_a_running_host_answers_is_what_the_schemas_say() {
     ] {
         quick.call(method, params);
     }
+
+    // What jobs left, by pages.
+    let ids: Vec<_> = (0..60).map(|_| quick.client.start("t")).collect();
+    ids.iter().for_each(|id| drop(quick.client.ended(id)));
+    let page = quick.call("resources/list", json!({}));
+    let next = quick.call("resources/list", json!({"cursor": page["nextCursor"]}));
+    let uri = &next["resources"][0]["uri"];
+    assert!(uri.is_string() && *uri != page["resources"][0]["uri"], "{next}");
+    assert_eq!(quick.call("resources/read", json!({"uri": uri}))["contents"][0]["uri"], *uri);
+    assert!(quick.call("resources/templates/list", json!({}))["resourceTemplates"][0].is_object());
+    assert_eq!(quick.refused("resources/list", json!({"cursor": "mine"})), -32602);
+}
+
+#[test]
+fn what_tools_and_prompts_answer_is_what_the_schemas_say() {
+    let home = Home::new();
+    home.quick("quick");
+    // It answers with its input, but for an empty one.
+    let call = "(if (i32.le_u (local.get 3) (i32.const 2)) (then unreachable)) (call $ok (local.get 2) (local.get 3))";
+    let tools = guest::Guest::default().tools(&[("text", guest::ANYTHING), ("do", guest::ANYTHING)]).call(call);
+    home.member("box", "toolbox-plugin", &tools.build());
+    home.edit_manifest("box", |manifest| manifest["capabilities"] = json!(["tools"]));
+    let host = home.serve_roster(&[]);
+    let tools = Held::at(host.at("box"));
+    assert_eq!(tools.call("tools/list", json!({}))["tools"].as_array().unwrap().len(), 2);
+    let done = tools.call("tools/call", json!({"name": "do", "arguments": {"n": 1}}));
+    assert_eq!(done["structuredContent"], json!({"n": 1}));
+    assert_eq!(tools.call("tools/call", json!({"name": "do"}))["isError"], true);
+    assert_eq!(tools.refused("tools/call", json!({"name": "none"})), -32602);
+    assert_eq!(tools.refused("prompts/get", json!({"name": "workers"})), -32602);
+
+    for (path, first) in [
+        ("/mcp", "box__text"),
+        ("/dispatch/quick/mcp", "dispatch"),
+        ("/whole/quick/mcp", "quick-dispatch__dispatch"),
+        ("/whole/box/mcp", "box__text"),
+    ] {
+        let endpoint = Held::at(Client::new(host.port, path));
+        endpoint.call("initialize", json!({}));
+        assert_eq!(endpoint.call("tools/list", json!({}))["tools"][0]["name"], first, "{path}");
+        let prompts = endpoint.call("prompts/list", json!({}));
+        if let Some(name) = prompts["prompts"].get(0).map(|prompt| &prompt["name"]) {
+            assert!(endpoint.call("prompts/get", json!({"name": name}))["messages"][0].is_object());
+        }
+        assert_eq!(prompts["prompts"].as_array().unwrap().is_empty(), path == "/whole/box/mcp");
+        endpoint.call("resources/list", json!({}));
+    }
+}
+
+#[test]
+fn what_a_host_says_of_its_members_is_what_the_schema_says() {
+    let home = Home::new();
+    home.quick("ready");
+    home.member("broken", "autonomous-worker", b"no component");
+    home.quick("foreign");
+    home.edit_manifest("foreign", |manifest| drop(manifest.as_object_mut().unwrap().remove("component")));
+    let loops = guest::Guest::default().list("(loop (br 0)) (i32.const 0)").build();
+    home.member("slow", "toolbox-plugin", &loops);
+    home.edit_manifest("slow", |manifest| manifest["capabilities"] = json!(["tools"]));
+    let host = home.serve_roster(&[]);
+    let expected = [("broken", "error"), ("foreign", "foreign"), ("ready", "ready"), ("slow", "loading")];
+    let told = wait_for("what became of them", || {
+        let told = host.members();
+        let states: Vec<_> =
+            told.iter().map(|one| [&one["member"], &one["state"]].map(|text| text.as_str().unwrap())).collect();
+        (states == expected.map(|(member, state)| [member, state])).then_some(told)
+    });
+    let schema = validator(of::<MemberReport>(), Draft::Draft202012);
+    told.iter().for_each(|one| is_valid("a member", &schema, one));
+    let ready = told.iter().find(|one| one["state"] == "ready").unwrap();
+    assert!(ready["version"].is_string() && ready["sha256"].is_string(), "{ready}");
 }
 
 #[test]
@@ -422,6 +506,14 @@ fn a_member_is_discovered_with_the_methods_that_it_answers_to() {
         let other = host.at("other").call("rpc.discover", params).unwrap();
         assert_eq!(names(&other), OF_ALL.map(String::from).into());
         assert!(references(&other).iter().all(|to| other.pointer(&to[1..]).is_some()));
+    }
+    for path in ["/mcp", "/dispatch/worker/mcp", "/whole/worker/mcp", "/whole/other/mcp"] {
+        let endpoint = Client::new(host.port, path);
+        let document = endpoint.call("rpc.discover", json!({})).unwrap();
+        assert_eq!(names(&document), OF_ALL.map(String::from).into(), "{path}");
+        let told = endpoint.call("initialize", json!({})).unwrap();
+        assert_eq!(document["info"]["title"], told["serverInfo"]["name"], "{path}");
+        assert_eq!(document["info"]["version"], told["serverInfo"]["version"], "{path}");
     }
     let document = host.at("worker").call("rpc.discover", json!({})).unwrap();
     assert_eq!(names(&document), OF_ALL.into_iter().chain(OF_WORKERS).map(String::from).collect());

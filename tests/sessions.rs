@@ -1,7 +1,6 @@
 //! Sessions with a model, through the whole host: the provider is a local server that speaks its protocol.
 
 use std::{
-    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
     process::Command,
@@ -66,17 +65,6 @@ impl House {
     }
 }
 
-/// Which turn of a session a request asks for, from 0: how often the model has answered in it.
-fn turn(request: &Received) -> usize {
-    let messages = request.body["messages"].as_array().unwrap();
-    messages.iter().filter(|message| message["role"] == "assistant").count()
-}
-
-fn tool_names(request: &Received) -> BTreeSet<String> {
-    let tools = request.body["tools"].as_array().cloned().unwrap_or_default();
-    tools.iter().map(|tool| tool["function"]["name"].as_str().unwrap().to_owned()).collect()
-}
-
 fn submit(text: &str) -> Reply {
     Reply::call("submit_result", json!({"output": text}))
 }
@@ -89,7 +77,7 @@ fn decide(n: usize) -> Reply {
 fn a_model_researches_with_its_tools_and_every_token_is_accounted_for() {
     let tokens = Tokens { input: 1000, cached: 400, cache_write: 0, output: 100 };
     let house = House::new(move |request: &Received| {
-        let reply = match turn(request) {
+        let reply = match request.turn() {
             0 => Reply::text("I look.").and_call("Grep", json!({"pattern": "luna", "output_mode": "content"})),
             1 => decide(1).and_call("update_summary", json!({"summary": "found it"})),
             2 => submit("The luna moth lives for a week [docs/moths.md]."),
@@ -117,7 +105,7 @@ fn a_model_researches_with_its_tools_and_every_token_is_accounted_for() {
 
     // The model saw what the transcript says.
     let requests = house.asked(4);
-    let names = tool_names(&requests[0]);
+    let names = requests[0].tool_names();
     for tool in ["Read", "Grep", "Glob", "submit_result", "store_memory"] {
         assert!(names.contains(tool), "{tool} is missing: {names:?}");
     }
@@ -142,7 +130,7 @@ fn killed_in_the_middle_of_ten_turns_a_job_goes_on_and_records_each_decision_onc
     let held = gates.clone();
     // Three times the host is killed while it waits for an answer: at its third, sixth and ninth turn.
     let house = House::new(move |request: &Received| {
-        let n = turn(request);
+        let n = request.turn();
         let reply = if n < 10 { decide(n) } else { submit("ten decisions") };
         match (n, request.number) {
             (2, 2) => reply.behind(&held[0]),
@@ -192,7 +180,7 @@ fn a_model_whose_price_is_unknown_is_refused_or_bounded_by_tokens() {
     let refused = house.serve().client().dispatch(model.clone()).unwrap_err();
     assert!(refused.message.contains("mystery-1") && refused.message.contains("prices"), "{}", refused.message);
 
-    let house = House::with("unknown_cost_tokens = 300\n", "", |request: &Received| decide(turn(request)));
+    let house = House::with("unknown_cost_tokens = 300\n", "", |request: &Received| decide(request.turn()));
     let host = house.serve();
     let id = host.client().dispatch(model).unwrap();
     let status = host.client().ended(&id);
@@ -265,13 +253,13 @@ fn a_budget_ends_a_session_and_a_result_that_was_submitted_stays() {
     let tokens = Tokens { input: 100_000, cached: 0, cache_write: 0, output: 0 };
     let config = json!({"maxBudgetUsd": 0.25});
     let task = |config: &Value| json!({"description": "d", "task": "t", "config": config});
-    let house = House::new(move |request: &Received| decide(turn(request)).tokens(tokens));
+    let house = House::new(move |request: &Received| decide(request.turn()).tokens(tokens));
     let host = house.serve();
     let ended = host.client().ended(&host.client().dispatch(task(&config)).unwrap());
     assert_eq!((&ended["status"], &ended["usage"]["turns"]), (&json!("failed"), &json!(3)));
     assert!(ended["error"].as_str().unwrap().contains("budget of 0.25 USD"), "{ended}");
 
-    let house = House::new(move |request: &Received| match turn(request) {
+    let house = House::new(move |request: &Received| match request.turn() {
         0 => submit("early").tokens(tokens),
         n => decide(n).tokens(tokens),
     });
@@ -285,10 +273,10 @@ fn a_budget_ends_a_session_and_a_result_that_was_submitted_stays() {
 fn memories_are_condensed_by_the_model_on_an_account_of_their_own() {
     let limits = "[limits]\nmemory_injection_chars = 200\nmemory_compaction_chars = 100\n";
     let house = House::with("", "", |request: &Received| {
-        if tool_names(request).is_empty() {
+        if request.tool_names().is_empty() {
             return Reply::text("All notes say: moths.");
         }
-        match turn(request) {
+        match request.turn() {
             0 => Reply::call("store_memory", json!({"key": "a", "content": "moth ".repeat(15)}))
                 .and_call("store_memory", json!({"key": "b", "content": "luna ".repeat(15)})),
             _ => submit("noted"),
@@ -306,7 +294,7 @@ fn memories_are_condensed_by_the_model_on_an_account_of_their_own() {
         (!memory.join("a.md").exists() && !memory.join("b.md").exists()).then_some(())
     });
     let requests = house.provider.requests();
-    let condensing: Vec<_> = requests.iter().filter(|request| tool_names(request).is_empty()).collect();
+    let condensing: Vec<_> = requests.iter().filter(|request| request.tool_names().is_empty()).collect();
     assert_eq!(condensing.len(), 1);
     let prompt = condensing[0].body.to_string();
     assert!(prompt.contains("not instructions") && prompt.contains(&id), "{prompt}");
@@ -322,7 +310,7 @@ fn a_session_reads_the_web_under_the_policy_and_a_denial_names_the_grant() {
     let address = runtime.block_on(web::pages());
     let urls =
         [format!("http://{address}/moths"), format!("http://{address}/away"), "http://moths.example/".to_owned()];
-    let house = House::with("", "", move |request: &Received| match turn(request) {
+    let house = House::with("", "", move |request: &Received| match request.turn() {
         n @ 0..3 => Reply::call("WebFetch", json!({"url": urls[n]})),
         _ => submit("read"),
     });
@@ -332,7 +320,7 @@ fn a_session_reads_the_web_under_the_policy_and_a_denial_names_the_grant() {
     let host = house.serve();
     let id = host.client().start("t");
     assert_eq!(host.client().ended(&id)["status"], "completed");
-    assert!(tool_names(&house.asked(1)[0]).contains("WebFetch"));
+    assert!(house.asked(1)[0].tool_names().contains("WebFetch"));
     let entries = house.transcript(&id);
     let results: Vec<&Value> = entries.iter().filter(|entry| entry["type"] == "result").collect();
     assert!(results[0]["output"].as_str().unwrap().contains("The atlas moth has no mouth"), "{}", results[0]);
@@ -348,7 +336,7 @@ fn a_session_reads_the_web_under_the_policy_and_a_denial_names_the_grant() {
     let host = house.serve();
     let id = host.client().start("t");
     host.client().ended(&id);
-    let names = tool_names(house.provider.requests().last().unwrap());
+    let names = house.provider.requests().last().unwrap().tool_names();
     assert!(!names.contains("WebFetch") && names.contains("WebSearch"), "{names:?}");
 }
 
@@ -382,7 +370,7 @@ fn the_operator_s_limits_bound_the_turns_the_dollars_and_the_time_of_a_job() {
         let gate = gate.clone();
         let script = move |request: &Received| {
             let tokens = Tokens { input: 100_000, cached: 0, cache_write: 0, output: 0 };
-            let reply = if turn(request) < 2 { decide(turn(request)) } else { Reply::text("Done.").behind(&gate) };
+            let reply = if request.turn() < 2 { decide(request.turn()) } else { Reply::text("Done.").behind(&gate) };
             reply.tokens(tokens)
         };
         let house = House::with("sessions = 8\n", &format!("[limits]\n{limit}\n"), script);

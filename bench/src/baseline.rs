@@ -20,7 +20,7 @@ use guild_contract::rpc::JobList;
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 
-use crate::Outcome;
+use crate::{Outcome, tools::Bare};
 
 /// The argument that makes this process a baseline.
 pub(crate) const COMMAND: &str = "baseline";
@@ -32,6 +32,8 @@ pub(crate) enum Kind {
     Bytes,
     /// Serializes a list of jobs.
     List,
+    /// Calls the tool that the request names, of the component that it is given: bare wasmtime.
+    Tool,
 }
 
 impl Kind {
@@ -39,6 +41,7 @@ impl Kind {
         match self {
             Self::Bytes => "bytes",
             Self::List => "list",
+            Self::Tool => "tool",
         }
     }
 }
@@ -50,10 +53,10 @@ pub(crate) struct Baseline {
 }
 
 impl Baseline {
-    /// Starts a baseline that answers as `answer` did.
-    pub(crate) fn start(kind: Kind, answer: &[u8], scratch: &Path) -> Outcome<Self> {
-        let file = scratch.join(format!("{}.json", kind.name()));
-        std::fs::write(&file, answer)?;
+    /// Starts a baseline that answers as `given` did, or with the component that is given.
+    pub(crate) fn start(kind: Kind, given: &[u8], scratch: &Path) -> Outcome<Self> {
+        let file = scratch.join(kind.name());
+        std::fs::write(&file, given)?;
         let mut process = Command::new(std::env::current_exe()?)
             .args([COMMAND, kind.name()])
             .arg(&file)
@@ -80,13 +83,21 @@ struct Answer {
     result: JobList,
 }
 
-/// Is a baseline: `baseline bytes|list FILE`. Prints its address, and serves until it is killed.
+/// Is a baseline: `baseline bytes|list|tool FILE`. Prints its address, and serves until it is killed.
 pub(crate) async fn serve(arguments: &[String]) -> Outcome<()> {
     let [kind, file] = arguments else { return Err("baseline KIND FILE".into()) };
     let answer = Bytes::from(std::fs::read(file)?);
     let handler = if kind == Kind::List.name() {
         let answer: Arc<Answer> = Arc::new(serde_json::from_slice(&answer)?);
         post(move || async move { serde_json::to_vec(&*answer).map(json).unwrap_or_default() })
+    } else if kind == Kind::Tool.name() {
+        let bare = Arc::new(Bare::new(&answer)?);
+        post(move |request: Bytes| async move {
+            match bare.answer(&request).await {
+                Ok(answer) => json(answer),
+                Err(error) => error.to_string().into_response(),
+            }
+        })
     } else {
         post(move || async move { json(answer) })
     };

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// How long a host may take to answer, and to end.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two looks at whether it answers: small against what is measured.
 const LOOK: Duration = Duration::from_micros(250);
 
@@ -26,10 +26,12 @@ pub(crate) fn scratch() -> PathBuf {
     Path::new("target").join("bench")
 }
 
-/// A member's directory, ready to be served.
+/// A member's directory, ready to be served; or one of many members.
 pub(crate) struct Setup {
     guild: PathBuf,
     member: PathBuf,
+    /// Whether it is one of many.
+    roster: bool,
     sources: PathBuf,
     config: Option<PathBuf>,
 }
@@ -37,17 +39,22 @@ pub(crate) struct Setup {
 impl Setup {
     /// A copy of the researcher without jobs, and something for it to read.
     pub(crate) fn new(name: &str) -> Outcome<Self> {
+        Self::of(name, "researcher", &["guild-member.json", "posture.md", "researcher.wasm"])
+    }
+
+    /// A copy of a member that is installed here: these files of it.
+    pub(crate) fn of(name: &str, installed: &str, files: &[&str]) -> Outcome<Self> {
         let guild =
             std::env::var_os("GUILD_BIN").ok_or("GUILD_BIN does not name the binary; run `cargo xtask bench`")?;
         let base = scratch().join(name);
-        let (member, sources) = (base.join("researcher"), base.join("sources"));
+        let (member, sources) = (base.join(installed), base.join("sources"));
         if base.exists() {
             fs::remove_dir_all(&base)?;
         }
         fs::create_dir_all(&member)?;
         fs::create_dir_all(&sources)?;
-        for file in ["guild-member.json", "posture.md", "researcher.wasm"] {
-            fs::copy(Path::new("guild-members/researcher").join(file), member.join(file))?;
+        for file in files {
+            fs::copy(Path::new("guild-members").join(installed).join(file), member.join(file))?;
         }
         for document in ["README.md", "docs/operators.md", "docs/reviewers.md"] {
             fs::copy(document, sources.join(document.replace('/', "-")))?;
@@ -55,9 +62,40 @@ impl Setup {
         Ok(Self {
             guild: fs::canonicalize(guild)?,
             member: fs::canonicalize(member)?,
+            roster: false,
             sources: fs::canonicalize(sources)?,
             config: None,
         })
+    }
+
+    /// So many copies of the researcher in a directory of members, each with a component of its own: to the host they
+    /// have nothing in common.
+    pub(crate) fn roster(name: &str, members: usize) -> Outcome<Self> {
+        let setup = Self::new(name)?;
+        let directory = setup.member.with_file_name("members");
+        for n in 0..members {
+            let member = directory.join(format!("m{n:02}"));
+            fs::create_dir_all(&member)?;
+            for file in ["guild-member.json", "posture.md"] {
+                fs::copy(setup.member.join(file), member.join(file))?;
+            }
+            // A custom section without a name, and with the number in it.
+            let other = [0, 2, 0, u8::try_from(n)?];
+            let component = [fs::read(setup.member.join("researcher.wasm"))?.as_slice(), &other].concat();
+            fs::write(member.join("researcher.wasm"), component)?;
+        }
+        Ok(Self { member: directory, roster: true, ..setup })
+    }
+
+    /// A toolbox, and nothing else.
+    pub(crate) fn toolbox(name: &str, component: &Path) -> Outcome<Self> {
+        let setup = Self::of(name, "textkit", &["guild-member.json"])?;
+        let file = setup.member.join("guild-member.json");
+        let mut manifest: Value = serde_json::from_slice(&fs::read(&file)?)?;
+        *manifest.pointer_mut("/component/file").ok_or("the textkit has no component")? = "toolbox.wasm".into();
+        fs::write(file, manifest.to_string())?;
+        fs::copy(component, setup.member.join("toolbox.wasm"))?;
+        Ok(setup)
     }
 
     /// With this guild.toml.
@@ -92,7 +130,8 @@ impl Setup {
         let log = fs::File::create(scratch().join("host.log"))?;
         let begun = Instant::now();
         let process = Command::new(&self.guild)
-            .args(["serve", "--member", ".", "--port", &port.to_string(), "--sources"])
+            .args(["serve", if self.roster { "--members" } else { "--member" }, "."])
+            .args(["--port", &port.to_string(), "--sources"])
             .arg(&self.sources)
             .args(self.config.iter().flat_map(|file| [std::ffi::OsStr::new("--config"), file.as_os_str()]))
             .current_dir(&self.member)
@@ -104,7 +143,8 @@ impl Setup {
             .stdout(Stdio::null())
             .stderr(log)
             .spawn()?;
-        let mut host = Host { process, address: (Ipv4Addr::LOCALHOST, port).into(), first_answer: Duration::ZERO };
+        let mut host =
+            Host { process, address: (Ipv4Addr::LOCALHOST, port).into(), begun, first_answer: Duration::ZERO };
         let client = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}});
         let initialize = call("initialize", &client);
         loop {
@@ -143,6 +183,8 @@ pub(crate) fn call(method: &str, params: &Value) -> String {
 pub(crate) struct Host {
     process: Child,
     pub(crate) address: SocketAddr,
+    /// When the process was started.
+    pub(crate) begun: Instant,
     /// From the start of the process to the first answered `initialize`.
     pub(crate) first_answer: Duration,
 }

@@ -20,7 +20,7 @@ use guild_sandbox::{ActivateScope, Candidate, CompileCache, Plugin, Sandbox};
 use serde_json::json;
 use wasmtime::{
     Config, Engine, InstanceAllocationStrategy, Store,
-    component::{Component, Linker, ResourceTable},
+    component::{Component, InstancePre, Linker, ResourceTable},
 };
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
@@ -144,9 +144,16 @@ pub(crate) struct Bare {
     pre: WorkerPre<State>,
 }
 
-struct State {
+/// What bare wasmtime keeps for a component.
+pub(crate) struct State {
     wasi: WasiCtx,
     table: ResourceTable,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self { wasi: WasiCtx::builder().build(), table: ResourceTable::new() }
+    }
 }
 
 impl WasiView for State {
@@ -155,22 +162,27 @@ impl WasiView for State {
     }
 }
 
+/// A component with all of WASI and nothing else, as bare wasmtime has it.
+pub(crate) fn linked(config: &Config, wasm: &[u8]) -> Outcome<(Engine, InstancePre<State>)> {
+    let engine = Engine::new(config)?;
+    let component = Component::from_binary(&engine, wasm)?;
+    let mut linker = Linker::new(&engine);
+    wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
+    let pre = linker.instantiate_pre(&component)?;
+    Ok((engine, pre))
+}
+
 impl Bare {
     pub(crate) fn new(config: &Config, wasm: &[u8]) -> Outcome<Self> {
-        let engine = Engine::new(config)?;
-        let component = Component::from_binary(&engine, wasm)?;
-        let mut linker = Linker::new(&engine);
-        wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
-        let pre = WorkerPre::new(linker.instantiate_pre(&component)?)?;
-        Ok(Self { engine, pre })
+        let (engine, pre) = linked(config, wasm)?;
+        Ok(Self { engine, pre: WorkerPre::new(pre)? })
     }
 
     pub(crate) async fn calls(&self, activation: &Activation, calls: u32) -> Outcome<f64> {
         let begun = Instant::now();
         for _ in 0..calls {
             let told = told(activation);
-            let state = State { wasi: WasiCtx::builder().build(), table: ResourceTable::new() };
-            let mut store = Store::new(&self.engine, state);
+            let mut store = Store::new(&self.engine, State::default());
             let worker = self.pre.instantiate_async(&mut store).await?;
             let plan = worker.guild_worker_dispatch().call_activate(&mut store, &told).await?;
             plan.map_err(|refusal| format!("{refusal:?}"))?;

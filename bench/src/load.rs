@@ -23,9 +23,19 @@ use crate::Outcome;
 
 /// A POST of a JSON text to `/mcp`.
 pub(crate) fn request(body: &str) -> Bytes {
-    let head = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: */*\r\n\
+    request_to("/mcp", body)
+}
+
+/// A POST of a JSON text.
+pub(crate) fn request_to(path: &str, body: &str) -> Bytes {
+    let head = "Host: localhost\r\nContent-Type: application/json\r\nAccept: */*\r\n\
                 MCP-Protocol-Version: 2025-06-18\r\nOrigin: http://localhost\r\nContent-Length: ";
-    format!("{head}{}\r\n\r\n{body}", body.len()).into()
+    format!("POST {path} HTTP/1.1\r\n{head}{}\r\n\r\n{body}", body.len()).into()
+}
+
+/// A GET.
+pub(crate) fn get(path: &str) -> Bytes {
+    format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").into()
 }
 
 /// One keep-alive connection.

@@ -13,10 +13,13 @@ mod host;
 mod http;
 mod instance;
 mod limits;
+mod listeners;
 mod load;
+mod roster;
 mod sessions;
 mod start;
 mod stats;
+mod tools;
 
 use std::process::ExitCode;
 
@@ -47,7 +50,20 @@ async fn run(arguments: &[String]) -> Outcome<()> {
     {
         return baseline::serve(rest).await;
     }
-    const ALL: [&str; 9] = ["start", "instance", "audit", "limits", "status", "list", "many", "burst", "sessions"];
+    const ALL: [&str; 12] = [
+        "start",
+        "roster",
+        "instance",
+        "tools",
+        "audit",
+        "limits",
+        "status",
+        "list",
+        "many",
+        "burst",
+        "listeners",
+        "sessions",
+    ];
     if let Some(unknown) = arguments.iter().find(|name| !ALL.contains(&name.as_str())) {
         return Err(format!("there is no benchmark {unknown:?}; there are {}", ALL.join(", ")).into());
     }
@@ -56,8 +72,14 @@ async fn run(arguments: &[String]) -> Outcome<()> {
     if chosen("start") {
         start::measure(&mut report).await?;
     }
+    if chosen("roster") {
+        roster::measure(&mut report).await?;
+    }
     if chosen("instance") {
         instance::measure(&mut report).await?;
+    }
+    if chosen("tools") {
+        tools::measure(&mut report).await?;
     }
     if chosen("audit") {
         audit::measure(&mut report)?;
@@ -81,6 +103,9 @@ async fn run(arguments: &[String]) -> Outcome<()> {
     }
     if chosen("burst") {
         burst::measure(&mut report).await?;
+    }
+    if chosen("listeners") {
+        listeners::measure(&mut report).await?;
     }
     if chosen("sessions") {
         sessions::measure(&mut report).await?;

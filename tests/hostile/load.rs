@@ -211,16 +211,14 @@ fn thousands_of_memories_or_tables_are_refused() {
 
 #[test]
 fn a_memory_of_4_gib_at_the_beginning_is_over_the_limit() {
-    Hostile::worker(Guest::default().pages(65536).build()).attacks(|case| {
-        case.refused(-32603, "`activate` needs more than limits.memory_bytes = 67108864");
-    });
+    Hostile::worker(Guest::default().pages(65536).build())
+        .attacks(|case| refused(case, "the component begins with more than limits.memory_bytes = 67108864"));
 }
 
 #[test]
 fn a_table_of_ten_million_elements_at_the_beginning_is_over_the_limit() {
-    Hostile::worker(Guest::default().with("(table 10000000 funcref)").build()).attacks(|case| {
-        case.refused(-32603, "`activate` needs more than limits.table_elements = 100000");
-    });
+    Hostile::worker(Guest::default().with("(table 10000000 funcref)").build())
+        .attacks(|case| refused(case, "the component begins with more than limits.table_elements = 100000"));
 }
 
 #[test]

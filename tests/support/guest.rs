@@ -73,6 +73,9 @@ pub(crate) const WORKER: &str = "export guild:worker/dispatch@0.1.0;";
 /// The world of one that runs itself.
 pub(crate) const AUTONOMOUS: &str = "export guild:worker/dispatch@0.1.0; export guild:worker/run@0.1.0;";
 
+/// The world of tools and nothing else.
+pub(crate) const TOOLBOX: &str = "export guild:worker/toolbox@0.1.0;";
+
 /// A worker whose `activate` is this WAT: it has one parameter (where the activation is) and gives back where the
 /// answer is.
 pub(crate) fn worker(activate: &str) -> Vec<u8> {
@@ -82,6 +85,17 @@ pub(crate) fn worker(activate: &str) -> Vec<u8> {
 /// A worker that plans to run itself, and whose `run` is this WAT.
 pub(crate) fn autonomous(run: &str) -> Vec<u8> {
     Guest::default().run(run).build()
+}
+
+/// A tool that a guest lists: its name, and its input schema.
+pub(crate) type Tool<'a> = (&'a str, &'a str);
+
+/// The input schema of a tool that takes anything.
+pub(crate) const ANYTHING: &str = r#"{"type": "object"}"#;
+
+/// A toolbox with one tool, `do`, whose call is this WAT: see [`Guest::call`].
+pub(crate) fn toolbox(call: &str) -> Vec<u8> {
+    Guest::default().tools(&[("do", ANYTHING)]).call(call).build()
 }
 
 /// `activate` that answers `ok(own-run({none, none, none}))`: the answer is made of zeros but for the plan's case.
@@ -98,6 +112,7 @@ pub(crate) fn refusing(text: &str) -> Vec<u8> {
 ///   are `$poll.pollable.block`, and the end of a resource is `$poll.pollable.drop`;
 /// - `$ok` and `$failed`, which give `run` its answer: a text, by address and length;
 /// - `$refuse`, which gives `activate` its refusal: a text, by address and length;
+/// - `$fault` (of a toolbox), which gives `call-tool` an error: which one it is, and a text, by address and length; `$ok` gives it an answer;
 /// - `$outcome`, which gives `run` as its answer what a host function answered at 8192: "ok", or the error's text;
 /// - `$case`, the length of the task that the activation at an address has, by which a caller chooses what it does.
 ///
@@ -108,6 +123,9 @@ pub(crate) struct Guest {
     imports: Vec<String>,
     activate: Option<String>,
     run: Option<String>,
+    output: Option<&'static str>,
+    list: Option<String>,
+    call: Option<String>,
     realloc: Option<String>,
     pages: Option<u32>,
     more: String,
@@ -135,6 +153,49 @@ impl Guest {
         self
     }
 
+    /// The output schema of all tools that are listed from now on.
+    pub(crate) fn output(mut self, schema: &'static str) -> Self {
+        self.output = Some(schema);
+        self
+    }
+
+    /// What `list-tools` lists, after what [`Guest::list`] has it do; with it, it exports `toolbox`, and `dispatch` only if
+    /// `activate` is given.
+    pub(crate) fn tools(self, tools: &[Tool<'_>]) -> Self {
+        const AT: usize = 32768;
+        let (mut records, mut texts) = (Vec::new(), Vec::new());
+        for (name, schema) in tools {
+            // Of the record there are: name, no title, no description, input schema, perhaps output schema, not read-only.
+            let mut fields = [0_u32; 13];
+            fields[9] = self.output.is_some().into();
+            for (field, text) in [(0, name), (7, schema)].into_iter().chain(self.output.iter().map(|text| (10, text))) {
+                fields[field] = u32::try_from(AT + tools.len() * size_of_val(&fields) + texts.len()).unwrap();
+                fields[field + 1] = u32::try_from(text.len()).unwrap();
+                texts.extend_from_slice(text.as_bytes());
+            }
+            records.extend(fields.into_iter().flat_map(u32::to_le_bytes));
+        }
+        let data: String = records.iter().chain(&texts).map(|byte| format!("\\{byte:02x}")).collect();
+        let before = self.list.as_deref().unwrap_or_default();
+        let list = format!(
+            "{before} (i32.store (i32.const 4096) (i32.const {AT})) (i32.store (i32.const 4100) (i32.const {})) (i32.const 4096)",
+            tools.len()
+        );
+        self.list(&list).with(&format!("(data (i32.const {AT}) \"{data}\")"))
+    }
+
+    /// The body of `list-tools`.
+    pub(crate) fn list(mut self, body: &str) -> Self {
+        self.list = Some(body.to_owned());
+        self
+    }
+
+    /// The body of `call-tool`. Its parameters are the name and the input, each by address and length.
+    pub(crate) fn call(mut self, body: &str) -> Self {
+        self.call = Some(body.to_owned());
+        self
+    }
+
     /// The body of the function that makes room for what the host hands over: the size is its fourth parameter.
     pub(crate) fn realloc(mut self, body: &str) -> Self {
         self.realloc = Some(body.to_owned());
@@ -157,7 +218,12 @@ impl Guest {
         let (mut resolve, _) = wit();
         resolve.push_str("wasi.wit", include_str!("wasi.wit")).unwrap();
         let imports: String = self.imports.iter().map(|name| format!("import {name};\n")).collect();
-        let exports = if self.run.is_some() { AUTONOMOUS } else { WORKER };
+        let exports = match (&self.run, &self.list, &self.activate) {
+            (Some(_), ..) => AUTONOMOUS.to_owned(),
+            (None, None, _) => WORKER.to_owned(),
+            (None, Some(_), None) => TOOLBOX.to_owned(),
+            (None, Some(_), Some(_)) => format!("{WORKER} {TOOLBOX}"),
+        };
         let world = format!("package test:guest;\nworld guest {{\n{imports}{exports}\n}}");
         let package = resolve.push_str("guest.wit", &world).unwrap();
         let world = resolve.select_world(&[package], Some("guest")).unwrap();
@@ -165,9 +231,19 @@ impl Guest {
     }
 
     fn module(&self, resolve: &Resolve, world: WorldId) -> String {
-        let activate = self.activate.as_deref().unwrap_or(OWN_RUN);
-        let activate = export("guild:worker/dispatch@0.1.0#activate", activate);
+        let activate = self.activate.as_deref().or(self.list.is_none().then_some(OWN_RUN));
+        let activate = activate.map(|body| export("guild:worker/dispatch@0.1.0#activate", body));
         let run = self.run.as_ref().map(|run| export("guild:worker/run@0.1.0#run", run));
+        let toolbox = self.list.as_ref().map(|list| {
+            let call = self.call.as_deref().unwrap_or("unreachable");
+            format!(
+                "(func $fault (param i32 i32 i32) (result i32)
+                   (i32.store8 (i32.const 4096) (i32.const 1)) (i32.store8 (i32.const 4100) (local.get 0))
+                   (i32.store (i32.const 4104) (local.get 1)) (i32.store (i32.const 4108) (local.get 2)) (i32.const 4096))
+                 (func (export \"guild:worker/toolbox@0.1.0#list-tools\") (result i32) {list})
+                 (func (export \"guild:worker/toolbox@0.1.0#call-tool\") (param i32 i32 i32 i32) (result i32) {call})"
+            )
+        });
         let realloc = self.realloc.as_deref().unwrap_or(
             "(local $at i32)
              (local.set $at (i32.and (i32.add (global.get $next) (i32.const 15)) (i32.const -16)))
@@ -195,11 +271,14 @@ impl Guest {
                  (call $ok (i32.const 4112) (i32.const 2)))
                {activate}
                {run}
+               {toolbox}
                {more}
                (func (export \"cabi_realloc\") (param i32 i32 i32 i32) (result i32) {realloc}))",
             imports = core_imports(resolve, world, &self.imports),
             pages = self.pages.unwrap_or(2),
+            activate = activate.unwrap_or_default(),
             run = run.unwrap_or_default(),
+            toolbox = toolbox.unwrap_or_default(),
             more = self.more,
         )
     }

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    hash::{BuildHasher as _, Hasher as _, RandomState},
     io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
     os::unix::fs::PermissionsExt as _,
@@ -167,9 +168,12 @@ impl Home {
     }
 }
 
-/// A port that nobody listens on at this moment.
+/// A port that nobody listens on at this moment. It is below those that a system hands out by itself, so that whoever lets
+/// go of it for a while finds it free again.
 pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    let random = || u16::try_from(RandomState::new().build_hasher().finish() % 20_000).unwrap();
+    let mut tried = (0..100).map(|_| 10_000 + random());
+    tried.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).expect("one of a hundred ports is free")
 }
 
 /// A host that runs.
@@ -254,6 +258,19 @@ impl Host {
         Client { token: self.token.clone(), ..client }
     }
 
+    /// What it says of its members.
+    pub(crate) fn members(&self) -> Vec<Value> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let token = self.token.iter().map(|token| format!("Authorization: Bearer {token}\r\n")).collect::<String>();
+        write!(stream, "GET /members HTTP/1.1\r\nHost: localhost\r\n{token}Connection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 200"), "{answer}");
+        serde_json::from_str(body).unwrap()
+    }
+
     /// For the one member of the host.
     pub(crate) fn client(&self) -> Client {
         Client::new(self.port, &self.endpoint)
@@ -282,7 +299,7 @@ fn outcome(mut answer: Value) -> Result<Value, RpcError> {
 pub(crate) struct Client {
     port: u16,
     path: String,
-    token: Option<String>,
+    pub(crate) token: Option<String>,
 }
 
 /// A JSON-RPC error.

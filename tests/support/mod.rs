@@ -2,5 +2,6 @@
 
 pub(crate) mod guest;
 pub(crate) mod host;
+pub(crate) mod mcp;
 pub(crate) mod sandbox;
 pub(crate) mod web;

@@ -18,7 +18,8 @@ use guild_jobs::{
     web::Web,
 };
 use guild_sandbox::{
-    ActivateScope, Activated, CallError, Candidate, CompileCache, LoadError, Plugin, RunScope, Sandbox,
+    ActivateScope, Activated, CallError, Candidate, CompileCache, LoadError, Plugin, RunScope, Sandbox, ToolFault,
+    ToolScope,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -73,6 +74,22 @@ impl Bench {
         let wait_until = Instant::now() + Duration::from_secs(self.limits.dispatch_wait_seconds.into());
         let scope = ActivateScope { memory: self.memory(), files: None, wait_until };
         plugin.activate(&Arc::new(activation()), scope).await
+    }
+
+    /// Calls a tool of the component, with no input.
+    pub(crate) async fn call_tool(
+        &self,
+        plugin: &Arc<Plugin>,
+        name: &str,
+    ) -> Result<Result<Value, ToolFault>, CallError> {
+        plugin.call_tool(name, &json!({}), self.tool_scope()).await
+    }
+
+    /// What a tool call can reach.
+    pub(crate) fn tool_scope(&self) -> ToolScope {
+        let host = tokio::runtime::Handle::current();
+        let wait_until = Instant::now() + Duration::from_secs(self.limits.call_tool_wait_seconds.into());
+        ToolScope { memory: self.memory(), files: None, web: Web::default(), host, wait_until }
     }
 
     /// Runs a job on the component, and gives back what came of it and the job's log.
@@ -150,7 +167,7 @@ impl BenchJob {
 pub(crate) fn spec(component: Value) -> ComponentSpec {
     let manifest = json!({
         "name": "guest", "displayName": "Guest", "description": "d", "version": "0.1.0", "transport": "http",
-        "mcp": {"command": "guild", "args": []}, "capabilities": ["worker"], "component": component
+        "mcp": {"command": "guild", "args": []}, "capabilities": [], "component": component
     });
     Manifest::parse(manifest.to_string().as_bytes()).unwrap().component.unwrap()
 }
@@ -161,6 +178,10 @@ pub(crate) fn worker() -> Value {
 
 pub(crate) fn autonomous() -> Value {
     json!({"file": "guest.wasm", "world": "autonomous-worker"})
+}
+
+pub(crate) fn toolbox() -> Value {
+    json!({"file": "guest.wasm", "world": "toolbox-plugin"})
 }
 
 pub(crate) fn activation() -> Activation {

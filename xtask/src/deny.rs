@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::{
-    steps::{root, run},
+    steps::{cargo, root, run},
     tools,
 };
 
@@ -21,8 +21,13 @@ const UNUSED: [&str; 2] = ["unmatched-skip", "license-not-encountered"];
 /// How long the advisories may take to come.
 const PATIENCE: Duration = Duration::from_secs(90);
 
+/// Whoever only talks to a host builds this one, and not the engine that runs components.
+const CLIENT: &str = "guild-client";
+const ENGINE: &str = "wasmtime";
+
 /// Checks all workspaces.
 pub(crate) fn check() -> Result<(), String> {
+    client()?;
     let deny = tools::DENY.ready()?;
     for (n, workspace) in WORKSPACES.iter().enumerate() {
         eprintln!("{workspace}:");
@@ -40,6 +45,18 @@ pub(crate) fn check() -> Result<(), String> {
         run(on(&deny, workspace).args(["--offline", "check", "advisories"]))?;
     }
     Ok(())
+}
+
+/// Checks that the client's crate needs no engine.
+fn client() -> Result<(), String> {
+    let mut tree = cargo();
+    tree.args(["tree", "--locked", "--package", CLIENT, "--edges", "normal", "--target", "all", "--prefix", "none"]);
+    let tree = tree.stderr(Stdio::inherit()).output().map_err(|e| format!("cannot start cargo tree: {e}"))?;
+    if !tree.status.success() {
+        return Err(format!("cargo tree ended with {}", tree.status));
+    }
+    let engine = String::from_utf8_lossy(&tree.stdout).lines().any(|line| line.starts_with(ENGINE));
+    if engine { Err(format!("{CLIENT} needs {ENGINE}: `cargo tree -p {CLIENT} -i {ENGINE}` says why")) } else { Ok(()) }
 }
 
 fn on(deny: &Path, workspace: &str) -> Command {

@@ -20,8 +20,12 @@ const CHOICE: &str = "GUILD_GUEST_TOOLCHAIN";
 /// The workspaces of guests. They share the target directory of the first, so that a standard library is built once.
 const WORKSPACES: [&str; 2] = ["plugins", "tests/guests"];
 /// Components that are installed into a member's directory: the file, and where it goes.
-const INSTALLED: [(&str, &str); 2] =
-    [("researcher.wasm", "guild-members/researcher"), ("digest.wasm", "guild-members/digest")];
+const INSTALLED: [(&str, &str); 4] = [
+    ("researcher.wasm", "guild-members/researcher"),
+    ("digest.wasm", "guild-members/digest"),
+    ("analyst.wasm", "guild-members/analyst"),
+    ("textkit.wasm", "guild-members/textkit"),
+];
 /// A download that takes longer than this has stopped.
 const RUSTUP_TIME: Duration = Duration::from_secs(180);
 

@@ -4,6 +4,7 @@
 
 mod bench;
 mod claude;
+mod clients;
 mod demo;
 mod deny;
 mod fuzz;
@@ -23,6 +24,7 @@ cargo xtask COMMAND
   test [--with-claude]
                   build everything, then check format, lints, dependencies, tests and documentation tests; and run
                   sessions of the real Claude Code CLI, installed below target/ with npm, against a local server
+  clients         let MCP clients that are not ours work with a host: the official SDKs and the conformance suite
   deny            check licences, sources, duplicates and advisories of all dependencies (deny.toml)
   fuzz [--seconds N] [TARGET]...
                   fuzz these targets, or all, for N seconds in all (180), each for the same share, on one processor
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
         (Some("demo"), rest) if rest.is_empty() => demo::show(),
         (Some("test"), rest) if rest.is_empty() => test::all(false),
         (Some("test"), rest) if rest == ["--with-claude"] => test::all(true),
+        (Some("clients"), rest) if rest.is_empty() => clients::alone(),
         (Some("guests"), rest) if rest.is_empty() => guests::build(),
         (Some("deny"), rest) if rest.is_empty() => deny::check(),
         (Some("fuzz"), rest) => fuzz::run_all(&rest),

@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use crate::{
-    claude, deny, guests,
+    claude, clients, deny, guests,
     steps::{Steps, cargo, root, run, run_keeping_end},
 };
 
@@ -18,6 +18,11 @@ pub(crate) fn all(with_claude: bool) -> Result<(), String> {
     let mut done = take(&mut steps, &mut summary);
     if with_claude && done.is_ok() {
         done = steps.take("sessions of the real Claude Code CLI", claude::sessions);
+    }
+    if done.is_ok() {
+        // The one that the tests built: built by itself it would have other features, and take minutes.
+        let guild = root().join("target/debug/guild");
+        done = steps.take("clients that are not ours", || clients::check(&guild));
     }
     println!("\n{steps}");
     // The test runner's own closing lines come last, as they were, for whoever reads only the end.

@@ -11,7 +11,7 @@ use guild_contract::{
     rpc::{Detail, JobList, ListParams, ResultView, StatusView},
 };
 use guild_jobs::{
-    JobStore, MemoryStore, Resume, RunningJob, StoreOptions, SystemClock, activation::Accepted, follow::Follow,
+    JobStore, MemoryStore, Resume, RunningJob, StoreOptions, SystemClock, activation::Sealed, follow::Follow,
     transcript,
 };
 
@@ -41,8 +41,8 @@ const FILES: [&str; 12] = [
 struct Resumer(Mutex<Vec<Arc<RunningJob>>>);
 
 impl Resume for Resumer {
-    fn check(&self, plan: &Accepted, history: &[transcript::Entry]) -> Result<(), String> {
-        serde_json::to_string(plan).unwrap();
+    fn check(&self, _: &JobId, plan: &Sealed, history: &[transcript::Entry]) -> Result<(), String> {
+        serde_json::to_string(&plan.accepted).unwrap();
         history.iter().for_each(|entry| drop(serde_json::to_string(entry).unwrap()));
         Ok(())
     }

@@ -11,6 +11,7 @@ use guild_server::{
     Host, HostOptions, Target,
     config::Config,
     door::Caller,
+    mcp::Server,
     rpc::{self, Answer, Target as Asked, Visit},
 };
 use serde_json::{Value, json};
@@ -84,7 +85,8 @@ pub fn run(data: &[u8]) {
     let member = host.single().expect("it was opened for one");
     let limits = Limits { batch: 8, json_depth: 32, ..Limits::default() };
     let caller = Caller::of_this_machine(&limits);
-    for target in [Asked::Member(member), Asked::Unavailable("it is not in service")] {
+    let servers = [Server::Member(member.clone()), Server::Dispatch(member), Server::Roster(host.clone())];
+    for target in servers.iter().map(Asked::Server).chain([Asked::Unavailable("it is not in service")]) {
         let visit = Visit { caller: &caller, member: "ann", target };
         match runtime.block_on(rpc::answer(visit, &limits, data)) {
             Answer::Json(answer) => {

@@ -71,7 +71,9 @@ impl Audit {
             imports_total: 0,
             exports: Vec::new(),
             wishes: Vec::new(),
-            sessions: member.map(|member| sessions(&member, limits)),
+            sessions: member
+                .filter(|member| member.spec.world.exports_dispatch())
+                .map(|member| sessions(&member, limits)),
             limits: limits_of(limits),
             findings: Vec::new(),
         };
@@ -236,12 +238,17 @@ fn exports(outside: &Outside, world: Option<World>) -> Vec<Export> {
 /// What the manifest asks for, with what became of it.
 fn wishes(member: &Member<'_>, imports: &[Import]) -> Vec<Wish> {
     let (asked, grants) = (&member.spec.grants, member.grants);
-    let imported =
-        |interface: Interface| imports.iter().any(|import| import.needs.as_deref() == Some(interface.as_str()));
+    // Without a job there are no sessions, and nothing to write to.
+    let has_jobs = member.spec.world.exports_dispatch();
+    let of_jobs = [Interface::JobTools, Interface::Status, Interface::Agent];
+    let imported = |interface: Interface| {
+        (has_jobs || !of_jobs.contains(&interface))
+            && imports.iter().any(|import| import.needs.as_deref() == Some(interface.as_str()))
+    };
     let tools = |of: &[&str]| member.spec.tools.iter().any(|tool| of.contains(&tool.as_str()));
     let used_by = |interface: Interface| {
         let by_sessions = match interface {
-            Interface::Memory => true,
+            Interface::Memory => has_jobs,
             // WebSearch searches the roots, where there is no provider.
             Interface::Files => tools(&["Read", "Grep", "Glob", "WebSearch"]),
             Interface::Web => tools(&["WebFetch", "WebSearch"]),
@@ -280,7 +287,8 @@ fn wishes(member: &Member<'_>, imports: &[Import]) -> Vec<Wish> {
     ];
     for (_, wish, key, interface) in details.into_iter().filter(|(asked, ..)| *asked) {
         // Sessions have their own tool for memories, and search as the operator set it up: this is the component's.
-        let users = if imported(interface) { vec!["component".to_owned()] } else { Vec::new() };
+        let is_used = imported(interface) && (has_jobs || wish == Capability::Search);
+        let users = if is_used { vec!["component".to_owned()] } else { Vec::new() };
         let wish = wish.to_string();
         let became = verdict(grants.details.get(&wish));
         add(wish, key, became, users);
@@ -288,7 +296,8 @@ fn wishes(member: &Member<'_>, imports: &[Import]) -> Vec<Wish> {
     if asked.artifacts.is_some() {
         let wish = Capability::Artifacts.to_string();
         let became = verdict(grants.details.get(&wish));
-        add(wish, "artifacts", became, vec!["component".to_owned(), "sessions".to_owned()]);
+        let users = ["component", "sessions"].into_iter().filter(|_| has_jobs).map(str::to_owned).collect();
+        add(wish, "artifacts", became, users);
     }
     wishes.sort();
     wishes
@@ -319,8 +328,11 @@ fn sessions(member: &Member<'_>, limits: &Limits) -> Sessions {
         .collect();
     tools.sort();
     tools.dedup();
+    let mut toolboxes: Vec<_> = member.spec.toolboxes.iter().map(ToString::to_string).collect();
+    toolboxes.sort();
     Sessions {
         tools,
+        toolboxes,
         memory: grants.memory,
         memory_write: grants.session_memory,
         artifacts: grants.artifacts,

@@ -149,6 +149,9 @@ fn facts(audit: &Audit) -> Facts {
         for tool in &sessions.tools {
             add("session", format!("tool {}", tool.name), if tool.granted { "granted" } else { "denied" }.to_owned());
         }
+        for toolbox in &sessions.toolboxes {
+            add("session", format!("toolbox {toolbox}"), "asked".to_owned());
+        }
         let mut bound = |name: &str, value: String| add("session", name.to_owned(), value);
         bound("memory", sessions.memory.to_string());
         bound("memory write", sessions.memory_write.to_string());

@@ -227,10 +227,11 @@ pub(crate) fn wishes(audit: &Audit, member: Member<'_>, findings: &mut Findings)
     for wish in &audit.wishes {
         let place = in_manifest(&wish.key);
         if wish.used_by.is_empty() {
-            let text = format!(
-                "it asks for `{}`, and neither imports it nor has session tools that use it; take it out of the manifest",
-                wish.grant
-            );
+            let unused = match spec.world.exports_dispatch() {
+                true => "and neither imports it nor has session tools that use it",
+                false => "and no call of its tools can use it",
+            };
+            let text = format!("it asks for `{}`, {unused}; take it out of the manifest", wish.grant);
             findings.add(Rule::GA022, &place, text);
         }
         // Of an interface that is denied as a whole, the parts are not told again.
@@ -276,7 +277,7 @@ pub(crate) fn wishes(audit: &Audit, member: Member<'_>, findings: &mut Findings)
         let text = "it carries its jobs out itself: it sees /job and writes below /job/artifacts, within the limits";
         findings.add(Rule::GA041, in_manifest("component.world"), text);
     }
-    let has_sessions = !spec.tools.is_empty() || asks.agent.is_some();
+    let has_sessions = !spec.tools.is_empty() || !spec.toolboxes.is_empty() || asks.agent.is_some();
     if has_sessions && spec.resources.max_turns.is_none() && spec.resources.max_budget_usd.is_none() {
         let text = "its manifest bounds neither turns nor dollars, so only the operator's limits do; have it name what it needs";
         findings.add(Rule::GA036, in_manifest("component.resources"), text);

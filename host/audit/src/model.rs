@@ -29,7 +29,7 @@ pub struct Audit {
     pub exports: Vec<Export>,
     /// What its manifest asks for, and what became of each wish. Empty without a manifest.
     pub wishes: Vec<Wish>,
-    /// What its sessions may do. None without a manifest.
+    /// What its sessions may do. None without a manifest, or where no work is dispatched to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sessions: Option<Sessions>,
     /// The limits that hold for it, sorted by name.
@@ -393,6 +393,9 @@ pub enum WishState {
 pub struct Sessions {
     /// The read-only tools that the manifest asks for, and whether they may be given.
     pub tools: Vec<SessionTool>,
+    /// The members whose tools they may be given, by their keys.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub toolboxes: Vec<String>,
     /// Whether the member's memories are shown to them.
     pub memory: bool,
     /// Whether they may store memories.

@@ -47,6 +47,13 @@ fn member(imports: &[&str], grants: Value) -> Case {
     sound(&imports.iter().map(import).collect::<String>()).asking(json!({"grants": grants}))
 }
 
+/// A toolbox's, which imports memory and asks for these grants.
+fn tools(grants: Value) -> Case {
+    let memory = r#"(import "guild:worker/memory@0.1.0" (instance))"#;
+    let toolbox = r#"(instance $toolbox) (export "guild:worker/toolbox@0.1.0" (instance $toolbox))"#;
+    of(&[memory, toolbox, MADE, SBOM]).asking(json!({"world": "toolbox-plugin", "grants": grants}))
+}
+
 impl Case {
     /// Of a member whose manifest has this `component`, of the world `worker` where it names no other.
     fn asking(mut self, more: Value) -> Self {
@@ -88,7 +95,7 @@ impl Case {
         let manifest = self.component.as_ref().map(|component| {
             let manifest = json!({
                 "name": "ann", "displayName": "Ann", "description": "d", "version": "1.0.0", "transport": "http",
-                "mcp": {"command": "guild", "args": []}, "capabilities": ["worker"], "component": component,
+                "mcp": {"command": "guild", "args": []}, "component": component,
             });
             Manifest::parse(manifest.to_string().as_bytes()).unwrap()
         });
@@ -178,6 +185,9 @@ fn cases() -> Vec<(Rule, Case, Case)> {
             worker(json!({"grants": {"files": {"roots": ["docs"]}}})),
             worker(json!({"grants": {"files": {"roots": ["docs"]}}, "tools": ["WebSearch"]})),
         ),
+        (Rule::GA022, tools(json!({"memory": {"write": true}})), tools(json!({"memory": {}}))),
+        (Rule::GA022, tools(json!({"memory": {}, "artifacts": {}})), tools(json!({"memory": {}}))),
+        (Rule::GA022, tools(json!({"memory": {}, "status": {}})), tools(json!({"memory": {}}))),
         (Rule::GA023, sound(sockets), of(&[sockets, DISPATCH, python, SBOM])),
         (Rule::GA024, data("#!/bin/sh"), data("# a comment")),
         (Rule::GA025, sound(r#"(@custom "description" "a\u{202e}b")"#), sound(r#"(@custom "description" "ab")"#)),
@@ -196,6 +206,11 @@ fn cases() -> Vec<(Rule, Case, Case)> {
             Rule::GA036,
             worker(json!({"tools": ["Read"]})),
             worker(json!({"tools": ["Read"], "resources": {"maxTurns": 5}})),
+        ),
+        (
+            Rule::GA036,
+            worker(json!({"toolboxes": ["textkit"]})),
+            worker(json!({"toolboxes": ["textkit"], "resources": {"maxTurns": 5}})),
         ),
         (Rule::GA036, member(&["agent"], json!({"agent": {}})), worker(json!({}))),
         (Rule::GA040, own_tools(json!({"agent": {"ownTools": true}})), own_tools(json!({"agent": {}}))),

@@ -33,13 +33,15 @@ pub(crate) struct Cli {
 const EXIT_CODES: &str = "\
 Exit codes: 0 done; 1 error, with the reason on stderr; 2 `serve` found its port in use; \
 `audit`: 1 findings, 2 cannot read or write; \
-3 the job of `run` failed; 4 it was cancelled elsewhere; 130 it was cancelled by Ctrl-C or SIGTERM.";
+3 the job of `run` or `watch` failed; 4 it was cancelled elsewhere; 130 it was cancelled by Ctrl-C or SIGTERM.";
 
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Serve members over HTTP until SIGTERM or Ctrl-C
     Serve(Serve),
+    /// Speak MCP on stdin and stdout, for Claude Code, Claude Desktop and others that start their servers themselves
+    Mcp(Mcp),
     /// Carry out one task here, without a server, and print its report
     Run(Run),
     /// Give a running host a task, and print the job's id
@@ -54,6 +56,8 @@ pub(crate) enum Command {
     Cancel(Job),
     /// Remove a completed or cancelled job and its files
     Delete(Job),
+    /// Show what happens on a running host, as it happens
+    Watch(Watch),
     /// Show what a job's sessions did: turns, tool calls and their results
     Logs(Logs),
     /// Sum what jobs have used: turns, tokens, US dollars, time
@@ -90,10 +94,15 @@ Examples:
   guild serve --members ./guild-members --sources ./docs
   guild serve --member . --port 50321        (as Guild Hall starts it, in the member's directory)
 
-One member is served at /mcp, the members of a directory at /members/KEY/mcp.")]
+One member is served at /mcp, the members of a directory at /members/KEY/mcp. Clients of MCP also find the \
+tools that dispatch to a worker at /dispatch/KEY/mcp, those and a member's own at /whole/KEY/mcp, and where a directory is served \
+those of all members at /mcp. /events tells what happens, /members who is served.
+
+What is added, changed or removed in the directory takes effect at once; a change of one member that is served alone, at the \
+next start.")]
 pub(crate) struct Serve {
-    /// Serve every member in this directory [default: `members` of guild.toml]
-    #[arg(long, value_name = "DIR", conflicts_with = "member")]
+    /// Serve every member in this directory; with --member, only look for its toolboxes there [default: `members` of guild.toml]
+    #[arg(long, value_name = "DIR")]
     pub(crate) members: Option<PathBuf>,
     /// Serve the one member that is this directory
     #[arg(long, value_name = "DIR")]
@@ -118,6 +127,38 @@ pub(crate) struct SessionArgs {
     /// What runs agent sessions [default: `[member.KEY]`, else `agent`, of guild.toml, else extractive]
     #[arg(long, value_name = "NAME", value_parser = runtimes())]
     pub(crate) agent: Option<Runtime>,
+}
+
+/// `guild mcp`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  guild mcp --members ./guild-members --sources ./docs
+  guild mcp --member researcher --members ./guild-members
+  guild mcp --url https://guild.example --member researcher
+  claude mcp add guild -- guild mcp --members ~/guild-members      (in Claude Code)
+
+It offers the tools of all members, and for each worker the tools that dispatch to it; with --member, those of one. Where a host \
+serves the members already, everything goes through it, and --sources, --agent and --config-file are that host's. Where none does, \
+this process is the host, until its client closes stdin: jobs that run then are taken up again by the next one.
+
+stdout has messages of MCP only; what there is to log goes to stderr.")]
+pub(crate) struct Mcp {
+    /// Only this member: its directory, or its key in the members' directory; with --url, its key
+    #[arg(long, value_name = "MEMBER", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) member: Option<String>,
+    /// The host that runs there, in place of one that serves the members here
+    #[arg(long, value_name = "URL", conflicts_with_all = ["members", "config_file", "sources", "agent"])]
+    pub(crate) url: Option<String>,
+    /// How the host knows who asks
+    #[command(flatten)]
+    pub(crate) access: AccessArgs,
+    /// What the jobs' sessions read and run on
+    #[command(flatten)]
+    pub(crate) session: SessionArgs,
+    /// Where members are found
+    #[command(flatten)]
+    pub(crate) house: House,
 }
 
 /// `guild run`.
@@ -245,6 +286,26 @@ pub(crate) struct Job {
     pub(crate) endpoint: Endpoint,
 }
 
+/// `guild watch`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  guild watch
+  guild watch --member researcher --job JOB    (until that job ends)
+
+One line for each event: jobs that start, say how far they are, ask, decide and end, and members that come, change and go. Times are UTC. \
+A connection that breaks is made again, and goes on where it ended; what is missing then is said. --json prints the host's own events.
+
+Exit code: 0 when Ctrl-C or SIGTERM ends it; with --job, 0 completed, 3 failed, 4 cancelled; 1 any error.")]
+pub(crate) struct Watch {
+    /// Only this job, until it ends; where the host serves several members, --member says whose it is
+    #[arg(long, value_name = "JOB")]
+    pub(crate) job: Option<JobId>,
+    /// The host
+    #[command(flatten)]
+    pub(crate) endpoint: Endpoint,
+}
+
 /// `guild logs`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -350,6 +411,13 @@ pub(crate) struct Members {
     /// Where the members are
     #[command(flatten)]
     pub(crate) house: House,
+    /// Ask the host that listens there what it serves, and why what is in a directory is not in service, in place of looking
+    /// at the directories
+    #[arg(long, value_name = "URL", conflicts_with_all = ["member", "grants", "limits", "members", "config_file"])]
+    pub(crate) url: Option<String>,
+    /// How the host knows who asks
+    #[command(flatten)]
+    pub(crate) access: AccessArgs,
     /// Print them as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -361,8 +429,9 @@ pub(crate) struct Members {
 Example:
   guild prompt --members ./guild-members
 
-It names each member with the capability `worker`, and the MCP server NAME-dispatch that Guild Hall has for it. Where there is no \
-worker, stdout stays empty.")]
+It names each member with the capability `worker`, and its MCP server KEY-dispatch, which a host has at /dispatch/KEY/mcp. It is for \
+agents that have these servers; clients of `guild mcp`, and of a host's /mcp, are told with the names of the tools there, by \
+`instructions` and the prompt `workers`. Where there is no worker, stdout stays empty.")]
 pub(crate) struct Prompt {
     /// Where the members are
     #[command(flatten)]
@@ -468,7 +537,8 @@ pub(crate) struct TokenAdd {
     /// Only for these members: a key, where * stands for any characters; give it again for each [default: all]
     #[arg(long, value_name = "PATTERN")]
     pub(crate) members: Vec<Pattern>,
-    /// What it is for: read (list, status, result), dispatch (read, and dispatch), all (cancel and delete too)
+    /// What it is for: read (list, status, result, events), dispatch (read, and dispatch), all (cancel and delete too, and the
+    /// tools of components)
     #[arg(long, value_name = "METHODS", default_value = "all", value_parser = methods())]
     pub(crate) methods: Methods,
     /// When it ends: after some time, as 12h, 30d or 2w, or at a date (UTC), as 2030-01-01 [default: never]

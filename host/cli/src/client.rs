@@ -1,9 +1,12 @@
 //! How the client commands reach a host.
 
-use std::{env, fs, path::PathBuf};
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
 
 use clap::Args;
-use guild_client::{Error, MemberKey, Options, WorkerHandle};
+use guild_client::{Authorities, Error, MemberKey, Options, WorkerHandle};
 use guild_jobs::secret::KeySource;
 
 use crate::{failure::Failure, output::one_line};
@@ -34,6 +37,11 @@ impl AccessArgs {
 
     /// A client of the endpoint at `url`, or of a member of the host at `url`.
     pub(crate) fn client(&self, url: &str, member: Option<&MemberKey>) -> Result<WorkerHandle, Failure> {
+        Ok(WorkerHandle::with_options(url, member, &self.options()?)?)
+    }
+
+    /// How a host is reached.
+    pub(crate) fn options(&self) -> Result<Options, Failure> {
         let source = match &self.token_file {
             Some(file) => Some(KeySource::File(file.clone())),
             None => env::var_os(TOKEN_VARIABLE)
@@ -41,19 +49,17 @@ impl AccessArgs {
                 .map(|_| KeySource::Env(TOKEN_VARIABLE.to_owned())),
         };
         let token = source.map(|source| source.read().map_err(Error::Token)).transpose()?;
-        let authority = |path: &PathBuf, why: String| {
-            Failure::error(format!("{}: {why}; --ca or GUILD_CA names it, and it is a PEM file", path.display()))
-        };
-        let authorities = match &self.ca {
-            Some(path) => Some(fs::read(path).map_err(|e| authority(path, e.to_string()))?),
-            None => None,
-        };
-        let options = Options { token, authorities, ..Options::default() };
-        WorkerHandle::with_options(url, member, &options).map_err(|error| match (error, &self.ca) {
-            (Error::Authority(why), Some(path)) => authority(path, why),
-            (error, _) => error.into(),
-        })
+        let authorities = self.ca.as_deref().map(authorities).transpose()?;
+        Ok(Options { token, authorities, ..Options::default() })
     }
+}
+
+fn authorities(path: &Path) -> Result<Authorities, Failure> {
+    let read = fs::read(path).map_err(|e| e.to_string());
+    let read = read.and_then(|pem| Authorities::from_pem(&pem).map_err(|e| e.to_string()));
+    read.map_err(|why| {
+        Failure::error(format!("{}: {why}; --ca or GUILD_CA names it, and it is a PEM file", path.display()))
+    })
 }
 
 impl From<Error> for Failure {

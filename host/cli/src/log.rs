@@ -12,6 +12,9 @@ use crate::failure::Failure;
 /// The variable that takes a filter of its own, as `warn,guild_server=debug`.
 const FILTER: &str = "GUILD_LOG";
 
+/// What it warns of, and calls errors, is what clients do: that they go away, or ask for what there is not.
+const QUIET: &str = "rmcp=off";
+
 /// Begins to log: what `GUILD_LOG` says, else warnings, and more with each `-v`.
 pub(crate) fn start(verbose: u8) -> Result<(), Failure> {
     let own = env::var(FILTER).ok().filter(|filter| !filter.is_empty());
@@ -19,8 +22,8 @@ pub(crate) fn start(verbose: u8) -> Result<(), Failure> {
         (Some(filter), _) => EnvFilter::try_new(&filter).map_err(|e| {
             Failure::error(format!("{FILTER}={filter} is no log filter, as warn,guild_server=debug: {e}"))
         })?,
-        (None, 0) => EnvFilter::new("warn"),
-        (None, 1) => EnvFilter::new("info"),
+        (None, 0) => EnvFilter::new(format!("warn,{QUIET}")),
+        (None, 1) => EnvFilter::new(format!("info,{QUIET}")),
         (None, _) => EnvFilter::new("debug"),
     };
     let lines = fmt::layer().with_writer(|| Unbreakable).with_target(verbose > 0).with_ansi(colours());

@@ -11,6 +11,7 @@ mod grants;
 mod house;
 mod log;
 mod logs;
+mod mcp;
 mod members;
 mod output;
 mod prompt;
@@ -21,6 +22,7 @@ mod serve;
 mod sign;
 mod token;
 mod usage;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -62,6 +64,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
     log::start(cli.verbose)?;
     match cli.command {
         Command::Serve(args) => on(&mut Builder::new_multi_thread(), serve::serve(args)),
+        Command::Mcp(args) => on(&mut Builder::new_multi_thread(), mcp::mcp(args)),
         Command::Run(args) => on(&mut Builder::new_multi_thread(), run::run(args)),
         Command::Dispatch(args) => on(&mut Builder::new_current_thread(), remote::dispatch(args)),
         Command::List(args) => on(&mut Builder::new_current_thread(), remote::list(args)),
@@ -69,10 +72,14 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Result(args) => on(&mut Builder::new_current_thread(), remote::result(args)),
         Command::Cancel(args) => on(&mut Builder::new_current_thread(), remote::cancel(args)),
         Command::Delete(args) => on(&mut Builder::new_current_thread(), remote::delete(args)),
+        Command::Watch(args) => on(&mut Builder::new_current_thread(), watch::watch(args)),
         Command::Logs(args) => logs::logs(&args),
         Command::Usage(args) => usage::usage(&args),
         Command::Prune(args) => on(&mut Builder::new_current_thread(), prune::prune(args)),
-        Command::Members(args) => members::members(&args),
+        Command::Members(args) => match &args.url {
+            Some(url) => on(&mut Builder::new_current_thread(), members::served(&args, url)),
+            None => members::members(&args),
+        },
         Command::Approve(args) => approve::approve(&args),
         Command::Sign(args) => sign::sign(&args),
         Command::Token(args) => token::token(args),

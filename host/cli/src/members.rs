@@ -1,10 +1,11 @@
 //! `guild members`: who is there, and in what state.
 //!
 //! It looks as a host does when it starts: manifests are read, and components are compiled, or taken from the cache.
-//! The owner is told by its lock.
+//! The owner is told by its lock. With `--url` it asks a host that runs, which may serve what a directory had before.
 
 use std::io;
 
+use guild_client::{MemberReport, MemberService, Reply};
 use guild_contract::manifest::{Interface, World};
 use guild_jobs::Owner;
 use guild_server::{
@@ -121,6 +122,35 @@ pub(crate) fn members(args: &Members) -> Result<(), Failure> {
         print(|out| all.iter().try_for_each(|member| write_member(out, member)))?;
     }
     Ok(())
+}
+
+/// `guild members --url`: what a running host serves, which may be what a directory had before.
+pub(crate) async fn served(args: &Members, url: &str) -> Result<(), Failure> {
+    let Reply { value, json } = guild_client::members(url, &args.access.options()?).await?;
+    if args.json {
+        print_json(&json)?;
+        return Ok(());
+    }
+    if value.is_empty() {
+        tell(format_args!("no members at {}", one_line(url, usize::MAX)));
+    }
+    print(|out| value.iter().try_for_each(|member| write_served(out, member)))?;
+    Ok(())
+}
+
+fn write_served(out: &mut dyn io::Write, member: &MemberReport) -> io::Result<()> {
+    let MemberReport { member, state, version, sha256, error } = member;
+    let style = output::state_style(*state == MemberService::Error);
+    write!(out, "{:<24} {style}{:<8}{style:#}", one_line(member, usize::MAX), state.as_str())?;
+    write!(out, " {:<8} {}", one_line(version.as_deref().unwrap_or("-"), 20), sha256.as_deref().unwrap_or("-"))?;
+    writeln!(out)?;
+    match error {
+        Some(why) if *state == MemberService::Ready => {
+            writeln!(out, "  a change is not in service: {}", one_line(why, usize::MAX))
+        }
+        Some(why) => writeln!(out, "  {}", one_line(why, usize::MAX)),
+        None => Ok(()),
+    }
 }
 
 fn shown(surveyed: Surveyed) -> Shown {

@@ -170,7 +170,7 @@ fn indented(out: &mut dyn Write, text: &str) -> io::Result<()> {
     harmless(text).trim().lines().try_for_each(|line| writeln!(out, "  {line}"))
 }
 
-fn status_style(status: JobStatus) -> Style {
+pub(crate) fn status_style(status: JobStatus) -> Style {
     match status {
         JobStatus::Running => AnsiColor::Cyan.on_default(),
         JobStatus::Completed => AnsiColor::Green.on_default(),

@@ -1,6 +1,6 @@
 //! `guild prompt`: what a main agent is told about the workers.
 
-use guild_client::guidance;
+use guild_client::{Naming, guidance};
 
 use crate::{
     args::Prompt,
@@ -20,7 +20,7 @@ pub(crate) fn prompt(args: &Prompt) -> Result<(), Failure> {
             Err(why) => tell(format_args!("{} is left out: {}", one_line(&found.path, 80), one_line(&why, 400))),
         }
     }
-    match guidance(members.iter().map(|member| (&member.key, &member.manifest))) {
+    match guidance::of(members.iter().map(|member| (&member.key, &member.manifest)), Naming::Servers) {
         Some(text) => print(|out| out.write_all(text.as_bytes()))?,
         None => tell(format_args!("no member in {} has the capability `worker`", directory.display())),
     }

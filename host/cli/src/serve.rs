@@ -11,9 +11,14 @@ use crate::{
 
 /// Serves until SIGTERM or Ctrl-C.
 pub(crate) async fn serve(args: Serve) -> Result<(), Failure> {
-    let config = house::config(args.config.as_deref())?;
+    let mut config = house::config(args.config.as_deref())?;
     let target = match args.member {
-        Some(member) => Target::Member(member),
+        Some(member) => {
+            if let Some(members) = &args.members {
+                config.members = Some(house::members_directory(Some(members), &config)?);
+            }
+            Target::Member(member)
+        }
         None => Target::Members(house::members_directory(args.members.as_deref(), &config)?),
     };
     let options =
@@ -30,11 +35,13 @@ fn listening(base: &str, host: &Host) -> String {
     if let Some(member) = host.single() {
         return format!("serving {} at {base}/mcp", member.key());
     }
-    let members = host.members().map(|(key, state)| match state {
+    let members = host.members();
+    let members = members.iter().map(|(key, entry)| match &entry.state {
         MemberState::Ready(_) => format!("serving {key} at {base}/members/{key}/mcp"),
         MemberState::Foreign => format!("{key} has no component and is not served here"),
         MemberState::Error(reason) => format!("{} is not served: {}", one_line(key, 80), one_line(reason, 400)),
     });
-    let lines: Vec<String> = std::iter::once(format!("listening at {base}")).chain(members).collect();
+    let together = format!("listening at {base}, with the tools of all members together at {base}/mcp");
+    let lines: Vec<String> = std::iter::once(together).chain(members).collect();
     lines.join("\n")
 }

@@ -18,18 +18,28 @@
 //! # }
 //! ```
 
+mod connect;
 mod endpoint;
 mod error;
+mod events;
 mod handle;
+mod members;
+mod relay;
 
+pub use connect::{Authorities, Options, Reply};
 pub use error::Error;
+pub use events::{Events, Filter, Happened};
 pub use guild_contract::{
-    JobId, JobStatus, Manifest, MemberKey,
-    guidance::guidance,
+    Event, JobId, JobStatus, Manifest, MemberKey, MemberReport, MemberService, News,
+    event::Kind,
+    guidance::{self, Naming},
     rpc::{
         CancelView, Deleted, Detail, DispatchParams, Dispatched, JobList, JobParams, ListParams, Listed, ListedDetails,
         ResultView, StatusView,
     },
     secret::Secret,
 };
-pub use handle::{Options, Reply, WorkerHandle};
+pub use handle::WorkerHandle;
+pub use members::members;
+pub use relay::{Coming, Head, Relay};
+pub use reqwest::Url;

@@ -87,6 +87,22 @@ impl MemberKey {
         self.0.replace('/', "--")
     }
 
+    /// The key where only letters, digits, `-` and `_` can stand, as in the names of its tools beside those of others: `X--Y`,
+    /// with `_` for each `.`. Keys that differ in that alone have the same one.
+    pub fn tool_prefix(&self) -> String {
+        self.flat().replace('.', "_")
+    }
+
+    /// The name of one of its tools beside those of others: `X--Y__TOOL`.
+    pub fn tool(&self, tool: &str) -> String {
+        format!("{}__{tool}", self.tool_prefix())
+    }
+
+    /// The name of one of the tools that dispatch to it, beside those of others: `X--Y-dispatch__TOOL`.
+    pub fn dispatch_tool(&self, tool: &str) -> String {
+        format!("{}-dispatch__{tool}", self.tool_prefix())
+    }
+
     /// The MCP server whose tools dispatch to this member (REQ-WD-36): `X-dispatch`.
     pub fn dispatch_server(&self) -> String {
         format!("{}-dispatch", self.flat())
@@ -156,6 +172,7 @@ mod tests {
     #[test]
     fn a_member_key_has_one_or_two_parts() {
         assert_eq!("a/b".parse::<MemberKey>().unwrap().flat(), "a--b");
+        assert_eq!("a/b.c".parse::<MemberKey>().unwrap().tool_prefix(), "a--b_c");
         for unsound in ["", "/", "a/", "/a", "a/b/c", ".git", "a/..", "a\nb"] {
             assert!(unsound.parse::<MemberKey>().is_err(), "{unsound:?} was taken");
         }

@@ -5,6 +5,7 @@
 //! checked where it is parsed, so that the rest of the host handles only values that are sound.
 
 pub mod bounds;
+pub mod event;
 pub mod grants;
 pub mod guidance;
 pub mod ids;
@@ -13,17 +14,20 @@ pub mod limits;
 pub mod manifest;
 pub mod nearest;
 mod policy;
+pub mod report;
 pub mod rpc;
 pub mod schema;
 pub mod secret;
 pub mod text;
 
 pub use bounds::Bounds;
+pub use event::{Event, News};
 pub use grants::{Grants, Policy};
 pub use ids::{JobId, MemberKey};
 pub use job::{Decision, JobStatus, JobUsage, Meta, Usage};
 pub use limits::Limits;
 pub use manifest::Manifest;
+pub use report::{MemberReport, MemberService};
 
 /// The WIT package that this host implements, without its version.
 pub const WIT_PACKAGE: &str = "guild:worker";

@@ -121,11 +121,24 @@ limits! {
     run_seconds: u32 = 3600;
     /// Live `run` instances on a host; more are queued before they are instantiated.
     live_runs: u32 = 256;
+    /// `call-tool`, and `list-tools` when a component is loaded: component, host calls and blocking I/O together.
+    #[member]
+    call_tool_seconds: u32 = 25;
+    /// Tool calls of components at a time on a host; others wait for their turn.
+    live_tool_calls: u32 = 64;
+    /// Tools of a component.
+    #[member]
+    tools: u32 = 128;
+    /// All definitions of a component's tools: names, texts and schemas.
+    #[member]
+    tools_bytes: u64 = 256 * KIB;
     /// Agent sessions that a component may have at a time, those that wait for their place among them.
     #[member]
     job_sessions: u32 = 64;
     /// How long a dispatch waits for its turn to be checked before it is answered "busy".
     dispatch_wait_seconds: u32 = 20;
+    /// How long a tool call waits for its turn before it is answered "busy": its caller may give up after 30 s.
+    call_tool_wait_seconds: u32 = 4;
     /// A component's file.
     #[member]
     component_bytes: u64 = 64 * MIB;
@@ -145,7 +158,7 @@ limits! {
     /// US dollars for condensing a member's memories once.
     #[member]
     compaction_budget_usd: f64 = 0.05;
-    /// What a tool answers a session; what is longer is cut, and says so.
+    /// What a tool answers a session; what is longer is cut, and says so. An answer of a component's tool has to be within it.
     #[member]
     tool_result_bytes: u64 = 128 * KIB;
     /// How often a job is taken up again that a host left running; then it has failed.
@@ -208,6 +221,10 @@ limits! {
     connections: u32 = 4096;
     /// Connections of one address (of IPv6: of one /64) other than loopback at a time; more are closed.
     connections_per_address: u32 = 256;
+    /// MCP sessions that are open at a time on a host; then the one that was unused longest makes room, if one is unused.
+    mcp_sessions: u32 = 256;
+    /// How long an MCP session stays open that nobody uses: no request of it is under way, and nobody listens.
+    mcp_session_seconds: u32 = 1800;
     /// A request's head: its first line and its header fields.
     header_bytes: u64 = 16 * KIB;
     /// Header fields of a request.
@@ -220,6 +237,10 @@ limits! {
     token_dispatches_per_minute: u32 = 600;
     /// Requests with one token that are under way.
     token_requests_at_once: u32 = 64;
+    /// Listeners to `/events`, and streams of MCP that tell of changes, at a time; more are told to come back.
+    listeners: u32 = 1024;
+    /// Events that are kept for listeners that come back, as many KiB at most.
+    events_kept: u32 = 4096;
 }
 
 /// The limits of one member.

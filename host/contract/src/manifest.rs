@@ -1,15 +1,17 @@
 //! `guild-member.json`: Guild Hall's own manifest, and the key `component` that this host adds to it.
 
 mod lines;
+mod wishes;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::Value;
 
-use crate::{bounds::Bounds, nearest::slip, policy::check_host, text::is_steering};
+use crate::{bounds::Bounds, ids::MemberKey, nearest::slip, text::is_steering};
 
 pub use lines::{Lines, ManifestError};
+pub use wishes::{AgentWish, ArtifactsWish, FilesWish, MemoryWish, WebWish, Wish, Wishes};
 
 /// The manifest's file name in a member's directory.
 pub const FILE_NAME: &str = "guild-member.json";
@@ -102,9 +104,9 @@ pub struct ComponentSpec {
     /// The read-only tools that its sessions may be given: out of [`SESSION_TOOLS`].
     #[serde(default)]
     pub tools: Vec<String>,
-    /// Toolboxes whose tools its sessions need (REQ-WKR-2). Not supported yet.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub toolboxes: Vec<String>,
+    /// Members whose tools its sessions need (REQ-WKR-2), by their keys. Each has to be there for a dispatch to be accepted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "toolboxes")]
+    pub toolboxes: Vec<MemberKey>,
     /// Whose memories it uses. Only `worker` is supported yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<String>,
@@ -127,9 +129,9 @@ pub enum World {
     Worker,
     /// Carries its jobs out itself.
     AutonomousWorker,
-    /// Tools only. Not supported yet.
+    /// Offers tools, and does no work of its own.
     ToolboxPlugin,
-    /// Plans, and offers tools. Not supported yet.
+    /// Plans, and offers tools.
     WorkerToolbox,
 }
 
@@ -142,6 +144,16 @@ impl World {
             Self::ToolboxPlugin => "toolbox-plugin",
             Self::WorkerToolbox => "worker-toolbox",
         }
+    }
+
+    /// Whether it exports `dispatch`: work can be dispatched to a member of it.
+    pub fn exports_dispatch(self) -> bool {
+        self != Self::ToolboxPlugin
+    }
+
+    /// Whether it exports `toolbox`: a member of it offers tools.
+    pub fn exports_toolbox(self) -> bool {
+        matches!(self, Self::ToolboxPlugin | Self::WorkerToolbox)
     }
 }
 
@@ -184,89 +196,6 @@ impl Interface {
     }
 }
 
-/// What a component asks for: the `guild:worker` interfaces that it imports, and how much of what is behind them it
-/// and its sessions need. `{}` asks for the least of an interface.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", default, deny_unknown_fields)]
-pub struct Wishes {
-    /// Lines into the job's log.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub log: Option<Wish>,
-    /// The member's memory.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub memory: Option<MemoryWish>,
-    /// Reading under the granted roots.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub files: Option<FilesWish>,
-    /// The web, through the host.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub web: Option<WebWish>,
-    /// The internal tools, on this job.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub job_tools: Option<Wish>,
-    /// The job's own status record.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub status: Option<Wish>,
-    /// Agent sessions of its own.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub agent: Option<AgentWish>,
-    /// How much it writes below `/job/artifacts`. Without it, as much as the operator's limits allow.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub artifacts: Option<ArtifactsWish>,
-}
-
-impl Wishes {
-    /// Whether an interface is asked for.
-    pub fn asks(&self, interface: Interface) -> bool {
-        match interface {
-            Interface::Log => self.log.is_some(),
-            Interface::Memory => self.memory.is_some(),
-            Interface::Files => self.files.is_some(),
-            Interface::Web => self.web.is_some(),
-            Interface::JobTools => self.job_tools.is_some(),
-            Interface::Status => self.status.is_some(),
-            Interface::Agent => self.agent.is_some(),
-        }
-    }
-
-    fn check(&self) -> Result<(), Fault> {
-        let names = [
-            ("component.grants.files.roots", self.files.as_ref().map(|files| &files.roots)),
-            ("component.grants.web.hosts", self.web.as_ref().map(|web| &web.hosts)),
-        ];
-        for (field, names) in names {
-            for name in names.into_iter().flatten() {
-                if name.trim().is_empty() {
-                    let why = format!("`{field}` has an empty name; leave the list out to ask for all");
-                    return Err(Fault::at(field, why));
-                }
-                if has_unseen(name) {
-                    return Err(Fault::at(field, unseen(field, name)));
-                }
-                if name.len() > NAME_BYTES {
-                    let why = format!("a name in `{field}` has {} bytes, more than {NAME_BYTES}", name.len());
-                    return Err(Fault::at(field, why));
-                }
-            }
-        }
-        for host in self.web.iter().flat_map(|web| &web.hosts) {
-            const HOSTS: &str = "component.grants.web.hosts";
-            check_host(host).map_err(|why| Fault::at(HOSTS, format!("`{HOSTS}`: {why}")))?;
-            // `web:search` in guild.toml, and in what `guild approve` shows.
-            if host.eq_ignore_ascii_case("search") {
-                let why = format!("`{HOSTS}` names \"search\", which is no host; write `\"search\": true` beside it");
-                return Err(Fault::at(HOSTS, why));
-            }
-        }
-        let zero = |n: Option<u64>| n == Some(0);
-        if self.artifacts.is_some_and(|artifacts| zero(artifacts.bytes) || zero(artifacts.entries)) {
-            let why = "`component.grants.artifacts` has a number of 0; write one above 0";
-            return Err(Fault::at("component.grants.artifacts", why));
-        }
-        Ok(())
-    }
-}
-
 /// Whether a name has characters that nobody sees, or that change how what follows is shown.
 fn has_unseen(name: &str) -> bool {
     name.contains(|c: char| c.is_control() || is_steering(c))
@@ -275,59 +204,6 @@ fn has_unseen(name: &str) -> bool {
 fn unseen(field: &str, name: &str) -> String {
     let shown: String = name.chars().flat_map(char::escape_default).collect();
     format!("`{field}` has a control character, or one that nobody sees, in \"{shown}\"; leave it out")
-}
-
-/// A wish without details.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Wish {}
-
-/// `memory`: the member's memory, to read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct MemoryWish {
-    /// And to store and delete in.
-    pub write: bool,
-}
-
-/// `files`: reading under the granted roots.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct FilesWish {
-    /// The names of the roots that it needs, with `*` for any characters; all that there are, where it is empty.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub roots: Vec<String>,
-}
-
-/// `web`: the web, through the host.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct WebWish {
-    /// The hosts that it needs, by the patterns of `[web]`; all that the operator opened, where it is empty.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub hosts: Vec<String>,
-    /// And to ask the search provider.
-    pub search: bool,
-}
-
-/// `agent`: agent sessions of its own.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-pub struct AgentWish {
-    /// And to give them tools of its own.
-    pub own_tools: bool,
-}
-
-/// `artifacts`: less than the operator's limits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ArtifactsWish {
-    /// Bytes of a job's files.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bytes: Option<u64>,
-    /// Files and directories of a job.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub entries: Option<u64>,
 }
 
 impl Manifest {
@@ -372,6 +248,17 @@ impl Manifest {
         if self.is_worker() && self.mcp.is_none() {
             return Err(Fault::at("capabilities", "capability `worker` needs `mcp`"));
         }
+        if let Some(world) = self.component.as_ref().map(|component| component.world)
+            && self.is_worker()
+            && !world.exports_dispatch()
+        {
+            let why = format!(
+                "capability `worker` needs a `component.world` that exports `dispatch`, and `{}` does not; name \
+                 `tools` instead, or a world to which work can be dispatched",
+                world.as_str()
+            );
+            return Err(Fault::at("capabilities", why));
+        }
         self.component.as_ref().map_or(Ok(()), ComponentSpec::check)
     }
 }
@@ -404,21 +291,43 @@ impl ComponentSpec {
         let later = |at: &'static str, what: &str| {
             Err(Fault::at(at, format!("{what} is not supported by this version of the host; remove it")))
         };
-        if !self.toolboxes.is_empty() {
-            return later("component.toolboxes", "`component.toolboxes`");
-        }
         if let Some(scope) = self.scopes.iter().find(|s| *s != "worker") {
             return later("component.scopes", &format!("the scope {scope:?} in `component.scopes`"));
         }
         if self.checkout_scope.is_some() {
             return later("component.checkoutScope", "`component.checkoutScope`");
         }
-        if matches!(self.world, World::ToolboxPlugin | World::WorkerToolbox) {
-            return later("component.world", "a `component.world` that exports a toolbox");
+        let mut named = BTreeSet::new();
+        if let Some(twice) = self.toolboxes.iter().find(|key| !named.insert(*key)) {
+            let why = format!("`component.toolboxes` names `{twice}` twice; name it once");
+            return Err(Fault::at("component.toolboxes", why));
         }
         let bounds = self.resources.check();
-        bounds.map_err(|e| Fault::at("component.resources", format!("`component.resources`: {e}")))
+        bounds.map_err(|e| Fault::at("component.resources", format!("`component.resources`: {e}")))?;
+        self.check_dispatch()
     }
+
+    /// Refuses what is about jobs where there will be none.
+    fn check_dispatch(&self) -> Result<(), Fault> {
+        if self.world.exports_dispatch() {
+            return Ok(());
+        }
+        let said = [
+            ("component.tools", !self.tools.is_empty()),
+            ("component.toolboxes", !self.toolboxes.is_empty()),
+            ("component.resources", self.resources != Bounds::default()),
+            ("component.configSchema", self.config_schema.is_some()),
+        ];
+        let Some((at, _)) = said.into_iter().find(|(_, said)| *said) else { return Ok(()) };
+        let world = self.world.as_str();
+        let why = format!("`{at}` is about dispatched work, and `{world}` exports no `dispatch`; remove it");
+        Err(Fault::at(at, why))
+    }
+}
+
+/// Keys of members, and for one that is none an error that names the field.
+fn toolboxes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<MemberKey>, D::Error> {
+    Vec::deserialize(from).map_err(|e| D::Error::custom(format!("`component.toolboxes`: {e}")))
 }
 
 #[cfg(test)]
@@ -555,10 +464,11 @@ mod tests {
         assert!(error_with("/component/file", json!("../x.wasm")).contains("component.file"));
         assert!(error_with("/component/file", json!("/x.wasm")).contains("component.file"));
         assert!(error_with("/component/tools", json!(["Bash"])).contains("Bash"));
-        assert!(error_with("/component/toolboxes", json!(["mail"])).contains("not supported"));
+        assert!(error_with("/component/toolboxes", json!(["a/b/c"])).contains("`component.toolboxes`"));
+        assert!(error_with("/component/toolboxes", json!(["mail", "a/b", "mail"])).contains("`mail` twice"));
         assert!(error_with("/component/scopes", json!(["project"])).contains("not supported"));
         assert!(error_with("/component/checkoutScope", json!("full")).contains("not supported"));
-        assert!(error_with("/component/world", json!("toolbox-plugin")).contains("not supported"));
+        assert!(error_with("/component/world", json!("toolbox-plugin")).contains("exports `dispatch`"));
         assert!(error_with("/component/resources", json!({"maxTurns": 0})).contains("maxTurns"));
         assert!(error_with("/component/grants", json!({"sockets": {}})).contains("sockets"));
         assert!(error_with("/component/grants", json!({"log": {"x": 1}})).contains('x'));

@@ -1,6 +1,8 @@
 //! What a component is told when it is activated, and what it answers (REQ-WD-30, REQ-WKR-4a): the Rust
 //! side of the WIT interface `dispatch`.
 
+use std::sync::Arc;
+
 use guild_contract::{Bounds, Grants, JobId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -45,7 +47,7 @@ pub struct Activation {
     /// Built-in read-only tools that the worker's sessions may be given.
     pub granted_tools: Vec<String>,
     /// Tools of the toolboxes that were resolved for the worker.
-    pub toolbox_tools: Vec<ToolDefinition>,
+    pub toolbox_tools: Vec<Arc<ToolDefinition>>,
     /// What the job may use at most: the smaller of manifest and operator.
     pub bounds: Bounds,
 }
@@ -65,6 +67,17 @@ pub struct Accepted {
     /// How it is carried out.
     #[serde(flatten)]
     pub plan: Plan,
+}
+
+/// An accepted dispatch as `plan.json` has it.
+#[derive(Clone, Debug)]
+pub struct Sealed {
+    /// What was accepted.
+    pub accepted: Accepted,
+    /// What is sealed: all that the file says but for `seal`, byte by byte where it is not between the fields.
+    pub text: Vec<u8>,
+    /// What [`Resume::seal`](crate::Resume::seal) made of that when the job was made; none where nobody did.
+    pub seal: Option<String>,
 }
 
 /// How an accepted job is carried out.

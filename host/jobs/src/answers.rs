@@ -151,7 +151,7 @@ impl JobStore {
             self.looked(entry, None);
             return Ok(view.json.clone());
         }
-        let (view, parts) = record::read_view(jobs, &meta, &self.shared.limits, || {
+        let (view, parts) = record::read_view(jobs, &meta, &self.shared.limits(), || {
             serde_json::from_slice::<StatusView>(&before?.json).ok()
         });
         let json = json(&view)?;
@@ -196,7 +196,7 @@ impl JobStore {
         if unsaved.is_some() || current == known {
             return Ok(());
         }
-        match record::read_meta(jobs, id, &self.shared.limits) {
+        match record::read_meta(jobs, id, &self.shared.limits()) {
             Ok((meta, stamp)) if meta.status != JobStatus::Running => {
                 let started_at = meta.started_at.clone();
                 self.update(entry, |ended| (ended.meta, ended.stamp, ended.trouble) = (meta, Some(stamp), None));
@@ -354,7 +354,7 @@ impl JobStore {
             State::Ended(ended) => ended.owed.clone(),
             State::Running(_) => None,
         };
-        let limits = &self.shared.limits;
+        let limits = &self.shared.limits();
         let dir = self.job_dir(&entry.id).map_err(StoreError::io("could not read the job"))?;
         let output = match owed {
             Some(owed) => owed.read(&dir, limits),

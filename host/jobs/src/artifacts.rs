@@ -1,12 +1,12 @@
 //! The files of a job's `artifacts/`: what a component wrote there itself, and what `write_artifact` writes.
 
-use std::io;
+use std::io::{self, Read as _};
 
 use cap_std::fs::Dir;
 use guild_contract::JobId;
 
 use crate::{
-    durable::{Survives, if_there, open_dir, open_or_make_dir, replace_from, sync_dir},
+    durable::{Survives, if_there, open, open_dir, open_or_make_dir, replace_from, sync_dir},
     quota::{MAX_DEPTH, Quota, Refused, given_back},
     tools::ToolError,
     tree::walk,
@@ -79,6 +79,24 @@ pub(crate) fn write(job: &Dir, path: &Names<'_>, contents: &[u8], quota: &Quota)
         }
         Ok(sync_dir(&dir)?)
     })
+}
+
+/// The bytes of one file, at most `max` and one more of them; none where there is no regular file of that path. No symlink
+/// is followed on the way.
+///
+/// # Errors
+/// Where it cannot be read.
+pub(crate) fn read(job: &Dir, path: &Names<'_>, max: u64) -> io::Result<Option<Vec<u8>>> {
+    let [parents @ .., name] = path.0.as_slice() else { return Ok(None) };
+    let Ok(mut dir) = open_dir(job, ARTIFACTS) else { return Ok(None) };
+    for parent in parents {
+        let Ok(inner) = open_dir(&dir, parent) else { return Ok(None) };
+        dir = inner;
+    }
+    let Ok(Some((file, _))) = open(&dir, name) else { return Ok(None) };
+    let mut bytes = Vec::new();
+    file.take(max.saturating_add(1)).read_to_end(&mut bytes)?;
+    Ok(Some(bytes))
 }
 
 /// The names of a sound path.

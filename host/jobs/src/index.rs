@@ -4,6 +4,7 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    ops::Bound,
     sync::{
         Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak,
         atomic::{AtomicBool, Ordering},
@@ -141,9 +142,9 @@ impl Ended {
 }
 
 /// Newest first, then by id, newest first too, as UUIDv7 have it.
-type Order = (Reverse<Timestamp>, Reverse<JobId>);
+pub(crate) type Order = (Reverse<Timestamp>, Reverse<JobId>);
 
-fn order(id: &JobId, started_at: &str) -> Order {
+pub(crate) fn order(id: &JobId, started_at: &str) -> Order {
     // What the original wrote is RFC 3339; what a person wrote may be anything, and comes last.
     (Reverse(started_at.parse().unwrap_or(Timestamp::MIN)), Reverse(id.clone()))
 }
@@ -196,6 +197,11 @@ impl Index {
 
     pub(crate) fn len(&self) -> usize {
         self.by_id.len()
+    }
+
+    /// Jobs, newest first, from one on.
+    pub(crate) fn from(&self, begin: Bound<Order>) -> impl Iterator<Item = &Arc<Entry>> {
+        self.ordered.range((begin, Bound::Unbounded)).map(|(_, entry)| entry)
     }
 
     /// All jobs, newest first.

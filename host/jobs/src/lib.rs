@@ -7,10 +7,12 @@
 pub mod activation;
 mod answers;
 mod artifacts;
+pub mod browse;
 pub mod clock;
 pub mod compaction;
 pub mod durable;
 pub mod error;
+pub mod events;
 pub mod files;
 pub mod follow;
 pub mod glob;

@@ -7,23 +7,29 @@ use std::{
 };
 
 use cap_std::fs::Dir;
-use guild_contract::{JobId, JobStatus, JobUsage, Meta};
+use guild_contract::{JobId, JobStatus, JobUsage, Meta, News};
 
 use crate::{
-    activation::Accepted,
+    activation::Sealed,
     durable::{Stamp, if_there, remove_temporaries},
     index::{Ended, Entry},
     record::{self, Left, META, Owed, PLAN, TRANSCRIPT},
     running::RunningJob,
-    store::{DELETED, JobStore, NEW},
+    store::{self, DELETED, JobStore, NEW},
     sync::lock,
     transcript::{self, Entry as Did},
 };
 
 /// Goes on with jobs that a host left running.
 pub trait Resume: Send + Sync {
+    /// What shows [`Self::check`] later that the job with this plan, [`Sealed::text`], was made here, and did not come along
+    /// with a directory. It blocks.
+    fn seal(&self, _job: &JobId, _plan: &[u8]) -> Option<String> {
+        None
+    }
+
     /// Whether a job could go on, by its plan and what its sessions have done. The error says why not.
-    fn check(&self, plan: &Accepted, history: &[Did]) -> Result<(), String>;
+    fn check(&self, job: &JobId, plan: &Sealed, history: &[Did]) -> Result<(), String>;
 
     /// Goes on with a job, which is running, by [`RunningJob::plan`]. It must not wait for it.
     fn resume(&self, job: Arc<RunningJob>);
@@ -210,11 +216,11 @@ impl JobStore {
                 return;
             }
             let was_there = lock(&self.left_out_at_load).contains(id);
-            let settled = read.and_then(|(meta, stamp)| match meta.status {
-                JobStatus::Running => self.reconcile(&meta, was_there),
-                _ => Ok(Settled::Ended(Box::new(Ended::new(meta, Some(stamp))))),
-            });
-            self.take_over(id, settled);
+            match read {
+                Ok((meta, _)) if runs => self.take_over(id, self.reconcile(&meta, was_there)),
+                Ok((meta, stamp)) => self.take_in(id, Ok(Ended::new(meta, Some(stamp)))),
+                Err(reason) => self.take_in(id, Err(reason)),
+            }
         }
     }
 
@@ -230,6 +236,7 @@ impl JobStore {
     pub(crate) fn forget(&self, id: &JobId) {
         if self.catalog.write().remove(id) {
             self.shared.changed();
+            self.shared.tell(id, || News::JobDeleted);
             self.look_again(id);
         }
     }
@@ -241,7 +248,7 @@ impl JobStore {
         }
     }
 
-    /// Takes a job into the index that has ended, hands one over that goes on, or leaves it out.
+    /// Takes a job into the index that a host left running and that ended now, hands one over that goes on, or leaves it out.
     fn take_over(&self, id: &JobId, settled: Result<Settled, String>) {
         match settled {
             Ok(Settled::GoesOn(job)) => {
@@ -250,7 +257,11 @@ impl JobStore {
                     resume.resume(job);
                 }
             }
-            Ok(Settled::Ended(ended)) => self.take_in(id, Ok(*ended)),
+            Ok(Settled::Ended(ended)) => {
+                let news = store::ended(&ended.meta);
+                self.take_in(id, Ok(*ended));
+                self.shared.tell(id, || news);
+            }
             Err(reason) => self.take_in(id, Err(reason)),
         }
     }
@@ -281,7 +292,7 @@ impl JobStore {
 
     /// Reads a job's record. The error says why the job is left out.
     fn read_record(&self, id: &JobId) -> Result<(Meta, Stamp), String> {
-        record::read_meta(&self.shared.jobs, id, &self.shared.limits).map_err(|e| format!("{META}: {e}"))
+        record::read_meta(&self.shared.jobs, id, &self.shared.limits()).map_err(|e| format!("{META}: {e}"))
     }
 
     /// Settles a job that nobody runs any more: completed if a result was handed over, else taken up again if it can
@@ -289,7 +300,7 @@ impl JobStore {
     /// kept, and stored later. A job that `was_there` when the store was loaded is one that a host can have left: what
     /// somebody put there since is not run.
     fn reconcile(&self, meta: &Meta, was_there: bool) -> Result<Settled, String> {
-        let (id, limits) = (&meta.job_id, &self.shared.limits);
+        let (id, limits) = (&meta.job_id, &self.shared.limits());
         let unknown = |e: io::Error| format!("whether it handed over a result is not known: {e}");
         let dir = self.job_dir(id).map_err(unknown)?;
         let (status, error, owed) = match record::look_for_result(&dir, id, limits).map_err(unknown)? {
@@ -315,7 +326,7 @@ impl JobStore {
 
     /// Takes a job up again. The error says why that cannot be.
     fn go_on(&self, meta: &Meta, dir: &Dir, was_there: bool) -> Result<Arc<RunningJob>, Stays> {
-        let limits = &self.shared.limits;
+        let limits = &self.shared.limits();
         let refused = |why: &str| Stays::Refused(why.to_owned());
         let resume = self.resume.get().ok_or_else(|| refused("nobody goes on with it"))?;
         if !was_there {
@@ -341,9 +352,9 @@ impl JobStore {
             // One at a time: a transcript takes many times its size while it is looked at.
             let _one = lock(&self.reading);
             let history = record::read_transcript(dir, limits).map_err(unreadable(TRANSCRIPT))?.unwrap_or_default();
-            meta.usage = (!history.is_empty()).then(|| transcript::usage(&history, plan.agent.clone()));
+            meta.usage = (!history.is_empty()).then(|| transcript::usage(&history, plan.accepted.agent.clone()));
             let history: Vec<Did> = history.into_iter().map(|line| line.entry).collect();
-            resume.check(&plan, &history).map_err(Stays::Refused)?;
+            resume.check(&meta.job_id, &plan, &history).map_err(Stays::Refused)?;
         }
         let job = self.take_up(&meta, dir).map_err(unreadable(META))?;
         tracing::info!(job = %meta.job_id, "goes on, which a host that stopped left running");
@@ -352,11 +363,11 @@ impl JobStore {
 
     /// What a job's sessions used before its host stopped, by its transcript.
     fn usage_so_far(&self, dir: &Dir) -> Option<JobUsage> {
-        let limits = &self.shared.limits;
+        let limits = &self.shared.limits();
         let plan = record::read_plan(dir, limits).ok().flatten()?;
         let _one = lock(&self.reading);
         let history = record::read_transcript(dir, limits).ok().flatten()?;
-        Some(transcript::usage(&history, plan.agent))
+        Some(transcript::usage(&history, plan.accepted.agent))
     }
 }
 

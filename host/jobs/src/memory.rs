@@ -7,7 +7,7 @@
 use std::{
     collections::BTreeMap,
     io,
-    sync::{Arc, Mutex, atomic::AtomicBool},
+    sync::{Arc, Mutex, PoisonError, RwLock, atomic::AtomicBool},
 };
 
 use cap_std::fs::Dir;
@@ -80,7 +80,7 @@ type Origins = BTreeMap<String, Origin>;
 /// The memories of one member. Its methods block on the file system.
 pub struct MemoryStore {
     member: Dir,
-    limits: Arc<Limits>,
+    limits: RwLock<Arc<Limits>>,
     clock: Arc<dyn Clock>,
     /// Held while memories change.
     changes: Mutex<()>,
@@ -146,9 +146,18 @@ impl MemoryStore {
         if let Err(e) = remove_temporaries(&dir) {
             tracing::warn!("temporary files are left in {MEMORY}/: {e}");
         }
+        Self::to_read(member, limits, clock)
+    }
+
+    /// The memory of a member that another process may own, for those who only read: nothing of it is removed, or
+    /// condensed.
+    ///
+    /// # Errors
+    /// Where there is no other handle on the directory.
+    pub fn to_read(member: &Dir, limits: Arc<Limits>, clock: Arc<dyn Clock>) -> io::Result<Arc<Self>> {
         Ok(Arc::new(Self {
             member: member.try_clone()?,
-            limits,
+            limits: RwLock::new(limits),
             clock,
             changes: Mutex::new(()),
             compactor: Mutex::new(None),
@@ -166,7 +175,7 @@ impl MemoryStore {
         if content.trim().is_empty() {
             return Err(ToolError::InvalidInput("content must not be empty".to_owned()));
         }
-        let (size, limit) = (chars(content), self.limits.memory_injection_chars);
+        let (size, limit) = (chars(content), self.limits().memory_injection_chars);
         if size > limit {
             return Err(ToolError::OverLimit(format!(
                 "the memory has {size} characters; limits.memory_injection_chars allows {limit}"
@@ -190,7 +199,7 @@ impl MemoryStore {
                     "there is a memory {other:?}, and {key:?} is differing in case only; use {other:?} or another key"
                 )));
             }
-            let entries = self.limits.memory_entries;
+            let entries = self.limits().memory_entries;
             if others().count() >= entries as usize {
                 return Err(ToolError::OverLimit(format!(
                     "there are {entries} memories, as many as limits.memory_entries allows; overwrite or delete one"
@@ -273,7 +282,7 @@ impl MemoryStore {
     fn read_injection(&self) -> io::Result<Vec<MemoryNote>> {
         let dir = self.dir()?;
         let origins = self.origins(&dir);
-        let (mut notes, mut left) = (Vec::new(), self.limits.memory_injection_chars);
+        let (mut notes, mut left) = (Vec::new(), self.limits().memory_injection_chars);
         for (key, _) in self.files(&dir)? {
             let Some(seen) = self.see(&dir, &key) else { continue };
             let between = if notes.is_empty() { 0 } else { chars(SEPARATOR) };
@@ -327,8 +336,13 @@ impl MemoryStore {
         rfc3339(self.clock.now())
     }
 
-    pub(crate) fn limits(&self) -> &Limits {
-        &self.limits
+    pub(crate) fn limits(&self) -> Arc<Limits> {
+        self.limits.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Changes the limits, for all that is stored or read from now on.
+    pub fn set_limits(&self, limits: Arc<Limits>) {
+        *self.limits.write().unwrap_or_else(PoisonError::into_inner) = limits;
     }
 
     /// The files' sizes in bytes: never less than their characters.
@@ -345,7 +359,7 @@ impl MemoryStore {
     }
 
     fn max_bytes(&self) -> u64 {
-        self.limits.memory_injection_chars.saturating_mul(CHAR_BYTES)
+        self.limits().memory_injection_chars.saturating_mul(CHAR_BYTES)
     }
 
     /// The keys of all regular `.md` files, newest first.
@@ -374,7 +388,7 @@ impl MemoryStore {
         let bytes = contents.whole().inspect_err(|e| left_out(e)).ok()?;
         let content = String::from_utf8(bytes).inspect_err(|e| left_out(e)).ok()?;
         let size = chars(&content);
-        if size > self.limits.memory_injection_chars {
+        if size > self.limits().memory_injection_chars {
             left_out(&format!("{size} characters are more than limits.memory_injection_chars"));
             return None;
         }

@@ -1,16 +1,19 @@
 //! How a job's files are spelled, and how they are read: those of this host, those of the original, and those
 //! that a person edited.
 
-use std::{io, sync::Arc};
+use std::{collections::BTreeMap, io, sync::Arc};
 
 use cap_std::fs::Dir;
 use guild_contract::{Decision, JobId, JobStatus, Limits, Meta, rpc::StatusView};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{
+    Value,
+    value::{RawValue, to_raw_value},
+};
 
 use crate::{
-    activation::Accepted,
+    activation::{Accepted, Sealed},
     durable::{Contents, Stamp, Survives, if_there, read, read_whole, replace, stamp},
     transcript::Line,
 };
@@ -227,10 +230,28 @@ pub(crate) fn read_decisions(dir: &Dir, limits: &Limits) -> io::Result<Vec<Recor
     }
 }
 
+/// The fields of `plan.json`, each as it is spelled there.
+type Fields = BTreeMap<String, Box<RawValue>>;
+/// The field of the seal.
+const SEAL: &str = "seal";
+
+/// `plan.json`, with what `seal` makes of the plan.
+pub(crate) fn sealed(plan: &Accepted, seal: impl FnOnce(&[u8]) -> Option<String>) -> io::Result<Vec<u8>> {
+    let mut fields: Fields = serde_json::from_slice(&pretty(plan)?)?;
+    if let Some(seal) = seal(&serde_json::to_vec(&fields)?) {
+        fields.insert(SEAL.to_owned(), to_raw_value(&seal)?);
+    }
+    pretty(&fields)
+}
+
 /// The accepted plan; `None` for a job of the original.
-pub(crate) fn read_plan(dir: &Dir, limits: &Limits) -> io::Result<Option<Accepted>> {
+pub(crate) fn read_plan(dir: &Dir, limits: &Limits) -> io::Result<Option<Sealed>> {
     let Some((json, _)) = read_whole(dir, PLAN, readable(limits.plan_bytes))? else { return Ok(None) };
-    Ok(Some(serde_json::from_slice(&json)?))
+    let mut fields: Fields = serde_json::from_slice(&json)?;
+    let seal = fields.remove(SEAL).and_then(|seal| serde_json::from_str(seal.get()).ok());
+    let text = serde_json::to_vec(&fields)?;
+    // Nothing counts but what was sealed: a field can come twice in a file.
+    Ok(Some(Sealed { accepted: serde_json::from_slice(&text)?, text, seal }))
 }
 
 /// The lines of the transcript; `None` if there is none. What is no line of a transcript, as one that a crash cut in

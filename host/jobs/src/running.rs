@@ -8,22 +8,24 @@ use std::{
     collections::BTreeMap,
     io,
     sync::{
-        Arc, Mutex, Weak,
+        Arc, Mutex, OnceLock, PoisonError, RwLock, Weak,
         atomic::{AtomicU32, AtomicU64, Ordering},
     },
 };
 
 use bytes::Bytes;
 use cap_std::fs::Dir;
-use guild_contract::{Decision, JobId, JobStatus, JobUsage, Limits, Meta, rpc::StatusView};
+use guild_contract::{Decision, JobId, JobStatus, JobUsage, Limits, Meta, News, rpc::StatusView};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    activation::Accepted,
+    activation::Sealed,
     artifacts,
     clock::{Clock, rfc3339},
     durable::{Stamp, Survives, open_dir, replace},
     error::StoreError,
+    events::{JobEvent, Listener},
     index::Ended,
     journal::{Journal, neutralised},
     quota::{Quota, Refused},
@@ -41,21 +43,37 @@ const NOTE_COST: u64 = 64;
 pub(crate) struct Shared {
     /// `jobs/`.
     pub(crate) jobs: Dir,
-    pub(crate) limits: Arc<Limits>,
+    /// Those of jobs that are made from now on; what runs has its own.
+    pub(crate) limits: RwLock<Arc<Limits>>,
     pub(crate) clock: Arc<dyn Clock>,
     /// Counts the changes that a list can show.
     pub(crate) generation: AtomicU64,
     /// Syncs `jobs/` for all that were renamed in it meanwhile.
     pub(crate) renames: Group,
+    /// Who is told what happens to jobs.
+    pub(crate) listener: OnceLock<Arc<dyn Listener>>,
 }
 
 impl Shared {
+    /// The limits, as they are now.
+    pub(crate) fn limits(&self) -> Arc<Limits> {
+        self.limits.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     pub(crate) fn changed(&self) {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
     pub(crate) fn now(&self) -> String {
         rfc3339(self.clock.now())
+    }
+
+    /// Tells the listener what happened to a job, if there is one.
+    pub(crate) fn tell(&self, job: &JobId, news: impl FnOnce() -> News) {
+        if let Some(listener) = self.listener.get() {
+            let (news, truncated) = news().cut();
+            listener.tell(JobEvent { time: self.clock.now(), job: job.clone(), news, truncated });
+        }
     }
 }
 
@@ -64,6 +82,8 @@ impl Shared {
 pub struct RunningJob {
     id: JobId,
     shared: Arc<Shared>,
+    /// As they were when it began, or was taken up again.
+    limits: Arc<Limits>,
     store: Weak<JobStore>,
     cancelled: CancellationToken,
     /// Taken before `record`, and held while files change.
@@ -73,6 +93,8 @@ pub struct RunningJob {
     log: Mutex<Journal>,
     transcript: Mutex<Journal>,
     artifacts: Arc<Quota>,
+    /// Told of each change of the record, the end last.
+    changed: watch::Sender<()>,
     sessions: AtomicU32,
     resumes: u32,
 }
@@ -97,19 +119,21 @@ struct Record {
 
 impl RunningJob {
     pub(crate) fn new(shared: Arc<Shared>, store: Weak<JobStore>, meta: &Meta) -> Self {
-        let id = meta.job_id.clone();
+        let (id, limits) = (meta.job_id.clone(), shared.limits());
         let written = [META, STATUS].into_iter();
         let written = written.filter_map(|file| Some((file, record::stamp_of(&shared.jobs, &id, file)?))).collect();
         let journal = |file, limit| Mutex::new(Journal::new(format!("{id}/{file}"), limit));
         Self {
-            log: journal(LOG, shared.limits.log_bytes),
-            transcript: journal(TRANSCRIPT, shared.limits.transcript_bytes),
-            artifacts: Arc::new(Quota::new(&shared.limits)),
+            log: journal(LOG, limits.log_bytes),
+            transcript: journal(TRANSCRIPT, limits.transcript_bytes),
+            artifacts: Arc::new(Quota::new(&limits)),
             id,
+            limits,
             store,
             cancelled: CancellationToken::new(),
             files: Mutex::new(Files { ended: false, notes: 0, decisions: Vec::new(), written }),
             record: Mutex::new(Record { view: record::bare_view(meta), submitted: false, open: false, json: None }),
+            changed: watch::Sender::new(()),
             sessions: AtomicU32::new(0),
             resumes: meta.resumes,
             shared,
@@ -121,8 +145,8 @@ impl RunningJob {
     /// # Errors
     /// Where something of it cannot be read.
     pub(crate) fn resumed(shared: Arc<Shared>, store: Weak<JobStore>, meta: &Meta, dir: &Dir) -> io::Result<Self> {
-        let limits = shared.limits.clone();
         let job = Self::new(shared, store, meta);
+        let limits = job.limits.clone();
         let decisions = record::read_decisions(dir, &limits)?;
         let questions = record::read_questions(dir, &limits)?;
         let summary = record::read_summary(dir, &limits)?;
@@ -156,16 +180,16 @@ impl RunningJob {
     /// Where that cannot be read.
     pub fn history(&self) -> io::Result<Vec<Line>> {
         let dir = open_dir(&self.shared.jobs, self.id.as_str())?;
-        Ok(record::read_transcript(&dir, &self.shared.limits)?.unwrap_or_default())
+        Ok(record::read_transcript(&dir, &self.limits)?.unwrap_or_default())
     }
 
     /// What it was accepted with. It stays on disk until it is needed: many jobs can wait for their turn.
     ///
     /// # Errors
     /// Where its `plan.json` cannot be read.
-    pub fn plan(&self) -> io::Result<Accepted> {
+    pub fn plan(&self) -> io::Result<Sealed> {
         let dir = open_dir(&self.shared.jobs, self.id.as_str())?;
-        record::read_plan(&dir, &self.shared.limits)?.ok_or_else(|| io::ErrorKind::NotFound.into())
+        record::read_plan(&dir, &self.limits)?.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     /// The number of the session that begins now, from 1.
@@ -215,12 +239,13 @@ impl RunningJob {
 
     /// Replaces the summary (REQ-WD-23). It changes often, so it is not synced.
     pub fn update_summary(&self, summary: &str) -> Result<(), ToolError> {
-        let limits = &self.shared.limits;
+        let limits = &self.limits;
         within(summary.len(), limits.summary_bytes, "the summary", "summary_bytes")?;
         self.change(|files, dir| {
             self.write(files, dir, STATUS, summary.as_bytes(), Survives::Process)?;
             self.update(|record| record.view.summary = record::summary(summary.to_owned()));
             self.shared.changed();
+            self.tell(|| News::JobSummary { summary: record::summary(summary.to_owned()) });
             Ok(())
         })
     }
@@ -234,13 +259,14 @@ impl RunningJob {
             }
             let cost = self.cost_of_note(files, size_of_decision(&decision), "the decision")?;
             let mut decisions = files.decisions.clone();
-            decisions.push(Recorded { decision, call: call.map(str::to_owned) });
+            decisions.push(Recorded { decision: decision.clone(), call: call.map(str::to_owned) });
             let json = record::pretty(&decisions).map_err(unavailable(DECISIONS))?;
             self.write(files, dir, DECISIONS, &json, Survives::PowerCut)?;
             files.notes += cost;
             let shown = decisions.iter().map(|recorded| recorded.decision.clone()).collect();
             files.decisions = decisions;
             self.update(|record| record.view.decisions = Some(shown));
+            self.tell(|| News::JobDecision { decision });
             Ok(())
         })
     }
@@ -258,11 +284,12 @@ impl RunningJob {
                 return Ok(());
             }
             let cost = self.cost_of_note(files, question.len(), "the question")?;
-            questions.push(question);
+            questions.push(question.clone());
             let text = record::join_questions(&questions);
             self.write(files, dir, QUESTIONS, text.as_bytes(), Survives::PowerCut)?;
             files.notes += cost;
             self.update(|record| record.view.questions = Some(questions));
+            self.tell(|| News::JobQuestion { question });
             Ok(())
         })
     }
@@ -296,7 +323,7 @@ impl RunningJob {
         if output.trim().is_empty() {
             return Err(ToolError::InvalidInput("output must not be empty".to_owned()));
         }
-        within(output.len(), self.shared.limits.result_bytes, "the result", "result_bytes")?;
+        within(output.len(), self.limits.result_bytes, "the result", "result_bytes")?;
         self.change(|files, dir| {
             let call = call.map(str::to_owned);
             let json = serde_json::to_vec(&Submission { output: output.to_owned(), call })
@@ -373,7 +400,7 @@ impl RunningJob {
         let result = match text {
             _ if self.has_submission() => Ok(Owed::Submission),
             None => Err(reason.to_owned()),
-            Some(text) => within(text.len(), self.shared.limits.result_bytes, "the result", "result_bytes")
+            Some(text) => within(text.len(), self.limits.result_bytes, "the result", "result_bytes")
                 .map(|()| Owed::Text(text.into()))
                 .map_err(|e| e.to_string()),
         };
@@ -420,7 +447,7 @@ impl RunningJob {
                 tracing::warn!(job = %self.id, "what was edited while the job ran stays: {e}");
             }
             self.warn_of_edit(files, META);
-            record::store_end(&dir, &meta, owed.as_ref(), &self.shared.limits)
+            record::store_end(&dir, &meta, owed.as_ref(), &self.limits)
         });
         let gone = matches!(&stored, Err(e) if e.kind() == io::ErrorKind::NotFound);
         let shown = meta.clone();
@@ -499,15 +526,26 @@ impl RunningJob {
         Ok(())
     }
 
+    fn tell(&self, news: impl FnOnce() -> News) {
+        self.shared.tell(&self.id, news);
+    }
+
     fn update(&self, change: impl FnOnce(&mut Record)) {
         let mut record = lock(&self.record);
         change(&mut record);
         record.json = None;
+        drop(record);
+        self.changed.send_replace(());
+    }
+
+    /// Tells of changes of the record from now on. When it tells of the end, the store knows of it.
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
     }
 
     /// What a note costs, if it is within both limits.
     fn cost_of_note(&self, files: &Files, bytes: usize, what: &str) -> Result<u64, ToolError> {
-        let limits = &self.shared.limits;
+        let limits = &self.limits;
         within(bytes, limits.note_bytes, what, "note_bytes")?;
         let cost = bytes as u64 + NOTE_COST;
         if files.notes + cost > limits.notes_bytes {

@@ -7,7 +7,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     io,
     sync::{
-        Arc, Mutex, OnceLock, Weak,
+        Arc, Mutex, OnceLock, PoisonError, RwLock, Weak,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -15,7 +15,7 @@ use std::{
 
 use cap_std::fs::Dir;
 use guild_contract::{
-    JobId, JobStatus, Limits, Meta,
+    JobId, JobStatus, Limits, Meta, News,
     rpc::{CancelView, Deleted},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -29,6 +29,7 @@ use crate::{
     clock::Clock,
     durable::{Stamp, create, if_there, open_dir, open_or_make_dir, sync_dir},
     error::StoreError,
+    events::Listener,
     index::{Catalog, Ended, Entry, State, ViewCache},
     load::{LoadReport, Resume},
     pace::Pace,
@@ -124,10 +125,11 @@ impl JobStore {
         Ok(Arc::new_cyclic(|this| Self {
             shared: Arc::new(Shared {
                 jobs,
-                limits: options.limits,
+                limits: RwLock::new(options.limits),
                 clock: options.clock,
                 generation: AtomicU64::new(0),
                 renames: Group::default(),
+                listener: OnceLock::new(),
             }),
             catalog,
             views: ViewCache::default(),
@@ -181,6 +183,8 @@ impl JobStore {
         })?;
         let job = Arc::new(RunningJob::new(self.shared.clone(), self.this.clone(), &meta));
         index.insert(Entry::running(job.clone()), &meta.started_at);
+        // Before anybody else can do anything to it.
+        self.shared.tell(&new.id, || News::JobStarted { description: new.description.clone() });
         drop(index);
         self.running.fetch_add(1, Ordering::Relaxed);
         self.shared.changed();
@@ -193,6 +197,17 @@ impl JobStore {
         let _ = self.resume.set(resume);
     }
 
+    /// Changes the limits, for the jobs that are made, or taken up again, from now on: one that runs keeps its own.
+    pub fn set_limits(&self, limits: Arc<Limits>) {
+        *self.shared.limits.write().unwrap_or_else(PoisonError::into_inner) = limits;
+    }
+
+    /// Says who is told what happens to jobs: to be said before [`Self::load`].
+    pub fn set_listener(&self, listener: Arc<dyn Listener>) {
+        // Whoever is first stays: it may have been told something already.
+        let _ = self.shared.listener.set(listener);
+    }
+
     /// Leaves jobs that a host left running to the next host: to be said before [`Self::load`]. They are not found then,
     /// unless [`Self::settle_left`] follows.
     pub fn leave_running(&self) {
@@ -202,7 +217,10 @@ impl JobStore {
     /// Takes up a job that a host left running: it is running again when this returns. `dir` is its directory.
     pub(crate) fn take_up(&self, meta: &Meta, dir: &Dir) -> io::Result<Arc<RunningJob>> {
         let job = Arc::new(RunningJob::resumed(self.shared.clone(), self.this.clone(), meta, dir)?);
-        self.catalog.write().insert(Entry::running(job.clone()), &meta.started_at);
+        let mut index = self.catalog.write();
+        index.insert(Entry::running(job.clone()), &meta.started_at);
+        self.shared.tell(&meta.job_id, || News::JobResumed { description: meta.description.clone() });
+        drop(index);
         self.running.fetch_add(1, Ordering::Relaxed);
         self.lists.forget();
         self.shared.changed();
@@ -210,7 +228,7 @@ impl JobStore {
     }
 
     fn check(&self, new: &NewJob) -> Result<(), StoreError> {
-        let limits = &self.shared.limits;
+        let limits = &self.shared.limits();
         for (field, text) in [("description", &new.description), ("task", &new.task)] {
             if text.trim().is_empty() {
                 return Err(StoreError::Refused(format!("{field} must not be empty")));
@@ -241,7 +259,8 @@ impl JobStore {
             create(&dir, CONFIG, &record::config_json(&new.config)?)?;
             create(&dir, META, &record::pretty(meta)?)?;
             create(&dir, STATUS, b"")?;
-            create(&dir, PLAN, &record::pretty(&new.plan)?)?;
+            let seal = |plan: &[u8]| self.resume.get().and_then(|resume| resume.seal(&new.id, plan));
+            create(&dir, PLAN, &record::sealed(&new.plan, seal)?)?;
             dir.create_dir(ARTIFACTS)?;
             sync_dir(&dir)?;
             jobs.rename(&nascent, jobs, new.id.as_str())
@@ -294,7 +313,9 @@ impl JobStore {
         }
         let meta = Meta { status: JobStatus::Cancelled, ..meta };
         let stamp = self.store_end(&meta, None).map_err(StoreError::io("could not store that the job is cancelled"))?;
+        let news = ended(&meta);
         self.update(&entry, |ended| (ended.meta, ended.stamp) = (meta, Some(stamp)));
+        self.shared.tell(&entry.id, || news);
         Ok(CancelView { job_id: entry.id.clone(), status: JobStatus::Cancelled })
     }
 
@@ -356,6 +377,7 @@ impl JobStore {
             return Err(StoreError::io("could not remove the job")(e));
         }
         self.shared.changed();
+        self.shared.tell(id, || News::JobDeleted);
         Ok(())
     }
 
@@ -392,10 +414,15 @@ impl JobStore {
     pub(crate) fn ended(&self, ended: Ended, gone: bool) {
         self.running.fetch_sub(1, Ordering::Relaxed);
         let id = ended.meta.job_id.clone();
+        let news = self::ended(&ended.meta);
         if gone {
+            self.shared.tell(&id, || news);
             self.forget(&id);
         } else if let Some(entry) = self.catalog.read().get(id.as_str()) {
-            *lock(&entry.state) = State::Ended(Box::new(ended));
+            let mut state = lock(&entry.state);
+            *state = State::Ended(Box::new(ended));
+            // Whoever deletes it now waits until that is told.
+            self.shared.tell(&id, || news);
         }
         self.shared.changed();
     }
@@ -410,7 +437,7 @@ impl JobStore {
 
     /// See [`record::store_end`].
     pub(crate) fn store_end(&self, meta: &Meta, owed: Option<&Owed>) -> io::Result<Stamp> {
-        record::store_end(&self.job_dir(&meta.job_id)?, meta, owed, &self.shared.limits)
+        record::store_end(&self.job_dir(&meta.job_id)?, meta, owed, &self.shared.limits())
     }
 
     /// A job. Waits for the load only where the job is not known yet; a directory that was left out is looked at once
@@ -428,4 +455,9 @@ impl JobStore {
         }
         get().ok_or_else(|| StoreError::Unknown(id.to_owned()))
     }
+}
+
+/// That a job ended as its record says.
+pub(crate) fn ended(meta: &Meta) -> News {
+    News::JobEnded { status: meta.status, error: meta.error.clone() }
 }

@@ -6,10 +6,10 @@ mod common;
 use std::sync::{Arc, Mutex};
 
 use common::{Member, start, status};
-use guild_contract::{Decision, JobStatus, Limits, Meta, Usage};
+use guild_contract::{Decision, JobId, JobStatus, Limits, Meta, Usage};
 use guild_jobs::{
     JobStore, JobTools, Resume, RunningJob, StoreOptions,
-    activation::Accepted,
+    activation::Sealed,
     tools::{ToolCall, Tools},
     transcript::Entry,
 };
@@ -24,8 +24,8 @@ struct Takes {
 }
 
 impl Resume for Takes {
-    fn check(&self, plan: &Accepted, history: &[Entry]) -> Result<(), String> {
-        assert_eq!(plan.agent, "extractive");
+    fn check(&self, _: &JobId, plan: &Sealed, history: &[Entry]) -> Result<(), String> {
+        assert_eq!(plan.accepted.agent, "extractive");
         *self.seen.lock().unwrap() = history.to_vec();
         self.refusal.clone().map_or(Ok(()), Err)
     }

@@ -5,7 +5,14 @@
 
 wasmtime::component::bindgen!({
     path: "../../wit",
-    world: "autonomous-worker",
+    inline: "
+        package guild:host;
+        world all {
+            include guild:worker/autonomous-worker@0.1.0;
+            include guild:worker/toolbox-plugin@0.1.0;
+        }
+    ",
+    world: "guild:host/all",
     imports: { default: async | trappable },
     exports: { default: async },
     with: {

@@ -31,6 +31,35 @@ pub struct Activated {
     pub log: Vec<String>,
 }
 
+/// What a tool call can reach: no job exists for it.
+pub struct ToolScope {
+    /// The member's memory, which it can read.
+    pub memory: Arc<MemoryStore>,
+    /// The granted read roots.
+    pub files: Option<Arc<dyn Files>>,
+    /// The web, as far as the operator opened it.
+    pub web: Web,
+    /// Where the host's own work for it is done: a component that never rests must not hold up what it waits for.
+    pub host: Handle,
+    /// Until when it may wait for its turn.
+    pub wait_until: Instant,
+}
+
+/// Why a tool gave no result, as the component says it: `tool-error` in WIT. Whoever called sees the text, of which
+/// 8 KiB are kept.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ToolFault {
+    /// There is no tool of this name.
+    #[error("unknown tool: {0}")]
+    UnknownTool(String),
+    /// The input does not satisfy the tool's schema; the text says where.
+    #[error("{0}")]
+    InvalidInput(String),
+    /// The tool did not work; the text says why.
+    #[error("{0}")]
+    Failed(String),
+}
+
 /// What `run` can reach.
 pub struct RunScope {
     /// The internal tools on the job.

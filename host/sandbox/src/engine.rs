@@ -1,6 +1,7 @@
 //! The engine: one for all components of a host.
 
 use std::{
+    collections::HashSet,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -10,8 +11,11 @@ use std::{
 };
 
 use guild_contract::{Grants, Limits, manifest::ComponentSpec};
-use tokio::sync::Semaphore;
-use wasmtime::{Config, Engine, component::Linker};
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+use wasmtime::{
+    Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig,
+    component::{Component, Linker},
+};
 
 use crate::{cache::CompileCache, error::LoadError, host, load::Candidate, plugin::Plugin, state::State, wasi};
 
@@ -26,6 +30,8 @@ pub struct Sandbox {
     pub(crate) cache: CompileCache,
     pub(crate) lanes: Lanes,
     pub(crate) ticker: Ticker,
+    /// What is being compiled, by its SHA-256, also where nobody waits for it any more.
+    pub(crate) compiling: Arc<Mutex<HashSet<[u8; 32]>>>,
     /// Files that all components have open.
     pub(crate) open_files: Arc<AtomicU64>,
     /// Where components run: threads of their own, so that none of them, however busy, delays a request.
@@ -40,11 +46,12 @@ impl Sandbox {
     /// Where the machine cannot have one: the text says why.
     pub fn new(limits: Arc<Limits>, cache: CompileCache) -> Result<Arc<Self>, LoadError> {
         let refused = |e: wasmtime::Error| LoadError::Refused(e.root_cause().to_string());
-        let engine = Engine::new(&config()).map_err(refused)?;
+        let cores = thread::available_parallelism().map_or(2, usize::from);
+        let lanes = Lanes::new(u32::try_from(cores).unwrap_or(u32::MAX / 8), &limits);
+        let engine = engine(&limits, &lanes).map_err(refused)?;
         let mut linker = Linker::new(&engine);
         wasi::add_to_linker(&mut linker).map_err(refused)?;
         host::add_to_linker(&mut linker).map_err(refused)?;
-        let cores = thread::available_parallelism().map_or(2, usize::from);
         let guests = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(cores)
             .thread_name("guest")
@@ -55,7 +62,8 @@ impl Sandbox {
             .map_err(|e| LoadError::Refused(format!("no threads for components: {e}")))?;
         Ok(Arc::new(Self {
             ticker: Ticker::start(&engine).map_err(|e| LoadError::Refused(format!("no thread for the tick: {e}")))?,
-            lanes: Lanes::new(cores, &limits),
+            lanes,
+            compiling: Arc::default(),
             open_files: Arc::default(),
             guests: guests.handle().clone(),
             _guests: GuestThreads(Some(guests)),
@@ -84,8 +92,23 @@ impl Sandbox {
     }
 }
 
-/// What the engine is, apart from the machine that it runs on.
-fn config() -> Config {
+/// The engine, with a pool for what instances are made of. Without one, each call would map and unmap its memories and
+/// its stack, which takes several times as long as most calls do, and for which the threads of a process wait for each
+/// other.
+fn engine(limits: &Limits, lanes: &Lanes) -> wasmtime::Result<Engine> {
+    let plain = config(limits);
+    let pooled = pool(limits, lanes).ok_or_else(|| wasmtime::Error::msg("the limits are too high")).and_then(|pool| {
+        let mut config = plain.clone();
+        Engine::new(config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool)))
+    });
+    pooled.or_else(|e| {
+        tracing::warn!("there is no room for a pool of instances, without which calls are slower: {e:#}");
+        Engine::new(&plain)
+    })
+}
+
+/// What the engine is, apart from the machine that it runs on, and from where instances are put.
+fn config(limits: &Limits) -> Config {
     let mut config = Config::new();
     config
         .wasm_component_model(true)
@@ -96,11 +119,51 @@ fn config() -> Config {
         .wasm_memory64(false)
         .max_wasm_stack(512 * 1024)
         .async_stack_size(1024 * 1024)
-        // A plugin's memory is small and its limit is ours: a small reservation lets thousands of them live at once.
-        .memory_reservation(64 * 1024 * 1024)
+        // As much as a memory may have, so that it never moves; thousands of those fit into a process.
+        .memory_reservation(memory_bytes(limits))
         .memory_guard_size(64 * 1024);
     config
 }
+
+/// What one memory may have: what the limits say, and what addresses of 32 bits reach.
+fn memory_bytes(limits: &Limits) -> u64 {
+    limits.memory_bytes.min(1 << 32)
+}
+
+/// A pool with places for all that the lanes let in, each as large as the limits allow: it is never what a component
+/// waits for, and no component can take another's. A place that has not been used takes addresses, and no memory. None
+/// where there are more than can be counted.
+fn pool(limits: &Limits, lanes: &Lanes) -> Option<PoolingAllocationConfig> {
+    let live = lanes.live()?;
+    let mut pool = PoolingAllocationConfig::new();
+    pool.total_component_instances(live)
+        .total_core_instances(live.saturating_mul(limits.instances))
+        .total_memories(lanes.slots(1, limits.memories)?)
+        .total_tables(lanes.slots(TABLES, limits.tables)?)
+        .total_stacks(live)
+        .max_memory_size(usize::try_from(memory_bytes(limits)).ok()?)
+        .table_elements(usize::try_from(limits.table_elements).ok()?)
+        // Counted by the Store, which names the limit.
+        .max_memories_per_module(MEMORIES)
+        .max_tables_per_module(u32::MAX)
+        // Bounded by `limits.component_bytes`.
+        .max_core_instance_size(INSTANCE_BYTES)
+        .max_component_instance_size(INSTANCE_BYTES);
+    // What a call has changed is set back in place where the system says what that is; else it is given back whole.
+    if PoolingAllocationConfig::is_pagemap_scan_available() {
+        pool.pagemap_scan(Enabled::Yes).linear_memory_keep_resident(KEPT_BYTES).table_keep_resident(KEPT_BYTES);
+    }
+    Some(pool)
+}
+
+/// How many tables come with a place in a lane: twice what compilers make of one program.
+const TABLES: u32 = 4;
+/// What a module may declare of memories: more than any limit gives, and few enough to look for them when it goes.
+const MEMORIES: u32 = 1000;
+/// What the host may keep of an instance's own: more than any component needs.
+const INSTANCE_BYTES: usize = 256 * 1024 * 1024;
+/// How much of a memory, and of a table, a place keeps when its call is over: nearly all that small tools change.
+const KEPT_BYTES: usize = 128 * 1024;
 
 /// Ticks the engine's epoch from a thread of its own, so that it ticks also when every worker thread is busy.
 /// It holds the engine weakly, ends with it, and sleeps while no component runs.
@@ -152,28 +215,91 @@ impl Drop for Ticking {
     }
 }
 
+const LISTINGS: u32 = 8;
+
 /// Who waits for whom. A lane is first come, first served. Each plugin has a narrower one of its own before the common
 /// one, so that one member's thousand dispatches, or jobs, leave room for another's first. Within the lanes, ticks
 /// share the cores.
 pub(crate) struct Lanes {
-    pub(crate) activations: Semaphore,
-    pub(crate) activations_of_one: usize,
-    pub(crate) runs: Arc<Semaphore>,
-    pub(crate) runs_of_one: usize,
+    pub(crate) activations: Common,
+    pub(crate) runs: Common,
+    pub(crate) tool_calls: Common,
     /// One component is compiled at a time; the compiler itself uses all cores.
     pub(crate) compiles: Mutex<()>,
+    /// So many components list their tools at a time, when they are loaded.
+    pub(crate) listings: Semaphore,
 }
 
 impl Lanes {
-    fn new(cores: usize, limits: &Limits) -> Self {
-        let runs = limits.live_runs as usize;
+    fn new(cores: u32, limits: &Limits) -> Self {
+        // One that leaves an eighth of the places to others.
+        let most = |all: u32| (all - all / 8).max(1);
         Self {
-            activations: Semaphore::new(cores * 8),
-            activations_of_one: cores,
-            runs: Arc::new(Semaphore::new(runs)),
-            runs_of_one: (runs - runs / 8).max(1),
+            activations: Common::new(cores * 8, cores),
+            runs: Common::new(limits.live_runs, most(limits.live_runs)),
+            tool_calls: Common::new(limits.live_tool_calls, most(limits.live_tool_calls)),
             compiles: Mutex::default(),
+            listings: Semaphore::new(LISTINGS as usize),
         }
+    }
+
+    /// How many components are live at a time at most.
+    fn live(&self) -> Option<u32> {
+        let lanes = [&self.activations, &self.runs, &self.tool_calls];
+        lanes.iter().try_fold(LISTINGS, |sum, lane| sum.checked_add(lane.all))
+    }
+
+    /// How many memories, or tables, all components have at a time at most: so many come with a place, and no component
+    /// has more than `most`.
+    fn slots(&self, of_a_place: u32, most: u32) -> Option<u32> {
+        // Where a component is wider than its lane, no other one as wide is in it.
+        let wide = |lane: &Common| lane.all.checked_mul(of_a_place)?.checked_add(most);
+        let short = self.activations.all.checked_add(LISTINGS)?.checked_mul(most)?;
+        wide(&self.runs)?.checked_add(wide(&self.tool_calls)?)?.checked_add(short)
+    }
+}
+
+/// So many places, which all members share.
+pub(crate) struct Common {
+    all: u32,
+    of_one: u32,
+    places: Arc<Semaphore>,
+}
+
+impl Common {
+    fn new(all: u32, of_one: u32) -> Self {
+        Self { all, of_one, places: Arc::new(Semaphore::new(all as usize)) }
+    }
+
+    /// A member's lane. A call of its component takes so many places as the component has memories, or more where it has
+    /// many tables.
+    pub(crate) fn of_one(&self, component: &Component) -> Lane {
+        // It imports no modules, so that it is known.
+        let needed =
+            component.resources_required().map_or(1, |all| all.num_memories.max(all.num_tables.div_ceil(TABLES)));
+        let own = Arc::new(Semaphore::new(self.of_one as usize));
+        Lane { own, common: self.places.clone(), width: needed.clamp(1, self.of_one) }
+    }
+}
+
+/// A member's lane, and the common one behind it.
+pub(crate) struct Lane {
+    own: Arc<Semaphore>,
+    common: Arc<Semaphore>,
+    width: u32,
+}
+
+/// A place in a lane. It is given back when it is dropped.
+pub struct Place {
+    _own: OwnedSemaphorePermit,
+    _common: OwnedSemaphorePermit,
+}
+
+impl Lane {
+    /// Waits for a place. Lanes are never closed.
+    pub(crate) async fn place(&self) -> Result<Place, AcquireError> {
+        let own = self.own.clone().acquire_many_owned(self.width).await?;
+        Ok(Place { _own: own, _common: self.common.clone().acquire_many_owned(self.width).await? })
     }
 }
 

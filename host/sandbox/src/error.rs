@@ -34,6 +34,12 @@ pub enum LoadError {
     /// Compiling takes longer than `limits.compile_seconds`.
     #[error("compiling the component takes longer than limits.compile_seconds = {0}")]
     CompileTimeout(u32),
+    /// A memory or a table of it begins with more than a limit gives: the limit and its value, as `guild.toml` spells it.
+    #[error("the component begins with more than {0}")]
+    Limit(String),
+    /// Its tools could not be listed, or cannot be offered: the text says which, and why.
+    #[error("the component's tools cannot be offered: {0}")]
+    Tools(String),
 }
 
 /// Why a call of a component did not answer.
@@ -45,7 +51,7 @@ pub enum CallError {
     /// The call took longer than its deadline.
     #[error("`{call}` did not end within its deadline of {seconds} s ({whose})")]
     Deadline {
-        /// `activate` or `run`.
+        /// The function that was called, as `run`.
         call: &'static str,
         /// The deadline.
         seconds: u32,
@@ -55,7 +61,7 @@ pub enum CallError {
     /// It asked for more than a limit gives.
     #[error("`{call}` needs more than {limit}")]
     Limit {
-        /// `activate` or `run`.
+        /// The function that was called, as `run`.
         call: &'static str,
         /// The limit and its value, as `guild.toml` spells it.
         limit: String,
@@ -63,7 +69,7 @@ pub enum CallError {
     /// It trapped.
     #[error("the component failed in `{call}`: {why}")]
     Trap {
-        /// `activate` or `run`.
+        /// The function that was called, as `run`.
         call: &'static str,
         /// What kind of trap.
         why: String,
@@ -71,7 +77,7 @@ pub enum CallError {
     /// It answered something that means nothing, such as invalid JSON or a bound of zero.
     #[error("the component's answer to `{call}` is not valid: {why}")]
     Invalid {
-        /// `activate` or `run`.
+        /// The function that was called, as `run`.
         call: &'static str,
         /// What is wrong with it.
         why: String,

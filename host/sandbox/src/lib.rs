@@ -25,11 +25,12 @@ mod reason;
 mod state;
 mod stdio;
 mod told;
+mod toolbox;
 mod wasi;
 
 pub use cache::CompileCache;
-pub use call::{ActivateScope, Activated, RunScope};
-pub use engine::Sandbox;
+pub use call::{ActivateScope, Activated, RunScope, ToolFault, ToolScope};
+pub use engine::{Place, Sandbox};
 pub use error::{CallError, LoadError};
 pub use load::Candidate;
-pub use plugin::{Plugin, RunPlace};
+pub use plugin::Plugin;

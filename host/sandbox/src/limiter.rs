@@ -14,6 +14,7 @@ const ELEMENT_BYTES: u64 = 8;
 #[derive(Debug)]
 pub(crate) struct Limiter {
     held: Arc<Held>,
+    max_memory_bytes: u64,
     table_elements: u64,
     max_table_elements: u64,
     instances: usize,
@@ -25,6 +26,7 @@ impl Limiter {
     pub(crate) fn new(limits: &Limits, held: Arc<Held>) -> Self {
         Self {
             held,
+            max_memory_bytes: limits.memory_bytes,
             table_elements: 0,
             max_table_elements: limits.table_elements,
             instances: limits.instances as usize,
@@ -34,10 +36,11 @@ impl Limiter {
     }
 }
 
-/// Whether it is more than the component itself said that there may be. The engine asks before it looks at that, and
-/// nothing is taken for what it then refuses.
-fn is_beyond(desired: usize, max: Option<usize>) -> bool {
-    max.is_some_and(|max| desired > max)
+/// Whether it is more than the component itself said that there may be, which is less than the limit. The engine asks
+/// before it looks at that, and nothing is taken for what it then refuses. Where the component said nothing, `max` is
+/// what has room in the engine's pool: the limit of all members.
+fn is_beyond(desired: usize, max: Option<usize>, limit: u64) -> bool {
+    max.is_some_and(|max| desired > max && (max as u64) < limit)
 }
 
 /// How much more is wanted.
@@ -47,11 +50,11 @@ fn more(current: usize, desired: usize) -> u64 {
 
 impl ResourceLimiter for Limiter {
     fn memory_growing(&mut self, current: usize, desired: usize, max: Option<usize>) -> wasmtime::Result<bool> {
-        Ok(!is_beyond(desired, max) && self.held.grow(more(current, desired)))
+        Ok(!is_beyond(desired, max, self.max_memory_bytes) && self.held.grow(more(current, desired)))
     }
 
     fn table_growing(&mut self, current: usize, desired: usize, max: Option<usize>) -> wasmtime::Result<bool> {
-        if is_beyond(desired, max) {
+        if is_beyond(desired, max, self.max_table_elements) {
             return Ok(false);
         }
         let elements = self.table_elements.saturating_add(more(current, desired));

@@ -1,8 +1,9 @@
 //! From a file to a compiled component.
 
 use std::{
+    collections::HashSet,
     io::Read,
-    sync::{PoisonError, mpsc},
+    sync::{Arc, Mutex, PoisonError, mpsc},
     thread,
     time::Duration,
 };
@@ -15,7 +16,7 @@ use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 use wasmtime::component::Component;
 
-use crate::{engine::Sandbox, error::LoadError};
+use crate::{engine::Sandbox, error::LoadError, reason};
 
 /// A component that may be loaded: its bytes, read once, so that what is approved is what is compiled.
 pub struct Candidate {
@@ -72,17 +73,47 @@ fn read(member: &Dir, file: &str, max: u64) -> Result<Vec<u8>, LoadError> {
 }
 
 /// Compiles, one component at a time. A compilation cannot be interrupted, but it is waited for no longer than the
-/// limit; one that was given up no longer holds the others up.
-pub(crate) fn compile(sandbox: &Sandbox, bytes: Bytes) -> Result<Component, LoadError> {
+/// limit; one that was given up no longer holds the others up, and as long as it goes on, the same is not begun again.
+pub(crate) fn compile(sandbox: &Sandbox, candidate: &Candidate) -> Result<Component, LoadError> {
     let _lane = sandbox.lanes.compiles.lock().unwrap_or_else(PoisonError::into_inner);
-    let engine = sandbox.engine.clone();
+    let seconds = sandbox.limits.compile_seconds;
+    let Some(compiling) = Compiling::begin(&sandbox.compiling, candidate.sha256) else {
+        return Err(LoadError::CompileTimeout(seconds));
+    };
+    let (engine, bytes) = (sandbox.engine.clone(), candidate.bytes.clone());
     let (done, compiled) = mpsc::sync_channel(1);
     thread::Builder::new()
         .name("compile".to_owned())
-        .spawn(move || done.send(Component::from_binary(&engine, &bytes)))
+        .spawn(move || {
+            let component = Component::from_binary(&engine, &bytes);
+            drop(compiling);
+            done.send(component)
+        })
         .map_err(|e| LoadError::Refused(format!("no thread to compile it: {e}")))?;
-    let seconds = sandbox.limits.compile_seconds;
     let component = compiled.recv_timeout(Duration::from_secs(seconds.into()));
     let component = component.map_err(|_| LoadError::CompileTimeout(seconds))?;
-    component.map_err(|e| LoadError::NotAComponent(format!("the file is no valid component: {}", e.root_cause())))
+    component.map_err(|e| match reason::beginning(&e, &sandbox.limits) {
+        Some(limit) => LoadError::Limit(limit),
+        None => LoadError::NotAComponent(format!("the file is no valid component: {}", e.root_cause())),
+    })
+}
+
+/// A component is being compiled, whoever still waits for it.
+struct Compiling {
+    all: Arc<Mutex<HashSet<[u8; 32]>>>,
+    sha256: [u8; 32],
+}
+
+impl Compiling {
+    /// None where it is being compiled already.
+    fn begin(all: &Arc<Mutex<HashSet<[u8; 32]>>>, sha256: [u8; 32]) -> Option<Self> {
+        let begun = all.lock().unwrap_or_else(PoisonError::into_inner).insert(sha256);
+        begun.then(|| Self { all: all.clone(), sha256 })
+    }
+}
+
+impl Drop for Compiling {
+    fn drop(&mut self) {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.sha256);
+    }
 }

@@ -11,11 +11,7 @@ use guild_jobs::{
     RunningJob,
     activation::{Activation, Plan, Refusal, SessionPlan},
 };
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    task::spawn_blocking,
-    time,
-};
+use tokio::{task::spawn_blocking, time};
 use tokio_util::task::AbortOnDropHandle;
 use wasmtime::{
     Store,
@@ -26,7 +22,7 @@ use crate::{
     bindings::exports::guild::worker::{dispatch, run},
     call::{ActivateScope, Activated, RunScope},
     denied,
-    engine::{Sandbox, Ticking},
+    engine::{Lane, Place, Sandbox, Ticking},
     error::{CallError, LoadError},
     filesystem::Artifacts,
     host::agent::bounds,
@@ -35,26 +31,22 @@ use crate::{
     state::{Reach, State},
     stdio::LogSink,
     told::told,
+    toolbox::Toolbox,
     wasi::Preopen,
 };
 
 /// A component that is ready to be called.
 pub struct Plugin {
-    sandbox: Arc<Sandbox>,
+    pub(crate) sandbox: Arc<Sandbox>,
     pre: InstancePre<State>,
-    dispatch: dispatch::GuestIndices,
+    dispatch: Option<dispatch::GuestIndices>,
     run: Option<run::GuestIndices>,
-    grants: Arc<Grants>,
-    limits: Arc<Limits>,
-    activations: Semaphore,
-    runs: Arc<Semaphore>,
-    sha256: String,
-}
-
-/// A place among the jobs that carry themselves out. It is given back when it is dropped.
-pub struct RunPlace {
-    _own: OwnedSemaphorePermit,
-    _common: OwnedSemaphorePermit,
+    pub(crate) toolbox: Option<Toolbox>,
+    pub(crate) grants: Arc<Grants>,
+    pub(crate) limits: Arc<Limits>,
+    activations: Lane,
+    runs: Lane,
+    pub(crate) sha256: Arc<str>,
 }
 
 /// How long a change of the artifacts is waited for that was under way when its call ended.
@@ -74,7 +66,7 @@ impl Plugin {
         let component = match sandbox.cache.get(&sandbox.engine, &candidate.sha256) {
             Some(component) => component,
             None => {
-                let component = load::compile(&sandbox, candidate.bytes.clone())?;
+                let component = load::compile(&sandbox, candidate)?;
                 sandbox.cache.put(&sandbox.engine, &candidate.sha256, &component);
                 component
             }
@@ -84,20 +76,28 @@ impl Plugin {
         denied::add_to_linker(&mut linker, &sandbox.engine, &component).map_err(refused)?;
         let pre = linker.instantiate_pre(&component);
         let pre = pre.map_err(refused)?;
-        Ok(Self {
-            dispatch: dispatch::GuestIndices::new(&pre).map_err(refused)?,
-            run: matches!(spec.world, World::AutonomousWorker)
-                .then(|| run::GuestIndices::new(&pre))
-                .transpose()
-                .map_err(refused)?,
+        let world = spec.world;
+        let dispatch = world.exports_dispatch().then(|| dispatch::GuestIndices::new(&pre));
+        let run = matches!(world, World::AutonomousWorker).then(|| run::GuestIndices::new(&pre));
+        let toolbox = world.exports_toolbox().then(|| Toolbox::new(&pre, sandbox.lanes.tool_calls.of_one(&component)));
+        let plugin = Self {
+            dispatch: dispatch.transpose().map_err(refused)?,
+            run: run.transpose().map_err(refused)?,
+            toolbox: toolbox.transpose().map_err(refused)?,
             grants,
             limits,
-            activations: Semaphore::new(sandbox.lanes.activations_of_one),
-            runs: Arc::new(Semaphore::new(sandbox.lanes.runs_of_one)),
-            sha256: candidate.hash(),
+            activations: sandbox.lanes.activations.of_one(&component),
+            runs: sandbox.lanes.runs.of_one(&component),
+            sha256: candidate.hash().into(),
             pre,
             sandbox,
-        })
+        };
+        plugin.with_tools()
+    }
+
+    /// The SHA-256 of its component, in lower-case hexadecimal.
+    pub fn sha256(&self) -> &str {
+        &self.sha256
     }
 
     /// Has the component check and plan a dispatch (REQ-WD-30). It waits for its turn in a bounded lane.
@@ -109,23 +109,19 @@ impl Plugin {
         activation: &Arc<Activation>,
         scope: ActivateScope,
     ) -> Result<Activated, CallError> {
-        let busy = |_| CallError::Busy(self.sandbox.limits.dispatch_wait_seconds);
-        let turn = async {
-            let own = self.activations.acquire().await;
-            (own, self.sandbox.lanes.activations.acquire().await)
-        };
-        let _turn = time::timeout_at(scope.wait_until.into(), turn).await.map_err(busy)?;
+        let place = time::timeout_at(scope.wait_until.into(), self.activations.place()).await;
+        let Ok(Ok(place)) = place else { return Err(CallError::Busy(self.sandbox.limits.dispatch_wait_seconds)) };
         let (this, activation) = (self.clone(), activation.clone());
-        let mut work = Box::pin(async move { this.activate_here(&activation, scope).await });
-        // Most activations end within a tick, and a hop between threads costs as much as they do. One that does not
-        // goes on where components are at home.
-        match poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await {
-            Poll::Ready(activated) => activated,
-            Poll::Pending => self.on_guest_threads("activate", work).await,
-        }
+        let activated = self.begun_here("activate", async move {
+            let _place = place;
+            this.activate_here(&activation, scope).await
+        });
+        activated.await
     }
 
     async fn activate_here(&self, activation: &Activation, scope: ActivateScope) -> Result<Activated, CallError> {
+        let none = || CallError::Invalid { call: "activate", why: "the component exports no `dispatch`".to_owned() };
+        let dispatch = self.dispatch.as_ref().ok_or_else(none)?;
         let log = LogSink::kept();
         let reach = Reach {
             grants: self.grants.clone(),
@@ -134,15 +130,14 @@ impl Plugin {
             web: None,
             sessions: None,
             log: log.clone(),
-            memory: scope.memory,
+            memory: Some(scope.memory),
         };
         let preopens = self.memory_preopen("activate", &reach)?;
         let deadline = (self.limits.activate_seconds, "limits.activate_seconds");
         let mut call = self.call("activate", deadline, preopens, None, reach);
         let told = told(activation);
-        let answer = call.bounded(async |store, instance| {
-            self.dispatch.load(&mut *store, &instance)?.call_activate(store, &told).await
-        });
+        let answer = call
+            .bounded(async |store, instance| dispatch.load(&mut *store, &instance)?.call_activate(store, &told).await);
         let answer = answer.await;
         // The Store goes before the log is taken: what the component wrote without a line's end comes with it.
         drop(call);
@@ -158,7 +153,7 @@ impl Plugin {
             Err(error) => {
                 // There is no job whose log could have it: a component that panicked says here why.
                 for line in &log {
-                    tracing::warn!(component = self.sha256, "{error}: {:?}", line);
+                    tracing::warn!(component = &*self.sha256, "{error}: {:?}", line);
                 }
                 return Err(error);
             }
@@ -171,15 +166,9 @@ impl Plugin {
     ///
     /// # Errors
     /// [`CallError::Cancelled`], if the job is cancelled meanwhile.
-    pub async fn place(self: &Arc<Self>, job: &RunningJob) -> Result<RunPlace, CallError> {
-        let closed = |_| CallError::Cancelled;
-        let (own, common) = (self.runs.clone(), self.sandbox.lanes.runs.clone());
-        let place = async {
-            let own = own.acquire_owned().await.map_err(closed)?;
-            Ok(RunPlace { _own: own, _common: common.acquire_owned().await.map_err(closed)? })
-        };
+    pub async fn place(self: &Arc<Self>, job: &RunningJob) -> Result<Place, CallError> {
         tokio::select! {
-            place = place => place,
+            place = self.runs.place() => place.map_err(|_| CallError::Cancelled),
             () = job.cancelled().cancelled() => Err(CallError::Cancelled),
         }
     }
@@ -191,7 +180,7 @@ impl Plugin {
     /// See [`CallError`]. When the job is cancelled the instance is dropped at its next tick, before this returns.
     pub async fn run(
         self: &Arc<Self>,
-        place: RunPlace,
+        place: Place,
         activation: Arc<Activation>,
         scope: RunScope,
     ) -> Result<Result<String, String>, CallError> {
@@ -213,6 +202,20 @@ impl Plugin {
         // The Store is gone, and no change begins any more; one that was under way is waited for, but not for ever.
         let _ = time::timeout(SETTLE, spawn_blocking(move || artifacts.settle())).await;
         outcome
+    }
+
+    /// Begins a call where its caller is: most of those that are waited for end within a tick, and a hop between threads
+    /// costs as much as they do. One that does not goes on where components are at home.
+    pub(crate) async fn begun_here<T: Send + 'static>(
+        &self,
+        call: &'static str,
+        work: impl Future<Output = Result<T, CallError>> + Send + 'static,
+    ) -> Result<T, CallError> {
+        let mut work = Box::pin(work);
+        match poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await {
+            Poll::Ready(answer) => answer,
+            Poll::Pending => self.on_guest_threads(call, work).await,
+        }
     }
 
     /// Drives a call on the threads that belong to components: one that never rests must not delay those who serve
@@ -241,7 +244,7 @@ impl Plugin {
             files: scope.files,
             web: Some((scope.web, scope.host)),
             sessions: scope.sessions,
-            memory: scope.memory,
+            memory: Some(scope.memory),
         };
         let mut preopens = self.memory_preopen("run", &reach)?;
         preopens.push(Preopen { guest: "/job", dir: scope.job_dir, writable: false });
@@ -257,15 +260,15 @@ impl Plugin {
     }
 
     /// `/memory`, read-only, for a component that asked for `memory`.
-    fn memory_preopen(&self, call: &'static str, reach: &Reach) -> Result<Vec<Preopen>, CallError> {
-        if reach.granted(Interface::Memory).is_err() {
+    pub(crate) fn memory_preopen(&self, call: &'static str, reach: &Reach) -> Result<Vec<Preopen>, CallError> {
+        let Some(memory) = reach.memory.as_ref().filter(|_| reach.granted(Interface::Memory).is_ok()) else {
             return Ok(Vec::new());
-        }
+        };
         let why = |e: std::io::Error| CallError::Trap { call, why: format!("no /memory: {}", e.kind()) };
-        Ok(vec![Preopen { guest: "/memory", dir: reach.memory.dir().map_err(why)?, writable: false }])
+        Ok(vec![Preopen { guest: "/memory", dir: memory.dir().map_err(why)?, writable: false }])
     }
 
-    fn call(
+    pub(crate) fn call(
         &self,
         name: &'static str,
         deadline: (u32, &'static str),
@@ -324,7 +327,7 @@ impl Plugin {
 }
 
 /// One call: a Store of its own, and one deadline over all that happens in it.
-struct Call<'a> {
+pub(crate) struct Call<'a> {
     name: &'static str,
     /// Seconds, and who says so.
     deadline: (u32, &'static str),
@@ -336,7 +339,7 @@ struct Call<'a> {
 impl Call<'_> {
     /// Instantiates the component and calls it. Epochs do not tick while a host function is awaited, so the deadline is kept from outside: when
     /// it passes, the future is dropped, and the Store with it, never to be used again.
-    async fn bounded<R>(
+    pub(crate) async fn bounded<R>(
         &mut self,
         body: impl AsyncFnOnce(&mut Store<State>, Instance) -> wasmtime::Result<R>,
     ) -> Result<R, CallError> {
@@ -355,7 +358,7 @@ impl Call<'_> {
 }
 
 /// The beginning of a text.
-fn cut(mut text: String, max: usize) -> String {
+pub(crate) fn cut(mut text: String, max: usize) -> String {
     text.truncate(text.floor_char_boundary(max));
     text
 }

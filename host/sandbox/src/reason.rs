@@ -11,7 +11,9 @@ use crate::{
 
 /// The engine's words for a limit that has no type of its own to be told by, and the limit. `tests/limits.rs` reaches
 /// each of them, so that a version of wasmtime with other words does not pass.
-const WORDS: [(&str, &str, Max); 6] = [
+const WORDS: [(&str, &str, Max); 8] = [
+    ("memory has a minimum byte size of", "memory_bytes", |limits| limits.memory_bytes),
+    ("has a minimum element size of", "table_elements", |limits| limits.table_elements),
     ("instance count too high", "instances", |limits| limits.instances.into()),
     ("table count too high", "tables", |limits| limits.tables.into()),
     ("memory count too high", "memories", |limits| limits.memories.into()),
@@ -21,17 +23,26 @@ const WORDS: [(&str, &str, Max); 6] = [
 ];
 type Max = fn(&Limits) -> u64;
 
+/// The limit that the engine's words are about.
+fn said(error: &wasmtime::Error, limits: &Limits) -> Option<Reached> {
+    let texts: Vec<String> = error.chain().map(ToString::to_string).collect();
+    let (_, name, max) = WORDS.iter().find(|(words, ..)| texts.iter().any(|text| text.contains(words)))?;
+    Some(Reached { name, max: max(limits) })
+}
+
+/// The limit that a component is beyond before anything of it runs, and its value, as `guild.toml` spells it.
+pub(crate) fn beginning(error: &wasmtime::Error, limits: &Limits) -> Option<String> {
+    said(error, limits).map(|limit| limit.to_string())
+}
+
 /// A stable reason, without a backtrace.
 pub(crate) fn reason(call: &'static str, error: &wasmtime::Error, limits: &Limits, held: &Held) -> CallError {
-    let reached = |name, max| Some(Reached { name, max });
     let told = if let Some(limit) = error.downcast_ref::<Reached>() {
         Some(limit.clone())
     } else if let Some(ResourceTableError::Full) = error.downcast_ref() {
-        reached("handles", limits.handles.into())
+        Some(Reached { name: "handles", max: limits.handles.into() })
     } else {
-        let texts: Vec<String> = error.chain().map(ToString::to_string).collect();
-        let said = WORDS.iter().find(|(words, ..)| texts.iter().any(|text| text.contains(words)));
-        said.and_then(|(_, name, max)| reached(name, max(limits)))
+        said(error, limits)
     };
     // A component that was refused memory fails in many ways, and the limit is the reason; but one that exits knew why.
     let exit = error.downcast_ref::<I32Exit>();

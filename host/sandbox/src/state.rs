@@ -47,17 +47,27 @@ pub(crate) struct Reach {
     pub(crate) grants: Arc<Grants>,
     /// The job, in `run`.
     pub(crate) job: Option<Arc<JobTools>>,
-    pub(crate) memory: Arc<MemoryStore>,
+    /// The member's memory; none in `list-tools`, which reaches nothing.
+    pub(crate) memory: Option<Arc<MemoryStore>>,
     pub(crate) files: Option<Arc<dyn Files>>,
-    /// The web, in `run`; where it is asked for a page or a search is where the host works.
+    /// The web, in `run` and `call-tool`; where it is asked for a page or a search is where the host works.
     pub(crate) web: Option<(Web, Handle)>,
     pub(crate) sessions: Option<Arc<dyn Sessions>>,
     pub(crate) log: LogSink,
 }
 
 impl Reach {
+    /// The member's memory; the error tells of a call that reaches nothing.
+    pub(crate) fn memory(&self) -> Result<&Arc<MemoryStore>, ToolError> {
+        let none = || ToolError::Unavailable("nothing can be reached while the tools are listed".to_owned());
+        self.memory.as_ref().ok_or_else(none)
+    }
+
     /// Refuses what was not granted.
     pub(crate) fn granted(&self, interface: Interface) -> Result<(), ToolError> {
+        if interface != Interface::Log {
+            self.memory()?;
+        }
         if self.grants.has(interface) {
             return Ok(());
         }

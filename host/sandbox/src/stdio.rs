@@ -16,6 +16,8 @@ use wasmtime_wasi::{
     p2::{OutputStream, Pollable, StreamResult},
 };
 
+use crate::toolbox::HostLog;
+
 /// Where a call's log lines go.
 #[derive(Clone)]
 pub(crate) enum LogSink {
@@ -23,6 +25,8 @@ pub(crate) enum LogSink {
     Job(Arc<RunningJob>),
     /// There is no job yet: the lines wait for it.
     Kept(Arc<Mutex<Kept>>),
+    /// There is no job: the host's own log.
+    Host(Arc<HostLog>),
 }
 
 /// Lines that wait for their job.
@@ -47,6 +51,7 @@ impl LogSink {
         let line = line.get(..line.floor_char_boundary(LINE_BYTES)).unwrap_or_default();
         match self {
             Self::Job(job) => job.log(line),
+            Self::Host(log) => log.line(line),
             Self::Kept(kept) => {
                 let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
                 if kept.bytes + line.len() <= KEPT_BYTES {
@@ -63,7 +68,7 @@ impl LogSink {
     /// The lines that were kept.
     pub(crate) fn take(&self) -> Vec<String> {
         match self {
-            Self::Job(_) => Vec::new(),
+            Self::Job(_) | Self::Host(_) => Vec::new(),
             Self::Kept(kept) => std::mem::take(&mut kept.lock().unwrap_or_else(PoisonError::into_inner).lines),
         }
     }

@@ -1,4 +1,5 @@
-//! Files beside `guild.toml`, in which the operator's decisions are kept: `guild.lock`, `guild.trust`, `guild.tokens`.
+//! Files beside `guild.toml`, in which the operator's decisions are kept: `guild.lock`, `guild.trust`, `guild.tokens`,
+//! `guild.seal`.
 
 use std::{
     fs::DirBuilder,

@@ -3,12 +3,9 @@
 use std::sync::LazyLock;
 
 use bytes::Bytes;
-use guild_contract::{
-    Manifest,
-    rpc::{
-        CancelView, Deleted, DispatchParams, Dispatched, JobList, JobParams, ListParams, ResultView, StatusView, code,
-        method,
-    },
+use guild_contract::rpc::{
+    CancelView, Deleted, DispatchParams, Dispatched, JobList, JobParams, ListParams, ResultView, StatusView, code,
+    method,
 };
 use schemars::{
     JsonSchema,
@@ -17,7 +14,7 @@ use schemars::{
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::{methods::Initialized, rpc::to_json};
+use crate::{mcp::Server, methods::Initialized, rpc::to_json};
 
 /// The method's name.
 pub(crate) const DISCOVER: &str = "rpc.discover";
@@ -38,17 +35,27 @@ const ERRORS: [(&str, i32, &str); 5] = [
     ("Forbidden", code::FORBIDDEN, "In a batch: the caller's token is not for this method."),
 ];
 
+/// Where MCP describes its methods.
+const TOOLS: &str = "https://modelcontextprotocol.io/specification/2025-11-25/server/tools";
+const PROMPTS: &str = "https://modelcontextprotocol.io/specification/2025-11-25/server/prompts";
+const RESOURCES: &str = "https://modelcontextprotocol.io/specification/2025-11-25/server/resources";
+
 /// What all workers' documents have in common.
 static WORKER: LazyLock<Common> = LazyLock::new(|| Common::new(true));
 /// What the documents of all other members have in common.
 static OTHER: LazyLock<Common> = LazyLock::new(|| Common::new(false));
 
-/// The document of a member's endpoint.
-pub(crate) fn document(manifest: &Manifest) -> Bytes {
-    let common: &Common = if manifest.is_worker() { &WORKER } else { &OTHER };
+/// The document of an endpoint.
+pub(crate) fn document(server: &Server) -> Bytes {
     let host = Host { name: "guild", version: env!("CARGO_PKG_VERSION") };
-    let Manifest { name: title, version, description, .. } = manifest;
-    to_json(&Document { openrpc: OPENRPC, info: Info { title, version, description, host }, common })
+    let identity = server.identity();
+    let (common, description): (&Common, _) = match server {
+        Server::Member(member) if member.manifest().is_worker() => (&WORKER, &*member.manifest().description),
+        Server::Member(member) => (&OTHER, &*member.manifest().description),
+        _ => (&OTHER, identity.title.as_deref().unwrap_or_default()),
+    };
+    let info = Info { title: &identity.name, version: &identity.version, description, host };
+    to_json(&Document { openrpc: OPENRPC, info, common })
 }
 
 #[derive(Serialize)]
@@ -161,11 +168,6 @@ impl Shapes {
     /// What every member answers to: MCP's methods, whose shapes are MCP's, and this one.
     fn of_all(&mut self) -> Vec<Method> {
         let (text, object) = (json!({"type": "string"}), json!({"type": "object"}));
-        let tools = json!({
-            "type": "object",
-            "properties": {"tools": {"type": "array", "items": object}},
-            "required": ["tools"],
-        });
         let outcome = json!({
             "type": "object",
             "properties": {
@@ -174,6 +176,11 @@ impl Shapes {
                 "isError": {"type": "boolean"},
             },
             "required": ["content"],
+        });
+        let page = json!({
+            "type": "object",
+            "properties": {"resources": {"type": "array", "items": object}, "nextCursor": text},
+            "required": ["resources"],
         });
         let initialized = self.0.subschema_for::<Initialized<'static>>().into();
         vec![
@@ -188,26 +195,66 @@ impl Shapes {
             Method::new("ping", "Answers.", Vec::new(), Content::required("pong", object.clone()))
                 .refuses("The parameters are no object.")
                 .described_at("https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/ping"),
-            Method::new(
-                "tools/list",
-                "Lists the member's tools; none, where it has none.",
-                Vec::new(),
-                Content::required("list", tools),
-            )
-            .refuses("The parameters are no object.")
-            .described_at("https://modelcontextprotocol.io/specification/2025-11-25/server/tools"),
+            Self::of_list("tools/list", "tools", "Lists the member's tools; none, where it has none.", TOOLS),
             Method::new(
                 "tools/call",
                 "Calls one of the member's tools.",
-                vec![Content::required("name", text), Content::optional("arguments", object.clone())],
+                vec![Content::required("name", text.clone()), Content::optional("arguments", object.clone())],
                 Content::required("outcome", outcome),
             )
             .refuses("The member has no such tool; or a parameter is missing, or of the wrong type.")
-            .described_at("https://modelcontextprotocol.io/specification/2025-11-25/server/tools"),
+            .described_at(TOOLS),
+            Self::of_list(
+                "prompts/list",
+                "prompts",
+                "Lists the prompts: a member has none, its dispatch server has one.",
+                PROMPTS,
+            ),
+            Method::new(
+                "prompts/get",
+                "Hands over a prompt.",
+                vec![Content::required("name", text.clone())],
+                Content::required("prompt", object.clone()),
+            )
+            .refuses("There is no such prompt.")
+            .described_at(PROMPTS),
+            Self::of_list(
+                "resources/templates/list",
+                "resourceTemplates",
+                "Tells which URIs the member's resources have.",
+                RESOURCES,
+            ),
+            Method::new(
+                "resources/list",
+                "Lists what the member's jobs say and left, newest first, page by page.",
+                vec![Content::optional("cursor", text.clone())],
+                Content::required("list", page),
+            )
+            .refuses("`cursor` is none that this host gave; or the parameters are no object.")
+            .described_at(RESOURCES),
+            Method::new(
+                "resources/read",
+                "Hands over what a resource holds.",
+                vec![Content::required("uri", text)],
+                Content::required("contents", object.clone()),
+            )
+            .refuses("There is no such resource; or it is larger than `limits.result_bytes`.")
+            .described_at(RESOURCES),
             // That the document is one of OpenRPC, a schema elsewhere says: nobody should have to fetch it.
             Method::new(DISCOVER, "Answers with this document.", Vec::new(), Content::required("document", object))
                 .described_at("https://spec.open-rpc.org/#service-discovery-method"),
         ]
+    }
+
+    /// One of MCP's methods that list something under `key`.
+    fn of_list(name: &'static str, key: &str, summary: &'static str, url: &str) -> Method {
+        let list = json!({
+            "type": "object",
+            "properties": {key: {"type": "array", "items": {"type": "object"}}},
+            "required": [key],
+        });
+        let method = Method::new(name, summary, Vec::new(), Content::required("list", list));
+        method.refuses("The parameters are no object.").described_at(url)
     }
 
     /// What only members with the capability `worker` answer to.

@@ -9,16 +9,19 @@ use std::{
     ffi::OsString,
     io::{self, Read},
     path::Path,
+    time::{Duration, SystemTime},
 };
 
 use cap_fs_ext::{DirExt, FollowSymlinks, OpenOptionsFollowExt, OpenOptionsSyncExt};
 use cap_std::{
     ambient_authority,
-    fs::{Dir, OpenOptions},
+    fs::{Dir, MetadataExt as _, OpenOptions},
 };
 use guild_contract::{Manifest, MemberKey, grants::Pattern, manifest::FILE_NAME};
 
-use crate::config::Config;
+use sha2::{Digest as _, Sha256};
+
+use crate::{approval::SUFFIX, config::Config};
 
 /// What a directory of members is called, where nobody says otherwise.
 pub const MEMBERS: &str = "guild-members";
@@ -43,6 +46,63 @@ pub struct FoundMember {
     pub dir: Dir,
     /// Its manifest.
     pub manifest: Manifest,
+    /// What it was when it was found.
+    pub(crate) mark: Mark,
+}
+
+/// What tells one state of a member's directory from another: which directory it is, what its manifest says, and which
+/// state its component and the component's signature are in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    /// Device and inode.
+    pub(crate) directory: Option<(u64, u64)>,
+    /// Of the manifest's bytes.
+    pub(crate) manifest: [u8; 32],
+    files: [Option<FileMark>; 2],
+}
+
+/// What tells one state of a file from another without reading it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct FileMark {
+    device: u64,
+    inode: u64,
+    size: u64,
+    changed: (i64, i64),
+    /// It was changed so lately that a later change may look the same: file systems count time in ticks.
+    fresh: bool,
+}
+
+/// Two changes of a file that are so far apart are told apart by its times.
+const TICK: Duration = Duration::from_secs(1);
+
+impl Mark {
+    fn of(dir: &Dir, manifest: &Manifest, sha256: [u8; 32]) -> Self {
+        let own = dir.dir_metadata().ok();
+        let files = manifest.component.as_ref().map_or([None, None], |component| {
+            [FileMark::of(dir, &component.file), FileMark::of(dir, &format!("{}{SUFFIX}", component.file))]
+        });
+        Self { directory: own.map(|own| (own.dev(), own.ino())), manifest: sha256, files }
+    }
+
+    /// Whether nothing has changed from `before` to this, as far as can be told without reading.
+    pub(crate) fn is_same(&self, before: &Self) -> bool {
+        let fresh = before.files.iter().flatten().any(|file| file.fresh);
+        !fresh && self == before
+    }
+}
+
+impl FileMark {
+    fn of(dir: &Dir, file: &str) -> Option<Self> {
+        let found = dir.metadata(file).ok()?;
+        let age = found.modified().ok().and_then(|at| SystemTime::now().duration_since(at.into_std()).ok());
+        Some(Self {
+            device: found.dev(),
+            inode: found.ino(),
+            size: found.len(),
+            changed: (found.mtime(), found.mtime_nsec()),
+            fresh: age.is_none_or(|age| age < TICK),
+        })
+    }
 }
 
 /// Opens the directory that the operator named. This is the one place where a path becomes a [`Dir`].
@@ -97,12 +157,12 @@ pub fn single(path: &Path, members: Option<&Path>, config: &Config) -> Result<Fo
     if !has_manifest(&dir) {
         return Err(format!("{shown} is no member's directory: it has no {FILE_NAME}"));
     }
-    let manifest = manifest(&dir).map_err(|why| path.join(why).display().to_string())?;
+    let (manifest, mark) = manifest(&dir).map_err(|why| path.join(why).display().to_string())?;
     let real = path.canonicalize().map_err(|error| format!("where {shown} is cannot be told: {error}"))?;
     let members = members.and_then(|members| members.canonicalize().ok());
     let under = members.and_then(|members| real.strip_prefix(members).ok()?.to_str()?.parse().ok());
     let key = under.map_or_else(|| key_by_name(&real, config), Ok).map_err(|why| format!("{shown}: {why}"))?;
-    Ok(FoundMember { key, dir, manifest })
+    Ok(FoundMember { key, dir, manifest, mark })
 }
 
 /// The key of the member in `directory`, where nobody knows of a directory of members that it is in.
@@ -131,13 +191,13 @@ fn read(path: String, dir: Dir) -> Found {
     let member = match (path.parse(), manifest(&dir)) {
         (Err(error), _) => Err(format!("{path}: {error}")),
         (_, Err(reason)) => Err(format!("{path}/{reason}")),
-        (Ok(key), Ok(manifest)) => Ok(FoundMember { key, dir, manifest }),
+        (Ok(key), Ok((manifest, mark))) => Ok(FoundMember { key, dir, manifest, mark }),
     };
     Found { path, member }
 }
 
 /// Names of directories that are not hidden and no symlinks.
-fn subdirectories(dir: &Dir) -> io::Result<Vec<OsString>> {
+pub(crate) fn subdirectories(dir: &Dir) -> io::Result<Vec<OsString>> {
     let mut names = Vec::new();
     for entry in dir.entries()? {
         let entry = entry?;
@@ -160,7 +220,7 @@ fn has_manifest(dir: &Dir) -> bool {
 
 /// Reads a manifest that is a plain file. Opening does not wait for a FIFO's writer, nor follow a symlink.
 /// The error names the file, and the line where there is one.
-fn manifest(dir: &Dir) -> Result<Manifest, String> {
+fn manifest(dir: &Dir) -> Result<(Manifest, Mark), String> {
     let failed = |why: String| format!("{FILE_NAME}: {why}");
     let mut options = OpenOptions::new();
     options.read(true).nonblock(true).follow(FollowSymlinks::No);
@@ -174,5 +234,7 @@ fn manifest(dir: &Dir) -> Result<Manifest, String> {
     if text.len() as u64 > MAX_MANIFEST_BYTES {
         return Err(failed(format!("is larger than {MAX_MANIFEST_BYTES} bytes")));
     }
-    Manifest::parse(&text).map_err(|error| error.to_string())
+    let manifest = Manifest::parse(&text).map_err(|error| error.to_string())?;
+    let mark = Mark::of(dir, &manifest, Sha256::digest(&text).into());
+    Ok((manifest, mark))
 }

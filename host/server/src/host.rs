@@ -1,7 +1,6 @@
 //! A host: the members that it found and owns.
 
 use std::{
-    collections::BTreeMap,
     io,
     path::{Path, PathBuf},
     sync::Arc,
@@ -10,18 +9,25 @@ use std::{
 use cap_std::fs::Dir;
 use futures::future::join_all;
 use guild_agent::{ReadRoots, RootError};
-use guild_contract::Limits;
+use guild_contract::{Limits, MemberReport};
 use tokio::sync::{Semaphore, watch};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
     approval::{Approval, Standing},
     config::{Config, Runtime},
     discovery::{self, Found, FoundMember},
+    events::Hub,
     member::{Means, Member},
-    plugins::{self, Component, Load, WantedComponent},
-    reach::{Granted, Reach, Sources},
+    opener::{Opened, Opener},
+    plugins::{self, Load, Loader, WantedComponent},
+    reach::{Granted, Sources},
+    reconciler::Reconciler,
+    roster::{Members, Roster},
     runtimes::Runtimes,
-    takeover::{self, OwnerError},
+    seal::Seals,
+    takeover::OwnerError,
+    toolboxes::Toolboxes,
 };
 
 /// Whose jobs a host keeps.
@@ -77,7 +83,7 @@ pub enum MemberState {
     /// It is served.
     Ready(Arc<Member>),
     /// It cannot be served; the reason.
-    Error(String),
+    Error(Arc<str>),
     /// It has no component: another process serves it.
     Foreign,
 }
@@ -97,13 +103,18 @@ pub struct Surveyed {
 /// Every member that was found.
 pub struct Host {
     limits: Arc<Limits>,
-    members: BTreeMap<String, MemberState>,
+    roster: Arc<Roster>,
+    events: Arc<Hub>,
+    /// The one member, where it was opened for one.
     single: Option<Arc<Member>>,
+    /// Whoever looks for changes ends with the host.
+    _watching: DropGuard,
 }
 
 impl Host {
     /// Finds the members, becomes their owner, opens their jobs and starts loading their components. `base` is the
-    /// address at which the host is going to serve them, as `http://127.0.0.1:7433`, if it is.
+    /// address at which the host is going to serve them, as `http://127.0.0.1:7433`, if it is: then, in roster mode, what
+    /// changes in the members' directories takes effect from now on.
     ///
     /// When it returns, every member answers; jobs and components are still being loaded, and what needs them waits.
     ///
@@ -117,57 +128,65 @@ impl Host {
         let runtimes = Arc::new(Runtimes::new(&config).map_err(OpenError::Config)?);
         let config = Arc::new(config.with_agent(agent));
         let places = Arc::new(Semaphore::new(limits.running_jobs as usize));
-        let means =
-            Means { limits: limits.clone(), config: config.clone(), sources, runtimes: runtimes.clone(), places };
-        let mut loads = Vec::new();
-        let host = match target {
-            Target::Member(path) => {
-                let found = discovery::single(&path, config.members.as_deref(), &config).map_err(OpenError::Member)?;
-                let (key, url) = (found.key.to_string(), url(base.as_deref(), None));
-                let Some((member, load)) = open(found, means, url).await? else {
-                    return Err(OpenError::Member(format!(
-                        "member {key} has no `component` in its guild-member.json, so there is nothing to serve"
-                    )));
-                };
-                loads.push(load);
-                let members = BTreeMap::from([(key, MemberState::Ready(member.clone()))]);
-                Self { limits, members, single: Some(member) }
-            }
-            Target::Members(path) => {
-                let unreadable = |source| OpenError::Members { path: path.clone(), source };
-                let dir = discovery::open_directory(&path).map_err(unreadable)?;
-                let found = discovery::discover(&dir).map_err(unreadable)?;
-                let opened = found.into_iter().map(|found| roster_member(found, &means, base.as_deref()));
-                let mut members = BTreeMap::new();
-                for (key, state, load) in join_all(opened).await {
-                    loads.extend(load);
-                    members.insert(key, state);
-                }
-                for key in config.strangers(|key| members.contains_key(key)) {
-                    tracing::warn!("guild.toml has [member.{key:?}], and there is no such member");
-                }
-                Self { limits, members, single: None }
-            }
+        let roster = Arc::new(Roster::default());
+        let events = Hub::new(&limits);
+        let mut means = Means {
+            limits: limits.clone(),
+            config: config.clone(),
+            sources,
+            runtimes: runtimes.clone(),
+            seals: Arc::new(Seals::new(config.directory.clone())),
+            places,
+            toolboxes: Toolboxes::of(&roster),
+            events: events.clone(),
         };
-        let blocking = runtimes.clone();
-        let ended = tokio::task::spawn_blocking(move || blocking.end_orphans()).await;
+        let loader = Arc::new(Loader::new(limits.clone(), approval));
+        let serves = base.is_some();
+        let (mut one, mut beside) = (None, Vec::new());
+        if let Target::Member(path) = &target {
+            let found = discovery::single(path, config.members.as_deref(), &config).map_err(OpenError::Member)?;
+            (means.toolboxes, beside) = Toolboxes::beside(&roster, &found, &means);
+            one = Some(found);
+        }
+        let opener = Arc::new(Opener { means, base, single: one.is_some(), loader, roster: roster.clone() });
+        let (mut opened, mut single) = (Vec::new(), None);
+        if let Some(found) = one {
+            let (path, looked) = (found.key.to_string(), Ok(found.mark.clone()));
+            let Some((member, load)) = opener.open(found, None).await? else {
+                return Err(OpenError::Member(format!(
+                    "member {path} has no `component` in its guild-member.json, so there is nothing to serve"
+                )));
+            };
+            single = Some(member.clone());
+            opened.push(Opened { path, looked, state: MemberState::Ready(member), load: Some(load) });
+        }
+        if let Target::Members(path) = &target {
+            let unreadable = |source| OpenError::Members { path: path.clone(), source };
+            let dir = discovery::open_directory(path).map_err(unreadable)?;
+            let found = discovery::discover(&dir).map_err(unreadable)?;
+            opened = join_all(found.into_iter().map(|found| opener.settle(found, None))).await;
+            for Opened { path, state, .. } in &opened {
+                if let MemberState::Error(reason) = state {
+                    tracing::error!(member = path, "the member is not in service: {reason}");
+                }
+            }
+            let known = |key: &str| opened.iter().any(|opened| opened.path == key);
+            for key in config.strangers(known) {
+                tracing::warn!("guild.toml has [member.{key:?}], and there is no such member");
+            }
+        }
+        roster.begin(&opened);
+        let ended = tokio::task::spawn_blocking(move || runtimes.end_orphans()).await;
         if ended.is_err() {
             tracing::error!("what earlier sessions left could not be ended");
         }
-        host.start(approval, loads);
-        Ok(Arc::new(host))
-    }
-
-    /// Reads jobs and loads components, in the background.
-    fn start(&self, approval: Approval, loads: Vec<Load>) {
-        for (_, state) in self.members() {
-            if let MemberState::Ready(member) = state {
-                let member = member.clone();
-                tokio::task::spawn_blocking(move || member.load_jobs());
-            }
+        let ending = CancellationToken::new();
+        start(&opener.loader, &mut opened, beside);
+        if let (Target::Members(path), true) = (target, serves) {
+            let reconciler = Reconciler::new(opener, path, opened);
+            tokio::spawn(ending.clone().run_until_cancelled_owned(reconciler.run()));
         }
-        let limits = self.limits.clone();
-        tokio::task::spawn_blocking(move || plugins::load(&limits, &approval, loads));
+        Ok(Arc::new(Self { limits, roster, events, single, _watching: ending.drop_guard() }))
     }
 
     /// Finds the members of a directory and checks each one's component, without becoming anybody's owner. It blocks.
@@ -197,26 +216,62 @@ impl Host {
     }
 
     /// The one member of a host that was opened for one.
-    pub fn single(&self) -> Option<&Arc<Member>> {
-        self.single.as_ref()
+    pub fn single(&self) -> Option<Arc<Member>> {
+        self.single.clone()
     }
 
-    /// The member of that key, where it is served.
+    /// The key of that one member.
+    pub fn single_key(&self) -> Option<&str> {
+        self.single.as_ref().map(|member| member.key().as_str())
+    }
+
+    /// The member of that key, where it is served: as it is now, for one request, or one job.
     pub fn member(&self, key: &str) -> Option<Arc<Member>> {
         match self.state(key) {
-            Some(MemberState::Ready(member)) => Some(member.clone()),
+            Some(MemberState::Ready(member)) => Some(member),
             _ => None,
         }
     }
 
     /// What became of the member of that key.
-    pub fn state(&self, key: &str) -> Option<&MemberState> {
-        self.members.get(key)
+    pub fn state(&self, key: &str) -> Option<MemberState> {
+        match &self.single {
+            // It is served as it was opened, and nobody has to look it up.
+            Some(member) => (member.key().as_str() == key).then(|| MemberState::Ready(member.clone())),
+            None => self.roster.state(key),
+        }
     }
 
-    /// Every member that was found, by key.
-    pub fn members(&self) -> impl Iterator<Item = (&str, &MemberState)> {
-        self.members.iter().map(|(key, state)| (key.as_str(), state))
+    /// Every member that there is now, by key.
+    pub fn members(&self) -> Arc<Members> {
+        self.roster.members()
+    }
+
+    /// Every member that there is now, for people and programs that ask later what a log told.
+    pub fn report(&self) -> Vec<MemberReport> {
+        self.roster.report()
+    }
+
+    /// What happens here, for whoever listens.
+    pub(crate) fn events(&self) -> &Arc<Hub> {
+        &self.events
+    }
+
+    /// Counts the changes of who is served, and of what they offer.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.roster.changes()
+    }
+}
+
+/// Reads jobs and loads components, in the background.
+fn start(loader: &Arc<Loader>, opened: &mut [Opened], beside: Vec<Load>) {
+    for Opened { state, .. } in opened.iter() {
+        let MemberState::Ready(member) = state else { continue };
+        let (loader, member) = (loader.clone(), member.clone());
+        tokio::spawn(async move { loader.in_turn(move || member.load_jobs()).await });
+    }
+    for load in opened.iter_mut().filter_map(|opened| opened.load.take()).chain(beside) {
+        tokio::spawn(loader.clone().load(load));
     }
 }
 
@@ -266,58 +321,4 @@ pub(crate) fn read_roots(config: &Config, sources: Vec<PathBuf>) -> Result<Optio
     let roots = config.roots.iter().map(|root| (root.name.clone(), root.path.clone()));
     let roots: Vec<_> = roots.chain(sources.into_iter().map(|path| (None, path))).collect();
     if roots.is_empty() { Ok(None) } else { ReadRoots::open_named(roots).map(Some) }
-}
-
-/// Where a member is served: at `/mcp` alone, or under its key in a roster. Empty where the host serves nobody.
-fn url(base: Option<&str>, key: Option<&str>) -> String {
-    match (base, key) {
-        (None, _) => String::new(),
-        (Some(base), None) => format!("{base}/mcp"),
-        (Some(base), Some(key)) => format!("{base}/members/{key}/mcp"),
-    }
-}
-
-async fn roster_member(found: Found, means: &Means, base: Option<&str>) -> (String, MemberState, Option<Load>) {
-    let Found { path, member } = found;
-    let state = match member {
-        Err(reason) => Err(reason),
-        Ok(found) => {
-            let url = url(base, Some(found.key.as_str()));
-            open(found, means.clone(), url).await.map_err(|e| e.to_string())
-        }
-    };
-    match state {
-        Ok(Some((member, load))) => (path, MemberState::Ready(member), Some(load)),
-        Ok(None) => (path, MemberState::Foreign, None),
-        Err(reason) => {
-            tracing::error!(member = path, "the member is not in service: {reason}");
-            (path, MemberState::Error(reason), None)
-        }
-    }
-}
-
-/// Becomes a member's owner and opens it; none where it has no component of its own.
-async fn open(found: FoundMember, means: Means, url: String) -> Result<Option<(Arc<Member>, Load)>, OpenError> {
-    let Some(spec) = found.manifest.component.clone() else { return Ok(None) };
-    let failed = |why: String| OpenError::Member(format!("member {}: {why}", found.key));
-    let granted = Granted::of(&found, &spec, &means.config).map_err(failed)?;
-    granted.log(&found, &means.sources.granted(&granted.grants));
-    for root in means.sources.missing(&spec) {
-        tracing::warn!(member = %found.key, "it asks for the read root {root:?}, and there is no such root");
-    }
-    let cloned = found.dir.try_clone().map_err(|e| failed(e.to_string()))?;
-    let owner = takeover::own(&found.dir, &found.key, &url).await?;
-    let wanted = WantedComponent::new(&found, cloned, spec, &granted);
-    let (done, component) = watch::channel(Component::Loading);
-    let reach = Reach::new(granted.grants, &means.sources, &means.runtimes);
-    let means = Means { limits: Arc::new(granted.limits.limits), ..means };
-    let key = found.key.clone();
-    let member = Member::open(found, means, reach, component, owner);
-    if let (Ok(member), true) = (&member, url.is_empty()) {
-        // One task is carried out here. What a host left running is the next host's.
-        member.store().leave_running();
-    }
-    let member = member.map_err(|why| OpenError::Member(format!("member {key}: {why}")))?;
-    let load = Load { wanted, done, resumer: member.resumer.clone() };
-    Ok(Some((member, load)))
 }

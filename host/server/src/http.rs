@@ -1,33 +1,34 @@
-//! HTTP: who may ask, where, and what counts as a request. What a request says is for [`rpc`].
+//! HTTP: who may ask, where, and what counts as a request. What a request says is for [`rpc`], or for [`sdk`] where its
+//! client has a session, or says that it is of a version of MCP without any.
 //!
 //! The [`door`](crate::door) is passed before any path is looked at: a page in a browser whose name was bound to this
-//! host's address is told 403, whatever it asks for. An answer is always one JSON text, never a stream, whatever the client
-//! accepts.
+//! host's address is told 403, whatever it asks for. An answer of [`rpc`] is always one JSON text, never a stream, whatever
+//! the client accepts.
 
 use std::{convert::Infallible, future::ready, sync::Arc, time::Duration};
 
 use axum::{
-    Router,
     body::{Body, HttpBody},
     extract::Request,
     http::{
         HeaderMap, HeaderValue, Method, StatusCode,
-        header::{CONNECTION, CONTENT_TYPE, EXPECT, RETRY_AFTER, WWW_AUTHENTICATE},
+        header::{ALLOW, CONNECTION, CONTENT_TYPE, EXPECT, RETRY_AFTER, WWW_AUTHENTICATE},
     },
     response::{IntoResponse, Response},
-    routing::{get, post},
 };
 use bytes::{Bytes, BytesMut};
-use futures::{
-    StreamExt,
-    future::{BoxFuture, Either},
-};
+use futures::{StreamExt, future::BoxFuture};
+use guild_contract::Limits;
 use hyper::body::Incoming;
-use hyper_util::service::{TowerToHyperService, TowerToHyperServiceFuture};
 
 use crate::{
     door::{Caller, Connected, Door, Refused},
-    host::{Host, MemberState},
+    events,
+    host::Host,
+    mcp::{
+        Absent, Endpoint, Server, Unavailable,
+        sdk::{self, Services},
+    },
     rpc::{self, Answer, Target, Visit},
 };
 
@@ -40,13 +41,17 @@ const DISCARD_TIME: Duration = Duration::from_secs(2);
 
 /// Says that the host is up, and nothing else: to whoever asks, with or without a token.
 const HEALTH: &str = "/healthz";
+/// Tells who is served, and why somebody is not.
+const MEMBERS: &str = "/members";
 
 /// The host's HTTP service.
 #[derive(Clone)]
-pub struct Service {
+pub struct Service(Arc<Inner>);
+
+struct Inner {
     host: Arc<Host>,
     door: Arc<Door>,
-    router: TowerToHyperService<Router>,
+    sdk: Services,
 }
 
 /// The service for the requests of one connection.
@@ -56,34 +61,19 @@ pub(crate) struct OfConnection {
 }
 
 impl Service {
-    /// The service of a host behind its door: `/mcp` for one member, `/members/<key>/mcp` for many, and `/healthz`.
+    /// The service of a host behind its door: `/mcp`, `/members/<key>/mcp` in a roster, `/dispatch/<key>/mcp` for workers,
+    /// `/whole/<key>/mcp` for all that a member offers, and `/healthz`.
     pub fn new(host: Arc<Host>, door: Arc<Door>) -> Self {
-        // Requests to the endpoints come by `call`; what comes by the router has the wrong method.
-        let wrong_method = || post(|| async { StatusCode::NOT_FOUND });
-        let endpoints = if host.single().is_some() {
-            Router::new().route("/mcp", wrong_method())
-        } else {
-            Router::new().route("/members/{x}/mcp", wrong_method()).route("/members/{x}/{y}/mcp", wrong_method())
-        };
-        let router = endpoints.route(HEALTH, get(|| async { "ok\n" }));
-        Self { host, door, router: TowerToHyperService::new(router) }
+        let sdk = Services::new(host.clone());
+        Self(Arc::new(Inner { host, door, sdk }))
     }
 
     pub(crate) fn door(&self) -> &Door {
-        &self.door
+        &self.0.door
     }
 
     pub(crate) fn of_connection(&self, from: Connected) -> OfConnection {
         OfConnection { service: self.clone(), from }
-    }
-
-    /// The key of the member whose endpoint a path is.
-    fn endpoint_at<'a>(&'a self, path: &'a str) -> Option<&'a str> {
-        if let Some(member) = self.host.single() {
-            return (path == "/mcp").then(|| member.key().as_str());
-        }
-        let key = path.strip_prefix("/members/")?.strip_suffix("/mcp")?;
-        (!key.is_empty() && key.split('/').count() <= 2).then_some(key)
     }
 }
 
@@ -92,80 +82,120 @@ type Answered = Result<Response, Infallible>;
 impl hyper::service::Service<Request<Incoming>> for OfConnection {
     type Response = Response;
     type Error = Infallible;
-    type Future = Either<BoxFuture<'static, Answered>, TowerToHyperServiceFuture<Router, Request<Incoming>>>;
+    type Future = BoxFuture<'static, Answered>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let Self { service: Service { host, door, router }, from } = self;
-        let now = |response: Response| Either::Left(Box::pin(ready(Ok(response))) as BoxFuture<'static, Answered>);
+        let Self { service, from } = self;
+        let Inner { host, door, .. } = &*service.0;
+        let now = |response: Response| -> Self::Future { Box::pin(ready(Ok(response))) };
         let called_by = match door.called_by(request.uri().authority(), request.headers(), *from) {
             Ok(called_by) => called_by,
             Err(why) => return now((StatusCode::FORBIDDEN, why).into_response()),
         };
-        let path = request.uri().path();
+        let (path, method) = (request.uri().path(), request.method());
         if path == HEALTH {
-            return Either::Right(router.call(request));
+            return now(match *method {
+                Method::GET | Method::HEAD => "ok\n".into_response(),
+                _ => not_but("GET, HEAD"),
+            });
         }
-        let key = self.service.endpoint_at(path);
-        let caller = match door.admit(*from, called_by, request.headers(), key) {
+        let endpoint = Endpoint::at(path, host.single_key());
+        let member = endpoint.and_then(Endpoint::member);
+        let caller = match door.admit(*from, called_by, request.headers(), member) {
             Ok(caller) => caller,
             Err(refused) => return now(refusal(&refused)),
         };
-        // Nearly all requests are for an endpoint, and need no router.
-        match key {
-            Some(key) if request.method() == Method::POST => {
-                let (host, key) = (host.clone(), key.to_owned());
-                let request = request.map(Body::new);
-                Either::Left(Box::pin(async move { Ok(of_member(&host, &caller, &key, request).await) }))
+        if path == events::PATH || path == MEMBERS {
+            return now(match *method {
+                Method::GET if path == MEMBERS => members(host, &caller),
+                Method::GET => events::listen(host.events(), caller, request.uri(), request.headers()),
+                _ => not_but("GET"),
+            });
+        }
+        let Some(endpoint) = endpoint else { return now(StatusCode::NOT_FOUND.into_response()) };
+        let server = match Server::at(host, endpoint) {
+            Ok(server) => Ok(server),
+            Err(Absent::Unavailable(unavailable)) => Err(unavailable),
+            Err(Absent::NotFound) => {
+                return now((StatusCode::NOT_FOUND, "no such member, or none that accepts work\n").into_response());
             }
-            _ => Either::Right(router.call(request)),
+        };
+        let service = service.clone();
+        let request = request.map(Body::new);
+        Box::pin(async move { Ok(service.0.at_endpoint(server, &caller, request).await) })
+    }
+}
+
+impl Inner {
+    /// An endpoint: a message of MCP, or JSON-RPC in and JSON-RPC out.
+    async fn at_endpoint(&self, server: Result<Server, Unavailable>, caller: &Caller, request: Request) -> Response {
+        let (parts, body) = request.into_parts();
+        let body = if parts.method == Method::POST {
+            if !is_json(&parts.headers) {
+                let why = "the content type must be application/json\n";
+                return (StatusCode::UNSUPPORTED_MEDIA_TYPE, why).into_response();
+            }
+            match whole(body, &parts.headers, self.host.limits()).await {
+                Ok(body) => body,
+                Err(response) => return response,
+            }
+        } else {
+            Bytes::new()
+        };
+        let (member, target) = match (&server, sdk::wanted(&parts.method, &parts.headers, &body)) {
+            (Ok(server), Some(era)) => {
+                // In a box of its own: what a poll waits in stays small.
+                let handled = self.sdk.handle(era, server.clone(), caller.clone(), parts, body);
+                return match Box::pin(handled).await {
+                    Ok(response) => response,
+                    Err(refused) => refusal(&refused),
+                };
+            }
+            _ if parts.method != Method::POST => return not_but("POST"),
+            (Ok(server), None) => (server.key(), Target::Server(server)),
+            (Err(Unavailable { member, reason }), _) => (member.as_str(), Target::Unavailable(reason)),
+        };
+        let visit = Visit { caller, member, target };
+        match rpc::answer(visit, self.host.limits(), &body).await {
+            Answer::Json(answer) => {
+                let mut response = Response::new(Body::from(caller.awaits(answer)));
+                response.headers_mut().insert(CONTENT_TYPE, JSON);
+                response
+            }
+            Answer::Nothing => StatusCode::ACCEPTED.into_response(),
+            Answer::Refused(refused) => refusal(&refused),
         }
     }
 }
 
-async fn of_member(host: &Host, caller: &Caller, key: &str, request: Request) -> Response {
-    let visit = |target| Visit { caller, member: key, target };
-    match host.state(key) {
-        Some(MemberState::Ready(member)) => endpoint(host, visit(Target::Member(member)), request).await,
-        Some(MemberState::Error(reason)) => {
-            let reason = format!("member {key} is in state error: {reason}");
-            endpoint(host, visit(Target::Unavailable(&reason)), request).await
-        }
-        Some(MemberState::Foreign) => {
-            let reason = format!("member {key} has no component: it is served by its own process, not by this host");
-            endpoint(host, visit(Target::Unavailable(&reason)), request).await
-        }
-        None => (StatusCode::NOT_FOUND, "no such member\n").into_response(),
-    }
+/// The answer to a request whose method is not for its path, as these are.
+fn not_but(allowed: &'static str) -> Response {
+    (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, HeaderValue::from_static(allowed))]).into_response()
 }
 
-/// A member's endpoint: JSON-RPC in, JSON-RPC out.
-async fn endpoint(host: &Host, visit: Visit<'_>, request: Request) -> Response {
-    let (parts, body) = request.into_parts();
-    if !is_json(&parts.headers) {
-        return (StatusCode::UNSUPPORTED_MEDIA_TYPE, "the content type must be application/json\n").into_response();
-    }
-    let limits = host.limits();
+/// A request's body; else the answer to the one who sent it.
+async fn whole(body: Body, headers: &HeaderMap, limits: &Limits) -> Result<Bytes, Response> {
     let limit = usize::try_from(limits.body_bytes).unwrap_or(usize::MAX);
     let patience = Duration::from_secs(limits.client_seconds.into());
-    let body = match tokio::time::timeout(patience, read_body(body, limit)).await {
-        Ok(Ok(body)) => body,
-        Ok(Err(BodyError::TooLarge(rest))) => return too_large(limit, parts.headers.contains_key(EXPECT), rest),
-        Ok(Err(BodyError::Broken)) => return (StatusCode::BAD_REQUEST, "the body is broken off\n").into_response(),
-        Err(_) => return closing(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time\n".to_owned()),
-    };
-    match rpc::answer(visit, limits, &body).await {
-        Answer::Json(answer) => {
-            let mut response = Response::new(Body::from(visit.caller.awaits(answer)));
-            response.headers_mut().insert(CONTENT_TYPE, JSON);
-            response
-        }
-        Answer::Nothing => StatusCode::ACCEPTED.into_response(),
-        Answer::Refused(refused) => refusal(&refused),
+    match tokio::time::timeout(patience, read_body(body, limit)).await {
+        Ok(Ok(body)) => Ok(body),
+        Ok(Err(BodyError::TooLarge(rest))) => Err(too_large(limit, headers.contains_key(EXPECT), rest)),
+        Ok(Err(BodyError::Broken)) => Err((StatusCode::BAD_REQUEST, "the body is broken off\n").into_response()),
+        Err(_) => Err(closing(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time\n".to_owned())),
     }
+}
+
+/// The members that a caller may know of, as JSON.
+fn members(host: &Host, caller: &Caller) -> Response {
+    let mut report = host.report();
+    report.retain(|report| caller.is_for(&report.member));
+    let mut response = Response::new(Body::from(rpc::to_json(&report)));
+    response.headers_mut().insert(CONTENT_TYPE, JSON);
+    response
 }
 
 /// What a request is answered with that did not pass the door.
-fn refusal(refused: &Refused) -> Response {
+pub(crate) fn refusal(refused: &Refused) -> Response {
     let mut response = (refused.status(), format!("{refused}\n")).into_response();
     if refused.status() == StatusCode::UNAUTHORIZED {
         response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

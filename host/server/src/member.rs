@@ -1,42 +1,40 @@
 //! A member whose jobs this host keeps: what the wire, the command line and the tests call.
 
 use std::{
-    collections::HashMap,
     io::{self, Read},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use bytes::Bytes;
-use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
+use cap_std::fs::{OpenOptions, OpenOptionsExt};
 use guild_contract::{
     Bounds, Grants, JobId, Limits, Manifest, MemberKey,
     manifest::Interface,
-    rpc::{CancelView, Deleted, DispatchParams, Dispatched, ListParams, ResultView, code},
+    rpc::{CancelView, Deleted, DispatchParams, Dispatched, ListParams, ResultView},
 };
 use guild_jobs::{
-    Condense, Condensed, Condenser, JobStore, MemoryStore, NewJob, OwnerLock, RunningJob, StoreError, StoreOptions,
-    SystemClock,
-    activation::{Accepted, Activation, MemoryNote, Plan, Request},
-    session::{Account, Meter, Wanted, session_limits},
+    JobStore, NewJob, RunningJob, StoreError,
+    activation::{Accepted, Activation, Plan, Request},
+    session::{Wanted, session_limits},
 };
 use guild_sandbox::{ActivateScope, CallError, Plugin};
 use rustix::fs::OFlags;
 use serde_json::Value;
-use tokio::{
-    runtime::Handle,
-    sync::{Semaphore, watch},
-};
-use tokio_util::sync::CancellationToken;
+use tokio::sync::{Semaphore, watch};
 
 use crate::{
     config::{Config, Runtime},
-    discovery::FoundMember,
-    plugins::Component,
+    events::Hub,
+    home::Home,
+    plugins::{self, Component, busy},
     reach::{Reach, Sources, ceiling},
-    resume::Resumer,
     rpc::RpcError,
     runtimes::Runtimes,
+    schema::{Schema, pattern_bytes},
+    seal::Seals,
+    toolbox::Toolbox,
+    toolboxes::{Offered, Toolboxes},
     work::{self, Commission},
 };
 
@@ -47,37 +45,20 @@ const POSTURE_BYTES: u64 = 256 * 1024;
 /// How long a cancel waits for the job's work to be gone.
 const LAST_WRITE: Duration = Duration::from_secs(2);
 
-/// A member that this host owns and serves.
+/// A member that this host owns and serves, as its manifest and its component have it now. Where those change, another
+/// `Member` over the same [`Home`] takes its place; whoever holds this one goes on with what it began with.
 pub struct Member {
-    pub(crate) key: MemberKey,
+    /// What outlives such a change.
+    pub(crate) home: Arc<Home>,
     pub(crate) manifest: Manifest,
-    pub(crate) dir: Dir,
-    pub(crate) store: Arc<JobStore>,
-    pub(crate) memory: Arc<MemoryStore>,
-    config_schema: Option<jsonschema::Validator>,
+    config_schema: Option<Schema>,
     component: watch::Receiver<Component>,
     pub(crate) means: Means,
     /// What its jobs reach, with what it is granted.
     pub(crate) reach: Reach,
     agent: Runtime,
     granted_tools: Vec<String>,
-    under_way: Mutex<HashMap<String, CancellationToken>>,
-    pub(crate) resumer: Arc<Resumer>,
-    _owner: OwnerLock,
-}
-
-/// A job whose work is under way.
-struct UnderWay {
-    member: Arc<Member>,
-    id: JobId,
-    ended: CancellationToken,
-}
-
-impl Drop for UnderWay {
-    fn drop(&mut self) {
-        self.member.under_way().remove(self.id.as_str());
-        self.ended.cancel();
-    }
+    toolbox: Option<Arc<Toolbox>>,
 }
 
 /// What the operator gives a member to work with.
@@ -91,54 +72,41 @@ pub struct Means {
     pub(crate) sources: Arc<Sources>,
     /// What runs sessions, and the web.
     pub(crate) runtimes: Arc<Runtimes>,
+    /// What shows that a job was begun here.
+    pub(crate) seals: Arc<Seals>,
     /// A place for each job that may run, over all members of the host.
     pub places: Arc<Semaphore>,
+    /// Where the toolboxes are that members name.
+    pub(crate) toolboxes: Arc<Toolboxes>,
+    /// Who is told what happens.
+    pub(crate) events: Arc<Hub>,
 }
 
 impl Member {
-    /// Opens a member's jobs and memory. The caller holds its owner lock, and says where its component will come from.
+    /// A member as this manifest has it. It is the one in service once [`Home::is_served_by`] is told. The caller says
+    /// where its component will come from.
     ///
     /// # Errors
-    /// Where the manifest's `configSchema` is no JSON Schema, or the directories cannot be opened.
-    pub(crate) fn open(
-        found: FoundMember,
+    /// Where the manifest's `configSchema` is no JSON Schema.
+    pub(crate) fn new(
+        home: Arc<Home>,
+        manifest: Manifest,
         means: Means,
         reach: Reach,
         component: watch::Receiver<Component>,
-        owner: OwnerLock,
     ) -> Result<Arc<Self>, String> {
-        let FoundMember { key, dir, manifest } = found;
         let config_schema = config_schema(&manifest)?;
-        let clock = Arc::new(SystemClock);
-        let (limits, directory) = (means.limits.clone(), |name| move |e: io::Error| format!("{name}/: {e}"));
-        let options = StoreOptions { limits: limits.clone(), clock: clock.clone() };
-        let store = JobStore::open(&dir, options).map_err(directory("jobs"))?;
-        let memory = MemoryStore::open(&dir, limits, clock).map_err(directory("memory"))?;
-        let agent = means.config.agent_of(&key)?;
-        memory.set_condenser(condenser(agent, &means, &key), Handle::current());
-        let member = Arc::new_cyclic(|this| Self {
-            key,
-            dir,
-            store,
-            memory,
-            config_schema,
-            component,
-            granted_tools: reach.tools(),
-            reach,
-            means,
-            manifest,
-            agent,
-            under_way: Mutex::default(),
-            resumer: Arc::new(Resumer::new(this.clone())),
-            _owner: owner,
-        });
-        member.store.set_resume(member.resumer.clone());
-        Ok(member)
+        let agent = means.config.agent_of(&home.key)?;
+        let granted_tools = reach.tools();
+        let offers_tools = manifest.component.as_ref().is_some_and(|spec| spec.world.exports_toolbox());
+        let toolbox = offers_tools
+            .then(|| Toolbox::new(home.key.clone(), home.memory.clone(), &reach, &means, component.clone()));
+        Ok(Arc::new(Self { home, manifest, config_schema, component, means, reach, agent, granted_tools, toolbox }))
     }
 
     /// The member's key.
     pub fn key(&self) -> &MemberKey {
-        &self.key
+        &self.home.key
     }
 
     /// The member's manifest.
@@ -146,21 +114,36 @@ impl Member {
         &self.manifest
     }
 
+    /// Its tools; none where its world exports no `toolbox`.
+    pub(crate) fn toolbox(&self) -> Option<&Arc<Toolbox>> {
+        self.toolbox.as_ref()
+    }
+
+    /// The tools of the toolboxes that its manifest names, all of them (REQ-WKR-12, REQ-WKR-13).
+    ///
+    /// # Errors
+    /// See [`Toolboxes::resolve`].
+    pub(crate) async fn offered(&self, until: Instant) -> Result<Offered, RpcError> {
+        let named = self.manifest.component.as_ref().map_or(&[][..], |spec| &spec.toolboxes);
+        self.means.toolboxes.resolve(self.key(), named, until).await
+    }
+
     /// The member's jobs.
     pub fn store(&self) -> &Arc<JobStore> {
-        &self.store
+        &self.home.store
     }
 
     /// Reads the jobs that are there, and reconciles those that a host which is gone left running. It blocks.
     pub(crate) fn load_jobs(&self) {
-        let report = self.store.load();
-        tracing::info!(member = %self.key, ?report, "jobs loaded");
+        let report = self.home.store.load();
+        tracing::info!(member = %self.home.key, ?report, "jobs loaded");
     }
 
     /// `worker/dispatch`: checks the dispatch, has the component plan it, makes the job and starts its work (REQ-WD-5).
     ///
     /// # Errors
-    /// Invalid parameters and the plugin's refusal are -32602; a host at one of its limits is -32000. No job exists then.
+    /// Invalid parameters and the plugin's refusal are -32602; a host at one of its limits is -32000; a component that is
+    /// not in service, its own or a toolbox's that it needs, is -32603. No job exists then.
     pub async fn dispatch(self: &Arc<Self>, params: DispatchParams) -> Result<Dispatched, RpcError> {
         self.dispatch_and(params, |_| ()).await
     }
@@ -182,8 +165,10 @@ impl Member {
             ))
         })?;
         let plugin = self.plugin(wait_until).await?;
-        let activation = Arc::new(self.activation(request).await?);
-        let scope = ActivateScope { memory: self.memory.clone(), files: self.reach.reader.files.clone(), wait_until };
+        let offered = self.offered(wait_until).await?;
+        let activation = Arc::new(self.activation(request, &offered).await?);
+        let scope =
+            ActivateScope { memory: self.home.memory.clone(), files: self.reach.reader.files.clone(), wait_until };
         let activated = plugin.activate(&activation, scope).await.map_err(|e| match e {
             CallError::Busy(_) => busy(format!("{e}; try again")),
             e => RpcError::internal(e.to_string()),
@@ -206,11 +191,13 @@ impl Member {
         // A caller that goes away now must not leave a job behind that nobody carries out.
         let this = self.clone();
         let started = tokio::spawn(async move {
+            // A plan that names another one was refused.
+            let no_tool = |name: String| RpcError::internal(format!("no toolbox has the tool {name:?}"));
             let job = this.create(&activation, plan.clone(), activated.log, created).await?;
             let job_id = job.id().clone();
-            let held = (place, this.begin(&job_id));
-            let commission = match plan.plan {
-                Plan::Session(_) => Commission::Session,
+            let held = (place, this.home.begin(&job_id));
+            let commission = match &plan.plan {
+                Plan::Session(session) => Commission::Session(offered.only(&session.toolbox_tools).map_err(no_tool)?),
                 Plan::OwnRun(_) => Commission::OwnRun(plugin, activation),
             };
             // The web of a job is its own: it keeps the pages that the job has read.
@@ -233,6 +220,16 @@ impl Member {
              guild.toml; without `agent`, the job runs on {}",
             self.agent
         )))
+    }
+
+    /// The runtimes that a caller may ask for; none where there is no choice.
+    pub(crate) fn agents(&self) -> Vec<String> {
+        let others: Vec<&Runtime> =
+            self.means.config.dispatch_agents.iter().filter(|agent| **agent != self.agent).collect();
+        if others.is_empty() {
+            return Vec::new();
+        }
+        others.into_iter().chain([&self.agent]).map(ToString::to_string).collect()
     }
 
     /// What every session of this member wants.
@@ -280,47 +277,42 @@ impl Member {
     /// The member's own schema, which may be slow.
     fn check_config(&self, config: &Value) -> Result<(), RpcError> {
         let Some(schema) = &self.config_schema else { return Ok(()) };
-        let problems: Vec<String> = schema.iter_errors(config).take(5).map(|e| describe(&e)).collect();
-        if problems.is_empty() {
-            return Ok(());
-        }
-        let what = format!("`config` is not what {} takes: {}", self.key, problems.join("; "));
-        Err(RpcError::invalid_params(what))
+        let taken = schema.check(config);
+        taken.map_err(|why| RpcError::invalid_params(format!("`config` is not what {} takes: {why}", self.home.key)))
+    }
+
+    /// Where its component is now.
+    pub(crate) fn component(&self) -> Component {
+        self.component.borrow().clone()
+    }
+
+    /// Waits until its component is in service, or cannot be.
+    pub(crate) async fn loaded(&self) {
+        // An error says that the host is stopping.
+        let _ = self.component.clone().wait_for(|component| !matches!(component, Component::Loading)).await;
     }
 
     /// The component, once it is loaded.
     async fn plugin(&self, until: Instant) -> Result<Arc<Plugin>, RpcError> {
-        let mut component = self.component.clone();
-        let loaded = component.wait_for(|component| !matches!(component, Component::Loading));
-        match tokio::time::timeout_at(until.into(), loaded).await {
-            Ok(Ok(component)) => match &*component {
-                Component::Ready(plugin) => Ok(plugin.clone()),
-                Component::Failed(why) => {
-                    Err(RpcError::internal(format!("member {} is in state error: {why}", self.key)))
-                }
-                Component::Loading => Err(busy("the component is being loaded; try again".to_owned())),
-            },
-            Ok(Err(_)) => Err(RpcError::internal("the host is stopping")),
-            Err(_) => Err(busy("the component is still being compiled; try again".to_owned())),
-        }
+        Ok(plugins::ready(&self.component, self.key(), until).await?.plugin.clone())
     }
 
-    async fn activation(self: &Arc<Self>, request: Request) -> Result<Activation, RpcError> {
+    async fn activation(self: &Arc<Self>, request: Request, offered: &Offered) -> Result<Activation, RpcError> {
         let this = self.clone();
         let config = request.config.clone();
         let (posture, memories) = blocking(move || {
             this.check_config(&config)?;
-            let memories = if this.reach.grants.memory { this.memory.injection() } else { Vec::new() };
+            let memories = if this.reach.grants.memory { this.home.memory.injection() } else { Vec::new() };
             Ok((this.posture()?, memories))
         })
         .await?;
         Ok(Activation {
-            job: self.store.new_id(),
+            job: self.home.store.new_id(),
             request,
             posture,
             memories,
             granted_tools: self.granted_tools.clone(),
-            toolbox_tools: Vec::new(),
+            toolbox_tools: offered.definitions(),
             bounds: self.ceiling(),
         })
     }
@@ -333,11 +325,11 @@ impl Member {
 
     fn posture(&self) -> Result<String, RpcError> {
         let unreadable =
-            |why: String| RpcError::internal(format!("{POSTURE} of member {} cannot be read: {why}", self.key));
+            |why: String| RpcError::internal(format!("{POSTURE} of member {} cannot be read: {why}", self.home.key));
         let mut options = OpenOptions::new();
         // A pipe in its place is opened without waiting for a writer, and refused.
         options.read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
-        let file = match self.dir.open_with(POSTURE, &options) {
+        let file = match self.home.dir.open_with(POSTURE, &options) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
             Err(e) => return Err(unreadable(e.to_string())),
@@ -361,7 +353,8 @@ impl Member {
         created: impl FnOnce(&JobId) + Send + 'static,
     ) -> Result<Arc<RunningJob>, RpcError> {
         let Request { description, task, config } = activation.request.clone();
-        let (store, new) = (self.store.clone(), NewJob { id: activation.job.clone(), description, task, config, plan });
+        let (store, new) =
+            (self.home.store.clone(), NewJob { id: activation.job.clone(), description, task, config, plan });
         blocking(move || {
             let job = store.create(new)?;
             created(job.id());
@@ -376,7 +369,7 @@ impl Member {
     /// # Errors
     /// A filter that is no glob is -32602.
     pub async fn list(&self, params: ListParams) -> Result<Bytes, RpcError> {
-        match self.store.list_now(&params) {
+        match self.home.store.list_now(&params) {
             Some(list) => Ok(list),
             None => self.in_store(move |store| store.list(&params)).await,
         }
@@ -387,7 +380,7 @@ impl Member {
     /// # Errors
     /// An unknown job is -32602 (REQ-WD-46).
     pub async fn status(&self, id: &str) -> Result<Bytes, RpcError> {
-        if let Some(status) = self.store.status_now(id) {
+        if let Some(status) = self.home.store.status_now(id) {
             return Ok(status);
         }
         let id = id.to_owned();
@@ -409,7 +402,7 @@ impl Member {
     /// # Errors
     /// An unknown job is -32602.
     pub async fn cancel(&self, id: &str) -> Result<CancelView, RpcError> {
-        let work = self.under_way().get(id).cloned();
+        let work = self.home.under_way(id);
         let id = id.to_owned();
         let cancelled = self.in_store(move |store| store.cancel(&id)).await?;
         if let Some(work) = work {
@@ -417,18 +410,6 @@ impl Member {
             let _ = tokio::time::timeout(LAST_WRITE, work.cancelled()).await;
         }
         Ok(cancelled)
-    }
-
-    /// The work of running jobs, by id: each token is cancelled when the work has ended.
-    fn under_way(&self) -> MutexGuard<'_, HashMap<String, CancellationToken>> {
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Notes that the work of a job begins. It has ended when the guard is dropped.
-    pub(crate) fn begin(self: &Arc<Self>, id: &JobId) -> impl Drop + Send + use<> {
-        let ended = CancellationToken::new();
-        self.under_way().insert(id.to_string(), ended.clone());
-        UnderWay { member: self.clone(), id: id.clone(), ended }
     }
 
     /// `worker/delete` (REQ-WD-17).
@@ -444,40 +425,9 @@ impl Member {
         &self,
         work: impl FnOnce(&JobStore) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, RpcError> {
-        let store = self.store.clone();
+        let store = self.home.store.clone();
         blocking(move || Ok(work(&store)?)).await
     }
-}
-
-/// Has the member's runtime condense its memories, when it has a place for that.
-fn condenser(agent: Runtime, means: &Means, key: &MemberKey) -> Condenser {
-    let (runtimes, key) = (means.runtimes.clone(), key.clone());
-    let condense: Condense = Arc::new(move |notes, max_chars, bounds| {
-        let (runtimes, key) = (runtimes.clone(), key.clone());
-        Box::pin(async move { condense(&runtimes, agent, &key, notes, max_chars, bounds).await })
-    });
-    Condenser { agent: agent.to_string(), condense }
-}
-
-async fn condense(
-    runtimes: &Runtimes,
-    agent: Runtime,
-    key: &MemberKey,
-    notes: Vec<MemoryNote>,
-    max_chars: usize,
-    bounds: Bounds,
-) -> Condensed {
-    let slot = match runtimes.get(agent) {
-        Ok(slot) => slot,
-        Err(why) => return Condensed { text: Err(why), account: Account::default(), seconds: 0.0 },
-    };
-    let _place = slot.places.take(key).await;
-    // Its time begins with its place.
-    let (meter, begun) = (Meter::new(bounds), Instant::now());
-    let until = meter.deadline() + work::GRACE;
-    let text = tokio::time::timeout_at(until.into(), slot.runtime.condense(notes, max_chars, meter.clone())).await;
-    let text = text.unwrap_or_else(|_| Err("it took too long".to_owned()));
-    Condensed { text, account: meter.account(), seconds: begun.elapsed().as_secs_f64() }
 }
 
 /// Runs what blocks on storage where blocking is allowed.
@@ -487,18 +437,8 @@ pub(crate) async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(RpcError::internal("the host is stopping")))
 }
 
-fn busy(why: String) -> RpcError {
-    RpcError::new(code::BUSY, why)
-}
-
-pub(crate) fn config_schema(manifest: &Manifest) -> Result<Option<jsonschema::Validator>, String> {
+pub(crate) fn config_schema(manifest: &Manifest) -> Result<Option<Schema>, String> {
     let schema = manifest.component.as_ref().and_then(|component| component.config_schema.as_ref());
-    let compiled = schema.map(jsonschema::validator_for).transpose();
+    let compiled = schema.map(|schema| Schema::compile(schema, pattern_bytes([schema]))).transpose();
     compiled.map_err(|e| format!("`component.configSchema` in guild-member.json is no JSON Schema: {e}"))
-}
-
-/// Where in `config`, and what is wrong there.
-fn describe(error: &jsonschema::ValidationError<'_>) -> String {
-    let place = error.instance_path().to_string();
-    if place.is_empty() { error.to_string() } else { format!("at {place}: {error}") }
 }

@@ -1,20 +1,22 @@
-//! The methods of a member's endpoint: the six of `worker/*`, and what MCP asks of a server without tools.
+//! The methods of an endpoint, as JSON-RPC brings them: the six of `worker/*`, and those of MCP for clients without a
+//! session.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use bytes::Bytes;
 use guild_contract::{
     JobId,
-    rpc::{Detail, DispatchParams, ListParams, code, method},
+    rpc::{Detail, DispatchParams, Dispatched, ListParams, code, method},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::{
     discover::{self, DISCOVER},
-    door::Audit,
+    door::{Audit, Caller, Refused},
     json,
+    mcp::{Answered, Failure, Identity, Manner, Server},
     member::Member,
     rpc::{RpcError, to_json},
 };
@@ -24,12 +26,102 @@ const MCP_VERSIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024
 
 /// Carries a request out, and answers with the JSON of its result. The audit log is told which job it is about.
 pub(crate) async fn call(
-    member: &Arc<Member>,
+    server: &Server,
+    caller: &Caller,
     name: &str,
     params: Option<&str>,
     audit: &Audit,
 ) -> Result<Bytes, RpcError> {
-    if name.starts_with("worker/") && !member.manifest().is_worker() {
+    if name.starts_with("worker/")
+        && let Server::Member(member) = server
+    {
+        return worker(member, name, Params::read(params), audit).await;
+    }
+    // In a box of its own: what a poll of a job waits in stays small.
+    Box::pin(of_mcp(server, caller, name, params)).await
+}
+
+/// What MCP asks, and what there is to ask.
+async fn of_mcp(server: &Server, caller: &Caller, name: &str, params: Option<&str>) -> Result<Bytes, RpcError> {
+    match name {
+        "initialize" => Ok(to_json(&initialize(server, caller, Params::read(params)?)?)),
+        "ping" => Params::read(params).map(|_| Bytes::from_static(b"{}")),
+        "tools/list" => {
+            Params::read(params)?;
+            match server {
+                // Guild Hall asks each worker as it starts.
+                Server::Member(member) if member.toolbox().is_none() => Ok(Bytes::from_static(b"{\"tools\":[]}")),
+                server => Ok(to_json(&json!({"tools": server.tools(caller).await?}))),
+            }
+        }
+        "prompts/list" => {
+            Params::read(params)?;
+            Ok(to_json(&json!({"prompts": server.prompts(caller)})))
+        }
+        "prompts/get" => {
+            let prompt = server.prompt(caller, &Params::read(params)?.text("name")?)?;
+            let message = json!({"role": "user", "content": {"type": "text", "text": prompt.text}});
+            Ok(to_json(&json!({"description": prompt.description, "messages": [message]})))
+        }
+        "resources/list" => {
+            let cursor = Params::read(params)?.optional_text("cursor")?;
+            Ok(to_json(&server.resources(caller, cursor.as_deref()).await?))
+        }
+        "resources/templates/list" => {
+            Params::read(params)?;
+            Ok(to_json(&json!({"resourceTemplates": server.templates(caller)})))
+        }
+        "resources/read" => {
+            let uri = Params::read(params)?.text("uri")?;
+            Ok(to_json(&json!({"contents": [server.read(caller, &uri).await?]})))
+        }
+        // Its clients send what parameters they like.
+        DISCOVER => Ok(discover::document(server)),
+        name if name.starts_with("worker/") => Err(RpcError::new(
+            code::METHOD_NOT_FOUND,
+            format!(
+                "Method not found: {}; it is answered at a member's own endpoint, in a roster /members/KEY/mcp (--member KEY)",
+                shown(name)
+            ),
+        )),
+        _ => Err(unknown(name)),
+    }
+}
+
+/// `tools/call`, for a client without a session. Whether the caller may, depends on the tool: it is looked at here.
+///
+/// # Errors
+/// The outer one: the caller may not.
+pub(crate) async fn call_tool(
+    server: &Server,
+    caller: &Caller,
+    params: Option<&str>,
+) -> Result<Result<Bytes, RpcError>, Refused> {
+    let read = || {
+        let mut params = Params::read(params)?;
+        Ok::<_, RpcError>((params.text("name")?, params.object("arguments")?.unwrap_or_default()))
+    };
+    let (name, arguments) = match read() {
+        Ok(read) => read,
+        Err(error) => return Ok(Err(error)),
+    };
+    match server.call(caller, &name, arguments, Manner::default()).await {
+        Ok(Answered::Called(called)) => Ok(Ok(to_json(&called))),
+        // Nobody gets a task who has not asked for one.
+        Ok(Answered::Task(..)) => Ok(Err(RpcError::internal("a call without tasks was answered with one"))),
+        Err(Failure::Rpc(error)) => Ok(Err(error)),
+        Err(Failure::Refused(refused)) => Err(refused),
+    }
+}
+
+/// One of the six methods of a worker. The audit log is told which job it is about.
+pub(crate) async fn worker(
+    member: &Arc<Member>,
+    name: &str,
+    params: Result<Params, RpcError>,
+    audit: &Audit,
+) -> Result<Bytes, RpcError> {
+    if !member.manifest().is_worker() {
         return Err(RpcError::new(
             code::METHOD_NOT_FOUND,
             format!("Method not found: {}; the member has no capability `worker`", shown(name)),
@@ -41,36 +133,34 @@ pub(crate) async fn call(
         Ok::<_, RpcError>(id)
     };
     match name {
-        method::STATUS => member.status(&job(Params::read(params)?)?).await,
-        method::LIST => member.list(Params::read(params)?.list()?).await,
-        method::RESULT => Ok(to_json(&member.result(&job(Params::read(params)?)?).await?)),
-        method::CANCEL => Ok(to_json(&member.cancel(&job(Params::read(params)?)?).await?)),
-        method::DELETE => Ok(to_json(&member.delete(&job(Params::read(params)?)?).await?)),
-        method::DISPATCH => {
-            let params = Params::read(params)?.dispatch()?;
-            let audit = audit.clone();
-            // The job is written down with its beginning, also where its caller has gone away by then.
-            let created = move |job: &JobId| {
-                audit.about(job.as_str());
-                audit.end(None);
-            };
-            Ok(to_json(&member.dispatch_and(params, created).await?))
-        }
-        "initialize" => Ok(to_json(&initialize(member, Params::read(params)?)?)),
-        "ping" => Params::read(params).map(|_| Bytes::from_static(b"{}")),
-        "tools/list" => Params::read(params).map(|_| Bytes::from_static(b"{\"tools\":[]}")),
-        "tools/call" => {
-            let tool = Params::read(params)?.text("name")?;
-            Err(RpcError::invalid_params(format!("Unknown tool: {}", shown(&tool))))
-        }
-        // Its clients send what parameters they like.
-        DISCOVER => Ok(discover::document(member.manifest())),
-        _ => Err(RpcError::new(code::METHOD_NOT_FOUND, format!("Method not found: {}", shown(name)))),
+        method::STATUS => member.status(&job(params?)?).await,
+        method::LIST => member.list(params?.list()?).await,
+        method::RESULT => Ok(to_json(&member.result(&job(params?)?).await?)),
+        method::CANCEL => Ok(to_json(&member.cancel(&job(params?)?).await?)),
+        method::DELETE => Ok(to_json(&member.delete(&job(params?)?).await?)),
+        method::DISPATCH => Ok(to_json(&Box::pin(dispatch(member, params?, audit)).await?)),
+        _ => Err(unknown(name)),
     }
 }
 
+/// `worker/dispatch`.
+pub(crate) async fn dispatch(member: &Arc<Member>, params: Params, audit: &Audit) -> Result<Dispatched, RpcError> {
+    let params = params.dispatch()?;
+    let audit = audit.clone();
+    // The job is written down with its beginning, also where its caller has gone away by then.
+    let created = move |job: &JobId| {
+        audit.about(job.as_str());
+        audit.end(None);
+    };
+    member.dispatch_and(params, created).await
+}
+
+fn unknown(name: &str) -> RpcError {
+    RpcError::new(code::METHOD_NOT_FOUND, format!("Method not found: {}", shown(name)))
+}
+
 /// A caller's text, short enough to be repeated to it.
-fn shown(text: &str) -> &str {
+pub(crate) fn shown(text: &str) -> &str {
     text.get(..text.floor_char_boundary(100)).unwrap_or_default()
 }
 
@@ -80,37 +170,51 @@ fn shown(text: &str) -> &str {
 pub(crate) struct Initialized<'a> {
     protocol_version: &'static str,
     capabilities: Capabilities,
-    server_info: ServerInfo<'a>,
+    server_info: Identity<'a>,
+    /// How to work with the workers that are here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instructions: Option<Cow<'a, str>>,
 }
 
 #[derive(Serialize, JsonSchema)]
 struct Capabilities {
     /// There for worker-only members too: a client that finds no `tools` does not come on to `tools/list`.
     tools: Map<String, Value>,
+    /// Where there are workers to work with, or may be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompts: Option<Map<String, Value>>,
+    /// Where jobs can leave something.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resources: Option<Map<String, Value>>,
 }
 
-#[derive(Serialize, JsonSchema)]
-struct ServerInfo<'a> {
-    name: &'a str,
-    version: &'a str,
-}
-
-fn initialize(member: &Member, mut params: Params) -> Result<Initialized<'_>, RpcError> {
+fn initialize<'a>(server: &'a Server, caller: &Caller, mut params: Params) -> Result<Initialized<'a>, RpcError> {
     let asked = params.optional_text("protocolVersion")?;
     let known = MCP_VERSIONS.into_iter().find(|version| asked.as_deref() == Some(version));
     let [newest, ..] = MCP_VERSIONS;
+    let offers = server.offers();
     Ok(Initialized {
         protocol_version: known.unwrap_or(newest),
-        capabilities: Capabilities { tools: Map::new() },
-        server_info: ServerInfo { name: &member.manifest().name, version: &member.manifest().version },
+        capabilities: Capabilities {
+            tools: Map::new(),
+            prompts: offers.prompts.then(Map::new),
+            resources: offers.resources.then(Map::new),
+        },
+        server_info: server.identity(),
+        instructions: server.instructions(caller).map(Cow::Owned),
     })
 }
 
 /// A request's parameters, by name. Those that a method does not know are ignored; each one that it takes is
 /// checked where it is taken.
-struct Params(Map<String, Value>);
+pub(crate) struct Params(Map<String, Value>);
 
 impl Params {
+    /// Those that a tool was called with.
+    pub(crate) fn of(arguments: Map<String, Value>) -> Self {
+        Self(arguments)
+    }
+
     fn read(text: Option<&str>) -> Result<Self, RpcError> {
         let Some(text) = text.filter(|text| *text != "null") else { return Ok(Self(Map::new())) };
         if !text.starts_with('{') {
@@ -133,16 +237,20 @@ impl Params {
             .ok_or_else(|| RpcError::invalid_params(format!("Invalid params: `{name}` is missing")))
     }
 
+    fn object(&mut self, name: &str) -> Result<Option<Map<String, Value>>, RpcError> {
+        match self.0.remove(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::Object(object)) => Ok(Some(object)),
+            Some(other) => Err(wrong_type(name, "an object", &other)),
+        }
+    }
+
     fn job(mut self) -> Result<String, RpcError> {
         self.text("jobId")
     }
 
     fn dispatch(mut self) -> Result<DispatchParams, RpcError> {
-        let config = match self.0.remove("config") {
-            None | Some(Value::Null) => None,
-            Some(Value::Object(config)) => Some(config),
-            Some(other) => return Err(wrong_type("config", "an object", &other)),
-        };
+        let config = self.object("config")?;
         let (description, task, agent) = (self.text("description")?, self.text("task")?, self.optional_text("agent")?);
         Ok(DispatchParams { description, task, config, agent })
     }
@@ -162,7 +270,7 @@ impl Params {
     }
 }
 
-fn wrong_type(name: &str, wanted: &str, found: &Value) -> RpcError {
+pub(crate) fn wrong_type(name: &str, wanted: &str, found: &Value) -> RpcError {
     let found = match found {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",

@@ -1,8 +1,8 @@
 //! The members' components: prepared in the background, so that compiling one never delays an answer.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
-    thread,
+    sync::{Arc, OnceLock},
+    time::Instant,
 };
 
 use cap_std::fs::Dir;
@@ -10,9 +10,13 @@ use guild_audit::inspect::InspectError;
 use guild_contract::{
     Grants, Limits, MemberKey,
     manifest::{ComponentSpec, FILE_NAME, Lines},
+    rpc::code,
 };
 use guild_sandbox::{Candidate, CompileCache, LoadError, Plugin, Sandbox};
-use tokio::sync::watch;
+use tokio::{
+    sync::{Semaphore, watch},
+    task::{JoinError, spawn_blocking},
+};
 
 use crate::{
     approval::{Approval, Refused, Standing, Trusted},
@@ -20,6 +24,8 @@ use crate::{
     discovery::FoundMember,
     reach::Granted,
     resume::Resumer,
+    rpc::RpcError,
+    toolbox::Catalogue,
 };
 
 /// Where a member's component is.
@@ -28,17 +34,61 @@ pub(crate) enum Component {
     /// It is being read, checked and compiled.
     Loading,
     /// It is in service.
-    Ready(Arc<Plugin>),
+    Ready(Arc<Loaded>),
     /// It cannot be; the reason.
     Failed(String),
+}
+
+impl Component {
+    /// The component, where it is in service.
+    pub(crate) fn ready(&self) -> Option<&Arc<Plugin>> {
+        match self {
+            Self::Ready(loaded) => Some(&loaded.plugin),
+            Self::Loading | Self::Failed(_) => None,
+        }
+    }
+}
+
+/// A component in service, and what is made of it once.
+pub(crate) struct Loaded {
+    pub(crate) plugin: Arc<Plugin>,
+    pub(crate) catalogue: Arc<Catalogue>,
+}
+
+/// The component of the member of that key, once it is loaded.
+///
+/// # Errors
+/// -32000 where it is still being loaded at `until`; -32603 with the reason where it cannot be in service.
+pub(crate) async fn ready(
+    component: &watch::Receiver<Component>,
+    key: &MemberKey,
+    until: Instant,
+) -> Result<Arc<Loaded>, RpcError> {
+    let mut component = component.clone();
+    let loaded = component.wait_for(|component| !matches!(component, Component::Loading));
+    match tokio::time::timeout_at(until.into(), loaded).await {
+        Ok(Ok(component)) => match &*component {
+            Component::Ready(loaded) => Ok(loaded.clone()),
+            Component::Failed(why) => Err(RpcError::internal(format!("member {key} is in state error: {why}"))),
+            Component::Loading => Err(busy("the component is being loaded; try again")),
+        },
+        Ok(Err(_)) => Err(RpcError::internal("the host is stopping")),
+        Err(_) => Err(busy("the component is still being compiled; try again")),
+    }
+}
+
+/// The host is at one of its limits.
+pub(crate) fn busy(why: impl Into<String>) -> RpcError {
+    RpcError::new(code::BUSY, why)
 }
 
 /// A component to load, and who waits for it.
 pub(crate) struct Load {
     pub(crate) wanted: WantedComponent,
     pub(crate) done: watch::Sender<Component>,
-    /// Waits for it with the jobs that a host left running.
-    pub(crate) resumer: Arc<Resumer>,
+    /// Waits for it with the jobs that a host left running; none where the member's jobs are another host's. Then it is not
+    /// pinned either: nobody here knows which jobs its directory brought along.
+    pub(crate) resumer: Option<Arc<Resumer>>,
 }
 
 /// A member's component, and what it is granted.
@@ -66,44 +116,81 @@ impl WantedComponent {
     }
 }
 
-/// How many components are read and checked at once. Compiling has a lane of its own; one that is slow there must not
-/// keep others from the cache.
-const LOADERS: usize = 4;
+/// How many members have their jobs or their component read at once. Compiling has a lane of its own; one that is slow there
+/// must not keep others from the cache.
+const TURNS: usize = 4;
 
-/// Loads components. It blocks.
-pub(crate) fn load(limits: &Arc<Limits>, approval: &Approval, loads: Vec<Load>) {
-    let sandbox = sandbox(limits);
-    let loaders = loads.len().min(LOADERS);
-    let loads = Mutex::new(loads.into_iter());
-    let next = || loads.lock().unwrap_or_else(PoisonError::into_inner).next();
-    let loader = || {
-        while let Some(Load { wanted, done, resumer }) = next() {
-            let loaded = sandbox.as_ref().map_err(ToString::to_string);
-            let loaded = loaded.and_then(|sandbox| {
-                prepare_and_pin(sandbox, &wanted, approval, &resumer).map_err(|e| told(&wanted, &e))
-            });
-            let component = match loaded {
-                Ok(plugin) => {
-                    resumer.decide(Ok(()));
-                    Component::Ready(Arc::new(plugin))
-                }
-                Err(why) => {
-                    let (key, file) = (&wanted.key, &wanted.spec.file);
-                    tracing::error!(member = %key, file, "its component is not in service: {why}");
-                    resumer.decide(Err(format!("its component is not in service: {why}")));
-                    Component::Failed(why)
-                }
-            };
-            // Nobody waits any more where the host has stopped meanwhile.
-            let _ = done.send(component);
-        }
-    };
-    thread::scope(|scope| {
-        for _ in 1..loaders {
-            scope.spawn(loader);
-        }
-        loader();
-    });
+/// What loads the jobs and the components of a host's members.
+pub(crate) struct Loader {
+    limits: Arc<Limits>,
+    approval: Approval,
+    turns: Semaphore,
+    /// Made for the first component, so that nobody who asks for something else waits for it.
+    sandbox: OnceLock<Result<Arc<Sandbox>, String>>,
+}
+
+impl Loader {
+    pub(crate) fn new(limits: Arc<Limits>, approval: Approval) -> Self {
+        Self { limits, approval, turns: Semaphore::new(TURNS), sandbox: OnceLock::new() }
+    }
+
+    /// Runs what blocks on a member's files, when it has a turn. Nobody who asks for a member's jobs waits for a turn.
+    ///
+    /// # Errors
+    /// Where the host is stopping.
+    pub(crate) async fn in_turn<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, JoinError> {
+        let _turn = self.turns.acquire().await;
+        spawn_blocking(work).await
+    }
+
+    /// Loads a component, and tells those who wait for it.
+    pub(crate) async fn load(self: Arc<Self>, load: Load) {
+        let this = self.clone();
+        // Whoever waits for it is told where the host is stopping.
+        let _ = self.in_turn(move || this.load_now(&load)).await;
+    }
+
+    /// [`Self::load`], which blocks.
+    fn load_now(&self, Load { wanted, done, resumer }: &Load) {
+        let decide = |verdict| resumer.as_ref().map_or((), |resumer| resumer.decide(verdict));
+        let component = match self.prepare(wanted, resumer.as_deref()) {
+            Ok(loaded) => {
+                decide(Ok(()));
+                Component::Ready(Arc::new(loaded))
+            }
+            Err(why) => {
+                let (key, file) = (&wanted.key, &wanted.spec.file);
+                tracing::error!(member = %key, file, "its component is not in service: {why}");
+                decide(Err(format!("its component is not in service: {why}")));
+                Component::Failed(why)
+            }
+        };
+        // Nobody waits any more where the host has stopped meanwhile.
+        let _ = done.send(component);
+    }
+
+    /// Reads, checks, loads and pins a component. It blocks. The error says why it cannot be in service.
+    pub(crate) fn prepare(&self, wanted: &WantedComponent, resumer: Option<&Resumer>) -> Result<Loaded, String> {
+        let sandbox = self.sandbox.get_or_init(|| sandbox(&self.limits).map_err(|e| e.to_string()));
+        let sandbox = sandbox.as_ref().map_err(Clone::clone)?;
+        prepare_and_pin(sandbox, wanted, &self.approval, resumer).map_err(|e| told(wanted, &e))
+    }
+
+    /// Whether a component's file is still what is in service, and may be. It blocks.
+    ///
+    /// # Errors
+    /// Why it may not be.
+    pub(crate) fn is_still(&self, wanted: &WantedComponent, sha256: &str, resumer: &Resumer) -> Result<bool, String> {
+        let looked = read(wanted, &self.approval).and_then(|(candidate, standing)| {
+            self.approval.check(&standing)?;
+            pin(&self.approval, &standing, resumer)?;
+            Ok(candidate.hash() == sha256)
+        });
+        looked.map_err(|e| told(wanted, &e))
+    }
 }
 
 /// The engine of this process's components.
@@ -135,30 +222,39 @@ pub(crate) fn prepare(
     approval: &Approval,
     candidate: &Candidate,
     standing: &Standing,
-) -> Result<Plugin, Refused> {
+) -> Result<Loaded, Refused> {
     approval.check(standing)?;
-    Ok(sandbox.prepare(candidate, &wanted.spec, wanted.grants.clone(), wanted.limits.clone())?)
+    let plugin = sandbox.prepare(candidate, &wanted.spec, wanted.grants.clone(), wanted.limits.clone())?;
+    let catalogue = Catalogue::of(&wanted.key, &plugin).map_err(LoadError::Tools)?;
+    Ok(Loaded { plugin: Arc::new(plugin), catalogue: Arc::new(catalogue) })
 }
 
 /// Prepares a component and pins it, now that it has turned out to load: one that never did can be put right without an
-/// approval. What the directory of a new member brought along is ended before.
+/// approval.
 fn prepare_and_pin(
     sandbox: &Arc<Sandbox>,
     wanted: &WantedComponent,
     approval: &Approval,
-    resumer: &Resumer,
-) -> Result<Plugin, Refused> {
+    resumer: Option<&Resumer>,
+) -> Result<Loaded, Refused> {
     let (candidate, standing) = read(wanted, approval)?;
-    let plugin = prepare(sandbox, wanted, approval, &candidate, &standing)?;
+    let loaded = prepare(sandbox, wanted, approval, &candidate, &standing)?;
+    if let Some(resumer) = resumer {
+        pin(approval, &standing, resumer)?;
+    }
+    Ok(loaded)
+}
+
+/// Pins what has turned out to load. What the directory of a new member brought along is ended before.
+fn pin(approval: &Approval, standing: &Standing, resumer: &Resumer) -> Result<(), Refused> {
     if !matches!(standing.trusted, Trusted::Pinned(_))
         && let Err(e) = resumer.end_all_of_a_new_member()
     {
         let member = &standing.presented.name;
         tracing::warn!(member, "it is not pinned in guild.lock, since nobody knows which jobs it brought along: {e}");
-        return Ok(plugin);
+        return Ok(());
     }
-    approval.pin(&standing)?;
-    Ok(plugin)
+    approval.pin(standing)
 }
 
 /// Why a component is not loaded, and which line of its manifest asks for what it is refused for, or would.

@@ -1,21 +1,24 @@
 //! Jobs that a host left running: whether they go on, and what of.
 //!
 //! A member's directory can bring such jobs along, as it is copied to be installed, and their plans say what is run. So one
-//! goes on only where this very directory was pinned before this host loaded it, and once its component is in service.
-//! Until that is known the job is shown as running, can be cancelled, and nothing of it runs.
+//! goes on only where its plan has the [seal](crate::seal) that a host gave it when the job was dispatched, where this very
+//! directory was pinned before this host loaded it, and once its component is in service. Until that is known the job is
+//! shown as running, can be cancelled, and nothing of it runs.
 
 use std::{
     io, mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::{Duration, Instant},
 };
 
 use cap_std::fs::Dir;
-use guild_contract::Limits;
+use guild_contract::{JobId, Limits};
 use guild_jobs::{
     JobStore, OwnerLock, Resume, RunningJob, StoreOptions, SystemClock,
-    activation::{Accepted, Plan},
+    activation::{Accepted, Plan, Sealed},
     interrupted,
-    session::Wanted,
+    session::{NoTools, Wanted},
+    tools::Tools,
     transcript::Entry,
 };
 use tokio::runtime::Handle;
@@ -29,9 +32,17 @@ use crate::{
 const NEW: &str = "the member is new to this host (guild.lock did not have its directory as it is when the host started), \
                    and what a new directory brings along does not go on";
 
+/// Why nothing goes on that has no seal, or that of another job.
+const NOT_BEGUN: &str = "its plan.json does not have this host's seal for it (guild.seal beside guild.toml), so no host \
+                         began it here, and it does not go on";
+
+/// How long a job that goes on waits for the components of its toolboxes: no caller waits with it.
+const LOADING: Duration = Duration::from_secs(3600);
+
 /// Goes on with jobs that a host left running, or fails them.
 pub(crate) struct Resumer {
-    member: Weak<Member>,
+    /// Who serves the member's directory now.
+    member: Mutex<Weak<Member>>,
     host: Handle,
     left: Mutex<Left>,
 }
@@ -47,9 +58,18 @@ enum Left {
 }
 
 impl Resumer {
-    /// For the jobs of `member`, which go on in the current runtime.
-    pub(crate) fn new(member: Weak<Member>) -> Self {
-        Self { member, host: Handle::current(), left: Mutex::new(Left::Open(Vec::new())) }
+    /// For the jobs of a member's directory, which go on in the current runtime.
+    pub(crate) fn new() -> Self {
+        Self { member: Mutex::default(), host: Handle::current(), left: Mutex::new(Left::Open(Vec::new())) }
+    }
+
+    /// Jobs go on with this member from now on.
+    pub(crate) fn serve(&self, member: &Arc<Member>) {
+        *self.member.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(member);
+    }
+
+    fn member(&self) -> Option<Arc<Member>> {
+        self.member.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
     }
 
     fn left(&self) -> MutexGuard<'_, Left> {
@@ -75,13 +95,13 @@ impl Resumer {
     /// Where nobody knows what there is.
     pub(crate) fn end_all_of_a_new_member(&self) -> io::Result<()> {
         self.decide(Err(NEW.to_owned()));
-        self.member.upgrade().map_or(Ok(()), |member| member.store.settle_left())
+        self.member().map_or(Ok(()), |member| member.home.store.settle_left())
     }
 
     /// Goes on with a job. It does not wait for it.
     fn go_on(&self, member: Arc<Member>, job: Arc<RunningJob>) {
         let places = member.means.places.clone();
-        let under_way = member.begin(job.id());
+        let under_way = member.home.begin(job.id());
         self.host.spawn(async move {
             let place = places.acquire_owned().await;
             if job.cancelled().is_cancelled() {
@@ -89,30 +109,45 @@ impl Resumer {
             }
             let read = {
                 let job = job.clone();
-                tokio::task::spawn_blocking(move || match job.plan() {
-                    Ok(plan) => Some(plan),
-                    Err(e) => {
-                        fail(&job, &format!("its plan.json cannot be read: {e}"));
-                        None
-                    }
+                let member = member.clone();
+                tokio::task::spawn_blocking(move || {
+                    let plan = job.plan().map_err(|e| format!("its plan.json cannot be read: {e}"));
+                    // Somebody may have put another one there since it was checked.
+                    let plan = plan.and_then(|plan| begun(&member, job.id(), &plan).map(|()| plan.accepted));
+                    plan.inspect_err(|why| fail(&job, why)).ok()
                 })
             };
             let Ok(Some(plan)) = read.await else { return };
+            let toolboxes = tokio::select! {
+                toolboxes = toolboxes(&member, &plan.plan) => toolboxes,
+                () = job.cancelled().cancelled() => return,
+            };
+            let toolboxes = match toolboxes {
+                Ok(toolboxes) => toolboxes,
+                Err(why) => return drop(tokio::task::spawn_blocking(move || fail(&job, &why)).await),
+            };
             let reach = member.reach_of(&plan);
             let today = reach.tools();
             let granted_tools = plan.granted_tools.iter().filter(|tool| today.contains(tool)).cloned().collect();
             let plan = Accepted { granted_tools, ceiling: plan.ceiling.min(member.ceiling()), ..plan };
-            work::carry_out(member, job, plan, reach, Commission::Resumed, (place, under_way)).await;
+            work::carry_out(member, job, plan, reach, Commission::Resumed(toolboxes), (place, under_way)).await;
         });
     }
 }
 
 impl Resume for Resumer {
-    fn check(&self, plan: &Accepted, history: &[Entry]) -> Result<(), String> {
-        let member = self.member.upgrade().ok_or("the host is stopping")?;
+    fn seal(&self, job: &JobId, plan: &[u8]) -> Option<String> {
+        let member = self.member()?;
+        member.means.seals.seal(&member.home.dir, job, plan)
+    }
+
+    fn check(&self, job: &JobId, plan: &Sealed, history: &[Entry]) -> Result<(), String> {
+        let member = self.member().ok_or("the host is stopping")?;
         if let Left::Fail(why) = &*self.left() {
             return Err(why.clone());
         }
+        begun(&member, job, plan)?;
+        let plan = &plan.accepted;
         let Plan::Session(session) = &plan.plan else {
             return Err("its plugin carried it out itself and was interrupted".to_owned());
         };
@@ -139,12 +174,31 @@ impl Resume for Resumer {
         if job.cancelled().is_cancelled() {
             return;
         }
-        match (why, self.member.upgrade()) {
+        match (why, self.member()) {
             (None, Some(member)) => self.go_on(member, job),
             (None, None) => {}
             (Some(why), _) => fail(&job, &why),
         }
     }
+}
+
+/// Whether a host began that job of the member with that plan. It blocks.
+fn begun(member: &Member, job: &JobId, plan: &Sealed) -> Result<(), String> {
+    let own = |seal: &String| member.means.seals.is_seal(seal, &member.home.dir, job, &plan.text);
+    if plan.seal.as_ref().is_some_and(own) { Ok(()) } else { Err(NOT_BEGUN.to_owned()) }
+}
+
+/// The toolbox tools of a plan, as its member and its toolboxes are by now. What is still being loaded is waited for.
+async fn toolboxes(member: &Member, plan: &Plan) -> Result<Arc<dyn Tools>, String> {
+    let names = match plan {
+        Plan::Session(session) if !session.toolbox_tools.is_empty() => &session.toolbox_tools,
+        _ => return Ok(Arc::new(NoTools)),
+    };
+    // A component is compiled within its time limit, so this is for all of them to be there.
+    let offered = member.offered(Instant::now() + LOADING).await.map_err(|e| e.message)?;
+    offered
+        .only(names)
+        .map_err(|name| format!("its session used the tool {name:?}, which no toolbox of its member has now"))
 }
 
 /// Ends a job that does not go on. It blocks.
@@ -183,7 +237,7 @@ pub fn end_before_approval(member: &Dir, limits: &Arc<Limits>) -> Result<(), Str
 struct Unapproved;
 
 impl Resume for Unapproved {
-    fn check(&self, _: &Accepted, _: &[Entry]) -> Result<(), String> {
+    fn check(&self, _: &JobId, _: &Sealed, _: &[Entry]) -> Result<(), String> {
         Err("it was there before the member was approved as it is, and does not go on".to_owned())
     }
 

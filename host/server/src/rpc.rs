@@ -3,7 +3,7 @@
 //! Ids go back byte for byte as they came (`1.0` and a number beyond 64 bits too): they are never read as numbers.
 //! For the same reason a result is not parsed again: its JSON is copied into the answer once.
 
-use std::{borrow::Cow, sync::Arc};
+use std::borrow::Cow;
 
 use bytes::Bytes;
 use guild_contract::{Limits, rpc::code};
@@ -14,7 +14,7 @@ use serde_json::{Value, error::Category, value::RawValue};
 use crate::{
     door::{Caller, Refused},
     json,
-    member::Member,
+    mcp::{CALL, Server},
     methods,
 };
 
@@ -63,18 +63,18 @@ impl From<StoreError> for RpcError {
 /// Whom a request is for.
 #[derive(Clone, Copy)]
 pub enum Target<'a> {
-    /// A member that this host serves.
-    Member(&'a Arc<Member>),
-    /// One that it cannot serve, and why. Every request is answered with that.
+    /// What this host serves.
+    Server(&'a Server),
+    /// A member that it cannot serve, and why. Every request is answered with that.
     Unavailable(&'a str),
 }
 
-/// A request at a member's endpoint: who asks, and whom.
+/// A request at an endpoint: who asks, and whom.
 #[derive(Clone, Copy)]
 pub struct Visit<'a> {
     /// Who came in.
     pub caller: &'a Caller,
-    /// The member's key.
+    /// The member's key; empty where the endpoint is that of many.
     pub member: &'a str,
     /// What answers for it.
     pub target: Target<'a>,
@@ -172,13 +172,19 @@ async fn answer_one(
     let (id, outcome) = match request {
         Err(rejected) => (Some(rejected.id), Err(rejected.error)),
         Ok(Request { id, method, params }) => {
-            caller.may(key, &method)?;
-            let audit = caller.audit(key, &method);
             let outcome = match target {
-                Target::Member(member) => methods::call(member, &method, params, &audit).await,
-                Target::Unavailable(reason) => Err(RpcError::internal(reason)),
+                Target::Server(server) if method == CALL => {
+                    Box::pin(methods::call_tool(server, caller, params)).await?
+                }
+                target => {
+                    caller.may(key, &method)?;
+                    let work = async |audit| match target {
+                        Target::Server(server) => methods::call(server, caller, &method, params, &audit).await,
+                        Target::Unavailable(reason) => Err(RpcError::internal(reason)),
+                    };
+                    caller.audited(key, &method, work).await
+                }
             };
-            audit.end(outcome.as_ref().err());
             (id, outcome)
         }
     };
@@ -257,7 +263,7 @@ struct Envelope<'a> {
 }
 
 /// Tells `null` from what is not there.
-fn written<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+pub(crate) fn written<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
     Deserialize::deserialize(deserializer).map(Some)
 }
 

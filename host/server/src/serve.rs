@@ -60,8 +60,20 @@ pub const DEFAULT_PORT: u16 = 7433;
 /// # Errors
 /// See [`ServeError`].
 pub async fn serve(options: ServeOptions, ready: impl FnOnce(&str, &Host)) -> Result<(), ServeError> {
-    let ServeOptions { config, target, port, sources, agent } = options;
     let stop = listen::stop_signal()?;
+    serve_until(options, stop, ready).await
+}
+
+/// [`serve`], until `stop` is ready.
+///
+/// # Errors
+/// See [`ServeError`].
+pub async fn serve_until(
+    options: ServeOptions,
+    stop: impl Future<Output = ()>,
+    ready: impl FnOnce(&str, &Host),
+) -> Result<(), ServeError> {
+    let ServeOptions { config, target, port, sources, agent } = options;
     more_descriptors();
     let address = SocketAddr::new(config.door.bind, port.or(config.port).unwrap_or(DEFAULT_PORT));
     let bound = Bound::bind(address)?;

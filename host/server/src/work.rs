@@ -37,12 +37,12 @@ use crate::{
 
 /// How a job came here.
 pub(crate) enum Commission {
-    /// It was dispatched, and the host runs its session.
-    Session,
+    /// It was dispatched, and the host runs its session, with these tools of toolboxes.
+    Session(Arc<dyn Tools>),
     /// It was dispatched, and its component carries it out.
     OwnRun(Arc<Plugin>, Arc<Activation>),
-    /// A host left it running. The host runs its session.
-    Resumed,
+    /// A host left it running. The host runs its session, with these tools of toolboxes.
+    Resumed(Arc<dyn Tools>),
 }
 
 /// Carries a job out and stores its end. Whatever happens on the way, the job does not stay `running`. What it `held`
@@ -55,19 +55,22 @@ pub(crate) async fn carry_out(
     commission: Commission,
     held: impl Send,
 ) {
-    let tools = Arc::new(JobTools::new(job.clone(), member.memory.clone()).without(reach.withheld()));
+    let tools = Arc::new(JobTools::new(job.clone(), member.home.memory.clone()).without(reach.withheld()));
     let Accepted { agent, granted_tools, ceiling, plan, .. } = accepted;
     let work = Work { member, job: job.clone(), tools, reach, granted_tools };
     let outcome = tokio::spawn(async move {
         let agent: Runtime = agent.parse()?;
         match (plan, commission) {
-            (Plan::Session(plan), commission) => {
-                work.session(agent, plan, ceiling, matches!(commission, Commission::Resumed)).await
+            (Plan::Session(plan), Commission::Session(toolboxes)) => {
+                work.session(agent, plan, ceiling, toolboxes, false).await
+            }
+            (Plan::Session(plan), Commission::Resumed(toolboxes)) => {
+                work.session(agent, plan, ceiling, toolboxes, true).await
             }
             (Plan::OwnRun(bounds), Commission::OwnRun(plugin, activation)) => {
                 work.own_run(agent, &plugin, activation, bounds.min(ceiling)).await
             }
-            (Plan::OwnRun(_), _) => Err("its plugin is not there to carry it out".to_owned()),
+            _ => Err("its plugin is not there to carry it out".to_owned()),
         }
     });
     let outcome = outcome.await.unwrap_or_else(|_| Err("the host failed while it carried the job out".to_owned()));
@@ -102,7 +105,14 @@ struct Work {
 
 impl Work {
     /// The host runs the session that the component planned.
-    async fn session(self, agent: Runtime, plan: SessionPlan, ceiling: Bounds, resumed: bool) -> Outcome {
+    async fn session(
+        self,
+        agent: Runtime,
+        plan: SessionPlan,
+        ceiling: Bounds,
+        toolboxes: Arc<dyn Tools>,
+        resumed: bool,
+    ) -> Outcome {
         let means = &self.member.means;
         let slot = means.runtimes.get(agent)?.clone();
         let place = place(&slot, &self.job, agent, &self.member).await?;
@@ -114,7 +124,7 @@ impl Work {
         let clock = Clock::start(&self.job, agent, account.clone(), seconds);
         let meter = Meter::for_job(bounds, &means.limits, account, seconds, clock.observer());
         let number = self.job.next_session();
-        let sets = [self.tools.clone() as Arc<dyn Tools>];
+        let sets = [self.tools.clone() as Arc<dyn Tools>, toolboxes];
         let session = Session {
             number,
             system_prompt: plan.system_prompt,
@@ -167,10 +177,11 @@ impl Work {
         let clock = Clock::start(&self.job, agent, Account::default(), 0.0);
         let meter = Meter::for_run(bounds, &member.means.limits, clock.observer());
         let no_dir = |e: std::io::Error| format!("the job's directory cannot be opened: {}", e.kind());
-        let job_dir = member.store.job_dir(self.job.id()).map_err(no_dir)?;
+        let job_dir = member.home.store.job_dir(self.job.id()).map_err(no_dir)?;
         let (tools, reach) = (self.tools.clone(), self.reach.clone());
         let sessions: Arc<dyn Sessions> = Arc::new(OwnSessions {
             work: Arc::new(self),
+            activation: activation.clone(),
             agent,
             meter: meter.clone(),
             alive: Arc::new(Semaphore::new(member.means.limits.job_sessions as usize)),
@@ -180,7 +191,7 @@ impl Work {
             tools: tools.clone(),
             artifacts_dir: job_dir.open_dir("artifacts").map_err(no_dir)?,
             job_dir,
-            memory: member.memory.clone(),
+            memory: member.home.memory.clone(),
             files: reach.reader.files,
             web: reach.own_web,
             host: Handle::current(),
@@ -333,6 +344,7 @@ async fn place(slot: &Slot, job: &Arc<RunningJob>, agent: Runtime, member: &Memb
 /// Sessions that a component starts while it carries its job out, on the job's account.
 struct OwnSessions {
     work: Arc<Work>,
+    activation: Arc<Activation>,
     agent: Runtime,
     meter: Arc<Meter>,
     /// The sessions that the component may have at a time.
@@ -349,7 +361,15 @@ impl Sessions for OwnSessions {
     async fn start(&self, query: Query) -> Result<QueryHandle, ToolError> {
         let work = &self.work;
         if let Some(tool) = query.tools.iter().find(|tool| !work.granted_tools.contains(tool)) {
-            return Err(ToolError::NotGranted(work.reach.no_tool(tool)));
+            return Err(ToolError::NotGranted(
+                match self.activation.toolbox_tools.iter().any(|one| one.name == *tool) {
+                    true => format!(
+                        "the tool {tool:?} is a toolbox's, which only a session that `activate` plans has; one that the component \
+                     starts itself has built-in tools and own ones"
+                    ),
+                    false => work.reach.no_tool(tool),
+                },
+            ));
         }
         let means = &work.member.means;
         let wanted = Wanted { model: query.model.as_deref(), ..work.member.wanted() };

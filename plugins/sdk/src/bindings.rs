@@ -46,3 +46,22 @@ pub mod runner {
         export_macro_name: "export_run",
     });
 }
+
+/// The export `toolbox`.
+#[cfg(feature = "toolbox")]
+pub mod tools {
+    wit_bindgen::generate!({
+        path: "../../wit",
+        inline: "
+            package guild:plugin-sdk;
+
+            world offers {
+                export guild:worker/toolbox@0.1.0;
+            }
+        ",
+        with: { "guild:worker/types@0.1.0": super::worker::guild::worker::types },
+        additional_derives: [Clone, PartialEq],
+        pub_export_macro: true,
+        export_macro_name: "export_tools",
+    });
+}

@@ -1,4 +1,4 @@
-//! Guild Hall workers in Rust.
+//! Guild Hall workers and toolboxes in Rust.
 //!
 //! A worker is a type that implements [`Worker`] (the host runs its sessions) or also [`AutonomousWorker`] (it carries
 //! its jobs out itself), and one line that exports it:
@@ -19,6 +19,9 @@
 //! export_worker!(Reviewer);
 //! ```
 //!
+//! Tools, for agent sessions and for callers, are in [`toolbox`] (the feature of that name). A component that is both exports
+//! both.
+//!
 //! The types and functions are those of the WIT package `guild:worker`, under the same names; its texts say what each
 //! does. A component imports only what its code calls, so a worker that calls nothing asks for nothing.
 
@@ -27,6 +30,8 @@ pub mod config;
 mod executor;
 pub mod prompt;
 mod session;
+#[cfg(feature = "toolbox")]
+pub mod toolbox;
 
 pub use bindings::worker::guild::worker::{agent, files, job_tools, log, memory, status, types, web};
 pub use executor::block_on;
@@ -166,6 +171,38 @@ macro_rules! export_autonomous_worker {
             const fn is_autonomous<W: $crate::AutonomousWorker>() {}
             is_autonomous::<$worker>();
         };
+    };
+}
+
+/// Exports a type that implements [`Toolbox`](toolbox::Toolbox) as this component's interface `toolbox`; otherwise as
+/// [`export_worker!`]. Alone it makes the world `toolbox-plugin`, and beside [`export_worker!`] the world
+/// `worker-toolbox`.
+#[cfg(feature = "toolbox")]
+#[macro_export]
+macro_rules! export_toolbox {
+    ($toolbox:ty) => {
+        #[cfg(target_family = "wasm")]
+        const _: () = {
+            struct Component;
+
+            impl $crate::bindings::tools::exports::guild::worker::toolbox::Guest for Component {
+                fn list_tools() -> ::std::vec::Vec<$crate::ToolDefinition> {
+                    $crate::toolbox::list::<$toolbox>()
+                }
+
+                fn call_tool(
+                    name: ::std::string::String,
+                    input: ::std::string::String,
+                ) -> ::core::result::Result<::std::string::String, $crate::toolbox::ToolError> {
+                    $crate::toolbox::call::<$toolbox>(&name, &input)
+                }
+            }
+
+    $crate::bindings::tools::export_tools!(Component with_types_in $crate::bindings::tools);
+        };
+
+        #[cfg(not(target_family = "wasm"))]
+        const _: fn() -> ::std::vec::Vec<$crate::ToolDefinition> = $crate::toolbox::list::<$toolbox>;
     };
 }
 

@@ -1,6 +1,9 @@
 //! What a stand-in answers: the same script for every protocol.
 
-use std::{collections::VecDeque, sync::Arc, sync::Mutex};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::{Arc, Mutex},
+};
 
 use axum::http::{HeaderMap, StatusCode};
 use serde_json::Value;
@@ -23,6 +26,18 @@ impl Received {
     /// A header as text, empty where there is none.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+
+    /// Which turn of a session it asks for, from 0: how often the model has answered in it.
+    pub fn turn(&self) -> usize {
+        let messages = self.body["messages"].as_array().into_iter().flatten();
+        messages.filter(|message| message["role"] == "assistant").count()
+    }
+
+    /// The tools that are offered, as OpenAI's protocol has them.
+    pub fn tool_names(&self) -> BTreeSet<String> {
+        let tools = self.body["tools"].as_array().into_iter().flatten();
+        tools.filter_map(|tool| tool["function"]["name"].as_str().map(str::to_owned)).collect()
     }
 }
 

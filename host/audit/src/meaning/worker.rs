@@ -63,7 +63,10 @@ pub(super) const INTERFACES: &[Meaning] = &[
         Link::Grant,
         "Writes lines into its job's log.",
         "The job's log, within its limit; nothing is read.",
-        &[("write", "Writes a line into its job's log, or the host's log while a dispatch is checked.")],
+        &[(
+            "write",
+            "Writes a line into its job's log, or the host's log while a dispatch is checked or a tool is called.",
+        )],
     ),
     interface(
         "guild:worker/memory",
@@ -95,7 +98,7 @@ pub(super) const INTERFACES: &[Meaning] = &[
         "guild:worker/toolbox",
         Link::Exported,
         "Offers tools to sessions and callers; the host calls it.",
-        "What it was granted.",
+        "What it was granted, without a job: no job directory, and memory is read-only.",
         &[("call-tool", "Answers one call of one of its tools."), ("list-tools", "Names the tools that it offers.")],
     ),
     interface(

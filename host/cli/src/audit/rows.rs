@@ -127,7 +127,7 @@ pub(super) fn identity(audit: &Audit) -> Vec<(&'static str, String)> {
     rows
 }
 
-/// What sessions may do. Empty without a manifest.
+/// What sessions may do. Empty where there are none.
 pub(super) fn sessions(audit: &Audit) -> Vec<(&'static str, String)> {
     let Some(sessions) = &audit.sessions else { return Vec::new() };
     let named = |granted: bool| {
@@ -140,6 +140,9 @@ pub(super) fn sessions(audit: &Audit) -> Vec<(&'static str, String)> {
     let denied = named(false);
     if !denied.is_empty() {
         rows.push(("denied", denied));
+    }
+    if !sessions.toolboxes.is_empty() {
+        rows.push(("toolboxes", sessions.toolboxes.join(", ")));
     }
     let memory = match (sessions.memory, sessions.memory_write) {
         (true, true) => "are shown the member's memories, and may store some",

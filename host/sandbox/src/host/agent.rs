@@ -139,7 +139,8 @@ impl Pollable for SessionState {
     }
 }
 
-fn definition(tool: types::ToolDefinition) -> Result<ToolDefinition, ToolError> {
+/// A tool as a component defines it. The error names the tool whose schema is no JSON object.
+pub(crate) fn definition(tool: types::ToolDefinition) -> Result<ToolDefinition, ToolError> {
     let schema = |what: &str, text: &str| {
         serde_json::from_str::<Value>(text)
             .ok()

@@ -17,7 +17,7 @@ use crate::{
 fn scoped(reach: &Reach, scope: Scope) -> Result<Arc<MemoryStore>, ToolError> {
     reach.granted(Interface::Memory)?;
     match scope {
-        Scope::Worker => Ok(reach.memory.clone()),
+        Scope::Worker => Ok(reach.memory()?.clone()),
         Scope::Project => Err(ToolError::NotGranted("the memory scope `project` is not available".to_owned())),
         Scope::Global => Err(ToolError::NotGranted("the memory scope `global` is not available".to_owned())),
     }

@@ -1,7 +1,7 @@
 //! `web`: searching and reading pages, through the host and under the operator's policy.
 //!
-//! Only a job has it: what is asked for while a dispatch is checked would leave the machine without a trace. In a job,
-//! each search and each page is a line of its log, whatever came of it.
+//! Jobs and tool calls have it: what is asked for while a dispatch is checked would leave the machine without a trace.
+//! Each search and each page is a line of the job's log, or of the host's, whatever came of it.
 
 use guild_contract::{grants::Capability, manifest::Interface};
 use guild_jobs::{tools::ToolError, web::Web};
@@ -20,7 +20,7 @@ const MAX_HITS: u32 = 50;
 /// Characters of a query or an address, and of an error, that a line of the log has.
 const LOGGED_CHARS: usize = 500;
 
-/// A line of the job's log about one request, which is written when its outcome is known, or nobody waits for it.
+/// A line of the log about one request, which is written when its outcome is known, or nobody waits for it.
 struct Line {
     log: LogSink,
     asked: String,

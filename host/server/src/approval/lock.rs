@@ -141,7 +141,7 @@ impl Asked {
         Self {
             world: spec.world,
             tools: set(&spec.tools),
-            toolboxes: set(&spec.toolboxes),
+            toolboxes: spec.toolboxes.iter().map(ToString::to_string).collect(),
             scopes: set(&spec.scopes),
             checkout_scope: spec.checkout_scope.clone(),
             grants,
@@ -188,12 +188,17 @@ impl Lock {
             let why = suggested(e.message()).unwrap_or_else(|| e.message().to_owned());
             wrong(e.span().unwrap_or_default().start, &why)
         };
+        // Only where there is something to say about it is it read for its version alone: it may be of another one.
+        let parsed = toml::from_str(text);
+        if let Ok(Self { version: VERSION, .. }) = &parsed {
+            return parsed.map_err(invalid);
+        }
         let Versioned { version } = toml::from_str(text).map_err(invalid)?;
         if *version.get_ref() != VERSION {
             let why = format!("version {} is not of this host, which knows version {VERSION}", version.get_ref());
             return Err(wrong(version.span().start, &why));
         }
-        toml::from_str(text).map_err(invalid)
+        parsed.map_err(invalid)
     }
 
     /// Replaces the lock of a directory that is held.

@@ -69,7 +69,7 @@ pub enum Refused {
     /// It is not what it was when it was trusted.
     #[error(
         "member {name} is not what it was when it was pinned ({}): {}; if that is meant, run `guild approve {name}`, and \
-         restart its host",
+         restart its host if that serves it alone",
         how.as_str(), difference.sentence()
     )]
     Changed {
@@ -83,7 +83,7 @@ pub enum Refused {
     /// Nobody approved it, and `require_approval = true`.
     #[error(
         "member {name} was never approved, and `require_approval = true` in guild.toml wants that; look at it with \
-         `guild approve {name}`, which asks before it approves, and restart its host"
+         `guild approve {name}`, which asks before it approves, and restart its host if that serves it alone"
     )]
     NotApproved {
         /// The member.
@@ -461,7 +461,7 @@ impl Pin {
 }
 
 /// Where a directory is, that is open: its path without symlinks, as the system tells it, and still leading there.
-fn place(dir: &Dir) -> Result<String, String> {
+pub(crate) fn place(dir: &Dir) -> Result<String, String> {
     let own = dir.dir_metadata().map_err(|e| e.to_string())?;
     let path = std::fs::read_link(Path::new("/proc/self/fd").join(dir.as_fd().as_raw_fd().to_string()));
     let path = path.map_err(|e| format!("the system does not tell where it is: {e}"))?;

@@ -28,10 +28,26 @@ impl Class {
     /// The class of a method, by its name.
     pub(super) fn of(name: &str) -> Self {
         match name {
-            "initialize" | "ping" | "tools/list" | DISCOVER => Self::Greeting,
-            method::LIST | method::STATUS | method::RESULT => Self::Reads,
+            "initialize"
+            | "ping"
+            | "tools/list"
+            | DISCOVER
+            | "server/discover"
+            | "prompts/list"
+            | "prompts/get"
+            | "resources/templates/list"
+            | "subscriptions/listen"
+            | "logging/setLevel"
+            | "completion/complete" => Self::Greeting,
+            method::LIST
+            | method::STATUS
+            | method::RESULT
+            | "resources/list"
+            | "resources/read"
+            | "tasks/get"
+            | "tasks/update" => Self::Reads,
             method::DISPATCH => Self::Dispatches,
-            method::CANCEL | method::DELETE => Self::Ends,
+            method::CANCEL | method::DELETE | "tasks/cancel" => Self::Ends,
             "tools/call" => Self::Tool,
             name if name.starts_with("notifications/") => Self::Notification,
             _ => Self::Unknown,
@@ -43,9 +59,9 @@ impl Class {
         !matches!(self, Self::Notification | Self::Unknown)
     }
 
-    /// Whether it changes anything.
+    /// Whether it changes anything, or may: a component's tool can reach the web.
     pub(super) fn changes(self) -> bool {
-        matches!(self, Self::Dispatches | Self::Ends)
+        matches!(self, Self::Dispatches | Self::Ends | Self::Tool)
     }
 
     /// The least that a token has to be for.

@@ -6,27 +6,22 @@
 //! - [`tokens`], [`passes`]: it brings a token that is good, for this member and this method, and that has not been
 //!   used too much. Whoever is on this machine, and calls the host by loopback's names, needs none unless
 //!   `require_token` says so;
-//! - [`audit_log`]: what was asked for, and what came of it, is written down.
+//! - [`audit`], [`audit_log`]: what was asked for, and what came of it, is written down.
 //!
 //! How the request travels is for [`tls`] and [`patience`].
 
+mod audit;
 pub mod audit_log;
 mod class;
 mod names;
 mod passes;
 pub(crate) mod patience;
 mod stamp;
+mod stay;
 pub(crate) mod tls;
 pub mod tokens;
 
-use std::{
-    fmt,
-    net::SocketAddr,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::{fmt, net::SocketAddr, sync::Arc};
 
 use axum::http::{
     HeaderMap, StatusCode,
@@ -34,11 +29,13 @@ use axum::http::{
     uri::Authority,
 };
 use bytes::Bytes;
-use guild_contract::{JobId, Limits, MemberKey, rpc::code};
+use guild_contract::{Limits, MemberKey, rpc::code};
 use tokio::sync::OwnedSemaphorePermit;
 
+pub(crate) use audit::Audit;
 pub(crate) use names::CalledBy;
 pub use names::HostName;
+pub(crate) use stay::Stay;
 
 use self::{
     audit_log::{AuditLogError, Event, Log, Outcome, Who},
@@ -375,6 +372,11 @@ pub struct Caller {
     pass: Option<(Arc<Pass>, Arc<OwnedSemaphorePermit>)>,
 }
 
+/// Who somebody is that came in, to be compared with who comes later: whoever has one token is one and the same, and so is
+/// everybody without.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Identity(Option<[u8; 32]>);
+
 /// An answer that has not been sent, and the caller who waits for it.
 struct Awaited {
     answer: Bytes,
@@ -392,6 +394,16 @@ impl Caller {
     pub fn of_this_machine(limits: &Limits) -> Self {
         let door = Arc::new(Door::of_this_machine(limits));
         Self { door, peer: SocketAddr::from(([127, 0, 0, 1], 0)), pass: None }
+    }
+
+    /// Who it is.
+    pub(crate) fn identity(&self) -> Identity {
+        Identity(self.pass.as_ref().map(|(pass, _)| pass.token.sha256))
+    }
+
+    /// Whether a member exists for the caller: its token is for it, or it needs none.
+    pub(crate) fn is_for(&self, member: &str) -> bool {
+        self.pass.as_ref().is_none_or(|(pass, _)| pass.token.is_for(member))
     }
 
     /// Counts one more request of a batch.
@@ -431,84 +443,5 @@ impl Caller {
     ) -> Result<(), Refused> {
         let Some((pass, _)) = &self.pass else { return Ok(()) };
         check(pass).inspect_err(|refused| self.door.record_refusal(self.peer, refused, Some(member), Some(name)))
-    }
-
-    /// What is to be written down of a method that is about to be carried out, if anything.
-    pub(crate) fn audit(&self, member: &str, name: &str) -> Audit {
-        let class = Class::of(name);
-        let is_written = class.changes() || (self.door.log_reads && class == Class::Reads);
-        Audit(is_written.then(|| {
-            Arc::new(Entry {
-                caller: self.clone(),
-                member: member.to_owned(),
-                method: name.to_owned(),
-                job: OnceLock::new(),
-                is_written: AtomicBool::new(false),
-            })
-        }))
-    }
-}
-
-/// A method that is being carried out, for the audit log. One line is written of it: when its outcome is known, or when
-/// the last copy of this is gone, since its caller went away and nobody goes on with it.
-///
-/// Work that outlives its request has a copy, and with it the place that the request has.
-#[derive(Clone)]
-pub(crate) struct Audit(Option<Arc<Entry>>);
-
-/// The line, as far as it is known.
-struct Entry {
-    caller: Caller,
-    member: String,
-    method: String,
-    job: OnceLock<JobId>,
-    is_written: AtomicBool,
-}
-
-impl Audit {
-    /// Which job it is about; an id that can be no job's is nobody's.
-    pub(crate) fn about(&self, job: &str) {
-        if let Some(entry) = &self.0
-            && let Ok(job) = job.parse()
-        {
-            let _ = entry.job.set(job);
-        }
-    }
-
-    /// How it ended, where nobody has said so before.
-    pub(crate) fn end(&self, error: Option<&RpcError>) {
-        let Some(entry) = &self.0 else { return };
-        let outcome = match error.map(|error| error.code) {
-            None => Outcome::Ok,
-            Some(code::BUSY) => Outcome::Busy,
-            Some(code::INTERNAL_ERROR) => Outcome::Failed,
-            Some(_) => Outcome::Invalid,
-        };
-        entry.write(outcome, error.map(|error| error.code));
-    }
-}
-
-impl Entry {
-    fn write(&self, outcome: Outcome, code: Option<i32>) {
-        if self.is_written.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        self.caller.door.record(&Event {
-            event: "request",
-            who: self.caller.pass.as_ref().map_or(Who::Local, |(pass, _)| Who::Token(&pass.token.name)),
-            peer: Some(self.caller.peer),
-            method: Some(&self.method),
-            member: Some(&self.member),
-            job: self.job.get().map(JobId::as_str),
-            outcome,
-            code,
-            ..Event::default()
-        });
-    }
-}
-
-impl Drop for Entry {
-    fn drop(&mut self) {
-        self.write(Outcome::Abandoned, None);
     }
 }

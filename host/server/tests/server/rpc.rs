@@ -115,7 +115,7 @@ async fn json_that_nests_too_deep_is_32600_and_no_stack_is_lost() {
 #[tokio::test]
 async fn an_unknown_method_is_32601_and_is_named() {
     let (server, _home) = server().await;
-    for method in ["nonsense", "worker/nonsense", "", "Ping", "resources/list", "worker/status/"] {
+    for method in ["nonsense", "worker/nonsense", "", "Ping", "resources/subscribe", "worker/status/"] {
         let answer = server.ask(&json!({"jsonrpc": "2.0", "id": 1, "method": method}).to_string()).await;
         assert_eq!(code_and_message(&answer), (-32601, format!("Method not found: {method}").as_str()));
     }
@@ -239,7 +239,8 @@ async fn initialize_answers_the_version_that_was_asked_for_if_it_is_known_else_t
     ] {
         let result = server.call("initialize", asked).await.unwrap();
         let server_info = json!({"name": "tester", "version": "1.2.3"});
-        let expected = json!({"protocolVersion": answered, "capabilities": {"tools": {}}, "serverInfo": server_info});
+        let capabilities = json!({"tools": {}, "resources": {}});
+        let expected = json!({"protocolVersion": answered, "capabilities": capabilities, "serverInfo": server_info});
         assert_eq!(result, expected);
     }
 }

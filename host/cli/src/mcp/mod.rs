@@ -1,0 +1,241 @@
+//! `guild mcp`: MCP on stdin and stdout, for clients that start their servers themselves.
+//!
+//! It carries messages to a host and back. That is the host which serves the members already, where there is one: a member
+//! has one owner, and every client of the same members meets there. Where there is none, this process is it, for as long
+//! as its client lives, and can be reached by others that come later.
+
+mod bridge;
+mod message;
+
+use std::{net::Ipv4Addr, path::PathBuf, pin::pin, sync::Arc, time::Duration};
+
+use guild_client::{Coming, Error, MemberKey, Relay, Url};
+use guild_jobs::Owner;
+use guild_server::{
+    OpenError, ServeError, ServeOptions, Target,
+    config::{Config, Runtime},
+    listen::stop_signal,
+    serve_until,
+    takeover::OwnerError,
+};
+use tokio::{
+    io::{BufReader, stdin, stdout},
+    sync::oneshot,
+    task::{JoinHandle, spawn_blocking},
+};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::{
+    args::Mcp,
+    client::AccessArgs,
+    failure::Failure,
+    house,
+    output::{one_line, tell},
+};
+
+/// How often to look for the host again, where it was another's a moment ago.
+const LOOKS: usize = 3;
+/// How long the host of this process may take to end.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// `guild mcp`.
+pub(crate) async fn mcp(args: Mcp) -> Result<(), Failure> {
+    let stop = stop_signal().map_err(|e| Failure::error(format!("cannot listen for signals: {e}")))?;
+    let place = Place::new(args)?;
+    let mut stop = pin!(stop);
+    // What is wrong with the members is told before the first message.
+    let found = tokio::select! {
+        found = place.find() => found?,
+        () = &mut stop => return Ok(()),
+    };
+    bridge::run(place, found, BufReader::new(stdin()), stdout(), stop).await
+}
+
+/// Where the host is, or is to be.
+struct Place {
+    access: AccessArgs,
+    whose: Whose,
+}
+
+enum Whose {
+    /// Of a host that somebody else runs.
+    Url { url: String, member: Option<MemberKey> },
+    /// Of the members here.
+    Here(Arc<Here>),
+}
+
+/// Members that are here, and what a host of them is opened with.
+struct Here {
+    config: Config,
+    target: Target,
+    /// The one member that is meant.
+    member: Option<MemberKey>,
+    sources: Vec<PathBuf>,
+    agent: Option<Runtime>,
+}
+
+/// A host that was found.
+struct Found {
+    relay: Relay,
+    /// It is this process.
+    own: Option<Own>,
+}
+
+/// The host of this process. It stops where this is dropped.
+struct Own {
+    stop: DropGuard,
+    served: JoinHandle<Result<(), ServeError>>,
+}
+
+impl Own {
+    async fn end(self) {
+        drop(self.stop);
+        match tokio::time::timeout(LAST_WORDS, self.served).await {
+            Ok(Ok(Ok(()))) => {}
+            Ok(Ok(Err(error))) => tracing::warn!("the host ended: {error}"),
+            Ok(Err(error)) => tracing::warn!("the host ended: {error}"),
+            Err(_) => tracing::warn!("the host took too long to end"),
+        }
+    }
+}
+
+impl Place {
+    fn new(args: Mcp) -> Result<Self, Failure> {
+        let Mcp { member, url, access, session, house } = args;
+        if let Some(url) = url {
+            let parse = |key: String| key.parse().map_err(|e| Failure::error(format!("--member {key}: {e}")));
+            let member = member.map(parse).transpose()?;
+            return Ok(Self { access, whose: Whose::Url { url, member } });
+        }
+        let mut config = house::config(house.config_file.as_deref())?;
+        let (target, member) = match member {
+            Some(member) => {
+                let directory = house::member_directory(&member, &house, &config)?;
+                let key = house::member(&directory, &house, &config).map_err(Failure::error)?.key;
+                config.members = house::members_directory(house.members.as_deref(), &config).ok();
+                (Target::Member(directory), Some(key))
+            }
+            None => (Target::Members(house::members_directory(house.members.as_deref(), &config)?), None),
+        };
+        // Nobody but this machine's own has business with a host that ends with its client.
+        config.door.bind = Ipv4Addr::LOCALHOST.into();
+        config.door.tls = None;
+        let here = Here { config, target, member, sources: session.sources, agent: session.agent };
+        Ok(Self { access, whose: Whose::Here(Arc::new(here)) })
+    }
+
+    /// The host that serves the members; one of this process's own where there is none.
+    async fn find(&self) -> Result<Found, Failure> {
+        let here = match &self.whose {
+            Whose::Url { url, member } => {
+                return Ok(Found { relay: Relay::new(url, member.as_ref(), &self.access.options()?)?, own: None });
+            }
+            Whose::Here(here) => here,
+        };
+        let mut last = None;
+        for _ in 0..LOOKS {
+            let looking = here.clone();
+            let looked = spawn_blocking(move || looking.served_at()).await;
+            if let Some(base) = looked.map_err(|e| Failure::error(e.to_string()))?? {
+                tracing::info!("the members are served by the host at {base}");
+                return Ok(Found { relay: self.relay(&base, here)?, own: None });
+            }
+            match here.serve().await {
+                Ok((base, own)) => return Ok(Found { relay: self.relay(&base, here)?, own: Some(own) }),
+                // Somebody else was faster.
+                Err(error @ ServeError::Open(OpenError::Owner(OwnerError::Served { .. }))) => last = Some(error),
+                Err(error) => return Err(Failure::error(error.to_string())),
+            }
+        }
+        Err(Failure::error(last.map_or_else(|| "no host was found".to_owned(), |error| error.to_string())))
+    }
+
+    fn relay(&self, base: &str, here: &Here) -> Result<Relay, Failure> {
+        Ok(Relay::new(base, here.member.as_ref(), &self.access.options()?)?)
+    }
+}
+
+impl Here {
+    /// The address of the host that serves them, if one does. It blocks: an owner has a moment to say who it is.
+    fn served_at(&self) -> Result<Option<String>, Failure> {
+        match &self.target {
+            Target::Member(directory) => {
+                let owner = Owner::of(&house::open(directory)?).ok().flatten();
+                Ok(owner.and_then(|owner| base(&owner.url)))
+            }
+            Target::Members(directory) => {
+                let mut elsewhere = Vec::new();
+                for found in house::discovered(directory)? {
+                    let Ok(member) = found.member else { continue };
+                    let Some(owner) = Owner::of(&member.dir).ok().flatten() else { continue };
+                    // A host for one member has no endpoint for many.
+                    if owner.url.contains("/members/") {
+                        return Ok(base(&owner.url));
+                    }
+                    elsewhere.push((member.key, owner));
+                }
+                for (key, owner) in elsewhere {
+                    tell(format_args!(
+                        "{key} is left out, since process {} works on it; `guild mcp --member {key}` goes through that process",
+                        owner.pid
+                    ));
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// Serves them, at a port that is free.
+    async fn serve(&self) -> Result<(String, Own), ServeError> {
+        let options = ServeOptions {
+            config: self.config.clone(),
+            target: self.target.clone(),
+            port: Some(0),
+            sources: self.sources.clone(),
+            agent: self.agent,
+        };
+        let stopped = CancellationToken::new();
+        let stop = stopped.clone().drop_guard();
+        let (ready, mut is_ready) = oneshot::channel();
+        let mut served = tokio::spawn(async move {
+            serve_until(options, stopped.cancelled(), |base, _| drop(ready.send(base.to_owned()))).await
+        });
+        tokio::select! {
+            Ok(base) = &mut is_ready => Ok((base, Own { stop, served })),
+            ended = &mut served => match ended {
+                Ok(Err(error)) => Err(error),
+                Ok(Ok(())) => Err(std::io::Error::other("the host ended before it was ready").into()),
+                Err(error) => Err(std::io::Error::other(error).into()),
+            },
+        }
+    }
+}
+
+/// The host's own address, out of that of one of its endpoints; none where that is empty.
+fn base(endpoint: &str) -> Option<String> {
+    endpoint.parse().ok().map(|url: Url| url.origin().ascii_serialization())
+}
+
+/// What a host says that refuses a message, for the client that sent it.
+fn refusal(coming: &Coming, text: &str) -> String {
+    format!("the host answered HTTP {}: {}", coming.status, one_line(text.trim(), 400))
+}
+
+/// Whether nobody listens any more, so that another host is to be looked for.
+fn is_gone(error: &Error) -> bool {
+    matches!(error, Error::Unreachable { .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_found_by_any_of_its_endpoints() {
+        for endpoint in ["http://127.0.0.1:1/mcp", "http://127.0.0.1:1/members/a/b/mcp", "http://127.0.0.1:1"] {
+            assert_eq!(base(endpoint).unwrap(), "http://127.0.0.1:1");
+        }
+        assert_eq!(base("https://[::1]:7433/mcp").unwrap(), "https://[::1]:7433");
+        assert_eq!(base(""), None);
+    }
+}

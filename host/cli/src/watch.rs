@@ -1,0 +1,181 @@
+//! `guild watch`: what happens on a host, as it happens.
+
+use std::{
+    io::{self, Write},
+    pin::pin,
+};
+
+use guild_client::{Error, Event, Events, Filter, Happened, JobId, JobStatus, Kind, News, StatusView};
+use guild_contract::rpc::code;
+use guild_server::listen::stop_signal;
+
+use crate::{
+    args::{Endpoint, Watch},
+    failure::{Failure, exit},
+    output::{BAD, LABEL, STRONG, one_line, print, print_json, status_style, tell},
+};
+
+/// How much of a text a line shows.
+const TEXT_CHARS: usize = 200;
+
+/// `guild watch`.
+pub(crate) async fn watch(args: Watch) -> Result<(), Failure> {
+    let stop = stop_signal().map_err(|e| Failure::error(format!("cannot listen for signals: {e}")))?;
+    let stop = pin!(stop);
+    tokio::select! {
+        ended = follow(&args.endpoint, args.job.as_ref()) => ended,
+        () = stop => Ok(()),
+    }
+}
+
+async fn follow(endpoint: &Endpoint, job: Option<&JobId>) -> Result<(), Failure> {
+    let filter = Filter {
+        members: endpoint.member.iter().cloned().collect(),
+        jobs: job.into_iter().cloned().collect(),
+        ..Filter::default()
+    };
+    let mut events = Events::new(&endpoint.url, &filter, &endpoint.access.options()?)?;
+    events.connect().await?;
+    tell(format_args!("watching {}", one_line(&endpoint.url, TEXT_CHARS)));
+    // Whatever happened before is not told.
+    let mut unseen = true;
+    let mut is_lost = false;
+    loop {
+        if let (Some(job), true) = (job, unseen)
+            && let Some(event) = ended(endpoint, job).await?
+        {
+            show(endpoint, &event)?;
+            return outcome(&event.news);
+        }
+        unseen = false;
+        match events.next().await {
+            Ok(Happened { event, json, .. }) => {
+                is_lost = false;
+                if endpoint.json {
+                    print_json(&json)?
+                } else {
+                    print(|out| write_event(out, &event))?
+                }
+                match event.news.kind() {
+                    Kind::JobEnded | Kind::JobDeleted if job.is_some() => return outcome(&event.news),
+                    Kind::Gap => unseen = true,
+                    _ => {}
+                }
+            }
+            Err(error) if error.may_pass() => {
+                if !is_lost {
+                    tell(format_args!("{}; trying again", one_line(&error.to_string(), TEXT_CHARS)));
+                }
+                is_lost = true;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// How a job ended, if it has.
+async fn ended(endpoint: &Endpoint, job: &JobId) -> Result<Option<Event>, Failure> {
+    let worker = endpoint.access.client(&endpoint.url, endpoint.member.as_ref())?;
+    let status = match worker.status(job.as_str()).await {
+        Ok(reply) => reply.value,
+        // The next event tells.
+        Err(error) if error.may_pass() => return Ok(None),
+        // The endpoint of all members has no jobs of its own.
+        Err(Error::Refused { code: code::METHOD_NOT_FOUND, .. }) if endpoint.member.is_none() => {
+            return Err(Failure::error(
+                "which member has the job? Name it with --member KEY; `guild members` shows the keys",
+            ));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let StatusView { job_id, status, error, completed_at, started_at, .. } = status;
+    let event = Event {
+        time: completed_at.unwrap_or(started_at),
+        member: endpoint.member.clone(),
+        job_id: Some(job_id),
+        news: News::JobEnded { status, error },
+        truncated: false,
+    };
+    Ok((status != JobStatus::Running).then_some(event))
+}
+
+fn show(endpoint: &Endpoint, event: &Event) -> io::Result<()> {
+    if endpoint.json { print_json(event) } else { print(|out| write_event(out, event)) }
+}
+
+/// With what the command ends when the job has.
+fn outcome(news: &News) -> Result<(), Failure> {
+    match news {
+        News::JobEnded { status: JobStatus::Failed, .. } => Err(Failure::code(exit::JOB_FAILED)),
+        News::JobEnded { status: JobStatus::Cancelled, .. } => Err(Failure::code(exit::JOB_CANCELLED)),
+        News::JobDeleted => Err(Failure::error("the job was deleted")),
+        _ => Ok(()),
+    }
+}
+
+/// A line: when, of which member and job, and what.
+fn write_event(out: &mut dyn Write, event: &Event) -> io::Result<()> {
+    write!(out, "{LABEL}{}{LABEL:#}", one_line(&event.time, 40))?;
+    if let Some(member) = &event.member {
+        write!(out, "  {STRONG}{member}{STRONG:#}")?;
+    }
+    if let Some(job) = &event.job_id {
+        write!(out, "  {job}")?;
+    }
+    let text = |text: &str| {
+        let text = one_line(text, TEXT_CHARS);
+        if event.truncated && !text.ends_with('…') { format!("{text} …") } else { text }
+    };
+    match &event.news {
+        News::JobStarted { description } => writeln!(out, "  started: {}", text(description)),
+        News::JobResumed { description } => writeln!(out, "  goes on: {}", text(description)),
+        News::JobSummary { summary } => {
+            writeln!(out, "  {}", text(summary.as_deref().unwrap_or("(no summary any more)")))
+        }
+        News::JobQuestion { question } => writeln!(out, "  {STRONG}asks{STRONG:#}: {}", text(question)),
+        News::JobDecision { decision } => {
+            writeln!(out, "  decided: {}: {}", text(&decision.question), text(&decision.decision))
+        }
+        News::JobEnded { status, error } => {
+            let style = status_style(*status);
+            write!(out, "  {style}{status}{style:#}")?;
+            // A failed job that was cancelled keeps its error.
+            match error {
+                Some(error) if *status == JobStatus::Failed => writeln!(out, ": {BAD}{}{BAD:#}", text(error)),
+                _ => writeln!(out),
+            }
+        }
+        News::JobDeleted => writeln!(out, "  deleted"),
+        News::MemberAdded => writeln!(out, "  is served from now on"),
+        News::MemberChanged => writeln!(out, "  was changed"),
+        News::MemberRemoved => writeln!(out, "  is not served any more"),
+        News::MemberError { error } => writeln!(out, "  {BAD}what is in its directory cannot be served{BAD:#}: {}", text(error)),
+        News::Gap { missed: Some(missed) } => writeln!(out, "  {BAD}up to {missed} events are missing here{BAD:#}"),
+        News::Gap { missed: None } => {
+            writeln!(out, "  {BAD}the host was started again; what happened before is missing here{BAD:#}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_one_line_without_what_steers_a_terminal() {
+        let line = |json: &str| {
+            let mut out = Vec::new();
+            write_event(&mut out, &serde_json::from_str(json).unwrap()).unwrap();
+            String::from_utf8(anstream::adapter::strip_bytes(&out).into_vec()).unwrap()
+        };
+        let of = r#""time":"2026-01-01T00:00:00Z","member":"m","jobId":"j""#;
+        let at = "2026-01-01T00:00:00Z  m  j  ";
+        let question = line(&format!(r#"{{{of},"kind":"job-question","question":"a\n\u001b[2Jb","truncated":true}}"#));
+        assert!(question.starts_with(&format!("{at}asks: a")) && question.ends_with("b …\n"), "{question}");
+        assert!(!question.contains('\u{1b}') && question.matches('\n').count() == 1, "{question}");
+        let failed = line(&format!(r#"{{{of},"kind":"job-ended","status":"failed","error":"why"}}"#));
+        assert_eq!(failed, format!("{at}failed: why\n"));
+        let gap = line(r#"{"time":"2026-01-01T00:00:00Z","kind":"gap","missed":3}"#);
+        assert_eq!(gap, "2026-01-01T00:00:00Z  up to 3 events are missing here\n");
+    }
+}

@@ -1,0 +1,252 @@
+//! What happens on a host, as `GET /events` tells it.
+//!
+//! What stands here in doc comments, callers read too, in the JSON Schema that is made from these types.
+
+use std::{fmt, str::FromStr};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    ids::{JobId, MemberKey},
+    job::{Decision, JobStatus},
+};
+
+/// How much of a text an event has, in bytes.
+pub const TEXT_BYTES: usize = 1024;
+
+/// Something that happened on a host. Texts are cut after their first KiB; all of them are in `worker/status`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Event {
+    /// When it was: RFC 3339 in UTC.
+    #[schemars(extend("format" = "date-time"))]
+    pub time: String,
+    /// The member that it is about; absent where it is about none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub member: Option<MemberKey>,
+    /// The job that it is about; absent where it is about none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "JobId")]
+    pub job_id: Option<JobId>,
+    /// What it was.
+    #[serde(flatten)]
+    pub news: News,
+    /// Whether a text was cut; absent where none was.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum News {
+    /// A job was made. It may wait for its turn.
+    JobStarted {
+        /// The label of the dispatch.
+        description: String,
+    },
+    /// A job goes on that the host's last run left running.
+    JobResumed {
+        /// The label of the dispatch.
+        description: String,
+    },
+    /// The worker says something else of its progress.
+    JobSummary {
+        /// What it says; null where it took back what it had said.
+        summary: Option<String>,
+    },
+    /// The worker has a question that a person has to answer.
+    JobQuestion {
+        /// The question.
+        question: String,
+    },
+    /// The worker decided something on its own.
+    JobDecision {
+        /// What, and why.
+        decision: Decision,
+    },
+    /// A job ended, or one that had failed was cancelled.
+    JobEnded {
+        /// How.
+        status: JobStatus,
+        /// Why it failed; null if it did not.
+        error: Option<String>,
+    },
+    /// A job is gone, with all its files.
+    JobDeleted,
+    /// A member is served from now on.
+    MemberAdded,
+    /// A member is served as it is now in its directory.
+    MemberChanged,
+    /// A member is not served any more.
+    MemberRemoved,
+    /// What is in a member's directory cannot be served. What was served before still is.
+    MemberError {
+        /// Why not.
+        error: String,
+    },
+    /// Events are missing here: the host does not have them any more.
+    Gap {
+        /// How many they are at most; null where nobody knows, since the host was started again meanwhile.
+        missed: Option<u64>,
+    },
+}
+
+macro_rules! kinds {
+    ($($variant:ident = $word:literal,)+) => {
+        /// What can happen.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[allow(missing_docs, reason = "they are those of `News`")]
+        pub enum Kind {
+            $($variant,)+
+        }
+
+        impl Kind {
+            /// Each of them.
+            pub const EACH: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The word for it.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)+
+                }
+            }
+        }
+
+        impl News {
+            /// Which kind of news it is.
+            pub fn kind(&self) -> Kind {
+                match self {
+                    $(Self::$variant { .. } => Kind::$variant,)+
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    JobStarted = "job-started",
+    JobResumed = "job-resumed",
+    JobSummary = "job-summary",
+    JobQuestion = "job-question",
+    JobDecision = "job-decision",
+    JobEnded = "job-ended",
+    JobDeleted = "job-deleted",
+    MemberAdded = "member-added",
+    MemberChanged = "member-changed",
+    MemberRemoved = "member-removed",
+    MemberError = "member-error",
+    Gap = "gap",
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for Kind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::EACH.iter().find(|kind| kind.as_str() == text).copied();
+        found.ok_or_else(|| {
+            let words: Vec<_> = Self::EACH.iter().map(|kind| kind.as_str()).collect();
+            format!("{text:?} is no kind of event; there are {}", words.join(", "))
+        })
+    }
+}
+
+impl News {
+    /// The same, with each text cut to [`TEXT_BYTES`]; and whether one was.
+    #[must_use]
+    pub fn cut(mut self) -> (Self, bool) {
+        let mut truncated = false;
+        let mut cut = |text: &mut String| {
+            if text.len() > TEXT_BYTES {
+                // What is kept goes into a text of its own: the long one's memory is given back.
+                *text = text.get(..text.floor_char_boundary(TEXT_BYTES)).unwrap_or_default().to_owned();
+                truncated = true;
+            }
+        };
+        match &mut self {
+            Self::JobStarted { description: text }
+            | Self::JobResumed { description: text }
+            | Self::JobSummary { summary: Some(text) }
+            | Self::JobQuestion { question: text }
+            | Self::JobEnded { error: Some(text), .. }
+            | Self::MemberError { error: text } => cut(text),
+            Self::JobDecision { decision } => {
+                [&mut decision.question, &mut decision.decision, &mut decision.reasoning].into_iter().for_each(cut);
+            }
+            Self::JobSummary { summary: None }
+            | Self::JobEnded { error: None, .. }
+            | Self::JobDeleted
+            | Self::MemberAdded
+            | Self::MemberChanged
+            | Self::MemberRemoved
+            | Self::Gap { .. } => {}
+        }
+        (self, truncated)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_event_is_one_flat_object_that_names_its_kind() {
+        let event = Event {
+            time: "2026-01-01T00:00:00Z".into(),
+            member: Some("team/ann".parse().unwrap()),
+            job_id: Some("j".parse().unwrap()),
+            news: News::JobEnded { status: JobStatus::Completed, error: None },
+            truncated: false,
+        };
+        let spelled = json!({"time": "2026-01-01T00:00:00Z", "member": "team/ann", "jobId": "j", "kind": "job-ended",
+            "status": "completed", "error": null});
+        assert_eq!(serde_json::to_value(&event).unwrap(), spelled);
+        assert_eq!(serde_json::from_value::<Event>(spelled).unwrap(), event);
+        for kind in Kind::EACH {
+            assert_eq!(kind.as_str().parse(), Ok(*kind));
+        }
+        assert!("ended".parse::<Kind>().unwrap_err().contains("job-started, job-resumed"));
+    }
+
+    #[test]
+    fn each_kind_is_called_as_its_news_are_spelled() {
+        let text = String::new;
+        let news = [
+            News::JobStarted { description: text() },
+            News::JobResumed { description: text() },
+            News::JobSummary { summary: None },
+            News::JobQuestion { question: text() },
+            News::JobDecision { decision: Decision { question: text(), decision: text(), reasoning: text() } },
+            News::JobEnded { status: JobStatus::Failed, error: None },
+            News::JobDeleted,
+            News::MemberAdded,
+            News::MemberChanged,
+            News::MemberRemoved,
+            News::MemberError { error: text() },
+            News::Gap { missed: None },
+        ];
+        let kinds: Vec<Kind> = news.iter().map(News::kind).collect();
+        assert_eq!(kinds, Kind::EACH);
+        for news in news {
+            assert_eq!(serde_json::to_value(&news).unwrap()["kind"], news.kind().as_str());
+        }
+    }
+
+    #[test]
+    fn texts_are_cut_between_characters_and_it_is_said() {
+        let (news, truncated) = News::JobQuestion { question: "é".repeat(TEXT_BYTES) }.cut();
+        assert_eq!((news, truncated), (News::JobQuestion { question: "é".repeat(TEXT_BYTES / 2) }, true));
+        let whole = News::JobSummary { summary: Some("x".repeat(TEXT_BYTES)) };
+        assert_eq!(whole.clone().cut(), (whole, false));
+    }
+}

@@ -1,0 +1,142 @@
+//! What a component asks for (`component.grants`): each is a wish that the operator may refuse.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Fault, Interface, NAME_BYTES, has_unseen, unseen};
+use crate::policy::check_host;
+
+/// What a component asks for: the `guild:worker` interfaces that it imports, and how much of what is behind them it
+/// and its sessions need. `{}` asks for the least of an interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default, deny_unknown_fields)]
+pub struct Wishes {
+    /// Lines into the job's log.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log: Option<Wish>,
+    /// The member's memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryWish>,
+    /// Reading under the granted roots.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub files: Option<FilesWish>,
+    /// The web, through the host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub web: Option<WebWish>,
+    /// The internal tools, on this job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job_tools: Option<Wish>,
+    /// The job's own status record.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<Wish>,
+    /// Agent sessions of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentWish>,
+    /// How much it writes below `/job/artifacts`. Without it, as much as the operator's limits allow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub artifacts: Option<ArtifactsWish>,
+}
+
+impl Wishes {
+    /// Whether an interface is asked for.
+    pub fn asks(&self, interface: Interface) -> bool {
+        match interface {
+            Interface::Log => self.log.is_some(),
+            Interface::Memory => self.memory.is_some(),
+            Interface::Files => self.files.is_some(),
+            Interface::Web => self.web.is_some(),
+            Interface::JobTools => self.job_tools.is_some(),
+            Interface::Status => self.status.is_some(),
+            Interface::Agent => self.agent.is_some(),
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<(), Fault> {
+        let names = [
+            ("component.grants.files.roots", self.files.as_ref().map(|files| &files.roots)),
+            ("component.grants.web.hosts", self.web.as_ref().map(|web| &web.hosts)),
+        ];
+        for (field, names) in names {
+            for name in names.into_iter().flatten() {
+                if name.trim().is_empty() {
+                    let why = format!("`{field}` has an empty name; leave the list out to ask for all");
+                    return Err(Fault::at(field, why));
+                }
+                if has_unseen(name) {
+                    return Err(Fault::at(field, unseen(field, name)));
+                }
+                if name.len() > NAME_BYTES {
+                    let why = format!("a name in `{field}` has {} bytes, more than {NAME_BYTES}", name.len());
+                    return Err(Fault::at(field, why));
+                }
+            }
+        }
+        for host in self.web.iter().flat_map(|web| &web.hosts) {
+            const HOSTS: &str = "component.grants.web.hosts";
+            check_host(host).map_err(|why| Fault::at(HOSTS, format!("`{HOSTS}`: {why}")))?;
+            // `web:search` in guild.toml, and in what `guild approve` shows.
+            if host.eq_ignore_ascii_case("search") {
+                let why = format!("`{HOSTS}` names \"search\", which is no host; write `\"search\": true` beside it");
+                return Err(Fault::at(HOSTS, why));
+            }
+        }
+        let zero = |n: Option<u64>| n == Some(0);
+        if self.artifacts.is_some_and(|artifacts| zero(artifacts.bytes) || zero(artifacts.entries)) {
+            let why = "`component.grants.artifacts` has a number of 0; write one above 0";
+            return Err(Fault::at("component.grants.artifacts", why));
+        }
+        Ok(())
+    }
+}
+
+/// A wish without details.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wish {}
+
+/// `memory`: the member's memory, to read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MemoryWish {
+    /// And to store and delete in.
+    pub write: bool,
+}
+
+/// `files`: reading under the granted roots.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct FilesWish {
+    /// The names of the roots that it needs, with `*` for any characters; all that there are, where it is empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub roots: Vec<String>,
+}
+
+/// `web`: the web, through the host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct WebWish {
+    /// The hosts that it needs, by the patterns of `[web]`; all that the operator opened, where it is empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
+    /// And to ask the search provider.
+    pub search: bool,
+}
+
+/// `agent`: agent sessions of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct AgentWish {
+    /// And to give them tools of its own.
+    pub own_tools: bool,
+}
+
+/// `artifacts`: less than the operator's limits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ArtifactsWish {
+    /// Bytes of a job's files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// Files and directories of a job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub entries: Option<u64>,
+}

@@ -1,0 +1,51 @@
+//! Who is served by a host, as `GET /members` tells it.
+//!
+//! What stands here in doc comments, callers read too, in the JSON Schema that is made from these types.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What a running host says of a member.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MemberReport {
+    /// Its key.
+    pub member: String,
+    /// Whether it can be worked with.
+    pub state: MemberService,
+    /// The version of what is in service, as its manifest says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// The SHA-256 of the component that is in service, in lower-case hexadecimal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
+    /// Why it is not in service; where it is `ready`, why what its directory has now is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// Whether a member can be worked with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum MemberService {
+    /// It is in service.
+    Ready,
+    /// Its component is being loaded.
+    Loading,
+    /// It is not in service.
+    Error,
+    /// It has no component: another process serves it.
+    Foreign,
+}
+
+impl MemberService {
+    /// The word on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Loading => "loading",
+            Self::Error => "error",
+            Self::Foreign => "foreign",
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Looking through jobs page by page, and reading what they left: for clients that browse, as those of MCP do.
+
+use std::ops::Bound;
+
+use guild_contract::{JobId, JobStatus};
+
+use crate::{
+    artifacts::{self, Names},
+    error::StoreError,
+    index::{Entry, State, order},
+    store::JobStore,
+    sync::lock,
+};
+
+/// A job as one who looks through all of them sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Brief {
+    /// The job.
+    pub id: JobId,
+    /// Where it is.
+    pub status: JobStatus,
+    /// The label of the dispatch.
+    pub description: String,
+    /// When it was made: RFC 3339 in UTC.
+    pub started_at: String,
+    /// The last time that it changed as far as its record says: when it ended, else when it was made.
+    pub changed_at: String,
+}
+
+impl Brief {
+    fn of(entry: &Entry) -> Self {
+        let id = entry.id.clone();
+        match &*lock(&entry.state) {
+            State::Running(job) => job.with_view(|view| Self {
+                id,
+                status: view.status,
+                description: view.description.clone(),
+                started_at: view.started_at.clone(),
+                changed_at: view.started_at.clone(),
+            }),
+            State::Ended(ended) => Self {
+                id,
+                status: ended.meta.status,
+                description: ended.meta.description.clone(),
+                started_at: ended.meta.started_at.clone(),
+                changed_at: ended.meta.completed_at.clone().unwrap_or_else(|| ended.meta.started_at.clone()),
+            },
+        }
+    }
+}
+
+impl JobStore {
+    /// At most `most` jobs, newest first: those that come after the one that was made at `after.0` and has the id
+    /// `after.1`, which need not be there any more. It blocks.
+    pub fn page(&self, after: Option<(&str, &JobId)>, most: usize) -> Vec<Brief> {
+        self.absorb();
+        let entries = {
+            let index = self.catalog.read();
+            let begin = after.map_or(Bound::Unbounded, |(made, id)| Bound::Excluded(order(id, made)));
+            index.from(begin).take(most).cloned().collect::<Vec<_>>()
+        };
+        entries.iter().map(|entry| Brief::of(entry)).collect()
+    }
+
+    /// Where a job is, if there is one of that id. It never blocks on storage.
+    pub fn brief(&self, id: &str) -> Option<Brief> {
+        Some(Brief::of(&*self.catalog.read().get(id)?))
+    }
+
+    /// The regular files under a job's `artifacts/`, as `worker/result` names them. It blocks.
+    ///
+    /// # Errors
+    /// An unknown job.
+    pub fn artifacts(&self, id: &str) -> Result<Vec<String>, StoreError> {
+        let entry = self.find(id)?;
+        let unreadable = StoreError::io("the job's directory cannot be opened");
+        let dir = self.job_dir(&entry.id).map_err(unreadable)?;
+        Ok(artifacts::list(&dir, &entry.id, self.shared.limits().artifacts_entries))
+    }
+
+    /// The bytes of one file under a job's `artifacts/`, by its path there; at most `max` of them. It blocks.
+    ///
+    /// # Errors
+    /// An unknown job; a path that is not one of a regular file; a file that is larger.
+    pub fn artifact(&self, id: &str, path: &str, max: u64) -> Result<Vec<u8>, StoreError> {
+        let entry = self.find(id)?;
+        let missing = || StoreError::Refused(format!("the job {id} has no artifact {path:?}"));
+        let names = Names::of(path).map_err(|_| missing())?;
+        let unreadable = "the artifact cannot be read";
+        let dir = self.job_dir(&entry.id).map_err(StoreError::io(unreadable))?;
+        let bytes = artifacts::read(&dir, &names, max).map_err(StoreError::io(unreadable))?.ok_or_else(missing)?;
+        if bytes.len() as u64 > max {
+            return Err(StoreError::Refused(format!("the artifact {path:?} has more than {max} bytes")));
+        }
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,282 @@
+//! A component's tools: listed once, when it is loaded, and each call in a fresh instance.
+
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use guild_contract::Limits;
+use guild_jobs::tools::ToolDefinition;
+use serde_json::Value;
+use tokio::time;
+use wasmtime::component::InstancePre;
+
+use crate::{
+    bindings::{exports::guild::worker::toolbox, guild::worker::types},
+    call::{ToolFault, ToolScope},
+    engine::Lane,
+    error::{CallError, LoadError},
+    host::agent::definition,
+    plugin::{Plugin, cut},
+    state::{Reach, State},
+    stdio::LogSink,
+};
+
+/// The export `toolbox` of a component.
+pub(crate) struct Toolbox {
+    export: toolbox::GuestIndices,
+    tools: Vec<Arc<ToolDefinition>>,
+    lane: Lane,
+}
+
+/// What a caller sees of the text with which a tool fails.
+const FAULT_BYTES: usize = 8 * 1024;
+/// How long a tool's name may be: what agents take.
+const NAME_BYTES: usize = 64;
+
+impl Toolbox {
+    /// The export, whose tools are not known yet.
+    pub(crate) fn new(pre: &InstancePre<State>, lane: Lane) -> wasmtime::Result<Self> {
+        Ok(Self { export: toolbox::GuestIndices::new(pre)?, tools: Vec::new(), lane })
+    }
+}
+
+impl Plugin {
+    /// Whether it exports `toolbox`.
+    pub fn is_toolbox(&self) -> bool {
+        self.toolbox.is_some()
+    }
+
+    /// Its tools, in the component's order: none of a component without `toolbox`. They were listed when it was loaded.
+    pub fn tools(&self) -> &[Arc<ToolDefinition>] {
+        self.toolbox.as_ref().map_or(&[], |toolbox| &toolbox.tools)
+    }
+
+    /// Has the component list its tools, and checks them. It blocks.
+    pub(crate) fn with_tools(mut self) -> Result<Self, LoadError> {
+        let Some(toolbox) = &self.toolbox else { return Ok(self) };
+        // Whoever loads a component may be where blocking on other work is forbidden; a thread of its own is not.
+        let listed = thread::scope(|scope| {
+            let list = || self.sandbox.guests.block_on(self.list_tools(toolbox));
+            let listing = thread::Builder::new().name("list-tools".to_owned()).spawn_scoped(scope, list);
+            let listing = listing.map_err(|e| LoadError::Tools(format!("no thread to list them: {e}")))?;
+            let listed = listing.join().map_err(|_| LoadError::Tools("listing them failed".to_owned()))?;
+            listed.map_err(|e| LoadError::Tools(e.to_string()))
+        })?;
+        let tools = checked(listed, &self.limits).map_err(LoadError::Tools)?;
+        if let Some(toolbox) = &mut self.toolbox {
+            toolbox.tools = tools;
+        }
+        Ok(self)
+    }
+
+    async fn list_tools(&self, toolbox: &Toolbox) -> Result<Vec<types::ToolDefinition>, CallError> {
+        const CALL: &str = "list-tools";
+        // It is never closed.
+        let _turn = self.sandbox.lanes.listings.acquire().await;
+        let log = LogSink::Host(Arc::new(HostLog::new(self.sha256.clone(), None)));
+        let reach =
+            Reach { grants: self.grants.clone(), job: None, memory: None, files: None, web: None, sessions: None, log };
+        let deadline = (self.limits.call_tool_seconds, "limits.call_tool_seconds");
+        let mut call = self.call(CALL, deadline, Vec::new(), None, reach);
+        let listed = call
+            .bounded(async |store, instance| toolbox.export.load(&mut *store, &instance)?.call_list_tools(store).await);
+        listed.await
+    }
+
+    /// Calls a tool in a fresh instance, within `limits.call_tool_seconds`. It waits for its turn in a bounded lane
+    /// first, until [`ToolScope::wait_until`], which is not part of that. The inner error is the component's own.
+    ///
+    /// The caller sees to it that the input satisfies the tool's schema.
+    ///
+    /// # Errors
+    /// See [`CallError`]. Output that is no JSON is `Invalid`, and output of more than `limits.tool_result_bytes` is
+    /// `Limit`.
+    pub async fn call_tool(
+        self: &Arc<Self>,
+        name: &str,
+        input: &Value,
+        scope: ToolScope,
+    ) -> Result<Result<Value, ToolFault>, CallError> {
+        let none = || CallError::Invalid { call: CALL_TOOL, why: "the component exports no `toolbox`".to_owned() };
+        let toolbox = self.toolbox.as_ref().ok_or_else(none)?;
+        let Some(tool) = toolbox.tools.iter().find(|tool| tool.name == name).cloned() else {
+            return Ok(Err(ToolFault::UnknownTool(name.to_owned())));
+        };
+        let place = time::timeout_at(scope.wait_until.into(), toolbox.lane.place()).await;
+        let Ok(Ok(place)) = place else { return Err(CallError::Busy(self.sandbox.limits.call_tool_wait_seconds)) };
+        let (this, input) = (self.clone(), input.to_string());
+        let called = self.begun_here(CALL_TOOL, async move {
+            let _place = place;
+            this.call_tool_here(&tool, input, scope).await
+        });
+        let answer = called.await;
+        if let Err(error) = &answer {
+            tracing::warn!(component = &*self.sha256, tool = name, "{error}");
+        }
+        answer
+    }
+
+    async fn call_tool_here(
+        &self,
+        tool: &Arc<ToolDefinition>,
+        input: String,
+        scope: ToolScope,
+    ) -> Result<Result<Value, ToolFault>, CallError> {
+        let invalid = |why: String| CallError::Invalid { call: CALL_TOOL, why };
+        let toolbox = self.toolbox.as_ref().ok_or_else(|| invalid("the component exports no `toolbox`".to_owned()))?;
+        let reach = Reach {
+            grants: self.grants.clone(),
+            job: None,
+            memory: Some(scope.memory),
+            files: scope.files,
+            web: Some((scope.web, scope.host)),
+            sessions: None,
+            log: LogSink::Host(Arc::new(HostLog::new(self.sha256.clone(), Some(tool.clone())))),
+        };
+        let preopens = self.memory_preopen(CALL_TOOL, &reach)?;
+        let deadline = (self.limits.call_tool_seconds, "limits.call_tool_seconds");
+        let mut call = self.call(CALL_TOOL, deadline, preopens, None, reach);
+        let answer = call.bounded(async |store, instance| {
+            toolbox.export.load(&mut *store, &instance)?.call_call_tool(store, &tool.name, &input).await
+        });
+        let answer = answer.await?;
+        // What it held is given back before its answer is read.
+        drop(call);
+        match answer {
+            Ok(output) => {
+                let max = self.limits.tool_result_bytes;
+                if output.len() as u64 > max {
+                    let limit = format!("limits.tool_result_bytes = {max} for its output of {} bytes", output.len());
+                    return Err(CallError::Limit { call: CALL_TOOL, limit });
+                }
+                let output = serde_json::from_str(&output);
+                Ok(Ok(output.map_err(|e| invalid(format!("its output is not JSON: {e}")))?))
+            }
+            Err(toolbox::ToolError::UnknownTool(text)) => Ok(Err(ToolFault::UnknownTool(cut(text, FAULT_BYTES)))),
+            Err(toolbox::ToolError::InvalidInput(text)) => Ok(Err(ToolFault::InvalidInput(cut(text, FAULT_BYTES)))),
+            Err(toolbox::ToolError::Failed(text)) => Ok(Err(ToolFault::Failed(cut(text, FAULT_BYTES)))),
+        }
+    }
+}
+
+const CALL_TOOL: &str = "call-tool";
+
+/// The definitions that a component listed, if they can be offered as they are; else what is wrong, and with which.
+fn checked(listed: Vec<types::ToolDefinition>, limits: &Limits) -> Result<Vec<Arc<ToolDefinition>>, String> {
+    if listed.len() > limits.tools as usize {
+        return Err(format!("it has {} tools, more than limits.tools = {}", listed.len(), limits.tools));
+    }
+    let bytes: usize = listed.iter().map(size).sum();
+    if bytes as u64 > limits.tools_bytes {
+        let max = limits.tools_bytes;
+        return Err(format!("the definitions of its tools have {bytes} bytes, more than limits.tools_bytes = {max}"));
+    }
+    let mut names = HashSet::new();
+    for tool in &listed {
+        let sound = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        if !(1..=NAME_BYTES).contains(&tool.name.len()) || !tool.name.bytes().all(sound) {
+            let name = cut(tool.name.clone(), 2 * NAME_BYTES);
+            return Err(format!("a tool's name is 1 to {NAME_BYTES} letters, digits, '-' or '_': {name:?} is not"));
+        }
+        if !names.insert(&tool.name) {
+            return Err(format!("it names the tool {:?} twice", tool.name));
+        }
+    }
+    listed.into_iter().map(|tool| offered(tool).map(Arc::new)).collect()
+}
+
+fn size(tool: &types::ToolDefinition) -> usize {
+    let or_none = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+    tool.name.len()
+        + or_none(&tool.title)
+        + tool.description.len()
+        + tool.input_schema.len()
+        + or_none(&tool.output_schema)
+}
+
+/// A definition whose schemas are those of objects. Clients of MCP take no others: one such tool, and they refuse them all.
+fn offered(tool: types::ToolDefinition) -> Result<ToolDefinition, String> {
+    let tool = definition(tool).map_err(|e| e.to_string())?;
+    for (what, schema) in [("input", Some(&tool.input_schema)), ("output", tool.output_schema.as_ref())] {
+        if schema.is_some_and(|schema| schema.get("type").and_then(Value::as_str) != Some("object")) {
+            return Err(format!("the {what} schema of the tool {:?} must say `\"type\": \"object\"`", tool.name));
+        }
+    }
+    Ok(tool)
+}
+
+/// Lines for the host's log, of a call that has no job: so many bytes of them, and then one that says so.
+pub(crate) struct HostLog {
+    component: Arc<str>,
+    tool: Option<Arc<ToolDefinition>>,
+    left: AtomicUsize,
+}
+
+/// What one call may write into the host's log.
+const LOG_BYTES: usize = 16 * 1024;
+
+impl HostLog {
+    fn new(component: Arc<str>, tool: Option<Arc<ToolDefinition>>) -> Self {
+        Self { component, tool, left: AtomicUsize::new(LOG_BYTES) }
+    }
+
+    /// Writes a line, in which nothing can pass for another.
+    pub(crate) fn line(&self, line: &str) {
+        let component = &*self.component;
+        let tool = self.tool.as_ref().map(|tool| tool.name.as_str());
+        let less = |left: usize| left.checked_sub(line.len() + 1);
+        if self.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, less).is_ok() {
+            tracing::info!(component, tool, "{line:?}");
+        } else if self.left.swap(0, Ordering::AcqRel) > 0 {
+            tracing::info!(component, tool, "(the call wrote more than {LOG_BYTES} bytes; the rest is dropped)");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{self, Write},
+        sync::Mutex,
+    };
+
+    use super::*;
+
+    /// What a subscriber wrote.
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_a_call_writes_is_in_the_host_s_log_one_line_each_up_to_a_bound() {
+        let written = Written::default();
+        let to = written.clone();
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || to.clone()).finish();
+        tracing::subscriber::with_default(subscriber, || {
+            let sink = LogSink::Host(Arc::new(HostLog::new("c0ffee".into(), None)));
+            sink.line("one\ntwo\u{1b}[2J");
+            // Four of the longest that a line can be, but for the one above.
+            (0..6).for_each(|_| sink.line(&"x".repeat(5000)));
+            sink.line("y");
+        });
+        let log = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+        let lines: Vec<&str> = log.lines().collect();
+        assert!(lines[0].contains(r#""one\ntwo\u{1b}[2J""#) && lines[0].contains("c0ffee"), "{log}");
+        assert_eq!(lines.len(), 5, "{log}");
+        assert!(lines[4].contains("more than 16384 bytes"), "{log}");
+    }
+}

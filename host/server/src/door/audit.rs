@@ -1,0 +1,121 @@
+//! What is written down of a method: who had it carried out, and what came of it.
+
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicBool, Ordering},
+};
+
+use guild_contract::{JobId, rpc::code};
+
+use super::{
+    Caller,
+    audit_log::{Event, Outcome, Who},
+    class::Class,
+};
+use crate::rpc::RpcError;
+
+impl Caller {
+    /// Has a method carried out that the caller [may](Self::may), and what came of it written down, where that is to be.
+    pub(crate) async fn audited<T, W>(
+        &self,
+        member: &str,
+        method: &str,
+        work: impl FnOnce(Audit) -> W,
+    ) -> Result<T, RpcError>
+    where
+        W: Future<Output = Result<T, RpcError>>,
+    {
+        let audit = self.audit(member, method);
+        let outcome = work(audit.clone()).await;
+        audit.end(outcome.as_ref().err());
+        outcome
+    }
+
+    fn audit(&self, member: &str, method: &str) -> Audit {
+        let class = Class::of(method);
+        let is_written = class.changes() || (self.door.log_reads && class == Class::Reads);
+        Audit(is_written.then(|| {
+            Arc::new(Entry {
+                caller: self.clone(),
+                member: member.to_owned(),
+                method: method.to_owned(),
+                job: OnceLock::new(),
+                tool: OnceLock::new(),
+                is_written: AtomicBool::new(false),
+            })
+        }))
+    }
+}
+
+/// A method that is being carried out, for the audit log. One line is written of it: when its outcome is known, or when
+/// the last copy of this is gone, since its caller went away and nobody goes on with it.
+///
+/// Work that outlives its request has a copy, and with it the place that the request has.
+#[derive(Clone)]
+pub(crate) struct Audit(Option<Arc<Entry>>);
+
+/// The line, as far as it is known.
+struct Entry {
+    caller: Caller,
+    member: String,
+    method: String,
+    job: OnceLock<JobId>,
+    tool: OnceLock<String>,
+    is_written: AtomicBool,
+}
+
+impl Audit {
+    /// Which job it is about; an id that can be no job's is nobody's.
+    pub(crate) fn about(&self, job: &str) {
+        if let Some(entry) = &self.0
+            && let Ok(job) = job.parse()
+        {
+            let _ = entry.job.set(job);
+        }
+    }
+
+    /// Which tool is called: one that there is, whose name is not the caller's text.
+    pub(crate) fn of_tool(&self, name: &str) {
+        if let Some(entry) = &self.0 {
+            let _ = entry.tool.set(name.to_owned());
+        }
+    }
+
+    /// How it ended, where nobody has said so before.
+    pub(crate) fn end(&self, error: Option<&RpcError>) {
+        let Some(entry) = &self.0 else { return };
+        let outcome = match error.map(|error| error.code) {
+            None => Outcome::Ok,
+            Some(code::BUSY) => Outcome::Busy,
+            Some(code::INTERNAL_ERROR) => Outcome::Failed,
+            Some(_) => Outcome::Invalid,
+        };
+        entry.write(outcome, error.map(|error| error.code));
+    }
+}
+
+impl Entry {
+    fn write(&self, outcome: Outcome, code: Option<i32>) {
+        if self.is_written.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        self.caller.door.record(&Event {
+            event: "request",
+            who: self.caller.pass.as_ref().map_or(Who::Local, |(pass, _)| Who::Token(&pass.token.name)),
+            peer: Some(self.caller.peer),
+            method: Some(&self.method),
+            member: Some(&self.member),
+            job: self.job.get().map(JobId::as_str),
+            detail: self.tool.get().map(|tool| tool.as_str().into()),
+            outcome,
+            code,
+            ..Event::default()
+        });
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.write(Outcome::Abandoned, None);
+    }
+}

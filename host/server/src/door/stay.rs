@@ -1,0 +1,66 @@
+//! Who came in and stays, for longer than a request takes.
+
+use std::sync::Arc;
+
+use super::{
+    Caller, Door, Refused,
+    audit_log::{Event, Who},
+    passes::Pass,
+};
+
+/// What a listener is called in the audit log.
+const EVENTS: &str = "events";
+
+/// What a listener may hear. It has no place among the requests of its token: there are other bounds for those who stay.
+pub(crate) struct Stay {
+    door: Arc<Door>,
+    pass: Option<Arc<Pass>>,
+}
+
+impl Caller {
+    /// Gives the place of the request back, for one who stays to hear of these members; of none, of all that there are.
+    ///
+    /// # Errors
+    /// Where the token is not for one of them.
+    pub(crate) fn stays<'a>(self, members: impl Iterator<Item = &'a str> + Clone) -> Result<Stay, Refused> {
+        let Self { door, peer, pass } = self;
+        let pass = pass.map(|(pass, _)| pass);
+        for member in members.clone() {
+            if let Some(pass) = pass.as_ref().filter(|pass| !pass.token.is_for(member)) {
+                let refused = Refused::Member { token: pass.token.name.clone(), member: member.parse().ok() };
+                door.record_refusal(peer, &refused, Some(member), None);
+                return Err(refused);
+            }
+        }
+        if door.log_reads {
+            let mut members = members;
+            door.record(&Event {
+                event: "request",
+                who: pass.as_ref().map_or(Who::Local, |pass| Who::Token(&pass.token.name)),
+                peer: Some(peer),
+                method: Some(EVENTS),
+                // Where there are several, none is named.
+                member: members.next().filter(|_| members.next().is_none()),
+                ..Event::default()
+            });
+        }
+        Ok(Stay { door, pass })
+    }
+
+    /// Gives the place of the request back, for one who stays and was let in as any request is.
+    pub(crate) fn stays_on(self) -> Stay {
+        Stay { door: self.door, pass: self.pass.map(|(pass, _)| pass) }
+    }
+}
+
+impl Stay {
+    /// Whether it may go on: its token is in the file still, and has not expired.
+    pub(crate) fn is_good(&self) -> bool {
+        self.pass.as_ref().is_none_or(|pass| self.door.tokens().is_ok_and(|good| good.has(pass)))
+    }
+
+    /// Whether it may hear of a member.
+    pub(crate) fn may_see(&self, member: &str) -> bool {
+        self.pass.as_ref().is_none_or(|pass| pass.token.is_for(member))
+    }
+}

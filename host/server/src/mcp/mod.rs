@@ -1,0 +1,474 @@
+//! MCP: what an endpoint tells its clients and does for them, whichever version of the protocol and transport they speak.
+//!
+//! [`Endpoint`] says where on a host a client is, [`Server`] answers for what is there. The methods of a client without a
+//! session come by [`methods`](crate::methods), all others by [`sdk`]; both end here.
+//!
+//! - [`bridge`]: the six methods of a worker as tools (REQ-WD-36).
+//! - a member's own tools: see [`Toolbox`].
+//! - [`resources`]: what jobs left.
+//! - [`prompts`]: how to work with workers (REQ-WD-39).
+
+mod bridge;
+pub(crate) mod prompts;
+pub(crate) mod resources;
+pub(crate) mod sdk;
+pub(crate) mod tool;
+mod wait;
+
+use std::{borrow::Cow, collections::HashMap, sync::Arc, time::Instant};
+
+use guild_contract::{
+    JobId, JobStatus,
+    guidance::{self, Naming},
+    rpc::{ResultView, code, method},
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::{
+    door::{Audit, Caller, Refused},
+    host::{Host, MemberState},
+    member::Member,
+    methods::{self, Params, shown},
+    rpc::{RpcError, to_json},
+    toolbox::{ToolFailure, Toolbox},
+};
+use bridge::{Bridged, Outcome};
+use tool::{Called, Tool};
+
+/// The method that calls a tool.
+pub(crate) const CALL: &str = "tools/call";
+
+/// Where on a host a client of MCP is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Endpoint<'a> {
+    /// At a member's own endpoint: its tools.
+    Member(&'a str),
+    /// At a worker's dispatch bridge.
+    Dispatch(&'a str),
+    /// At the endpoint for all that a member offers: its tools, and its dispatch bridge.
+    Whole(&'a str),
+    /// At the endpoint for all that the host serves.
+    Roster,
+}
+
+impl<'a> Endpoint<'a> {
+    /// The endpoint of a path, on a host for one member (whose key is `single`) or for a roster.
+    pub(crate) fn at(path: &'a str, single: Option<&'a str>) -> Option<Self> {
+        if path == "/mcp" {
+            return Some(single.map_or(Self::Roster, Self::Member));
+        }
+        let key = |prefix: &str| {
+            let key = path.strip_prefix(prefix)?.strip_suffix("/mcp")?;
+            (!key.is_empty() && key.split('/').count() <= 2).then_some(key)
+        };
+        let here = |key: &str| single.is_none_or(|single| single == key);
+        if let Some(key) = key("/dispatch/") {
+            return here(key).then_some(Self::Dispatch(key));
+        }
+        if let Some(key) = key("/whole/") {
+            return here(key).then_some(Self::Whole(key));
+        }
+        if single.is_some() { None } else { key("/members/").map(Self::Member) }
+    }
+
+    /// The key of the one member that it is of.
+    pub(crate) fn member(self) -> Option<&'a str> {
+        match self {
+            Self::Member(key) | Self::Dispatch(key) | Self::Whole(key) => Some(key),
+            Self::Roster => None,
+        }
+    }
+}
+
+/// What answers at an endpoint.
+#[derive(Clone)]
+pub enum Server {
+    /// A member, with `worker/*` and the tools of its component.
+    Member(Arc<Member>),
+    /// The dispatch bridge of a worker.
+    Dispatch(Arc<Member>),
+    /// All that a member offers, under the names that a roster has for it.
+    Whole(Arc<Member>),
+    /// All members of a host: the bridges of its workers, and all tools, each under a name that begins with its member's.
+    Roster(Arc<Host>),
+}
+
+/// Why nothing answers at an endpoint.
+pub(crate) enum Absent {
+    /// There is no such member, or it is no worker: HTTP 404.
+    NotFound,
+    /// It cannot be served.
+    Unavailable(Unavailable),
+}
+
+/// A member that cannot be served.
+pub(crate) struct Unavailable {
+    /// Its key.
+    pub(crate) member: String,
+    /// Why not, as its callers are told.
+    pub(crate) reason: String,
+}
+
+/// Why a call of a tool has no result.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The caller may not make it.
+    Refused(Refused),
+    /// There is no such tool, or its parameters are none.
+    Rpc(RpcError),
+}
+
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Self {
+        Self::Refused(refused)
+    }
+}
+
+impl From<RpcError> for Failure {
+    fn from(error: RpcError) -> Self {
+        Self::Rpc(error)
+    }
+}
+
+/// How a call of a tool is answered, and what its caller hears meanwhile.
+#[derive(Default)]
+pub(crate) struct Manner {
+    /// Where a call would wait for a job, its caller takes a task in place of the answer.
+    pub(crate) tasks: bool,
+    /// Told what a worker says of its progress, while a call waits for its job.
+    pub(crate) progress: Option<Box<dyn Fn(String) + Send + Sync>>,
+}
+
+/// What a call of a tool is answered with.
+pub(crate) enum Answered {
+    /// Its result.
+    Called(Called),
+    /// A job that runs, and whose end is the result.
+    Task(Arc<Member>, JobId),
+}
+
+/// What a server offers besides tools.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Offers {
+    /// What jobs left.
+    pub(crate) resources: bool,
+    /// How to work with workers.
+    pub(crate) prompts: bool,
+    /// What takes long and can be waited for.
+    pub(crate) tasks: bool,
+}
+
+/// A server's name, as MCP tells it.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct Identity<'a> {
+    /// The name.
+    pub(crate) name: Cow<'a, str>,
+    /// A name for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) title: Option<Cow<'a, str>>,
+    /// The version.
+    pub(crate) version: Cow<'a, str>,
+}
+
+impl Server {
+    /// What answers at an endpoint of a host.
+    pub(crate) fn at(host: &Arc<Host>, endpoint: Endpoint<'_>) -> Result<Self, Absent> {
+        let unavailable = |key: &str, reason| Absent::Unavailable(Unavailable { member: key.to_owned(), reason });
+        let member = |key: &str| match host.state(key) {
+            Some(MemberState::Ready(member)) => Ok(member),
+            Some(MemberState::Error(reason)) => {
+                Err(unavailable(key, format!("member {key} is in state error: {reason}")))
+            }
+            Some(MemberState::Foreign) => Err(unavailable(
+                key,
+                format!("member {key} has no component: it is served by its own process, not by this host"),
+            )),
+            None => Err(Absent::NotFound),
+        };
+        match endpoint {
+            Endpoint::Member(key) => member(key).map(Self::Member),
+            // Nobody but a worker has a bridge (REQ-WD-45).
+            Endpoint::Dispatch(key) => match member(key)? {
+                member if member.manifest().is_worker() => Ok(Self::Dispatch(member)),
+                _ => Err(Absent::NotFound),
+            },
+            Endpoint::Whole(key) => member(key).map(Self::Whole),
+            Endpoint::Roster => Ok(Self::Roster(host.clone())),
+        }
+    }
+
+    /// The key of the one member that it is of; empty where it is of many.
+    pub(crate) fn key(&self) -> &str {
+        match self {
+            Self::Member(member) | Self::Dispatch(member) | Self::Whole(member) => member.key().as_str(),
+            Self::Roster(_) => "",
+        }
+    }
+
+    /// Its name and version.
+    pub(crate) fn identity(&self) -> Identity<'_> {
+        match self {
+            Self::Member(member) | Self::Whole(member) => {
+                let manifest = member.manifest();
+                Identity { name: (&manifest.name).into(), title: None, version: (&manifest.version).into() }
+            }
+            Self::Dispatch(member) => Identity {
+                name: member.key().dispatch_server().into(),
+                title: Some(format!("Dispatch to {}", member.manifest().display_name).into()),
+                version: (&member.manifest().version).into(),
+            },
+            Self::Roster(_) => Identity {
+                name: "guild".into(),
+                title: Some("Guild Hall's workers and tools".into()),
+                version: env!("CARGO_PKG_VERSION").into(),
+            },
+        }
+    }
+
+    /// What it offers besides tools. A roster offers all, since workers may come.
+    pub(crate) fn offers(&self) -> Offers {
+        let (jobs, bridge) = match self {
+            Self::Member(member) => (member.manifest().is_worker(), false),
+            Self::Whole(member) => (member.manifest().is_worker(), member.manifest().is_worker()),
+            Self::Dispatch(_) | Self::Roster(_) => (true, true),
+        };
+        Offers { resources: jobs, prompts: bridge, tasks: bridge }
+    }
+
+    /// How to work with the workers that are here; none where there is no worker (REQ-WD-39).
+    pub(crate) fn instructions(&self, caller: &Caller) -> Option<String> {
+        let naming = match self {
+            Self::Member(_) => return None,
+            Self::Dispatch(_) => Naming::Servers,
+            Self::Whole(_) | Self::Roster(_) => Naming::Prefixes,
+        };
+        let members = self.members(caller);
+        guidance::of(members.iter().map(|member| (member.key(), member.manifest())), naming)
+    }
+
+    /// The members that it is of and that the caller's token is for, by key.
+    pub(crate) fn members(&self, caller: &Caller) -> Vec<Arc<Member>> {
+        match self {
+            Self::Member(member) | Self::Dispatch(member) | Self::Whole(member) => vec![member.clone()],
+            Self::Roster(host) => {
+                let mut members = ready(host);
+                members.retain(|member| caller.is_for(member.key().as_str()));
+                members
+            }
+        }
+    }
+
+    /// Those of [`Self::members`] that accept work.
+    pub(crate) fn workers(&self, caller: &Caller) -> Vec<Arc<Member>> {
+        let mut members = self.members(caller);
+        members.retain(|member| member.manifest().is_worker());
+        members
+    }
+
+    /// The tools, always in the same order.
+    ///
+    /// # Errors
+    /// Where a member's own endpoint cannot tell, since its component is not in service. A roster leaves such a member out.
+    pub(crate) async fn tools(&self, caller: &Caller) -> Result<Vec<Tool>, RpcError> {
+        match self {
+            Self::Member(member) => match member.toolbox() {
+                Some(toolbox) => own_tools(toolbox, toolbox.patience(), str::to_owned).await,
+                None => Ok(Vec::new()),
+            },
+            Self::Dispatch(member) => Ok(bridge::tools(member, str::to_owned).collect()),
+            Self::Whole(_) | Self::Roster(_) => {
+                let mut tools: Vec<Tool> = Vec::new();
+                // Whoever is still being loaded then comes later, and that is announced.
+                let mut until = None;
+                for member in self.members(caller) {
+                    let key = member.key();
+                    if member.manifest().is_worker() {
+                        tools.extend(bridge::tools(&member, |tool| key.dispatch_tool(tool)));
+                    }
+                    let Some(toolbox) = member.toolbox() else { continue };
+                    let until = *until.get_or_insert_with(|| toolbox.patience());
+                    match own_tools(toolbox, until, |tool| key.tool(tool)).await {
+                        Ok(own) => tools.extend(own),
+                        // Why, the log says since it was loaded.
+                        Err(e) => tracing::debug!(member = %key, "its tools are left out: {}", e.message),
+                    }
+                }
+                let mut names: HashMap<String, u32> = HashMap::new();
+                tools.iter().for_each(|tool| *names.entry(tool.name.clone()).or_default() += 1);
+                for (name, _) in names.iter().filter(|(_, count)| **count > 1) {
+                    tracing::warn!(
+                        "{name} would be a tool of several members, and so is left out: give one's directory another name"
+                    );
+                }
+                tools.retain(|tool| names.get(&tool.name) == Some(&1));
+                Ok(tools)
+            }
+        }
+    }
+
+    /// Calls a tool.
+    ///
+    /// # Errors
+    /// Where the caller may not call it, where there is none of that name, or where its component is not in service. What a
+    /// tool itself answers is no error: also not that it failed.
+    pub(crate) async fn call(
+        &self,
+        caller: &Caller,
+        name: &str,
+        arguments: Map<String, Value>,
+        manner: Manner,
+    ) -> Result<Answered, Failure> {
+        let unknown = || RpcError::invalid_params(format!("Unknown tool: {}", shown(name)));
+        match self {
+            Self::Member(member) => {
+                let Some(toolbox) = member.toolbox() else {
+                    caller.may(member.key().as_str(), CALL)?;
+                    return Err(unknown().into());
+                };
+                call_own(caller, toolbox, name, name, arguments).await
+            }
+            Self::Dispatch(member) => {
+                let bridged = bridge::find(name).ok_or_else(unknown)?;
+                call_bridged(caller, member, bridged, arguments, manner).await
+            }
+            Self::Whole(_) | Self::Roster(_) => match self.named(caller, name) {
+                Some(Named::Bridged(member, bridged)) => {
+                    call_bridged(caller, &member, bridged, arguments, manner).await
+                }
+                Some(Named::Own(toolbox, tool)) => call_own(caller, &toolbox, tool, name, arguments).await,
+                None => Err(unknown().into()),
+            },
+        }
+    }
+
+    /// What a roster's name of a tool means, where one member has it and no other: whoever is added must not be given what
+    /// was meant for another. A member that the caller's token is not for does not exist for it.
+    fn named<'a>(&self, caller: &Caller, name: &'a str) -> Option<Named<'a>> {
+        // Those that are being loaded may have it.
+        let (mut found, mut perhaps) = (Vec::new(), Vec::new());
+        for member in self.members(caller) {
+            let key = member.key();
+            if let Some(toolbox) = member.toolbox()
+                && let Some(tool) = name.strip_prefix(&key.tool(""))
+            {
+                match toolbox.lists(tool) {
+                    Some(true) => found.push(Named::Own(toolbox.clone(), tool)),
+                    Some(false) => {}
+                    None => perhaps.push(Named::Own(toolbox.clone(), tool)),
+                }
+            }
+            if member.manifest().is_worker()
+                && let Some(bridged) = name.strip_prefix(&key.dispatch_tool("")).and_then(bridge::find)
+            {
+                found.push(Named::Bridged(member, bridged));
+            }
+        }
+        let mut named = if found.is_empty() { perhaps } else { found };
+        named.pop().filter(|_| named.is_empty())
+    }
+
+    /// The worker whose job that is, and the job's record; none where the caller's token is not for it.
+    pub(crate) fn job(&self, caller: &Caller, id: &str) -> Option<(Arc<Member>, JobId)> {
+        self.workers(caller).into_iter().find_map(|member| {
+            let id = member.store().brief(id)?.id;
+            Some((member, id))
+        })
+    }
+}
+
+/// A tool of a roster.
+enum Named<'a> {
+    Bridged(Arc<Member>, &'static Bridged),
+    Own(Arc<Toolbox>, &'a str),
+}
+
+/// The members that are served, by key.
+fn ready(host: &Host) -> Vec<Arc<Member>> {
+    let members = host.members();
+    members.values().filter_map(|entry| entry.member().cloned()).collect()
+}
+
+async fn own_tools(toolbox: &Toolbox, until: Instant, named: impl Fn(&str) -> String) -> Result<Vec<Tool>, RpcError> {
+    let catalogue = toolbox.tools(until).await?;
+    Ok(catalogue.tools.iter().map(|tool| Tool::of(tool, named(&tool.name))).collect())
+}
+
+async fn call_own(
+    caller: &Caller,
+    toolbox: &Toolbox,
+    tool: &str,
+    name: &str,
+    arguments: Map<String, Value>,
+) -> Result<Answered, Failure> {
+    let key = toolbox.key().as_str();
+    caller.may(key, CALL)?;
+    let work = async |audit: Audit| {
+        let listed = || {
+            if toolbox.lists(tool) == Some(true) {
+                audit.of_tool(tool);
+            }
+        };
+        // Before, for a caller that goes away meanwhile; after, for a component that was being loaded.
+        listed();
+        let called = toolbox.call(tool, Value::Object(arguments)).await;
+        listed();
+        match called {
+            Ok(value) => Ok(Called::of(value)),
+            Err(ToolFailure::Failed(why)) => Ok(Called::failed(why)),
+            Err(ToolFailure::Unknown(_)) => Err(RpcError::invalid_params(format!("Unknown tool: {}", shown(name)))),
+            Err(ToolFailure::Unavailable(error)) => Err(error),
+        }
+    };
+    Ok(Answered::Called(caller.audited(key, CALL, work).await?))
+}
+
+async fn call_bridged(
+    caller: &Caller,
+    member: &Arc<Member>,
+    bridged: &Bridged,
+    mut arguments: Map<String, Value>,
+    manner: Manner,
+) -> Result<Answered, Failure> {
+    let key = member.key().as_str();
+    caller.may(key, bridged.method)?;
+    if bridged.method != method::DISPATCH {
+        let work = async |audit| methods::worker(member, bridged.method, Ok(Params::of(arguments)), &audit).await;
+        let done = caller.audited(key, bridged.method, work).await;
+        return Ok(Answered::Called(done.map_or_else(Called::from, |json| Called::of_json(&json))));
+    }
+    let work = async |audit| {
+        let wait = match arguments.remove(bridge::WAIT) {
+            None | Some(Value::Null) => false,
+            Some(Value::Bool(wait)) => wait,
+            Some(other) => return Err(methods::wrong_type(bridge::WAIT, "true or false", &other)),
+        };
+        Ok((methods::dispatch(member, Params::of(arguments), &audit).await?.job_id, wait))
+    };
+    let (job_id, wait) = match caller.audited(key, method::DISPATCH, work).await {
+        Ok(made) => made,
+        Err(error) => return Ok(Answered::Called(error.into())),
+    };
+    if !wait {
+        let outcome = Outcome { job_id, status: JobStatus::Running, output: None, artifacts: None };
+        return Ok(Answered::Called(Called::of_json(&to_json(&outcome))));
+    }
+    if manner.tasks {
+        return Ok(Answered::Task(member.clone(), job_id));
+    }
+    wait::until_ended(member, &job_id, manner.progress.as_deref()).await;
+    Ok(Answered::Called(ended(member, &job_id).await))
+}
+
+/// How a job has ended, as the call that waited for it is told.
+pub(crate) async fn ended(member: &Member, job: &JobId) -> Called {
+    match member.result(job.as_str()).await {
+        Ok(ResultView { job_id, output, artifacts }) => {
+            let outcome = Outcome { job_id, status: JobStatus::Completed, output: Some(output), artifacts };
+            Called::of_json(&to_json(&outcome))
+        }
+        Err(error) if error.code == code::INVALID_PARAMS => Called::failed(format!("{} (job {job})", error.message)),
+        Err(error) => error.into(),
+    }
+}

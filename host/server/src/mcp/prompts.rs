@@ -1,0 +1,54 @@
+//! Prompts: how to work with the workers that are here (REQ-WD-39), for clients that do not read a server's instructions.
+
+use guild_contract::rpc::code;
+use serde::Serialize;
+
+use super::Server;
+use crate::{door::Caller, methods::shown, rpc::RpcError};
+
+/// The one prompt's name.
+const WORKERS: &str = "workers";
+
+/// A prompt that an endpoint offers. None takes arguments.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Prompt {
+    /// By which it is asked for.
+    pub(crate) name: &'static str,
+    /// For people.
+    pub(crate) title: &'static str,
+    /// What it is for.
+    pub(crate) description: &'static str,
+}
+
+/// A prompt's text.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Prompted {
+    /// What it is for.
+    pub(crate) description: &'static str,
+    /// The text.
+    pub(crate) text: String,
+}
+
+const PROMPT: Prompt = Prompt {
+    name: WORKERS,
+    title: "How to work with the workers",
+    description: "Which workers there are, and how to dispatch to them, follow their jobs, relay questions and present results",
+};
+
+impl Server {
+    /// The prompts; none where there is no worker.
+    pub(crate) fn prompts(&self, caller: &Caller) -> Vec<Prompt> {
+        self.instructions(caller).map(|_| PROMPT).into_iter().collect()
+    }
+
+    /// The prompt of that name.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub(crate) fn prompt(&self, caller: &Caller, name: &str) -> Result<Prompted, RpcError> {
+        let text = if name == WORKERS { self.instructions(caller) } else { None };
+        let text =
+            text.ok_or_else(|| RpcError::new(code::INVALID_PARAMS, format!("Unknown prompt: {}", shown(name))))?;
+        Ok(Prompted { description: PROMPT.description, text })
+    }
+}

@@ -1,0 +1,299 @@
+//! Resources: what jobs say and left, as `guild://MEMBER/jobs/ID/...`.
+//!
+//! `status` is what `worker/status` answers, `result` the report, `artifacts/PATH` a file that the job wrote. `MEMBER` is the
+//! member's key with `%2F` for `/`.
+
+use std::{borrow::Cow, sync::Arc};
+
+use ct_codecs::{Base64, Base64UrlSafeNoPadding, Decoder as _, Encoder as _};
+use guild_contract::{JobId, JobStatus, rpc::code};
+use guild_jobs::browse::Brief;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::Server;
+use crate::{
+    door::Caller,
+    member::{Member, blocking},
+    methods::shown,
+    rpc::RpcError,
+};
+
+/// Jobs of which a page of the list tells, at most.
+const PAGE: usize = 50;
+/// Resources after which a page ends, with the job that it is at.
+const ENOUGH: usize = 200;
+/// Artifacts of a job that are listed. `result` names them all, and they can all be read.
+const OF_JOB: usize = 100;
+/// Bytes of an artifact's path that is listed.
+const PATH: usize = 512;
+/// The beginning of every URI.
+const SCHEME: &str = "guild://";
+const JSON: &str = "application/json";
+const MARKDOWN: &str = "text/markdown";
+const STATUS: &str = "status";
+const RESULT: &str = "result";
+const ARTIFACTS: &str = "artifacts/";
+
+/// What stands in a path as it is.
+const PLAIN: &AsciiSet = &NAME.remove(b'/');
+/// What stands in the name of a member as it is.
+const NAME: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// A resource that an endpoint offers.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Resource {
+    /// Where it is.
+    pub(crate) uri: String,
+    /// Its file's name, so to say.
+    pub(crate) name: String,
+    /// For people.
+    pub(crate) title: String,
+    /// What it is.
+    pub(crate) description: String,
+    /// Its media type, as far as it can be told from its name.
+    pub(crate) mime_type: Cow<'static, str>,
+}
+
+/// A page of resources.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Page {
+    /// Newest jobs first, member by member.
+    pub(crate) resources: Vec<Resource>,
+    /// Asks for the next page; none after the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) next_cursor: Option<String>,
+}
+
+/// URIs that follow a pattern.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Template {
+    /// The pattern (RFC 6570).
+    pub(crate) uri_template: &'static str,
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// What is there.
+    pub(crate) description: &'static str,
+    /// The media type of all that is there, where it is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) mime_type: Option<&'static str>,
+}
+
+/// What a resource holds.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Contents {
+    /// The resource.
+    pub(crate) uri: String,
+    /// Its media type.
+    pub(crate) mime_type: Cow<'static, str>,
+    /// The text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) text: Option<String>,
+    /// What is no text, in Base64.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) blob: Option<String>,
+}
+
+const TEMPLATES: [Template; 3] = [
+    Template {
+        uri_template: "guild://{member}/jobs/{jobId}/status",
+        name: STATUS,
+        description: "How a job is getting on, as the tool `status` tells it",
+        mime_type: Some(JSON),
+    },
+    Template {
+        uri_template: "guild://{member}/jobs/{jobId}/result",
+        name: RESULT,
+        description: "The report of a completed job",
+        mime_type: Some(MARKDOWN),
+    },
+    Template {
+        uri_template: "guild://{member}/jobs/{jobId}/artifacts/{+path}",
+        name: "artifact",
+        description: "A file that a job wrote",
+        mime_type: None,
+    },
+];
+
+/// Where a list goes on: after which job, of which member.
+#[derive(Serialize, Deserialize)]
+struct Cursor<'a> {
+    #[serde(borrow)]
+    member: Cow<'a, str>,
+    #[serde(borrow)]
+    made: Cow<'a, str>,
+    job: JobId,
+}
+
+/// What of a job a URI means.
+enum Part<'a> {
+    Status,
+    Result,
+    Artifact(Cow<'a, str>),
+}
+
+impl Server {
+    /// What URIs there are.
+    pub(crate) fn templates(&self, caller: &Caller) -> Vec<Template> {
+        if self.workers(caller).is_empty() { Vec::new() } else { TEMPLATES.to_vec() }
+    }
+
+    /// A page of the resources. A page of jobs that left nothing but their status is as long as any other.
+    ///
+    /// # Errors
+    /// A cursor that is none of this host's.
+    pub(crate) async fn resources(&self, caller: &Caller, cursor: Option<&str>) -> Result<Page, RpcError> {
+        let workers = self.workers(caller);
+        let json = cursor.map(|cursor| Base64UrlSafeNoPadding::decode_to_vec(cursor, None).unwrap_or_default());
+        let after: Option<Cursor<'_>> = match &json {
+            None => None,
+            Some(json) => Some(serde_json::from_slice(json).map_err(|_| {
+                RpcError::invalid_params("Invalid params: `cursor` is none that this host gave; begin without one")
+            })?),
+        };
+        let mut resources = Vec::new();
+        let mut jobs = PAGE;
+        let mut last = None;
+        for member in &workers {
+            let after = match &after {
+                Some(cursor) if member.key().as_str() < &*cursor.member => continue,
+                Some(cursor) if member.key().as_str() == cursor.member => {
+                    Some((cursor.made.clone().into_owned(), cursor.job.clone()))
+                }
+                _ => None,
+            };
+            let (of, enough) = (member.clone(), ENOUGH.saturating_sub(resources.len()));
+            let (told, found) = blocking(move || Ok(page_of(&of, after, jobs, enough))).await?;
+            jobs -= told.len();
+            resources.extend(found);
+            last = told.into_iter().last().map(|brief| (member, brief)).or(last);
+            if jobs == 0 || resources.len() >= ENOUGH {
+                break;
+            }
+        }
+        let is_full = jobs == 0 || resources.len() >= ENOUGH;
+        let next = last.filter(|_| is_full).and_then(|(member, brief)| {
+            let cursor = Cursor { member: member.key().as_str().into(), made: brief.started_at.into(), job: brief.id };
+            Base64UrlSafeNoPadding::encode_to_string(json!(cursor).to_string()).ok()
+        });
+        Ok(Page { resources, next_cursor: next })
+    }
+
+    /// What a resource holds.
+    ///
+    /// # Errors
+    /// Where there is none; where it is larger than `limits.result_bytes`.
+    pub(crate) async fn read(&self, caller: &Caller, uri: &str) -> Result<Contents, RpcError> {
+        let missing = || RpcError::new(code::INVALID_PARAMS, format!("Resource not found: {}", shown(uri)));
+        let (member, job, part) = parse(uri).ok_or_else(missing)?;
+        let workers = self.workers(caller);
+        let member = percent_decode_str(member).decode_utf8().map_err(|_| missing())?;
+        let member = workers.iter().find(|worker| worker.key().as_str() == member).ok_or_else(missing)?;
+        let (mime_type, text, blob) = match part {
+            Part::Status => {
+                let status = member.status(job).await?;
+                (Cow::Borrowed(JSON), Some(String::from_utf8_lossy(&status).into_owned()), None)
+            }
+            Part::Result => (Cow::Borrowed(MARKDOWN), Some(member.result(job).await?.output), None),
+            Part::Artifact(path) => {
+                let mime_type = media_type(&path);
+                let (store, job) = (member.store().clone(), job.to_owned());
+                let most = member.means.limits.result_bytes;
+                let path = path.into_owned();
+                let bytes = blocking(move || Ok(store.artifact(&job, &path, most)?)).await?;
+                match String::from_utf8(bytes) {
+                    Ok(text) => (mime_type, Some(text), None),
+                    Err(bytes) => {
+                        let blob = Base64::encode_to_string(bytes.as_bytes());
+                        let blob = blob.map_err(|_| RpcError::internal("the artifact is too large"))?;
+                        (mime_type, None, Some(blob))
+                    }
+                }
+            }
+        };
+        Ok(Contents { uri: uri.to_owned(), mime_type, text, blob })
+    }
+}
+
+/// At most `most` jobs of a member, and what they have, up to the job with which that is `enough`. It blocks.
+fn page_of(
+    member: &Arc<Member>,
+    after: Option<(String, JobId)>,
+    most: usize,
+    enough: usize,
+) -> (Vec<Brief>, Vec<Resource>) {
+    let store = member.store();
+    let mut briefs = store.page(after.as_ref().map(|(made, id)| (made.as_str(), id)), most);
+    let (mut resources, mut told) = (Vec::new(), 0);
+    for brief in &briefs {
+        if resources.len() >= enough {
+            break;
+        }
+        told += 1;
+        let base = format!("{SCHEME}{}/jobs/{}/", utf8_percent_encode(member.key().as_str(), NAME), brief.id);
+        let title = guild_contract::text::one_line(&brief.description, 200);
+        let mut add = |part: &str, mime_type: Cow<'static, str>, description: String| {
+            resources.push(Resource {
+                uri: format!("{base}{}", utf8_percent_encode(part, PLAIN)),
+                name: part.to_owned(),
+                title: format!("{title}: {part}"),
+                description,
+                mime_type,
+            });
+        };
+        let (id, status) = (&brief.id, brief.status);
+        if status == JobStatus::Completed {
+            add(RESULT, MARKDOWN.into(), format!("The report of job {id}, made {}", brief.started_at));
+        }
+        // One that was deleted a moment ago has none.
+        let artifacts = store.artifacts(brief.id.as_str()).unwrap_or_default();
+        for path in artifacts.into_iter().filter(|path| path.len() <= PATH).take(OF_JOB) {
+            add(&path, media_type(&path), format!("A file that job {id} wrote"));
+        }
+        add(STATUS, JSON.into(), format!("How job {id} is getting on ({status}), made {}", brief.started_at));
+    }
+    briefs.truncate(told);
+    (briefs, resources)
+}
+
+/// Member, job and part of a URI.
+fn parse(uri: &str) -> Option<(&str, &str, Part<'_>)> {
+    let (member, rest) = uri.strip_prefix(SCHEME)?.split_once("/jobs/")?;
+    let (job, part) = rest.split_once('/')?;
+    let part = match part {
+        STATUS => Part::Status,
+        RESULT => Part::Result,
+        artifact => Part::Artifact(percent_decode_str(artifact.strip_prefix(ARTIFACTS)?).decode_utf8().ok()?),
+    };
+    Some((member, job, part))
+}
+
+fn media_type(path: &str) -> Cow<'static, str> {
+    match mime_guess::from_path(path).first_raw() {
+        Some(known) => known.into(),
+        None => "application/octet-stream".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uri_names_a_job_and_what_of_it() {
+        let artifact = |uri| match parse(uri) {
+            Some(("x--y", "1", Part::Artifact(path))) => path.into_owned(),
+            _ => panic!("{uri}"),
+        };
+        assert_eq!(artifact("guild://x--y/jobs/1/artifacts/a%20b/c.csv"), "a b/c.csv");
+        assert!(matches!(parse("guild://x/jobs/1/status"), Some(("x", "1", Part::Status))));
+        for bad in ["guild://x/jobs/1", "file:///etc/passwd", "guild://x/jobs/1/meta.json", "guild://x/1/result"] {
+            assert!(parse(bad).is_none(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! From the shapes of this project to those of the SDK.
+
+use rmcp::model::{
+    CacheScope, CallToolResult, ContentBlock, DiscoverResult, ErrorCode, ErrorData, Implementation, JsonObject,
+    MetaObject,
+};
+
+use super::super::{Failure, Identity, tool::Called};
+use crate::{door::Refused, rpc::RpcError};
+
+/// How long a client may believe a list that follows the roster, where it is not told of changes.
+pub(super) const LIST_TTL_MS: u64 = 10_000;
+/// The key of a result's `_meta` that says who answers.
+const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+
+pub(super) fn error(error: RpcError) -> ErrorData {
+    ErrorData { code: ErrorCode(error.code), message: error.message.into(), data: error.data }
+}
+
+pub(super) fn refused(refused: Refused) -> ErrorData {
+    error(refused.into())
+}
+
+pub(super) fn failure(failure: Failure) -> ErrorData {
+    match failure {
+        Failure::Refused(why) => refused(why),
+        Failure::Rpc(why) => error(why),
+    }
+}
+
+pub(super) fn identity(identity: Identity<'_>) -> Implementation {
+    let implementation = Implementation::new(identity.name, identity.version);
+    match identity.title {
+        Some(title) => implementation.with_title(title),
+        None => implementation,
+    }
+}
+
+/// What every result of 2026-07-28 says of who answers.
+pub(super) fn meta(identity: Implementation) -> MetaObject {
+    let mut meta = JsonObject::new();
+    meta.insert(SERVER_INFO.to_owned(), serde_json::to_value(identity).unwrap_or_default());
+    MetaObject(meta)
+}
+
+pub(super) fn called(called: Called) -> CallToolResult {
+    let content = called.content.into_iter().map(|text| ContentBlock::text(text.text)).collect();
+    let mut result = if called.is_error { CallToolResult::error(content) } else { CallToolResult::success(content) };
+    // It is JSON already.
+    result.structured_content = called.structured_content.and_then(|json| serde_json::from_str(json.get()).ok());
+    result
+}
+
+/// What a server says of itself changes with the roster, as lists do.
+pub(super) fn for_a_while(result: DiscoverResult) -> DiscoverResult {
+    result.with_ttl_ms(LIST_TTL_MS).with_cache_scope(CacheScope::Private)
+}

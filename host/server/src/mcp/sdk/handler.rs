@@ -1,0 +1,382 @@
+//! What a [`Server`] does, as the SDK asks for it.
+
+use std::{panic::AssertUnwindSafe, sync::Arc};
+
+use axum::http::request::Parts;
+use futures::FutureExt as _;
+use rmcp::{
+    ErrorData, RoleServer, ServerHandler,
+    model::{
+        CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestMethod, CompleteRequestParams,
+        CompleteResult, CustomRequest, CustomResult, DiscoverResult, GetPromptRequestParams, GetPromptResponse,
+        GetTaskMethod, GetTaskParams, GetTaskResult, InitializeRequestParams, InitializeResult, ListPromptsResult,
+        ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, MetaObject, PaginatedRequestParams,
+        ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig, SubscriptionFilter,
+        UpdateTaskParams,
+    },
+    service::{NotificationContext, RequestContext, SubscriptionContext},
+};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+use super::{STATELESS, changes, convert, convert::LIST_TTL_MS, progress, sessions::Use, tasks};
+use crate::{
+    door::Caller,
+    host::Host,
+    mcp::{Answered, Manner, Offers, Server},
+    methods::{self, shown},
+};
+
+/// Jobs change whenever they like.
+const JOBS_TTL_MS: u64 = 0;
+
+/// The methods of MCP that a server may be asked for.
+const KNOWN: [&str; 18] = [
+    "initialize",
+    "server/discover",
+    "ping",
+    "completion/complete",
+    "logging/setLevel",
+    "prompts/get",
+    "prompts/list",
+    "resources/list",
+    "resources/templates/list",
+    "resources/read",
+    "resources/subscribe",
+    "resources/unsubscribe",
+    "subscriptions/listen",
+    "tools/call",
+    "tools/list",
+    "tasks/get",
+    "tasks/update",
+    "tasks/cancel",
+];
+
+/// What the SDK asks: for one request, or for the requests of one session. A session keeps nothing of what answers there,
+/// since a member can be changed, or go, while the session lives: each request brings that with it, in its extensions.
+#[derive(Clone)]
+pub(super) struct Handler {
+    info: Info,
+    host: Arc<Host>,
+}
+
+/// What a server says of itself.
+#[derive(Clone)]
+enum Info {
+    /// When it is asked.
+    Of(Server, Caller),
+    /// What it said when the session was opened, or who listens came.
+    Told(Arc<ServerConfig>),
+}
+
+type Request = RequestContext<RoleServer>;
+
+impl Handler {
+    /// For one request.
+    pub(super) fn of_request(server: Server, caller: Caller, host: Arc<Host>) -> Self {
+        Self { info: Info::Of(server, caller), host }
+    }
+
+    /// For a session that is about to be opened, or one who stays to listen.
+    pub(super) fn of_stay(server: &Server, caller: &Caller, host: Arc<Host>) -> Self {
+        Self { info: Info::Told(Arc::new(info(server, caller))), host }
+    }
+
+    /// For a session that is open. It has a handler already, and nobody asks this one.
+    pub(super) fn of_open_session(host: Arc<Host>) -> Self {
+        Self { info: Info::Told(Arc::default()), host }
+    }
+
+    async fn call(&self, params: CallToolRequestParams, request: &Request) -> Result<CallToolResponse, ErrorData> {
+        let Asked { server, caller } = Asked::of(request)?;
+        let declares_tasks = || request.meta.client_capabilities().is_some_and(|declared| declared.supports_tasks());
+        let (progress, told) = match request.meta.get_progress_token() {
+            Some(token) => {
+                let (notes, told) = progress::tell(request.peer.clone(), token);
+                let progress = move |note: String| drop(notes.try_send(note));
+                (Some(Box::new(progress) as Box<dyn Fn(String) + Send + Sync>), Some(told))
+            }
+            None => (None, None),
+        };
+        let manner = Manner { tasks: is_stateless(request) && declares_tasks(), progress };
+        let answered = server.call(&caller, &params.name, params.arguments.unwrap_or_default(), manner).await;
+        if let Some(told) = told {
+            // What was noted before the end is told before the end.
+            let _ = told.await;
+        }
+        Ok(match answered.map_err(convert::failure)? {
+            Answered::Called(called) => {
+                let mut result = convert::called(called);
+                result.meta = meta(server, request);
+                result.into()
+            }
+            Answered::Task(member, job) => {
+                let mut result = tasks::created(&member, &job).await.map_err(convert::error)?;
+                result.meta = meta(server, request);
+                result.into()
+            }
+        })
+    }
+}
+
+/// Whether a request is of a version without sessions.
+fn is_stateless(request: &Request) -> bool {
+    request.meta.protocol_version().is_some_and(|version| version.as_str() >= STATELESS)
+}
+
+/// Whom a request asks, and who asks.
+struct Asked<'a> {
+    server: &'a Server,
+    caller: Caller,
+}
+
+impl<'a> Asked<'a> {
+    fn of(request: &'a Request) -> Result<Self, ErrorData> {
+        let brought = request.extensions.get::<Parts>().map(|parts| &parts.extensions);
+        let found = brought.and_then(|brought| Some((brought.get::<Server>()?, brought.get::<Caller>()?.clone())));
+        let (server, caller) =
+            found.ok_or_else(|| ErrorData::internal_error("the request came by another way than the door", None))?;
+        Ok(Self { server, caller })
+    }
+}
+
+fn info(server: &Server, caller: &Caller) -> ServerConfig {
+    let Offers { resources, prompts, tasks } = server.offers();
+    let all = ServerCapabilities::builder().enable_tools().enable_tool_list_changed();
+    let all = all.enable_resources().enable_resources_list_changed().enable_prompts().enable_prompts_list_changed();
+    let mut capabilities = all.enable_tasks().build();
+    capabilities.resources = capabilities.resources.filter(|_| resources);
+    capabilities.prompts = capabilities.prompts.filter(|_| prompts);
+    capabilities.extensions = capabilities.extensions.filter(|_| tasks);
+    let mut info = ServerConfig::new(capabilities).with_server_info(convert::identity(server.identity()));
+    info.instructions = server.instructions(caller);
+    info
+}
+
+/// What a result says of who answers, in versions that have that.
+fn meta(server: &Server, request: &Request) -> Option<MetaObject> {
+    is_stateless(request).then(|| convert::meta(convert::identity(server.identity())))
+}
+
+/// Does what a method does for a client without a session, and says of the result what those of the request's version say:
+/// with `ttl_ms`, for how long it may be kept.
+async fn plain<R: DeserializeOwned>(
+    name: &str,
+    params: Option<Value>,
+    ttl_ms: Option<u64>,
+    request: &Request,
+) -> Result<R, ErrorData> {
+    carried_out(request, async {
+        let Asked { server, caller } = Asked::of(request)?;
+        let params = params.map(|params| params.to_string());
+        let work = async |audit| methods::call(server, &caller, name, params.as_deref(), &audit).await;
+        let done = caller.audited(server.key(), name, work).await.map_err(convert::error)?;
+        let told = serde_json::from_slice(&done).and_then(|mut result: Map<String, Value>| {
+            if let Some(meta) = meta(server, request) {
+                result.insert("resultType".to_owned(), "complete".into());
+                result.insert("_meta".to_owned(), Value::Object(meta.0));
+                if let Some(ttl_ms) = ttl_ms {
+                    result.insert("ttlMs".to_owned(), ttl_ms.into());
+                    result.insert("cacheScope".to_owned(), "private".into());
+                }
+            }
+            serde_json::from_value(Value::Object(result))
+        });
+        told.map_err(|_| ErrorData::internal_error("the result cannot be told", None))
+    })
+    .await
+}
+
+/// Carries something out, unless its client gives it up; what panics is an error like any other.
+async fn carried_out<T>(request: &Request, work: impl Future<Output = Result<T, ErrorData>>) -> Result<T, ErrorData> {
+    tokio::select! {
+        done = caught(work) => done,
+        () = request.ct.cancelled() => Err(ErrorData::internal_error("the request was cancelled", None)),
+    }
+}
+
+async fn caught<T>(work: impl Future<Output = Result<T, ErrorData>>) -> Result<T, ErrorData> {
+    AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| {
+        tracing::error!("a request of MCP could not be answered: its handler panicked");
+        Err(ErrorData::internal_error("the host could not answer this request; its log says why", None))
+    })
+}
+
+/// Lists are told as a whole.
+fn whole(params: Option<&PaginatedRequestParams>) -> Result<(), ErrorData> {
+    match params.and_then(|params| params.cursor.as_deref()) {
+        None => Ok(()),
+        Some(cursor) => Err(ErrorData::invalid_params(format!("Unknown cursor: {}", shown(cursor)), None)),
+    }
+}
+
+impl ServerHandler for Handler {
+    fn get_info(&self) -> ServerConfig {
+        match &self.info {
+            Info::Of(server, caller) => info(server, caller),
+            Info::Told(info) => ServerConfig::clone(info),
+        }
+    }
+
+    async fn initialize(
+        &self,
+        params: InitializeRequestParams,
+        request: Request,
+    ) -> Result<InitializeResult, ErrorData> {
+        caught(async {
+            request.peer.set_peer_info(params.clone());
+            let mut result = self.negotiate_initialize(&params)?;
+            // Tasks are of the later versions.
+            result.capabilities.extensions = None;
+            Ok(result)
+        })
+        .await
+    }
+
+    async fn discover(&self, _request: Request) -> Result<DiscoverResult, ErrorData> {
+        caught(async {
+            let versions = self.supported_protocol_versions().into_owned();
+            Ok(convert::for_a_while(DiscoverResult::from_server_info(versions, self.get_info())))
+        })
+        .await
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        let session = context.extensions.get::<Parts>().and_then(|parts| parts.extensions.get::<Arc<Use>>());
+        if let Some(session) = session.filter(|session| session.begins_to_be_told()) {
+            let offered = self.get_info().capabilities;
+            tokio::spawn(changes::tell_session(context.peer, offered, self.host.changes(), session.ended()));
+        }
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        Some(changes::accepted(requested, &self.get_info().capabilities))
+    }
+
+    async fn listen(&self, listener: SubscriptionContext) -> Result<(), ErrorData> {
+        changes::tell_listener(listener, self.host.changes()).await;
+        Ok(())
+    }
+
+    async fn list_tools(
+        &self,
+        params: Option<PaginatedRequestParams>,
+        request: Request,
+    ) -> Result<ListToolsResult, ErrorData> {
+        whole(params.as_ref())?;
+        plain("tools/list", None, Some(LIST_TTL_MS), &request).await
+    }
+
+    async fn call_tool(&self, params: CallToolRequestParams, request: Request) -> Result<CallToolResponse, ErrorData> {
+        carried_out(&request, self.call(params, &request)).await
+    }
+
+    async fn list_prompts(
+        &self,
+        params: Option<PaginatedRequestParams>,
+        request: Request,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        whole(params.as_ref())?;
+        plain("prompts/list", None, Some(LIST_TTL_MS), &request).await
+    }
+
+    async fn get_prompt(
+        &self,
+        params: GetPromptRequestParams,
+        request: Request,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        let params = json!({"name": params.name});
+        plain("prompts/get", Some(params), None, &request).await.map(GetPromptResponse::Complete)
+    }
+
+    async fn list_resources(
+        &self,
+        params: Option<PaginatedRequestParams>,
+        request: Request,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        let params = json!({"cursor": params.and_then(|params| params.cursor)});
+        plain("resources/list", Some(params), Some(JOBS_TTL_MS), &request).await
+    }
+
+    async fn list_resource_templates(
+        &self,
+        params: Option<PaginatedRequestParams>,
+        request: Request,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        whole(params.as_ref())?;
+        plain("resources/templates/list", None, Some(LIST_TTL_MS), &request).await
+    }
+
+    async fn read_resource(
+        &self,
+        params: ReadResourceRequestParams,
+        request: Request,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let params = json!({"uri": params.uri});
+        plain("resources/read", Some(params), Some(JOBS_TTL_MS), &request).await.map(ReadResourceResponse::Complete)
+    }
+
+    async fn complete(&self, _params: CompleteRequestParams, _request: Request) -> Result<CompleteResult, ErrorData> {
+        Err(ErrorData::method_not_found::<CompleteRequestMethod>())
+    }
+
+    /// A method that the SDK does not know; or one that it knows, with parameters that it could not read.
+    async fn on_custom_request(&self, asked: CustomRequest, request: Request) -> Result<CustomResult, ErrorData> {
+        let name = asked.method.as_str();
+        if KNOWN.contains(&name) {
+            let message = format!("Invalid params: those of {name} are not what this version of MCP has there");
+            return Err(ErrorData::invalid_params(message, None));
+        }
+        plain(name, asked.params, None, &request).await.map(CustomResult::new)
+    }
+
+    async fn get_task(&self, params: GetTaskParams, request: Request) -> Result<GetTaskResult, ErrorData> {
+        carried_out(&request, async {
+            of_later_versions(&request)?;
+            let Asked { server, caller } = Asked::of(&request)?;
+            let mut result = tasks::get(server, &caller, &params.task_id).await.map_err(convert::failure)?;
+            if let (Some(told), Some(meta)) = (&mut result.meta, meta(server, &request)) {
+                told.0.extend(meta.0);
+            }
+            Ok(result)
+        })
+        .await
+    }
+
+    async fn update_task(&self, params: UpdateTaskParams, request: Request) -> Result<(), ErrorData> {
+        carried_out(&request, async {
+            of_later_versions(&request)?;
+            let Asked { server, caller } = Asked::of(&request)?;
+            tasks::update(server, &caller, &params.task_id).map_err(convert::failure)
+        })
+        .await
+    }
+
+    async fn cancel_task(&self, params: CancelTaskParams, request: Request) -> Result<(), ErrorData> {
+        carried_out(&request, async {
+            of_later_versions(&request)?;
+            let Asked { server, caller } = Asked::of(&request)?;
+            tasks::cancel(server, &caller, &params.task_id).await.map_err(convert::failure)
+        })
+        .await
+    }
+}
+
+/// The SDK takes a session's word for it that its client knows tasks; but sessions are of versions that have none.
+fn of_later_versions(request: &Request) -> Result<(), ErrorData> {
+    if is_stateless(request) { Ok(()) } else { Err(ErrorData::method_not_found::<GetTaskMethod>()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use rmcp::model::ErrorCode;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_handler_that_panics_is_answered_for() {
+        let failed = caught::<()>(async { panic!("of a test") }).await.unwrap_err();
+        assert_eq!(failed.code, ErrorCode::INTERNAL_ERROR);
+        assert!(!failed.message.contains("of a test"));
+    }
+}

@@ -1,0 +1,447 @@
+//! MCP by its own SDK: what is asked with a session (2025-06-18, 2025-11-25), and what says of itself that it is of 2026-07-28
+//! or later, which has none. Nothing else in this project names a type of the SDK.
+//!
+//! - here: which requests are for it, and what is looked at before it sees them.
+//! - [`sessions`]: whose a session is, how many there are, and when one that nobody uses ends.
+//! - [`handler`]: what a [`Server`] does, as the SDK asks for it; [`convert`] has the shapes.
+//! - [`tasks`]: jobs as tasks; [`progress`]: what a client hears that waits for one.
+//! - [`changes`]: clients are told that a list has changed.
+//!
+//! The [`door`](crate::door) has been passed when a request comes here, and the SDK's own checks of Host and Origin are off.
+//! Who asks goes with each request to where it is carried out; the token goes no further than this.
+
+mod changes;
+mod convert;
+mod handler;
+mod progress;
+mod sessions;
+mod tasks;
+
+use std::{
+    cell::LazyCell,
+    pin::Pin,
+    sync::{Arc, LazyLock},
+    task::{Context, Poll, ready},
+};
+
+use axum::{
+    body::{Body, HttpBody},
+    http::{
+        HeaderMap, HeaderValue, Method, Request, StatusCode,
+        header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER},
+        request::Parts,
+    },
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use guild_contract::{Limits, rpc::code};
+use memchr::memmem::Finder;
+use rmcp::{
+    model::{ClientJsonRpcMessage, ClientRequest},
+    transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService},
+};
+use serde::Deserialize;
+use serde_json::{Value, value::RawValue};
+use tokio::sync::OwnedSemaphorePermit;
+
+use self::{
+    handler::Handler,
+    sessions::{Owner, Question, Sessions, Use, Visitor},
+};
+use super::{CALL, Server};
+use crate::{
+    door::{Caller, Refused, Stay},
+    host::Host,
+    json,
+    rpc::{RpcError, to_json, written},
+};
+
+const SESSION: &str = "mcp-session-id";
+const VERSION: &str = "mcp-protocol-version";
+/// Where in a request is the version that it is of. What stands before the key's `/` is looked for first: not everybody's
+/// JSON writes a `/` as it is.
+const META_VERSION: &str = "/params/_meta/io.modelcontextprotocol~1protocolVersion";
+static META_PREFIX: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("io.modelcontextprotocol"));
+/// The first version without sessions.
+const STATELESS: &str = "2026-07-28";
+/// After how many seconds one that found no place for its session may ask again.
+const NO_PLACE_SECONDS: u64 = 30;
+
+/// By which rules a request is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Era {
+    /// Of 2026-07-28 or later: each request says for itself what it is of.
+    Stateless,
+    /// Before: a session begins with `initialize`, and its id goes with all that follows.
+    Sessions,
+}
+
+/// By which rules a request to an endpoint of MCP is answered; none where it is for those of plain JSON-RPC, or, of
+/// another method than POST, for nobody.
+///
+/// It costs a plain request four look-ups in its head, and one search of its body for a word that is not there.
+pub(crate) fn wanted(method: &Method, headers: &HeaderMap, body: &[u8]) -> Option<Era> {
+    let version = headers.get(VERSION).map(HeaderValue::as_bytes);
+    let has_session = headers.contains_key(SESSION);
+    if version.is_some_and(is_stateless) {
+        return (method == Method::POST).then_some(Era::Stateless);
+    }
+    if method != Method::POST {
+        let is_known = method == Method::GET || method == Method::DELETE;
+        return (is_known && has_session).then_some(Era::Sessions);
+    }
+    // It is read only where more than its head says what it is.
+    let message = LazyCell::new(|| serde_json::from_slice::<Value>(body).unwrap_or_default());
+    let of = || message.pointer(META_VERSION).and_then(Value::as_str);
+    if META_PREFIX.find(body).is_some() && of().is_some_and(|of| is_stateless(of.as_bytes())) {
+        return Some(Era::Stateless);
+    }
+    if !accepts_both(headers) {
+        return None;
+    }
+    let is_first = || matches!(message.get("method").and_then(Value::as_str), Some("initialize" | "server/discover"));
+    (has_session || is_first()).then_some(Era::Sessions)
+}
+
+/// Whether that is a version, and has no sessions. Versions are dates, so that the later one is the greater.
+fn is_stateless(version: &[u8]) -> bool {
+    let is_date = version.len() == STATELESS.len()
+        && version
+            .iter()
+            .enumerate()
+            .all(|(at, byte)| if at == 4 || at == 7 { *byte == b'-' } else { byte.is_ascii_digit() });
+    is_date && version >= STATELESS.as_bytes()
+}
+
+/// Whether a client takes JSON and a stream of events, and says so of each. `*/*` is what clients send that know neither.
+fn accepts_both(headers: &HeaderMap) -> bool {
+    let all = headers.get_all(ACCEPT);
+    let accepts = |wanted: &str| {
+        let types = all.iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+        types.filter_map(|entry| entry.split(';').next()).any(|found| found.trim().eq_ignore_ascii_case(wanted))
+    };
+    accepts("application/json") && accepts("text/event-stream")
+}
+
+/// Whether the SDK can read an `initialize`: it takes one that it cannot for a method that it does not know.
+fn is_initialize(body: &[u8]) -> bool {
+    match serde_json::from_slice(body) {
+        Ok(ClientJsonRpcMessage::Request(request)) => matches!(request.request, ClientRequest::InitializeRequest(_)),
+        _ => false,
+    }
+}
+
+/// Whoever answers MCP on a host.
+pub(crate) struct Services {
+    host: Arc<Host>,
+    sessions: Arc<Sessions>,
+}
+
+/// What a message is, before the SDK reads it.
+struct Message {
+    /// As it is written.
+    id: Option<String>,
+    /// None where it is an answer.
+    method: Option<String>,
+}
+
+/// The session that a request is of, and what the request asks in it.
+type Entered = (Option<Arc<Use>>, Option<Question>);
+
+/// Why a body is no message, and whom to tell.
+struct Unreadable {
+    id: Option<String>,
+    code: i32,
+    message: String,
+}
+
+impl Services {
+    /// Those of a host.
+    pub(crate) fn new(host: Arc<Host>) -> Self {
+        let sessions = Sessions::new(host.limits());
+        Self { host, sessions }
+    }
+
+    /// Answers a request that is [`wanted`].
+    ///
+    /// # Errors
+    /// Where the caller may not make it, or not now.
+    pub(crate) async fn handle(
+        &self,
+        era: Era,
+        server: Server,
+        caller: Caller,
+        mut parts: Parts,
+        body: Bytes,
+    ) -> Result<Response, Refused> {
+        let is_post = parts.method == Method::POST;
+        let message = if is_post {
+            match Message::read(&body, self.host.limits()) {
+                Ok(message) => message,
+                Err(Unreadable { id, code, message }) => {
+                    return Ok(unreadable(id.as_deref(), &RpcError::new(code, message)));
+                }
+            }
+        } else {
+            Message { id: None, method: None }
+        };
+        // Whether a tool may be called depends on the tool, and is looked at where it is known.
+        if let Some(method) = message.method.as_deref().filter(|method| *method != CALL) {
+            caller.may(server.key(), method)?;
+        }
+        let owner = Owner { who: caller.identity(), path: parts.uri.path().to_owned() };
+        let mut visitor = Visitor::new(self.sessions.clone(), owner);
+        let found = match era {
+            Era::Sessions => self.session(&mut visitor, &parts.headers, &message, &body),
+            Era::Stateless => Ok((None, None)),
+        };
+        let (in_use, question) = match found {
+            Ok(found) => found,
+            Err(response) => return Ok(*response),
+        };
+        parts.headers.remove(AUTHORIZATION);
+        // A stream that only tells of changes is open for as long as its client likes, and takes nobody's place.
+        let listens = !is_post || message.method.as_deref() == Some("subscriptions/listen");
+        let mut held =
+            Held { _session: in_use.clone(), _question: question, _caller: None, listener: None, _place: None };
+        if listens && parts.method != Method::DELETE {
+            let Some(place) = self.host.events().place() else {
+                let error = too_many("limits.listeners", self.host.limits().listeners, "streams");
+                return Ok(later(message.id.as_deref(), &error));
+            };
+            held.listener = Some(caller.clone().stays_on());
+            held._place = Some(place);
+        } else {
+            held._caller = Some(caller.clone());
+        }
+        let handler = match era {
+            Era::Stateless if !listens => Handler::of_request(server.clone(), caller.clone(), self.host.clone()),
+            Era::Sessions if !message.opens_session() => Handler::of_open_session(self.host.clone()),
+            // It outlives the request, and must not keep its caller's place.
+            Era::Stateless | Era::Sessions => Handler::of_stay(&server, &caller, self.host.clone()),
+        };
+        if !listens {
+            parts.extensions.insert(caller);
+            parts.extensions.insert(server);
+        }
+        if let Some(in_use) = in_use {
+            parts.extensions.insert(in_use);
+        }
+        let service = StreamableHttpService::new(move || Ok(handler.clone()), Arc::new(visitor), config(era));
+        let ends = parts.method == Method::DELETE;
+        let mut response = service.handle(Request::from_parts(parts, Body::from(body))).await;
+        if ends && response.status() == StatusCode::ACCEPTED {
+            // The session is over, which is more than 202 says; the SDK for Python takes that for a failure.
+            *response.status_mut() = StatusCode::NO_CONTENT;
+        }
+        Ok(response.map(|body| Body::new(Kept { body: Body::new(body), held })))
+    }
+
+    /// Enters the session that a request is of, or takes a place for the one that it opens.
+    ///
+    /// # Errors
+    /// The answer, where that cannot be.
+    fn session(
+        &self,
+        visitor: &mut Visitor,
+        headers: &HeaderMap,
+        message: &Message,
+        body: &[u8],
+    ) -> Result<Entered, Box<Response>> {
+        let id = message.id.as_deref();
+        if let Some(session) = headers.get(SESSION) {
+            // That there is such a session of somebody else's is nobody's business.
+            let Some(session) = session.to_str().ok().and_then(|id| visitor.enter(id)) else {
+                let why = "there is no such session; begin one with initialize\n";
+                return Err((StatusCode::NOT_FOUND, why).into_response().into());
+            };
+            let question = match (id, &message.method) {
+                (Some(id), Some(_)) => Some(session.asks(id).ok_or_else(|| {
+                    let why = format!("Invalid request: the request before with the id {id} has no answer yet");
+                    Box::new(unreadable(Some(id), &RpcError::new(code::INVALID_REQUEST, why)))
+                })?),
+                _ => None,
+            };
+            return Ok((Some(Arc::new(session)), question));
+        }
+        if message.opens_session() {
+            if !is_initialize(body) {
+                let why = "Invalid params: `initialize` has `protocolVersion`, `capabilities` and `clientInfo`";
+                return Err(unreadable(id, &RpcError::invalid_params(why)).into());
+            }
+            if !visitor.take_place() {
+                let error = too_many("limits.mcp_sessions", self.host.limits().mcp_sessions, "sessions");
+                return Err(later(id, &error).into());
+            }
+        }
+        Ok((None, None))
+    }
+}
+
+/// The SDK's settings. What it would check once more is off: the door has checked it.
+fn config(era: Era) -> StreamableHttpServerConfig {
+    StreamableHttpServerConfig::default()
+        .disable_allowed_hosts()
+        .with_max_request_body_bytes(usize::MAX)
+        .with_legacy_session_mode(era == Era::Sessions)
+        .with_json_response(era == Era::Stateless)
+}
+
+impl Message {
+    fn opens_session(&self) -> bool {
+        self.method.as_deref() == Some("initialize")
+    }
+
+    /// Looks at a body; else says what is wrong with it, and whom to tell.
+    fn read(body: &[u8], limits: &Limits) -> Result<Self, Unreadable> {
+        #[derive(Deserialize)]
+        struct Envelope<'a> {
+            jsonrpc: Option<String>,
+            #[serde(borrow, default, deserialize_with = "written")]
+            id: Option<&'a RawValue>,
+            method: Option<String>,
+            #[serde(borrow, default)]
+            result: Option<&'a RawValue>,
+            #[serde(borrow, default)]
+            error: Option<&'a RawValue>,
+        }
+        let refuse = |code, message: String| Err(Unreadable { id: None, code, message });
+        if json::depth(body) > limits.json_depth as usize {
+            let message = format!("Invalid request: JSON that nests deeper than {} levels", limits.json_depth);
+            return refuse(code::INVALID_REQUEST, message);
+        }
+        if body.trim_ascii_start().starts_with(b"[") {
+            let message = "Invalid request: this version of MCP has no batches; send each message by itself";
+            return refuse(code::INVALID_REQUEST, message.to_owned());
+        }
+        let Envelope { jsonrpc, id, method, result, error } = match serde_json::from_slice(body) {
+            Ok(envelope) => envelope,
+            Err(error) if error.is_data() => return refuse(code::INVALID_REQUEST, format!("Invalid request: {error}")),
+            Err(error) => return refuse(code::PARSE_ERROR, format!("Parse error: {error}")),
+        };
+        let id = id.map(RawValue::get);
+        if id.is_some_and(|id| !id.starts_with('"') && id.parse::<i64>().is_err()) {
+            return refuse(code::INVALID_REQUEST, "Invalid request: `id` must be a string or an integer".to_owned());
+        }
+        let id = id.map(str::to_owned);
+        let wrong = if jsonrpc.as_deref() != Some("2.0") {
+            "`jsonrpc` must be \"2.0\""
+        } else if method.is_none() && result.is_none() && error.is_none() {
+            "`method` must be a string"
+        } else {
+            return Ok(Self { id, method });
+        };
+        Err(Unreadable { id, code: code::INVALID_REQUEST, message: format!("Invalid request: {wrong}") })
+    }
+}
+
+/// The answer to what the SDK does not get to see.
+fn unreadable(id: Option<&str>, error: &RpcError) -> Response {
+    answer(StatusCode::BAD_REQUEST, id, error)
+}
+
+fn answer(status: StatusCode, id: Option<&str>, error: &RpcError) -> Response {
+    let id = id.unwrap_or("null");
+    let error = String::from_utf8_lossy(&to_json(error)).into_owned();
+    let body = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{error}}}");
+    (status, [(CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response()
+}
+
+fn too_many(limit: &str, most: u32, what: &str) -> RpcError {
+    let message = format!("{most} {what} are open, which is all that {limit} allows; close one, or come back later");
+    RpcError::new(code::BUSY, message)
+}
+
+/// The answer to one who may come back.
+fn later(id: Option<&str>, error: &RpcError) -> Response {
+    let mut response = answer(StatusCode::SERVICE_UNAVAILABLE, id, error);
+    response.headers_mut().insert(RETRY_AFTER, NO_PLACE_SECONDS.into());
+    response
+}
+
+/// What lasts for as long as an answer is being sent.
+struct Held {
+    _session: Option<Arc<Use>>,
+    _question: Option<Question>,
+    /// With the place of its request.
+    _caller: Option<Caller>,
+    /// Who listens for as long as it may: that is looked at with each piece, and a stream that has nothing to say sends one
+    /// every few seconds.
+    listener: Option<Stay>,
+    /// Among the listeners of the host.
+    _place: Option<OwnedSemaphorePermit>,
+}
+
+/// A body that holds something until it has been sent, or nobody takes it any more.
+struct Kept {
+    body: Body,
+    held: Held,
+}
+
+impl HttpBody for Kept {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, axum::Error>>> {
+        let piece = ready!(Pin::new(&mut self.body).poll_frame(context));
+        let may_hear = self.held.listener.as_ref().is_none_or(Stay::is_good);
+        Poll::Ready(piece.filter(|_| may_hear))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> hyper::body::SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn era(headers: &[(&'static str, &'static str)], body: &str) -> Option<Era> {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(*name, HeaderValue::from_static(value));
+        }
+        wanted(&Method::POST, &map, body.as_bytes())
+    }
+
+    const BOTH: (&str, &str) = ("accept", "text/event-stream; q=0.5 , Application/JSON");
+
+    #[test]
+    fn a_request_says_by_itself_by_which_rules_it_is_answered() {
+        let plain = r#"{"jsonrpc":"2.0","id":1,"method":"worker/list"}"#;
+        let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#;
+        assert_eq!(era(&[("accept", "*/*"), (VERSION, "2025-06-18")], initialize), None);
+        assert_eq!(era(&[BOTH], plain), None);
+        assert_eq!(era(&[BOTH], initialize), Some(Era::Sessions));
+        assert_eq!(era(&[BOTH, (SESSION, "x")], plain), Some(Era::Sessions));
+        assert_eq!(era(&[(SESSION, "x")], plain), None);
+        for version in ["2026-07-28", "2027-01-01"] {
+            assert_eq!(era(&[(VERSION, version)], plain), Some(Era::Stateless));
+        }
+        for no_version in ["2025-11-25", "later", "2026-07-2", "9"] {
+            assert_eq!(era(&[(VERSION, no_version)], plain), None);
+        }
+    }
+
+    #[test]
+    fn a_version_in_meta_counts_also_without_a_header() {
+        let of = |version: &str| {
+            format!(
+                r#"{{"method":"x","params":{{"_meta":{{"io.modelcontextprotocol\/protocolVersion":"{version}"}}}}}}"#
+            )
+        };
+        assert_eq!(era(&[], &of("2026-07-28")), Some(Era::Stateless));
+        assert_eq!(era(&[], &of("2025-11-25")), None);
+        // It is looked for where it belongs.
+        let task = r#"{"method":"x","params":{"task":"io.modelcontextprotocol/protocolVersion 2026-07-28"}}"#;
+        assert_eq!(era(&[], task), None);
+    }
+}

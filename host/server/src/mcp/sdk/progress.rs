@@ -1,0 +1,81 @@
+//! What the client of a call hears while it waits.
+
+use std::time::Duration;
+
+use rmcp::{
+    RoleServer,
+    model::{ProgressNotificationParam, ProgressToken},
+    service::Peer,
+};
+use tokio::{
+    sync::mpsc::{self, Receiver, Sender},
+    task::JoinHandle,
+    time::timeout,
+};
+
+/// How many notes wait to be sent; what comes while there are more is left out.
+const AHEAD: usize = 16;
+/// After how long without a note the last one is sent again.
+const AGAIN: Duration = Duration::from_secs(15);
+
+/// Sends notes to a client as they come. It ends when no more can come, and all that came have been sent.
+pub(super) fn tell(peer: Peer<RoleServer>, token: ProgressToken) -> (Sender<String>, JoinHandle<()>) {
+    let (sender, coming) = mpsc::channel(AHEAD);
+    let mut notes = Notes { token, coming, again: AGAIN, count: 0.0, last: None };
+    let told = tokio::spawn(async move {
+        while let Some(note) = notes.next().await {
+            if peer.notify_progress(note).await.is_err() {
+                return;
+            }
+        }
+    });
+    (sender, told)
+}
+
+struct Notes {
+    token: ProgressToken,
+    coming: Receiver<String>,
+    again: Duration,
+    count: f64,
+    last: Option<String>,
+}
+
+impl Notes {
+    /// The next one, while more can come. Where none comes for long it is the last one again: many a client gives a call up
+    /// of which it hears nothing.
+    async fn next(&mut self) -> Option<ProgressNotificationParam> {
+        match timeout(self.again, self.coming.recv()).await {
+            Ok(None) => return None,
+            Ok(note) => self.last = note,
+            Err(_) => {}
+        }
+        self.count += 1.0;
+        let mut note = ProgressNotificationParam::new(self.token.clone(), self.count);
+        note.message.clone_from(&self.last);
+        Some(note)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rmcp::model::NumberOrString;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn where_nothing_is_heard_for_long_the_last_note_is_sent_again() {
+        let (sender, coming) = mpsc::channel(AHEAD);
+        let token = ProgressToken(NumberOrString::Number(1));
+        let mut notes = Notes { token, coming, again: Duration::from_millis(1), count: 0.0, last: None };
+        let mut next = async || notes.next().await.map(|note| (note.progress, note.message));
+        let note = |count, text: &str| Some((count, Some(text.to_owned())));
+        assert_eq!(next().await, Some((1.0, None)));
+        sender.try_send("half".to_owned()).unwrap();
+        assert_eq!(next().await, note(2.0, "half"));
+        assert_eq!(next().await, note(3.0, "half"));
+        sender.try_send("nearly".to_owned()).unwrap();
+        drop(sender);
+        assert_eq!(next().await, note(4.0, "nearly"));
+        assert_eq!(next().await, None);
+    }
+}

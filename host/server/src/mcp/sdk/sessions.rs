@@ -1,0 +1,313 @@
+//! Sessions: whose each is, how many there are, and when one that nobody uses ends.
+//!
+//! The SDK knows a session by its id alone. Here it also has an owner, who opened it and at which endpoint: to everybody
+//! else it does not exist. And it has a place among those that a host may have open, which it gives back when it ends:
+//! when its client closes it, or when it has not been used for a while. A session is used while an answer is being made or
+//! sent, and while its client listens; so a call that takes long never loses its session.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use futures::Stream;
+use guild_contract::Limits;
+use rmcp::{
+    model::{ClientJsonRpcMessage, ServerJsonRpcMessage},
+    transport::streamable_http_server::session::{
+        ServerSseMessage, SessionId, SessionManager,
+        local::{LocalSessionManager, LocalSessionManagerError},
+    },
+};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::door::Identity;
+
+/// Who opened a session, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Owner {
+    /// Whose token.
+    pub(super) who: Identity,
+    /// The endpoint's path.
+    pub(super) path: String,
+}
+
+/// The sessions of a host.
+pub(super) struct Sessions {
+    local: LocalSessionManager,
+    places: Arc<Semaphore>,
+    /// How many one caller can have: the others are for others.
+    of_one: usize,
+    patience: Duration,
+    open: Mutex<HashMap<SessionId, Arc<Session>>>,
+}
+
+struct Session {
+    owner: Owner,
+    uses: Mutex<Uses>,
+    ended: CancellationToken,
+    /// Whether its client is told of changes.
+    told: AtomicBool,
+    /// The ids of its requests that have no answer yet.
+    asked: Mutex<HashSet<String>>,
+    /// None once another session has it.
+    place: Mutex<Option<OwnedSemaphorePermit>>,
+}
+
+struct Uses {
+    now: usize,
+    /// When the last one was over.
+    last: Instant,
+}
+
+impl Sessions {
+    /// None yet.
+    pub(super) fn new(limits: &Limits) -> Arc<Self> {
+        let mut local = LocalSessionManager::default();
+        // When a session ends is decided here.
+        local.session_config.keep_alive = None;
+        Arc::new(Self {
+            local,
+            places: Arc::new(Semaphore::new(limits.mcp_sessions as usize)),
+            of_one: (limits.mcp_sessions as usize * 7 / 8).max(1),
+            patience: Duration::from_secs(limits.mcp_session_seconds.into()),
+            open: Mutex::default(),
+        })
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Session>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place for a session of `who`: one that is free, else that of the session which has not been used for longest, one of
+    /// `who`'s own if there is any. None where all are used.
+    fn place(self: &Arc<Self>, who: &Identity) -> Option<OwnedSemaphorePermit> {
+        let mut open = self.open();
+        let own = open.values().filter(|session| session.owner.who == *who).count();
+        if own < self.of_one
+            && let Ok(place) = self.places.clone().try_acquire_owned()
+        {
+            return Some(place);
+        }
+        let unused = |(id, session): (&SessionId, &Arc<Session>)| {
+            let is_another_s = session.owner.who != *who;
+            (own < self.of_one || !is_another_s).then(|| (is_another_s, session.unused_since(), id.clone()))
+        };
+        let unused = open.iter().filter_map(unused).filter(|(_, since, _)| since.is_some());
+        let (.., id) = unused.min_by_key(|(is_another_s, since, _)| (*is_another_s, *since))?;
+        let session = open.remove(&id)?;
+        drop(open);
+        session.ended.cancel();
+        let sessions = self.clone();
+        tokio::spawn(async move { sessions.local.close_session(&id).await });
+        session.place.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    async fn close(&self, id: &SessionId) -> Result<(), LocalSessionManagerError> {
+        let closed = self.open().remove(id);
+        if let Some(session) = closed {
+            session.ended.cancel();
+        }
+        self.local.close_session(id).await
+    }
+
+    /// Ends a session once nobody has used it for long enough.
+    async fn end_unused(sessions: Weak<Self>, id: SessionId, session: Arc<Session>) {
+        let Some(patience) = sessions.upgrade().map(|sessions| sessions.patience) else { return };
+        let mut until = Instant::now() + patience;
+        loop {
+            tokio::select! {
+                () = session.ended.cancelled() => return,
+                () = tokio::time::sleep_until(until) => {}
+            }
+            let Some(sessions) = sessions.upgrade() else { return };
+            // Whoever enters it has this lock.
+            let mut open = sessions.open();
+            let now = Instant::now();
+            until = match session.unused_since() {
+                Some(since) if since + patience <= now => {
+                    open.remove(&id);
+                    break;
+                }
+                Some(since) => since + patience,
+                None => now + patience,
+            };
+        }
+        session.ended.cancel();
+        let Some(sessions) = sessions.upgrade() else { return };
+        tracing::debug!(%id, "a session that nobody used is closed");
+        if let Err(error) = sessions.close(&id).await {
+            tracing::warn!(%error, "a session could not be closed");
+        }
+    }
+}
+
+impl Session {
+    fn uses(&self) -> MutexGuard<'_, Uses> {
+        self.uses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn unused_since(&self) -> Option<Instant> {
+        let uses = self.uses();
+        (uses.now == 0).then_some(uses.last)
+    }
+}
+
+/// A session that is being used, for as long as this lives.
+pub(super) struct Use(Arc<Session>);
+
+impl Use {
+    fn of(session: Arc<Session>) -> Self {
+        session.uses().now += 1;
+        Self(session)
+    }
+
+    /// Whether nobody has said before that the session's client is told of changes from now on.
+    pub(super) fn begins_to_be_told(&self) -> bool {
+        !self.0.told.swap(true, Ordering::Relaxed)
+    }
+
+    /// Notes that a request is under way, until what this gives is dropped. None where one of the same id is: nobody could
+    /// tell their answers apart.
+    pub(super) fn asks(&self, id: &str) -> Option<Question> {
+        let mut asked = self.0.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.insert(id.to_owned()).then(|| Question { session: self.0.clone(), id: id.to_owned() })
+    }
+
+    /// Ready when the session has ended.
+    pub(super) fn ended(&self) -> CancellationToken {
+        self.0.ended.clone()
+    }
+}
+
+/// A request of a session that has no answer yet.
+pub(super) struct Question {
+    session: Arc<Session>,
+    id: String,
+}
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        self.session.asked.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+    }
+}
+
+impl Drop for Use {
+    fn drop(&mut self) {
+        let mut uses = self.0.uses();
+        uses.now -= 1;
+        uses.last = Instant::now();
+    }
+}
+
+/// The sessions, as one caller at one endpoint can see them.
+pub(super) struct Visitor {
+    sessions: Arc<Sessions>,
+    owner: Owner,
+    /// For the session that is about to be opened.
+    place: Mutex<Option<OwnedSemaphorePermit>>,
+}
+
+/// Why the SDK got no session, or lost one.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SessionError {
+    /// No place was taken for it.
+    #[error("no place was taken for the session")]
+    NoPlace,
+    /// What the SDK says itself.
+    #[error(transparent)]
+    Local(#[from] LocalSessionManagerError),
+}
+
+impl Visitor {
+    pub(super) fn new(sessions: Arc<Sessions>, owner: Owner) -> Self {
+        Self { sessions, owner, place: Mutex::default() }
+    }
+
+    /// Uses a session, where it is the visitor's.
+    pub(super) fn enter(&self, id: &str) -> Option<Use> {
+        let open = self.sessions.open();
+        open.get(id).filter(|session| session.owner == self.owner).cloned().map(Use::of)
+    }
+
+    /// Takes a place for a new session; false where there is none left. One that is not used is given back.
+    pub(super) fn take_place(&mut self) -> bool {
+        let place = self.sessions.place(&self.owner.who);
+        let taken = place.is_some();
+        self.place = Mutex::new(place);
+        taken
+    }
+}
+
+/// What the SDK does with sessions is what it does by itself. [`Visitor::enter`] has come before.
+impl SessionManager for Visitor {
+    type Error = SessionError;
+    type Transport = <LocalSessionManager as SessionManager>::Transport;
+
+    async fn create_session(&self) -> Result<(SessionId, Self::Transport), Self::Error> {
+        let place = self.place.lock().unwrap_or_else(PoisonError::into_inner).take().ok_or(SessionError::NoPlace)?;
+        let (id, transport) = self.sessions.local.create_session().await?;
+        let session = Arc::new(Session {
+            owner: self.owner.clone(),
+            uses: Mutex::new(Uses { now: 0, last: Instant::now() }),
+            ended: CancellationToken::new(),
+            told: AtomicBool::new(false),
+            asked: Mutex::default(),
+            place: Mutex::new(Some(place)),
+        });
+        self.sessions.open().insert(id.clone(), session.clone());
+        tokio::spawn(Sessions::end_unused(Arc::downgrade(&self.sessions), id.clone(), session));
+        Ok((id, transport))
+    }
+
+    async fn initialize_session(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<ServerJsonRpcMessage, Self::Error> {
+        Ok(self.sessions.local.initialize_session(id, message).await?)
+    }
+
+    async fn has_session(&self, id: &SessionId) -> Result<bool, Self::Error> {
+        Ok(self.sessions.local.has_session(id).await?)
+    }
+
+    async fn close_session(&self, id: &SessionId) -> Result<(), Self::Error> {
+        Ok(self.sessions.close(id).await?)
+    }
+
+    async fn create_stream(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
+        Ok(self.sessions.local.create_stream(id, message).await?)
+    }
+
+    async fn accept_message(&self, id: &SessionId, message: ClientJsonRpcMessage) -> Result<(), Self::Error> {
+        Ok(self.sessions.local.accept_message(id, message).await?)
+    }
+
+    async fn create_standalone_stream(
+        &self,
+        id: &SessionId,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
+        Ok(self.sessions.local.create_standalone_stream(id).await?)
+    }
+
+    async fn resume(
+        &self,
+        id: &SessionId,
+        last_event_id: String,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
+        Ok(self.sessions.local.resume(id, last_event_id).await?)
+    }
+}

@@ -1,0 +1,131 @@
+//! Jobs as tasks, of MCP's extension `io.modelcontextprotocol/tasks`: a task is the job itself, by the job's id.
+//!
+//! So a task lives as long as its job does, whoever asks and whether or not the host was restarted; what may be done with it
+//! is what the caller may do with the job. A running job is working; one that is cancelled is cancelled. Any other end is
+//! what the call would have answered that waited for it, so that a job that failed is a completed task, whose result says
+//! `isError`.
+
+use std::sync::Arc;
+
+use guild_contract::{
+    JobId, JobStatus,
+    rpc::{StatusView, method},
+    text::one_line,
+};
+use jiff::Timestamp;
+use rmcp::model::{
+    CreateTaskResult, DetailedTask, GetTaskResult, JsonObject, MetaObject, Task, TaskPayload, TaskStatus,
+};
+use serde_json::{Map, Value};
+
+use super::{
+    super::{Failure, Server, ended},
+    convert,
+};
+use crate::{
+    door::{Audit, Caller},
+    member::Member,
+    methods::{self, Params, shown},
+    rpc::RpcError,
+};
+
+/// How often to ask for a job, which takes minutes.
+const POLL_MS: u64 = 2_000;
+/// The key of a task's `_meta` that has the job's status, as `worker/status` tells it.
+const STATUS: &str = "guild/status";
+/// How much of a summary, and of a question, a status message has.
+const MESSAGE_CHARS: usize = 400;
+
+/// The task that a call is answered with, whose job has been made.
+pub(super) async fn created(member: &Member, job: &JobId) -> Result<CreateTaskResult, RpcError> {
+    let status = status(member, job.as_str()).await?;
+    Ok(CreateTaskResult::new(task(&status)))
+}
+
+/// How a task is getting on.
+pub(super) async fn get(server: &Server, caller: &Caller, id: &str) -> Result<GetTaskResult, Failure> {
+    let (member, job) = find(server, caller, id)?;
+    let key = member.key().as_str();
+    caller.may(key, method::STATUS)?;
+    let asked = async |audit: Audit| {
+        audit.about(id);
+        status(&member, id).await
+    };
+    let status = caller.audited(key, method::STATUS, asked).await?;
+    let payload = match status.status {
+        JobStatus::Running => TaskPayload::Working,
+        JobStatus::Cancelled => TaskPayload::Cancelled,
+        JobStatus::Completed | JobStatus::Failed => {
+            caller.may(key, method::RESULT)?;
+            let asked = async |audit: Audit| {
+                audit.about(id);
+                match serde_json::to_value(convert::called(ended(&member, &job).await)) {
+                    Ok(Value::Object(result)) => Ok(result),
+                    _ => Err(RpcError::internal("the job's result cannot be told")),
+                }
+            };
+            TaskPayload::Completed { result: caller.audited(key, method::RESULT, asked).await? }
+        }
+    };
+    let mut result = GetTaskResult::new(DetailedTask::new(task(&status), payload));
+    let mut meta = JsonObject::new();
+    meta.insert(STATUS.to_owned(), serde_json::to_value(status).unwrap_or_default());
+    result.meta = Some(MetaObject(meta));
+    Ok(result)
+}
+
+/// Ends a task's job. One that has ended stays as it is: a failed job too, which is a completed task.
+pub(super) async fn cancel(server: &Server, caller: &Caller, id: &str) -> Result<(), Failure> {
+    let (member, job) = find(server, caller, id)?;
+    let key = member.key().as_str();
+    caller.may(key, method::CANCEL)?;
+    if member.store().running(job.as_str()).is_none() {
+        return Ok(());
+    }
+    let mut params = Map::new();
+    params.insert("jobId".to_owned(), job.as_str().into());
+    let asked = async |audit| methods::worker(&member, method::CANCEL, Ok(Params::of(params)), &audit).await;
+    caller.audited(key, method::CANCEL, asked).await?;
+    Ok(())
+}
+
+/// Takes what a client has to say to a task. No job waits for anything: its worker goes on by itself and logs its questions.
+/// So there is nothing that an answer could be to, and one that is to nothing is ignored.
+pub(super) fn update(server: &Server, caller: &Caller, id: &str) -> Result<(), Failure> {
+    let (member, _) = find(server, caller, id)?;
+    Ok(caller.may(member.key().as_str(), method::STATUS)?)
+}
+
+fn find(server: &Server, caller: &Caller, id: &str) -> Result<(Arc<Member>, JobId), RpcError> {
+    server.job(caller, id).ok_or_else(|| RpcError::invalid_params(format!("Unknown task: {}", shown(id))))
+}
+
+async fn status(member: &Member, id: &str) -> Result<StatusView, RpcError> {
+    let status = member.status(id).await?;
+    serde_json::from_slice(&status).map_err(|_| RpcError::internal("the job's status cannot be told"))
+}
+
+fn task(job: &StatusView) -> Task {
+    let status = match job.status {
+        JobStatus::Running => TaskStatus::Working,
+        JobStatus::Completed | JobStatus::Failed => TaskStatus::Completed,
+        JobStatus::Cancelled => TaskStatus::Cancelled,
+    };
+    // What a running job is, it is at this moment.
+    let updated = job.completed_at.clone().unwrap_or_else(|| Timestamp::now().to_string());
+    let task = Task::new(job.job_id.as_str(), status, &job.started_at, updated).with_poll_interval_ms(POLL_MS);
+    match message(job) {
+        Some(message) => task.with_status_message(message),
+        None => task,
+    }
+}
+
+/// What a person may be shown: why it failed, or what the worker says, and what it could not answer.
+fn message(job: &StatusView) -> Option<String> {
+    let error = job.error.as_deref().map(|error| format!("the job failed: {}", one_line(error, MESSAGE_CHARS)));
+    let summary = job.summary.as_deref().map(|summary| one_line(summary, MESSAGE_CHARS));
+    let questions =
+        job.questions.iter().flatten().map(|question| format!("question: {}", one_line(question, MESSAGE_CHARS)));
+    let lines: Vec<_> = error.or(summary).into_iter().chain(questions).collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
+}

@@ -1,0 +1,178 @@
+//! From what was found in a directory to a member that is served.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use crate::{
+    OpenError,
+    discovery::{Found, FoundMember, Mark},
+    home::Home,
+    host::MemberState,
+    member::{Means, Member},
+    plugins::{Component, Load, Loader, WantedComponent},
+    reach::{Granted, Reach},
+    roster::Roster,
+    takeover,
+};
+
+/// Opens members, with what they are opened on.
+pub(crate) struct Opener {
+    /// What the operator gives, before a member's own limits.
+    pub(crate) means: Means,
+    /// The address at which they are served, if they are.
+    pub(crate) base: Option<String>,
+    /// Whether there is one member, at an address without its key.
+    pub(crate) single: bool,
+    pub(crate) loader: Arc<Loader>,
+    pub(crate) roster: Arc<Roster>,
+}
+
+/// What became of a directory.
+pub(crate) struct Opened {
+    /// Its path under the members' directory.
+    pub(crate) path: String,
+    /// What it was then; or why it is no member.
+    pub(crate) looked: Result<Mark, String>,
+    pub(crate) state: MemberState,
+    /// Its component is to be loaded.
+    pub(crate) load: Option<Load>,
+}
+
+impl Opener {
+    /// Where a member is served: at `/mcp` alone, or under its key in a roster. Empty where the host serves nobody.
+    fn url(&self, key: &str) -> String {
+        match &self.base {
+            None => String::new(),
+            Some(base) if self.single => format!("{base}/mcp"),
+            Some(base) => format!("{base}/members/{key}/mcp"),
+        }
+    }
+
+    /// Opens what was found; what cannot be is in state error. A `home` that is still there, since its jobs have not
+    /// ended, is gone on with.
+    pub(crate) async fn settle(&self, Found { path, member }: Found, home: Option<Arc<Home>>) -> Opened {
+        let looked = member.as_ref().map(|found| found.mark.clone()).map_err(Clone::clone);
+        let opened = match member {
+            Ok(found) => self.open(found, home).await.map_err(|e| e.to_string()),
+            Err(reason) => Err(reason),
+        };
+        let (state, load) = match opened {
+            Ok(Some((member, load))) => (MemberState::Ready(member), Some(load)),
+            Ok(None) => (MemberState::Foreign, None),
+            Err(reason) => (MemberState::Error(reason.into()), None),
+        };
+        Opened { path, looked, state, load }
+    }
+
+    /// Becomes a member's owner and opens it; none where it has no component of its own.
+    pub(crate) async fn open(
+        &self,
+        found: FoundMember,
+        home: Option<Arc<Home>>,
+    ) -> Result<Option<(Arc<Member>, Load)>, OpenError> {
+        let failed = |key: &str, why: String| OpenError::Member(format!("member {key}: {why}"));
+        let key = found.key.to_string();
+        let wanted = self.wanted(&found).map_err(|why| failed(&key, why))?;
+        let Some(Wanted { component: wanted, granted, means, reach }) = wanted else { return Ok(None) };
+        let home = match home {
+            Some(home) => home,
+            None => {
+                crate::member::config_schema(&found.manifest).map_err(|why| failed(&key, why))?;
+                let owner = takeover::own(&found.dir, &found.key, &self.url(&key)).await?;
+                self.log(&found, &granted);
+                let home = Home::open(found.key.clone(), found.dir, &means, owner);
+                let home = home.map_err(|why| failed(&key, why))?;
+                if self.base.is_none() {
+                    // One task is carried out here. What a host left running is the next host's.
+                    home.store.leave_running();
+                }
+                home
+            }
+        };
+        let (done, component) = watch::channel(Component::Loading);
+        let resumer = home.resumer.clone();
+        let member = Member::new(home, found.manifest, means, reach, component).map_err(|why| failed(&key, why))?;
+        member.home.is_served_by(&member);
+        Ok(Some((member, Load { wanted, done, resumer: Some(resumer) })))
+    }
+
+    /// Makes what a member is to be from now on, over the same home, and loads its component. It is not in service yet.
+    /// None where there is nothing new.
+    ///
+    /// # Errors
+    /// Why it cannot be in service.
+    pub(crate) async fn change(&self, before: &Arc<Member>, found: FoundMember, same: bool) -> Result<Change, String> {
+        let Some(wanted) = self.wanted(&found)? else { return Ok(Change::Foreign) };
+        let Wanted { component: wanted, granted, means, reach } = wanted;
+        self.log(&found, &granted);
+        let (done, component) = watch::channel(Component::Loading);
+        let home = before.home.clone();
+        let member = Member::new(home.clone(), found.manifest, means, reach, component)?;
+        let (loader, sha256) =
+            (self.loader.clone(), before.component().ready().map(|plugin| plugin.sha256().to_owned()));
+        let loaded = self.loader.in_turn(move || {
+            if same
+                && let Some(sha256) = sha256
+                && loader.is_still(&wanted, &sha256, &home.resumer)?
+            {
+                return Ok(None);
+            }
+            loader.prepare(&wanted, Some(&home.resumer)).map(Some)
+        });
+        match loaded.await.unwrap_or_else(|_| Err("the host is stopping".to_owned())) {
+            Ok(None) => Ok(Change::Nothing),
+            Ok(Some(loaded)) => {
+                done.send_replace(Component::Ready(Arc::new(loaded)));
+                Ok(Change::Another(member))
+            }
+            // There is no other one that could go on, and whoever asks for it is told what is wrong now.
+            Err(why) if before.component().ready().is_none() => {
+                done.send_replace(Component::Failed(why));
+                Ok(Change::Another(member))
+            }
+            Err(why) => Err(why),
+        }
+    }
+
+    /// The component that a member wants, its means with its own limits, and its reach; none where it has no component.
+    fn wanted(&self, found: &FoundMember) -> Result<Option<Wanted>, String> {
+        let Some(spec) = found.manifest.component.clone() else { return Ok(None) };
+        let means = &self.means;
+        let granted = Granted::of(found, &spec, &means.config)?;
+        let dir = found.dir.try_clone().map_err(|e| e.to_string())?;
+        let component = WantedComponent::new(found, dir, spec, &granted);
+        let reach = Reach::new(granted.grants.clone(), &means.sources, &means.runtimes);
+        let means = Means { limits: component.limits.clone(), ..means.clone() };
+        Ok(Some(Wanted { component, granted, means, reach }))
+    }
+
+    /// Logs what a member is granted, and what it asks for in vain.
+    fn log(&self, found: &FoundMember, granted: &Granted) {
+        let sources = &self.means.sources;
+        granted.log(found, &sources.granted(&granted.grants));
+        for root in found.manifest.component.iter().flat_map(|spec| sources.missing(spec)) {
+            tracing::warn!(member = %found.key, "it asks for the read root {root:?}, and there is no such root");
+        }
+    }
+}
+
+/// What a member is to be.
+struct Wanted {
+    component: WantedComponent,
+    granted: Granted,
+    /// With the member's own limits.
+    means: Means,
+    reach: Reach,
+}
+
+/// What came of a change of a member's directory.
+pub(crate) enum Change {
+    /// The member as it is to be from now on, ready to serve; or with a component that cannot be in service, as the one
+    /// before could not.
+    Another(Arc<Member>),
+    /// It is what is in service.
+    Nothing,
+    /// It has no component any more: another process serves it.
+    Foreign,
+}

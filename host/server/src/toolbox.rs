@@ -1,0 +1,245 @@
+//! The tools of one member's component, for whoever calls them: clients of MCP, and the sessions of workers that named the
+//! member among their toolboxes. Each call is under the grants of the toolbox, whoever it is for.
+
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use guild_contract::{Grants, MemberKey, manifest::Interface};
+use guild_jobs::{MemoryStore, tools::ToolDefinition, web::Web};
+use guild_sandbox::{CallError, Plugin, ToolScope};
+use serde_json::Value;
+use tokio::{
+    runtime::Handle,
+    sync::{Semaphore, watch},
+};
+
+use crate::{
+    member::Means,
+    plugins::{self, Component, Loaded},
+    reach::{Reach, Reader, Sources},
+    rpc::RpcError,
+    runtimes::Runtimes,
+    schema::{self, Schema},
+};
+
+/// Checks of large inputs, or by schemas that lead back to themselves, at a time for one toolbox. Nothing interrupts them.
+const SLOW_CHECKS: usize = 2;
+/// How long an answer waits to be checked, at least.
+const LAST_CHECK: Duration = Duration::from_secs(1);
+
+/// The tools of a component, listed and compiled once, when it was loaded. The order is the component's.
+pub(crate) struct Catalogue {
+    pub(crate) tools: Vec<Arc<ToolDefinition>>,
+    /// The same ones, as sessions are offered them: called by the member's prefix and their names.
+    offered: Vec<Arc<ToolDefinition>>,
+    schemas: HashMap<String, Schemas>,
+}
+
+/// What a tool takes and answers.
+struct Schemas {
+    input: Arc<Schema>,
+    output: Option<Arc<Schema>>,
+}
+
+impl Catalogue {
+    /// The tools of a component that is the member's of that key.
+    ///
+    /// # Errors
+    /// Names the tool whose schema cannot be.
+    pub(crate) fn of(key: &MemberKey, plugin: &Plugin) -> Result<Self, String> {
+        let tools = plugin.tools().to_vec();
+        let all = tools.iter().flat_map(|tool| [Some(&tool.input_schema), tool.output_schema.as_ref()]);
+        let room = schema::pattern_bytes(all.flatten());
+        let compiled = |tool: &Arc<ToolDefinition>| {
+            let compile = |what: &str, schema: &Value| {
+                let schema = Schema::compile(schema, room);
+                schema.map(Arc::new).map_err(|why| format!("the {what} schema of the tool {:?}: {why}", tool.name))
+            };
+            let input = compile("input", &tool.input_schema)?;
+            let output = tool.output_schema.as_ref().map(|schema| compile("output", schema)).transpose()?;
+            Ok((tool.name.clone(), Schemas { input, output }))
+        };
+        let schemas = tools.iter().map(compiled).collect::<Result<_, String>>()?;
+        let offered =
+            |tool: &Arc<ToolDefinition>| Arc::new(ToolDefinition { name: key.tool(&tool.name), ..(**tool).clone() });
+        Ok(Self { offered: tools.iter().map(offered).collect(), tools, schemas })
+    }
+
+    /// Each tool, and how sessions are offered it.
+    pub(crate) fn offered(&self) -> impl Iterator<Item = (&Arc<ToolDefinition>, &Arc<ToolDefinition>)> {
+        self.tools.iter().zip(&self.offered)
+    }
+}
+
+/// Why a tool gave no result.
+#[derive(Debug)]
+pub(crate) enum ToolFailure {
+    /// There is no tool of this name.
+    Unknown(String),
+    /// The caller is to see it as the tool's answer: input that its schema refuses (the text says where), the tool's own
+    /// error, a trap, the deadline.
+    Failed(String),
+    /// The component is not there: it is being loaded, broken, or busy.
+    Unavailable(RpcError),
+}
+
+/// The tools of one member, as its manifest and its component have it now. Where those change, another one takes its place;
+/// whoever holds this one goes on with what it began with.
+pub(crate) struct Toolbox {
+    key: MemberKey,
+    component: watch::Receiver<Component>,
+    memory: Arc<MemoryStore>,
+    grants: Arc<Grants>,
+    reader: Reader,
+    sources: Arc<Sources>,
+    runtimes: Arc<Runtimes>,
+    /// How long one who wants to know its tools waits until the component is there.
+    wait: Duration,
+    /// How long a call waits for its turn.
+    call_wait: Duration,
+    slow_checks: Arc<Semaphore>,
+}
+
+impl Toolbox {
+    /// The tools of a member that reaches `reach`, once its component is loaded.
+    pub(crate) fn new(
+        key: MemberKey,
+        memory: Arc<MemoryStore>,
+        reach: &Reach,
+        means: &Means,
+        component: watch::Receiver<Component>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            key,
+            component,
+            memory,
+            grants: reach.grants.clone(),
+            reader: reach.reader.clone(),
+            sources: means.sources.clone(),
+            runtimes: means.runtimes.clone(),
+            wait: Duration::from_secs(means.limits.dispatch_wait_seconds.into()),
+            call_wait: Duration::from_secs(means.limits.call_tool_wait_seconds.into()),
+            slow_checks: Arc::new(Semaphore::new(SLOW_CHECKS)),
+        })
+    }
+
+    /// Whose tools they are.
+    pub(crate) fn key(&self) -> &MemberKey {
+        &self.key
+    }
+
+    /// Until when a caller that asks now waits for the component.
+    pub(crate) fn patience(&self) -> Instant {
+        Instant::now() + self.wait
+    }
+
+    /// Its tools, once its component is loaded.
+    ///
+    /// # Errors
+    /// -32000 where it is still being loaded then; -32603 with the reason where it is broken.
+    pub(crate) async fn tools(&self, until: Instant) -> Result<Arc<Catalogue>, RpcError> {
+        Ok(self.loaded(until).await?.catalogue.clone())
+    }
+
+    /// Its component, once it is loaded; the errors are those of [`Self::tools`].
+    pub(crate) async fn loaded(&self, until: Instant) -> Result<Arc<Loaded>, RpcError> {
+        plugins::ready(&self.component, &self.key, until).await
+    }
+
+    /// Whether it has a tool of that name; none where that is not known, since its component is not in service.
+    pub(crate) fn lists(&self, name: &str) -> Option<bool> {
+        match &*self.component.borrow() {
+            Component::Ready(loaded) => Some(loaded.catalogue.schemas.contains_key(name)),
+            Component::Loading | Component::Failed(_) => None,
+        }
+    }
+
+    /// Calls a tool: its input is checked against its schema, then the component is called, in a fresh instance.
+    ///
+    /// # Errors
+    /// See [`ToolFailure`].
+    pub(crate) async fn call(&self, name: &str, input: Value) -> Result<Value, ToolFailure> {
+        let until = self.turn();
+        let loaded = self.loaded(until).await.map_err(ToolFailure::Unavailable)?;
+        self.call_until(until, &loaded, name, input).await
+    }
+
+    /// [`Self::call`], of the component as it was when `loaded` was asked for.
+    pub(crate) async fn call_of(&self, loaded: &Loaded, name: &str, input: Value) -> Result<Value, ToolFailure> {
+        self.call_until(self.turn(), loaded, name, input).await
+    }
+
+    /// Until when a call waits that is made now, for all that it has to wait for before its component is called.
+    fn turn(&self) -> Instant {
+        Instant::now() + self.call_wait
+    }
+
+    async fn call_until(
+        &self,
+        until: Instant,
+        loaded: &Loaded,
+        name: &str,
+        input: Value,
+    ) -> Result<Value, ToolFailure> {
+        let schemas = loaded.catalogue.schemas.get(name).ok_or_else(|| ToolFailure::Unknown(name.to_owned()))?;
+        let (input, checked) = self.checked(&schemas.input, input, until).await?;
+        checked.map_err(|why| ToolFailure::Failed(format!("the input is not what {name} takes: {why}")))?;
+        let output = match loaded.plugin.call_tool(name, &input, self.scope(until)).await {
+            Ok(Ok(output)) => output,
+            Ok(Err(fault)) => return Err(ToolFailure::Failed(fault.to_string())),
+            Err(busy @ CallError::Busy(_)) => {
+                let why = format!("the tools of {}: {busy}; try again", self.key);
+                return Err(ToolFailure::Unavailable(plugins::busy(why)));
+            }
+            Err(e) => return Err(ToolFailure::Failed(format!("the tool {name} did not work: {e}"))),
+        };
+        let Some(schema) = &schemas.output else { return Ok(output) };
+        // Clients believe what is listed, and many refuse an answer that is not so.
+        let until = until.max(Instant::now() + LAST_CHECK);
+        let (output, checked) = self.checked(schema, output, until).await?;
+        checked.map_err(|why| {
+            ToolFailure::Failed(format!("the tool {name} did not answer what its output schema says: {why}"))
+        })?;
+        Ok(output)
+    }
+
+    /// A value, and whether a schema takes it. It waits until `until` for its turn, where that takes long to tell.
+    async fn checked(
+        &self,
+        schema: &Arc<Schema>,
+        value: Value,
+        until: Instant,
+    ) -> Result<(Value, Result<(), String>), ToolFailure> {
+        if schema.is_quick(&value) {
+            let checked = schema.check(&value);
+            return Ok((value, checked));
+        }
+        let busy = || {
+            let why = format!("the inputs and answers of other calls of {} are being checked; try again", self.key);
+            ToolFailure::Unavailable(plugins::busy(why))
+        };
+        let place = tokio::time::timeout_at(until.into(), self.slow_checks.clone().acquire_owned()).await;
+        let place = place.map_err(|_| busy())?;
+        let schema = schema.clone();
+        let work = tokio::task::spawn_blocking(move || {
+            let _place = place;
+            let checked = schema.check(&value);
+            (value, checked)
+        });
+        work.await.map_err(|_| ToolFailure::Unavailable(RpcError::internal("the host is stopping")))
+    }
+
+    /// What a call reaches: what the toolbox was granted, and nothing of whoever calls. Pages that are fetched are kept for
+    /// the one call.
+    fn scope(&self, wait_until: Instant) -> ToolScope {
+        let web = match self.grants.has(Interface::Web) {
+            true => Reach::new(self.grants.clone(), &self.sources, &self.runtimes).own_web,
+            false => Web::default(),
+        };
+        let files = self.reader.files.clone();
+        ToolScope { memory: self.memory.clone(), files, web, host: Handle::current(), wait_until }
+    }
+}
