@@ -9,15 +9,14 @@ use guild_contract::{
 };
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use serde_json::json;
-use wasmtime::Config;
-use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
-use wit_parser::Resolve;
+use wasmtime::{Config, InstanceAllocationStrategy, PoolingAllocationConfig};
 
 use crate::{
     Outcome,
     host::scratch,
     instance::{Bare, CALLS, Ours, activation},
     stats::{Aim, Report, median},
+    wat,
 };
 
 const ROUNDS: usize = 15;
@@ -69,7 +68,7 @@ pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
     let built = fs::read("plugins/target/wasm32-wasip2/release/computing.wasm")?;
     let computing = [
         ("a component that computes, all limits on", built, Aim::AtMost(1.15)),
-        ("one of tight loops only, all limits on", tight()?, Aim::Stated),
+        ("one of tight loops only, all limits on", wat::component("dispatch", TIGHT)?, Aim::Stated),
     ];
     for (name, bytes, aim) in computing {
         fs::write(own.join("computing.wasm"), bytes)?;
@@ -126,6 +125,8 @@ async fn compared(member: &Path, spec: &ComponentSpec, calls: u32, clock: fn() -
 
 /// The host's engine but for its limits.
 fn config() -> Config {
+    let mut pool = PoolingAllocationConfig::new();
+    pool.max_memory_size(64 * 1024 * 1024).table_keep_resident(64 * 1024);
     let mut config = Config::new();
     config
         .wasm_backtrace_max_frames(None)
@@ -134,17 +135,7 @@ fn config() -> Config {
         .max_wasm_stack(512 * 1024)
         .async_stack_size(1024 * 1024)
         .memory_reservation(64 * 1024 * 1024)
-        .memory_guard_size(64 * 1024);
+        .memory_guard_size(64 * 1024)
+        .allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
     config
-}
-
-fn tight() -> Outcome<Vec<u8>> {
-    let mut resolve = Resolve::default();
-    resolve.push_dir("wit")?;
-    let world = "package bench:guest; world guest { export guild:worker/dispatch@0.1.0; }";
-    let package = resolve.push_str("guest.wit", world)?;
-    let world = resolve.select_world(&[package], Some("guest"))?;
-    let mut module = wat::parse_str(TIGHT)?;
-    embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8)?;
-    Ok(ComponentEncoder::default().module(&module)?.validate(true).encode()?)
 }

@@ -20,6 +20,7 @@ mod sessions;
 mod start;
 mod stats;
 mod tools;
+mod wat;
 
 use std::process::ExitCode;
 

@@ -20,6 +20,7 @@ use crate::{
     instance::{State, linked},
     load::{Connection, Load, request},
     stats::{Aim, Report, median},
+    wat,
 };
 
 wasmtime::component::bindgen!({
@@ -35,24 +36,42 @@ const ROUNDS: usize = 9;
 const CONNECTIONS: usize = 16;
 const ROUND: Duration = Duration::from_millis(1500);
 
-/// Measures a tool that answers with a sentence; and, for comparison, one of the textkit, whose component is eight times as
-/// large.
+/// The trivial tool: it answers with its input. One tool is listed: its name, no title, no description, its input schema,
+/// no output schema, and that it may change something.
+const ECHO: &str = r#"(module
+  (memory (export "memory") 2)
+  (global $next (mut i32) (i32.const 65536))
+  (data (i32.const 32768) "echo{\"type\":\"object\"}")
+  (func (export "guild:worker/toolbox@0.1.0#list-tools") (result i32)
+    (i32.store (i32.const 16384) (i32.const 32768)) (i32.store (i32.const 16388) (i32.const 4))
+    (i32.store (i32.const 16412) (i32.const 32772)) (i32.store (i32.const 16416) (i32.const 17))
+    (i32.store (i32.const 4096) (i32.const 16384)) (i32.store (i32.const 4100) (i32.const 1))
+    (i32.const 4096))
+  (func (export "guild:worker/toolbox@0.1.0#call-tool") (param i32 i32 i32 i32) (result i32)
+    (i32.store (i32.const 4100) (local.get 2)) (i32.store (i32.const 4104) (local.get 3))
+    (i32.const 4096))
+  (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
+    (local $at i32)
+    (local.set $at (i32.and (i32.add (global.get $next) (i32.const 15)) (i32.const -16)))
+    (global.set $next (i32.add (local.get $at) (local.get 3)))
+    (local.get $at)))"#;
+
+/// Measures the trivial tool; and beside it one that the SDK for Rust made, which answers with a sentence, and one of the
+/// textkit, whose component is eight times as large as that.
 pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
-    let trivial = Path::new("plugins/target/wasm32-wasip2/release/conformance.wasm");
+    let echo = scratch().join("echo.wasm");
+    fs::write(&echo, wat::component("toolbox", ECHO)?)?;
+    let params = json!({"name": "echo", "arguments": {"text": "Nothing here is a demo."}});
+    of_tool(report, "tools/call", &echo, params, Aim::AtLeast(0.15)).await?;
+    let rust = Path::new("plugins/target/wasm32-wasip2/release/conformance.wasm");
     let params = json!({"name": "test_simple_text", "arguments": {}});
-    of_tool(report, "tools/call", trivial, params, [Aim::AtMost(1.5), Aim::AtLeast(0.15)]).await?;
+    of_tool(report, "tools/call of a Rust tool", rust, params, Aim::Stated).await?;
     let textkit = Path::new("guild-members/textkit/textkit.wasm");
     let params = json!({"name": "text_stats", "arguments": {"text": "Nothing here is a demo."}});
-    of_tool(report, "tools/call of textkit", textkit, params, [Aim::Stated, Aim::Stated]).await
+    of_tool(report, "tools/call of textkit", textkit, params, Aim::Stated).await
 }
 
-async fn of_tool(
-    report: &mut Report,
-    what: &str,
-    component: &Path,
-    params: Value,
-    [aim_p50, aim_rate]: [Aim; 2],
-) -> Outcome<()> {
+async fn of_tool(report: &mut Report, what: &str, component: &Path, params: Value, aim: Aim) -> Outcome<()> {
     let host = Setup::toolbox("tools", component)?.start().await?;
     let answer = host.ask("tools/call", &params).await?;
     let called: Value = serde_json::from_slice(&answer)?;
@@ -75,7 +94,7 @@ async fn of_tool(
     }
     let (p50, bare_p50) = (median(&ours), median(&theirs));
     let how = format!("{p50:.0} us of {bare_p50:.0} us, bare wasmtime in a bare axum handler");
-    report.add(&format!("{what}, p50"), p50 / bare_p50, "x bare", aim_p50, &how);
+    report.add(&format!("{what}, p50"), p50 / bare_p50, "x bare", Aim::AtMost(1.5), &how);
 
     let load = Load { requests: Arc::from([request]), connections: CONNECTIONS, count: usize::MAX, time: ROUND };
     let (mut ours, mut theirs, mut bares) = (Vec::new(), Vec::new(), Vec::new());
@@ -91,7 +110,7 @@ async fn of_tool(
     let (rate, none_rate, bare_rate) = (median(&ours), median(&theirs), median(&bares));
     let how =
         format!("{rate:.0}/s of {none_rate:.0}/s, a bare axum handler; {bare_rate:.0}/s with bare wasmtime in it");
-    report.add(&format!("{what}, 16 at once"), rate / none_rate, "x bare", aim_rate, &how);
+    report.add(&format!("{what}, 16 at once"), rate / none_rate, "x bare", aim, &how);
     Ok(())
 }
 

@@ -222,6 +222,15 @@ fn a_table_of_ten_million_elements_at_the_beginning_is_over_the_limit() {
 }
 
 #[test]
+fn hundreds_of_thousands_of_globals_are_refused() {
+    let component = Guest::default().with(&"(global i32 (i32.const 0))".repeat(300_000)).build();
+    let why = "the component cannot be loaded: an instance of it would take more than 4194304 bytes of the host, for its globals, \
+               its functions in tables and its imports";
+    // What the compiler's threads keep.
+    Hostile::worker(component).growth_mib(128).attacks(|case| refused(case, why));
+}
+
+#[test]
 fn an_import_that_nobody_has_is_refused() {
     let component = "(component (import \"evil:exfil/socket@1.0.0\" (instance (export \"open\" (func)))))";
     let why = "guild-member.json:1: the component imports `evil:exfil/socket@1.0.0`, which this host does not have; a plugin can use \

@@ -13,7 +13,7 @@ use std::{
 use guild_contract::{Grants, Limits, manifest::ComponentSpec};
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use wasmtime::{
-    Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig,
+    Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig,
     component::{Component, Linker},
 };
 
@@ -132,38 +132,41 @@ fn memory_bytes(limits: &Limits) -> u64 {
 
 /// A pool with places for all that the lanes let in, each as large as the limits allow: it is never what a component
 /// waits for, and no component can take another's. A place that has not been used takes addresses, and no memory. None
-/// where there are more than can be counted.
+/// where there are too many: each is also a number of mappings, of which a process has no more than 65,530.
 fn pool(limits: &Limits, lanes: &Lanes) -> Option<PoolingAllocationConfig> {
-    let live = lanes.live()?;
+    // The pool looks for a free place part by part, and can miss one that is given back meanwhile.
+    const SPARE: u32 = 16;
+    let live = lanes.live().filter(|live| *live <= MOST)? + SPARE;
+    let sets = live.checked_add(lanes.surplus.all)?.checked_add(LISTINGS.checked_mul(lanes.widest)?)?;
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(live)
         .total_core_instances(live.saturating_mul(limits.instances))
-        .total_memories(lanes.slots(1, limits.memories)?)
-        .total_tables(lanes.slots(TABLES, limits.tables)?)
+        .total_memories(sets)
+        .total_tables(sets.checked_mul(TABLES)?)
         .total_stacks(live)
         .max_memory_size(usize::try_from(memory_bytes(limits)).ok()?)
         .table_elements(usize::try_from(limits.table_elements).ok()?)
         // Counted by the Store, which names the limit.
         .max_memories_per_module(MEMORIES)
         .max_tables_per_module(u32::MAX)
-        // Bounded by `limits.component_bytes`.
         .max_core_instance_size(INSTANCE_BYTES)
-        .max_component_instance_size(INSTANCE_BYTES);
-    // What a call has changed is set back in place where the system says what that is; else it is given back whole.
-    if PoolingAllocationConfig::is_pagemap_scan_available() {
-        pool.pagemap_scan(Enabled::Yes).linear_memory_keep_resident(KEPT_BYTES).table_keep_resident(KEPT_BYTES);
-    }
+        .max_component_instance_size(INSTANCE_BYTES)
+        .table_keep_resident(KEPT_BYTES);
+    // Not `pagemap_scan`, although it makes a small call several times as fast: of wasmtime 48 it misses pages that are
+    // swapped out, and leaves them to the next instance.
     Some(pool)
 }
 
-/// How many tables come with a place in a lane: twice what compilers make of one program.
+/// How much of a table is set back in place. Memories are given back to the system whole, and at once.
+const KEPT_BYTES: usize = 64 * 1024;
+/// Up to how many components may be live at a time for there to be a pool.
+const MOST: u32 = 10_000;
+/// How many tables come with a memory: twice what compilers make of one program.
 const TABLES: u32 = 4;
 /// What a module may declare of memories: more than any limit gives, and few enough to look for them when it goes.
 const MEMORIES: u32 = 1000;
-/// What the host may keep of an instance's own: more than any component needs.
-const INSTANCE_BYTES: usize = 256 * 1024 * 1024;
-/// How much of a memory, and of a table, a place keeps when its call is over: nearly all that small tools change.
-const KEPT_BYTES: usize = 128 * 1024;
+/// What the host may keep for an instance of a component: its globals, its functions that have a place in a table, its imports.
+pub(crate) const INSTANCE_BYTES: usize = 4 * 1024 * 1024;
 
 /// Ticks the engine's epoch from a thread of its own, so that it ticks also when every worker thread is busy.
 /// It holds the engine weakly, ends with it, and sleeps while no component runs.
@@ -215,52 +218,69 @@ impl Drop for Ticking {
     }
 }
 
+/// So many components list their tools at a time, when they are loaded.
 const LISTINGS: u32 = 8;
 
 /// Who waits for whom. A lane is first come, first served. Each plugin has a narrower one of its own before the common
 /// one, so that one member's thousand dispatches, or jobs, leave room for another's first. Within the lanes, ticks
 /// share the cores.
 pub(crate) struct Lanes {
-    pub(crate) activations: Common,
-    pub(crate) runs: Common,
-    pub(crate) tool_calls: Common,
+    activations: Common,
+    runs: Common,
+    tool_calls: Common,
+    listings: Common,
+    /// The memories, with their tables, that components have beyond the first: those that have more wait for them before
+    /// they wait with the others, whom they do not hold up. For listing tools there are more, so that no component has to
+    /// wait for others to be loaded.
+    surplus: Common,
+    /// How many of them a component may have.
+    widest: u32,
     /// One component is compiled at a time; the compiler itself uses all cores.
     pub(crate) compiles: Mutex<()>,
-    /// So many components list their tools at a time, when they are loaded.
-    pub(crate) listings: Semaphore,
 }
 
 impl Lanes {
     fn new(cores: u32, limits: &Limits) -> Self {
         // One that leaves an eighth of the places to others.
         let most = |all: u32| (all - all / 8).max(1);
+        let widest = limits.memories.max(limits.tables.div_ceil(TABLES));
         Self {
             activations: Common::new(cores * 8, cores),
             runs: Common::new(limits.live_runs, most(limits.live_runs)),
             tool_calls: Common::new(limits.live_tool_calls, most(limits.live_tool_calls)),
+            listings: Common::new(LISTINGS, LISTINGS),
+            surplus: Common::new(widest.saturating_mul(2).max(256), widest.max(128)),
+            widest,
             compiles: Mutex::default(),
-            listings: Semaphore::new(LISTINGS as usize),
         }
     }
 
     /// How many components are live at a time at most.
     fn live(&self) -> Option<u32> {
-        let lanes = [&self.activations, &self.runs, &self.tool_calls];
-        lanes.iter().try_fold(LISTINGS, |sum, lane| sum.checked_add(lane.all))
+        let lanes = [&self.activations, &self.runs, &self.tool_calls, &self.listings];
+        lanes.iter().try_fold(0_u32, |sum, lane| sum.checked_add(lane.all))
     }
 
-    /// How many memories, or tables, all components have at a time at most: so many come with a place, and no component
-    /// has more than `most`.
-    fn slots(&self, of_a_place: u32, most: u32) -> Option<u32> {
-        // Where a component is wider than its lane, no other one as wide is in it.
-        let wide = |lane: &Common| lane.all.checked_mul(of_a_place)?.checked_add(most);
-        let short = self.activations.all.checked_add(LISTINGS)?.checked_mul(most)?;
-        wide(&self.runs)?.checked_add(wide(&self.tool_calls)?)?.checked_add(short)
+    /// The lanes of a member with this component.
+    pub(crate) fn of_one(&self, component: &Component) -> OwnLanes {
+        // It imports no modules, so that it is known.
+        let needed = component.resources_required();
+        let sets = needed.map_or(1, |all| all.num_memories.max(all.num_tables.div_ceil(TABLES)));
+        // One that has more than the limits allow is refused by its Store.
+        let surplus = sets.saturating_sub(1).min(self.surplus.of_one);
+        let before = if surplus > 0 { self.surplus.of_one(surplus) } else { Vec::new() };
+        let lane = |common: &Common| Lane([before.as_slice(), &common.of_one(1)].concat());
+        OwnLanes {
+            activations: lane(&self.activations),
+            runs: lane(&self.runs),
+            tool_calls: lane(&self.tool_calls),
+            listings: Lane(self.listings.of_one(1)),
+        }
     }
 }
 
 /// So many places, which all members share.
-pub(crate) struct Common {
+struct Common {
     all: u32,
     of_one: u32,
     places: Arc<Semaphore>,
@@ -271,35 +291,44 @@ impl Common {
         Self { all, of_one, places: Arc::new(Semaphore::new(all as usize)) }
     }
 
-    /// A member's lane. A call of its component takes so many places as the component has memories, or more where it has
-    /// many tables.
-    pub(crate) fn of_one(&self, component: &Component) -> Lane {
-        // It imports no modules, so that it is known.
-        let needed =
-            component.resources_required().map_or(1, |all| all.num_memories.max(all.num_tables.div_ceil(TABLES)));
+    /// Where a member waits: first for so many places of its own, and then for as many of all.
+    fn of_one(&self, many: u32) -> Vec<Queue> {
         let own = Arc::new(Semaphore::new(self.of_one as usize));
-        Lane { own, common: self.places.clone(), width: needed.clamp(1, self.of_one) }
+        vec![Queue { places: own, many }, Queue { places: self.places.clone(), many }]
     }
 }
 
-/// A member's lane, and the common one behind it.
-pub(crate) struct Lane {
-    own: Arc<Semaphore>,
-    common: Arc<Semaphore>,
-    width: u32,
+/// The lanes of one member.
+pub(crate) struct OwnLanes {
+    pub(crate) activations: Lane,
+    pub(crate) runs: Lane,
+    pub(crate) tool_calls: Lane,
+    pub(crate) listings: Lane,
+}
+
+/// The queues before a kind of call, in this order.
+pub(crate) struct Lane(Vec<Queue>);
+
+/// One of them, and how many of its places a call takes.
+#[derive(Clone)]
+struct Queue {
+    places: Arc<Semaphore>,
+    many: u32,
 }
 
 /// A place in a lane. It is given back when it is dropped.
 pub struct Place {
-    _own: OwnedSemaphorePermit,
-    _common: OwnedSemaphorePermit,
+    _permits: Vec<OwnedSemaphorePermit>,
 }
 
 impl Lane {
     /// Waits for a place. Lanes are never closed.
     pub(crate) async fn place(&self) -> Result<Place, AcquireError> {
-        let own = self.own.clone().acquire_many_owned(self.width).await?;
-        Ok(Place { _own: own, _common: self.common.clone().acquire_many_owned(self.width).await? })
+        let mut permits = Vec::with_capacity(self.0.len());
+        for queue in &self.0 {
+            permits.push(queue.places.clone().acquire_many_owned(queue.many).await?);
+        }
+        Ok(Place { _permits: permits })
     }
 }
 

@@ -37,8 +37,8 @@ impl Limiter {
 }
 
 /// Whether it is more than the component itself said that there may be, which is less than the limit. The engine asks
-/// before it looks at that, and nothing is taken for what it then refuses. Where the component said nothing, `max` is
-/// what has room in the engine's pool: the limit of all members.
+/// before it looks at that, and nothing is taken for what it then refuses. Where a component said nothing of a table, `max`
+/// is what has room in the engine's pool: the limit of all members.
 fn is_beyond(desired: usize, max: Option<usize>, limit: u64) -> bool {
     max.is_some_and(|max| desired > max && (max as u64) < limit)
 }

@@ -11,12 +11,16 @@ use std::{
 use bytes::Bytes;
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 use guild_audit::inspect::{self, Outside};
-use guild_contract::text::hex;
+use guild_contract::{Limits, text::hex};
 use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 use wasmtime::component::Component;
 
-use crate::{engine::Sandbox, error::LoadError, reason};
+use crate::{
+    engine::{INSTANCE_BYTES, Sandbox},
+    error::LoadError,
+    reason,
+};
 
 /// A component that may be loaded: its bytes, read once, so that what is approved is what is compiled.
 pub struct Candidate {
@@ -92,10 +96,20 @@ pub(crate) fn compile(sandbox: &Sandbox, candidate: &Candidate) -> Result<Compon
         .map_err(|e| LoadError::Refused(format!("no thread to compile it: {e}")))?;
     let component = compiled.recv_timeout(Duration::from_secs(seconds.into()));
     let component = component.map_err(|_| LoadError::CompileTimeout(seconds))?;
-    component.map_err(|e| match reason::beginning(&e, &sandbox.limits) {
+    component.map_err(|e| refused(&e, &sandbox.limits))
+}
+
+/// Why the engine does not take a component.
+fn refused(error: &wasmtime::Error, limits: &Limits) -> LoadError {
+    let why = error.root_cause().to_string();
+    match reason::beginning(error, limits) {
         Some(limit) => LoadError::Limit(limit),
-        None => LoadError::NotAComponent(format!("the file is no valid component: {}", e.root_cause())),
-    })
+        None if why.starts_with("instance allocation for this") => LoadError::Refused(format!(
+            "an instance of it would take more than {INSTANCE_BYTES} bytes of the host, for its globals, its functions in \
+             tables and its imports"
+        )),
+        None => LoadError::NotAComponent(format!("the file is no valid component: {why}")),
+    }
 }
 
 /// A component is being compiled, whoever still waits for it.

@@ -76,18 +76,19 @@ impl Plugin {
         denied::add_to_linker(&mut linker, &sandbox.engine, &component).map_err(refused)?;
         let pre = linker.instantiate_pre(&component);
         let pre = pre.map_err(refused)?;
+        let lanes = sandbox.lanes.of_one(&component);
         let world = spec.world;
         let dispatch = world.exports_dispatch().then(|| dispatch::GuestIndices::new(&pre));
         let run = matches!(world, World::AutonomousWorker).then(|| run::GuestIndices::new(&pre));
-        let toolbox = world.exports_toolbox().then(|| Toolbox::new(&pre, sandbox.lanes.tool_calls.of_one(&component)));
+        let toolbox = world.exports_toolbox().then(|| Toolbox::new(&pre, lanes.tool_calls, lanes.listings));
         let plugin = Self {
             dispatch: dispatch.transpose().map_err(refused)?,
             run: run.transpose().map_err(refused)?,
             toolbox: toolbox.transpose().map_err(refused)?,
             grants,
             limits,
-            activations: sandbox.lanes.activations.of_one(&component),
-            runs: sandbox.lanes.runs.of_one(&component),
+            activations: lanes.activations,
+            runs: lanes.runs,
             sha256: candidate.hash().into(),
             pre,
             sandbox,

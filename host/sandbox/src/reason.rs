@@ -11,9 +11,10 @@ use crate::{
 
 /// The engine's words for a limit that has no type of its own to be told by, and the limit. `tests/limits.rs` reaches
 /// each of them, so that a version of wasmtime with other words does not pass.
-const WORDS: [(&str, &str, Max); 8] = [
+const WORDS: [(&str, &str, Max); 9] = [
     ("memory has a minimum byte size of", "memory_bytes", |limits| limits.memory_bytes),
     ("has a minimum element size of", "table_elements", |limits| limits.table_elements),
+    ("exceeds the total tables limit of", "tables", |limits| limits.tables.into()),
     ("instance count too high", "instances", |limits| limits.instances.into()),
     ("table count too high", "tables", |limits| limits.tables.into()),
     ("memory count too high", "memories", |limits| limits.memories.into()),

@@ -30,7 +30,8 @@ use crate::{
 pub(crate) struct Toolbox {
     export: toolbox::GuestIndices,
     tools: Vec<Arc<ToolDefinition>>,
-    lane: Lane,
+    calls: Lane,
+    listings: Lane,
 }
 
 /// What a caller sees of the text with which a tool fails.
@@ -40,8 +41,8 @@ const NAME_BYTES: usize = 64;
 
 impl Toolbox {
     /// The export, whose tools are not known yet.
-    pub(crate) fn new(pre: &InstancePre<State>, lane: Lane) -> wasmtime::Result<Self> {
-        Ok(Self { export: toolbox::GuestIndices::new(pre)?, tools: Vec::new(), lane })
+    pub(crate) fn new(pre: &InstancePre<State>, calls: Lane, listings: Lane) -> wasmtime::Result<Self> {
+        Ok(Self { export: toolbox::GuestIndices::new(pre)?, tools: Vec::new(), calls, listings })
     }
 }
 
@@ -76,8 +77,7 @@ impl Plugin {
 
     async fn list_tools(&self, toolbox: &Toolbox) -> Result<Vec<types::ToolDefinition>, CallError> {
         const CALL: &str = "list-tools";
-        // It is never closed.
-        let _turn = self.sandbox.lanes.listings.acquire().await;
+        let _place = toolbox.listings.place().await;
         let log = LogSink::Host(Arc::new(HostLog::new(self.sha256.clone(), None)));
         let reach =
             Reach { grants: self.grants.clone(), job: None, memory: None, files: None, web: None, sessions: None, log };
@@ -107,7 +107,7 @@ impl Plugin {
         let Some(tool) = toolbox.tools.iter().find(|tool| tool.name == name).cloned() else {
             return Ok(Err(ToolFault::UnknownTool(name.to_owned())));
         };
-        let place = time::timeout_at(scope.wait_until.into(), toolbox.lane.place()).await;
+        let place = time::timeout_at(scope.wait_until.into(), toolbox.calls.place()).await;
         let Ok(Ok(place)) = place else { return Err(CallError::Busy(self.sandbox.limits.call_tool_wait_seconds)) };
         let (this, input) = (self.clone(), input.to_string());
         let called = self.begun_here(CALL_TOOL, async move {
