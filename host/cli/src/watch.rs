@@ -149,7 +149,9 @@ fn write_event(out: &mut dyn Write, event: &Event) -> io::Result<()> {
         News::MemberAdded => writeln!(out, "  is served from now on"),
         News::MemberChanged => writeln!(out, "  was changed"),
         News::MemberRemoved => writeln!(out, "  is not served any more"),
-        News::MemberError { error } => writeln!(out, "  {BAD}what is in its directory cannot be served{BAD:#}: {}", text(error)),
+        News::MemberError { error } => {
+            writeln!(out, "  {BAD}what is in its directory cannot be served{BAD:#}: {}", text(error))
+        }
         News::Gap { missed: Some(missed) } => writeln!(out, "  {BAD}up to {missed} events are missing here{BAD:#}"),
         News::Gap { missed: None } => {
             writeln!(out, "  {BAD}the host was started again; what happened before is missing here{BAD:#}")
