@@ -28,6 +28,7 @@ const BYTES_AND_LOAD: &[(&str, &[&str])] = &[
     ("thousands of memories or tables", &["load::thousands_of_memories_or_tables_are_refused"]),
     ("a 4 GiB minimum memory", &["load::a_memory_of_4_gib_at_the_beginning_is_over_the_limit"]),
     ("a huge minimum table", &["load::a_table_of_ten_million_elements_at_the_beginning_is_over_the_limit"]),
+    ("hundreds of thousands of globals", &["load::hundreds_of_thousands_of_globals_are_refused"]),
     ("an unknown import", &["load::an_import_that_nobody_has_is_refused"]),
     ("an import not asked for", &["load::an_import_that_was_not_asked_for_is_refused"]),
     ("an import not granted", &["load::an_import_that_was_not_granted_answers_so"]),
@@ -254,6 +255,14 @@ const OUTPUT: &[(&str, &[&str])] = &[
 
 const NEIGHBOURS_AND_CALLERS: &[(&str, &[&str])] = &[
     (
+        "reading what another call left in memory",
+        &["tests/tool_calls.rs::nothing_of_a_call_is_left_in_the_next_however_much_it_changed"],
+    ),
+    (
+        "taking the memories of others",
+        &["tests/tool_calls.rs::calls_of_a_component_with_many_memories_wait_for_those_and_nobody_waits_with_them"],
+    ),
+    (
         "guessing another job's or member's id",
         &[
             "neighbours::another_members_job_cannot_be_asked_for_ended_or_removed",
@@ -437,9 +446,11 @@ fn every_case_has_tests_and_each_of_them_exists() {
 }
 
 /// Cases that no test brings to a running host with healthy jobs beside it, and why not.
-const WITHOUT_A_HOST: [(&str, &str); 4] = [
+const WITHOUT_A_HOST: [(&str, &str); 6] = [
     ("a cache that others can write", "the host goes on without a cache"),
     ("list-tools", "components that offer tools are not loaded, so nobody calls it"),
+    ("reading what another call left in memory", "the sandbox alone gives the same memory to call after call"),
+    ("taking the memories of others", "the sandbox alone counts how many calls wait"),
     ("DNS rebinding", "names resolve as the system says; a crate's test says it in its place"),
     ("a kill at every point where the host writes, then a restart", "nothing runs beside a host that is killed"),
 ];

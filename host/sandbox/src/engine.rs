@@ -93,8 +93,7 @@ impl Sandbox {
 }
 
 /// The engine, with a pool for what instances are made of. Without one, each call would map and unmap its memories and
-/// its stack, which takes several times as long as most calls do, and for which the threads of a process wait for each
-/// other.
+/// its stack, which can take longer than the call itself, and for which the threads of a process wait for each other.
 fn engine(limits: &Limits, lanes: &Lanes) -> wasmtime::Result<Engine> {
     let plain = config(limits);
     let pooled = pool(limits, lanes).ok_or_else(|| wasmtime::Error::msg("the limits are too high")).and_then(|pool| {
