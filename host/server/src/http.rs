@@ -5,21 +5,22 @@
 //! host's address is told 403, whatever it asks for. An answer of [`rpc`] is always one JSON text, never a stream, whatever
 //! the client accepts.
 
-use std::{convert::Infallible, future::ready, sync::Arc, time::Duration};
+use std::{borrow::Cow, convert::Infallible, mem, pin::pin, sync::Arc, task::Poll, time::Duration};
 
 use axum::{
     body::{Body, HttpBody},
-    extract::Request,
     http::{
-        HeaderMap, HeaderValue, Method, StatusCode,
+        HeaderMap, HeaderValue, Method, Request, StatusCode,
         header::{ALLOW, CONNECTION, CONTENT_TYPE, EXPECT, RETRY_AFTER, WWW_AUTHENTICATE},
     },
     response::{IntoResponse, Response},
 };
 use bytes::{Bytes, BytesMut};
-use futures::{StreamExt, future::BoxFuture};
+use futures::{StreamExt, future::BoxFuture, poll};
 use guild_contract::Limits;
+use http_body_util::BodyDataStream;
 use hyper::body::Incoming;
+use tokio::time::timeout;
 
 use crate::{
     door::{Caller, Connected, Door, Refused},
@@ -31,6 +32,9 @@ use crate::{
     },
     rpc::{self, Answer, Target, Visit},
 };
+
+/// A request whose body may have been read.
+type Asked = Request<Option<Incoming>>;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
@@ -50,108 +54,122 @@ pub struct Service(Arc<Inner>);
 
 struct Inner {
     host: Arc<Host>,
+    /// The one member of a host that was opened for one: nobody has to look for it.
+    own: Option<Server>,
     door: Arc<Door>,
     sdk: Services,
 }
 
-/// The service for the requests of one connection.
-pub(crate) struct OfConnection {
+/// The service for the requests of one connection. Each holds on to what is its connection's own: what all requests of
+/// all connections counted would go from core to core with each of them.
+pub(crate) struct OfConnection(Arc<Connection>);
+
+struct Connection {
     service: Service,
-    from: Connected,
+    from: Arc<Connected>,
 }
 
 impl Service {
     /// The service of a host behind its door: `/mcp`, `/members/<key>/mcp` in a roster, `/dispatch/<key>/mcp` for workers,
     /// `/whole/<key>/mcp` for all that a member offers, and `/healthz`.
     pub fn new(host: Arc<Host>, door: Arc<Door>) -> Self {
-        let sdk = Services::new(host.clone());
-        Self(Arc::new(Inner { host, door, sdk }))
+        let (own, sdk) = (host.single().map(Server::Member), Services::new(host.clone()));
+        Self(Arc::new(Inner { host, own, door, sdk }))
     }
 
-    pub(crate) fn door(&self) -> &Door {
+    pub(crate) fn door(&self) -> &Arc<Door> {
         &self.0.door
     }
 
     pub(crate) fn of_connection(&self, from: Connected) -> OfConnection {
-        OfConnection { service: self.clone(), from }
+        OfConnection(Arc::new(Connection { service: self.clone(), from: Arc::new(from) }))
     }
 }
-
-type Answered = Result<Response, Infallible>;
 
 impl hyper::service::Service<Request<Incoming>> for OfConnection {
     type Response = Response;
     type Error = Infallible;
-    type Future = BoxFuture<'static, Answered>;
+    type Future = BoxFuture<'static, Result<Response, Infallible>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let Self { service, from } = self;
-        let Inner { host, door, .. } = &*service.0;
-        let now = |response: Response| -> Self::Future { Box::pin(ready(Ok(response))) };
-        let called_by = match door.called_by(request.uri().authority(), request.headers(), *from) {
-            Ok(called_by) => called_by,
-            Err(why) => return now((StatusCode::FORBIDDEN, why).into_response()),
-        };
-        let (path, method) = (request.uri().path(), request.method());
-        if path == HEALTH {
-            return now(match *method {
-                Method::GET | Method::HEAD => "ok\n".into_response(),
-                _ => not_but("GET, HEAD"),
-            });
-        }
-        let endpoint = Endpoint::at(path, host.single_key());
-        let member = endpoint.and_then(Endpoint::member);
-        let caller = match door.admit(*from, called_by, request.headers(), member) {
-            Ok(caller) => caller,
-            Err(refused) => return now(refusal(&refused)),
-        };
-        if path == events::PATH || path == MEMBERS {
-            return now(match *method {
-                Method::GET if path == MEMBERS => members(host, &caller),
-                Method::GET => events::listen(host.events(), caller, request.uri(), request.headers()),
-                _ => not_but("GET"),
-            });
-        }
-        let Some(endpoint) = endpoint else { return now(StatusCode::NOT_FOUND.into_response()) };
-        let server = match Server::at(host, endpoint) {
-            Ok(server) => Ok(server),
-            Err(Absent::Unavailable(unavailable)) => Err(unavailable),
-            Err(Absent::NotFound) => {
-                return now((StatusCode::NOT_FOUND, "no such member, or none that accepts work\n").into_response());
-            }
-        };
-        let service = service.clone();
-        let request = request.map(Body::new);
-        Box::pin(async move { Ok(service.0.at_endpoint(server, &caller, request).await) })
+        let (connection, mut request) = (self.0.clone(), request.map(Some));
+        Box::pin(async move {
+            let Connection { service, from } = &*connection;
+            Ok(service.0.answer(from, &mut request).await)
+        })
     }
 }
 
 impl Inner {
+    async fn answer(&self, from: &Arc<Connected>, request: &mut Asked) -> Response {
+        let called_by = match from.called_by(request.uri().authority(), request.headers()) {
+            Ok(called_by) => called_by,
+            Err(why) => return (StatusCode::FORBIDDEN, why).into_response(),
+        };
+        let path = request.uri().path();
+        if path == HEALTH {
+            return match *request.method() {
+                Method::GET | Method::HEAD => "ok\n".into_response(),
+                _ => not_but("GET, HEAD"),
+            };
+        }
+        let endpoint = Endpoint::at(path, self.host.single_key());
+        let member = endpoint.and_then(Endpoint::member);
+        let caller = match from.admit(called_by, request.headers(), member) {
+            Ok(caller) => caller,
+            Err(refused) => return refusal(&refused),
+        };
+        if path == events::PATH || path == MEMBERS {
+            return match *request.method() {
+                Method::GET if path == MEMBERS => members(&self.host, &caller),
+                Method::GET => events::listen(self.host.events(), caller, request.uri(), request.headers()),
+                _ => not_but("GET"),
+            };
+        }
+        let Some(endpoint) = endpoint else { return StatusCode::NOT_FOUND.into_response() };
+        let server = match (endpoint, &self.own) {
+            (Endpoint::Member(_), Some(own)) => Ok(Cow::Borrowed(own)),
+            _ => match Server::at(&self.host, endpoint) {
+                Ok(server) => Ok(Cow::Owned(server)),
+                Err(Absent::Unavailable(unavailable)) => Err(unavailable),
+                Err(Absent::NotFound) => {
+                    return (StatusCode::NOT_FOUND, "no such member, or none that accepts work\n").into_response();
+                }
+            },
+        };
+        self.at_endpoint(&server, &caller, request).await
+    }
+
     /// An endpoint: a message of MCP, or JSON-RPC in and JSON-RPC out.
-    async fn at_endpoint(&self, server: Result<Server, Unavailable>, caller: &Caller, request: Request) -> Response {
-        let (parts, body) = request.into_parts();
-        let body = if parts.method == Method::POST {
-            if !is_json(&parts.headers) {
+    async fn at_endpoint(
+        &self,
+        server: &Result<Cow<'_, Server>, Unavailable>,
+        caller: &Caller,
+        request: &mut Asked,
+    ) -> Response {
+        let is_post = *request.method() == Method::POST;
+        let body = match request.body_mut().take().filter(|_| is_post) {
+            Some(_) if !is_json(request.headers()) => {
                 let why = "the content type must be application/json\n";
                 return (StatusCode::UNSUPPORTED_MEDIA_TYPE, why).into_response();
             }
-            match whole(body, &parts.headers, self.host.limits()).await {
+            Some(body) => match whole(body, request.headers(), self.host.limits()).await {
                 Ok(body) => body,
                 Err(response) => return response,
-            }
-        } else {
-            Bytes::new()
+            },
+            None => Bytes::new(),
         };
-        let (member, target) = match (&server, sdk::wanted(&parts.method, &parts.headers, &body)) {
+        let (member, target) = match (server, sdk::wanted(request.method(), request.headers(), &body)) {
             (Ok(server), Some(era)) => {
+                let (parts, _) = mem::take(request).into_parts();
                 // In a box of its own: what a poll waits in stays small.
-                let handled = self.sdk.handle(era, server.clone(), caller.clone(), parts, body);
+                let handled = self.sdk.handle(era, Server::clone(server), caller.clone(), parts, body);
                 return match Box::pin(handled).await {
                     Ok(response) => response,
                     Err(refused) => refusal(&refused),
                 };
             }
-            _ if parts.method != Method::POST => return not_but("POST"),
+            _ if !is_post => return not_but("POST"),
             (Ok(server), None) => (server.key(), Target::Server(server)),
             (Err(Unavailable { member, reason }), _) => (member.as_str(), Target::Unavailable(reason)),
         };
@@ -174,10 +192,16 @@ fn not_but(allowed: &'static str) -> Response {
 }
 
 /// A request's body; else the answer to the one who sent it.
-async fn whole(body: Body, headers: &HeaderMap, limits: &Limits) -> Result<Bytes, Response> {
+async fn whole(body: Incoming, headers: &HeaderMap, limits: &Limits) -> Result<Bytes, Response> {
     let limit = usize::try_from(limits.body_bytes).unwrap_or(usize::MAX);
     let patience = Duration::from_secs(limits.client_seconds.into());
-    match tokio::time::timeout(patience, read_body(body, limit)).await {
+    let mut reading = pin!(read_body(body, limit));
+    // The usual case: it came with the head, and there is nothing to time.
+    let read = match poll!(&mut reading) {
+        Poll::Ready(read) => Ok(read),
+        Poll::Pending => timeout(patience, reading).await,
+    };
+    match read {
         Ok(Ok(body)) => Ok(body),
         Ok(Err(BodyError::TooLarge(rest))) => Err(too_large(limit, headers.contains_key(EXPECT), rest)),
         Ok(Err(BodyError::Broken)) => Err((StatusCode::BAD_REQUEST, "the body is broken off\n").into_response()),
@@ -208,18 +232,18 @@ pub(crate) fn refusal(refused: &Refused) -> Response {
 
 enum BodyError {
     /// What has not been read of it.
-    TooLarge(Body),
+    TooLarge(BodyDataStream<Incoming>),
     /// The client went away, or what it sent is no body.
     Broken,
 }
 
 /// Reads a body of at most `limit` bytes. One that announces more is not read at all.
-async fn read_body(body: Body, limit: usize) -> Result<Bytes, BodyError> {
+async fn read_body(body: Incoming, limit: usize) -> Result<Bytes, BodyError> {
     let announced = body.size_hint();
+    let mut body = BodyDataStream::new(body);
     if announced.lower() > limit as u64 {
         return Err(BodyError::TooLarge(body));
     }
-    let mut body = body.into_data_stream();
     let Some(first) = body.next().await else { return Ok(Bytes::new()) };
     let first = first.map_err(|_| BodyError::Broken)?;
     // The usual case: the body is there in one piece.
@@ -229,7 +253,7 @@ async fn read_body(body: Body, limit: usize) -> Result<Bytes, BodyError> {
     let mut whole = BytesMut::from(first);
     loop {
         if whole.len() > limit {
-            return Err(BodyError::TooLarge(Body::from_stream(body)));
+            return Err(BodyError::TooLarge(body));
         }
         match body.next().await {
             Some(Ok(piece)) => whole.extend_from_slice(&piece),
@@ -239,16 +263,15 @@ async fn read_body(body: Body, limit: usize) -> Result<Bytes, BodyError> {
     }
 }
 
-fn too_large(limit: usize, expects_continue: bool, rest: Body) -> Response {
+fn too_large(limit: usize, expects_continue: bool, rest: BodyDataStream<Incoming>) -> Response {
     // A client that waits for "100 Continue" has sent nothing yet, and sends nothing now.
     if !expects_continue {
-        tokio::spawn(tokio::time::timeout(DISCARD_TIME, discard(rest)));
+        tokio::spawn(timeout(DISCARD_TIME, discard(rest)));
     }
     closing(StatusCode::PAYLOAD_TOO_LARGE, format!("a request's body is at most {limit} bytes\n"))
 }
 
-async fn discard(body: Body) {
-    let mut body = body.into_data_stream();
+async fn discard(mut body: BodyDataStream<Incoming>) {
     let mut discarded = 0_usize;
     while let Some(Ok(piece)) = body.next().await {
         discarded = discarded.saturating_add(piece.len());

@@ -2,12 +2,18 @@
 
 use std::fmt;
 
+use memchr::memchr2_iter;
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Number, Value};
+use serde_json::{Number, Value};
 
-/// How deep the arrays and objects of a JSON text nest. Of a text that is no JSON, only that it is bounded by
-/// the count of brackets.
-pub(crate) fn depth(text: &[u8]) -> usize {
+/// Whether the arrays and objects of a JSON text nest deeper than so many levels. A text that is no JSON nests no deeper
+/// than it has brackets.
+pub(crate) fn is_deeper(text: &[u8], levels: usize) -> bool {
+    // Most have fewer brackets than that, and those are counted much faster than they are told from brackets in strings.
+    memchr2_iter(b'[', b'{', text).nth(levels).is_some() && depth(text) > levels
+}
+
+fn depth(text: &[u8]) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0_usize);
     let (mut in_string, mut escaped) = (false, false);
     for byte in text {
@@ -35,31 +41,33 @@ pub(crate) fn depth(text: &[u8]) -> usize {
 
 /// Parses a JSON object in which no key occurs twice, at any depth: two readers of `{"a": 1, "a": 2}` can see
 /// two different things.
-pub(crate) fn strict_object(text: &str) -> serde_json::Result<Map<String, Value>> {
+pub(crate) fn strict_members(text: &str) -> serde_json::Result<Vec<(String, Value)>> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    let object = deserializer.deserialize_map(StrictObject)?;
+    let members = deserializer.deserialize_map(StrictMembers)?;
     deserializer.end()?;
-    Ok(object)
+    Ok(members)
 }
 
-struct StrictObject;
+struct StrictMembers;
 
-impl<'de> Visitor<'de> for StrictObject {
-    type Value = Map<String, Value>;
+impl<'de> Visitor<'de> for StrictMembers {
+    type Value = Vec<(String, Value)>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
-        let mut object = Map::new();
-        while let Some(key) = access.next_key::<String>()? {
-            if object.contains_key(&key) {
-                return Err(de::Error::custom(format_args!("the key {key:?} occurs twice")));
-            }
-            object.insert(key, access.next_value_seed(Strict)?);
+        let mut members = Vec::new();
+        while let Some(key) = access.next_key()? {
+            members.push((key, access.next_value_seed(Strict)?));
         }
-        Ok(object)
+        let mut keys: Vec<&String> = members.iter().map(|(key, _)| key).collect();
+        keys.sort_unstable();
+        match keys.iter().zip(keys.iter().skip(1)).find(|(key, next)| key == next) {
+            Some((key, _)) => Err(de::Error::custom(format_args!("the key {key:?} occurs twice"))),
+            None => Ok(members),
+        }
     }
 }
 
@@ -117,7 +125,7 @@ impl<'de> Visitor<'de> for Strict {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, access: A) -> Result<Value, A::Error> {
-        StrictObject.visit_map(access).map(Value::Object)
+        StrictMembers.visit_map(access).map(|members| Value::Object(members.into_iter().collect()))
     }
 }
 
@@ -133,16 +141,21 @@ mod tests {
         assert_eq!(depth(b"[[{}], []]"), 3);
         assert_eq!(depth(b"1"), 0);
         assert_eq!(depth(&[b'['; 100_000]), 100_000);
+        for (text, deepest) in [(r#"{"a": "[[[["}"#, 1), ("[[{}], []]", 3), ("[][][]", 1), ("1", 0)] {
+            assert!(!is_deeper(text.as_bytes(), deepest), "{text}");
+            assert!(deepest == 0 || is_deeper(text.as_bytes(), deepest - 1), "{text}");
+        }
     }
 
     #[test]
     fn a_key_that_occurs_twice_is_refused_at_any_depth() {
         let text = r#"{"a": [1, -2, 0.5, "x", null, true, {"b": {}}]}"#;
-        assert_eq!(Value::Object(strict_object(text).unwrap()), serde_json::from_str::<Value>(text).unwrap());
+        let object = |text| strict_members(text).map(|members| Value::Object(members.into_iter().collect()));
+        assert_eq!(object(text).unwrap(), serde_json::from_str::<Value>(text).unwrap());
         for twice in [r#"{"a": 1, "a": 1}"#, r#"{"x": [{"a": 1, "\u0061": 2}]}"#] {
-            assert!(strict_object(twice).unwrap_err().to_string().contains("\"a\" occurs twice"));
+            assert!(object(twice).unwrap_err().to_string().contains("\"a\" occurs twice"));
         }
-        assert!(strict_object("[]").is_err());
-        assert_eq!(Value::Object(strict_object("{}").unwrap()), json!({}));
+        assert!(object("[]").is_err());
+        assert_eq!(object("{}").unwrap(), json!({}));
     }
 }

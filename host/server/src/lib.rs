@@ -22,6 +22,7 @@ pub mod listen;
 pub mod mcp;
 pub mod member;
 mod methods;
+mod once_more;
 mod opener;
 mod plugins;
 mod queue;

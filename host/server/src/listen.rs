@@ -6,32 +6,34 @@
 use std::{
     collections::HashMap,
     future::{Future, poll_fn},
-    io,
+    io, mem,
     net::{IpAddr, SocketAddr},
     pin::{Pin, pin},
     sync::{Arc, Mutex, PoisonError},
+    task::Poll,
     time::Duration,
 };
 
 use futures::poll;
 use guild_contract::Limits;
 use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use socket2::{Domain, Socket, Type};
 use tokio::{
     net::{TcpListener, TcpStream},
     signal::unix::{SignalKind, signal},
-    sync::Semaphore,
+    sync::{Semaphore, watch},
     time::timeout,
 };
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::task::TaskTracker;
 
 use crate::{
     door::{
         Connected,
-        patience::{PIECE, Patient, Transport},
+        patience::{OneTimer, PIECE, Patient, Transport},
     },
     http::{OfConnection, Service},
+    once_more::OnceMore,
 };
 
 /// Connections that the system holds until they are accepted.
@@ -122,16 +124,15 @@ impl Bound {
 pub async fn serve(listener: TcpListener, service: Service, limits: &Limits, stop: impl Future<Output = ()>) {
     let most = usize::try_from(limits.connections).unwrap_or(Semaphore::MAX_PERMITS).min(Semaphore::MAX_PERMITS);
     let slots = Arc::new(Semaphore::new(most));
-    let stopping = CancellationToken::new();
+    let (stop_all, stopping) = watch::channel(());
     let connections = TaskTracker::new();
     let of_addresses = Arc::new(OfAddresses::new(limits));
     let patience = Duration::from_secs(limits.client_seconds.into());
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new())
-        .header_read_timeout(patience)
+    http.header_read_timeout(patience)
         .max_headers(limits.headers as usize)
         .max_header_size(usize::try_from(limits.header_bytes).unwrap_or(usize::MAX));
-    let served = Arc::new(Served { http, service, patience, stopping: stopping.clone() });
+    let served = Arc::new(Served { http, service, patience, stopping });
 
     let accepting = async {
         loop {
@@ -161,7 +162,7 @@ pub async fn serve(listener: TcpListener, service: Service, limits: &Limits, sto
         () = stop => {}
     }
     drop(listener);
-    stopping.cancel();
+    drop(stop_all);
     connections.close();
     connections.wait().await;
 }
@@ -171,7 +172,8 @@ struct Served {
     http: http1::Builder,
     service: Service,
     patience: Duration,
-    stopping: CancellationToken,
+    /// Closed once the host is to stop.
+    stopping: watch::Receiver<()>,
 }
 
 impl Served {
@@ -179,11 +181,11 @@ impl Served {
         let door = self.service.door();
         // Only where it is asked for: it is one more system call.
         let at = if door.own_address() { stream.local_addr().ok() } else { None };
-        let from = Connected { peer, at };
+        let from = Connected::new(door.clone(), peer, at);
         let Some(tls) = door.tls() else { return self.serve_http(stream, from).await };
         let handshake = tokio::select! {
             handshake = timeout(self.patience, tls.acceptor().accept(stream)) => handshake,
-            () = self.stopping.cancelled() => return,
+            () = self.stopped() => return,
         };
         match handshake {
             Ok(Ok(stream)) => self.serve_http(stream, from).await,
@@ -194,14 +196,31 @@ impl Served {
 
     async fn serve_http(&self, stream: impl Transport, from: Connected) {
         let stream = TokioIo::new(Patient::new(stream, self.patience));
-        let mut connection = self.http.serve_connection(stream, self.service.of_connection(from));
-        let ended = tokio::select! {
-            ended = &mut connection => ended,
-            () = self.stopping.cancelled() => return end_connection(connection).await,
-        };
-        if let Err(error) = ended {
-            tracing::debug!(%error, "a connection ended");
+        let mut http = self.http.clone();
+        let mut connection = http.timer(OneTimer::new()).serve_connection(stream, self.service.of_connection(from));
+        let (once_more, mut stopped, mut is_asked) = (OnceMore::new(), pin!(self.stopped()), false);
+        let ended = poll_fn(|context| {
+            once_more.poll(context, |context| {
+                // Whoever stops everybody is asked once, and then looked at: asking takes a lock that all connections share.
+                let stops = if mem::replace(&mut is_asked, true) {
+                    self.stopping.is_closed()
+                } else {
+                    stopped.as_mut().poll(context).is_ready()
+                };
+                if stops { Poll::Ready(None) } else { Pin::new(&mut connection).poll(context).map(Some) }
+            })
+        });
+        match ended.await {
+            None => end_connection(connection).await,
+            Some(Ok(())) => {}
+            Some(Err(error)) => tracing::debug!(%error, "a connection ended"),
         }
+    }
+
+    /// Ready once the host is to stop.
+    async fn stopped(&self) {
+        let mut stopping = self.stopping.clone();
+        while stopping.changed().await.is_ok() {}
     }
 }
 

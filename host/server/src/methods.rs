@@ -37,7 +37,6 @@ pub(crate) async fn call(
     {
         return worker(member, name, Params::read(params), audit).await;
     }
-    // In a box of its own: what a poll of a job waits in stays small.
     Box::pin(of_mcp(server, caller, name, params)).await
 }
 
@@ -127,18 +126,32 @@ pub(crate) async fn worker(
             format!("Method not found: {}; the member has no capability `worker`", shown(name)),
         ));
     }
+    if name == method::STATUS {
+        let id = params?.job()?;
+        audit.about(&id);
+        return member.status(&id).await;
+    }
+    // In a box of its own: what a poll waits in stays small.
+    Box::pin(unpolled(member, name, params, audit)).await
+}
+
+async fn unpolled(
+    member: &Arc<Member>,
+    name: &str,
+    params: Result<Params, RpcError>,
+    audit: &Audit,
+) -> Result<Bytes, RpcError> {
     let job = |params: Params| {
         let id = params.job()?;
         audit.about(&id);
         Ok::<_, RpcError>(id)
     };
     match name {
-        method::STATUS => member.status(&job(params?)?).await,
         method::LIST => member.list(params?.list()?).await,
         method::RESULT => Ok(to_json(&member.result(&job(params?)?).await?)),
         method::CANCEL => Ok(to_json(&member.cancel(&job(params?)?).await?)),
         method::DELETE => Ok(to_json(&member.delete(&job(params?)?).await?)),
-        method::DISPATCH => Ok(to_json(&Box::pin(dispatch(member, params?, audit)).await?)),
+        method::DISPATCH => Ok(to_json(&dispatch(member, params?, audit).await?)),
         _ => Err(unknown(name)),
     }
 }
@@ -207,25 +220,30 @@ fn initialize<'a>(server: &'a Server, caller: &Caller, mut params: Params) -> Re
 
 /// A request's parameters, by name. Those that a method does not know are ignored; each one that it takes is
 /// checked where it is taken.
-pub(crate) struct Params(Map<String, Value>);
+pub(crate) struct Params(Vec<(String, Value)>);
 
 impl Params {
     /// Those that a tool was called with.
     pub(crate) fn of(arguments: Map<String, Value>) -> Self {
-        Self(arguments)
+        Self(arguments.into_iter().collect())
     }
 
     fn read(text: Option<&str>) -> Result<Self, RpcError> {
-        let Some(text) = text.filter(|text| *text != "null") else { return Ok(Self(Map::new())) };
+        let Some(text) = text.filter(|text| *text != "null") else { return Ok(Self(Vec::new())) };
         if !text.starts_with('{') {
             return Err(RpcError::invalid_params("Invalid params: `params` must be an object"));
         }
-        let object = json::strict_object(text);
-        object.map(Self).map_err(|error| RpcError::invalid_params(format!("Invalid params: in `params`, {error}")))
+        let members = json::strict_members(text);
+        members.map(Self).map_err(|error| RpcError::invalid_params(format!("Invalid params: in `params`, {error}")))
+    }
+
+    fn take(&mut self, name: &str) -> Option<Value> {
+        let at = self.0.iter().position(|(key, _)| key == name)?;
+        Some(self.0.swap_remove(at).1)
     }
 
     fn optional_text(&mut self, name: &str) -> Result<Option<String>, RpcError> {
-        match self.0.remove(name) {
+        match self.take(name) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
             Some(other) => Err(wrong_type(name, "a string", &other)),
@@ -238,7 +256,7 @@ impl Params {
     }
 
     fn object(&mut self, name: &str) -> Result<Option<Map<String, Value>>, RpcError> {
-        match self.0.remove(name) {
+        match self.take(name) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::Object(object)) => Ok(Some(object)),
             Some(other) => Err(wrong_type(name, "an object", &other)),

@@ -100,15 +100,15 @@ pub async fn answer(visit: Visit<'_>, limits: &Limits, body: &[u8]) -> Answer {
     let Ok(text) = std::str::from_utf8(body) else {
         return failure(RpcError::new(code::PARSE_ERROR, "Parse error: the body is not UTF-8"));
     };
-    if json::depth(body) > limits.json_depth as usize {
+    if json::is_deeper(body, limits.json_depth as usize) {
         let message = format!("Invalid request: JSON that nests deeper than {} levels", limits.json_depth);
         return failure(RpcError::invalid_request(message));
     }
     if text.trim_start().starts_with('[') {
-        return answer_batch(visit, limits, text).await;
+        return Box::pin(answer_batch(visit, limits, text)).await;
     }
     let mut out = Vec::new();
-    match answer_one(visit, Request::read(text), &mut out).await {
+    match answer_one(visit, &Request::read(text), &mut out).await {
         Err(refused) => Answer::Refused(refused),
         Ok(()) if out.is_empty() => Answer::Nothing,
         Ok(()) => Answer::Json(out.into()),
@@ -145,7 +145,7 @@ async fn answer_batch(visit: Visit<'_>, limits: &Limits, text: &str) -> Answer {
                 write(&mut out, id, Err(over(most)));
                 Ok(())
             }
-            (Ok(()), _) => answer_one(visit, request, &mut out).await,
+            (Ok(()), _) => answer_one(visit, &request, &mut out).await,
         };
         if let (Err(refused), Some(id)) = (answered, id) {
             write(&mut out, id, Err(refused.into()));
@@ -165,27 +165,27 @@ async fn answer_batch(visit: Visit<'_>, limits: &Limits, text: &str) -> Answer {
 /// make.
 async fn answer_one(
     visit: Visit<'_>,
-    request: Result<Request<'_>, Rejected<'_>>,
+    request: &Result<Request<'_>, Rejected<'_>>,
     out: &mut Vec<u8>,
 ) -> Result<(), Refused> {
     let Visit { caller, member: key, target } = visit;
     let (id, outcome) = match request {
-        Err(rejected) => (Some(rejected.id), Err(rejected.error)),
+        Err(rejected) => (Some(rejected.id), Err(rejected.error.clone())),
         Ok(Request { id, method, params }) => {
             let outcome = match target {
                 Target::Server(server) if method == CALL => {
-                    Box::pin(methods::call_tool(server, caller, params)).await?
+                    Box::pin(methods::call_tool(server, caller, *params)).await?
                 }
                 target => {
-                    caller.may(key, &method)?;
+                    caller.may(key, method)?;
                     let work = async |audit| match target {
-                        Target::Server(server) => methods::call(server, caller, &method, params, &audit).await,
+                        Target::Server(server) => methods::call(server, caller, method, *params, &audit).await,
                         Target::Unavailable(reason) => Err(RpcError::internal(reason)),
                     };
-                    caller.audited(key, &method, work).await
+                    caller.audited(key, method, work).await
                 }
             };
-            (id, outcome)
+            (*id, outcome)
         }
     };
     if let Some(id) = id {
@@ -294,12 +294,17 @@ fn write(out: &mut Vec<u8>, id: &str, outcome: Result<Bytes, RpcError>) {
         Ok(result) => (",\"result\":", result),
         Err(error) => (",\"error\":", to_json(&error)),
     };
-    out.reserve(id.len() + value.len() + 40);
-    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
-    out.extend_from_slice(id.as_bytes());
-    out.extend_from_slice(member.as_bytes());
-    out.extend_from_slice(&value);
-    out.push(b'}');
+    let parts = [b"{\"jsonrpc\":\"2.0\",\"id\":", id.as_bytes(), member.as_bytes(), &value, b"}"];
+    let length = parts.iter().map(|part| part.len()).sum();
+    // Where it is the only one, no more than there is to be: the one who sends it would have to note how much that is.
+    if out.is_empty() {
+        out.reserve_exact(length)
+    } else {
+        out.reserve(length)
+    }
+    for part in parts {
+        out.extend_from_slice(part);
+    }
 }
 
 /// The JSON of a value that always has one: the types of the wire have string keys only.

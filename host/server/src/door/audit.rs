@@ -33,7 +33,7 @@ impl Caller {
 
     fn audit(&self, member: &str, method: &str) -> Audit {
         let class = Class::of(method);
-        let is_written = class.changes() || (self.door.log_reads && class == Class::Reads);
+        let is_written = class.changes() || (self.from.door.log_reads && class == Class::Reads);
         Audit(is_written.then(|| {
             Arc::new(Entry {
                 caller: self.clone(),
@@ -99,10 +99,10 @@ impl Entry {
         if self.is_written.swap(true, Ordering::Relaxed) {
             return;
         }
-        self.caller.door.record(&Event {
+        self.caller.from.door.record(&Event {
             event: "request",
             who: self.caller.pass.as_ref().map_or(Who::Local, |(pass, _)| Who::Token(&pass.token.name)),
-            peer: Some(self.caller.peer),
+            peer: Some(self.caller.from.peer),
             method: Some(&self.method),
             member: Some(&self.member),
             job: self.job.get().map(JobId::as_str),

@@ -85,13 +85,13 @@ pub struct Door {
     tls: Option<Tls>,
 }
 
-/// Where a connection comes from, and leads to.
-#[derive(Clone, Copy, Debug)]
-pub struct Connected {
+/// A connection at a door.
+pub(crate) struct Connected {
+    door: Arc<Door>,
     /// The other end.
-    pub peer: SocketAddr,
+    peer: SocketAddr,
     /// This end, where it is a name of the host.
-    pub(crate) at: Option<SocketAddr>,
+    at: Option<SocketAddr>,
 }
 
 impl Door {
@@ -164,57 +164,6 @@ impl Door {
         }
     }
 
-    /// Whether a request calls this host by one of its names; else the text of a 403.
-    pub(crate) fn called_by(
-        &self,
-        target: Option<&Authority>,
-        headers: &HeaderMap,
-        from: Connected,
-    ) -> Result<CalledBy, &'static str> {
-        self.names.check(target, headers, from.at).inspect_err(|_| {
-            if let Some(log) = &self.log {
-                log.record_refusal(&Event {
-                    event: "request",
-                    who: Who::Unknown,
-                    peer: Some(from.peer),
-                    outcome: Outcome::Forbidden,
-                    status: Some(StatusCode::FORBIDDEN.as_u16()),
-                    detail: Some("its Host or Origin is none of this host's".into()),
-                    ..Event::default()
-                });
-            }
-        })
-    }
-
-    /// Lets a request in, to the endpoint of a member where it is for one; or says why not.
-    pub(crate) fn admit(
-        self: &Arc<Self>,
-        from: Connected,
-        called_by: CalledBy,
-        headers: &HeaderMap,
-        member: Option<&str>,
-    ) -> Result<Caller, Refused> {
-        let caller = |pass| Caller { door: self.clone(), peer: from.peer, pass };
-        let brought = headers.get(AUTHORIZATION);
-        if brought.is_none() && !self.token_required && called_by == CalledBy::Loopback {
-            return Ok(caller(None));
-        }
-        let pass = match bearer(headers) {
-            Some(token) => self.tokens().and_then(|good| good.find(token).ok_or(Refused::Unauthorized)),
-            None => Err(Refused::Unauthorized),
-        };
-        let entered = pass.and_then(|pass| {
-            if let Some(member) = member.filter(|member| !pass.token.is_for(member)) {
-                let member = member.parse().ok();
-                return Err(Refused::Member { token: pass.token.name.clone(), member });
-            }
-            pass.count_request()?;
-            let place = pass.place()?;
-            Ok(caller(Some((pass, Arc::new(place)))))
-        });
-        entered.inspect_err(|refused| self.record_refusal(from.peer, refused, member, None))
-    }
-
     /// The tokens as they are now. That they are others than before is told.
     fn tokens(&self) -> Result<Good, Refused> {
         let Look { good, news } = self.passes.look();
@@ -248,6 +197,60 @@ impl Door {
             status: Some(refused.status().as_u16()),
             ..Event::default()
         });
+    }
+}
+
+impl Connected {
+    /// A connection from `peer`, to `at`, where that is a name of the host.
+    pub(crate) fn new(door: Arc<Door>, peer: SocketAddr, at: Option<SocketAddr>) -> Self {
+        Self { door, peer, at }
+    }
+
+    /// Whether a request calls this host by one of its names; else the text of a 403.
+    pub(crate) fn called_by(&self, target: Option<&Authority>, headers: &HeaderMap) -> Result<CalledBy, &'static str> {
+        let Self { door, peer, at } = self;
+        door.names.check(target, headers, *at).inspect_err(|_| {
+            if let Some(log) = &door.log {
+                log.record_refusal(&Event {
+                    event: "request",
+                    who: Who::Unknown,
+                    peer: Some(*peer),
+                    outcome: Outcome::Forbidden,
+                    status: Some(StatusCode::FORBIDDEN.as_u16()),
+                    detail: Some("its Host or Origin is none of this host's".into()),
+                    ..Event::default()
+                });
+            }
+        })
+    }
+
+    /// Lets a request in, to the endpoint of a member where it is for one; or says why not.
+    pub(crate) fn admit(
+        self: &Arc<Self>,
+        called_by: CalledBy,
+        headers: &HeaderMap,
+        member: Option<&str>,
+    ) -> Result<Caller, Refused> {
+        let Self { door, peer, .. } = &**self;
+        let caller = |pass| Caller { from: self.clone(), pass };
+        let brought = headers.get(AUTHORIZATION);
+        if brought.is_none() && !door.token_required && called_by == CalledBy::Loopback {
+            return Ok(caller(None));
+        }
+        let pass = match bearer(headers) {
+            Some(token) => door.tokens().and_then(|good| good.find(token).ok_or(Refused::Unauthorized)),
+            None => Err(Refused::Unauthorized),
+        };
+        let entered = pass.and_then(|pass| {
+            if let Some(member) = member.filter(|member| !pass.token.is_for(member)) {
+                let member = member.parse().ok();
+                return Err(Refused::Member { token: pass.token.name.clone(), member });
+            }
+            pass.count_request()?;
+            let place = pass.place()?;
+            Ok(caller(Some((pass, Arc::new(place)))))
+        });
+        entered.inspect_err(|refused| door.record_refusal(*peer, refused, member, None))
     }
 }
 
@@ -367,8 +370,7 @@ const LARGE: usize = patience::PIECE as usize;
 /// Who came in. As long as this or a copy of it lives, the request has its place among those of its token.
 #[derive(Clone)]
 pub struct Caller {
-    door: Arc<Door>,
-    peer: SocketAddr,
+    from: Arc<Connected>,
     pass: Option<(Arc<Pass>, Arc<OwnedSemaphorePermit>)>,
 }
 
@@ -393,7 +395,7 @@ impl Caller {
     /// Somebody on this machine, at a door for this machine.
     pub fn of_this_machine(limits: &Limits) -> Self {
         let door = Arc::new(Door::of_this_machine(limits));
-        Self { door, peer: SocketAddr::from(([127, 0, 0, 1], 0)), pass: None }
+        Self { from: Arc::new(Connected::new(door, SocketAddr::from(([127, 0, 0, 1], 0)), None)), pass: None }
     }
 
     /// Who it is.
@@ -423,7 +425,7 @@ impl Caller {
     pub(crate) fn may(&self, member: &str, name: &str) -> Result<(), Refused> {
         self.checked(member, name, |pass| {
             // The body may have taken its time, and so may what came before in the batch.
-            if !self.door.tokens()?.has(pass) {
+            if !self.from.door.tokens()?.has(pass) {
                 return Err(Refused::Unauthorized);
             }
             let class = Class::of(name);
@@ -442,6 +444,7 @@ impl Caller {
         check: impl FnOnce(&Pass) -> Result<(), Refused>,
     ) -> Result<(), Refused> {
         let Some((pass, _)) = &self.pass else { return Ok(()) };
-        check(pass).inspect_err(|refused| self.door.record_refusal(self.peer, refused, Some(member), Some(name)))
+        let Connected { door, peer, .. } = &*self.from;
+        check(pass).inspect_err(|refused| door.record_refusal(*peer, refused, Some(member), Some(name)))
     }
 }

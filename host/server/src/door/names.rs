@@ -49,7 +49,7 @@ pub(crate) enum CalledBy {
 }
 
 /// What proxies add to a request: it comes from this machine, and its caller may not.
-const BY_PROXY: [HeaderName; 3] = [FORWARDED, HeaderName::from_static("x-forwarded-for"), VIA];
+static BY_PROXY: [HeaderName; 3] = [FORWARDED, HeaderName::from_static("x-forwarded-for"), VIA];
 
 /// Every name of a host.
 #[derive(Debug, Default)]
@@ -70,8 +70,6 @@ impl Names {
         headers: &HeaderMap,
         at: Option<SocketAddr>,
     ) -> Result<CalledBy, &'static str> {
-        let values = |name: HeaderName| headers.get_all(name).iter().map(|value| value.to_str().unwrap_or_default());
-        let foreign = "this host is not called by that name; its operator names it in `hosts` of guild.toml\n";
         let mut called_by = CalledBy::Loopback;
         let mut check = |authority: &str| match self.knows(authority, at) {
             Some(CalledBy::Loopback) => true,
@@ -81,23 +79,33 @@ impl Names {
             }
             None => false,
         };
-        if target.is_some_and(|authority| !check(authority.as_str())) || !values(HOST).all(&mut check) {
-            return Err(foreign);
-        }
-        if target.is_none() && !headers.contains_key(HOST) {
-            return Err("a request names its host\n");
-        }
-        let own_origin = |origin: &str| {
-            let authority = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-            authority.is_some_and(&mut check)
+        let (mut is_named, mut is_ours) = match target {
+            Some(authority) => (true, check(authority.as_str())),
+            None => (false, true),
         };
-        if !values(ORIGIN).all(own_origin) {
-            return Err("requests from other origins are not answered\n");
+        let (mut is_own_origin, mut is_by_proxy) = (true, false);
+        // All of them in one go: it is done for each request.
+        for (name, value) in headers {
+            let text = || value.to_str().unwrap_or_default();
+            if *name == HOST {
+                is_named = true;
+                is_ours &= check(text());
+            } else if *name == ORIGIN {
+                let authority = text().strip_prefix("http://").or_else(|| text().strip_prefix("https://"));
+                is_own_origin &= authority.is_some_and(&mut check);
+            } else {
+                is_by_proxy |= BY_PROXY.contains(name);
+            }
         }
-        if BY_PROXY.iter().any(|name| headers.contains_key(name)) {
-            return Ok(CalledBy::Name);
+        match (is_named, is_ours, is_own_origin) {
+            (_, false, _) => {
+                Err("this host is not called by that name; its operator names it in `hosts` of guild.toml\n")
+            }
+            (false, ..) => Err("a request names its host\n"),
+            (.., false) => Err("requests from other origins are not answered\n"),
+            _ if is_by_proxy => Ok(CalledBy::Name),
+            _ => Ok(called_by),
         }
-        Ok(called_by)
     }
 
     fn knows(&self, authority: &str, at: Option<SocketAddr>) -> Option<CalledBy> {

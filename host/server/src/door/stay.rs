@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    Caller, Door, Refused,
+    Caller, Connected, Refused,
     audit_log::{Event, Who},
     passes::Pass,
 };
@@ -13,7 +13,7 @@ const EVENTS: &str = "events";
 
 /// What a listener may hear. It has no place among the requests of its token: there are other bounds for those who stay.
 pub(crate) struct Stay {
-    door: Arc<Door>,
+    from: Arc<Connected>,
     pass: Option<Arc<Pass>>,
 }
 
@@ -23,12 +23,12 @@ impl Caller {
     /// # Errors
     /// Where the token is not for one of them.
     pub(crate) fn stays<'a>(self, members: impl Iterator<Item = &'a str> + Clone) -> Result<Stay, Refused> {
-        let Self { door, peer, pass } = self;
-        let pass = pass.map(|(pass, _)| pass);
+        let stay = self.stays_on();
+        let (Connected { door, peer, .. }, pass) = (&*stay.from, &stay.pass);
         for member in members.clone() {
             if let Some(pass) = pass.as_ref().filter(|pass| !pass.token.is_for(member)) {
                 let refused = Refused::Member { token: pass.token.name.clone(), member: member.parse().ok() };
-                door.record_refusal(peer, &refused, Some(member), None);
+                door.record_refusal(*peer, &refused, Some(member), None);
                 return Err(refused);
             }
         }
@@ -37,26 +37,26 @@ impl Caller {
             door.record(&Event {
                 event: "request",
                 who: pass.as_ref().map_or(Who::Local, |pass| Who::Token(&pass.token.name)),
-                peer: Some(peer),
+                peer: Some(*peer),
                 method: Some(EVENTS),
                 // Where there are several, none is named.
                 member: members.next().filter(|_| members.next().is_none()),
                 ..Event::default()
             });
         }
-        Ok(Stay { door, pass })
+        Ok(stay)
     }
 
     /// Gives the place of the request back, for one who stays and was let in as any request is.
     pub(crate) fn stays_on(self) -> Stay {
-        Stay { door: self.door, pass: self.pass.map(|(pass, _)| pass) }
+        Stay { from: self.from, pass: self.pass.map(|(pass, _)| pass) }
     }
 }
 
 impl Stay {
     /// Whether it may go on: its token is in the file still, and has not expired.
     pub(crate) fn is_good(&self) -> bool {
-        self.pass.as_ref().is_none_or(|pass| self.door.tokens().is_ok_and(|good| good.has(pass)))
+        self.pass.as_ref().is_none_or(|pass| self.from.door.tokens().is_ok_and(|good| good.has(pass)))
     }
 
     /// Whether it may hear of a member.
