@@ -23,6 +23,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
     signal::unix::{SignalKind, signal},
     sync::{Semaphore, watch},
+    task::coop::unconstrained,
     time::timeout,
 };
 use tokio_util::task::TaskTracker;
@@ -198,7 +199,9 @@ impl Served {
         let stream = TokioIo::new(Patient::new(stream, self.patience));
         let mut http = self.http.clone();
         let mut connection = http.timer(OneTimer::new()).serve_connection(stream, self.service.of_connection(from));
-        let (once_more, mut stopped, mut is_asked) = (OnceMore::new(), pin!(self.stopped()), false);
+        // Asked in any case, also where the task has used up its turn: it is asked once.
+        let mut stopped = pin!(unconstrained(self.stopped()));
+        let (once_more, mut is_asked) = (OnceMore::new(), false);
         let ended = poll_fn(|context| {
             once_more.poll(context, |context| {
                 // Whoever stops everybody is asked once, and then looked at: asking takes a lock that all connections share.

@@ -17,9 +17,9 @@ use futures::task::AtomicWaker;
 /// Nobody polls it: whoever wakes it wakes the task.
 const IDLE: u8 = 0;
 /// It is being polled.
-const POLLED: u8 = 1;
-/// It was woken while it was polled.
-const WOKEN: u8 = 2;
+const POLLED: u8 = 0b01;
+/// It was woken.
+const WOKEN: u8 = 0b10;
 
 /// Polls futures with a waker of its own, which is the same for as long as this lives.
 pub(crate) struct OnceMore {
@@ -44,9 +44,9 @@ impl OnceMore {
         task.register(context.waker());
         let mut own = Context::from_waker(&self.waker);
         for _ in 0..2 {
-            state.store(POLLED, Ordering::Release);
+            state.swap(POLLED, Ordering::AcqRel);
             let polled = poll(&mut own);
-            let was_woken = state.swap(IDLE, Ordering::AcqRel) == WOKEN;
+            let was_woken = state.swap(IDLE, Ordering::AcqRel) & WOKEN != 0;
             if polled.is_ready() || !was_woken {
                 return polled;
             }
@@ -62,8 +62,8 @@ impl Wake for Bell {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        let woken = self.state.compare_exchange(POLLED, WOKEN, Ordering::AcqRel, Ordering::Acquire);
-        if woken == Err(IDLE) {
+        // Written also where it is there already: what each one did who wakes it is to be seen by the next poll.
+        if self.state.fetch_or(WOKEN, Ordering::AcqRel) & POLLED == 0 {
             self.task.wake();
         }
     }

@@ -132,10 +132,13 @@ impl<S: Transport> AsyncWrite for Patient<S> {
 /// says until when: the one timer is set anew when it has run down, or where it would come too late.
 pub(crate) struct OneTimer(Arc<Mutex<Pin<Box<Sleep>>>>);
 
+/// When a timer would run down that nobody has asked for anything.
+const FAR_OFF: Duration = Duration::from_secs(365 * 24 * 3600);
+
 impl OneTimer {
     /// Must be made in a runtime.
     pub(crate) fn new() -> Self {
-        Self(Arc::new(Mutex::new(Box::pin(sleep(Duration::ZERO)))))
+        Self(Arc::new(Mutex::new(Box::pin(sleep(FAR_OFF)))))
     }
 }
 
