@@ -38,7 +38,10 @@ impl Answer {
     /// The one message that it is, whether as JSON or as an event.
     pub(crate) fn message(mut self) -> Value {
         if self.is_stream() {
-            return self.next().expect("the stream ended without a message");
+            let message = self.next().expect("the stream ended without a message");
+            // It is answered when its stream has ended: before that no other may have its id.
+            assert_eq!(self.next(), None);
+            return message;
         }
         let text = self.text();
         serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"))
