@@ -58,8 +58,15 @@ const BYTES_AND_LOAD: &[(&str, &[&str])] = &[
             "load::a_component_that_is_a_link_a_pipe_or_a_directory_is_refused",
         ],
     ),
-    // Components that offer tools are not loaded in this version.
-    ("list-tools", &["host/contract/src/manifest.rs::each_rule_of_the_manifest_is_named_when_broken"]),
+    ("list-tools that loops", &["load::tools_whose_listing_does_not_end_are_not_offered"]),
+    (
+        "list-tools that returns a gigabyte",
+        &[
+            "load::tools_whose_listing_is_a_gigabyte_are_not_offered",
+            "load::tools_whose_listing_is_not_there_are_not_offered",
+        ],
+    ),
+    ("list-tools that returns invalid JSON", &["load::tools_whose_schema_is_no_json_are_not_offered"]),
 ];
 
 const CPU_AND_TIME: &[(&str, &[&str])] = &[
@@ -446,9 +453,8 @@ fn every_case_has_tests_and_each_of_them_exists() {
 }
 
 /// Cases that no test brings to a running host with healthy jobs beside it, and why not.
-const WITHOUT_A_HOST: [(&str, &str); 6] = [
+const WITHOUT_A_HOST: [(&str, &str); 5] = [
     ("a cache that others can write", "the host goes on without a cache"),
-    ("list-tools", "components that offer tools are not loaded, so nobody calls it"),
     ("reading what another call left in memory", "the sandbox alone gives the same memory to call after call"),
     ("taking the memories of others", "the sandbox alone counts how many calls wait"),
     ("DNS rebinding", "names resolve as the system says; a crate's test says it in its place"),

@@ -82,6 +82,11 @@ impl Hostile {
         Self { world: "autonomous-worker", ..Self::worker(component) }
     }
 
+    /// Its component is a worker that offers tools, too.
+    pub(super) fn hybrid(component: impl Into<Vec<u8>>) -> Self {
+        Self { world: "worker-toolbox", ..Self::worker(component) }
+    }
+
     /// How long its jobs may run; those of the others are not bounded by it.
     pub(super) fn seconds(self, seconds: u32) -> Self {
         Self { seconds, ..self }

@@ -389,3 +389,53 @@ fn a_component_that_is_a_link_a_pipe_or_a_directory_is_refused() {
         });
     }
 }
+
+/// A worker whose `list-tools` is this WAT. Its member says so, and no other notices.
+fn tools_are_not_listed(list: &str, why: &str) {
+    let guest = Guest::default().activate("unreachable").pages(32).list(list);
+    let hostile = Hostile::hybrid(guest.build()).limit("call_tool_seconds = 1");
+    hostile.attacks(|case| refused(case, &format!("the component's tools cannot be offered: {why}")));
+}
+
+#[test]
+fn tools_whose_listing_does_not_end_are_not_offered() {
+    let why = "`list-tools` did not end within its deadline of 1 s (limits.call_tool_seconds)";
+    tools_are_not_listed("(loop (br 0)) (i32.const 0)", why);
+}
+
+/// A listing of so many tools, all of which have the mebibyte of memory behind the first as their schema.
+fn listing(tools: u32) -> String {
+    format!(
+        "(local $at i32) (local $end i32)
+         (local.set $at (i32.const 1114112)) (local.set $end (i32.add (local.get $at) (i32.const {})))
+         (i32.store (i32.const 4096) (local.get $at)) (i32.store (i32.const 4100) (i32.const {tools}))
+         (memory.fill (i32.const 65536) (i32.const 32) (i32.const 1048576))
+         (loop $more
+           (i32.store offset=28 (local.get $at) (i32.const 65536))
+           (i32.store offset=32 (local.get $at) (i32.const 1048576))
+           (local.set $at (i32.add (local.get $at) (i32.const 52)))
+           (br_if $more (i32.lt_u (local.get $at) (local.get $end))))
+         (i32.const 4096)",
+        tools * 52
+    )
+}
+
+#[test]
+fn tools_whose_listing_is_a_gigabyte_are_not_offered() {
+    tools_are_not_listed(&listing(1024), "`list-tools` needs more than limits.hostcall_bytes = 16777216");
+}
+
+#[test]
+fn tools_whose_listing_is_not_there_are_not_offered() {
+    let nowhere =
+        "(i32.store (i32.const 4096) (i32.const 65536)) (i32.store (i32.const 4100) (i32.const -1)) (i32.const 4096)";
+    let why = "the component failed in `list-tools`: list pointer/length out of bounds of memory";
+    tools_are_not_listed(nowhere, why);
+}
+
+#[test]
+fn tools_whose_schema_is_no_json_are_not_offered() {
+    let guest = Guest::default().activate("unreachable").tools(&[("t", "{")]);
+    let why = "the component's tools cannot be offered: the input schema of the tool \"t\" is no JSON object";
+    Hostile::hybrid(guest.build()).attacks(|case| refused(case, why));
+}

@@ -1,8 +1,8 @@
 //! A future that wakes itself while it is polled is polled once more at once.
 //!
 //! hyper does so for nearly every request: that a handler takes the body wakes the connection which reads it, and that is one
-//! and the same task. The runtime's answer to a task that wakes itself is to queue it, and to wake a thread that may take it: a
-//! request went through two threads, and was slower for it than by all that this host does with it.
+//! and the same task. The runtime's answer to a task that wakes itself is to queue it, and to wake a thread that may take it: so
+//! a request would be polled twice, and often on two cores.
 
 use std::{
     sync::{

@@ -295,13 +295,7 @@ fn write(out: &mut Vec<u8>, id: &str, outcome: Result<Bytes, RpcError>) {
         Err(error) => (",\"error\":", to_json(&error)),
     };
     let parts = [b"{\"jsonrpc\":\"2.0\",\"id\":", id.as_bytes(), member.as_bytes(), &value, b"}"];
-    let length = parts.iter().map(|part| part.len()).sum();
-    // Where it is the only one, no more than there is to be: the one who sends it would have to note how much that is.
-    if out.is_empty() {
-        out.reserve_exact(length)
-    } else {
-        out.reserve(length)
-    }
+    out.reserve(parts.iter().map(|part| part.len()).sum());
     for part in parts {
         out.extend_from_slice(part);
     }
