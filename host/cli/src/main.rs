@@ -35,6 +35,9 @@ use crate::{
 };
 
 fn main() -> ExitCode {
+    if let Some(code) = guild_confine::serve_if_asked(guild_server::TASKS) {
+        return code;
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(told) => {

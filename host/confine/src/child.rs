@@ -1,0 +1,96 @@
+//! What a child does: limits itself, then answers one request after another until its host hangs up.
+
+use std::{
+    env,
+    io::{self, Read, Write},
+    process::ExitCode,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+};
+
+use rustix::{
+    process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit},
+    thread::set_no_new_privs,
+    time::{ClockId, clock_gettime},
+};
+
+use crate::{Bounds, Task};
+
+/// The first argument of a child.
+pub(crate) const COMMAND: &str = "confined-task";
+/// Files that a child may have open: its three pipes, and what its runtime opens for a moment to count the cores.
+const OPEN_FILES: u64 = 16;
+/// What a message may have at most, either way: more than any that is sent, and less than would be trouble to allocate.
+pub(crate) const MESSAGE_BYTES: u64 = 1 << 30;
+
+/// Whether this program's main function serves tasks.
+static SERVED: AtomicBool = AtomicBool::new(false);
+
+/// Whether this program can have children.
+pub(crate) fn is_served() -> bool {
+    SERVED.load(Ordering::Relaxed)
+}
+
+/// Runs the task that the command line names, if this process is a child, until its host hangs up. A program that has any
+/// of these tasks run calls it before it does anything else.
+pub fn serve_if_asked(tasks: &[&Task]) -> Option<ExitCode> {
+    let mut arguments = env::args().skip(1);
+    if arguments.next().as_deref() != Some(COMMAND) {
+        SERVED.store(true, Ordering::Relaxed);
+        return None;
+    }
+    let number = |arguments: &mut dyn Iterator<Item = String>| arguments.next()?.parse::<u64>().ok();
+    let task = arguments.next().and_then(|name| tasks.iter().find(|task| task.name == name));
+    let (seconds, memory_bytes) = (number(&mut arguments), number(&mut arguments));
+    let (Some(task), Some(seconds), Some(memory_bytes)) = (task, seconds, memory_bytes) else {
+        return Some(ExitCode::from(2));
+    };
+    let bounds = Bounds { seconds: u32::try_from(seconds).unwrap_or(u32::MAX), memory_bytes };
+    // A host that has hung up is the usual end, and there is nobody to tell of another.
+    Some(if limit_itself(bounds).and_then(|()| serve(task, bounds)).is_ok() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn limit_itself(bounds: Bounds) -> io::Result<()> {
+    // Where the machine runs out of memory, this process goes first. Not every system has this.
+    let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+    set_no_new_privs(true)?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    set(Resource::Data, bounds.memory_bytes)?;
+    set(Resource::Core, 0)?;
+    set(Resource::Fsize, 0)?;
+    set(Resource::Nofile, OPEN_FILES)
+}
+
+fn set(resource: Resource, most: u64) -> io::Result<()> {
+    Ok(setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })?)
+}
+
+/// Lets the system end this process where the next request takes more of the processor than its share.
+fn limit_time(bounds: Bounds) -> io::Result<()> {
+    let used = u64::try_from(clock_gettime(ClockId::ProcessCPUTime).tv_sec).unwrap_or_default();
+    let cores = thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
+    let most = used + u64::from(bounds.seconds) * cores + 1;
+    Ok(setrlimit(Resource::Cpu, Rlimit { current: Some(most), maximum: None })?)
+}
+
+fn serve(task: &Task, bounds: Bounds) -> io::Result<()> {
+    let (mut requests, mut answers) = (io::stdin().lock(), io::stdout().lock());
+    loop {
+        let mut length = [0; 8];
+        if let Err(e) = requests.read_exact(&mut length) {
+            return if e.kind() == io::ErrorKind::UnexpectedEof { Ok(()) } else { Err(e) };
+        }
+        limit_time(bounds)?;
+        let mut request = Vec::new();
+        requests.by_ref().take(u64::from_le_bytes(length).min(MESSAGE_BYTES)).read_to_end(&mut request)?;
+        let answer = (task.run)(&request);
+        drop(request);
+        answers.write_all(&(answer.len() as u64).to_le_bytes())?;
+        answers.write_all(&answer)?;
+        answers.flush()?;
+    }
+}

@@ -1,0 +1,137 @@
+//! What the host does: starts children, asks them, and ends them.
+
+use std::{
+    env,
+    path::Path,
+    process::{ExitStatus, Stdio},
+    time::Duration,
+};
+
+use rustix::process::Signal;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    process::{Child, Command},
+    task::spawn_blocking,
+    time,
+};
+
+use crate::{
+    Bounds, Ended, Task,
+    child::{self, COMMAND, MESSAGE_BYTES},
+};
+
+/// What is read of the last words of a child that failed.
+const LAST_WORDS: u64 = 4096;
+/// How long a child that hung up may take to be gone.
+const LAST: Duration = Duration::from_secs(2);
+
+/// Has a child of its own answer one request. Dropping the future ends the child.
+///
+/// # Errors
+/// See [`Ended`].
+pub async fn run(task: &'static Task, bounds: Bounds, request: Vec<u8>) -> Result<Vec<u8>, Ended> {
+    Worker::new(task, bounds).ask(request).await
+}
+
+/// A child that answers requests of one kind, one after another. It is started with the first. Dropping it ends the child.
+///
+/// A program that does not call [`crate::serve_if_asked`] has no children, as the tests of a part of the host: there the work is done on a thread of
+/// the process itself, where nothing ends it and nobody counts its memory.
+#[derive(Debug)]
+pub struct Worker {
+    task: &'static Task,
+    bounds: Bounds,
+    child: Option<Child>,
+}
+
+impl Worker {
+    /// A worker for this kind of request. Each request has the time of the bounds, and all together have their memory.
+    pub fn new(task: &'static Task, bounds: Bounds) -> Self {
+        Self { task, bounds, child: None }
+    }
+
+    /// The child's answer to a request. Where there is none, or nobody waits for it any more, the child is ended, and the
+    /// next request has another one.
+    ///
+    /// # Errors
+    /// See [`Ended`].
+    pub async fn ask(&mut self, request: Vec<u8>) -> Result<Vec<u8>, Ended> {
+        let deadline = Duration::from_secs(self.bounds.seconds.into());
+        let task = self.task;
+        if !child::is_served() {
+            let work = spawn_blocking(move || (task.run)(&request));
+            let done = time::timeout(deadline, work).await.map_err(|_| Ended::TooLong)?;
+            return done.map_err(|e| Ended::Failed(e.to_string()));
+        }
+        // It is back in its place only after a whole answer.
+        let mut child = match self.child.take() {
+            Some(child) => child,
+            None => start(task, self.bounds).map_err(|e| Ended::Failed(e.to_string()))?,
+        };
+        match time::timeout(deadline, exchange(&mut child, &request)).await {
+            Ok(Ok(answer)) => {
+                self.child = Some(child);
+                Ok(answer)
+            }
+            Ok(Err(_)) => Err(why(child).await),
+            Err(_) => Err(Ended::TooLong),
+        }
+    }
+}
+
+fn start(task: &Task, bounds: Bounds) -> std::io::Result<Child> {
+    // On Linux this is the very file that runs, also where it was replaced meanwhile.
+    let own = Path::new("/proc/self/exe");
+    let own = if own.exists() { own.to_owned() } else { env::current_exe()? };
+    Command::new(own)
+        .arg0("guild")
+        .args([COMMAND, task.name, &bounds.seconds.to_string(), &bounds.memory_bytes.to_string()])
+        .env_clear()
+        .current_dir("/")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+}
+
+async fn exchange(child: &mut Child, request: &[u8]) -> std::io::Result<Vec<u8>> {
+    let gone = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+    let requests = child.stdin.as_mut().ok_or_else(gone)?;
+    requests.write_all(&(request.len() as u64).to_le_bytes()).await?;
+    requests.write_all(request).await?;
+    let answers = child.stdout.as_mut().ok_or_else(gone)?;
+    let length = answers.read_u64_le().await?;
+    let mut answer = Vec::new();
+    answers.take(length.min(MESSAGE_BYTES)).read_to_end(&mut answer).await?;
+    if answer.len() as u64 == length { Ok(answer) } else { Err(gone()) }
+}
+
+/// Why a child hung up.
+async fn why(mut child: Child) -> Ended {
+    // It waits for nothing more from here.
+    drop((child.stdin.take(), child.stdout.take()));
+    let mut said = Vec::new();
+    let last = async {
+        if let Some(words) = child.stderr.as_mut() {
+            let _ = words.take(LAST_WORDS).read_to_end(&mut said).await;
+        }
+        child.wait().await
+    };
+    let status = time::timeout(LAST, last).await;
+    let said = String::from_utf8_lossy(&said);
+    match status {
+        _ if said.contains("memory allocation of") => Ended::TooMuchMemory,
+        Ok(Ok(status)) if signal(status) == Some(Signal::XCPU.as_raw()) => Ended::TooLong,
+        Ok(Ok(status)) => {
+            tracing::debug!(%status, %said, "a process for untrusted input failed");
+            Ended::Failed(status.to_string())
+        }
+        Ok(Err(e)) => Ended::Failed(e.to_string()),
+        Err(_) => Ended::TooLong,
+    }
+}
+
+fn signal(status: ExitStatus) -> Option<i32> {
+    std::os::unix::process::ExitStatusExt::signal(&status)
+}
