@@ -46,6 +46,10 @@ const TESTED: &[(&str, &str)] = &[
     ("dispatch_wait_seconds", "tests/sandbox.rs::the_lane_of_activations_is_bounded_and_answers_busy"),
     ("component_bytes", "tests/limits.rs::a_component_of_exactly_the_limit_is_loaded"),
     ("compile_seconds", "tests/limits.rs::a_component_that_takes_too_long_to_compile_is_given_up"),
+    ("compile_memory_bytes", "tests/hostile/compile.rs::a_component_that_takes_gigabytes_to_compile_is_given_up"),
+    ("function_bytes", "tests/limits.rs::functions_of_exactly_the_limits_are_compiled"),
+    ("function_locals", "tests/limits.rs::functions_of_exactly_the_limits_are_compiled"),
+    ("function_nesting", "tests/limits.rs::functions_of_exactly_the_limits_are_compiled"),
     (
         "compile_cache_bytes",
         "tests/limits.rs::a_compile_cache_of_exactly_the_limit_is_kept_and_of_one_byte_more_the_oldest_goes",
@@ -292,17 +296,36 @@ fn a_component_that_takes_too_long_to_compile_is_given_up() {
     let step = "local.get 0 i32.const 31 i32.mul i32.const 7 i32.rotl local.set 0\n";
     let long = format!("(func (param i32) (result i32) {} local.get 0)", step.repeat(400_000));
     let component = Guest::default().activate(FINE).with(&long).build();
-    let bench = Bench::new(Limits { compile_seconds: 1, ..Limits::default() });
-    let given_up = || {
-        let error = bench.prepare(&component, worker()).err().unwrap();
-        assert_eq!(error.to_string(), "compiling the component takes longer than limits.compile_seconds = 1");
-    };
-    given_up();
-    // It is still being compiled, and not once more: nobody waits for that.
-    let begun = Instant::now();
-    given_up();
-    assert!(begun.elapsed() < Duration::from_secs(1));
+    let bench = Bench::new(Limits { compile_seconds: 1, function_bytes: u64::MAX, ..Limits::default() });
+    let error = bench.prepare(&component, worker()).err().unwrap();
+    assert_eq!(error.to_string(), "compiling the component takes longer than limits.compile_seconds = 1");
     assert!(bench.prepare(&guest::refusing("fine"), worker()).is_ok());
+}
+
+#[test]
+fn functions_of_exactly_the_limits_are_compiled() {
+    let function = format!("(func (local i64 i64 i64) {}{})", "block ".repeat(40), "end ".repeat(40));
+    let component = Guest::default().activate(FINE).with(&function).build();
+    let prepared = |limits: Limits| Bench::new(limits).prepare(&component, worker());
+    let with = |set: &dyn Fn(&mut Limits, u32)| {
+        let at = |more: u32| {
+            let mut limits = Limits::default();
+            set(&mut limits, more);
+            prepared(limits)
+        };
+        (at(0), at(1))
+    };
+    let said = |refused: Result<Arc<Plugin>, LoadError>| refused.err().unwrap().to_string();
+    let (within, beyond) = with(&|limits, less| limits.function_locals = 3 - less);
+    assert!(within.is_ok());
+    assert!(said(beyond).ends_with("has 3 local variables, more than limits.function_locals = 2"));
+    let (within, beyond) = with(&|limits, less| limits.function_nesting = 40 - less);
+    assert!(within.is_ok());
+    assert!(said(beyond).ends_with("nests deeper than limits.function_nesting = 39"));
+    // The other functions of the component are smaller.
+    let (within, beyond) = with(&|limits, less| limits.function_bytes = 1 + 2 + 3 * 40 + 1 - u64::from(less));
+    assert!(within.is_ok());
+    assert!(said(beyond).ends_with("has 124 bytes, more than limits.function_bytes = 123"));
 }
 
 #[test]

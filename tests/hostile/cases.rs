@@ -58,6 +58,14 @@ const BYTES_AND_LOAD: &[(&str, &[&str])] = &[
             "load::a_component_that_is_a_link_a_pipe_or_a_directory_is_refused",
         ],
     ),
+    (
+        "nesting and locals that take gigabytes to compile",
+        &[
+            "compile::a_component_that_takes_gigabytes_to_compile_is_given_up",
+            "compile::a_function_with_more_than_the_limits_say_is_not_compiled",
+        ],
+    ),
+    ("a compiler that goes on when it was given up", &["compile::a_compiler_is_ended_when_its_time_is_over"]),
     ("list-tools that loops", &["load::tools_whose_listing_does_not_end_are_not_offered"]),
     (
         "list-tools that returns a gigabyte",

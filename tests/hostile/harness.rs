@@ -31,6 +31,8 @@ const SETTLED: Duration = Duration::from_secs(30);
 /// How much more resident memory a host may have after an attack than before. Most have none, and some have 7 MiB; the
 /// memory that one component may have is 64 MiB.
 const GROWTH_KIB: u64 = 24 * 1024;
+/// How much more it may have at any moment of the attack.
+const PEAK_KIB: u64 = 512 * 1024;
 /// What the artifacts of one job may have, in bytes and in entries.
 pub(super) const ARTIFACTS: (u64, u64) = (4 << 20, 64);
 /// What a job's own files may have beside its artifacts: the largest result, log and transcript.
@@ -207,8 +209,11 @@ impl Hostile {
         end_patient(&host, &patient, &healthy);
         case_is_over(&home, &host, &member);
         wait_until_idle(&host);
+        settles("processes", || children(&host), Vec::is_empty);
         settles("descriptors", || more(&before.descriptors, Taken::by(&host).descriptors), Vec::is_empty);
         settles("KiB of memory", || Taken::by(&host).memory, |now| *now <= before.memory + self.growth);
+        let peak = of_status(&proc(&host, "status"), "VmHWM:");
+        assert!(peak <= before.memory + PEAK_KIB, "the host had {peak} KiB");
         let (status, output) = host.stop();
         assert!(status.success(), "the host ended with {status}: {output}");
         assert!(!output.contains("panicked"), "{output}");
@@ -486,6 +491,13 @@ fn more(before: &[String], mut now: Vec<String>) -> Vec<String> {
     }
     now.retain(|target| !target.starts_with("/proc"));
     now
+}
+
+/// The processes that the host has started.
+pub(super) fn children(host: &Host) -> Vec<String> {
+    let threads = fs::read_dir(proc(host, "task")).unwrap().map(|thread| thread.unwrap().path());
+    let of = |thread: PathBuf| fs::read_to_string(thread.join("children")).unwrap_or_default();
+    threads.flat_map(|thread| of(thread).split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect()
 }
 
 fn proc(host: &Host, file: &str) -> PathBuf {

@@ -4,6 +4,7 @@
 //! as they should and in time, what was tried ends with its stable reason, and what was taken is given back.
 
 mod cases;
+mod compile;
 mod cpu;
 mod files;
 mod harness;

@@ -8,6 +8,7 @@ mod audit;
 mod claims;
 mod difference;
 mod findings;
+pub mod functions;
 pub mod inspect;
 mod judge;
 pub mod meaning;

@@ -9,6 +9,7 @@ use std::{
 };
 
 use rustix::{
+    event::{PollFd, PollFlags, poll},
     process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit},
     thread::set_no_new_privs,
     time::{ClockId, clock_gettime},
@@ -77,7 +78,22 @@ fn limit_time(bounds: Bounds) -> io::Result<()> {
     Ok(setrlimit(Resource::Cpu, Rlimit { current: Some(most), maximum: None })?)
 }
 
+/// Ends this process as soon as its host is gone, also while a request is being worked on.
+fn end_with_host() -> io::Result<()> {
+    const STACK: usize = 64 * 1024;
+    let watch = || loop {
+        let stdin = io::stdin();
+        // Of a pipe, the end of its writer is always told.
+        let told = poll(&mut [PollFd::new(&stdin, PollFlags::empty())], None);
+        if told.is_ok() {
+            std::process::exit(0);
+        }
+    };
+    thread::Builder::new().stack_size(STACK).spawn(watch).map(drop)
+}
+
 fn serve(task: &Task, bounds: Bounds) -> io::Result<()> {
+    end_with_host()?;
     let (mut requests, mut answers) = (io::stdin().lock(), io::stdout().lock());
     loop {
         let mut length = [0; 8];

@@ -14,7 +14,7 @@ mod child;
 mod parent;
 
 pub use child::serve_if_asked;
-pub use parent::{Worker, run};
+pub use parent::{Worker, run, run_blocking};
 
 /// Work on untrusted input, as a function from the request's bytes to the answer's.
 ///

@@ -4,6 +4,7 @@ use std::{
     env,
     path::Path,
     process::{ExitStatus, Stdio},
+    thread,
     time::Duration,
 };
 
@@ -11,6 +12,7 @@ use rustix::process::Signal;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     process::{Child, Command},
+    runtime::Builder,
     task::spawn_blocking,
     time,
 };
@@ -31,6 +33,25 @@ const LAST: Duration = Duration::from_secs(2);
 /// See [`Ended`].
 pub async fn run(task: &'static Task, bounds: Bounds, request: Vec<u8>) -> Result<Vec<u8>, Ended> {
     Worker::new(task, bounds).ask(request).await
+}
+
+/// [`run`], for a caller that blocks; it may be anywhere.
+///
+/// # Errors
+/// See [`Ended`].
+pub fn run_blocking(task: &'static Task, bounds: Bounds, request: Vec<u8>) -> Result<Vec<u8>, Ended> {
+    let waits = || {
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(|e| Ended::Failed(e.to_string()))?;
+        let answer = runtime.block_on(run(task, bounds, request));
+        runtime.shutdown_background();
+        answer
+    };
+    // Where the caller is, blocking on other work may be forbidden; a thread of its own is free to.
+    thread::scope(|scope| {
+        let waiting = thread::Builder::new().name("confined-task".to_owned()).spawn_scoped(scope, waits);
+        let waiting = waiting.map_err(|e| Ended::Failed(e.to_string()))?;
+        waiting.join().unwrap_or_else(|_| Err(Ended::Failed("waiting for it failed".to_owned())))
+    })
 }
 
 /// A child that answers requests of one kind, one after another. It is started with the first. Dropping it ends the child.

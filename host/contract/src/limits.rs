@@ -144,6 +144,14 @@ limits! {
     component_bytes: u64 = 64 * MIB;
     /// Compiling a component.
     compile_seconds: u32 = 120;
+    /// Memory of the process that compiles a component.
+    compile_memory_bytes: u64 = 2048 * MIB;
+    /// The body of one function of a component.
+    function_bytes: u64 = MIB;
+    /// Local variables of one function of a component.
+    function_locals: u32 = 20_000;
+    /// Blocks, loops and branches within one another in one function of a component.
+    function_nesting: u32 = 4000;
     /// The compile cache, all entries together.
     compile_cache_bytes: u64 = 1024 * MIB;
     /// Wall clock of a session, where nobody asks for less.

@@ -19,6 +19,31 @@ use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 use wasmtime::{Engine, component::Component};
 
+/// A component as native code: out of the cache, or from this program's own compiler, and from nowhere else.
+pub(crate) struct Code(Vec<u8>);
+
+impl Code {
+    /// What the compiler answered.
+    pub(crate) fn compiled(code: Vec<u8>) -> Self {
+        Self(code)
+    }
+
+    /// Takes it into an engine.
+    ///
+    /// # Errors
+    /// What the engine does not take: code of another engine, or of a component that needs more than the engine gives.
+    pub(crate) fn load(&self, engine: &Engine) -> wasmtime::Result<Component> {
+        // SAFETY: the bytes were made by `Engine::precompile_component` of a compatible engine (its hash is in the name of
+        // a cache entry, and `deserialize` checks it again). They come from this program's own compiler, through a pipe that
+        // nobody else has, or from an entry that this user wrote (the directory is 0700 and ours, and no symlink is followed)
+        // and that is whole (its digest was verified over these very bytes).
+        #[allow(unsafe_code, reason = "deserializing compiled code needs it")]
+        unsafe {
+            Component::deserialize(engine, &self.0)
+        }
+    }
+}
+
 const DIGEST: usize = 32;
 const SUFFIX: &str = ".component";
 
@@ -62,32 +87,28 @@ impl CompileCache {
         Ok(Self { dir: Some(dir), max_bytes })
     }
 
-    /// The component with this hash, if an entry for it is whole and was made by the same engine.
-    pub(crate) fn get(&self, engine: &Engine, component: &[u8; DIGEST]) -> Option<Component> {
-        let entry = self.read(&entry_name(engine, component)).ok()?;
-        let (digest, code) = entry.split_at_checked(DIGEST)?;
-        if digest != Sha256::digest(code).as_slice() {
+    /// The code of the component with this hash, if an entry for it is whole and was made for the same engine.
+    pub(crate) fn get(&self, engine: &Engine, component: &[u8; DIGEST]) -> Option<Code> {
+        let mut entry = self.read(&entry_name(engine, component)).ok()?;
+        let code = entry.split_off(DIGEST.min(entry.len()));
+        if entry != Sha256::digest(&code).as_slice() {
             tracing::warn!("an entry of the compile cache is damaged; the component is compiled again");
             return None;
         }
-        // SAFETY: the bytes were made by `Component::serialize` of a compatible engine (its hash is in the entry's
-        // name, and `deserialize` checks it again), by this user (the directory is 0700 and ours, and no symlink
-        // is followed), and are whole (the digest was verified over these very bytes).
-        #[allow(unsafe_code, reason = "deserializing compiled code needs it")]
-        unsafe { Component::deserialize(engine, code) }.ok()
+        Some(Code(code))
     }
 
     /// Keeps a compiled component. A failure costs the next start a compilation, nothing else.
-    pub(crate) fn put(&self, engine: &Engine, hash: &[u8; DIGEST], component: &Component) {
+    pub(crate) fn put(&self, engine: &Engine, hash: &[u8; DIGEST], Code(code): &Code) {
         let Some(dir) = &self.dir else { return };
-        let kept = component.serialize().map_err(io::Error::other).and_then(|code| {
+        let keep = || {
             self.make_room(dir, (DIGEST + code.len()) as u64)?;
             let mut file = cap_tempfile::TempFile::new(dir)?;
-            file.write_all(&Sha256::digest(&code))?;
-            file.write_all(&code)?;
+            file.write_all(&Sha256::digest(code))?;
+            file.write_all(code)?;
             file.replace(entry_name(engine, hash))
-        });
-        if let Err(e) = kept {
+        };
+        if let Err(e) = keep() {
             tracing::warn!("the compile cache cannot keep a component: {e}");
         }
     }

@@ -1,9 +1,8 @@
 //! The engine: one for all components of a host.
 
 use std::{
-    collections::HashSet,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     thread::{self, Thread},
@@ -17,7 +16,10 @@ use wasmtime::{
     component::{Component, Linker},
 };
 
-use crate::{cache::CompileCache, error::LoadError, host, load::Candidate, plugin::Plugin, state::State, wasi};
+use crate::{
+    cache::CompileCache, compile::Compilers, error::LoadError, host, load::Candidate, plugin::Plugin, state::State,
+    wasi,
+};
 
 /// How often a running component is interrupted, so that others run and deadlines are seen.
 const TICK: Duration = Duration::from_millis(10);
@@ -30,8 +32,7 @@ pub struct Sandbox {
     pub(crate) cache: CompileCache,
     pub(crate) lanes: Lanes,
     pub(crate) ticker: Ticker,
-    /// What is being compiled, by its SHA-256, also where nobody waits for it any more.
-    pub(crate) compiling: Arc<Mutex<HashSet<[u8; 32]>>>,
+    pub(crate) compilers: Compilers,
     /// Files that all components have open.
     pub(crate) open_files: Arc<AtomicU64>,
     /// Where components run: threads of their own, so that none of them, however busy, delays a request.
@@ -63,7 +64,7 @@ impl Sandbox {
         Ok(Arc::new(Self {
             ticker: Ticker::start(&engine).map_err(|e| LoadError::Refused(format!("no thread for the tick: {e}")))?,
             lanes,
-            compiling: Arc::default(),
+            compilers: Compilers::default(),
             open_files: Arc::default(),
             guests: guests.handle().clone(),
             _guests: GuestThreads(Some(guests)),
@@ -95,7 +96,7 @@ impl Sandbox {
 /// The engine, with a pool for what instances are made of. Without one, each call would map and unmap its memories and
 /// its stack, which can take longer than the call itself, and for which the threads of a process wait for each other.
 fn engine(limits: &Limits, lanes: &Lanes) -> wasmtime::Result<Engine> {
-    let plain = config(limits);
+    let plain = config(limits.memory_bytes);
     let pooled = pool(limits, lanes).ok_or_else(|| wasmtime::Error::msg("the limits are too high")).and_then(|pool| {
         let mut config = plain.clone();
         Engine::new(config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool)))
@@ -106,8 +107,9 @@ fn engine(limits: &Limits, lanes: &Lanes) -> wasmtime::Result<Engine> {
     })
 }
 
-/// What the engine is, apart from the machine that it runs on, and from where instances are put.
-fn config(limits: &Limits) -> Config {
+/// What the engine is, apart from the machine that it runs on, and from where instances are put. What a memory may have at
+/// most is all of it that differs between hosts.
+pub(crate) fn config(memory_bytes: u64) -> Config {
     let mut config = Config::new();
     config
         .wasm_component_model(true)
@@ -119,14 +121,14 @@ fn config(limits: &Limits) -> Config {
         .max_wasm_stack(512 * 1024)
         .async_stack_size(1024 * 1024)
         // As much as a memory may have, so that it never moves; thousands of those fit into a process.
-        .memory_reservation(memory_bytes(limits))
+        .memory_reservation(addressed(memory_bytes))
         .memory_guard_size(64 * 1024);
     config
 }
 
 /// What one memory may have: what the limits say, and what addresses of 32 bits reach.
-fn memory_bytes(limits: &Limits) -> u64 {
-    limits.memory_bytes.min(1 << 32)
+fn addressed(memory_bytes: u64) -> u64 {
+    memory_bytes.min(1 << 32)
 }
 
 /// A pool with places for all that the lanes let in, each as large as the limits allow: it is never what a component
@@ -143,7 +145,7 @@ fn pool(limits: &Limits, lanes: &Lanes) -> Option<PoolingAllocationConfig> {
         .total_memories(sets)
         .total_tables(sets.checked_mul(TABLES)?)
         .total_stacks(live)
-        .max_memory_size(usize::try_from(memory_bytes(limits)).ok()?)
+        .max_memory_size(usize::try_from(addressed(limits.memory_bytes)).ok()?)
         .table_elements(usize::try_from(limits.table_elements).ok()?)
         // Counted by the Store, which names the limit.
         .max_memories_per_module(MEMORIES)
@@ -234,8 +236,6 @@ pub(crate) struct Lanes {
     surplus: Common,
     /// How many of them a component may have.
     widest: u32,
-    /// One component is compiled at a time; the compiler itself uses all cores.
-    pub(crate) compiles: Mutex<()>,
 }
 
 impl Lanes {
@@ -250,7 +250,6 @@ impl Lanes {
             listings: Common::new(LISTINGS, LISTINGS),
             surplus: Common::new(widest.saturating_mul(2).max(256), widest.max(128)),
             widest,
-            compiles: Mutex::default(),
         }
     }
 

@@ -34,6 +34,12 @@ pub enum LoadError {
     /// Compiling takes longer than `limits.compile_seconds`.
     #[error("compiling the component takes longer than limits.compile_seconds = {0}")]
     CompileTimeout(u32),
+    /// Compiling takes more memory than `limits.compile_memory_bytes`.
+    #[error("compiling the component takes more memory than limits.compile_memory_bytes = {0}")]
+    CompileMemory(u64),
+    /// A function of it is beyond a limit: which, and the limit and its value.
+    #[error("the component cannot be compiled: {0}")]
+    Beyond(String),
     /// A memory or a table of it begins with more than a limit gives: the limit and its value, as `guild.toml` spells it.
     #[error("the component begins with more than {0}")]
     Limit(String),

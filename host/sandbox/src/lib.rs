@@ -12,6 +12,7 @@
 mod bindings;
 mod cache;
 mod call;
+mod compile;
 mod denied;
 mod engine;
 mod error;
@@ -30,6 +31,7 @@ mod wasi;
 
 pub use cache::CompileCache;
 pub use call::{ActivateScope, Activated, RunScope, ToolFault, ToolScope};
+pub use compile::COMPILE;
 pub use engine::{Place, Sandbox};
 pub use error::{CallError, LoadError};
 pub use load::Candidate;

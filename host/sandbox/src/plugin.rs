@@ -21,12 +21,12 @@ use wasmtime::{
 use crate::{
     bindings::exports::guild::worker::{dispatch, run},
     call::{ActivateScope, Activated, RunScope},
-    denied,
+    compile, denied,
     engine::{Lane, Place, Sandbox, Ticking},
     error::{CallError, LoadError},
     filesystem::Artifacts,
     host::agent::bounds,
-    load::{self, Candidate},
+    load::Candidate,
     reason::reason,
     state::{Reach, State},
     stdio::LogSink,
@@ -63,14 +63,7 @@ impl Plugin {
         limits: Arc<Limits>,
     ) -> Result<Self, LoadError> {
         inspect::check(&candidate.outside, spec, &grants)?;
-        let component = match sandbox.cache.get(&sandbox.engine, &candidate.sha256) {
-            Some(component) => component,
-            None => {
-                let component = load::compile(&sandbox, candidate)?;
-                sandbox.cache.put(&sandbox.engine, &candidate.sha256, &component);
-                component
-            }
-        };
+        let component = compile::component(&sandbox, candidate)?;
         let refused = |e: wasmtime::Error| LoadError::Refused(format!("{e:#}"));
         let mut linker = sandbox.linker.clone();
         denied::add_to_linker(&mut linker, &sandbox.engine, &component).map_err(refused)?;

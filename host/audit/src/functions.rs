@@ -1,0 +1,67 @@
+//! The functions of a component, before a compiler sees them. What a compiler takes for a function can grow with its locals
+//! times its loops; the process that it runs in is bounded, and here a component that is far beyond all others is told what
+//! is wrong with it.
+
+use guild_contract::Limits;
+use wasmparser::{BinaryReaderError, FunctionBody, Operator, Parser, Payload};
+
+/// Refuses a component of which a function is larger than the limits say.
+///
+/// # Errors
+/// Which function of which module, the limit and its value.
+pub fn check(component: &[u8], limits: &Limits) -> Result<(), String> {
+    let (mut module, mut function) = (0_u32, 0_u32);
+    for payload in Parser::new(0).parse_all(component) {
+        // What is not valid is told by the compiler, in its words.
+        let Ok(payload) = payload else { return Ok(()) };
+        match payload {
+            Payload::CodeSectionStart { .. } => {
+                module = module.saturating_add(1);
+                function = 0;
+            }
+            Payload::CodeSectionEntry(body) => {
+                if let Ok(Some(limit)) = beyond(&body, limits) {
+                    return Err(format!("function {function} of its core module {module} {limit}"));
+                }
+                function = function.saturating_add(1);
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The limit that a function is beyond.
+fn beyond(body: &FunctionBody<'_>, limits: &Limits) -> Result<Option<String>, BinaryReaderError> {
+    let bytes = body.range().len() as u64;
+    if bytes > limits.function_bytes {
+        return Ok(Some(format!("has {bytes} bytes, more than limits.function_bytes = {}", limits.function_bytes)));
+    }
+    let mut locals = 0_u64;
+    for declared in body.get_locals_reader()? {
+        locals = locals.saturating_add(u64::from(declared?.0));
+    }
+    if locals > u64::from(limits.function_locals) {
+        let most = limits.function_locals;
+        return Ok(Some(format!("has {locals} local variables, more than limits.function_locals = {most}")));
+    }
+    // Each level takes two bytes, so most functions cannot nest too deep.
+    if bytes <= u64::from(limits.function_nesting) {
+        return Ok(None);
+    }
+    let mut depth = 0_u32;
+    for operator in body.get_operators_reader()? {
+        match operator? {
+            Operator::Block { .. } | Operator::Loop { .. } | Operator::If { .. } | Operator::TryTable { .. } => {
+                depth = depth.saturating_add(1);
+                if depth > limits.function_nesting {
+                    let most = limits.function_nesting;
+                    return Ok(Some(format!("nests deeper than limits.function_nesting = {most}")));
+                }
+            }
+            Operator::End => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,107 @@
+//! From a component's bytes to code, in a child process: a compiler that a hostile component keeps busy, or makes grow, is
+//! ended, and nobody else notices.
+
+use std::sync::{Mutex, PoisonError};
+
+use guild_audit::functions;
+use guild_confine::{Bounds, Ended, Task};
+use guild_contract::Limits;
+use wasmtime::{Engine, component::Component};
+
+use crate::{
+    cache::Code,
+    engine::{INSTANCE_BYTES, Sandbox, config},
+    error::LoadError,
+    load::Candidate,
+    reason,
+};
+
+/// Compiles a component. The request is the largest memory of the engine's components (8 bytes, little-endian), and the
+/// component; the answer is the code and a zero, or a sentence and a one.
+pub static COMPILE: Task = Task { name: "compile", run: compiled };
+
+/// Most components are compiled within this, and do not wait for one that takes longer.
+const SHORT: Bounds = Bounds { seconds: 5, memory_bytes: 512 * 1024 * 1024 };
+
+/// Who waits for whom. The compiler itself uses all cores.
+#[derive(Default)]
+pub(crate) struct Compilers {
+    short: Mutex<()>,
+    long: Mutex<()>,
+}
+
+/// The component that a candidate is: out of the cache, or compiled.
+pub(crate) fn component(sandbox: &Sandbox, candidate: &Candidate) -> Result<Component, LoadError> {
+    let limits = &sandbox.limits;
+    if let Some(code) = sandbox.cache.get(&sandbox.engine, &candidate.sha256) {
+        match code.load(&sandbox.engine).map_err(|e| refused(&e, limits)) {
+            Err(LoadError::NotAComponent(why)) => tracing::debug!("a component is compiled again: {why}"),
+            loaded => return loaded,
+        }
+    }
+    functions::check(&candidate.bytes, limits).map_err(LoadError::Beyond)?;
+    let code = compile(sandbox, candidate)?;
+    let component = code.load(&sandbox.engine).map_err(|e| refused(&e, limits))?;
+    sandbox.cache.put(&sandbox.engine, &candidate.sha256, &code);
+    Ok(component)
+}
+
+/// Compiles a component: first for a short while, and where that is too short, when no other takes long.
+fn compile(sandbox: &Sandbox, candidate: &Candidate) -> Result<Code, LoadError> {
+    let limits = &sandbox.limits;
+    let long = Bounds { seconds: limits.compile_seconds, memory_bytes: limits.compile_memory_bytes };
+    let short =
+        Bounds { seconds: SHORT.seconds.min(long.seconds), memory_bytes: SHORT.memory_bytes.min(long.memory_bytes) };
+    let attempt = |turns: &Mutex<()>, bounds: Bounds| {
+        let _turn = turns.lock().unwrap_or_else(PoisonError::into_inner);
+        let request = [&limits.memory_bytes.to_le_bytes()[..], &candidate.bytes].concat();
+        guild_confine::run_blocking(&COMPILE, bounds, request)
+    };
+    let is_longer = short.seconds < long.seconds || short.memory_bytes < long.memory_bytes;
+    let answer = match attempt(&sandbox.compilers.short, short) {
+        Err(Ended::TooLong | Ended::TooMuchMemory) if is_longer => attempt(&sandbox.compilers.long, long),
+        answer => answer,
+    };
+    let mut answer = answer.map_err(|e| match e {
+        Ended::TooLong => LoadError::CompileTimeout(limits.compile_seconds),
+        Ended::TooMuchMemory => LoadError::CompileMemory(limits.compile_memory_bytes),
+        Ended::Failed(why) => LoadError::Refused(format!("compiling it failed: {why}")),
+    })?;
+    match answer.pop() {
+        Some(0) => Ok(Code::compiled(answer)),
+        _ => Err(invalid(&String::from_utf8_lossy(&answer))),
+    }
+}
+
+/// [`COMPILE`], in the child.
+fn compiled(request: &[u8]) -> Vec<u8> {
+    let (mut answer, ended) = match code(request) {
+        Ok(code) => (code, 0),
+        Err(e) => (e.root_cause().to_string().into_bytes(), 1),
+    };
+    answer.push(ended);
+    answer
+}
+
+fn code(request: &[u8]) -> wasmtime::Result<Vec<u8>> {
+    let (memory_bytes, component) =
+        request.split_first_chunk().ok_or_else(|| wasmtime::Error::msg("there is no component"))?;
+    Engine::new(&config(u64::from_le_bytes(*memory_bytes)))?.precompile_component(component)
+}
+
+/// Why the engine does not take a component.
+fn refused(error: &wasmtime::Error, limits: &Limits) -> LoadError {
+    let why = error.root_cause().to_string();
+    match reason::beginning(error, limits) {
+        Some(limit) => LoadError::Limit(limit),
+        None if why.starts_with("instance allocation for this") => LoadError::Refused(format!(
+            "an instance of it would take more than {INSTANCE_BYTES} bytes of the host, for its globals, its functions in \
+             tables and its imports"
+        )),
+        None => invalid(&why),
+    }
+}
+
+fn invalid(why: &str) -> LoadError {
+    LoadError::NotAComponent(format!("the file is no valid component: {why}"))
+}
