@@ -4,7 +4,7 @@ use std::{
     fs,
     path::Path,
     sync::Arc,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, SystemTime},
 };
 
 use guild_contract::Limits;
@@ -47,6 +47,11 @@ const TESTED: &[(&str, &str)] = &[
     ("component_bytes", "tests/limits.rs::a_component_of_exactly_the_limit_is_loaded"),
     ("compile_seconds", "tests/limits.rs::a_component_that_takes_too_long_to_compile_is_given_up"),
     ("compile_memory_bytes", "tests/hostile/compile.rs::a_component_that_takes_gigabytes_to_compile_is_given_up"),
+    ("schema_seconds", "tests/hostile/schemas.rs::patterns_that_take_a_minute_delay_nobody_and_are_given_up"),
+    (
+        "schema_memory_bytes",
+        "tests/hostile/schemas.rs::a_schema_of_thousands_of_parts_takes_no_more_memory_than_the_limit",
+    ),
     ("function_bytes", "tests/limits.rs::functions_of_exactly_the_limits_are_compiled"),
     ("function_locals", "tests/limits.rs::functions_of_exactly_the_limits_are_compiled"),
     ("function_nesting", "tests/limits.rs::functions_of_exactly_the_limits_are_compiled"),

@@ -390,6 +390,23 @@ const NEIGHBOURS_AND_CALLERS: &[(&str, &[&str])] = &[
     ),
 ];
 
+/// What a validator of schemas can be made to do.
+const SCHEMAS: &[(&str, &[&str])] = &[
+    ("a pattern of thousands of states", &["schemas::patterns_that_take_a_minute_delay_nobody_and_are_given_up"]),
+    (
+        "a schema whose work doubles with each level of a value",
+        &[
+            "schemas::a_schema_that_doubles_with_each_level_of_a_value_is_given_up",
+            "schemas::a_configuration_that_its_schema_doubles_with_is_given_up",
+        ],
+    ),
+    (
+        "millions of errors",
+        &["schemas::a_schema_of_thousands_of_parts_for_a_value_of_thousands_is_told_in_a_few_problems"],
+    ),
+    ("a check that goes on when its caller has gone", &["schemas::a_check_ends_with_its_caller"]),
+];
+
 /// What implementations of WASI were found to get wrong in 2025 and 2026.
 const ADVISORIES: &[(&str, &[&str])] = &[
     (
@@ -434,8 +451,8 @@ const ADVISORIES: &[(&str, &[&str])] = &[
     ),
 ];
 
-const PARAGRAPHS: [&[(&str, &[&str])]; 7] =
-    [BYTES_AND_LOAD, CPU_AND_TIME, MEMORY, FILES, OUTPUT, NEIGHBOURS_AND_CALLERS, ADVISORIES];
+const PARAGRAPHS: [&[(&str, &[&str])]; 8] =
+    [BYTES_AND_LOAD, CPU_AND_TIME, MEMORY, FILES, OUTPUT, NEIGHBOURS_AND_CALLERS, SCHEMAS, ADVISORIES];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

@@ -51,6 +51,7 @@ pub(super) struct Hostile {
     tokens: bool,
     grants: Value,
     planted: Option<(&'static str, Plant)>,
+    config_schema: Option<Value>,
     limits: String,
     policy: String,
     options: Vec<String>,
@@ -72,6 +73,7 @@ impl Hostile {
                 "status": {}, "agent": {"ownTools": true}
             }),
             planted: None,
+            config_schema: None,
             limits: String::new(),
             policy: String::new(),
             options: Vec::new(),
@@ -92,6 +94,11 @@ impl Hostile {
     /// How long its jobs may run; those of the others are not bounded by it.
     pub(super) fn seconds(self, seconds: u32) -> Self {
         Self { seconds, ..self }
+    }
+
+    /// What its manifest says of the configuration of its jobs.
+    pub(super) fn config_schema(self, schema: Value) -> Self {
+        Self { config_schema: Some(schema), ..self }
     }
 
     /// A line of `[limits]` in guild.toml.
@@ -161,6 +168,9 @@ impl Hostile {
             manifest["component"]["grants"] = self.grants.clone();
             manifest["component"]["tools"] = json!(["Read", "Grep", "Glob"]);
             manifest["component"]["resources"] = json!({"deadlineSeconds": self.seconds});
+            if let Some(schema) = &self.config_schema {
+                manifest["component"]["configSchema"] = schema.clone();
+            }
         });
         if let Some((file, plant)) = self.planted {
             fs::remove_file(member.join(file)).unwrap();

@@ -12,3 +12,4 @@ mod load;
 mod memory;
 mod neighbours;
 mod output;
+mod schemas;

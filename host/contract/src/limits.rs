@@ -121,6 +121,10 @@ limits! {
     run_seconds: u32 = 3600;
     /// Live `run` instances on a host; more are queued before they are instantiated.
     live_runs: u32 = 256;
+    /// Checking a schema that came with a member, or a value by it, where a process of its own does that.
+    schema_seconds: u32 = 2;
+    /// Memory of such a process.
+    schema_memory_bytes: u64 = 256 * MIB;
     /// `call-tool`, and `list-tools` when a component is loaded: component, host calls and blocking I/O together.
     #[member]
     call_tool_seconds: u32 = 25;

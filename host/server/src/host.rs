@@ -290,7 +290,7 @@ fn survey(
         let wanted = WantedComponent::new(member, dir, spec.clone(), granted);
         // What is wrong with the member itself is told first.
         let read = plugins::read(&wanted, approval).map(|(candidate, found)| (candidate, standing.insert(found)));
-        crate::member::config_schema(&member.manifest)?;
+        crate::member::check_config_schema(spec, &wanted.limits)?;
         check_directories(&member.dir)?;
         let sandbox = sandbox.map_err(Clone::clone)?;
         read.and_then(|(candidate, standing)| plugins::prepare(sandbox, &wanted, approval, &candidate, standing))

@@ -48,4 +48,4 @@ pub use serve::{ServeError, ServeOptions, serve, serve_until};
 
 /// The tasks that a host has run in child processes. The main function of a program that has a host hands them to
 /// [`guild_confine::serve_if_asked`].
-pub const TASKS: &[&guild_confine::Task] = &[&guild_sandbox::COMPILE];
+pub const TASKS: &[&guild_confine::Task] = &[&guild_sandbox::COMPILE, &schema::SCHEMA];

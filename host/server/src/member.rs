@@ -10,7 +10,7 @@ use bytes::Bytes;
 use cap_std::fs::{OpenOptions, OpenOptionsExt};
 use guild_contract::{
     Bounds, Grants, JobId, Limits, Manifest, MemberKey,
-    manifest::Interface,
+    manifest::{ComponentSpec, Interface},
     rpc::{CancelView, Deleted, DispatchParams, Dispatched, ListParams, ResultView},
 };
 use guild_jobs::{
@@ -31,7 +31,7 @@ use crate::{
     reach::{Reach, Sources, ceiling},
     rpc::RpcError,
     runtimes::Runtimes,
-    schema::{Schema, pattern_bytes},
+    schema::{self, Schema, pattern_bytes},
     seal::Seals,
     toolbox::Toolbox,
     toolboxes::{Offered, Toolboxes},
@@ -52,6 +52,7 @@ pub struct Member {
     pub(crate) home: Arc<Home>,
     pub(crate) manifest: Manifest,
     config_schema: Option<Schema>,
+    config_checks: Semaphore,
     component: watch::Receiver<Component>,
     pub(crate) means: Means,
     /// What its jobs reach, with what it is granted.
@@ -95,13 +96,25 @@ impl Member {
         reach: Reach,
         component: watch::Receiver<Component>,
     ) -> Result<Arc<Self>, String> {
-        let config_schema = config_schema(&manifest)?;
+        let config_schema = manifest.component.as_ref().map(config_schema).transpose()?.flatten();
         let agent = means.config.agent_of(&home.key)?;
         let granted_tools = reach.tools();
         let offers_tools = manifest.component.as_ref().is_some_and(|spec| spec.world.exports_toolbox());
         let toolbox = offers_tools
             .then(|| Toolbox::new(home.key.clone(), home.memory.clone(), &reach, &means, component.clone()));
-        Ok(Arc::new(Self { home, manifest, config_schema, component, means, reach, agent, granted_tools, toolbox }))
+        let config_checks = Semaphore::new(schema::PLACES);
+        Ok(Arc::new(Self {
+            home,
+            manifest,
+            config_schema,
+            config_checks,
+            component,
+            means,
+            reach,
+            agent,
+            granted_tools,
+            toolbox,
+        }))
     }
 
     /// The member's key.
@@ -166,7 +179,7 @@ impl Member {
         })?;
         let plugin = self.plugin(wait_until).await?;
         let offered = self.offered(wait_until).await?;
-        let activation = Arc::new(self.activation(request, &offered).await?);
+        let activation = Arc::new(self.activation(request, &offered, wait_until).await?);
         let scope =
             ActivateScope { memory: self.home.memory.clone(), files: self.reach.reader.files.clone(), wait_until };
         let activated = plugin.activate(&activation, scope).await.map_err(|e| match e {
@@ -274,11 +287,19 @@ impl Member {
         Ok(Request { description: params.description, task: params.task, config })
     }
 
-    /// The member's own schema, which may be slow.
-    fn check_config(&self, config: &Value) -> Result<(), RpcError> {
+    /// Refuses what the member's own schema does not take.
+    async fn check_config(&self, config: &Value, until: Instant) -> Result<(), RpcError> {
         let Some(schema) = &self.config_schema else { return Ok(()) };
-        let taken = schema.check(config);
-        taken.map_err(|why| RpcError::invalid_params(format!("`config` is not what {} takes: {why}", self.home.key)))
+        let taken = schema.check(config, &self.means.limits, &self.config_checks, until).await;
+        taken.map_err(|refused| match refused {
+            schema::Refused::Invalid(why) => {
+                RpcError::invalid_params(format!("`config` is not what {} takes: {why}", self.home.key))
+            }
+            schema::Refused::Busy => busy(format!(
+                "the configurations of other dispatches to {} are being checked; try again",
+                self.home.key
+            )),
+        })
     }
 
     /// Where its component is now.
@@ -297,11 +318,15 @@ impl Member {
         Ok(plugins::ready(&self.component, self.key(), until).await?.plugin.clone())
     }
 
-    async fn activation(self: &Arc<Self>, request: Request, offered: &Offered) -> Result<Activation, RpcError> {
+    async fn activation(
+        self: &Arc<Self>,
+        request: Request,
+        offered: &Offered,
+        until: Instant,
+    ) -> Result<Activation, RpcError> {
         let this = self.clone();
-        let config = request.config.clone();
+        self.check_config(&request.config, until).await?;
         let (posture, memories) = blocking(move || {
-            this.check_config(&config)?;
             let memories = if this.reach.grants.memory { this.home.memory.injection() } else { Vec::new() };
             Ok((this.posture()?, memories))
         })
@@ -437,8 +462,17 @@ pub(crate) async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(RpcError::internal("the host is stopping")))
 }
 
-pub(crate) fn config_schema(manifest: &Manifest) -> Result<Option<Schema>, String> {
-    let schema = manifest.component.as_ref().and_then(|component| component.config_schema.as_ref());
-    let compiled = schema.map(|schema| Schema::compile(schema, pattern_bytes([schema]))).transpose();
-    compiled.map_err(|e| format!("`component.configSchema` in guild-member.json is no JSON Schema: {e}"))
+/// What a `configSchema` is called that is not valid.
+const NOT_A_SCHEMA: &str = "`component.configSchema` in guild-member.json is no JSON Schema";
+
+/// The manifest's `configSchema`. It is known to be valid once [`check_config_schema`] has passed.
+pub(crate) fn config_schema(spec: &ComponentSpec) -> Result<Option<Schema>, String> {
+    let schema = spec.config_schema.as_ref().map(|schema| Schema::of(schema, pattern_bytes([schema]))).transpose();
+    schema.map_err(|why| format!("{NOT_A_SCHEMA}: {why}"))
+}
+
+/// Whether the manifest's `configSchema` is valid. It blocks, where that is not plain.
+pub(crate) fn check_config_schema(spec: &ComponentSpec, limits: &Limits) -> Result<(), String> {
+    let schema = config_schema(spec)?;
+    schema::check_all(schema.iter().map(|schema| (NOT_A_SCHEMA.to_owned(), schema)), limits)
 }

@@ -78,7 +78,6 @@ impl Opener {
         let home = match home {
             Some(home) => home,
             None => {
-                crate::member::config_schema(&found.manifest).map_err(|why| failed(&key, why))?;
                 let owner = takeover::own(&found.dir, &found.key, &self.url(&key)).await?;
                 self.log(&found, &granted);
                 let home = Home::open(found.key.clone(), found.dir, &means, owner);
@@ -140,6 +139,8 @@ impl Opener {
         let Some(spec) = found.manifest.component.clone() else { return Ok(None) };
         let means = &self.means;
         let granted = Granted::of(found, &spec, &means.config)?;
+        // Before anything is opened for it.
+        crate::member::config_schema(&spec)?;
         let dir = found.dir.try_clone().map_err(|e| e.to_string())?;
         let component = WantedComponent::new(found, dir, spec, &granted);
         let reach = Reach::new(granted.grants.clone(), &means.sources, &means.runtimes);

@@ -22,6 +22,7 @@ use crate::{
     approval::{Approval, Refused, Standing, Trusted},
     directories,
     discovery::FoundMember,
+    member::check_config_schema,
     reach::Granted,
     resume::Resumer,
     rpc::RpcError,
@@ -176,6 +177,7 @@ impl Loader {
     pub(crate) fn prepare(&self, wanted: &WantedComponent, resumer: Option<&Resumer>) -> Result<Loaded, String> {
         let sandbox = self.sandbox.get_or_init(|| sandbox(&self.limits).map_err(|e| e.to_string()));
         let sandbox = sandbox.as_ref().map_err(Clone::clone)?;
+        check_config_schema(&wanted.spec, &wanted.limits)?;
         prepare_and_pin(sandbox, wanted, &self.approval, resumer).map_err(|e| told(wanted, &e))
     }
 
@@ -225,7 +227,7 @@ pub(crate) fn prepare(
 ) -> Result<Loaded, Refused> {
     approval.check(standing)?;
     let plugin = sandbox.prepare(candidate, &wanted.spec, wanted.grants.clone(), wanted.limits.clone())?;
-    let catalogue = Catalogue::of(&wanted.key, &plugin).map_err(LoadError::Tools)?;
+    let catalogue = Catalogue::of(&wanted.key, &plugin, &wanted.limits).map_err(LoadError::Tools)?;
     Ok(Loaded { plugin: Arc::new(plugin), catalogue: Arc::new(catalogue) })
 }
 

@@ -6,8 +6,11 @@
 //! does neither is ended, since otherwise nobody would serve the member any more.
 
 use std::{
+    future::pending,
     io,
     net::{IpAddr, UdpSocket},
+    sync::OnceLock,
+    thread,
     time::Duration,
 };
 
@@ -15,7 +18,10 @@ use cap_std::fs::Dir;
 use guild_contract::MemberKey;
 use guild_jobs::{Owner, OwnerLock, Pulse};
 use serde_json::{Value, json};
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::{
+    runtime::{Builder, Handle},
+    time::{Instant, MissedTickBehavior},
+};
 
 /// How long to wait for an owner that may be ending.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -70,17 +76,31 @@ pub enum OwnerError {
 
 /// Takes a member over: at once where nobody owns it, after 3 s where the owner does not let go, and shows no life for
 /// 3 s more. `url` is where this process is going to serve it; empty where it is not. The owner says that it lives for
-/// as long as its runtime does.
+/// as long as it is not dropped.
 ///
 /// Nothing of the member may be touched before this succeeds.
 pub async fn own(member: &Dir, key: &MemberKey, url: &str) -> Result<OwnerLock, OwnerError> {
     let lock = acquire(member, key, url).await?;
-    tokio::spawn(live(lock.pulse()));
+    let failed = |source| OwnerError::Io { key: key.clone(), source };
+    heartbeats().map_err(failed)?.spawn(live(lock.pulse()));
     Ok(lock)
 }
 
-/// Says again and again that the owner lives. It is a task like any other of the runtime: where those are not polled
-/// any more, the host is hung.
+/// The thread that says of all members' owners in this process that they live. No request and no component occupies it,
+/// so that however busy those keep the host, no other host takes it for hung.
+fn heartbeats() -> io::Result<&'static Handle> {
+    static THREAD: OnceLock<Handle> = OnceLock::new();
+    if let Some(handle) = THREAD.get() {
+        return Ok(handle);
+    }
+    let runtime = Builder::new_current_thread().enable_time().build()?;
+    let handle = runtime.handle().clone();
+    thread::Builder::new().name("heartbeat".to_owned()).spawn(move || runtime.block_on(pending::<()>()))?;
+    // Where two begin at once, there are two threads, of which one has nothing to do.
+    Ok(THREAD.get_or_init(|| handle))
+}
+
+/// Says again and again that the owner lives, until it is dropped.
 async fn live(pulse: Pulse) {
     let mut beats = tokio::time::interval(BEAT);
     beats.set_missed_tick_behavior(MissedTickBehavior::Delay);

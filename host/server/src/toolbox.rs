@@ -3,11 +3,12 @@
 
 use std::{
     collections::HashMap,
+    iter,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use guild_contract::{Grants, MemberKey, manifest::Interface};
+use guild_contract::{Grants, Limits, MemberKey, manifest::Interface};
 use guild_jobs::{MemoryStore, tools::ToolDefinition, web::Web};
 use guild_sandbox::{CallError, Plugin, ToolScope};
 use serde_json::Value;
@@ -22,11 +23,9 @@ use crate::{
     reach::{Reach, Reader, Sources},
     rpc::RpcError,
     runtimes::Runtimes,
-    schema::{self, Schema},
+    schema::{self, Refused, Schema},
 };
 
-/// Checks of large inputs, or by schemas that lead back to themselves, at a time for one toolbox. Nothing interrupts them.
-const SLOW_CHECKS: usize = 2;
 /// How long an answer waits to be checked, at least.
 const LAST_CHECK: Duration = Duration::from_secs(1);
 
@@ -40,8 +39,8 @@ pub(crate) struct Catalogue {
 
 /// What a tool takes and answers.
 struct Schemas {
-    input: Arc<Schema>,
-    output: Option<Arc<Schema>>,
+    input: Schema,
+    output: Option<Schema>,
 }
 
 impl Catalogue {
@@ -49,20 +48,25 @@ impl Catalogue {
     ///
     /// # Errors
     /// Names the tool whose schema cannot be.
-    pub(crate) fn of(key: &MemberKey, plugin: &Plugin) -> Result<Self, String> {
+    pub(crate) fn of(key: &MemberKey, plugin: &Plugin, limits: &Limits) -> Result<Self, String> {
         let tools = plugin.tools().to_vec();
         let all = tools.iter().flat_map(|tool| [Some(&tool.input_schema), tool.output_schema.as_ref()]);
         let room = schema::pattern_bytes(all.flatten());
-        let compiled = |tool: &Arc<ToolDefinition>| {
-            let compile = |what: &str, schema: &Value| {
-                let schema = Schema::compile(schema, room);
-                schema.map(Arc::new).map_err(|why| format!("the {what} schema of the tool {:?}: {why}", tool.name))
-            };
-            let input = compile("input", &tool.input_schema)?;
-            let output = tool.output_schema.as_ref().map(|schema| compile("output", schema)).transpose()?;
+        let name = |what: &str, tool: &str| format!("the {what} schema of the tool {tool:?}");
+        let of = |what: &str, tool: &ToolDefinition, schema: &Value| {
+            Schema::of(schema, room).map_err(|why| format!("{}: {why}", name(what, &tool.name)))
+        };
+        let schemas = |tool: &Arc<ToolDefinition>| {
+            let input = of("input", tool, &tool.input_schema)?;
+            let output = tool.output_schema.as_ref().map(|schema| of("output", tool, schema)).transpose()?;
             Ok((tool.name.clone(), Schemas { input, output }))
         };
-        let schemas = tools.iter().map(compiled).collect::<Result<_, String>>()?;
+        let schemas: HashMap<_, _> = tools.iter().map(schemas).collect::<Result<_, String>>()?;
+        let named = schemas.iter().flat_map(|(tool, Schemas { input, output })| {
+            let output = output.as_ref().map(|schema| (name("output", tool), schema));
+            iter::once((name("input", tool), input)).chain(output)
+        });
+        schema::check_all(named, limits)?;
         let offered =
             |tool: &Arc<ToolDefinition>| Arc::new(ToolDefinition { name: key.tool(&tool.name), ..(**tool).clone() });
         Ok(Self { offered: tools.iter().map(offered).collect(), tools, schemas })
@@ -100,7 +104,8 @@ pub(crate) struct Toolbox {
     wait: Duration,
     /// How long a call waits for its turn.
     call_wait: Duration,
-    slow_checks: Arc<Semaphore>,
+    checks: Semaphore,
+    limits: Arc<Limits>,
 }
 
 impl Toolbox {
@@ -122,7 +127,8 @@ impl Toolbox {
             runtimes: means.runtimes.clone(),
             wait: Duration::from_secs(means.limits.dispatch_wait_seconds.into()),
             call_wait: Duration::from_secs(means.limits.call_tool_wait_seconds.into()),
-            slow_checks: Arc::new(Semaphore::new(SLOW_CHECKS)),
+            checks: Semaphore::new(schema::PLACES),
+            limits: means.limits.clone(),
         })
     }
 
@@ -185,8 +191,7 @@ impl Toolbox {
         input: Value,
     ) -> Result<Value, ToolFailure> {
         let schemas = loaded.catalogue.schemas.get(name).ok_or_else(|| ToolFailure::Unknown(name.to_owned()))?;
-        let (input, checked) = self.checked(&schemas.input, input, until).await?;
-        checked.map_err(|why| ToolFailure::Failed(format!("the input is not what {name} takes: {why}")))?;
+        self.check(&schemas.input, &input, until, || format!("the input is not what {name} takes")).await?;
         let output = match loaded.plugin.call_tool(name, &input, self.scope(until)).await {
             Ok(Ok(output)) => output,
             Ok(Err(fault)) => return Err(ToolFailure::Failed(fault.to_string())),
@@ -199,37 +204,27 @@ impl Toolbox {
         let Some(schema) = &schemas.output else { return Ok(output) };
         // Clients believe what is listed, and many refuse an answer that is not so.
         let until = until.max(Instant::now() + LAST_CHECK);
-        let (output, checked) = self.checked(schema, output, until).await?;
-        checked.map_err(|why| {
-            ToolFailure::Failed(format!("the tool {name} did not answer what its output schema says: {why}"))
-        })?;
+        self.check(schema, &output, until, || format!("the tool {name} did not answer what its output schema says"))
+            .await?;
         Ok(output)
     }
 
-    /// A value, and whether a schema takes it. It waits until `until` for its turn, where that takes long to tell.
-    async fn checked(
+    /// Refuses a value that a schema does not take. `what` is said of it before the reason.
+    async fn check(
         &self,
-        schema: &Arc<Schema>,
-        value: Value,
+        schema: &Schema,
+        value: &Value,
         until: Instant,
-    ) -> Result<(Value, Result<(), String>), ToolFailure> {
-        if schema.is_quick(&value) {
-            let checked = schema.check(&value);
-            return Ok((value, checked));
-        }
-        let busy = || {
-            let why = format!("the inputs and answers of other calls of {} are being checked; try again", self.key);
-            ToolFailure::Unavailable(plugins::busy(why))
-        };
-        let place = tokio::time::timeout_at(until.into(), self.slow_checks.clone().acquire_owned()).await;
-        let place = place.map_err(|_| busy())?;
-        let schema = schema.clone();
-        let work = tokio::task::spawn_blocking(move || {
-            let _place = place;
-            let checked = schema.check(&value);
-            (value, checked)
-        });
-        work.await.map_err(|_| ToolFailure::Unavailable(RpcError::internal("the host is stopping")))
+        what: impl FnOnce() -> String,
+    ) -> Result<(), ToolFailure> {
+        let checked = schema.check(value, &self.limits, &self.checks, until).await;
+        checked.map_err(|refused| match refused {
+            Refused::Invalid(why) => ToolFailure::Failed(format!("{}: {why}", what())),
+            Refused::Busy => {
+                let why = format!("the inputs and answers of other calls of {} are being checked; try again", self.key);
+                ToolFailure::Unavailable(plugins::busy(why))
+            }
+        })
     }
 
     /// What a call reaches: what the toolbox was granted, and nothing of whoever calls. Pages that are fetched are kept for
