@@ -393,7 +393,8 @@ fn a_component_that_is_a_link_a_pipe_or_a_directory_is_refused() {
 /// A worker whose `list-tools` is this WAT. Its member says so, and no other notices.
 fn tools_are_not_listed(list: &str, why: &str) {
     let guest = Guest::default().activate("unreachable").pages(32).list(list);
-    let hostile = Hostile::hybrid(guest.build()).limit("call_tool_seconds = 1");
+    // What the allocator keeps of a listing that was copied up to the limit.
+    let hostile = Hostile::hybrid(guest.build()).limit("call_tool_seconds = 1").growth_mib(96);
     hostile.attacks(|case| refused(case, &format!("the component's tools cannot be offered: {why}")));
 }
 
