@@ -11,7 +11,7 @@ use std::{
     pin::{Pin, pin},
     sync::{Arc, Mutex, PoisonError},
     task::Poll,
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use futures::poll;
@@ -198,6 +198,7 @@ impl Served {
     async fn serve_http(&self, stream: impl Transport, from: Connected) {
         let stream = TokioIo::new(Patient::new(stream, self.patience));
         let mut http = self.http.clone();
+        http.auto_date_header(has_date(SystemTime::now()));
         let mut connection = http.timer(OneTimer::new()).serve_connection(stream, self.service.of_connection(from));
         // Asked in any case, also where the task has used up its turn: it is asked once.
         let mut stopped = pin!(unconstrained(self.stopped()));
@@ -225,6 +226,12 @@ impl Served {
         let mut stopping = self.stopping.clone();
         while stopping.changed().await.is_ok() {}
     }
+}
+
+/// Whether that time can stand in an answer's `Date`, for which hyper panics otherwise: from 1970 to 9999.
+fn has_date(now: SystemTime) -> bool {
+    const YEAR_10000: u64 = 253_402_300_800;
+    now.duration_since(UNIX_EPOCH).is_ok_and(|since| since.as_secs() < YEAR_10000)
 }
 
 /// Ends a connection since the host ends. Unless an answer was under way it is reset: closed by this side, it would
