@@ -20,6 +20,7 @@ pub mod http;
 mod json;
 pub mod listen;
 pub mod mcp;
+pub mod mcp_line;
 pub mod member;
 mod methods;
 mod once_more;
