@@ -49,6 +49,7 @@ pub(super) struct Hostile {
     tokens: bool,
     grants: Value,
     planted: Option<(&'static str, Plant)>,
+    edit: Option<fn(&mut Value)>,
     limits: String,
     policy: String,
     options: Vec<String>,
@@ -70,6 +71,7 @@ impl Hostile {
                 "status": {}, "agent": {"ownTools": true}
             }),
             planted: None,
+            edit: None,
             limits: String::new(),
             policy: String::new(),
             options: Vec::new(),
@@ -136,6 +138,11 @@ impl Hostile {
         Self { planted: Some((file, plant)), ..self }
     }
 
+    /// Edits its manifest.
+    pub(super) fn manifest(self, edit: fn(&mut Value)) -> Self {
+        Self { edit: Some(edit), ..self }
+    }
+
     /// Has the host keep its compiled components where no other test does, compiles this one, and says where it is.
     pub(super) fn with_own_cache(mut self) -> (Self, PathBuf) {
         self.home.set("XDG_CACHE_HOME", self.home.path("cache").to_str().unwrap());
@@ -160,6 +167,9 @@ impl Hostile {
             manifest["component"]["tools"] = json!(["Read", "Grep", "Glob"]);
             manifest["component"]["resources"] = json!({"deadlineSeconds": self.seconds});
         });
+        if let Some(edit) = self.edit {
+            self.home.edit_manifest("hostile", edit);
+        }
         if let Some((file, plant)) = self.planted {
             fs::remove_file(member.join(file)).unwrap();
             plant(&member.join(file));

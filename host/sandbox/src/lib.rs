@@ -34,3 +34,4 @@ pub use engine::{Place, Sandbox};
 pub use error::{CallError, LoadError};
 pub use load::Candidate;
 pub use plugin::Plugin;
+pub use toolbox::Unlisted;

@@ -12,7 +12,7 @@ use guild_contract::{
     manifest::{ComponentSpec, FILE_NAME, Lines},
     rpc::code,
 };
-use guild_sandbox::{Candidate, CompileCache, LoadError, Plugin, Sandbox};
+use guild_sandbox::{Candidate, CompileCache, LoadError, Plugin, Sandbox, Unlisted};
 use tokio::{
     sync::{Semaphore, watch},
     task::{JoinError, spawn_blocking},
@@ -147,16 +147,10 @@ impl Loader {
     }
 
     /// Loads a component, and tells those who wait for it.
-    pub(crate) async fn load(self: Arc<Self>, load: Load) {
-        let this = self.clone();
-        // Whoever waits for it is told where the host is stopping.
-        let _ = self.in_turn(move || this.load_now(&load)).await;
-    }
-
-    /// [`Self::load`], which blocks.
-    fn load_now(&self, Load { wanted, done, resumer }: &Load) {
+    pub(crate) async fn load(self: Arc<Self>, Load { wanted, done, resumer }: Load) {
+        let wanted = Arc::new(wanted);
         let decide = |verdict| resumer.as_ref().map_or((), |resumer| resumer.decide(verdict));
-        let component = match self.prepare(wanted, resumer.as_deref()) {
+        let component = match self.prepare(wanted.clone(), resumer.clone()).await {
             Ok(loaded) => {
                 decide(Ok(()));
                 Component::Ready(Arc::new(loaded))
@@ -172,11 +166,40 @@ impl Loader {
         let _ = done.send(component);
     }
 
-    /// Reads, checks, loads and pins a component. It blocks. The error says why it cannot be in service.
-    pub(crate) fn prepare(&self, wanted: &WantedComponent, resumer: Option<&Resumer>) -> Result<Loaded, String> {
+    /// Reads, checks, loads and pins a component, each part when it has a turn. While it lists its tools, which can take
+    /// long, it has none. The error says why it cannot be in service.
+    pub(crate) async fn prepare(
+        self: &Arc<Self>,
+        wanted: Arc<WantedComponent>,
+        resumer: Option<Arc<Resumer>>,
+    ) -> Result<Loaded, String> {
+        let stopping = |_| "the host is stopping".to_owned();
+        let (this, of) = (self.clone(), wanted.clone());
+        let begun = self.in_turn(move || this.begin(&of)).await.map_err(stopping)?;
+        let (standing, unlisted) = begun?;
+        let plugin = unlisted.listed().await.map_err(|e| told(&wanted, &e.into()))?;
+        let this = self.clone();
+        let ended = self.in_turn(move || {
+            let loaded = loaded(&wanted, plugin).map_err(Refused::from);
+            let loaded = loaded.and_then(|loaded| {
+                // It has turned out to load: one that never did can be put right without an approval.
+                resumer.map_or(Ok(()), |resumer| pin(&this.approval, &standing, &resumer)).map(|()| loaded)
+            });
+            loaded.map_err(|e| told(&wanted, &e))
+        });
+        ended.await.map_err(stopping)?
+    }
+
+    /// Reads, checks and compiles a component. It blocks.
+    fn begin(&self, wanted: &WantedComponent) -> Result<(Standing, Unlisted), String> {
         let sandbox = self.sandbox.get_or_init(|| sandbox(&self.limits).map_err(|e| e.to_string()));
         let sandbox = sandbox.as_ref().map_err(Clone::clone)?;
-        prepare_and_pin(sandbox, wanted, &self.approval, resumer).map_err(|e| told(wanted, &e))
+        let begun = read(wanted, &self.approval).and_then(|(candidate, standing)| {
+            self.approval.check(&standing)?;
+            let (grants, limits) = (wanted.grants.clone(), wanted.limits.clone());
+            Ok((standing, sandbox.prepare_unlisted(&candidate, &wanted.spec, grants, limits)?))
+        });
+        begun.map_err(|e| told(wanted, &e))
     }
 
     /// Whether a component's file is still what is in service, and may be. It blocks.
@@ -225,24 +248,13 @@ pub(crate) fn prepare(
 ) -> Result<Loaded, Refused> {
     approval.check(standing)?;
     let plugin = sandbox.prepare(candidate, &wanted.spec, wanted.grants.clone(), wanted.limits.clone())?;
-    let catalogue = Catalogue::of(&wanted.key, &plugin).map_err(LoadError::Tools)?;
-    Ok(Loaded { plugin: Arc::new(plugin), catalogue: Arc::new(catalogue) })
+    Ok(loaded(wanted, plugin)?)
 }
 
-/// Prepares a component and pins it, now that it has turned out to load: one that never did can be put right without an
-/// approval.
-fn prepare_and_pin(
-    sandbox: &Arc<Sandbox>,
-    wanted: &WantedComponent,
-    approval: &Approval,
-    resumer: Option<&Resumer>,
-) -> Result<Loaded, Refused> {
-    let (candidate, standing) = read(wanted, approval)?;
-    let loaded = prepare(sandbox, wanted, approval, &candidate, &standing)?;
-    if let Some(resumer) = resumer {
-        pin(approval, &standing, resumer)?;
-    }
-    Ok(loaded)
+/// A component with what is made of its tools once.
+fn loaded(wanted: &WantedComponent, plugin: Plugin) -> Result<Loaded, LoadError> {
+    let catalogue = Catalogue::of(&wanted.key, &plugin).map_err(LoadError::Tools)?;
+    Ok(Loaded { plugin: Arc::new(plugin), catalogue: Arc::new(catalogue) })
 }
 
 /// Pins what has turned out to load. What the directory of a new member brought along is ended before.
