@@ -68,6 +68,7 @@ const TESTED: &[(&str, &str)] = &[
         "host/agent/tests/belt.rs::a_result_of_exactly_the_limit_is_whole_and_of_one_byte_more_is_cut",
     ),
     ("resumes", "host/jobs/tests/resume.rs::a_job_is_taken_up_as_often_as_is_allowed_and_has_failed_then"),
+    ("running_bytes", "tests/jobs.rs::a_host_that_keeps_as_much_of_running_jobs_as_it_may_answers_busy"),
     ("running_jobs", "tests/jobs.rs::a_host_at_its_limit_of_running_jobs_answers_busy_and_loses_nothing"),
     ("description_bytes", "host/jobs/tests/store.rs::what_is_missing_or_too_large_makes_no_job"),
     ("task_bytes", "host/jobs/tests/store.rs::what_is_missing_or_too_large_makes_no_job"),

@@ -463,7 +463,10 @@ const MEMBERS: &[(&str, &[&str])] = &[
     ),
     (
         "a clock before 1970, or after 9999",
-        &["host/jobs/tests/store.rs::a_clock_before_1970_or_at_its_end_makes_jobs_like_any_other"],
+        &[
+            "host/jobs/tests/store.rs::a_clock_before_1970_or_at_its_end_makes_jobs_like_any_other",
+            "host/jobs/src/clock.rs::a_clock_is_sound_from_1970_to_9999",
+        ],
     ),
     ("files that a kill left half-written", &["members::what_a_killed_host_left_half_written_is_removed_by_the_next"]),
     (

@@ -304,14 +304,23 @@ fn toolboxes_whose_listings_do_not_end_keep_no_other_from_being_loaded() {
             let is_it = |known: &Value| known["member"] == member && known["state"] == "ready";
             case.host.members().iter().any(is_it).then_some(())
         };
+        let install = |member: &str, component: &[u8]| {
+            let manifest = json!({
+                "name": member, "displayName": member, "description": "d", "version": "0.1.0", "transport": "http",
+                "mcp": {"command": "guild", "args": ["serve", "--member", ".", "--port", "${PORT}"]},
+                "capabilities": ["tools"], "component": {"file": "guest.wasm", "world": "toolbox-plugin"}
+            });
+            case.home.write(&format!("members/{member}/guest.wasm"), component);
+            case.home.write(&format!("members/{member}/guild-member.json"), manifest.to_string());
+        };
         // So that it is compiled already.
-        case.home.member("before", "toolbox-plugin", &sound);
+        install("before", &sound);
         wait_for("a toolbox to be loaded", || offers("before"));
-        (0..LOOPING).for_each(|n| drop(case.home.member(&format!("looping-{n}"), "toolbox-plugin", &looping)));
+        (0..LOOPING).for_each(|n| install(&format!("looping-{n}"), &looping));
         let known = |member: &str| case.host.members().iter().any(|known| known["member"] == member);
         wait_for("the others to be found", || known(&format!("looping-{}", LOOPING - 1)).then_some(()));
         let begun = Instant::now();
-        case.home.member("after", "toolbox-plugin", &sound);
+        install("after", &sound);
         wait_for("a toolbox to be loaded", || offers("after"));
         assert!(begun.elapsed() < Duration::from_secs(5), "it took {:?}", begun.elapsed());
         let why = "`list-tools` did not end within its deadline of 1 s (limits.list_tools_seconds)";

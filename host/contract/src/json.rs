@@ -1,58 +1,54 @@
 //! What a JSON text costs once it is read.
 
+use serde_json::Value;
+
+/// What a value is; it depends on whether objects keep the order of their fields, which some crate may ask for.
+const SIZE: u64 = size_of::<Value>() as u64;
 /// What a value takes of a list that has grown by doubling.
-const VALUE: u64 = 64;
-/// The least that a list with anything in it takes.
-const LIST: u64 = 144;
-/// The least that an object with anything in it takes: a whole node of its map.
-const OBJECT: u64 = 656;
-/// What one more field takes of nodes that are half full.
-const FIELD: u64 = 160;
+const VALUE: u64 = 2 * SIZE;
+/// The least that a list with anything in it takes: four places.
+const LIST: u64 = 4 * SIZE + 16;
+/// The least that an object with anything in it takes: four places and a table, or a whole node of a tree.
+const OBJECT: u64 = if SIZE > 32 { 4 * (SIZE + 32) + 96 } else { 11 * (SIZE + 24) + 40 };
+/// What one more field takes besides its value: its name, and of a table or of nodes that are half full.
+const FIELD: u64 = 96;
 /// What a text takes besides its bytes.
 const TEXT: u64 = 48;
 
-/// How many bytes of memory a JSON text takes as a `serde_json::Value`, at most. It is up to 150 times the text's own
-/// length, and can be known before the text is read. What is not JSON has some number, too.
+/// How many bytes of memory a JSON text takes as a [`Value`], at most. It is up to 150 times the text's own length, and can
+/// be known before the text is read. What is not JSON has some number, too.
 pub fn parsed_bytes(text: &str) -> u64 {
-    let (mut bytes, mut in_text, mut escaped, mut is_empty) = (VALUE, false, false, false);
+    let (mut bytes, mut in_text, mut escaped) = (VALUE, false, false);
+    // The list or object that has just begun: an empty one takes nothing.
+    let mut begun = 0;
     for byte in text.bytes() {
-        let cost = match byte {
-            _ if escaped => {
-                escaped = false;
-                1
-            }
-            b'\\' if in_text => {
-                escaped = true;
-                1
-            }
-            b'"' => {
-                in_text = !in_text;
-                if in_text { TEXT } else { 0 }
-            }
-            _ if in_text => 1,
-            b'{' | b'}' => {
-                is_empty = byte == b'{';
-                0
-            }
-            // An empty object takes nothing.
-            b':' if is_empty => {
-                is_empty = false;
-                OBJECT + FIELD
-            }
+        if in_text {
+            (in_text, escaped) = (escaped || byte != b'"', !escaped && byte == b'\\');
+            bytes = bytes.saturating_add(1);
+            continue;
+        }
+        let first = match (begun, byte) {
+            (_, b' ' | b'\n' | b'\r' | b'\t') => continue,
+            (b'[', b']') | (b'{', b'}') => 0,
+            (b'[', _) => LIST,
+            (b'{', _) => OBJECT,
+            _ => 0,
+        };
+        let own = match byte {
+            b'"' => TEXT,
             b':' => FIELD,
-            b'[' => LIST,
             b',' => VALUE,
             _ => 0,
         };
-        bytes = bytes.saturating_add(cost);
+        in_text = byte == b'"';
+        begun = if matches!(byte, b'[' | b'{') { byte } else { 0 };
+        bytes = bytes.saturating_add(first + own);
     }
     bytes
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-
     use super::*;
 
     /// What a value takes, counted from what it is made of.
@@ -60,8 +56,12 @@ mod tests {
         let own = match value {
             Value::String(text) => text.capacity() + 16,
             Value::Array(items) => items.capacity() * size_of::<Value>() + 16,
-            // Half of each node of eleven is used at least, and one is there in any case.
-            Value::Object(fields) => fields.len().div_ceil(5) * (11 * (size_of::<(String, Value)>()) + 32),
+            Value::Object(fields) if fields.is_empty() => 0,
+            // Seven eighths of a table are used at most; or half of each node of eleven is at least.
+            Value::Object(fields) if SIZE > 32 => {
+                (fields.len() * 8).div_ceil(7).next_power_of_two().max(4) * (size_of::<(String, Value)>() + 8 + 9)
+            }
+            Value::Object(fields) => fields.len().div_ceil(5) * (11 * size_of::<(String, Value)>() + 32),
             _ => 0,
         };
         let inner: u64 = match value {

@@ -169,6 +169,8 @@ limits! {
     resumes: u32 = 3;
     /// Running jobs on a host; then a dispatch is answered "busy".
     running_jobs: u32 = 10_000;
+    /// Tasks, configurations (as read) and prompts of all running jobs, 7/8 of it for one member's; then a dispatch is answered "busy".
+    running_bytes: u64 = 1024 * MIB;
     /// What the files under a job's `artifacts/` may grow to, whoever writes them.
     #[member]
     artifacts_bytes: u64 = 256 * MIB;

@@ -18,6 +18,7 @@ mod home;
 pub mod host;
 pub mod http;
 mod json;
+mod kept;
 pub mod listen;
 pub mod mcp;
 pub mod mcp_line;

@@ -57,6 +57,7 @@ pub struct SessionState {
     waiting: HashMap<String, oneshot::Sender<Answered>>,
     next: Option<Event>,
     ended: bool,
+    _memory: Arc<Memory>,
 }
 
 /// A call of the session to a tool that the component answers.
@@ -70,8 +71,9 @@ struct OwnTools {
     definitions: Vec<Arc<ToolDefinition>>,
     calls: mpsc::Sender<OwnCall>,
     ids: AtomicU64,
-    /// What the host keeps for the session, which has these tools until it ends.
-    _memory: Memory,
+    /// What the host keeps for the session: until that has ended, which has these tools, and until the component lets go of
+    /// it.
+    _memory: Arc<Memory>,
 }
 
 #[async_trait]
@@ -252,11 +254,12 @@ impl SessionState {
         bounds.check().map_err(ToolError::InvalidInput)?;
         within_plan(&options, limits.plan_bytes)?;
         // Before anything of it is read.
-        let memory = memory(kept_for(&options), limits, held).await?;
+        let memory = Arc::new(memory(kept_for(&options), limits, held).await?);
         let (sender, calls) = mpsc::channel(CALLS);
         let definitions = options.own_tools.into_iter().map(|tool| definition(tool).map(Arc::new));
         let definitions = definitions.collect::<Result<_, _>>()?;
-        let own_tools = Arc::new(OwnTools { definitions, calls: sender, ids: AtomicU64::new(1), _memory: memory });
+        let own_tools =
+            Arc::new(OwnTools { definitions, calls: sender, ids: AtomicU64::new(1), _memory: memory.clone() });
         let query = sessions
             .start(Query {
                 prompt: options.prompt,
@@ -268,7 +271,7 @@ impl SessionState {
                 bounds,
             })
             .await?;
-        Ok(Self { query, calls, waiting: HashMap::new(), next: None, ended: false })
+        Ok(Self { query, calls, waiting: HashMap::new(), next: None, ended: false, _memory: memory })
     }
 }
 
