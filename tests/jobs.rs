@@ -268,6 +268,31 @@ fn a_session_out_of_turns_is_failed_with_that_reason() {
 }
 
 #[test]
+fn a_host_that_keeps_as_much_of_running_jobs_as_it_may_answers_busy() {
+    let home = Home::new();
+    let config = home.write("guild.toml", "[limits]\nrunning_bytes = 1048576\n");
+    let endless = Guest::default().pages(32).run("(loop (br 0)) (i32.const 0)").build();
+    home.member("endless", "autonomous-worker", &endless);
+    home.quick("quick");
+    let host = home.serve_roster(&["--config", config.to_str().unwrap()]);
+    let client = host.at("endless");
+    let task = |bytes: usize, config| json!({"description": "d", "task": "x".repeat(bytes), "config": config});
+    let first = client.dispatch(task(512 * 1024, json!({}))).unwrap();
+    // Of seven eighths of it there are 384 KiB left, but for what else there is of a job.
+    let busy = client.dispatch(task(384 * 1024, json!({}))).unwrap_err();
+    assert!(busy.code == -32000 && busy.message.contains("limits.running_bytes = 1048576"), "{busy:?}");
+    // It counts what a config is, and not how it is spelled.
+    let numbers: Vec<u32> = vec![0; 8 * 1024];
+    let busy = client.dispatch(task(1, json!({"numbers": numbers}))).unwrap_err();
+    assert!(busy.code == -32000 && busy.message.contains("limits.running_bytes"), "{busy:?}");
+    let id = host.at("quick").start("another member has room");
+    assert_eq!(host.at("quick").ended(&id)["status"], "completed");
+    client.dispatch(task(300 * 1024, json!({}))).unwrap();
+    client.cancel(&first).unwrap();
+    client.dispatch(task(384 * 1024, json!({}))).unwrap();
+}
+
+#[test]
 fn a_host_at_its_limit_of_running_jobs_answers_busy_and_loses_nothing() {
     let home = Home::new();
     let config = home.write("guild.toml", "[limits]\nrunning_jobs = 2\n");

@@ -249,3 +249,56 @@ fn an_idle_connection_is_served_after_a_slow_one() {
     half.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
     assert!(half.read(&mut [0; 1]).is_err(), "it was neither answered nor closed yet");
 }
+
+/// The user's own guild.toml allows what a manifest says of its host; a guild.toml that the line names does not.
+#[test]
+fn an_operator_allows_a_member_s_own_mcp_line_where_the_line_cannot() {
+    let home = Home::new();
+    let member = home.quick("quick");
+    fs::create_dir(home.path("docs")).unwrap();
+    let allowing = home.write("allowing.toml", "members = \"members\"\n[member.quick]\nmcp = \"any\"\n");
+    let options = ["--sources", "../../docs", "--config", allowing.to_str().unwrap()];
+    home.edit_manifest("quick", |manifest| {
+        let args = manifest["mcp"]["args"].as_array_mut().unwrap();
+        args.extend(options.map(|option| json!(option)));
+    });
+    let refused = || Host::start(serve(&home, &member, free_port()), 0, "/mcp").wait();
+    let (status, output) = refused();
+    assert_eq!(status.code(), Some(1), "{output}");
+    let user = home.path("config/guild/guild.toml");
+    for told in [
+        "guild-member.json:1: `mcp.args` has \"--sources\"",
+        r#""args": ["serve", "--member", ".", "--port", "${PORT}"]"#,
+        &format!("`mcp = \"any\"` under [member.\"quick\"] in {}", user.display()),
+    ] {
+        assert!(output.contains(told), "{told}: {output}");
+    }
+    // By hand, in its directory and elsewhere, it is the same.
+    let by_hand = home.run(&["serve", "--member", "members/quick", "--port", "0"]);
+    assert_eq!(by_hand.status.code(), Some(1));
+    let stdio = home.run(&["mcp", "--member", "members/quick"]);
+    assert!(String::from_utf8_lossy(&stdio.stderr).contains("`mcp.args` has \"--sources\""), "{stdio:?}");
+
+    home.write("config/guild/guild.toml", "members = \"../../members\"\n[member.another]\nmcp = \"any\"\n");
+    assert_eq!(refused().0.code(), Some(1));
+    home.write("config/guild/guild.toml", "members = \"../../members\"\n[member.\"qu*\"]\nmcp = \"any\"\n");
+    let host = home.serve(&member, &options);
+    let id = host.client().start("d");
+    assert_eq!(host.client().ended(&id)["status"], "completed");
+}
+
+#[test]
+fn a_person_gives_a_host_options_that_its_member_could_not() {
+    let home = Home::new();
+    let member = home.quick("quick");
+    fs::create_dir(home.path("docs")).unwrap();
+    let host = home.serve(&member, &["--sources", "../../docs"]);
+    let id = host.client().start("d");
+    assert_eq!(host.client().ended(&id)["status"], "completed");
+    host.stop();
+    // Where a host of many members is started, no manifest of theirs started it.
+    home.edit_manifest("quick", |manifest| manifest["mcp"]["env"] = json!({"A": "b"}));
+    let roster = home.serve_roster(&[]);
+    let id = roster.at("quick").start("d");
+    assert_eq!(roster.at("quick").ended(&id)["status"], "completed");
+}

@@ -227,7 +227,7 @@ fn what_a_new_member_brings_along_is_ended_before_the_member_is_pinned() {
     let home = house();
     plant(&home, "one", "planted", |_| ());
     fs::create_dir_all(home.path("config/guild")).unwrap();
-    let pins = fs::File::open(home.path("config/guild")).unwrap();
+    let pins = fs::File::create(home.path("config/guild/.guild-lock")).unwrap();
     pins.lock().unwrap();
     let host = serve(&home);
     failed(&home, &host.at("one"), "one", "planted");

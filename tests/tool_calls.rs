@@ -77,12 +77,12 @@ fn a_component_whose_tools_cannot_be_offered_is_not_loaded_and_the_error_says_wh
 
 #[test]
 fn a_component_that_cannot_list_its_tools_is_not_loaded() {
-    let bench = Bench::new(Limits { call_tool_seconds: 1, ..Limits::default() });
+    let bench = Bench::new(Limits { list_tools_seconds: 1, ..Limits::default() });
     for (list, why) in [
         ("unreachable", "the component failed in `list-tools`: wasm `unreachable` instruction executed"),
         (
             "(loop (br 0)) (i32.const 0)",
-            "`list-tools` did not end within its deadline of 1 s (limits.call_tool_seconds)",
+            "`list-tools` did not end within its deadline of 1 s (limits.list_tools_seconds)",
         ),
     ] {
         let error = bench.prepare(&Guest::default().list(list).build(), toolbox()).err().unwrap();

@@ -451,8 +451,57 @@ const ADVISORIES: &[(&str, &[&str])] = &[
     ),
 ];
 
-const PARAGRAPHS: [&[(&str, &[&str])]; 8] =
-    [BYTES_AND_LOAD, CPU_AND_TIME, MEMORY, FILES, OUTPUT, NEIGHBOURS_AND_CALLERS, SCHEMAS, ADVISORIES];
+/// What a member's directory makes the host hold, write, or allow.
+const MEMBERS: &[(&str, &[&str])] = &[
+    (
+        "schemas that are small as text and large in memory",
+        &[
+            "members::what_the_host_keeps_of_own_tools_is_the_memory_of_their_component",
+            "members::what_the_host_keeps_of_listed_tools_is_bounded_as_it_is_once_it_is_read",
+        ],
+    ),
+    (
+        "lines of the host's log forged by a manifest",
+        &[
+            "members::a_manifest_forges_no_line_of_the_log_by_its_keys",
+            "members::a_manifest_forges_no_line_of_the_log_by_its_values",
+            "members::a_manifest_forges_no_line_of_the_log_by_a_schema",
+        ],
+    ),
+    (
+        "an `mcp` line that widens what its member may do",
+        &[
+            "members::a_manifest_gives_its_host_no_read_roots",
+            "members::a_manifest_gives_its_host_no_other_policy",
+            "members::a_manifest_does_not_move_the_user_s_directories",
+            "members::a_manifest_starts_no_host_of_other_members",
+            "tests/process.rs::an_operator_allows_a_member_s_own_mcp_line_where_the_line_cannot",
+        ],
+    ),
+    (
+        "locks taken by whoever can read",
+        &[
+            "members::whoever_can_read_a_member_s_directory_does_not_keep_it_from_being_served",
+            "members::whoever_can_read_the_configuration_directory_does_not_keep_tokens_from_being_revoked",
+            "host/jobs/tests/owner.rs::a_lock_file_that_is_removed_makes_no_second_owner",
+        ],
+    ),
+    (
+        "a clock before 1970, or after 9999",
+        &[
+            "host/jobs/tests/store.rs::a_clock_before_1970_or_at_its_end_makes_jobs_like_any_other",
+            "host/jobs/src/clock.rs::a_clock_is_sound_from_1970_to_9999",
+        ],
+    ),
+    ("files that a kill left half-written", &["members::what_a_killed_host_left_half_written_is_removed_by_the_next"]),
+    (
+        "many toolboxes that loop in list-tools",
+        &["members::toolboxes_whose_listings_do_not_end_keep_no_other_from_being_loaded"],
+    ),
+];
+
+const PARAGRAPHS: [&[(&str, &[&str])]; 9] =
+    [BYTES_AND_LOAD, CPU_AND_TIME, MEMORY, FILES, OUTPUT, NEIGHBOURS_AND_CALLERS, SCHEMAS, ADVISORIES, MEMBERS];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -478,12 +527,13 @@ fn every_case_has_tests_and_each_of_them_exists() {
 }
 
 /// Cases that no test brings to a running host with healthy jobs beside it, and why not.
-const WITHOUT_A_HOST: [(&str, &str); 5] = [
+const WITHOUT_A_HOST: [(&str, &str); 6] = [
     ("a cache that others can write", "the host goes on without a cache"),
     ("reading what another call left in memory", "the sandbox alone gives the same memory to call after call"),
     ("taking the memories of others", "the sandbox alone counts how many calls wait"),
     ("DNS rebinding", "names resolve as the system says; a crate's test says it in its place"),
     ("a kill at every point where the host writes, then a restart", "nothing runs beside a host that is killed"),
+    ("a clock before 1970, or after 9999", "the system has one clock for all tests, and does not let it be set so"),
 ];
 
 /// The tests of this directory do what [`harness`](super::harness) does, by themselves or by a function of their file.
@@ -516,7 +566,7 @@ fn every_case_goes_through_the_harness() {
 fn every_test_of_this_directory_is_of_some_case() {
     let named: BTreeSet<(PathBuf, &str)> =
         PARAGRAPHS.concat().iter().flat_map(|(_, tests)| *tests).map(|test| place(test)).collect();
-    for file in ["cpu", "files", "load", "memory", "neighbours", "output"] {
+    for file in ["cpu", "files", "load", "members", "memory", "neighbours", "output"] {
         let file = root().join(format!("tests/hostile/{file}.rs"));
         let source = fs::read_to_string(&file).unwrap();
         for test in source.split("#[test]\nfn ").skip(1).map(|rest| rest.split_once('(').unwrap().0) {

@@ -52,6 +52,7 @@ pub(super) struct Hostile {
     grants: Value,
     planted: Option<(&'static str, Plant)>,
     config_schema: Option<Value>,
+    edit: Option<fn(&mut Value)>,
     limits: String,
     policy: String,
     options: Vec<String>,
@@ -74,6 +75,7 @@ impl Hostile {
             }),
             planted: None,
             config_schema: None,
+            edit: None,
             limits: String::new(),
             policy: String::new(),
             options: Vec::new(),
@@ -145,6 +147,11 @@ impl Hostile {
         Self { planted: Some((file, plant)), ..self }
     }
 
+    /// Edits its manifest.
+    pub(super) fn manifest(self, edit: fn(&mut Value)) -> Self {
+        Self { edit: Some(edit), ..self }
+    }
+
     /// Has the host keep its compiled components where no other test does, compiles this one, and says where it is.
     pub(super) fn with_own_cache(mut self) -> (Self, PathBuf) {
         self.home.set("XDG_CACHE_HOME", self.home.path("cache").to_str().unwrap());
@@ -172,6 +179,9 @@ impl Hostile {
                 manifest["component"]["configSchema"] = schema.clone();
             }
         });
+        if let Some(edit) = self.edit {
+            self.home.edit_manifest("hostile", edit);
+        }
         if let Some((file, plant)) = self.planted {
             fs::remove_file(member.join(file)).unwrap();
             plant(&member.join(file));

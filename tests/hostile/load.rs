@@ -394,13 +394,13 @@ fn a_component_that_is_a_link_a_pipe_or_a_directory_is_refused() {
 fn tools_are_not_listed(list: &str, why: &str) {
     let guest = Guest::default().activate("unreachable").pages(32).list(list);
     // What the allocator keeps of a listing that was copied up to the limit.
-    let hostile = Hostile::hybrid(guest.build()).limit("call_tool_seconds = 1").growth_mib(96);
+    let hostile = Hostile::hybrid(guest.build()).limit("list_tools_seconds = 1").growth_mib(96);
     hostile.attacks(|case| refused(case, &format!("the component's tools cannot be offered: {why}")));
 }
 
 #[test]
 fn tools_whose_listing_does_not_end_are_not_offered() {
-    let why = "`list-tools` did not end within its deadline of 1 s (limits.call_tool_seconds)";
+    let why = "`list-tools` did not end within its deadline of 1 s (limits.list_tools_seconds)";
     tools_are_not_listed("(loop (br 0)) (i32.const 0)", why);
 }
 

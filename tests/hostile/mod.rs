@@ -9,6 +9,7 @@ mod cpu;
 mod files;
 mod harness;
 mod load;
+mod members;
 mod memory;
 mod neighbours;
 mod output;

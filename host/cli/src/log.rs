@@ -1,11 +1,23 @@
-//! Logs, on stderr.
+//! Logs, on stderr: one event is one line, whatever texts of plugins and callers are in it.
 
 use std::{
     env,
+    fmt::{Debug, Result as Formatted, Write as _},
     io::{self, Write},
 };
 
-use tracing_subscriber::{EnvFilter, fmt, layer::SubscriberExt, util::SubscriberInitExt};
+use guild_contract::text::OneLine;
+use tracing::field::Field;
+use tracing_subscriber::{
+    EnvFilter,
+    field::MakeExt as _,
+    fmt::{
+        self,
+        format::{Writer, debug_fn},
+    },
+    layer::SubscriberExt,
+    util::SubscriberInitExt,
+};
 
 use crate::failure::Failure;
 
@@ -26,9 +38,21 @@ pub(crate) fn start(verbose: u8) -> Result<(), Failure> {
         (None, 1) => EnvFilter::new(format!("info,{QUIET}")),
         (None, _) => EnvFilter::new("debug"),
     };
-    let lines = fmt::layer().with_writer(|| Unbreakable).with_target(verbose > 0).with_ansi(colours());
+    let lines = fmt::layer()
+        .fmt_fields(debug_fn(field).delimited(" "))
+        .with_writer(|| Unbreakable)
+        .with_target(verbose > 0)
+        .with_ansi(colours());
     tracing_subscriber::registry().with(filter).with(lines).init();
     Ok(())
+}
+
+/// Writes a message, or another field with its name, so that nothing in it can pass for another line or steer a terminal.
+fn field(to: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> Formatted {
+    if field.name() != "message" {
+        write!(to, "{}=", field.name())?;
+    }
+    write!(OneLine(to), "{value:?}")
 }
 
 fn colours() -> bool {
@@ -46,5 +70,50 @@ impl Write for Unbreakable {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn an_event_is_one_line_whatever_its_texts_are() {
+        let written = Written::default();
+        let to = written.clone();
+        let lines = fmt::layer()
+            .fmt_fields(debug_fn(field).delimited(" "))
+            .with_writer(move || to.clone())
+            .with_target(false)
+            .without_time()
+            .with_ansi(false);
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), || {
+            let hostile = "a\nERROR b\r\u{1b}[2J\0\u{202e}\u{2066}\u{200b}";
+            let span = tracing::warn_span!("load", member = %hostile);
+            span.in_scope(|| tracing::warn!(plain = "x", text = hostile, shown = %hostile, "why: {hostile}"));
+        });
+        let log = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+        let shown = r"a\nERROR b\r\u{1b}[2J\u{0}\u{202e}\u{2066}\u{200b}";
+        // What is quoted is escaped by its quoting already.
+        let quoted = r#""a\nERROR b\r\u{1b}[2J\0\u{202e}\u{2066}\u{200b}""#;
+        assert_eq!(
+            log,
+            format!(" WARN load{{member={shown}}}: why: {shown} plain=\"x\" text={quoted} shown={shown}\n")
+        );
     }
 }

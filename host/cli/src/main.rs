@@ -24,7 +24,7 @@ mod token;
 mod usage;
 mod watch;
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::SystemTime};
 
 use clap::{CommandFactory, Parser};
 use tokio::runtime::Builder;
@@ -64,6 +64,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<(), Failure> {
+    guild_jobs::clock::check(SystemTime::now()).map_err(Failure::error)?;
     log::start(cli.verbose)?;
     match cli.command {
         Command::Serve(args) => on(&mut Builder::new_multi_thread(), serve::serve(args)),

@@ -10,7 +10,7 @@ use std::{
 };
 
 use anstyle::{AnsiColor, Style};
-pub(crate) use guild_contract::text::{harmless, is_steering, one_line};
+pub(crate) use guild_contract::text::{harmless, is_steering, one_line, visible};
 use guild_contract::{
     JobStatus, JobUsage, Usage,
     rpc::{JobList, StatusView},
@@ -59,10 +59,10 @@ pub(crate) fn tell(text: impl Display) {
     let _ = writeln!(anstream::AutoStream::auto(io::stderr().lock()), "{text}");
 }
 
-/// Tells why the command failed. The text may be a plugin's own.
+/// Tells why the command failed, on one line. The text may be a plugin's own.
 pub(crate) fn tell_error(text: impl Display) {
     let strong = BAD.bold();
-    tell(format_args!("{strong}error:{strong:#} {}", harmless(&text.to_string())));
+    tell(format_args!("{strong}error:{strong:#} {}", visible(text)));
 }
 
 /// Lines for `guild list`.

@@ -1,6 +1,6 @@
 //! `guild serve`.
 
-use guild_server::{Host, MemberState, ServeError, ServeOptions, Target, listen::BindError};
+use guild_server::{Host, MemberState, ServeError, ServeOptions, Target, listen::BindError, mcp_line};
 
 use crate::{
     args::Serve,
@@ -11,6 +11,7 @@ use crate::{
 
 /// Serves until SIGTERM or Ctrl-C.
 pub(crate) async fn serve(args: Serve) -> Result<(), Failure> {
+    mcp_line::check(args.member.as_deref()).map_err(Failure::error)?;
     let mut config = house::config(args.config.as_deref())?;
     let target = match args.member {
         Some(member) => {

@@ -10,6 +10,7 @@ pub mod grants;
 pub mod guidance;
 pub mod ids;
 pub mod job;
+pub mod json;
 pub mod limits;
 pub mod manifest;
 pub mod nearest;

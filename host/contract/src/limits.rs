@@ -86,7 +86,7 @@ impl Limits {
 
 // `#[member]` marks what can be set for one member.
 limits! {
-    /// Memory of a component, over its Store: linear memories, tables, what the host keeps for its open files.
+    /// Memory of a component, over its Store: linear memories, tables, what the host keeps for its open files and sessions.
     #[member]
     memory_bytes: u64 = 64 * MIB;
     /// Table elements of a component, summed over its Store.
@@ -125,9 +125,12 @@ limits! {
     schema_seconds: u32 = 2;
     /// Memory of such a process.
     schema_memory_bytes: u64 = 256 * MIB;
-    /// `call-tool`, and `list-tools` when a component is loaded: component, host calls and blocking I/O together.
+    /// `call-tool`: component, host calls and blocking I/O together.
     #[member]
     call_tool_seconds: u32 = 25;
+    /// `list-tools`, when a component is loaded. One that takes long waits behind those that have not been tried yet.
+    #[member]
+    list_tools_seconds: u32 = 5;
     /// Tool calls of components at a time on a host; others wait for their turn.
     live_tool_calls: u32 = 64;
     /// Tools of a component.
@@ -178,6 +181,8 @@ limits! {
     resumes: u32 = 3;
     /// Running jobs on a host; then a dispatch is answered "busy".
     running_jobs: u32 = 10_000;
+    /// Tasks, configurations (as read) and prompts of all running jobs, 7/8 of it for one member's; then a dispatch is answered "busy".
+    running_bytes: u64 = 1024 * MIB;
     /// What the files under a job's `artifacts/` may grow to, whoever writes them.
     #[member]
     artifacts_bytes: u64 = 256 * MIB;
@@ -193,7 +198,7 @@ limits! {
     /// `config` of a dispatch, as JSON.
     #[member]
     config_bytes: u64 = 256 * KIB;
-    /// The prompts of a plan; the prompts and own tools of a session that a component starts.
+    /// The prompts and names of a plan; the prompts and own tools of a session that a component starts.
     #[member]
     plan_bytes: u64 = 4 * MIB;
     /// A job's summary.

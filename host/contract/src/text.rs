@@ -1,13 +1,41 @@
 //! Texts of others where people read them: names, errors and reports that came with a plugin.
 
-use std::borrow::Cow;
+use std::{
+    borrow::Cow,
+    fmt::{self, Write},
+};
 
 /// Whether nobody sees a character, or it steers a terminal, or changes how what follows is shown. A newline and a tab do
 /// not.
 pub fn is_steering(c: char) -> bool {
     (c.is_control() && !matches!(c, '\n' | '\t'))
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
-        || matches!(c, '\u{61c}' | '\u{e0000}'..='\u{e007f}')
+        || matches!(c, '\u{61c}' | '\u{180e}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// Writes texts on one line: a line break, and each character that [`is_steering`], becomes a visible escape, such as
+/// `\n` or `\u{202e}`.
+pub struct OneLine<W>(pub W);
+
+impl<W: Write> Write for OneLine<W> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let is_hidden = |c: char| c == '\n' || is_steering(c);
+        for part in text.split_inclusive(is_hidden) {
+            match part.char_indices().next_back().filter(|(_, last)| is_hidden(*last)) {
+                Some((at, last)) => write!(self.0, "{}{}", part.get(..at).unwrap_or_default(), last.escape_default())?,
+                None => self.0.write_str(part)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A text as [`OneLine`] writes it.
+pub fn visible(text: impl fmt::Display) -> String {
+    let mut line = OneLine(String::new());
+    // Only the text's own `Display` could fail; what it wrote before that is kept.
+    let _ = write!(line, "{text}");
+    line.0
 }
 
 /// A text with U+FFFD for each character that [`is_steering`].
@@ -39,6 +67,13 @@ mod tests {
         assert_eq!(harmless("\u{1b}[2Jgone\r"), "\u{fffd}[2Jgone\u{fffd}");
         assert_eq!(harmless("a\u{202e}b\u{9b}1m"), "a\u{fffd}b\u{fffd}1m");
         assert_eq!(harmless("in\u{200b}visible\u{e0041}"), "in\u{fffd}visible\u{fffd}");
+    }
+
+    #[test]
+    fn what_nobody_sees_becomes_visible_on_one_line() {
+        assert_eq!(visible("a\nb\r\u{1b}[2J\u{9b}\u{202e}\tü"), "a\\nb\\r\\u{1b}[2J\\u{9b}\\u{202e}\tü");
+        assert_eq!(visible("\0\u{2028}\u{2066}\u{200b}\u{e0041}"), "\\u{0}\\u{2028}\\u{2066}\\u{200b}\\u{e0041}");
+        assert_eq!(visible("plain"), "plain");
     }
 
     #[test]

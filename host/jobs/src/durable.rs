@@ -81,7 +81,7 @@ pub fn stamp(dir: &Dir, path: impl AsRef<Path>) -> io::Result<Option<Stamp>> {
     }))
 }
 
-fn options(flags: OFlags) -> OpenOptions {
+pub(crate) fn options(flags: OFlags) -> OpenOptions {
     let mut options = OpenOptions::new();
     options.follow(FollowSymlinks::No).custom_flags(flags.bits().cast_signed());
     options
@@ -186,7 +186,7 @@ pub enum Survives {
 /// How the name of a file begins that is to become another.
 const TEMPORARY: &str = ".tmp-";
 
-/// Removes what a crash left of a [`replace`].
+/// Removes what a crash left of any [`replace`]. Nobody else may be writing in the directory.
 pub(crate) fn remove_temporaries(dir: &Dir) -> io::Result<()> {
     for entry in dir.entries()? {
         let name = entry?.file_name();
@@ -195,6 +195,11 @@ pub(crate) fn remove_temporaries(dir: &Dir) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Removes what a crash left of a [`replace`] of this file. Nobody else may be writing it.
+pub fn remove_temporary(dir: &Dir, name: &str) -> io::Result<()> {
+    if_there(dir.remove_file(format!("{TEMPORARY}{name}"))).map(drop)
 }
 
 /// Replaces a file, or makes it: whoever reads sees the old bytes or the new. Whatever else had that name, a

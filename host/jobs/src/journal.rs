@@ -3,7 +3,6 @@
 use std::io::{self, Write as _};
 
 use cap_std::fs::Dir;
-use guild_contract::text::is_steering;
 
 use crate::durable::{append, ends_with_newline, stamp};
 
@@ -77,29 +76,5 @@ impl Journal {
     /// Drops all that follows.
     pub(crate) fn close(&mut self) {
         self.state = State::Closed;
-    }
-}
-
-/// A line that is one line, and that can neither move the cursor of the terminal that shows it nor turn its reading
-/// direction: such characters are written as their escapes.
-pub(crate) fn neutralised(line: &str) -> String {
-    let mut out = String::with_capacity(line.len());
-    for c in line.chars() {
-        if c == '\n' || is_steering(c) {
-            out.extend(c.escape_default());
-        } else {
-            out.push(c);
-        }
-    }
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn control_characters_become_visible() {
-        assert_eq!(neutralised("a\nb\r\u{1b}[2J\u{9b}\u{202e}\tü"), "a\\nb\\r\\u{1b}[2J\\u{9b}\\u{202e}\tü");
     }
 }

@@ -13,6 +13,7 @@ pub mod compaction;
 pub mod durable;
 pub mod error;
 pub mod events;
+pub mod file_lock;
 pub mod files;
 pub mod follow;
 pub mod glob;

@@ -109,7 +109,13 @@ impl JobStore {
         for (id, read) in in_threads(readers, &unknown, |id| (id.clone(), self.read_record(id))) {
             match read {
                 Ok((meta, _)) if meta.status == JobStatus::Running => running.push(meta),
-                Ok((meta, stamp)) => self.take_in(&id, Ok(Ended::new(meta, Some(stamp)))),
+                Ok((meta, stamp)) => {
+                    // Nobody writes in a job that is not known yet.
+                    if let Err(e) = self.job_dir(&id).and_then(|dir| record::remove_leftovers(&dir)) {
+                        tracing::warn!(job = %id, "temporary files are left: {e}");
+                    }
+                    self.take_in(&id, Ok(Ended::new(meta, Some(stamp))));
+                }
                 Err(reason) => self.take_in(&id, Err(reason)),
             }
         }

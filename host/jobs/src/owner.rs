@@ -1,8 +1,9 @@
-//! One owner per member: the host that holds the lock on the member's directory.
+//! One owner per member: the host that holds the lock of the member's directory.
 //!
-//! The lock is the operating system's and ends with the process, however that ends. It is on the directory itself, so
-//! that no file can be removed from under it; the file `.owner` in it only tells others whom to ask. A process is told
-//! from a later one with the same id by the time it started.
+//! The lock is the operating system's and ends with the process, however that ends. It is on the file `.lock` in the
+//! directory, which other users cannot open; where somebody removes that, the process that the file `.owner` names is
+//! still the owner, as long as it lives and has the directory open. A process is told from a later one with the same id
+//! by the time it started.
 
 use std::{
     io,
@@ -16,16 +17,20 @@ use cap_std::{
 };
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    fs::{AtFlags, FlockOperation, Timestamps, UTIME_NOW, flock, utimensat},
-    io::Errno,
+    fs::{AtFlags, Timestamps, UTIME_NOW, utimensat},
     process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal},
 };
 use serde::{Deserialize, Serialize};
 
-use crate::durable::{Survives, open_dir, read_whole, replace};
+use crate::{
+    durable::{Survives, open_dir, read_whole, remove_temporary, replace},
+    file_lock::FileLock,
+};
 
 /// The file in a member's directory.
 const OWNER: &str = ".owner";
+/// The file that is locked beside it.
+const LOCK: &str = ".lock";
 /// Bytes of the file that are read at most.
 const MAX_OWNER_BYTES: u64 = 4096;
 /// How long whoever holds the lock may take to say who that is, or to let go where it only looked.
@@ -49,8 +54,10 @@ pub struct Owner {
 /// The ownership of a member, until it is dropped.
 #[derive(Debug)]
 pub struct OwnerLock {
-    /// The member's directory, locked through this descriptor.
+    /// The member's directory.
     dir: Arc<Dir>,
+    /// Dropped last: it is free when nobody is named any more.
+    _lock: FileLock,
 }
 
 /// Says that an owner lives: by the time of its `.owner`, which needs no descriptor, no connection and no room on the
@@ -74,11 +81,18 @@ impl OwnerLock {
     /// second, for an owner that has not said yet who it is. `url` is where the owner answers; it may be empty, and be
     /// told later by [`Self::set_url`].
     pub fn try_acquire(member: &Dir, url: &str) -> io::Result<Result<Self, Owner>> {
-        let dir = open_dir(member, ".")?;
-        if let Some(owner) = lock_or_owner(&dir, FlockOperation::NonBlockingLockExclusive)? {
-            return Ok(Err(owner));
+        let dir = Arc::new(open_dir(member, ".")?);
+        let lock = match lock_or_owner(&dir, || FileLock::try_acquire(&dir, LOCK))? {
+            Ok(lock) => lock,
+            Err(owner) => return Ok(Err(owner)),
+        };
+        let named = read_owner(&dir);
+        if named.pid != std::process::id() && named.is_alive() && named.has_open(&dir) {
+            // The file that it locked was removed.
+            return Ok(Err(named));
         }
-        let held = Self { dir: Arc::new(dir) };
+        remove_temporary(&dir, OWNER)?;
+        let held = Self { dir, _lock: lock };
         held.set_url(url)?;
         Ok(Ok(held))
     }
@@ -104,24 +118,20 @@ impl Drop for OwnerLock {
     fn drop(&mut self) {
         // Nobody is to be told of a process that is no longer the owner.
         let _ = self.dir.remove_file(OWNER);
-        // A process that is being started just now has a copy of the descriptor, so closing ours is not enough.
-        let _ = flock(&self.dir, FlockOperation::Unlock);
     }
 }
 
-/// Locks a member's directory, or says who has. Where the one who is named lives no more, somebody else has the lock
-/// who is about to say so, or about to let go.
-fn lock_or_owner(dir: &Dir, how: FlockOperation) -> io::Result<Option<Owner>> {
+/// What `try_lock` gives, or who has the lock. Where the one who is named lives no more, somebody else has the lock who is
+/// about to say so, or about to let go.
+fn lock_or_owner<T>(dir: &Dir, try_lock: impl Fn() -> io::Result<Option<T>>) -> io::Result<Result<T, Owner>> {
     let until = Instant::now() + PATIENCE;
     loop {
-        match flock(dir, how) {
-            Ok(()) => return Ok(None),
-            Err(Errno::WOULDBLOCK | Errno::INTR) => {}
-            Err(e) => return Err(e.into()),
+        if let Some(lock) = try_lock()? {
+            return Ok(Ok(lock));
         }
         let owner = read_owner(dir);
         if owner.is_alive() || Instant::now() >= until {
-            return Ok(Some(owner));
+            return Ok(Err(owner));
         }
         std::thread::sleep(POLL);
     }
@@ -138,12 +148,12 @@ impl Owner {
     /// where nothing can be changed. Like [`OwnerLock::try_acquire`], it may take a fifth of a second.
     pub fn of(member: &Dir) -> io::Result<Option<Self>> {
         let dir = open_dir(member, ".")?;
-        let owner = lock_or_owner(&dir, FlockOperation::NonBlockingLockShared)?;
-        if owner.is_none() {
-            // As where the owner lets go.
-            flock(&dir, FlockOperation::Unlock)?;
-        }
-        Ok(owner)
+        let is_free = || match FileLock::is_held(&dir, LOCK) {
+            // Another user's: all that can be known is whom it names.
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Ok((!read_owner(&dir).is_alive()).then_some(())),
+            held => Ok((!held?).then_some(())),
+        };
+        Ok(lock_or_owner(&dir, is_free)?.err())
     }
 
     /// When the owner of the member whose directory `member` is last said that it lives; see [`Pulse`].

@@ -14,7 +14,7 @@ use serde_json::{
 
 use crate::{
     activation::{Accepted, Sealed},
-    durable::{Contents, Stamp, Survives, if_there, read, read_whole, replace, stamp},
+    durable::{Contents, Stamp, Survives, if_there, read, read_whole, remove_temporary, replace, stamp},
     transcript::Line,
 };
 
@@ -349,6 +349,11 @@ pub(crate) fn store_end(dir: &Dir, meta: &Meta, owed: Option<&Owed>, limits: &Li
         tracing::warn!(job = %meta.job_id, file = SUBMISSION, "is left behind: {e}");
     }
     Ok(stamp)
+}
+
+/// Removes what a crash left of a change of a job that has ended: only these two files of it are written.
+pub(crate) fn remove_leftovers(dir: &Dir) -> io::Result<()> {
+    [META, RESULT].into_iter().try_for_each(|file| remove_temporary(dir, file))
 }
 
 /// Stores a job's record.

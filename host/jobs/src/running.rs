@@ -15,7 +15,7 @@ use std::{
 
 use bytes::Bytes;
 use cap_std::fs::Dir;
-use guild_contract::{Decision, JobId, JobStatus, JobUsage, Limits, Meta, News, rpc::StatusView};
+use guild_contract::{Decision, JobId, JobStatus, JobUsage, Limits, Meta, News, rpc::StatusView, text::visible};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -27,7 +27,7 @@ use crate::{
     error::StoreError,
     events::{JobEvent, Listener},
     index::Ended,
-    journal::{Journal, neutralised},
+    journal::Journal,
     quota::{Quota, Refused},
     record::{self, DECISIONS, LOG, META, Owed, QUESTIONS, Recorded, STATUS, SUBMISSION, Submission, TRANSCRIPT},
     store::JobStore,
@@ -337,7 +337,7 @@ impl RunningJob {
     /// Appends a line to the job's log, until the log is full or the job ends. A line that contains newlines or
     /// terminal escapes is written as one line without them.
     pub fn log(&self, line: &str) {
-        let line = format!("{} {}", self.shared.now(), neutralised(line));
+        let line = format!("{} {}", self.shared.now(), visible(line));
         lock(&self.log).append(&self.shared.jobs, line, |limit| {
             format!("(the log reached limits.log_bytes, {limit} bytes; what followed was dropped)")
         });

@@ -20,7 +20,7 @@ use guild_contract::{
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
-use uuid::Uuid;
+use uuid::{ContextV7, Uuid};
 
 use crate::{
     activation::Accepted,
@@ -42,6 +42,8 @@ use crate::{
 
 /// The directory of a member that the store keeps.
 pub(crate) const JOBS: &str = "jobs";
+/// Has ids of the same millisecond in the order in which they were made.
+static IN_ORDER: Mutex<ContextV7> = Mutex::new(ContextV7::new());
 /// How the name of a directory begins that is to become a job.
 pub(crate) const NEW: &str = ".new-";
 /// How the name of a directory begins that was a job.
@@ -150,10 +152,14 @@ impl JobStore {
         }))
     }
 
-    /// An id for a new job: a UUIDv7.
+    /// An id for a new job: a UUIDv7 of the clock's time; of 1970, where the clock says that it is earlier.
     pub fn new_id(&self) -> JobId {
+        let now = self.shared.clock.now();
+        let seconds = u64::try_from(now.as_second()).unwrap_or(0);
+        let nanos = u32::try_from(now.subsec_nanosecond()).unwrap_or(0);
+        let time = uuid::Timestamp::from_unix(&*lock(&IN_ORDER), seconds, nanos);
         #[allow(clippy::expect_used, reason = "a UUID is of letters, digits and '-'")]
-        Uuid::now_v7().to_string().parse().expect("a UUID is a job id")
+        Uuid::new_v7(time).to_string().parse().expect("a UUID is a job id")
     }
 
     /// Makes a job; it is running when this returns, and outlasts a power cut. Refused if description or task is

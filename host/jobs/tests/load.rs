@@ -371,3 +371,20 @@ fn a_kill_at_any_moment_loses_no_job_and_leaves_none_stuck() {
         assert!(odd.is_empty(), "{odd:?} were left");
     }
 }
+
+#[test]
+fn what_a_killed_host_left_half_written_is_removed_and_what_others_wrote_is_not() {
+    let member = Member::new();
+    let (ended, left) = (member.plant("ended", &meta("failed")), member.plant("left", &meta("running")));
+    let planted = [(&ended, ".tmp-meta.json"), (&ended, ".tmp-result.md"), (&left, ".tmp-status.md")];
+    for (id, file) in planted {
+        member.dir.write(member.file(id, file), "half of").unwrap();
+    }
+    member.dir.write(member.file(&ended, ".notes"), "a person's").unwrap();
+    let store = member.store();
+    assert_eq!(status(&store, &left).status, JobStatus::Failed);
+    for (id, file) in planted {
+        assert!(!member.dir.exists(member.file(id, file)), "{id}/{file} was left");
+    }
+    assert!(member.dir.exists(member.file(&ended, ".notes")));
+}

@@ -153,3 +153,43 @@ fn asking_for_the_owner_is_in_no_new_owner_s_way() {
         }
     });
 }
+
+/// Whoever can read a directory can lock it, and all in it that they can read.
+#[test]
+fn a_lock_on_the_directory_or_on_its_files_is_in_nobody_s_way() {
+    let member = Member::new();
+    let begin = std::time::Instant::now();
+    let of_directory = std::fs::File::open(member.path("")).unwrap();
+    rustix::fs::flock(&of_directory, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let lock = acquire(&member).unwrap();
+    let of_owner = std::fs::File::open(member.path(".owner")).unwrap();
+    rustix::fs::flock(&of_owner, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::mode(&member.path(".lock").metadata().unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600, "others could lock it");
+    drop(lock);
+    assert_eq!(Owner::of(&member.dir).unwrap(), None);
+    drop(acquire(&member).unwrap());
+    assert!(begin.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn a_lock_file_that_is_removed_makes_no_second_owner() {
+    let member = Member::new();
+    let mut child = owner_of(&member, false);
+    member.dir.remove_file(".lock").unwrap();
+    assert_eq!(acquire(&member).unwrap_err().pid, child.id());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    acquire(&member).unwrap();
+}
+
+#[test]
+fn what_a_killed_owner_left_is_removed_by_the_next() {
+    let member = Member::new();
+    let mut child = owner_of(&member, false);
+    member.dir.write(".tmp-.owner", "half of").unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    drop(acquire(&member).unwrap());
+    assert_eq!(member.dir.entries().unwrap().count(), 0);
+}

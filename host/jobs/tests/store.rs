@@ -717,3 +717,20 @@ fn many_dispatches_at_once_are_all_there() {
     let report = member.store().load();
     assert_eq!((report.jobs, report.reconciled.len(), report.left_out.len()), (80, 0, 0));
 }
+
+#[test]
+fn a_clock_before_1970_or_at_its_end_makes_jobs_like_any_other() {
+    for now in ["-000001-06-01T00:00:00Z", "1969-12-31T23:59:59.9Z", "1970-01-01T00:00:00Z", "9999-12-30T22:00:00Z"] {
+        let member = Member::new();
+        member.clock.set(now);
+        let store = member.store();
+        let (first, second) = (start(&store, "first"), start(&store, "second"));
+        assert!(first.id().as_str() < second.id().as_str(), "ids are in the order in which they were made");
+        first.submit_result("done", None).unwrap();
+        assert_eq!(listed_ids(&store, json!({})).len(), 2, "{now}");
+        store.cancel(second.id().as_str()).unwrap();
+        assert_eq!(status(&store, second.id()).status, JobStatus::Cancelled, "{now}");
+        drop(store);
+        assert_eq!(listed_ids(&member.store(), json!({})).len(), 2, "{now}");
+    }
+}

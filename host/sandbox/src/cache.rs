@@ -8,6 +8,7 @@ use std::{
     hash::{Hash, Hasher},
     io::{self, Read, Write},
     path::Path,
+    time::Duration,
 };
 
 use cap_std::{
@@ -84,6 +85,9 @@ impl CompileCache {
         if found.uid() != rustix::process::geteuid().as_raw() || found.mode() & 0o077 != 0 {
             return Err(refuse("the compile cache must belong to this user alone (mode 0700)"));
         }
+        if let Err(e) = remove_leftovers(&dir) {
+            tracing::warn!("temporary files are left in the compile cache: {e}");
+        }
         Ok(Self { dir: Some(dir), max_bytes })
     }
 
@@ -150,6 +154,30 @@ impl CompileCache {
         }
         Ok(())
     }
+}
+
+/// An entry is written in less time; what has a temporary name for longer is of a process that was killed.
+const WRITTEN_WITHIN: Duration = Duration::from_secs(3600);
+
+/// Removes what processes that were killed left half-written: files as `cap_tempfile` names them, a UUID and no more. Others
+/// may be writing in the directory, so only old ones.
+fn remove_leftovers(dir: &Dir) -> io::Result<()> {
+    for entry in dir.entries()? {
+        let entry = entry?;
+        let (name, found) = (entry.file_name(), entry.metadata()?);
+        let is_uuid = |name: &str| {
+            let is_of_uuid = |(at, byte): (usize, u8)| match at {
+                8 | 13 | 18 | 23 => byte == b'-',
+                _ => byte.is_ascii_hexdigit(),
+            };
+            name.len() == 36 && name.bytes().enumerate().all(is_of_uuid)
+        };
+        let is_old = found.modified()?.into_std().elapsed().is_ok_and(|age| age > WRITTEN_WITHIN);
+        if found.is_file() && is_old && name.to_str().is_some_and(is_uuid) {
+            dir.remove_file(name)?;
+        }
+    }
+    Ok(())
 }
 
 fn entry_name(engine: &Engine, component: &[u8; DIGEST]) -> String {

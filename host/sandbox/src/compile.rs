@@ -1,8 +1,6 @@
 //! From a component's bytes to code, in a child process: a compiler that a hostile component keeps busy, or makes grow, is
 //! ended, and nobody else notices.
 
-use std::sync::{Mutex, PoisonError};
-
 use guild_audit::functions;
 use guild_confine::{Bounds, Ended, Task};
 use guild_contract::Limits;
@@ -20,18 +18,22 @@ use crate::{
 /// component; the answer is the code and a zero, or a sentence and a one.
 pub static COMPILE: Task = Task { name: "compile", run: compiled };
 
-/// Most components are compiled within this, and do not wait for one that takes longer.
-const SHORT: Bounds = Bounds { seconds: 5, memory_bytes: 512 * 1024 * 1024 };
-
-/// Who waits for whom. The compiler itself uses all cores.
-#[derive(Default)]
-pub(crate) struct Compilers {
-    short: Mutex<()>,
-    long: Mutex<()>,
+/// How much may be done for a component that is not in the cache. A host has a queue for each, so that what is quick does
+/// not wait for what is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// Nothing: it is taken from the cache, or is [`LoadError::Later`].
+    Cached,
+    /// It is compiled within some seconds and half a gigabyte, as most are, or is [`LoadError::Later`].
+    Short,
+    /// It is compiled within `limits.compile_seconds` and `limits.compile_memory_bytes`.
+    Full,
 }
 
+const SHORT: Bounds = Bounds { seconds: 3, memory_bytes: 512 * 1024 * 1024 };
+
 /// The component that a candidate is: out of the cache, or compiled.
-pub(crate) fn component(sandbox: &Sandbox, candidate: &Candidate) -> Result<Component, LoadError> {
+pub(crate) fn component(sandbox: &Sandbox, candidate: &Candidate, effort: Effort) -> Result<Component, LoadError> {
     let limits = &sandbox.limits;
     if let Some(code) = sandbox.cache.get(&sandbox.engine, &candidate.sha256) {
         match code.load(&sandbox.engine).map_err(|e| refused(&e, limits)) {
@@ -39,30 +41,25 @@ pub(crate) fn component(sandbox: &Sandbox, candidate: &Candidate) -> Result<Comp
             loaded => return loaded,
         }
     }
+    if effort == Effort::Cached {
+        return Err(LoadError::Later);
+    }
     functions::check(&candidate.bytes, limits).map_err(LoadError::Beyond)?;
-    let code = compile(sandbox, candidate)?;
+    let code = compile(candidate, limits, effort)?;
     let component = code.load(&sandbox.engine).map_err(|e| refused(&e, limits))?;
     sandbox.cache.put(&sandbox.engine, &candidate.sha256, &code);
     Ok(component)
 }
 
-/// Compiles a component: first for a short while, and where that is too short, when no other takes long.
-fn compile(sandbox: &Sandbox, candidate: &Candidate) -> Result<Code, LoadError> {
-    let limits = &sandbox.limits;
-    let long = Bounds { seconds: limits.compile_seconds, memory_bytes: limits.compile_memory_bytes };
-    let short =
-        Bounds { seconds: SHORT.seconds.min(long.seconds), memory_bytes: SHORT.memory_bytes.min(long.memory_bytes) };
-    let attempt = |turns: &Mutex<()>, bounds: Bounds| {
-        let _turn = turns.lock().unwrap_or_else(PoisonError::into_inner);
-        let request = [&limits.memory_bytes.to_le_bytes()[..], &candidate.bytes].concat();
-        guild_confine::run_blocking(&COMPILE, bounds, request)
-    };
-    let is_longer = short.seconds < long.seconds || short.memory_bytes < long.memory_bytes;
-    let answer = match attempt(&sandbox.compilers.short, short) {
-        Err(Ended::TooLong | Ended::TooMuchMemory) if is_longer => attempt(&sandbox.compilers.long, long),
-        answer => answer,
-    };
+fn compile(candidate: &Candidate, limits: &Limits, effort: Effort) -> Result<Code, LoadError> {
+    let full = Bounds { seconds: limits.compile_seconds, memory_bytes: limits.compile_memory_bytes };
+    let (seconds, memory_bytes) = (full.seconds.min(SHORT.seconds), full.memory_bytes.min(SHORT.memory_bytes));
+    let bounds = if effort == Effort::Short { Bounds { seconds, memory_bytes } } else { full };
+    let request = [&limits.memory_bytes.to_le_bytes()[..], &candidate.bytes].concat();
+    let answer = guild_confine::run_blocking(&COMPILE, bounds, request);
     let mut answer = answer.map_err(|e| match e {
+        Ended::TooLong if bounds.seconds < full.seconds => LoadError::Later,
+        Ended::TooMuchMemory if bounds.memory_bytes < full.memory_bytes => LoadError::Later,
         Ended::TooLong => LoadError::CompileTimeout(limits.compile_seconds),
         Ended::TooMuchMemory => LoadError::CompileMemory(limits.compile_memory_bytes),
         Ended::Failed(why) => LoadError::Refused(format!("compiling it failed: {why}")),

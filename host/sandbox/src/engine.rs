@@ -17,8 +17,8 @@ use wasmtime::{
 };
 
 use crate::{
-    cache::CompileCache, compile::Compilers, error::LoadError, host, load::Candidate, plugin::Plugin, state::State,
-    wasi,
+    cache::CompileCache, compile::Effort, error::LoadError, host, load::Candidate, plugin::Plugin, state::State,
+    toolbox::Unlisted, wasi,
 };
 
 /// How often a running component is interrupted, so that others run and deadlines are seen.
@@ -32,7 +32,6 @@ pub struct Sandbox {
     pub(crate) cache: CompileCache,
     pub(crate) lanes: Lanes,
     pub(crate) ticker: Ticker,
-    pub(crate) compilers: Compilers,
     /// Files that all components have open.
     pub(crate) open_files: Arc<AtomicU64>,
     /// Where components run: threads of their own, so that none of them, however busy, delays a request.
@@ -64,7 +63,6 @@ impl Sandbox {
         Ok(Arc::new(Self {
             ticker: Ticker::start(&engine).map_err(|e| LoadError::Refused(format!("no thread for the tick: {e}")))?,
             lanes,
-            compilers: Compilers::default(),
             open_files: Arc::default(),
             guests: guests.handle().clone(),
             _guests: GuestThreads(Some(guests)),
@@ -89,7 +87,22 @@ impl Sandbox {
         grants: Arc<Grants>,
         limits: Arc<Limits>,
     ) -> Result<Plugin, LoadError> {
-        Plugin::prepare(self.clone(), candidate, spec, grants, limits)
+        self.prepare_unlisted(candidate, spec, grants, limits, Effort::Full)?.with_tools()
+    }
+
+    /// As [`Self::prepare`], with so much effort, and but for the tools of a toolbox: [`Unlisted::listed`] makes it whole.
+    ///
+    /// # Errors
+    /// See [`LoadError`]. It is [`LoadError::Later`] where more effort is needed.
+    pub fn prepare_unlisted(
+        self: &Arc<Self>,
+        candidate: &Candidate,
+        spec: &ComponentSpec,
+        grants: Arc<Grants>,
+        limits: Arc<Limits>,
+        effort: Effort,
+    ) -> Result<Unlisted, LoadError> {
+        Plugin::prepare(self.clone(), candidate, spec, grants, limits, effort).map(Unlisted)
     }
 }
 
@@ -138,7 +151,7 @@ fn pool(limits: &Limits, lanes: &Lanes) -> Option<PoolingAllocationConfig> {
     // The pool looks for a free place part by part, and can miss one that is given back meanwhile.
     const SPARE: u32 = 16;
     let live = lanes.live().filter(|live| *live <= MOST)? + SPARE;
-    let sets = live.checked_add(lanes.surplus.all)?.checked_add(LISTINGS.checked_mul(lanes.widest)?)?;
+    let sets = live.checked_add(lanes.surplus.all)?.checked_add(listings().checked_mul(lanes.widest)?)?;
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(live)
         .total_core_instances(live.saturating_mul(limits.instances))
@@ -219,8 +232,17 @@ impl Drop for Ticking {
     }
 }
 
-/// So many components list their tools at a time, when they are loaded.
-const LISTINGS: u32 = 8;
+/// How components take their turns to list their tools when they are loaded: for how long a listing is tried, and how many
+/// are at a time. One that did not end in its time begins again in the next row, where it waits for others that take long
+/// and for nobody else. In the last row `limits.list_tools_seconds` holds.
+pub(crate) const LISTINGS: [(Duration, u32); 3] =
+    [(Duration::from_millis(250), 8), (Duration::from_secs(1), 4), (Duration::MAX, 2)];
+
+/// How many list their tools at a time.
+const fn listings() -> u32 {
+    let [(_, first), (_, second), (_, last)] = LISTINGS;
+    first + second + last
+}
 
 /// Who waits for whom. A lane is first come, first served. Each plugin has a narrower one of its own before the common
 /// one, so that one member's thousand dispatches, or jobs, leave room for another's first. Within the lanes, ticks
@@ -229,7 +251,7 @@ pub(crate) struct Lanes {
     activations: Common,
     runs: Common,
     tool_calls: Common,
-    listings: Common,
+    listings: [Common; LISTINGS.len()],
     /// The memories, with their tables, that components have beyond the first: those that have more wait for them before
     /// they wait with the others, whom they do not hold up. For listing tools there are more, so that no component has to
     /// wait for others to be loaded.
@@ -247,7 +269,7 @@ impl Lanes {
             activations: Common::new(cores * 8, cores),
             runs: Common::new(limits.live_runs, most(limits.live_runs)),
             tool_calls: Common::new(limits.live_tool_calls, most(limits.live_tool_calls)),
-            listings: Common::new(LISTINGS, LISTINGS),
+            listings: LISTINGS.map(|(_, most)| Common::new(most, most)),
             surplus: Common::new(widest.saturating_mul(2).max(256), widest.max(128)),
             widest,
         }
@@ -255,8 +277,8 @@ impl Lanes {
 
     /// How many components are live at a time at most.
     fn live(&self) -> Option<u32> {
-        let lanes = [&self.activations, &self.runs, &self.tool_calls, &self.listings];
-        lanes.iter().try_fold(0_u32, |sum, lane| sum.checked_add(lane.all))
+        let lanes = [&self.activations, &self.runs, &self.tool_calls];
+        lanes.iter().try_fold(listings(), |sum, lane| sum.checked_add(lane.all))
     }
 
     /// The lanes of a member with this component.
@@ -272,7 +294,7 @@ impl Lanes {
             activations: lane(&self.activations),
             runs: lane(&self.runs),
             tool_calls: lane(&self.tool_calls),
-            listings: Lane(self.listings.of_one(1)),
+            listings: self.listings.each_ref().map(|listings| Lane(listings.of_one(1))),
         }
     }
 }
@@ -301,8 +323,11 @@ pub(crate) struct OwnLanes {
     pub(crate) activations: Lane,
     pub(crate) runs: Lane,
     pub(crate) tool_calls: Lane,
-    pub(crate) listings: Lane,
+    pub(crate) listings: Listings,
 }
+
+/// Where a component waits to list its tools, row by row.
+pub(crate) type Listings = [Lane; LISTINGS.len()];
 
 /// The queues before a kind of call, in this order.
 pub(crate) struct Lane(Vec<Queue>);

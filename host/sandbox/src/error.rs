@@ -34,6 +34,9 @@ pub enum LoadError {
     /// Compiling takes longer than `limits.compile_seconds`.
     #[error("compiling the component takes longer than limits.compile_seconds = {0}")]
     CompileTimeout(u32),
+    /// Compiling takes longer, or more memory, than the [`Effort`](crate::Effort) that was asked for.
+    #[error("the component is not compiled yet")]
+    Later,
     /// Compiling takes more memory than `limits.compile_memory_bytes`.
     #[error("compiling the component takes more memory than limits.compile_memory_bytes = {0}")]
     CompileMemory(u64),

@@ -31,8 +31,9 @@ mod wasi;
 
 pub use cache::CompileCache;
 pub use call::{ActivateScope, Activated, RunScope, ToolFault, ToolScope};
-pub use compile::COMPILE;
+pub use compile::{COMPILE, Effort};
 pub use engine::{Place, Sandbox};
 pub use error::{CallError, LoadError};
 pub use load::Candidate;
 pub use plugin::Plugin;
+pub use toolbox::Unlisted;

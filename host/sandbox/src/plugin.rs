@@ -1,6 +1,6 @@
 //! One member's component: checked, compiled and linked once; instantiated afresh for each call.
 
-use std::{future::poll_fn, sync::Arc, task::Poll, time::Duration};
+use std::{collections::HashSet, future::poll_fn, sync::Arc, task::Poll, time::Duration};
 
 use guild_audit::inspect;
 use guild_contract::{
@@ -21,7 +21,8 @@ use wasmtime::{
 use crate::{
     bindings::exports::guild::worker::{dispatch, run},
     call::{ActivateScope, Activated, RunScope},
-    compile, denied,
+    compile::{self, Effort},
+    denied,
     engine::{Lane, Place, Sandbox, Ticking},
     error::{CallError, LoadError},
     filesystem::Artifacts,
@@ -61,9 +62,10 @@ impl Plugin {
         spec: &ComponentSpec,
         grants: Arc<Grants>,
         limits: Arc<Limits>,
+        effort: Effort,
     ) -> Result<Self, LoadError> {
         inspect::check(&candidate.outside, spec, &grants)?;
-        let component = compile::component(&sandbox, candidate)?;
+        let component = compile::component(&sandbox, candidate, effort)?;
         let refused = |e: wasmtime::Error| LoadError::Refused(format!("{e:#}"));
         let mut linker = sandbox.linker.clone();
         denied::add_to_linker(&mut linker, &sandbox.engine, &component).map_err(refused)?;
@@ -74,7 +76,7 @@ impl Plugin {
         let dispatch = world.exports_dispatch().then(|| dispatch::GuestIndices::new(&pre));
         let run = matches!(world, World::AutonomousWorker).then(|| run::GuestIndices::new(&pre));
         let toolbox = world.exports_toolbox().then(|| Toolbox::new(&pre, lanes.tool_calls, lanes.listings));
-        let plugin = Self {
+        Ok(Self {
             dispatch: dispatch.transpose().map_err(refused)?,
             run: run.transpose().map_err(refused)?,
             toolbox: toolbox.transpose().map_err(refused)?,
@@ -85,8 +87,7 @@ impl Plugin {
             sha256: candidate.hash().into(),
             pre,
             sandbox,
-        };
-        plugin.with_tools()
+        })
     }
 
     /// The SHA-256 of its component, in lower-case hexadecimal.
@@ -294,10 +295,12 @@ impl Plugin {
             }
             dispatch::Plan::Session(session) => {
                 let max = self.limits.plan_bytes;
-                let bytes = session.system_prompt.len() + session.prompt.len();
+                let names = session.tools.iter().chain(&session.toolbox_tools).chain(&session.model);
+                let names = names.map(String::len).sum::<usize>();
+                let bytes = session.system_prompt.len() + session.prompt.len() + names;
                 if bytes as u64 > max {
                     return Err(invalid(format!(
-                        "its prompts have {bytes} bytes, more than limits.plan_bytes = {max}"
+                        "its prompts and names have {bytes} bytes, more than limits.plan_bytes = {max}"
                     )));
                 }
                 if let Some(tool) = session.tools.iter().find(|tool| !activation.granted_tools.contains(tool)) {
@@ -310,8 +313,8 @@ impl Plugin {
                 Ok(Plan::Session(SessionPlan {
                     system_prompt: session.system_prompt,
                     prompt: session.prompt,
-                    tools: session.tools,
-                    toolbox_tools: session.toolbox_tools,
+                    tools: each_once(session.tools),
+                    toolbox_tools: each_once(session.toolbox_tools),
                     model: session.model,
                     bounds: sound(bounds(session.bounds))?,
                 }))
@@ -351,8 +354,17 @@ impl Call<'_> {
     }
 }
 
-/// The beginning of a text.
+/// Names without those that came before: a component can say one a million times.
+fn each_once(names: Vec<String>) -> Vec<String> {
+    let mut seen = HashSet::new();
+    names.into_iter().filter(|name| seen.insert(name.clone())).collect()
+}
+
+/// The beginning of a text; what follows is given back.
 pub(crate) fn cut(mut text: String, max: usize) -> String {
-    text.truncate(text.floor_char_boundary(max));
+    if text.len() > max {
+        text.truncate(text.floor_char_boundary(max));
+        text.shrink_to_fit();
+    }
     text
 }

@@ -7,20 +7,22 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
     thread,
+    time::Duration,
 };
 
-use guild_contract::Limits;
+use guild_contract::{Limits, json::parsed_bytes};
 use guild_jobs::tools::ToolDefinition;
 use serde_json::Value;
 use tokio::time;
+use tokio_util::task::AbortOnDropHandle;
 use wasmtime::component::InstancePre;
 
 use crate::{
     bindings::{exports::guild::worker::toolbox, guild::worker::types},
     call::{ToolFault, ToolScope},
-    engine::Lane,
+    engine::{LISTINGS, Lane, Listings},
     error::{CallError, LoadError},
-    host::agent::definition,
+    host::agent::{definition, kept_for_tool, texts},
     plugin::{Plugin, cut},
     state::{Reach, State},
     stdio::LogSink,
@@ -31,8 +33,11 @@ pub(crate) struct Toolbox {
     export: toolbox::GuestIndices,
     tools: Vec<Arc<ToolDefinition>>,
     calls: Lane,
-    listings: Lane,
+    listings: Listings,
 }
+
+/// A component that is ready to be called, but for its tools, which nobody has asked for yet.
+pub struct Unlisted(pub(crate) Plugin);
 
 /// What a caller sees of the text with which a tool fails.
 const FAULT_BYTES: usize = 8 * 1024;
@@ -41,8 +46,48 @@ const NAME_BYTES: usize = 64;
 
 impl Toolbox {
     /// The export, whose tools are not known yet.
-    pub(crate) fn new(pre: &InstancePre<State>, calls: Lane, listings: Lane) -> wasmtime::Result<Self> {
+    pub(crate) fn new(pre: &InstancePre<State>, calls: Lane, listings: Listings) -> wasmtime::Result<Self> {
         Ok(Self { export: toolbox::GuestIndices::new(pre)?, tools: Vec::new(), calls, listings })
+    }
+}
+
+impl Unlisted {
+    /// The SHA-256 of its component, in lower-case hexadecimal.
+    pub fn sha256(&self) -> &str {
+        self.0.sha256()
+    }
+
+    /// Has the component list its tools, and checks them. It does not block, and may take as long as others do before it.
+    ///
+    /// # Errors
+    /// [`LoadError::Tools`].
+    pub async fn listed(self) -> Result<Plugin, LoadError> {
+        let guests = self.0.sandbox.guests.clone();
+        let listed = AbortOnDropHandle::new(guests.spawn(self.list())).await;
+        listed.unwrap_or_else(|_| Err(LoadError::Tools("listing them failed".to_owned())))
+    }
+
+    /// As [`Self::listed`], where blocking is allowed.
+    pub(crate) fn with_tools(self) -> Result<Plugin, LoadError> {
+        let guests = self.0.sandbox.guests.clone();
+        // Whoever loads a component may be where blocking on other work is forbidden; a thread of its own is not.
+        thread::scope(|scope| {
+            let listing = thread::Builder::new().name("list-tools".to_owned());
+            let listing = listing.spawn_scoped(scope, || guests.block_on(self.list()));
+            let listing = listing.map_err(|e| LoadError::Tools(format!("no thread to list them: {e}")))?;
+            listing.join().unwrap_or_else(|_| Err(LoadError::Tools("listing them failed".to_owned())))
+        })
+    }
+
+    async fn list(self) -> Result<Plugin, LoadError> {
+        let mut plugin = self.0;
+        let Some(toolbox) = &plugin.toolbox else { return Ok(plugin) };
+        let listed = plugin.list_tools(toolbox).await.map_err(|e| LoadError::Tools(e.to_string()))?;
+        let tools = checked(listed, &plugin.limits).map_err(LoadError::Tools)?;
+        if let Some(toolbox) = &mut plugin.toolbox {
+            toolbox.tools = tools;
+        }
+        Ok(plugin)
     }
 }
 
@@ -57,32 +102,28 @@ impl Plugin {
         self.toolbox.as_ref().map_or(&[], |toolbox| &toolbox.tools)
     }
 
-    /// Has the component list its tools, and checks them. It blocks.
-    pub(crate) fn with_tools(mut self) -> Result<Self, LoadError> {
-        let Some(toolbox) = &self.toolbox else { return Ok(self) };
-        // Whoever loads a component may be where blocking on other work is forbidden; a thread of its own is not.
-        let listed = thread::scope(|scope| {
-            let list = || self.sandbox.guests.block_on(self.list_tools(toolbox));
-            let listing = thread::Builder::new().name("list-tools".to_owned()).spawn_scoped(scope, list);
-            let listing = listing.map_err(|e| LoadError::Tools(format!("no thread to list them: {e}")))?;
-            let listed = listing.join().map_err(|_| LoadError::Tools("listing them failed".to_owned()))?;
-            listed.map_err(|e| LoadError::Tools(e.to_string()))
-        })?;
-        let tools = checked(listed, &self.limits).map_err(LoadError::Tools)?;
-        if let Some(toolbox) = &mut self.toolbox {
-            toolbox.tools = tools;
+    async fn list_tools(&self, toolbox: &Toolbox) -> Result<Vec<types::ToolDefinition>, CallError> {
+        let whole = Duration::from_secs(self.limits.list_tools_seconds.into());
+        for ((tried_for, _), lane) in LISTINGS.iter().zip(&toolbox.listings) {
+            let _place = lane.place().await;
+            let listing = self.list_tools_here(toolbox);
+            if *tried_for >= whole {
+                return listing.await;
+            }
+            if let Ok(listed) = time::timeout(*tried_for, listing).await {
+                return listed;
+            }
+            tracing::debug!(component = &*self.sha256, "`list-tools` takes long, and begins again behind others");
         }
-        Ok(self)
+        Err(CallError::Cancelled)
     }
 
-    async fn list_tools(&self, toolbox: &Toolbox) -> Result<Vec<types::ToolDefinition>, CallError> {
-        const CALL: &str = "list-tools";
-        let _place = toolbox.listings.place().await;
+    async fn list_tools_here(&self, toolbox: &Toolbox) -> Result<Vec<types::ToolDefinition>, CallError> {
         let log = LogSink::Host(Arc::new(HostLog::new(self.sha256.clone(), None)));
         let reach =
             Reach { grants: self.grants.clone(), job: None, memory: None, files: None, web: None, sessions: None, log };
-        let deadline = (self.limits.call_tool_seconds, "limits.call_tool_seconds");
-        let mut call = self.call(CALL, deadline, Vec::new(), None, reach);
+        let deadline = (self.limits.list_tools_seconds, "limits.list_tools_seconds");
+        let mut call = self.call("list-tools", deadline, Vec::new(), None, reach);
         let listed = call
             .bounded(async |store, instance| toolbox.export.load(&mut *store, &instance)?.call_list_tools(store).await);
         listed.await
@@ -154,6 +195,12 @@ impl Plugin {
                     let limit = format!("limits.tool_result_bytes = {max} for its output of {} bytes", output.len());
                     return Err(CallError::Limit { call: CALL_TOOL, limit });
                 }
+                let (kept, max) = (parsed_bytes(&output), self.limits.memory_bytes);
+                if kept > max {
+                    let limit =
+                        format!("limits.memory_bytes = {max} for its output, which takes {kept} bytes when it is read");
+                    return Err(CallError::Limit { call: CALL_TOOL, limit });
+                }
                 let output = serde_json::from_str(&output);
                 Ok(Ok(output.map_err(|e| invalid(format!("its output is not JSON: {e}")))?))
             }
@@ -171,10 +218,17 @@ fn checked(listed: Vec<types::ToolDefinition>, limits: &Limits) -> Result<Vec<Ar
     if listed.len() > limits.tools as usize {
         return Err(format!("it has {} tools, more than limits.tools = {}", listed.len(), limits.tools));
     }
-    let bytes: usize = listed.iter().map(size).sum();
+    let bytes: usize = listed.iter().map(texts).sum();
     if bytes as u64 > limits.tools_bytes {
         let max = limits.tools_bytes;
         return Err(format!("the definitions of its tools have {bytes} bytes, more than limits.tools_bytes = {max}"));
+    }
+    let kept = listed.iter().map(kept_for_tool).sum::<u64>();
+    if kept > limits.memory_bytes {
+        let max = limits.memory_bytes;
+        return Err(format!(
+            "the definitions of its tools take {kept} bytes when they are read, more than limits.memory_bytes = {max}"
+        ));
     }
     let mut names = HashSet::new();
     for tool in &listed {
@@ -188,15 +242,6 @@ fn checked(listed: Vec<types::ToolDefinition>, limits: &Limits) -> Result<Vec<Ar
         }
     }
     listed.into_iter().map(|tool| offered(tool).map(Arc::new)).collect()
-}
-
-fn size(tool: &types::ToolDefinition) -> usize {
-    let or_none = |text: &Option<String>| text.as_ref().map_or(0, String::len);
-    tool.name.len()
-        + or_none(&tool.title)
-        + tool.description.len()
-        + tool.input_schema.len()
-        + or_none(&tool.output_schema)
 }
 
 /// A definition whose schemas are those of objects. Clients of MCP take no others: one such tool, and they refuse them all.

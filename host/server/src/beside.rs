@@ -6,18 +6,23 @@ use std::{
     io,
     os::unix::fs::DirBuilderExt as _,
     path::Path,
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
 use cap_std::fs::Dir;
-use guild_jobs::durable::{Stamp, Survives, open_dir, replace_as};
-use rustix::{
-    fs::{FlockOperation, flock},
-    io::Errno,
+use guild_jobs::{
+    durable::{Stamp, Survives, open_dir, remove_temporary, replace_as},
+    file_lock::FileLock,
 };
 
-use crate::discovery::open_directory;
+use crate::{approval, discovery::open_directory, door, seal};
+
+/// The file that is locked by whoever changes one of the others.
+const LOCK: &str = ".guild-lock";
+/// What is changed there.
+const FILES: [&str; 3] = [approval::FILE, door::tokens::FILE_NAME, seal::FILE];
 
 /// How long others may take to change a file. Each takes some milliseconds.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -37,27 +42,28 @@ pub(crate) fn check_unshared(mode: u32) -> io::Result<()> {
 }
 
 /// The directory of `guild.toml`, held so that nobody else changes what is in it: whoever does holds the operating
-/// system's lock on it, which ends with the process.
+/// system's lock on a file there, which other users cannot open, and which ends with the process.
 pub(crate) struct Held {
-    dir: Dir,
+    dir: Arc<Dir>,
+    _lock: FileLock,
 }
 
 impl Held {
     /// Waits for the lock of a directory, which is made where it is missing.
     pub(crate) fn acquire(directory: &Path) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-        let dir = open_dir(&open_directory(directory)?, ".")?;
+        let dir = Arc::new(open_dir(&open_directory(directory)?, ".")?);
         let until = Instant::now() + PATIENCE;
         loop {
-            match flock(&dir, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(Self { dir }),
-                Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < until => thread::sleep(POLL),
-                Err(Errno::WOULDBLOCK) => {
-                    let why = "another process has held its lock for too long";
-                    return Err(io::Error::new(io::ErrorKind::TimedOut, why));
-                }
-                Err(e) => return Err(e.into()),
+            if let Some(lock) = FileLock::try_acquire(&dir, LOCK)? {
+                FILES.into_iter().try_for_each(|file| remove_temporary(&dir, file))?;
+                return Ok(Self { dir, _lock: lock });
             }
+            if Instant::now() >= until {
+                let why = format!("another process has held the lock of its file {LOCK} for too long");
+                return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+            }
+            thread::sleep(POLL);
         }
     }
 
@@ -69,12 +75,5 @@ impl Held {
     /// Replaces a file, or makes it, with that mode: a reader, or a crash, sees the old or the new.
     pub(crate) fn replace(&self, name: &str, bytes: &[u8], mode: u32) -> io::Result<Stamp> {
         replace_as(&self.dir, name, bytes, (mode, Survives::PowerCut))
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        // A process that is being started just now has a copy of the descriptor, so closing ours is not enough.
-        let _ = flock(&self.dir, FlockOperation::Unlock);
     }
 }

@@ -220,7 +220,7 @@ fn has_manifest(dir: &Dir) -> bool {
 
 /// Reads a manifest that is a plain file. Opening does not wait for a FIFO's writer, nor follow a symlink.
 /// The error names the file, and the line where there is one.
-fn manifest(dir: &Dir) -> Result<(Manifest, Mark), String> {
+pub(crate) fn manifest(dir: &Dir) -> Result<(Manifest, Mark), String> {
     let failed = |why: String| format!("{FILE_NAME}: {why}");
     let mut options = OpenOptions::new();
     options.read(true).nonblock(true).follow(FollowSymlinks::No);

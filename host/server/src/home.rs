@@ -15,6 +15,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
     condense,
+    kept::OwnKept,
     member::{Means, Member},
     resume::Resumer,
 };
@@ -28,6 +29,8 @@ pub(crate) struct Home {
     pub(crate) memory: Arc<MemoryStore>,
     /// Goes on with jobs that a host left running.
     pub(crate) resumer: Arc<Resumer>,
+    /// What of the host's room for running jobs is its own.
+    pub(crate) kept: OwnKept,
     under_way: Mutex<HashMap<String, CancellationToken>>,
     _owner: OwnerLock,
     /// Cancels when the owner's lock is free again: fields are dropped in their order.
@@ -65,7 +68,8 @@ impl Home {
         store.set_resume(resumer.clone());
         store.set_listener(means.events.of_member(&key));
         let (under_way, gone) = (Mutex::default(), CancellationToken::new().drop_guard());
-        Ok(Arc::new(Self { key, dir, store, memory, resumer, under_way, _owner: owner, gone }))
+        let kept = means.kept.of_member();
+        Ok(Arc::new(Self { key, dir, store, memory, resumer, kept, under_way, _owner: owner, gone }))
     }
 
     /// Which directory it is: device and inode.

@@ -18,6 +18,7 @@ use crate::{
     config::{Config, Runtime},
     discovery::{self, Found, FoundMember},
     events::Hub,
+    kept::Kept,
     member::{Means, Member},
     opener::{Opened, Opener},
     plugins::{self, Load, Loader, WantedComponent},
@@ -137,6 +138,7 @@ impl Host {
             runtimes: runtimes.clone(),
             seals: Arc::new(Seals::new(config.directory.clone())),
             places,
+            kept: Kept::new(&limits),
             toolboxes: Toolboxes::of(&roster),
             events: events.clone(),
         };

@@ -11,15 +11,17 @@ use std::{
     pin::{Pin, pin},
     sync::{Arc, Mutex, PoisonError},
     task::Poll,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use futures::poll;
 use guild_contract::Limits;
+use guild_jobs::clock;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use socket2::{Domain, Socket, Type};
 use tokio::{
+    io::AsyncWriteExt as _,
     net::{TcpListener, TcpStream},
     signal::unix::{SignalKind, signal},
     sync::{Semaphore, watch},
@@ -196,6 +198,9 @@ impl Served {
     }
 
     async fn serve_http(&self, stream: impl Transport, from: Connected) {
+        if clock::check(SystemTime::now()).is_err() {
+            return refuse_without_clock(stream).await;
+        }
         let stream = TokioIo::new(Patient::new(stream, self.patience));
         let mut http = self.http.clone();
         let mut connection = http.timer(OneTimer::new()).serve_connection(stream, self.service.of_connection(from));
@@ -225,6 +230,15 @@ impl Served {
         let mut stopping = self.stopping.clone();
         while stopping.changed().await.is_ok() {}
     }
+}
+
+/// Answers whatever comes while the clock says a time that no answer's `Date` can have, for which hyper would panic.
+async fn refuse_without_clock(mut stream: impl Transport) {
+    const ANSWER: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n\
+                          the clock of this host's machine says a time before 1970 or after 9999; set the clock\n";
+    // One that has gone already needs no answer.
+    let _ = timeout(LAST_WORDS, stream.write_all(ANSWER.as_bytes())).await;
+    let _ = timeout(LAST_WORDS, stream.shutdown()).await;
 }
 
 /// Ends a connection since the host ends. Unless an answer was under way it is reset: closed by this side, it would

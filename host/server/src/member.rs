@@ -10,6 +10,7 @@ use bytes::Bytes;
 use cap_std::fs::{OpenOptions, OpenOptionsExt};
 use guild_contract::{
     Bounds, Grants, JobId, Limits, Manifest, MemberKey,
+    json::parsed_bytes,
     manifest::{ComponentSpec, Interface},
     rpc::{CancelView, Deleted, DispatchParams, Dispatched, ListParams, ResultView},
 };
@@ -27,6 +28,7 @@ use crate::{
     config::{Config, Runtime},
     events::Hub,
     home::Home,
+    kept::Kept,
     plugins::{self, Component, busy},
     reach::{Reach, Sources, ceiling},
     rpc::RpcError,
@@ -77,6 +79,8 @@ pub struct Means {
     pub(crate) seals: Arc<Seals>,
     /// A place for each job that may run, over all members of the host.
     pub places: Arc<Semaphore>,
+    /// The room for what is kept of running jobs.
+    pub kept: Kept,
     /// Where the toolboxes are that members name.
     pub(crate) toolboxes: Arc<Toolboxes>,
     /// Who is told what happens.
@@ -177,6 +181,8 @@ impl Member {
                 limits.running_jobs
             ))
         })?;
+        let keep = |bytes: u64| self.means.kept.keep(&self.home.kept, bytes);
+        let kept = keep(kept_of(&request))?;
         let plugin = self.plugin(wait_until).await?;
         let offered = self.offered(wait_until).await?;
         let activation = Arc::new(self.activation(request, &offered, wait_until).await?);
@@ -187,6 +193,7 @@ impl Member {
             e => RpcError::internal(e.to_string()),
         })?;
         let plan = activated.outcome.map_err(|refusal| RpcError::invalid_params(refusal.to_string()))?;
+        let kept = (kept, keep(kept_for(&activation, &plan))?);
         let wanted = match &plan {
             Plan::Session(session) => Some(Wanted { model: session.model.as_deref(), ..self.wanted() }),
             Plan::OwnRun(_) => self.has_sessions().then(|| Wanted { later: true, ..self.wanted() }),
@@ -208,7 +215,7 @@ impl Member {
             let no_tool = |name: String| RpcError::internal(format!("no toolbox has the tool {name:?}"));
             let job = this.create(&activation, plan.clone(), activated.log, created).await?;
             let job_id = job.id().clone();
-            let held = (place, this.home.begin(&job_id));
+            let held = (place, kept, this.home.begin(&job_id));
             let commission = match &plan.plan {
                 Plan::Session(session) => Commission::Session(offered.only(&session.toolbox_tools).map_err(no_tool)?),
                 Plan::OwnRun(_) => Commission::OwnRun(plugin, activation),
@@ -453,6 +460,21 @@ impl Member {
         let store = self.home.store.clone();
         blocking(move || Ok(work(&store)?)).await
     }
+}
+
+/// Bytes that the host keeps of a dispatch until its job has ended.
+fn kept_of(Request { description, task, config }: &Request) -> u64 {
+    (description.len() + task.len()) as u64 + parsed_bytes(&config.to_string())
+}
+
+/// Bytes that it keeps besides, of what the component was told and has planned.
+fn kept_for(activation: &Activation, plan: &Plan) -> u64 {
+    let told = activation.memories.iter().map(|note| note.content.len()).sum::<usize>() + activation.posture.len();
+    let planned = match plan {
+        Plan::Session(session) => session.system_prompt.len() + session.prompt.len(),
+        Plan::OwnRun(_) => 0,
+    };
+    (told + planned) as u64
 }
 
 /// Runs what blocks on storage where blocking is allowed.

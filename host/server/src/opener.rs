@@ -108,20 +108,23 @@ impl Opener {
         let (done, component) = watch::channel(Component::Loading);
         let home = before.home.clone();
         let member = Member::new(home.clone(), found.manifest, means, reach, component)?;
-        let (loader, sha256) =
-            (self.loader.clone(), before.component().ready().map(|plugin| plugin.sha256().to_owned()));
-        let loaded = self.loader.in_turn(move || {
-            if same
-                && let Some(sha256) = sha256
-                && loader.is_still(&wanted, &sha256, &home.resumer)?
-            {
-                return Ok(None);
+        let (wanted, resumer) = (Arc::new(wanted), home.resumer.clone());
+        let sha256 = before.component().ready().map(|plugin| plugin.sha256().to_owned());
+        let is_still = match sha256.filter(|_| same) {
+            Some(sha256) => {
+                let (loader, wanted, resumer) = (self.loader.clone(), wanted.clone(), resumer.clone());
+                let looked = self.loader.in_turn(move || loader.is_still(&wanted, &sha256, &resumer));
+                looked.await.unwrap_or_else(|_| Err("the host is stopping".to_owned()))
             }
-            loader.prepare(&wanted, Some(&home.resumer)).map(Some)
-        });
-        match loaded.await.unwrap_or_else(|_| Err("the host is stopping".to_owned())) {
-            Ok(None) => Ok(Change::Nothing),
-            Ok(Some(loaded)) => {
+            None => Ok(false),
+        };
+        let loaded = match is_still {
+            Ok(true) => return Ok(Change::Nothing),
+            Ok(false) => self.loader.prepare(wanted, Some(resumer)).await,
+            Err(why) => Err(why),
+        };
+        match loaded {
+            Ok(loaded) => {
                 done.send_replace(Component::Ready(Arc::new(loaded)));
                 Ok(Change::Another(member))
             }

@@ -12,7 +12,7 @@ use guild_contract::{
     manifest::{ComponentSpec, FILE_NAME, Lines},
     rpc::code,
 };
-use guild_sandbox::{Candidate, CompileCache, LoadError, Plugin, Sandbox};
+use guild_sandbox::{Candidate, CompileCache, Effort, LoadError, Plugin, Sandbox, Unlisted};
 use tokio::{
     sync::{Semaphore, watch},
     task::{JoinError, spawn_blocking},
@@ -117,8 +117,8 @@ impl WantedComponent {
     }
 }
 
-/// How many members have their jobs or their component read at once. Compiling has a lane of its own; one that is slow there
-/// must not keep others from the cache.
+/// How many members have their jobs or their component read at once. Compiling has queues of its own: what is slow there
+/// keeps no other from the cache.
 const TURNS: usize = 4;
 
 /// What loads the jobs and the components of a host's members.
@@ -126,13 +126,17 @@ pub(crate) struct Loader {
     limits: Arc<Limits>,
     approval: Approval,
     turns: Semaphore,
+    /// Who compiles a component, by its effort: one at a time each, since the compiler uses all cores.
+    short: Semaphore,
+    full: Semaphore,
     /// Made for the first component, so that nobody who asks for something else waits for it.
     sandbox: OnceLock<Result<Arc<Sandbox>, String>>,
 }
 
 impl Loader {
     pub(crate) fn new(limits: Arc<Limits>, approval: Approval) -> Self {
-        Self { limits, approval, turns: Semaphore::new(TURNS), sandbox: OnceLock::new() }
+        let (turns, short, full) = (Semaphore::new(TURNS), Semaphore::new(1), Semaphore::new(1));
+        Self { limits, approval, turns, short, full, sandbox: OnceLock::new() }
     }
 
     /// Runs what blocks on a member's files, when it has a turn. Nobody who asks for a member's jobs waits for a turn.
@@ -148,16 +152,10 @@ impl Loader {
     }
 
     /// Loads a component, and tells those who wait for it.
-    pub(crate) async fn load(self: Arc<Self>, load: Load) {
-        let this = self.clone();
-        // Whoever waits for it is told where the host is stopping.
-        let _ = self.in_turn(move || this.load_now(&load)).await;
-    }
-
-    /// [`Self::load`], which blocks.
-    fn load_now(&self, Load { wanted, done, resumer }: &Load) {
+    pub(crate) async fn load(self: Arc<Self>, Load { wanted, done, resumer }: Load) {
+        let wanted = Arc::new(wanted);
         let decide = |verdict| resumer.as_ref().map_or((), |resumer| resumer.decide(verdict));
-        let component = match self.prepare(wanted, resumer.as_deref()) {
+        let component = match self.prepare(wanted.clone(), resumer.clone()).await {
             Ok(loaded) => {
                 decide(Ok(()));
                 Component::Ready(Arc::new(loaded))
@@ -173,12 +171,53 @@ impl Loader {
         let _ = done.send(component);
     }
 
-    /// Reads, checks, loads and pins a component. It blocks. The error says why it cannot be in service.
-    pub(crate) fn prepare(&self, wanted: &WantedComponent, resumer: Option<&Resumer>) -> Result<Loaded, String> {
+    /// Reads, checks, loads and pins a component, each part when it has a turn. While it lists its tools, which can take
+    /// long, it has none. The error says why it cannot be in service.
+    pub(crate) async fn prepare(
+        self: &Arc<Self>,
+        wanted: Arc<WantedComponent>,
+        resumer: Option<Arc<Resumer>>,
+    ) -> Result<Loaded, String> {
+        let stopping = |_| "the host is stopping".to_owned();
+        let queues = [(Effort::Cached, &self.turns), (Effort::Short, &self.short), (Effort::Full, &self.full)];
+        let mut begun = Err(Refused::Load(LoadError::Later));
+        for (effort, queue) in queues {
+            if !matches!(begun, Err(Refused::Load(LoadError::Later))) {
+                break;
+            }
+            let (this, of) = (self.clone(), wanted.clone());
+            let _turn = queue.acquire().await;
+            begun = spawn_blocking(move || this.begin(&of, effort)).await.map_err(stopping)??;
+        }
+        let (standing, unlisted) = begun.map_err(|e| told(&wanted, &e))?;
+        let plugin = unlisted.listed().await.map_err(|e| told(&wanted, &e.into()))?;
+        let this = self.clone();
+        let ended = self.in_turn(move || {
+            let loaded = loaded(&wanted, plugin).map_err(Refused::from);
+            let loaded = loaded.and_then(|loaded| {
+                // It has turned out to load: one that never did can be put right without an approval.
+                resumer.map_or(Ok(()), |resumer| pin(&this.approval, &standing, &resumer)).map(|()| loaded)
+            });
+            loaded.map_err(|e| told(&wanted, &e))
+        });
+        ended.await.map_err(stopping)?
+    }
+
+    /// Reads, checks and compiles a component, with so much effort. It blocks.
+    ///
+    /// # Errors
+    /// The outer one is of the host or of the manifest, the inner one of the component.
+    fn begin(&self, wanted: &WantedComponent, effort: Effort) -> Result<Result<(Standing, Unlisted), Refused>, String> {
         let sandbox = self.sandbox.get_or_init(|| sandbox(&self.limits).map_err(|e| e.to_string()));
         let sandbox = sandbox.as_ref().map_err(Clone::clone)?;
-        check_config_schema(&wanted.spec, &wanted.limits)?;
-        prepare_and_pin(sandbox, wanted, &self.approval, resumer).map_err(|e| told(wanted, &e))
+        if effort == Effort::Cached {
+            check_config_schema(&wanted.spec, &wanted.limits)?;
+        }
+        Ok(read(wanted, &self.approval).and_then(|(candidate, standing)| {
+            self.approval.check(&standing)?;
+            let (grants, limits) = (wanted.grants.clone(), wanted.limits.clone());
+            Ok((standing, sandbox.prepare_unlisted(&candidate, &wanted.spec, grants, limits, effort)?))
+        }))
     }
 
     /// Whether a component's file is still what is in service, and may be. It blocks.
@@ -227,24 +266,13 @@ pub(crate) fn prepare(
 ) -> Result<Loaded, Refused> {
     approval.check(standing)?;
     let plugin = sandbox.prepare(candidate, &wanted.spec, wanted.grants.clone(), wanted.limits.clone())?;
-    let catalogue = Catalogue::of(&wanted.key, &plugin, &wanted.limits).map_err(LoadError::Tools)?;
-    Ok(Loaded { plugin: Arc::new(plugin), catalogue: Arc::new(catalogue) })
+    Ok(loaded(wanted, plugin)?)
 }
 
-/// Prepares a component and pins it, now that it has turned out to load: one that never did can be put right without an
-/// approval.
-fn prepare_and_pin(
-    sandbox: &Arc<Sandbox>,
-    wanted: &WantedComponent,
-    approval: &Approval,
-    resumer: Option<&Resumer>,
-) -> Result<Loaded, Refused> {
-    let (candidate, standing) = read(wanted, approval)?;
-    let loaded = prepare(sandbox, wanted, approval, &candidate, &standing)?;
-    if let Some(resumer) = resumer {
-        pin(approval, &standing, resumer)?;
-    }
-    Ok(loaded)
+/// A component with what is made of its tools once.
+fn loaded(wanted: &WantedComponent, plugin: Plugin) -> Result<Loaded, LoadError> {
+    let catalogue = Catalogue::of(&wanted.key, &plugin, &wanted.limits).map_err(LoadError::Tools)?;
+    Ok(Loaded { plugin: Arc::new(plugin), catalogue: Arc::new(catalogue) })
 }
 
 /// Pins what has turned out to load. What the directory of a new member brought along is ended before.

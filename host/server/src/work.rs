@@ -8,7 +8,7 @@ use std::{
 
 use async_trait::async_trait;
 use guild_agent::Belt;
-use guild_contract::{Bounds, JobUsage, Limits, Usage};
+use guild_contract::{Bounds, JobUsage, Usage};
 use guild_jobs::{
     JobTools, RunningJob,
     activation::{Accepted, Activation, Plan, SessionPlan},
@@ -377,7 +377,6 @@ impl Sessions for OwnSessions {
         if let Some(bound) = used_up(&self.meter.left()) {
             return Err(ToolError::OverLimit(format!("the job has no {bound} left")));
         }
-        within_plan(&query, &means.limits)?;
         let most = means.limits.job_sessions;
         let over = || {
             ToolError::OverLimit(format!(
@@ -442,20 +441,6 @@ impl Sessions for OwnSessions {
         });
         Ok(QueryHandle { events, interrupt, on_drop: gone.drop_guard() })
     }
-}
-
-/// Refuses a query that is larger than a plan may be: the host keeps it for as long as the session lives.
-fn within_plan(query: &Query, limits: &Limits) -> Result<(), ToolError> {
-    let tools = query.own_tools.definitions();
-    let schemas = tools.iter().map(|tool| tool.description.len() + tool.input_schema.to_string().len()).sum::<usize>();
-    let bytes = query.prompt.len() + query.system_prompt.len() + schemas;
-    if bytes as u64 > limits.plan_bytes {
-        return Err(ToolError::OverLimit(format!(
-            "the session's prompts and tools have {bytes} bytes; limits.plan_bytes allows {}",
-            limits.plan_bytes
-        )));
-    }
-    Ok(())
 }
 
 /// The end of a session that never began.

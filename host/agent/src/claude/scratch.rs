@@ -89,7 +89,7 @@ impl Scratch {
             Some(state) => builder.tempdir_in(state)?,
             None => builder.tempdir()?,
         };
-        let mark = Uuid::now_v7().to_string();
+        let mark = Uuid::new_v4().to_string();
         let mut scratch = Self { dir, record: None, mark: mark.clone(), started: false };
         if state.is_some() {
             let host = Identity::of(std::process::id()).ok_or_else(|| io::Error::other("/proc cannot be read"))?;

@@ -15,7 +15,7 @@ use guild_server::{
     OpenError, ServeError, ServeOptions, Target,
     config::{Config, Runtime},
     listen::stop_signal,
-    serve_until,
+    mcp_line, serve_until,
     takeover::OwnerError,
 };
 use tokio::{
@@ -111,11 +111,15 @@ impl Place {
         let (target, member) = match member {
             Some(member) => {
                 let directory = house::member_directory(&member, &house, &config)?;
+                mcp_line::check(Some(&directory)).map_err(Failure::error)?;
                 let key = house::member(&directory, &house, &config).map_err(Failure::error)?.key;
                 config.members = house::members_directory(house.members.as_deref(), &config).ok();
                 (Target::Member(directory), Some(key))
             }
-            None => (Target::Members(house::members_directory(house.members.as_deref(), &config)?), None),
+            None => {
+                mcp_line::check(None).map_err(Failure::error)?;
+                (Target::Members(house::members_directory(house.members.as_deref(), &config)?), None)
+            }
         };
         // Nobody but this machine's own has business with a host that ends with its client.
         config.door.bind = Ipv4Addr::LOCALHOST.into();

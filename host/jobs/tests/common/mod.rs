@@ -27,6 +27,10 @@ impl ManualClock {
         let mut now = self.0.lock().unwrap();
         *now += SignedDuration::from_secs(seconds);
     }
+
+    pub fn set(&self, now: &str) {
+        *self.0.lock().unwrap() = now.parse().unwrap();
+    }
 }
 
 impl Clock for ManualClock {

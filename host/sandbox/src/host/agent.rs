@@ -6,22 +6,26 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
-use guild_contract::{Bounds, Limits, grants::Capability, manifest::Interface};
+use guild_contract::{Bounds, Limits, grants::Capability, json::parsed_bytes, manifest::Interface};
 use guild_jobs::{
     session::{Ending as End, Query, QueryEvent, QueryHandle},
     tools::{ToolDefinition, ToolError, Tools},
 };
 use serde_json::Value;
-use tokio::sync::{mpsc, oneshot};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time,
+};
 use wasmtime::component::Resource;
 use wasmtime_wasi::{
     async_trait,
     p2::{DynPollable, Pollable, subscribe},
 };
 
-use super::Answer;
+use super::{Answer, head};
 use crate::{
     bindings::guild::worker::{
         agent::{Ending, Event, Finish, Host, HostSession, Options, Step, ToolCall, Usage},
@@ -33,22 +37,33 @@ use crate::{
 
 /// Calls to a component's own tools that wait for it at a time; further ones wait in the session.
 const CALLS: usize = 16;
+/// How long to wait for the memory of sessions that were dropped, and are about to end; and between two looks.
+const GRACE: Duration = Duration::from_millis(500);
+const PAUSE: Duration = Duration::from_millis(5);
+/// What a tool takes besides its texts and schemas, and a name besides its characters.
+const TOOL_BYTES: usize = 512;
+const NAME_BYTES: usize = 64;
+/// How often the host has a schema at a time: as it was read, and as it goes to a model.
+const COPIES: u64 = 2;
+
+/// What a component answered to a call of its session, and what the host holds for it until it is taken.
+type Answered = Result<(Value, Memory), ToolError>;
 
 /// The host's side of a `session`.
 #[allow(unreachable_pub, reason = "the generated bindings re-export it, in a module that is private")]
 pub struct SessionState {
     query: QueryHandle,
     calls: mpsc::Receiver<OwnCall>,
-    waiting: HashMap<String, oneshot::Sender<Result<Value, ToolError>>>,
+    waiting: HashMap<String, oneshot::Sender<Answered>>,
     next: Option<Event>,
     ended: bool,
-    _memory: Memory,
+    _memory: Arc<Memory>,
 }
 
 /// A call of the session to a tool that the component answers.
 struct OwnCall {
     call: ToolCall,
-    reply: oneshot::Sender<Result<Value, ToolError>>,
+    reply: oneshot::Sender<Answered>,
 }
 
 /// The component's own tools, as its session sees them.
@@ -56,6 +71,9 @@ struct OwnTools {
     definitions: Vec<Arc<ToolDefinition>>,
     calls: mpsc::Sender<OwnCall>,
     ids: AtomicU64,
+    /// What the host keeps for the session: until that has ended, which has these tools, and until the component lets go of
+    /// it.
+    _memory: Arc<Memory>,
 }
 
 #[async_trait]
@@ -70,7 +88,8 @@ impl Tools for OwnTools {
         let (reply, answer) = oneshot::channel();
         let call = ToolCall { id, name: call.name, input: call.input.to_string() };
         self.calls.send(OwnCall { call, reply }).await.map_err(|_| gone(()))?;
-        answer.await.map_err(|_| gone(()))?
+        let (value, _memory) = answer.await.map_err(|_| gone(()))??;
+        Ok(value)
     }
 }
 
@@ -142,10 +161,9 @@ impl Pollable for SessionState {
 /// A tool as a component defines it. The error names the tool whose schema is no JSON object.
 pub(crate) fn definition(tool: types::ToolDefinition) -> Result<ToolDefinition, ToolError> {
     let schema = |what: &str, text: &str| {
-        serde_json::from_str::<Value>(text)
-            .ok()
-            .filter(Value::is_object)
-            .ok_or_else(|| ToolError::InvalidInput(format!("{what} of the tool {:?} is no JSON object", tool.name)))
+        serde_json::from_str::<Value>(text).ok().filter(Value::is_object).ok_or_else(|| {
+            ToolError::InvalidInput(format!("{what} of the tool {:?} is no JSON object", head(&tool.name)))
+        })
     };
     Ok(ToolDefinition {
         input_schema: schema("the input schema", &tool.input_schema)?,
@@ -157,29 +175,71 @@ pub(crate) fn definition(tool: types::ToolDefinition) -> Result<ToolDefinition, 
     })
 }
 
-/// The definitions of a component's own tools, if their schemas are within what a plan may have: that is known before
-/// they are read.
-fn definitions(tools: Vec<types::ToolDefinition>, max: u64) -> Result<Vec<Arc<ToolDefinition>>, ToolError> {
-    let size =
-        |tool: &types::ToolDefinition| tool.input_schema.len() + tool.output_schema.as_ref().map_or(0, String::len);
-    let bytes = tools.iter().map(size).sum::<usize>();
+/// Refuses what is larger than a plan may be.
+fn within_plan(options: &Options, max: u64) -> Result<(), ToolError> {
+    let tools = options.own_tools.iter().map(texts).sum::<usize>();
+    let bytes = options.prompt.len() + options.system_prompt.len() + tools;
     if bytes as u64 > max {
         return Err(ToolError::OverLimit(format!(
-            "the schemas of the session's own tools have {bytes} bytes; limits.plan_bytes allows {max}"
+            "the session's prompts and tools have {bytes} bytes; limits.plan_bytes allows {max}"
         )));
     }
-    tools.into_iter().map(|tool| definition(tool).map(Arc::new)).collect()
+    Ok(())
 }
 
-/// What a component answers, if it is no longer than a tool's result may be: that is known before it is read.
-fn result(json: &str, max: u64) -> Result<Value, ToolError> {
-    if json.len() as u64 > max {
-        let bytes = json.len();
+/// Bytes of all that a tool's definition says.
+pub(crate) fn texts(tool: &types::ToolDefinition) -> usize {
+    let or_none = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+    tool.name.len()
+        + or_none(&tool.title)
+        + tool.description.len()
+        + tool.input_schema.len()
+        + or_none(&tool.output_schema)
+}
+
+/// Bytes that a tool's definition takes of the host's memory once it is read, without copies.
+pub(crate) fn kept_for_tool(tool: &types::ToolDefinition) -> u64 {
+    let schemas = [Some(&tool.input_schema), tool.output_schema.as_ref()];
+    let plain = TOOL_BYTES + tool.name.len() + tool.title.as_ref().map_or(0, String::len) + tool.description.len();
+    plain as u64 + schemas.into_iter().flatten().map(|schema| parsed_bytes(schema)).sum::<u64>()
+}
+
+/// Bytes that the host keeps for a session until it ends.
+fn kept_for(options: &Options) -> u64 {
+    let names = options.tools.iter().chain(&options.model).map(|name| NAME_BYTES + name.len()).sum::<usize>();
+    let tools = options.own_tools.iter().map(kept_for_tool).sum::<u64>();
+    (options.prompt.len() + options.system_prompt.len() + names) as u64 + COPIES * tools
+}
+
+fn memory_is_full(what: &str, limits: &Limits) -> ToolError {
+    let limit = limits.memory_bytes;
+    ToolError::OverLimit(format!("with what the host keeps for {what}, limits.memory_bytes = {limit} is reached"))
+}
+
+/// Takes memory for a session. Those that were dropped just now are about to give theirs back.
+async fn memory(bytes: u64, limits: &Limits, held: &Arc<Held>) -> Result<Memory, ToolError> {
+    let until = time::Instant::now() + GRACE;
+    loop {
+        match held.memory(bytes) {
+            Ok(memory) => return Ok(memory),
+            Err(_) if bytes < limits.memory_bytes && time::Instant::now() < until => time::sleep(PAUSE).await,
+            Err(_) => return Err(memory_is_full("the session", limits)),
+        }
+    }
+}
+
+/// What a component answers, if it is no longer than a tool's result may be, and there is memory for it: both are known
+/// before it is read.
+fn result(json: &str, limits: &Limits, held: &Arc<Held>) -> Answered {
+    let (bytes, max) = (json.len(), limits.tool_result_bytes);
+    if bytes as u64 > max {
         return Err(ToolError::OverLimit(format!(
             "the content has {bytes} bytes; limits.tool_result_bytes allows {max}"
         )));
     }
-    serde_json::from_str(json).map_err(|e| ToolError::InvalidInput(format!("the content is not JSON: {e}")))
+    let memory = held.memory(parsed_bytes(json)).map_err(|_| memory_is_full("the content", limits))?;
+    let read = serde_json::from_str(json).map_err(|e| ToolError::InvalidInput(format!("the content is not JSON: {e}")));
+    Ok((read?, memory))
 }
 
 impl SessionState {
@@ -192,15 +252,14 @@ impl SessionState {
         let sessions = reach.sessions.clone().ok_or(ToolError::NoJob)?;
         let bounds = bounds(options.bounds);
         bounds.check().map_err(ToolError::InvalidInput)?;
-        let memory = held.memory(kept_for(&options)).map_err(|_| {
-            let limit = limits.memory_bytes;
-            ToolError::OverLimit(format!(
-                "with what the host keeps for the session, limits.memory_bytes = {limit} is reached"
-            ))
-        })?;
+        within_plan(&options, limits.plan_bytes)?;
+        // Before anything of it is read.
+        let memory = Arc::new(memory(kept_for(&options), limits, held).await?);
         let (sender, calls) = mpsc::channel(CALLS);
-        let definitions = definitions(options.own_tools, limits.plan_bytes)?;
-        let own_tools = Arc::new(OwnTools { definitions, calls: sender, ids: AtomicU64::new(1) });
+        let definitions = options.own_tools.into_iter().map(|tool| definition(tool).map(Arc::new));
+        let definitions = definitions.collect::<Result<_, _>>()?;
+        let own_tools =
+            Arc::new(OwnTools { definitions, calls: sender, ids: AtomicU64::new(1), _memory: memory.clone() });
         let query = sessions
             .start(Query {
                 prompt: options.prompt,
@@ -214,12 +273,6 @@ impl SessionState {
             .await?;
         Ok(Self { query, calls, waiting: HashMap::new(), next: None, ended: false, _memory: memory })
     }
-}
-
-/// Bytes that the host keeps for a session for as long as the component has it.
-fn kept_for(options: &Options) -> u64 {
-    let tools = options.own_tools.iter().map(|tool| tool.name.len() + tool.description.len() + tool.input_schema.len());
-    (options.prompt.len() + options.system_prompt.len() + tools.sum::<usize>()) as u64
 }
 
 /// Bounds as a component writes them.
@@ -269,13 +322,13 @@ impl HostSession for State {
         let waiting = match session.waiting.entry(call) {
             Entry::Occupied(waiting) => waiting,
             Entry::Vacant(none) => {
-                let why = format!("no call {:?} waits for an answer", none.key());
+                let why = format!("no call {:?} waits for an answer", head(none.key()));
                 return Ok(Err(types::HostError::InvalidInput(why)));
             }
         };
         let content = match content {
-            Ok(json) => match result(&json, self.limits.tool_result_bytes) {
-                Ok(value) => Ok(value),
+            Ok(json) => match result(&json, &self.limits, &self.held) {
+                Ok(answer) => Ok(answer),
                 // It waits still, and can be answered otherwise.
                 Err(e) => return Ok(Err(e.into())),
             },
@@ -301,31 +354,76 @@ impl HostSession for State {
 mod tests {
     use super::*;
 
+    fn held(limits: &Limits) -> Arc<Held> {
+        Held::new(limits, Arc::default())
+    }
+
     #[test]
     fn an_answer_of_exactly_the_limit_is_read_and_one_byte_more_is_not() {
-        assert_eq!(result("[1,2]", 5), Ok(serde_json::json!([1, 2])));
+        let limits = Limits { tool_result_bytes: 5, ..Limits::default() };
+        let held = held(&limits);
+        assert_eq!(result("[1,2]", &limits, &held).unwrap().0, serde_json::json!([1, 2]));
         // It is not JSON either, but nobody looked.
-        let over = result("[1,2,}", 5).unwrap_err();
+        let over = result("[1,2,}", &limits, &held).unwrap_err();
         assert!(
             matches!(&over, ToolError::OverLimit(why) if why.contains("limits.tool_result_bytes allows 5")),
             "{over}"
         );
-        assert!(matches!(result("[1,}", 5), Err(ToolError::InvalidInput(_))));
+        assert!(matches!(result("[1,}", &limits, &held), Err(ToolError::InvalidInput(_))));
+        let little = Limits { memory_bytes: 200, ..Limits::default() };
+        let over = result("[1,2]", &little, &self::held(&little)).unwrap_err();
+        assert!(matches!(&over, ToolError::OverLimit(why) if why.contains("limits.memory_bytes = 200")), "{over}");
     }
 
-    #[test]
-    fn the_schemas_of_own_tools_are_summed_before_they_are_read() {
-        let tool = |schema: &str| types::ToolDefinition {
+    fn options(schemas: &[&str]) -> Options {
+        let tool = |schema: &&str| types::ToolDefinition {
             name: "t".to_owned(),
-            title: None,
+            title: Some("title".to_owned()),
             description: String::new(),
-            input_schema: schema.to_owned(),
+            input_schema: (*schema).to_owned(),
             output_schema: Some("{}".to_owned()),
             read_only: true,
         };
-        assert_eq!(definitions(vec![tool("{}"), tool("{}")], 8).unwrap().len(), 2);
-        let over = definitions(vec![tool("{}"), tool("no!")], 8).unwrap_err();
-        assert!(matches!(&over, ToolError::OverLimit(why) if why.contains("limits.plan_bytes allows 8")), "{over}");
-        assert!(matches!(definitions(vec![tool("no!")], 8), Err(ToolError::InvalidInput(_))));
+        Options {
+            prompt: "ab".to_owned(),
+            system_prompt: "c".to_owned(),
+            tools: Vec::new(),
+            job_tools: false,
+            own_tools: schemas.iter().map(tool).collect(),
+            model: None,
+            bounds: types::Bounds { max_turns: None, max_budget_usd: None, deadline_seconds: None },
+        }
+    }
+
+    #[test]
+    fn all_that_a_session_says_of_its_tools_is_summed_before_it_is_read() {
+        let two = options(&["{}", "no!"]);
+        assert_eq!(within_plan(&two, 24), Ok(()));
+        let over = within_plan(&two, 23).unwrap_err();
+        assert!(matches!(&over, ToolError::OverLimit(why) if why.contains("limits.plan_bytes allows 23")), "{over}");
+        assert!(matches!(definition(two.own_tools[1].clone()), Err(ToolError::InvalidInput(_))));
+    }
+
+    #[test]
+    fn a_schema_is_kept_as_what_it_takes_once_it_is_read() {
+        let plain = kept_for(&options(&["{}"]));
+        let many = format!("{{\"enum\":[{}]}}", vec!["{\"a\":0}"; 1000].join(","));
+        let more = kept_for(&options(&[&many])) - plain;
+        assert!(more > 50 * many.len() as u64, "{more} bytes for {} of text", many.len());
+        let title = types::ToolDefinition { title: Some("t".repeat(1000)), ..options(&["{}"]).own_tools.remove(0) };
+        assert!(kept_for_tool(&title) > 1000 + TOOL_BYTES as u64);
+    }
+
+    #[tokio::test]
+    async fn memory_that_is_given_back_in_a_moment_is_waited_for() {
+        let limits = Limits { memory_bytes: 1000, ..Limits::default() };
+        let held = held(&limits);
+        let first = memory(900, &limits, &held).await.unwrap();
+        let second = memory(900, &limits, &held);
+        tokio::pin!(second);
+        assert!(time::timeout(Duration::ZERO, second.as_mut()).await.is_err());
+        drop(first);
+        drop(second.await.unwrap());
+        assert!(memory(1001, &limits, &held).await.is_err());
     }
 }

@@ -9,7 +9,7 @@ use guild_jobs::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Answer, blocking};
+use super::{Answer, blocking, named};
 use crate::{
     bindings::guild::worker::files::{Host, Passage},
     state::{Reach, State},
@@ -31,7 +31,12 @@ fn granted(reach: &Reach) -> Result<Arc<dyn Files>, ToolError> {
 impl Host for State {
     async fn read(&mut self, path: String, offset: u32, limit: u32) -> Answer<String> {
         let reach = self.reach.clone();
-        blocking(move || granted(&reach)?.read(&path, offset, limit)).await
+        blocking(move || {
+            let files = granted(&reach)?;
+            named("the path", &path)?;
+            files.read(&path, offset, limit)
+        })
+        .await
     }
 
     async fn grep(&mut self, pattern: String, glob: Option<String>, limit: u32) -> Answer<Vec<Passage>> {
@@ -40,9 +45,12 @@ impl Host for State {
         let cancel = CancellationToken::new();
         let _stop = cancel.clone().drop_guard();
         blocking(move || {
+            let files = granted(&reach)?;
+            named("the pattern", &pattern)?;
+            named("the glob", glob.as_deref().unwrap_or_default())?;
             let wanted = GrepWanted::Lines { before: 0, after: 0 };
             let request = GrepRequest { pattern, glob, wanted, limit: limit.min(MAX_FOUND), ..GrepRequest::default() };
-            let found = granted(&reach)?.grep(&request, &cancel)?;
+            let found = files.grep(&request, &cancel)?;
             let passages = found.files.into_iter().flat_map(|file| {
                 let path = file.path;
                 file.lines.into_iter().map(move |line| Passage {
@@ -60,6 +68,11 @@ impl Host for State {
         let reach = self.reach.clone();
         let cancel = CancellationToken::new();
         let _stop = cancel.clone().drop_guard();
-        blocking(move || granted(&reach)?.glob(&pattern, None, limit.min(MAX_FOUND), &cancel)).await
+        blocking(move || {
+            let files = granted(&reach)?;
+            named("the pattern", &pattern)?;
+            files.glob(&pattern, None, limit.min(MAX_FOUND), &cancel)
+        })
+        .await
     }
 }

@@ -2,7 +2,7 @@
 
 use guild_contract::{Decision, grants::Capability, manifest::Interface};
 
-use super::{Answer, blocking};
+use super::{Answer, blocking, named};
 use crate::{
     bindings::guild::worker::{job_tools::Host, types},
     state::State,
@@ -34,6 +34,7 @@ impl Host for State {
         blocking(move || {
             let tools = reach.job(Interface::JobTools)?;
             reach.granted_too(reach.grants.artifacts, &Capability::Artifacts, r#""artifacts": {}"#)?;
+            named("the path", &path)?;
             tools.write_artifact(&path, &contents)
         })
         .await

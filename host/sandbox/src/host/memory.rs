@@ -5,7 +5,7 @@ use std::sync::Arc;
 use guild_contract::{grants::Capability, manifest::Interface};
 use guild_jobs::{JobTools, MemoryStore, tools::ToolError};
 
-use super::{Answer, blocking};
+use super::{Answer, blocking, named};
 use crate::{
     bindings::guild::worker::{
         memory::{Entry, Host},
@@ -13,6 +13,13 @@ use crate::{
     },
     state::{Reach, State},
 };
+
+/// The member's memory, for what concerns this key.
+fn keyed(reach: &Reach, scope: Scope, key: &str) -> Result<Arc<MemoryStore>, ToolError> {
+    let memory = scoped(reach, scope)?;
+    named("the key", key)?;
+    Ok(memory)
+}
 
 fn scoped(reach: &Reach, scope: Scope) -> Result<Arc<MemoryStore>, ToolError> {
     reach.granted(Interface::Memory)?;
@@ -24,8 +31,8 @@ fn scoped(reach: &Reach, scope: Scope) -> Result<Arc<MemoryStore>, ToolError> {
 }
 
 /// The job on whose account memory is written: a refused dispatch leaves no trace.
-fn writer(reach: &Reach, scope: Scope) -> Result<Arc<JobTools>, ToolError> {
-    scoped(reach, scope)?;
+fn writer(reach: &Reach, scope: Scope, key: &str) -> Result<Arc<JobTools>, ToolError> {
+    keyed(reach, scope, key)?;
     let line = r#""memory": { "write": true }"#;
     reach.granted_too(reach.grants.memory_write, &Capability::MemoryWrite, line)?;
     reach.job.clone().ok_or(ToolError::NoJob)
@@ -34,12 +41,12 @@ fn writer(reach: &Reach, scope: Scope) -> Result<Arc<JobTools>, ToolError> {
 impl Host for State {
     async fn store(&mut self, scope: Scope, key: String, content: String) -> Answer<()> {
         let reach = self.reach.clone();
-        blocking(move || writer(&reach, scope)?.store_memory(&key, &content, None)).await
+        blocking(move || writer(&reach, scope, &key)?.store_memory(&key, &content, None)).await
     }
 
     async fn load(&mut self, scope: Scope, key: String) -> Answer<Option<String>> {
         let reach = self.reach.clone();
-        blocking(move || scoped(&reach, scope)?.load(&key)).await
+        blocking(move || keyed(&reach, scope, &key)?.load(&key)).await
     }
 
     async fn list(&mut self, scope: Scope) -> Answer<Vec<Entry>> {
@@ -53,6 +60,6 @@ impl Host for State {
 
     async fn delete(&mut self, scope: Scope, key: String) -> Answer<bool> {
         let reach = self.reach.clone();
-        blocking(move || writer(&reach, scope)?.delete_memory(&key)).await
+        blocking(move || writer(&reach, scope, &key)?.delete_memory(&key)).await
     }
 }

@@ -50,6 +50,25 @@ impl From<ToolError> for types::HostError {
 /// What a host function answers: the interface's own result, inside the one that traps.
 type Answer<T> = wasmtime::Result<Result<T, types::HostError>>;
 
+/// How much of a text of a component an error repeats.
+const HEAD_BYTES: usize = 256;
+/// How long a name may be: a key, a path, a pattern, an address.
+const NAME_BYTES: usize = 64 * 1024;
+
+/// The beginning of a text of a component, for an error.
+fn head(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(HEAD_BYTES)).unwrap_or_default()
+}
+
+/// Refuses a name that no file, memory or page has, before an error repeats it.
+fn named(what: &str, name: &str) -> Result<(), ToolError> {
+    if name.len() > NAME_BYTES {
+        let bytes = name.len();
+        return Err(ToolError::InvalidInput(format!("{what} has {bytes} bytes, more than {NAME_BYTES}")));
+    }
+    Ok(())
+}
+
 /// Runs what blocks on storage, and answers as the interface does.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, ToolError> + Send + 'static) -> Answer<T> {
     match tokio::task::spawn_blocking(work).await {

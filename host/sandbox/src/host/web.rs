@@ -8,7 +8,7 @@ use guild_jobs::{tools::ToolError, web::Web};
 use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::Answer;
+use super::{Answer, named};
 use crate::{
     bindings::guild::worker::web::{Hit, Host},
     state::{Reach, State},
@@ -79,6 +79,7 @@ async fn search(reach: Reach, query: String, limit: u32) -> Result<Vec<Hit>, Too
                 .to_owned(),
         ));
     };
+    named("the query", &query)?;
     let limit = limit.clamp(1, MAX_HITS);
     let hits = on_host(&host, async move { search.search(&query, limit).await }).await?;
     Ok(hits.into_iter().map(|hit| Hit { title: hit.title, url: hit.url, snippet: hit.snippet }).collect())
@@ -91,6 +92,7 @@ async fn fetch(reach: Reach, url: String) -> Result<String, ToolError> {
             "no host is allowed: the operator names hosts with `allow` in [web] of guild.toml".to_owned(),
         ));
     };
+    named("the address", &url)?;
     on_host(&host, async move { fetch.fetch(&url).await }).await
 }
 

@@ -40,7 +40,7 @@ const ROOT: Keys = Keys {
         "limits",
     ],
 };
-const MEMBER: Keys = Keys { table: "[member.KEY]", known: &["agent", "allow", "deny", "limits"] };
+const MEMBER: Keys = Keys { table: "[member.KEY]", known: &["agent", "allow", "deny", "limits", "mcp"] };
 const MEMBER_LIMITS: Keys = Keys { table: "[member.KEY.limits]", known: Limits::OF_MEMBERS };
 
 /// Tables that stand once.

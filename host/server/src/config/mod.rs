@@ -70,6 +70,9 @@ pub struct Config {
     pub policy: Policy,
     /// `agent` of `[member.PATTERN]`: what runs these members' sessions, where it is not what runs everybody's.
     pub agents: BTreeMap<Pattern, Runtime>,
+    /// `mcp = "any"` of `[member.PATTERN]`: the manifests of these members may say how their own host is set up. It counts
+    /// in the file of the user's configuration directory alone.
+    pub any_mcp: BTreeSet<Pattern>,
     /// `[extractive]`.
     pub extractive: ExtractiveConfig,
     /// `[claude]`.
@@ -136,6 +139,11 @@ impl Config {
     /// Finds and reads the configuration. `option` is what `--config` named.
     pub fn load(option: Option<&Path>) -> Result<Self, ConfigError> {
         Self::load_from(option, |name| env::var_os(name))
+    }
+
+    /// The configuration of the user's configuration directory, whatever an option or a variable names.
+    pub fn of_user() -> Result<Self, ConfigError> {
+        Self::load_from(None, |name| if name == VARIABLE { None } else { env::var_os(name) })
     }
 
     /// [`Config::load`] in the given environment.
@@ -225,8 +233,8 @@ impl Config {
             config.limits = limits.into_inner();
         }
         config.limits_set = limits_set;
-        let (rules, agents) = policy::members(written.member, &config.limits)?;
-        config.agents = agents;
+        let policy::Members { rules, agents, any_mcp } = policy::members(written.member, &config.limits)?;
+        (config.agents, config.any_mcp) = (agents, any_mcp);
         config.policy = Policy { rules, web: config.web.is_some(), strict_imports: written.strict_imports };
         Ok(config)
     }

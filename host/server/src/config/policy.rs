@@ -1,6 +1,9 @@
 //! `[member.PATTERN]`: what is said for the members that a pattern matches.
 
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use guild_contract::{
     Limits, MemberKey,
@@ -22,25 +25,40 @@ pub(super) struct WrittenMember {
     deny: Vec<Spanned<String>>,
     #[serde(default)]
     limits: BTreeMap<String, Spanned<Value>>,
+    mcp: Option<Spanned<String>>,
 }
 
-/// `[member]`, of a host with these limits: the rules, and what runs the sessions of whom.
-pub(super) fn members(
-    written: BTreeMap<Pattern, WrittenMember>,
-    limits: &Limits,
-) -> Result<(Vec<Rule>, BTreeMap<Pattern, Runtime>), Wrong> {
-    let (mut rules, mut agents) = (Vec::new(), BTreeMap::new());
+/// `[member]`, read.
+pub(super) struct Members {
+    /// What they may do.
+    pub(super) rules: Vec<Rule>,
+    /// What runs the sessions of whom.
+    pub(super) agents: BTreeMap<Pattern, Runtime>,
+    /// Whose manifests may have any `mcp` line.
+    pub(super) any_mcp: BTreeSet<Pattern>,
+}
+
+/// `[member]`, of a host with these limits.
+pub(super) fn members(written: BTreeMap<Pattern, WrittenMember>, limits: &Limits) -> Result<Members, Wrong> {
+    let (mut rules, mut agents, mut any_mcp) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
     for (members, member) in written {
         let name = |of: &str| format!("member.{members}.{of}");
         if let Some(agent) = member.agent {
             agents.insert(members.clone(), runtime(&name("agent"), &agent)?);
+        }
+        if let Some(mcp) = member.mcp {
+            if mcp.get_ref() != "any" {
+                let why = format!("{}: {:?} is no rule; write \"any\", or leave it out", name("mcp"), mcp.get_ref());
+                return Err(Wrong::at(mcp.span(), why));
+            }
+            any_mcp.insert(members.clone());
         }
         let allow = member.allow.map(|names| capabilities(&name("allow"), names)).transpose()?;
         let deny = capabilities(&name("deny"), member.deny)?;
         let limits = own_limits(&name("limits"), member.limits, limits)?;
         rules.push(Rule { members, allow, deny, limits });
     }
-    Ok((rules, agents))
+    Ok(Members { rules, agents, any_mcp })
 }
 
 fn capabilities(list: &str, names: Vec<Spanned<String>>) -> Result<Vec<Capability>, Wrong> {

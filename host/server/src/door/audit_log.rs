@@ -21,6 +21,7 @@ use std::{
 };
 
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use guild_contract::text::is_steering;
 use jiff::{Timestamp, Unit};
 use rustix::{
     fs::{FlockOperation, OFlags, flock},
@@ -240,8 +241,7 @@ impl Log {
         let now = Timestamp::now();
         let time = now.round(Unit::Millisecond).unwrap_or(now).to_string();
         let line = Line { time, event, lost: state.lost, suppressed: state.suppressed };
-        let written =
-            serde_json::to_vec(&line).map_err(io::Error::from).and_then(|line| append(self.follow(state)?, line));
+        let written = json_line(&line).and_then(|line| append(self.follow(state)?, line));
         match written {
             Ok(()) => (state.lost, state.suppressed) = (0, 0),
             Err(error) => self.lose(state, &error),
@@ -269,6 +269,23 @@ impl Log {
         };
         Ok(&state.file.insert(open).0)
     }
+}
+
+/// JSON on one line, in which characters that steer a terminal are escaped: a line's texts are the only place for them.
+fn json_line(line: &impl Serialize) -> io::Result<Vec<u8>> {
+    let json = serde_json::to_string(line)?;
+    if !json.contains(is_steering) {
+        return Ok(json.into_bytes());
+    }
+    let mut escaped = String::with_capacity(json.len());
+    for c in json.chars() {
+        if is_steering(c) {
+            c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| escaped.push_str(&format!("\\u{unit:04x}")));
+        } else {
+            escaped.push(c);
+        }
+    }
+    Ok(escaped.into_bytes())
 }
 
 /// Writes a line at a file's end: the whole of it, or an error and perhaps its beginning.
@@ -342,10 +359,13 @@ mod tests {
         log.record(&Event {
             event: "request",
             who: Who::Token("ci"),
-            detail: Some("\"}\n{\"who\":\"host\"}\u{2028}".into()),
+            detail: Some("\"}\n{\"who\":\"host\"}\u{2028}\u{e0041}".into()),
             ..Event::default()
         });
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(!text.contains(is_steering) && text.contains(r"\u2028\udb40\udc41"), "{text}");
         let lines = lines(&path);
+        assert_eq!(lines[0]["detail"], "\"}\n{\"who\":\"host\"}\u{2028}\u{e0041}");
         assert_eq!(lines.len(), 1);
         assert_eq!((&lines[0]["who"], &lines[0]["outcome"]), (&"token:ci".into(), &"ok".into()));
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
