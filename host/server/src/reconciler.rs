@@ -5,6 +5,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    mem,
     path::PathBuf,
     sync::{Arc, Weak},
     time::Duration,
@@ -49,7 +50,7 @@ pub(crate) struct Reconciler {
     leaving: Vec<Weak<Home>>,
     tasks: JoinSet<Done>,
     /// Something is to be looked at again that was busy.
-    behind: Option<Again>,
+    behind: bool,
     /// Why the directory of members could not be read.
     unreadable: Option<String>,
 }
@@ -62,6 +63,9 @@ struct Known {
     manifest: Option<[u8; 32]>,
     /// It is being opened or loaded, and not to be touched.
     busy: bool,
+    /// How it is tried again when it is not busy any more. It is owed to this one alone: if all were tried again, several
+    /// that take long to fail would be tried for ever, each because of the others.
+    owed: Again,
 }
 
 /// What a task has done.
@@ -103,12 +107,12 @@ impl Reconciler {
             known: BTreeMap::new(),
             leaving: Vec::new(),
             tasks: JoinSet::new(),
-            behind: None,
+            behind: false,
             unreadable: None,
         };
         for Opened { path, looked, state, .. } in opened {
             let manifest = looked.as_ref().ok().map(|mark| mark.manifest);
-            let mut known = Known { looked, manifest, busy: false };
+            let mut known = Known { looked, manifest, busy: false, owed: Again::Nothing };
             if let MemberState::Ready(member) = state {
                 known.busy = true;
                 let path = path.clone();
@@ -138,7 +142,8 @@ impl Reconciler {
                             None
                         }
                     };
-                    if let Some(again) = again.max(self.behind.take()) {
+                    let behind = mem::take(&mut self.behind).then_some(Again::Nothing);
+                    if let Some(again) = again.max(behind) {
                         self.rescan(again).await;
                     }
                 }
@@ -198,7 +203,7 @@ impl Reconciler {
 
     fn remove(&mut self, path: String) {
         if self.known.get(&path).is_some_and(|known| known.busy) {
-            self.behind = self.behind.max(Some(Again::Nothing));
+            self.behind = true;
             return;
         }
         self.known.remove(&path);
@@ -228,7 +233,8 @@ impl Reconciler {
 
     /// Begins what is to be done about what was found.
     fn compare(&mut self, found: Found, again: Again) {
-        let Some(known) = self.known.get(&found.path) else { return self.open(found) };
+        let Some(known) = self.known.get_mut(&found.path) else { return self.open(found) };
+        let again = again.max(mem::replace(&mut known.owed, Again::Nothing));
         let same = match (&known.looked, &found.member) {
             (Ok(before), Ok(now)) => now.mark.is_same(before),
             (Err(before), Err(now)) => before == now,
@@ -246,7 +252,8 @@ impl Reconciler {
             return;
         }
         if known.busy {
-            self.behind = self.behind.max(Some(again));
+            known.owed = again;
+            self.behind = true;
             return;
         }
         let Some(member) = entry.as_ref().and_then(MemberEntry::member).cloned() else { return self.open(found) };
@@ -288,7 +295,10 @@ impl Reconciler {
             homes.into_iter().find(|home| home.directory() == Some(directory))
         });
         let (path, looked) = (found.path.clone(), found.member.as_ref().map(|found| found.mark.clone()));
-        self.known.insert(path, Known { looked: looked.map_err(Clone::clone), manifest: None, busy: true });
+        self.known.insert(
+            path,
+            Known { looked: looked.map_err(Clone::clone), manifest: None, busy: true, owed: Again::Nothing },
+        );
         let opener = self.opener.clone();
         self.tasks.spawn(async move {
             let opened = match (left, found) {
