@@ -147,6 +147,23 @@ impl Hostile {
         (self, cache)
     }
 
+    /// Another member beside it: the researcher, whose sessions the host runs.
+    pub(super) fn researcher(self, name: &str) -> Self {
+        self.home.researcher(name);
+        self
+    }
+
+    /// A document, for a read root.
+    pub(super) fn document(self, path: &str, text: &str) -> Self {
+        self.home.write(path, text);
+        self
+    }
+
+    /// Where something is, or will be.
+    pub(super) fn place(&self, path: &str) -> PathBuf {
+        self.home.path(path)
+    }
+
     /// Where the member will be.
     pub(super) fn member(&self) -> PathBuf {
         self.home.path("members/hostile")

@@ -5,6 +5,7 @@
 
 mod cases;
 mod cpu;
+mod documents;
 mod files;
 mod harness;
 mod load;

@@ -9,6 +9,8 @@ use super::{
 const MAX_QUESTIONS: usize = 6;
 /// Words of a question that are looked for at most.
 const MAX_TERMS: usize = 24;
+/// Bytes of a task that are looked at for where a part of a question begins.
+const NEXT_BYTES: usize = 64;
 /// How much a word counts that says little about the subject.
 const WEAK: f32 = 0.3;
 /// How much a word counts that a question takes over from the one before it.
@@ -263,9 +265,14 @@ fn parts(text: &str) -> Vec<String> {
     let mut start = 0;
     let mut at = 0;
     for word in text.split_inclusive(char::is_whitespace) {
+        if word.trim().is_empty() {
+            at += word.len();
+            continue;
+        }
         let before = text.get(start..at).unwrap_or_default().trim_end();
+        // The next two words decide, however long the text is.
         let rest = text.get(at..).unwrap_or_default();
-        let next = lower(rest);
+        let next = lower(rest.get(..rest.floor_char_boundary(NEXT_BYTES)).unwrap_or_default());
         let word_is = |n: usize, known: &[&str]| next.get(n).is_some_and(|word| known.contains(&word.as_str()));
         let joined = word_is(0, &["and", "or", "but", "also"]);
         let asks = word_is(usize::from(joined), INTERROGATIVES);
