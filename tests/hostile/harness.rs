@@ -52,6 +52,7 @@ pub(super) struct Hostile {
     limits: String,
     policy: String,
     options: Vec<String>,
+    researchers: usize,
     home: Home,
 }
 
@@ -73,6 +74,7 @@ impl Hostile {
             limits: String::new(),
             policy: String::new(),
             options: Vec::new(),
+            researchers: 0,
             home: Home::new(),
         }
     }
@@ -148,8 +150,9 @@ impl Hostile {
     }
 
     /// Another member beside it: the researcher, whose sessions the host runs.
-    pub(super) fn researcher(self, name: &str) -> Self {
+    pub(super) fn researcher(mut self, name: &str) -> Self {
         self.home.researcher(name);
+        self.researchers += 1;
         self
     }
 
@@ -224,7 +227,11 @@ impl Hostile {
         end_patient(&host, &patient, &healthy);
         case_is_over(&home, &host, &member);
         wait_until_idle(&host);
-        settles("descriptors", || more(&before.descriptors, Taken::by(&host).descriptors), Vec::is_empty);
+        settles(
+            "descriptors",
+            || more(&before.descriptors, Taken::by(&host).descriptors, 1 + self.researchers),
+            Vec::is_empty,
+        );
         settles("KiB of memory", || Taken::by(&host).memory, |now| *now <= before.memory + self.growth);
         let (status, output) = host.stop();
         assert!(status.success(), "the host ended with {status}: {output}");
@@ -490,16 +497,17 @@ impl Taken {
 }
 
 /// What is open now and was not before; without what a host opens once in its life, when it first needs it: its own
-/// entries of `/proc`, and the first memory of a component that is loaded.
-fn more(before: &[String], mut now: Vec<String>) -> Vec<String> {
+/// entries of `/proc`, and the first memory of each of so many components that are loaded.
+fn more(before: &[String], mut now: Vec<String>, components: usize) -> Vec<String> {
     for known in before {
         if let Some(at) = now.iter().position(|target| target == known) {
             now.swap_remove(at);
         }
     }
-    let image = now.iter().position(|target| target.contains("wasm-memory-image"));
-    if let Some(at) = image {
-        now.swap_remove(at);
+    for _ in 0..components {
+        if let Some(at) = now.iter().position(|target| target.contains("wasm-memory-image")) {
+            now.swap_remove(at);
+        }
     }
     now.retain(|target| !target.starts_with("/proc"));
     now

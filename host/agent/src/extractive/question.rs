@@ -348,6 +348,17 @@ mod tests {
     }
 
     #[test]
+    fn a_task_is_read_in_time_in_the_order_of_its_length() {
+        let started = std::time::Instant::now();
+        for text in ["word ", "  ", "and what ", "; ", "a.", ", "] {
+            let task = format!("What is a mutex {}", text.repeat((256 << 10) / text.len()));
+            assert!(super::inquiry(&task).questions.len() <= MAX_QUESTIONS);
+        }
+        // The square of it would be minutes.
+        assert!(started.elapsed() < std::time::Duration::from_secs(20), "{:?}", started.elapsed());
+    }
+
+    #[test]
     fn too_many_questions_are_left_out_by_name() {
         let task = (0..9).map(|n| format!("What is subject{n}?\n")).collect::<String>();
         let inquiry = inquiry(&task);

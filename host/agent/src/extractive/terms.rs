@@ -204,6 +204,17 @@ mod tests {
     }
 
     #[test]
+    fn sentences_are_found_in_time_in_the_order_of_a_text_s_length() {
+        let started = std::time::Instant::now();
+        for text in ["a.", ".", ". ", ".\n", ".)", "1.", " ", "\n"] {
+            let found = sentences(&format!("a{}", text.repeat((256 << 10) / text.len())));
+            assert!(found.iter().all(|range| !range.is_empty()));
+        }
+        // The square of it would be minutes.
+        assert!(started.elapsed() < std::time::Duration::from_secs(20), "{:?}", started.elapsed());
+    }
+
+    #[test]
     fn sentences_end_where_people_end_them() {
         let text = "1. A first one, e.g. this. Is it? Yes!\nIt went on (so it\ndid.) Version 1.2 of foo.rs came\n\nNew paragraph";
         let seen: Vec<&str> = sentences(text).into_iter().map(|range| text.get(range).unwrap()).collect();

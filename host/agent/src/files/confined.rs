@@ -116,6 +116,8 @@ pub(super) struct Elsewhere {
     turns: Arc<Semaphore>,
     waiting: Arc<AtomicUsize>,
     pub(super) beyond: BeyondBounds,
+    /// Where the roots were opened: who asks may be on a runtime of components, which can have no children.
+    runtime: Option<Handle>,
 }
 
 impl Elsewhere {
@@ -123,7 +125,14 @@ impl Elsewhere {
         let bounds = Bounds { seconds: limits.search_seconds, memory_bytes: limits.search_memory_bytes };
         let searches = limits.searches as usize;
         let turns = Arc::new(Semaphore::new(searches));
-        Self { bounds, searches, turns, waiting: Arc::default(), beyond: BeyondBounds::default() }
+        Self {
+            bounds,
+            searches,
+            turns,
+            waiting: Arc::default(),
+            beyond: BeyondBounds::default(),
+            runtime: Handle::try_current().ok(),
+        }
     }
 
     /// As many turns, for another member.
@@ -198,7 +207,7 @@ impl ReadRoots {
         if !guild_confine::has_children() {
             return self.here(asked, cancel);
         }
-        let runtime = Handle::try_current().map_err(|_| broke_off())?;
+        let runtime = self.elsewhere.runtime.as_ref().ok_or_else(broke_off)?;
         runtime.block_on(async {
             tokio::select! {
                 biased;
