@@ -407,6 +407,34 @@ const SCHEMAS: &[(&str, &[&str])] = &[
     ("a check that goes on when its caller has gone", &["schemas::a_check_ends_with_its_caller"]),
 ];
 
+/// What documents can make the host do.
+const DOCUMENTS: &[(&str, &[&str])] = &[
+    (
+        "a pattern that takes long on a file",
+        &[
+            "documents::a_search_ends_at_its_limit_and_nothing_of_it_goes_on",
+            "documents::a_search_ends_with_the_job_that_asked_for_it",
+            "documents::a_member_has_so_many_searches_at_a_time",
+            "documents::a_search_has_no_more_memory_than_its_limit",
+        ],
+    ),
+    (
+        "an ignore file of a megabyte",
+        &["documents::an_ignore_file_of_a_megabyte_hides_what_is_below_it_and_costs_little"],
+    ),
+    ("a line of 60 MiB", &["documents::a_line_of_60_mib_is_read_in_pieces"]),
+    (
+        "Markdown and HTML that take long to read",
+        &[
+            "documents::documents_that_take_long_are_left_out_and_keep_nobody_waiting_who_may_not_read_them",
+            "documents::reading_a_document_ends_with_the_job_that_asked_for_it",
+            "documents::a_document_has_no_more_memory_than_its_limit",
+            "documents::whatever_a_document_is_made_of_it_is_read_or_left_out",
+        ],
+    ),
+    ("a page of angle brackets", &["documents::a_page_of_4_mib_of_angle_brackets_is_not_read"]),
+];
+
 /// What implementations of WASI were found to get wrong in 2025 and 2026.
 const ADVISORIES: &[(&str, &[&str])] = &[
     (
@@ -500,8 +528,18 @@ const MEMBERS: &[(&str, &[&str])] = &[
     ),
 ];
 
-const PARAGRAPHS: [&[(&str, &[&str])]; 9] =
-    [BYTES_AND_LOAD, CPU_AND_TIME, MEMORY, FILES, OUTPUT, NEIGHBOURS_AND_CALLERS, SCHEMAS, ADVISORIES, MEMBERS];
+const PARAGRAPHS: [&[(&str, &[&str])]; 10] = [
+    BYTES_AND_LOAD,
+    CPU_AND_TIME,
+    MEMORY,
+    FILES,
+    OUTPUT,
+    NEIGHBOURS_AND_CALLERS,
+    SCHEMAS,
+    DOCUMENTS,
+    ADVISORIES,
+    MEMBERS,
+];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -566,7 +604,8 @@ fn every_case_goes_through_the_harness() {
 fn every_test_of_this_directory_is_of_some_case() {
     let named: BTreeSet<(PathBuf, &str)> =
         PARAGRAPHS.concat().iter().flat_map(|(_, tests)| *tests).map(|test| place(test)).collect();
-    for file in ["cpu", "files", "load", "members", "memory", "neighbours", "output"] {
+    for file in ["compile", "cpu", "documents", "files", "load", "members", "memory", "neighbours", "output", "schemas"]
+    {
         let file = root().join(format!("tests/hostile/{file}.rs"));
         let source = fs::read_to_string(&file).unwrap();
         for test in source.split("#[test]\nfn ").skip(1).map(|rest| rest.split_once('(').unwrap().0) {

@@ -56,6 +56,7 @@ pub(super) struct Hostile {
     limits: String,
     policy: String,
     options: Vec<String>,
+    researchers: usize,
     home: Home,
 }
 
@@ -79,6 +80,7 @@ impl Hostile {
             limits: String::new(),
             policy: String::new(),
             options: Vec::new(),
+            researchers: 0,
             home: Home::new(),
         }
     }
@@ -163,6 +165,24 @@ impl Hostile {
         (self, cache)
     }
 
+    /// Another member beside it: the researcher, whose sessions the host runs.
+    pub(super) fn researcher(mut self, name: &str) -> Self {
+        self.home.researcher(name);
+        self.researchers += 1;
+        self
+    }
+
+    /// A document, for a read root.
+    pub(super) fn document(self, path: &str, text: &str) -> Self {
+        self.home.write(path, text);
+        self
+    }
+
+    /// Where something is, or will be.
+    pub(super) fn place(&self, path: &str) -> PathBuf {
+        self.home.path(path)
+    }
+
     /// Where the member will be.
     pub(super) fn member(&self) -> PathBuf {
         self.home.path("members/hostile")
@@ -230,7 +250,11 @@ impl Hostile {
         case_is_over(&home, &host, &member);
         wait_until_idle(&host);
         settles("processes", || children(&host), Vec::is_empty);
-        settles("descriptors", || more(&before.descriptors, Taken::by(&host).descriptors), Vec::is_empty);
+        settles(
+            "descriptors",
+            || more(&before.descriptors, Taken::by(&host).descriptors, 1 + self.researchers),
+            Vec::is_empty,
+        );
         settles("KiB of memory", || Taken::by(&host).memory, |now| *now <= before.memory + self.growth);
         let peak = of_status(&proc(&host, "status"), "VmHWM:");
         assert!(peak <= before.memory + PEAK_KIB, "the host had {peak} KiB");
@@ -498,16 +522,17 @@ impl Taken {
 }
 
 /// What is open now and was not before; without what a host opens once in its life, when it first needs it: its own
-/// entries of `/proc`, and the first memory of a component that is loaded.
-fn more(before: &[String], mut now: Vec<String>) -> Vec<String> {
+/// entries of `/proc`, and the first memory of each of so many components that are loaded.
+fn more(before: &[String], mut now: Vec<String>, components: usize) -> Vec<String> {
     for known in before {
         if let Some(at) = now.iter().position(|target| target == known) {
             now.swap_remove(at);
         }
     }
-    let image = now.iter().position(|target| target.contains("wasm-memory-image"));
-    if let Some(at) = image {
-        now.swap_remove(at);
+    for _ in 0..components {
+        if let Some(at) = now.iter().position(|target| target.contains("wasm-memory-image")) {
+            now.swap_remove(at);
+        }
     }
     now.retain(|target| !target.starts_with("/proc"));
     now

@@ -6,6 +6,7 @@
 mod cases;
 mod compile;
 mod cpu;
+mod documents;
 mod files;
 mod harness;
 mod load;

@@ -2,10 +2,10 @@
 //!
 //! `cargo run -p guild-agent --release --example report -- "question" DIR...`
 
-use std::{error::Error, sync::Arc, time::Instant};
+use std::{error::Error, process::ExitCode, sync::Arc, time::Instant};
 
 use async_trait::async_trait;
-use guild_agent::{Extractive, ReadRoots};
+use guild_agent::{DOCUMENT_TASK, Extractive, FILES_TASK, ReadRoots};
 use guild_contract::Bounds;
 use guild_jobs::{
     files::Files,
@@ -43,9 +43,23 @@ impl Tools for Printed {
     }
 }
 
+#[allow(clippy::print_stderr, reason = "it is a program for a terminal")]
+fn main() -> ExitCode {
+    if let Some(code) = guild_confine::serve_if_asked(&[&DOCUMENT_TASK, &FILES_TASK]) {
+        return code;
+    }
+    match report() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 #[tokio::main]
 #[allow(clippy::print_stdout, clippy::print_stderr, reason = "it is a program for a terminal")]
-async fn main() -> Result<(), Box<dyn Error>> {
+async fn report() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let question = arguments.next().ok_or("usage: report QUESTION DIR...")?;
     let files: Arc<dyn Files> = Arc::new(ReadRoots::open(arguments)?);

@@ -3,7 +3,10 @@
 //! Everything a session can read goes through [`ReadRoots`]: no ambient path is used after the roots are opened, and
 //! cap-std refuses `..`, absolute paths and symlinks that lead out of a root. One rule says what exists for a
 //! session: hidden files, and what `.gitignore` leaves out, are neither listed nor read.
+//!
+//! Whatever looks at many files runs in a child process, see `confined.rs`.
 
+mod confined;
 mod glob;
 mod search;
 mod visible;
@@ -19,6 +22,7 @@ use cap_std::{
     ambient_authority,
     fs::{Dir, File, Metadata, OpenOptions, OpenOptionsExt},
 };
+use guild_contract::Limits;
 use guild_jobs::{
     files::{FileEntry, Files, Found, GrepRequest, GrepWanted},
     tools::ToolError,
@@ -26,9 +30,11 @@ use guild_jobs::{
 use rustix::fs::OFlags;
 use tokio_util::sync::CancellationToken;
 
+pub use confined::FILES_TASK;
+use confined::{Answer, Asked, Elsewhere};
 use glob::PathGlob;
 use search::Search;
-use visible::{Rules, Seen, Walk};
+use visible::{Out, Rules, Seen, Walk};
 
 /// Files larger than this are neither searched nor read line by line.
 const MAX_FILE_BYTES: u64 = 64 << 20;
@@ -38,6 +44,12 @@ const MAX_READ_BYTES: usize = 256 << 10;
 const MAX_LINE_CHARS: usize = 2000;
 /// How much of a file decides whether it is binary: a NUL in there says so.
 const HEAD_BYTES: usize = 8192;
+/// A file is read line by line in pieces of so many bytes.
+const PIECE_BYTES: usize = 64 << 10;
+/// The paths of a listing have at most so many bytes together.
+const MAX_LISTED_BYTES: usize = 64 << 20;
+/// What a path of a listing takes beside its text, in bytes.
+const OVERHEAD: usize = 64;
 
 /// Why there are no read roots.
 #[derive(Debug, thiserror::Error)]
@@ -77,6 +89,7 @@ struct Root {
 #[derive(Clone)]
 pub struct ReadRoots {
     roots: Vec<Arc<Root>>,
+    elsewhere: Elsewhere,
 }
 
 impl ReadRoots {
@@ -110,13 +123,21 @@ impl ReadRoots {
             }
             roots.push(Arc::new(Root { name, path, dir }));
         }
-        Ok(Self { roots })
+        Ok(Self { roots, elsewhere: Elsewhere::new(&Limits::default()) })
     }
 
-    /// Those of these names, as they are open already.
+    /// Those of these names, as they are open already, for one member: its searches take turns with each other, and with
+    /// nobody else's.
     #[must_use]
     pub fn only(&self, names: &[String]) -> Self {
-        Self { roots: self.roots.iter().filter(|root| names.contains(&root.name)).cloned().collect() }
+        let roots = self.roots.iter().filter(|root| names.contains(&root.name)).cloned().collect();
+        Self { roots, elsewhere: self.elsewhere.another() }
+    }
+
+    /// The same, with these limits of searches; the default limits hold where this is not said.
+    #[must_use]
+    pub fn with_limits(self, limits: &Limits) -> Self {
+        Self { elsewhere: Elsewhere::new(limits), ..self }
     }
 
     /// The root and the path in it that a session's path means; the path is empty for the root itself.
@@ -137,9 +158,7 @@ impl ReadRoots {
     /// A file, if a session may see it.
     fn open_file(&self, path: &str, max: u64) -> Result<(File, Metadata), ToolError> {
         let (root, inner) = self.locate(path)?;
-        if Rules::on_the_way(&root.dir, inner, false).is_none() {
-            return Err(hidden(path));
-        }
+        Rules::on_the_way(root, inner, false).map_err(|out| hidden(path, out))?;
         let is_dir = inner.is_empty() || root.dir.metadata(inner).is_ok_and(|meta| meta.is_dir());
         if is_dir {
             return Err(ToolError::InvalidInput(format!("{path:?} is a directory: name a file in it")));
@@ -162,7 +181,7 @@ impl ReadRoots {
         cancel: &CancellationToken,
         each: &mut dyn FnMut(Seen<'_>) -> Result<ControlFlow<()>, ToolError>,
     ) -> Result<(), ToolError> {
-        let mut walk = Walk::new(cancel, each);
+        let mut walk = Walk::new(cancel, &self.elsewhere.beyond, each);
         if let Some(path) = path.filter(|path| !everything(path)) {
             let (root, inner) = self.locate(path)?;
             return walk.at(root, inner, path).map(|_| ());
@@ -175,6 +194,107 @@ impl ReadRoots {
             }
         }
         Ok(())
+    }
+
+    /// The files at a path that are wanted, in the order of their paths.
+    fn list(
+        &self,
+        path: Option<&str>,
+        cancel: &CancellationToken,
+        wants: &mut dyn FnMut(&FileEntry) -> bool,
+    ) -> Result<Vec<FileEntry>, ToolError> {
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        self.visit(path, cancel, &mut |seen| {
+            if wants(&seen.entry) {
+                bytes += seen.entry.path.len() + OVERHEAD;
+                found.push(seen.entry);
+            }
+            if bytes > MAX_LISTED_BYTES {
+                return Err(ToolError::OverLimit(format!(
+                    "the paths of the files have more than {MAX_LISTED_BYTES} bytes: name a directory in the read roots"
+                )));
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(found)
+    }
+
+    /// [`Files::walk`] in this process.
+    fn walk_here(&self, cancel: &CancellationToken) -> Result<Vec<FileEntry>, ToolError> {
+        self.list(None, cancel, &mut |_| true)
+    }
+
+    /// [`Files::grep`] in this process.
+    fn grep_here(&self, request: &GrepRequest, cancel: &CancellationToken) -> Result<Found, ToolError> {
+        let path = request.path.as_deref().filter(|path| !everything(path));
+        let mut search = Search::new(request, path.map_or("", plain), cancel)?;
+        if request.wanted == GrepWanted::Files {
+            // Those that were written last come first, so all are looked at before one is opened.
+            let mut wanted = self.list(path, cancel, &mut |entry| search.wants(entry))?;
+            newest_first(&mut wanted);
+            for entry in wanted {
+                let (root, inner) = self.locate(&entry.path)?;
+                let Ok(file) = open(&root.dir, inner) else { continue };
+                if search.file(&entry.path, file)?.is_break() {
+                    break;
+                }
+            }
+        } else {
+            self.visit(path, cancel, &mut |seen| {
+                if !search.wants(&seen.entry) {
+                    return Ok(ControlFlow::Continue(()));
+                }
+                let Ok(file) = open(seen.dir, seen.name) else { return Ok(ControlFlow::Continue(())) };
+                search.file(&seen.entry.path, file)
+            })?;
+        }
+        Ok(search.finish())
+    }
+
+    /// [`Files::glob`] in this process.
+    fn glob_here(
+        &self,
+        pattern: &str,
+        directory: Option<&str>,
+        limit: u32,
+        cancel: &CancellationToken,
+    ) -> Result<Vec<String>, ToolError> {
+        let directory = directory.filter(|directory| !everything(directory));
+        let glob = PathGlob::new(pattern, directory.map_or("", plain))?;
+        let mut found = self.list(directory, cancel, &mut |entry| glob.matches(&entry.path))?;
+        newest_first(&mut found);
+        found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+        Ok(found.into_iter().map(|entry| entry.path).collect())
+    }
+}
+
+/// A line of a file, as far as it is shown.
+struct Line {
+    /// Its first bytes: enough for the characters that are shown, and one more.
+    start: Vec<u8>,
+    /// Whether the file ended before it.
+    end: bool,
+}
+
+/// Reads a line in pieces, and keeps its beginning only.
+fn read_line(reader: &mut impl BufRead) -> io::Result<Line> {
+    const KEPT: usize = 4 * (MAX_LINE_CHARS + 1);
+    let mut line = Line { start: Vec::new(), end: true };
+    loop {
+        let piece = reader.fill_buf()?;
+        if piece.is_empty() {
+            return Ok(line);
+        }
+        line.end = false;
+        let newline = piece.iter().position(|byte| *byte == b'\n');
+        let part = newline.and_then(|newline| piece.get(..newline)).unwrap_or(piece);
+        let room = KEPT.saturating_sub(line.start.len());
+        line.start.extend_from_slice(part.get(..room).unwrap_or(part));
+        let read = newline.map_or(piece.len(), |newline| newline + 1);
+        reader.consume(read);
+        if newline.is_some() {
+            return Ok(line);
+        }
     }
 }
 
@@ -196,8 +316,13 @@ fn everything(path: &str) -> bool {
     matches!(plain(path), "" | ".")
 }
 
-fn hidden(path: &str) -> ToolError {
-    ToolError::InvalidInput(format!("{path:?} is hidden, left out by .gitignore, or behind a symlink"))
+fn hidden(path: &str, out: Out) -> ToolError {
+    match out {
+        Out::Hidden => {
+            ToolError::InvalidInput(format!("{path:?} is hidden, left out by .gitignore, or behind a symlink"))
+        }
+        Out::Beyond(why) => ToolError::OverLimit(format!("{path:?} is not read: {why}")),
+    }
 }
 
 /// The error of a session's path. It has the error's kind only: its text could name a place of the host.
@@ -229,12 +354,10 @@ impl Files for ReadRoots {
     }
 
     fn walk(&self, cancel: &CancellationToken) -> Result<Vec<FileEntry>, ToolError> {
-        let mut found = Vec::new();
-        self.visit(None, cancel, &mut |seen| {
-            found.push(seen.entry);
-            Ok(ControlFlow::Continue(()))
-        })?;
-        Ok(found)
+        match self.ask(Asked::Walk, cancel)? {
+            Answer::Walked(entries) => Ok(entries.into_iter().map(FileEntry::from).collect()),
+            answer => Err(answer.unexpected()),
+        }
     }
 
     fn bytes(&self, path: &str, max: u64) -> Result<Vec<u8>, ToolError> {
@@ -251,16 +374,15 @@ impl Files for ReadRoots {
     fn read(&self, path: &str, offset: u32, limit: u32) -> Result<String, ToolError> {
         let (file, _) = self.open_file(path, MAX_FILE_BYTES)?;
         let failed = |error| unreadable(path, &error);
-        let mut reader = BufReader::with_capacity(HEAD_BYTES, file);
+        let mut reader = BufReader::with_capacity(PIECE_BYTES, file);
         if is_binary(reader.fill_buf().map_err(failed)?) {
             return Err(ToolError::InvalidInput(format!("{path:?} is a binary file")));
         }
         let first = offset.max(1);
         let mut text = String::new();
-        let mut line = Vec::new();
         for number in 1..first.saturating_add(limit) {
-            line.clear();
-            if reader.read_until(b'\n', &mut line).map_err(failed)? == 0 {
+            let line = read_line(&mut reader).map_err(failed)?;
+            if line.end {
                 if number <= first && first > 1 {
                     return Err(ToolError::InvalidInput(format!("{path:?} has {} lines", number - 1)));
                 }
@@ -269,8 +391,8 @@ impl Files for ReadRoots {
             if number < first {
                 continue;
             }
-            let content = String::from_utf8_lossy(&line);
-            let (shown, whole) = cut(content.trim_end_matches(['\n', '\r']), MAX_LINE_CHARS);
+            let content = String::from_utf8_lossy(&line.start);
+            let (shown, whole) = cut(content.trim_end_matches('\r'), MAX_LINE_CHARS);
             if text.len() + shown.len() > MAX_READ_BYTES {
                 text.push_str(&format!("(cut here: go on with offset {number})\n"));
                 break;
@@ -281,35 +403,10 @@ impl Files for ReadRoots {
     }
 
     fn grep(&self, request: &GrepRequest, cancel: &CancellationToken) -> Result<Found, ToolError> {
-        let path = request.path.as_deref().filter(|path| !everything(path));
-        let mut search = Search::new(request, path.map_or("", plain), cancel)?;
-        if request.wanted == GrepWanted::Files {
-            // Those that were written last come first, so all are looked at before one is opened.
-            let mut wanted = Vec::new();
-            self.visit(path, cancel, &mut |seen| {
-                if search.wants(&seen.entry) {
-                    wanted.push(seen.entry);
-                }
-                Ok(ControlFlow::Continue(()))
-            })?;
-            newest_first(&mut wanted);
-            for entry in wanted {
-                let (root, inner) = self.locate(&entry.path)?;
-                let Ok(file) = open(&root.dir, inner) else { continue };
-                if search.file(&entry.path, file)?.is_break() {
-                    break;
-                }
-            }
-        } else {
-            self.visit(path, cancel, &mut |seen| {
-                if !search.wants(&seen.entry) {
-                    return Ok(ControlFlow::Continue(()));
-                }
-                let Ok(file) = open(seen.dir, seen.name) else { return Ok(ControlFlow::Continue(())) };
-                search.file(&seen.entry.path, file)
-            })?;
+        match self.ask(Asked::Grep(request.clone()), cancel)? {
+            Answer::Found(found) => Ok(found),
+            answer => Err(answer.unexpected()),
         }
-        Ok(search.finish())
     }
 
     fn glob(
@@ -319,18 +416,11 @@ impl Files for ReadRoots {
         limit: u32,
         cancel: &CancellationToken,
     ) -> Result<Vec<String>, ToolError> {
-        let directory = directory.filter(|directory| !everything(directory));
-        let glob = PathGlob::new(pattern, directory.map_or("", plain))?;
-        let mut found = Vec::new();
-        self.visit(directory, cancel, &mut |seen| {
-            if glob.matches(&seen.entry.path) {
-                found.push(seen.entry);
-            }
-            Ok(ControlFlow::Continue(()))
-        })?;
-        newest_first(&mut found);
-        found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
-        Ok(found.into_iter().map(|entry| entry.path).collect())
+        let (pattern, directory) = (pattern.to_owned(), directory.map(str::to_owned));
+        match self.ask(Asked::Glob { pattern, directory, limit }, cancel)? {
+            Answer::Paths(paths) => Ok(paths),
+            answer => Err(answer.unexpected()),
+        }
     }
 }
 

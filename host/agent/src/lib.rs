@@ -12,6 +12,6 @@ mod readonly;
 
 pub use belt::Belt;
 pub use claude::{Claude, ClaudeOptions};
-pub use extractive::{Extractive, LocalSearch};
-pub use files::{ReadRoots, RootError};
+pub use extractive::{DOCUMENT_TASK, Extractive, LocalSearch};
+pub use files::{FILES_TASK, ReadRoots, RootError};
 pub use readonly::Broker;

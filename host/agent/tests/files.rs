@@ -168,6 +168,43 @@ fn a_line_that_nests_too_deep_spoils_no_other_rule() {
 }
 
 #[test]
+fn an_ignore_file_beyond_its_bounds_hides_all_that_is_below_it() {
+    let many = |count: usize| (0..count).map(|n| format!("x{n}\n")).collect::<String>();
+    let comments = format!("{}{}\n", many(1999), "# a comment of some length that is no pattern\n".repeat(500));
+    for (rules, within) in [
+        (format!("{}{}", many(1999), "y\n"), true),
+        (comments, true),
+        (many(2001), false),
+        (format!("#{}\n", "c".repeat(64 << 10)), false),
+        (format!("{}\n", "p".repeat(513)), false),
+    ] {
+        let dir = tree(&[("r/top.txt", "k"), ("r/a/.gitignore", &rules), ("r/a/b/c.txt", "k")]);
+        let roots = open(&dir, &["r"]);
+        let seen: &[&str] = if within { &["r/a/b/c.txt", "r/top.txt"] } else { &["r/top.txt"] };
+        assert_eq!(walked(&roots), seen);
+        match roots.bytes("r/a/b/c.txt", 100) {
+            Ok(bytes) => assert!(within && bytes == b"k"),
+            Err(error) => assert!(!within && error.to_string().contains("\"r/a/.gitignore\" has"), "{error}"),
+        }
+    }
+    // Together they are bounded too.
+    let dir = tree(&[("r/a/b/c/d/e/f.txt", "k"), ("r/top.txt", "k")]);
+    for at in ["r/a", "r/a/b", "r/a/b/c", "r/a/b/c/d", "r/a/b/c/d/e"] {
+        write(dir.path(), &format!("{at}/.gitignore"), many(2000).as_bytes());
+    }
+    assert_eq!(walked(&open(&dir, &["r"])), ["r/top.txt"]);
+}
+
+#[test]
+fn a_line_is_cut_between_characters_wherever_a_piece_of_it_ends() {
+    let long = "ü".repeat(70_000);
+    let dir = tree(&[("r/a.txt", &format!("{long}\n{}\r\nlast", "ü".repeat(2000)))]);
+    let text = open(&dir, &["r"]).read("r/a.txt", 1, 10).unwrap();
+    let shown = "ü".repeat(2000);
+    assert_eq!(text, format!("     1\t{shown} (cut)\n     2\t{shown}\n     3\tlast\n"));
+}
+
+#[test]
 fn lines_are_read_with_their_numbers() {
     let dir = tree(&[("r/a.txt", "one\ntwo\r\nthree")]);
     let roots = open(&dir, &["r"]);

@@ -39,7 +39,7 @@ fn paths() -> impl Strategy<Value = String> {
 
 /// Alternates in alternates: regular expressions have a limit for it, and so has a stack.
 #[test]
-fn a_glob_that_nests_too_deep_is_an_error_and_in_a_gitignore_nothing() {
+fn a_glob_that_nests_too_deep_is_an_error_and_in_a_gitignore_nothing_or_beyond_its_bounds() {
     let base = tempfile::tempdir().unwrap();
     let (roots, cancel) = (root(base.path()), CancellationToken::new());
     for depth in [255, 300, 100_000] {
@@ -49,7 +49,9 @@ fn a_glob_that_nests_too_deep_is_an_error_and_in_a_gitignore_nothing() {
             GrepRequest { pattern: ".".into(), glob: Some(glob.clone()), limit: 100, ..GrepRequest::default() };
         assert!(roots.grep(&search, &cancel).is_err());
         fs::write(base.path().join("root/.gitignore"), glob).unwrap();
-        assert_eq!(roots.glob("**", None, 100, &cancel).unwrap(), ["root/a/b/file.md"]);
+        // What a pattern that is too long would leave out is not known: nothing is shown that it may be for.
+        let shown: &[&str] = if depth == 255 { &["root/a/b/file.md"] } else { &[] };
+        assert_eq!(roots.glob("**", None, 100, &cancel).unwrap(), shown);
     }
 }
 

@@ -2,14 +2,20 @@
 
 use std::{
     env,
-    io::{self, Read, Write},
+    io::{self, IoSliceMut, Read, Write},
+    mem::MaybeUninit,
+    os::fd::OwnedFd,
     process::ExitCode,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
 };
 
 use rustix::{
     event::{PollFd, PollFlags, poll},
+    net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg},
     process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit},
     thread::set_no_new_privs,
     time::{ClockId, clock_gettime},
@@ -19,17 +25,29 @@ use crate::{Bounds, Task};
 
 /// The first argument of a child.
 pub(crate) const COMMAND: &str = "confined-task";
-/// Files that a child may have open: its three pipes, and what its runtime opens for a moment to count the cores.
+/// Files that a child may have open: its standard streams, and what its runtime opens for a moment to count the cores.
 const OPEN_FILES: u64 = 16;
+/// Files that a child may have open besides which was handed directories: it walks them.
+const OPEN_BELOW: u64 = 256;
+/// Directories that a child can be handed. The system passes no more at a time.
+pub(crate) const MAX_DIRECTORIES: usize = 253;
 /// What a message may have at most, either way: more than any that is sent, and less than would be trouble to allocate.
 pub(crate) const MESSAGE_BYTES: u64 = 1 << 30;
 
 /// Whether this program's main function serves tasks.
 static SERVED: AtomicBool = AtomicBool::new(false);
 
-/// Whether this program can have children.
-pub(crate) fn is_served() -> bool {
+/// The directories that this process was handed.
+static DIRECTORIES: OnceLock<Vec<OwnedFd>> = OnceLock::new();
+
+/// Whether this program can have children: whether its main function called [`serve_if_asked`].
+pub fn has_children() -> bool {
     SERVED.load(Ordering::Relaxed)
+}
+
+/// The directories that this child was handed, see [`crate::Worker::with_directories`].
+pub fn directories() -> &'static [OwnedFd] {
+    DIRECTORIES.get().map_or(&[], Vec::as_slice)
 }
 
 /// Runs the task that the command line names, if this process is a child, until its host hangs up. A program that has any
@@ -42,20 +60,20 @@ pub fn serve_if_asked(tasks: &[&Task]) -> Option<ExitCode> {
     }
     let number = |arguments: &mut dyn Iterator<Item = String>| arguments.next()?.parse::<u64>().ok();
     let task = arguments.next().and_then(|name| tasks.iter().find(|task| task.name == name));
-    let (seconds, memory_bytes) = (number(&mut arguments), number(&mut arguments));
-    let (Some(task), Some(seconds), Some(memory_bytes)) = (task, seconds, memory_bytes) else {
+    let (seconds, memory_bytes, handed) = (number(&mut arguments), number(&mut arguments), number(&mut arguments));
+    let (Some(task), Some(seconds), Some(memory_bytes), Some(handed)) = (task, seconds, memory_bytes, handed) else {
         return Some(ExitCode::from(2));
     };
     let bounds = Bounds { seconds: u32::try_from(seconds).unwrap_or(u32::MAX), memory_bytes };
     // A host that has hung up is the usual end, and there is nobody to tell of another.
-    Some(if limit_itself(bounds).and_then(|()| serve(task, bounds)).is_ok() {
+    Some(if limit_itself(bounds, handed).and_then(|()| take(handed)).and_then(|()| serve(task, bounds)).is_ok() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     })
 }
 
-fn limit_itself(bounds: Bounds) -> io::Result<()> {
+fn limit_itself(bounds: Bounds, handed: u64) -> io::Result<()> {
     // Where the machine runs out of memory, this process goes first. Not every system has this.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     set_no_new_privs(true)?;
@@ -63,7 +81,28 @@ fn limit_itself(bounds: Bounds) -> io::Result<()> {
     set(Resource::Data, bounds.memory_bytes)?;
     set(Resource::Core, 0)?;
     set(Resource::Fsize, 0)?;
-    set(Resource::Nofile, OPEN_FILES)
+    let below = if handed > 0 { handed + OPEN_BELOW } else { 0 };
+    set(Resource::Nofile, OPEN_FILES + below)
+}
+
+/// Takes the directories that the host handed over, before the first request.
+fn take(handed: u64) -> io::Result<()> {
+    if handed == 0 {
+        return Ok(());
+    }
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DIRECTORIES))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    recvmsg(io::stdin(), &mut [IoSliceMut::new(&mut [0])], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+    let messages = ancillary.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(taken) => Some(taken),
+        _ => None,
+    });
+    let taken: Vec<OwnedFd> = messages.flatten().collect();
+    if taken.len() as u64 != handed {
+        return Err(io::Error::other("not all directories were handed over"));
+    }
+    DIRECTORIES.get_or_init(|| taken);
+    Ok(())
 }
 
 fn set(resource: Resource, most: u64) -> io::Result<()> {

@@ -7,13 +7,15 @@
 //!
 //! - memory: `RLIMIT_DATA`, the child's heap and all that it maps for itself;
 //! - time: the wall clock in the host, and `RLIMIT_CPU` in the child, which holds also where the host is gone;
-//! - the rest: no environment, no files (`RLIMIT_FSIZE`, `RLIMIT_NOFILE`), no core dump, no new privileges, and the first to
-//!   go where the machine runs out of memory.
+//! - the rest: no environment, nothing written to files (`RLIMIT_FSIZE`), few files open (`RLIMIT_NOFILE`), no core dump,
+//!   no new privileges, and the first to go where the machine runs out of memory.
+//!
+//! A child that has to read files is handed the open directories that they are in, and no paths.
 
 mod child;
 mod parent;
 
-pub use child::serve_if_asked;
+pub use child::{directories, has_children, serve_if_asked};
 pub use parent::{Worker, run, run_blocking};
 
 /// Work on untrusted input, as a function from the request's bytes to the answer's.

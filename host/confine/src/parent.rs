@@ -2,16 +2,27 @@
 
 use std::{
     env,
+    io::{self, IoSlice},
+    mem::MaybeUninit,
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::net::UnixStream as Socket,
+    },
     path::Path,
     process::{ExitStatus, Stdio},
+    sync::Arc,
     thread,
     time::Duration,
 };
 
-use rustix::process::Signal;
+use rustix::{
+    net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg},
+    process::Signal,
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    process::{Child, Command},
+    net::UnixStream,
+    process::{self, Command},
     runtime::Builder,
     task::spawn_blocking,
     time,
@@ -19,7 +30,7 @@ use tokio::{
 
 use crate::{
     Bounds, Ended, Task,
-    child::{self, COMMAND, MESSAGE_BYTES},
+    child::{self, COMMAND, MAX_DIRECTORIES, MESSAGE_BYTES},
 };
 
 /// What is read of the last words of a child that failed.
@@ -62,13 +73,28 @@ pub fn run_blocking(task: &'static Task, bounds: Bounds, request: Vec<u8>) -> Re
 pub struct Worker {
     task: &'static Task,
     bounds: Bounds,
+    directories: Vec<Arc<OwnedFd>>,
     child: Option<Child>,
+}
+
+/// A child, and the socket that is its standard input: requests go through it, and open directories can.
+#[derive(Debug)]
+struct Child {
+    process: process::Child,
+    requests: UnixStream,
 }
 
 impl Worker {
     /// A worker for this kind of request. Each request has the time of the bounds, and all together have their memory.
     pub fn new(task: &'static Task, bounds: Bounds) -> Self {
-        Self { task, bounds, child: None }
+        Self { task, bounds, directories: Vec::new(), child: None }
+    }
+
+    /// Hands the child these open directories, which it finds with [`crate::directories`] in their order: 253 at most.
+    #[must_use]
+    pub fn with_directories(mut self, directories: Vec<Arc<OwnedFd>>) -> Self {
+        self.directories = directories;
+        self
     }
 
     /// The child's answer to a request. Where there is none, or nobody waits for it any more, the child is ended, and the
@@ -79,7 +105,7 @@ impl Worker {
     pub async fn ask(&mut self, request: Vec<u8>) -> Result<Vec<u8>, Ended> {
         let deadline = Duration::from_secs(self.bounds.seconds.into());
         let task = self.task;
-        if !child::is_served() {
+        if !child::has_children() {
             let work = spawn_blocking(move || (task.run)(&request));
             let done = time::timeout(deadline, work).await.map_err(|_| Ended::TooLong)?;
             return done.map_err(|e| Ended::Failed(e.to_string()));
@@ -87,7 +113,7 @@ impl Worker {
         // It is back in its place only after a whole answer.
         let mut child = match self.child.take() {
             Some(child) => child,
-            None => start(task, self.bounds).map_err(|e| Ended::Failed(e.to_string()))?,
+            None => start(task, self.bounds, &self.directories).map_err(|e| Ended::Failed(e.to_string()))?,
         };
         match time::timeout(deadline, exchange(&mut child, &request)).await {
             Ok(Ok(answer)) => {
@@ -100,28 +126,49 @@ impl Worker {
     }
 }
 
-fn start(task: &Task, bounds: Bounds) -> std::io::Result<Child> {
+fn start(task: &Task, bounds: Bounds, directories: &[Arc<OwnedFd>]) -> io::Result<Child> {
     // On Linux this is the very file that runs, also where it was replaced meanwhile.
     let own = Path::new("/proc/self/exe");
     let own = if own.exists() { own.to_owned() } else { env::current_exe()? };
-    Command::new(own)
+    let (requests, input) = Socket::pair()?;
+    hand_over(&requests, directories)?;
+    requests.set_nonblocking(true)?;
+    let numbers =
+        [bounds.seconds.into(), bounds.memory_bytes, directories.len() as u64].map(|number| number.to_string());
+    let process = Command::new(own)
         .arg0("guild")
-        .args([COMMAND, task.name, &bounds.seconds.to_string(), &bounds.memory_bytes.to_string()])
+        .args([COMMAND, task.name])
+        .args(numbers)
         .env_clear()
         .current_dir("/")
-        .stdin(Stdio::piped())
+        .stdin(Stdio::from(OwnedFd::from(input)))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .kill_on_drop(true)
-        .spawn()
+        .spawn()?;
+    Ok(Child { process, requests: UnixStream::from_std(requests)? })
 }
 
-async fn exchange(child: &mut Child, request: &[u8]) -> std::io::Result<Vec<u8>> {
-    let gone = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
-    let requests = child.stdin.as_mut().ok_or_else(gone)?;
-    requests.write_all(&(request.len() as u64).to_le_bytes()).await?;
-    requests.write_all(request).await?;
-    let answers = child.stdout.as_mut().ok_or_else(gone)?;
+/// Sends open directories, which wait in the socket until the child takes them.
+fn hand_over(requests: &Socket, directories: &[Arc<OwnedFd>]) -> io::Result<()> {
+    if directories.is_empty() {
+        return Ok(());
+    }
+    let handed: Vec<BorrowedFd<'_>> = directories.iter().map(|directory| directory.as_fd()).collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DIRECTORIES))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !ancillary.push(SendAncillaryMessage::ScmRights(&handed)) {
+        return Err(io::Error::other(format!("more than {MAX_DIRECTORIES} directories")));
+    }
+    sendmsg(requests, &[IoSlice::new(&[0])], &mut ancillary, SendFlags::empty())?;
+    Ok(())
+}
+
+async fn exchange(child: &mut Child, request: &[u8]) -> io::Result<Vec<u8>> {
+    let gone = || io::Error::from(io::ErrorKind::BrokenPipe);
+    child.requests.write_all(&(request.len() as u64).to_le_bytes()).await?;
+    child.requests.write_all(request).await?;
+    let answers = child.process.stdout.as_mut().ok_or_else(gone)?;
     let length = answers.read_u64_le().await?;
     let mut answer = Vec::new();
     answers.take(length.min(MESSAGE_BYTES)).read_to_end(&mut answer).await?;
@@ -129,9 +176,10 @@ async fn exchange(child: &mut Child, request: &[u8]) -> std::io::Result<Vec<u8>>
 }
 
 /// Why a child hung up.
-async fn why(mut child: Child) -> Ended {
+async fn why(child: Child) -> Ended {
+    let Child { process: mut child, requests } = child;
     // It waits for nothing more from here.
-    drop((child.stdin.take(), child.stdout.take()));
+    drop((requests, child.stdout.take()));
     let mut said = Vec::new();
     let last = async {
         if let Some(words) = child.stderr.as_mut() {

@@ -4,7 +4,9 @@
 
 use std::{
     hint::black_box,
+    os::fd::OwnedFd,
     process::ExitCode,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -48,7 +50,20 @@ static WRITE: Task = Task {
         format!("{:?}", std::fs::write(path, "x")).into_bytes()
     },
 };
-static TASKS: [&Task; 6] = [&ECHO, &LOOP, &GROW, &FALL, &ENVIRONMENT, &WRITE];
+/// The names in the directories that it was handed.
+static LIST: Task = Task {
+    name: "list",
+    run: |_| {
+        let listed = guild_confine::directories().iter().flat_map(|directory| {
+            let entries = rustix::fs::Dir::read_from(directory).unwrap().map(|entry| entry.unwrap());
+            let mut names: Vec<_> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+            names.sort();
+            names
+        });
+        listed.filter(|name| !name.starts_with('.')).collect::<Vec<_>>().join(" ").into_bytes()
+    },
+};
+static TASKS: [&Task; 7] = [&ECHO, &LOOP, &GROW, &FALL, &ENVIRONMENT, &WRITE, &LIST];
 
 const MIB: u64 = 1 << 20;
 const BOUNDS: Bounds = Bounds { seconds: 10, memory_bytes: 64 * MIB };
@@ -72,8 +87,9 @@ fn main() -> ExitCode {
         a_stack_that_overflows_ends_nobody_else().await;
         a_child_reaches_no_environment_and_writes_no_file().await;
         nobody_works_for_a_caller_that_is_gone().await;
+        a_child_finds_the_directories_that_it_was_handed().await;
     });
-    println!("test result: ok. 6 passed; 0 failed");
+    println!("test result: ok. 7 passed; 0 failed");
     ExitCode::SUCCESS
 }
 
@@ -140,4 +156,25 @@ async fn none_is_left() {
         assert!(Instant::now() < deadline, "a child is left");
         tokio::task::yield_now().await;
     }
+}
+
+async fn a_child_finds_the_directories_that_it_was_handed() {
+    let place = tempfile::tempdir().unwrap();
+    let handed = |directory: &str, names: &[&str]| {
+        let directory = place.path().join(directory);
+        std::fs::create_dir(&directory).unwrap();
+        names.iter().for_each(|name| std::fs::write(directory.join(name), "x").unwrap());
+        Arc::new(OwnedFd::from(std::fs::File::open(directory).unwrap()))
+    };
+    let directories = vec![handed("one", &["a", "b"]), handed("two", &["c"])];
+    let mut worker = Worker::new(&LIST, BOUNDS).with_directories(directories.clone());
+    for _ in 0..2 {
+        assert_eq!(worker.ask(Vec::new()).await.unwrap(), b"a b c");
+    }
+    let too_many = vec![directories.first().unwrap().clone(); 254];
+    assert!(matches!(
+        Worker::new(&LIST, BOUNDS).with_directories(too_many).ask(Vec::new()).await,
+        Err(Ended::Failed(_))
+    ));
+    assert_eq!(run(&LIST, BOUNDS, Vec::new()).await.unwrap(), b"");
 }

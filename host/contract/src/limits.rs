@@ -228,6 +228,16 @@ limits! {
     /// Memories of a member.
     #[member]
     memory_entries: u32 = 1024;
+    /// Reading one document of the read roots: a longer one is left out. It runs in a process of its own.
+    document_seconds: u32 = 5;
+    /// Memory for reading one document of the read roots, in a process of its own.
+    document_memory_bytes: u64 = 512 * MIB;
+    /// One Grep or Glob, or listing the files of the read roots, in a process of its own; as long may it wait for its turn.
+    search_seconds: u32 = 20;
+    /// Memory for one Grep or Glob, or for listing the files of the read roots, in a process of its own.
+    search_memory_bytes: u64 = 256 * MIB;
+    /// Searches of the read roots by one member at a time; others wait for their turn.
+    searches: u32 = 4;
     /// A request's body.
     body_bytes: u64 = 4 * MIB;
     /// Nesting of a request's JSON.

@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use crate::tools::ToolError;
@@ -18,7 +19,7 @@ pub struct FileEntry {
 }
 
 /// What is searched for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GrepRequest {
     /// A regular expression.
     pub pattern: String,
@@ -39,7 +40,7 @@ pub struct GrepRequest {
 }
 
 /// What is wanted of the files in which something matches.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum GrepWanted {
     /// The files, newest first.
     #[default]
@@ -56,7 +57,7 @@ pub enum GrepWanted {
 }
 
 /// What a search found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
     /// The files in which something matches, in the order that was wanted.
     pub files: Vec<FileMatches>,
@@ -67,7 +68,7 @@ pub struct Found {
 }
 
 /// What a search found in a file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileMatches {
     /// The file, as [`Files`] spells paths.
     pub path: String,
@@ -78,7 +79,7 @@ pub struct FileMatches {
 }
 
 /// A line of a file in which something matches.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoundLine {
     /// Its number, from 1.
     pub number: u32,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// One tool that an agent session can call.
@@ -25,7 +26,7 @@ pub struct ToolDefinition {
 /// Why a tool, or a host function of a component, did not do what it was asked: `host-error` in WIT.
 ///
 /// It is an answer to the one who asked, not the end of the job.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum ToolError {
     /// The input was not acceptable; the text says what would be.
     #[error("{0}")]

@@ -319,7 +319,7 @@ fn look_at_member(
     let wished = found.member.ok().and_then(|member| member.manifest.component).map(|spec| spec.tools);
     let wished = wished.unwrap_or_default();
     if let (Some(granted), Some(runtimes)) = (granted, runtimes) {
-        let given = Reach::new(granted.grants.clone(), sources, runtimes).tools();
+        let given = Reach::new(None, granted.grants.clone(), sources, runtimes).tools();
         let absent: Vec<_> = wished.iter().filter(|tool| !given.contains(tool)).map(String::as_str).collect();
         if !absent.is_empty() {
             detail.push_str(&format!(", without {}", absent.join(", ")));

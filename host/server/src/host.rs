@@ -322,5 +322,8 @@ fn check_directories(member: &Dir) -> Result<(), String> {
 pub(crate) fn read_roots(config: &Config, sources: Vec<PathBuf>) -> Result<Option<ReadRoots>, RootError> {
     let roots = config.roots.iter().map(|root| (root.name.clone(), root.path.clone()));
     let roots: Vec<_> = roots.chain(sources.into_iter().map(|path| (None, path))).collect();
-    if roots.is_empty() { Ok(None) } else { ReadRoots::open_named(roots).map(Some) }
+    if roots.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(ReadRoots::open_named(roots)?.with_limits(&config.limits)))
 }

@@ -50,4 +50,11 @@ pub use serve::{ServeError, ServeOptions, serve, serve_until};
 
 /// The tasks that a host has run in child processes. The main function of a program that has a host hands them to
 /// [`guild_confine::serve_if_asked`].
-pub const TASKS: &[&guild_confine::Task] = &[&guild_sandbox::COMPILE, &schema::SCHEMA];
+pub const TASKS: &[&guild_confine::Task] = &[
+    &guild_agent::DOCUMENT_TASK,
+    &guild_agent::FILES_TASK,
+    &guild_sandbox::COMPILE,
+    &guild_web::PAGE_TASK,
+    &guild_web::SEARCH_TASK,
+    &schema::SCHEMA,
+];

@@ -259,7 +259,7 @@ impl Member {
 
     /// What a job reaches that has these grants.
     fn reach_with(&self, grants: Arc<Grants>) -> Reach {
-        Reach::new(grants, &self.means.sources, &self.means.runtimes)
+        Reach::new(Some(self.key()), grants, &self.means.sources, &self.means.runtimes)
     }
 
     /// What a job reaches that was accepted earlier, perhaps by a host with another policy: what was granted then, and

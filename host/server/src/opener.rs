@@ -146,7 +146,7 @@ impl Opener {
         crate::member::config_schema(&spec)?;
         let dir = found.dir.try_clone().map_err(|e| e.to_string())?;
         let component = WantedComponent::new(found, dir, spec, &granted);
-        let reach = Reach::new(granted.grants.clone(), &means.sources, &means.runtimes);
+        let reach = Reach::new(Some(&found.key), granted.grants.clone(), &means.sources, &means.runtimes);
         let means = Means { limits: component.limits.clone(), ..means.clone() };
         Ok(Some(Wanted { component, granted, means, reach }))
     }

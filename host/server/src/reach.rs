@@ -10,7 +10,7 @@ use std::{
 
 use guild_agent::{Broker, LocalSearch, ReadRoots};
 use guild_contract::{
-    Bounds, Grants, Limits,
+    Bounds, Grants, Limits, MemberKey,
     grants::{Verdict, wildcard},
     limits::MemberLimits,
     manifest::{ComponentSpec, FILE_NAME, Interface, SESSION_TOOLS, World},
@@ -110,7 +110,7 @@ impl Outlook {
 
     /// The tools that sessions with these grants can be given, and what their WebSearch searches.
     pub fn of(&self, grants: &Arc<Grants>) -> (Vec<String>, Searched) {
-        let reach = Reach::new(grants.clone(), &self.sources, &self.runtimes);
+        let reach = Reach::new(None, grants.clone(), &self.sources, &self.runtimes);
         let searched = match (self.runtimes.web(grants).search, &reach.web.search) {
             (Some(_), _) => Searched::Provider,
             (None, Some(_)) => Searched::ReadRoots,
@@ -140,13 +140,14 @@ pub(crate) fn wish_path(name: &str) -> String {
     }
 }
 
-/// The read roots of a host: opened once, and for those who read the same ones, read by the same tools and indexed once.
+/// The read roots of a host: opened once, and indexed once for those who read the same ones. Each member has readers of
+/// its own, so that its searches wait for its own only.
 pub(crate) struct Sources {
     roots: Option<ReadRoots>,
-    readers: Mutex<BTreeMap<Vec<String>, Reader>>,
+    readers: Mutex<BTreeMap<(Option<MemberKey>, Vec<String>), Reader>>,
 }
 
-/// Those who read the same roots.
+/// Those of a member who read the same roots.
 #[derive(Clone)]
 pub(crate) struct Reader {
     /// The roots; none where there are none.
@@ -177,11 +178,11 @@ impl Sources {
         asked.filter(|name| !name.contains('*') && !known.contains(*name)).map(String::as_str).collect()
     }
 
-    /// Those who read what is granted.
-    pub(crate) fn of(&self, grants: &Grants, runtimes: &Runtimes) -> Reader {
+    /// Those of a member who read what is granted.
+    pub(crate) fn of(&self, member: Option<&MemberKey>, grants: &Grants, runtimes: &Runtimes) -> Reader {
         let names = self.granted(grants);
         let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
-        let reader = readers.entry(names).or_insert_with_key(|names| {
+        let reader = readers.entry((member.cloned(), names)).or_insert_with_key(|(_, names)| {
             let files = self.roots.as_ref().filter(|_| !names.is_empty());
             let files = files.map(|roots| Arc::new(roots.only(names)) as Arc<dyn Files>);
             let local = files.as_ref().map(|files| Arc::new(runtimes.search(files)));
@@ -203,8 +204,9 @@ pub(crate) struct Reach {
 }
 
 impl Reach {
-    pub(crate) fn new(grants: Arc<Grants>, sources: &Sources, runtimes: &Runtimes) -> Self {
-        let reader = sources.of(&grants, runtimes);
+    /// What a member's job reaches; nobody's, where it is only to be shown.
+    pub(crate) fn new(member: Option<&MemberKey>, grants: Arc<Grants>, sources: &Sources, runtimes: &Runtimes) -> Self {
+        let reader = sources.of(member, &grants, runtimes);
         let provided = runtimes.web(&grants);
         let local = || reader.local.clone().map(|local| local as _);
         let web = Web { search: provided.search.clone().or_else(local), fetch: provided.fetch.clone() };

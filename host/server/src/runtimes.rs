@@ -39,7 +39,7 @@ impl Runtimes {
     /// # Errors
     /// Where `[web]` is not acceptable.
     pub(crate) fn new(config: &Config) -> Result<Self, String> {
-        let extractive = Arc::new(Extractive::new());
+        let extractive = Arc::new(Extractive::with_limits(&config.limits));
         let internet = config.web.as_ref().map(Internet::new).transpose()?;
         let claude = claude(config);
         let orphans = claude.clone().ok();

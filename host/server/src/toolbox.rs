@@ -231,7 +231,7 @@ impl Toolbox {
     /// the one call.
     fn scope(&self, wait_until: Instant) -> ToolScope {
         let web = match self.grants.has(Interface::Web) {
-            true => Reach::new(self.grants.clone(), &self.sources, &self.runtimes).own_web,
+            true => Reach::new(Some(&self.key), self.grants.clone(), &self.sources, &self.runtimes).own_web,
             false => Web::default(),
         };
         let files = self.reader.files.clone();

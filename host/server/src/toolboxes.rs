@@ -195,7 +195,7 @@ fn open_beside(found: FoundMember, means: &Means) -> Result<(Offer, Option<Load>
     let memory = MemoryStore::to_read(&found.dir, wanted.limits.clone(), Arc::new(SystemClock));
     let memory = memory.map_err(|e| format!("memory/: {e}"))?;
     let (done, component) = watch::channel(Component::Loading);
-    let reach = Reach::new(granted.grants, &means.sources, &means.runtimes);
+    let reach = Reach::new(Some(&found.key), granted.grants, &means.sources, &means.runtimes);
     let toolbox = Toolbox::new(found.key, memory, &reach, means, component);
     Ok((Offer::Toolbox(toolbox), Some(Load { wanted, done, resumer: None })))
 }

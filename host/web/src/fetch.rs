@@ -10,7 +10,7 @@ use reqwest::{
     Response, StatusCode,
     header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, LOCATION},
 };
-use tokio::{sync::Semaphore, task, time};
+use tokio::{sync::Semaphore, time};
 use url::Url;
 
 use crate::{
@@ -36,8 +36,8 @@ pub(crate) struct Fetcher {
     /// Where `robots.txt` is honoured.
     robots: Option<RobotsCache>,
     reads: Semaphore,
-    /// Pages are made into text by no more threads than there are processors: one that was given up runs on.
-    conversions: Arc<Semaphore>,
+    /// Pages are made into text by at most two processes for each processor.
+    conversions: Semaphore,
 }
 
 impl Fetcher {
@@ -56,18 +56,25 @@ impl Fetcher {
             page_time,
             robots: robots.then(RobotsCache::default),
             reads: Semaphore::new(MAX_READS),
-            conversions: Arc::new(Semaphore::new(processors)),
+            conversions: Semaphore::new(2 * processors),
         }
     }
 
-    /// A page's text, for a member that reads these hosts. The time starts when it is this page's turn.
-    pub(crate) async fn page(&self, url: Url, hosts: &MemberHosts) -> Result<String, ToolError> {
+    /// A page's text, for a member that reads these hosts. The time starts when it is this page's turn; making text of
+    /// it has its turn among the pages of its job, too.
+    pub(crate) async fn page(
+        &self,
+        url: Url,
+        hosts: &MemberHosts,
+        conversions: &Semaphore,
+    ) -> Result<String, ToolError> {
         let _turn = self.reads.acquire().await.map_err(|_| closed())?;
         let until = Instant::now() + self.page_time;
         let shown = shown(&url);
         let read = async {
             let answer = self.answer(url, hosts).await?;
-            self.text(answer, until).await
+            let _turn = conversions.acquire().await.map_err(|_| closed())?;
+            self.text(answer).await
         };
         time::timeout_at(until.into(), read).await.unwrap_or_else(|_| {
             Err(ToolError::Unavailable(format!(
@@ -78,18 +85,11 @@ impl Fetcher {
     }
 
     /// Makes text of an answer.
-    async fn text(&self, answer: Answer, until: Instant) -> Result<String, ToolError> {
-        let turn = self.conversions.clone().acquire_owned().await.map_err(|_| closed())?;
-        let max_bytes = usize::try_from(self.page_bytes).unwrap_or(usize::MAX);
+    async fn text(&self, answer: Answer) -> Result<String, ToolError> {
+        let _turn = self.conversions.acquire().await.map_err(|_| closed())?;
         let shown = shown(&answer.url);
-        let text = task::spawn_blocking(move || {
-            let _turn = turn;
-            page::read(&answer, max_bytes, until)
-        });
-        match text.await {
-            Ok(text) => text.map_err(|why| ToolError::Unavailable(format!("the page at {shown} is not read: {why}"))),
-            Err(_) => Err(ToolError::Unavailable(format!("the page at {shown} could not be made into text"))),
-        }
+        let text = page::read_confined(answer, self.page_bytes).await;
+        text.map_err(|why| ToolError::Unavailable(format!("the page at {shown} is not read: {why}")))
     }
 
     async fn answer(&self, url: Url, hosts: &MemberHosts) -> Result<Answer, ToolError> {

@@ -3,7 +3,8 @@
 //! [`Internet`] is made once for a host and hands each job its part, [`guild_jobs::web::Web`]. What may be reached is
 //! the network policy, whose whole rule stands at the top of `policy.rs`. A page comes back as text, its main part as
 //! Markdown; a search asks the provider that the operator named. Everything has a bound: the bytes of a page after
-//! decompression, the seconds for all of it, redirects, pages at a time, and what is kept.
+//! decompression, the seconds for all of it, redirects, pages at a time, and what is kept. What a page or the answer of a
+//! search says is found out in a child process, whose time and memory are bounded.
 
 mod address;
 mod cache;
@@ -25,8 +26,10 @@ use guild_jobs::{
 };
 use tokio::sync::Semaphore;
 
+pub use page::PAGE_TASK;
 pub use policy::{MemberHosts, check_host_pattern};
 pub use resolver::Resolver;
+pub use search::SEARCH_TASK;
 
 use cache::Cache;
 use client::Clients;
@@ -37,6 +40,8 @@ use search::Provider;
 
 /// A job reads at most so many pages at a time; others wait.
 const MAX_READS_OF_A_JOB: usize = 8;
+/// Pages of a job that are made into text at a time: each may keep a processor busy.
+const MAX_CONVERSIONS_OF_A_JOB: usize = 1;
 /// The largest `page_bytes`: a page is kept in memory while it is read.
 const MAX_PAGE_BYTES: u64 = 64 * 1024 * 1024;
 /// The largest `page_seconds`.
@@ -155,6 +160,7 @@ impl Internet {
                 hosts: hosts.clone(),
                 cache: Cache::default(),
                 reads: Semaphore::new(MAX_READS_OF_A_JOB),
+                conversions: Semaphore::new(MAX_CONVERSIONS_OF_A_JOB),
             })
         };
         let search = self.search.clone().filter(|_| granted.search);
@@ -187,6 +193,7 @@ struct Pages {
     hosts: MemberHosts,
     cache: Cache,
     reads: Semaphore,
+    conversions: Semaphore,
 }
 
 #[async_trait]
@@ -198,7 +205,7 @@ impl Fetch for Pages {
         }
         let read = async {
             let _turn = self.reads.acquire().await.map_err(|error| ToolError::Unavailable(error.to_string()))?;
-            self.fetcher.page(url.clone(), &self.hosts).await
+            self.fetcher.page(url.clone(), &self.hosts, &self.conversions).await
         };
         let text = read.await.inspect_err(|error| {
             if let ToolError::NotGranted(why) = error {

@@ -6,14 +6,18 @@
 //! thousand jobs that start together look at the files once.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     hash::{DefaultHasher, Hash, Hasher},
-    sync::{Arc, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::{Duration, Instant},
 };
 
-use guild_jobs::files::{FileEntry, Files};
-use tokio::sync::{Mutex, watch};
+use guild_confine::Bounds;
+use guild_jobs::{
+    files::{FileEntry, Files},
+    tools::ToolError,
+};
+use tokio::sync::{self, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
@@ -31,22 +35,32 @@ type Fingerprint = (u64, u64);
 
 /// Corpora by their sources.
 pub(crate) struct Cache {
-    cpu: Arc<Cpu>,
+    /// What reading one document may take.
+    document: Bounds,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    walks: Vec<Walked>,
+    /// By the names of the read roots.
+    sources: BTreeMap<Vec<String>, Arc<Sources>>,
     /// The one that was used last is the last.
     ready: Vec<(Fingerprint, Arc<Corpus>)>,
     building: HashMap<Fingerprint, Weak<Build>>,
+}
+
+/// A set of read roots. Those who read others wait for nothing of it.
+struct Sources {
+    cpu: Arc<Cpu>,
+    /// Held while the files are walked: whoever asks meanwhile would walk the same files.
+    walks: sync::Mutex<Vec<Walked>>,
 }
 
 struct Walked {
     files: Weak<dyn Files>,
     at: Instant,
     entries: Arc<[FileEntry]>,
+    fingerprint: Fingerprint,
 }
 
 /// A corpus that is being built. Those who wait for it hold it; when the last lets go, it stops.
@@ -56,36 +70,51 @@ struct Build {
 }
 
 impl Cache {
-    pub(crate) fn new(cpu: Arc<Cpu>) -> Self {
-        Self { cpu, state: Mutex::default() }
+    pub(crate) fn new(document: Bounds) -> Self {
+        Self { document, state: Mutex::default() }
+    }
+
+    /// What reading one document may take.
+    pub(crate) fn document(&self) -> Bounds {
+        self.document
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn sources(&self, files: &Arc<dyn Files>) -> Arc<Sources> {
+        let new = || Arc::new(Sources { cpu: Arc::new(Cpu::new()), walks: sync::Mutex::default() });
+        self.state().sources.entry(files.roots()).or_insert_with(new).clone()
+    }
+
+    /// The cores for work on these sources.
+    pub(crate) fn cpu(&self, files: &Arc<dyn Files>) -> Arc<Cpu> {
+        self.sources(files).cpu.clone()
     }
 
     /// The corpus of these sources as they are now.
     pub(crate) async fn corpus(&self, files: &Arc<dyn Files>, cancel: &CancellationToken) -> Result<Arc<Corpus>, Stop> {
-        // Held while the files are walked: whoever asks meanwhile would walk the same files.
-        let mut state = tokio::select! {
-            biased;
-            () = cancel.cancelled() => return Err(Stop::Cancelled),
-            state = self.state.lock() => state,
-        };
-        let entries = self.walk(&mut state, files, cancel).await?;
-        let key = fingerprint(&entries);
-        if let Some(at) = state.ready.iter().position(|(known, _)| *known == key) {
-            let found = state.ready.remove(at);
-            let corpus = found.1.clone();
-            state.ready.push(found);
-            return Ok(corpus);
-        }
-        let build = match state.building.get(&key).and_then(Weak::upgrade) {
-            Some(build) => build,
-            None => {
-                let build = self.start(files.clone(), entries);
-                state.building.retain(|_, build| build.strong_count() > 0);
-                state.building.insert(key, Arc::downgrade(&build));
-                build
+        let sources = self.sources(files);
+        let (entries, key) = sources.walk(files, cancel).await?;
+        let build = {
+            let mut state = self.state();
+            if let Some(at) = state.ready.iter().position(|(known, _)| *known == key) {
+                let found = state.ready.remove(at);
+                let corpus = found.1.clone();
+                state.ready.push(found);
+                return Ok(corpus);
+            }
+            match state.building.get(&key).and_then(Weak::upgrade) {
+                Some(build) => build,
+                None => {
+                    let build = self.start(files.clone(), entries, sources.cpu.clone());
+                    state.building.retain(|_, build| build.strong_count() > 0);
+                    state.building.insert(key, Arc::downgrade(&build));
+                    build
+                }
             }
         };
-        drop(state);
         let mut done = build.done.clone();
         let result = tokio::select! {
             biased;
@@ -93,38 +122,23 @@ impl Cache {
             result = done.wait_for(Option::is_some) => result.ok().and_then(|result| result.clone()),
         };
         let corpus = result.unwrap_or_else(|| Err(Stop::Failed("indexing the sources broke off".to_owned())))?;
-        self.state.lock().await.keep(key, corpus.clone());
+        self.state().keep(key, corpus.clone());
         Ok(corpus)
     }
 
-    async fn walk(
-        &self,
-        state: &mut State,
-        files: &Arc<dyn Files>,
-        cancel: &CancellationToken,
-    ) -> Result<Arc<[FileEntry]>, Stop> {
-        state.walks.retain(|walk| walk.at.elapsed() < FRESH);
-        let same = |walk: &&Walked| walk.files.upgrade().is_some_and(|known| Arc::ptr_eq(&known, files));
-        if let Some(walk) = state.walks.iter().find(same) {
-            return Ok(walk.entries.clone());
-        }
-        let (walker, cancelled) = (files.clone(), cancel.clone());
-        let entries = self.cpu.run(cancel, move || walker.walk(&cancelled)).await?;
-        if cancel.is_cancelled() {
-            return Err(Stop::Cancelled);
-        }
-        let entries: Arc<[FileEntry]> = entries.map_err(|error| Stop::Failed(error.to_string()))?.into();
-        state.walks.push(Walked { files: Arc::downgrade(files), at: Instant::now(), entries: entries.clone() });
-        Ok(entries)
-    }
-
-    fn start(&self, files: Arc<dyn Files>, entries: Arc<[FileEntry]>) -> Arc<Build> {
+    fn start(&self, files: Arc<dyn Files>, entries: Arc<[FileEntry]>, cpu: Arc<Cpu>) -> Arc<Build> {
         let stop = CancellationToken::new();
         let (sender, done) = watch::channel(None);
-        let build = Corpus::build(files, entries, self.cpu.clone(), stop.clone());
+        let build = Corpus::build(files, entries, cpu, self.document, stop.clone());
+        let cancel = stop.clone();
         tokio::spawn(async move {
             let started = Instant::now();
-            let built = build.await.map(Arc::new);
+            // Dropping it ends the children that read documents.
+            let built = tokio::select! {
+                biased;
+                () = cancel.cancelled() => Err(Stop::Cancelled),
+                built = build => built.map(Arc::new),
+            };
             if let Ok(corpus) = &built {
                 tracing::info!(
                     documents = corpus.documents.len(),
@@ -138,6 +152,40 @@ impl Cache {
             let _ = sender.send(Some(built));
         });
         Arc::new(Build { done, _stop: stop.drop_guard() })
+    }
+}
+
+impl Sources {
+    /// The files as they are now, and what they say as one number.
+    async fn walk(
+        &self,
+        files: &Arc<dyn Files>,
+        cancel: &CancellationToken,
+    ) -> Result<(Arc<[FileEntry]>, Fingerprint), Stop> {
+        let mut walks = tokio::select! {
+            biased;
+            () = cancel.cancelled() => return Err(Stop::Cancelled),
+            walks = self.walks.lock() => walks,
+        };
+        walks.retain(|walk| walk.at.elapsed() < FRESH);
+        let same = |walk: &&Walked| walk.files.upgrade().is_some_and(|known| Arc::ptr_eq(&known, files));
+        if let Some(walk) = walks.iter().find(same) {
+            return Ok((walk.entries.clone(), walk.fingerprint));
+        }
+        let (walker, cancelled) = (files.clone(), cancel.clone());
+        let walked = self.cpu.run(cancel, move || {
+            let entries = walker.walk(&cancelled)?;
+            let fingerprint = fingerprint(&entries);
+            Ok::<_, ToolError>((Arc::from(entries), fingerprint))
+        });
+        let walked = walked.await?;
+        if cancel.is_cancelled() {
+            return Err(Stop::Cancelled);
+        }
+        let (entries, fingerprint): (Arc<[FileEntry]>, _) = walked.map_err(|error| Stop::Failed(error.to_string()))?;
+        let at = Instant::now();
+        walks.push(Walked { files: Arc::downgrade(files), at, entries: entries.clone(), fingerprint });
+        Ok((entries, fingerprint))
     }
 }
 

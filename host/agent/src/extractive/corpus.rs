@@ -11,11 +11,14 @@ use std::{
 };
 
 use futures::future::try_join_all;
+use guild_confine::Bounds;
 use guild_jobs::files::{FileEntry, Files};
+use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     cpu::{Cpu, Stop},
+    document::Reader,
     extract::{self, Block, Form, Format, OMITTED, Page},
     index::{Builder, Index},
     terms,
@@ -25,6 +28,10 @@ use super::{
 const MAX_FILE_BYTES: u64 = 16 << 20;
 /// Text that a corpus keeps at most; files that come later are left out, and counted.
 const MAX_TEXT_BYTES: usize = 64 << 20;
+/// What a corpus keeps at most of its documents, their text and all else; files that come later are counted likewise.
+const MAX_PAGE_BYTES: usize = 128 << 20;
+/// Words that an index has at most; a word that comes later is not found. English has some 200,000.
+const MAX_WORDS: usize = 1 << 20;
 /// Short blocks under one heading are joined until a passage has so many bytes.
 const PASSAGE_BYTES: usize = 350;
 /// No passage is longer.
@@ -57,6 +64,8 @@ pub(crate) struct LeftOut {
     pub(crate) large: usize,
     /// Beyond the text that a corpus may hold.
     pub(crate) beyond: usize,
+    /// Took longer, or more memory, than reading one may.
+    pub(crate) costly: usize,
 }
 
 /// A file, and what it says.
@@ -116,76 +125,101 @@ impl Corpus {
         files: Arc<dyn Files>,
         entries: Arc<[FileEntry]>,
         cpu: Arc<Cpu>,
+        bounds: Bounds,
         cancel: CancellationToken,
     ) -> Result<Self, Stop> {
         let readable = entries.iter().filter_map(|entry| Some((entry.clone(), extract::format(&entry.path)?)));
         let (sources, large): (Vec<_>, Vec<_>) = readable.partition(|(entry, _)| entry.size <= MAX_FILE_BYTES);
-        let (documents, beyond) = read(&files, sources, &cpu, &cancel).await?;
+        let Taken { documents, beyond, costly } = read(&files, sources, &cpu, bounds, &cancel).await?;
         let documents = cpu.run(&cancel, move || without_copies(without_boilerplate(documents))).await?;
         let (documents, passages, index) = indexed(documents, &cpu, &cancel).await?;
-        let mut titles = Builder::new();
-        documents.iter().for_each(|document| titles.add("", &document.page.title));
-        let titles = titles.finish();
+        let named = cpu.run(&cancel, move || {
+            let mut titles = Builder::new(MAX_WORDS);
+            documents.iter().for_each(|document| titles.add("", &document.page.title));
+            (titles.finish(), documents)
+        });
+        let (titles, documents) = named.await?;
         let pages: usize =
             documents.iter().map(|document| document.page.size() + document.path.len() + size_of::<Document>()).sum();
         let size = pages + passages.len() * size_of::<Passage>() + index.size() + titles.size();
-        Ok(Self { documents, passages, index, titles, left_out: LeftOut { large: large.len(), beyond }, size })
+        Ok(Self { documents, passages, index, titles, left_out: LeftOut { large: large.len(), beyond, costly }, size })
     }
 }
 
-/// The pages of the files that say something, in their order, and how many files did not fit.
+/// What was read.
+struct Taken {
+    /// In the order of the files, those that say something.
+    documents: Vec<Document>,
+    /// See [`LeftOut`].
+    beyond: usize,
+    costly: usize,
+}
+
+/// Reads the files, as many at a time as there are cores, each in a child process.
 async fn read(
     files: &Arc<dyn Files>,
     sources: Vec<(FileEntry, Format)>,
     cpu: &Cpu,
+    bounds: Bounds,
     cancel: &CancellationToken,
-) -> Result<(Vec<Document>, usize), Stop> {
-    let sources: Arc<[_]> = sources.into();
-    let next = Arc::new(AtomicUsize::new(0));
-    let kept = Arc::new(AtomicUsize::new(0));
-    let workers = (0..cpu.cores()).map(|_| {
-        let (files, sources, stop) = (files.clone(), sources.clone(), cancel.clone());
-        let (next, kept) = (next.clone(), kept.clone());
-        cpu.run(cancel, move || {
-            let mut pages = Vec::new();
-            while kept.load(Ordering::Relaxed) < MAX_TEXT_BYTES && !stop.is_cancelled() {
-                let at = next.fetch_add(1, Ordering::Relaxed);
-                let Some((entry, format)) = sources.get(at) else { break };
-                // A file that cannot be read, or is binary, says nothing.
-                let Ok(bytes) = files.bytes(&entry.path, MAX_FILE_BYTES) else { continue };
-                if crate::files::is_binary(&bytes) {
-                    continue;
-                }
-                let text = String::from_utf8(bytes);
-                let text = text.unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
-                let page = extract::page(*format, &entry.path, text);
-                if !page.blocks.is_empty() {
-                    kept.fetch_add(page.text.len(), Ordering::Relaxed);
+) -> Result<Taken, Stop> {
+    let (next, texts, sizes, costly) =
+        (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
+    let has_room = || texts.load(Ordering::Relaxed) < MAX_TEXT_BYTES && sizes.load(Ordering::Relaxed) < MAX_PAGE_BYTES;
+    let workers = (0..cpu.cores().min(sources.len())).map(|_| async {
+        let mut reader = Reader::new(bounds);
+        let mut pages = Vec::new();
+        while has_room() && !cancel.is_cancelled() {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some((entry, format)) = sources.get(at) else { break };
+            let _permit = cpu.permit(cancel).await?;
+            let Some(text) = text(files, &entry.path).await? else { continue };
+            match reader.page(*format, &entry.path, text, costly.load(Ordering::Relaxed)).await {
+                Ok(page) if page.blocks.is_empty() => {}
+                Ok(page) => {
+                    texts.fetch_add(page.text.len(), Ordering::Relaxed);
+                    sizes.fetch_add(page.size(), Ordering::Relaxed);
                     pages.push((at, Document { path: entry.path.clone(), page }));
                 }
+                Err(why) => {
+                    costly.fetch_add(1, Ordering::Relaxed);
+                    tracing::warn!(path = ?entry.path, %why, "a document is left out");
+                }
             }
-            pages
-        })
+        }
+        Ok::<_, Stop>(pages)
     });
     let mut pages: Vec<(usize, Document)> = try_join_all(workers).await?.into_iter().flatten().collect();
     if cancel.is_cancelled() {
         return Err(Stop::Cancelled);
     }
     pages.sort_unstable_by_key(|(at, _)| *at);
-    // Workers read on while the last text that fits was extracted: where the corpus ends must not depend on that.
-    let mut text = 0;
-    let mut fit = 0;
+    // Workers read on while the last text that fits was read: where the corpus ends must not depend on that.
+    let (mut text, mut size, mut fit) = (0, 0, 0);
     for (_, document) in &pages {
-        if text >= MAX_TEXT_BYTES {
+        if text >= MAX_TEXT_BYTES || size >= MAX_PAGE_BYTES {
             break;
         }
         text += document.page.text.len();
+        size += document.page.size();
         fit += 1;
     }
     pages.truncate(fit);
     let last = pages.last().map_or(0, |(at, _)| at + 1);
-    let beyond = if text >= MAX_TEXT_BYTES { sources.len() - last } else { 0 };
-    Ok((pages.into_iter().map(|(_, document)| document).collect(), beyond))
+    let beyond = if text >= MAX_TEXT_BYTES || size >= MAX_PAGE_BYTES { sources.len() - last } else { 0 };
+    let documents = pages.into_iter().map(|(_, document)| document).collect();
+    Ok(Taken { documents, beyond, costly: costly.into_inner() })
+}
+
+/// A file's text; nothing where it cannot be read, or is binary: it says nothing.
+async fn text(files: &Arc<dyn Files>, path: &str) -> Result<Option<String>, Stop> {
+    let (files, path) = (files.clone(), path.to_owned());
+    let read = spawn_blocking(move || {
+        let bytes = files.bytes(&path, MAX_FILE_BYTES).ok().filter(|bytes| !crate::files::is_binary(bytes))?;
+        let text = String::from_utf8(bytes);
+        Some(text.unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+    });
+    read.await.map_err(|error| Stop::Failed(format!("reading the sources broke off: {error}")))
 }
 
 fn hashed(value: impl Hash) -> u64 {
@@ -255,10 +289,11 @@ async fn indexed(
 ) -> Result<(Vec<Document>, Vec<Passage>, Index), Stop> {
     let documents = Arc::new(documents);
     let share = documents.len().div_ceil(cpu.cores()).max(1);
+    let words = MAX_WORDS / cpu.cores();
     let workers = (0..cpu.cores()).map(|worker| {
         let (documents, stop) = (documents.clone(), cancel.clone());
         cpu.run(cancel, move || {
-            let mut builder = Builder::new();
+            let mut builder = Builder::new(words);
             let mut all = Vec::new();
             for (number, document) in documents.iter().enumerate().skip(worker * share).take(share) {
                 if stop.is_cancelled() {

@@ -2,7 +2,7 @@
 
 use std::{num::NonZero, sync::Arc, thread::available_parallelism};
 
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 /// Why work was not done.
@@ -14,7 +14,8 @@ pub(crate) enum Stop {
     Failed(String),
 }
 
-/// As many pieces of work at a time as there are cores.
+/// As many pieces of work at a time as there are cores. Each set of read roots has its own: documents of the one never
+/// keep those who read the other waiting for a turn, and the system divides the cores between them.
 pub(crate) struct Cpu {
     free: Arc<Semaphore>,
     cores: usize,
@@ -30,6 +31,15 @@ impl Cpu {
         self.cores
     }
 
+    /// Waits for a core.
+    pub(crate) async fn permit(&self, cancel: &CancellationToken) -> Result<OwnedSemaphorePermit, Stop> {
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => Err(Stop::Cancelled),
+            permit = self.free.clone().acquire_owned() => permit.map_err(|error| Stop::Failed(error.to_string())),
+        }
+    }
+
     /// Does work that takes a while; work that is long looks at `cancel` itself. The core counts as busy until the
     /// work has really ended, even where nobody waits for it any more.
     pub(crate) async fn run<T: Send + 'static>(
@@ -37,11 +47,7 @@ impl Cpu {
         cancel: &CancellationToken,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Stop> {
-        let permit = tokio::select! {
-            biased;
-            () = cancel.cancelled() => return Err(Stop::Cancelled),
-            permit = self.free.clone().acquire_owned() => permit,
-        };
+        let permit = self.permit(cancel).await?;
         let done = tokio::task::spawn_blocking(move || {
             let _permit = permit;
             work()

@@ -14,6 +14,8 @@ const B: f32 = 0.75;
 /// So many passages are imagined beside the real ones, without any word in them: in a small corpus, the share of
 /// passages that a word is in says little about the word.
 const IMAGINED: f32 = 200.0;
+/// Longer words are not found.
+const MAX_WORD_BYTES: usize = 128;
 
 #[derive(Clone, Copy, Debug)]
 struct Posting {
@@ -109,27 +111,34 @@ pub(crate) struct Builder {
     /// Words as they are written, and the terms that they are: stemming is the dear part.
     known: HashMap<Box<str>, u32>,
     found: Vec<u32>,
+    /// How many words it knows at most, and how many terms.
+    most: usize,
 }
 
 impl Builder {
-    pub(crate) fn new() -> Self {
-        Self { index: Index::default(), stems: Stems::new(), known: HashMap::new(), found: Vec::new() }
+    /// An empty one, for at most so many words; those that come later are passed over.
+    pub(crate) fn new(most: usize) -> Self {
+        Self { index: Index::default(), stems: Stems::new(), known: HashMap::new(), found: Vec::new(), most }
     }
 
     /// Adds the next passage. The words of its heading count twice.
     pub(crate) fn add(&mut self, heading: &str, text: &str) {
-        let Self { index, stems, known, found } = self;
+        let Self { index, stems, known, found, most } = self;
         let mut add = |word: &str| {
-            let term = known.get(word).copied().unwrap_or_else(|| {
+            if word.len() > MAX_WORD_BYTES {
+                return;
+            }
+            if let Some(term) = known.get(word) {
+                found.push(*term);
+            } else if known.len() < *most {
                 let next = index.postings.len() as u32;
                 let term = *index.terms.entry(stems.stem(word).into()).or_insert(next);
                 if term == next {
                     index.postings.push(Vec::new());
                 }
                 known.insert(word.into(), term);
-                term
-            });
-            found.push(term);
+                found.push(term);
+            }
         };
         words(heading, &mut add);
         words(heading, &mut add);
@@ -198,7 +207,7 @@ mod tests {
     fn parts_that_are_joined_answer_as_one_index_does() {
         let passages = ["the cat sat", "a dog and a cat", "dogs bark", "nothing here", "cats and dogs and cats"];
         let index = |passages: &[&str]| {
-            let mut builder = Builder::new();
+            let mut builder = Builder::new(1000);
             passages.iter().for_each(|passage| builder.add("", passage));
             builder.part()
         };
@@ -212,11 +221,19 @@ mod tests {
 
     #[test]
     fn a_rare_word_tells_more_than_a_common_one() {
-        let mut builder = Builder::new();
+        let mut builder = Builder::new(1000);
         (0..20).for_each(|n| builder.add("", if n == 7 { "common rare" } else { "common" }));
         let index = builder.finish();
         assert!(index.idf("rare") > index.idf("common"));
         assert!(index.idf("absent") > index.idf("rare"));
         assert_eq!(index.having("common"), 20);
+    }
+
+    #[test]
+    fn words_beyond_the_most_are_passed_over() {
+        let mut builder = Builder::new(2);
+        ["one two", "three", "two"].iter().for_each(|passage| builder.add("", passage));
+        let index = builder.finish();
+        assert_eq!((index.having("two"), index.having("three")), (2, 0));
     }
 }

@@ -11,19 +11,12 @@ use guild_jobs::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Extractive,
-    cache::Cache,
-    corpus::Corpus,
-    cpu::{Cpu, Stop},
-    question::Question,
-    quote::quote,
-    search::passages,
+    Extractive, cache::Cache, corpus::Corpus, cpu::Stop, question::Question, quote::quote, search::passages,
     terms::Stems,
 };
 
 /// Searches local files for passages, in the indexes that the sessions of an [`Extractive`] have of them.
 pub struct LocalSearch {
-    cpu: Arc<Cpu>,
     cache: Arc<Cache>,
     files: Arc<dyn Files>,
 }
@@ -31,7 +24,7 @@ pub struct LocalSearch {
 impl LocalSearch {
     /// Searches these files, with what this runtime has indexed.
     pub fn new(runtime: &Extractive, files: Arc<dyn Files>) -> Self {
-        Self { cpu: runtime.cpu.clone(), cache: runtime.cache.clone(), files }
+        Self { cache: runtime.cache.clone(), files }
     }
 }
 
@@ -46,7 +39,7 @@ impl Search for LocalSearch {
         let found = async {
             let corpus = self.cache.corpus(&self.files, &cancel).await?;
             let query = query.to_owned();
-            self.cpu.run(&cancel, move || hits(&corpus, &query, limit as usize)).await
+            self.cache.cpu(&self.files).run(&cancel, move || hits(&corpus, &query, limit as usize)).await
         };
         found.await.map_err(|stop| match stop {
             Stop::Cancelled => ToolError::Unavailable("the search was cancelled".to_owned()),

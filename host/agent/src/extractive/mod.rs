@@ -13,6 +13,7 @@ mod cache;
 mod condense;
 mod corpus;
 mod cpu;
+mod document;
 mod extract;
 mod index;
 mod local;
@@ -26,6 +27,8 @@ mod terms;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use guild_confine::Bounds;
+use guild_contract::Limits;
 use guild_jobs::{
     activation::MemoryNote,
     session::{AgentRuntime, Ending, Meter, Session, SessionEnd, Wanted},
@@ -36,19 +39,27 @@ use tokio_util::sync::CancellationToken;
 use cache::Cache;
 use cpu::{Cpu, Stop};
 
+pub use document::DOCUMENT_TASK;
 pub use local::LocalSearch;
 
 /// The extractive runtime. Sessions of one `Extractive` share the indexes of their sources.
 pub struct Extractive {
-    cpu: Arc<Cpu>,
+    /// For memories, which belong to no sources.
+    cpu: Cpu,
     cache: Arc<Cache>,
 }
 
 impl Extractive {
-    /// A runtime without anything indexed. It uses as many cores as there are.
+    /// A runtime without anything indexed, with the default limits.
     pub fn new() -> Self {
-        let cpu = Arc::new(Cpu::new());
-        Self { cache: Arc::new(Cache::new(cpu.clone())), cpu }
+        Self::with_limits(&Limits::default())
+    }
+
+    /// A runtime without anything indexed. It uses as many cores as there are for each set of read roots, and reads each
+    /// document within these limits.
+    pub fn with_limits(limits: &Limits) -> Self {
+        let document = Bounds { seconds: limits.document_seconds, memory_bytes: limits.document_memory_bytes };
+        Self { cpu: Cpu::new(), cache: Arc::new(Cache::new(document)) }
     }
 }
 

@@ -9,6 +9,8 @@ use super::{
 const MAX_QUESTIONS: usize = 6;
 /// Words of a question that are looked for at most.
 const MAX_TERMS: usize = 24;
+/// Bytes of a task that are looked at for where a part of a question begins.
+const NEXT_BYTES: usize = 64;
 /// How much a word counts that says little about the subject.
 const WEAK: f32 = 0.3;
 /// How much a word counts that a question takes over from the one before it.
@@ -263,9 +265,14 @@ fn parts(text: &str) -> Vec<String> {
     let mut start = 0;
     let mut at = 0;
     for word in text.split_inclusive(char::is_whitespace) {
+        if word.trim().is_empty() {
+            at += word.len();
+            continue;
+        }
         let before = text.get(start..at).unwrap_or_default().trim_end();
+        // The next two words decide, however long the text is.
         let rest = text.get(at..).unwrap_or_default();
-        let next = lower(rest);
+        let next = lower(rest.get(..rest.floor_char_boundary(NEXT_BYTES)).unwrap_or_default());
         let word_is = |n: usize, known: &[&str]| next.get(n).is_some_and(|word| known.contains(&word.as_str()));
         let joined = word_is(0, &["and", "or", "but", "also"]);
         let asks = word_is(usize::from(joined), INTERROGATIVES);
@@ -338,6 +345,17 @@ mod tests {
         assert_eq!(questions.len(), 1, "the second asks for nothing but the first's subject");
         let questions = inquiry("What is a mutex? How does it deadlock?").questions;
         assert_eq!(questions[1].words, ["deadlock", "mutex"]);
+    }
+
+    #[test]
+    fn a_task_is_read_in_time_in_the_order_of_its_length() {
+        let started = std::time::Instant::now();
+        for text in ["word ", "  ", "and what ", "; ", "a.", ", "] {
+            let task = format!("What is a mutex {}", text.repeat((256 << 10) / text.len()));
+            assert!(super::inquiry(&task).questions.len() <= MAX_QUESTIONS);
+        }
+        // The square of it would be minutes.
+        assert!(started.elapsed() < std::time::Duration::from_secs(20), "{:?}", started.elapsed());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use guild_confine::Bounds;
 use guild_contract::Usage;
 use guild_jobs::{
     session::{Ending, Session},
@@ -13,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Extractive,
-    corpus::Corpus,
+    corpus::{Corpus, LeftOut},
     cpu::Stop,
     question::{Inquiry, inquiry},
     report::{Report, count},
@@ -40,7 +41,9 @@ pub(super) async fn investigate(
     let mut hands = Hands::new(session);
 
     hands.begin()?;
-    let inquiry = inquiry(&session.prompt);
+    let cpu = runtime.cache.cpu(files);
+    let task = session.prompt.clone();
+    let inquiry = cpu.run(cancel, move || inquiry(&task)).await.map_err(ending)?;
     if inquiry.questions.is_empty() {
         return Err(Ending::Error("the task asks nothing that could be looked up: state it as a question".to_owned()));
     }
@@ -57,7 +60,7 @@ pub(super) async fn investigate(
     let within = Arc::new(corpus.within(&inquiry.sources));
     let questions = inquiry.questions;
     let (shared, searched) = (corpus.clone(), within.clone());
-    let answers = runtime.cpu.run(cancel, move || {
+    let answers = cpu.run(cancel, move || {
         let stems = Stems::new();
         questions.iter().map(|question| answer(&shared, &searched, &stems, question, limit)).collect::<Vec<Answer>>()
     });
@@ -70,13 +73,13 @@ pub(super) async fn investigate(
             count(answers.len(), "question")
         ))
         .await?;
-    limits(&mut hands, &corpus).await?;
+    limits(&mut hands, &corpus, runtime.cache.document()).await?;
 
     hands.begin()?;
     // Without a place to submit it, the report goes to the one who asked.
     let task = hands.has("submit_result").then(|| session.prompt.clone());
     let (shared, roots) = (corpus.clone(), files.roots());
-    let written = runtime.cpu.run(cancel, move || {
+    let written = cpu.run(cancel, move || {
         let stems = Stems::new();
         let mut answers = answers;
         answers.iter_mut().for_each(|answer| follow_up(&shared, &within, &stems, answer, limit));
@@ -139,15 +142,19 @@ fn narrowed(inquiry: &Inquiry) -> Vec<(&'static str, String, String)> {
 }
 
 /// Says it where the sources could not be read whole.
-async fn limits(hands: &mut Hands<'_>, corpus: &Corpus) -> Result<(), Ending> {
-    let left_out = corpus.left_out;
-    if left_out.large + left_out.beyond == 0 {
+async fn limits(hands: &mut Hands<'_>, corpus: &Corpus, document: Bounds) -> Result<(), Ending> {
+    let LeftOut { large, beyond, costly } = corpus.left_out;
+    if large + beyond + costly == 0 {
         return Ok(());
     }
     let decision = format!(
-        "Without {} of more than 16 MiB and {} beyond 64 MiB of text.",
-        count(left_out.large, "file"),
-        count(left_out.beyond, "file")
+        "Without {} of more than 16 MiB, {} beyond 64 MiB of text, and {} that took more than {} s or {} bytes of memory \
+         to read.",
+        count(large, "file"),
+        count(beyond, "file"),
+        count(costly, "file"),
+        document.seconds,
+        document.memory_bytes
     );
     let reasoning = "The index is kept in memory. Narrower source directories would be read whole.";
     hands

@@ -145,6 +145,8 @@ pub(crate) fn defines(stems: &Stems, terms: &[QueryTerm], text: &str) -> bool {
 pub(crate) fn sentences(text: &str) -> Vec<std::ops::Range<usize>> {
     const ABBREVIATIONS: &[&str] =
         &["e.g.", "i.e.", "etc.", "vs.", "cf.", "mr.", "mrs.", "ms.", "dr.", "no.", "fig.", "approx.", "ca."];
+    // What is looked at before a `.`: longer than any number or abbreviation that would count.
+    const WINDOW: usize = 64;
     let mut found = Vec::new();
     let mut start = 0;
     let mut add = |start: usize, end: usize| {
@@ -162,9 +164,11 @@ pub(crate) fn sentences(text: &str) -> Vec<std::ops::Range<usize>> {
             '.' | '?' | '!' => {
                 let closed = rest.trim_start_matches(['"', '\'', '”', '’', ')', '`', '*', '_']);
                 let next = closed.trim_start();
-                let before = text.get(start..end).unwrap_or_default();
+                let first = text.ceil_char_boundary(end.saturating_sub(WINDOW)).max(start);
+                let before = text.get(first..end).unwrap_or_default();
                 let word = before.rsplit(|c: char| c.is_whitespace() || c == '(').next().unwrap_or_default();
-                let number = before.trim().trim_end_matches('.').bytes().all(|byte| byte.is_ascii_digit());
+                let whole = first == start;
+                let number = whole && before.trim().trim_end_matches('.').bytes().all(|byte| byte.is_ascii_digit());
                 let short = number || ABBREVIATIONS.iter().any(|known| word.eq_ignore_ascii_case(known));
                 (closed.len() != next.len() || next.is_empty())
                     && !next.starts_with(char::is_lowercase)
@@ -197,6 +201,17 @@ mod tests {
         let mut seen = Vec::new();
         words("Rc<T>'s read_to_string, HTTP/2 in 2024 und Straße; 日本", |word| seen.push(word.to_owned()));
         assert_eq!(seen, ["rc", "read", "to", "string", "http", "2", "in", "2024", "und", "straße", "日", "本"]);
+    }
+
+    #[test]
+    fn sentences_are_found_in_time_in_the_order_of_a_text_s_length() {
+        let started = std::time::Instant::now();
+        for text in ["a.", ".", ". ", ".\n", ".)", "1.", " ", "\n"] {
+            let found = sentences(&format!("a{}", text.repeat((256 << 10) / text.len())));
+            assert!(found.iter().all(|range| !range.is_empty()));
+        }
+        // The square of it would be minutes.
+        assert!(started.elapsed() < std::time::Duration::from_secs(20), "{:?}", started.elapsed());
     }
 
     #[test]

@@ -1,8 +1,14 @@
 //! Which files of a root exist for a session: not hidden, not left out by a `.gitignore`, no symlinks, no devices.
+//!
+//! A `.gitignore` is a document like any other, and becomes automata that are many times as large. So its bytes and its
+//! patterns are bounded, and those of all on the way to a directory together. What a file beyond the bounds would leave
+//! out is not known: all below its directory is hidden, and an error or a line of the log names the file.
 
 use std::{
+    collections::BTreeSet,
     io::{self, Read},
     ops::ControlFlow,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use cap_std::fs::{Dir, DirEntry, FileType};
@@ -19,50 +25,124 @@ use super::{Root, hidden, unreadable};
 const MAX_DEPTH: usize = 64;
 /// Files that one walk looks at, at most.
 const MAX_FILES: usize = 500_000;
-/// Bytes that are read of one `.gitignore`.
-const MAX_IGNORE_BYTES: u64 = 1 << 20;
+/// Bytes of one `.gitignore`. Those that people write have some thousands.
+const MAX_IGNORE_BYTES: usize = 64 << 10;
+/// Patterns of one `.gitignore`.
+const MAX_IGNORE_PATTERNS: usize = 2000;
+/// How many times as much all `.gitignore` on the way to a directory may have.
+const ON_THE_WAY: usize = 4;
+/// `.gitignore` beyond the bounds that are remembered, so that the log names each of them once.
+const MAX_REMEMBERED: usize = 64;
+
+/// Why a path does not exist for a session.
+pub(super) enum Out {
+    /// It is hidden, left out by a `.gitignore`, or behind a symlink.
+    Hidden,
+    /// A `.gitignore` that it is below goes beyond the bounds; the text says which one, and how.
+    Beyond(String),
+}
+
+/// The `.gitignore` that go beyond the bounds, as far as they were found.
+#[derive(Clone, Default)]
+pub(super) struct BeyondBounds(Arc<Mutex<BTreeSet<String>>>);
+
+impl BeyondBounds {
+    /// Takes in what is said about such a file, and logs it where it is new.
+    pub(super) fn add(&self, why: String) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() < MAX_REMEMBERED && !known.contains(&why) {
+            tracing::warn!("nothing below a directory of a read root is shown: {why}");
+            known.insert(why);
+        }
+    }
+
+    /// What was taken in so far.
+    pub(super) fn all(&self) -> Vec<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+}
 
 /// The `.gitignore` files on the way from a root to the directory that is being looked at, outermost first, each
 /// with the path of its directory in the root.
 #[derive(Default)]
-pub(super) struct Rules(Vec<(String, Gitignore)>);
+pub(super) struct Rules(Vec<Ignore>);
+
+/// One of them.
+struct Ignore {
+    /// The path of its directory in the root.
+    at: String,
+    rules: Gitignore,
+    bytes: usize,
+    patterns: usize,
+}
 
 impl Rules {
-    /// The rules for what is in the directory of a root in which this path is; `None` where the path is hidden from
+    /// The rules for what is in the directory of a root in which this path is; an error where the path is hidden from
     /// sessions. The same rule as the walk's, for one path.
-    pub(super) fn on_the_way(root: &Dir, inner: &str, is_dir: bool) -> Option<Self> {
+    pub(super) fn on_the_way(root: &Root, inner: &str, is_dir: bool) -> Result<Self, Out> {
         let mut rules = Self::default();
         let mut path = String::new();
         let mut parts = inner.split('/').filter(|part| !part.is_empty()).peekable();
         while let Some(part) = parts.next() {
-            rules.enter(root, &path, &path);
+            rules.enter(&root.name, &root.dir, &path, &path).map_err(Out::Beyond)?;
             join(&mut path, part);
             let is_dir = is_dir || parts.peek().is_some();
-            let is_link = root.symlink_metadata(&path).is_ok_and(|meta| meta.is_symlink());
+            let is_link = root.dir.symlink_metadata(&path).is_ok_and(|meta| meta.is_symlink());
             if part.starts_with('.') || is_link || rules.ignores(&path, is_dir) {
-                return None;
+                return Err(Out::Hidden);
             }
         }
-        Some(rules)
+        Ok(rules)
     }
 
-    /// Takes the `.gitignore` of a directory along, if it has one. `at` is its path in the root, `from` its path in `dir`.
-    fn enter(&mut self, dir: &Dir, from: &str, at: &str) -> bool {
+    /// Takes the `.gitignore` of a directory along, if it has one, and says so. `at` is its path in the root, `from` its
+    /// path in `dir`.
+    ///
+    /// # Errors
+    /// What is wrong with a file that goes beyond the bounds.
+    fn enter(&mut self, root: &str, dir: &Dir, from: &str, at: &str) -> Result<bool, String> {
         let file = if from.is_empty() { ".gitignore".to_owned() } else { format!("{from}/.gitignore") };
-        let is_file = dir.symlink_metadata(&file).is_ok_and(|meta| meta.is_file());
-        let Some(text) = is_file.then(|| dir.open(&file).ok()).flatten().and_then(|file| {
+        if !dir.symlink_metadata(&file).is_ok_and(|meta| meta.is_file()) {
+            return Ok(false);
+        }
+        let mut path = root.to_owned();
+        join(&mut path, at);
+        join(&mut path, ".gitignore");
+        let beyond = |what: String| Err(format!("{path:?} {what}; make it smaller, or remove it"));
+        let read = || {
             let mut bytes = Vec::new();
-            file.take(MAX_IGNORE_BYTES).read_to_end(&mut bytes).ok()?;
-            Some(String::from_utf8_lossy(&bytes).into_owned())
-        }) else {
-            return false;
+            dir.open(&file)?.take(MAX_IGNORE_BYTES as u64 + 1).read_to_end(&mut bytes).map(|_| bytes)
         };
-        let lines: Vec<&str> = text.lines().filter(|line| line.len() <= MAX_GLOB_BYTES).collect();
+        let bytes = match read() {
+            Ok(bytes) => bytes,
+            Err(error) => return beyond(format!("cannot be read ({})", error.kind())),
+        };
+        if bytes.len() > MAX_IGNORE_BYTES {
+            return beyond(format!("has more than {MAX_IGNORE_BYTES} bytes"));
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty()).collect();
+        if lines.len() > MAX_IGNORE_PATTERNS {
+            return beyond(format!("has more than {MAX_IGNORE_PATTERNS} patterns"));
+        }
+        if lines.iter().any(|line| line.len() > MAX_GLOB_BYTES) {
+            return beyond(format!("has a pattern of more than {MAX_GLOB_BYTES} bytes"));
+        }
+        let sum = |of: fn(&Ignore) -> usize| self.0.iter().map(of).sum::<usize>();
+        let (bytes, patterns) = (bytes.len(), lines.len());
+        let (all_bytes, all_patterns) = (ON_THE_WAY * MAX_IGNORE_BYTES, ON_THE_WAY * MAX_IGNORE_PATTERNS);
+        if sum(|other| other.bytes) + bytes > all_bytes || sum(|other| other.patterns) + patterns > all_patterns {
+            return beyond(format!(
+                "and those of the directories that it is in have more than {all_bytes} bytes or {all_patterns} patterns"
+            ));
+        }
         // One line that nests too deep makes all of them fail; what the others hide stays hidden.
         let sound = || -> Vec<&str> { lines.iter().copied().filter(|line| compile(&[line]).is_ok()).collect() };
-        let Ok(rules) = compile(&lines).or_else(|_| compile(&sound())) else { return false };
-        self.0.push((at.to_owned(), rules));
-        true
+        let Ok(rules) = compile(&lines).or_else(|_| compile(&sound())) else {
+            return beyond("is too complex".to_owned());
+        };
+        self.0.push(Ignore { at: at.to_owned(), rules, bytes, patterns });
+        Ok(true)
     }
 
     fn leave(&mut self) {
@@ -70,7 +150,7 @@ impl Rules {
     }
 
     fn ignores(&self, path: &str, is_dir: bool) -> bool {
-        for (at, rules) in self.0.iter().rev() {
+        for Ignore { at, rules, .. } in self.0.iter().rev() {
             let relative = path.strip_prefix(at.as_str()).map_or(path, |rest| rest.trim_start_matches('/'));
             match rules.matched(relative, is_dir) {
                 Match::Ignore(_) => return true,
@@ -113,13 +193,14 @@ type Each<'a> = dyn FnMut(Seen<'_>) -> Result<ControlFlow<()>, ToolError> + 'a;
 pub(super) struct Walk<'a> {
     cancel: &'a CancellationToken,
     each: &'a mut Each<'a>,
+    beyond: &'a BeyondBounds,
     rules: Rules,
     seen: usize,
 }
 
 impl<'a> Walk<'a> {
-    pub(super) fn new(cancel: &'a CancellationToken, each: &'a mut Each<'a>) -> Self {
-        Self { cancel, each, rules: Rules::default(), seen: 0 }
+    pub(super) fn new(cancel: &'a CancellationToken, beyond: &'a BeyondBounds, each: &'a mut Each<'a>) -> Self {
+        Self { cancel, each, beyond, rules: Rules::default(), seen: 0 }
     }
 
     /// Walks a root.
@@ -133,7 +214,7 @@ impl<'a> Walk<'a> {
         let failed = |error| unreadable(path, &error);
         let meta = if inner.is_empty() { root.dir.dir_metadata() } else { root.dir.metadata(inner) };
         let meta = meta.map_err(failed)?;
-        self.rules = Rules::on_the_way(&root.dir, inner, meta.is_dir()).ok_or_else(|| hidden(path))?;
+        self.rules = Rules::on_the_way(root, inner, meta.is_dir()).map_err(|out| hidden(path, out))?;
         if inner.is_empty() {
             self.directory(&root.name, &root.dir, "", 0)
         } else if meta.is_dir() {
@@ -160,7 +241,13 @@ impl<'a> Walk<'a> {
         // A directory's files have its name and a `/` before theirs: so ordered, all paths come in their order.
         let key = |name: &str, kind: &FileType| format!("{name}{}", if kind.is_dir() { "/" } else { "" });
         named.sort_by_cached_key(|(name, kind, _)| key(name, kind));
-        let has_rules = self.rules.enter(dir, "", at);
+        let has_rules = match self.rules.enter(root, dir, "", at) {
+            Ok(has_rules) => has_rules,
+            Err(why) => {
+                self.beyond.add(why);
+                return Ok(ControlFlow::Continue(()));
+            }
+        };
         for (name, kind, entry) in named {
             if self.cancel.is_cancelled() {
                 return Err(cancelled());

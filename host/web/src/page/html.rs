@@ -5,7 +5,7 @@
 //! end, for none of them can be interrupted: HTML can be written so that its tree has the square of its length, lists
 //! can stand in lists so deep that the indentation is longer than the text, and a base address of a megabyte is
 //! repeated in each link. So the page is read piece by piece while its tree and the clock are watched, and the tree
-//! is made tame before it is handed on.
+//! is made tame before it is handed on. Whatever gets past that ends with the child process that it runs in.
 
 use std::{
     cell::Cell,
@@ -38,8 +38,8 @@ const MAX_LINK_BYTES: usize = 2048;
 const MAX_LINKS_BYTES: usize = 2 * 1024 * 1024;
 /// A text is handed on in pieces of so many bytes: writing one as HTML looks through all of it at each `&`.
 const MAX_PIECE_BYTES: usize = 2 * 1024;
-/// Reading a page takes at most so long, since a thread is busy with it.
-const MAX_TIME: Duration = Duration::from_secs(10);
+/// Reading a page takes at most so long, since a processor is busy with it.
+pub(super) const MAX_TIME: Duration = Duration::from_secs(10);
 /// A title is at most so many characters long.
 const MAX_TITLE_CHARS: usize = 300;
 /// Where the main text is shorter than so many characters, the whole page is shown: it is short, or no article.
@@ -58,7 +58,6 @@ const FRAME: &str = "body > header, body > nav, body > footer, nav, [role=naviga
 
 /// The title, where there is one, and the main text without it.
 pub(super) fn main_text(html: &str, url: &Url, until: Instant) -> Result<(Option<String>, String), String> {
-    let until = until.min(Instant::now() + MAX_TIME);
     let document = parse(html, until)?;
     tame(&document, url)?;
     let config = Config {

@@ -1,12 +1,26 @@
 //! What came from the web, as text for an agent.
+//!
+//! A child process makes it: however a page is written, what it takes is bounded, and ends with whoever waits for it.
 
 mod charset;
 mod html;
 
 use std::time::Instant;
 
+use guild_confine::{Bounds, Ended, Task};
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+/// How long the child may take to make text of a page: somewhat longer than [`html::MAX_TIME`], which says what is wrong.
+const MAX_SECONDS: u32 = 12;
+/// Memory of the child for each byte that a page may have, and besides.
+const MEMORY: (u64, u64) = (48, 128 << 20);
+
+/// Making text of a page: what [`Request`] is, and the page's bytes behind it; the text, or why there is none.
+pub static PAGE_TASK: Task = Task { name: "page", run };
+
 /// How a page is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Form {
     /// Its main text, as Markdown.
     Html,
@@ -58,13 +72,51 @@ pub(crate) struct Answer {
     pub(crate) body: Vec<u8>,
 }
 
-/// A page's text. It takes the processor's time, so call it where blocking is allowed.
+#[derive(Serialize, Deserialize)]
+struct Request {
+    url: String,
+    redirected: bool,
+    content_type: Option<String>,
+    form: Form,
+    max_bytes: u64,
+}
+
+/// A page's text, made in a child process. Dropping the future ends it. See [`read`].
+pub(crate) async fn read_confined(answer: Answer, max_bytes: u64) -> Result<String, String> {
+    let Answer { url, redirected, content_type, form, body } = answer;
+    let failed = |error: postcard::Error| format!("it could not be made into text: {error}");
+    let request = Request { url: url.into(), redirected, content_type, form, max_bytes };
+    let mut request = postcard::to_allocvec(&request).map_err(failed)?;
+    request.extend_from_slice(&body);
+    drop(body);
+    let (each, besides) = MEMORY;
+    let bounds = Bounds { seconds: MAX_SECONDS, memory_bytes: besides + each * max_bytes };
+    let text = guild_confine::run(&PAGE_TASK, bounds, request).await.map_err(|ended| match ended {
+        Ended::TooLong => "it takes too long to make text of it".to_owned(),
+        Ended::TooMuchMemory => "it takes too much memory to make text of it".to_owned(),
+        Ended::Failed(why) => format!("it could not be made into text: {why}"),
+    })?;
+    postcard::from_bytes(&text).map_err(failed)?
+}
+
+fn run(request: &[u8]) -> Vec<u8> {
+    let text = || -> Result<String, String> {
+        let (request, body) = postcard::take_from_bytes::<Request>(request).map_err(|error| error.to_string())?;
+        let Request { url, redirected, content_type, form, max_bytes } = request;
+        let url = Url::parse(&url).map_err(|error| error.to_string())?;
+        let answer = Answer { url, redirected, content_type, form, body: body.to_owned() };
+        read(&answer, usize::try_from(max_bytes).unwrap_or(usize::MAX))
+    };
+    postcard::to_allocvec(&text()).unwrap_or_default()
+}
+
+/// A page's text.
 ///
 /// The text is at most `max_bytes` long: what is longer is cut, and says so.
 ///
 /// # Errors
 /// A sentence about a page that is not read: it is no text after all, or made so that reading it takes too much.
-pub(crate) fn read(answer: &Answer, max_bytes: usize, until: Instant) -> Result<String, String> {
+fn read(answer: &Answer, max_bytes: usize) -> Result<String, String> {
     let text = charset::decode(&answer.body, answer.content_type.as_deref());
     if text.bytes().take(1024).any(|byte| byte == 0) {
         return Err("it is no text".to_owned());
@@ -73,6 +125,7 @@ pub(crate) fn read(answer: &Answer, max_bytes: usize, until: Instant) -> Result<
         (None, _) => begins_like_html(&text),
         (Some(_), form) => form == Form::Html,
     };
+    let until = Instant::now() + html::MAX_TIME;
     let (title, mut text) = if is_html { html::main_text(&text, &answer.url, until)? } else { (None, text.into()) };
     if answer.redirected || title.is_some() {
         let title = title.map(|title| format!("# {title}\n\n")).unwrap_or_default();

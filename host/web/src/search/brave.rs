@@ -5,7 +5,7 @@ use reqwest::{StatusCode, header::HeaderValue};
 use serde::Deserialize;
 use tokio::task;
 
-use super::Provider;
+use super::{Provider, Wire, json};
 
 #[derive(Deserialize)]
 struct Answer {
@@ -63,14 +63,15 @@ impl Provider {
                 let code: String = code().chars().filter(|c| c.is_ascii_graphic()).take(60).collect();
                 format!("it answered {status} {code}").trim_end().to_owned()
             }
-            _ => {
-                let answer: Answer = self.json(&body)?;
-                let found = answer.web.map(|web| web.results).unwrap_or_default().into_iter();
-                return Ok(found
-                    .map(|found| Hit { title: found.title, url: found.url, snippet: found.description })
-                    .collect());
-            }
+            _ => return self.hits(Wire::Brave, &body).await,
         };
         Err(self.trouble(&why))
     }
+}
+
+/// The hits in an answer, as they came.
+pub(super) fn found(body: &[u8]) -> Result<Vec<Hit>, String> {
+    let answer: Answer = json(body)?;
+    let found = answer.web.map(|web| web.results).unwrap_or_default().into_iter();
+    Ok(found.map(|found| Hit { title: found.title, url: found.url, snippet: found.description }).collect())
 }

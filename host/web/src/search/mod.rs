@@ -10,6 +10,7 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use dom_query::Document;
+use guild_confine::{Bounds, Task};
 use guild_contract::secret::may_carry_key;
 use guild_jobs::{
     secret::KeySource,
@@ -17,7 +18,7 @@ use guild_jobs::{
     web::{Hit, Search},
 };
 use reqwest::{RequestBuilder, StatusCode, header::ACCEPT};
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tokio::{sync::Semaphore, time};
 use url::Url;
 
@@ -40,6 +41,39 @@ const MAX_TITLE_CHARS: usize = 200;
 const MAX_SNIPPET_CHARS: usize = 600;
 /// The address of a hit is at most so long, in bytes; a hit with a longer one is left out.
 const MAX_URL_BYTES: usize = 2048;
+
+/// What a child process may take to find the hits in an answer.
+const BOUNDS: Bounds = Bounds { seconds: 10, memory_bytes: 512 << 20 };
+
+/// Finding the hits in a provider's answer: whose it is, and its bytes behind that; the hits, or why there are none.
+pub static SEARCH_TASK: Task = Task { name: "search", run };
+
+/// Whose an answer is.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+enum Wire {
+    SearXng,
+    Brave,
+}
+
+/// A hit's title, address and text.
+type Parts = (String, String, String);
+
+fn run(request: &[u8]) -> Vec<u8> {
+    let hits = || -> Result<Vec<Parts>, String> {
+        let (wire, body) = postcard::take_from_bytes(request).map_err(|error| error.to_string())?;
+        let found = match wire {
+            Wire::SearXng => searxng::found(body)?,
+            Wire::Brave => brave::found(body)?,
+        };
+        Ok(found.into_iter().filter_map(tidy).take(MAX_HITS).map(|hit| (hit.title, hit.url, hit.snippet)).collect())
+    };
+    postcard::to_allocvec(&hits()).unwrap_or_default()
+}
+
+/// What a provider answered in JSON.
+fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T, String> {
+    serde_json::from_slice(body).map_err(|error| format!("its answer is not what was expected: {error}"))
+}
 
 /// Brave's address.
 const BRAVE: &str = "https://api.search.brave.com/res/v1/web/search";
@@ -93,9 +127,16 @@ impl Provider {
         }
     }
 
-    fn json<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, ToolError> {
-        serde_json::from_slice(body)
-            .map_err(|error| self.trouble(&format!("its answer is not what was expected: {error}")))
+    /// The hits in an answer, which a child process finds.
+    async fn hits(&self, wire: Wire, body: &[u8]) -> Result<Vec<Hit>, ToolError> {
+        let failed = |error: postcard::Error| self.trouble(&format!("its answer was not read: {error}"));
+        let mut request = postcard::to_allocvec(&wire).map_err(failed)?;
+        request.extend_from_slice(body);
+        let hits = guild_confine::run(&SEARCH_TASK, BOUNDS, request).await;
+        let hits = hits.map_err(|why| self.trouble(&format!("its answer was not read: {why}")))?;
+        let hits: Result<Vec<Parts>, String> = postcard::from_bytes(&hits).map_err(failed)?;
+        let hits = hits.map_err(|why| self.trouble(&why))?.into_iter();
+        Ok(hits.map(|(title, url, snippet)| Hit { title, url, snippet }).collect())
     }
 
     fn trouble(&self, why: &str) -> ToolError {
@@ -124,7 +165,7 @@ impl Search for Provider {
         let found = time::timeout(self.time, ask).await.unwrap_or_else(|_| {
             Err(self.trouble(&format!("it did not answer within {} s ([web] page_seconds)", self.time.as_secs())))
         })?;
-        Ok(found.into_iter().filter_map(tidy).take(limit).collect())
+        Ok(found.into_iter().take(limit).collect())
     }
 }
 

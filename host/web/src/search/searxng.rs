@@ -5,7 +5,7 @@ use reqwest::StatusCode;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::Provider;
+use super::{Provider, Wire, json};
 
 #[derive(Deserialize)]
 struct Answer {
@@ -33,18 +33,19 @@ impl Provider {
                 "it limits our requests: let this host's address pass in the limiter.toml of SearXNG".to_owned()
             }
             status if !status.is_success() => format!("it answered {status}"),
-            _ => {
-                let answer: Answer = self.json(&body)?;
-                if answer.results.is_empty() && !answer.unresponsive_engines.is_empty() {
-                    return Err(
-                        self.trouble(&format!("no engine answered it: {}", engines(&answer.unresponsive_engines)))
-                    );
-                }
-                return Ok(answer.results.into_iter().map(hit).collect());
-            }
+            _ => return self.hits(Wire::SearXng, &body).await,
         };
         Err(self.trouble(&why))
     }
+}
+
+/// The hits in an answer, as they came.
+pub(super) fn found(body: &[u8]) -> Result<Vec<Hit>, String> {
+    let answer: Answer = json(body)?;
+    if answer.results.is_empty() && !answer.unresponsive_engines.is_empty() {
+        return Err(format!("no engine answered it: {}", engines(&answer.unresponsive_engines)));
+    }
+    Ok(answer.results.into_iter().map(hit).collect())
 }
 
 fn hit(found: Found) -> Hit {

@@ -6,11 +6,18 @@ mod plain;
 
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
+/// Characters of a heading or a title that are kept: it stands before each passage below it.
+const MAX_HEADING_CHARS: usize = 300;
+/// Blocks of a page that are kept, each with its place: people write some thousands.
+const MAX_BLOCKS: usize = 200_000;
+
 /// Stands in a text, as a paragraph of its own, where something of the page was left out.
 pub(crate) const OMITTED: &str = "[…]";
 
 /// How a file is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Format {
     /// Markdown: quoted as its source is.
     Markdown,
@@ -23,7 +30,7 @@ pub(crate) enum Format {
 }
 
 /// What a file says.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Page {
     pub(crate) format: Format,
     /// What the page is called; empty where it has no name of its own.
@@ -39,7 +46,7 @@ pub(crate) struct Page {
 }
 
 /// A paragraph, a list item, a table row, a listing: what stands together.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Block {
     /// Where it is in the page's text.
     pub(crate) range: Range<usize>,
@@ -50,7 +57,7 @@ pub(crate) struct Block {
 }
 
 /// What a block is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Form {
     /// A paragraph, a table, a quotation.
     Prose,
@@ -66,7 +73,8 @@ impl Page {
         Self { format, title: String::new(), text, headings, blocks: Vec::new(), lines: vec![(0, 1)] }
     }
 
-    fn heading(&mut self, text: String) {
+    fn heading(&mut self, mut text: String) {
+        text.truncate(crate::files::cut(&text, MAX_HEADING_CHARS).0.len());
         if self.title.is_empty() {
             self.title.clone_from(&text);
         }
@@ -153,6 +161,14 @@ pub(crate) fn page(format: Format, path: &str, text: String) -> Page {
     };
     if page.title.is_empty() || format == Format::Code {
         page.title = path.rsplit('/').next().unwrap_or(path).to_owned();
+    }
+    page.title.truncate(crate::files::cut(&page.title, MAX_HEADING_CHARS).0.len());
+    if page.blocks.len() > MAX_BLOCKS {
+        page.blocks.truncate(MAX_BLOCKS);
+        let last = page.blocks.last().map_or((0, 0), |block| (block.range.end, block.heading));
+        page.headings.truncate(last.1 + 1);
+        page.text.truncate(last.0);
+        page.lines.retain(|(at, _)| (*at as usize) < last.0);
     }
     page.text.shrink_to_fit();
     page

@@ -1,0 +1,250 @@
+//! Walks and searches in a child process, which is handed the open read roots.
+//!
+//! How long a regular expression takes, and what a `.gitignore` costs, is for whoever wrote them to say: neither can be
+//! interrupted in this process, and nobody counts its memory there. So the child does all of it, walking, ignore files
+//! and matching, and is ended at `limits.search_seconds`, or as soon as nobody waits for its answer any more; its memory is
+//! `limits.search_memory_bytes`. The searches of a member take turns.
+
+use std::{
+    os::fd::OwnedFd,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use cap_std::fs::Dir;
+use guild_confine::{Bounds, Ended, Task, Worker};
+use guild_contract::Limits;
+use guild_jobs::{
+    files::{FileEntry, Found, GrepRequest},
+    tools::ToolError,
+};
+use serde::{Deserialize, Serialize};
+use tokio::{runtime::Handle, sync::Semaphore, time};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    ReadRoots, Root,
+    visible::{BeyondBounds, cancelled},
+};
+
+/// Searches of a member that may wait for their turn, each on a thread; more are answered "busy".
+const MAX_WAITING: usize = 32;
+
+/// Walking and searching the read roots: a request and its answer, as postcard has them.
+pub static FILES_TASK: Task = Task { name: "files", run };
+
+/// What is asked for.
+#[derive(Serialize, Deserialize)]
+pub(super) enum Asked {
+    Walk,
+    Grep(GrepRequest),
+    Glob { pattern: String, directory: Option<String>, limit: u32 },
+}
+
+/// What was found.
+#[derive(Serialize, Deserialize)]
+pub(super) enum Answer {
+    Walked(Vec<Entry>),
+    Found(Found),
+    Paths(Vec<String>),
+    Failed(ToolError),
+}
+
+/// An answer, and the `.gitignore` beyond the bounds that were come by.
+#[derive(Serialize, Deserialize)]
+struct Reply {
+    answer: Answer,
+    beyond: Vec<String>,
+}
+
+/// A request: the names of the directories that the child was handed, and what is asked for.
+#[derive(Serialize, Deserialize)]
+struct Request {
+    roots: Vec<String>,
+    asked: Asked,
+}
+
+/// A [`FileEntry`]. Its time can be before 1970.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Entry {
+    path: String,
+    size: u64,
+    after_1970: bool,
+    distance: Duration,
+}
+
+impl From<FileEntry> for Entry {
+    fn from(FileEntry { path, size, modified }: FileEntry) -> Self {
+        let (after_1970, distance) = match modified.duration_since(SystemTime::UNIX_EPOCH) {
+            Ok(distance) => (true, distance),
+            Err(before) => (false, before.duration()),
+        };
+        Self { path, size, after_1970, distance }
+    }
+}
+
+impl From<Entry> for FileEntry {
+    fn from(Entry { path, size, after_1970, distance }: Entry) -> Self {
+        let epoch = SystemTime::UNIX_EPOCH;
+        let modified = if after_1970 { epoch.checked_add(distance) } else { epoch.checked_sub(distance) };
+        Self { path, size, modified: modified.unwrap_or(epoch) }
+    }
+}
+
+impl Answer {
+    /// The error of an answer that is not to what was asked.
+    pub(super) fn unexpected(self) -> ToolError {
+        match self {
+            Self::Failed(error) => error,
+            _ => broke_off(),
+        }
+    }
+}
+
+fn broke_off() -> ToolError {
+    ToolError::Unavailable("the search broke off".to_owned())
+}
+
+/// What the searches of a member may take, and their turns.
+#[derive(Clone)]
+pub(super) struct Elsewhere {
+    bounds: Bounds,
+    searches: usize,
+    turns: Arc<Semaphore>,
+    waiting: Arc<AtomicUsize>,
+    pub(super) beyond: BeyondBounds,
+    /// Where the roots were opened: who asks may be on a runtime of components, which can have no children.
+    runtime: Option<Handle>,
+}
+
+impl Elsewhere {
+    pub(super) fn new(limits: &Limits) -> Self {
+        let bounds = Bounds { seconds: limits.search_seconds, memory_bytes: limits.search_memory_bytes };
+        let searches = limits.searches as usize;
+        let turns = Arc::new(Semaphore::new(searches));
+        Self {
+            bounds,
+            searches,
+            turns,
+            waiting: Arc::default(),
+            beyond: BeyondBounds::default(),
+            runtime: Handle::try_current().ok(),
+        }
+    }
+
+    /// As many turns, for another member.
+    pub(super) fn another(&self) -> Self {
+        Self { turns: Arc::new(Semaphore::new(self.searches)), waiting: Arc::default(), ..self.clone() }
+    }
+
+    async fn search(&self, roots: &[Arc<Root>], asked: Asked) -> Result<Answer, ToolError> {
+        let busy = || {
+            ToolError::Unavailable(format!(
+                "busy: {} searches of this member are under way (limits.searches); try again",
+                self.searches
+            ))
+        };
+        let broke = |error: String| ToolError::Unavailable(format!("the search broke off: {error}"));
+        let waiting = Waiting::new(&self.waiting);
+        if waiting.before >= self.searches + MAX_WAITING {
+            return Err(busy());
+        }
+        let patience = Duration::from_secs(self.bounds.seconds.into());
+        let _turn = match time::timeout(patience, self.turns.acquire()).await {
+            Ok(turn) => turn.map_err(|error| broke(error.to_string()))?,
+            Err(_) => return Err(busy()),
+        };
+        let opened = |root: &Arc<Root>| root.dir.try_clone().map(|dir| Arc::new(OwnedFd::from(dir.into_std_file())));
+        let directories: Vec<_> =
+            roots.iter().map(opened).collect::<Result<_, _>>().map_err(|error| broke(error.to_string()))?;
+        let request = Request { roots: roots.iter().map(|root| root.name.clone()).collect(), asked };
+        let request = postcard::to_allocvec(&request).map_err(|error| broke(error.to_string()))?;
+        let answer = Worker::new(&FILES_TASK, self.bounds).with_directories(directories).ask(request).await;
+        let answer = answer.map_err(|ended| match ended {
+            Ended::TooLong => ToolError::OverLimit(format!(
+                "it took longer than {} s (limits.search_seconds): ask for less, with a narrower path, glob or pattern",
+                self.bounds.seconds
+            )),
+            Ended::TooMuchMemory => ToolError::OverLimit(format!(
+                "it took more than {} bytes of memory (limits.search_memory_bytes): ask for less, with a narrower path, \
+                 glob or pattern",
+                self.bounds.memory_bytes
+            )),
+            Ended::Failed(why) => broke(why),
+        })?;
+        let Reply { answer, beyond } = postcard::from_bytes(&answer).map_err(|error| broke(error.to_string()))?;
+        beyond.into_iter().for_each(|why| self.beyond.add(why));
+        Ok(answer)
+    }
+}
+
+/// Counts a search as long as it lives.
+struct Waiting<'a> {
+    count: &'a AtomicUsize,
+    /// How many there were before it.
+    before: usize,
+}
+
+impl<'a> Waiting<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        Self { count, before: count.fetch_add(1, Ordering::Relaxed) }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl ReadRoots {
+    /// Has a child do it, and waits for that: call it where blocking is allowed. A program that has no children does it
+    /// itself, as the tests of a part of the host.
+    pub(super) fn ask(&self, asked: Asked, cancel: &CancellationToken) -> Result<Answer, ToolError> {
+        if !guild_confine::has_children() {
+            return self.here(asked, cancel);
+        }
+        let runtime = self.elsewhere.runtime.as_ref().ok_or_else(broke_off)?;
+        runtime.block_on(async {
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => Err(cancelled()),
+                answer = self.elsewhere.search(&self.roots, asked) => answer,
+            }
+        })
+    }
+
+    fn here(&self, asked: Asked, cancel: &CancellationToken) -> Result<Answer, ToolError> {
+        Ok(match asked {
+            Asked::Walk => Answer::Walked(self.walk_here(cancel)?.into_iter().map(Entry::from).collect()),
+            Asked::Grep(request) => Answer::Found(self.grep_here(&request, cancel)?),
+            Asked::Glob { pattern, directory, limit } => {
+                Answer::Paths(self.glob_here(&pattern, directory.as_deref(), limit, cancel)?)
+            }
+        })
+    }
+
+    /// The roots that this child was handed, under these names.
+    fn handed(names: Vec<String>) -> Result<Self, ToolError> {
+        let open = |(name, directory): (String, &OwnedFd)| {
+            let dir = Dir::from_std_file(directory.try_clone().map_err(|_| broke_off())?.into());
+            Ok(Arc::new(Root { path: name.clone().into(), name, dir }))
+        };
+        let roots = names.into_iter().zip(guild_confine::directories()).map(open).collect::<Result<_, ToolError>>()?;
+        Ok(Self { roots, elsewhere: Elsewhere::new(&Limits::default()) })
+    }
+}
+
+fn run(request: &[u8]) -> Vec<u8> {
+    let answer = || {
+        let Request { roots, asked } = postcard::from_bytes(request).map_err(|_| broke_off())?;
+        let roots = ReadRoots::handed(roots)?;
+        let answer = roots.here(asked, &CancellationToken::new()).unwrap_or_else(Answer::Failed);
+        Ok(Reply { answer, beyond: roots.elsewhere.beyond.all() })
+    };
+    let failed = |error| Reply { answer: Answer::Failed(error), beyond: Vec::new() };
+    postcard::to_allocvec(&answer().unwrap_or_else(failed)).unwrap_or_default()
+}
