@@ -22,7 +22,11 @@ use guild_jobs::{
     tools::ToolError,
 };
 use serde::{Deserialize, Serialize};
-use tokio::{runtime::Handle, sync::Semaphore, time};
+use tokio::{
+    runtime::Handle,
+    sync::{Semaphore, SemaphorePermit},
+    time,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -140,6 +144,17 @@ impl Elsewhere {
         Self { turns: Arc::new(Semaphore::new(self.searches)), waiting: Arc::default(), ..self.clone() }
     }
 
+    /// A turn among the searches of the member; none where too many wait for one, or it takes too long.
+    async fn turn(&self) -> Option<(Waiting<'_>, SemaphorePermit<'_>)> {
+        let waiting = Waiting::new(&self.waiting);
+        if waiting.before >= self.searches + MAX_WAITING {
+            return None;
+        }
+        let patience = Duration::from_secs(self.bounds.seconds.into());
+        let turn = time::timeout(patience, self.turns.acquire()).await.ok()?.ok()?;
+        Some((waiting, turn))
+    }
+
     async fn search(&self, roots: &[Arc<Root>], asked: Asked) -> Result<Answer, ToolError> {
         let busy = || {
             ToolError::Unavailable(format!(
@@ -148,14 +163,10 @@ impl Elsewhere {
             ))
         };
         let broke = |error: String| ToolError::Unavailable(format!("the search broke off: {error}"));
-        let waiting = Waiting::new(&self.waiting);
-        if waiting.before >= self.searches + MAX_WAITING {
-            return Err(busy());
-        }
-        let patience = Duration::from_secs(self.bounds.seconds.into());
-        let _turn = match time::timeout(patience, self.turns.acquire()).await {
-            Ok(turn) => turn.map_err(|error| broke(error.to_string()))?,
-            Err(_) => return Err(busy()),
+        // Listing all files is the host's own work, which waits for no search of the member's.
+        let _turn = match asked {
+            Asked::Walk => None,
+            Asked::Grep(_) | Asked::Glob { .. } => Some(self.turn().await.ok_or_else(busy)?),
         };
         let opened = |root: &Arc<Root>| root.dir.try_clone().map(|dir| Arc::new(OwnedFd::from(dir.into_std_file())));
         let directories: Vec<_> =
