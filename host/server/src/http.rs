@@ -5,7 +5,7 @@
 //! host's address is told 403, whatever it asks for. An answer of [`rpc`] is always one JSON text, never a stream, whatever
 //! the client accepts.
 
-use std::{borrow::Cow, convert::Infallible, mem, pin::pin, sync::Arc, task::Poll, time::Duration};
+use std::{borrow::Cow, convert::Infallible, future::poll_fn, mem, pin::pin, sync::Arc, task::Poll, time::Duration};
 
 use axum::{
     body::{Body, HttpBody},
@@ -16,11 +16,15 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use bytes::{Bytes, BytesMut};
-use futures::{StreamExt, future::BoxFuture, poll};
+use futures::{FutureExt, StreamExt, future::BoxFuture, poll};
 use guild_contract::Limits;
 use http_body_util::BodyDataStream;
 use hyper::body::Incoming;
-use tokio::time::timeout;
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    task::block_in_place,
+    time::timeout,
+};
 
 use crate::{
     door::{Caller, Connected, Door, LARGE, Refused},
@@ -159,12 +163,13 @@ impl Inner {
             },
             None => Bytes::new(),
         };
+        let is_large = body.len() as u64 > LARGE;
         let (member, target) = match (server, sdk::wanted(request.method(), request.headers(), &body)) {
             (Ok(server), Some(era)) => {
                 let (parts, _) = mem::take(request).into_parts();
                 // In a box of its own: what a poll waits in stays small.
-                let handled = self.sdk.handle(era, Server::clone(server), caller.clone(), parts, body);
-                return match Box::pin(handled).await {
+                let handled = Box::pin(self.sdk.handle(era, Server::clone(server), caller.clone(), parts, body));
+                return match if is_large { beside_others(handled).await } else { handled.await } {
                     Ok(response) => response,
                     Err(refused) => refusal(&refused),
                 };
@@ -174,7 +179,12 @@ impl Inner {
             (Err(Unavailable { member, reason }), _) => (member.as_str(), Target::Unavailable(reason)),
         };
         let visit = Visit { caller, member, target };
-        match rpc::answer(visit, self.host.limits(), &body).await {
+        let answered = if is_large {
+            Box::pin(beside_others(Box::pin(rpc::answer(visit, self.host.limits(), &body)))).await
+        } else {
+            rpc::answer(visit, self.host.limits(), &body).await
+        };
+        match answered {
             Answer::Json(answer) => match caller.awaits(answer) {
                 Ok(answer) => {
                     let mut response = Response::new(Body::from(answer));
@@ -187,6 +197,16 @@ impl Inner {
             Answer::Refused(refused) => refusal(&refused),
         }
     }
+}
+
+/// Carries out what looks through a large text, which may take long, without holding up what else its thread has to do.
+async fn beside_others<T>(mut work: impl Future<Output = T> + Unpin) -> T {
+    let has_others = Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
+    poll_fn(|context| match has_others {
+        true => block_in_place(|| work.poll_unpin(context)),
+        false => work.poll_unpin(context),
+    })
+    .await
 }
 
 /// The answer to a request whose method is not for its path, as these are.

@@ -65,9 +65,9 @@ static VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 static META_PREFIX: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("io.modelcontextprotocol"));
 /// The first version without sessions.
 const STATELESS: &str = "2026-07-28";
-/// How many times the SDK has a message as values, at most: as its own types are made of them, as those types, and once more
-/// to compare them with the headers.
-const COPIES: u64 = 3;
+/// How many times the SDK has a message as values, at most: as what it makes its types of while it tries one after another,
+/// as those types, and once more to compare them with the headers.
+const COPIES: u64 = 6;
 /// After how many seconds one that found no place for its session may ask again.
 const NO_PLACE_SECONDS: u64 = 30;
 
