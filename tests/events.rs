@@ -382,12 +382,13 @@ fn one_who_never_reads_is_let_go_and_leaves_its_place_to_others() {
 
 #[test]
 fn as_many_may_listen_as_the_limit_and_one_more_is_told_to_come_back() {
-    let home = home("[limits]\nlisteners = 2\n");
+    // One caller has not all of them.
+    let home = home("[limits]\nlisteners = 3\n");
     home.quick("quick");
     let host = home.serve_roster(&[]);
     let (mut first, second) = (Ear::of(&host), Ear::of(&host));
     let (status, told) = refused(&host, "", &[]);
-    assert!(status == 503 && told.contains("retry-after: 5") && told.contains("limits.listeners = 2"), "{told}");
+    assert!(status == 503 && told.contains("retry-after: 5") && told.contains("limits.listeners = 3"), "{told}");
     drop(second);
     let mut third = wait_for("a place", || Some(ask(host.port, "", &[])).filter(|(status, ..)| *status == 200)).2;
     let job = host.at("quick").start("t");
@@ -403,7 +404,7 @@ fn a_thousand_listeners_are_all_told_of_the_end_of_a_job() {
     // Each of them is a file descriptor here, too.
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }).unwrap();
-    let home = Home::new();
+    let home = home("[limits]\nlisteners = 1200\n");
     home.quick("quick");
     let host = home.serve_roster(&[]);
     let mut ears: Vec<_> = (0..1000).map(|_| Ear::of(&host)).collect();

@@ -111,6 +111,14 @@ const TESTED: &[(&str, &str)] = &[
     ("searches", "tests/hostile/documents.rs::a_member_has_so_many_searches_at_a_time"),
     ("body_bytes", "host/server/tests/server/http.rs::a_body_of_exactly_the_limit_is_read_and_one_byte_more_is_413"),
     ("json_depth", "host/server/tests/server/rpc.rs::json_that_nests_too_deep_is_32600_and_no_stack_is_lost"),
+    (
+        "parsed_bytes",
+        "host/server/tests/server/http.rs::json_that_takes_exactly_the_limit_as_values_is_read_and_one_byte_more_is_32600",
+    ),
+    (
+        "requests_bytes",
+        "host/server/tests/server/http.rs::requests_hold_seven_eighths_of_the_limit_of_one_caller_and_one_that_would_hold_more_waits_or_is_503",
+    ),
     ("batch", "host/server/tests/server/rpc.rs::an_empty_or_oversized_batch_is_one_32600"),
     ("connections", "host/server/tests/server/http.rs::connections_beyond_the_limit_wait_for_their_turn"),
     ("mcp_sessions", "tests/mcp.rs::a_host_has_no_more_sessions_than_its_limit_and_one_that_nobody_uses_makes_room"),

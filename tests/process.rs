@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::Read,
+    io::{Read, Write},
     net::{TcpListener, TcpStream},
     process::Stdio,
     time::{Duration, Instant},
@@ -27,6 +27,99 @@ fn a_port_in_use_is_exit_code_2_at_once() {
     let (status, output) = Host::start(serve(&home, &member, port), port, "/mcp").wait();
     assert_eq!(status.code(), Some(2), "{output}");
     assert!(output.contains(&port.to_string()) && output.lines().count() == 1, "{output}");
+}
+
+/// Asks for garbage, which is answered, and the connection closed by the host first.
+fn ask_garbage(port: u16) {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.write_all(b"garbage\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+}
+
+#[test]
+fn a_host_starts_again_on_its_port_at_once_also_after_a_crash_and_connections_that_it_closed_first() {
+    let home = Home::new();
+    let member = home.quick("quick");
+    let port = free_port();
+    let start = || {
+        let mut host = Host::start(serve(&home, &member, port), port, "/mcp");
+        assert!(host.is_ready(), "{}", host.output());
+        host
+    };
+    let host = start();
+    let _open = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    ask_garbage(port);
+    host.kill();
+    let host = start();
+    ask_garbage(port);
+    assert!(host.stop().0.success());
+    let host = start();
+    let (status, output) = Host::start(serve(&home, &home.quick("other"), port), port, "/mcp").wait();
+    assert_eq!(status.code(), Some(2), "{output}");
+    host.client().call("ping", json!({})).unwrap();
+}
+
+#[test]
+fn of_hosts_that_start_on_one_port_at_the_same_moment_one_has_it_and_the_others_exit_with_2() {
+    let home = Home::new();
+    let port = free_port();
+    // The port has connections that a host closed first.
+    let mut first = Host::start(serve(&home, &home.quick("first"), port), port, "/mcp");
+    assert!(first.is_ready());
+    ask_garbage(port);
+    assert!(first.stop().0.success());
+    let members: Vec<_> = (0..4).map(|n| home.quick(&format!("m{n}"))).collect();
+    let mut hosts: Vec<_> =
+        members.iter().map(|member| Host::start(serve(&home, member, port), port, "/mcp")).collect();
+    let ready: Vec<bool> = hosts.iter_mut().map(Host::is_ready).collect();
+    assert_eq!(ready.iter().filter(|ready| **ready).count(), 1, "{ready:?}");
+    for (host, _) in hosts.into_iter().zip(ready).filter(|(_, ready)| !ready) {
+        let (status, output) = host.wait();
+        assert_eq!(status.code(), Some(2), "{output}");
+        assert!(output.contains(&format!("port {port} is already in use")), "{output}");
+    }
+}
+
+#[test]
+fn a_host_without_descriptors_for_more_connections_says_so_once_and_goes_on_when_there_are_some() {
+    let home = Home::new();
+    let member = home.quick("quick");
+    let port = free_port();
+    let plain = serve(&home, &member, port);
+    // The most that it can have, too.
+    let mut limited = std::process::Command::new("sh");
+    limited.current_dir(&member).args(["-c", "ulimit -n 96 && exec \"$0\" \"$@\""]).arg(plain.get_program());
+    limited.args(plain.get_args());
+    for (name, value) in plain.get_envs() {
+        match value {
+            Some(value) => limited.env(name, value),
+            None => limited.env_remove(name),
+        };
+    }
+    let mut host = Host::start(limited, port, "/mcp");
+    assert!(host.is_ready(), "{}", host.output());
+    let connect = || TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let mut first = connect();
+    let mut asked = || {
+        first.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        first.read(&mut [0; 4096]).unwrap()
+    };
+    assert_ne!(asked(), 0);
+    let many: Vec<_> = (0..128).map(|_| connect()).collect();
+    const TOLD: &str = "no connection can be accepted at the moment";
+    wait_for("the log to say so", || host.output().contains(TOLD).then_some(()));
+    // It tries again all the while, and those that it has are served.
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(1) {
+        assert_ne!(asked(), 0);
+    }
+    assert_eq!(host.output().matches(TOLD).count(), 1, "{}", host.output());
+    assert!(host.output().lines().count() < 12, "{}", host.output());
+    drop(many);
+    host.client().call("ping", json!({})).unwrap();
+    assert!(host.stop().0.success());
 }
 
 #[test]

@@ -19,7 +19,7 @@ use crate::{
 
 const LISTENERS: usize = 10_000;
 const DISPATCHES: usize = 200;
-const LIMITS: &str = "[limits]\nconnections = 12000\nlisteners = 11000\n";
+const LIMITS: &str = "[limits]\nconnections = 12000\nlisteners = 11900\n";
 /// How long all jobs together may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(20);

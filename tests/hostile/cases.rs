@@ -435,6 +435,58 @@ const DOCUMENTS: &[(&str, &[&str])] = &[
     ("a page of angle brackets", &["documents::a_page_of_4_mib_of_angle_brackets_is_not_read"]),
 ];
 
+/// What callers can make the host hold.
+const HELD_FOR_CALLERS: &[(&str, &[&str])] = &[
+    (
+        "what `initialize` or `subscriptions/listen` brings, kept by many sessions and streams",
+        &[
+            "callers::what_initialize_brings_is_not_kept_for_as_long_as_its_session_lives",
+            "callers::what_opens_a_stream_is_small",
+        ],
+    ),
+    (
+        "JSON that takes many times its text",
+        &[
+            "callers::json_that_takes_many_times_its_text_is_refused_whichever_way_it_comes",
+            "callers::many_requests_at_once_hold_no_more_than_the_limit_whichever_way_they_come",
+            "host/server/tests/server/http.rs::json_that_takes_exactly_the_limit_as_values_is_read_and_one_byte_more_is_32600",
+        ],
+    ),
+    ("bodies that are announced and do not come", &["callers::bodies_that_do_not_come_leave_room_for_others"]),
+    (
+        "large answers that are not taken",
+        &["callers::answers_that_are_not_taken_hold_no_more_than_the_limit_and_leave_room_for_others"],
+    ),
+    ("all listeners for one token", &["callers::one_token_does_not_take_all_places_of_listeners"]),
+    (
+        "a page's request without an Origin",
+        &[
+            "callers::what_a_page_of_another_site_makes_a_browser_send_is_not_answered",
+            "host/server/tests/server/http.rs::what_a_page_of_another_site_makes_a_browser_send_is_403_on_every_path",
+        ],
+    ),
+    (
+        "coming by a proxy as if from this machine",
+        &[
+            "callers::who_comes_by_a_proxy_needs_a_token_whatever_the_proxy_adds",
+            "host/server/src/door/names.rs::a_request_that_a_proxy_passed_on_is_known_by_what_the_proxy_added",
+        ],
+    ),
+    (
+        "running out of descriptors by connections",
+        &[
+            "tests/process.rs::a_host_without_descriptors_for_more_connections_says_so_once_and_goes_on_when_there_are_some",
+        ],
+    ),
+    (
+        "keeping a port from the next host",
+        &[
+            "tests/process.rs::a_host_starts_again_on_its_port_at_once_also_after_a_crash_and_connections_that_it_closed_first",
+            "tests/process.rs::of_hosts_that_start_on_one_port_at_the_same_moment_one_has_it_and_the_others_exit_with_2",
+        ],
+    ),
+];
+
 /// What implementations of WASI were found to get wrong in 2025 and 2026.
 const ADVISORIES: &[(&str, &[&str])] = &[
     (
@@ -528,13 +580,14 @@ const MEMBERS: &[(&str, &[&str])] = &[
     ),
 ];
 
-const PARAGRAPHS: [&[(&str, &[&str])]; 10] = [
+const PARAGRAPHS: [&[(&str, &[&str])]; 11] = [
     BYTES_AND_LOAD,
     CPU_AND_TIME,
     MEMORY,
     FILES,
     OUTPUT,
     NEIGHBOURS_AND_CALLERS,
+    HELD_FOR_CALLERS,
     SCHEMAS,
     DOCUMENTS,
     ADVISORIES,
@@ -565,13 +618,15 @@ fn every_case_has_tests_and_each_of_them_exists() {
 }
 
 /// Cases that no test brings to a running host with healthy jobs beside it, and why not.
-const WITHOUT_A_HOST: [(&str, &str); 6] = [
+const WITHOUT_A_HOST: [(&str, &str); 8] = [
     ("a cache that others can write", "the host goes on without a cache"),
     ("reading what another call left in memory", "the sandbox alone gives the same memory to call after call"),
     ("taking the memories of others", "the sandbox alone counts how many calls wait"),
     ("DNS rebinding", "names resolve as the system says; a crate's test says it in its place"),
     ("a kill at every point where the host writes, then a restart", "nothing runs beside a host that is killed"),
     ("a clock before 1970, or after 9999", "the system has one clock for all tests, and does not let it be set so"),
+    ("running out of descriptors by connections", "its neighbours are the connections that it has"),
+    ("keeping a port from the next host", "nothing runs beside a host that has no port"),
 ];
 
 /// The tests of this directory do what [`harness`](super::harness) does, by themselves or by a function of their file.
@@ -604,9 +659,10 @@ fn every_case_goes_through_the_harness() {
 fn every_test_of_this_directory_is_of_some_case() {
     let named: BTreeSet<(PathBuf, &str)> =
         PARAGRAPHS.concat().iter().flat_map(|(_, tests)| *tests).map(|test| place(test)).collect();
-    for file in ["compile", "cpu", "documents", "files", "load", "members", "memory", "neighbours", "output", "schemas"]
-    {
-        let file = root().join(format!("tests/hostile/{file}.rs"));
+    for file in fs::read_dir(root().join("tests/hostile")).unwrap().map(|entry| entry.unwrap().path()) {
+        if ["mod.rs", "cases.rs", "harness.rs"].iter().any(|other| file.ends_with(other)) {
+            continue;
+        }
         let source = fs::read_to_string(&file).unwrap();
         for test in source.split("#[test]\nfn ").skip(1).map(|rest| rest.split_once('(').unwrap().0) {
             assert!(named.contains(&(file.clone(), test)), "{test} is of no case");

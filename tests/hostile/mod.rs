@@ -3,6 +3,7 @@
 //! Every test here goes through [`harness`]: whatever is tried, the host stays up, healthy jobs that run beside it end
 //! as they should and in time, what was tried ends with its stable reason, and what was taken is given back.
 
+mod callers;
 mod cases;
 mod compile;
 mod cpu;

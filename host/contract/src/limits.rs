@@ -242,6 +242,10 @@ limits! {
     body_bytes: u64 = 4 * MIB;
     /// Nesting of a request's JSON.
     json_depth: u32 = 64;
+    /// What a request's JSON takes as values, by an estimate: 20 to 100 times its text where it has little but structure.
+    parsed_bytes: u64 = 64 * MIB;
+    /// Bodies, their JSON as values, and answers of all requests that are under way, seven eighths of it for one caller.
+    requests_bytes: u64 = 512 * MIB;
     /// Requests in a JSON-RPC batch.
     batch: u32 = 100;
     /// Connections at a time; others wait to be accepted.
@@ -264,7 +268,7 @@ limits! {
     token_dispatches_per_minute: u32 = 600;
     /// Requests with one token that are under way.
     token_requests_at_once: u32 = 64;
-    /// Listeners to `/events`, and streams of MCP that tell of changes, at a time; more are told to come back.
+    /// Listeners to `/events`, and streams of MCP that tell of changes, at a time, seven eighths of them of one caller.
     listeners: u32 = 1024;
     /// Events that are kept for listeners that come back, as many KiB at most.
     events_kept: u32 = 4096;

@@ -1,13 +1,14 @@
 //! Looking through jobs page by page, and reading what they left: for clients that browse, as those of MCP do.
 
-use std::ops::Bound;
+use std::{ops::Bound, path::Path};
 
 use guild_contract::{JobId, JobStatus};
 
 use crate::{
-    artifacts::{self, Names},
+    artifacts::{self, ARTIFACTS, Names},
     error::StoreError,
     index::{Entry, State, order},
+    record::{RESULT, SUBMISSION},
     store::JobStore,
     sync::lock,
 };
@@ -76,6 +77,27 @@ impl JobStore {
         let unreadable = StoreError::io("the job's directory cannot be opened");
         let dir = self.job_dir(&entry.id).map_err(unreadable)?;
         Ok(artifacts::list(&dir, &entry.id, self.shared.limits().artifacts_entries))
+    }
+
+    /// How many bytes the file has that has a job's result; 0 where there is none. It blocks.
+    ///
+    /// # Errors
+    /// An unknown job.
+    pub fn result_bytes(&self, id: &str) -> Result<u64, StoreError> {
+        let entry = self.find(id)?;
+        let dir = self.job_dir(&entry.id).map_err(StoreError::io("could not read the job"))?;
+        let bytes = [RESULT, SUBMISSION].map(|file| dir.symlink_metadata(file).map_or(0, |found| found.len()));
+        Ok(bytes.into_iter().max().unwrap_or_default())
+    }
+
+    /// How many bytes a file under a job's `artifacts/` has; 0 where there is none. It blocks.
+    ///
+    /// # Errors
+    /// An unknown job.
+    pub fn artifact_bytes(&self, id: &str, path: &str) -> Result<u64, StoreError> {
+        let entry = self.find(id)?;
+        let dir = self.job_dir(&entry.id).map_err(StoreError::io("could not read the job"))?;
+        Ok(dir.metadata(Path::new(ARTIFACTS).join(path)).map_or(0, |found| found.len()))
     }
 
     /// The bytes of one file under a job's `artifacts/`, by its path there; at most `max` of them. It blocks.

@@ -5,7 +5,7 @@
 //! host's address is told 403, whatever it asks for. An answer of [`rpc`] is always one JSON text, never a stream, whatever
 //! the client accepts.
 
-use std::{borrow::Cow, convert::Infallible, mem, pin::pin, sync::Arc, task::Poll, time::Duration};
+use std::{borrow::Cow, convert::Infallible, future::poll_fn, mem, pin::pin, sync::Arc, task::Poll, time::Duration};
 
 use axum::{
     body::{Body, HttpBody},
@@ -16,14 +16,18 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use bytes::{Bytes, BytesMut};
-use futures::{StreamExt, future::BoxFuture, poll};
+use futures::{FutureExt, StreamExt, future::BoxFuture, poll};
 use guild_contract::Limits;
 use http_body_util::BodyDataStream;
 use hyper::body::Incoming;
-use tokio::time::timeout;
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    task::block_in_place,
+    time::timeout,
+};
 
 use crate::{
-    door::{Caller, Connected, Door, Refused},
+    door::{Caller, Connected, Door, LARGE, Refused},
     events,
     host::Host,
     mcp::{
@@ -153,18 +157,19 @@ impl Inner {
                 let why = "the content type must be application/json\n";
                 return (StatusCode::UNSUPPORTED_MEDIA_TYPE, why).into_response();
             }
-            Some(body) => match whole(body, request.headers(), self.host.limits()).await {
+            Some(body) => match whole(body, request.headers(), self.host.limits(), caller).await {
                 Ok(body) => body,
                 Err(response) => return response,
             },
             None => Bytes::new(),
         };
+        let is_large = body.len() as u64 > LARGE;
         let (member, target) = match (server, sdk::wanted(request.method(), request.headers(), &body)) {
             (Ok(server), Some(era)) => {
                 let (parts, _) = mem::take(request).into_parts();
                 // In a box of its own: what a poll waits in stays small.
-                let handled = self.sdk.handle(era, Server::clone(server), caller.clone(), parts, body);
-                return match Box::pin(handled).await {
+                let handled = Box::pin(self.sdk.handle(era, Server::clone(server), caller.clone(), parts, body));
+                return match if is_large { beside_others(handled).await } else { handled.await } {
                     Ok(response) => response,
                     Err(refused) => refusal(&refused),
                 };
@@ -174,16 +179,34 @@ impl Inner {
             (Err(Unavailable { member, reason }), _) => (member.as_str(), Target::Unavailable(reason)),
         };
         let visit = Visit { caller, member, target };
-        match rpc::answer(visit, self.host.limits(), &body).await {
-            Answer::Json(answer) => {
-                let mut response = Response::new(Body::from(caller.awaits(answer)));
-                response.headers_mut().insert(CONTENT_TYPE, JSON);
-                response
-            }
+        let answered = if is_large {
+            Box::pin(beside_others(Box::pin(rpc::answer(visit, self.host.limits(), &body)))).await
+        } else {
+            rpc::answer(visit, self.host.limits(), &body).await
+        };
+        match answered {
+            Answer::Json(answer) => match caller.awaits(answer) {
+                Ok(answer) => {
+                    let mut response = Response::new(Body::from(answer));
+                    response.headers_mut().insert(CONTENT_TYPE, JSON);
+                    response
+                }
+                Err(refused) => refusal(&refused),
+            },
             Answer::Nothing => StatusCode::ACCEPTED.into_response(),
             Answer::Refused(refused) => refusal(&refused),
         }
     }
+}
+
+/// Carries out what looks through a large text, which may take long, without holding up what else its thread has to do.
+async fn beside_others<T>(mut work: impl Future<Output = T> + Unpin) -> T {
+    let has_others = Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
+    poll_fn(|context| match has_others {
+        true => block_in_place(|| work.poll_unpin(context)),
+        false => work.poll_unpin(context),
+    })
+    .await
 }
 
 /// The answer to a request whose method is not for its path, as these are.
@@ -192,10 +215,10 @@ fn not_but(allowed: &'static str) -> Response {
 }
 
 /// A request's body; else the answer to the one who sent it.
-async fn whole(body: Incoming, headers: &HeaderMap, limits: &Limits) -> Result<Bytes, Response> {
+async fn whole(body: Incoming, headers: &HeaderMap, limits: &Limits, caller: &Caller) -> Result<Bytes, Response> {
     let limit = usize::try_from(limits.body_bytes).unwrap_or(usize::MAX);
     let patience = Duration::from_secs(limits.client_seconds.into());
-    let mut reading = pin!(read_body(body, limit));
+    let mut reading = pin!(read_body(body, limit, caller));
     // The usual case: it came with the head, and there is nothing to time.
     let read = match poll!(&mut reading) {
         Poll::Ready(read) => Ok(read),
@@ -203,9 +226,17 @@ async fn whole(body: Incoming, headers: &HeaderMap, limits: &Limits) -> Result<B
     };
     match read {
         Ok(Ok(body)) => Ok(body),
-        Ok(Err(BodyError::TooLarge(rest))) => Err(too_large(limit, headers.contains_key(EXPECT), rest)),
+        Ok(Err(BodyError::TooLarge(rest))) => {
+            discard_unless_expected(headers, rest);
+            let text = format!("a request's body is at most {limit} bytes\n");
+            Err(closing((StatusCode::PAYLOAD_TOO_LARGE, text).into_response()))
+        }
+        Ok(Err(BodyError::NoMemory(refused, rest))) => {
+            discard_unless_expected(headers, rest);
+            Err(closing(refusal(&refused)))
+        }
         Ok(Err(BodyError::Broken)) => Err((StatusCode::BAD_REQUEST, "the body is broken off\n").into_response()),
-        Err(_) => Err(closing(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time\n".to_owned())),
+        Err(_) => Err(closing((StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time\n").into_response())),
     }
 }
 
@@ -233,16 +264,21 @@ pub(crate) fn refusal(refused: &Refused) -> Response {
 enum BodyError {
     /// What has not been read of it.
     TooLarge(BodyDataStream<Incoming>),
+    /// The same, where there is no memory for it.
+    NoMemory(Refused, BodyDataStream<Incoming>),
     /// The client went away, or what it sent is no body.
     Broken,
 }
 
-/// Reads a body of at most `limit` bytes. One that announces more is not read at all.
-async fn read_body(body: Incoming, limit: usize) -> Result<Bytes, BodyError> {
+/// Reads a body of at most `limit` bytes. One that announces more is not read at all, nor one for which there is no memory.
+async fn read_body(body: Incoming, limit: usize, caller: &Caller) -> Result<Bytes, BodyError> {
     let announced = body.size_hint();
     let mut body = BodyDataStream::new(body);
     if announced.lower() > limit as u64 {
         return Err(BodyError::TooLarge(body));
+    }
+    if let Err(refused) = caller.takes(announced.lower()).await {
+        return Err(BodyError::NoMemory(refused, body));
     }
     let Some(first) = body.next().await else { return Ok(Bytes::new()) };
     let first = first.map_err(|_| BodyError::Broken)?;
@@ -250,10 +286,19 @@ async fn read_body(body: Incoming, limit: usize) -> Result<Bytes, BodyError> {
     if announced.exact() == Some(first.len() as u64) {
         return Ok(first);
     }
-    let mut whole = BytesMut::from(first);
+    let (mut whole, mut counted) = (BytesMut::from(first), announced.lower());
+    // What is announced is counted already.
+    whole.reserve(usize::try_from(counted).unwrap_or(usize::MAX).saturating_sub(whole.len()));
     loop {
         if whole.len() > limit {
             return Err(BodyError::TooLarge(body));
+        }
+        // Of unannounced length it grows by doubling.
+        if whole.capacity() as u64 > counted.saturating_add(LARGE) {
+            if let Err(refused) = caller.takes(whole.capacity() as u64 - counted).await {
+                return Err(BodyError::NoMemory(refused, body));
+            }
+            counted = whole.capacity() as u64;
         }
         match body.next().await {
             Some(Ok(piece)) => whole.extend_from_slice(&piece),
@@ -263,12 +308,12 @@ async fn read_body(body: Incoming, limit: usize) -> Result<Bytes, BodyError> {
     }
 }
 
-fn too_large(limit: usize, expects_continue: bool, rest: BodyDataStream<Incoming>) -> Response {
-    // A client that waits for "100 Continue" has sent nothing yet, and sends nothing now.
-    if !expects_continue {
+/// Lets a client that is sending see its answer.
+fn discard_unless_expected(headers: &HeaderMap, rest: BodyDataStream<Incoming>) {
+    // One that waits for "100 Continue" has sent nothing yet, and sends nothing now.
+    if !headers.contains_key(EXPECT) {
         tokio::spawn(timeout(DISCARD_TIME, discard(rest)));
     }
-    closing(StatusCode::PAYLOAD_TOO_LARGE, format!("a request's body is at most {limit} bytes\n"))
 }
 
 async fn discard(mut body: BodyDataStream<Incoming>) {
@@ -282,8 +327,9 @@ async fn discard(mut body: BodyDataStream<Incoming>) {
 }
 
 /// An answer after which the connection cannot be used again.
-fn closing(status: StatusCode, text: String) -> Response {
-    (status, [(CONNECTION, HeaderValue::from_static("close"))], text).into_response()
+fn closing(mut response: Response) -> Response {
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

@@ -11,10 +11,9 @@ use std::{
     pin::{Pin, pin},
     sync::{Arc, Mutex, PoisonError},
     task::Poll,
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
-use futures::poll;
 use guild_contract::Limits;
 use guild_jobs::clock;
 use hyper::server::conn::http1;
@@ -45,6 +44,11 @@ const BACKLOG: i32 = 4096;
 const LAST_WORDS: Duration = Duration::from_millis(100);
 /// How long to wait where the system has nothing left for another connection.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
+/// How often the log says so.
+const EXHAUSTED_TOLD: Duration = Duration::from_secs(60);
+
+/// Bytes of a client's that are read before somebody asks for them, on each connection.
+const READ_AHEAD: usize = 64 * 1024;
 
 /// Connections that are kept for this machine, where there are many.
 const OWN: u32 = 16;
@@ -72,20 +76,39 @@ pub struct Bound {
     address: SocketAddr,
 }
 
+impl BindError {
+    fn of(address: SocketAddr, source: io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::AddrInUse => Self::InUse(address),
+            _ => Self::Other { address, source },
+        }
+    }
+}
+
 impl Bound {
-    /// Takes an address, without address reuse: two hosts can never share a port. Port 0 takes a free one.
+    /// Takes an address that no other process has. Port 0 takes a free one.
+    ///
+    /// Closed connections of an earlier host keep the address for a minute from a socket without address reuse, and from
+    /// no other. So the address is first tried without, and then with it. The bound socket itself is without it until it
+    /// listens: with it, a second host could take the same address before the first listens.
+    ///
+    /// # Errors
+    /// [`BindError::InUse`] where another process has the address, whether or not it listens yet.
     pub fn bind(address: SocketAddr) -> Result<Self, BindError> {
-        let bind = || {
+        let bind = |reuse| {
             let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
             socket.set_nonblocking(true)?;
+            socket.set_reuse_address(reuse)?;
             socket.bind(&address.into())?;
+            socket.set_reuse_address(false)?;
             let bound = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
             Ok(Self { socket, address: bound })
         };
-        bind().map_err(|source: io::Error| match source.kind() {
-            io::ErrorKind::AddrInUse => BindError::InUse(address),
-            _ => BindError::Other { address, source },
-        })
+        let bound = bind(false).or_else(|error: io::Error| match error.kind() {
+            io::ErrorKind::AddrInUse => bind(true),
+            _ => Err(error),
+        });
+        bound.map_err(|source| BindError::of(address, source))
     }
 
     /// The address, with the port that the system chose where 0 was asked for.
@@ -94,6 +117,9 @@ impl Bound {
     }
 
     /// Lets clients connect. Must be called in a runtime.
+    ///
+    /// # Errors
+    /// [`BindError::InUse`] where another host that started at the same moment listens already.
     pub fn listen(self, limits: &Limits) -> Result<TcpListener, BindError> {
         let listen = || {
             // Connections inherit all of this. An answer is one write, which waiting to fill a packet would only delay; one
@@ -106,14 +132,13 @@ impl Bound {
                 // and the system does not hold megabytes for one that takes nothing.
                 self.socket.set_tcp_notsent_lowat(2 * PIECE)?;
             }
+            // The closed connections of a socket with address reuse keep the address from no later host.
+            self.socket.set_reuse_address(true)?;
             self.socket.listen(BACKLOG)?;
             TcpListener::from_std(self.socket.into())
         };
         let address = self.address;
-        listen().map_err(|source| match source.kind() {
-            io::ErrorKind::AddrInUse => BindError::InUse(address),
-            _ => BindError::Other { address, source },
-        })
+        listen().map_err(|source| BindError::of(address, source))
     }
 }
 
@@ -132,12 +157,15 @@ pub async fn serve(listener: TcpListener, service: Service, limits: &Limits, sto
     let of_addresses = Arc::new(OfAddresses::new(limits));
     let patience = Duration::from_secs(limits.client_seconds.into());
     let mut http = http1::Builder::new();
+    let head = usize::try_from(limits.header_bytes).unwrap_or(usize::MAX);
     http.header_read_timeout(patience)
         .max_headers(limits.headers as usize)
-        .max_header_size(usize::try_from(limits.header_bytes).unwrap_or(usize::MAX));
+        .max_header_size(head)
+        .max_buf_size(READ_AHEAD.max(head.saturating_add(READ_AHEAD / 4)));
     let served = Arc::new(Served { http, service, patience, stopping });
 
     let accepting = async {
+        let mut exhausted = Exhausted::default();
         loop {
             let Ok(slot) = slots.clone().acquire_owned().await else { return };
             match listener.accept().await {
@@ -154,7 +182,9 @@ pub async fn serve(listener: TcpListener, service: Service, limits: &Limits, sto
                 }
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "no connection can be accepted at the moment");
+                    if let Some(attempts) = exhausted.failed(Instant::now()) {
+                        tracing::warn!(%error, attempts, "no connection can be accepted at the moment; retrying");
+                    }
                     tokio::time::sleep(EXHAUSTED_PAUSE).await;
                 }
             }
@@ -168,6 +198,26 @@ pub async fn serve(listener: TcpListener, service: Service, limits: &Limits, sto
     drop(stop_all);
     connections.close();
     connections.wait().await;
+}
+
+/// Failed attempts to accept a connection, as the log is told of them: the first at once, the others as a number, once in
+/// each [`EXHAUSTED_TOLD`].
+#[derive(Default)]
+struct Exhausted {
+    told: Option<Instant>,
+    untold: u64,
+}
+
+impl Exhausted {
+    /// Counts one more. The number of those that the log was not told of, where it is to be told now.
+    fn failed(&mut self, now: Instant) -> Option<u64> {
+        self.untold = self.untold.saturating_add(1);
+        if self.told.is_some_and(|told| now.duration_since(told) < EXHAUSTED_TOLD) {
+            return None;
+        }
+        self.told = Some(now);
+        Some(mem::take(&mut self.untold))
+    }
 }
 
 /// What every connection is served with.
@@ -241,17 +291,11 @@ async fn refuse_without_clock(mut stream: impl Transport) {
     let _ = timeout(LAST_WORDS, stream.shutdown()).await;
 }
 
-/// Ends a connection since the host ends. Unless an answer was under way it is reset: closed by this side, it would
-/// keep the host's port from the next host for a minute.
+/// Ends a connection since the host ends: an answer under way is sent, for as long as [`LAST_WORDS`].
 async fn end_connection<S: Transport>(mut connection: http1::Connection<TokioIo<Patient<S>>, OfConnection>) {
     Pin::new(&mut connection).graceful_shutdown();
-    let mut rest = pin!(poll_fn(|context| connection.poll_without_shutdown(context)));
-    let answered = poll!(rest.as_mut()).is_pending() && timeout(LAST_WORDS, rest).await.is_ok();
-    let stream = connection.into_parts().io.into_inner();
-    if !answered {
-        // Where it cannot be, the port is free a minute later.
-        let _ = stream.tcp().set_zero_linger();
-    }
+    // It is closed in any case.
+    let _ = timeout(LAST_WORDS, connection).await;
 }
 
 /// How many connections each address has that is not of this machine.
@@ -365,6 +409,13 @@ mod tests {
         let _own: Vec<_> = (0..9).map(|_| count("127.0.0.1").unwrap()).collect();
         drop(_of_one_network);
         assert!(count("2001:db8::3").is_some());
+    }
+
+    #[test]
+    fn the_log_is_told_once_a_minute_that_no_connection_can_be_accepted() {
+        let (mut exhausted, begun) = (Exhausted::default(), Instant::now());
+        let mut failed = |seconds| exhausted.failed(begun + Duration::from_secs(seconds));
+        assert_eq!([0, 1, 59, 60, 61, 300].map(&mut failed), [Some(1), None, None, Some(3), None, Some(2)]);
     }
 
     #[test]

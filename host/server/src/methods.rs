@@ -6,7 +6,7 @@ use std::{borrow::Cow, sync::Arc};
 use bytes::Bytes;
 use guild_contract::{
     JobId,
-    rpc::{Detail, DispatchParams, Dispatched, ListParams, code, method},
+    rpc::{Detail, DispatchParams, Dispatched, ListParams, ResultView, code, method},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -14,10 +14,10 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     discover::{self, DISCOVER},
-    door::{Audit, Caller, Refused},
+    door::{Audit, Caller, LARGE, Refused},
     json,
     mcp::{Answered, Failure, Identity, Manner, Server},
-    member::Member,
+    member::{Member, blocking},
     rpc::{RpcError, to_json},
 };
 
@@ -35,7 +35,7 @@ pub(crate) async fn call(
     if name.starts_with("worker/")
         && let Server::Member(member) = server
     {
-        return worker(member, name, Params::read(params), audit).await;
+        return worker(member, caller, name, Params::read(params), audit).await;
     }
     Box::pin(of_mcp(server, caller, name, params)).await
 }
@@ -116,6 +116,7 @@ pub(crate) async fn call_tool(
 /// One of the six methods of a worker. The audit log is told which job it is about.
 pub(crate) async fn worker(
     member: &Arc<Member>,
+    caller: &Caller,
     name: &str,
     params: Result<Params, RpcError>,
     audit: &Audit,
@@ -132,11 +133,12 @@ pub(crate) async fn worker(
         return member.status(&id).await;
     }
     // In a box of its own: what a poll waits in stays small.
-    Box::pin(unpolled(member, name, params, audit)).await
+    Box::pin(unpolled(member, caller, name, params, audit)).await
 }
 
 async fn unpolled(
     member: &Arc<Member>,
+    caller: &Caller,
     name: &str,
     params: Result<Params, RpcError>,
     audit: &Audit,
@@ -148,12 +150,55 @@ async fn unpolled(
     };
     match name {
         method::LIST => member.list(params?.list()?).await,
-        method::RESULT => Ok(to_json(&member.result(&job(params?)?).await?)),
+        method::RESULT => Ok(to_json(&result(member, caller, &job(params?)?).await?)),
         method::CANCEL => Ok(to_json(&member.cancel(&job(params?)?).await?)),
         method::DELETE => Ok(to_json(&member.delete(&job(params?)?).await?)),
         method::DISPATCH => Ok(to_json(&dispatch(member, params?, audit).await?)),
         _ => Err(unknown(name)),
     }
+}
+
+/// How many copies there are of what is being made an answer, at most: as a text, as JSON, as JSON in JSON, as a value, and
+/// in buffers that grow.
+const COPIES: u64 = 8;
+
+/// `worker/result`, once there is memory for the answer.
+pub(crate) async fn result(member: &Member, caller: &Caller, job: &str) -> Result<ResultView, RpcError> {
+    let (store, id) = (member.store().clone(), job.to_owned());
+    let read = move |most| match store.result_bytes(&id)? {
+        bytes if bytes > most => Ok(Err(bytes)),
+        _ => Ok(Ok(store.result(&id)?)),
+    };
+    told(caller, read, |result| json::string_bytes(&result.output)).await
+}
+
+/// Reads something once there is memory for the answer that is made of it. `read`, which may block, does so where it has at
+/// most so many bytes, and says else how many it has; `written` says how many it has as JSON.
+pub(crate) async fn told<T: Send + 'static>(
+    caller: &Caller,
+    read: impl Fn(u64) -> Result<Result<T, u64>, RpcError> + Send + Sync + 'static,
+    written: impl Fn(&T) -> u64,
+) -> Result<T, RpcError> {
+    let (read, before) = (Arc::new(read), caller.held());
+    let (mut most, mut ahead) = (LARGE / COPIES, 0);
+    let found = loop {
+        let read = read.clone();
+        match blocking(move || read(most)).await? {
+            Ok(found) => break found,
+            // Some of it is written with more bytes; and it may have grown since.
+            Err(bytes) => most = bytes.saturating_add(bytes / 4),
+        }
+        let needed = most.saturating_mul(COPIES);
+        caller.takes(needed.saturating_sub(ahead)).await?;
+        ahead = needed;
+    };
+    let needed = written(&found).saturating_mul(COPIES);
+    if needed > ahead {
+        caller.takes(needed - ahead).await?;
+    } else {
+        caller.holds(before.saturating_add(needed))?;
+    }
+    Ok(found)
 }
 
 /// `worker/dispatch`.

@@ -104,6 +104,14 @@ pub async fn answer(visit: Visit<'_>, limits: &Limits, body: &[u8]) -> Answer {
         let message = format!("Invalid request: JSON that nests deeper than {} levels", limits.json_depth);
         return failure(RpcError::invalid_request(message));
     }
+    match json::weigh(body, limits) {
+        Err(why) => return failure(RpcError::invalid_request(format!("Invalid request: {why}"))),
+        Ok(weight) => {
+            if let Err(refused) = visit.caller.takes(weight).await {
+                return Answer::Refused(refused);
+            }
+        }
+    }
     if text.trim_start().starts_with('[') {
         return Box::pin(answer_batch(visit, limits, text)).await;
     }
@@ -128,7 +136,7 @@ async fn answer_batch(visit: Visit<'_>, limits: &Limits, text: &str) -> Answer {
         return failure(RpcError::invalid_request(message));
     }
     let most = usize::try_from(limits.result_bytes.saturating_mul(4)).unwrap_or(usize::MAX);
-    let mut out = Vec::new();
+    let (mut out, held) = (Vec::new(), visit.caller.held());
     for (index, request) in requests.into_iter().enumerate() {
         let begin = out.len();
         out.push(if begin == 0 { b'[' } else { b',' });
@@ -147,7 +155,10 @@ async fn answer_batch(visit: Visit<'_>, limits: &Limits, text: &str) -> Answer {
             }
             (Ok(()), _) => answer_one(visit, &request, &mut out).await,
         };
+        let (own, all) = ((out.len() - begin) as u64, held.saturating_add(out.capacity() as u64));
+        let answered = answered.and_then(|()| visit.caller.answers(own, all));
         if let (Err(refused), Some(id)) = (answered, id) {
+            out.truncate(begin + 1);
             write(&mut out, id, Err(refused.into()));
         }
         if out.len() == begin + 1 {
@@ -158,6 +169,7 @@ async fn answer_batch(visit: Visit<'_>, limits: &Limits, text: &str) -> Answer {
         return Answer::Nothing;
     }
     out.push(b']');
+    out.shrink_to_fit();
     Answer::Json(out.into())
 }
 
@@ -215,7 +227,7 @@ struct Rejected<'a> {
 
 const NULL: &str = "null";
 /// Bytes of an id, as it is written.
-const MAX_ID_BYTES: usize = 1024;
+pub(crate) const MAX_ID_BYTES: usize = 1024;
 
 impl<'a> Request<'a> {
     fn read(text: &'a str) -> Result<Self, Rejected<'a>> {

@@ -101,7 +101,7 @@ impl Entry {
         }
         self.caller.from.door.record(&Event {
             event: "request",
-            who: self.caller.pass.as_ref().map_or(Who::Local, |(pass, _)| Who::Token(&pass.token.name)),
+            who: self.caller.pass.as_ref().map_or(Who::Local, |pass| Who::Token(&pass.token.name)),
             peer: Some(self.caller.from.peer),
             method: Some(&self.method),
             member: Some(&self.member),

@@ -6,6 +6,7 @@
 //! - [`tokens`], [`passes`]: it brings a token that is good, for this member and this method, and that has not been
 //!   used too much. Whoever is on this machine, and calls the host by loopback's names, needs none unless
 //!   `require_token` says so;
+//! - [`shares`]: what its requests hold, together with what those of others hold, is not too much;
 //! - [`audit`], [`audit_log`]: what was asked for, and what came of it, is written down.
 //!
 //! How the request travels is for [`tls`] and [`patience`].
@@ -16,12 +17,18 @@ mod class;
 mod names;
 mod passes;
 pub(crate) mod patience;
+pub(crate) mod shares;
 mod stamp;
 mod stay;
 pub(crate) mod tls;
 pub mod tokens;
 
-use std::{fmt, net::SocketAddr, sync::Arc};
+use std::{
+    fmt,
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::Duration,
+};
 
 use axum::http::{
     HeaderMap, StatusCode,
@@ -42,6 +49,7 @@ use self::{
     class::Class,
     names::Names,
     passes::{Good, Look, Pass, Passes},
+    shares::{Share, Shares},
     tls::{Tls, TlsError},
     tokens::{TokenError, TokenFile},
 };
@@ -83,6 +91,8 @@ pub struct Door {
     log: Option<Log>,
     log_reads: bool,
     tls: Option<Tls>,
+    /// The bytes that may be held for requests.
+    memory: Arc<Shares>,
 }
 
 /// A connection at a door.
@@ -127,6 +137,7 @@ impl Door {
             log: Log::of_host(config)?,
             log_reads: options.audit_log_reads,
             tls: options.tls.as_ref().map(Tls::open).transpose()?,
+            memory: Shares::new(config.limits.requests_bytes),
         })
     }
 
@@ -140,6 +151,7 @@ impl Door {
             log: None,
             log_reads: false,
             tls: None,
+            memory: Shares::new(limits.requests_bytes),
         }
     }
 
@@ -189,7 +201,10 @@ impl Door {
         let Some(log) = &self.log else { return };
         log.record_refusal(&Event {
             event: "request",
-            who: refused.token().map_or(Who::Unknown, Who::Token),
+            who: match refused {
+                Refused::NoMemory { token: None } => Who::Local,
+                refused => refused.token().map_or(Who::Unknown, Who::Token),
+            },
             peer: Some(peer),
             method: method.filter(|method| Class::of(method).is_known()),
             member: member.filter(|member| member.parse::<MemberKey>().is_ok()),
@@ -232,10 +247,13 @@ impl Connected {
         member: Option<&str>,
     ) -> Result<Caller, Refused> {
         let Self { door, peer, .. } = &**self;
-        let caller = |pass| Caller { from: self.clone(), pass };
+        let caller = |pass, place| {
+            let request = Arc::new(Underway { _place: place, memory: OnceLock::new() });
+            Caller { from: self.clone(), pass, request }
+        };
         let brought = headers.get(AUTHORIZATION);
         if brought.is_none() && !door.token_required && called_by == CalledBy::Loopback {
-            return Ok(caller(None));
+            return Ok(caller(None, None));
         }
         let pass = match bearer(headers) {
             Some(token) => door.tokens().and_then(|good| good.find(token).ok_or(Refused::Unauthorized)),
@@ -248,7 +266,7 @@ impl Connected {
             }
             pass.count_request()?;
             let place = pass.place()?;
-            Ok(caller(Some((pass, Arc::new(place)))))
+            Ok(caller(Some(pass), Some(place)))
         });
         entered.inspect_err(|refused| door.record_refusal(*peer, refused, member, None))
     }
@@ -296,6 +314,11 @@ pub enum Refused {
         /// After how long to ask again.
         seconds: u64,
     },
+    /// The host holds as much for requests as it may.
+    NoMemory {
+        /// The token's name, where there is one.
+        token: Option<String>,
+    },
 }
 
 impl Refused {
@@ -303,7 +326,7 @@ impl Refused {
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
-            Self::Unreadable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Unreadable | Self::NoMemory { .. } => StatusCode::SERVICE_UNAVAILABLE,
             Self::Member { .. } | Self::Method { .. } => StatusCode::FORBIDDEN,
             Self::TooMany { .. } => StatusCode::TOO_MANY_REQUESTS,
         }
@@ -313,6 +336,7 @@ impl Refused {
     pub(crate) fn retry_after(&self) -> Option<HeaderValue> {
         match self {
             Self::TooMany { seconds, .. } => Some((*seconds).into()),
+            Self::NoMemory { .. } => Some(AGAIN_SECONDS.into()),
             _ => None,
         }
     }
@@ -322,7 +346,7 @@ impl Refused {
             Self::Unauthorized => Outcome::Unauthorized,
             Self::Unreadable => Outcome::Failed,
             Self::Member { .. } | Self::Method { .. } => Outcome::Forbidden,
-            Self::TooMany { .. } => Outcome::Busy,
+            Self::TooMany { .. } | Self::NoMemory { .. } => Outcome::Busy,
         }
     }
 
@@ -330,6 +354,7 @@ impl Refused {
         match self {
             Self::Unauthorized | Self::Unreadable => None,
             Self::Member { token, .. } | Self::Method { token, .. } | Self::TooMany { token, .. } => Some(token),
+            Self::NoMemory { token } => token.as_deref(),
         }
     }
 }
@@ -348,6 +373,11 @@ impl fmt::Display for Refused {
             Self::TooMany { token, limit, seconds } => {
                 write!(f, "too many requests with the token {token} (limits.{limit}); ask again in {seconds} s")
             }
+            Self::NoMemory { .. } => write!(
+                f,
+                "the requests that are under way hold as much memory as limits.requests_bytes allows, of all callers or of \
+                 this one; ask again in {AGAIN_SECONDS} s"
+            ),
         }
     }
 }
@@ -356,27 +386,47 @@ impl fmt::Display for Refused {
 impl From<Refused> for RpcError {
     fn from(refused: Refused) -> Self {
         let code = match refused {
-            Refused::TooMany { .. } | Refused::Unreadable => code::BUSY,
+            Refused::TooMany { .. } | Refused::Unreadable | Refused::NoMemory { .. } => code::BUSY,
             _ => code::FORBIDDEN,
         };
         Self::new(code, refused.to_string())
     }
 }
 
-/// An answer of more than so many bytes keeps its caller's place until the last of it is with the system: what is
-/// smaller fits into the system's own buffers, and nobody can make the host hold it.
-const LARGE: usize = patience::PIECE as usize;
+/// What a request holds is counted where it is more than so many bytes, and such an answer keeps its caller's place until
+/// the last of it is with the system: what is smaller fits into the system's own buffers, and nobody can make the host hold
+/// it. So a small request takes no lock that others take.
+pub(crate) const LARGE: u64 = patience::PIECE as u64;
+/// An answer of more than so many bytes has only been read: what changes anything is answered with less.
+const TOLD: u64 = 512 * 1024;
+/// How long a request waits for memory that others hold.
+const MEMORY_WAIT: Duration = Duration::from_secs(2);
+/// When to ask again where there was none.
+const AGAIN_SECONDS: u64 = 1;
 
-/// Who came in. As long as this or a copy of it lives, the request has its place among those of its token.
+fn lock(memory: &Mutex<Share>) -> MutexGuard<'_, Share> {
+    memory.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Who came in. As long as this or a copy of it lives, the request has its place among those of its token, and what it
+/// holds is counted.
 #[derive(Clone)]
 pub struct Caller {
     from: Arc<Connected>,
-    pass: Option<(Arc<Pass>, Arc<OwnedSemaphorePermit>)>,
+    pass: Option<Arc<Pass>>,
+    request: Arc<Underway>,
+}
+
+/// What a request has taken.
+struct Underway {
+    _place: Option<OwnedSemaphorePermit>,
+    /// Once it has held more than [`LARGE`].
+    memory: OnceLock<Mutex<Share>>,
 }
 
 /// Who somebody is that came in, to be compared with who comes later: whoever has one token is one and the same, and so is
 /// everybody without.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Identity(Option<[u8; 32]>);
 
 /// An answer that has not been sent, and the caller who waits for it.
@@ -395,17 +445,18 @@ impl Caller {
     /// Somebody on this machine, at a door for this machine.
     pub fn of_this_machine(limits: &Limits) -> Self {
         let door = Arc::new(Door::of_this_machine(limits));
-        Self { from: Arc::new(Connected::new(door, SocketAddr::from(([127, 0, 0, 1], 0)), None)), pass: None }
+        let from = Arc::new(Connected::new(door, SocketAddr::from(([127, 0, 0, 1], 0)), None));
+        Self { from, pass: None, request: Arc::new(Underway { _place: None, memory: OnceLock::new() }) }
     }
 
     /// Who it is.
     pub(crate) fn identity(&self) -> Identity {
-        Identity(self.pass.as_ref().map(|(pass, _)| pass.token.sha256))
+        Identity(self.pass.as_ref().map(|pass| pass.token.sha256))
     }
 
     /// Whether a member exists for the caller: its token is for it, or it needs none.
     pub(crate) fn is_for(&self, member: &str) -> bool {
-        self.pass.as_ref().is_none_or(|(pass, _)| pass.token.is_for(member))
+        self.pass.as_ref().is_none_or(|pass| pass.token.is_for(member))
     }
 
     /// Counts one more request of a batch.
@@ -413,12 +464,77 @@ impl Caller {
         self.checked(member, name, |pass| pass.count_request())
     }
 
-    /// An answer that keeps the caller's place until it is sent, where it is a large one to a token.
-    pub(crate) fn awaits(&self, answer: Bytes) -> Bytes {
-        if self.pass.is_none() || answer.len() <= LARGE {
-            return answer;
+    /// An answer, from now on all that the request holds. A large one keeps the caller's place until it is sent.
+    ///
+    /// # Errors
+    /// Where there is no memory for it.
+    pub(crate) fn awaits(&self, answer: Bytes) -> Result<Bytes, Refused> {
+        self.answers(answer.len() as u64, answer.len() as u64)?;
+        if answer.len() as u64 <= LARGE {
+            return Ok(answer);
         }
-        Bytes::from_owner(Awaited { answer, _caller: self.clone() })
+        Ok(Bytes::from_owner(Awaited { answer, _caller: self.clone() }))
+    }
+
+    /// How many bytes the request holds that are counted.
+    pub(crate) fn held(&self) -> u64 {
+        self.request.memory.get().map_or(0, |memory| lock(memory).amount())
+    }
+
+    /// Counts so many bytes more that the request is about to hold, once others hold few enough.
+    ///
+    /// # Errors
+    /// Where they do not within a few seconds.
+    pub(crate) async fn takes(&self, bytes: u64) -> Result<(), Refused> {
+        if bytes <= LARGE {
+            return Ok(());
+        }
+        let (shares, memory) = (&self.from.door.memory, self.memory());
+        // What is more than one caller can have, it has when it has nothing else.
+        let wanted = lock(memory).amount().saturating_add(bytes).min(shares.of_one());
+        if shares.retry(MEMORY_WAIT, || lock(memory).try_set(wanted)).await { Ok(()) } else { Err(self.no_memory()) }
+    }
+
+    /// Says that so many bytes are all that the request holds from now on.
+    ///
+    /// # Errors
+    /// Where they are more than before, and others hold too many.
+    pub(crate) fn holds(&self, bytes: u64) -> Result<(), Refused> {
+        let bytes = if bytes > LARGE { bytes } else { 0 };
+        let memory = match self.request.memory.get() {
+            Some(memory) => memory,
+            None if bytes == 0 => return Ok(()),
+            None => self.memory(),
+        };
+        let bytes = bytes.min(self.from.door.memory.of_one());
+        if lock(memory).try_set(bytes) { Ok(()) } else { Err(self.no_memory()) }
+    }
+
+    /// Says so of what the request holds with an answer of so many bytes, which is there already. A small one is sent in any
+    /// case: what was carried out is told.
+    pub(crate) fn answers(&self, answer: u64, bytes: u64) -> Result<(), Refused> {
+        if answer > TOLD {
+            return self.holds(bytes);
+        }
+        self.holds_already(bytes);
+        Ok(())
+    }
+
+    /// Says so of what is there already, and cannot be refused any more.
+    pub(crate) fn holds_already(&self, bytes: u64) {
+        if bytes > LARGE || self.request.memory.get().is_some() {
+            lock(self.memory()).set(bytes);
+        }
+    }
+
+    fn memory(&self) -> &Mutex<Share> {
+        self.request.memory.get_or_init(|| Mutex::new(self.from.door.memory.share(self.identity())))
+    }
+
+    fn no_memory(&self) -> Refused {
+        let refused = Refused::NoMemory { token: self.pass.as_ref().map(|pass| pass.token.name.clone()) };
+        self.from.door.record_refusal(self.from.peer, &refused, None, None);
+        refused
     }
 
     /// Whether the caller may have a method carried out now.
@@ -443,7 +559,7 @@ impl Caller {
         name: &str,
         check: impl FnOnce(&Pass) -> Result<(), Refused>,
     ) -> Result<(), Refused> {
-        let Some((pass, _)) = &self.pass else { return Ok(()) };
+        let Some(pass) = &self.pass else { return Ok(()) };
         let Connected { door, peer, .. } = &*self.from;
         check(pass).inspect_err(|refused| door.record_refusal(*peer, refused, Some(member), Some(name)))
     }

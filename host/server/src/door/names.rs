@@ -2,13 +2,14 @@
 //!
 //! A page in a browser can reach whatever its user can reach, under any name that its owner bound to that address.
 //! What it cannot do is change the name in `Host` and `Origin`: a request whose names are not this host's is refused,
-//! whatever it asks for. An address that stands there in place of a name cannot be bound to anything else.
+//! whatever it asks for. An address that stands there in place of a name cannot be bound to anything else. Some of a
+//! page's requests have no `Origin`; of those a browser says in `Sec-Fetch-Site` that they come from another site.
 
 use std::{net::IpAddr, net::SocketAddr, str::FromStr};
 
 use axum::http::{
     HeaderMap, HeaderName,
-    header::{FORWARDED, HOST, ORIGIN, VIA},
+    header::{HOST, ORIGIN},
     uri::Authority,
 };
 
@@ -48,8 +49,73 @@ pub(crate) enum CalledBy {
     Name,
 }
 
-/// What proxies add to a request: it comes from this machine, and its caller may not.
-static BY_PROXY: [HeaderName; 3] = [FORWARDED, HeaderName::from_static("x-forwarded-for"), VIA];
+/// Where a browser says how the page that sends a request is related to this host.
+static FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// Whether proxies add a header field of that name, to say that they passed the request on, or for whom: it comes from
+/// this machine, and its caller may not. What stands in it is not read.
+fn is_by_proxy(name: &HeaderName) -> bool {
+    // Most fields begin with another letter; those of each request are looked at.
+    let name = name.as_str();
+    match name.as_bytes().first() {
+        Some(b'a') => name.starts_with("ali-cdn-") || name.starts_with("akamai-"),
+        Some(b'c') => {
+            name.starts_with("cf-")
+                || name.starts_with("cloudfront-")
+                || matches!(name, "cdn-loop" | "cdn-src-ip" | "client-ip" | "cluster-client-ip")
+        }
+        Some(b'd') => name == "do-connecting-ip",
+        Some(b'f') => name.starts_with("fastly-") || name.starts_with("fly-") || name.starts_with("forwarded"),
+        Some(b'h') => name == "http-client-ip",
+        Some(b'i') => name == "incap-client-ip",
+        Some(b'p') => name == "proxy-client-ip",
+        Some(b'r') => matches!(name, "remote-addr" | "remote-ip"),
+        Some(b's') => name == "surrogate-capability",
+        Some(b't') => name.starts_with("tailscale-") || name == "true-client-ip",
+        Some(b'v') => name == "via",
+        Some(b'w') => name == "wl-proxy-client-ip",
+        Some(b'x') => BY_PROXY_WITH_X.iter().any(|known| match known.strip_suffix('*') {
+            Some(prefix) => name.starts_with(prefix),
+            None => name == *known,
+        }),
+        _ => false,
+    }
+}
+
+/// Those that begin with `x-`; `*` stands for any rest.
+const BY_PROXY_WITH_X: [&str; 31] = [
+    "x-akamai-*",
+    "x-amz-cf-*",
+    "x-appengine-*",
+    "x-appgw-*",
+    "x-arr-*",
+    "x-azure-*",
+    "x-client-ip",
+    "x-client-real-ip",
+    "x-clientip",
+    "x-cluster-client-ip",
+    "x-coming-from",
+    "x-connecting-ip",
+    "x-envoy-*",
+    "x-fastly-*",
+    "x-fd-*",
+    "x-forwarded*",
+    "x-from",
+    "x-from-ip",
+    "x-gateway-*",
+    "x-nf-client-connection-ip",
+    "x-original-*",
+    "x-originating-ip",
+    "x-proxy*",
+    "x-real-*",
+    "x-remote-*",
+    "x-sucuri-*",
+    "x-traefik-*",
+    "x-true-client-ip",
+    "x-varnish",
+    "x-vercel-*",
+    "x-via",
+];
 
 /// Every name of a host.
 #[derive(Debug, Default)]
@@ -83,7 +149,7 @@ impl Names {
             Some(authority) => (true, check(authority.as_str())),
             None => (false, true),
         };
-        let (mut is_own_origin, mut is_by_proxy) = (true, false);
+        let (mut is_own_origin, mut has_origin, mut is_own_site, mut by_proxy) = (true, false, true, false);
         // All of them in one go: it is done for each request.
         for (name, value) in headers {
             let text = || value.to_str().unwrap_or_default();
@@ -91,10 +157,13 @@ impl Names {
                 is_named = true;
                 is_ours &= check(text());
             } else if *name == ORIGIN {
+                has_origin = true;
                 let authority = text().strip_prefix("http://").or_else(|| text().strip_prefix("https://"));
                 is_own_origin &= authority.is_some_and(&mut check);
+            } else if *name == FETCH_SITE {
+                is_own_site &= matches!(value.as_bytes(), b"none" | b"same-origin");
             } else {
-                is_by_proxy |= BY_PROXY.contains(name);
+                by_proxy |= is_by_proxy(name);
             }
         }
         match (is_named, is_ours, is_own_origin) {
@@ -103,7 +172,11 @@ impl Names {
             }
             (false, ..) => Err("a request names its host\n"),
             (.., false) => Err("requests from other origins are not answered\n"),
-            _ if is_by_proxy => Ok(CalledBy::Name),
+            // Where it says which page sent it, that has been checked.
+            _ if !is_own_site && !has_origin => {
+                Err("requests that a page of another site makes a browser send are not answered\n")
+            }
+            _ if by_proxy => Ok(CalledBy::Name),
             _ => Ok(called_by),
         }
     }
@@ -217,6 +290,57 @@ mod tests {
         }
         for wrong in ["", "http://guild.example", "guild.example/", "*", "a b", "[guild]", "guild:x", "a@b"] {
             assert!(wrong.parse::<HostName>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_request_that_a_proxy_passed_on_is_known_by_what_the_proxy_added() {
+        let by = |name: &str| is_by_proxy(&name.parse().unwrap());
+        for proxy in [
+            "Forwarded",
+            "Via",
+            "X-Forwarded-For",
+            "X-Forwarded-Host",
+            "X-Forwarded-Proto",
+            "X-Forwarded",
+            "X-Real-IP",
+            "True-Client-IP",
+            "CF-Connecting-IP",
+            "CF-Connecting-IPv6",
+            "Fastly-Client-IP",
+            "X-Client-IP",
+            "X-Cluster-Client-IP",
+            "X-Original-Forwarded-For",
+            "X-Envoy-External-Address",
+            "Fly-Client-IP",
+            "X-Azure-ClientIP",
+            "X-Azure-SocketIP",
+            "X-Appengine-User-IP",
+            "X-Vercel-Forwarded-For",
+            "X-ProxyUser-Ip",
+            "DO-Connecting-IP",
+            "Ali-CDN-Real-IP",
+            "CDN-Loop",
+            "Client-IP",
+            "CloudFront-Viewer-Address",
+            "WL-Proxy-Client-IP",
+            "Tailscale-User-Login",
+        ] {
+            assert!(by(proxy), "{proxy}");
+        }
+        for own in [
+            "Accept",
+            "Content-Type",
+            "Cookie",
+            "Traceparent",
+            "User-Agent",
+            "X-Request-Id",
+            "X-Requested-With",
+            "X-Api-Key",
+            "Mcp-Session-Id",
+            "Proxy-Connection",
+        ] {
+            assert!(!by(own), "{own}");
         }
     }
 

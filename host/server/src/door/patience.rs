@@ -54,10 +54,6 @@ impl<S: Transport> Patient<S> {
         Self { stream, patience, waiting: None }
     }
 
-    pub(crate) fn tcp(&self) -> &TcpStream {
-        self.stream.tcp()
-    }
-
     /// What a write comes to: one that would block may do so only as long as patience lasts.
     fn written(&mut self, written: Poll<io::Result<usize>>, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         match (written, &mut self.waiting) {

@@ -49,7 +49,7 @@ impl Caller {
 
     /// Gives the place of the request back, for one who stays and was let in as any request is.
     pub(crate) fn stays_on(self) -> Stay {
-        Stay { from: self.from, pass: self.pass.map(|(pass, _)| pass) }
+        Stay { from: self.from, pass: self.pass }
     }
 }
 

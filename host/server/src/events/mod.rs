@@ -23,12 +23,16 @@ use guild_contract::{Event, JobId, Limits, MemberKey, News};
 use guild_jobs::events::{JobEvent, Listener};
 use jiff::{Timestamp, Unit};
 use tokio::{
-    sync::{Notify, OwnedSemaphorePermit, Semaphore, watch},
+    sync::{Notify, watch},
     time::sleep,
 };
 
 use self::ring::Ring;
 pub(crate) use self::stream::{PATH, listen};
+use crate::door::{
+    Identity,
+    shares::{Share, Shares},
+};
 
 /// The pump rests for so long for each listener that it wakes, which has to be several times what it takes to tell one: so
 /// ten thousand are woken twice in a second, and leave most of the machine to others. `cargo xtask bench listeners` measures
@@ -51,7 +55,7 @@ pub(crate) struct Hub {
     /// How many have come to listen.
     came: AtomicUsize,
     /// One for each who may listen.
-    places: Arc<Semaphore>,
+    places: Arc<Shares>,
     limits: Arc<Limits>,
 }
 
@@ -72,9 +76,9 @@ struct Arrived {
 }
 
 impl Hub {
-    /// A place among the listeners of the host (`limits.listeners`), while there is one.
-    pub(crate) fn place(&self) -> Option<OwnedSemaphorePermit> {
-        self.places.clone().try_acquire_owned().ok()
+    /// A place of `who` among the listeners of the host (`limits.listeners`), while there is one for it.
+    pub(crate) fn place(&self, who: Identity) -> Option<Share> {
+        self.places.take(who, 1)
     }
 
     /// A hub without events. It has to be called in a runtime, in which its pump runs as long as it lives.
@@ -88,7 +92,7 @@ impl Hub {
             ring: RwLock::new(Ring::new(run, limits.events_kept)),
             shares: iter::repeat_with(|| watch::Sender::new(0)).take(SHARES).collect(),
             came: AtomicUsize::new(0),
-            places: Arc::new(Semaphore::new((limits.listeners as usize).min(Semaphore::MAX_PERMITS))),
+            places: Shares::new(limits.listeners.into()),
             limits: limits.clone(),
         });
         tokio::spawn(pump(Arc::downgrade(&hub), arrived));
@@ -149,8 +153,7 @@ impl Hub {
     }
 
     fn listeners(&self) -> u32 {
-        let free = u32::try_from(self.places.available_permits()).unwrap_or(u32::MAX);
-        self.limits.listeners.saturating_sub(free)
+        u32::try_from(self.places.taken()).unwrap_or(u32::MAX)
     }
 }
 

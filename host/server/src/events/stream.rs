@@ -14,7 +14,7 @@ use bytes::Bytes;
 use futures::stream;
 use guild_contract::{JobId, MemberKey, event::Kind};
 use tokio::{
-    sync::{OwnedSemaphorePermit, oneshot, watch},
+    sync::{oneshot, watch},
     time::{Instant, timeout_at},
 };
 
@@ -23,7 +23,7 @@ use super::{
     ring::{Record, Start},
 };
 use crate::{
-    door::{Caller, Stay},
+    door::{Caller, Stay, shares::Share},
     http::refusal,
 };
 
@@ -97,9 +97,12 @@ pub(crate) fn listen(hub: &Arc<Hub>, caller: Caller, uri: &Uri, headers: &Header
         None if wanted.kept => Start::Oldest,
         None => Start::Now,
     };
-    let Some(place) = hub.place() else {
+    let Some(place) = hub.place(caller.identity()) else {
         let most = hub.limits.listeners;
-        let why = format!("there are limits.listeners = {most} listeners already; try again when one has gone\n");
+        let why = format!(
+            "there are as many listeners as limits.listeners = {most} allows, of all callers or of this one; try again when \
+             one has gone\n"
+        );
         return (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, COME_BACK)], why).into_response();
     };
     let stay = match caller.stays(wanted.members.iter().map(MemberKey::as_str)) {
@@ -137,7 +140,7 @@ struct Ear {
     first: Option<Bytes>,
     /// Ready when what was told last is with the system.
     taken: Option<oneshot::Receiver<Infallible>>,
-    _place: OwnedSemaphorePermit,
+    _place: Share,
 }
 
 /// What a listener is told. With it goes the note that it was not taken yet.

@@ -434,7 +434,8 @@ async fn call_bridged(
     let key = member.key().as_str();
     caller.may(key, bridged.method)?;
     if bridged.method != method::DISPATCH {
-        let work = async |audit| methods::worker(member, bridged.method, Ok(Params::of(arguments)), &audit).await;
+        let work =
+            async |audit| methods::worker(member, caller, bridged.method, Ok(Params::of(arguments)), &audit).await;
         let done = caller.audited(key, bridged.method, work).await;
         return Ok(Answered::Called(done.map_or_else(Called::from, |json| Called::of_json(&json))));
     }
@@ -458,12 +459,12 @@ async fn call_bridged(
         return Ok(Answered::Task(member.clone(), job_id));
     }
     wait::until_ended(member, &job_id, manner.progress.as_deref()).await;
-    Ok(Answered::Called(ended(member, &job_id).await))
+    Ok(Answered::Called(ended(member, caller, &job_id).await))
 }
 
 /// How a job has ended, as the call that waited for it is told.
-pub(crate) async fn ended(member: &Member, job: &JobId) -> Called {
-    match member.result(job.as_str()).await {
+pub(crate) async fn ended(member: &Member, caller: &Caller, job: &JobId) -> Called {
+    match methods::result(member, caller, job.as_str()).await {
         Ok(ResultView { job_id, output, artifacts }) => {
             let outcome = Outcome { job_id, status: JobStatus::Completed, output: Some(output), artifacts };
             Called::of_json(&to_json(&outcome))

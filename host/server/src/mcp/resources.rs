@@ -15,8 +15,9 @@ use serde_json::json;
 use super::Server;
 use crate::{
     door::Caller,
+    json::string_bytes,
     member::{Member, blocking},
-    methods::shown,
+    methods::{self, shown},
     rpc::RpcError,
 };
 
@@ -199,13 +200,21 @@ impl Server {
                 let status = member.status(job).await?;
                 (Cow::Borrowed(JSON), Some(String::from_utf8_lossy(&status).into_owned()), None)
             }
-            Part::Result => (Cow::Borrowed(MARKDOWN), Some(member.result(job).await?.output), None),
+            Part::Result => (Cow::Borrowed(MARKDOWN), Some(methods::result(member, caller, job).await?.output), None),
             Part::Artifact(path) => {
                 let mime_type = media_type(&path);
-                let (store, job) = (member.store().clone(), job.to_owned());
-                let most = member.means.limits.result_bytes;
-                let path = path.into_owned();
-                let bytes = blocking(move || Ok(store.artifact(&job, &path, most)?)).await?;
+                let largest = member.means.limits.result_bytes;
+                let (store, job, path) = (member.store().clone(), job.to_owned(), path.into_owned());
+                let read = move |most| match store.artifact_bytes(&job, &path)?.min(largest) {
+                    bytes if bytes > most => Ok(Err(bytes)),
+                    _ => Ok(Ok(store.artifact(&job, &path, largest)?)),
+                };
+                // As a text, or in Base64, which is a third longer.
+                let written = |bytes: &Vec<u8>| match str::from_utf8(bytes) {
+                    Ok(text) => string_bytes(text),
+                    Err(_) => (bytes.len() as u64).div_ceil(3).saturating_mul(4),
+                };
+                let bytes = methods::told(caller, read, written).await?;
                 match String::from_utf8(bytes) {
                     Ok(text) => (mime_type, Some(text), None),
                     Err(bytes) => {

@@ -141,6 +141,80 @@ async fn a_foreign_origin_is_403() {
     assert_eq!(status(&server, &both).await, 403);
 }
 
+#[tokio::test]
+async fn what_a_page_of_another_site_makes_a_browser_send_is_403_on_every_path() {
+    let server = server().await;
+    for path in ["/healthz", PATH, "/events", "/nowhere"] {
+        for site in ["cross-site", "same-site", "", "same-origin, cross-site"] {
+            let head = format!("GET {path} HTTP/1.1\r\nSec-Fetch-Mode: no-cors\r\nSec-Fetch-Site: {site}");
+            assert_eq!(server.connect().await.request(&head, "").await.status, 403, "{site} {path}");
+        }
+    }
+    for (site, more) in [
+        ("none", ""),
+        ("same-origin", ""),
+        // It says which page it is, and that page is this machine's own.
+        ("same-site", "\r\nOrigin: http://localhost:3000"),
+        ("cross-site", "\r\nOrigin: http://localhost:3000"),
+    ] {
+        let head = format!("GET /healthz HTTP/1.1\r\nSec-Fetch-Site: {site}{more}");
+        assert_eq!(server.connect().await.request(&head, "").await.status, 200, "{site} {more}");
+    }
+    let foreign = "GET /healthz HTTP/1.1\r\nSec-Fetch-Site: cross-site\r\nOrigin: http://evil.example";
+    assert_eq!(server.connect().await.request(foreign, "").await.status, 403);
+}
+
+#[tokio::test]
+async fn json_that_takes_exactly_the_limit_as_values_is_read_and_one_byte_more_is_32600() {
+    let limits = Limits { parsed_bytes: 20_000, ..Limits::default() };
+    let server = Server::of_a_broken_member(limits).await;
+    let padded = |values: usize, spaces: usize| {
+        let head = r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":["#;
+        format!("{head}{}{}0]}}}}", "[],".repeat(values), " ".repeat(spaces))
+    };
+    let why = async |body: String| server.post(PATH, &body).await.json()["error"].clone();
+    let refused = why(padded(300, 0)).await;
+    assert_eq!(refused["code"], -32600);
+    let told = refused["message"].as_str().unwrap();
+    let weight = |told: &str| told.split(' ').find_map(|word| word.parse::<usize>().ok()).unwrap();
+    assert!(told.contains("more than limits.parsed_bytes = 20000"), "{told}");
+    // Each byte of the text counts as one.
+    let each = weight(told) - weight(why(padded(299, 0)).await["message"].as_str().unwrap());
+    let values = 300 - (weight(told) - 20_000).div_ceil(each);
+    let left = 20_000 - (weight(told) - (300 - values) * each);
+    assert!(why(padded(values, left)).await["message"].as_str().unwrap().contains("state error"));
+    assert_eq!(weight(why(padded(values, left + 1)).await["message"].as_str().unwrap()), 20_001);
+}
+
+#[tokio::test]
+async fn requests_hold_seven_eighths_of_the_limit_of_one_caller_and_one_that_would_hold_more_waits_or_is_503() {
+    let server = Server::of_a_broken_member(Limits { requests_bytes: 160_000, ..Limits::default() }).await;
+    let announced = async |bytes: usize| {
+        let mut connection = server.connect().await;
+        let head = format!(
+            "POST {PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nExpect: 100-continue\r\n\
+             Content-Length: {bytes}\r\n\r\n"
+        );
+        connection.send(head).await;
+        connection
+    };
+    let (mut first, mut second) = (announced(70_000).await, announced(70_000).await);
+    assert_eq!((first.reply().await.status, second.reply().await.status), (100, 100));
+    let mut third = announced(70_000).await;
+    let refused = third.reply().await;
+    assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")));
+    assert!(refused.body.contains("limits.requests_bytes"), "{}", refused.body);
+    // What is small is answered in any case.
+    server.post(PATH, PING).await.json();
+    let mut fourth = announced(70_000).await;
+    drop((first, second));
+    assert_eq!(fourth.reply().await.status, 100);
+    fourth.send(format!("{PING}{}", " ".repeat(70_000 - PING.len()))).await;
+    fourth.reply().await.json();
+    let (mut first, mut second) = (announced(70_000).await, announced(70_001).await);
+    assert_eq!((first.reply().await.status, second.reply().await.status), (100, 503));
+}
+
 fn small() -> Limits {
     Limits { body_bytes: 1000, ..Limits::default() }
 }

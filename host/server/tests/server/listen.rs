@@ -74,6 +74,30 @@ async fn a_host_that_has_stopped_leaves_its_port_to_the_next() {
     Bound::bind(server.address).unwrap();
 }
 
+/// Garbage is answered, and the connection closed by the host first: the system keeps that for a minute.
+async fn closed_by_the_host(server: &Server) {
+    let mut connection = server.connect().await;
+    connection.send("garbage\r\n\r\n").await;
+    assert_eq!(connection.reply().await.status, 400);
+    connection.closed().await;
+}
+
+#[tokio::test]
+async fn connections_that_the_host_closed_first_keep_its_port_from_no_later_host() {
+    let mut server = Server::of_a_broken_member(Limits::default()).await;
+    closed_by_the_host(&server).await;
+    server.stop.cancel();
+    timeout(PATIENCE, &mut server.task).await.unwrap().unwrap();
+    // One that knows nothing of that cannot have it.
+    let naive = TcpSocket::new_v4().unwrap();
+    assert_eq!(naive.bind(server.address).unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
+
+    let next = Bound::bind(server.address).unwrap();
+    assert!(matches!(Bound::bind(server.address), Err(BindError::InUse(_))), "and it is one host's then, too");
+    let _listener = next.listen(&Limits::default()).unwrap();
+    assert!(matches!(Bound::bind(server.address), Err(BindError::InUse(_))));
+}
+
 /// Asks for more than it takes, `bytes` each 50 ms, until the connection is reset.
 async fn takes(server: &Server, bytes: usize) {
     let socket = TcpSocket::new_v4().unwrap();

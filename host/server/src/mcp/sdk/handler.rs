@@ -23,6 +23,7 @@ use super::{STATELESS, changes, convert, convert::LIST_TTL_MS, progress, session
 use crate::{
     door::Caller,
     host::Host,
+    json::weight,
     mcp::{Answered, Manner, Offers, Server},
     methods::{self, shown},
 };
@@ -171,6 +172,8 @@ async fn plain<R: DeserializeOwned>(
         let params = params.map(|params| params.to_string());
         let work = async |audit| methods::call(server, &caller, name, params.as_deref(), &audit).await;
         let done = caller.audited(server.key(), name, work).await.map_err(convert::error)?;
+        // From here on it is values once more.
+        caller.takes(weight(&done).saturating_mul(2)).await.map_err(convert::refused)?;
         let told = serde_json::from_slice(&done).and_then(|mut result: Map<String, Value>| {
             if let Some(meta) = meta(server, request) {
                 result.insert("resultType".to_owned(), "complete".into());

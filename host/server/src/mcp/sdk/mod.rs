@@ -18,7 +18,7 @@ mod sessions;
 mod tasks;
 
 use std::{
-    cell::LazyCell,
+    borrow::Cow,
     pin::Pin,
     sync::{Arc, LazyLock},
     task::{Context, Poll, ready},
@@ -34,15 +34,17 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
-use guild_contract::{Limits, rpc::code};
+use guild_contract::{Limits, rpc::code, text::one_line};
 use memchr::memmem::Finder;
 use rmcp::{
-    model::{ClientJsonRpcMessage, ClientRequest},
+    model::{
+        ClientCapabilities, ClientJsonRpcMessage, ClientRequest, Implementation, InitializeRequest,
+        InitializeRequestParams,
+    },
     transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService},
 };
 use serde::Deserialize;
-use serde_json::{Value, value::RawValue};
-use tokio::sync::OwnedSemaphorePermit;
+use serde_json::value::RawValue;
 
 use self::{
     handler::Handler,
@@ -50,20 +52,22 @@ use self::{
 };
 use super::{CALL, Server};
 use crate::{
-    door::{Caller, Refused, Stay},
+    door::{Caller, LARGE, Refused, Stay, shares::Share},
     host::Host,
     json,
-    rpc::{RpcError, to_json, written},
+    rpc::{MAX_ID_BYTES, RpcError, to_json, written},
 };
 
 static SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 static VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
-/// Where in a request is the version that it is of. What stands before the key's `/` is looked for first: not everybody's
-/// JSON writes a `/` as it is.
-const META_VERSION: &str = "/params/_meta/io.modelcontextprotocol~1protocolVersion";
+/// What stands before the `/` of the key that has the version which a request is of. It is looked for first: not
+/// everybody's JSON writes a `/` as it is.
 static META_PREFIX: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("io.modelcontextprotocol"));
 /// The first version without sessions.
 const STATELESS: &str = "2026-07-28";
+/// How many times the SDK has a message as values, at most: as what it makes its types of while it tries one after another,
+/// as those types, and once more to compare them with the headers.
+const COPIES: u64 = 6;
 /// After how many seconds one that found no place for its session may ask again.
 const NO_PLACE_SECONDS: u64 = 30;
 
@@ -98,14 +102,41 @@ pub(crate) fn wanted(method: &Method, headers: &HeaderMap, body: &[u8]) -> Optio
         let is_known = method == Method::GET || method == Method::DELETE;
         return (is_known && has_session).then_some(Era::Sessions);
     }
-    // It is read only where more than its head says what it is.
-    let message = LazyCell::new(|| serde_json::from_slice::<Value>(body).unwrap_or_default());
-    let of = || message.pointer(META_VERSION).and_then(Value::as_str);
-    if META_PREFIX.find(body).is_some() && of().is_some_and(|of| is_stateless(of.as_bytes())) {
+    if META_PREFIX.find(body).is_some() && version_in_meta(body).is_some_and(|of| is_stateless(of.as_bytes())) {
         return Some(Era::Stateless);
     }
-    let is_first = || matches!(message.get("method").and_then(Value::as_str), Some("initialize" | "server/discover"));
+    let is_first = || matches!(method_of(body).as_deref(), Some("initialize" | "server/discover"));
     (accepts.json && accepts.events && (has_session || is_first())).then_some(Era::Sessions)
+}
+
+/// The method of a message. Nothing else of it is kept while it is looked for.
+fn method_of(body: &[u8]) -> Option<Cow<'_, str>> {
+    #[derive(Deserialize)]
+    struct Message<'a> {
+        #[serde(borrow)]
+        method: Cow<'a, str>,
+    }
+    serde_json::from_slice(body).ok().map(|Message { method }| method)
+}
+
+/// The version that a request says in `_meta` that it is of.
+fn version_in_meta(body: &[u8]) -> Option<Cow<'_, str>> {
+    #[derive(Deserialize)]
+    struct Message<'a> {
+        #[serde(borrow)]
+        params: Params<'a>,
+    }
+    #[derive(Deserialize)]
+    struct Params<'a> {
+        #[serde(borrow)]
+        _meta: Meta<'a>,
+    }
+    #[derive(Deserialize)]
+    struct Meta<'a> {
+        #[serde(borrow, rename = "io.modelcontextprotocol/protocolVersion")]
+        version: Cow<'a, str>,
+    }
+    serde_json::from_slice(body).ok().map(|Message { params: Params { _meta: Meta { version } } }| version)
 }
 
 /// Whether that is a version, and has no sessions. Versions are dates, so that the later one is the greater.
@@ -135,12 +166,25 @@ impl Accepts {
     }
 }
 
-/// Whether the SDK can read an `initialize`: it takes one that it cannot for a method that it does not know.
-fn is_initialize(body: &[u8]) -> bool {
-    match serde_json::from_slice(body) {
-        Ok(ClientJsonRpcMessage::Request(request)) => matches!(request.request, ClientRequest::InitializeRequest(_)),
-        _ => false,
-    }
+/// The method that opens a stream which tells of changes.
+const LISTEN: &str = "subscriptions/listen";
+/// How much a session keeps of each of its client's names.
+const NAME_CHARS: usize = 200;
+
+/// An `initialize` as the SDK gets to see it, which keeps all of it for as long as the session lives: who the client is, and
+/// whether it knows tasks. None where the SDK cannot read it: it would take it for a method that it does not know.
+fn short_initialize(body: &[u8]) -> Option<Bytes> {
+    let Ok(ClientJsonRpcMessage::Request(request)) = serde_json::from_slice(body) else { return None };
+    let ClientRequest::InitializeRequest(InitializeRequest { params, .. }) = request.request else { return None };
+    let name = |text: &str| one_line(text, NAME_CHARS);
+    let client = Implementation::new(name(&params.client_info.name), name(&params.client_info.version));
+    let capabilities = match params.capabilities.supports_tasks() {
+        true => ClientCapabilities::builder().enable_tasks().build(),
+        false => ClientCapabilities::default(),
+    };
+    let params = InitializeRequestParams::new(capabilities, client).with_protocol_version(params.protocol_version);
+    let short = ClientJsonRpcMessage::request(InitializeRequest::new(params).into(), request.id);
+    serde_json::to_vec(&short).ok().map(Bytes::from)
 }
 
 /// Whoever answers MCP on a host.
@@ -157,8 +201,16 @@ struct Message {
     method: Option<String>,
 }
 
-/// The session that a request is of, and what the request asks in it.
-type Entered = (Option<Arc<Use>>, Option<Question>);
+/// What is known of a request once its session is.
+#[derive(Default)]
+struct Entered {
+    /// The session that it is of.
+    in_use: Option<Arc<Use>>,
+    /// What it asks in it.
+    question: Option<Question>,
+    /// What the SDK gets to see in its place, where it opens a session.
+    short: Option<Bytes>,
+}
 
 /// Why a body is no message, and whom to tell.
 struct Unreadable {
@@ -197,6 +249,19 @@ impl Services {
         } else {
             Message { id: None, method: None }
         };
+        match json::weigh(&body, self.host.limits()) {
+            Err(why) => {
+                let error = RpcError::new(code::INVALID_REQUEST, format!("Invalid request: {why}"));
+                return Ok(unreadable(message.id.as_deref(), &error));
+            }
+            // The SDK keeps it for as long as the stream is open.
+            Ok(weight) if message.method.as_deref() == Some(LISTEN) && weight > LARGE => {
+                let why =
+                    format!("Invalid request: {LISTEN} that takes some {weight} bytes as values, more than {LARGE}");
+                return Ok(unreadable(message.id.as_deref(), &RpcError::new(code::INVALID_REQUEST, why)));
+            }
+            Ok(weight) => caller.takes(weight.saturating_mul(COPIES)).await?,
+        }
         // Whether a tool may be called depends on the tool, and is looked at where it is known.
         if let Some(method) = message.method.as_deref().filter(|method| *method != CALL) {
             caller.may(server.key(), method)?;
@@ -205,26 +270,26 @@ impl Services {
         let mut visitor = Visitor::new(self.sessions.clone(), owner);
         let found = match era {
             Era::Sessions => self.session(&mut visitor, &parts.headers, &message, &body),
-            Era::Stateless => Ok((None, None)),
+            Era::Stateless => Ok(Entered::default()),
         };
-        let (in_use, question) = match found {
+        let Entered { in_use, question, short } = match found {
             Ok(found) => found,
             Err(response) => return Ok(*response),
         };
         parts.headers.remove(AUTHORIZATION);
         // A stream that only tells of changes is open for as long as its client likes, and takes nobody's place.
-        let listens = !is_post || message.method.as_deref() == Some("subscriptions/listen");
+        let listens = !is_post || message.method.as_deref() == Some(LISTEN);
         let mut held =
-            Held { _session: in_use.clone(), _question: question, _caller: None, listener: None, _place: None };
+            Held { _session: in_use.clone(), _question: question, caller: None, listener: None, _place: None };
         if listens && parts.method != Method::DELETE {
-            let Some(place) = self.host.events().place() else {
+            let Some(place) = self.host.events().place(caller.identity()) else {
                 let error = too_many("limits.listeners", self.host.limits().listeners, "streams");
                 return Ok(later(message.id.as_deref(), &error));
             };
             held.listener = Some(caller.clone().stays_on());
             held._place = Some(place);
         } else {
-            held._caller = Some(caller.clone());
+            held.caller = Some(caller.clone());
         }
         let handler = match era {
             Era::Stateless if !listens => Handler::of_request(server.clone(), caller.clone(), self.host.clone()),
@@ -239,9 +304,14 @@ impl Services {
         if let Some(in_use) = in_use {
             parts.extensions.insert(in_use);
         }
+        let body = short.unwrap_or(body);
         let service = StreamableHttpService::new(move || Ok(handler.clone()), Arc::new(visitor), config(era));
         let ends = parts.method == Method::DELETE;
         let mut response = service.handle(Request::from_parts(parts, Body::from(body))).await;
+        // In a session the message may wait to be handled, also when this is answered.
+        if let (Some(caller), Some(bytes), Era::Stateless) = (&held.caller, response.body().size_hint().exact(), era) {
+            caller.answers(bytes, bytes)?;
+        }
         if ends && response.status() == StatusCode::ACCEPTED {
             // The session is over, which is more than 202 says; the SDK for Python takes that for a failure.
             *response.status_mut() = StatusCode::NO_CONTENT;
@@ -274,19 +344,20 @@ impl Services {
                 })?),
                 _ => None,
             };
-            return Ok((Some(Arc::new(session)), question));
+            return Ok(Entered { in_use: Some(Arc::new(session)), question, short: None });
         }
         if message.opens_session() {
-            if !is_initialize(body) {
+            let Some(short) = short_initialize(body) else {
                 let why = "Invalid params: `initialize` has `protocolVersion`, `capabilities` and `clientInfo`";
                 return Err(unreadable(id, &RpcError::invalid_params(why)).into());
-            }
+            };
             if !visitor.take_place() {
                 let error = too_many("limits.mcp_sessions", self.host.limits().mcp_sessions, "sessions");
                 return Err(later(id, &error).into());
             }
+            return Ok(Entered { short: Some(short), ..Entered::default() });
         }
-        Ok((None, None))
+        Ok(Entered::default())
     }
 }
 
@@ -332,6 +403,9 @@ impl Message {
             Err(error) => return refuse(code::PARSE_ERROR, format!("Parse error: {error}")),
         };
         let id = id.map(RawValue::get);
+        if id.is_some_and(|id| id.len() > MAX_ID_BYTES) {
+            return refuse(code::INVALID_REQUEST, "Invalid request: `id` is longer than 1024 bytes".to_owned());
+        }
         if id.is_some_and(|id| !id.starts_with('"') && id.parse::<i64>().is_err()) {
             return refuse(code::INVALID_REQUEST, "Invalid request: `id` must be a string or an integer".to_owned());
         }
@@ -360,7 +434,9 @@ fn answer(status: StatusCode, id: Option<&str>, error: &RpcError) -> Response {
 }
 
 fn too_many(limit: &str, most: u32, what: &str) -> RpcError {
-    let message = format!("{most} {what} are open, which is all that {limit} allows; close one, or come back later");
+    let message = format!(
+        "as many {what} are open as {limit} = {most} allows, of all callers or of this one; close one, or come back later"
+    );
     RpcError::new(code::BUSY, message)
 }
 
@@ -375,13 +451,13 @@ fn later(id: Option<&str>, error: &RpcError) -> Response {
 struct Held {
     _session: Option<Arc<Use>>,
     _question: Option<Question>,
-    /// With the place of its request.
-    _caller: Option<Caller>,
+    /// With the place of its request, and with what is counted of it.
+    caller: Option<Caller>,
     /// Who listens for as long as it may: that is looked at with each piece, and a stream that has nothing to say sends one
     /// every few seconds.
     listener: Option<Stay>,
     /// Among the listeners of the host.
-    _place: Option<OwnedSemaphorePermit>,
+    _place: Option<Share>,
 }
 
 /// A body that holds something until it has been sent, or nobody takes it any more.
@@ -399,6 +475,9 @@ impl HttpBody for Kept {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, axum::Error>>> {
         let piece = ready!(Pin::new(&mut self.body).poll_frame(context));
+        if let (Some(caller), Some(Ok(piece))) = (&self.held.caller, &piece) {
+            caller.holds_already(piece.data_ref().map_or(0, |data| data.len() as u64));
+        }
         let may_hear = self.held.listener.as_ref().is_none_or(Stay::is_good);
         Poll::Ready(piece.filter(|_| may_hear))
     }
@@ -441,6 +520,27 @@ mod tests {
         for no_version in ["2025-11-25", "later", "2026-07-2", "9"] {
             assert_eq!(era(&[(VERSION.as_str(), no_version)], plain), None);
         }
+    }
+
+    #[test]
+    fn of_an_initialize_a_session_keeps_who_its_client_is_and_no_more() {
+        let many = |text: &str| text.repeat(10_000);
+        let body = format!(
+            r#"{{"jsonrpc":"2.0","id":"x","method":"initialize","params":{{"protocolVersion":"2025-11-25","_meta":{{"a":"{}"}},
+               "capabilities":{{"experimental":{{"a":{{"b":"{}"}}}},"roots":{{}}}},"clientInfo":{{"name":"{}","version":"1"}}}}}}"#,
+            many("m"),
+            many("c"),
+            many("n")
+        );
+        let short = short_initialize(body.as_bytes()).unwrap();
+        assert!(short.len() < 500, "{short:?}");
+        let short: serde_json::Value = serde_json::from_slice(&short).unwrap();
+        assert_eq!((&short["id"], &short["method"]), (&"x".into(), &"initialize".into()));
+        let params = &short["params"];
+        assert_eq!(params["protocolVersion"], "2025-11-25");
+        assert_eq!(params["capabilities"], serde_json::json!({}));
+        assert!(params["clientInfo"]["name"].as_str().unwrap().starts_with("nnn"));
+        assert!(short_initialize(br#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#).is_none());
     }
 
     #[test]

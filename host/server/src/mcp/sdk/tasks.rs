@@ -59,7 +59,7 @@ pub(super) async fn get(server: &Server, caller: &Caller, id: &str) -> Result<Ge
             caller.may(key, method::RESULT)?;
             let asked = async |audit: Audit| {
                 audit.about(id);
-                match serde_json::to_value(convert::called(ended(&member, &job).await)) {
+                match serde_json::to_value(convert::called(ended(&member, caller, &job).await)) {
                     Ok(Value::Object(result)) => Ok(result),
                     _ => Err(RpcError::internal("the job's result cannot be told")),
                 }
@@ -84,7 +84,7 @@ pub(super) async fn cancel(server: &Server, caller: &Caller, id: &str) -> Result
     }
     let mut params = Map::new();
     params.insert("jobId".to_owned(), job.as_str().into());
-    let asked = async |audit| methods::worker(&member, method::CANCEL, Ok(Params::of(params)), &audit).await;
+    let asked = async |audit| methods::worker(&member, caller, method::CANCEL, Ok(Params::of(params)), &audit).await;
     caller.audited(key, method::CANCEL, asked).await?;
     Ok(())
 }
