@@ -144,8 +144,11 @@ pub(crate) fn wish_path(name: &str) -> String {
 /// its own, so that its searches wait for its own only.
 pub(crate) struct Sources {
     roots: Option<ReadRoots>,
-    readers: Mutex<BTreeMap<(Option<MemberKey>, Vec<String>), Reader>>,
+    readers: Mutex<BTreeMap<Reading, Reader>>,
 }
+
+/// Which member reads roots of which names; no member, where what it reads is only to be shown.
+type Reading = (Option<MemberKey>, Vec<String>);
 
 /// Those of a member who read the same roots.
 #[derive(Clone)]
