@@ -402,7 +402,10 @@ const SCHEMAS: &[(&str, &[&str])] = &[
     ),
     (
         "millions of errors",
-        &["schemas::a_schema_of_thousands_of_parts_for_a_value_of_thousands_is_told_in_a_few_problems"],
+        &[
+            "schemas::a_schema_of_thousands_of_parts_for_a_value_of_thousands_is_told_in_a_few_problems",
+            "schemas::a_schema_of_thousands_of_parts_takes_no_more_memory_than_the_limit",
+        ],
     ),
     ("a check that goes on when its caller has gone", &["schemas::a_check_ends_with_its_caller"]),
 ];
@@ -624,9 +627,9 @@ const WITHOUT_A_HOST: [(&str, &str); 8] = [
     ("taking the memories of others", "the sandbox alone counts how many calls wait"),
     ("DNS rebinding", "names resolve as the system says; a crate's test says it in its place"),
     ("a kill at every point where the host writes, then a restart", "nothing runs beside a host that is killed"),
-    ("a clock before 1970, or after 9999", "the system has one clock for all tests, and does not let it be set so"),
     ("running out of descriptors by connections", "its neighbours are the connections that it has"),
     ("keeping a port from the next host", "nothing runs beside a host that has no port"),
+    ("a clock before 1970, or after 9999", "the system has one clock for all tests, and does not let it be set so"),
 ];
 
 /// The tests of this directory do what [`harness`](super::harness) does, by themselves or by a function of their file.

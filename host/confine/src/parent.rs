@@ -40,6 +40,9 @@ const LAST: Duration = Duration::from_secs(2);
 
 /// Has a child of its own answer one request. Dropping the future ends the child.
 ///
+/// # Panics
+/// Outside of a Tokio runtime whose IO is enabled.
+///
 /// # Errors
 /// See [`Ended`].
 pub async fn run(task: &'static Task, bounds: Bounds, request: Vec<u8>) -> Result<Vec<u8>, Ended> {
@@ -67,8 +70,8 @@ pub fn run_blocking(task: &'static Task, bounds: Bounds, request: Vec<u8>) -> Re
 
 /// A child that answers requests of one kind, one after another. It is started with the first. Dropping it ends the child.
 ///
-/// A program that does not call [`crate::serve_if_asked`] has no children, as the tests of a part of the host: there the work is done on a thread of
-/// the process itself, where nothing ends it and nobody counts its memory.
+/// A program that does not call [`crate::serve_if_asked`] has no children, as the tests of a part of the host: there the
+/// work is done on a thread of the process itself, where nothing ends it and nobody counts its memory.
 #[derive(Debug)]
 pub struct Worker {
     task: &'static Task,
