@@ -48,6 +48,7 @@ const TESTED: &[(&str, &str)] = &[
     ("component_bytes", "tests/limits.rs::a_component_of_exactly_the_limit_is_loaded"),
     ("compile_seconds", "tests/limits.rs::a_component_that_takes_too_long_to_compile_is_given_up"),
     ("compile_memory_bytes", "tests/hostile/compile.rs::a_component_that_takes_gigabytes_to_compile_is_given_up"),
+    ("processes_bytes", "host/confine/tests/confine.rs::a_child_waits_until_there_is_room_for_it"),
     ("schema_seconds", "tests/hostile/schemas.rs::patterns_that_take_a_minute_delay_nobody_and_are_given_up"),
     (
         "schema_memory_bytes",

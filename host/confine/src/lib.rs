@@ -10,13 +10,15 @@
 //! - the rest: no environment, nothing written to files (`RLIMIT_FSIZE`), few files open (`RLIMIT_NOFILE`), no core dump,
 //!   no new privileges, and the first to go where the machine runs out of memory.
 //!
+//! All children of a process together have a bound of memory, too: others wait ([`set_room`]).
+//!
 //! A child that has to read files is handed the open directories that they are in, and no paths.
 
 mod child;
 mod parent;
 
 pub use child::{directories, has_children, serve_if_asked};
-pub use parent::{Worker, run, run_blocking};
+pub use parent::{Worker, run, run_blocking, set_room};
 
 /// Work on untrusted input, as a function from the request's bytes to the answer's.
 ///

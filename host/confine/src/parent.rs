@@ -10,7 +10,7 @@ use std::{
     },
     path::Path,
     process::{ExitStatus, Stdio},
-    sync::Arc,
+    sync::{Arc, OnceLock},
     thread,
     time::Duration,
 };
@@ -24,6 +24,7 @@ use tokio::{
     net::UnixStream,
     process::{self, Command},
     runtime::Builder,
+    sync::{OwnedSemaphorePermit, Semaphore},
     task::spawn_blocking,
     time,
 };
@@ -37,6 +38,41 @@ use crate::{
 const LAST_WORDS: u64 = 4096;
 /// How long a child that hung up may take to be gone.
 const LAST: Duration = Duration::from_secs(2);
+
+/// What all children of this process may have together, where nobody says: 8 GiB.
+const ALL_BYTES: u64 = 8 << 30;
+/// How long a request waits for its child to have room beside others.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The room of all children, in units of a MiB.
+static ROOM: OnceLock<(u32, Arc<Semaphore>)> = OnceLock::new();
+
+/// Says what all children of this process may have together, before the first is started: the sum of their
+/// [`Bounds::memory_bytes`]. A request whose child finds no room waits; one that may have more than all waits until it is the only one.
+pub fn set_room(bytes: u64) {
+    let _ = room_of(bytes);
+}
+
+fn room_of(bytes: u64) -> &'static (u32, Arc<Semaphore>) {
+    ROOM.get_or_init(|| {
+        let units = mebibytes(bytes).max(1);
+        (units, Arc::new(Semaphore::new(units as usize)))
+    })
+}
+
+fn mebibytes(bytes: u64) -> u32 {
+    u32::try_from(bytes.div_ceil(1 << 20)).unwrap_or(u32::MAX)
+}
+
+async fn room_for(bytes: u64) -> Result<OwnedSemaphorePermit, Ended> {
+    let (all, room) = room_of(ALL_BYTES);
+    let place = time::timeout(PATIENCE, room.clone().acquire_many_owned(mebibytes(bytes).min(*all))).await;
+    // It is never closed.
+    place
+        .ok()
+        .and_then(Result::ok)
+        .ok_or_else(|| Ended::Failed("too many others are under way (limits.processes_bytes); try again".to_owned()))
+}
 
 /// Has a child of its own answer one request. Dropping the future ends the child.
 ///
@@ -85,6 +121,7 @@ pub struct Worker {
 struct Child {
     process: process::Child,
     requests: UnixStream,
+    _room: OwnedSemaphorePermit,
 }
 
 impl Worker {
@@ -116,7 +153,10 @@ impl Worker {
         // It is back in its place only after a whole answer.
         let mut child = match self.child.take() {
             Some(child) => child,
-            None => start(task, self.bounds, &self.directories).map_err(|e| Ended::Failed(e.to_string()))?,
+            None => {
+                let room = room_for(self.bounds.memory_bytes).await?;
+                start(task, self.bounds, &self.directories, room).map_err(|e| Ended::Failed(e.to_string()))?
+            }
         };
         match time::timeout(deadline, exchange(&mut child, &request)).await {
             Ok(Ok(answer)) => {
@@ -129,7 +169,7 @@ impl Worker {
     }
 }
 
-fn start(task: &Task, bounds: Bounds, directories: &[Arc<OwnedFd>]) -> io::Result<Child> {
+fn start(task: &Task, bounds: Bounds, directories: &[Arc<OwnedFd>], room: OwnedSemaphorePermit) -> io::Result<Child> {
     // On Linux this is the very file that runs, also where it was replaced meanwhile.
     let own = Path::new("/proc/self/exe");
     let own = if own.exists() { own.to_owned() } else { env::current_exe()? };
@@ -149,7 +189,7 @@ fn start(task: &Task, bounds: Bounds, directories: &[Arc<OwnedFd>]) -> io::Resul
         .stderr(Stdio::piped())
         .kill_on_drop(true)
         .spawn()?;
-    Ok(Child { process, requests: UnixStream::from_std(requests)? })
+    Ok(Child { process, requests: UnixStream::from_std(requests)?, _room: room })
 }
 
 /// Sends open directories, which wait in the socket until the child takes them.
@@ -180,7 +220,7 @@ async fn exchange(child: &mut Child, request: &[u8]) -> io::Result<Vec<u8>> {
 
 /// Why a child hung up.
 async fn why(child: Child) -> Ended {
-    let Child { process: mut child, requests } = child;
+    let Child { process: mut child, requests, _room } = child;
     // It waits for nothing more from here.
     drop((requests, child.stdout.take()));
     let mut said = Vec::new();

@@ -5,12 +5,14 @@
 use std::{
     hint::black_box,
     os::fd::OwnedFd,
+    pin::pin,
     process::ExitCode,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use guild_confine::{Bounds, Ended, Task, Worker, run, serve_if_asked};
+use guild_confine::{Bounds, Ended, Task, Worker, run, serve_if_asked, set_room};
+use tokio::time;
 
 static ECHO: Task = Task { name: "echo", run: |request| request.to_vec() };
 static LOOP: Task = Task {
@@ -80,7 +82,9 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    set_room(2 * BOUNDS.memory_bytes);
     runtime.block_on(async {
+        a_child_waits_until_there_is_room_for_it().await;
         answers_are_whole_and_one_child_gives_many().await;
         one_that_takes_too_long_is_ended_and_the_next_request_has_another().await;
         memory_is_bounded().await;
@@ -89,7 +93,7 @@ fn main() -> ExitCode {
         nobody_works_for_a_caller_that_is_gone().await;
         a_child_finds_the_directories_that_it_was_handed().await;
     });
-    println!("test result: ok. 7 passed; 0 failed");
+    println!("test result: ok. 8 passed; 0 failed");
     ExitCode::SUCCESS
 }
 
@@ -132,6 +136,24 @@ async fn a_child_reaches_no_environment_and_writes_no_file() {
     let request = file.to_str().unwrap().to_owned().into_bytes();
     assert!(matches!(run(&WRITE, BOUNDS, request).await, Err(Ended::Failed(_))));
     assert_eq!(std::fs::read(&file).unwrap_or_default(), b"");
+}
+
+/// The room is for two.
+async fn a_child_waits_until_there_is_room_for_it() {
+    let [first, second] = [(), ()].map(|()| tokio::spawn(run(&LOOP, BOUNDS, vec![])));
+    while children().len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    let mut third = pin!(run(&ECHO, BOUNDS, vec![7]));
+    assert!(time::timeout(Duration::from_millis(300), third.as_mut()).await.is_err());
+    assert_eq!(children().len(), 2);
+    first.abort();
+    assert_eq!(third.await, Ok(vec![7]));
+    // One that may have more than all is not shut out.
+    second.abort();
+    none_is_left().await;
+    let large = Bounds { memory_bytes: 1024 * MIB, ..BOUNDS };
+    assert_eq!(run(&ECHO, large, vec![7]).await, Ok(vec![7]));
 }
 
 async fn nobody_works_for_a_caller_that_is_gone() {

@@ -121,6 +121,8 @@ limits! {
     run_seconds: u32 = 3600;
     /// Live `run` instances on a host; more are queued before they are instantiated.
     live_runs: u32 = 256;
+    /// Memory of all processes for work on untrusted input together, as far as their own limits reach; others wait.
+    processes_bytes: u64 = 8192 * MIB;
     /// Checking a schema that came with a member, or a value by it, where a process of its own does that.
     schema_seconds: u32 = 2;
     /// Memory of such a process.

@@ -125,6 +125,7 @@ impl Host {
         let HostOptions { config, target, sources, agent } = options;
         let approval = Approval::new(&config);
         let limits = Arc::new(config.limits.clone());
+        guild_confine::set_room(limits.processes_bytes);
         let sources = Arc::new(Sources::new(read_roots(&config, sources)?));
         let runtimes = Arc::new(Runtimes::new(&config).map_err(OpenError::Config)?);
         let config = Arc::new(config.with_agent(agent));

@@ -35,7 +35,7 @@ use super::{
 };
 
 /// Searches of a member that may wait for their turn, each on a thread; more are answered "busy".
-const MAX_WAITING: usize = 32;
+const MAX_WAITING: usize = 8;
 
 /// Walking and searching the read roots: a request and its answer, as postcard has them.
 pub static FILES_TASK: Task = Task { name: "files", run };
