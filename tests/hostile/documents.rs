@@ -129,7 +129,8 @@ fn a_member_has_so_many_searches_at_a_time() {
             assert!(why.iter().all(|why| *why == too_long(1) || why == busy), "{why:?}");
             assert!(why.contains(&too_long(1)) && why.iter().any(|why| why == busy), "{why:?}");
         });
-        assert_eq!(most, 1);
+        // One, and one that is just being ended.
+        assert!(most <= 2, "{most} children");
     });
 }
 

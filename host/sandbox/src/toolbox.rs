@@ -195,7 +195,7 @@ impl Plugin {
                     let limit = format!("limits.tool_result_bytes = {max} for its output of {} bytes", output.len());
                     return Err(CallError::Limit { call: CALL_TOOL, limit });
                 }
-                let (kept, max) = (parsed_bytes(&output), self.limits.memory_bytes);
+                let (kept, max) = (parsed_bytes(output.as_bytes()), self.limits.memory_bytes);
                 if kept > max {
                     let limit =
                         format!("limits.memory_bytes = {max} for its output, which takes {kept} bytes when it is read");

@@ -464,7 +464,7 @@ impl Member {
 
 /// Bytes that the host keeps of a dispatch until its job has ended.
 fn kept_of(Request { description, task, config }: &Request) -> u64 {
-    (description.len() + task.len()) as u64 + parsed_bytes(&config.to_string())
+    (description.len() + task.len()) as u64 + parsed_bytes(config.to_string().as_bytes())
 }
 
 /// Bytes that it keeps besides, of what the component was told and has planned.

@@ -201,7 +201,7 @@ pub(crate) fn texts(tool: &types::ToolDefinition) -> usize {
 pub(crate) fn kept_for_tool(tool: &types::ToolDefinition) -> u64 {
     let schemas = [Some(&tool.input_schema), tool.output_schema.as_ref()];
     let plain = TOOL_BYTES + tool.name.len() + tool.title.as_ref().map_or(0, String::len) + tool.description.len();
-    plain as u64 + schemas.into_iter().flatten().map(|schema| parsed_bytes(schema)).sum::<u64>()
+    plain as u64 + schemas.into_iter().flatten().map(|schema| parsed_bytes(schema.as_bytes())).sum::<u64>()
 }
 
 /// Bytes that the host keeps for a session until it ends.
@@ -237,7 +237,7 @@ fn result(json: &str, limits: &Limits, held: &Arc<Held>) -> Answered {
             "the content has {bytes} bytes; limits.tool_result_bytes allows {max}"
         )));
     }
-    let memory = held.memory(parsed_bytes(json)).map_err(|_| memory_is_full("the content", limits))?;
+    let memory = held.memory(parsed_bytes(json.as_bytes())).map_err(|_| memory_is_full("the content", limits))?;
     let read = serde_json::from_str(json).map_err(|e| ToolError::InvalidInput(format!("the content is not JSON: {e}")));
     Ok((read?, memory))
 }

@@ -4,6 +4,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use axum::http::request::Parts;
 use futures::FutureExt as _;
+use guild_contract::json::parsed_bytes;
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
@@ -23,7 +24,6 @@ use super::{STATELESS, changes, convert, convert::LIST_TTL_MS, progress, session
 use crate::{
     door::Caller,
     host::Host,
-    json::weight,
     mcp::{Answered, Manner, Offers, Server},
     methods::{self, shown},
 };
@@ -173,7 +173,7 @@ async fn plain<R: DeserializeOwned>(
         let work = async |audit| methods::call(server, &caller, name, params.as_deref(), &audit).await;
         let done = caller.audited(server.key(), name, work).await.map_err(convert::error)?;
         // From here on it is values once more.
-        caller.takes(weight(&done).saturating_mul(2)).await.map_err(convert::refused)?;
+        caller.takes(parsed_bytes(&done).saturating_mul(2)).await.map_err(convert::refused)?;
         let told = serde_json::from_slice(&done).and_then(|mut result: Map<String, Value>| {
             if let Some(meta) = meta(server, request) {
                 result.insert("resultType".to_owned(), "complete".into());
