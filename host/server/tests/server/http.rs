@@ -166,24 +166,24 @@ async fn what_a_page_of_another_site_makes_a_browser_send_is_403_on_every_path()
 
 #[tokio::test]
 async fn json_that_takes_exactly_the_limit_as_values_is_read_and_one_byte_more_is_32600() {
-    let limits = Limits { parsed_bytes: 20_000, ..Limits::default() };
+    let limits = Limits { parsed_bytes: 100_000, ..Limits::default() };
     let server = Server::of_a_broken_member(limits).await;
     let padded = |values: usize, spaces: usize| {
         let head = r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":["#;
         format!("{head}{}{}0]}}}}", "[],".repeat(values), " ".repeat(spaces))
     };
     let why = async |body: String| server.post(PATH, &body).await.json()["error"].clone();
-    let refused = why(padded(300, 0)).await;
+    let refused = why(padded(2000, 0)).await;
     assert_eq!(refused["code"], -32600);
     let told = refused["message"].as_str().unwrap();
     let weight = |told: &str| told.split(' ').find_map(|word| word.parse::<usize>().ok()).unwrap();
-    assert!(told.contains("more than limits.parsed_bytes = 20000"), "{told}");
+    assert!(told.contains("more than limits.parsed_bytes = 100000"), "{told}");
     // Each byte of the text counts as one.
-    let each = weight(told) - weight(why(padded(299, 0)).await["message"].as_str().unwrap());
-    let values = 300 - (weight(told) - 20_000).div_ceil(each);
-    let left = 20_000 - (weight(told) - (300 - values) * each);
+    let each = weight(told) - weight(why(padded(1999, 0)).await["message"].as_str().unwrap());
+    let values = 2000 - (weight(told) - 100_000).div_ceil(each);
+    let left = 100_000 - (weight(told) - (2000 - values) * each);
     assert!(why(padded(values, left)).await["message"].as_str().unwrap().contains("state error"));
-    assert_eq!(weight(why(padded(values, left + 1)).await["message"].as_str().unwrap()), 20_001);
+    assert_eq!(weight(why(padded(values, left + 1)).await["message"].as_str().unwrap()), 100_001);
 }
 
 #[tokio::test]
