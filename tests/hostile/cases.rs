@@ -393,6 +393,15 @@ const NEIGHBOURS_AND_CALLERS: &[(&str, &[&str])] = &[
 /// What a validator of schemas can be made to do.
 const SCHEMAS: &[(&str, &[&str])] = &[
     ("a pattern of thousands of states", &["schemas::patterns_that_take_a_minute_delay_nobody_and_are_given_up"]),
+    ("thousands of patterns that take long to compile", &["schemas::patterns_that_take_long_to_compile_delay_nobody"]),
+    (
+        "nesting, by references, to the end of a stack",
+        &["schemas::a_schema_that_nests_to_the_end_of_a_stack_is_refused"],
+    ),
+    (
+        "a reference that means another place than it says",
+        &["schemas::a_reference_that_means_another_place_than_it_says_is_refused"],
+    ),
     (
         "a schema whose work doubles with each level of a value",
         &[

@@ -145,6 +145,44 @@ fn a_configuration_that_its_schema_doubles_with_is_given_up() {
         });
 }
 
+/// A member with this schema of its jobs' configuration is not served, for this reason.
+fn is_no_schema(schema: Value, why: &str) {
+    let hostile = Hostile::worker(Guest::default().activate("unreachable").build()).config_schema(schema);
+    hostile.attacks(|case| {
+        let refused = case.client().dispatch(task(1)).unwrap_err();
+        assert!(refused.message.contains("is no JSON Schema: ") && refused.message.contains(why), "{refused:?}");
+    });
+}
+
+#[test]
+fn a_schema_that_nests_to_the_end_of_a_stack_is_refused() {
+    let nested = |level: usize| {
+        (0..100).fold(json!({"$ref": format!("#/$defs/{}", level + 1)}), |inner, _| json!({"not": inner}))
+    };
+    let mut defs: serde_json::Map<_, _> = (0..60).map(|level| (level.to_string(), nested(level))).collect();
+    defs.insert("60".to_owned(), json!(true));
+    is_no_schema(json!({"$defs": defs, "$ref": "#/$defs/0"}), "it nests deeper than 128 levels");
+}
+
+#[test]
+fn a_reference_that_means_another_place_than_it_says_is_refused() {
+    let twice = vec![json!({"$ref": "#/%24defs/a"}); 2];
+    let hidden = json!({"$defs": {"a": {"items": {"allOf": twice}}}, "%24defs": {"a": true}, "$ref": "#/%24defs/a"});
+    is_no_schema(hidden, "has a `%`, which is not supported");
+}
+
+#[test]
+fn patterns_that_take_long_to_compile_delay_nobody() {
+    let slow = |n: usize| (n.to_string(), json!({"pattern": format!("(?i:[^\\x00-\\x{{10FFFE}}]){n}")}));
+    let slow: serde_json::Map<_, _> = (0..4000).map(slow).collect();
+    let schema = json!({"properties": slow});
+    let hostile = Hostile::worker(Guest::default().activate("unreachable").build()).config_schema(schema);
+    hostile.limit("schema_seconds = 1").attacks(|case| {
+        let refused = case.client().dispatch(task(1)).unwrap_err();
+        assert!(refused.message.contains("checking it takes longer than limits.schema_seconds = 1"), "{refused:?}");
+    });
+}
+
 #[test]
 fn a_check_ends_with_its_caller() {
     let (schema, value) = doubling(40);

@@ -159,6 +159,10 @@ impl ReadRoots {
     fn open_file(&self, path: &str, max: u64) -> Result<(File, Metadata), ToolError> {
         let (root, inner) = self.locate(path)?;
         Rules::on_the_way(root, inner, false).map_err(|out| hidden(path, out))?;
+        Self::open_in(root, inner, path, max)
+    }
+
+    fn open_in(root: &Root, inner: &str, path: &str, max: u64) -> Result<(File, Metadata), ToolError> {
         let is_dir = inner.is_empty() || root.dir.metadata(inner).is_ok_and(|meta| meta.is_dir());
         if is_dir {
             return Err(ToolError::InvalidInput(format!("{path:?} is a directory: name a file in it")));
@@ -298,6 +302,17 @@ fn read_line(reader: &mut impl BufRead) -> io::Result<Line> {
     }
 }
 
+/// A file's bytes.
+fn whole((file, meta): (File, Metadata), path: &str, max: u64) -> Result<Vec<u8>, ToolError> {
+    let mut bytes = Vec::with_capacity(usize::try_from(meta.len()).unwrap_or(0));
+    // One more than allowed, in case the file grew since it was looked at.
+    file.take(max.saturating_add(1)).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
+    if bytes.len() as u64 > max {
+        return Err(ToolError::OverLimit(format!("{path:?} has more than {max} bytes")));
+    }
+    Ok(bytes)
+}
+
 /// Opens a file for reading. What became a pipe meanwhile is opened without waiting for its writer, what became a
 /// symlink is not opened.
 fn open(dir: &Dir, path: &str) -> io::Result<File> {
@@ -361,14 +376,15 @@ impl Files for ReadRoots {
     }
 
     fn bytes(&self, path: &str, max: u64) -> Result<Vec<u8>, ToolError> {
-        let (file, meta) = self.open_file(path, max)?;
-        let mut bytes = Vec::with_capacity(usize::try_from(meta.len()).unwrap_or(0));
-        // One more than allowed, in case the file grew since it was looked at.
-        file.take(max.saturating_add(1)).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
-        if bytes.len() as u64 > max {
-            return Err(ToolError::OverLimit(format!("{path:?} has more than {max} bytes")));
+        whole(self.open_file(path, max)?, path, max)
+    }
+
+    fn listed_bytes(&self, path: &str, max: u64) -> Result<Vec<u8>, ToolError> {
+        let (root, inner) = self.locate(path)?;
+        if Rules::is_hidden(root, inner) {
+            return Err(hidden(path, Out::Hidden));
         }
-        Ok(bytes)
+        whole(Self::open_in(root, inner, path, max)?, path, max)
     }
 
     fn read(&self, path: &str, offset: u32, limit: u32) -> Result<String, ToolError> {

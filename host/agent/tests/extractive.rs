@@ -390,6 +390,33 @@ async fn a_session_that_waits_for_the_index_is_cancelled_at_once_and_others_go_o
     assert_eq!(second.await.unwrap().ending, Ending::Success);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn of_sources_that_change_all_the_time_one_index_is_built_at_a_time() {
+    let dir = manual();
+    let docs = dir.path().join("docs");
+    let runtime = Arc::new(Extractive::new());
+    let start = |files: Arc<Watched>| {
+        let session = session(ANSWERED[0].0, Arc::new(Job::default()), Some(files));
+        let runtime = runtime.clone();
+        tokio::spawn(async move { runtime.run(session).await })
+    };
+    let before = Watched::new(&docs, true);
+    let first = start(before.clone());
+    while before.read.lock().unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    write(dir.path(), "docs/more.md", "# More\n\nSomething else.\n");
+    let after = Watched::new(&docs, false);
+    let mut second = start(after.clone());
+    assert!(tokio::time::timeout(Duration::from_millis(500), &mut second).await.is_err());
+    assert!(after.read.lock().unwrap().is_empty(), "the older index is being built");
+    *before.hangs.lock().unwrap() = false;
+    before.goes_on.notify_all();
+    assert_eq!(first.await.unwrap().ending, Ending::Success);
+    assert_eq!(second.await.unwrap().ending, Ending::Success);
+    assert!(!after.read.lock().unwrap().is_empty());
+}
+
 #[tokio::test]
 async fn a_file_that_changed_is_read_again() {
     let dir = manual();

@@ -104,6 +104,12 @@ pub trait Files: Send + Sync {
     /// A file's bytes. A file larger than `max` is `OverLimit`.
     fn bytes(&self, path: &str, max: u64) -> Result<Vec<u8>, ToolError>;
 
+    /// The bytes of a file that [`Files::walk`] has just listed: what `.gitignore` leaves out is not looked at again, which for
+    /// many files would cost much.
+    fn listed_bytes(&self, path: &str, max: u64) -> Result<Vec<u8>, ToolError> {
+        self.bytes(path, max)
+    }
+
     /// Lines `offset` to `offset + limit` of a text file, from 1, each with its number before it.
     fn read(&self, path: &str, offset: u32, limit: u32) -> Result<String, ToolError>;
 

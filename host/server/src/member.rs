@@ -489,7 +489,11 @@ const NOT_A_SCHEMA: &str = "`component.configSchema` in guild-member.json is no 
 
 /// The manifest's `configSchema`. It is known to be valid once [`check_config_schema`] has passed.
 pub(crate) fn config_schema(spec: &ComponentSpec) -> Result<Option<Schema>, String> {
-    let schema = spec.config_schema.as_ref().map(|schema| Schema::of(schema, pattern_bytes([schema]))).transpose();
+    let schema = spec
+        .config_schema
+        .as_ref()
+        .map(|schema| Schema::of(schema, pattern_bytes([schema]), &mut schema::QUICK_WEIGHTS.clone()))
+        .transpose();
     schema.map_err(|why| format!("{NOT_A_SCHEMA}: {why}"))
 }
 

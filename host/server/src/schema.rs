@@ -11,7 +11,7 @@ use guild_confine::{Bounds, Ended, Task};
 use guild_contract::Limits;
 use jsonschema::{PatternOptions, Retrieve, Uri, ValidationError, Validator};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, value::RawValue};
+use serde_json::{Map, Value, value::RawValue};
 use tokio::{sync::Semaphore, time::timeout_at};
 
 /// Compiles schemas, and applies one to a value. The request is a [`Request`] in JSON, the answer a [`Problem`] or null.
@@ -28,17 +28,27 @@ const PATTERN_BYTES: usize = 4 * 1024 * 1024;
 const WEIGHT: u64 = 50_000;
 /// How many references may lead on from one to the next.
 const REFERENCES: usize = 64;
+/// How deep a schema may nest, with its references followed: it is looked through, and compiled, by recursion.
+const DEPTH: usize = 128;
+/// Up to which weight a schema is compiled in the host itself, and all schemas of a component together.
+const QUICK_WEIGHT: u64 = 2_000;
+pub(crate) const QUICK_WEIGHTS: u64 = 20_000;
 /// Up to which cost a value is checked in the host itself: some milliseconds, and some megabytes where all is wrong with it.
 const QUICK: u64 = 20_000;
-/// What a pattern may take, compiled, in the host itself.
-const QUICK_PATTERN_BYTES: usize = 64 * 1024;
-/// What such a pattern costs for each [`TEXT_UNIT`] of text, beside what a keyword costs.
-const PATTERN_COST: u64 = 1000;
-/// Bytes of text that are counted as one part of a value where there are patterns; where there are none, 64 times as many.
-const TEXT_UNIT: u64 = 16;
-/// Keywords whose cost is not in proportion to the schema's size times the value's: they compare parts with each other, or
-/// go through other keywords again.
-const COSTLY: [&str; 3] = ["uniqueItems", "unevaluatedItems", "unevaluatedProperties"];
+/// Bytes of text that cost as much as one part of a value.
+const TEXT_UNIT: u64 = 1024;
+/// Keywords whose cost is not in proportion to the schema's size times the value's: they compare parts with each other, go
+/// through other keywords again, or match texts. A property may be called so too; then it costs a process.
+const COSTLY: [&str; 8] = [
+    "contentEncoding",
+    "contentMediaType",
+    "format",
+    "pattern",
+    "patternProperties",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "uniqueItems",
+];
 /// Checks in child processes at a time, over all members.
 static CHILDREN: Semaphore = Semaphore::const_new(8);
 
@@ -53,7 +63,6 @@ pub(crate) struct Schema {
 struct Quick {
     validator: Validator,
     weight: u64,
-    patterns: u64,
 }
 
 /// What a child is asked.
@@ -119,32 +128,33 @@ fn patterns(schema: &Value) -> usize {
 }
 
 impl Schema {
-    /// A schema, each of whose patterns may take so much room. It is known to be valid once [`check_all`] has passed.
+    /// A schema, each of whose patterns may take so much room. It is known to be valid once [`check_all`] has passed. `room`
+    /// is what weight its component has left for schemas that are compiled in the host itself.
     ///
     /// # Errors
-    /// Where it leads out of itself or stands for too much, or is plainly no JSON Schema.
-    pub(crate) fn of(schema: &Value, pattern_bytes: usize) -> Result<Self, String> {
-        let mut scale = Scale { schema, known: HashMap::new(), depth: 0, recursive: false, costly: false };
+    /// Where it leads out of itself, nests too deep, or stands for too much.
+    pub(crate) fn of(schema: &Value, pattern_bytes: usize, room: &mut u64) -> Result<Self, String> {
+        let mut scale = Scale { schema, known: HashMap::new(), references: 0, depth: 0, is_plain: true };
         let weight = scale.weigh(schema, true)?;
         if weight > WEIGHT {
             return Err(format!("its references make it stand for more than {WEIGHT} schemas; make it simpler"));
         }
         let json = serde_json::value::to_raw_value(schema).map_err(|e| e.to_string())?;
-        let is_plain = !scale.recursive && !scale.costly && weight <= QUICK;
-        // What is not small, or no schema, is for the child to tell.
-        let validator = is_plain.then(|| compile(schema, pattern_bytes.min(QUICK_PATTERN_BYTES)).ok()).flatten();
-        let patterns = patterns(schema) as u64;
-        Ok(Self { json, pattern_bytes, quick: validator.map(|validator| Quick { validator, weight, patterns }) })
+        let is_quick = scale.is_plain && weight <= QUICK_WEIGHT.min(*room);
+        // What is no schema is for the child to tell.
+        let validator = is_quick.then(|| compile(schema, pattern_bytes).ok()).flatten();
+        let quick = validator.map(|validator| {
+            *room = room.saturating_sub(weight);
+            Quick { validator, weight }
+        });
+        Ok(Self { json, pattern_bytes, quick })
     }
 
     /// The validator, where a value is checked so quickly that nobody else waits.
     fn quick(&self, value: &Value) -> Option<&Validator> {
-        let Quick { validator, weight, patterns } = self.quick.as_ref()?;
+        let Quick { validator, weight } = self.quick.as_ref()?;
         let Size { parts, text } = Size::of(value);
-        let text_parts = text / TEXT_UNIT;
-        let by_patterns = patterns.saturating_mul(PATTERN_COST).saturating_mul(text_parts);
-        let cost = weight.saturating_mul(parts.saturating_add(text_parts / 64)).saturating_add(by_patterns);
-        (cost <= QUICK).then_some(validator)
+        (weight.saturating_mul(parts.saturating_add(text / TEXT_UNIT)) <= QUICK).then_some(validator)
     }
 
     /// Whether a value satisfies it. Where that is not quick to tell, a child process tells, once it has one of `places`, for
@@ -304,27 +314,36 @@ struct Scale<'a> {
     schema: &'a Value,
     /// By reference; none while it is being weighed.
     known: HashMap<&'a str, Option<u64>>,
+    /// How many have led on from one to the next.
+    references: usize,
     depth: usize,
-    /// Whether it leads back to itself, so that what it takes depends on how deep the value is.
-    recursive: bool,
-    /// Whether it has one of the keywords that are [`COSTLY`].
-    costly: bool,
+    /// Whether what it costs is known: it does not lead back to itself, and has no keyword that is [`COSTLY`].
+    is_plain: bool,
 }
 
 impl<'a> Scale<'a> {
     /// At least the weight of a part: data that looks like a schema is weighed too.
     fn weigh(&mut self, part: &'a Value, root: bool) -> Result<u64, String> {
-        let fields = match part {
-            Value::Object(fields) => fields,
-            Value::Array(items) => {
-                return items.iter().try_fold(0_u64, |sum, item| Ok(sum.saturating_add(self.weigh(item, false)?)));
-            }
+        self.depth += 1;
+        if self.depth > DEPTH {
+            return Err(format!("it nests deeper than {DEPTH} levels, with its references followed"));
+        }
+        let weight = match part {
+            Value::Object(fields) => self.weigh_object(fields, root)?,
+            Value::Array(items) => items
+                .iter()
+                .try_fold(0_u64, |sum, item| Ok::<_, String>(sum.saturating_add(self.weigh(item, false)?)))?,
             // What `enum` lists is compared with the value.
-            _ => return Ok(1),
+            _ => 1,
         };
+        self.depth -= 1;
+        Ok(weight)
+    }
+
+    fn weigh_object(&mut self, fields: &'a Map<String, Value>, root: bool) -> Result<u64, String> {
         let mut sum = 1_u64;
         for (key, value) in fields {
-            self.costly |= COSTLY.contains(&key.as_str());
+            self.is_plain &= !COSTLY.contains(&key.as_str());
             let more = match (key.as_str(), value) {
                 ("$ref", Value::String(reference)) => self.follow(reference)?,
                 ("$dynamicRef" | "$recursiveRef", Value::String(_)) => {
@@ -349,12 +368,19 @@ impl<'a> Scale<'a> {
         match self.known.get(reference) {
             Some(Some(weight)) => return Ok(*weight),
             Some(None) => {
-                self.recursive = true;
+                self.is_plain = false;
                 return Ok(1);
             }
             None => {}
         }
         let shown = || reference.get(..reference.floor_char_boundary(120)).unwrap_or_default();
+        // Decoded, it can mean another place than the one that was weighed.
+        if reference.contains('%') {
+            return Err(format!(
+                "its `$ref` {:?} has a `%`, which is not supported; give the place a plain name",
+                shown()
+            ));
+        }
         let pointer = reference.strip_prefix('#');
         let Some(target) = pointer.and_then(|pointer| self.schema.pointer(pointer)) else {
             return Err(format!(
@@ -363,13 +389,13 @@ impl<'a> Scale<'a> {
                 shown()
             ));
         };
-        if self.depth >= REFERENCES {
+        if self.references >= REFERENCES {
             return Err(format!("more than {REFERENCES} references lead on from one to the next, to {:?}", shown()));
         }
         self.known.insert(reference, None);
-        self.depth += 1;
+        self.references += 1;
         let weight = self.weigh(target, target == self.schema)?;
-        self.depth -= 1;
+        self.references -= 1;
         self.known.insert(reference, Some(weight));
         Ok(weight)
     }
@@ -383,7 +409,7 @@ mod tests {
 
     /// A valid schema.
     fn valid(schema: &Value) -> Result<Schema, String> {
-        let compiled = Schema::of(schema, pattern_bytes([schema]))?;
+        let compiled = Schema::of(schema, pattern_bytes([schema]), &mut QUICK_WEIGHTS.clone())?;
         check_all([("it".to_owned(), &compiled)], &Limits::default())?;
         Ok(compiled)
     }
@@ -452,6 +478,48 @@ mod tests {
         assert!(why.starts_with("at /below/1/below/0: "), "{why}");
         let flat = valid(&json!({"type": "object", "properties": {"a": {"type": "string"}}})).unwrap();
         assert!(flat.quick(&json!({"a": "b"})).is_some() && flat.quick(&json!(vec![1; 100_000])).is_none());
+    }
+
+    #[test]
+    fn a_schema_is_used_in_the_host_itself_only_where_its_cost_is_known() {
+        let is_quick = |schema: Value| {
+            let schema = Schema::of(&schema, PATTERN_BYTES, &mut QUICK_WEIGHTS.clone()).unwrap();
+            schema.quick(&json!({})).is_some()
+        };
+        assert!(is_quick(json!({"$defs": {"a": {"type": "string"}}, "properties": {"a": {"$ref": "#/$defs/a"}}})));
+        for (keyword, value) in [
+            ("pattern", json!("a")),
+            ("patternProperties", json!({"a": {}})),
+            ("format", json!("regex")),
+            ("uniqueItems", json!(true)),
+            ("unevaluatedProperties", json!(false)),
+        ] {
+            assert!(!is_quick(json!({"properties": {"a": {keyword: value}}})), "{keyword}");
+        }
+        assert!(!is_quick(json!({"enum": vec![json!(1); 2_001]})));
+        // Of many, only so many.
+        let mut room = 10;
+        let of = |room: &mut u64| Schema::of(&json!({"type": "object", "title": "t"}), PATTERN_BYTES, room).unwrap();
+        let quick: Vec<bool> = (0..5).map(|_| of(&mut room).quick.is_some()).collect();
+        assert_eq!(quick, [true, true, true, false, false]);
+    }
+
+    #[test]
+    fn what_a_reference_means_is_what_was_weighed() {
+        let decoy =
+            json!({"$defs": {"a": {"items": {"$ref": "#/%24defs/a"}}}, "%24defs": {"a": true}, "$ref": "#/%24defs/a"});
+        assert!(refused(decoy).contains("has a `%`"));
+    }
+
+    #[test]
+    fn a_schema_nests_no_deeper_than_the_stack_is_for() {
+        let nested = |levels: usize, end: Value| (0..levels).fold(end, |inner, _| json!({"not": inner}));
+        assert!(valid(&nested(100, json!({}))).is_ok());
+        let defs: serde_json::Map<_, _> = (0..60)
+            .map(|n: u32| (n.to_string(), nested(100, json!({"$ref": format!("#/$defs/{}", n + 1)}))))
+            .chain([("60".to_owned(), json!({}))])
+            .collect();
+        assert!(refused(json!({"$defs": defs, "$ref": "#/$defs/0"})).contains("nests deeper than 128 levels"));
     }
 
     #[test]

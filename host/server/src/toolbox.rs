@@ -53,15 +53,16 @@ impl Catalogue {
         let all = tools.iter().flat_map(|tool| [Some(&tool.input_schema), tool.output_schema.as_ref()]);
         let room = schema::pattern_bytes(all.flatten());
         let name = |what: &str, tool: &str| format!("the {what} schema of the tool {tool:?}");
-        let of = |what: &str, tool: &ToolDefinition, schema: &Value| {
-            Schema::of(schema, room).map_err(|why| format!("{}: {why}", name(what, &tool.name)))
+        let mut quick = schema::QUICK_WEIGHTS;
+        let mut of = |what: &str, tool: &ToolDefinition, schema: &Value| {
+            Schema::of(schema, room, &mut quick).map_err(|why| format!("{}: {why}", name(what, &tool.name)))
         };
-        let schemas = |tool: &Arc<ToolDefinition>| {
+        let of_tool = |tool: &Arc<ToolDefinition>| {
             let input = of("input", tool, &tool.input_schema)?;
             let output = tool.output_schema.as_ref().map(|schema| of("output", tool, schema)).transpose()?;
             Ok((tool.name.clone(), Schemas { input, output }))
         };
-        let schemas: HashMap<_, _> = tools.iter().map(schemas).collect::<Result<_, String>>()?;
+        let schemas: HashMap<_, _> = tools.iter().map(of_tool).collect::<Result<_, String>>()?;
         let named = schemas.iter().flat_map(|(tool, Schemas { input, output })| {
             let output = output.as_ref().map(|schema| (name("output", tool), schema));
             iter::once((name("input", tool), input)).chain(output)

@@ -150,7 +150,7 @@ impl Scratch {
         for entry in entries {
             let plain = Path::new(&entry.path).components().all(|part| matches!(part, Component::Normal(_)));
             // A file that changed or vanished meanwhile is as one that was never there.
-            let (true, Ok(bytes)) = (plain, files.bytes(&entry.path, entry.size)) else { continue };
+            let (true, Ok(bytes)) = (plain, files.listed_bytes(&entry.path, entry.size)) else { continue };
             let path = self.work().join(&entry.path);
             let made = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&path, bytes));
             made.map_err(|e| failed(format!("{}: {e}", entry.path)))?;

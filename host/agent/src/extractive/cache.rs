@@ -2,11 +2,12 @@
 //!
 //! A corpus is known by what a walk over the sources says: paths, sizes and times of all files. Each is built once,
 //! however many sessions ask at the same time; the build belongs to all who wait for it, and stops when the last of
-//! them is gone. A walk that is less than a second old is taken for the sources as they are now, so that a
+//! them is gone. Of the same read roots one is built at a time: whoever asks while an older one is being built waits for that,
+//! and looks again, so that a file which changes all the time costs one build after another, and not many at once. A walk that is less than a second old is taken for the sources as they are now, so that a
 //! thousand jobs that start together look at the files once.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     hash::{DefaultHasher, Hash, Hasher},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::{Duration, Instant},
@@ -46,7 +47,8 @@ struct State {
     sources: BTreeMap<Vec<String>, Arc<Sources>>,
     /// The one that was used last is the last.
     ready: Vec<(Fingerprint, Arc<Corpus>)>,
-    building: HashMap<Fingerprint, Weak<Build>>,
+    /// By the names of the read roots.
+    building: BTreeMap<Vec<String>, (Fingerprint, Weak<Build>)>,
 }
 
 /// A set of read roots. Those who read others wait for nothing of it.
@@ -96,23 +98,32 @@ impl Cache {
     /// The corpus of these sources as they are now.
     pub(crate) async fn corpus(&self, files: &Arc<dyn Files>, cancel: &CancellationToken) -> Result<Arc<Corpus>, Stop> {
         let sources = self.sources(files);
-        let (entries, key) = sources.walk(files, cancel).await?;
-        let build = {
-            let mut state = self.state();
-            if let Some(at) = state.ready.iter().position(|(known, _)| *known == key) {
-                let found = state.ready.remove(at);
-                let corpus = found.1.clone();
-                state.ready.push(found);
-                return Ok(corpus);
-            }
-            match state.building.get(&key).and_then(Weak::upgrade) {
-                Some(build) => build,
-                None => {
-                    let build = self.start(files.clone(), entries, sources.cpu.clone());
-                    state.building.retain(|_, build| build.strong_count() > 0);
-                    state.building.insert(key, Arc::downgrade(&build));
-                    build
+        let (build, key) = loop {
+            let (entries, key) = sources.walk(files, cancel).await?;
+            let mut older = {
+                let mut state = self.state();
+                if let Some(at) = state.ready.iter().position(|(known, _)| *known == key) {
+                    let found = state.ready.remove(at);
+                    let corpus = found.1.clone();
+                    state.ready.push(found);
+                    return Ok(corpus);
                 }
+                let building = state.building.get(&files.roots());
+                match building.and_then(|(known, build)| Some((*known, build.upgrade()?))) {
+                    Some((known, build)) if known == key => break (build, key),
+                    // Whoever waits for it does not keep it: that is for those who want it.
+                    Some((_, build)) if build.done.borrow().is_none() => build.done.clone(),
+                    _ => {
+                        let build = self.start(files.clone(), entries, sources.cpu.clone());
+                        state.building.insert(files.roots(), (key, Arc::downgrade(&build)));
+                        break (build, key);
+                    }
+                }
+            };
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => return Err(Stop::Cancelled),
+                _ = older.wait_for(Option::is_some) => {}
             }
         };
         let mut done = build.done.clone();

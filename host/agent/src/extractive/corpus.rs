@@ -215,7 +215,7 @@ async fn read(
 async fn text(files: &Arc<dyn Files>, path: &str) -> Result<Option<String>, Stop> {
     let (files, path) = (files.clone(), path.to_owned());
     let read = spawn_blocking(move || {
-        let bytes = files.bytes(&path, MAX_FILE_BYTES).ok().filter(|bytes| !crate::files::is_binary(bytes))?;
+        let bytes = files.listed_bytes(&path, MAX_FILE_BYTES).ok().filter(|bytes| !crate::files::is_binary(bytes))?;
         let text = String::from_utf8(bytes);
         Some(text.unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
     });

@@ -77,6 +77,15 @@ struct Ignore {
 }
 
 impl Rules {
+    /// Whether a path is hidden by its names, or behind a symlink: what can be told without an ignore file.
+    pub(super) fn is_hidden(root: &Root, inner: &str) -> bool {
+        let mut path = String::new();
+        inner.split('/').filter(|part| !part.is_empty()).any(|part| {
+            join(&mut path, part);
+            part.starts_with('.') || root.dir.symlink_metadata(&path).is_ok_and(|meta| meta.is_symlink())
+        })
+    }
+
     /// The rules for what is in the directory of a root in which this path is; an error where the path is hidden from
     /// sessions. The same rule as the walk's, for one path.
     pub(super) fn on_the_way(root: &Root, inner: &str, is_dir: bool) -> Result<Self, Out> {
