@@ -157,6 +157,11 @@ fn hidden_and_ignored_files_do_not_exist() {
     assert_eq!(below("r/sub"), ["r/sub/kept.log", "r/sub/only-top.txt"]);
     assert_eq!(below("r/sub/kept.log"), ["r/sub/kept.log"]);
     assert!(seen.iter().all(|path| roots.bytes(path, 100).is_ok()));
+    // Of what a walk has listed, no ignore file is read again; what names and links hide stays hidden.
+    assert!(seen.iter().chain(&["r/a.log"]).all(|path| roots.listed_bytes(path, 100).is_ok()));
+    for hidden in ["r/.env", "r/.git/config", "r/git/config", "r/env.txt"] {
+        assert!(matches!(roots.listed_bytes(hidden, 100), Err(ToolError::InvalidInput(_))), "{hidden}");
+    }
 }
 
 #[test]
