@@ -112,7 +112,7 @@ fn the_audit_of_a_fixed_component_is_the_same_from_run_to_run() {
     member(&home, "ann");
     home.write("guild.toml", "[member.ann]\nallow = [\"log\", \"files\", \"memory\"]\n[web]\nallow = [\"docs.rs\"]\n");
     let audit = |format: &str| {
-        let arguments = ["ann", "--members", "members", "--config-file", "guild.toml", "--format", format];
+        let arguments = ["ann", "--members", "members", "--config", "guild.toml", "--format", format];
         let (first, second) = (guild(&home, &arguments), guild(&home, &arguments));
         assert_eq!((text(&first), code(&first)), (text(&second), Some(0)), "{}", told(&first));
         text(&first)
@@ -182,7 +182,7 @@ fn what_a_host_would_refuse_is_a_high_finding() {
     home.member("bob", "worker", &fixed(""));
     home.edit_manifest("bob", |manifest| manifest["component"]["grants"] = json!({"log": {}, "web": {}}));
     let strict =
-        json_of(&guild(&home, &["bob", "--members", "members", "--config-file", "guild.toml", "--format", "json"]));
+        json_of(&guild(&home, &["bob", "--members", "members", "--config", "guild.toml", "--format", "json"]));
     assert_eq!(rules(&strict).into_iter().filter(|rule| *rule == "GA006").count(), 2, "{:?}", rules(&strict));
 }
 
@@ -207,7 +207,7 @@ fn the_exit_code_says_what_was_found() {
     assert_eq!(ends(&["/dev/null"]), Some(2));
     assert_eq!(ends(&[file, "--against", "nothing"]), Some(2));
     let broken = home.write("broken.toml", "limit = 1");
-    assert_eq!(ends(&[file, "--config-file", broken.to_str().unwrap()]), Some(2));
+    assert_eq!(ends(&[file, "--config", broken.to_str().unwrap()]), Some(2));
     assert_eq!(ends(&[file, "--fail-on", "sometimes"]), Some(2));
 }
 
@@ -558,7 +558,7 @@ fn a_component_of_20_megabytes_is_audited() {
     let audit = json_of(&done);
     assert!(rules(&audit).contains(&"GA033") && audit["contents"]["dataBytes"].as_u64().unwrap() > 20_000_000);
     home.write("guild.toml", "[limits]\ncomponent_bytes = 20000000\n");
-    let done = guild(&home, &[file.to_str().unwrap(), "--config-file", "guild.toml", "--format", "json"]);
+    let done = guild(&home, &[file.to_str().unwrap(), "--config", "guild.toml", "--format", "json"]);
     assert!(code(&done) == Some(1) && rules(&json_of(&done)).contains(&"GA008"), "{}", told(&done));
 }
 

@@ -168,7 +168,7 @@ fn errors_say_what_to_do() {
     let text = told(&["list", "--url", &nobody]);
     assert!(text.contains("guild serve") && text.contains("--url"), "{text}");
     assert!(told(&["run", "nobody", "x", "--members", path(&home.path("members"))]).contains("guild members"));
-    assert!(told(&["run", "quick", "x", "--config", "[]"]).contains("JSON object"));
+    assert!(told(&["run", "quick", "x", "--input", "[]"]).contains("JSON object"));
     assert!(told(&["run", "quick", "x", "--agent", "oracle"]).contains("extractive"));
     assert!(told(&["serve", "--config", "none.toml"]).contains("none.toml"));
     let host = home.serve_roster(&[]);
@@ -359,13 +359,4 @@ fn members_are_shown_with_their_state_and_the_reason() {
     assert!(text.lines().any(|line| line.starts_with("quick ") && line.contains("ready")), "{text}");
     let worlds = text.lines().filter(|line| line.contains(" autonomous-worker ")).count();
     assert_eq!(worlds, 5, "{text}");
-}
-
-#[test]
-fn completions_know_the_commands() {
-    let home = Home::new();
-    for shell in ["bash", "zsh", "fish"] {
-        let script = stdout(&output(&mut home.guild(), &["completions", shell]));
-        assert!(script.contains("dispatch") && script.contains("prune"), "{shell}");
-    }
 }

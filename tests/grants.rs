@@ -440,7 +440,7 @@ fn json_of(home: &Home, arguments: &[&str]) -> Value {
     serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"))
 }
 
-const LOOK: [&str; 4] = ["--config-file", "guild.toml", "--members", "members"];
+const LOOK: [&str; 4] = ["--config", "guild.toml", "--members", "members"];
 
 #[test]
 fn members_shows_what_is_granted_and_why_the_rest_is_not() {
@@ -533,7 +533,7 @@ fn a_second_root_of_the_same_name_is_an_error_and_no_other_name_for_the_first() 
     let told = guild(&home, &[&["members", "--grants"][..], &LOOK].concat());
     assert!(told.contains("two read roots are called \"docs\"") && told.contains("a `name` of its own"), "{told}");
     home.write("guild.toml", "[[roots]]\npath = \"docs\"\n");
-    let run = ["run", "ann", "file docs/owls.md", "--sources", "other/docs", "--config-file", "guild.toml"];
+    let run = ["run", "ann", "file docs/owls.md", "--sources", "other/docs", "--config", "guild.toml"];
     let told = guild(&home, &[&run[..], &["--members", "members"]].concat());
     assert!(told.contains("two read roots are called \"docs\""), "{told}");
 }
@@ -599,7 +599,7 @@ fn no_members_directory_is_a_place_for_the_policy_of_another() {
     home.quick("quick");
     home.quick("other");
     let policy = home.write("members/other/etc/guild.toml", "");
-    let config = ["--config-file", policy.to_str().unwrap()];
+    let config = ["--config", policy.to_str().unwrap()];
     let told = guild(&home, &[&["run", "quick", "t", "--members", "members"][..], &config].concat());
     assert!(told.contains("guild.toml is in a member's directory"), "{told}");
     assert!(!policy.with_file_name("guild.lock").exists());

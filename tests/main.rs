@@ -33,6 +33,7 @@ mod mcp_stdio;
 mod mcp_tasks;
 mod memory;
 mod operator;
+mod options;
 mod process;
 mod resume;
 mod review;

@@ -353,7 +353,7 @@ fn doctor_reads_keys_and_shows_none() {
          [web.search]\nprovider = \"brave\"\nkey_env = \"SEARCH_KEY\"\n[[roots]]\npath = \"members\"\n",
     );
     let doctor = |key: &str| {
-        let mut command = in_home(&home, &["doctor", "--config-file", file.to_str().unwrap(), "--json"]);
+        let mut command = in_home(&home, &["doctor", "--config", file.to_str().unwrap(), "--json"]);
         command.env("SEARCH_KEY", key).output().unwrap()
     };
     let without = doctor("");
@@ -384,7 +384,7 @@ fn doctor_names_members_that_cannot_be_served_and_tables_for_none() {
     let linked = home.quick("linked");
     std::os::unix::fs::symlink(home.path("."), linked.join("jobs")).unwrap();
     home.write("guild.toml", "[member.nobody]\nagent = \"extractive\"\n[[roots]]\npath = \".\"\n");
-    let output = guild(&home, &["doctor", "--members", "members", "--config-file", "guild.toml", "--json"]);
+    let output = guild(&home, &["doctor", "--members", "members", "--config", "guild.toml", "--json"]);
     let report = json_of(&output);
     assert_eq!(output.status.code(), Some(1));
     let (state, needed, why) = check(&report, "member", "hollow");
@@ -393,7 +393,7 @@ fn doctor_names_members_that_cannot_be_served_and_tables_for_none() {
     assert!(state == "unusable" && needed && why.contains("jobs is a symlink"), "{why}");
     let (state, needed, why) = check(&report, "member", "nobody");
     assert!(state == "unusable" && needed && why.contains("guild.toml"), "{why}");
-    let text = stdout(&guild(&home, &["doctor", "--members", "members", "--config-file", "guild.toml"]));
+    let text = stdout(&guild(&home, &["doctor", "--members", "members", "--config", "guild.toml"]));
     assert!(text.lines().any(|line| line.starts_with("missing   member   hollow ")), "{text}");
 }
 
@@ -426,7 +426,7 @@ fn doctor_asks_the_search_provider_only_where_it_is_told_to() {
         home.write("guild.toml", text);
     };
     let search = |more: &[&str]| {
-        let output = guild(&home, &[&["doctor", "--config-file", "guild.toml", "--json"], more].concat());
+        let output = guild(&home, &[&["doctor", "--config", "guild.toml", "--json"], more].concat());
         (output.status.code().unwrap(), check(&json_of(&output), "search", "searxng"), json_of(&output))
     };
     // Nobody listens there.
@@ -454,7 +454,7 @@ fn a_wrong_guild_toml_is_told_with_file_line_and_what_would_be_right() {
     ] {
         fs::write(&file, text).unwrap();
         for command in [&["doctor"][..], &["usage"], &["logs", "j"], &["run", "members/quick", "x"]] {
-            let output = guild(&home, &[command, &["--config-file", file.to_str().unwrap()]].concat());
+            let output = guild(&home, &[command, &["--config", file.to_str().unwrap()]].concat());
             assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(1), ""), "{command:?}");
             let expected = format!("error: {}{told}", Path::display(&file));
             assert!(stderr(&output).starts_with(&expected), "{} does not begin with {expected}", stderr(&output));

@@ -35,7 +35,7 @@ struct Listed<'a> {
 
 /// `guild approve`.
 pub(crate) fn approve(args: &Approve) -> Result<(), Failure> {
-    let config = house::config(args.house.config_file.as_deref())?;
+    let config = house::config(&args.house.policy)?;
     let approval = Approval::new(&config);
     match &args.member {
         None => list(&approval, args.json),

@@ -6,14 +6,14 @@ use clap::{
     Args, Parser, Subcommand,
     builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser},
 };
-use clap_complete::Shell;
+use clap_complete::{ArgValueCandidates, ArgValueCompleter, Shell};
 use guild_audit::Severity;
 use guild_contract::{JobId, JobStatus, MemberKey, grants::Pattern};
 use guild_server::{config::Runtime, door::tokens::Methods, serve::DEFAULT_PORT};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use crate::client::AccessArgs;
+use crate::{client::AccessArgs, complete};
 
 /// Run Guild Hall workers as sandboxed WebAssembly components
 ///
@@ -80,7 +80,12 @@ pub(crate) enum Command {
     /// Print what a main agent is to be told about the workers: how to dispatch, follow, and present results
     Prompt(Prompt),
     /// Print a shell's completion script
-    #[command(after_help = "Example:\n  guild completions bash > ~/.local/share/bash-completion/completions/guild")]
+    #[command(after_help = "\
+Examples:
+  guild completions bash > ~/.local/share/bash-completion/completions/guild
+  guild completions fish > ~/.config/fish/completions/guild.fish
+
+The script asks `guild` itself, which completes members and jobs too. Make it anew when guild is updated.")]
     Completions {
         /// The shell
         shell: Shell,
@@ -113,9 +118,9 @@ pub(crate) struct Serve {
     /// What the jobs' sessions read and run on
     #[command(flatten)]
     pub(crate) session: SessionArgs,
-    /// The operator's guild.toml [default: $GUILD_CONFIG, else guild/guild.toml in the user's configuration directory]
-    #[arg(long, value_name = "FILE", visible_alias = "config-file")]
-    pub(crate) config: Option<PathBuf>,
+    /// Where the operator's policy is
+    #[command(flatten)]
+    pub(crate) policy: PolicyFile,
 }
 
 /// What sessions may read, and what runs them.
@@ -139,16 +144,16 @@ Examples:
   claude mcp add guild -- guild mcp --members ~/guild-members      (in Claude Code)
 
 It offers the tools of all members, and for each worker the tools that dispatch to it; with --member, those of one. Where a host \
-serves the members already, everything goes through it, and --sources, --agent and --config-file are that host's. Where none does, \
+serves the members already, everything goes through it, and --sources, --agent and --config are that host's. Where none does, \
 this process is the host, until its client closes stdin: jobs that run then are taken up again by the next one.
 
 stdout has messages of MCP only; what there is to log goes to stderr.")]
 pub(crate) struct Mcp {
     /// Only this member: its directory, or its key in the members' directory; with --url, its key
-    #[arg(long, value_name = "MEMBER", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, value_name = "MEMBER", value_parser = NonEmptyStringValueParser::new(), add = ArgValueCompleter::new(complete::member_or_directory))]
     pub(crate) member: Option<String>,
     /// The host that runs there, in place of one that serves the members here
-    #[arg(long, value_name = "URL", conflicts_with_all = ["members", "config_file", "sources", "agent"])]
+    #[arg(long, value_name = "URL", conflicts_with_all = ["members", "config", "sources", "agent"])]
     pub(crate) url: Option<String>,
     /// How the host knows who asks
     #[command(flatten)]
@@ -166,10 +171,10 @@ pub(crate) struct Mcp {
 #[command(after_help = "\
 Examples:
   guild run ./guild-members/researcher \"How does ownership work?\" --sources ~/rust-book
-  guild run researcher --members ./guild-members --config '{\"maxTurns\": 20}' - < task.md
+  guild run researcher --members ./guild-members --input '{\"maxTurns\": 20}' - < task.md
 
 The report goes to stdout; progress and the job's directory go to stderr. Ctrl-C and SIGTERM cancel the job. \
-Where a host already serves the member, the task goes through it: --sources and --config-file are then that host's, and --agent \
+Where a host already serves the member, the task goes through it: --sources and --config are then that host's, and --agent \
 asks it for a runtime, which its operator has to allow.
 
 With --members, a MEMBER without `/` is a key in that directory. Without it, MEMBER is a directory, or else a key in the \
@@ -178,7 +183,7 @@ members' directory; where it is both, and they differ, that is an error. ./NAME 
 Exit code: 0 completed, 3 failed, 4 cancelled elsewhere, 130 cancelled by Ctrl-C or SIGTERM, 1 any other error.")]
 pub(crate) struct Run {
     /// The member: its directory, or its key in the members' directory; see below where it could be both
-    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    #[arg(value_parser = NonEmptyStringValueParser::new(), add = ArgValueCompleter::new(complete::member_or_directory))]
     pub(crate) member: String,
     /// The task; `-` reads it from stdin
     #[arg(value_parser = NonEmptyStringValueParser::new())]
@@ -204,8 +209,17 @@ pub(crate) struct WorkArgs {
     #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) description: Option<String>,
     /// The job's configuration, a JSON object whose keys the member defines
-    #[arg(long, value_name = "JSON", value_parser = job_config)]
-    pub(crate) config: Option<Map<String, Value>>,
+    #[arg(long, value_name = "JSON", value_parser = job_input)]
+    pub(crate) input: Option<Map<String, Value>>,
+}
+
+/// Where the operator's policy is found.
+#[derive(Debug, Args)]
+pub(crate) struct PolicyFile {
+    /// The operator's guild.toml [default: $GUILD_CONFIG, else guild/guild.toml in the user's configuration directory]
+    // A list, so that `guild run` still understands `--config JSON --config-file FILE`. `house::config` accepts one.
+    #[arg(long, value_name = "FILE", alias = "config-file")]
+    pub(crate) config: Vec<PathBuf>,
 }
 
 /// Where members and the operator's policy are found.
@@ -214,9 +228,9 @@ pub(crate) struct House {
     /// The directory of members [default: `members` of guild.toml, else ./guild-members]
     #[arg(long, value_name = "DIR")]
     pub(crate) members: Option<PathBuf>,
-    /// The operator's guild.toml [default: $GUILD_CONFIG, else guild/guild.toml in the user's configuration directory]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) config_file: Option<PathBuf>,
+    /// Where the operator's policy is
+    #[command(flatten)]
+    pub(crate) policy: PolicyFile,
 }
 
 /// How a running host is reached.
@@ -226,7 +240,7 @@ pub(crate) struct Endpoint {
     #[arg(long, value_name = "URL", env = "GUILD_URL", default_value_t = default_url())]
     pub(crate) url: String,
     /// The member, where the host serves several
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", add = ArgValueCandidates::new(complete::members))]
     pub(crate) member: Option<MemberKey>,
     /// How the host knows who asks
     #[command(flatten)]
@@ -249,6 +263,9 @@ pub(crate) struct Dispatch {
     /// What is asked for, and how
     #[command(flatten)]
     pub(crate) work: WorkArgs,
+    /// What --input was called before
+    #[arg(long, hide = true, value_name = "JSON", value_parser = job_input, conflicts_with = "input")]
+    pub(crate) config: Option<Map<String, Value>>,
     /// Ask for this agent runtime; the host's operator has to allow it [default: the host's choice]
     #[arg(long, value_name = "NAME", value_parser = runtimes())]
     pub(crate) agent: Option<Runtime>,
@@ -320,7 +337,7 @@ pub(crate) struct Logs {
     #[arg(value_name = "JOB")]
     pub(crate) id: JobId,
     /// Its member: a key in the members' directory, or a directory [default: whichever member has the job]
-    #[arg(long, value_name = "MEMBER", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, value_name = "MEMBER", value_parser = NonEmptyStringValueParser::new(), add = ArgValueCompleter::new(complete::member_or_directory))]
     pub(crate) member: Option<String>,
     /// Go on until the job ends
     #[arg(short, long)]
@@ -347,7 +364,7 @@ pub(crate) struct Usage {
     #[arg(long, value_name = "TIME", value_parser = crate::age::since)]
     pub(crate) since: Option<Timestamp>,
     /// Only this member: a key in the members' directory, or a directory [default: every member]
-    #[arg(long, value_name = "MEMBER", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, value_name = "MEMBER", value_parser = NonEmptyStringValueParser::new(), add = ArgValueCompleter::new(complete::member_or_directory))]
     pub(crate) member: Option<String>,
     /// Where members are looked up
     #[command(flatten)]
@@ -371,7 +388,7 @@ A member that a host serves is pruned through that host.")]
 pub(crate) struct Prune {
     /// One member: its directory, or its key in the members' directory; see below where it could be both [default: every
     /// member]
-    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    #[arg(value_parser = NonEmptyStringValueParser::new(), add = ArgValueCompleter::new(complete::member_or_directory))]
     pub(crate) member: Option<String>,
     /// How long ago a job must have ended: 12h, 30d, 2w
     #[arg(long, value_name = "TIME", default_value = "30d", value_parser = crate::age::parse)]
@@ -400,7 +417,7 @@ members' directory; where it is both, and they differ, that is an error. ./NAME 
 pub(crate) struct Members {
     /// One member: its directory, or its key in the members' directory; see below where it could be both [default: every
     /// member]
-    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    #[arg(value_parser = NonEmptyStringValueParser::new(), add = ArgValueCompleter::new(complete::member_or_directory))]
     pub(crate) member: Option<String>,
     /// Show what is asked for, what of it is granted, and why the rest is not
     #[arg(long)]
@@ -413,7 +430,7 @@ pub(crate) struct Members {
     pub(crate) house: House,
     /// Ask the host that listens there what it serves, and why what is in a directory is not in service, in place of looking
     /// at the directories
-    #[arg(long, value_name = "URL", conflicts_with_all = ["member", "grants", "limits", "members", "config_file"])]
+    #[arg(long, value_name = "URL", conflicts_with_all = ["member", "grants", "limits", "members", "config"])]
     pub(crate) url: Option<String>,
     /// How the host knows who asks
     #[command(flatten)]
@@ -448,10 +465,10 @@ Examples:
   guild approve --forget /srv/old/researcher
 
 It shows what changed since the member was pinned in guild.lock, and asks. A host that refused the member loads it when it is \
-started again. Where a host is started with --config FILE, give the same file as --config-file here: guild.lock stands beside it.")]
+started again. Where a host is started with --config FILE, give the same file here: guild.lock stands beside it.")]
 pub(crate) struct Approve {
     /// The member: its directory, its key in the members' directory, or its name in guild.lock
-    #[arg(required_unless_present = "list", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(required_unless_present = "list", value_parser = NonEmptyStringValueParser::new(), add = ArgValueCompleter::new(complete::member_or_directory))]
     pub(crate) member: Option<String>,
     /// Approve without asking
     #[arg(long)]
@@ -552,10 +569,9 @@ pub(crate) struct TokenAdd {
 /// Which hosts' tokens.
 #[derive(Debug, Args)]
 pub(crate) struct TokensOf {
-    /// The operator's guild.toml, beside which tokens are kept [default: $GUILD_CONFIG, else guild/guild.toml in the user's
-    /// configuration directory]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) config_file: Option<PathBuf>,
+    /// Tokens are kept beside the operator's policy
+    #[command(flatten)]
+    pub(crate) policy: PolicyFile,
 }
 
 /// `guild audit`.
@@ -575,7 +591,7 @@ TARGET is no component, or the audit cannot be written (a full disk; a reader th
 stands in docs/reviewers.md.")]
 pub(crate) struct Audit {
     /// A component's file, or a member
-    #[arg(value_name = "TARGET", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(value_name = "TARGET", value_parser = NonEmptyStringValueParser::new(), add = ArgValueCompleter::new(complete::member_or_file))]
     pub(crate) target: String,
     /// Show only what changed since: another file, another member, or what --format json printed earlier
     #[arg(long, value_name = "OLD", value_parser = NonEmptyStringValueParser::new())]
@@ -653,12 +669,12 @@ fn runtimes() -> impl TypedValueParser<Value = Runtime> {
 }
 
 /// Parses a dispatch's `config`.
-fn job_config(text: &str) -> Result<Map<String, Value>, String> {
+pub(crate) fn job_input(text: &str) -> Result<Map<String, Value>, String> {
     match serde_json::from_str(text) {
         Ok(Value::Object(config)) => Ok(config),
         Ok(_) => Err("a job's configuration is a JSON object, as {\"maxTurns\": 20}".to_owned()),
         Err(_) if std::path::Path::new(text).is_file() => Err(
-            "that is a file, but here --config is the job's own configuration, a JSON object; the host's guild.toml is --config-file"
+            "that is a file, but --input is the job's own configuration, a JSON object; the operator's guild.toml is --config FILE"
                 .to_owned(),
         ),
         Err(e) => Err(format!("not JSON: {e}")),
@@ -686,10 +702,10 @@ mod tests {
 
     #[test]
     fn a_jobs_configuration_is_an_object() {
-        assert_eq!(job_config(r#"{"a": 1}"#).unwrap().len(), 1);
-        assert!(job_config("[1]").unwrap_err().contains("JSON object"));
-        assert!(job_config("{a}").unwrap_err().contains("not JSON"));
-        assert!(job_config("Cargo.toml").unwrap_err().contains("--config-file"));
+        assert_eq!(job_input(r#"{"a": 1}"#).unwrap().len(), 1);
+        assert!(job_input("[1]").unwrap_err().contains("JSON object"));
+        assert!(job_input("{a}").unwrap_err().contains("not JSON"));
+        assert!(job_input("Cargo.toml").unwrap_err().contains("--config FILE"));
     }
 
     #[test]

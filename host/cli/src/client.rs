@@ -66,15 +66,17 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let hint = match &error {
             Error::Unreachable { .. } => {
-                "; start a host with `guild serve`, or name the one that runs with --url or GUILD_URL"
+                "; start a host with `guild serve`, or name the one that runs with --url or GUILD_URL".to_owned()
             }
-            Error::Http { status, .. } if status.as_u16() == 404 => {
-                "; one member is served at /mcp, several at /members/KEY/mcp (--member KEY). `guild members` shows the keys"
-            }
+            Error::Http { url, status, .. } if status.as_u16() == 404 => format!(
+                "; one member is served at /mcp, several at /members/KEY/mcp (--member KEY). `guild members --url {url}` shows \
+                 the keys"
+            ),
             Error::Http { status, .. } if status.as_u16() == 401 => {
-                "; GUILD_TOKEN, or --token-file FILE, has one that `guild token add NAME` made"
+                "; GUILD_TOKEN, or --token-file FILE, has one that `guild token add NAME` made on its machine"
+                    .to_owned()
             }
-            _ => "",
+            _ => String::new(),
         };
         let said = match error {
             Error::Http { url, status, text } => Error::Http { url, status, text: one_line(&text, REFUSAL_CHARS) },

@@ -31,7 +31,7 @@ struct Shown<'a> {
 
 /// `guild doctor`.
 pub(crate) async fn doctor(args: Doctor) -> Result<(), Failure> {
-    let config = house::config(args.house.config_file.as_deref())?;
+    let config = house::config(&args.house.policy)?;
     let file = config.file.clone();
     let examination = Examination {
         members: members(&args.house, &config)?,

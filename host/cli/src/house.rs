@@ -9,11 +9,22 @@ use guild_server::{
     discovery::{Found, FoundMember, MEMBERS, discover, open_directory, single},
 };
 
-use crate::{args::House, failure::Failure};
+use crate::{
+    args::{House, PolicyFile},
+    failure::Failure,
+};
 
 /// The operator's `guild.toml`.
-pub(crate) fn config(option: Option<&Path>) -> Result<Config, Failure> {
-    Config::load(option).map_err(|e| Failure::error(e.to_string()))
+pub(crate) fn config(policy: &PolicyFile) -> Result<Config, Failure> {
+    let file = match policy.config.as_slice() {
+        [] => None,
+        [file] => Some(file.as_path()),
+        [one, other, ..] => {
+            let (one, other) = (one.display(), other.display());
+            return Err(Failure::error(format!("--config names both {one} and {other}; name one guild.toml")));
+        }
+    };
+    Config::load(file).map_err(|e| Failure::error(e.to_string()))
 }
 
 /// The directory of members: the option's, else `guild.toml`'s, else `guild-members` where that exists.

@@ -38,7 +38,7 @@ const INDENT: usize = 24;
 
 /// `guild logs`.
 pub(crate) fn logs(args: &Logs) -> Result<(), Failure> {
-    let config = house::config(args.house.config_file.as_deref())?;
+    let config = house::config(&args.house.policy)?;
     let mut job = find(args, &config)?;
     let mut out = Out { is_json: args.json, pages: Pages::default() };
     let mut is_empty = true;

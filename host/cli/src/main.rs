@@ -5,6 +5,7 @@ mod approve;
 mod args;
 mod audit;
 mod client;
+mod complete;
 mod doctor;
 mod failure;
 mod grants;
@@ -26,7 +27,7 @@ mod watch;
 
 use std::{process::ExitCode, time::SystemTime};
 
-use clap::{CommandFactory, Parser};
+use clap::Parser;
 use tokio::runtime::Builder;
 
 use crate::{
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
     if let Some(code) = guild_confine::serve_if_asked(guild_server::TASKS) {
         return code;
     }
+    complete::answer_if_asked();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(told) => {
@@ -90,7 +92,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Audit(args) => audit::audit(&args),
         Command::Doctor(args) => on(&mut Builder::new_multi_thread(), doctor::doctor(args)),
         Command::Prompt(args) => prompt::prompt(&args),
-        Command::Completions { shell } => completions(shell),
+        Command::Completions { shell } => complete::script(shell),
     }
 }
 
@@ -101,10 +103,4 @@ fn on(runtime: &mut Builder, command: impl Future<Output = Result<(), Failure>>)
     let done = runtime.block_on(command);
     runtime.shutdown_background();
     done
-}
-
-fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "guild", &mut script);
-    Ok(output::print(|out| out.write_all(&script))?)
 }

@@ -96,7 +96,7 @@ impl State {
 
 /// `guild members`.
 pub(crate) fn members(args: &Members) -> Result<(), Failure> {
-    let config = house::config(args.house.config_file.as_deref())?;
+    let config = house::config(&args.house.policy)?;
     let survey = match &args.member {
         Some(member) => {
             let directory = house::member_directory(member, &args.house, &config)?;

@@ -11,7 +11,7 @@ use crate::{
 
 /// `guild prompt`.
 pub(crate) fn prompt(args: &Prompt) -> Result<(), Failure> {
-    let config = house::config(args.house.config_file.as_deref())?;
+    let config = house::config(&args.house.policy)?;
     let directory = house::members_directory(args.house.members.as_deref(), &config)?;
     let mut members = Vec::new();
     for found in house::discovered(&directory)? {

@@ -40,7 +40,7 @@ struct Choice {
 
 /// `guild prune`.
 pub(crate) async fn prune(args: Prune) -> Result<(), Failure> {
-    let config = house::config(args.house.config_file.as_deref())?;
+    let config = house::config(&args.house.policy)?;
     let members = match &args.member {
         Some(member) => {
             let directory = house::member_directory(member, &args.house, &config)?;

@@ -17,7 +17,8 @@ const DESCRIPTION_CHARS: usize = 80;
 /// `guild dispatch`.
 pub(crate) async fn dispatch(args: Dispatch) -> Result<(), Failure> {
     let agent = args.agent.map(|agent| agent.to_string());
-    let params = DispatchParams { agent, ..work(&args.task, args.work)? };
+    let asked = WorkArgs { input: args.work.input.or(args.config), ..args.work };
+    let params = DispatchParams { agent, ..work(&args.task, asked)? };
     let reply = connect(&args.endpoint)?.dispatch(&params).await?;
     if args.endpoint.json {
         print_json(&reply.json)?;
@@ -106,7 +107,7 @@ pub(crate) fn work(task: &str, args: WorkArgs) -> Result<DispatchParams, Failure
         return Err(Failure::error("the task is empty"));
     };
     let description = args.description.unwrap_or_else(|| one_line(first_line, DESCRIPTION_CHARS));
-    Ok(DispatchParams { description, task, config: args.config, agent: None })
+    Ok(DispatchParams { description, task, config: args.input, agent: None })
 }
 
 fn connect(endpoint: &Endpoint) -> Result<WorkerHandle, Failure> {
@@ -119,7 +120,7 @@ mod tests {
 
     #[test]
     fn the_first_line_of_a_task_describes_it() {
-        let nothing = || WorkArgs { description: None, config: None };
+        let nothing = || WorkArgs { description: None, input: None };
         assert_eq!(work("\n  What is\town?\nMore.", nothing()).unwrap().description, "What is own?");
         assert_eq!(work(&"x".repeat(99), nothing()).unwrap().description.chars().count(), DESCRIPTION_CHARS);
         assert!(work(" \n", nothing()).is_err());

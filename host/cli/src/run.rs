@@ -5,7 +5,7 @@
 
 use std::{
     io::{self, IsTerminal},
-    path::Path,
+    path::{Path, PathBuf},
     pin::{Pin, pin},
     sync::Arc,
     time::Duration,
@@ -19,7 +19,7 @@ use guild_server::{
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
-    args::Run,
+    args::{Run, job_input},
     client::AccessArgs,
     failure::{Failure, exit},
     house,
@@ -33,11 +33,12 @@ const LOOK: Duration = Duration::from_millis(100);
 const FRAME: Duration = Duration::from_millis(120);
 
 /// `guild run`.
-pub(crate) async fn run(args: Run) -> Result<(), Failure> {
+pub(crate) async fn run(mut args: Run) -> Result<(), Failure> {
+    take_old_input(&mut args)?;
     // A host of its own has no other, and one that runs already is asked for it.
     let agent = args.session.agent;
     let params = DispatchParams { agent: agent.map(|agent| agent.to_string()), ..work(&args.task, args.work)? };
-    let mut config = house::config(args.house.config_file.as_deref())?;
+    let mut config = house::config(&args.house.policy)?;
     let directory = house::member_directory(&args.member, &args.house, &config)?;
     // A member's key is its path in there.
     config.members = house::members_directory(args.house.members.as_deref(), &config).ok();
@@ -73,6 +74,19 @@ pub(crate) async fn run(args: Run) -> Result<(), Failure> {
         JobStatus::Failed => Err(Failure::code(exit::JOB_FAILED)),
         JobStatus::Completed | JobStatus::Running => Ok(()),
     }
+}
+
+/// `--config JSON` is what `--input JSON` was called before `--config` named the operator's file here, too.
+fn take_old_input(args: &mut Run) -> Result<(), Failure> {
+    let is_input = |value: &mut PathBuf| value.as_os_str().as_encoded_bytes().trim_ascii_start().starts_with(b"{");
+    for input in args.house.policy.config.extract_if(.., is_input) {
+        if args.work.input.is_some() {
+            return Err(Failure::error("the job's configuration is given twice; give it once, with --input JSON"));
+        }
+        let parsed = job_input(&input.to_string_lossy()).map_err(|why| Failure::error(format!("--config: {why}")))?;
+        args.work.input = Some(parsed);
+    }
+    Ok(())
 }
 
 /// Prints what came of a job.

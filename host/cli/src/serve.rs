@@ -12,7 +12,7 @@ use crate::{
 /// Serves until SIGTERM or Ctrl-C.
 pub(crate) async fn serve(args: Serve) -> Result<(), Failure> {
     mcp_line::check(args.member.as_deref()).map_err(Failure::error)?;
-    let mut config = house::config(args.config.as_deref())?;
+    let mut config = house::config(&args.policy)?;
     let target = match args.member {
         Some(member) => {
             if let Some(members) = &args.members {

@@ -67,14 +67,15 @@ impl<'a> Shown<'a> {
 }
 
 fn list(of: &TokensOf, json: bool) -> Result<(), Failure> {
-    let file = TokenFile::of(&house::config(of.config_file.as_deref())?)?;
+    let file = TokenFile::of(&house::config(&of.policy)?)?;
     let (tokens, now) = (file.read()?, Timestamp::now());
     if json {
         print_json(&tokens.iter().map(|token| Shown::of(token, now)).collect::<Vec<_>>())?;
         return Ok(());
     }
     if tokens.is_empty() {
-        tell(format_args!("there are no tokens in {}; `guild token add NAME` makes one", file.path().display()));
+        let (path, add) = (file.path().display(), file.command("add NAME"));
+        tell(format_args!("there are no tokens in {path}; `{add}` makes one"));
     }
     let width = tokens.iter().map(|token| token.name.len()).max().unwrap_or_default();
     print(|out| {
@@ -95,7 +96,7 @@ fn list(of: &TokensOf, json: bool) -> Result<(), Failure> {
 
 /// The tokens, and the audit log that is told of what becomes of them.
 fn found(of: &TokensOf) -> Result<(TokenFile, Option<Log>), Failure> {
-    let config = house::config(of.config_file.as_deref())?;
+    let config = house::config(&of.policy)?;
     Ok((TokenFile::of(&config)?, Log::of(&config)))
 }
 

@@ -77,7 +77,7 @@ impl Total {
 
 /// `guild usage`.
 pub(crate) fn usage(args: &Usage) -> Result<(), Failure> {
-    let config = house::config(args.house.config_file.as_deref())?;
+    let config = house::config(&args.house.policy)?;
     let found: Vec<(String, Result<Dir, String>)> = match &args.member {
         Some(member) => {
             let directory = house::member_directory(member, &args.house, &config)?;

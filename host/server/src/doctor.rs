@@ -261,13 +261,13 @@ fn look_at_door(config: &Config) -> Result<String, String> {
         Some(files) => Tls::open(files).map(|_| "TLS").map_err(|e| e.to_string())?,
         None => "no TLS",
     };
-    let tokens = match TokenFile::of(config) {
-        Ok(file) => file.read().map_err(|e| e.to_string())?.len(),
-        Err(_) => 0,
+    let (tokens, add) = match TokenFile::of(config) {
+        Ok(file) => (file.read().map_err(|e| e.to_string())?.len(), file.command("add NAME")),
+        Err(_) => (0, "guild token add NAME".to_owned()),
     };
     let from_elsewhere = !door.bind.is_loopback();
     if from_elsewhere && tokens == 0 {
-        return Err("others can reach it and there is no token; `guild token add NAME` makes one".to_owned());
+        return Err(format!("others can reach it and there is no token; `{add}` makes one"));
     }
     let who = if door.require_token || from_elsewhere { "all requests need one" } else { "this machine needs none" };
     let log =

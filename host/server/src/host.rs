@@ -297,7 +297,10 @@ fn survey(
         check_directories(&member.dir)?;
         let sandbox = sandbox.map_err(Clone::clone)?;
         read.and_then(|(candidate, standing)| plugins::prepare(sandbox, &wanted, approval, &candidate, standing))
-            .map_err(|e| plugins::told(&wanted, &e))?;
+            .map_err(|e| match e.command() {
+                Some(command) => format!("{}; the command is `{command}`", plugins::told(&wanted, &e)),
+                None => plugins::told(&wanted, &e),
+            })?;
         Ok(true)
     });
     Surveyed { found, state, granted, standing }

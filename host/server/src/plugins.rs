@@ -189,7 +189,7 @@ impl Loader {
             let _turn = queue.acquire().await;
             begun = spawn_blocking(move || this.begin(&of, effort)).await.map_err(stopping)??;
         }
-        let (standing, unlisted) = begun.map_err(|e| told(&wanted, &e))?;
+        let (standing, unlisted) = begun.map_err(|e| refused(&wanted, &e))?;
         let plugin = unlisted.listed().await.map_err(|e| told(&wanted, &e.into()))?;
         let this = self.clone();
         let ended = self.in_turn(move || {
@@ -198,7 +198,7 @@ impl Loader {
                 // It has turned out to load: one that never did can be put right without an approval.
                 resumer.map_or(Ok(()), |resumer| pin(&this.approval, &standing, &resumer)).map(|()| loaded)
             });
-            loaded.map_err(|e| told(&wanted, &e))
+            loaded.map_err(|e| refused(&wanted, &e))
         });
         ended.await.map_err(stopping)?
     }
@@ -285,6 +285,15 @@ fn pin(approval: &Approval, standing: &Standing, resumer: &Resumer) -> Result<()
         return Ok(());
     }
     approval.pin(standing)
+}
+
+/// Logs the command that would help, which callers are not told since it names directories; and tells why a component is
+/// not loaded.
+fn refused(wanted: &WantedComponent, refused: &Refused) -> String {
+    if let Some(command) = refused.command() {
+        tracing::warn!(member = %wanted.key, "`{command}` shows what would be approved, and asks");
+    }
+    told(wanted, refused)
 }
 
 /// Why a component is not loaded, and which line of its manifest asks for what it is refused for, or would.

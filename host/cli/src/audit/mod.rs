@@ -38,7 +38,7 @@ const NO_WAIT: i32 = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
 
 /// `guild audit`.
 pub(crate) fn audit(args: &Args) -> Result<(), Failure> {
-    let config = house::config(args.house.config_file.as_deref()).map_err(unreadable)?;
+    let config = house::config(&args.house.policy).map_err(unreadable)?;
     let subject = Subject::find(&args.target, &args.house, &config)?;
     let audit = subject.audit();
     let (shown, has) = match &args.against {

@@ -13,7 +13,7 @@ use guild_client::{Coming, Error, MemberKey, Relay, Url};
 use guild_jobs::Owner;
 use guild_server::{
     OpenError, ServeError, ServeOptions, Target,
-    config::{Config, Runtime},
+    config::{Config, Runtime, shell_word},
     listen::stop_signal,
     mcp_line, serve_until,
     takeover::OwnerError,
@@ -107,7 +107,7 @@ impl Place {
             let member = member.map(parse).transpose()?;
             return Ok(Self { access, whose: Whose::Url { url, member } });
         }
-        let mut config = house::config(house.config_file.as_deref())?;
+        let mut config = house::config(&house.policy)?;
         let (target, member) = match member {
             Some(member) => {
                 let directory = house::member_directory(&member, &house, &config)?;
@@ -178,9 +178,10 @@ impl Here {
                     }
                     elsewhere.push((member.key, owner));
                 }
+                let options = format!("--members {}{}", shell_word(directory), self.config.policy_option());
                 for (key, owner) in elsewhere {
                     tell(format_args!(
-                        "{key} is left out, since process {} works on it; `guild mcp --member {key}` goes through that process",
+                        "{key} is left out, since process {} works on it; `guild mcp --member {key} {options}` goes through that process",
                         owner.pid
                     ));
                 }

@@ -32,7 +32,11 @@ pub use difference::Difference;
 pub use lock::{Asked, FILE, How, Lock, Pin};
 pub use signature::{SUFFIX, Signature, TRUST_FILE, Trust};
 
-use crate::{beside::Held, config::Config, discovery::open_directory};
+use crate::{
+    beside::Held,
+    config::{Config, shell_word},
+    discovery::open_directory,
+};
 
 /// Why `guild.lock` or `guild.trust` cannot be used. The files are named without their directory: callers see it too.
 #[derive(Debug, thiserror::Error)]
@@ -68,8 +72,8 @@ pub enum Refused {
     File(#[from] FileError),
     /// It is not what it was when it was trusted.
     #[error(
-        "member {name} is not what it was when it was pinned ({}): {}; if that is meant, run `guild approve {name}`, and \
-         restart its host if that serves it alone",
+        "member {name} is not what it was when it was pinned ({}): {}; if that is meant, its operator \
+         approves it with `guild approve`, and restarts its host if that serves it alone",
         how.as_str(), difference.sentence()
     )]
     Changed {
@@ -79,15 +83,19 @@ pub enum Refused {
         how: How,
         /// What changed.
         difference: Difference,
+        /// What approves it.
+        command: String,
     },
     /// Nobody approved it, and `require_approval = true`.
     #[error(
-        "member {name} was never approved, and `require_approval = true` in guild.toml wants that; look at it with \
-         `guild approve {name}`, which asks before it approves, and restart its host if that serves it alone"
+        "member {name} was never approved, and `require_approval = true` in guild.toml wants that; its \
+         operator looks at it with `guild approve`, which asks before it approves, and restarts its host if that serves it alone"
     )]
     NotApproved {
         /// The member.
         name: String,
+        /// What approves it.
+        command: String,
     },
     /// It has a signature that is wrong.
     #[error("the signature `{file}{SUFFIX}` of member {name} is bad: {why}")]
@@ -135,6 +143,17 @@ pub enum Refused {
         /// Why.
         why: String,
     },
+}
+
+impl Refused {
+    /// The command that approves the member, wherever it is typed. It names directories, and so is for who operates the
+    /// host, and not for its callers.
+    pub fn command(&self) -> Option<&str> {
+        match self {
+            Self::Changed { command, .. } | Self::NotApproved { command, .. } => Some(command),
+            _ => None,
+        }
+    }
 }
 
 /// What a member presents to be trusted, and what is to be said about that.
@@ -195,6 +214,8 @@ pub struct Approval {
     directory: Option<PathBuf>,
     required: bool,
     signature_required: bool,
+    /// [`Config::policy_option`].
+    policy_option: String,
     /// What was read last, and which state of the file that was.
     read: Mutex<Option<(Stamp, Arc<Lock>)>>,
 }
@@ -206,6 +227,7 @@ impl Approval {
             directory: config.directory.clone(),
             required: config.require_approval,
             signature_required: config.require_signature,
+            policy_option: config.policy_option(),
             read: Mutex::default(),
         }
     }
@@ -288,16 +310,32 @@ impl Approval {
         self.check_trust(&standing.trusted, standing)
     }
 
-    fn check_trust(&self, trusted: &Trusted, Standing { presented, trust, .. }: &Standing) -> Result<(), Refused> {
+    fn check_trust(&self, trusted: &Trusted, standing: &Standing) -> Result<(), Refused> {
+        let Standing { presented, trust, .. } = standing;
         let name = presented.name.clone();
+        let command = || self.command(standing);
         match trusted {
             Trusted::Changed(pin) => {
                 let difference = Difference::between(Some(pin), presented, trust);
-                Err(Refused::Changed { name, how: pin.how, difference })
+                Err(Refused::Changed { name, how: pin.how, difference, command: command() })
             }
-            Trusted::New if self.required => Err(Refused::NotApproved { name }),
+            Trusted::New if self.required => Err(Refused::NotApproved { name, command: command() }),
             _ => Ok(()),
         }
+    }
+
+    /// The command that approves a member, wherever it is typed.
+    fn command(&self, Standing { directory, presented, .. }: &Standing) -> String {
+        let directory = Path::new(directory);
+        let key = &presented.name;
+        // A key is the end of its directory's path.
+        let members =
+            directory.ancestors().nth(key.split('/').count()).filter(|members| members.join(key) == directory);
+        let member = match members {
+            Some(members) => format!("{key} --members {}", shell_word(members)),
+            None => shell_word(directory),
+        };
+        format!("guild approve {member}{}", self.policy_option)
     }
 
     /// Whether its signature is as it has to be; `guild approve` does not make up for it.

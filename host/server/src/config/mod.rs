@@ -20,7 +20,7 @@ use std::{
     fs::File,
     io::{self, Read},
     os::unix::fs::MetadataExt as _,
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
 };
 
 use guild_contract::{Limits, Policy, grants::Pattern};
@@ -55,6 +55,8 @@ const MAX_JSON_DEPTH: u32 = 127;
 pub struct Config {
     /// The file that was read, if there was one.
     pub file: Option<PathBuf>,
+    /// Whether an option or a variable named the file, so that other commands have to be told of it.
+    pub named: bool,
     /// Where the file is, or would be: what the operator decided is kept beside it (`guild.lock`, `guild.tokens`,
     /// `guild.trust`). None where the user has no configuration directory.
     pub directory: Option<PathBuf>,
@@ -136,6 +138,13 @@ pub enum ConfigError {
 }
 
 impl Config {
+    /// The option with which another command of `guild` finds the same policy, from any directory: ` --config FILE` for a
+    /// shell, and nothing where the file is the user's own.
+    pub fn policy_option(&self) -> String {
+        let named = self.file.as_deref().filter(|_| self.named);
+        named.map(|file| format!(" --config {}", shell_word(file))).unwrap_or_default()
+    }
+
     /// Finds and reads the configuration. `option` is what `--config` named.
     pub fn load(option: Option<&Path>) -> Result<Self, ConfigError> {
         Self::load_from(option, |name| env::var_os(name))
@@ -163,9 +172,9 @@ impl Config {
             }
         };
         let unreadable = |source| ConfigError::Unreadable { path: path.clone(), source };
-        let path = std::path::absolute(&path).map_err(unreadable)?;
+        let path = resolve(&std::path::absolute(&path).map_err(unreadable)?);
         match read_file(&path) {
-            Ok(text) => Self::parse(&path, &text),
+            Ok(text) => Ok(Self { named: named_by.is_some(), ..Self::parse(&path, &text)? }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => match named_by {
                 Some(named_by) => Err(ConfigError::Missing { path, named_by }),
                 None => Ok(Self { directory: path.parent().map(Path::to_owned), ..Self::default() }),
@@ -238,6 +247,29 @@ impl Config {
         config.policy = Policy { rules, web: config.web.is_some(), strict_imports: written.strict_imports };
         Ok(config)
     }
+}
+
+/// A path as a shell takes it for one word.
+pub fn shell_word(path: &Path) -> String {
+    let path = path.to_string_lossy();
+    shlex::try_quote(&path).map_or_else(|_| path.to_string(), |word| word.into_owned())
+}
+
+/// The path without `.` and `..`, as the system follows it: where a symlink is before a `..`, that is where it leads. Other
+/// symlinks stay, since whoever can write them decides which file is read.
+fn resolve(absolute: &Path) -> PathBuf {
+    let mut resolved = PathBuf::new();
+    for component in absolute.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                resolved = resolved.canonicalize().unwrap_or(resolved);
+                resolved.pop();
+            }
+            other => resolved.push(other),
+        }
+    }
+    resolved
 }
 
 fn syntax(error: toml::de::Error) -> Wrong {

@@ -61,13 +61,15 @@ pub enum DoorError {
     /// Others can reach the host, and nobody could come in.
     #[error(
         "{address} can be reached from other machines, so requests need a token, and there is none in {tokens}; make one \
-         with `guild token add NAME`"
+         with `{command}`"
     )]
     NoToken {
         /// Where the host would listen.
         address: SocketAddr,
         /// Where the tokens would be.
         tokens: String,
+        /// What makes one.
+        command: String,
     },
     /// The tokens cannot be read.
     #[error(transparent)]
@@ -123,7 +125,8 @@ impl Door {
         // The first look is no news, but where it fails.
         match (passes.look().news, file) {
             (Some(Ok(0)), Some(file)) if !is_local => {
-                return Err(DoorError::NoToken { address, tokens: file.path().display().to_string() });
+                let (tokens, command) = (file.path().display().to_string(), file.command("add NAME"));
+                return Err(DoorError::NoToken { address, tokens, command });
             }
             (Some(Err(error)), _) if token_required => return Err(error.into()),
             (Some(Err(why)), _) => unreadable(&why),

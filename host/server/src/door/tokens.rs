@@ -156,7 +156,7 @@ fn check_name(name: &str) -> Result<(), String> {
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
     /// There is no place for them.
-    #[error("there is no configuration directory to keep tokens in: set HOME, or name a guild.toml with --config-file")]
+    #[error("there is no configuration directory to keep tokens in: set HOME, or name a guild.toml with --config")]
     NoPlace,
     /// The file says something that cannot be, or may have been written by anybody.
     #[error("{}: {why}", path.display())]
@@ -197,6 +197,7 @@ pub struct NewToken {
 pub struct TokenFile {
     directory: PathBuf,
     path: PathBuf,
+    policy_option: String,
 }
 
 #[derive(Default, Serialize, Deserialize)]
@@ -213,7 +214,12 @@ impl TokenFile {
     /// Where the user has no configuration directory.
     pub fn of(config: &Config) -> Result<Self, TokenError> {
         let directory = config.directory.clone().ok_or(TokenError::NoPlace)?;
-        Ok(Self { path: directory.join(FILE_NAME), directory })
+        Ok(Self { path: directory.join(FILE_NAME), directory, policy_option: config.policy_option() })
+    }
+
+    /// A command of `guild` on these tokens, wherever it is typed: `guild token` with `words`.
+    pub fn command(&self, words: &str) -> String {
+        format!("guild token {words}{}", self.policy_option)
     }
 
     /// Where it is.
@@ -279,7 +285,8 @@ impl TokenFile {
         self.change(|tokens| {
             let NewToken { name, methods, members, expires } = new;
             if tokens.iter().any(|token| token.name == name) {
-                let why = format!("there is a token {name} already; `guild token revoke {name}` ends it");
+                let end = self.command(&format!("revoke {name}"));
+                let why = format!("there is a token {name} already; `{end}` ends it");
                 return Err(TokenError::Refused(why));
             }
             let sha256 = digest(secret.expose().as_bytes());

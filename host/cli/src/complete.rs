@@ -1,0 +1,91 @@
+//! What the shell completes besides words of the command line: members and jobs, read from the directory of members.
+//!
+//! The shell's script starts `guild` with the line as it stands. What cannot be read completes to nothing: there is nobody
+//! to tell.
+
+use std::{
+    ffi::{OsStr, OsString},
+    path::{Path, PathBuf},
+};
+
+use clap::CommandFactory;
+use clap_complete::{
+    CompleteEnv, PathCompleter, Shell,
+    engine::{CompletionCandidate, ValueCompleter},
+    env::Shells,
+};
+use guild_server::discovery::FoundMember;
+
+use crate::{
+    args::{Cli, PolicyFile},
+    failure::Failure,
+    house,
+    output::print,
+};
+
+/// The variable by which a shell's script asks.
+const VARIABLE: &str = "GUILD_COMPLETE";
+
+/// Answers a shell that asks, and ends the process then.
+pub(crate) fn answer_if_asked() {
+    CompleteEnv::with_factory(Cli::command).var(VARIABLE).complete();
+}
+
+/// `guild completions`: the script that asks `guild` itself.
+pub(crate) fn script(shell: Shell) -> Result<(), Failure> {
+    let shells = Shells::builtins();
+    let name = shell.to_string();
+    let Some(completer) = shells.completer(&name) else {
+        return Err(Failure::error(format!("there is no completion script for {name}")));
+    };
+    let mut script = Vec::new();
+    completer.write_registration(VARIABLE, "guild", "guild", "guild", &mut script)?;
+    Ok(print(|out| out.write_all(&script))?)
+}
+
+/// The keys of members.
+pub(crate) fn members() -> Vec<CompletionCandidate> {
+    let members = found().into_iter();
+    members
+        .map(|member| CompletionCandidate::new(member.key.as_str()).help(Some(member.manifest.description.into())))
+        .collect()
+}
+
+/// A member: its key, or its directory.
+pub(crate) fn member_or_directory(current: &OsStr) -> Vec<CompletionCandidate> {
+    member_or(PathCompleter::dir(), current)
+}
+
+/// A member, or a component's file.
+pub(crate) fn member_or_file(current: &OsStr) -> Vec<CompletionCandidate> {
+    member_or(PathCompleter::any(), current)
+}
+
+fn member_or(paths: PathCompleter, current: &OsStr) -> Vec<CompletionCandidate> {
+    let begins =
+        |member: &CompletionCandidate| member.get_value().as_encoded_bytes().starts_with(current.as_encoded_bytes());
+    members().into_iter().filter(begins).chain(paths.complete(current)).collect()
+}
+
+/// The members of the directory that the line names, or that a command without `--members` takes.
+fn found() -> Vec<FoundMember> {
+    let line: Vec<OsString> = std::env::args_os().collect();
+    let policy = PolicyFile { config: option(&line, "--config").into_iter().collect() };
+    let found = house::config(&policy)
+        .and_then(|config| house::members_directory(option(&line, "--members").as_deref(), &config))
+        .and_then(|directory| house::discovered(&directory));
+    found.unwrap_or_default().into_iter().filter_map(|found| found.member.ok()).collect()
+}
+
+/// The last value of an option of the line, in whichever of its two forms.
+fn option(line: &[OsString], name: &str) -> Option<PathBuf> {
+    let spaced = line.windows(2).filter_map(|pair| match pair {
+        [option, value] if option == name => Some(value.as_os_str()),
+        _ => None,
+    });
+    let joined = line.iter().filter_map(|word| {
+        let value = word.to_str()?.strip_prefix(name)?.strip_prefix('=')?;
+        Some(OsStr::new(value))
+    });
+    spaced.chain(joined).last().map(Path::new).map(Path::to_owned)
+}

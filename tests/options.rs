@@ -1,0 +1,144 @@
+//! How the operator's policy, a job's configuration and members are named on the command line.
+
+use std::{
+    os::unix::fs::symlink,
+    path::Path,
+    process::{Command, Output},
+};
+
+use crate::support::host::Home;
+
+const REFUSED: &str = "guild.toml is in a member's directory";
+
+/// The text of both streams.
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&[output.stdout.as_slice(), &output.stderr].concat()).into_owned()
+}
+
+/// Runs `guild` in a directory of the home.
+fn within(home: &Home, directory: &str, arguments: &[&str]) -> Output {
+    home.guild().current_dir(home.path(directory)).args(arguments).output().unwrap()
+}
+
+#[test]
+fn a_policy_is_where_its_path_leads_and_not_where_it_passes_through() {
+    let home = Home::new();
+    home.quick("quick");
+    home.write("policy/guild.toml", "");
+    let run = |config: &str| within(&home, "members/quick", &["run", ".", "a task", "--config", config]);
+    let output = run("../../policy/guild.toml");
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(home.path("policy/guild.lock").exists());
+
+    // The member could write it, or have the link lead elsewhere.
+    home.write("members/quick/guild.toml", "");
+    symlink(home.path("policy"), home.path("members/quick/policy")).unwrap();
+    for inside in ["guild.toml", "../quick/guild.toml", "../../policy/../members/quick/guild.toml", "policy/guild.toml"]
+    {
+        let output = run(inside);
+        assert!(!output.status.success() && said(&output).contains(REFUSED), "{inside}: {}", said(&output));
+    }
+    // Out of a symlink, `..` leads to where that is.
+    let output = run("policy/../policy/guild.toml");
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+#[test]
+fn config_is_the_policy_and_input_the_jobs_own_and_the_old_names_are_understood() {
+    let home = Home::new();
+    home.quick("quick");
+    let policy = home.write("policy/guild.toml", "");
+    let policy = policy.to_str().unwrap();
+    let run = |options: &[&str]| home.run(&[&["run", "quick", "a task", "--members", "members"], options].concat());
+    let input = r#"{"maxTurns": 3}"#;
+    let recorded = |output: &Output| {
+        let text = said(output);
+        assert!(output.status.success(), "{text}");
+        let job = text.lines().find_map(|line| line.strip_prefix("job: ")).unwrap();
+        std::fs::read_to_string(Path::new(job).join("config.json")).unwrap_or_default()
+    };
+    for options in [
+        ["--config", policy, "--input", input],
+        ["--config-file", policy, "--input", input],
+        ["--config", input, "--config-file", policy],
+    ] {
+        assert!(recorded(&run(&options)).contains("maxTurns"), "{options:?}");
+    }
+    assert!(recorded(&run(&["--config", input])).contains("maxTurns"));
+    assert!(said(&run(&["--config", policy, "--config", "other.toml"])).contains("name one guild.toml"));
+    assert!(said(&run(&["--config", input, "--input", input])).contains("given twice"));
+    assert!(said(&run(&["--config", "{"])).contains("--config: not JSON"));
+
+    let host = home.serve_roster(&["--config-file", policy]);
+    let url = format!("http://127.0.0.1:{}", host.port);
+    for option in ["--input", "--config"] {
+        let output = home.run(&["dispatch", "a task", "--url", &url, "--member", "quick", option, input]);
+        assert!(output.status.success(), "{}", said(&output));
+    }
+}
+
+#[test]
+fn the_command_that_a_refusal_names_is_whole() {
+    let home = Home::new();
+    home.quick("team/one");
+    let policy = home.write("the policy/guild.toml", "require_approval = true");
+    let run =
+        || home.run(&["run", "team/one", "a task", "--members", "members", "--config", policy.to_str().unwrap()]);
+    let members = home.run(&["members", "--members", "members", "--config", policy.to_str().unwrap()]);
+    for told in [said(&run()), said(&members)] {
+        let command =
+            told.split('`').find(|part| part.starts_with("guild approve ")).unwrap_or_else(|| panic!("{told}"));
+        assert!(command.contains("--members") && command.contains("--config"), "{command}");
+        // From another directory, as it is printed.
+        let approved = shell(&home, &format!("{command} --yes"));
+        assert!(approved.status.success(), "{command}: {}", said(&approved));
+        assert!(run().status.success());
+        assert!(shell(&home, &format!("{command} --forget")).status.success());
+    }
+}
+
+/// Runs a line of shell with this `guild`, in a directory that has nothing to do with the home's.
+fn shell(home: &Home, line: &str) -> Output {
+    let guild = home.guild();
+    let mut shell = Command::new("bash");
+    let directory = Path::new(guild.get_program()).parent().unwrap();
+    let path = std::env::join_paths(
+        std::iter::once(directory.to_owned()).chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())),
+    );
+    for (name, value) in guild.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    shell.args(["-c", line]).env("PATH", path.unwrap()).current_dir("/").output().unwrap()
+}
+
+/// What bash offers where a line ends.
+fn completed(home: &Home, words: &[&str]) -> Vec<String> {
+    let line = format!(
+        "source <(guild completions bash) && COMP_WORDS=({}) && COMP_CWORD={} && COMP_TYPE=9 &&
+         _clap_complete_guild guild \"${{COMP_WORDS[COMP_CWORD]}}\" && printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+        words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" "),
+        words.len() - 1,
+    );
+    let output = shell(home, &line);
+    assert!(output.status.success(), "{}", said(&output));
+    said(&output).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn shells_complete_commands_and_members() {
+    let home = Home::new();
+    home.quick("alpha");
+    home.quick("team/beta");
+    let members = home.path("members");
+    let members = members.to_str().unwrap();
+    assert_eq!(completed(&home, &["guild", "disp"]), ["dispatch"]);
+    assert_eq!(completed(&home, &["guild", "run", "--members", members, "al"]), ["alpha"]);
+    assert_eq!(completed(&home, &["guild", "status", "--members", members, "--member", ""]), ["alpha", "team/beta"]);
+    for shell in ["zsh", "fish", "elvish", "powershell"] {
+        let script = home.run(&["completions", shell]);
+        assert!(script.status.success() && said(&script).contains("GUILD_COMPLETE"), "{shell}");
+    }
+}
