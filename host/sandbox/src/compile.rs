@@ -100,5 +100,12 @@ fn refused(error: &wasmtime::Error, limits: &Limits) -> LoadError {
 }
 
 fn invalid(why: &str) -> LoadError {
+    // The compiler's words for all of `component-model-async`; `tests/author_errors.rs` reaches them.
+    if why.contains("component model") && why.contains("async") {
+        return LoadError::NotAComponent(format!(
+            "the component was built for async functions (component-model-async), which this host does not run: {why}; \
+             build it with synchronous ones: `--sync` for componentize-qjs, and no `async` in the options of wit-bindgen"
+        ));
+    }
     LoadError::NotAComponent(format!("the file is no valid component: {why}"))
 }
