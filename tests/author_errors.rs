@@ -47,9 +47,8 @@ fn the_last_words_of_a_component_are_in_the_error_of_every_call() {
     let said = || speaking(&format!("{lines}panicked: \"no such table\"\u{1b}[2J")).0;
     // The last eight lines, as the component's own words: quoted, and nothing in them steers a terminal.
     let words = r#"its stderr ended with "line 4\nline 5\nline 6\nline 7\nline 8\nline 9\nline 10\npanicked: \"no such table\"\u{1b}[2J""#;
-    let failed = |call: &str| {
-        format!("the component failed in `{call}`: wasm `unreachable` instruction executed; {words}")
-    };
+    let failed =
+        |call: &str| format!("the component failed in `{call}`: wasm `unreachable` instruction executed; {words}");
     let home = Home::new();
     home.member("activates", "worker", &said().activate(&body).build());
     home.member("runs", "autonomous-worker", &said().run(&body).build());
@@ -76,8 +75,10 @@ fn the_last_words_of_a_component_are_in_the_error_of_every_call() {
 
     // One line each, by the member's name.
     let (_, output) = host.stop();
-    for (member, call) in [("activates", "activate"), ("runs", "run"), ("calls", "call-tool"), ("lists", "list-tools")] {
-        let lines: Vec<&str> = output.lines().filter(|line| line.contains("no such table") && line.contains(call)).collect();
+    for (member, call) in [("activates", "activate"), ("runs", "run"), ("calls", "call-tool"), ("lists", "list-tools")]
+    {
+        let lines: Vec<&str> =
+            output.lines().filter(|line| line.contains("no such table") && line.contains(call)).collect();
         assert_eq!(lines.len(), 1, "{call}: {output}");
         assert!(lines[0].contains(&format!("member={member}")), "{}", lines[0]);
         assert!(!lines[0].contains('\u{1b}'), "{}", lines[0]);

@@ -61,7 +61,7 @@ fn in_service(host: &Host) {
 fn run_waits_for_a_component_longer_than_a_dispatch_would_and_keeps_it() {
     let home = cold();
     home.write("config/guild/guild.toml", "[limits]\ndispatch_wait_seconds = 1\n");
-    let member = home.member("large", "autonomous-worker", &answering("done").with(&long().repeat(4)).build());
+    let member = home.member("large", "autonomous-worker", &answering("done").with(&long().repeat(8)).build());
     let first = home.run(&["run", path(&member), "Do it."]);
     assert_eq!((first.status.code(), stdout(&first).as_str()), (Some(0), "done\n"), "{}", stderr(&first));
     assert!(stderr(&first).contains("compiling guest.wasm ..."), "{}", stderr(&first));
@@ -75,7 +75,7 @@ fn run_waits_for_a_component_longer_than_a_dispatch_would_and_keeps_it() {
 fn a_host_goes_on_compiling_when_a_caller_has_given_up() {
     let home = cold();
     home.write("config/guild/guild.toml", "[limits]\ndispatch_wait_seconds = 1\n");
-    home.member("large", "autonomous-worker", &answering("done").with(&long().repeat(4)).build());
+    home.member("large", "autonomous-worker", &answering("done").with(&long().repeat(8)).build());
     let host = home.serve_roster(&["-v"]);
     if let Err(busy) = host.at("large").dispatch(json!({"description": "d", "task": "t"})) {
         assert_eq!((busy.code, busy.message.contains("try again")), (-32000, true), "{busy:?}");

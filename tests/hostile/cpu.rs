@@ -80,8 +80,7 @@ const EXITED: &str =
 #[test]
 fn a_guest_that_exits_ends_its_own_job_only() {
     let component = Guest::importing(&["cli/exit"]).run("(call $exit.exit (i32.const 1)) unreachable").build();
-    Hostile::autonomous(component)
-        .attacks(|case| drop(case.fails(EXITED)));
+    Hostile::autonomous(component).attacks(|case| drop(case.fails(EXITED)));
 }
 
 #[test]

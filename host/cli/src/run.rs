@@ -231,8 +231,8 @@ async fn served_as_here(url: &str, here: &FoundMember, limits: &Limits, progress
         };
         let of_key = |report: &&MemberReport| report.member == key || !is_roster;
         let Some(served) = members.iter().find(of_key) else { return Ok(()) };
-        let is_same =
-            served.sha256 == sha256 && served.manifest.as_ref().is_none_or(|manifest| *manifest == here.manifest_sha256());
+        let is_same = served.sha256 == sha256
+            && served.manifest.as_ref().is_none_or(|manifest| *manifest == here.manifest_sha256());
         let is_needed = |report: &&MemberReport| {
             of_key(report) || toolboxes.iter().any(|toolbox| toolbox.as_str() == report.member)
         };

@@ -117,8 +117,9 @@ pub async fn examine(examination: Examination, compiling: impl Fn(&str) + Send +
     let survey = match members {
         Some(directory) => {
             let config = config.clone();
-            let survey =
-                tokio::task::spawn_blocking(move || Host::survey(&directory, &config, &compiling).map_err(|e| e.to_string()));
+            let survey = tokio::task::spawn_blocking(move || {
+                Host::survey(&directory, &config, &compiling).map_err(|e| e.to_string())
+            });
             survey.await.unwrap_or_else(|e| Err(e.to_string()))
         }
         None => Ok(Vec::new()),
