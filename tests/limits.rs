@@ -476,7 +476,10 @@ async fn a_limit_is_the_reason_only_of_what_fails_for_it() {
     let went_on = fails(&format!("{refused} {granted} unreachable"));
     assert_eq!(activated(limits(), &went_on, json!({})).await, trapped("wasm `unreachable` instruction executed"));
     let exits = fails(&format!("{refused} (call $exit.exit (i32.const 1)) unreachable"));
-    assert_eq!(activated(limits(), &exits, json!({})).await, trapped("it exited with code 1"));
+    assert_eq!(
+        activated(limits(), &exits, json!({})).await,
+        trapped("it exited with a failure instead of answering (its exit code is not passed on)")
+    );
     // Whoever opens a file is told that there are too many, and may fail of something else.
     let opens = Guest::importing(&["filesystem/types", "filesystem/preopens"])
         .activate(

@@ -13,6 +13,7 @@
 
 mod approval;
 mod audit;
+mod author_errors;
 mod bridge;
 mod claude;
 mod cli;
@@ -27,6 +28,7 @@ mod guests;
 mod hostile;
 mod isolation;
 mod jobs;
+mod large_component;
 mod limits;
 mod mcp;
 mod mcp_stdio;

@@ -121,9 +121,10 @@ impl Ours {
         let memory = MemoryStore::open(&own, limits.clone(), Arc::new(SystemClock))?;
         let member = Dir::open_ambient_dir(member, ambient_authority())?;
         let candidate = Candidate::read(&member, &spec.file, limits.component_bytes)?;
-        let grants = Grants::of(&"bench".parse()?, spec, &Policy::default());
+        let key = "bench".parse()?;
+        let grants = Grants::of(&key, spec, &Policy::default());
         let sandbox = Sandbox::new(limits.clone(), CompileCache::none())?;
-        let plugin = sandbox.prepare(&candidate, spec, Arc::new(grants), limits)?;
+        let plugin = sandbox.prepare(&key, &candidate, spec, Arc::new(grants), limits)?;
         Ok(Self { plugin: Arc::new(plugin), memory, activation: Arc::new(activation) })
     }
 

@@ -134,7 +134,7 @@ fn config() -> Config {
         .wasm_memory64(false)
         .max_wasm_stack(512 * 1024)
         .async_stack_size(1024 * 1024)
-        .memory_reservation(64 * 1024 * 1024)
+        .memory_reservation(1 << 32)
         .memory_guard_size(64 * 1024)
         .allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
     config

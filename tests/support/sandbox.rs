@@ -62,8 +62,9 @@ impl Bench {
         let spec = spec(component);
         let candidate = Candidate::read(&self.member(), &spec.file, self.limits.component_bytes)?;
         // Nothing is denied but the web, which nobody opened.
-        let grants = Grants::of(&"guest".parse().unwrap(), &spec, &self.policy);
-        self.sandbox.prepare(&candidate, &spec, Arc::new(grants), self.limits.clone()).map(Arc::new)
+        let member = "guest".parse().unwrap();
+        let grants = Grants::of(&member, &spec, &self.policy);
+        self.sandbox.prepare(&member, &candidate, &spec, Arc::new(grants), self.limits.clone()).map(Arc::new)
     }
 
     pub(crate) fn memory(&self) -> Arc<MemoryStore> {

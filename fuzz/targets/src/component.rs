@@ -53,7 +53,7 @@ pub fn run(data: &[u8]) {
     let key: MemberKey = "ann".parse().unwrap();
     let grants = Arc::new(Grants::of(&key, &spec, &Policy::default()));
     let checked = inspect::check(&candidate.outside, &spec, &grants);
-    match sandbox().prepare(&candidate, &spec, grants, Arc::new(Limits::default())) {
+    match sandbox().prepare(&key, &candidate, &spec, grants, Arc::new(Limits::default())) {
         Ok(_) => {
             checked.expect("what was refused is loaded");
             let plain = |import: &String| import.starts_with("wasi:") || import.starts_with("guild:worker/");

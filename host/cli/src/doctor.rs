@@ -17,6 +17,7 @@ use crate::{
     failure::{Failure, exit},
     house,
     output::{self, LABEL, harmless, one_line, print, print_json, tell_error},
+    progress::Progress,
 };
 
 /// With `--json`.
@@ -33,6 +34,7 @@ struct Shown<'a> {
 pub(crate) async fn doctor(args: Doctor) -> Result<(), Failure> {
     let config = house::config(&args.house.policy)?;
     let file = config.file.clone();
+    let progress = Progress::start();
     let examination = Examination {
         members: members(&args.house, &config)?,
         config,
@@ -40,7 +42,7 @@ pub(crate) async fn doctor(args: Doctor) -> Result<(), Failure> {
         agent: args.session.agent,
         online: args.online,
     };
-    let checks = examine(examination).await;
+    let checks = examine(examination, move |what| progress.compiling(what)).await;
     let missing: Vec<_> = checks.iter().filter(|check| check.is_missing()).map(named).collect();
     if args.json {
         print_json(&Shown { config: file.as_ref(), usable: missing.is_empty(), checks: &checks })?;

@@ -15,6 +15,7 @@ mod logs;
 mod mcp;
 mod members;
 mod output;
+mod progress;
 mod prompt;
 mod prune;
 mod remote;

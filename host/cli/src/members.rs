@@ -21,6 +21,7 @@ use crate::{
     failure::Failure,
     grants, house,
     output::{self, one_line, print, print_json, tell},
+    progress::Progress,
 };
 
 /// What a member is, for people and, with `--json`, for programs.
@@ -97,21 +98,24 @@ impl State {
 /// `guild members`.
 pub(crate) fn members(args: &Members) -> Result<(), Failure> {
     let config = house::config(&args.house.policy)?;
+    let progress = Progress::start();
+    let compiling = |what: &str| progress.compiling(what);
     let survey = match &args.member {
         Some(member) => {
             let directory = house::member_directory(member, &args.house, &config)?;
             let member = house::member(&directory, &args.house, &config).map_err(Failure::error)?;
-            vec![Host::survey_one(member, &config)]
+            vec![Host::survey_one(member, &config, &compiling)]
         }
         None => {
             let directory = house::members_directory(args.house.members.as_deref(), &config)?;
-            let survey = Host::survey(&directory, &config).map_err(|e| Failure::error(e.to_string()))?;
+            let survey = Host::survey(&directory, &config, &compiling).map_err(|e| Failure::error(e.to_string()))?;
             if survey.is_empty() && !args.json {
                 tell(format_args!("no members in {}", directory.display()));
             }
             survey
         }
     };
+    drop(progress);
     if args.grants || args.limits {
         return grants::show(survey, &config, (args.grants, args.limits), args.json);
     }
@@ -139,7 +143,7 @@ pub(crate) async fn served(args: &Members, url: &str) -> Result<(), Failure> {
 }
 
 fn write_served(out: &mut dyn io::Write, member: &MemberReport) -> io::Result<()> {
-    let MemberReport { member, state, version, sha256, error } = member;
+    let MemberReport { member, state, version, sha256, error, .. } = member;
     let style = output::state_style(*state == MemberService::Error);
     write!(out, "{:<24} {style}{:<8}{style:#}", one_line(member, usize::MAX), state.as_str())?;
     write!(out, " {:<8} {}", one_line(version.as_deref().unwrap_or("-"), 20), sha256.as_deref().unwrap_or("-"))?;

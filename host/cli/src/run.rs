@@ -4,33 +4,36 @@
 //! host: a member's jobs have one owner.
 
 use std::{
-    io::{self, IsTerminal},
     path::{Path, PathBuf},
     pin::{Pin, pin},
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use guild_client::{DispatchParams, JobStatus, ListParams, ResultView, StatusView, WorkerHandle};
+use guild_client::{
+    DispatchParams, JobStatus, ListParams, MemberReport, MemberService, ResultView, StatusView, WorkerHandle,
+};
+use guild_contract::{Limits, manifest::FILE_NAME};
 use guild_jobs::Owner;
 use guild_server::{
-    Host, HostOptions, Member, OpenError, Target, listen::stop_signal, rpc::RpcError, takeover::OwnerError,
+    Host, HostOptions, Member, OpenError, Target, discovery::FoundMember, listen::stop_signal, rpc::RpcError,
+    takeover::OwnerError,
 };
-use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
     args::{Run, job_input},
     client::AccessArgs,
     failure::{Failure, exit},
     house,
-    output::{one_line, print_json, print_report, tell, tell_error, write_questions},
+    output::{print_json, print_report, tell, tell_error, write_questions},
+    progress::Progress,
     remote::work,
 };
 
 /// Between two looks at the job.
 const LOOK: Duration = Duration::from_millis(100);
-/// Between two frames of the progress line.
-const FRAME: Duration = Duration::from_millis(120);
+/// How long a host of all members may take to notice that a component has changed.
+const NOTICED: Duration = Duration::from_secs(10);
 
 /// `guild run`.
 pub(crate) async fn run(mut args: Run) -> Result<(), Failure> {
@@ -46,8 +49,15 @@ pub(crate) async fn run(mut args: Run) -> Result<(), Failure> {
     let mut stop = pin!(stop);
     let options =
         HostOptions { config, target: Target::Member(directory.clone()), sources: args.session.sources, agent };
+    let opened = async {
+        let here = house::member(&directory, &args.house, &options.config).map_err(Failure::error)?;
+        let limits = options.config.limits.clone();
+        let worker = Worker::open(&directory, options).await?;
+        worker.prepared(&here, &limits).await?;
+        Ok::<_, Failure>(worker)
+    };
     let worker = tokio::select! {
-        worker = Worker::open(&directory, options) => worker?,
+        worker = opened => worker?,
         () = &mut stop => {
             let message = Some("interrupted before there was a job".to_owned());
             return Err(Failure { code: exit::INTERRUPTED, message });
@@ -115,7 +125,7 @@ enum Worker {
     /// This process.
     Here { member: Arc<Member>, _host: Arc<Host> },
     /// The host that serves the member.
-    Owner(WorkerHandle),
+    Owner { host: WorkerHandle, url: String },
 }
 
 /// How a job ended.
@@ -133,7 +143,7 @@ impl Worker {
         {
             let client = AccessArgs::of_environment().client(&owner.url, None)?;
             if client.list(&ListParams { detail: None, filter: Some("-".to_owned()) }).await.is_ok() {
-                return Ok(Self::Owner(client));
+                return Ok(Self::Owner { host: client, url: owner.url });
             }
         }
         match Host::open(options, None).await {
@@ -142,16 +152,26 @@ impl Worker {
                 None => Err(Failure::error("the member is not served here")),
             },
             Err(OpenError::Owner(OwnerError::Served { url, .. })) => {
-                Ok(Self::Owner(AccessArgs::of_environment().client(&url, None)?))
+                Ok(Self::Owner { host: AccessArgs::of_environment().client(&url, None)?, url })
             }
             Err(error) => Err(Failure::error(error.to_string())),
         }
     }
 
+    /// Waits until the component is in service that the member's directory has, as long as compiling it takes.
+    async fn prepared(&self, here: &FoundMember, limits: &Limits) -> Result<(), Failure> {
+        let progress = Progress::start();
+        match self {
+            Self::Here { member, .. } => member.prepared(|what| progress.compiling(what)).await,
+            Self::Owner { url, .. } => served_as_here(url, here, limits, &progress).await?,
+        }
+        Ok(())
+    }
+
     async fn dispatch(&self, params: DispatchParams) -> Result<String, Failure> {
         let dispatched = match self {
             Self::Here { member, .. } => member.dispatch(params).await?,
-            Self::Owner(host) => host.dispatch(&params).await?.value,
+            Self::Owner { host, .. } => host.dispatch(&params).await?.value,
         };
         Ok(dispatched.job_id.to_string())
     }
@@ -162,21 +182,21 @@ impl Worker {
                 let status = member.status(id).await?;
                 serde_json::from_slice(&status).map_err(|e| Failure::error(format!("the job's status: {e}")))
             }
-            Self::Owner(host) => Ok(host.status(id).await?.value),
+            Self::Owner { host, .. } => Ok(host.status(id).await?.value),
         }
     }
 
     async fn result(&self, id: &str) -> Result<ResultView, Failure> {
         match self {
             Self::Here { member, .. } => Ok(member.result(id).await?),
-            Self::Owner(host) => Ok(host.result(id).await?.value),
+            Self::Owner { host, .. } => Ok(host.result(id).await?.value),
         }
     }
 
     async fn cancel(&self, id: &str) -> Result<(), Failure> {
         match self {
             Self::Here { member, .. } => drop(member.cancel(id).await?),
-            Self::Owner(host) => drop(host.cancel(id).await?),
+            Self::Owner { host, .. } => drop(host.cancel(id).await?),
         }
         Ok(())
     }
@@ -203,38 +223,63 @@ impl Worker {
     }
 }
 
+/// Waits until the host at `url` serves the member as its directory has it, and the toolboxes that it names. What the host
+/// does not take up by itself is an error: the task would be carried out by something older.
+async fn served_as_here(url: &str, here: &FoundMember, limits: &Limits, progress: &Progress) -> Result<(), Failure> {
+    let sha256 = here.component_sha256(limits).map_err(Failure::error)?;
+    let file = here.manifest.component.as_ref().map_or(FILE_NAME, |spec| &spec.file);
+    let key = here.key.as_str();
+    let toolboxes = here.manifest.component.as_ref().map_or(&[][..], |spec| &spec.toolboxes);
+    let options = AccessArgs::of_environment().options()?;
+    // A host of one member has it at its one endpoint, and reads its files when it starts.
+    let is_roster = url.contains("/members/");
+    let compiled = Duration::from_secs(limits.compile_seconds.into());
+    let mut until = Instant::now() + NOTICED;
+    loop {
+        let members = match guild_client::members(url, &options).await {
+            Ok(members) => members.value,
+            Err(e) => {
+                tell(format_args!("whether the host at {url} serves {key} as it is here cannot be told: {e}"));
+                return Ok(());
+            }
+        };
+        let of_key = |report: &&MemberReport| report.member == key || !is_roster;
+        let Some(served) = members.iter().find(of_key) else { return Ok(()) };
+        let is_same = served.sha256 == sha256
+            && served.manifest.as_ref().is_none_or(|manifest| *manifest == here.manifest_sha256());
+        let is_needed = |report: &&MemberReport| {
+            of_key(report) || toolboxes.iter().any(|toolbox| toolbox.as_str() == report.member)
+        };
+        let is_loading = |report: &&MemberReport| report.state == MemberService::Loading;
+        if let Some(loading) = members.iter().filter(is_needed).find(is_loading) {
+            progress.waiting(&format!("the host at {url} is compiling the component of {}", loading.member));
+            until = Instant::now() + NOTICED;
+        } else if is_same || served.state == MemberService::Error {
+            // What is wrong with it, the dispatch says.
+            return Ok(());
+        } else if let Some(why) = &served.error {
+            return Err(Failure::error(format!(
+                "the host at {url} goes on with what {key} was before its directory changed: {why}"
+            )));
+        } else if !is_roster {
+            return Err(Failure::error(format!(
+                "the host at {url} serves {key} as it was before {file} or {FILE_NAME} changed, and reads them when it \
+                 starts; start that host again, or end it, and run this again"
+            )));
+        } else if Instant::now() >= until + compiled {
+            return Err(Failure::error(format!(
+                "the host at {url} still serves {key} as it was before {file} or {FILE_NAME} changed; its log, and `guild \
+                 members --url {url}`, say why"
+            )));
+        } else {
+            progress.waiting(&format!("waiting for the host at {url} to take up the change of {key}"));
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
 impl From<RpcError> for Failure {
     fn from(error: RpcError) -> Self {
         Self::error(error.message)
-    }
-}
-
-/// The worker's own summary on one line, where stderr is a terminal.
-struct Progress(Option<ProgressBar>);
-
-impl Progress {
-    fn start() -> Self {
-        Self(io::stderr().is_terminal().then(|| {
-            let line = ProgressBar::new_spinner();
-            if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed} {wide_msg}") {
-                line.set_style(style);
-            }
-            line.enable_steady_tick(FRAME);
-            line
-        }))
-    }
-
-    fn show(&self, summary: Option<&str>) {
-        if let (Some(line), Some(summary)) = (&self.0, summary) {
-            line.set_message(one_line(summary, usize::MAX));
-        }
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        if let Some(line) = &self.0 {
-            line.finish_and_clear();
-        }
     }
 }

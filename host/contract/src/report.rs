@@ -19,6 +19,9 @@ pub struct MemberReport {
     /// The SHA-256 of the component that is in service, in lower-case hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
+    /// The SHA-256 of the manifest that it is in service with, in lower-case hexadecimal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub manifest: Option<String>,
     /// Why it is not in service; where it is `ready`, why what its directory has now is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,

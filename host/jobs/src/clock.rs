@@ -34,8 +34,9 @@ pub fn check(now: SystemTime) -> Result<(), &'static str> {
 }
 
 /// RFC 3339 in UTC, to the millisecond: how every file and every answer spells a time.
-pub(crate) fn rfc3339(time: Timestamp) -> String {
-    time.round(Unit::Millisecond).unwrap_or(time).to_string()
+/// There are always three digits behind the point, so that times line up, and sort as texts.
+pub fn rfc3339(time: Timestamp) -> String {
+    format!("{:.3}", time.round(Unit::Millisecond).unwrap_or(time))
 }
 
 #[cfg(test)]
@@ -43,6 +44,17 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn a_time_keeps_its_zeros() {
+        for (nanoseconds, spelled) in [
+            (1_800_000_000_000_000_000, "2027-01-15T08:00:00.000Z"),
+            (1_800_000_000_120_000_000, "2027-01-15T08:00:00.120Z"),
+            (1_800_000_000_999_600_000, "2027-01-15T08:00:01.000Z"),
+        ] {
+            assert_eq!(rfc3339(Timestamp::from_nanosecond(nanoseconds).unwrap()), spelled);
+        }
+    }
 
     #[test]
     fn a_clock_is_sound_from_1970_to_9999() {

@@ -38,7 +38,7 @@ pub mod usage;
 mod watch;
 pub mod web;
 
-pub use clock::{Clock, SystemClock};
+pub use clock::{Clock, SystemClock, rfc3339};
 pub use compaction::{Compaction, Condense, Condensed, Condenser};
 pub use error::StoreError;
 pub use job_tools::JobTools;

@@ -8,14 +8,14 @@ use wasmtime::{Engine, component::Component};
 
 use crate::{
     cache::Code,
-    engine::{INSTANCE_BYTES, Sandbox, config},
+    engine::{INSTANCE_BYTES, Memories, Sandbox, config},
     error::LoadError,
     load::Candidate,
     reason,
 };
 
-/// Compiles a component. The request is the largest memory of the engine's components (8 bytes, little-endian), and the
-/// component; the answer is the code and a zero, or a sentence and a one.
+/// Compiles a component. The request is a one where the engine's memories are pooled, else a zero, and the component; the
+/// answer is the code and a zero, or a sentence and a one.
 pub static COMPILE: Task = Task { name: "compile", run: compiled };
 
 /// How much may be done for a component that is not in the cache. A host has a queue for each, so that what is quick does
@@ -45,17 +45,17 @@ pub(crate) fn component(sandbox: &Sandbox, candidate: &Candidate, effort: Effort
         return Err(LoadError::Later);
     }
     functions::check(&candidate.bytes, limits).map_err(LoadError::Beyond)?;
-    let code = compile(candidate, limits, effort)?;
+    let code = compile(candidate, sandbox.memories, limits, effort)?;
     let component = code.load(&sandbox.engine).map_err(|e| refused(&e, limits))?;
     sandbox.cache.put(&sandbox.engine, &candidate.sha256, &code);
     Ok(component)
 }
 
-fn compile(candidate: &Candidate, limits: &Limits, effort: Effort) -> Result<Code, LoadError> {
+fn compile(candidate: &Candidate, memories: Memories, limits: &Limits, effort: Effort) -> Result<Code, LoadError> {
     let full = Bounds { seconds: limits.compile_seconds, memory_bytes: limits.compile_memory_bytes };
     let (seconds, memory_bytes) = (full.seconds.min(SHORT.seconds), full.memory_bytes.min(SHORT.memory_bytes));
     let bounds = if effort == Effort::Short { Bounds { seconds, memory_bytes } } else { full };
-    let request = [&limits.memory_bytes.to_le_bytes()[..], &candidate.bytes].concat();
+    let request = [&[u8::from(memories == Memories::Pooled)], &*candidate.bytes].concat();
     let answer = guild_confine::run_blocking(&COMPILE, bounds, request);
     let mut answer = answer.map_err(|e| match e {
         Ended::TooLong if bounds.seconds < full.seconds => LoadError::Later,
@@ -81,9 +81,9 @@ fn compiled(request: &[u8]) -> Vec<u8> {
 }
 
 fn code(request: &[u8]) -> wasmtime::Result<Vec<u8>> {
-    let (memory_bytes, component) =
-        request.split_first_chunk().ok_or_else(|| wasmtime::Error::msg("there is no component"))?;
-    Engine::new(&config(u64::from_le_bytes(*memory_bytes)))?.precompile_component(component)
+    let (pooled, component) = request.split_first().ok_or_else(|| wasmtime::Error::msg("there is no component"))?;
+    let memories = if *pooled == 1 { Memories::Pooled } else { Memories::Mapped };
+    Engine::new(&config(memories))?.precompile_component(component)
 }
 
 /// Why the engine does not take a component.
@@ -100,5 +100,12 @@ fn refused(error: &wasmtime::Error, limits: &Limits) -> LoadError {
 }
 
 fn invalid(why: &str) -> LoadError {
+    // The compiler's words for all of `component-model-async`; `tests/author_errors.rs` reaches them.
+    if why.contains("component model") && why.contains("async") {
+        return LoadError::NotAComponent(format!(
+            "the component was built for async functions (component-model-async), which this host does not run: {why}; \
+             build it with synchronous ones: `--sync` for componentize-qjs, and no `async` in the options of wit-bindgen"
+        ));
+    }
     LoadError::NotAComponent(format!("the file is no valid component: {why}"))
 }

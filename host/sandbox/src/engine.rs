@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use guild_contract::{Grants, Limits, manifest::ComponentSpec};
+use guild_contract::{Grants, Limits, MemberKey, manifest::ComponentSpec};
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use wasmtime::{
     Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig,
@@ -27,6 +27,8 @@ const TICK: Duration = Duration::from_millis(10);
 /// The engine and all that components share: compiler, linker, compile cache, tick, lanes.
 pub struct Sandbox {
     pub(crate) engine: Engine,
+    /// How its memories are placed.
+    pub(crate) memories: Memories,
     pub(crate) linker: Linker<State>,
     pub(crate) limits: Arc<Limits>,
     pub(crate) cache: CompileCache,
@@ -48,7 +50,7 @@ impl Sandbox {
         let refused = |e: wasmtime::Error| LoadError::Refused(e.root_cause().to_string());
         let cores = thread::available_parallelism().map_or(2, usize::from);
         let lanes = Lanes::new(u32::try_from(cores).unwrap_or(u32::MAX / 8), &limits);
-        let engine = engine(&limits, &lanes).map_err(refused)?;
+        let (engine, memories) = engine(&limits, &lanes).map_err(refused)?;
         let mut linker = Linker::new(&engine);
         wasi::add_to_linker(&mut linker).map_err(refused)?;
         host::add_to_linker(&mut linker).map_err(refused)?;
@@ -67,6 +69,7 @@ impl Sandbox {
             guests: guests.handle().clone(),
             _guests: GuestThreads(Some(guests)),
             engine,
+            memories,
             linker,
             limits,
             cache,
@@ -75,6 +78,7 @@ impl Sandbox {
 
     /// Checks, compiles (or takes from the cache) and links a component. It blocks.
     ///
+    /// `member` is whose component it is, as logs name it.
     /// What the manifest asks for and `grants` denies is linked so that every call answers `not-granted`. `limits` are those of
     /// the member; what concerns all members is bounded by the limits of the sandbox.
     ///
@@ -82,12 +86,13 @@ impl Sandbox {
     /// See [`LoadError`]. Versions and imports are checked before anything is compiled.
     pub fn prepare(
         self: &Arc<Self>,
+        member: &MemberKey,
         candidate: &Candidate,
         spec: &ComponentSpec,
         grants: Arc<Grants>,
         limits: Arc<Limits>,
     ) -> Result<Plugin, LoadError> {
-        self.prepare_unlisted(candidate, spec, grants, limits, Effort::Full)?.with_tools()
+        self.prepare_unlisted(member, candidate, spec, grants, limits, Effort::Full)?.with_tools()
     }
 
     /// As [`Self::prepare`], with so much effort, and but for the tools of a toolbox: [`Unlisted::listed`] makes it whole.
@@ -96,33 +101,56 @@ impl Sandbox {
     /// See [`LoadError`]. It is [`LoadError::Later`] where more effort is needed.
     pub fn prepare_unlisted(
         self: &Arc<Self>,
+        member: &MemberKey,
         candidate: &Candidate,
         spec: &ComponentSpec,
         grants: Arc<Grants>,
         limits: Arc<Limits>,
         effort: Effort,
     ) -> Result<Unlisted, LoadError> {
-        Plugin::prepare(self.clone(), candidate, spec, grants, limits, effort).map(Unlisted)
+        Plugin::prepare(self.clone(), member, candidate, spec, grants, limits, effort).map(Unlisted)
     }
 }
 
 /// The engine, with a pool for what instances are made of. Without one, each call would map and unmap its memories and
 /// its stack, which can take longer than the call itself, and for which the threads of a process wait for each other.
-fn engine(limits: &Limits, lanes: &Lanes) -> wasmtime::Result<Engine> {
-    let plain = config(limits.memory_bytes);
+fn engine(limits: &Limits, lanes: &Lanes) -> wasmtime::Result<(Engine, Memories)> {
     let pooled = pool(limits, lanes).ok_or_else(|| wasmtime::Error::msg("the limits are too high")).and_then(|pool| {
-        let mut config = plain.clone();
+        let mut config = config(Memories::Pooled);
         Engine::new(config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool)))
     });
-    pooled.or_else(|e| {
+    pooled.map(|engine| (engine, Memories::Pooled)).or_else(|e| {
         tracing::warn!("there is no room for a pool of instances, without which calls are slower: {e:#}");
-        Engine::new(&plain)
+        let mut config = config(Memories::Mapped);
+        // Only at run time: it is no part of what is compiled. A memory moves once at most.
+        config.memory_reservation_for_growth(addressed(limits.memory_bytes));
+        Ok((Engine::new(&config)?, Memories::Mapped))
     })
 }
 
-/// What the engine is, apart from the machine that it runs on, and from where instances are put. What a memory may have at
-/// most is all of it that differs between hosts.
-pub(crate) fn config(memory_bytes: u64) -> Config {
+/// How memories are placed. Compiled code depends on it, and on no limit: a host with another `memory_bytes` takes the same
+/// code out of the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Memories {
+    /// In a pool, each with all the addresses that 32 bits reach: it never moves, and few accesses need a check.
+    Pooled,
+    /// Where the machine has no room for that: each is mapped when it is made, and moves when it outgrows its place.
+    Mapped,
+}
+
+impl Memories {
+    /// Addresses that are reserved for each memory.
+    fn reservation(self) -> u64 {
+        match self {
+            Self::Pooled => 1 << 32,
+            Self::Mapped => 64 << 20,
+        }
+    }
+}
+
+/// What the engine is, apart from the machine that it runs on. How memories are placed is all of it that differs between
+/// hosts.
+pub(crate) fn config(memories: Memories) -> Config {
     let mut config = Config::new();
     config
         .wasm_component_model(true)
@@ -133,8 +161,7 @@ pub(crate) fn config(memory_bytes: u64) -> Config {
         .wasm_memory64(false)
         .max_wasm_stack(512 * 1024)
         .async_stack_size(1024 * 1024)
-        // As much as a memory may have, so that it never moves; thousands of those fit into a process.
-        .memory_reservation(addressed(memory_bytes))
+        .memory_reservation(memories.reservation())
         .memory_guard_size(64 * 1024);
     config
 }
@@ -144,7 +171,7 @@ fn addressed(memory_bytes: u64) -> u64 {
     memory_bytes.min(1 << 32)
 }
 
-/// A pool with places for all that the lanes let in, each as large as the limits allow: it is never what a component
+/// A pool with places for all that the lanes let in, each of which takes what the limits allow: it is never what a component
 /// waits for, and no component can take another's. A place that has not been used takes addresses, and no memory. None
 /// where there are too many: each is also a number of mappings, of which a process has no more than 65,530.
 fn pool(limits: &Limits, lanes: &Lanes) -> Option<PoolingAllocationConfig> {

@@ -51,6 +51,16 @@ pub enum LoadError {
     Tools(String),
 }
 
+impl CallError {
+    /// How the call failed, without what else there is to say.
+    pub(crate) fn bare(&self) -> &Self {
+        match self {
+            Self::Noted { error, .. } => error.bare(),
+            other => other,
+        }
+    }
+}
+
 /// Why a call of a component did not answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
@@ -94,4 +104,12 @@ pub enum CallError {
     /// The job was cancelled meanwhile.
     #[error("the job was cancelled")]
     Cancelled,
+    /// It failed, and there is more to say than how.
+    #[error("{error}; {notes}")]
+    Noted {
+        /// How it failed.
+        error: Box<CallError>,
+        /// What the component wrote to its stderr last, quoted, and what the host refused it.
+        notes: String,
+    },
 }

@@ -4,17 +4,21 @@
 //! the host keeps for the component's open streams, listings and sessions. Open files are the process's too, so all components
 //! together are left no more than half of those.
 
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use guild_contract::Limits;
 use rustix::process::{Resource, getrlimit};
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 
+use crate::stdio::LogSink;
+
 /// Counts what one Store holds, against its limits.
-#[derive(Debug)]
 pub(crate) struct Held {
     memory: AtomicU64,
     max_memory: u64,
@@ -24,6 +28,15 @@ pub(crate) struct Held {
     all_files: Arc<AtomicU64>,
     /// What was refused last, of what a component that is refused it usually fails for; until it is granted again.
     refused: Mutex<Option<Reached>>,
+    /// Where it is told that a limit was reached, which the component may get over; and which were.
+    log: Option<LogSink>,
+    told: Mutex<Vec<&'static str>>,
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Held").field("memory", &self.memory).field("files", &self.files).finish_non_exhaustive()
+    }
 }
 
 /// A limit that was reached, as `guild.toml` spells it: an error where nothing can be told to a component but that it has
@@ -53,7 +66,7 @@ fn add(sum: &AtomicU64, more: u64, max: u64) -> bool {
 }
 
 impl Held {
-    pub(crate) fn new(limits: &Limits, all_files: Arc<AtomicU64>) -> Arc<Self> {
+    pub(crate) fn new(limits: &Limits, all_files: Arc<AtomicU64>, log: Option<LogSink>) -> Arc<Self> {
         Arc::new(Self {
             memory: AtomicU64::new(0),
             max_memory: limits.memory_bytes,
@@ -61,6 +74,8 @@ impl Held {
             max_files: limits.open_files.into(),
             all_files,
             refused: Mutex::default(),
+            log,
+            told: Mutex::default(),
         })
     }
 
@@ -80,6 +95,7 @@ impl Held {
     /// Takes a place among the open files; the error is what the component is told.
     pub(crate) fn open(self: &Arc<Self>) -> Result<OpenFile, ErrorCode> {
         if !add(&self.files, 1, self.max_files) {
+            self.tell(&self.too_many_files());
             return Err(ErrorCode::Quota);
         }
         let file = OpenFile(self.clone());
@@ -96,11 +112,24 @@ impl Held {
 
     /// Remembers that a limit was reached, or forgets it because what it bounds was granted again.
     pub(crate) fn note(&self, limit: Reached, granted: bool) {
+        if !granted {
+            self.tell(&limit);
+        }
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         if !granted {
             *refused = Some(limit);
         } else if refused.as_ref() == Some(&limit) {
             *refused = None;
+        }
+    }
+
+    /// Writes into the log that a limit was reached: once, and whether or not the call fails for it.
+    fn tell(&self, limit: &Reached) {
+        let Some(log) = &self.log else { return };
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if !told.contains(&limit.name) {
+            told.push(limit.name);
+            log.line(&format!("host: refused what is beyond {limit}"));
         }
     }
 

@@ -4,7 +4,7 @@ use std::{collections::HashSet, future::poll_fn, sync::Arc, task::Poll, time::Du
 
 use guild_audit::inspect;
 use guild_contract::{
-    Bounds, Grants, Limits,
+    Bounds, Grants, Limits, MemberKey,
     manifest::{ComponentSpec, Interface, World},
 };
 use guild_jobs::{
@@ -39,6 +39,8 @@ use crate::{
 /// A component that is ready to be called.
 pub struct Plugin {
     pub(crate) sandbox: Arc<Sandbox>,
+    /// Whose it is.
+    pub(crate) member: MemberKey,
     pre: InstancePre<State>,
     dispatch: Option<dispatch::GuestIndices>,
     run: Option<run::GuestIndices>,
@@ -58,6 +60,7 @@ const REFUSAL_BYTES: usize = 8 * 1024;
 impl Plugin {
     pub(crate) fn prepare(
         sandbox: Arc<Sandbox>,
+        member: &MemberKey,
         candidate: &Candidate,
         spec: &ComponentSpec,
         grants: Arc<Grants>,
@@ -86,6 +89,7 @@ impl Plugin {
             runs: lanes.runs,
             sha256: candidate.hash().into(),
             pre,
+            member: member.clone(),
             sandbox,
         })
     }
@@ -126,6 +130,7 @@ impl Plugin {
             sessions: None,
             log: log.clone(),
             memory: Some(scope.memory),
+            no_job: Arc::default(),
         };
         let preopens = self.memory_preopen("activate", &reach)?;
         let deadline = (self.limits.activate_seconds, "limits.activate_seconds");
@@ -134,6 +139,7 @@ impl Plugin {
         let answer = call
             .bounded(async |store, instance| dispatch.load(&mut *store, &instance)?.call_activate(store, &told).await);
         let answer = answer.await;
+        let no_job = call.no_job_note();
         // The Store goes before the log is taken: what the component wrote without a line's end comes with it.
         drop(call);
         let log = log.take();
@@ -141,15 +147,13 @@ impl Plugin {
             Ok(plan) => self.checked(plan, activation).map(Ok),
             Err(refusal) => Ok(Err(refusal)),
         });
+        let text = |text: String| noted(cut(text, REFUSAL_BYTES), no_job);
         let outcome = match checked {
             Ok(Ok(plan)) => Ok(plan),
-            Ok(Err(dispatch::Refusal::InvalidConfig(text))) => Err(Refusal::InvalidConfig(cut(text, REFUSAL_BYTES))),
-            Ok(Err(dispatch::Refusal::Unsupported(text))) => Err(Refusal::Unsupported(cut(text, REFUSAL_BYTES))),
+            Ok(Err(dispatch::Refusal::InvalidConfig(why))) => Err(Refusal::InvalidConfig(text(why))),
+            Ok(Err(dispatch::Refusal::Unsupported(why))) => Err(Refusal::Unsupported(text(why))),
             Err(error) => {
-                // There is no job whose log could have it: a component that panicked says here why.
-                for line in &log {
-                    tracing::warn!(component = &*self.sha256, "{error}: {:?}", line);
-                }
+                tracing::warn!(member = %self.member, "{error}");
                 return Err(error);
             }
         };
@@ -179,8 +183,9 @@ impl Plugin {
         activation: Arc<Activation>,
         scope: RunScope,
     ) -> Result<Result<String, String>, CallError> {
-        let cancelled = scope.tools.job().cancelled().clone();
-        let log = LogSink::Job(scope.tools.job().clone());
+        let job = scope.tools.job().clone();
+        let cancelled = job.cancelled().clone();
+        let log = LogSink::Job(job.clone());
         let failed =
             |e: std::io::Error| CallError::Trap { call: "run", why: format!("no /job/artifacts: {}", e.kind()) };
         let root = scope.artifacts_dir.try_clone().map_err(failed)?;
@@ -194,6 +199,12 @@ impl Plugin {
             }
         });
         let outcome = running.await;
+        if let Err(error) = &outcome
+            && *error != CallError::Cancelled
+        {
+            tracing::warn!(member = %self.member, job = %job.id(), "{error}");
+            job.log(&format!("host: {}", error.bare()));
+        }
         // The Store is gone, and no change begins any more; one that was under way is waited for, but not for ever.
         let _ = time::timeout(SETTLE, spawn_blocking(move || artifacts.settle())).await;
         outcome
@@ -240,6 +251,7 @@ impl Plugin {
             web: Some((scope.web, scope.host)),
             sessions: scope.sessions,
             memory: Some(scope.memory),
+            no_job: Arc::default(),
         };
         let mut preopens = self.memory_preopen("run", &reach)?;
         preopens.push(Preopen { guest: "/job", dir: scope.job_dir, writable: false });
@@ -346,11 +358,28 @@ impl Call<'_> {
             let instance = self.plugin.pre.instantiate_async(&mut self.store).await?;
             body(&mut self.store, instance).await
         };
-        match time::timeout(deadline, whole).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) => Err(reason(self.name, &error, &self.plugin.limits, &self.store.data().held)),
-            Err(_) => Err(CallError::Deadline { call: self.name, seconds, whose }),
-        }
+        let error = match time::timeout(deadline, whole).await {
+            Ok(Ok(answer)) => return Ok(answer),
+            Ok(Err(error)) => reason(self.name, &error, &self.plugin.limits, &self.store.data().held),
+            Err(_) => CallError::Deadline { call: self.name, seconds, whose },
+        };
+        Err(match self.store.data().notes(self.name) {
+            Some(notes) => CallError::Noted { error: Box::new(error), notes },
+            None => error,
+        })
+    }
+
+    /// Which function the component called that needs a job, where there is none.
+    pub(crate) fn no_job_note(&self) -> Option<String> {
+        self.store.data().no_job_note(self.name)
+    }
+}
+
+/// A text of a component, and what the host has to say to it.
+pub(crate) fn noted(text: String, note: Option<String>) -> String {
+    match note {
+        Some(note) => format!("{text} ({note})"),
+        None => text,
     }
 }
 

@@ -53,7 +53,9 @@ pub(crate) fn reason(call: &'static str, error: &wasmtime::Error, limits: &Limit
     let why = if let Some(trap) = error.downcast_ref::<Trap>() {
         trap.to_string().trim_start_matches("wasm trap: ").to_owned()
     } else if let Some(I32Exit(code)) = exit {
-        format!("it exited with code {code}")
+        // `wasi:cli/exit` passes on success or failure, and no code.
+        let how = if *code == 0 { "success" } else { "a failure" };
+        format!("it exited with {how} instead of answering (its exit code is not passed on)")
     } else {
         error.root_cause().to_string()
     };

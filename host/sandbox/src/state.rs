@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, atomic::AtomicU64},
+    sync::{Arc, OnceLock, atomic::AtomicU64},
 };
 
 use guild_contract::{
@@ -54,9 +54,19 @@ pub(crate) struct Reach {
     pub(crate) web: Option<(Web, Handle)>,
     pub(crate) sessions: Option<Arc<dyn Sessions>>,
     pub(crate) log: LogSink,
+    /// The first function that was answered `no-job`.
+    pub(crate) no_job: Arc<OnceLock<&'static str>>,
 }
 
 impl Reach {
+    /// Refuses a function that needs a job.
+    pub(crate) fn no_job(&self, function: &'static str) -> ToolError {
+        if self.no_job.set(function).is_ok() {
+            self.log.line(&format!("host: `{function}` answered `no-job`: only `run` has a job"));
+        }
+        ToolError::NoJob
+    }
+
     /// The member's memory; the error tells of a call that reaches nothing.
     pub(crate) fn memory(&self) -> Result<&Arc<MemoryStore>, ToolError> {
         let none = || ToolError::Unavailable("nothing can be reached while the tools are listed".to_owned());
@@ -86,10 +96,10 @@ impl Reach {
         }))
     }
 
-    /// The job, for the interfaces that are bound to one.
-    pub(crate) fn job(&self, interface: Interface) -> Result<Arc<JobTools>, ToolError> {
+    /// The job, for a function of an interface that is bound to one.
+    pub(crate) fn job(&self, interface: Interface, function: &'static str) -> Result<Arc<JobTools>, ToolError> {
         self.granted(interface)?;
-        self.job.clone().ok_or(ToolError::NoJob)
+        self.job.clone().ok_or_else(|| self.no_job(function))
     }
 }
 
@@ -110,7 +120,7 @@ impl State {
             .stderr(stderr.clone())
             .max_random_size(limits.random_bytes)
             .build();
-        let held = Held::new(limits, all_files);
+        let held = Held::new(limits, all_files, Some(reach.log.clone()));
         Self {
             table,
             wasi,
@@ -124,6 +134,23 @@ impl State {
             stdout,
             stderr,
         }
+    }
+}
+
+impl State {
+    /// What whoever is told that `call` failed should know besides: what the component wrote to its stderr last, as its own
+    /// words, and that a function of the host needs a job.
+    pub(crate) fn notes(&self, call: &str) -> Option<String> {
+        let last = Some(self.stderr.last()).filter(|last| !last.is_empty());
+        let last = last.map(|last| format!("its stderr ended with {last:?}"));
+        let notes: Vec<String> = last.into_iter().chain(self.no_job_note(call)).collect();
+        (!notes.is_empty()).then(|| notes.join("; "))
+    }
+
+    /// Which function needed a job, and where it has one.
+    pub(crate) fn no_job_note(&self, call: &str) -> Option<String> {
+        let function = self.reach.no_job.get()?;
+        Some(format!("`{function}` needs a job, and `{call}` has none: call it in `run`"))
     }
 }
 

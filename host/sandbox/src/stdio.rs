@@ -1,6 +1,7 @@
 //! A component's stdout and stderr: lines for the job's log, bounded, never the host's own terminal.
 
 use std::{
+    collections::VecDeque,
     io,
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
@@ -80,11 +81,37 @@ pub(crate) struct Lines {
     name: &'static str,
     sink: LogSink,
     part: Arc<Mutex<Vec<u8>>>,
+    tail: Arc<Mutex<Tail>>,
+}
+
+/// The last lines of a stream.
+#[derive(Default)]
+struct Tail {
+    lines: VecDeque<String>,
+    bytes: usize,
+}
+
+/// What is kept of a stream's end at most.
+const TAIL_LINES: usize = 8;
+const TAIL_BYTES: usize = 1024;
+
+impl Tail {
+    fn push(&mut self, line: &str) {
+        let line = line.get(..line.floor_char_boundary(TAIL_BYTES)).unwrap_or_default();
+        if line.trim().is_empty() {
+            return;
+        }
+        self.bytes += line.len();
+        self.lines.push_back(line.to_owned());
+        while self.lines.len() > TAIL_LINES || self.bytes > TAIL_BYTES {
+            self.bytes -= self.lines.pop_front().map_or(0, |line| line.len());
+        }
+    }
 }
 
 impl Lines {
     pub(crate) fn new(name: &'static str, sink: LogSink) -> Self {
-        Self { name, sink, part: Arc::default() }
+        Self { name, sink, part: Arc::default(), tail: Arc::default() }
     }
 
     fn push(&self, bytes: &[u8]) {
@@ -101,7 +128,9 @@ impl Lines {
 
     fn emit(&self, part: &mut Vec<u8>) {
         let line = String::from_utf8_lossy(part);
-        self.sink.line(&format!("{}: {}", self.name, line.trim_end_matches(['\n', '\r'])));
+        let line = line.trim_end_matches(['\n', '\r']);
+        self.tail.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+        self.sink.line(&format!("{}: {line}", self.name));
         part.clear();
     }
 
@@ -111,6 +140,15 @@ impl Lines {
         if !part.is_empty() {
             self.emit(&mut part);
         }
+    }
+}
+
+impl Lines {
+    /// The last lines that are not empty: at most 8 of them, and 1 KiB. What has no line's end yet is written before.
+    pub(crate) fn last(&self) -> String {
+        self.finish();
+        let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        tail.lines.iter().map(String::as_str).collect::<Vec<_>>().join("\n")
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use guild_contract::{Limits, json::parsed_bytes};
+use guild_contract::{Limits, MemberKey, json::parsed_bytes};
 use guild_jobs::tools::ToolDefinition;
 use serde_json::Value;
 use tokio::time;
@@ -23,7 +23,7 @@ use crate::{
     engine::{LISTINGS, Lane, Listings},
     error::{CallError, LoadError},
     host::agent::{definition, kept_for_tool, texts},
-    plugin::{Plugin, cut},
+    plugin::{Plugin, cut, noted},
     state::{Reach, State},
     stdio::LogSink,
 };
@@ -68,7 +68,10 @@ impl Unlisted {
     }
 
     /// As [`Self::listed`], where blocking is allowed.
-    pub(crate) fn with_tools(self) -> Result<Plugin, LoadError> {
+    ///
+    /// # Errors
+    /// [`LoadError::Tools`].
+    pub fn with_tools(self) -> Result<Plugin, LoadError> {
         let guests = self.0.sandbox.guests.clone();
         // Whoever loads a component may be where blocking on other work is forbidden; a thread of its own is not.
         thread::scope(|scope| {
@@ -113,15 +116,23 @@ impl Plugin {
             if let Ok(listed) = time::timeout(*tried_for, listing).await {
                 return listed;
             }
-            tracing::debug!(component = &*self.sha256, "`list-tools` takes long, and begins again behind others");
+            tracing::debug!(member = %self.member, "`list-tools` takes long, and begins again behind others");
         }
         Err(CallError::Cancelled)
     }
 
     async fn list_tools_here(&self, toolbox: &Toolbox) -> Result<Vec<types::ToolDefinition>, CallError> {
-        let log = LogSink::Host(Arc::new(HostLog::new(self.sha256.clone(), None)));
-        let reach =
-            Reach { grants: self.grants.clone(), job: None, memory: None, files: None, web: None, sessions: None, log };
+        let log = LogSink::Host(Arc::new(HostLog::new(self.member.clone(), None)));
+        let reach = Reach {
+            grants: self.grants.clone(),
+            job: None,
+            memory: None,
+            files: None,
+            web: None,
+            sessions: None,
+            log,
+            no_job: Arc::default(),
+        };
         let deadline = (self.limits.list_tools_seconds, "limits.list_tools_seconds");
         let mut call = self.call("list-tools", deadline, Vec::new(), None, reach);
         let listed = call
@@ -157,7 +168,7 @@ impl Plugin {
         });
         let answer = called.await;
         if let Err(error) = &answer {
-            tracing::warn!(component = &*self.sha256, tool = name, "{error}");
+            tracing::warn!(member = %self.member, tool = name, "{error}");
         }
         answer
     }
@@ -177,7 +188,8 @@ impl Plugin {
             files: scope.files,
             web: Some((scope.web, scope.host)),
             sessions: None,
-            log: LogSink::Host(Arc::new(HostLog::new(self.sha256.clone(), Some(tool.clone())))),
+            log: LogSink::Host(Arc::new(HostLog::new(self.member.clone(), Some(tool.clone())))),
+            no_job: Arc::default(),
         };
         let preopens = self.memory_preopen(CALL_TOOL, &reach)?;
         let deadline = (self.limits.call_tool_seconds, "limits.call_tool_seconds");
@@ -186,6 +198,7 @@ impl Plugin {
             toolbox.export.load(&mut *store, &instance)?.call_call_tool(store, &tool.name, &input).await
         });
         let answer = answer.await?;
+        let no_job = call.no_job_note();
         // What it held is given back before its answer is read.
         drop(call);
         match answer {
@@ -206,7 +219,7 @@ impl Plugin {
             }
             Err(toolbox::ToolError::UnknownTool(text)) => Ok(Err(ToolFault::UnknownTool(cut(text, FAULT_BYTES)))),
             Err(toolbox::ToolError::InvalidInput(text)) => Ok(Err(ToolFault::InvalidInput(cut(text, FAULT_BYTES)))),
-            Err(toolbox::ToolError::Failed(text)) => Ok(Err(ToolFault::Failed(cut(text, FAULT_BYTES)))),
+            Err(toolbox::ToolError::Failed(text)) => Ok(Err(ToolFault::Failed(noted(cut(text, FAULT_BYTES), no_job)))),
         }
     }
 }
@@ -257,7 +270,7 @@ fn offered(tool: types::ToolDefinition) -> Result<ToolDefinition, String> {
 
 /// Lines for the host's log, of a call that has no job: so many bytes of them, and then one that says so.
 pub(crate) struct HostLog {
-    component: Arc<str>,
+    member: MemberKey,
     tool: Option<Arc<ToolDefinition>>,
     left: AtomicUsize,
 }
@@ -266,19 +279,19 @@ pub(crate) struct HostLog {
 const LOG_BYTES: usize = 16 * 1024;
 
 impl HostLog {
-    fn new(component: Arc<str>, tool: Option<Arc<ToolDefinition>>) -> Self {
-        Self { component, tool, left: AtomicUsize::new(LOG_BYTES) }
+    fn new(member: MemberKey, tool: Option<Arc<ToolDefinition>>) -> Self {
+        Self { member, tool, left: AtomicUsize::new(LOG_BYTES) }
     }
 
     /// Writes a line, in which nothing can pass for another.
     pub(crate) fn line(&self, line: &str) {
-        let component = &*self.component;
+        let member = self.member.as_str();
         let tool = self.tool.as_ref().map(|tool| tool.name.as_str());
         let less = |left: usize| left.checked_sub(line.len() + 1);
         if self.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, less).is_ok() {
-            tracing::info!(component, tool, "{line:?}");
+            tracing::info!(member, tool, "{line:?}");
         } else if self.left.swap(0, Ordering::AcqRel) > 0 {
-            tracing::info!(component, tool, "(the call wrote more than {LOG_BYTES} bytes; the rest is dropped)");
+            tracing::info!(member, tool, "(the call wrote more than {LOG_BYTES} bytes; the rest is dropped)");
         }
     }
 }
@@ -312,7 +325,7 @@ mod tests {
         let to = written.clone();
         let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || to.clone()).finish();
         tracing::subscriber::with_default(subscriber, || {
-            let sink = LogSink::Host(Arc::new(HostLog::new("c0ffee".into(), None)));
+            let sink = LogSink::Host(Arc::new(HostLog::new("caller".parse().unwrap(), None)));
             sink.line("one\ntwo\u{1b}[2J");
             // Four of the longest that a line can be, but for the one above.
             (0..6).for_each(|_| sink.line(&"x".repeat(5000)));
@@ -320,7 +333,7 @@ mod tests {
         });
         let log = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
         let lines: Vec<&str> = log.lines().collect();
-        assert!(lines[0].contains(r#""one\ntwo\u{1b}[2J""#) && lines[0].contains("c0ffee"), "{log}");
+        assert!(lines[0].contains(r#""one\ntwo\u{1b}[2J""#) && lines[0].contains("member=\"caller\""), "{log}");
         assert_eq!(lines.len(), 5, "{log}");
         assert!(lines[4].contains("more than 16384 bytes"), "{log}");
     }

@@ -17,7 +17,8 @@ use cap_std::{
     ambient_authority,
     fs::{Dir, MetadataExt as _, OpenOptions},
 };
-use guild_contract::{Manifest, MemberKey, grants::Pattern, manifest::FILE_NAME};
+use guild_contract::{Limits, Manifest, MemberKey, grants::Pattern, manifest::FILE_NAME, text::hex};
+use guild_sandbox::Candidate;
 
 use sha2::{Digest as _, Sha256};
 
@@ -48,6 +49,23 @@ pub struct FoundMember {
     pub manifest: Manifest,
     /// What it was when it was found.
     pub(crate) mark: Mark,
+}
+
+impl FoundMember {
+    /// The SHA-256 of its manifest, in lower-case hexadecimal.
+    pub fn manifest_sha256(&self) -> String {
+        hex(&self.mark.manifest)
+    }
+
+    /// The SHA-256 of its component, in lower-case hexadecimal; none where it has none. It blocks.
+    ///
+    /// # Errors
+    /// Where the component cannot be read.
+    pub fn component_sha256(&self, limits: &Limits) -> Result<Option<String>, String> {
+        let Some(spec) = &self.manifest.component else { return Ok(None) };
+        let candidate = Candidate::read(&self.dir, &spec.file, limits.component_bytes);
+        candidate.map(|candidate| Some(candidate.hash())).map_err(|e| e.to_string())
+    }
 }
 
 /// What tells one state of a member's directory from another: which directory it is, what its manifest says, and which

@@ -109,15 +109,17 @@ impl Check {
     }
 }
 
-/// Looks at everything, in the order in which it is to be shown.
-pub async fn examine(examination: Examination) -> Vec<Check> {
+/// Looks at everything, in the order in which it is to be shown. `compiling` is told the file of each component that has to
+/// be compiled.
+pub async fn examine(examination: Examination, compiling: impl Fn(&str) + Send + 'static) -> Vec<Check> {
     let Examination { config, members, sources, agent, online } = examination;
     let config = config.with_agent(agent);
     let survey = match members {
         Some(directory) => {
             let config = config.clone();
-            let survey =
-                tokio::task::spawn_blocking(move || Host::survey(&directory, &config).map_err(|e| e.to_string()));
+            let survey = tokio::task::spawn_blocking(move || {
+                Host::survey(&directory, &config, &compiling).map_err(|e| e.to_string())
+            });
             survey.await.unwrap_or_else(|e| Err(e.to_string()))
         }
         None => Ok(Vec::new()),

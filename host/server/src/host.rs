@@ -192,25 +192,26 @@ impl Host {
         Ok(Arc::new(Self { limits, roster, events, single, _watching: ending.drop_guard() }))
     }
 
-    /// Finds the members of a directory and checks each one's component, without becoming anybody's owner. It blocks.
+    /// Finds the members of a directory and checks each one's component, without becoming anybody's owner. It blocks;
+    /// `compiling` is told the file of each component that has to be compiled.
     ///
     /// # Errors
     /// Where the directory cannot be read.
-    pub fn survey(path: &Path, config: &Config) -> Result<Vec<Surveyed>, OpenError> {
+    pub fn survey(path: &Path, config: &Config, compiling: &dyn Fn(&str)) -> Result<Vec<Surveyed>, OpenError> {
         let unreadable = |source| OpenError::Members { path: path.to_owned(), source };
         let found = discovery::discover(&discovery::open_directory(path).map_err(unreadable)?).map_err(unreadable)?;
         let approval = Approval::new(config);
         let sandbox = plugins::sandbox(&Arc::new(config.limits.clone())).map_err(|e| e.to_string());
-        let survey = |found| survey(found, config, &approval, sandbox.as_ref());
+        let survey = |found| survey(found, config, &approval, sandbox.as_ref(), compiling);
         Ok(found.into_iter().map(survey).collect())
     }
 
     /// [`Host::survey`], of one member.
-    pub fn survey_one(member: FoundMember, config: &Config) -> Surveyed {
+    pub fn survey_one(member: FoundMember, config: &Config, compiling: &dyn Fn(&str)) -> Surveyed {
         let approval = Approval::new(config);
         let sandbox = plugins::sandbox(&Arc::new(config.limits.clone())).map_err(|e| e.to_string());
         let found = Found { path: member.key.to_string(), member: Ok(member) };
-        survey(found, config, &approval, sandbox.as_ref())
+        survey(found, config, &approval, sandbox.as_ref(), compiling)
     }
 
     /// The limits of this host.
@@ -284,6 +285,7 @@ fn survey(
     config: &Config,
     approval: &Approval,
     sandbox: Result<&Arc<guild_sandbox::Sandbox>, &String>,
+    compiling: &dyn Fn(&str),
 ) -> Surveyed {
     let (mut granted, mut standing) = (None, None);
     let state = found.member.as_ref().map_err(Clone::clone).and_then(|member| {
@@ -296,11 +298,13 @@ fn survey(
         crate::member::check_config_schema(spec, &wanted.limits)?;
         check_directories(&member.dir)?;
         let sandbox = sandbox.map_err(Clone::clone)?;
-        read.and_then(|(candidate, standing)| plugins::prepare(sandbox, &wanted, approval, &candidate, standing))
-            .map_err(|e| match e.command() {
-                Some(command) => format!("{}; the command is `{command}`", plugins::told(&wanted, &e)),
-                None => plugins::told(&wanted, &e),
-            })?;
+        read.and_then(|(candidate, standing)| {
+            plugins::prepare(sandbox, &wanted, approval, &candidate, standing, compiling)
+        })
+        .map_err(|e| match e.command() {
+            Some(command) => format!("{}; the command is `{command}`", plugins::told(&wanted, &e)),
+            None => plugins::told(&wanted, &e),
+        })?;
         Ok(true)
     });
     Surveyed { found, state, granted, standing }

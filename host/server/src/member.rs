@@ -53,6 +53,8 @@ pub struct Member {
     /// What outlives such a change.
     pub(crate) home: Arc<Home>,
     pub(crate) manifest: Manifest,
+    /// The SHA-256 of the manifest's bytes, in lower-case hexadecimal.
+    pub(crate) manifest_sha256: String,
     config_schema: Option<Schema>,
     config_checks: Semaphore,
     component: watch::Receiver<Component>,
@@ -95,7 +97,7 @@ impl Member {
     /// Where the manifest's `configSchema` is no JSON Schema.
     pub(crate) fn new(
         home: Arc<Home>,
-        manifest: Manifest,
+        (manifest, manifest_sha256): (Manifest, String),
         means: Means,
         reach: Reach,
         component: watch::Receiver<Component>,
@@ -110,6 +112,7 @@ impl Member {
         Ok(Arc::new(Self {
             home,
             manifest,
+            manifest_sha256,
             config_schema,
             config_checks,
             component,
@@ -317,7 +320,28 @@ impl Member {
     /// Waits until its component is in service, or cannot be.
     pub(crate) async fn loaded(&self) {
         // An error says that the host is stopping.
-        let _ = self.component.clone().wait_for(|component| !matches!(component, Component::Loading)).await;
+        let _ = self.component.clone().wait_for(Component::has_ended).await;
+    }
+
+    /// Waits until its component, and those of the toolboxes that it names, are in service or cannot be: as long as that
+    /// takes. `compiling` is told what is compiled meanwhile.
+    pub async fn prepared(&self, compiling: impl Fn(&str)) {
+        let spec = self.manifest.component.as_ref();
+        let own = spec.map(|spec| (spec.file.clone(), self.component.clone()));
+        let toolboxes = self.means.toolboxes.components(spec.map_or(&[], |spec| &spec.toolboxes));
+        let toolboxes = toolboxes.into_iter().map(|(key, component)| (format!("the toolbox {key}"), component));
+        for (what, mut component) in own.into_iter().chain(toolboxes) {
+            loop {
+                match &*component.borrow_and_update() {
+                    Component::Loading(None) => {}
+                    Component::Loading(Some(_)) => compiling(&what),
+                    Component::Ready(_) | Component::Failed(_) => break,
+                }
+                if component.changed().await.is_err() {
+                    break;
+                }
+            }
+        }
     }
 
     /// The component, once it is loaded.

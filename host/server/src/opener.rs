@@ -75,6 +75,7 @@ impl Opener {
         let key = found.key.to_string();
         let wanted = self.wanted(&found).map_err(|why| failed(&key, why))?;
         let Some(Wanted { component: wanted, granted, means, reach }) = wanted else { return Ok(None) };
+        let sha256 = found.manifest_sha256();
         let home = match home {
             Some(home) => home,
             None => {
@@ -89,9 +90,10 @@ impl Opener {
                 home
             }
         };
-        let (done, component) = watch::channel(Component::Loading);
+        let (done, component) = watch::channel(Component::Loading(None));
         let resumer = home.resumer.clone();
-        let member = Member::new(home, found.manifest, means, reach, component).map_err(|why| failed(&key, why))?;
+        let manifest = (found.manifest, sha256);
+        let member = Member::new(home, manifest, means, reach, component).map_err(|why| failed(&key, why))?;
         member.home.is_served_by(&member);
         Ok(Some((member, Load { wanted, done, resumer: Some(resumer) })))
     }
@@ -105,9 +107,10 @@ impl Opener {
         let Some(wanted) = self.wanted(&found)? else { return Ok(Change::Foreign) };
         let Wanted { component: wanted, granted, means, reach } = wanted;
         self.log(&found, &granted);
-        let (done, component) = watch::channel(Component::Loading);
+        let (done, component) = watch::channel(Component::Loading(None));
         let home = before.home.clone();
-        let member = Member::new(home.clone(), found.manifest, means, reach, component)?;
+        let manifest = (found.manifest.clone(), found.manifest_sha256());
+        let member = Member::new(home.clone(), manifest, means, reach, component)?;
         let (wanted, resumer) = (Arc::new(wanted), home.resumer.clone());
         let sha256 = before.component().ready().map(|plugin| plugin.sha256().to_owned());
         let is_still = match sha256.filter(|_| same) {
@@ -120,7 +123,7 @@ impl Opener {
         };
         let loaded = match is_still {
             Ok(true) => return Ok(Change::Nothing),
-            Ok(false) => self.loader.prepare(wanted, Some(resumer)).await,
+            Ok(false) => self.loader.prepare(wanted, Some(resumer), &done).await,
             Err(why) => Err(why),
         };
         match loaded {

@@ -32,8 +32,8 @@ use crate::{
 /// Where a member's component is.
 #[derive(Clone)]
 pub(crate) enum Component {
-    /// It is being read, checked and compiled.
-    Loading,
+    /// It is being read, checked and compiled; the latter since then, where it was not in the cache.
+    Loading(Option<Instant>),
     /// It is in service.
     Ready(Arc<Loaded>),
     /// It cannot be; the reason.
@@ -41,11 +41,16 @@ pub(crate) enum Component {
 }
 
 impl Component {
+    /// Whether it is known what became of it.
+    pub(crate) fn has_ended(&self) -> bool {
+        !matches!(self, Self::Loading(_))
+    }
+
     /// The component, where it is in service.
     pub(crate) fn ready(&self) -> Option<&Arc<Plugin>> {
         match self {
             Self::Ready(loaded) => Some(&loaded.plugin),
-            Self::Loading | Self::Failed(_) => None,
+            Self::Loading(_) | Self::Failed(_) => None,
         }
     }
 }
@@ -66,14 +71,15 @@ pub(crate) async fn ready(
     until: Instant,
 ) -> Result<Arc<Loaded>, RpcError> {
     let mut component = component.clone();
-    let loaded = component.wait_for(|component| !matches!(component, Component::Loading));
+    let loaded = component.wait_for(|component| component.has_ended());
     match tokio::time::timeout_at(until.into(), loaded).await {
         Ok(Ok(component)) => match &*component {
             Component::Ready(loaded) => Ok(loaded.clone()),
             Component::Failed(why) => Err(RpcError::internal(format!("member {key} is in state error: {why}"))),
-            Component::Loading => Err(busy("the component is being loaded; try again")),
+            Component::Loading(_) => Err(busy("the component is being loaded; try again")),
         },
         Ok(Err(_)) => Err(RpcError::internal("the host is stopping")),
+        // The compilation goes on.
         Err(_) => Err(busy("the component is still being compiled; try again")),
     }
 }
@@ -155,7 +161,7 @@ impl Loader {
     pub(crate) async fn load(self: Arc<Self>, Load { wanted, done, resumer }: Load) {
         let wanted = Arc::new(wanted);
         let decide = |verdict| resumer.as_ref().map_or((), |resumer| resumer.decide(verdict));
-        let component = match self.prepare(wanted.clone(), resumer.clone()).await {
+        let component = match self.prepare(wanted.clone(), resumer.clone(), &done).await {
             Ok(loaded) => {
                 decide(Ok(()));
                 Component::Ready(Arc::new(loaded))
@@ -171,12 +177,14 @@ impl Loader {
         let _ = done.send(component);
     }
 
-    /// Reads, checks, loads and pins a component, each part when it has a turn. While it lists its tools, which can take
+    /// Reads, checks, loads and pins a component, each part when it has a turn; `told_to` learns that it has to be
+    /// compiled. While it lists its tools, which can take
     /// long, it has none. The error says why it cannot be in service.
     pub(crate) async fn prepare(
         self: &Arc<Self>,
         wanted: Arc<WantedComponent>,
         resumer: Option<Arc<Resumer>>,
+        told_to: &watch::Sender<Component>,
     ) -> Result<Loaded, String> {
         let stopping = |_| "the host is stopping".to_owned();
         let queues = [(Effort::Cached, &self.turns), (Effort::Short, &self.short), (Effort::Full, &self.full)];
@@ -184,6 +192,10 @@ impl Loader {
         for (effort, queue) in queues {
             if !matches!(begun, Err(Refused::Load(LoadError::Later))) {
                 break;
+            }
+            if effort == Effort::Short {
+                tracing::info!(member = %wanted.key, file = wanted.spec.file, "compiling its component");
+                told_to.send_replace(Component::Loading(Some(Instant::now())));
             }
             let (this, of) = (self.clone(), wanted.clone());
             let _turn = queue.acquire().await;
@@ -216,7 +228,7 @@ impl Loader {
         Ok(read(wanted, &self.approval).and_then(|(candidate, standing)| {
             self.approval.check(&standing)?;
             let (grants, limits) = (wanted.grants.clone(), wanted.limits.clone());
-            Ok((standing, sandbox.prepare_unlisted(&candidate, &wanted.spec, grants, limits, effort)?))
+            Ok((standing, sandbox.prepare_unlisted(&wanted.key, &candidate, &wanted.spec, grants, limits, effort)?))
         }))
     }
 
@@ -256,17 +268,28 @@ pub(crate) fn read(wanted: &WantedComponent, approval: &Approval) -> Result<(Can
     Ok((candidate, standing))
 }
 
-/// Checks and loads what was read.
+/// Checks and loads what was read; `compiling` is told the file where it has to be compiled first.
 pub(crate) fn prepare(
     sandbox: &Arc<Sandbox>,
     wanted: &WantedComponent,
     approval: &Approval,
     candidate: &Candidate,
     standing: &Standing,
+    compiling: &dyn Fn(&str),
 ) -> Result<Loaded, Refused> {
     approval.check(standing)?;
-    let plugin = sandbox.prepare(candidate, &wanted.spec, wanted.grants.clone(), wanted.limits.clone())?;
-    Ok(loaded(wanted, plugin)?)
+    let with = |effort| {
+        let (grants, limits) = (wanted.grants.clone(), wanted.limits.clone());
+        sandbox.prepare_unlisted(&wanted.key, candidate, &wanted.spec, grants, limits, effort)
+    };
+    let unlisted = match with(Effort::Cached) {
+        Err(LoadError::Later) => {
+            compiling(&wanted.spec.file);
+            with(Effort::Full)
+        }
+        found => found,
+    };
+    Ok(loaded(wanted, unlisted?.with_tools()?)?)
 }
 
 /// A component with what is made of its tools once.

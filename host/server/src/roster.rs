@@ -45,18 +45,26 @@ impl MemberEntry {
 
     /// What is told of it.
     fn report(&self, key: &str) -> MemberReport {
-        let bare = |state, error| MemberReport { member: key.to_owned(), state, version: None, sha256: None, error };
+        let bare = |state, error| MemberReport {
+            member: key.to_owned(),
+            state,
+            version: None,
+            sha256: None,
+            manifest: None,
+            error,
+        };
         let report = match &self.state {
             MemberState::Foreign => bare(MemberService::Foreign, None),
             MemberState::Error(why) => bare(MemberService::Error, Some(why.to_string())),
             MemberState::Ready(member) => {
                 let version = Some(member.manifest().version.clone());
                 match member.component() {
-                    Component::Loading => MemberReport { version, ..bare(MemberService::Loading, None) },
+                    Component::Loading(_) => MemberReport { version, ..bare(MemberService::Loading, None) },
                     Component::Failed(why) => MemberReport { version, ..bare(MemberService::Error, Some(why)) },
                     Component::Ready(loaded) => MemberReport {
                         version,
                         sha256: Some(loaded.plugin.sha256().to_owned()),
+                        manifest: Some(member.manifest_sha256.clone()),
                         ..bare(MemberService::Ready, None)
                     },
                 }

@@ -138,6 +138,11 @@ impl Toolbox {
         &self.key
     }
 
+    /// Where its component is.
+    pub(crate) fn component(&self) -> watch::Receiver<Component> {
+        self.component.clone()
+    }
+
     /// Until when a caller that asks now waits for the component.
     pub(crate) fn patience(&self) -> Instant {
         Instant::now() + self.wait
@@ -160,7 +165,7 @@ impl Toolbox {
     pub(crate) fn lists(&self, name: &str) -> Option<bool> {
         match &*self.component.borrow() {
             Component::Ready(loaded) => Some(loaded.catalogue.schemas.contains_key(name)),
-            Component::Loading | Component::Failed(_) => None,
+            Component::Loading(_) | Component::Failed(_) => None,
         }
     }
 

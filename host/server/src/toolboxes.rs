@@ -165,6 +165,15 @@ impl Toolboxes {
         Ok(Offered { tools })
     }
 
+    /// The components of those of `named` that are there.
+    pub(crate) fn components(&self, named: &[MemberKey]) -> Vec<(MemberKey, watch::Receiver<Component>)> {
+        let found = named.iter().filter_map(|key| match self.find(key) {
+            Some(Offer::Toolbox(toolbox)) => Some((key.clone(), toolbox.component())),
+            _ => None,
+        });
+        found.collect()
+    }
+
     fn missing(&self, key: &MemberKey) -> String {
         match self.others {
             Others::None => format!(
@@ -194,7 +203,7 @@ fn open_beside(found: FoundMember, means: &Means) -> Result<(Offer, Option<Load>
     let wanted = WantedComponent::new(&found, dir, spec, &granted);
     let memory = MemoryStore::to_read(&found.dir, wanted.limits.clone(), Arc::new(SystemClock));
     let memory = memory.map_err(|e| format!("memory/: {e}"))?;
-    let (done, component) = watch::channel(Component::Loading);
+    let (done, component) = watch::channel(Component::Loading(None));
     let reach = Reach::new(Some(&found.key), granted.grants, &means.sources, &means.runtimes);
     let toolbox = Toolbox::new(found.key, memory, &reach, means, component);
     Ok((Offer::Toolbox(toolbox), Some(Load { wanted, done, resumer: None })))

@@ -249,7 +249,7 @@ impl SessionState {
             let line = r#""agent": { "ownTools": true }"#;
             reach.granted_too(reach.grants.own_tools, &Capability::OwnTools, line)?;
         }
-        let sessions = reach.sessions.clone().ok_or(ToolError::NoJob)?;
+        let sessions = reach.sessions.clone().ok_or_else(|| reach.no_job("agent.query"))?;
         let bounds = bounds(options.bounds);
         bounds.check().map_err(ToolError::InvalidInput)?;
         within_plan(&options, limits.plan_bytes)?;
@@ -355,7 +355,7 @@ mod tests {
     use super::*;
 
     fn held(limits: &Limits) -> Arc<Held> {
-        Held::new(limits, Arc::default())
+        Held::new(limits, Arc::default(), None)
     }
 
     #[test]

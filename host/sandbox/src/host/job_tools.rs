@@ -11,7 +11,7 @@ use crate::{
 impl Host for State {
     async fn update_summary(&mut self, summary: String) -> Answer<()> {
         let reach = self.reach.clone();
-        blocking(move || reach.job(Interface::JobTools)?.update_summary(&summary)).await
+        blocking(move || reach.job(Interface::JobTools, "job-tools.update-summary")?.update_summary(&summary)).await
     }
 
     async fn record_decision(&mut self, decision: types::Decision) -> Answer<()> {
@@ -19,20 +19,20 @@ impl Host for State {
         let types::Decision { question, decision, reasoning } = decision;
         blocking(move || {
             let decision = Decision { question, decision, reasoning };
-            reach.job(Interface::JobTools)?.record_decision(decision, None)
+            reach.job(Interface::JobTools, "job-tools.record-decision")?.record_decision(decision, None)
         })
         .await
     }
 
     async fn log_question(&mut self, question: String) -> Answer<()> {
         let reach = self.reach.clone();
-        blocking(move || reach.job(Interface::JobTools)?.log_question(&question)).await
+        blocking(move || reach.job(Interface::JobTools, "job-tools.log-question")?.log_question(&question)).await
     }
 
     async fn write_artifact(&mut self, path: String, contents: Vec<u8>) -> Answer<()> {
         let reach = self.reach.clone();
         blocking(move || {
-            let tools = reach.job(Interface::JobTools)?;
+            let tools = reach.job(Interface::JobTools, "job-tools.write-artifact")?;
             reach.granted_too(reach.grants.artifacts, &Capability::Artifacts, r#""artifacts": {}"#)?;
             named("the path", &path)?;
             tools.write_artifact(&path, &contents)
@@ -42,6 +42,6 @@ impl Host for State {
 
     async fn submit_result(&mut self, output: String) -> Answer<()> {
         let reach = self.reach.clone();
-        blocking(move || reach.job(Interface::JobTools)?.submit_result(&output, None)).await
+        blocking(move || reach.job(Interface::JobTools, "job-tools.submit-result")?.submit_result(&output, None)).await
     }
 }

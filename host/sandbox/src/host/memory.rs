@@ -31,17 +31,17 @@ fn scoped(reach: &Reach, scope: Scope) -> Result<Arc<MemoryStore>, ToolError> {
 }
 
 /// The job on whose account memory is written: a refused dispatch leaves no trace.
-fn writer(reach: &Reach, scope: Scope, key: &str) -> Result<Arc<JobTools>, ToolError> {
+fn writer(reach: &Reach, scope: Scope, key: &str, function: &'static str) -> Result<Arc<JobTools>, ToolError> {
     keyed(reach, scope, key)?;
     let line = r#""memory": { "write": true }"#;
     reach.granted_too(reach.grants.memory_write, &Capability::MemoryWrite, line)?;
-    reach.job.clone().ok_or(ToolError::NoJob)
+    reach.job.clone().ok_or_else(|| reach.no_job(function))
 }
 
 impl Host for State {
     async fn store(&mut self, scope: Scope, key: String, content: String) -> Answer<()> {
         let reach = self.reach.clone();
-        blocking(move || writer(&reach, scope, &key)?.store_memory(&key, &content, None)).await
+        blocking(move || writer(&reach, scope, &key, "memory.store")?.store_memory(&key, &content, None)).await
     }
 
     async fn load(&mut self, scope: Scope, key: String) -> Answer<Option<String>> {
@@ -60,6 +60,6 @@ impl Host for State {
 
     async fn delete(&mut self, scope: Scope, key: String) -> Answer<bool> {
         let reach = self.reach.clone();
-        blocking(move || writer(&reach, scope, &key)?.delete_memory(&key)).await
+        blocking(move || writer(&reach, scope, &key, "memory.delete")?.delete_memory(&key)).await
     }
 }

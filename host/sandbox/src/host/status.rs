@@ -13,7 +13,7 @@ use crate::{
 
 impl Host for State {
     async fn current(&mut self) -> Answer<Snapshot> {
-        Ok(self.reach.job(Interface::Status).map_err(Into::into).map(|tools| {
+        Ok(self.reach.job(Interface::Status, "status.current").map_err(Into::into).map(|tools| {
             let view = tools.job().snapshot();
             let decision = |d: guild_contract::Decision| types::Decision {
                 question: d.question,

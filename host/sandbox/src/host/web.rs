@@ -56,9 +56,9 @@ fn beginning(text: &str) -> String {
     }
 }
 
-fn granted(reach: &Reach) -> Result<(Web, Handle), ToolError> {
+fn granted(reach: &Reach, function: &'static str) -> Result<(Web, Handle), ToolError> {
     reach.granted(Interface::Web)?;
-    reach.web.clone().ok_or(ToolError::NoJob)
+    reach.web.clone().ok_or_else(|| reach.no_job(function))
 }
 
 /// Does the work where the host does its own; it ends with the call.
@@ -71,7 +71,7 @@ async fn on_host<T: Send + 'static>(
 }
 
 async fn search(reach: Reach, query: String, limit: u32) -> Result<Vec<Hit>, ToolError> {
-    let (web, host) = granted(&reach)?;
+    let (web, host) = granted(&reach, "web.search")?;
     reach.granted_too(reach.grants.search, &Capability::Search, r#""web": { "search": true }"#)?;
     let Some(search) = web.search else {
         return Err(ToolError::NotGranted(
@@ -86,7 +86,7 @@ async fn search(reach: Reach, query: String, limit: u32) -> Result<Vec<Hit>, Too
 }
 
 async fn fetch(reach: Reach, url: String) -> Result<String, ToolError> {
-    let (web, host) = granted(&reach)?;
+    let (web, host) = granted(&reach, "web.fetch")?;
     let Some(fetch) = web.fetch else {
         return Err(ToolError::NotGranted(
             "no host is allowed: the operator names hosts with `allow` in [web] of guild.toml".to_owned(),

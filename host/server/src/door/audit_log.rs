@@ -22,7 +22,8 @@ use std::{
 
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use guild_contract::text::is_steering;
-use jiff::{Timestamp, Unit};
+use guild_jobs::rfc3339;
+use jiff::Timestamp;
 use rustix::{
     fs::{FlockOperation, OFlags, flock},
     io::Errno,
@@ -238,8 +239,7 @@ impl Log {
     }
 
     fn write(&self, state: &mut State, event: &Event<'_>) {
-        let now = Timestamp::now();
-        let time = now.round(Unit::Millisecond).unwrap_or(now).to_string();
+        let time = rfc3339(Timestamp::now());
         let line = Line { time, event, lost: state.lost, suppressed: state.suppressed };
         let written = json_line(&line).and_then(|line| append(self.follow(state)?, line));
         match written {

@@ -20,8 +20,11 @@ use std::{
 };
 
 use guild_contract::{Event, JobId, Limits, MemberKey, News};
-use guild_jobs::events::{JobEvent, Listener};
-use jiff::{Timestamp, Unit};
+use guild_jobs::{
+    events::{JobEvent, Listener},
+    rfc3339,
+};
+use jiff::Timestamp;
 use tokio::{
     sync::{Notify, watch},
     time::sleep,
@@ -187,15 +190,11 @@ async fn pump(hub: Weak<Hub>, arrived: Arc<Notify>) {
 impl From<Arrived> for Event {
     fn from(arrived: Arrived) -> Self {
         let Arrived { time, member, job, news, truncated } = arrived;
-        Self { time: spelled(time), member, job_id: job, news, truncated }
+        Self { time: rfc3339(time), member, job_id: job, news, truncated }
     }
 }
 
 /// RFC 3339 in UTC, to the millisecond.
-fn spelled(time: Timestamp) -> String {
-    time.round(Unit::Millisecond).unwrap_or(time).to_string()
-}
-
 /// Tells the hub what happens to the jobs of a member.
 struct OfMember {
     hub: Arc<Hub>,

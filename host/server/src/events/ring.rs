@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use bytes::{Bytes, BytesMut};
 use guild_contract::{Event, JobId, MemberKey, News, event::Kind};
-
-use super::spelled;
+use guild_jobs::rfc3339;
 
 /// What each of the events may take, all together.
 const BYTES_EACH: usize = 1024;
@@ -143,7 +142,7 @@ impl Ring {
 
     /// The note that events up to that number are missing.
     fn gap(&self, number: u64, missed: Option<u64>) -> Bytes {
-        let (time, news) = (spelled(jiff::Timestamp::now()), News::Gap { missed });
+        let (time, news) = (rfc3339(jiff::Timestamp::now()), News::Gap { missed });
         self.frame(number, &Event { time, member: None, job_id: None, news, truncated: false })
     }
 

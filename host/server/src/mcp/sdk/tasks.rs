@@ -12,6 +12,7 @@ use guild_contract::{
     rpc::{StatusView, method},
     text::one_line,
 };
+use guild_jobs::rfc3339;
 use jiff::Timestamp;
 use rmcp::model::{
     CreateTaskResult, DetailedTask, GetTaskResult, JsonObject, MetaObject, Task, TaskPayload, TaskStatus,
@@ -112,7 +113,7 @@ fn task(job: &StatusView) -> Task {
         JobStatus::Cancelled => TaskStatus::Cancelled,
     };
     // What a running job is, it is at this moment.
-    let updated = job.completed_at.clone().unwrap_or_else(|| Timestamp::now().to_string());
+    let updated = job.completed_at.clone().unwrap_or_else(|| rfc3339(Timestamp::now()));
     let task = Task::new(job.job_id.as_str(), status, &job.started_at, updated).with_poll_interval_ms(POLL_MS);
     match message(job) {
         Some(message) => task.with_status_message(message),

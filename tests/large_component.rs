@@ -1,0 +1,173 @@
+//! Components that take long to compile: a command waits for them, and what was compiled is kept.
+
+use std::{fs, path::Path, process::Output};
+
+use serde_json::json;
+
+use crate::support::{
+    guest::Guest,
+    host::{Home, Host, wait_for},
+};
+
+/// A home whose processes have a compile cache of their own.
+fn cold() -> Home {
+    let mut home = Home::new();
+    let cache = home.path("cache").to_str().unwrap().to_owned();
+    home.set("XDG_CACHE_HOME", &cache);
+    home
+}
+
+/// What is in its compile cache, each with when it was written.
+fn kept(home: &Home) -> Vec<(String, std::time::SystemTime)> {
+    let entries = fs::read_dir(home.path("cache/guild/components")).into_iter().flatten().map(Result::unwrap);
+    let mut kept: Vec<_> = entries
+        .map(|entry| (entry.file_name().into_string().unwrap(), entry.metadata().unwrap().modified().unwrap()))
+        .collect();
+    kept.sort();
+    kept
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// An own run that answers this.
+fn answering(text: &str) -> Guest {
+    let data = format!("(data (i32.const 1024) {text:?})");
+    Guest::default().with(&data).run(&format!("(call $ok (i32.const 1024) (i32.const {}))", text.len()))
+}
+
+/// A function that takes a while to compile, and next to nothing to say.
+fn long() -> String {
+    let step = "local.get 0 i32.const 31 i32.mul i32.const 7 i32.rotl local.set 0\n";
+    format!("(func (param i32) (result i32) {} local.get 0)", step.repeat(20_000))
+}
+
+fn in_service(host: &Host) {
+    wait_for("the component to be in service", || {
+        host.members().iter().all(|member| member["state"] == "ready").then_some(())
+    });
+}
+
+#[test]
+fn run_waits_for_a_component_longer_than_a_dispatch_would_and_keeps_it() {
+    let home = cold();
+    home.write("config/guild/guild.toml", "[limits]\ndispatch_wait_seconds = 1\n");
+    let member = home.member("large", "autonomous-worker", &answering("done").with(&long().repeat(8)).build());
+    let first = home.run(&["run", path(&member), "Do it."]);
+    assert_eq!((first.status.code(), stdout(&first).as_str()), (Some(0), "done\n"), "{}", stderr(&first));
+    assert!(stderr(&first).contains("compiling guest.wasm ..."), "{}", stderr(&first));
+    assert_eq!(kept(&home).len(), 1);
+    let again = home.run(&["run", path(&member), "Do it."]);
+    assert_eq!((again.status.code(), stdout(&again).as_str()), (Some(0), "done\n"), "{}", stderr(&again));
+    assert!(!stderr(&again).contains("compiling"), "{}", stderr(&again));
+}
+
+#[test]
+fn a_host_goes_on_compiling_when_a_caller_has_given_up() {
+    let home = cold();
+    home.write("config/guild/guild.toml", "[limits]\ndispatch_wait_seconds = 1\n");
+    home.member("large", "autonomous-worker", &answering("done").with(&long().repeat(8)).build());
+    let host = home.serve_roster(&["-v"]);
+    if let Err(busy) = host.at("large").dispatch(json!({"description": "d", "task": "t"})) {
+        assert_eq!((busy.code, busy.message.contains("try again")), (-32000, true), "{busy:?}");
+    }
+    in_service(&host);
+    let job = host.at("large").start("d");
+    assert_eq!(host.at("large").ended(&job)["status"], "completed");
+    let (_, output) = host.stop();
+    assert_eq!(output.matches("compiling its component").count(), 1, "{output}");
+}
+
+#[test]
+fn another_memory_limit_compiles_nothing_again() {
+    let home = cold();
+    home.quick("quick");
+    let mut first = None;
+    for (limits, compiled) in [("", 1), ("memory_bytes = 33554432\n", 0), ("memory_bytes = 1073741824\n", 0)] {
+        home.write("config/guild/guild.toml", format!("[limits]\n{limits}"));
+        let host = home.serve_roster(&["-v"]);
+        in_service(&host);
+        let job = host.at("quick").start("d");
+        assert_eq!(host.at("quick").ended(&job)["status"], "completed");
+        let (_, output) = host.stop();
+        assert_eq!(output.matches("compiling its component").count(), compiled, "{limits}: {output}");
+        let kept = kept(&home);
+        assert_eq!(kept.len(), 1, "{kept:?}");
+        assert_eq!(*first.get_or_insert_with(|| kept.clone()), kept);
+    }
+}
+
+#[test]
+fn members_and_doctor_say_what_they_wait_for() {
+    for arguments in [&["members", "--json", "--members", "members"][..], &["doctor", "--members", "members"]] {
+        let home = cold();
+        home.quick("quick");
+        let first = home.run(arguments);
+        assert!(stderr(&first).contains("compiling guest.wasm ..."), "{}", stderr(&first));
+        assert!(!stdout(&first).contains("compiling"), "{}", stdout(&first));
+        let again = home.run(arguments);
+        assert!(!stderr(&again).contains("compiling"), "{}", stderr(&again));
+    }
+}
+
+#[test]
+fn run_is_refused_by_a_host_of_one_member_that_has_an_older_one() {
+    let home = Home::new();
+    let member = home.member("worker", "autonomous-worker", &answering("old").build());
+    let host = home.serve(&member, &[]);
+    let run = || home.run(&["run", path(&member), "Do it."]);
+    assert_eq!(stdout(&run()), "old\n");
+    home.write("members/worker/guest.wasm", answering("new").build());
+    let refused = run();
+    assert_eq!(refused.status.code(), Some(1), "{}", stderr(&refused));
+    let why = stderr(&refused);
+    assert!(why.contains("serves worker as it was before") && why.contains("start that host again"), "{why}");
+    assert!(why.contains(&format!("127.0.0.1:{}", host.port)), "{why}");
+    // So it is where only the manifest is another.
+    home.write("members/worker/guest.wasm", answering("old").build());
+    assert_eq!(stdout(&run()), "old\n");
+    home.edit_manifest("worker", |manifest| manifest["description"] = json!("another"));
+    assert_eq!(run().status.code(), Some(1));
+    drop(host);
+    assert_eq!(stdout(&run()), "old\n");
+}
+
+#[test]
+fn run_waits_until_a_host_of_all_members_has_taken_a_change_up() {
+    let home = Home::new();
+    let member = home.member("worker", "autonomous-worker", &answering("old").build());
+    let host = home.serve_roster(&[]);
+    let run = || home.run(&["run", path(&member), "Do it."]);
+    assert_eq!(stdout(&run()), "old\n");
+    home.write("members/worker/guest.wasm", answering("new").build());
+    // What it does not take up is told with what is to be done.
+    let refused = run();
+    assert_eq!(refused.status.code(), Some(1), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("goes on with what worker was before"), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("guild approve"), "{}", stderr(&refused));
+    let approved = home.run(&["approve", path(&member), "--yes"]);
+    assert!(approved.status.success(), "{}", stderr(&approved));
+    wait_for("the approval to be taken up", || {
+        let done = run();
+        if done.status.code() == Some(0) {
+            assert_eq!(stdout(&done), "new\n");
+            return Some(());
+        }
+        None
+    });
+    // What grants nothing more needs no approval, and is waited for.
+    home.edit_manifest("worker", |manifest| manifest["version"] = json!("0.2.0"));
+    let done = run();
+    assert_eq!((done.status.code(), stdout(&done).as_str()), (Some(0), "new\n"), "{}", stderr(&done));
+    let version = |member: &serde_json::Value| member["version"] == "0.2.0";
+    assert!(host.members().iter().all(version), "{:?}", host.members());
+}
