@@ -26,6 +26,7 @@ mod grants;
 mod guests;
 mod hostile;
 mod isolation;
+mod job_commands;
 mod jobs;
 mod limits;
 mod mcp;

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use guild_client::{DispatchParams, JobStatus, ListParams, ResultView, StatusView, WorkerHandle};
+use guild_client::{DispatchParams, Error, JobStatus, ListParams, ResultView, StatusView, WorkerHandle};
 use guild_jobs::Owner;
 use guild_server::{
     Host, HostOptions, Member, OpenError, Target, listen::stop_signal, rpc::RpcError, takeover::OwnerError,
@@ -27,8 +27,11 @@ use crate::{
     remote::work,
 };
 
-/// Between two looks at the job.
+/// Between two looks at the job, at first; and at one of a host, in the end.
 const LOOK: Duration = Duration::from_millis(100);
+const SLOWEST: Duration = Duration::from_secs(1);
+/// So many looks in a row may find that the host is busy, or being restarted.
+const FORGIVEN: u32 = 40;
 /// Between two frames of the progress line.
 const FRAME: Duration = Duration::from_millis(120);
 
@@ -54,18 +57,36 @@ pub(crate) async fn run(args: Run) -> Result<(), Failure> {
     };
     // From here on there may be a job, so a signal waits until it can be cancelled.
     let id = worker.dispatch(params).await?;
-    let job_directory = directory.join("jobs").join(&id);
+    let job = shown(&directory.join("jobs").join(&id));
+    carry_out(&worker, &id, &job, args.json, stop).await
+}
 
-    let ended = worker.follow(&id, stop).await?;
-    let outcome = report(&worker, &ended.status, args.json).await;
+/// `guild dispatch --wait`: the task, at a host that runs, from here to its report.
+pub(crate) async fn wait_for(worker: WorkerHandle, params: DispatchParams, json: bool) -> Result<(), Failure> {
+    let stop = stop_signal().map_err(|e| Failure::error(format!("cannot listen for signals: {e}")))?;
+    let worker = Worker::Owner(worker);
+    let id = worker.dispatch(params).await?;
+    carry_out(&worker, &id, &id, json, pin!(stop)).await
+}
+
+/// Follows a job to its end, and prints what came of it. `job` is what it is called on stderr.
+async fn carry_out(
+    worker: &Worker,
+    id: &str,
+    job: &str,
+    json: bool,
+    stop: Pin<&mut impl Future<Output = ()>>,
+) -> Result<(), Failure> {
+    let ended = worker.follow(id, stop).await.inspect_err(|_| tell(format_args!("job: {job}")))?;
+    let outcome = report(worker, &ended.status, json).await;
     if let Some(questions) = &ended.status.questions
-        && !args.json
+        && !json
     {
         let mut text = Vec::new();
         write_questions(&mut text, questions)?;
         tell(format_args!("questions:\n{}", String::from_utf8_lossy(&text).trim_end()));
     }
-    tell(format_args!("job: {}", shown(&job_directory)));
+    tell(format_args!("job: {job}"));
     outcome?;
     match ended.status.status {
         JobStatus::Cancelled if ended.interrupted => Err(Failure::code(exit::INTERRUPTED)),
@@ -97,7 +118,7 @@ fn shown(path: &Path) -> String {
 }
 
 /// Who carries the task out.
-enum Worker {
+pub(crate) enum Worker {
     /// This process.
     Here { member: Arc<Member>, _host: Arc<Host> },
     /// The host that serves the member.
@@ -112,13 +133,15 @@ struct Ended {
 }
 
 impl Worker {
-    async fn open(directory: &Path, options: HostOptions) -> Result<Self, Failure> {
+    pub(crate) async fn open(directory: &Path, options: HostOptions) -> Result<Self, Failure> {
         // A host that wants to serve a member waits for its owner to let go. There is no need to: the owner does it.
         if let Ok(Some(owner)) = Owner::of(&house::open(directory)?)
             && !owner.url.is_empty()
         {
             let client = AccessArgs::of_environment().client(&owner.url, None)?;
-            if client.list(&ListParams { detail: None, filter: Some("-".to_owned()) }).await.is_ok() {
+            let listed = client.list(&ListParams { detail: None, filter: Some("-".to_owned()) }).await;
+            // A toolbox answers that it has no jobs.
+            if matches!(listed, Ok(_) | Err(Error::Refused { .. })) {
                 return Ok(Self::Owner(client));
             }
         }
@@ -142,13 +165,21 @@ impl Worker {
         Ok(dispatched.job_id.to_string())
     }
 
-    async fn status(&self, id: &str) -> Result<StatusView, Failure> {
+    /// Where the job is; `None` where that cannot be known for now, as while the host is being restarted.
+    async fn status(&self, id: &str) -> Result<Option<StatusView>, Failure> {
         match self {
             Self::Here { member, .. } => {
                 let status = member.status(id).await?;
                 serde_json::from_slice(&status).map_err(|e| Failure::error(format!("the job's status: {e}")))
             }
-            Self::Owner(host) => Ok(host.status(id).await?.value),
+            Self::Owner(host) => match host.status(id).await {
+                Ok(reply) => Ok(Some(reply.value)),
+                Err(error) if error.may_pass() => {
+                    tracing::debug!("{error}");
+                    Ok(None)
+                }
+                Err(error) => Err(error.into()),
+            },
         }
     }
 
@@ -170,20 +201,33 @@ impl Worker {
     /// Follows a job to its end, and cancels it when told to stop.
     async fn follow(&self, id: &str, mut stop: Pin<&mut impl Future<Output = ()>>) -> Result<Ended, Failure> {
         let progress = Progress::start();
-        let mut interrupted = false;
+        let (mut interrupted, mut unknown) = (false, 0);
+        let mut pause = LOOK;
         loop {
-            let status = self.status(id).await?;
+            let Some(status) = self.status(id).await? else {
+                unknown += 1;
+                if unknown > FORGIVEN {
+                    return Err(Failure::error("the host does not answer any more; the job may go on there"));
+                }
+                tokio::time::sleep(SLOWEST).await;
+                continue;
+            };
+            unknown = 0;
             if status.status != JobStatus::Running {
                 return Ok(Ended { status, interrupted });
             }
             progress.show(status.summary.as_deref());
+            // A host is asked ever less often: others ask it, too.
+            if let Self::Owner(_) = self {
+                pause = (pause * 5 / 4).min(SLOWEST);
+            }
             tokio::select! {
                 () = &mut stop, if !interrupted => {
                     interrupted = true;
                     progress.show(Some("cancelling"));
                     self.cancel(id).await?;
                 }
-                () = tokio::time::sleep(LOOK) => {}
+                () = tokio::time::sleep(pause) => {}
             }
         }
     }
