@@ -260,8 +260,7 @@ fn a_members_directory_is_no_place_for_the_policy() {
     home.quick("quick");
     for place in ["members/quick/guild.toml", "members/quick/etc/guild.toml"] {
         let policy = home.write(place, "");
-        let output =
-            home.run(&["run", "quick", "t", "--members", "members", "--config", policy.to_str().unwrap()]);
+        let output = home.run(&["run", "quick", "t", "--members", "members", "--config", policy.to_str().unwrap()]);
         assert!(text(&output.stderr).contains("guild.toml is in a member's directory"), "{output:?}");
         assert!(!policy.with_file_name("guild.lock").exists());
     }

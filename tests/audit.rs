@@ -181,8 +181,7 @@ fn what_a_host_would_refuse_is_a_high_finding() {
     home.write("guild.toml", "strict_imports = true\n");
     home.member("bob", "worker", &fixed(""));
     home.edit_manifest("bob", |manifest| manifest["component"]["grants"] = json!({"log": {}, "web": {}}));
-    let strict =
-        json_of(&guild(&home, &["bob", "--members", "members", "--config", "guild.toml", "--format", "json"]));
+    let strict = json_of(&guild(&home, &["bob", "--members", "members", "--config", "guild.toml", "--format", "json"]));
     assert_eq!(rules(&strict).into_iter().filter(|rule| *rule == "GA006").count(), 2, "{:?}", rules(&strict));
 }
 

@@ -153,7 +153,7 @@ fn a_token_is_shown_once_and_kept_as_its_sha_256() {
     assert!(!kept.contains(&token["guild_".len()..]), "{kept}");
 
     let listed = stdout(&guild(&home, &["token", "list"]));
-    assert!(listed.starts_with("ci  read      a*  until "), "{listed}");
+    assert!(listed.starts_with("ci\tread\ta*\t"), "{listed}");
     let listed: Value = serde_json::from_str(&stdout(&guild(&home, &["token", "list", "--json"]))).unwrap();
     assert_eq!(
         (&listed[0]["methods"], &listed[0]["members"], &listed[0]["expired"]),

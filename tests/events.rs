@@ -582,5 +582,5 @@ fn watch_ends_with_the_job_as_the_job_did() {
     let unknown = Watching::start(&home, &url, &["--member", "quick", "--job", "nothing"]).ended();
     assert_eq!(unknown.0, Some(1));
     let whose = home.guild().args(["watch", "--job", "j", "--url", &url]).output().unwrap();
-    assert!(whose.status.code() == Some(1) && String::from_utf8_lossy(&whose.stderr).contains("--member KEY"));
+    assert!(whose.status.code() == Some(1) && String::from_utf8_lossy(&whose.stderr).contains("no job j"));
 }

@@ -27,6 +27,7 @@ mod grants;
 mod guests;
 mod hostile;
 mod isolation;
+mod job_commands;
 mod jobs;
 mod large_component;
 mod limits;

@@ -82,8 +82,7 @@ fn the_command_that_a_refusal_names_is_whole() {
     let home = Home::new();
     home.quick("team/one");
     let policy = home.write("the policy/guild.toml", "require_approval = true");
-    let run =
-        || home.run(&["run", "team/one", "a task", "--members", "members", "--config", policy.to_str().unwrap()]);
+    let run = || home.run(&["run", "team/one", "a task", "--members", "members", "--config", policy.to_str().unwrap()]);
     let members = home.run(&["members", "--members", "members", "--config", policy.to_str().unwrap()]);
     for told in [said(&run()), said(&members)] {
         let command =

@@ -135,8 +135,11 @@ fn a_bad_change_leaves_the_old_one_in_service_until_it_is_mended() {
 
     let output = home.run(&["members", "--url", &format!("http://127.0.0.1:{}", host.port)]);
     let said = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success() && said.starts_with("quick "), "{said}");
-    assert!(said.contains(" ready ") && said.contains("a change is not in service: quick/guild-member.json"), "{said}");
+    assert!(output.status.success() && said.starts_with("quick\t"), "{said}");
+    assert!(
+        said.contains("\tready\t") && said.contains("a change is not in service: quick/guild-member.json"),
+        "{said}"
+    );
     heard(&host, "quick", "member-error");
 
     fs::write(member.join("guild-member.json"), &manifest).unwrap();

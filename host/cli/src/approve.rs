@@ -14,6 +14,7 @@ use guild_server::{
     reach::Granted,
     resume,
 };
+use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
@@ -21,6 +22,7 @@ use crate::{
     failure::Failure,
     house,
     output::{BAD, LABEL, harmless, one_line, print, print_json, tell},
+    table::{Cell, Column, Table},
 };
 
 /// A pin with `--list --json`.
@@ -158,24 +160,28 @@ fn list(approval: &Approval, json: bool) -> Result<(), Failure> {
         let file = approval.file().unwrap_or_default();
         tell(format_args!("no member is pinned in {}", harmless(&file.display().to_string())));
     } else {
-        print(|out| pins.iter().try_for_each(|pin| write_pin(out, pin)))?;
+        table(&pins).print()?;
     }
     Ok(())
 }
 
-fn write_pin(out: &mut dyn Write, Listed { directory, exists, pin }: &Listed<'_>) -> io::Result<()> {
-    let signed = if pin.key.is_some() { "signed" } else { "" };
-    let hash: String = pin.sha256.chars().take(12).collect();
-    writeln!(
-        out,
-        "{:<24} {:<9}  {:<20}  {:<12}  {signed:<6}  {}{}",
-        one_line(&pin.name, 80),
-        pin.how.as_str(),
-        pin.since,
-        harmless(&hash),
-        one_line(directory, usize::MAX),
-        if *exists { "" } else { " (gone)" }
-    )
+fn table(pins: &[Listed<'_>]) -> Table {
+    let columns = ["MEMBER", "PINNED BY", "SINCE", "SHA-256", "SIGNED"].map(Column::Left);
+    let mut table = Table::new(columns.into_iter().chain([Column::Left("DIRECTORY")]).collect::<Vec<_>>());
+    for Listed { directory, exists, pin } in pins {
+        let hash: String = pin.sha256.chars().take(12).collect();
+        let gone = if *exists { "" } else { " (gone)" };
+        let cells = [
+            Cell::text(&pin.name),
+            Cell::text(pin.how.as_str()),
+            Cell::age(Some(pin.since), Timestamp::now()),
+            Cell::both(one_line(&hash, 12), one_line(&pin.sha256, 64)),
+            Cell::text(if pin.key.is_some() { "signed" } else { "" }),
+            Cell::text(&format!("{directory}{gone}")),
+        ];
+        table.row(cells, None);
+    }
+    table
 }
 
 /// `--forget`.

@@ -8,7 +8,7 @@ use clap::{
 };
 use clap_complete::{ArgValueCandidates, ArgValueCompleter, Shell};
 use guild_audit::Severity;
-use guild_contract::{JobId, JobStatus, MemberKey, grants::Pattern};
+use guild_contract::{JobStatus, MemberKey, grants::Pattern};
 use guild_server::{config::Runtime, door::tokens::Methods, serve::DEFAULT_PORT};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
@@ -35,6 +35,19 @@ Exit codes: 0 done; 1 error, with the reason on stderr; 2 `serve` found its port
 `audit`: 1 findings, 2 cannot read or write; \
 3 the job of `run` or `watch` failed; 4 it was cancelled elsewhere; 130 it was cancelled by Ctrl-C or SIGTERM.";
 
+/// What `--help` says of a command for one job, after its examples.
+macro_rules! job_help {
+    ($examples:literal) => {
+        concat!(
+            "Examples:\n",
+            $examples,
+            "\n\nJOB is looked for in all members of the host, or in the one that --member names. The files in the directory of members \
+             are read where nobody named a host and none answers, or where --members names that directory; a job is then cancelled \
+             or deleted through the process that serves its member."
+        )
+    };
+}
+
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -44,17 +57,31 @@ pub(crate) enum Command {
     Mcp(Mcp),
     /// Carry out one task here, without a server, and print its report
     Run(Run),
-    /// Give a running host a task, and print the job's id
+    /// Give a running host a task, and print the job's id; or wait for its report
     Dispatch(Dispatch),
-    /// List a running host's jobs, newest first
+    /// Call a tool of a member, and print what it answers
+    Call(Call),
+    /// List jobs, newest first
     List(List),
     /// Show where a job is: its summary, questions and decisions
+    #[command(after_help = job_help!("\
+  guild status @latest
+  guild status 0199d2 --member researcher --json"))]
     Status(Job),
     /// Print a completed job's output
+    #[command(after_help = job_help!("\
+  guild result @latest
+  guild result JOB > report.md               (as the worker wrote it; on a terminal it is rendered)"))]
     Result(Job),
     /// End a running job, or mark a failed one as cancelled
+    #[command(after_help = job_help!("\
+  guild cancel JOB
+  guild cancel @latest --member researcher"))]
     Cancel(Job),
     /// Remove a completed or cancelled job and its files
+    #[command(after_help = job_help!("\
+  guild delete JOB
+  guild delete 0199d2 --member researcher"))]
     Delete(Job),
     /// Show what happens on a running host, as it happens
     Watch(Watch),
@@ -236,10 +263,11 @@ pub(crate) struct House {
 /// How a running host is reached.
 #[derive(Debug, Args)]
 pub(crate) struct Endpoint {
-    /// Where the host listens, as http://127.0.0.1:PORT/mcp, or https:// where it has a certificate
-    #[arg(long, value_name = "URL", env = "GUILD_URL", default_value_t = default_url())]
-    pub(crate) url: String,
-    /// The member, where the host serves several
+    /// Where the host listens, as http://127.0.0.1:PORT/mcp, or https:// where it has a certificate [default:
+    /// http://127.0.0.1:7433/mcp]
+    #[arg(long, value_name = "URL", env = "GUILD_URL")]
+    pub(crate) url: Option<String>,
+    /// The member: `dispatch` needs it where the host serves several [default: every member]
     #[arg(long, value_name = "KEY", add = ArgValueCandidates::new(complete::members))]
     pub(crate) member: Option<MemberKey>,
     /// How the host knows who asks
@@ -250,12 +278,23 @@ pub(crate) struct Endpoint {
     pub(crate) json: bool,
 }
 
+impl Endpoint {
+    /// Where the host listens.
+    pub(crate) fn url(&self) -> String {
+        self.url.clone().unwrap_or_else(default_url)
+    }
+}
+
 /// `guild dispatch`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   guild dispatch \"How does ownership work?\" --url http://127.0.0.1:50321/mcp
-  id=$(guild dispatch - --member researcher < task.md)")]
+  guild dispatch \"How does ownership work?\" --member researcher --wait
+  id=$(guild dispatch - --member researcher < task.md)
+
+With --wait, the report goes to stdout, progress and the job's id go to stderr, and Ctrl-C and SIGTERM cancel the job. Exit code \
+then: 0 completed, 3 failed, 4 cancelled elsewhere, 130 cancelled by Ctrl-C or SIGTERM, 1 any other error.")]
 pub(crate) struct Dispatch {
     /// The task; `-` reads it from stdin
     #[arg(value_parser = NonEmptyStringValueParser::new())]
@@ -269,9 +308,46 @@ pub(crate) struct Dispatch {
     /// Ask for this agent runtime; the host's operator has to allow it [default: the host's choice]
     #[arg(long, value_name = "NAME", value_parser = runtimes())]
     pub(crate) agent: Option<Runtime>,
+    /// Follow the job to its end, and print its report in place of its id; with --json, as `guild run` does
+    #[arg(long)]
+    pub(crate) wait: bool,
     /// The host
     #[command(flatten)]
     pub(crate) endpoint: Endpoint,
+}
+
+/// `guild call`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  guild call textkit sort_lines '{\"text\": \"b\\na\"}' --members ./guild-members
+  guild call textkit count --url http://127.0.0.1:7433 - < input.json
+
+The tool's text goes to stdout; where it says that it did not work, to stderr, and the exit code is 1. A host that serves the member \
+calls the tool; where none does, the member is loaded here. With --url, or where there is no such member here, MEMBER is a key of the \
+host. Of a member without that tool, the error names the tools that it has.")]
+pub(crate) struct Call {
+    /// The member: its directory, or its key in the members' directory; with --url, its key
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) member: String,
+    /// The tool, by the name that its component gives it
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) tool: String,
+    /// What the tool takes, a JSON object; `-` reads it from stdin
+    #[arg(value_name = "JSON", default_value = "{}")]
+    pub(crate) input: String,
+    /// The host that runs there, in place of one that serves the member here
+    #[arg(long, value_name = "URL", env = "GUILD_URL")]
+    pub(crate) url: Option<String>,
+    /// How the host knows who asks
+    #[command(flatten)]
+    pub(crate) access: AccessArgs,
+    /// Where members are looked up by their key
+    #[command(flatten)]
+    pub(crate) house: House,
+    /// Print the whole result of tools/call as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// `guild list`.
@@ -279,7 +355,12 @@ pub(crate) struct Dispatch {
 #[command(after_help = "\
 Examples:
   guild list --detailed
-  guild list --filter '*ownership*' --json")]
+  guild list --member researcher --filter '*ownership*' --json
+
+On a terminal it has columns; in a pipe, each line has the job's id, its status, its member, when it was made (RFC 3339) and its \
+description, between tabs, and with --detailed the summary. --json prints the host's answer; of several members, each job with \
+its `member`. The files in the directory of members are read where nobody named a host and none answers, or where --members names \
+that directory.")]
 pub(crate) struct List {
     /// Show each worker's own summary too
     #[arg(long)]
@@ -290,17 +371,23 @@ pub(crate) struct List {
     /// The host
     #[command(flatten)]
     pub(crate) endpoint: Endpoint,
+    /// Where members' files are, where no host runs
+    #[command(flatten)]
+    pub(crate) house: House,
 }
 
 /// `guild status`, `result`, `cancel` and `delete`.
 #[derive(Debug, Args)]
 pub(crate) struct Job {
-    /// The job's id, as `guild dispatch` and `guild list` print it
-    #[arg(value_name = "JOB")]
+    /// The job's id, as `guild dispatch` and `guild list` print it, or how only this one begins; @latest is the newest
+    #[arg(value_name = "JOB", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) id: String,
     /// The host
     #[command(flatten)]
     pub(crate) endpoint: Endpoint,
+    /// Where members' files are, where no host runs
+    #[command(flatten)]
+    pub(crate) house: House,
 }
 
 /// `guild watch`.
@@ -308,16 +395,17 @@ pub(crate) struct Job {
 #[command(after_help = "\
 Examples:
   guild watch
-  guild watch --member researcher --job JOB    (until that job ends)
+  guild watch --job @latest                    (until that job ends)
+  guild watch --member researcher --json
 
 One line for each event: jobs that start, say how far they are, ask, decide and end, and members that come, change and go. Times are UTC. \
 A connection that breaks is made again, and goes on where it ended; what is missing then is said. --json prints the host's own events.
 
 Exit code: 0 when Ctrl-C or SIGTERM ends it; with --job, 0 completed, 3 failed, 4 cancelled; 1 any error.")]
 pub(crate) struct Watch {
-    /// Only this job, until it ends; where the host serves several members, --member says whose it is
-    #[arg(long, value_name = "JOB")]
-    pub(crate) job: Option<JobId>,
+    /// Only this job, until it ends: its id, or how only this one begins; @latest is the newest
+    #[arg(long, value_name = "JOB", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) job: Option<String>,
     /// The host
     #[command(flatten)]
     pub(crate) endpoint: Endpoint,
@@ -328,14 +416,14 @@ pub(crate) struct Watch {
 #[command(after_help = "\
 Examples:
   guild logs JOB --members ./guild-members
-  guild logs JOB --member researcher --follow
+  guild logs @latest --member researcher --follow
 
-It reads the job's transcript.jsonl, whoever runs the job. Times are UTC. Long inputs and results are shortened; --json prints \
-the lines of the transcript as they are.")]
+It reads the job's transcript.jsonl and its log.txt, in the order of their times, whoever runs the job. Times are UTC. Long inputs and \
+results are shortened; --json prints the lines of the transcript as they are, and those of the log with the type `log`.")]
 pub(crate) struct Logs {
-    /// The job's id, as `guild dispatch` and `guild list` print it
-    #[arg(value_name = "JOB")]
-    pub(crate) id: JobId,
+    /// The job's id, as `guild dispatch` and `guild list` print it, or how only this one begins; @latest is the newest
+    #[arg(value_name = "JOB", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) id: String,
     /// Its member: a key in the members' directory, or a directory [default: whichever member has the job]
     #[arg(long, value_name = "MEMBER", value_parser = NonEmptyStringValueParser::new(), add = ArgValueCompleter::new(complete::member_or_directory))]
     pub(crate) member: Option<String>,
@@ -345,7 +433,7 @@ pub(crate) struct Logs {
     /// Where members are looked up
     #[command(flatten)]
     pub(crate) house: House,
-    /// Print the transcript's own lines
+    /// Print the lines as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -380,6 +468,7 @@ pub(crate) struct Usage {
 Examples:
   guild prune                                    (everything that ended more than 30 days ago)
   guild prune researcher --older-than 12h --status failed --status cancelled
+  guild prune --older-than 7d --dry-run          (shows what would be removed, and removes nothing)
 
 With --members, a MEMBER without `/` is a key in that directory. Without it, MEMBER is a directory, or else a key in the \
 members' directory; where it is both, and they differ, that is an error. ./NAME is always the directory.
@@ -396,6 +485,9 @@ pub(crate) struct Prune {
     /// Only jobs that ended so; give it again for each [default: all three]
     #[arg(long = "status", value_name = "STATUS", value_parser = ended)]
     pub(crate) statuses: Vec<JobStatus>,
+    /// Show what would be removed, and remove nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
     /// Where members are looked up
     #[command(flatten)]
     pub(crate) house: House,
@@ -527,6 +619,7 @@ Callers send it as `Authorization: Bearer TOKEN`; the commands of guild take it 
 SHA-256 is kept, in guild.tokens beside guild.toml. A host that runs takes it from the next request on.")]
     Add(TokenAdd),
     /// Show which tokens there are, and what each is for
+    #[command(after_help = "Examples:\n  guild token list\n  guild token list --json")]
     List {
         /// Whose tokens
         #[command(flatten)]
@@ -536,7 +629,7 @@ SHA-256 is kept, in guild.tokens beside guild.toml. A host that runs takes it fr
         json: bool,
     },
     /// End a token: a host that runs refuses it from the next request on
-    #[command(visible_alias = "rm")]
+    #[command(visible_alias = "rm", after_help = "Example:\n  guild token revoke ann")]
     Revoke {
         /// The token's name
         name: String,
@@ -599,6 +692,9 @@ pub(crate) struct Audit {
     /// How to show it
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = AuditFormat::Text)]
     pub(crate) format: AuditFormat,
+    /// Print it as JSON: --format json
+    #[arg(long, conflicts_with = "format")]
+    pub(crate) json: bool,
     /// End with 1 where a finding is at least this severe: high, medium, low, none
     #[arg(long, value_name = "SEVERITY", default_value = "high", value_parser = severities(), hide_possible_values = true)]
     pub(crate) fail_on: FailOn,
@@ -647,7 +743,8 @@ pub(crate) struct Doctor {
     pub(crate) json: bool,
 }
 
-fn default_url() -> String {
+/// Where a host listens, where nobody says otherwise.
+pub(crate) fn default_url() -> String {
     format!("http://127.0.0.1:{DEFAULT_PORT}/mcp")
 }
 
@@ -698,6 +795,38 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    /// Commands that show nothing of what a host or a member is: they serve, make, end or remove something, or print what is
+    /// for one reader in one form.
+    const WITHOUT_JSON: [&str; 8] =
+        ["serve", "mcp", "sign", "token", "token add", "token revoke", "prompt", "completions"];
+
+    fn each(command: &clap::Command, path: &str, look: &mut impl FnMut(&str, &clap::Command)) {
+        for inner in command.get_subcommands() {
+            let path = format!("{path} {}", inner.get_name()).trim().to_owned();
+            look(&path, inner);
+            each(inner, &path, look);
+        }
+    }
+
+    #[test]
+    fn each_command_has_examples_and_each_that_shows_something_has_json() {
+        let mut seen = Vec::new();
+        each(&Cli::command(), "", &mut |path, command| {
+            seen.push(path.to_owned());
+            if !command.has_subcommands() {
+                let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+                let examples = help.lines().filter(|line| line.trim_start().starts_with(&format!("guild {path}")));
+                assert!(
+                    help.contains("Example") && examples.count() > 0,
+                    "guild {path} --help has no example:\n{help}"
+                );
+            }
+            let has_json = command.get_arguments().any(|argument| argument.get_long() == Some("json"));
+            assert_eq!(has_json, !WITHOUT_JSON.contains(&path), "--json of guild {path}");
+        });
+        assert!(WITHOUT_JSON.iter().all(|path| seen.iter().any(|seen| seen == path)));
     }
 
     #[test]

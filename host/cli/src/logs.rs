@@ -1,103 +1,159 @@
-//! `guild logs`: a job's transcript, for people.
+//! `guild logs`: a job's transcript and its log, for people.
 //!
-//! The file is read beside whoever owns the job. What stands in it was written by a model, by tools and by the web: it is
-//! shown without control characters, and shortened.
+//! The files are read beside whoever owns the job. What stands in them was written by a model, by tools, by the component and
+//! by the web: it is shown without control characters, and shortened.
 
 use std::{
     collections::HashMap,
     io::{self, Write},
-    path::PathBuf,
     thread,
     time::Duration,
 };
 
 use anstyle::{AnsiColor, Style};
 use cap_std::fs::Dir;
-use guild_contract::Limits;
+use guild_contract::{JobId, Limits};
 use guild_jobs::{
+    Owner,
     follow::Follow,
     transcript::{Entry, Line, SUCCESS},
 };
-use guild_server::config::Config;
 use jiff::Timestamp;
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Value, json};
 
 use crate::{
     args::Logs,
     failure::Failure,
     house,
-    output::{self, LABEL, STRONG, harmless, one_line, print, tell, tokens},
+    jobs::{GOES_ON, INTERRUPTED, Jobs},
+    output::{self, LABEL, STRONG, harmless, one_line, print, print_json, tell, tokens},
 };
 
 /// Between two looks at a transcript that has come to its end.
 const LOOK: Duration = Duration::from_millis(200);
 /// Characters of a tool's input, or its result, that are shown.
 const SHOWN_CHARS: usize = 160;
+/// For lines of a job's log.
+const LOG: Style = AnsiColor::Blue.on_default();
 /// How far texts are moved to the right: by a time, a session's number and a word.
 const INDENT: usize = 24;
 
 /// `guild logs`.
-pub(crate) fn logs(args: &Logs) -> Result<(), Failure> {
+pub(crate) async fn logs(args: Logs) -> Result<(), Failure> {
     let config = house::config(&args.house.policy)?;
-    let mut job = find(args, &config)?;
+    let jobs = Jobs::of_files(&args.house, &config, args.member.as_deref())?;
+    let found = jobs.find(&args.id).await?;
+    let (id, member): (JobId, _) = match (found.id.parse(), jobs.directory_of(&found)) {
+        (Ok(id), Some(member)) => (id, member),
+        _ => return Err(Failure::error(format!("{} is the id of no job", found.id))),
+    };
+    let job = Follow::open(member, &id).map_err(|e| Failure::error(format!("job {id}: {e}")))?;
+    let mut merged = Merged::of(job.ok_or_else(|| Failure::error("the job was deleted meanwhile"))?);
     let mut out = Out { is_json: args.json, pages: Pages::default() };
     let mut is_empty = true;
     loop {
         // Asked first: what a job writes, it writes before it ends.
-        let is_running = args.follow && is_running(&job, &config.limits)?;
-        while let Some(line) = job.next_line().map_err(|e| Failure::error(format!("the transcript: {e}")))? {
+        let state = State::of(&merged.job, member, &config.limits)?;
+        while let Some(line) = merged.next()? {
             is_empty = false;
             out.line(&line)?;
         }
-        if !is_running {
-            break;
+        if args.follow && state == State::Runs {
+            thread::sleep(LOOK);
+            continue;
         }
-        thread::sleep(LOOK);
+        if state == State::Interrupted {
+            tell(format_args!("the job is {INTERRUPTED}; {GOES_ON}"));
+        } else if is_empty {
+            tell(match state {
+                State::Runs => "nothing is logged yet: no session of the job has begun (--follow waits for it)",
+                _ => "nothing was logged: no session of the job began, and its component wrote no line",
+            });
+        }
+        return Ok(());
     }
-    if is_empty {
-        tell(if is_running(&job, &config.limits)? {
-            "the job has no transcript yet: its session has not begun (--follow waits for it)"
-        } else {
-            "the job has no transcript: no session of it began"
-        });
-    }
-    Ok(())
 }
 
-/// The job, wherever it is.
-fn find(args: &Logs, config: &Config) -> Result<Follow, Failure> {
-    let open = |name: &str, dir: &Dir| {
-        Follow::open(dir, &args.id).map_err(|e| Failure::error(format!("job {} of {name}: {e}", args.id)))
-    };
-    let directory: PathBuf = if let Some(member) = &args.member {
-        let directory = house::member_directory(member, &args.house, config)?;
-        if let Some(job) = open(member, &house::open(&directory)?)? {
-            return Ok(job);
-        }
-        directory
-    } else {
-        let directory = house::members_directory(args.house.members.as_deref(), config)?;
-        for found in house::discovered(&directory)? {
-            if let Ok(member) = found.member
-                && let Some(job) = open(&found.path, &member.dir)?
-            {
-                return Ok(job);
-            }
-        }
-        directory
-    };
-    Err(Failure::error(format!(
-        "there is no job {} in {}; `guild list` shows the jobs of a host that runs",
-        args.id,
-        directory.display()
-    )))
+/// Whether a job goes on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Runs,
+    /// It is recorded as running, and no process owns its member.
+    Interrupted,
+    Ended,
 }
 
-fn is_running(job: &Follow, limits: &Limits) -> Result<bool, Failure> {
-    job.is_running(limits).map_err(|e| match e.kind() {
-        io::ErrorKind::NotFound => Failure::error("the job was deleted meanwhile"),
-        _ => Failure::error(format!("the job's meta.json: {e}")),
-    })
+impl State {
+    fn of(job: &Follow, member: &Dir, limits: &Limits) -> Result<Self, Failure> {
+        // Who owns it is asked first: an owner that ends meanwhile has recorded what ended before.
+        let owner = Owner::of(member).map_err(|e| Failure::error(format!("the member's owner: {e}")))?;
+        let is_running = job.is_running(limits).map_err(|e| match e.kind() {
+            io::ErrorKind::NotFound => Failure::error("the job was deleted meanwhile"),
+            _ => Failure::error(format!("the job's meta.json: {e}")),
+        })?;
+        Ok(match (is_running, owner) {
+            (false, _) => Self::Ended,
+            (true, Some(_)) => Self::Runs,
+            (true, None) => Self::Interrupted,
+        })
+    }
+}
+
+/// A line of what a job wrote down.
+enum Written {
+    /// Of its transcript.
+    Transcript(Vec<u8>),
+    /// Of its log.
+    Log(String),
+}
+
+/// The lines of a job's transcript and of its log, in the order of their times.
+struct Merged {
+    job: Follow,
+    transcript: Option<(Option<Timestamp>, Vec<u8>)>,
+    log: Option<(Option<Timestamp>, String)>,
+}
+
+/// A line, as far as it says when it was written.
+#[derive(Deserialize)]
+struct At {
+    at: Timestamp,
+}
+
+impl Merged {
+    fn of(job: Follow) -> Self {
+        Self { job, transcript: None, log: None }
+    }
+
+    /// The next line that there is.
+    fn next(&mut self) -> Result<Option<Written>, Failure> {
+        if self.transcript.is_none() {
+            let line = self.job.next_line().map_err(|e| Failure::error(format!("the transcript: {e}")))?;
+            let at = |line: &[u8]| serde_json::from_slice::<At>(line).ok().map(|line| line.at);
+            self.transcript = line.map(|line| (at(&line), line));
+        }
+        if self.log.is_none() {
+            let line = self.job.next_log().map_err(|e| Failure::error(format!("log.txt: {e}")))?;
+            let line = line.map(|line| String::from_utf8_lossy(&line).into_owned());
+            self.log = line.map(|line| (time_of(&line).map(|(at, _)| at), line));
+        }
+        // A line without a time belongs to the one before it.
+        let log_is_next = match (&self.transcript, &self.log) {
+            (Some((transcript, _)), Some((log, _))) => log <= transcript,
+            (transcript, _) => transcript.is_none(),
+        };
+        Ok(match log_is_next {
+            true => self.log.take().map(|(_, line)| Written::Log(line)),
+            false => self.transcript.take().map(|(_, line)| Written::Transcript(line)),
+        })
+    }
+}
+
+/// The time at the begin of a line of a log, and what follows it.
+fn time_of(line: &str) -> Option<(Timestamp, &str)> {
+    let (at, text) = line.split_once(' ')?;
+    Some((at.parse().ok()?, text))
 }
 
 /// Where lines go.
@@ -107,20 +163,27 @@ struct Out {
 }
 
 impl Out {
-    fn line(&mut self, line: &[u8]) -> io::Result<()> {
-        if self.is_json {
-            let mut out = io::stdout().lock();
-            out.write_all(line)?;
-            out.write_all(b"\n")?;
-            return out.flush();
-        }
-        print(|out| match serde_json::from_slice::<Line>(line) {
-            Ok(line) => self.pages.write(out, &line),
-            // A crash cut it in two, or another version of the host wrote it.
-            Err(_) => {
-                writeln!(out, "{LABEL}?{LABEL:#} {}", one_line(&String::from_utf8_lossy(line), SHOWN_CHARS))
+    fn line(&mut self, line: &Written) -> io::Result<()> {
+        match (line, self.is_json) {
+            (Written::Transcript(line), true) => {
+                let mut out = io::stdout().lock();
+                out.write_all(line)?;
+                out.write_all(b"\n")?;
+                out.flush()
             }
-        })
+            (Written::Log(line), true) => {
+                let (at, text) = time_of(line).map_or((None, line.as_str()), |(at, text)| (Some(at), text));
+                print_json(&json!({"at": at, "type": "log", "text": text}))
+            }
+            (Written::Transcript(line), false) => print(|out| match serde_json::from_slice::<Line>(line) {
+                Ok(line) => self.pages.write(out, &line),
+                // A crash cut it in two, or another version of the host wrote it.
+                Err(_) => {
+                    writeln!(out, "{LABEL}?{LABEL:#} {}", one_line(&String::from_utf8_lossy(line), SHOWN_CHARS))
+                }
+            }),
+            (Written::Log(line), false) => print(|out| self.pages.write_log(out, line)),
+        }
     }
 }
 
@@ -134,15 +197,26 @@ struct Pages {
 }
 
 impl Pages {
-    fn write(&mut self, out: &mut dyn Write, line: &Line) -> io::Result<()> {
-        let (day, time) = match line.at.parse::<Timestamp>() {
-            Ok(at) => (at.strftime("%Y-%m-%d").to_string(), at.strftime("%H:%M:%S").to_string()),
-            Err(_) => (self.day.clone(), "?".to_owned()),
-        };
+    /// The time of day, after the day where that is another one.
+    fn time(&mut self, out: &mut dyn Write, at: Option<Timestamp>) -> io::Result<String> {
+        let Some(at) = at else { return Ok("?".to_owned()) };
+        let day = at.strftime("%Y-%m-%d").to_string();
         if day != self.day {
             writeln!(out, "{LABEL}{day} UTC{LABEL:#}")?;
             self.day = day;
         }
+        Ok(at.strftime("%H:%M:%S").to_string())
+    }
+
+    /// A line of `log.txt`: the component's words, or a denial.
+    fn write_log(&mut self, out: &mut dyn Write, line: &str) -> io::Result<()> {
+        let (at, text) = time_of(line).map_or((None, line), |(at, text)| (Some(at), text));
+        let time = self.time(out, at)?;
+        writeln!(out, "{LABEL}{time:<8} {:>3}{LABEL:#}  {LOG}{:<8}{LOG:#}  {}", "", "log", one_line(text, usize::MAX))
+    }
+
+    fn write(&mut self, out: &mut dyn Write, line: &Line) -> io::Result<()> {
+        let time = self.time(out, line.at.parse().ok())?;
         let session = line.entry.session().map_or_else(String::new, |session| session.to_string());
         let mut row = |word: &str, style: Style, text: &str| {
             writeln!(out, "{LABEL}{time:<8} {session:>3}{LABEL:#}  {style}{word:<8}{style:#}  {text}")

@@ -4,14 +4,17 @@ mod age;
 mod approve;
 mod args;
 mod audit;
+mod call;
 mod client;
 mod complete;
 mod doctor;
 mod failure;
 mod grants;
 mod house;
+mod jobs;
 mod log;
 mod logs;
+mod markdown;
 mod mcp;
 mod members;
 mod output;
@@ -22,6 +25,7 @@ mod remote;
 mod run;
 mod serve;
 mod sign;
+mod table;
 mod token;
 mod usage;
 mod watch;
@@ -80,7 +84,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Cancel(args) => on(&mut Builder::new_current_thread(), remote::cancel(args)),
         Command::Delete(args) => on(&mut Builder::new_current_thread(), remote::delete(args)),
         Command::Watch(args) => on(&mut Builder::new_current_thread(), watch::watch(args)),
-        Command::Logs(args) => logs::logs(&args),
+        Command::Call(args) => on(&mut Builder::new_multi_thread(), call::call(args)),
+        Command::Logs(args) => on(&mut Builder::new_current_thread(), logs::logs(args)),
         Command::Usage(args) => usage::usage(&args),
         Command::Prune(args) => on(&mut Builder::new_current_thread(), prune::prune(args)),
         Command::Members(args) => match &args.url {

@@ -3,25 +3,25 @@
 //! It looks as a host does when it starts: manifests are read, and components are compiled, or taken from the cache.
 //! The owner is told by its lock. With `--url` it asks a host that runs, which may serve what a directory had before.
 
-use std::io;
-
 use guild_client::{MemberReport, MemberService, Reply};
 use guild_contract::manifest::{Interface, World};
-use guild_jobs::Owner;
+use guild_jobs::{Owner, Records, records::made_at};
 use guild_server::{
     Host,
     approval::Signature,
     discovery::{Found, FoundMember},
     host::Surveyed,
 };
+use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
     args::Members,
     failure::Failure,
     grants, house,
-    output::{self, one_line, print, print_json, tell},
+    output::{self, one_line, print_json, tell},
     progress::Progress,
+    table::{Cell, Column, Table},
 };
 
 /// What a member is, for people and, with `--json`, for programs.
@@ -40,6 +40,9 @@ struct Shown {
     /// Where that process answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     url: Option<String>,
+    /// When its newest job was made, as far as its id says.
+    #[serde(skip)]
+    last_job: Option<Timestamp>,
     #[serde(flatten)]
     manifest: Option<ShownManifest>,
     #[serde(flatten)]
@@ -123,7 +126,7 @@ pub(crate) fn members(args: &Members) -> Result<(), Failure> {
     if args.json {
         print_json(&all)?;
     } else {
-        print(|out| all.iter().try_for_each(|member| write_member(out, member)))?;
+        table(&all).print()?;
     }
     Ok(())
 }
@@ -138,23 +141,26 @@ pub(crate) async fn served(args: &Members, url: &str) -> Result<(), Failure> {
     if value.is_empty() {
         tell(format_args!("no members at {}", one_line(url, usize::MAX)));
     }
-    print(|out| value.iter().try_for_each(|member| write_served(out, member)))?;
+    served_table(&value).print()?;
     Ok(())
 }
 
-fn write_served(out: &mut dyn io::Write, member: &MemberReport) -> io::Result<()> {
-    let MemberReport { member, state, version, sha256, error, .. } = member;
-    let style = output::state_style(*state == MemberService::Error);
-    write!(out, "{:<24} {style}{:<8}{style:#}", one_line(member, usize::MAX), state.as_str())?;
-    write!(out, " {:<8} {}", one_line(version.as_deref().unwrap_or("-"), 20), sha256.as_deref().unwrap_or("-"))?;
-    writeln!(out)?;
-    match error {
-        Some(why) if *state == MemberService::Ready => {
-            writeln!(out, "  a change is not in service: {}", one_line(why, usize::MAX))
-        }
-        Some(why) => writeln!(out, "  {}", one_line(why, usize::MAX)),
-        None => Ok(()),
+fn served_table(members: &[MemberReport]) -> Table {
+    let mut table = Table::new(["MEMBER", "STATE", "VERSION", "SHA-256"].map(Column::Left));
+    for MemberReport { member, state, version, sha256, error, .. } in members {
+        let note = error.as_ref().map(|why| match state {
+            MemberService::Ready => format!("a change is not in service: {}", one_line(why, usize::MAX)),
+            _ => one_line(why, usize::MAX),
+        });
+        let cells = [
+            Cell::text(member),
+            Cell::text(state.as_str()).styled(output::state_style(*state == MemberService::Error)),
+            Cell::text(version.as_deref().unwrap_or_default()),
+            Cell::text(sha256.as_deref().unwrap_or_default()),
+        ];
+        table.row(cells, note);
     }
+    table
 }
 
 fn shown(surveyed: Surveyed) -> Shown {
@@ -166,7 +172,7 @@ fn shown(surveyed: Surveyed) -> Shown {
     };
     // Where it cannot be told, the state is an error, with that reason.
     let trust = standing.map(|it| ShownTrust { approval: it.as_str(), signature: it.signature });
-    let mut shown = Shown { member: path, state, reason, pid: None, url: None, manifest: None, trust };
+    let mut shown = Shown { member: path, state, reason, pid: None, url: None, last_job: None, manifest: None, trust };
     if let Ok(member) = member {
         add_manifest(&mut shown, member);
     }
@@ -181,6 +187,8 @@ fn add_manifest(shown: &mut Shown, FoundMember { dir, manifest, .. }: FoundMembe
         shown.pid = Some(owner.pid);
         shown.url = Some(owner.url).filter(|url| !url.is_empty());
     }
+    let ids = Records::open(&dir).ok().flatten().and_then(|records| records.ids().ok());
+    shown.last_job = ids.iter().flatten().filter_map(made_at).max();
     let (world, grants, tools) = match manifest.component {
         Some(spec) => {
             (Some(spec.world), Interface::ALL.into_iter().filter(|i| spec.grants.asks(*i)).collect(), spec.tools)
@@ -199,24 +207,30 @@ fn add_manifest(shown: &mut Shown, FoundMember { dir, manifest, .. }: FoundMembe
     });
 }
 
-fn write_member(out: &mut dyn io::Write, member: &Shown) -> io::Result<()> {
-    let style = output::state_style(member.state == State::Error);
-    write!(out, "{:<24} {style}{:<8}{style:#}", one_line(&member.member, usize::MAX), member.state.as_str())?;
-    if let Some(manifest) = &member.manifest {
-        let capabilities = manifest.capabilities.join(",");
-        write!(out, " {:<8} {:<8}", one_line(&manifest.version, 20), one_line(&capabilities, 40))?;
-        match manifest.world {
-            Some(world) => write!(out, " {:<17}", world.as_str())?,
-            None => write!(out, " {:<17}", "-")?,
-        }
-        write!(out, " {:<10}", member.trust.as_ref().map_or("-", |trust| trust.approval))?;
-        write!(out, " {}", one_line(&manifest.description, 80))?;
+fn table(members: &[Shown]) -> Table {
+    let head = ["MEMBER", "STATE", "VERSION", "CAPABILITIES", "WORLD", "TRUST", "LAST JOB"].map(Column::Left);
+    let mut table = Table::new(head.into_iter().chain([Column::Rest("DESCRIPTION")]).collect::<Vec<_>>());
+    let now = Timestamp::now();
+    for member in members {
+        let manifest = member.manifest.as_ref();
+        let text = |text: fn(&ShownManifest) -> &str| Cell::text(manifest.map_or("", text));
+        let note = match (&member.reason, member.pid, &member.url) {
+            (Some(reason), ..) => Some(one_line(reason, usize::MAX)),
+            (None, Some(pid), Some(url)) => Some(format!("process {pid} serves it at {}", one_line(url, usize::MAX))),
+            (None, Some(pid), None) => Some(format!("process {pid} works on it")),
+            (None, None, _) => None,
+        };
+        let cells = [
+            Cell::text(&member.member),
+            Cell::text(member.state.as_str()).styled(output::state_style(member.state == State::Error)),
+            text(|manifest| &manifest.version),
+            Cell::text(&manifest.map(|manifest| manifest.capabilities.join(",")).unwrap_or_default()),
+            text(|manifest| manifest.world.map_or("", |world| world.as_str())),
+            Cell::text(member.trust.as_ref().map_or("", |trust| trust.approval)),
+            Cell::age(member.last_job, now),
+            text(|manifest| &manifest.description),
+        ];
+        table.row(cells, note);
     }
-    writeln!(out)?;
-    match (&member.reason, member.pid, &member.url) {
-        (Some(reason), ..) => writeln!(out, "  {}", one_line(reason, usize::MAX)),
-        (None, Some(pid), Some(url)) => writeln!(out, "  process {pid} serves it at {}", one_line(url, usize::MAX)),
-        (None, Some(pid), None) => writeln!(out, "  process {pid} works on it"),
-        _ => Ok(()),
-    }
+    table
 }

@@ -4,27 +4,23 @@
 //! never reach a terminal with their control characters.
 
 use std::{
-    borrow::Cow,
     fmt::Display,
-    io::{self, IsTerminal, Write},
+    io::{self, Write},
 };
 
 use anstyle::{AnsiColor, Style};
 pub(crate) use guild_contract::text::{harmless, is_steering, one_line, visible};
-use guild_contract::{
-    JobStatus, JobUsage, Usage,
-    rpc::{JobList, StatusView},
-};
+use guild_contract::{JobStatus, JobUsage, Usage, rpc::StatusView};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::age;
+use crate::{age, jobs, markdown, table};
 
 pub(crate) const LABEL: Style = Style::new().dimmed();
 pub(crate) const BAD: Style = AnsiColor::Red.on_default();
 pub(crate) const STRONG: Style = Style::new().bold();
-/// How much of a description a line of `guild list` shows.
-const LABEL_CHARS: usize = 80;
+/// The largest report that is rendered.
+const RENDERED_BYTES: usize = 1024 * 1024;
 /// How much of the names of models is shown.
 pub(crate) const MODEL_CHARS: usize = 80;
 
@@ -43,15 +39,22 @@ pub(crate) fn print_json(value: &impl Serialize) -> io::Result<()> {
     out.flush()
 }
 
-/// Prints a worker's report: as it is into a file or a pipe, without control characters on a terminal.
+/// Prints a worker's report: rendered on a terminal that shows styles, as far as it is no larger than this host renders;
+/// without control characters on any other; as it is into a file or a pipe.
 pub(crate) fn print_report(report: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    let text = if out.is_terminal() { harmless(report) } else { Cow::Borrowed(report) };
-    out.write_all(text.as_bytes())?;
-    if !report.ends_with('\n') {
-        out.write_all(b"\n")?;
+    let shows_styles = anstream::AutoStream::choice(&out) != anstream::ColorChoice::Never;
+    match table::stdout_width() {
+        Some(width) if shows_styles && report.len() <= RENDERED_BYTES => markdown::write(&mut out, report, width)?,
+        Some(_) => write_whole(&mut out, &harmless(report))?,
+        None => write_whole(&mut out, report)?,
     }
     out.flush()
+}
+
+fn write_whole(out: &mut dyn Write, text: &str) -> io::Result<()> {
+    out.write_all(text.as_bytes())?;
+    if text.ends_with('\n') { Ok(()) } else { out.write_all(b"\n") }
 }
 
 /// Tells the person something that is not the result. A closed stderr is nobody's concern.
@@ -65,31 +68,26 @@ pub(crate) fn tell_error(text: impl Display) {
     tell(format_args!("{strong}error:{strong:#} {}", visible(text)));
 }
 
-/// Lines for `guild list`.
-pub(crate) fn write_list(out: &mut dyn Write, list: &JobList, with_summary: bool) -> io::Result<()> {
-    for job in &list.jobs {
-        let style = status_style(job.status);
-        write!(out, "{}  {style}{:<9}{style:#}", job.job_id, job.status)?;
-        if let Some(details) = &job.details {
-            writeln!(out, "  {}", one_line(&details.description, LABEL_CHARS))?;
-            if with_summary && let Some(summary) = &details.summary {
-                indented(out, summary)?;
-            }
-        } else {
-            writeln!(out)?;
-        }
-    }
-    Ok(())
-}
-
-/// `guild status` for people.
-pub(crate) fn write_status(out: &mut dyn Write, job: &StatusView, now: Timestamp) -> io::Result<()> {
+/// `guild status` for people: of which member the job is, where that is known, and whether it is recorded as running where
+/// nobody runs it.
+pub(crate) fn write_status(
+    out: &mut dyn Write,
+    job: &StatusView,
+    (member, interrupted): (Option<&str>, bool),
+    now: Timestamp,
+) -> io::Result<()> {
     let style = status_style(job.status);
     let queued = job.usage.as_ref().is_some_and(|used| used.queued);
     let queued = if queued { "  (queued: it waits for its place)" } else { "" };
     let mut row = |label: &str, value: &dyn Display| writeln!(out, "{LABEL}{label:<12}{LABEL:#} {value}");
     row("job", &job.job_id)?;
-    row("status", &format_args!("{style}{}{style:#}{queued}", job.status))?;
+    if let Some(member) = member {
+        row("member", &one_line(member, usize::MAX))?;
+    }
+    match interrupted {
+        true => row("status", &format_args!("{BAD}{}{BAD:#} ({})", jobs::INTERRUPTED, jobs::GOES_ON))?,
+        false => row("status", &format_args!("{style}{}{style:#}{queued}", job.status))?,
+    }
     row("description", &one_line(&job.description, usize::MAX))?;
     for (label, time) in [("started", Some(&job.started_at)), ("ended", job.completed_at.as_ref())] {
         if let Some(time) = time {
@@ -193,7 +191,7 @@ mod tests {
         let status = |json: &str| {
             let mut out = Vec::new();
             let now = "2026-01-01T01:00:00Z".parse().unwrap();
-            write_status(&mut out, &serde_json::from_str(json).unwrap(), now).unwrap();
+            write_status(&mut out, &serde_json::from_str(json).unwrap(), (Some("m"), false), now).unwrap();
             anstream::adapter::strip_bytes(&out).into_vec().try_into().unwrap()
         };
         let failed: String = status(
@@ -203,7 +201,7 @@ mod tests {
         );
         assert_eq!(
             failed,
-            "job          j\nstatus       failed\ndescription  d\nstarted      2026-01-01T00:00:00Z  (1 h ago)\n\
+            "job          j\nmember       m\nstatus       failed\ndescription  d\nstarted      2026-01-01T00:00:00Z  (1 h ago)\n\
              ended        2026-01-01T00:30:00Z  (30 min ago)\nerror        out of turns\n\n\
              Questions\n  - who?\n\nDecisions\n  - q\n    d\n    because r\n"
         );

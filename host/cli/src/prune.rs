@@ -3,14 +3,19 @@
 //! Where nobody serves the member, this process owns it meanwhile and removes them itself. Where a host does, it is
 //! asked for each job's end and told to delete it: the host's index then never holds what is gone.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    io::{self, Write},
+    sync::Arc,
+    time::Duration,
+};
 
 use cap_std::fs::Dir;
 use guild_contract::{
     JobId, JobStatus, Limits,
-    rpc::{ListParams, StatusView},
+    rpc::{ListParams, StatusView, code},
 };
-use guild_jobs::{JobStore, OwnerLock, StoreOptions, SystemClock};
+use guild_jobs::{JobStore, OwnerLock, Records, StoreOptions, SystemClock, records::ended_before};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -19,15 +24,20 @@ use crate::{
     client::AccessArgs,
     failure::{Failure, exit},
     house,
-    output::{print, print_json, tell_error},
+    output::{count, one_line, print, print_json, tell, tell_error},
 };
 
 /// What came of it, for one member.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Pruned {
     member: String,
     removed: Vec<JobId>,
+    /// With `--dry-run`: what would be removed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    would_remove: Option<Vec<JobId>>,
+    /// What the files of these jobs have, or had.
+    bytes: u64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     errors: Vec<String>,
 }
@@ -67,42 +77,100 @@ pub(crate) async fn prune(args: Prune) -> Result<(), Failure> {
     let limits = Arc::new(config.limits);
     let mut all = Vec::new();
     for (member, dir) in members {
-        all.push(prune_member(member, &dir, &choice, &limits).await);
+        // Who never had a job has none to remove, and nobody has to be asked for them.
+        let records = Records::open(&dir);
+        let mut pruned = Pruned { member, ..Pruned::default() };
+        match records {
+            Ok(None) => {}
+            Ok(Some(records)) if args.dry_run => look(&mut pruned, &records, &choice, &limits),
+            Ok(Some(records)) => prune_member(&mut pruned, (&dir, &records), &choice, &limits).await,
+            Err(error) => pruned.errors.push(format!("cannot open its jobs: {error}")),
+        }
+        all.push(pruned);
     }
     if args.json {
         print_json(&all)?;
     } else {
-        print(|out| {
-            all.iter().try_for_each(|one| {
-                let (count, jobs) = (one.removed.len(), if one.removed.len() == 1 { "job" } else { "jobs" });
-                writeln!(out, "{}: {count} {jobs} removed", one.member)
-            })
-        })?;
+        print(|out| all.iter().filter(|one| one.is_told(args.member.is_some())).try_for_each(|one| one.write(out)))?;
+        let (jobs, bytes) = (all.iter().map(Pruned::jobs).sum(), all.iter().map(|one| one.bytes).sum());
+        tell(format_args!(
+            "{}: {}, {}",
+            if args.dry_run { "to be freed" } else { "freed" },
+            count_of(jobs),
+            size(bytes)
+        ));
     }
     let errors = all.iter().flat_map(|one| one.errors.iter().map(move |error| (&one.member, error)));
     let failed = errors.inspect(|(member, error)| tell_error(format_args!("{member}: {error}"))).count() > 0;
     if failed { Err(Failure::code(exit::ERROR)) } else { Ok(()) }
 }
 
-async fn prune_member(member: String, dir: &Dir, choice: &Choice, limits: &Arc<Limits>) -> Pruned {
-    let mut pruned = Pruned { member, removed: Vec::new(), errors: Vec::new() };
+impl Pruned {
+    fn jobs(&self) -> usize {
+        self.would_remove.as_ref().unwrap_or(&self.removed).len()
+    }
+
+    /// Whether it has something to say: that there was nothing is said of the one member that was asked for.
+    fn is_told(&self, is_asked_for: bool) -> bool {
+        is_asked_for || self.jobs() > 0
+    }
+
+    fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let done = if self.would_remove.is_some() { "would be removed" } else { "removed" };
+        writeln!(out, "{}: {} {done}, {}", one_line(&self.member, 80), count_of(self.jobs()), size(self.bytes))?;
+        self.would_remove.iter().flatten().try_for_each(|job| writeln!(out, "  {job}"))
+    }
+}
+
+fn count_of(jobs: usize) -> String {
+    if jobs == 1 { "1 job".to_owned() } else { format!("{} jobs", count(jobs as u64)) }
+}
+
+/// Bytes for people, in the largest unit of which there is one.
+fn size(bytes: u64) -> String {
+    const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    match UNITS.into_iter().find(|(unit, _)| bytes >= *unit) {
+        #[allow(clippy::cast_precision_loss, reason = "it is shown with one decimal")]
+        Some((unit, name)) => format!("{:.1} {name}", bytes as f64 / unit as f64),
+        None => format!("{bytes} bytes"),
+    }
+}
+
+/// What there would be to remove; nobody is asked, and nothing is changed.
+fn look(pruned: &mut Pruned, records: &Records, choice: &Choice, limits: &Limits) {
+    pruned.would_remove = Some(Vec::new());
+    // Nothing is older than time itself.
+    let Ok(before) = Timestamp::now().checked_sub(choice.older_than) else { return };
+    match records.all(limits) {
+        Ok(all) => {
+            let metas = all.into_iter().filter_map(|(_, meta)| meta.ok());
+            let chosen = metas.filter(|meta| choice.statuses.contains(&meta.status) && ended_before(meta, before));
+            let mut ids: Vec<JobId> = chosen.map(|meta| meta.job_id).collect();
+            ids.sort();
+            pruned.bytes = ids.iter().map(|id| records.bytes(id)).sum();
+            pruned.would_remove = Some(ids);
+        }
+        Err(error) => pruned.errors.push(format!("cannot read its jobs: {error}")),
+    }
+}
+
+async fn prune_member(pruned: &mut Pruned, (dir, records): (&Dir, &Records), choice: &Choice, limits: &Arc<Limits>) {
     match OwnerLock::try_acquire(dir, "") {
-        Ok(Ok(_lock)) => prune_here(&mut pruned, dir, choice, limits),
+        Ok(Ok(_lock)) => prune_here(pruned, (dir, records), choice, limits),
         Ok(Err(owner)) if owner.url.is_empty() => {
             pruned.errors.push(format!("process {} works on it; try again when that has ended", owner.pid));
         }
         Ok(Err(owner)) => {
-            if let Err(error) = prune_there(&mut pruned, &owner.url, choice).await {
+            if let Err(error) = prune_there(pruned, records, &owner.url, choice).await {
                 pruned.errors.push(error.message.unwrap_or_default());
             }
         }
         Err(error) => pruned.errors.push(format!("cannot lock it: {error}")),
     }
-    pruned
 }
 
 /// As the member's owner.
-fn prune_here(pruned: &mut Pruned, dir: &Dir, choice: &Choice, limits: &Arc<Limits>) {
+fn prune_here(pruned: &mut Pruned, (dir, records): (&Dir, &Records), choice: &Choice, limits: &Arc<Limits>) {
     let store = match JobStore::open(dir, StoreOptions { limits: limits.clone(), clock: Arc::new(SystemClock) }) {
         Ok(store) => store,
         Err(error) => return pruned.errors.push(format!("cannot open its jobs: {error}")),
@@ -110,32 +178,48 @@ fn prune_here(pruned: &mut Pruned, dir: &Dir, choice: &Choice, limits: &Arc<Limi
     // A host may go on with them.
     store.leave_running();
     store.load();
+    let mut there = Pruned::default();
+    look(&mut there, records, choice, limits);
+    // What is chosen is measured while it is there.
+    let sizes: HashMap<JobId, u64> =
+        there.would_remove.into_iter().flatten().map(|id| (id.clone(), records.bytes(&id))).collect();
     let report = store.prune(choice.older_than, &choice.statuses);
+    pruned.bytes = report.removed.iter().filter_map(|id| sizes.get(id)).sum();
     pruned.removed = report.removed;
     pruned.errors.extend(report.failed.into_iter().map(|(job, reason)| format!("job {job}: {reason}")));
 }
 
 /// Through the member's owner.
-async fn prune_there(pruned: &mut Pruned, url: &str, choice: &Choice) -> Result<(), Failure> {
+async fn prune_there(pruned: &mut Pruned, records: &Records, url: &str, choice: &Choice) -> Result<(), Failure> {
     let host = AccessArgs::of_environment().client(url, None)?;
     let now = Timestamp::now();
-    for job in host.list(&ListParams::default()).await?.value.jobs {
+    let jobs = match host.list(&ListParams::default()).await {
+        Ok(reply) => reply.value.jobs,
+        // A toolbox has no jobs, whatever its directory has.
+        Err(guild_client::Error::Refused { code: code::METHOD_NOT_FOUND, .. }) => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    for job in jobs {
         if !choice.statuses.contains(&job.status) {
             continue;
         }
         let removed = async {
             let status = host.status(job.job_id.as_str()).await?.value;
             if !choice.takes(&status, now) {
-                return Ok(false);
+                return Ok(None);
             }
+            let bytes = records.bytes(&job.job_id);
             if status.status == JobStatus::Failed {
                 host.cancel(job.job_id.as_str()).await?;
             }
-            host.delete(job.job_id.as_str()).await.map(|_| true)
+            host.delete(job.job_id.as_str()).await.map(|_| Some(bytes))
         };
         match removed.await {
-            Ok(true) => pruned.removed.push(job.job_id),
-            Ok(false) => {}
+            Ok(Some(bytes)) => {
+                pruned.bytes += bytes;
+                pruned.removed.push(job.job_id);
+            }
+            Ok(None) => {}
             // One job's trouble, such as that somebody else has deleted it meanwhile.
             Err(error @ guild_client::Error::Refused { .. }) => {
                 pruned.errors.push(format!("job {}: {error}", job.job_id))

@@ -1,14 +1,18 @@
-//! The commands that talk to a running host.
+//! The commands that are about jobs: those of a running host, or those in the files where none runs.
 
 use std::io::{self, Read};
 
-use guild_client::{Detail, DispatchParams, ListParams, WorkerHandle};
+use guild_client::{Detail, DispatchParams, ListParams};
 use jiff::Timestamp;
+use serde_json::json;
 
 use crate::{
-    args::{Dispatch, Endpoint, Job, List, WorkArgs},
-    failure::Failure,
-    output::{one_line, print, print_json, print_report, tell, write_list, write_status},
+    args::{Dispatch, Job, List, WorkArgs},
+    failure::{Failure, exit},
+    jobs::{self, FileStatus, Jobs, OfMember, Row, Status},
+    output::{BAD, harmless, one_line, print, print_json, print_report, status_style, tell, tell_error, write_status},
+    run,
+    table::{Cell, Column, Table},
 };
 
 /// How long a description becomes that is taken from the task.
@@ -19,7 +23,11 @@ pub(crate) async fn dispatch(args: Dispatch) -> Result<(), Failure> {
     let agent = args.agent.map(|agent| agent.to_string());
     let asked = WorkArgs { input: args.work.input.or(args.config), ..args.work };
     let params = DispatchParams { agent, ..work(&args.task, asked)? };
-    let reply = connect(&args.endpoint)?.dispatch(&params).await?;
+    let worker = jobs::worker(&args.endpoint).await?;
+    if args.wait {
+        return run::wait_for(worker, params, args.endpoint.json).await;
+    }
+    let reply = worker.dispatch(&params).await?;
     if args.endpoint.json {
         print_json(&reply.json)?;
     } else {
@@ -30,48 +38,94 @@ pub(crate) async fn dispatch(args: Dispatch) -> Result<(), Failure> {
 
 /// `guild list`.
 pub(crate) async fn list(args: List) -> Result<(), Failure> {
+    let json = args.endpoint.json;
     // People are always shown the description; JSON is what was asked for.
-    let detailed = args.detailed || !args.endpoint.json;
+    let detailed = args.detailed || !json;
     let params = ListParams { detail: detailed.then_some(Detail::Detailed), filter: args.filter };
-    let reply = connect(&args.endpoint)?.list(&params).await?;
-    if args.endpoint.json {
-        print_json(&reply.json)?;
-    } else if reply.value.jobs.is_empty() {
+    let jobs = Jobs::open(&args.endpoint, &args.house).await?;
+    let all = jobs.list(&params).await?;
+    if let Some(json) = all.json.as_ref().filter(|_| json) {
+        print_json(json)?;
+    } else if json {
+        let is_of_one = jobs.is_of_one();
+        let of_member = |row: &Row| {
+            serde_json::to_value(OfMember {
+                member: row.member.as_deref().filter(|_| !is_of_one),
+                listed: &row.listed,
+                interrupted: row.interrupted,
+            })
+        };
+        let rows: Result<Vec<_>, _> = all.rows.iter().map(of_member).collect();
+        print_json(&json!({"jobs": rows.map_err(io::Error::from)?}))?;
+    } else if all.rows.is_empty() {
         tell("no jobs");
     } else {
-        print(|out| write_list(out, &reply.value, args.detailed))?;
+        table(&all.rows, args.detailed).print()?;
     }
-    Ok(())
+    all.left_out.iter().for_each(tell_error);
+    if all.left_out.is_empty() { Ok(()) } else { Err(Failure::code(exit::ERROR)) }
+}
+
+/// Jobs, as `guild list` shows them.
+fn table(rows: &[Row], with_summary: bool) -> Table {
+    let head = ["JOB", "STATUS", "MEMBER", "AGE"].map(Column::Left);
+    let mut table = Table::new(head.into_iter().chain([Column::Rest("DESCRIPTION")]).collect::<Vec<_>>());
+    let now = Timestamp::now();
+    for Row { member, listed, interrupted, made } in rows {
+        let (word, style) = match interrupted {
+            true => ("interrupted", BAD),
+            false => (listed.status.as_str(), status_style(listed.status)),
+        };
+        let details = listed.details.as_ref();
+        let cells = [
+            Cell::text(listed.job_id.as_str()),
+            Cell::text(word).styled(style),
+            Cell::text(member.as_deref().unwrap_or_default()),
+            Cell::age(*made, now),
+            Cell::text(details.map_or("", |details| &details.description)),
+        ];
+        let summary = details.and_then(|details| details.summary.as_deref()).filter(|_| with_summary);
+        table.row(cells, summary.map(|summary| harmless(summary).trim().to_owned()));
+    }
+    table
 }
 
 /// `guild status`.
 pub(crate) async fn status(args: Job) -> Result<(), Failure> {
-    let reply = connect(&args.endpoint)?.status(&args.id).await?;
-    if args.endpoint.json {
-        print_json(&reply.json)?;
-    } else {
-        print(|out| write_status(out, &reply.value, Timestamp::now()))?;
+    let jobs = Jobs::open(&args.endpoint, &args.house).await?;
+    let found = jobs.find(&args.id).await?;
+    let Status { member, view, json, interrupted } = jobs.status(&found).await?;
+    match json.filter(|_| args.endpoint.json) {
+        Some(json) => print_json(&json)?,
+        None if args.endpoint.json => print_json(&FileStatus { view: &view, interrupted })?,
+        None => print(|out| write_status(out, &view, (member.as_deref(), interrupted), Timestamp::now()))?,
     }
     Ok(())
 }
 
 /// `guild result`.
 pub(crate) async fn result(args: Job) -> Result<(), Failure> {
-    let reply = connect(&args.endpoint)?.result(&args.id).await?;
-    if args.endpoint.json {
-        print_json(&reply.json)?;
-        return Ok(());
-    }
-    print_report(&reply.value.output)?;
-    for artifact in reply.value.artifacts.iter().flatten() {
-        tell(format_args!("artifact: {}", one_line(artifact, usize::MAX)));
+    let jobs = Jobs::open(&args.endpoint, &args.house).await?;
+    let found = jobs.find(&args.id).await?;
+    let (result, json) = jobs.result(&found).await?;
+    match json.filter(|_| args.endpoint.json) {
+        Some(json) => print_json(&json)?,
+        None if args.endpoint.json => print_json(&result)?,
+        None => {
+            print_report(&result.output)?;
+            for artifact in result.artifacts.iter().flatten() {
+                tell(format_args!("artifact: {}", one_line(artifact, usize::MAX)));
+            }
+        }
     }
     Ok(())
 }
 
 /// `guild cancel`.
 pub(crate) async fn cancel(args: Job) -> Result<(), Failure> {
-    let reply = connect(&args.endpoint)?.cancel(&args.id).await?;
+    let jobs = Jobs::open(&args.endpoint, &args.house).await?;
+    let found = jobs.find(&args.id).await?;
+    let reply = jobs.worker_of(&found)?.cancel(&found.id).await?;
     if args.endpoint.json {
         print_json(&reply.json)?;
     } else {
@@ -82,7 +136,9 @@ pub(crate) async fn cancel(args: Job) -> Result<(), Failure> {
 
 /// `guild delete`.
 pub(crate) async fn delete(args: Job) -> Result<(), Failure> {
-    let reply = connect(&args.endpoint)?.delete(&args.id).await?;
+    let jobs = Jobs::open(&args.endpoint, &args.house).await?;
+    let found = jobs.find(&args.id).await?;
+    let reply = jobs.worker_of(&found)?.delete(&found.id).await?;
     if args.endpoint.json {
         print_json(&reply.json)?;
     } else {
@@ -108,10 +164,6 @@ pub(crate) fn work(task: &str, args: WorkArgs) -> Result<DispatchParams, Failure
     };
     let description = args.description.unwrap_or_else(|| one_line(first_line, DESCRIPTION_CHARS));
     Ok(DispatchParams { description, task, config: args.input, agent: None })
-}
-
-fn connect(endpoint: &Endpoint) -> Result<WorkerHandle, Failure> {
-    endpoint.access.client(&endpoint.url, endpoint.member.as_ref())
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use std::{
 };
 
 use guild_client::{
-    DispatchParams, JobStatus, ListParams, MemberReport, MemberService, ResultView, StatusView, WorkerHandle,
+    DispatchParams, Error, JobStatus, ListParams, MemberReport, MemberService, ResultView, StatusView, WorkerHandle,
 };
 use guild_contract::{Limits, manifest::FILE_NAME};
 use guild_jobs::Owner;
@@ -30,10 +30,13 @@ use crate::{
     remote::work,
 };
 
-/// Between two looks at the job.
+/// Between two looks at the job, at first; and at one of a host, in the end.
 const LOOK: Duration = Duration::from_millis(100);
+const SLOWEST: Duration = Duration::from_secs(1);
 /// How long a host of all members may take to notice that a component has changed.
 const NOTICED: Duration = Duration::from_secs(10);
+/// So many looks in a row may find that the host is busy, or being restarted.
+const FORGIVEN: u32 = 40;
 
 /// `guild run`.
 pub(crate) async fn run(mut args: Run) -> Result<(), Failure> {
@@ -65,18 +68,36 @@ pub(crate) async fn run(mut args: Run) -> Result<(), Failure> {
     };
     // From here on there may be a job, so a signal waits until it can be cancelled.
     let id = worker.dispatch(params).await?;
-    let job_directory = directory.join("jobs").join(&id);
+    let job = shown(&directory.join("jobs").join(&id));
+    carry_out(&worker, &id, &job, args.json, stop).await
+}
 
-    let ended = worker.follow(&id, stop).await?;
-    let outcome = report(&worker, &ended.status, args.json).await;
+/// `guild dispatch --wait`: the task, at a host that runs, from here to its report.
+pub(crate) async fn wait_for(worker: WorkerHandle, params: DispatchParams, json: bool) -> Result<(), Failure> {
+    let stop = stop_signal().map_err(|e| Failure::error(format!("cannot listen for signals: {e}")))?;
+    let worker = Worker::Owner(worker);
+    let id = worker.dispatch(params).await?;
+    carry_out(&worker, &id, &id, json, pin!(stop)).await
+}
+
+/// Follows a job to its end, and prints what came of it. `job` is what it is called on stderr.
+async fn carry_out(
+    worker: &Worker,
+    id: &str,
+    job: &str,
+    json: bool,
+    stop: Pin<&mut impl Future<Output = ()>>,
+) -> Result<(), Failure> {
+    let ended = worker.follow(id, stop).await.inspect_err(|_| tell(format_args!("job: {job}")))?;
+    let outcome = report(worker, &ended.status, json).await;
     if let Some(questions) = &ended.status.questions
-        && !args.json
+        && !json
     {
         let mut text = Vec::new();
         write_questions(&mut text, questions)?;
         tell(format_args!("questions:\n{}", String::from_utf8_lossy(&text).trim_end()));
     }
-    tell(format_args!("job: {}", shown(&job_directory)));
+    tell(format_args!("job: {job}"));
     outcome?;
     match ended.status.status {
         JobStatus::Cancelled if ended.interrupted => Err(Failure::code(exit::INTERRUPTED)),
@@ -121,11 +142,11 @@ fn shown(path: &Path) -> String {
 }
 
 /// Who carries the task out.
-enum Worker {
+pub(crate) enum Worker {
     /// This process.
     Here { member: Arc<Member>, _host: Arc<Host> },
     /// The host that serves the member.
-    Owner { host: WorkerHandle, url: String },
+    Owner(WorkerHandle),
 }
 
 /// How a job ended.
@@ -136,14 +157,16 @@ struct Ended {
 }
 
 impl Worker {
-    async fn open(directory: &Path, options: HostOptions) -> Result<Self, Failure> {
+    pub(crate) async fn open(directory: &Path, options: HostOptions) -> Result<Self, Failure> {
         // A host that wants to serve a member waits for its owner to let go. There is no need to: the owner does it.
         if let Ok(Some(owner)) = Owner::of(&house::open(directory)?)
             && !owner.url.is_empty()
         {
             let client = AccessArgs::of_environment().client(&owner.url, None)?;
-            if client.list(&ListParams { detail: None, filter: Some("-".to_owned()) }).await.is_ok() {
-                return Ok(Self::Owner { host: client, url: owner.url });
+            let listed = client.list(&ListParams { detail: None, filter: Some("-".to_owned()) }).await;
+            // A toolbox answers that it has no jobs.
+            if matches!(listed, Ok(_) | Err(Error::Refused { .. })) {
+                return Ok(Self::Owner(client));
             }
         }
         match Host::open(options, None).await {
@@ -152,18 +175,18 @@ impl Worker {
                 None => Err(Failure::error("the member is not served here")),
             },
             Err(OpenError::Owner(OwnerError::Served { url, .. })) => {
-                Ok(Self::Owner { host: AccessArgs::of_environment().client(&url, None)?, url })
+                Ok(Self::Owner(AccessArgs::of_environment().client(&url, None)?))
             }
             Err(error) => Err(Failure::error(error.to_string())),
         }
     }
 
     /// Waits until the component is in service that the member's directory has, as long as compiling it takes.
-    async fn prepared(&self, here: &FoundMember, limits: &Limits) -> Result<(), Failure> {
+    pub(crate) async fn prepared(&self, here: &FoundMember, limits: &Limits) -> Result<(), Failure> {
         let progress = Progress::start();
         match self {
             Self::Here { member, .. } => member.prepared(|what| progress.compiling(what)).await,
-            Self::Owner { url, .. } => served_as_here(url, here, limits, &progress).await?,
+            Self::Owner(host) => served_as_here(host.url(), here, limits, &progress).await?,
         }
         Ok(())
     }
@@ -171,32 +194,40 @@ impl Worker {
     async fn dispatch(&self, params: DispatchParams) -> Result<String, Failure> {
         let dispatched = match self {
             Self::Here { member, .. } => member.dispatch(params).await?,
-            Self::Owner { host, .. } => host.dispatch(&params).await?.value,
+            Self::Owner(host) => host.dispatch(&params).await?.value,
         };
         Ok(dispatched.job_id.to_string())
     }
 
-    async fn status(&self, id: &str) -> Result<StatusView, Failure> {
+    /// Where the job is; `None` where that cannot be known for now, as while the host is being restarted.
+    async fn status(&self, id: &str) -> Result<Option<StatusView>, Failure> {
         match self {
             Self::Here { member, .. } => {
                 let status = member.status(id).await?;
                 serde_json::from_slice(&status).map_err(|e| Failure::error(format!("the job's status: {e}")))
             }
-            Self::Owner { host, .. } => Ok(host.status(id).await?.value),
+            Self::Owner(host) => match host.status(id).await {
+                Ok(reply) => Ok(Some(reply.value)),
+                Err(error) if error.may_pass() => {
+                    tracing::debug!("{error}");
+                    Ok(None)
+                }
+                Err(error) => Err(error.into()),
+            },
         }
     }
 
     async fn result(&self, id: &str) -> Result<ResultView, Failure> {
         match self {
             Self::Here { member, .. } => Ok(member.result(id).await?),
-            Self::Owner { host, .. } => Ok(host.result(id).await?.value),
+            Self::Owner(host) => Ok(host.result(id).await?.value),
         }
     }
 
     async fn cancel(&self, id: &str) -> Result<(), Failure> {
         match self {
             Self::Here { member, .. } => drop(member.cancel(id).await?),
-            Self::Owner { host, .. } => drop(host.cancel(id).await?),
+            Self::Owner(host) => drop(host.cancel(id).await?),
         }
         Ok(())
     }
@@ -204,20 +235,33 @@ impl Worker {
     /// Follows a job to its end, and cancels it when told to stop.
     async fn follow(&self, id: &str, mut stop: Pin<&mut impl Future<Output = ()>>) -> Result<Ended, Failure> {
         let progress = Progress::start();
-        let mut interrupted = false;
+        let (mut interrupted, mut unknown) = (false, 0);
+        let mut pause = LOOK;
         loop {
-            let status = self.status(id).await?;
+            let Some(status) = self.status(id).await? else {
+                unknown += 1;
+                if unknown > FORGIVEN {
+                    return Err(Failure::error("the host does not answer any more; the job may go on there"));
+                }
+                tokio::time::sleep(SLOWEST).await;
+                continue;
+            };
+            unknown = 0;
             if status.status != JobStatus::Running {
                 return Ok(Ended { status, interrupted });
             }
             progress.show(status.summary.as_deref());
+            // A host is asked ever less often: others ask it, too.
+            if let Self::Owner(_) = self {
+                pause = (pause * 5 / 4).min(SLOWEST);
+            }
             tokio::select! {
                 () = &mut stop, if !interrupted => {
                     interrupted = true;
                     progress.show(Some("cancelling"));
                     self.cancel(id).await?;
                 }
-                () = tokio::time::sleep(LOOK) => {}
+                () = tokio::time::sleep(pause) => {}
             }
         }
     }

@@ -1,7 +1,5 @@
 //! `guild token`: who may call the hosts of this `guild.toml` from elsewhere.
 
-use std::borrow::Cow;
-
 use guild_contract::grants::Pattern;
 use guild_server::door::{
     audit_log::{Event, Log, Who},
@@ -15,6 +13,7 @@ use crate::{
     failure::Failure,
     house,
     output::{BAD, print, print_json, tell},
+    table::{Cell, Column, Table},
 };
 
 /// `guild token`.
@@ -77,20 +76,19 @@ fn list(of: &TokensOf, json: bool) -> Result<(), Failure> {
         let (path, add) = (file.path().display(), file.command("add NAME"));
         tell(format_args!("there are no tokens in {path}; `{add}` makes one"));
     }
-    let width = tokens.iter().map(|token| token.name.len()).max().unwrap_or_default();
-    print(|out| {
-        for token in &tokens {
-            let members: Vec<_> = token.members.iter().map(|pattern| pattern.0.as_str()).collect();
-            let members = if members == ["*"] { Cow::Borrowed("all members") } else { members.join(", ").into() };
-            write!(out, "{:<width$}  {:<8}  {members}  ", token.name, token.methods)?;
-            match token.expires {
-                None => writeln!(out, "until it is revoked")?,
-                Some(expired) if token.has_expired(now) => writeln!(out, "{BAD}expired {expired:.0}{BAD:#}")?,
-                Some(expires) => writeln!(out, "until {expires:.0}")?,
-            }
-        }
-        Ok(())
-    })?;
+    let mut table = Table::new(["NAME", "METHODS", "MEMBERS", "CREATED", "EXPIRES"].map(Column::Left));
+    for token in &tokens {
+        let members: Vec<_> = token.members.iter().map(|pattern| pattern.0.as_str()).collect();
+        let expires = match token.expires {
+            None => Cell::both("never".to_owned(), String::new()),
+            Some(expired) if token.has_expired(now) => Cell::text(&format!("expired {expired:.0}")).styled(BAD),
+            Some(expires) => Cell::text(&format!("{expires:.0}")),
+        };
+        let created = Cell::age(Some(token.created), now);
+        let (methods, members) = (Cell::text(token.methods.as_str()), Cell::text(&members.join(", ")));
+        table.row([Cell::text(&token.name), methods, members, created, expires], None);
+    }
+    table.print()?;
     Ok(())
 }
 

@@ -1,7 +1,5 @@
 //! `guild usage`: what jobs have used, summed over members.
 
-use std::io::{self, Write};
-
 use cap_std::fs::Dir;
 use guild_jobs::usage::{MemberUsage, Sum, of_member};
 use jiff::Timestamp;
@@ -12,7 +10,8 @@ use crate::{
     args::Usage,
     failure::{Failure, exit},
     house,
-    output::{LABEL, MODEL_CHARS, STRONG, count, one_line, print, print_json, tell, tell_error},
+    output::{MODEL_CHARS, STRONG, count, one_line, print_json, tell, tell_error},
+    table::{Cell, Column, Table},
 };
 
 /// With `--json`: everything.
@@ -101,7 +100,7 @@ pub(crate) fn usage(args: &Usage) -> Result<(), Failure> {
     if args.json {
         print_json(&shown)?;
     } else {
-        print(|out| write_table(out, &shown))?;
+        table(&shown).print()?;
         remarks(&shown.total).iter().for_each(tell);
     }
     left_out.iter().for_each(tell_error);
@@ -116,51 +115,40 @@ struct Row<'a> {
     sum: Sum,
 }
 
-fn write_table(out: &mut dyn Write, shown: &Shown) -> io::Result<()> {
+fn table(shown: &Shown) -> Table {
     let mut rows = Vec::new();
     for Member { member, usage } in &shown.members {
         let parts = usage.jobs.iter().map(|sum| (sum.agent.as_str(), sum));
         let parts = parts.chain(usage.compactions.iter().map(|sum| ("memory", sum)));
         rows.extend(parts.map(|(what, sum)| {
             let model =
-                if sum.models.is_empty() { "-".to_owned() } else { one_line(&sum.models.join(", "), MODEL_CHARS) };
+                if sum.models.is_empty() { String::new() } else { one_line(&sum.models.join(", "), MODEL_CHARS) };
             Row { member, what, model, sum: sum.clone() }
         }));
     }
     let mut all = Sum::default();
     rows.iter().for_each(|row| all.plus(&row.sum));
     rows.push(Row { member: "total", what: "", model: String::new(), sum: all });
-
-    let head = ["MEMBER", "AGENT", "MODEL", "COUNT", "TURNS", "TOKENS IN", "CACHED", "OUT", "COST USD", "WALL TIME"];
-    let cells = rows.iter().map(Row::cells).collect::<Vec<_>>();
-    let width = |column: usize| {
-        let widths = cells.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
-        widths.chain(head.get(column).map(|word| word.len())).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..head.len()).map(width).collect();
-    let mut write = |style: anstyle::Style, row: &[String]| {
-        let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, width))| match column {
-            0..3 => format!("{cell:<width$}"),
-            _ => format!("{cell:>width$}"),
-        });
-        let line = cells.collect::<Vec<_>>().join("  ");
-        writeln!(out, "{style}{}{style:#}", line.trim_end())
-    };
-    write(LABEL, &head.map(str::to_owned))?;
-    for (at, row) in cells.iter().enumerate() {
-        write(if at + 1 == cells.len() { STRONG } else { anstyle::Style::new() }, row)?;
+    let names = ["MEMBER", "AGENT", "MODEL"].map(Column::Left);
+    let numbers = ["COUNT", "TURNS", "TOKENS IN", "CACHED", "OUT", "COST USD", "WALL TIME"].map(Column::Right);
+    let mut table = Table::new(names.into_iter().chain(numbers).collect::<Vec<_>>());
+    let last = rows.len().saturating_sub(1);
+    for (at, row) in rows.iter().enumerate() {
+        let style = if at == last { STRONG } else { anstyle::Style::new() };
+        table.row(row.cells().into_iter().map(|cell| cell.styled(style)).collect::<Vec<_>>(), None);
     }
-    Ok(())
+    table
 }
 
 impl Row<'_> {
-    fn cells(&self) -> Vec<String> {
+    fn cells(&self) -> Vec<Cell> {
         let Sum { count: number, turns, input_tokens, cached_tokens, output_tokens, .. } = self.sum;
         // What is not known comes on top.
         let more = if self.sum.unknown_costs > 0 { "+?" } else { "" };
-        let mut cells = vec![one_line(self.member, 40), one_line(self.what, 20), self.model.clone()];
-        cells.extend([number, turns, input_tokens, cached_tokens, output_tokens].map(count));
-        cells.extend([format!("{:.4}{more}", self.sum.cost_usd), age::span(self.sum.wall_seconds)]);
+        let mut cells: Vec<_> = [self.member, self.what, &self.model].map(Cell::text).into();
+        cells.extend([number, turns, input_tokens, cached_tokens, output_tokens].map(Cell::number));
+        cells.push(Cell::text(&format!("{:.4}{more}", self.sum.cost_usd)));
+        cells.push(Cell::both(age::span(self.sum.wall_seconds), format!("{:.1}", self.sum.wall_seconds)));
         cells
     }
 }

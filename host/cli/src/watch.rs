@@ -5,13 +5,15 @@ use std::{
     pin::pin,
 };
 
-use guild_client::{Error, Event, Events, Filter, Happened, JobId, JobStatus, Kind, News, StatusView};
-use guild_contract::rpc::code;
+use guild_client::{
+    Event, Events, Filter, Happened, JobId, JobStatus, Kind, MemberKey, News, StatusView, WorkerHandle,
+};
 use guild_server::listen::stop_signal;
 
 use crate::{
     args::{Endpoint, Watch},
     failure::{Failure, exit},
+    jobs::Jobs,
     output::{BAD, LABEL, STRONG, one_line, print, print_json, status_style, tell},
 };
 
@@ -23,26 +25,41 @@ pub(crate) async fn watch(args: Watch) -> Result<(), Failure> {
     let stop = stop_signal().map_err(|e| Failure::error(format!("cannot listen for signals: {e}")))?;
     let stop = pin!(stop);
     tokio::select! {
-        ended = follow(&args.endpoint, args.job.as_ref()) => ended,
+        ended = find_and_follow(&args) => ended,
         () = stop => Ok(()),
     }
 }
 
-async fn follow(endpoint: &Endpoint, job: Option<&JobId>) -> Result<(), Failure> {
+/// Looks whether there is what is to be watched, before it is waited for.
+async fn find_and_follow(args: &Watch) -> Result<(), Failure> {
+    let jobs = Jobs::of_host(&args.endpoint).await?;
+    let Some(job) = &args.job else { return follow(&args.endpoint, args.endpoint.member.as_ref(), None).await };
+    let found = jobs.find(job).await?;
+    let worker = jobs.worker_of(&found)?;
+    let id: JobId = found.id.parse().map_err(|e| Failure::error(format!("{e}")))?;
+    follow(&args.endpoint, jobs.key_of(&found).as_ref(), Some((&id, &worker))).await
+}
+
+async fn follow(
+    endpoint: &Endpoint,
+    member: Option<&MemberKey>,
+    job: Option<(&JobId, &WorkerHandle)>,
+) -> Result<(), Failure> {
     let filter = Filter {
-        members: endpoint.member.iter().cloned().collect(),
-        jobs: job.into_iter().cloned().collect(),
+        members: member.into_iter().cloned().collect(),
+        jobs: job.into_iter().map(|(job, _)| job.clone()).collect(),
         ..Filter::default()
     };
-    let mut events = Events::new(&endpoint.url, &filter, &endpoint.access.options()?)?;
+    let url = endpoint.url();
+    let mut events = Events::new(&url, &filter, &endpoint.access.options()?)?;
     events.connect().await?;
-    tell(format_args!("watching {}", one_line(&endpoint.url, TEXT_CHARS)));
+    tell(format_args!("watching {}", one_line(&url, TEXT_CHARS)));
     // Whatever happened before is not told.
     let mut unseen = true;
     let mut is_lost = false;
     loop {
-        if let (Some(job), true) = (job, unseen)
-            && let Some(event) = ended(endpoint, job).await?
+        if let (Some((job, worker)), true) = (job, unseen)
+            && let Some(event) = ended(worker, member, job).await?
         {
             show(endpoint, &event)?;
             return outcome(&event.news);
@@ -74,24 +91,17 @@ async fn follow(endpoint: &Endpoint, job: Option<&JobId>) -> Result<(), Failure>
 }
 
 /// How a job ended, if it has.
-async fn ended(endpoint: &Endpoint, job: &JobId) -> Result<Option<Event>, Failure> {
-    let worker = endpoint.access.client(&endpoint.url, endpoint.member.as_ref())?;
+async fn ended(worker: &WorkerHandle, member: Option<&MemberKey>, job: &JobId) -> Result<Option<Event>, Failure> {
     let status = match worker.status(job.as_str()).await {
         Ok(reply) => reply.value,
         // The next event tells.
         Err(error) if error.may_pass() => return Ok(None),
-        // The endpoint of all members has no jobs of its own.
-        Err(Error::Refused { code: code::METHOD_NOT_FOUND, .. }) if endpoint.member.is_none() => {
-            return Err(Failure::error(
-                "which member has the job? Name it with --member KEY; `guild members` shows the keys",
-            ));
-        }
         Err(error) => return Err(error.into()),
     };
     let StatusView { job_id, status, error, completed_at, started_at, .. } = status;
     let event = Event {
         time: completed_at.unwrap_or(started_at),
-        member: endpoint.member.clone(),
+        member: member.cloned(),
         job_id: Some(job_id),
         news: News::JobEnded { status, error },
         truncated: false,

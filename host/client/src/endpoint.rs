@@ -19,6 +19,11 @@ pub(crate) fn endpoint(url: &str, member: Option<&MemberKey>) -> Result<Url, Str
     Ok(url)
 }
 
+/// Whether an address names a host only, and no endpoint of one member.
+pub(crate) fn is_bare(url: &str) -> bool {
+    url.parse::<Url>().is_ok_and(|url| matches!(url.path(), "/" | "/mcp"))
+}
+
 /// Where a host has its events, and which member's are meant: the host's own address, or an endpoint of it.
 pub(crate) fn events(url: &str) -> Result<(Url, Option<MemberKey>), String> {
     beside(url, "events")

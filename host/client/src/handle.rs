@@ -12,7 +12,7 @@ use guild_contract::{
     },
 };
 use reqwest::{
-    Url,
+    StatusCode, Url,
     header::{HeaderMap, HeaderValue},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -60,6 +60,13 @@ struct AnswerError {
     message: String,
 }
 
+/// Another handle of the same worker, over the same connections.
+impl Clone for WorkerHandle {
+    fn clone(&self) -> Self {
+        self.sharing(self.endpoint.clone())
+    }
+}
+
 impl WorkerHandle {
     /// The worker whose endpoint is at `url`, or that is `member` of the host at `url`. Nothing is sent yet.
     ///
@@ -80,6 +87,23 @@ impl WorkerHandle {
         headers.insert("MCP-Protocol-Version", HeaderValue::from_static(PROTOCOL_VERSION));
         let http = connect::client(&endpoint, options, headers, Some(options.timeout))?;
         Ok(Self { http, endpoint, timeout: options.timeout, next_id: AtomicU64::new(1) })
+    }
+
+    /// Another endpoint of the same host, over the same connections.
+    pub(crate) fn sharing(&self, endpoint: Url) -> Self {
+        Self { http: self.http.clone(), endpoint, timeout: self.timeout, next_id: AtomicU64::new(1) }
+    }
+
+    /// Whether the host has this endpoint. No message is sent.
+    pub(crate) async fn is_there(&self) -> Result<bool, Error> {
+        let response = self.http.get(self.endpoint.clone()).send().await;
+        let response = response.map_err(|e| connect::failed(e, &self.endpoint, self.timeout))?;
+        Ok(response.status() != StatusCode::NOT_FOUND)
+    }
+
+    /// Where its requests go.
+    pub fn url(&self) -> &str {
+        self.endpoint.as_str()
     }
 
     /// `worker/dispatch`: hands a task over (REQ-WD-5).
@@ -150,7 +174,7 @@ impl WorkerHandle {
         }
     }
 
-    async fn call<P: Serialize + Sync, R: DeserializeOwned>(
+    pub(crate) async fn call<P: Serialize + Sync, R: DeserializeOwned>(
         &self,
         method: &str,
         params: &P,

@@ -25,6 +25,7 @@ mod events;
 mod handle;
 mod members;
 mod relay;
+mod tools;
 
 pub use connect::{Authorities, Options, Reply};
 pub use error::Error;
@@ -40,6 +41,7 @@ pub use guild_contract::{
     secret::Secret,
 };
 pub use handle::WorkerHandle;
-pub use members::members;
+pub use members::{Served, members, served};
 pub use relay::{Coming, Head, Relay};
 pub use reqwest::Url;
+pub use tools::{CallResult, Content, Tool};

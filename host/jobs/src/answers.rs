@@ -16,7 +16,7 @@ use guild_contract::{
 use crate::{
     artifacts,
     error::StoreError,
-    glob::{MAX_GLOB_BYTES, compile},
+    glob::filter,
     index::{Entry, State, View},
     pace::{FRESH_MILLIS, MAX_FRESH_MILLIS},
     record::{self, META, Parts, STATUS},
@@ -70,15 +70,6 @@ impl Lists {
         self.simple.fresh_for.store(0, Ordering::Relaxed);
         self.detailed.fresh_for.store(0, Ordering::Relaxed);
     }
-}
-
-fn glob(filter: Option<&str>) -> Result<Option<GlobSet>, StoreError> {
-    let Some(filter) = filter.filter(|filter| !filter.is_empty()) else { return Ok(None) };
-    if filter.len() > MAX_GLOB_BYTES {
-        return Err(StoreError::OverLimit(format!("filter has {} bytes; {MAX_GLOB_BYTES} are allowed", filter.len())));
-    }
-    let glob = compile(filter, false).map_err(|why| StoreError::Refused(format!("filter is not a glob: {why}")))?;
-    Ok(Some(glob))
 }
 
 fn is_detailed(params: &ListParams) -> bool {
@@ -252,7 +243,7 @@ impl JobStore {
     /// What the host does shows at once. What a person edits in a job that has ended shows after a second; after up to
     /// five, and the time that a look at all jobs takes, where there are so many that it takes long.
     pub fn list(&self, params: &ListParams) -> Result<Bytes, StoreError> {
-        let filter = glob(params.filter.as_deref())?;
+        let filter = filter(params.filter.as_deref())?;
         let detailed = is_detailed(params);
         self.absorb();
         self.sweep(detailed);
@@ -341,14 +332,8 @@ impl JobStore {
         let _files = lock(&entry.files);
         self.refresh(&entry)?;
         let meta = entry.meta();
-        match entry.status() {
-            JobStatus::Running => return Err(StoreError::Refused("Job is still running".to_owned())),
-            JobStatus::Cancelled => return Err(StoreError::Refused("Job was cancelled".to_owned())),
-            JobStatus::Failed => {
-                let error = meta.and_then(|meta| meta.error).unwrap_or_else(|| "no reason was recorded".to_owned());
-                return Err(StoreError::Refused(format!("Job failed: {error}")));
-            }
-            JobStatus::Completed => {}
+        if let Some(refused) = record::no_result(entry.status(), meta.as_ref().and_then(|meta| meta.error.as_deref())) {
+            return Err(refused);
         }
         let owed = match &*lock(&entry.state) {
             State::Ended(ended) => ended.owed.clone(),

@@ -1,4 +1,4 @@
-//! A job's transcript, read as it grows, beside whoever owns the job.
+//! What a job wrote down, read as it grows, beside whoever owns the job.
 
 use std::io::{self, BufRead as _, BufReader};
 
@@ -7,22 +7,20 @@ use guild_contract::{JobId, JobStatus, Limits};
 
 use crate::{
     durable::{if_there, open, open_dir},
-    record::{self, TRANSCRIPT},
+    record::{self, LOG, TRANSCRIPT},
     store::JOBS,
 };
 
-/// No transcript has a longer line: each entry is bounded by limits far below.
+/// No transcript, and no log, has a longer line: each entry is bounded by limits far below.
 const MAX_LINE_BYTES: usize = 64 * 1024 * 1024;
 
-/// Reads one job's transcript, from its begin.
+/// Reads one job's transcript, and its log, from their begin.
 pub struct Follow {
     jobs: Dir,
     id: JobId,
     dir: Dir,
-    /// The transcript, once there is one.
-    file: Option<BufReader<File>>,
-    /// The start of a line that is being written.
-    begun: Vec<u8>,
+    transcript: Tail,
+    log: Tail,
 }
 
 impl Follow {
@@ -33,7 +31,7 @@ impl Follow {
     pub fn open(member: &Dir, id: &JobId) -> io::Result<Option<Self>> {
         let Some(jobs) = if_there(open_dir(member, JOBS))? else { return Ok(None) };
         let Some(dir) = if_there(open_dir(&jobs, id.as_str()))? else { return Ok(None) };
-        Ok(Some(Self { jobs, id: id.clone(), dir, file: None, begun: Vec::new() }))
+        Ok(Some(Self { jobs, id: id.clone(), dir, transcript: Tail::of(TRANSCRIPT), log: Tail::of(LOG) }))
     }
 
     /// Whether the job is running, by its record.
@@ -44,15 +42,42 @@ impl Follow {
         record::read_meta(&self.jobs, &self.id, limits).map(|(meta, _)| meta.status == JobStatus::Running)
     }
 
-    /// The next whole line, without its end. None where there is none yet: a line that is being written is given when
-    /// it is whole.
+    /// The next whole line of the transcript, without its end. None where there is none yet: a line that is being written is
+    /// given when it is whole.
     ///
     /// # Errors
     /// Where the transcript cannot be read.
     pub fn next_line(&mut self) -> io::Result<Option<Vec<u8>>> {
+        self.transcript.next(&self.dir)
+    }
+
+    /// The next whole line of `log.txt`, as [`Self::next_line`]: a time, a space, and what was logged.
+    ///
+    /// # Errors
+    /// Where the log cannot be read.
+    pub fn next_log(&mut self) -> io::Result<Option<Vec<u8>>> {
+        self.log.next(&self.dir)
+    }
+}
+
+/// A file that grows line by line.
+struct Tail {
+    name: &'static str,
+    /// The file, once there is one.
+    file: Option<BufReader<File>>,
+    /// The start of a line that is being written.
+    begun: Vec<u8>,
+}
+
+impl Tail {
+    fn of(name: &'static str) -> Self {
+        Self { name, file: None, begun: Vec::new() }
+    }
+
+    fn next(&mut self, dir: &Dir) -> io::Result<Option<Vec<u8>>> {
         let file = match &mut self.file {
             Some(file) => file,
-            None => match open(&self.dir, TRANSCRIPT)? {
+            None => match open(dir, self.name)? {
                 Some((file, _)) => self.file.insert(BufReader::new(file)),
                 None => return Ok(None),
             },

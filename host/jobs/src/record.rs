@@ -15,6 +15,7 @@ use serde_json::{
 use crate::{
     activation::{Accepted, Sealed},
     durable::{Contents, Stamp, Survives, if_there, read, read_whole, remove_temporary, replace, stamp},
+    error::StoreError,
     transcript::Line,
 };
 
@@ -261,6 +262,17 @@ pub(crate) fn read_transcript(dir: &Dir, limits: &Limits) -> io::Result<Option<V
     let max = limits.transcript_bytes.saturating_add(READABLE_BYTES);
     let Some((text, _)) = read_whole(dir, TRANSCRIPT, max)? else { return Ok(None) };
     Ok(Some(text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()))
+}
+
+/// Why a job of this status has no result (REQ-WD-14); `None` where it is completed.
+pub(crate) fn no_result(status: JobStatus, error: Option<&str>) -> Option<StoreError> {
+    let why = match status {
+        JobStatus::Completed => return None,
+        JobStatus::Running => "Job is still running".to_owned(),
+        JobStatus::Cancelled => "Job was cancelled".to_owned(),
+        JobStatus::Failed => format!("Job failed: {}", error.unwrap_or("no reason was recorded")),
+    };
+    Some(StoreError::Refused(why))
 }
 
 /// The result of a completed job, whose directory is `dir`. A completed job without one, as the original could leave it, has an empty one.

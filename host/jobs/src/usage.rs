@@ -8,21 +8,11 @@ use std::{
 };
 
 use cap_std::fs::Dir;
-use guild_contract::{JobId, JobStatus, JobUsage, Limits, Meta};
+use guild_contract::{JobStatus, JobUsage, Limits, Meta};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::{
-    MemoryStore,
-    durable::{if_there, open_dir},
-    load::in_threads,
-    record,
-    store::JOBS,
-};
-
-/// Readers of `meta.json` files at a time, and how many jobs are worth so many.
-const READERS: usize = 4;
-const WORTH_READERS: usize = 256;
+use crate::{MemoryStore, Records};
 
 /// What a member has used.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -128,13 +118,17 @@ pub fn of_member(member: &Dir, since: Option<Timestamp>, limits: &Limits) -> io:
         // A moment that a person misspelled is no reason to hide a cost.
         since.zip(ended).is_none_or(|(since, ended)| ended >= since)
     };
-    for read in read_all(member, limits)? {
+    let records = Records::open(member)?.map(|records| records.all(limits)).transpose()?;
+    for (id, read) in records.into_iter().flatten() {
         match read {
             Ok(Meta { status: JobStatus::Running, .. }) => usage.running += 1,
             Ok(meta) if !counts(meta.completed_at.as_ref().unwrap_or(&meta.started_at)) => {}
             Ok(Meta { usage: Some(used), .. }) => jobs.add(used),
             Ok(_) => usage.unrecorded += 1,
-            Err(()) => usage.unreadable += 1,
+            Err(e) => {
+                tracing::debug!(job = %id, "its meta.json cannot be read: {e}");
+                usage.unreadable += 1;
+            }
         }
     }
     for compaction in MemoryStore::compactions(member)? {
@@ -143,27 +137,4 @@ pub fn of_member(member: &Dir, since: Option<Timestamp>, limits: &Limits) -> io:
         }
     }
     Ok(MemberUsage { jobs: jobs.into_vec(), compactions: compactions.into_vec(), ..usage })
-}
-
-/// The records of all jobs.
-fn read_all(member: &Dir, limits: &Limits) -> io::Result<Vec<Result<Meta, ()>>> {
-    let Some(jobs) = if_there(open_dir(member, JOBS))? else { return Ok(Vec::new()) };
-    let mut ids: Vec<JobId> = Vec::new();
-    for entry in jobs.entries()? {
-        let entry = entry?;
-        if if_there(entry.file_type())?.is_some_and(|kind| kind.is_dir()) {
-            ids.extend(entry.file_name().to_str().and_then(|name| name.parse().ok()));
-        }
-    }
-    let readers = if ids.len() < WORTH_READERS { 1 } else { READERS };
-    let read = |id: &JobId| match record::read_meta(&jobs, id, limits) {
-        Ok((meta, _)) => Some(Ok(meta)),
-        // It was deleted meanwhile.
-        Err(e) if e.kind() == io::ErrorKind::NotFound && jobs.symlink_metadata(id.as_str()).is_err() => None,
-        Err(e) => {
-            tracing::debug!(job = %id, "its meta.json cannot be read: {e}");
-            Some(Err(()))
-        }
-    };
-    Ok(in_threads(readers, &ids, read).into_iter().flatten().collect())
 }

@@ -12,7 +12,7 @@ use guild_contract::{
     Bounds, Grants, JobId, Limits, Manifest, MemberKey,
     json::parsed_bytes,
     manifest::{ComponentSpec, Interface},
-    rpc::{CancelView, Deleted, DispatchParams, Dispatched, ListParams, ResultView},
+    rpc::{CancelView, Deleted, DispatchParams, Dispatched, ListParams, ResultView, code},
 };
 use guild_jobs::{
     JobStore, NewJob, RunningJob, StoreError,
@@ -21,7 +21,7 @@ use guild_jobs::{
 };
 use guild_sandbox::{ActivateScope, CallError, Plugin};
 use rustix::fs::OFlags;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::sync::{Semaphore, watch};
 
 use crate::{
@@ -29,13 +29,14 @@ use crate::{
     events::Hub,
     home::Home,
     kept::Kept,
+    mcp::tool::Called,
     plugins::{self, Component, busy},
     reach::{Reach, Sources, ceiling},
-    rpc::RpcError,
+    rpc::{RpcError, to_json},
     runtimes::Runtimes,
     schema::{self, Schema, pattern_bytes},
     seal::Seals,
-    toolbox::Toolbox,
+    toolbox::{ToolFailure, Toolbox},
     toolboxes::{Offered, Toolboxes},
     work::{self, Commission},
 };
@@ -418,6 +419,38 @@ impl Member {
             Ok(job)
         })
         .await
+    }
+
+    /// The names of the tools of its component, once that is compiled, however long that takes.
+    ///
+    /// # Errors
+    /// Where the component is broken.
+    pub async fn tool_names(&self) -> Result<Vec<String>, RpcError> {
+        let Some(toolbox) = self.toolbox() else { return Ok(Vec::new()) };
+        let catalogue = loop {
+            match toolbox.tools(toolbox.patience()).await {
+                // It is still being compiled, for which there is a limit.
+                Err(error) if error.code == code::BUSY => {}
+                tools => break tools?,
+            }
+        };
+        Ok(catalogue.tools.iter().map(|tool| tool.name.clone()).collect())
+    }
+
+    /// Calls a tool of its component, and answers as `tools/call` does: with JSON. What the tool itself refuses is such an
+    /// answer, too.
+    ///
+    /// # Errors
+    /// Where there is no such tool, or its component is not in service.
+    pub async fn call_tool(&self, name: &str, input: Map<String, Value>) -> Result<Bytes, RpcError> {
+        let unknown = || RpcError::invalid_params(format!("Unknown tool: {name}"));
+        let called = match self.toolbox().ok_or_else(unknown)?.call(name, Value::Object(input)).await {
+            Ok(output) => Called::of(output),
+            Err(ToolFailure::Failed(why)) => Called::failed(why),
+            Err(ToolFailure::Unknown(_)) => return Err(unknown()),
+            Err(ToolFailure::Unavailable(error)) => return Err(error),
+        };
+        Ok(to_json(&called))
     }
 
     /// `worker/list`: the JSON of a [`guild_contract::rpc::JobList`].

@@ -41,13 +41,14 @@ pub(crate) fn audit(args: &Args) -> Result<(), Failure> {
     let config = house::config(&args.house.policy).map_err(unreadable)?;
     let subject = Subject::find(&args.target, &args.house, &config)?;
     let audit = subject.audit();
+    let format = if args.json { AuditFormat::Json } else { args.format };
     let (shown, has) = match &args.against {
-        None => (shown(&audit, args.format)?, args.fail_on.is_some_and(|least| audit.has(least))),
+        None => (shown(&audit, format)?, args.fail_on.is_some_and(|least| audit.has(least))),
         Some(old) => {
             let old = old_audit(old, args, &subject, &config)?;
             let difference = Difference::between(&old, &audit);
             let has = args.fail_on.is_some_and(|least| difference.has(least));
-            (difference::shown(&old, &audit, &difference, args.format)?, has)
+            (difference::shown(&old, &audit, &difference, format)?, has)
         }
     };
     let code = match (audit.is_readable(), has) {

@@ -1,0 +1,121 @@
+//! `guild call`: a tool of a member's component, as a client of MCP would call it.
+
+use std::{
+    io::{self, Read as _},
+    path::Path,
+};
+
+use guild_client::{CallResult, Error};
+use guild_contract::rpc::code;
+use guild_server::{HostOptions, Target, config::Config};
+use serde_json::{Map, Value, value::RawValue};
+
+use crate::{
+    args::Call,
+    failure::{Failure, exit},
+    house, jobs,
+    output::{one_line, print_json, print_report, tell_error},
+    run::Worker,
+};
+
+/// The largest input that is read from stdin: no host takes a larger one.
+const INPUT_BYTES: u64 = 64 * 1024 * 1024;
+
+/// `guild call`.
+pub(crate) async fn call(args: Call) -> Result<(), Failure> {
+    let input = input(&args.input)?;
+    let called = match open(&args).await? {
+        Worker::Owner(worker) => match worker.call_tool(&args.tool, &input).await {
+            Ok(reply) => reply.json,
+            Err(error) => {
+                let is_unknown = matches!(error, Error::Refused { code: code::INVALID_PARAMS, .. });
+                let tools = if is_unknown { worker.tools().await.unwrap_or_default() } else { Vec::new() };
+                let names: Vec<_> = tools.into_iter().map(|tool| tool.name).collect();
+                if is_unknown && !names.contains(&args.tool) {
+                    return Err(unknown(&args, &names));
+                }
+                return Err(error.into());
+            }
+        },
+        Worker::Here { member, _host } => {
+            let names = member.tool_names().await?;
+            if !names.contains(&args.tool) {
+                return Err(unknown(&args, &names));
+            }
+            let called = member.call_tool(&args.tool, input).await?;
+            serde_json::from_slice::<Box<RawValue>>(&called).map_err(unreadable)?
+        }
+    };
+    let CallResult { content, is_error } = serde_json::from_str(called.get()).map_err(unreadable)?;
+    let text = content.into_iter().filter_map(|part| part.text).collect::<Vec<_>>().join("\n");
+    if args.json {
+        print_json(&called)?;
+    } else if !is_error {
+        print_report(&text)?;
+    }
+    if is_error {
+        tell_error(text);
+        return Err(Failure::code(exit::ERROR));
+    }
+    Ok(())
+}
+
+/// Who calls the tool: the host that is named, or that serves the member; else this process.
+async fn open(args: &Call) -> Result<Worker, Failure> {
+    if args.url.is_some() {
+        return served(args).await;
+    }
+    let mut config = house::config(&args.house.policy)?;
+    let directory = match house::member_directory(&args.member, &args.house, &config) {
+        Ok(directory) => directory,
+        Err(nowhere) if args.house.members.is_none() => return served(args).await.map_err(|_| nowhere),
+        Err(nowhere) => return Err(nowhere),
+    };
+    config.members = house::members_directory(args.house.members.as_deref(), &config).ok();
+    let member = house::member(&directory, &args.house, &config).map_err(Failure::error)?;
+    let limits = config.limits.clone();
+    let worker = here(&directory, config).await?;
+    worker.prepared(&member, &limits).await?;
+    Ok(worker)
+}
+
+/// The member, at a host that runs.
+async fn served(args: &Call) -> Result<Worker, Failure> {
+    let key = args.member.parse().map_err(|e| Failure::error(format!("{}: {e}", args.member)))?;
+    let url = args.url.clone().unwrap_or_else(crate::args::default_url);
+    let members = jobs::served_at(&url, Some(&key), &args.access.options()?).await?;
+    let one = members.into_iter().next().ok_or_else(|| Failure::error(format!("no member {key} at {url}")))?;
+    Ok(Worker::Owner(one.worker))
+}
+
+async fn here(directory: &Path, config: Config) -> Result<Worker, Failure> {
+    let target = Target::Member(directory.to_owned());
+    Worker::open(directory, HostOptions { config, target, sources: Vec::new(), agent: None }).await
+}
+
+fn unknown(args: &Call, names: &[String]) -> Failure {
+    let (member, tool) = (one_line(&args.member, 80), one_line(&args.tool, 80));
+    Failure::error(match names {
+        [] => format!("{member} offers no tools"),
+        names => format!("{member} has no tool {tool}; it has {}", one_line(&names.join(", "), usize::MAX)),
+    })
+}
+
+fn unreadable(error: serde_json::Error) -> Failure {
+    Failure::error(format!("the tool's answer cannot be read: {error}"))
+}
+
+/// The input: the argument, or stdin where that is `-`.
+fn input(argument: &str) -> Result<Map<String, Value>, Failure> {
+    let mut text = argument.to_owned();
+    if argument == "-" {
+        text.clear();
+        let read = io::stdin().lock().take(INPUT_BYTES).read_to_string(&mut text);
+        read.map_err(|e| Failure::error(format!("cannot read the input from stdin: {e}")))?;
+    }
+    match serde_json::from_str(&text) {
+        Ok(Value::Object(input)) => Ok(input),
+        Ok(_) => Err(Failure::error("a tool's input is a JSON object, as {\"text\": \"b\\na\"}")),
+        Err(e) => Err(Failure::error(format!("the input is not JSON: {e}"))),
+    }
+}

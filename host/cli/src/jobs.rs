@@ -1,0 +1,561 @@
+//! Which jobs there are, and which one is meant: those of a host that runs, else those in the files of a directory of
+//! members.
+
+use std::path::PathBuf;
+
+use cap_std::fs::Dir;
+use futures::{StreamExt as _, stream};
+use guild_client::{
+    Detail, Error, JobId, JobList, JobStatus, ListParams, Listed, ListedDetails, MemberKey, Options, Reply, ResultView,
+    Served, StatusView, WorkerHandle,
+};
+use guild_contract::{Limits, Meta, rpc::code};
+use guild_jobs::{
+    Owner, Records,
+    records::{made_at, started_at},
+};
+use guild_server::config::Config;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::{
+    args::{Endpoint, House},
+    failure::{Failure, exit},
+    house,
+    output::{one_line, tell, tell_error},
+    table::{Cell, Column, Table},
+};
+
+/// How a job is named that was made last.
+pub(crate) const LATEST: &str = "@latest";
+/// How many jobs an ambiguous name lists.
+const CHOICES: usize = 10;
+/// How many members of a host are asked at a time.
+const AT_A_TIME: usize = 8;
+/// What is said of a job that is recorded as running where nobody runs it.
+pub(crate) const INTERRUPTED: &str = "interrupted; no process runs it";
+/// What becomes of such a job.
+pub(crate) const GOES_ON: &str = "the next host that serves its member goes on with it, or ends it as failed";
+
+/// Where jobs are looked for.
+pub(crate) enum Jobs {
+    /// Members of a host that runs.
+    Host { url: String, members: Vec<Served> },
+    /// Members' directories.
+    Files(Files),
+}
+
+/// Members whose files are read.
+pub(crate) struct Files {
+    directory: PathBuf,
+    limits: Limits,
+    members: Vec<Kept>,
+}
+
+/// The files of one member.
+struct Kept {
+    /// Its key, or as it was named.
+    member: String,
+    dir: Dir,
+    records: Option<Records>,
+    owner: Option<Owner>,
+}
+
+/// A job that was found: whose it is, by its place among the members, and its whole id.
+pub(crate) struct Found {
+    at: usize,
+    pub(crate) id: String,
+}
+
+/// A job in a list.
+pub(crate) struct Row {
+    pub(crate) member: Option<String>,
+    pub(crate) listed: Listed,
+    pub(crate) interrupted: bool,
+    /// When it was made, where that is known.
+    pub(crate) made: Option<Timestamp>,
+}
+
+/// With `--json`: a job of a list of all members.
+#[derive(Serialize)]
+pub(crate) struct OfMember<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) member: Option<&'a str>,
+    #[serde(flatten)]
+    pub(crate) listed: &'a Listed,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) interrupted: bool,
+}
+
+/// All jobs that there are.
+pub(crate) struct All {
+    /// Newest first.
+    pub(crate) rows: Vec<Row>,
+    /// The host's own answer, where one member was asked.
+    pub(crate) json: Option<Box<serde_json::value::RawValue>>,
+    /// Members that could not be asked, and why.
+    pub(crate) left_out: Vec<String>,
+}
+
+/// Where a job is.
+pub(crate) struct Status {
+    pub(crate) member: Option<String>,
+    pub(crate) view: StatusView,
+    /// The host's own answer.
+    pub(crate) json: Option<Box<serde_json::value::RawValue>>,
+    pub(crate) interrupted: bool,
+}
+
+/// With `--json`: a status that was read from files.
+#[derive(Serialize)]
+pub(crate) struct FileStatus<'a> {
+    #[serde(flatten)]
+    pub(crate) view: &'a StatusView,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) interrupted: bool,
+}
+
+/// The members of the host at an endpoint, or the one that is named.
+pub(crate) async fn served(endpoint: &Endpoint) -> Result<Vec<Served>, Failure> {
+    served_at(&endpoint.url(), endpoint.member.as_ref(), &endpoint.access.options()?).await
+}
+
+/// The members of the host at `url`, or the one that is named.
+pub(crate) async fn served_at(url: &str, named: Option<&MemberKey>, options: &Options) -> Result<Vec<Served>, Failure> {
+    of(guild_client::served(url, options).await?, url, named)
+}
+
+fn of(members: Vec<Served>, url: &str, named: Option<&MemberKey>) -> Result<Vec<Served>, Failure> {
+    let Some(key) = named else { return Ok(members) };
+    let keys = keys(&members);
+    match members.into_iter().find(|served| served.member.as_ref().is_none_or(|member| member == key)) {
+        Some(served) => Ok(vec![served]),
+        None => Err(Failure::error(format!("no member {key} at {}; {keys}", one_line(url, usize::MAX)))),
+    }
+}
+
+/// Which members there are, as an error says it.
+fn keys(members: &[Served]) -> String {
+    let keys: Vec<_> = members.iter().filter_map(|served| served.member.as_ref()).map(MemberKey::as_str).collect();
+    if keys.is_empty() { "it serves no member".to_owned() } else { format!("it serves {}", keys.join(", ")) }
+}
+
+/// The one member at an endpoint.
+pub(crate) async fn worker(endpoint: &Endpoint) -> Result<WorkerHandle, Failure> {
+    let members = served(endpoint).await?;
+    let keys = keys(&members);
+    let mut members = members.into_iter();
+    match (members.next(), members.next()) {
+        (Some(served), None) => Ok(served.worker),
+        (None, _) => Err(Failure::error(format!("no member at {}", one_line(&endpoint.url(), usize::MAX)))),
+        (Some(_), Some(_)) => Err(Failure::error(format!(
+            "which member? Name it with --member KEY; {}: {keys}",
+            one_line(&endpoint.url(), 200)
+        ))),
+    }
+}
+
+impl Jobs {
+    /// The jobs of the host at the endpoint; of the directory that `--members` names; or of the directory of members,
+    /// where nobody named a host and none answers.
+    pub(crate) async fn open(endpoint: &Endpoint, house: &House) -> Result<Self, Failure> {
+        let files = |why: Option<&str>| {
+            let config = house::config(&house.policy)?;
+            let files = Files::open(house, &config, endpoint.member.as_ref().map(MemberKey::as_str))?;
+            if !endpoint.json {
+                let why = why.map(|url| format!(": no host runs at {url}")).unwrap_or_default();
+                tell(format_args!("read from the files in {}{why}", files.directory.display()));
+            }
+            Ok(Self::Files(files))
+        };
+        if house.members.is_some() {
+            if endpoint.url.is_some() && std::env::var_os("GUILD_URL").is_none() {
+                return Err(Failure::error("--url names a host, and --members a directory; name one of them"));
+            }
+            return files(None);
+        }
+        let (options, url) = (endpoint.access.options()?, endpoint.url());
+        match guild_client::served(&url, &options).await {
+            Ok(members) => Ok(Self::Host { members: of(members, &url, endpoint.member.as_ref())?, url }),
+            Err(error @ Error::Unreachable { .. }) if endpoint.url.is_none() => {
+                let config = house::config(&house.policy)?;
+                match house::members_directory(None, &config) {
+                    Ok(_) => files(Some(&url)),
+                    Err(_) => Err(error.into()),
+                }
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The jobs of the host at the endpoint.
+    pub(crate) async fn of_host(endpoint: &Endpoint) -> Result<Self, Failure> {
+        Ok(Self::Host { members: served(endpoint).await?, url: endpoint.url() })
+    }
+
+    /// The jobs in files.
+    pub(crate) fn of_files(house: &House, config: &Config, member: Option<&str>) -> Result<Self, Failure> {
+        Files::open(house, config, member).map(Self::Files)
+    }
+
+    /// The directory of a job's member, where it was found in files.
+    pub(crate) fn directory_of(&self, found: &Found) -> Option<&Dir> {
+        match self {
+            Self::Host { .. } => None,
+            Self::Files(files) => files.members.get(found.at).map(|kept| &kept.dir),
+        }
+    }
+
+    fn count(&self) -> usize {
+        match self {
+            Self::Host { members, .. } => members.len(),
+            Self::Files(files) => files.members.len(),
+        }
+    }
+
+    /// Where it is looked, for errors.
+    fn place(&self) -> String {
+        match self {
+            Self::Host { url, .. } => one_line(url, usize::MAX),
+            Self::Files(files) => files.directory.display().to_string(),
+        }
+    }
+
+    /// The name of a member.
+    fn member(&self, at: usize) -> Option<String> {
+        match self {
+            Self::Host { members, .. } => members.get(at)?.member.as_ref().map(MemberKey::to_string),
+            Self::Files(files) => files.members.get(at).map(|kept| kept.member.clone()),
+        }
+    }
+
+    /// The job of that id, of the only id that begins so, or the one that was made last.
+    pub(crate) async fn find(&self, wanted: &str) -> Result<Found, Failure> {
+        if wanted == LATEST {
+            return self.latest().await;
+        }
+        let (mut found, mut left_out) = self.of_id(wanted).await;
+        if found.is_empty() {
+            let (all, why) = self.ids().await;
+            left_out = why;
+            found = all.into_iter().filter(|found| !wanted.is_empty() && found.id.starts_with(wanted)).collect();
+        }
+        match found.len() {
+            1 => found.pop().ok_or_else(|| Failure::error("the job is gone")),
+            0 if self.count() == 1 && left_out.is_empty() && matches!(self, Self::Host { .. }) => {
+                // The host's own words.
+                Ok(Found { at: 0, id: wanted.to_owned() })
+            }
+            0 => {
+                left_out.iter().for_each(tell_error);
+                let (wanted, place) = (one_line(wanted, 128), self.place());
+                Err(Failure::error(format!("there is no job {wanted} in {place}; `guild list` shows the jobs")))
+            }
+            _ => self.ambiguous(wanted, found).await,
+        }
+    }
+
+    /// The member of a job, and its id, for who asks a host itself.
+    pub(crate) fn worker_of(&self, found: &Found) -> Result<WorkerHandle, Failure> {
+        match self {
+            Self::Host { members, .. } => {
+                let served = members.get(found.at).ok_or_else(|| Failure::error("the member is gone"))?;
+                Ok(served.worker.clone())
+            }
+            Self::Files(files) => {
+                let kept = files.members.get(found.at).ok_or_else(|| Failure::error("the member is gone"))?;
+                match kept.owner.as_ref().filter(|owner| !owner.url.is_empty()) {
+                    Some(owner) => crate::client::AccessArgs::of_environment().client(&owner.url, None),
+                    None => Err(Failure::error(format!(
+                        "no host serves {}; start one with `guild serve`, or remove ended jobs with `guild prune`",
+                        kept.member
+                    ))),
+                }
+            }
+        }
+    }
+
+    /// The key of a job's member, where it is known.
+    pub(crate) fn key_of(&self, found: &Found) -> Option<MemberKey> {
+        self.member(found.at)?.parse().ok()
+    }
+
+    /// Who has a job of exactly that id.
+    async fn of_id(&self, id: &str) -> (Vec<Found>, Vec<String>) {
+        let found = |at| Found { at, id: id.to_owned() };
+        match self {
+            Self::Host { members, .. } => {
+                let asked = each(members, |served| served.worker.status(id)).await;
+                let (mut all, mut left_out) = (Vec::new(), Vec::new());
+                for (at, answer) in asked.into_iter().enumerate() {
+                    match answer {
+                        Ok(_) => all.push(found(at)),
+                        Err(error) => left_out.extend(self.reason(at, &error)),
+                    }
+                }
+                (all, left_out)
+            }
+            Self::Files(files) => {
+                let Ok(id) = id.parse::<JobId>() else { return (Vec::new(), Vec::new()) };
+                let has = |kept: &Kept| kept.records.as_ref().is_some_and(|records| records.has(&id));
+                let all = files.members.iter().enumerate().filter(|(_, kept)| has(kept)).map(|(at, _)| found(at));
+                (all.collect(), Vec::new())
+            }
+        }
+    }
+
+    /// All jobs there are.
+    async fn ids(&self) -> (Vec<Found>, Vec<String>) {
+        let (mut all, mut left_out) = (Vec::new(), Vec::new());
+        match self {
+            Self::Host { members, .. } => {
+                let params = ListParams::default();
+                for (at, answer) in each(members, |served| served.worker.list(&params)).await.into_iter().enumerate() {
+                    match answer {
+                        Ok(Reply { value: JobList { jobs }, .. }) => {
+                            all.extend(jobs.into_iter().map(|job| Found { at, id: job.job_id.into() }));
+                        }
+                        Err(error) => left_out.extend(self.reason(at, &error)),
+                    }
+                }
+            }
+            Self::Files(files) => {
+                for (at, kept) in files.members.iter().enumerate() {
+                    match kept.records.as_ref().map(Records::ids).transpose() {
+                        Ok(ids) => all.extend(ids.into_iter().flatten().map(|id| Found { at, id: id.into() })),
+                        Err(e) => left_out.push(format!("{}: its jobs cannot be read: {e}", kept.member)),
+                    }
+                }
+            }
+        }
+        (all, left_out)
+    }
+
+    /// Why a member could not be asked; nothing where it has no such job, or no jobs at all.
+    fn reason(&self, at: usize, error: &Error) -> Option<String> {
+        match error {
+            Error::Refused { code: code::INVALID_PARAMS | code::METHOD_NOT_FOUND, .. } => None,
+            error => Some(format!("{} cannot be asked: {error}", self.member(at).unwrap_or_else(|| self.place()))),
+        }
+    }
+
+    async fn latest(&self) -> Result<Found, Failure> {
+        let (all, left_out) = self.ids().await;
+        left_out.iter().for_each(tell_error);
+        let (mut newest, mut newest_made): (Option<Found>, Option<Timestamp>) = (None, None);
+        for found in all {
+            let by_id = found.id.parse().ok().and_then(|id| made_at(&id));
+            let made = match by_id {
+                Some(made) => Some(made),
+                None => self.look(&found).await.and_then(|view| view.started_at.parse().ok()),
+            };
+            // Of those of one moment, the first: a host lists the newest first.
+            if newest.is_none() || made > newest_made {
+                (newest, newest_made) = (Some(found), made);
+            }
+        }
+        newest.ok_or_else(|| Failure::error(format!("there are no jobs in {}", self.place())))
+    }
+
+    /// A job's status, if it can be had.
+    async fn look(&self, found: &Found) -> Option<StatusView> {
+        self.status(found).await.ok().map(|status| status.view)
+    }
+
+    /// Lists what a name could mean.
+    async fn ambiguous(&self, wanted: &str, found: Vec<Found>) -> Result<Found, Failure> {
+        let count = found.len();
+        let mut table =
+            Table::new([Column::Left("JOB"), Column::Left("MEMBER"), Column::Left("AGE"), Column::Rest("DESCRIPTION")]);
+        for found in found.iter().take(CHOICES) {
+            let view = self.look(found).await;
+            let made = view.as_ref().and_then(|view| view.started_at.parse().ok());
+            table.row(
+                [
+                    Cell::text(&found.id),
+                    Cell::text(&self.member(found.at).unwrap_or_default()),
+                    Cell::age(made, Timestamp::now()),
+                    Cell::text(view.as_ref().map_or("", |view| &view.description)),
+                ],
+                None,
+            );
+        }
+        tell_error(format_args!("{count} jobs are meant by {wanted:?}; write more of the id, or name the --member:"));
+        let mut text = Vec::new();
+        table.write(&mut text, Some(crate::table::stderr_width()))?;
+        tell(String::from_utf8_lossy(&text).trim_end());
+        if count > CHOICES {
+            tell(format_args!("and {} more", count - CHOICES));
+        }
+        Err(Failure::code(exit::ERROR))
+    }
+
+    /// A job's status.
+    pub(crate) async fn status(&self, found: &Found) -> Result<Status, Failure> {
+        let member = self.member(found.at);
+        match self {
+            Self::Host { .. } => {
+                let Reply { value, json } = self.worker_of(found)?.status(&found.id).await?;
+                Ok(Status { member, view: value, json: Some(json), interrupted: false })
+            }
+            Self::Files(files) => {
+                let (kept, records, meta) = files.record(found)?;
+                let interrupted = kept.is_interrupted(meta.status);
+                Ok(Status { member, view: records.status(&meta, &files.limits), json: None, interrupted })
+            }
+        }
+    }
+
+    /// A completed job's result; the host's own answer beside it.
+    pub(crate) async fn result(
+        &self,
+        found: &Found,
+    ) -> Result<(ResultView, Option<Box<serde_json::value::RawValue>>), Failure> {
+        match self {
+            Self::Host { .. } => {
+                let Reply { value, json } = self.worker_of(found)?.result(&found.id).await?;
+                Ok((value, Some(json)))
+            }
+            Self::Files(files) => {
+                let (kept, records, meta) = files.record(found)?;
+                if kept.is_interrupted(meta.status) {
+                    return Err(Failure::error(format!(
+                        "the job {} has no result: {INTERRUPTED}; {GOES_ON}",
+                        found.id
+                    )));
+                }
+                Ok((records.result(&meta, &files.limits).map_err(|e| Failure::error(e.to_string()))?, None))
+            }
+        }
+    }
+
+    /// All jobs that match, newest first.
+    pub(crate) async fn list(&self, params: &ListParams) -> Result<All, Failure> {
+        match self {
+            Self::Host { members, .. } => self.list_there(members, params).await,
+            Self::Files(files) => files.list(params),
+        }
+    }
+
+    async fn list_there(&self, members: &[Served], params: &ListParams) -> Result<All, Failure> {
+        if let [one] = members {
+            let Reply { value, json } = one.worker.list(params).await?;
+            let rows = value.jobs.into_iter().map(|listed| Row::of(self.member(0), listed, false, None)).collect();
+            return Ok(All { rows, json: Some(json), left_out: Vec::new() });
+        }
+        let (mut rows, mut left_out) = (Vec::new(), Vec::new());
+        for (at, answer) in each(members, |served| served.worker.list(params)).await.into_iter().enumerate() {
+            match answer {
+                Ok(Reply { value, .. }) => {
+                    rows.extend(value.jobs.into_iter().map(|listed| Row::of(self.member(at), listed, false, None)));
+                }
+                // What is asked of all of them is wrong for all of them.
+                Err(error @ Error::Refused { code: code::INVALID_PARAMS, .. }) => return Err(error.into()),
+                Err(error) => left_out.extend(self.reason(at, &error)),
+            }
+        }
+        rows.sort_by(|one, other| other.made.cmp(&one.made));
+        Ok(All { rows, json: None, left_out })
+    }
+
+    /// Whether only one member was asked.
+    pub(crate) fn is_of_one(&self) -> bool {
+        self.count() == 1
+    }
+}
+
+/// Asks members of a host, a few at a time.
+async fn each<'a, T, F: Future<Output = Result<T, Error>> + 'a>(
+    members: &'a [Served],
+    ask: impl Fn(&'a Served) -> F + 'a,
+) -> Vec<Result<T, Error>> {
+    stream::iter(members).map(ask).buffered(AT_A_TIME).collect().await
+}
+
+impl Row {
+    fn of(member: Option<String>, listed: Listed, interrupted: bool, made: Option<Timestamp>) -> Self {
+        let made = made.or_else(|| made_at(&listed.job_id));
+        Self { member, listed, interrupted, made }
+    }
+}
+
+impl Files {
+    /// The files of one member, or of all of them.
+    fn open(house: &House, config: &Config, member: Option<&str>) -> Result<Self, Failure> {
+        let limits = config.limits.clone();
+        if let Some(member) = member {
+            let directory = house::member_directory(member, house, config)?;
+            let members = vec![Kept::of(member.to_owned(), house::open(&directory)?)?];
+            return Ok(Self { directory, limits, members });
+        }
+        let directory = house::members_directory(house.members.as_deref(), config)?;
+        let found = house::discovered(&directory)?.into_iter();
+        let found = found.filter_map(|found| Some(Kept::of(found.path, found.member.ok()?.dir)));
+        Ok(Self { members: found.collect::<Result<_, _>>()?, directory, limits })
+    }
+
+    fn record(&self, found: &Found) -> Result<(&Kept, &Records, Meta), Failure> {
+        let kept = self.members.get(found.at).ok_or_else(|| Failure::error("the member is gone"))?;
+        let records = kept.records.as_ref().ok_or_else(|| Failure::error("the member has no jobs"))?;
+        let id: JobId = found.id.parse().map_err(|e| Failure::error(format!("{e}")))?;
+        let unreadable =
+            |e| Failure::error(format!("the job {id} of {}: its meta.json cannot be read: {e}", kept.member));
+        let meta = records.meta(&id, &self.limits).map_err(unreadable)?;
+        Ok((kept, records, meta))
+    }
+
+    fn list(&self, params: &ListParams) -> Result<All, Failure> {
+        let filter = guild_jobs::glob::filter(params.filter.as_deref()).map_err(|e| Failure::error(e.to_string()))?;
+        let (mut rows, mut left_out) = (Vec::new(), Vec::new());
+        for kept in &self.members {
+            let all = kept.records.as_ref().map(|records| records.all(&self.limits).map(|all| (records, all)));
+            let (records, all) = match all {
+                Some(Ok(all)) => all,
+                None => continue,
+                Some(Err(e)) => {
+                    left_out.push(format!("{}: its jobs cannot be read: {e}", kept.member));
+                    continue;
+                }
+            };
+            for (id, meta) in all {
+                let meta = match meta {
+                    Ok(meta) => meta,
+                    Err(e) => {
+                        left_out.push(format!("job {id} of {}: its meta.json cannot be read: {e}", kept.member));
+                        continue;
+                    }
+                };
+                if filter.as_ref().is_some_and(|filter| !filter.is_match(&meta.description)) {
+                    continue;
+                }
+                let details = (params.detail == Some(Detail::Detailed))
+                    .then(|| ListedDetails { description: meta.description.clone(), summary: records.summary(&id) });
+                let (interrupted, made) = (kept.is_interrupted(meta.status), started_at(&meta));
+                let listed = Listed { job_id: id, status: meta.status, details };
+                rows.push(Row::of(Some(kept.member.clone()), listed, interrupted, made));
+            }
+        }
+        rows.sort_by(|one, other| (other.made, &other.listed.job_id).cmp(&(one.made, &one.listed.job_id)));
+        Ok(All { rows, json: None, left_out })
+    }
+}
+
+impl Kept {
+    fn of(member: String, dir: Dir) -> Result<Self, Failure> {
+        let unreadable = |what: &'static str| {
+            let member = member.clone();
+            move |e: std::io::Error| Failure::error(format!("{member}: its {what} cannot be read: {e}"))
+        };
+        let records = Records::open(&dir).map_err(unreadable("jobs"))?;
+        // Nobody who has no jobs runs one.
+        let owner = match &records {
+            Some(_) => Owner::of(&dir).map_err(unreadable("owner"))?,
+            None => None,
+        };
+        Ok(Self { member, dir, records, owner })
+    }
+
+    fn is_interrupted(&self, status: JobStatus) -> bool {
+        status == JobStatus::Running && self.owner.is_none()
+    }
+}
