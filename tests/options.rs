@@ -127,7 +127,7 @@ fn completed(home: &Home, words: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn shells_complete_commands_and_members() {
+fn shells_complete_commands_members_and_jobs() {
     let home = Home::new();
     home.quick("alpha");
     home.quick("team/beta");
@@ -136,6 +136,12 @@ fn shells_complete_commands_and_members() {
     assert_eq!(completed(&home, &["guild", "disp"]), ["dispatch"]);
     assert_eq!(completed(&home, &["guild", "run", "--members", members, "al"]), ["alpha"]);
     assert_eq!(completed(&home, &["guild", "status", "--members", members, "--member", ""]), ["alpha", "team/beta"]);
+    let run = home.run(&["run", "alpha", "a task", "--members", members]);
+    let text = said(&run);
+    let job = text.lines().find_map(|line| line.strip_prefix("job: ")).and_then(|job| job.rsplit('/').next()).unwrap();
+    let beginning = &job[..8];
+    assert_eq!(completed(&home, &["guild", "result", "--members", members, beginning]), [job]);
+    assert_eq!(completed(&home, &["guild", "logs", "--members", members, "@"]), ["@latest"]);
     for shell in ["zsh", "fish", "elvish", "powershell"] {
         let script = home.run(&["completions", shell]);
         assert!(script.status.success() && said(&script).contains("GUILD_COMPLETE"), "{shell}");

@@ -380,7 +380,7 @@ pub(crate) struct List {
 #[derive(Debug, Args)]
 pub(crate) struct Job {
     /// The job's id, as `guild dispatch` and `guild list` print it, or how only this one begins; @latest is the newest
-    #[arg(value_name = "JOB", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(value_name = "JOB", value_parser = NonEmptyStringValueParser::new(), add = ArgValueCandidates::new(complete::jobs))]
     pub(crate) id: String,
     /// The host
     #[command(flatten)]
@@ -404,7 +404,7 @@ A connection that breaks is made again, and goes on where it ended; what is miss
 Exit code: 0 when Ctrl-C or SIGTERM ends it; with --job, 0 completed, 3 failed, 4 cancelled; 1 any error.")]
 pub(crate) struct Watch {
     /// Only this job, until it ends: its id, or how only this one begins; @latest is the newest
-    #[arg(long, value_name = "JOB", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, value_name = "JOB", value_parser = NonEmptyStringValueParser::new(), add = ArgValueCandidates::new(complete::jobs))]
     pub(crate) job: Option<String>,
     /// The host
     #[command(flatten)]
@@ -422,7 +422,7 @@ It reads the job's transcript.jsonl and its log.txt, in the order of their times
 results are shortened; --json prints the lines of the transcript as they are, and those of the log with the type `log`.")]
 pub(crate) struct Logs {
     /// The job's id, as `guild dispatch` and `guild list` print it, or how only this one begins; @latest is the newest
-    #[arg(value_name = "JOB", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(value_name = "JOB", value_parser = NonEmptyStringValueParser::new(), add = ArgValueCandidates::new(complete::jobs))]
     pub(crate) id: String,
     /// Its member: a key in the members' directory, or a directory [default: whichever member has the job]
     #[arg(long, value_name = "MEMBER", value_parser = NonEmptyStringValueParser::new(), add = ArgValueCompleter::new(complete::member_or_directory))]

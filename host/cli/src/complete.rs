@@ -14,17 +14,24 @@ use clap_complete::{
     engine::{CompletionCandidate, ValueCompleter},
     env::Shells,
 };
+use guild_contract::Limits;
+use guild_jobs::{Records, records::made_at};
 use guild_server::discovery::FoundMember;
 
 use crate::{
     args::{Cli, PolicyFile},
     failure::Failure,
     house,
-    output::print,
+    jobs::LATEST,
+    output::{one_line, print},
 };
 
 /// The variable by which a shell's script asks.
 const VARIABLE: &str = "GUILD_COMPLETE";
+/// More jobs are not offered: nobody chooses among them.
+const JOBS: usize = 100;
+/// Characters of a job's description, or a member's, that are shown.
+const DESCRIPTION_CHARS: usize = 80;
 
 /// Answers a shell that asks, and ends the process then.
 pub(crate) fn answer_if_asked() {
@@ -45,10 +52,33 @@ pub(crate) fn script(shell: Shell) -> Result<(), Failure> {
 
 /// The keys of members.
 pub(crate) fn members() -> Vec<CompletionCandidate> {
-    let members = found().into_iter();
-    members
-        .map(|member| CompletionCandidate::new(member.key.as_str()).help(Some(member.manifest.description.into())))
-        .collect()
+    let candidate = |member: FoundMember| {
+        let about = one_line(&member.manifest.description, DESCRIPTION_CHARS);
+        CompletionCandidate::new(member.key.as_str()).help(Some(about.into()))
+    };
+    found().into_iter().map(candidate).collect()
+}
+
+/// The newest jobs, with what they are about.
+pub(crate) fn jobs() -> Vec<CompletionCandidate> {
+    let limits = Limits::default();
+    let members = found();
+    let records = members.iter().filter_map(|member| Records::open(&member.dir).ok().flatten());
+    let records: Vec<Records> = records.collect();
+    let ids = records.iter().flat_map(|records| {
+        let ids = records.ids().unwrap_or_default();
+        ids.into_iter().map(move |id| (made_at(&id), id, records))
+    });
+    let mut ids: Vec<_> = ids.collect();
+    ids.sort_by(|one, other| other.0.cmp(&one.0));
+    let newest = ids.into_iter().take(JOBS).map(|(_, id, records)| {
+        let about = records
+            .meta(&id, &limits)
+            .ok()
+            .map(|meta| one_line(&format!("{}: {}", meta.status, meta.description), DESCRIPTION_CHARS));
+        CompletionCandidate::new(id.as_str()).help(about.map(Into::into))
+    });
+    newest.chain([CompletionCandidate::new(LATEST).help(Some("the newest job".into()))]).collect()
 }
 
 /// A member: its key, or its directory.
