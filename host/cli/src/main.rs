@@ -8,6 +8,7 @@ mod client;
 mod doctor;
 mod failure;
 mod grants;
+mod hosted;
 mod house;
 mod log;
 mod logs;

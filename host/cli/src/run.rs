@@ -14,7 +14,8 @@ use std::{
 use guild_client::{DispatchParams, JobStatus, ListParams, ResultView, StatusView, WorkerHandle};
 use guild_jobs::Owner;
 use guild_server::{
-    Host, HostOptions, Member, OpenError, Target, listen::stop_signal, rpc::RpcError, takeover::OwnerError,
+    Host, HostOptions, Member, OpenError, Target, config::Config, discovery, listen::stop_signal, rpc::RpcError,
+    takeover::OwnerError,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -22,6 +23,7 @@ use crate::{
     args::Run,
     client::AccessArgs,
     failure::{Failure, exit},
+    hosted::Terms,
     house,
     output::{one_line, print_json, print_report, tell, tell_error, write_questions},
     remote::work,
@@ -43,10 +45,12 @@ pub(crate) async fn run(args: Run) -> Result<(), Failure> {
     config.members = house::members_directory(args.house.members.as_deref(), &config).ok();
     let stop = stop_signal().map_err(|e| Failure::error(format!("cannot listen for signals: {e}")))?;
     let mut stop = pin!(stop);
+    // A runtime is asked for with the task.
+    let terms = Terms::new(&args.house, &args.session.sources, None, &config)?;
     let options =
         HostOptions { config, target: Target::Member(directory.clone()), sources: args.session.sources, agent };
     let worker = tokio::select! {
-        worker = Worker::open(&directory, options) => worker?,
+        worker = Worker::open(&directory, options, &terms) => worker?,
         () = &mut stop => {
             let message = Some("interrupted before there was a job".to_owned());
             return Err(Failure { code: exit::INTERRUPTED, message });
@@ -104,6 +108,12 @@ enum Worker {
     Owner(WorkerHandle),
 }
 
+/// Refuses to go through an owner that does not serve the member as it is asked for.
+fn hold(directory: &Path, config: &Config, terms: &Terms, owner: &Owner) -> Result<(), Failure> {
+    let member = discovery::single(directory, config.members.as_deref(), config).map_err(Failure::error)?;
+    terms.check(&member, owner).map(drop)
+}
+
 /// How a job ended.
 struct Ended {
     status: StatusView,
@@ -112,22 +122,27 @@ struct Ended {
 }
 
 impl Worker {
-    async fn open(directory: &Path, options: HostOptions) -> Result<Self, Failure> {
+    async fn open(directory: &Path, options: HostOptions, terms: &Terms) -> Result<Self, Failure> {
         // A host that wants to serve a member waits for its owner to let go. There is no need to: the owner does it.
         if let Ok(Some(owner)) = Owner::of(&house::open(directory)?)
             && !owner.url.is_empty()
         {
             let client = AccessArgs::of_environment().client(&owner.url, None)?;
             if client.list(&ListParams { detail: None, filter: Some("-".to_owned()) }).await.is_ok() {
+                hold(directory, &options.config, terms, &owner)?;
                 return Ok(Self::Owner(client));
             }
         }
+        let config = options.config.clone();
         match Host::open(options, None).await {
             Ok(host) => match host.single() {
                 Some(member) => Ok(Self::Here { member: member.clone(), _host: host }),
                 None => Err(Failure::error("the member is not served here")),
             },
             Err(OpenError::Owner(OwnerError::Served { url, .. })) => {
+                if let Some(owner) = Owner::of(&house::open(directory)?).ok().flatten() {
+                    hold(directory, &config, terms, &owner)?;
+                }
                 Ok(Self::Owner(AccessArgs::of_environment().client(&url, None)?))
             }
             Err(error) => Err(Failure::error(error.to_string())),

@@ -44,6 +44,6 @@ pub use error::StoreError;
 pub use job_tools::JobTools;
 pub use load::{LoadReport, Resume, interrupted};
 pub use memory::MemoryStore;
-pub use owner::{Owner, OwnerLock, Pulse};
+pub use owner::{Note, Owner, OwnerLock, Pulse};
 pub use running::RunningJob;
 pub use store::{JobStore, NewJob, PruneReport, StoreOptions};

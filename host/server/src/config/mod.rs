@@ -23,9 +23,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use guild_contract::{Limits, Policy, grants::Pattern};
+use guild_contract::{Limits, Policy, grants::Pattern, text::hex};
 use guild_web::WebOptions;
 use serde::Deserialize;
+use sha2::{Digest as _, Sha256};
 use toml::{
     Spanned,
     de::{DeTable, Deserializer},
@@ -55,6 +56,8 @@ const MAX_JSON_DEPTH: u32 = 127;
 pub struct Config {
     /// The file that was read, if there was one.
     pub file: Option<PathBuf>,
+    /// The SHA-256 of its text, in hexadecimal digits.
+    pub sha256: Option<String>,
     /// Where the file is, or would be: what the operator decided is kept beside it (`guild.lock`, `guild.tokens`,
     /// `guild.trust`). None where the user has no configuration directory.
     pub directory: Option<PathBuf>,
@@ -192,6 +195,7 @@ impl Config {
 
         let base = path.parent().unwrap_or(path);
         let mut config = Self { file: Some(path.to_owned()), directory: Some(base.to_owned()), ..Self::default() };
+        config.sha256 = Some(hex(&Sha256::digest(text)));
         config.members = written.members.map(|members| base.join(members));
         for root in written.roots {
             if let Some(name) = &root.name {
