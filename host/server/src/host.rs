@@ -131,11 +131,7 @@ impl Host {
         let limits = Arc::new(config.limits.clone());
         guild_confine::set_room(limits.processes_bytes);
         let roots = read_roots(&config, sources)?;
-        let looking = tokio::task::spawn_blocking({
-            let roots = roots.clone();
-            move || roots.as_ref().map(warn_of_roots)
-        });
-        let sources = Arc::new(Sources::new(roots));
+        let sources = Arc::new(Sources::new(roots.clone()));
         let runtimes = Arc::new(Runtimes::new(&config).map_err(OpenError::Config)?);
         let mut config = config.with_agent(agent);
         if let Target::Members(path) = &target {
@@ -192,6 +188,7 @@ impl Host {
             }
         }
         roster.begin(&opened);
+        let looking = tokio::task::spawn_blocking(move || roots.as_ref().map(warn_of_roots));
         let ended = tokio::task::spawn_blocking(move || runtimes.end_orphans()).await;
         if ended.is_err() {
             tracing::error!("what earlier sessions left could not be ended");
