@@ -8,7 +8,10 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::support::{guest, host::Home};
+use crate::support::{
+    guest,
+    host::{Home, wait_for},
+};
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
@@ -412,4 +415,49 @@ fn no_key_and_no_signature_is_written_where_it_should_not_be() {
     assert!(!Path::new(&format!("{}.minisig", file.display())).exists());
     let output = home.run(&["sign", "a.wasm", "--key", "k", "--comment", "two\nlines"]);
     assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn an_approval_says_when_it_comes_into_service_and_then_it_does() {
+    let home = Home::new();
+    let member = home.quick("quick");
+    configure(&home, "require_approval = true\n");
+    // Nobody serves it.
+    let (approved, said) = approve(&home, "quick", &["--yes"]);
+    assert!(approved && said.contains("no host serves it; it is loaded by the next that does"), "{said}");
+    run(&home, "quick").unwrap();
+
+    // A host of the directory of members takes it up at once.
+    rebuild(&home, "quick");
+    let host = home.serve_roster(&[]);
+    let state = |wanted: &str| {
+        wait_for(wanted, || host.members().iter().any(|member| member["state"] == wanted).then_some(()));
+    };
+    state("error");
+    let (approved, said) = approve(&home, "quick", &["--yes"]);
+    let told = format!("process {} serves the directory of members at http://", host.pid());
+    assert!(approved && said.contains(&told) && said.contains("loads it at once"), "{said}");
+    state("ready");
+
+    // One that has another guild.lock does not see it.
+    let elsewhere = home.write("elsewhere/guild.toml", "");
+    let elsewhere = ["--yes", "--config-file", elsewhere.to_str().unwrap()];
+    let (approved, said) = approve(&home, "quick", &elsewhere);
+    assert!(
+        approved && said.contains("it does not see this approval") && said.contains("config/guild/guild.lock"),
+        "{said}"
+    );
+    host.stop();
+
+    // One of the member alone has to be started again.
+    rebuild(&home, "quick");
+    let host = home.serve(&member, &[]);
+    wait_for("error", || (host.members()[0]["state"] == "error").then_some(()));
+    let (approved, said) = approve(&home, "quick", &["--yes"]);
+    let told = format!("process {} serves it alone", host.pid());
+    assert!(approved && said.contains(&told) && said.contains("started again"), "{said}");
+    assert_eq!(host.members()[0]["state"], "error");
+    host.stop();
+    let host = home.serve(&member, &[]);
+    host.client().start("after");
 }

@@ -336,7 +336,7 @@ fn doctor_says_what_the_configured_runtime_lacks() {
     assert_eq!(ready.status.code(), Some(0), "{}", stdout(&ready));
     let report = json_of(&ready);
     assert_eq!(report["usable"], true);
-    assert_eq!(check(&report, "sources", "read roots").2, "docs");
+    assert_eq!(check(&report, "sources", "read roots").2, "docs (1 document)");
     assert_eq!(check(&report, "member", "quick").0, "usable");
     assert_eq!(check(&report, "web", "pages").0, "off");
     // What nobody needs may be missing.

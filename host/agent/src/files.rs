@@ -28,7 +28,10 @@ use guild_jobs::{
     tools::ToolError,
 };
 use rustix::fs::OFlags;
+use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
+
+use crate::extractive;
 
 pub use confined::FILES_TASK;
 use confined::{Answer, Asked, Elsewhere};
@@ -50,6 +53,48 @@ const PIECE_BYTES: usize = 64 << 10;
 const MAX_LISTED_BYTES: usize = 64 << 20;
 /// What a path of a listing takes beside its text, in bytes.
 const OVERHEAD: usize = 64;
+
+/// How many files are looked at for each document that is wanted.
+const LOOKED_AT: u32 = 1000;
+
+/// What there is to read in a root.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Looked {
+    /// The root's name.
+    pub name: String,
+    /// Why the directory itself cannot be read.
+    pub unreadable: Option<String>,
+    /// Files with text that can be read.
+    pub documents: u32,
+    /// Files without such text: empty and binary ones, and those that the built-in runtime takes for no document.
+    pub others: u32,
+    /// Files that cannot be read.
+    pub unreadable_files: u32,
+    /// Whether there may be more: it stopped before the end.
+    pub stopped: bool,
+}
+
+impl Looked {
+    /// Why there is nothing to read; none where there is.
+    pub fn problem(&self) -> Option<String> {
+        if let Some(why) = &self.unreadable {
+            return Some(format!("cannot be read: {why}"));
+        }
+        if self.documents > 0 {
+            return None;
+        }
+        let least = if self.stopped { "at least " } else { "" };
+        Some(match (self.others, self.unreadable_files) {
+            (0, 0) => "has no file that sessions can see".to_owned(),
+            (others, 0) => format!("has no document: {least}{others} other files"),
+            (others, unreadable) => {
+                format!(
+                    "has no document that can be read: {least}{unreadable} files cannot be read, {others} are no documents"
+                )
+            }
+        })
+    }
+}
 
 /// Why there are no read roots.
 #[derive(Debug, thiserror::Error)]
@@ -79,7 +124,10 @@ pub enum RootError {
 
 struct Root {
     name: String,
+    /// As it was named.
     path: PathBuf,
+    /// Where that led when it was opened.
+    real: PathBuf,
     dir: Dir,
 }
 
@@ -121,7 +169,7 @@ impl ReadRoots {
             if let Some(first) = roots.iter().find(|root| root.name == name) {
                 return Err(RootError::SameName { name, first: first.path.clone(), second: path });
             }
-            roots.push(Arc::new(Root { name, path, dir }));
+            roots.push(Arc::new(Root { name, path, real, dir }));
         }
         Ok(Self { roots, elsewhere: Elsewhere::new(&Limits::default()) })
     }
@@ -138,6 +186,49 @@ impl ReadRoots {
     #[must_use]
     pub fn with_limits(self, limits: &Limits) -> Self {
         Self { elsewhere: Elsewhere::new(limits), ..self }
+    }
+
+    /// The names of the roots, and where they are: absolute paths without symlinks.
+    pub fn places(&self) -> impl Iterator<Item = (&str, &Path)> {
+        self.roots.iter().map(|root| (root.name.as_str(), root.real.as_path()))
+    }
+
+    /// What there is to read in each root. It stops in a root where it has come by `enough` documents, or by a thousand
+    /// files for each of them.
+    ///
+    /// # Errors
+    /// Where the roots cannot be looked at: it takes too long, or too much memory.
+    pub fn look(&self, enough: u32) -> Result<Vec<Looked>, ToolError> {
+        match self.ask(Asked::Look { enough }, &CancellationToken::new())? {
+            Answer::Looked(looked) => Ok(looked),
+            answer => Err(answer.unexpected()),
+        }
+    }
+
+    /// [`Self::look`] in this process.
+    fn look_here(&self, enough: u32, cancel: &CancellationToken) -> Result<Vec<Looked>, ToolError> {
+        let look = |root: &Arc<Root>| {
+            let mut looked = Looked { name: root.name.clone(), ..Looked::default() };
+            if let Err(error) = root.dir.entries() {
+                looked.unreadable = Some(error.kind().to_string());
+                return Ok(looked);
+            }
+            let mut seen = 0;
+            let mut each = |file: Seen<'_>| {
+                seen += 1;
+                match is_readable(&file) {
+                    Ok(true) => looked.documents += 1,
+                    Ok(false) => looked.others += 1,
+                    Err(_) => looked.unreadable_files += 1,
+                }
+                looked.stopped = looked.documents >= enough || seen >= enough.saturating_mul(LOOKED_AT);
+                Ok(if looked.stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+            };
+            // A break is that of `stopped`.
+            let _ = Walk::new(cancel, &self.elsewhere.beyond, &mut each).root(root)?;
+            Ok(looked)
+        };
+        self.roots.iter().map(look).collect()
     }
 
     /// The root and the path in it that a session's path means; the path is empty for the root itself.
@@ -438,6 +529,15 @@ impl Files for ReadRoots {
             answer => Err(answer.unexpected()),
         }
     }
+}
+
+/// Whether a file is a document: whether it has text, by its name and its beginning.
+fn is_readable(file: &Seen<'_>) -> io::Result<bool> {
+    let opened = open(file.dir, file.name)?;
+    let mut head = Vec::new();
+    opened.take(HEAD_BYTES as u64).read_to_end(&mut head)?;
+    let is_small = file.entry.size <= extractive::MAX_FILE_BYTES;
+    Ok(is_small && extractive::is_document(&file.entry.path) && !head.trim_ascii().is_empty() && !is_binary(&head))
 }
 
 fn newest_first(files: &mut [FileEntry]) {

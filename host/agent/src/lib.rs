@@ -13,5 +13,5 @@ mod readonly;
 pub use belt::Belt;
 pub use claude::{Claude, ClaudeOptions};
 pub use extractive::{DOCUMENT_TASK, Extractive, LocalSearch};
-pub use files::{FILES_TASK, ReadRoots, RootError};
+pub use files::{FILES_TASK, Looked, ReadRoots, RootError};
 pub use readonly::Broker;

@@ -8,11 +8,12 @@ use std::{
 
 use guild_jobs::Owner;
 use guild_server::{
-    approval::{Approval, Difference, How, Pin, Refused, Signature, Standing, Trusted},
+    approval::{Approval, Difference, FILE, How, Pin, Refused, Signature, Standing, Trusted},
     config::Config,
     discovery::FoundMember,
     reach::Granted,
     resume,
+    serving::Serving,
 };
 use jiff::Timestamp;
 use serde::Serialize;
@@ -82,17 +83,43 @@ fn approve_member(approval: &Approval, found: &FoundMember, config: &Config, yes
     approval.approve(&standing).map_err(|why| failed(&why))?;
     let file = approval.file().unwrap_or_default();
     tell(format_args!("approved {name} in {}", harmless(&file.display().to_string())));
-    if let Ok(Some(owner)) = Owner::of(&found.dir)
-        && !owner.url.is_empty()
-        && !is_pinned
-    {
-        tell(format_args!(
-            "process {} serves it at {}; what is approved is loaded when that host is started again",
-            owner.pid,
-            harmless(&owner.url)
-        ));
+    if !is_pinned {
+        tell(what_follows(approval, found));
     }
     Ok(())
+}
+
+/// When what was approved comes into service.
+fn what_follows(approval: &Approval, found: &FoundMember) -> String {
+    let owner = Owner::of(&found.dir).ok().flatten();
+    let Some(owner) = owner.filter(|owner| !owner.url.is_empty()) else {
+        return "no host serves it; it is loaded by the next that does, and by `guild run`".to_owned();
+    };
+    let (pid, url) = (owner.pid, harmless(&owner.url));
+    let directory = approval.file().and_then(|file| Some(file.parent()?.canonicalize().ok()?));
+    let other = owner.note::<Serving>(&found.dir).ok().flatten().filter(|host| host.lock_directory != directory);
+    if let Some(host) = other {
+        let has = host.lock_directory.map_or_else(
+            || "has no guild.lock".to_owned(),
+            |directory| format!("reads {}", directory.join(FILE).display()),
+        );
+        return format!(
+            "process {pid}, which serves it at {url}, {}: it does not see this approval; approve it with the guild.toml \
+             that it was started with",
+            harmless(&has)
+        );
+    }
+    // A roster's host looks at guild.lock; that of one member has read it.
+    if owner.url.contains("/members/") {
+        format!(
+            "process {pid} serves the directory of members at {url}, and loads it at once; `guild members --url` with that \
+             address shows whether it is in service"
+        )
+    } else {
+        format!(
+            "process {pid} serves it alone at {url}, and loads it when it is started again: end it (`kill {pid}`), and start it anew"
+        )
+    }
 }
 
 /// What is about to be approved.

@@ -171,7 +171,8 @@ Examples:
   claude mcp add guild -- guild mcp --members ~/guild-members      (in Claude Code)
 
 It offers the tools of all members, and for each worker the tools that dispatch to it; with --member, those of one. Where a host \
-serves the members already, everything goes through it, and --sources, --agent and --config are that host's. Where none does, \
+serves the members already, everything goes through it; where that serves them with other read roots than --sources asks for, on \
+another runtime than --agent or by another guild.toml than is named, this ends, and says so. Where none does, \
 this process is the host, until its client closes stdin: jobs that run then are taken up again by the next one.
 
 stdout has messages of MCP only; what there is to log goes to stderr.")]
@@ -201,8 +202,9 @@ Examples:
   guild run researcher --members ./guild-members --input '{\"maxTurns\": 20}' - < task.md
 
 The report goes to stdout; progress and the job's directory go to stderr. Ctrl-C and SIGTERM cancel the job. \
-Where a host already serves the member, the task goes through it: --sources and --config are then that host's, and --agent \
-asks it for a runtime, which its operator has to allow.
+Where a host already serves the member, the task goes through it. Where that reads other directories than --sources asks for, or was \
+started with another guild.toml than is named, the task is refused, and the process named. --agent asks it for a runtime, which its \
+operator has to allow.
 
 With --members, a MEMBER without `/` is a key in that directory. Without it, MEMBER is a directory, or else a key in the \
 members' directory; where it is both, and they differ, that is an error. ./NAME is always the directory.
@@ -556,8 +558,9 @@ Examples:
   guild approve --list
   guild approve --forget /srv/old/researcher
 
-It shows what changed since the member was pinned in guild.lock, and asks. A host that refused the member loads it when it is \
-started again. Where a host is started with --config FILE, give the same file here: guild.lock stands beside it.")]
+It shows what changed since the member was pinned in guild.lock, and asks. A host of a directory of members loads at once what is \
+approved; one that serves the member alone, when it is started again. Where a host is started with --config FILE, give the same \
+file here: guild.lock stands beside it.")]
 pub(crate) struct Approve {
     /// The member: its directory, its key in the members' directory, or its name in guild.lock
     #[arg(required_unless_present = "list", value_parser = NonEmptyStringValueParser::new(), add = ArgValueCompleter::new(complete::member_or_directory))]
@@ -726,12 +729,20 @@ Examples:
   guild doctor --members ./guild-members --sources ./docs
   guild doctor --agent api --online
 
-It looks at a host as `guild serve` with the same options would start it, and starts none. Exit code: 0 where everything is usable \
-that guild.toml asks for and that members run on; 1 otherwise.")]
+It looks at a host as `guild serve` with the same options would start it, and starts none. Hosts that run are asked too: those that \
+serve the members here, and the one of --url; where one serves otherwise than it would if it were started now, that is said. \
+Exit code: 0 where everything is usable that guild.toml asks for and that members run on, and members of running hosts are in \
+service; 1 otherwise.")]
 pub(crate) struct Doctor {
     /// Send one real query to the search provider
     #[arg(long)]
     pub(crate) online: bool,
+    /// Ask the host that listens there, too [default: those that serve the members here]
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: Option<String>,
+    /// How hosts that run know who asks
+    #[command(flatten)]
+    pub(crate) access: AccessArgs,
     /// What a host would be started with
     #[command(flatten)]
     pub(crate) session: SessionArgs,

@@ -1,18 +1,16 @@
 //! `guild call`: a tool of a member's component, as a client of MCP would call it.
 
-use std::{
-    io::{self, Read as _},
-    path::Path,
-};
+use std::io::{self, Read as _};
 
 use guild_client::{CallResult, Error};
 use guild_contract::rpc::code;
-use guild_server::{HostOptions, Target, config::Config};
+use guild_server::{HostOptions, Target};
 use serde_json::{Map, Value, value::RawValue};
 
 use crate::{
     args::Call,
     failure::{Failure, exit},
+    hosted::Terms,
     house, jobs,
     output::{one_line, print_json, print_report, tell_error},
     run::Worker,
@@ -74,7 +72,10 @@ async fn open(args: &Call) -> Result<Worker, Failure> {
     config.members = house::members_directory(args.house.members.as_deref(), &config).ok();
     let member = house::member(&directory, &args.house, &config).map_err(Failure::error)?;
     let limits = config.limits.clone();
-    let worker = here(&directory, config).await?;
+    let terms = Terms::new(&args.house, &[], None, &config)?;
+    let target = Target::Member(directory.clone());
+    let options = HostOptions { config, target, sources: Vec::new(), agent: None };
+    let worker = Worker::open(&directory, options, &terms).await?;
     worker.prepared(&member, &limits).await?;
     Ok(worker)
 }
@@ -86,11 +87,6 @@ async fn served(args: &Call) -> Result<Worker, Failure> {
     let members = jobs::served_at(&url, Some(&key), &args.access.options()?).await?;
     let one = members.into_iter().next().ok_or_else(|| Failure::error(format!("no member {key} at {url}")))?;
     Ok(Worker::Owner(one.worker))
-}
-
-async fn here(directory: &Path, config: Config) -> Result<Worker, Failure> {
-    let target = Target::Member(directory.to_owned());
-    Worker::open(directory, HostOptions { config, target, sources: Vec::new(), agent: None }).await
 }
 
 fn unknown(args: &Call, names: &[String]) -> Failure {

@@ -1,5 +1,7 @@
 //! `guild doctor`: what is usable, and why the rest is not.
 
+mod running;
+
 use std::{
     io::{self, Write},
     path::PathBuf,
@@ -35,14 +37,12 @@ pub(crate) async fn doctor(args: Doctor) -> Result<(), Failure> {
     let config = house::config(&args.house.policy)?;
     let file = config.file.clone();
     let progress = Progress::start();
-    let examination = Examination {
-        members: members(&args.house, &config)?,
-        config,
-        sources: args.session.sources,
-        agent: args.session.agent,
-        online: args.online,
-    };
-    let checks = examine(examination, move |what| progress.compiling(what)).await;
+    let members = members(&args.house, &config)?;
+    let hosts = running::look(&args, members.as_deref(), &config).await?;
+    let examination =
+        Examination { members, config, sources: args.session.sources, agent: args.session.agent, online: args.online };
+    let mut checks = examine(examination, move |what| progress.compiling(what)).await;
+    checks.extend(hosts);
     let missing: Vec<_> = checks.iter().filter(|check| check.is_missing()).map(named).collect();
     if args.json {
         print_json(&Shown { config: file.as_ref(), usable: missing.is_empty(), checks: &checks })?;
@@ -80,6 +80,7 @@ fn kind(check: &Check) -> &'static str {
         Kind::Search => "search",
         Kind::Door => "door",
         Kind::Member => "member",
+        Kind::Host => "host",
     }
 }
 
@@ -93,6 +94,7 @@ fn write_check(out: &mut dyn Write, check: &Check) -> io::Result<()> {
         State::Unusable if check.needed => ("missing", output::state_style(true)),
         State::Unusable => ("unusable", AnsiColor::Yellow.on_default()),
         State::Off => ("off", LABEL),
+        State::Differs => ("differs", AnsiColor::Yellow.on_default()),
     };
     let name = one_line(&check.name, 80);
     writeln!(out, "{style}{word:<9}{style:#} {:<8} {name:<20} {}", kind(check), one_line(&check.detail, usize::MAX))

@@ -10,6 +10,7 @@ mod complete;
 mod doctor;
 mod failure;
 mod grants;
+mod hosted;
 mod house;
 mod jobs;
 mod log;

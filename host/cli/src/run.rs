@@ -16,7 +16,11 @@ use guild_client::{
 use guild_contract::{Limits, manifest::FILE_NAME};
 use guild_jobs::Owner;
 use guild_server::{
-    Host, HostOptions, Member, OpenError, Target, discovery::FoundMember, listen::stop_signal, rpc::RpcError,
+    Host, HostOptions, Member, OpenError, Target,
+    config::Config,
+    discovery::{self, FoundMember},
+    listen::stop_signal,
+    rpc::RpcError,
     takeover::OwnerError,
 };
 
@@ -24,6 +28,7 @@ use crate::{
     args::{Run, job_input},
     client::AccessArgs,
     failure::{Failure, exit},
+    hosted::Terms,
     house,
     output::{print_json, print_report, tell, tell_error, write_questions},
     progress::Progress,
@@ -50,12 +55,14 @@ pub(crate) async fn run(mut args: Run) -> Result<(), Failure> {
     config.members = house::members_directory(args.house.members.as_deref(), &config).ok();
     let stop = stop_signal().map_err(|e| Failure::error(format!("cannot listen for signals: {e}")))?;
     let mut stop = pin!(stop);
+    // A runtime is asked for with the task.
+    let terms = Terms::new(&args.house, &args.session.sources, None, &config)?;
     let options =
         HostOptions { config, target: Target::Member(directory.clone()), sources: args.session.sources, agent };
     let opened = async {
         let here = house::member(&directory, &args.house, &options.config).map_err(Failure::error)?;
         let limits = options.config.limits.clone();
-        let worker = Worker::open(&directory, options).await?;
+        let worker = Worker::open(&directory, options, &terms).await?;
         worker.prepared(&here, &limits).await?;
         Ok::<_, Failure>(worker)
     };
@@ -149,6 +156,12 @@ pub(crate) enum Worker {
     Owner(WorkerHandle),
 }
 
+/// Refuses to go through an owner that does not serve the member as it is asked for.
+fn hold(directory: &Path, config: &Config, terms: &Terms, owner: &Owner) -> Result<(), Failure> {
+    let member = discovery::single(directory, config.members.as_deref(), config).map_err(Failure::error)?;
+    terms.check(&member, owner).map(drop)
+}
+
 /// How a job ended.
 struct Ended {
     status: StatusView,
@@ -157,7 +170,7 @@ struct Ended {
 }
 
 impl Worker {
-    pub(crate) async fn open(directory: &Path, options: HostOptions) -> Result<Self, Failure> {
+    pub(crate) async fn open(directory: &Path, options: HostOptions, terms: &Terms) -> Result<Self, Failure> {
         // A host that wants to serve a member waits for its owner to let go. There is no need to: the owner does it.
         if let Ok(Some(owner)) = Owner::of(&house::open(directory)?)
             && !owner.url.is_empty()
@@ -166,15 +179,20 @@ impl Worker {
             let listed = client.list(&ListParams { detail: None, filter: Some("-".to_owned()) }).await;
             // A toolbox answers that it has no jobs.
             if matches!(listed, Ok(_) | Err(Error::Refused { .. })) {
+                hold(directory, &options.config, terms, &owner)?;
                 return Ok(Self::Owner(client));
             }
         }
+        let config = options.config.clone();
         match Host::open(options, None).await {
             Ok(host) => match host.single() {
                 Some(member) => Ok(Self::Here { member: member.clone(), _host: host }),
                 None => Err(Failure::error("the member is not served here")),
             },
             Err(OpenError::Owner(OwnerError::Served { url, .. })) => {
+                if let Some(owner) = Owner::of(&house::open(directory)?).ok().flatten() {
+                    hold(directory, &config, terms, &owner)?;
+                }
                 Ok(Self::Owner(AccessArgs::of_environment().client(&url, None)?))
             }
             Err(error) => Err(Failure::error(error.to_string())),

@@ -20,10 +20,10 @@ use rustix::{
     fs::{AtFlags, Timestamps, UTIME_NOW, utimensat},
     process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal},
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    durable::{Survives, open_dir, read_whole, remove_temporary, replace},
+    durable::{Survives, if_there, open_dir, read_whole, remove_temporary, replace, replace_as},
     file_lock::FileLock,
 };
 
@@ -33,6 +33,12 @@ const OWNER: &str = ".owner";
 const LOCK: &str = ".lock";
 /// Bytes of the file that are read at most.
 const MAX_OWNER_BYTES: u64 = 4096;
+/// The file beside them that other users cannot read: how the owner serves the member.
+const NOTE: &str = ".host";
+/// Its mode.
+const PRIVATE: u32 = 0o600;
+/// Bytes of it that are read at most.
+const MAX_NOTE_BYTES: u64 = 1 << 20;
 /// How long whoever holds the lock may take to say who that is, or to let go where it only looked.
 const PATIENCE: Duration = Duration::from_millis(200);
 /// Between two looks.
@@ -49,6 +55,29 @@ pub struct Owner {
     pub started: u64,
     /// Where it answers; empty where it does not, or not yet.
     pub url: String,
+}
+
+/// How an owner serves a member, as it tells other processes of its own user; see [`OwnerLock::tell`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Note<T> {
+    /// The process that tells it.
+    pub pid: u32,
+    /// When that process started; see [`Owner::started`].
+    pub started: u64,
+    /// What it tells.
+    pub serving: T,
+}
+
+impl<T: DeserializeOwned> Note<T> {
+    /// What was told last of the member whose directory `member` is; `None` where nothing was. It can be of a process that
+    /// is gone: see [`Owner::note`].
+    ///
+    /// # Errors
+    /// Where it cannot be read, as that of another user (`PermissionDenied`), or says nothing that can be understood.
+    pub fn last(member: &Dir) -> io::Result<Option<Self>> {
+        let Some((text, _)) = read_whole(member, NOTE, MAX_NOTE_BYTES)? else { return Ok(None) };
+        Ok(Some(serde_json::from_slice(&text)?))
+    }
 }
 
 /// The ownership of a member, until it is dropped.
@@ -91,7 +120,11 @@ impl OwnerLock {
             // The file that it locked was removed.
             return Ok(Err(named));
         }
-        remove_temporary(&dir, OWNER)?;
+        for file in [OWNER, NOTE] {
+            remove_temporary(&dir, file)?;
+        }
+        // What a process told that is gone is not to be taken for this one's.
+        if_there(dir.remove_file(NOTE))?;
         let held = Self { dir, _lock: lock };
         held.set_url(url)?;
         Ok(Ok(held))
@@ -112,11 +145,23 @@ impl OwnerLock {
             .map_err(|e| io::Error::new(e.kind(), format!("could not write {OWNER}: {e}")))?;
         Ok(())
     }
+
+    /// Tells other processes of this user how the member is served from now on. Other users cannot read it. One thread at
+    /// a time may call it.
+    pub fn tell(&self, serving: &impl Serialize) -> io::Result<()> {
+        let pid = std::process::id();
+        let mut text = serde_json::to_vec(&Note { pid, started: start_time(pid).unwrap_or(0), serving })?;
+        text.push(b'\n');
+        replace_as(&self.dir, NOTE, &text, (PRIVATE, Survives::Process))
+            .map_err(|e| io::Error::new(e.kind(), format!("could not write {NOTE}: {e}")))?;
+        Ok(())
+    }
 }
 
 impl Drop for OwnerLock {
     fn drop(&mut self) {
         // Nobody is to be told of a process that is no longer the owner.
+        let _ = self.dir.remove_file(NOTE);
         let _ = self.dir.remove_file(OWNER);
     }
 }
@@ -154,6 +199,15 @@ impl Owner {
             held => Ok((!held?).then_some(())),
         };
         Ok(lock_or_owner(&dir, is_free)?.err())
+    }
+
+    /// What this owner tells of how it serves the member whose directory `member` is; `None` where it has told nothing yet.
+    ///
+    /// # Errors
+    /// See [`Note::last`].
+    pub fn note<T: DeserializeOwned>(&self, member: &Dir) -> io::Result<Option<T>> {
+        let note = Note::last(member)?.filter(|note| (note.pid, note.started) == (self.pid, self.started));
+        Ok(note.map(|note| note.serving))
     }
 
     /// When the owner of the member whose directory `member` is last said that it lives; see [`Pulse`].

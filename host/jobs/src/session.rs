@@ -26,7 +26,8 @@ pub trait AgentRuntime: Send + Sync {
     fn name(&self) -> &'static str;
 
     /// Whether a session could start. The error tells the caller of a dispatch what to set or install; no job
-    /// exists then. It is asked at each dispatch, so it must be quick.
+    /// exists then. It is asked at each dispatch, so it must be quick; it may block on the system, so it is asked where that
+    /// is allowed.
     fn check(&self, wanted: &Wanted<'_>) -> Result<(), String>;
 
     /// Whether a session that a host left running could go on, given its entries in the transcript. The error

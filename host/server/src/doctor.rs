@@ -6,8 +6,11 @@
 
 use std::{collections::BTreeSet, fmt, path::PathBuf, sync::Arc};
 
-use guild_agent::{Extractive, ReadRoots, api::Api};
-use guild_contract::MemberKey;
+use guild_agent::{Extractive, Looked, ReadRoots, api::Api};
+use guild_contract::{
+    MemberKey,
+    manifest::{Interface, World},
+};
 use guild_jobs::{
     files::Files,
     secret::KeySource,
@@ -15,6 +18,7 @@ use guild_jobs::{
     web::Search,
 };
 use guild_web::{Granted, Internet, SearchOptions, WebOptions};
+use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
@@ -25,6 +29,8 @@ use crate::{
     runtimes::{self, Runtimes},
 };
 
+/// So many documents of a read root are counted.
+const DOCUMENTS: u32 = 1000;
 /// What the search provider is asked.
 const QUERY: &str = "WebAssembly";
 
@@ -76,6 +82,8 @@ pub enum Kind {
     Door,
     /// A member, and its component.
     Member,
+    /// A host that runs.
+    Host,
 }
 
 /// Whether something is usable.
@@ -88,10 +96,13 @@ pub enum State {
     Unusable,
     /// Nobody asked for it.
     Off,
+    /// It runs, and otherwise than it would if it were started now.
+    Differs,
 }
 
 impl Check {
-    fn new(kind: Kind, name: impl fmt::Display, needed: bool, found: Result<String, String>) -> Self {
+    /// What is usable, with what it is; or is not, and why.
+    pub fn new(kind: Kind, name: impl fmt::Display, needed: bool, found: Result<String, String>) -> Self {
         let (state, detail) = match found {
             Ok(detail) => (State::Usable, detail),
             Err(why) => (State::Unusable, why),
@@ -101,6 +112,11 @@ impl Check {
 
     fn off(kind: Kind, name: impl fmt::Display, detail: impl Into<String>) -> Self {
         Self { kind, name: name.to_string(), state: State::Off, needed: false, detail: detail.into() }
+    }
+
+    /// What runs otherwise than it would if it were started now, and in what.
+    pub fn differs(kind: Kind, name: impl fmt::Display, detail: impl Into<String>) -> Self {
+        Self { state: State::Differs, ..Self::off(kind, name, detail) }
     }
 
     /// Whether jobs would fail for it.
@@ -129,7 +145,10 @@ pub async fn examine(examination: Examination, compiling: impl Fn(&str) + Send +
         Err(why) => (Vec::new(), Some(Check::new(Kind::Member, "all", true, Err(why)))),
     };
 
-    let (roots, sources) = look_at_sources(&config, sources);
+    let (roots, unreadable) = match read_roots(&config, sources) {
+        Ok(roots) => (roots, None),
+        Err(why) => (None, Some(why.to_string())),
+    };
     let files = roots.clone().map(|roots| Arc::new(roots) as Arc<dyn Files>);
     let agent_of = |member: &Surveyed| match member.found.path.parse::<MemberKey>() {
         Ok(key) => config.agent_of(&key),
@@ -143,7 +162,7 @@ pub async fn examine(examination: Examination, compiling: impl Fn(&str) + Send +
         checks.push(Check::new(Kind::Runtime, runtime, needed.contains(&runtime), found));
     }
     checks.extend(look_at_keys(&config, needed.contains(&Runtime::Api)));
-    checks.push(sources);
+    checks.push(look_at_sources(roots.clone(), unreadable, needed.contains(&Runtime::Extractive)).await);
     checks.extend(look_at_web(&config, files.is_some(), online).await);
     checks.push(Check::new(Kind::Door, config.door.bind, true, look_at_door(&config)));
     checks.extend(survey_failed);
@@ -178,7 +197,7 @@ async fn look_at_runtime(runtime: Runtime, config: &Config, files: Option<&Arc<d
         Runtime::Claude => {
             let claude = runtimes::claude(config)?;
             claude.check(&wanted)?;
-            let version = claude.version().await?;
+            let version = claude.version()?;
             Ok(format!("{version}; its own login is tried by the first job"))
         }
         Runtime::Api => {
@@ -208,19 +227,42 @@ fn look_at_keys(config: &Config, api_is_needed: bool) -> Vec<Check> {
     checks
 }
 
-/// The read roots, opened as a host opens them: all, or none.
-fn look_at_sources(config: &Config, sources: Vec<PathBuf>) -> (Option<ReadRoots>, Check) {
-    match read_roots(config, sources) {
-        Ok(None) => {
-            let hint =
-                "sessions read no local files; --sources DIR, or [[roots]] in guild.toml, names directories for them";
-            (None, Check::off(Kind::Sources, "read roots", hint))
-        }
-        Ok(Some(roots)) => {
-            let names = roots.roots().join(", ");
-            (Some(roots), Check::new(Kind::Sources, "read roots", true, Ok(names)))
-        }
-        Err(why) => (None, Check::new(Kind::Sources, "read roots", true, Err(why.to_string()))),
+/// The read roots, opened as a host opens them: all, or none, and why. `searched`: whether the built-in runtime reads them,
+/// for which a root needs documents.
+async fn look_at_sources(roots: Option<ReadRoots>, unreadable: Option<String>, searched: bool) -> Check {
+    let check = |found| Check::new(Kind::Sources, "read roots", true, found);
+    if let Some(why) = unreadable {
+        return check(Err(why));
+    }
+    let Some(roots) = roots else {
+        let hint =
+            "sessions read no local files; --sources DIR, or [[roots]] in guild.toml, names directories for them";
+        return Check::off(Kind::Sources, "read roots", hint);
+    };
+    let looked = tokio::task::spawn_blocking(move || roots.look(DOCUMENTS).map_err(|e| e.to_string())).await;
+    let looked = match looked.map_err(|e| e.to_string()).and_then(|looked| looked) {
+        Ok(looked) => looked,
+        Err(why) => return check(Err(why)),
+    };
+    let is_bad = |root: &Looked| root.problem().is_some() && (searched || root.others == 0);
+    let (bad, good): (Vec<_>, Vec<_>) = looked.iter().partition(|root| is_bad(root));
+    let bad = bad.into_iter().filter_map(|root| Some(format!("{} {}", root.name, root.problem()?)));
+    let bad: Vec<String> = bad.collect();
+    let all = bad.iter().cloned().chain(good.into_iter().map(content)).collect::<Vec<_>>().join("; ");
+    check(if bad.is_empty() { Ok(all) } else { Err(all) })
+}
+
+/// What there is to read in a root.
+fn content(root: &Looked) -> String {
+    let documents = match (root.documents, root.stopped) {
+        (0, _) => "no documents".to_owned(),
+        (1, false) => "1 document".to_owned(),
+        (documents, false) => format!("{documents} documents"),
+        (documents, true) => format!("{documents} documents or more"),
+    };
+    match root.unreadable_files {
+        0 => format!("{} ({documents})", root.name),
+        files => format!("{} ({documents}; files that cannot be read: {files})", root.name),
     }
 }
 
@@ -260,18 +302,26 @@ async fn look_at_web(config: &Config, has_roots: bool, online: bool) -> Vec<Chec
 fn look_at_door(config: &Config) -> Result<String, String> {
     let door = &config.door;
     let tls = match &door.tls {
-        Some(files) => Tls::open(files).map(|_| "TLS").map_err(|e| e.to_string())?,
+        Some(files) => Tls::open(files).and_then(|tls| tls.check_times()).map(|()| "TLS").map_err(|e| e.to_string())?,
         None => "no TLS",
     };
+    let is_needed = door.require_token || !door.bind.is_loopback();
     let (tokens, add) = match TokenFile::of(config) {
-        Ok(file) => (file.read().map_err(|e| e.to_string())?.len(), file.command("add NAME")),
-        Err(_) => (0, "guild token add NAME".to_owned()),
+        Ok(file) => (file.read().map_err(|e| e.to_string())?, file.command("add NAME")),
+        Err(error) if is_needed => return Err(error.to_string()),
+        Err(_) => (Vec::new(), String::new()),
     };
-    let from_elsewhere = !door.bind.is_loopback();
-    if from_elsewhere && tokens == 0 {
-        return Err(format!("others can reach it and there is no token; `{add}` makes one"));
+    let now = Timestamp::now();
+    let good = tokens.iter().filter(|token| !token.has_expired(now)).count();
+    if is_needed && good == 0 {
+        let why = if tokens.is_empty() { "there is none" } else { "all have expired" };
+        return Err(format!("every request needs a token, and {why}; `{add}` makes one"));
     }
-    let who = if door.require_token || from_elsewhere { "all requests need one" } else { "this machine needs none" };
+    let tokens = match tokens.len() - good {
+        0 => good.to_string(),
+        expired => format!("{good}, and {expired} expired"),
+    };
+    let who = if is_needed { "all requests need one" } else { "this machine needs none" };
     let log =
         Log::of(config).map_or_else(|| "no audit log".to_owned(), |log| format!("audit log {}", log.path().display()));
     Ok(format!("{tls}; tokens: {tokens}, {who}; {log}"))
@@ -318,10 +368,14 @@ fn look_at_member(
         (Err(why), _) | (_, Err(why)) => return Check::new(Kind::Member, found.path, true, Err(why)),
     };
     let mut detail = format!("its component loads; sessions on {agent}");
-    let wished = found.member.ok().and_then(|member| member.manifest.component).map(|spec| spec.tools);
-    let wished = wished.unwrap_or_default();
+    let spec = found.member.ok().and_then(|member| member.manifest.component);
+    let (world, wished) = spec.map_or((None, Vec::new()), |spec| (Some(spec.world), spec.tools));
     if let (Some(granted), Some(runtimes)) = (granted, runtimes) {
-        let given = Reach::new(None, granted.grants.clone(), sources, runtimes).tools();
+        let reach = Reach::new(None, granted.grants.clone(), sources, runtimes);
+        if let Err(why) = is_ready(world, agent, &reach, runtimes) {
+            return Check::new(Kind::Member, found.path, true, Err(format!("dispatches are refused: {why}")));
+        }
+        let given = reach.tools();
         let absent: Vec<_> = wished.iter().filter(|tool| !given.contains(tool)).map(String::as_str).collect();
         if !absent.is_empty() {
             detail.push_str(&format!(", without {}", absent.join(", ")));
@@ -332,4 +386,15 @@ fn look_at_member(
         }
     }
     Check::new(Kind::Member, found.path, true, Ok(detail))
+}
+
+/// Whether a dispatch to a member would find its runtime ready. Which model its plan names is not known before.
+fn is_ready(world: Option<World>, agent: Runtime, reach: &Reach, runtimes: &Runtimes) -> Result<(), String> {
+    let later = match world {
+        Some(World::Worker | World::WorkerToolbox) => agent == Runtime::Api,
+        Some(World::AutonomousWorker) if reach.grants.has(Interface::Agent) => true,
+        _ => return Ok(()),
+    };
+    let wanted = Wanted { files: reach.reader.files.as_deref(), later, ..Wanted::default() };
+    runtimes.ready(agent, &wanted).map(drop)
 }

@@ -18,6 +18,7 @@ use crate::{
     kept::OwnKept,
     member::{Means, Member},
     resume::Resumer,
+    serving::Serving,
 };
 
 /// A member's directory, and what this host keeps in it. It ends with the last who holds it: a member that was taken away
@@ -32,7 +33,7 @@ pub(crate) struct Home {
     /// What of the host's room for running jobs is its own.
     pub(crate) kept: OwnKept,
     under_way: Mutex<HashMap<String, CancellationToken>>,
-    _owner: OwnerLock,
+    owner: OwnerLock,
     /// Cancels when the owner's lock is free again: fields are dropped in their order.
     gone: DropGuard,
 }
@@ -69,7 +70,7 @@ impl Home {
         store.set_listener(means.events.of_member(&key));
         let (under_way, gone) = (Mutex::default(), CancellationToken::new().drop_guard());
         let kept = means.kept.of_member();
-        Ok(Arc::new(Self { key, dir, store, memory, resumer, kept, under_way, _owner: owner, gone }))
+        Ok(Arc::new(Self { key, dir, store, memory, resumer, kept, under_way, owner, gone }))
     }
 
     /// Which directory it is: device and inode.
@@ -82,8 +83,15 @@ impl Home {
         self.gone.token().clone()
     }
 
-    /// What this member is granted holds for what is made from now on, and jobs that were left go on with it.
+    /// What this member is granted holds for what is made from now on, and jobs that were left go on with it. Other
+    /// processes are told how it is served.
     pub(crate) fn is_served_by(&self, member: &Arc<Member>) {
+        let Means { config, sources, .. } = &member.means;
+        let serving = Serving::of(&self.key, &member.reach.grants, config, sources);
+        let told = serving.and_then(|serving| self.owner.tell(&serving).map_err(|e| e.to_string()));
+        if let Err(why) = told {
+            tracing::warn!(member = %self.key, "other processes cannot be told how it is served: {why}");
+        }
         self.store.set_limits(member.means.limits.clone());
         self.memory.set_limits(member.means.limits.clone());
         self.resumer.serve(member);

@@ -4,6 +4,7 @@ use std::{
     io,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use cap_std::fs::Dir;
@@ -30,6 +31,9 @@ use crate::{
     takeover::OwnerError,
     toolboxes::Toolboxes,
 };
+
+/// How long a start waits to hear what there is in the read roots.
+const LOOKING: Duration = Duration::from_secs(2);
 
 /// Whose jobs a host keeps.
 #[derive(Clone, Debug)]
@@ -126,9 +130,14 @@ impl Host {
         let approval = Approval::new(&config);
         let limits = Arc::new(config.limits.clone());
         guild_confine::set_room(limits.processes_bytes);
-        let sources = Arc::new(Sources::new(read_roots(&config, sources)?));
+        let roots = read_roots(&config, sources)?;
+        let sources = Arc::new(Sources::new(roots.clone()));
         let runtimes = Arc::new(Runtimes::new(&config).map_err(OpenError::Config)?);
-        let config = Arc::new(config.with_agent(agent));
+        let mut config = config.with_agent(agent);
+        if let Target::Members(path) = &target {
+            config.members = Some(path.clone());
+        }
+        let config = Arc::new(config);
         let places = Arc::new(Semaphore::new(limits.running_jobs as usize));
         let roster = Arc::new(Roster::default());
         let events = Hub::new(&limits);
@@ -179,10 +188,13 @@ impl Host {
             }
         }
         roster.begin(&opened);
+        let looking = tokio::task::spawn_blocking(move || roots.as_ref().map(warn_of_roots));
         let ended = tokio::task::spawn_blocking(move || runtimes.end_orphans()).await;
         if ended.is_err() {
             tracing::error!("what earlier sessions left could not be ended");
         }
+        // Where that takes long, it is told later.
+        let _ = tokio::time::timeout(LOOKING, looking).await;
         let ending = CancellationToken::new();
         start(&opener.loader, &mut opened, beside);
         if let (Target::Members(path), true) = (target, serves) {
@@ -324,6 +336,21 @@ fn check_directories(member: &Dir) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Warns of read roots in which sessions find nothing. It blocks.
+fn warn_of_roots(roots: &ReadRoots) {
+    match roots.look(1) {
+        Ok(looked) => {
+            let path = |name: &str| roots.places().find(|(other, _)| *other == name).map(|(_, path)| path.display());
+            for root in looked {
+                if let (Some(problem), Some(path)) = (root.problem(), path(&root.name)) {
+                    tracing::warn!("the read root {:?} ({path}) {problem}", root.name);
+                }
+            }
+        }
+        Err(error) => tracing::warn!("the read roots could not be looked at: {error}"),
+    }
 }
 
 /// The directories that sessions may read: those of the configuration, and those that were named besides.

@@ -38,6 +38,7 @@ mod scanner;
 mod schema;
 pub mod seal;
 pub mod serve;
+pub mod serving;
 pub mod takeover;
 mod toolbox;
 mod toolboxes;

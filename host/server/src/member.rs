@@ -199,11 +199,13 @@ impl Member {
         let plan = activated.outcome.map_err(|refusal| RpcError::invalid_params(refusal.to_string()))?;
         let kept = (kept, keep(kept_for(&activation, &plan))?);
         let wanted = match &plan {
-            Plan::Session(session) => Some(Wanted { model: session.model.as_deref(), ..self.wanted() }),
-            Plan::OwnRun(_) => self.has_sessions().then(|| Wanted { later: true, ..self.wanted() }),
+            Plan::Session(session) => Some((session.model.clone(), false)),
+            Plan::OwnRun(_) => self.has_sessions().then_some((None, true)),
         };
-        if let Some(wanted) = wanted {
-            self.means.runtimes.ready(agent, &wanted).map_err(RpcError::invalid_params)?;
+        if let Some((model, later)) = wanted {
+            let this = self.clone();
+            let ready = move || this.ready(agent, model.as_deref(), later).map_err(RpcError::invalid_params);
+            blocking(ready).await?;
         }
         let plan = Accepted {
             agent: agent.to_string(),
@@ -254,6 +256,14 @@ impl Member {
             return Vec::new();
         }
         others.into_iter().chain([&self.agent]).map(ToString::to_string).collect()
+    }
+
+    /// Whether a session with that model could start now; or, `later`, one that its component starts. It blocks.
+    ///
+    /// # Errors
+    /// What to set or install.
+    fn ready(&self, agent: Runtime, model: Option<&str>, later: bool) -> Result<(), String> {
+        self.means.runtimes.ready(agent, &Wanted { model, later, ..self.wanted() }).map(drop)
     }
 
     /// What every session of this member wants.

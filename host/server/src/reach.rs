@@ -19,7 +19,9 @@ use guild_jobs::{files::Files, session::session_limits, web::Web};
 use guild_web::check_host_pattern;
 use serde::Serialize;
 
-use crate::{OpenError, config::Config, discovery::FoundMember, host::read_roots, runtimes::Runtimes};
+use crate::{
+    OpenError, config::Config, discovery::FoundMember, host::read_roots, runtimes::Runtimes, serving::ServedRoot,
+};
 
 /// What a member may do: what its manifest asks for, and the operator allows.
 #[derive(Clone, Debug)]
@@ -171,6 +173,15 @@ impl Sources {
         names
             .into_iter()
             .filter(|name| grants.roots.as_ref().is_some_and(|roots| roots.grant(name, wildcard)))
+            .collect()
+    }
+
+    /// The same, with where they are.
+    pub(crate) fn places(&self, grants: &Grants) -> Vec<ServedRoot> {
+        let granted = self.granted(grants);
+        let all = self.roots.iter().flat_map(ReadRoots::places);
+        all.filter(|(name, _)| granted.iter().any(|granted| granted == name))
+            .map(|(name, path)| ServedRoot { name: name.to_owned(), path: path.to_owned() })
             .collect()
     }
 

@@ -372,8 +372,13 @@ impl Sessions for OwnSessions {
             ));
         }
         let means = &work.member.means;
-        let wanted = Wanted { model: query.model.as_deref(), ..work.member.wanted() };
-        let slot = means.runtimes.ready(self.agent, &wanted).map_err(ToolError::Unavailable)?.clone();
+        let (member, model, agent) = (work.member.clone(), query.model.clone(), self.agent);
+        let ready = self.host.spawn_blocking(move || {
+            let wanted = Wanted { model: model.as_deref(), ..member.wanted() };
+            member.means.runtimes.ready(agent, &wanted).cloned()
+        });
+        let slot = ready.await.unwrap_or_else(|_| Err("the host is stopping".to_owned()));
+        let slot = slot.map_err(ToolError::Unavailable)?;
         if let Some(bound) = used_up(&self.meter.left()) {
             return Err(ToolError::OverLimit(format!("the job has no {bound} left")));
         }

@@ -18,10 +18,10 @@ mod scratch;
 mod spawner;
 mod talk;
 mod turns;
+mod version;
 
 use std::{
     path::{Path, PathBuf},
-    process::Stdio,
     sync::Arc,
     time::Duration,
 };
@@ -31,16 +31,11 @@ use guild_jobs::{
     session::{AgentRuntime, Ending, Session, SessionEnd, Wanted},
     transcript::Entry,
 };
-use tokio::{io::AsyncReadExt as _, process::Command};
 use tokio_util::sync::CancellationToken;
 
 use crate::api::Prices;
 use conversation::Conversation;
-
-/// How long `claude --version` may take.
-const VERSION: Duration = Duration::from_secs(20);
-/// Bytes of what it says that are read.
-const VERSION_BYTES: u64 = 256;
+use version::Versions;
 
 /// How sessions of Claude Code are run.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,6 +69,7 @@ pub struct ClaudeOptions {
 #[derive(Clone, Debug)]
 pub struct Claude {
     options: Arc<ClaudeOptions>,
+    versions: Versions,
 }
 
 impl Claude {
@@ -98,7 +94,7 @@ impl Claude {
         if let Some(state) = &options.state {
             scratch::own_directory(state).map_err(|why| format!("the directory for sessions of claude: {why}"))?;
         }
-        Ok(Self { options: Arc::new(options) })
+        Ok(Self { options: Arc::new(options), versions: Versions::default() })
     }
 
     /// Ends what is left of the sessions of hosts that are gone, and removes their scratch directories; gives back how
@@ -110,32 +106,12 @@ impl Claude {
         self.options.state.as_deref().map_or(0, scratch::reap)
     }
 
-    /// What the CLI says about its version, for `guild doctor`.
+    /// What the CLI says about its version. It is asked where that is not known of its executable, and blocks then.
     ///
     /// # Errors
-    /// As [`AgentRuntime::check`], or what went wrong when it was started.
-    pub async fn version(&self) -> Result<String, String> {
-        let program = self.program()?;
-        let failed = |why: String| format!("{} --version: {why}", program.display());
-        let mut command = Command::new(&program);
-        command.arg("--version").env_clear().envs(flags::environment(&self.options.environment));
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
-        let mut child = command.spawn().map_err(|e| failed(e.to_string()))?;
-        let said = async {
-            let mut text = Vec::new();
-            if let Some(stdout) = child.stdout.take() {
-                stdout.take(VERSION_BYTES).read_to_end(&mut text).await?;
-            }
-            let status = child.wait().await?;
-            Ok::<_, std::io::Error>((status, text))
-        };
-        let ended = tokio::time::timeout(VERSION, said).await;
-        let (status, text) =
-            ended.map_err(|_| failed("it does not end".to_owned()))?.map_err(|e| failed(e.to_string()))?;
-        if !status.success() {
-            return Err(failed(format!("it ended with {status}")));
-        }
-        Ok(protocol::plain(&text).trim().to_owned())
+    /// As [`AgentRuntime::check`]: it is not there, or too old.
+    pub fn version(&self) -> Result<String, String> {
+        self.versions.usable(&self.program()?, &self.options.environment)
     }
 
     /// The CLI's executable file.
@@ -166,7 +142,7 @@ impl AgentRuntime for Claude {
     }
 
     fn check(&self, _wanted: &Wanted<'_>) -> Result<(), String> {
-        self.program()?;
+        self.version()?;
         let sandboxed = self.options.environment.iter().any(|name| name == "IS_SANDBOX")
             && std::env::var_os("IS_SANDBOX").is_some_and(|value| value == "1");
         if self.options.bypass_permissions && rustix::process::geteuid().is_root() && !sandboxed {

@@ -25,7 +25,7 @@ use super::{
 };
 
 /// Larger files are left out, and named so.
-const MAX_FILE_BYTES: u64 = 16 << 20;
+pub(crate) const MAX_FILE_BYTES: u64 = 16 << 20;
 /// Text that a corpus keeps at most; files that come later are left out, and counted.
 const MAX_TEXT_BYTES: usize = 64 << 20;
 /// What a corpus keeps at most of its documents, their text and all else; files that come later are counted likewise.

@@ -7,6 +7,7 @@
 
 use std::{
     os::fd::OwnedFd,
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -30,7 +31,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ReadRoots, Root,
+    Looked, ReadRoots, Root,
     visible::{BeyondBounds, cancelled},
 };
 
@@ -46,6 +47,7 @@ pub(super) enum Asked {
     Walk,
     Grep(GrepRequest),
     Glob { pattern: String, directory: Option<String>, limit: u32 },
+    Look { enough: u32 },
 }
 
 /// What was found.
@@ -54,6 +56,7 @@ pub(super) enum Answer {
     Walked(Vec<Entry>),
     Found(Found),
     Paths(Vec<String>),
+    Looked(Vec<Looked>),
     Failed(ToolError),
 }
 
@@ -163,9 +166,9 @@ impl Elsewhere {
             ))
         };
         let broke = |error: String| ToolError::Unavailable(format!("the search broke off: {error}"));
-        // Listing all files is the host's own work, which waits for no search of the member's.
+        // Listing all files, and looking what there is, is the host's own work, which waits for no search of the member's.
         let _turn = match asked {
-            Asked::Walk => None,
+            Asked::Walk | Asked::Look { .. } => None,
             Asked::Grep(_) | Asked::Glob { .. } => Some(self.turn().await.ok_or_else(busy)?),
         };
         let opened = |root: &Arc<Root>| root.dir.try_clone().map(|dir| Arc::new(OwnedFd::from(dir.into_std_file())));
@@ -235,6 +238,7 @@ impl ReadRoots {
             Asked::Glob { pattern, directory, limit } => {
                 Answer::Paths(self.glob_here(&pattern, directory.as_deref(), limit, cancel)?)
             }
+            Asked::Look { enough } => Answer::Looked(self.look_here(enough, cancel)?),
         })
     }
 
@@ -242,7 +246,8 @@ impl ReadRoots {
     fn handed(names: Vec<String>) -> Result<Self, ToolError> {
         let open = |(name, directory): (String, &OwnedFd)| {
             let dir = Dir::from_std_file(directory.try_clone().map_err(|_| broke_off())?.into());
-            Ok(Arc::new(Root { path: name.clone().into(), name, dir }))
+            let path = PathBuf::from(&name);
+            Ok(Arc::new(Root { real: path.clone(), path, name, dir }))
         };
         let roots = names.into_iter().zip(guild_confine::directories()).map(open).collect::<Result<_, ToolError>>()?;
         Ok(Self { roots, elsewhere: Elsewhere::new(&Limits::default()) })

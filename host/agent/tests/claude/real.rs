@@ -27,7 +27,7 @@ const CLI: &str = "GUILD_CLAUDE_CLI";
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real CLI: cargo xtask test --with-claude"]
 async fn the_real_cli_runs_whole_sessions() {
-    println!("{}", real(&provider(vec![]).await, |options| options).1.version().await.unwrap());
+    println!("{}", real(&provider(vec![]).await, |options| options).1.version().unwrap());
     a_research_job().await;
     println!("a research job: ok");
     large_results_reach_the_model_whole().await;

@@ -142,8 +142,8 @@ impl Host {
     /// It is gone.
     async fn lose(&mut self) {
         self.link = None;
-        if let Some(Found { relay, own }) = self.found.take() {
-            tracing::info!("the host at {} is gone; another one is looked for", relay.endpoint());
+        if let Some(Found { relay, own, .. }) = self.found.take() {
+            tracing::info!("the host at {} is gone, or another one; it is looked for", relay.endpoint());
             if let Some(own) = own {
                 own.end().await;
             }
@@ -298,6 +298,9 @@ impl Bridge {
     /// finds.
     async fn link(&self) -> Result<Option<Arc<Link>>, String> {
         let mut host = self.host.lock().await;
+        if host.found.as_ref().is_some_and(|found| !found.is_as_it_was()) {
+            host.lose().await;
+        }
         if let Some(link) = &host.link {
             return Ok(Some(link.clone()));
         }

@@ -14,6 +14,7 @@ use guild_jobs::Owner;
 use guild_server::{
     OpenError, ServeError, ServeOptions, Target,
     config::{Config, Runtime, shell_word},
+    discovery,
     listen::stop_signal,
     mcp_line, serve_until,
     takeover::OwnerError,
@@ -29,6 +30,7 @@ use crate::{
     args::Mcp,
     client::AccessArgs,
     failure::Failure,
+    hosted::{Held, Terms},
     house,
     output::{one_line, tell},
 };
@@ -72,6 +74,8 @@ struct Here {
     member: Option<MemberKey>,
     sources: Vec<PathBuf>,
     agent: Option<Runtime>,
+    /// What has to hold at a host of another process.
+    terms: Terms,
 }
 
 /// A host that was found.
@@ -79,6 +83,16 @@ struct Found {
     relay: Relay,
     /// It is this process.
     own: Option<Own>,
+    /// It is another one, and serves the members as it is asked for.
+    held: Option<Held>,
+}
+
+impl Found {
+    /// Whether it is the host that was found, and serves as it did then. Where another one has its address by now, or it
+    /// was told otherwise, nothing tells so but this.
+    fn is_as_it_was(&self) -> bool {
+        self.held.as_ref().is_none_or(Held::is_so)
+    }
 }
 
 /// The host of this process. It stops where this is dropped.
@@ -121,10 +135,11 @@ impl Place {
                 (Target::Members(house::members_directory(house.members.as_deref(), &config)?), None)
             }
         };
+        let terms = Terms::new(&house, &session.sources, session.agent, &config)?;
         // Nobody but this machine's own has business with a host that ends with its client.
         config.door.bind = Ipv4Addr::LOCALHOST.into();
         config.door.tls = None;
-        let here = Here { config, target, member, sources: session.sources, agent: session.agent };
+        let here = Here { config, target, member, sources: session.sources, agent: session.agent, terms };
         Ok(Self { access, whose: Whose::Here(Arc::new(here)) })
     }
 
@@ -132,7 +147,8 @@ impl Place {
     async fn find(&self) -> Result<Found, Failure> {
         let here = match &self.whose {
             Whose::Url { url, member } => {
-                return Ok(Found { relay: Relay::new(url, member.as_ref(), &self.access.options()?)?, own: None });
+                let relay = Relay::new(url, member.as_ref(), &self.access.options()?)?;
+                return Ok(Found { relay, own: None, held: None });
             }
             Whose::Here(here) => here,
         };
@@ -140,12 +156,14 @@ impl Place {
         for _ in 0..LOOKS {
             let looking = here.clone();
             let looked = spawn_blocking(move || looking.served_at()).await;
-            if let Some(base) = looked.map_err(|e| Failure::error(e.to_string()))?? {
+            if let Some((base, held)) = looked.map_err(|e| Failure::error(e.to_string()))?? {
                 tracing::info!("the members are served by the host at {base}");
-                return Ok(Found { relay: self.relay(&base, here)?, own: None });
+                return Ok(Found { relay: self.relay(&base, here)?, own: None, held });
             }
             match here.serve().await {
-                Ok((base, own)) => return Ok(Found { relay: self.relay(&base, here)?, own: Some(own) }),
+                Ok((base, own)) => {
+                    return Ok(Found { relay: self.relay(&base, here)?, own: Some(own), held: None });
+                }
                 // Somebody else was faster.
                 Err(error @ ServeError::Open(OpenError::Owner(OwnerError::Served { .. }))) => last = Some(error),
                 Err(error) => return Err(Failure::error(error.to_string())),
@@ -160,23 +178,42 @@ impl Place {
 }
 
 impl Here {
-    /// The address of the host that serves them, if one does. It blocks: an owner has a moment to say who it is.
-    fn served_at(&self) -> Result<Option<String>, Failure> {
+    /// The address of the host that serves them, if one does, and how it does where that matters. It blocks: an owner has a
+    /// moment to say who it is.
+    ///
+    /// # Errors
+    /// Where that host does not serve them as it is asked for.
+    fn served_at(&self) -> Result<Option<(String, Option<Held>)>, Failure> {
         match &self.target {
             Target::Member(directory) => {
-                let owner = Owner::of(&house::open(directory)?).ok().flatten();
-                Ok(owner.and_then(|owner| base(&owner.url)))
+                let Some(owner) = Owner::of(&house::open(directory)?).ok().flatten() else { return Ok(None) };
+                let Some(base) = base(&owner.url) else { return Ok(None) };
+                let member = discovery::single(directory, self.config.members.as_deref(), &self.config);
+                let held = self.terms.check(&member.map_err(Failure::error)?, &owner)?;
+                Ok(Some((base, held)))
             }
             Target::Members(directory) => {
-                let mut elsewhere = Vec::new();
+                let (mut host, mut elsewhere): (Option<(String, Option<Held>)>, _) = (None, Vec::new());
                 for found in house::discovered(directory)? {
                     let Ok(member) = found.member else { continue };
                     let Some(owner) = Owner::of(&member.dir).ok().flatten() else { continue };
                     // A host for one member has no endpoint for many.
-                    if owner.url.contains("/members/") {
-                        return Ok(base(&owner.url));
+                    let Some(base) = base(&owner.url).filter(|_| owner.url.contains("/members/")) else {
+                        elsewhere.push((member.key, owner));
+                        continue;
+                    };
+                    // All that are reached through it have to be served so.
+                    if host.as_ref().is_none_or(|(first, _)| *first == base) {
+                        let held = self.terms.check(&member, &owner)?;
+                        let is_asked = held.is_some();
+                        host.get_or_insert((base, held));
+                        if !is_asked {
+                            break;
+                        }
                     }
-                    elsewhere.push((member.key, owner));
+                }
+                if host.is_some() {
+                    return Ok(host);
                 }
                 let options = format!("--members {}{}", shell_word(directory), self.config.policy_option());
                 for (key, owner) in elsewhere {

@@ -23,9 +23,10 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use guild_contract::{Limits, Policy, grants::Pattern};
+use guild_contract::{Limits, Policy, grants::Pattern, text::hex};
 use guild_web::WebOptions;
 use serde::Deserialize;
+use sha2::{Digest as _, Sha256};
 use toml::{
     Spanned,
     de::{DeTable, Deserializer},
@@ -57,6 +58,8 @@ pub struct Config {
     pub file: Option<PathBuf>,
     /// Whether an option or a variable named the file, so that other commands have to be told of it.
     pub named: bool,
+    /// The SHA-256 of its text, in hexadecimal digits.
+    pub sha256: Option<String>,
     /// Where the file is, or would be: what the operator decided is kept beside it (`guild.lock`, `guild.tokens`,
     /// `guild.trust`). None where the user has no configuration directory.
     pub directory: Option<PathBuf>,
@@ -201,6 +204,7 @@ impl Config {
 
         let base = path.parent().unwrap_or(path);
         let mut config = Self { file: Some(path.to_owned()), directory: Some(base.to_owned()), ..Self::default() };
+        config.sha256 = Some(hex(&Sha256::digest(text)));
         config.members = written.members.map(|members| base.join(members));
         for root in written.roots {
             if let Some(name) = &root.name {

@@ -7,10 +7,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use jiff::Timestamp;
 use rustls::{
-    ServerConfig,
+    CertificateError, RootCertStore, ServerConfig,
+    client::verify_server_cert_signed_by_trust_anchor,
     crypto::aws_lc_rs,
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+    pki_types::{CertificateDer, PrivateKeyDer, UnixTime, pem::PemObject as _},
+    server::ParsedCertificate,
 };
 use tokio_rustls::TlsAcceptor;
 
@@ -47,7 +50,16 @@ impl Tls {
     pub(crate) fn open(files: &TlsFiles) -> Result<Self, TlsError> {
         let stamps = stamps(files);
         let current = Mutex::new(Current { acceptor: acceptor(files)?, stamps, looked: Instant::now() });
+        warn_of_times(files);
         Ok(Self { files: files.clone(), current })
+    }
+
+    /// Whether clients take the certificates at this time.
+    ///
+    /// # Errors
+    /// Which one has expired, or is of no use yet.
+    pub(crate) fn check_times(&self) -> Result<(), TlsError> {
+        check_times(&self.files)
     }
 
     /// What a connection is taken with.
@@ -62,6 +74,7 @@ impl Tls {
                 match acceptor(&self.files) {
                     Ok(acceptor) => {
                         tracing::info!("the certificate has changed");
+                        warn_of_times(&self.files);
                         current.acceptor = acceptor;
                     }
                     Err(error) => tracing::error!("the certificate has changed, and the old one stays: {error}"),
@@ -76,14 +89,56 @@ fn stamps(files: &TlsFiles) -> [Option<Stamp>; 2] {
     [&files.certificate, &files.key].map(|file| Stamp::of(file).ok().flatten())
 }
 
-fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, TlsError> {
-    let (certificates, key) = (&files.certificate, &files.key);
+/// Logs what [`check_times`] says: such a certificate is served, since clients can be told to take it.
+fn warn_of_times(files: &TlsFiles) {
+    if let Err(error) = check_times(files) {
+        tracing::warn!("clients refuse to connect: {error}");
+    }
+}
+
+fn check_times(files: &TlsFiles) -> Result<(), TlsError> {
+    let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms;
+    let (roots, now) = (RootCertStore::empty(), UnixTime::now());
+    for (number, certificate) in (1..).zip(chain(files)?) {
+        let outside = |why: &str, time: UnixTime| {
+            let time = i64::try_from(time.as_secs()).ok().and_then(|time| Timestamp::from_second(time).ok());
+            let time = time.map_or_else(|| "a time that has no date".to_owned(), |time| time.to_string());
+            Err(wrong(
+                &files.certificate,
+                format!("certificate {number} of the file {why} {time}; put a new one there"),
+            ))
+        };
+        // There is nobody whom it trusts. Before it says so, it says that a certificate is not of this time.
+        let checked = ParsedCertificate::try_from(&certificate)
+            .and_then(|parsed| verify_server_cert_signed_by_trust_anchor(&parsed, &roots, &[], now, algorithms.all));
+        match checked {
+            Err(rustls::Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. })) => {
+                return outside("expired at", not_after);
+            }
+            Err(rustls::Error::InvalidCertificate(CertificateError::NotValidYetContext { not_before, .. })) => {
+                return outside("is not valid before", not_before);
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The certificates of the file, of which there is one at least.
+fn chain(files: &TlsFiles) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let certificates = &files.certificate;
     let pem = read(certificates)?;
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
     let chain = chain.map_err(|e| wrong(certificates, format!("is no PEM file: {e}")))?;
     if chain.is_empty() {
         return Err(wrong(certificates, "has no certificate; a PEM file has \"BEGIN CERTIFICATE\" in it".to_owned()));
     }
+    Ok(chain)
+}
+
+fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, TlsError> {
+    let (certificates, key) = (&files.certificate, &files.key);
+    let chain = chain(files)?;
     let secret = PrivateKeyDer::from_pem_slice(&read(key)?)
         .map_err(|_| wrong(key, "has no private key; a PEM file has \"BEGIN PRIVATE KEY\" in it".to_owned()))?;
     let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))

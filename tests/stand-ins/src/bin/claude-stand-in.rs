@@ -63,7 +63,7 @@ fn main() -> ExitCode {
     }
     let flags: Vec<String> = arguments.collect();
     if flags == ["--version"] {
-        println!("2.1.0 (Claude Code stand-in)");
+        println!("2.1.248 (Claude Code stand-in)");
         return ExitCode::SUCCESS;
     }
     for needed in NEEDED {

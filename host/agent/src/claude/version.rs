@@ -1,0 +1,173 @@
+//! Which version of the CLI there is, and whether it has the options that it is started with.
+
+use std::{
+    fmt,
+    io::Read as _,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{flags, protocol};
+
+/// The first version with all options of `flags`: `--restricted` is the one that came last.
+const LEAST: Version = Version([2, 1, 248]);
+/// How long `claude --version` may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Between two looks whether it has ended.
+const POLL: Duration = Duration::from_millis(5);
+/// Bytes of what it says that are read.
+const BYTES: u64 = 256;
+/// For how long it is not asked again after an answer with which no session starts: it may be updated at any time.
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// A version, as `2.1.248`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Version([u32; 3]);
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self([major, minor, patch]) = self;
+        write!(f, "{major}.{minor}.{patch}")
+    }
+}
+
+impl Version {
+    /// The first version in a text. What follows the third number, as `-beta`, is passed over.
+    fn find(text: &str) -> Option<Self> {
+        text.split_whitespace().find_map(|word| {
+            let mut parts = word.trim_start_matches('v').splitn(3, '.');
+            let mut plain = || parts.next()?.parse().ok();
+            let (major, minor) = (plain()?, plain()?);
+            let patch = parts.next()?;
+            let end = patch.find(|c: char| !c.is_ascii_digit()).unwrap_or(patch.len());
+            Some(Self([major, minor, patch.get(..end)?.parse().ok()?]))
+        })
+    }
+}
+
+/// What an executable file was when it was asked: one that was replaced is asked again. A link is followed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Which {
+    path: PathBuf,
+    file: (u64, u64, u64),
+    changed: [i64; 4],
+}
+
+impl Which {
+    fn of(program: &Path) -> Option<Self> {
+        let path = program.canonicalize().ok()?;
+        let found = std::fs::metadata(&path).ok()?;
+        let changed = [found.mtime(), found.mtime_nsec(), found.ctime(), found.ctime_nsec()];
+        Some(Self { path, file: (found.dev(), found.ino(), found.len()), changed })
+    }
+}
+
+/// What was said last, of which file, and when.
+#[derive(Debug)]
+struct Said {
+    which: Which,
+    at: Instant,
+    version: Result<String, String>,
+}
+
+/// The versions of executables, each asked for once.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Versions(Arc<Mutex<Option<Said>>>);
+
+impl Versions {
+    /// What a program says its version is, if that has all that a session needs. It blocks while the program is asked, and
+    /// others wait for that.
+    ///
+    /// # Errors
+    /// Why no session starts with it, and what to do.
+    pub(super) fn usable(&self, program: &Path, environment: &[String]) -> Result<String, String> {
+        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let which = Which::of(program);
+        let is_known =
+            |said: &&Said| which.as_ref() == Some(&said.which) && (said.version.is_ok() || said.at.elapsed() < AGAIN);
+        if let Some(known) = said.as_ref().filter(is_known) {
+            return known.version.clone();
+        }
+        let version = ask(program, environment).and_then(|text| check(program, text));
+        *said = which.map(|which| Said { which, at: Instant::now(), version: version.clone() });
+        version
+    }
+}
+
+fn check(program: &Path, text: String) -> Result<String, String> {
+    let program = program.display();
+    match Version::find(&text) {
+        Some(version) if version >= LEAST => Ok(text),
+        Some(version) => Err(format!(
+            "the Claude Code CLI {program} is version {version}, and the runtime \"claude\" needs {LEAST} or later, with \
+             the option `--restricted`: update it (`npm install -g @anthropic-ai/claude-code@latest`, or `claude update`), \
+             or name another in guild.toml: [claude] command = \"...\""
+        )),
+        None => Err(format!(
+            "{program} --version says {text:?}, which is no version of the Claude Code CLI: the runtime \"claude\" needs \
+             {LEAST} or later (`npm install -g @anthropic-ai/claude-code@latest`); [claude] command in guild.toml names it"
+        )),
+    }
+}
+
+/// What `program --version` says.
+fn ask(program: &Path, environment: &[String]) -> Result<String, String> {
+    let failed = |why: String| format!("{} --version: {why}", program.display());
+    let mut command = Command::new(program);
+    command.arg("--version").env_clear().envs(flags::environment(environment));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().map_err(|e| failed(e.to_string()))?;
+    let until = Instant::now() + PATIENCE;
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break status,
+            Ok(None) if Instant::now() < until => thread::sleep(POLL),
+            ended => {
+                let why = ended.err().map_or_else(|| "it does not end".to_owned(), |e| e.to_string());
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(failed(why));
+            }
+        }
+    };
+    if !status.success() {
+        return Err(failed(format!("it ended with {status}")));
+    }
+    let mut text = Vec::new();
+    if let Some(stdout) = child.stdout.take() {
+        // What it started may hold the pipe open: what is there already is all that is read.
+        read_now(stdout, &mut text).map_err(|e| failed(e.to_string()))?;
+    }
+    Ok(protocol::plain(&text).trim().to_owned())
+}
+
+/// Reads what a pipe has by now.
+fn read_now(stdout: std::process::ChildStdout, text: &mut Vec<u8>) -> std::io::Result<()> {
+    let flags = rustix::fs::fcntl_getfl(&stdout)?;
+    rustix::fs::fcntl_setfl(&stdout, flags | rustix::fs::OFlags::NONBLOCK)?;
+    match stdout.take(BYTES).read_to_end(text) {
+        Err(e) if e.kind() != std::io::ErrorKind::WouldBlock => Err(e),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_found_where_a_program_says_it() {
+        let find = |text| Version::find(text).map(|version| version.to_string());
+        for text in ["2.1.248 (Claude Code)", "v2.1.248", "Claude Code 2.1.248-beta.1+5"] {
+            assert_eq!(find(text).as_deref(), Some("2.1.248"), "{text}");
+        }
+        for text in ["", "2.1", "2.1.x", "(Claude Code)", "99999999999.1.1"] {
+            assert_eq!(find(text), None, "{text}");
+        }
+        assert!(Version::find("2.1.1000") > Some(LEAST) && Version::find("2.1.99") < Some(LEAST));
+    }
+}

@@ -1,0 +1,130 @@
+//! The hosts that run: whom they serve, how, and whether they would if they were started now.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    time::Duration,
+};
+
+use guild_client::{MemberReport, MemberService, Options, Url};
+use guild_jobs::Owner;
+use guild_server::{
+    config::Config,
+    doctor::{Check, Kind},
+    serving::{Serving, Would},
+};
+use tokio::task::spawn_blocking;
+
+use crate::{args::Doctor, failure::Failure, house};
+
+/// How long a host may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A host that runs.
+struct Running {
+    name: String,
+    /// One of its endpoints.
+    url: String,
+    /// How it serves the members here, as far as it tells us, and in what it would otherwise.
+    serving: Vec<Serving>,
+    differences: BTreeSet<String>,
+}
+
+/// Those that serve members here, and the one that is named.
+pub(super) async fn look(args: &Doctor, members: Option<&Path>, config: &Config) -> Result<Vec<Check>, Failure> {
+    let options = Options { timeout: PATIENCE, ..args.access.options()? };
+    let mut running = match members {
+        Some(members) => {
+            let (members, config) = (members.to_owned(), config.clone());
+            // Read roots that cannot be opened are another check's.
+            let would = Would::new(&config, args.session.sources.clone(), args.session.agent).ok();
+            spawn_blocking(move || found(&members, would.as_ref()))
+                .await
+                .map_err(|e| Failure::error(e.to_string()))??
+        }
+        None => Vec::new(),
+    };
+    let origin = |url: &str| url.parse().ok().map(|url: Url| url.origin().ascii_serialization());
+    if let Some(url) = &args.url
+        && !running.iter().any(|running| origin(&running.url) == origin(url))
+    {
+        let (name, url) = (url.clone(), url.clone());
+        running.push(Running { name, url, serving: Vec::new(), differences: BTreeSet::new() });
+    }
+    let mut checks = Vec::new();
+    for Running { name, url, serving, differences } in running {
+        let answer = guild_client::members(&url, &options).await;
+        let state = match answer {
+            Ok(reply) => state(&url, &reply.value, &serving),
+            Err(error) => {
+                Err(format!("it does not say whom it serves: {}", Failure::from(error).message.unwrap_or_default()))
+            }
+        };
+        checks.push(Check::new(Kind::Host, &name, true, state));
+        if !differences.is_empty() {
+            let differences: Vec<String> = differences.into_iter().collect();
+            let text = format!("it would be otherwise if it were started now: {}", differences.join("; "));
+            checks.push(Check::differs(Kind::Host, &name, text));
+        }
+    }
+    Ok(checks)
+}
+
+/// The hosts that serve members in a directory. It blocks.
+fn found(members: &Path, would: Option<&Would>) -> Result<Vec<Running>, Failure> {
+    let mut running: BTreeMap<u32, Running> = BTreeMap::new();
+    for member in house::discovered(members)?.into_iter().filter_map(|found| found.member.ok()) {
+        let Some(owner) = Owner::of(&member.dir).ok().flatten().filter(|owner| !owner.url.is_empty()) else { continue };
+        let host = running.entry(owner.pid).or_insert_with(|| Running {
+            name: format!("process {}", owner.pid),
+            url: owner.url.clone(),
+            serving: Vec::new(),
+            differences: BTreeSet::new(),
+        });
+        let Some(serving) = owner.note::<Serving>(&member.dir).ok().flatten() else { continue };
+        if let Some(Ok(would)) = would.map(|would| would.serve(&member)) {
+            // A host of one member has no directory of members, unless it needs one.
+            let would = Serving { members: serving.members.clone(), ..would };
+            let texts = serving.differences(&would).into_iter();
+            host.differences.extend(texts.map(|(_, text)| format!("{}: {text}", member.key)));
+        }
+        host.serving.push(serving);
+    }
+    Ok(running.into_values().collect())
+}
+
+/// What a host is, where all its members are in service.
+fn state(url: &str, members: &[MemberReport], serving: &[Serving]) -> Result<String, String> {
+    let is_out = members.iter().any(|member| member.state == MemberService::Error);
+    let members: Vec<String> = members.iter().map(service).collect();
+    let mut text =
+        format!("at {url}; serves {}", if members.is_empty() { "nobody".to_owned() } else { members.join(", ") });
+    if !serving.is_empty() {
+        let roots = serving.iter().flat_map(|serving| &serving.roots);
+        let roots: BTreeSet<String> = roots.map(|root| format!("{} ({})", root.name, root.path.display())).collect();
+        let agents: BTreeSet<&str> = serving.iter().map(|serving| serving.agent.as_str()).collect();
+        let files: BTreeSet<String> =
+            serving.iter().flat_map(|serving| &serving.config).map(|file| file.display().to_string()).collect();
+        let listed = |list: BTreeSet<String>, none: &str| match list.is_empty() {
+            true => none.to_owned(),
+            false => list.into_iter().collect::<Vec<_>>().join(", "),
+        };
+        text.push_str(&format!(
+            "; reads {}; sessions on {}; guild.toml: {}",
+            listed(roots, "no directory"),
+            agents.into_iter().collect::<Vec<_>>().join(", "),
+            listed(files, "none"),
+        ));
+    }
+    if is_out { Err(text) } else { Ok(text) }
+}
+
+/// A member, and its state at its host.
+fn service(member: &MemberReport) -> String {
+    let MemberReport { member, state, error, .. } = member;
+    match error {
+        Some(why) if *state == MemberService::Ready => format!("{member} (ready; a change is not in service: {why})"),
+        Some(why) => format!("{member} ({}: {why})", state.as_str()),
+        None => format!("{member} ({})", state.as_str()),
+    }
+}
