@@ -1,7 +1,7 @@
 //! Which jobs there are, and which one is meant: those of a host that runs, else those in the files of a directory of
 //! members.
 
-use std::path::PathBuf;
+use std::{cmp::Reverse, path::PathBuf};
 
 use cap_std::fs::Dir;
 use futures::{StreamExt as _, stream};
@@ -460,7 +460,7 @@ impl Jobs {
                 Err(error) => left_out.extend(self.reason(at, &error)),
             }
         }
-        rows.sort_by(|one, other| other.made.cmp(&one.made));
+        rows.sort_by_key(|row| Reverse(row.made));
         Ok(All { rows, json: None, left_out })
     }
 
