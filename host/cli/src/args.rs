@@ -322,8 +322,8 @@ pub(crate) struct Dispatch {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  guild call textkit sort_lines '{\"text\": \"b\\na\"}' --members ./guild-members
-  guild call textkit count --url http://127.0.0.1:7433 - < input.json
+  guild call textkit text_stats '{\"text\": \"one two\"}' --members ./guild-members
+  guild call textkit text_stats - --url http://127.0.0.1:7433 < input.json
 
 The tool's text goes to stdout; where it says that it did not work, to stderr, and the exit code is 1. A host that serves the member \
 calls the tool; where none does, the member is loaded here. With --url, or where there is no such member here, MEMBER is a key of the \

@@ -12,7 +12,7 @@ use crate::{
     failure::{Failure, exit},
     hosted::Terms,
     house, jobs,
-    output::{one_line, print_json, print_report, tell_error},
+    output::{one_line, print_json, print_text, tell_error},
     run::Worker,
 };
 
@@ -49,7 +49,7 @@ pub(crate) async fn call(args: Call) -> Result<(), Failure> {
     if args.json {
         print_json(&called)?;
     } else if !is_error {
-        print_report(&text)?;
+        print_text(&text)?;
     }
     if is_error {
         tell_error(text);

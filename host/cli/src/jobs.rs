@@ -1,7 +1,7 @@
 //! Which jobs there are, and which one is meant: those of a host that runs, else those in the files of a directory of
 //! members.
 
-use std::path::PathBuf;
+use std::{cmp::Reverse, path::PathBuf};
 
 use cap_std::fs::Dir;
 use futures::{StreamExt as _, stream};
@@ -48,8 +48,10 @@ pub(crate) enum Jobs {
 /// Members whose files are read.
 pub(crate) struct Files {
     directory: PathBuf,
-    limits: Limits,
+    limits: Box<Limits>,
     members: Vec<Kept>,
+    /// Those that cannot be read, and why.
+    left_out: Vec<String>,
 }
 
 /// The files of one member.
@@ -320,6 +322,7 @@ impl Jobs {
                 }
             }
             Self::Files(files) => {
+                left_out.clone_from(&files.left_out);
                 for (at, kept) in files.members.iter().enumerate() {
                     match kept.records.as_ref().map(Records::ids).transpose() {
                         Ok(ids) => all.extend(ids.into_iter().flatten().map(|id| Found { at, id: id.into() })),
@@ -340,8 +343,12 @@ impl Jobs {
     }
 
     async fn latest(&self) -> Result<Found, Failure> {
-        let (all, left_out) = self.ids().await;
+        let (mut all, left_out) = self.ids().await;
         left_out.iter().for_each(tell_error);
+        if let Self::Host { .. } = self {
+            // A host lists the newest first.
+            all.dedup_by_key(|found| found.at);
+        }
         let (mut newest, mut newest_made): (Option<Found>, Option<Timestamp>) = (None, None);
         for found in all {
             let by_id = found.id.parse().ok().and_then(|id| made_at(&id));
@@ -349,7 +356,6 @@ impl Jobs {
                 Some(made) => Some(made),
                 None => self.look(&found).await.and_then(|view| view.started_at.parse().ok()),
             };
-            // Of those of one moment, the first: a host lists the newest first.
             if newest.is_none() || made > newest_made {
                 (newest, newest_made) = (Some(found), made);
             }
@@ -454,7 +460,7 @@ impl Jobs {
                 Err(error) => left_out.extend(self.reason(at, &error)),
             }
         }
-        rows.sort_by(|one, other| other.made.cmp(&one.made));
+        rows.sort_by_key(|row| Reverse(row.made));
         Ok(All { rows, json: None, left_out })
     }
 
@@ -482,16 +488,25 @@ impl Row {
 impl Files {
     /// The files of one member, or of all of them.
     fn open(house: &House, config: &Config, member: Option<&str>) -> Result<Self, Failure> {
-        let limits = config.limits.clone();
+        let limits = Box::new(config.limits.clone());
         if let Some(member) = member {
             let directory = house::member_directory(member, house, config)?;
             let members = vec![Kept::of(member.to_owned(), house::open(&directory)?)?];
-            return Ok(Self { directory, limits, members });
+            return Ok(Self { directory, limits, members, left_out: Vec::new() });
         }
         let directory = house::members_directory(house.members.as_deref(), config)?;
-        let found = house::discovered(&directory)?.into_iter();
-        let found = found.filter_map(|found| Some(Kept::of(found.path, found.member.ok()?.dir)));
-        Ok(Self { members: found.collect::<Result<_, _>>()?, directory, limits })
+        let (mut members, mut left_out) = (Vec::new(), Vec::new());
+        for found in house::discovered(&directory)? {
+            let unreadable = |why: String| format!("{} is left out: {why}", one_line(&found.path, 80));
+            match found.member {
+                Ok(member) => match Kept::of(found.path.clone(), member.dir) {
+                    Ok(kept) => members.push(kept),
+                    Err(failure) => left_out.push(unreadable(failure.message.unwrap_or_default())),
+                },
+                Err(why) => left_out.push(unreadable(why)),
+            }
+        }
+        Ok(Self { directory, limits, members, left_out })
     }
 
     fn record(&self, found: &Found) -> Result<(&Kept, &Records, Meta), Failure> {
@@ -506,7 +521,7 @@ impl Files {
 
     fn list(&self, params: &ListParams) -> Result<All, Failure> {
         let filter = guild_jobs::glob::filter(params.filter.as_deref()).map_err(|e| Failure::error(e.to_string()))?;
-        let (mut rows, mut left_out) = (Vec::new(), Vec::new());
+        let (mut rows, mut left_out) = (Vec::new(), self.left_out.clone());
         for kept in &self.members {
             let all = kept.records.as_ref().map(|records| records.all(&self.limits).map(|all| (records, all)));
             let (records, all) = match all {

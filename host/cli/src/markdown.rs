@@ -13,7 +13,7 @@ use crate::output::{LABEL, harmless};
 
 const CODE: Style = AnsiColor::Cyan.on_default();
 const HEADING: Style = Style::new().effects(Effects::BOLD);
-const TITLE: Style = Style::new().effects(Effects::BOLD.insert(Effects::UNDERLINE));
+const TITLE: Style = AnsiColor::Magenta.on_default().effects(Effects::BOLD);
 /// How deep lists and quotations are indented at most.
 const DEPTH: usize = 12;
 /// The longest lines of prose, where the terminal has room for more.
@@ -316,8 +316,11 @@ impl<'a> Page<'a> {
         self.end_line()?;
         if std::mem::take(&mut self.is_gap) {
             // What a quotation has on its left goes through it.
-            let quotes = self.blocks.iter().take(DEPTH).take_while(|block| matches!(block, Block::Quote));
-            writeln!(self.out, "{LABEL}{}{LABEL:#}", "│ ".repeat(quotes.count()).trim_end())?;
+            let quotes = self.blocks.iter().take(DEPTH).take_while(|block| matches!(block, Block::Quote)).count();
+            match quotes {
+                0 => writeln!(self.out)?,
+                _ => writeln!(self.out, "{LABEL}{}{LABEL:#}", "│ ".repeat(quotes).trim_end())?,
+            }
         }
         Ok(())
     }

@@ -4,6 +4,7 @@
 //! never reach a terminal with their control characters.
 
 use std::{
+    borrow::Cow,
     fmt::Display,
     io::{self, Write},
 };
@@ -46,13 +47,20 @@ pub(crate) fn print_report(report: &str) -> io::Result<()> {
     let shows_styles = anstream::AutoStream::choice(&out) != anstream::ColorChoice::Never;
     match table::stdout_width() {
         Some(width) if shows_styles && report.len() <= RENDERED_BYTES => markdown::write(&mut out, report, width)?,
-        Some(_) => write_whole(&mut out, &harmless(report))?,
-        None => write_whole(&mut out, report)?,
+        width => write_whole(&mut out, report, width.is_some())?,
     }
     out.flush()
 }
 
-fn write_whole(out: &mut dyn Write, text: &str) -> io::Result<()> {
+/// Prints a text of a component: without control characters on a terminal; as it is into a file or a pipe.
+pub(crate) fn print_text(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    write_whole(&mut out, text, table::stdout_width().is_some())?;
+    out.flush()
+}
+
+fn write_whole(out: &mut dyn Write, text: &str, is_terminal: bool) -> io::Result<()> {
+    let text = if is_terminal { harmless(text) } else { Cow::Borrowed(text) };
     out.write_all(text.as_bytes())?;
     if text.ends_with('\n') { Ok(()) } else { out.write_all(b"\n") }
 }
