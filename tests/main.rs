@@ -29,6 +29,7 @@ mod isolation;
 mod jobs;
 mod limits;
 mod mcp;
+mod mcp_roster;
 mod mcp_stdio;
 mod mcp_tasks;
 mod memory;

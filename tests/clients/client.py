@@ -23,9 +23,10 @@ PLAN = json.loads(Path(sys.argv[1]).read_text())
 TOOL, WORKER, ENDLESS_WORKER = PLAN["tool"], PLAN["worker"], PLAN["endless"]
 CALLED = f"{TOOL['member']}__{TOOL['name']}"
 PATIENCE = 60
-WORK = {"description": "foreign client", "task": PLAN["question"]}
+OWN_WORK = {"description": "foreign client", "task": PLAN["question"]}
+WORK = OWN_WORK | {"worker": WORKER}
 # A task that tells where it is, and then goes on until it is cancelled.
-ENDLESS = {"description": "endless", "task": "summary under-way\nsleep"}
+ENDLESS = {"worker": ENDLESS_WORKER, "description": "endless", "task": "summary under-way\nsleep"}
 # What a member has only once somebody serves it.
 NOT_INSTALLED = shutil.ignore_patterns("jobs", "memory", ".owner")
 
@@ -139,9 +140,17 @@ async def told(client: Client, name: str, arguments: dict[str, Any], **options: 
     return result.structured_content
 
 
+async def report(client: Client, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The report that a call was answered with: Markdown, and nothing that a client would show a model in its place."""
+    result = await client.call_tool(name, arguments)
+    assert not result.is_error, f"{name}: {result.content}"
+    assert result.structured_content is None, result
+    return {"output": result.content[0].text, **result.meta["guild/job"]}
+
+
 async def ended(client: Client, job: str) -> Any:
     """Asks until the job has ended; its last status."""
-    while (status := await told(client, f"{WORKER}-dispatch__status", {"jobId": job}))["status"] == "running":
+    while (status := await told(client, "status", {"jobId": job}))["status"] == "running":
         await anyio.sleep(0.02)
     return status
 
@@ -163,7 +172,7 @@ async def everything(way: Way) -> None:
         async with way.connect() as host:
             assert host.protocol_version == way.version, host.protocol_version
             assert host.server_info and host.server_info.version, host.server_info
-            assert f"{WORKER}-dispatch" in (host.instructions or ""), host.instructions
+            assert f"`{WORKER}`" in (host.instructions or ""), host.instructions
             return f"{host.server_info.name}, {host.protocol_version}"
 
     if not await go("connects, and reads what the host says of itself", connects):
