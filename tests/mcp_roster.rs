@@ -380,3 +380,35 @@ fn the_arguments_of_the_tools_are_the_parameters_of_the_methods() {
         }
     }
 }
+
+/// The values of a text that has to be one of some: as a list, or one by one, each with its description.
+fn choices(schema: &Value) -> Option<Vec<&Value>> {
+    let listed = schema["enum"].as_array().map(|listed| listed.iter().collect());
+    listed.or_else(|| schema["oneOf"].as_array().map(|ones| ones.iter().map(|one| &one["const"]).collect()))
+}
+
+#[test]
+fn an_input_that_is_none_of_the_choices_is_answered_with_all_of_them() {
+    let home = Home::new();
+    for member in ["analyst", "textkit"] {
+        install(&home, member);
+    }
+    let host = home.serve_roster(&[]);
+    let roster = roster(&host);
+    let listed = roster.call("tools/list", json!({})).unwrap();
+    let mut tried = 0;
+    for tool in listed["tools"].as_array().unwrap() {
+        let name = tool["name"].as_str().unwrap();
+        for (field, schema) in tool["inputSchema"]["properties"].as_object().unwrap() {
+            let Some(choices) = choices(schema).filter(|_| name.contains("__")) else { continue };
+            let told = call(&roster, name, json!({field: "none of them"})).unwrap_err();
+            for choice in choices {
+                assert!(told.contains(&choice.to_string()), "{name} {field}: {choice} is not in {told}");
+            }
+            let told = call(&roster, name, json!({format!("{field}x"): 1})).unwrap_err();
+            assert!(told.contains(&format!("did you mean `{field}`? known are ")), "{told}");
+            tried += 1;
+        }
+    }
+    assert!(tried >= 5, "{tried}");
+}

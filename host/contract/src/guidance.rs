@@ -93,7 +93,7 @@ job has ended. Use `wait` where you need the report to go on. Otherwise tell the
 several jobs can run at the same time.
 
 **Follow.** Call `status` with the `jobId` when the user asks, or before you need the result, and not in a loop; `summary` says \
-where the work stands. `list` shows all jobs, also those of earlier conversations.
+where the work stands. `list` shows all jobs, also those of earlier conversations and of calls that were given up.
 
 **Relay questions.** `questions` of a status are what only a person can answer: show them to the user as they are. The worker \
 waits for no answer. Where an answer changes the work, dispatch a new task that has it in it, and cancel the old job. \

@@ -68,7 +68,7 @@ impl Argument {
             Kind::Text => json!({"type": "string"}),
             Kind::Flag => json!({"type": "boolean"}),
             Kind::Object => json!({"type": "object"}),
-            Kind::Choice(choices) => json!({"enum": choices}),
+            Kind::Choice(choices) => json!({"type": "string", "enum": choices}),
         };
         if let Some(schema) = schema.as_object_mut().filter(|_| !self.description.is_empty()) {
             schema.insert("description".to_owned(), self.description.into());
@@ -144,14 +144,18 @@ pub(crate) static BRIDGED: [Bridged; 6] = [
         method: method::DISPATCH,
         title: "Dispatch work",
         description: "Hands a task to a worker, which carries it out on its own, in the background. Answers at once with the \
-                      `jobId` of the new job, or with `wait` when it has ended, with its report.",
+                      `jobId` of the new job; with `wait`, when the job has ended, with its report.",
         annotations: CHANGES,
         arguments: &[
             Argument::required("description", "A short label, for lists"),
             Argument::required("task", "All that the worker has to know: it sees nothing of this conversation"),
             Argument::object(CONFIG, "Settings for this job, whose keys the worker defines"),
             Argument::optional(AGENT, "What runs the job's sessions; without it, the worker's own"),
-            Argument::optional(WAIT, "Answer with the report, when the job has ended").of(Kind::Flag),
+            Argument::optional(
+                WAIT,
+                "Answer with the report, when the job has ended. The job goes on where the call is given up",
+            )
+            .of(Kind::Flag),
         ],
     },
     Bridged {

@@ -3,7 +3,7 @@
 /// Words of a query that are looked for.
 const WORDS: usize = 16;
 /// Bytes of a text that are looked through.
-const TEXT_BYTES: usize = 4096;
+const TEXT_BYTES: usize = 1024;
 /// How many characters two words have to begin with in common, where they are not the same.
 const STEM: usize = 3;
 

@@ -43,7 +43,11 @@ fn reason(error: &ValidationError<'_>, schema: &Value, depth: usize) -> String {
                 _ => format!("unknown {what} {names}"),
             }
         }
-        Kind::FalseSchema => "nothing may stand here".to_owned(),
+        // Of an object that knows no property, one is found wrong and not named.
+        Kind::FalseSchema if error.schema_path().as_str().ends_with("/additionalProperties") => {
+            "there are unknown properties; none is known here, write {}".to_owned()
+        }
+        Kind::FalseSchema => format!("{value} may not stand here"),
         _ => error.masked_with(value).to_string(),
     }
 }
@@ -157,7 +161,9 @@ mod tests {
         assert!(told.starts_with("at /where: unknown properties \"oq\", \"z\"; "), "{told}");
         assert!(told.ends_with("did you mean `op`? known are op"), "{told}");
         let nothing = json!({"additionalProperties": false});
-        assert_eq!(why(nothing, json!({"a": 1})), "at /a: nothing may stand here");
+        assert_eq!(why(nothing, json!({"a": 1})), "there are unknown properties; none is known here, write {}");
+        let never = json!({"properties": {"a": false}});
+        assert_eq!(why(never, json!({"a": 1})), "at /a: 1 may not stand here");
     }
 
     #[test]
