@@ -33,6 +33,10 @@ const TESTED: &[(&str, &str)] = &[
     ("call_tool_seconds", "tests/limits.rs::a_tool_call_that_loops_or_sleeps_ends_at_its_deadline"),
     ("list_tools_seconds", "tests/tool_calls.rs::a_component_that_cannot_list_its_tools_is_not_loaded"),
     ("live_tool_calls", "tests/tool_calls.rs::a_member_s_tool_calls_leave_room_for_another_s"),
+    (
+        "listed_tools_bytes",
+        "tests/mcp_roster.rs::tools_of_exactly_the_limit_are_listed_and_with_one_byte_less_the_last_is_found",
+    ),
     ("tools", "tests/limits.rs::as_many_tools_as_the_limits_allow_are_offered_and_no_more"),
     ("tools_bytes", "tests/limits.rs::as_many_tools_as_the_limits_allow_are_offered_and_no_more"),
     (

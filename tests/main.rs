@@ -33,6 +33,7 @@ mod jobs;
 mod large_component;
 mod limits;
 mod mcp;
+mod mcp_roster;
 mod mcp_stdio;
 mod mcp_tasks;
 mod memory;

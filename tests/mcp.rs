@@ -37,7 +37,7 @@ fn all_versions_with_sessions_dispatch_to_the_end_and_close() {
         let id = made["structuredContent"]["jobId"].as_str().unwrap();
         host.at("worker").ended(id);
         let done = session.ask("tools/call", json!({"name": "result", "arguments": {"jobId": id}}));
-        assert_eq!(done["structuredContent"]["output"], "date");
+        assert_eq!(done["content"][0]["text"], "date");
         let read = session.ask("resources/read", json!({"uri": format!("guild://worker/jobs/{id}/result")}));
         assert_eq!(read["contents"][0]["text"], "date");
         assert_eq!(names(&session.ask("resources/list", json!({}))["resources"]), ["result", "status"]);
@@ -269,7 +269,10 @@ fn each_request_may_what_its_own_token_may() {
     // In a roster it sees its own members.
     let roster = Endpoint::new(&host, "/mcp").with("Authorization", &read);
     let listed = roster.modern_result("tools/list", json!({}));
-    assert!(names(&listed["tools"]).iter().all(|name| name.starts_with("one-dispatch__")), "{listed}");
+    assert!(names(&listed["tools"]).contains(&"dispatch"), "{listed}");
+    let workers = roster.modern_result("tools/call", json!({"name": "workers", "arguments": {}}));
+    assert_eq!(workers["structuredContent"]["workers"].as_array().unwrap().len(), 1, "{workers}");
+    assert_eq!(workers["structuredContent"]["workers"][0]["worker"], "one");
 
     let dispatcher = bridge.with("Authorization", &dispatch);
     let made = dispatcher.modern_result("tools/call", call);
@@ -355,10 +358,11 @@ fn clients_of_both_kinds_hear_that_the_lists_have_changed() {
     let lists = [json!("notifications/tools/list_changed"), json!("notifications/prompts/list_changed")];
     assert_eq!(first(&mut listener), lists);
     assert_eq!(first(&mut told), lists);
-    let tools = wait_for("the new member's tools", || {
-        let listed = session.ask("tools/list", json!({}));
-        listed.to_string().contains("added-dispatch__dispatch").then_some(listed)
+    let workers = json!({"name": "workers", "arguments": {}});
+    wait_for("the new worker", || {
+        session.ask("tools/call", workers.clone()).to_string().contains("added").then_some(())
     });
+    let tools = session.ask("tools/list", json!({}));
     assert_eq!(roster.modern_result("tools/list", json!({}))["tools"], tools["tools"]);
 }
 

@@ -131,9 +131,12 @@ impl Drop for Client {
     }
 }
 
-fn dispatch(task: &str) -> Value {
-    json!({"description": "d", "task": task})
+fn dispatch_to(worker: &str, task: &str) -> Value {
+    json!({"worker": worker, "description": "d", "task": task})
 }
+
+/// The tools for all workers of a roster.
+const OF_ROSTER: [&str; 7] = ["workers", "dispatch", "list", "status", "result", "cancel", "delete"];
 
 fn six(prefix: &str) -> Vec<String> {
     ["dispatch", "list", "status", "result", "cancel", "delete"].map(|name| format!("{prefix}__{name}")).to_vec()
@@ -147,16 +150,16 @@ fn without_a_host_it_is_one_itself_until_stdin_ends() {
     let mut client = Client::start(&home, &["--members", "members"]);
     let told = client.open();
     assert_eq!((&told["serverInfo"]["name"], &told["protocolVersion"]), (&json!("guild"), &json!("2025-11-25")));
-    assert_eq!(client.tools(), [six("one-dispatch"), six("two-dispatch")].concat());
-    let mut arguments = dispatch("t");
+    assert_eq!(client.tools(), OF_ROSTER);
+    let mut arguments = dispatch_to("two", "t");
     arguments["wait"] = true.into();
-    let done = client.ask("tools/call", json!({"name": "two-dispatch__dispatch", "arguments": arguments}));
-    assert_eq!(done["structuredContent"]["output"], "date", "{done}");
+    let done = client.ask("tools/call", json!({"name": "dispatch", "arguments": arguments}));
+    assert_eq!(done["content"][0]["text"], "date", "{done}");
     client.close();
     // The members are the next one's at once.
     let mut next = Client::start(&home, &["--members", "members"]);
     next.open();
-    assert_eq!(next.tools().len(), 12);
+    assert_eq!(next.tools(), OF_ROSTER);
 }
 
 #[test]
@@ -167,8 +170,8 @@ fn it_goes_through_the_host_that_serves_the_members() {
     let host = home.serve_roster(&[]);
     let mut all = Client::start(&home, &["--members", "members"]);
     all.open();
-    assert_eq!(all.tools(), [six("group--one-dispatch"), six("two-dispatch")].concat());
-    let made = all.ask("tools/call", json!({"name": "two-dispatch__dispatch", "arguments": dispatch("t")}));
+    assert_eq!(all.tools(), OF_ROSTER);
+    let made = all.ask("tools/call", json!({"name": "dispatch", "arguments": dispatch_to("two", "t")}));
     host.at("two").ended(made["structuredContent"]["jobId"].as_str().unwrap());
 
     // One member of it, by its key, its directory, or the host's address.
@@ -195,9 +198,9 @@ fn clients_of_the_same_members_meet_and_the_second_goes_on_when_the_first_is_gon
     first.open();
     let mut second = Client::start(&home, &["--members", "members"]);
     second.open();
-    let made = first.ask("tools/call", json!({"name": "worker-dispatch__dispatch", "arguments": dispatch("t")}));
+    let made = first.ask("tools/call", json!({"name": "dispatch", "arguments": dispatch_to("worker", "t")}));
     let id = made["structuredContent"]["jobId"].clone();
-    let list = json!({"name": "worker-dispatch__list", "arguments": {}});
+    let list = json!({"name": "list", "arguments": {}});
     assert_eq!(second.ask("tools/call", list.clone())["structuredContent"]["jobs"][0]["jobId"], id);
     first.close();
     // It has a session at a host that was not there before, and did not have to ask for it.
@@ -213,13 +216,13 @@ fn a_notification_while_another_host_is_looked_for_holds_nobody_up() {
         let host = home.serve_roster(&[]);
         let mut client = Client::start(&home, &["--members", "members"]);
         client.open();
-        assert_eq!(client.tools().len(), 6);
+        assert_eq!(client.tools(), OF_ROSTER);
         host.kill();
         let id = client.request("tools/list", json!({}));
         client.say(&json!({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}));
         // It may have been on its way when the host died.
         client.answer(id);
-        assert_eq!(client.tools().len(), 6);
+        assert_eq!(client.tools(), OF_ROSTER);
         ends(client);
     }
 }
@@ -237,7 +240,7 @@ fn a_session_that_the_host_has_closed_is_opened_anew_at_the_same_host() {
     // There is room for one, and nobody uses that of the first.
     let mut second = Client::start(&home, &["--members", "members"]);
     second.ask("initialize", initialize);
-    assert_eq!(first.tools().len(), 6);
+    assert_eq!(first.tools(), OF_ROSTER);
     second.close();
     let said = first.close();
     assert!(said.contains("has closed the session; it is opened anew"), "{said}");
@@ -291,9 +294,9 @@ fn a_client_of_2026_07_28_is_carried_too() {
     let accepted = client.hear();
     assert_eq!(accepted["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], id, "{accepted}");
 
-    let mut arguments = dispatch("summary half\nsleep");
+    let mut arguments = dispatch_to("probe", "summary half\nsleep");
     arguments["wait"] = true.into();
-    let id = client.modern("tools/call", json!({"name": "probe-dispatch__dispatch", "arguments": arguments}));
+    let id = client.modern("tools/call", json!({"name": "dispatch", "arguments": arguments}));
     let task = client.answer(id)["result"]["taskId"].clone();
     let id = client.modern("tasks/cancel", json!({"taskId": task}));
     assert_eq!(client.answer(id)["result"]["resultType"], "complete");
@@ -332,7 +335,7 @@ fn what_is_no_message_is_answered_and_the_next_one_is_carried() {
         assert_eq!(client.hear()["error"]["code"], -32700, "{bad}");
     }
     client.open();
-    assert_eq!(client.tools().len(), 6);
+    assert_eq!(client.tools(), OF_ROSTER);
 }
 
 #[test]
@@ -368,5 +371,5 @@ fn a_token_of_the_environment_opens_the_door() {
     home.set("GUILD_TOKEN", String::from_utf8(made.stdout).unwrap().trim());
     let mut client = Client::start(&home, &["--members", "members"]);
     client.open();
-    assert_eq!(client.tools().len(), 6);
+    assert_eq!(client.tools(), OF_ROSTER);
 }

@@ -68,7 +68,7 @@ fn a_task_ends_as_the_call_would_have_that_waited() {
     };
     let done = task("quick");
     assert_eq!(done["status"], "completed");
-    assert_eq!(done["result"]["structuredContent"]["output"], "date");
+    assert_eq!(done["result"]["content"][0]["text"], "date");
     // What a tool answers is the task's result, also where it says that it did not work.
     let failed = task("failing");
     assert_eq!((&failed["status"], &failed["result"]["isError"]), (&json!("completed"), &json!(true)), "{failed}");
@@ -115,7 +115,7 @@ fn a_task_outlives_its_connection_and_its_host() {
     let host = home.serve_roster(&[]);
     let roster = Endpoint::new(&host, "/mcp");
     let done = result(roster.declaring("tasks/get", json!({"taskId": id}), knows_tasks()).message());
-    assert_eq!(done["result"]["structuredContent"]["output"], "date");
+    assert_eq!(done["result"]["content"][0]["text"], "date");
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn a_task_that_works_when_its_host_is_killed_goes_on_as_the_same_or_has_failed()
     let host = home.serve_roster(&[]);
     let made = ["researcher", "probe"].map(|member| {
         let mut call = waiting("sleep");
-        call["name"] = json!(format!("{member}-dispatch__dispatch"));
+        call["arguments"]["worker"] = json!(member);
         task(&host, "tools/call", call)["taskId"].clone()
     });
     let [resumed, interrupted] = &made;
@@ -163,7 +163,7 @@ fn a_task_that_works_when_its_host_is_killed_goes_on_as_the_same_or_has_failed()
     host.at("researcher").ended(resumed.as_str().unwrap());
     let done = get(&host, resumed);
     assert_eq!((&done["taskId"], &done["status"]), (resumed, &json!("completed")), "{done}");
-    assert_eq!(done["result"]["structuredContent"]["output"], "done", "{done}");
+    assert_eq!(done["result"]["content"][0]["text"], "done", "{done}");
 
     let failed = get(&host, interrupted);
     assert_eq!((&failed["status"], &failed["result"]["isError"]), (&json!("completed"), &json!(true)), "{failed}");

@@ -396,7 +396,7 @@ fn what_tools_and_prompts_answer_is_what_the_schemas_say() {
     assert_eq!(tools.refused("prompts/get", json!({"name": "workers"})), -32602);
 
     for (path, first) in [
-        ("/mcp", "box__text"),
+        ("/mcp", "workers"),
         ("/dispatch/quick/mcp", "dispatch"),
         ("/whole/quick/mcp", "quick-dispatch__dispatch"),
         ("/whole/box/mcp", "box__text"),

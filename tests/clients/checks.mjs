@@ -73,10 +73,18 @@ async function told(client, name, args, options) {
     return result.structuredContent;
 }
 
+/** The report that a call was answered with: Markdown, and nothing that a client would show a model in its place. */
+async function report(client, name, args, options) {
+    const result = await client.call(name, args, options);
+    assert.ok(!result.isError, `${name}: ${JSON.stringify(result.content)}`);
+    assert.equal(result.structuredContent, undefined);
+    return { output: result.content[0].text, ...result._meta['guild/job'] };
+}
+
 /** Asks until the job has ended; its last status. */
-function ended(client, worker, jobId) {
+function ended(client, jobId) {
     return until(`${jobId} to end`, async () => {
-        const status = await told(client, `${worker}-dispatch__status`, { jobId });
+        const status = await told(client, 'status', { jobId });
         return status.status === 'running' ? undefined : status;
     });
 }
@@ -108,22 +116,21 @@ export async function all(name, over, version, connect) {
         if (host.version !== undefined) assert.equal(host.version, version);
         assert.ok(host.client.getServerVersion().version, 'the server says its version');
         const instructions = host.client.getInstructions() ?? '';
-        assert.ok(instructions.includes(`${worker}-dispatch`), `instructions name the worker: ${instructions}`);
+        assert.ok(instructions.includes(`\`${worker}\``), `instructions name the worker: ${instructions}`);
         return `${host.client.getServerVersion().name}, ${version}`;
     });
     if (!connected) return;
 
-    await go('lists tools of components and of the bridge, under names of their own', async () => {
+    await go('lists tools of components, and one set of tools for all workers', async () => {
         const { tools } = await host.client.listTools();
         const names = tools.map(tool => tool.name);
         assert.equal(new Set(names).size, names.length);
-        for (const verb of ['dispatch', 'list', 'status', 'result', 'cancel', 'delete']) {
-            const bridged = tools.find(tool => tool.name === `${worker}-dispatch__${verb}`);
-            assert.ok(bridged, `${worker}-dispatch__${verb} is one of ${names}`);
-            assert.ok(bridged.description && bridged.inputSchema.type === 'object' && bridged.outputSchema);
+        for (const verb of ['workers', 'dispatch', 'list', 'status', 'result', 'cancel', 'delete']) {
+            const bridged = tools.find(tool => tool.name === verb);
+            assert.ok(bridged, `${verb} is one of ${names}`);
+            assert.ok(bridged.description && bridged.inputSchema.type === 'object');
         }
-        const own = tools.find(({ name }) => name === `${tool.member}__${tool.name}`);
-        assert.ok(own?.outputSchema, `${tool.member}__${tool.name} is there, with a schema of what it answers`);
+        assert.ok(names.includes(`${tool.member}__${tool.name}`), `${tool.member}__${tool.name} is one of ${names}`);
         // A client warns of each format that JSON Schema does not know, on its user's terminal.
         const strange = tools.filter(tool => /"format":"(u?int|float|double)/.test(JSON.stringify(tool)));
         assert.deepEqual(strange.map(({ name }) => name), [], 'tools whose schemas have formats of Rust');
@@ -142,7 +149,7 @@ export async function all(name, over, version, connect) {
     });
 
     await go('is told that a job is unknown, as a result', async () => {
-        const result = await host.call(`${worker}-dispatch__status`, { jobId: '../outside' });
+        const result = await host.call('status', { jobId: '../outside' });
         assert.equal(result.isError, true);
         assert.match(result.content[0].text, /Unknown job ID/);
     });
@@ -157,19 +164,19 @@ export async function all(name, over, version, connect) {
         const { prompts } = await host.client.listPrompts();
         assert.ok(prompts.length >= 1 && prompts.every(prompt => prompt.description));
         const { messages } = await host.client.getPrompt({ name: prompts[0].name });
-        assert.ok(messages[0].content.text.includes(`${worker}-dispatch`));
+        assert.ok(messages[0].content.text.includes(`\`${worker}\``));
         return prompts.map(prompt => prompt.name).join(', ');
     });
 
     let done;
     await go('dispatches, follows, and fetches the result', async () => {
-        const { jobId, status } = await told(host, `${worker}-dispatch__dispatch`, WORK);
+        const { jobId, status } = await told(host, 'dispatch', { worker, ...WORK });
         assert.equal(status, 'running');
-        const end = await ended(host, worker, jobId);
+        const end = await ended(host, jobId);
         assert.equal(end.status, 'completed', JSON.stringify(end));
-        const { output } = await told(host, `${worker}-dispatch__result`, { jobId });
+        const { output } = await report(host, 'result', { jobId });
         assert.ok(output.includes(plan.found), output);
-        const { jobs } = await told(host, `${worker}-dispatch__list`, { detail: 'detailed' });
+        const { jobs } = await told(host, 'list', { detail: 'detailed' });
         assert.ok(jobs.some(job => job.jobId === jobId && job.description === WORK.description));
         done = { jobId, output };
     });
@@ -198,18 +205,18 @@ export async function all(name, over, version, connect) {
     });
 
     await go('dispatches, and cancels', async () => {
-        const { jobId } = await told(host, `${endless}-dispatch__dispatch`, ENDLESS);
-        assert.equal((await told(host, `${endless}-dispatch__status`, { jobId })).status, 'running');
-        assert.equal((await told(host, `${endless}-dispatch__cancel`, { jobId })).status, 'cancelled');
-        assert.equal((await told(host, `${endless}-dispatch__status`, { jobId })).status, 'cancelled');
-        const result = await host.call(`${endless}-dispatch__result`, { jobId });
+        const { jobId } = await told(host, 'dispatch', { worker: endless, ...ENDLESS });
+        assert.equal((await told(host, 'status', { jobId })).status, 'running');
+        assert.equal((await told(host, 'cancel', { jobId })).status, 'cancelled');
+        assert.equal((await told(host, 'status', { jobId })).status, 'cancelled');
+        const result = await host.call('result', { jobId });
         assert.equal(result.isError, true);
         assert.match(result.content[0].text, /cancelled/);
-        assert.equal((await told(host, `${endless}-dispatch__delete`, { jobId })).deleted, true);
+        assert.equal((await told(host, 'delete', { jobId })).deleted, true);
     });
 
     await go('waits for the report', async () => {
-        const end = await told(host, `${worker}-dispatch__dispatch`, { ...WORK, wait: true });
+        const end = await report(host, 'dispatch', { worker, ...WORK, wait: true });
         assert.equal(end.status, 'completed');
         assert.ok(end.output.includes(plan.found), end.output);
     });
@@ -222,16 +229,16 @@ export async function all(name, over, version, connect) {
             heard.push(progress);
             if (!progress.message?.includes('under-way') || cancelled) return;
             cancelled = (async () => {
-                const { jobs } = await told(other, `${endless}-dispatch__list`, { detail: 'detailed', filter: description });
+                const { jobs } = await told(other, 'list', { worker: endless, detail: 'detailed', filter: description });
                 assert.equal(jobs.length, 1);
-                await told(other, `${endless}-dispatch__cancel`, { jobId: jobs[0].jobId });
+                await told(other, 'cancel', { jobId: jobs[0].jobId });
             })();
             // It is waited for below.
             cancelled.catch(() => {});
         };
         const description = `waits over ${name} ${over}`;
-        const wait = { ...ENDLESS, description, wait: true };
-        const result = await host.call(`${endless}-dispatch__dispatch`, wait, { onprogress });
+        const wait = { worker: endless, ...ENDLESS, description, wait: true };
+        const result = await host.call('dispatch', wait, { onprogress });
         assert.ok(cancelled, `progress: ${JSON.stringify(heard)}`);
         await cancelled;
         await other.close();
@@ -247,12 +254,12 @@ export async function all(name, over, version, connect) {
         const description = `left by ${name} ${over}`;
         const leave = new AbortController();
         const onprogress = ({ message }) => message?.includes('under-way') && leave.abort();
-        const wait = { ...ENDLESS, description, wait: true };
-        await refusal(host.call(`${endless}-dispatch__dispatch`, wait, { onprogress, signal: leave.signal }));
+        const wait = { worker: endless, ...ENDLESS, description, wait: true };
+        await refusal(host.call('dispatch', wait, { onprogress, signal: leave.signal }));
         assert.ok(leave.signal.aborted, 'it was not given up, but ended');
-        const { jobs } = await told(host, `${endless}-dispatch__list`, { detail: 'detailed', filter: description });
+        const { jobs } = await told(host, 'list', { worker: endless, detail: 'detailed', filter: description });
         assert.deepEqual(jobs.map(job => job.status), ['running']);
-        await told(host, `${endless}-dispatch__cancel`, { jobId: jobs[0].jobId });
+        await told(host, 'cancel', { jobId: jobs[0].jobId });
     });
 
     await go('works side by side with another of its kind', async () => {
@@ -261,9 +268,9 @@ export async function all(name, over, version, connect) {
             both.map(async (one, n) => {
                 const called = await one.call(`${tool.member}__${tool.name}`, tool.input);
                 assert.deepEqual(called.structuredContent, tool.output);
-                const work = { ...WORK, description: `side by side ${n}` };
-                const { jobId } = await told(one, `${worker}-dispatch__dispatch`, work);
-                const end = await ended(one, worker, jobId);
+                const work = { worker, ...WORK, description: `side by side ${n}` };
+                const { jobId } = await told(one, 'dispatch', work);
+                const end = await ended(one, jobId);
                 assert.deepEqual([end.status, end.description], ['completed', work.description]);
                 return jobId;
             }),
@@ -309,7 +316,7 @@ export async function all(name, over, version, connect) {
         const names = (await bridge.client.listTools()).tools.map(tool => tool.name);
         const six = ['cancel', 'delete', 'dispatch', 'list', 'result', 'status'];
         assert.deepEqual(names.toSorted(), six.map(name => prefix + name));
-        const end = await told(bridge, `${prefix}dispatch`, { ...WORK, wait: true });
+        const end = await report(bridge, `${prefix}dispatch`, { ...WORK, wait: true });
         assert.equal(end.status, 'completed');
         await bridge.close();
     });
@@ -322,8 +329,8 @@ export async function all(name, over, version, connect) {
             }
             const alone = await connect('alone', undefined, [members]);
             assert.deepEqual(await told(alone, `${tool.member}__${tool.name}`, tool.input), tool.output);
-            const { jobId } = await told(alone, `${worker}-dispatch__dispatch`, WORK);
-            assert.equal((await ended(alone, worker, jobId)).status, 'completed');
+            const { jobId } = await told(alone, 'dispatch', { worker, ...WORK });
+            assert.equal((await ended(alone, jobId)).status, 'completed');
             await alone.close();
         });
     }

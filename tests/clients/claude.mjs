@@ -61,7 +61,7 @@ async function session() {
 await go('has the tools of both in a session', async () => {
     const { tools, mcp_servers: servers, claude_code_version: version } = await session();
     assert.deepEqual(servers.map(({ name, status }) => `${name} ${status}`).toSorted(), ['pipe connected', 'web connected']);
-    const wanted = [`${plan.worker}-dispatch__dispatch`, `${plan.worker}-dispatch__result`, `${plan.tool.member}__${plan.tool.name}`];
+    const wanted = ['workers', 'dispatch', 'result', `${plan.tool.member}__${plan.tool.name}`];
     for (const server of ['web', 'pipe']) {
         for (const tool of wanted) assert.ok(tools.includes(`mcp__${server}__${tool}`), `${tool} of ${server}: ${tools}`);
     }

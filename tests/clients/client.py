@@ -23,9 +23,10 @@ PLAN = json.loads(Path(sys.argv[1]).read_text())
 TOOL, WORKER, ENDLESS_WORKER = PLAN["tool"], PLAN["worker"], PLAN["endless"]
 CALLED = f"{TOOL['member']}__{TOOL['name']}"
 PATIENCE = 60
-WORK = {"description": "foreign client", "task": PLAN["question"]}
+OWN_WORK = {"description": "foreign client", "task": PLAN["question"]}
+WORK = OWN_WORK | {"worker": WORKER}
 # A task that tells where it is, and then goes on until it is cancelled.
-ENDLESS = {"description": "endless", "task": "summary under-way\nsleep"}
+ENDLESS = {"worker": ENDLESS_WORKER, "description": "endless", "task": "summary under-way\nsleep"}
 # What a member has only once somebody serves it.
 NOT_INSTALLED = shutil.ignore_patterns("jobs", "memory", ".owner")
 
@@ -139,9 +140,17 @@ async def told(client: Client, name: str, arguments: dict[str, Any], **options: 
     return result.structured_content
 
 
+async def report(client: Client, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The report that a call was answered with: Markdown, and nothing that a client would show a model in its place."""
+    result = await client.call_tool(name, arguments)
+    assert not result.is_error, f"{name}: {result.content}"
+    assert result.structured_content is None, result
+    return {"output": result.content[0].text, **result.meta["guild/job"]}
+
+
 async def ended(client: Client, job: str) -> Any:
     """Asks until the job has ended; its last status."""
-    while (status := await told(client, f"{WORKER}-dispatch__status", {"jobId": job}))["status"] == "running":
+    while (status := await told(client, "status", {"jobId": job}))["status"] == "running":
         await anyio.sleep(0.02)
     return status
 
@@ -163,7 +172,7 @@ async def everything(way: Way) -> None:
         async with way.connect() as host:
             assert host.protocol_version == way.version, host.protocol_version
             assert host.server_info and host.server_info.version, host.server_info
-            assert f"{WORKER}-dispatch" in (host.instructions or ""), host.instructions
+            assert f"`{WORKER}`" in (host.instructions or ""), host.instructions
             return f"{host.server_info.name}, {host.protocol_version}"
 
     if not await go("connects, and reads what the host says of itself", connects):
@@ -179,10 +188,10 @@ async def everything(way: Way) -> None:
 async def tools(way: Way, host: Client, go: Any) -> None:
     async def lists() -> str:
         listed = {tool.name: tool for tool in (await host.list_tools()).tools}
-        for verb in ["dispatch", "list", "status", "result", "cancel", "delete"]:
-            bridged = listed[f"{WORKER}-dispatch__{verb}"]
-            assert bridged.description and bridged.input_schema["type"] == "object" and bridged.output_schema
-        assert listed[CALLED].output_schema, listed[CALLED]
+        for verb in ["workers", "dispatch", "list", "status", "result", "cancel", "delete"]:
+            bridged = listed[verb]
+            assert bridged.description and bridged.input_schema["type"] == "object", bridged
+        assert CALLED in listed, listed
         return f"{len(listed)} tools"
 
     async def calls() -> None:
@@ -194,7 +203,7 @@ async def tools(way: Way, host: Client, go: Any) -> None:
         return result.content[0].text
 
     async def unknown_job() -> None:
-        result = await host.call_tool(f"{WORKER}-dispatch__status", {"jobId": "../outside"})
+        result = await host.call_tool("status", {"jobId": "../outside"})
         assert result.is_error and "Unknown job ID" in result.content[0].text, result
 
     async def unknown_tool() -> str:
@@ -206,10 +215,10 @@ async def tools(way: Way, host: Client, go: Any) -> None:
         listed = (await host.list_prompts()).prompts
         assert listed and all(prompt.description for prompt in listed)
         got = await host.get_prompt(listed[0].name)
-        assert f"{WORKER}-dispatch" in got.messages[0].content.text, got
+        assert f"`{WORKER}`" in got.messages[0].content.text, got
         return ", ".join(prompt.name for prompt in listed)
 
-    await go("lists tools of components and of the bridge, under names of their own", lists)
+    await go("lists tools of components, and one set of tools for all workers", lists)
     await go("calls a component's tool", calls)
     await go("is told what is wrong with an input, as a result", wrong)
     await go("is told that a job is unknown, as a result", unknown_job)
@@ -221,11 +230,11 @@ async def jobs(way: Way, host: Client, go: Any) -> None:
     done: dict[str, str] = {}
 
     async def dispatches() -> None:
-        begun = await told(host, f"{WORKER}-dispatch__dispatch", WORK)
+        begun = await told(host, "dispatch", WORK)
         assert begun["status"] == "running", begun
         end = await ended(host, begun["jobId"])
         assert end["status"] == "completed", end
-        result = await told(host, f"{WORKER}-dispatch__result", {"jobId": begun["jobId"]})
+        result = await report(host, "result", {"jobId": begun["jobId"]})
         assert PLAN["found"] in result["output"], result
         done.update(result)
 
@@ -251,16 +260,16 @@ async def jobs(way: Way, host: Client, go: Any) -> None:
         return error.code
 
     async def cancels() -> None:
-        job = {"jobId": (await told(host, f"{ENDLESS_WORKER}-dispatch__dispatch", ENDLESS))["jobId"]}
-        assert (await told(host, f"{ENDLESS_WORKER}-dispatch__status", job))["status"] == "running"
-        assert (await told(host, f"{ENDLESS_WORKER}-dispatch__cancel", job))["status"] == "cancelled"
-        assert (await told(host, f"{ENDLESS_WORKER}-dispatch__status", job))["status"] == "cancelled"
-        result = await host.call_tool(f"{ENDLESS_WORKER}-dispatch__result", job)
+        job = {"jobId": (await told(host, "dispatch", ENDLESS))["jobId"]}
+        assert (await told(host, "status", job))["status"] == "running"
+        assert (await told(host, "cancel", job))["status"] == "cancelled"
+        assert (await told(host, "status", job))["status"] == "cancelled"
+        result = await host.call_tool("result", job)
         assert result.is_error and "cancelled" in result.content[0].text, result
-        assert (await told(host, f"{ENDLESS_WORKER}-dispatch__delete", job))["deleted"] is True
+        assert (await told(host, "delete", job))["deleted"] is True
 
     async def waits() -> None:
-        end = await told(host, f"{WORKER}-dispatch__dispatch", WORK | {"wait": True})
+        end = await report(host, "dispatch", WORK | {"wait": True})
         assert end["status"] == "completed" and PLAN["found"] in end["output"], end
 
     async def gives_up() -> list[str]:
@@ -274,11 +283,11 @@ async def jobs(way: Way, host: Client, go: Any) -> None:
                     scope.cancel()
 
             wait = ENDLESS | {"description": description, "wait": True}
-            await host.call_tool(f"{ENDLESS_WORKER}-dispatch__dispatch", wait, progress_callback=progress)
+            await host.call_tool("dispatch", wait, progress_callback=progress)
         assert scope.cancelled_caught, f"it was not given up, but ended: {heard}"
-        listed = await told(host, f"{ENDLESS_WORKER}-dispatch__list", {"detail": "detailed", "filter": description})
+        listed = await told(host, "list", {"detail": "detailed", "filter": description})
         assert [job["status"] for job in listed["jobs"]] == ["running"], listed
-        await told(host, f"{ENDLESS_WORKER}-dispatch__cancel", {"jobId": listed["jobs"][0]["jobId"]})
+        await told(host, "cancel", {"jobId": listed["jobs"][0]["jobId"]})
         return heard
 
     await go("dispatches, follows, and fetches the result", dispatches)
@@ -297,7 +306,7 @@ async def sides(way: Way, go: Any) -> None:
             async with way.connect() as client:
                 assert await told(client, CALLED, TOOL["input"]) == TOOL["output"]
                 work = WORK | {"description": f"side by side {n}"}
-                end = await ended(client, (await told(client, f"{WORKER}-dispatch__dispatch", work))["jobId"])
+                end = await ended(client, (await told(client, "dispatch", work))["jobId"])
                 assert (end["status"], end["description"]) == ("completed", work["description"]), end
                 outputs.append(end["jobId"])
 
@@ -362,7 +371,7 @@ async def sides(way: Way, go: Any) -> None:
             names = sorted(tool.name for tool in (await bridge.list_tools()).tools)
             six = ["cancel", "delete", "dispatch", "list", "result", "status"]
             assert names == [prefix + name for name in six], names
-            assert (await told(bridge, f"{prefix}dispatch", WORK | {"wait": True}))["status"] == "completed"
+            assert (await report(bridge, f"{prefix}dispatch", OWN_WORK | {"wait": True}))["status"] == "completed"
 
     async def alone() -> None:
         members = Path(PLAN["directory"]) / f"alone-python-{way.version}"
@@ -370,7 +379,7 @@ async def sides(way: Way, go: Any) -> None:
             shutil.copytree(Path(PLAN["members"]) / key, members / key, ignore=NOT_INSTALLED)
         async with way.connect("alone", str(members)) as client:
             assert await told(client, CALLED, TOOL["input"]) == TOOL["output"]
-            end = await ended(client, (await told(client, f"{WORKER}-dispatch__dispatch", WORK))["jobId"])
+            end = await ended(client, (await told(client, "dispatch", WORK))["jobId"])
             assert end["status"] == "completed", end
 
     await go("works side by side with another of its kind", side_by_side)
@@ -386,9 +395,9 @@ async def tasks(way: Way, go: Any) -> None:
         extension = Tasks()
         async with way.connect(extensions=[extension]) as client:
             # Without `wait` there is nothing to wait for, and no task.
-            assert (await told(client, f"{WORKER}-dispatch__dispatch", WORK))["status"] == "running"
+            assert (await told(client, "dispatch", WORK))["status"] == "running"
             assert not extension.seen, extension.seen
-            end = await told(client, f"{WORKER}-dispatch__dispatch", WORK | {"wait": True})
+            end = await report(client, "dispatch", WORK | {"wait": True})
             assert end["status"] == "completed" and PLAN["found"] in end["output"], end
         assert extension.seen, "no task was made"
         return [task.status for task in extension.seen]
@@ -397,12 +406,12 @@ async def tasks(way: Way, go: Any) -> None:
         extension = Tasks(cancel=True)
         async with way.connect(extensions=[extension]) as client:
             wait = ENDLESS | {"description": f"a task of python {way.name}", "wait": True}
-            result = await client.call_tool(f"{ENDLESS_WORKER}-dispatch__dispatch", wait)
+            result = await client.call_tool("dispatch", wait)
             assert result.is_error, result
             assert extension.seen[-1].status == "cancelled", extension.seen
             # The task was the job.
             asked = {"detail": "detailed", "filter": wait["description"]}
-            listed = await told(client, f"{ENDLESS_WORKER}-dispatch__list", asked)
+            listed = await told(client, "list", asked)
             assert [job["status"] for job in listed["jobs"]] == ["cancelled"], listed
         return [task.status for task in extension.seen]
 
@@ -411,7 +420,7 @@ async def tasks(way: Way, go: Any) -> None:
         description = f"outlives the connection of python {way.name}"
         wait = ENDLESS | {"description": description, "wait": True}
         async with way.connect(extensions=[extension]) as client:
-            created = await client.session.call_tool(f"{ENDLESS_WORKER}-dispatch__dispatch", wait, allow_claimed=True)
+            created = await client.session.call_tool("dispatch", wait, allow_claimed=True)
             assert isinstance(created, Created) and created.status == "working", created
         async with way.connect(extensions=[Tasks()]) as client:
             asked = TaskParams(taskId=created.taskId)

@@ -8,7 +8,7 @@ use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc, time::Instan
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
-use guild_contract::Limits;
+use guild_contract::{Limits, nearest::either};
 use guild_jobs::{
     tools::{ToolCall, ToolDefinition, ToolError, Tools},
     transcript::{Entry, Journal, NoJournal},
@@ -149,8 +149,8 @@ impl Belt {
     async fn dispatch(&self, call: ToolCall) -> Result<Value, ToolError> {
         let Some((_, place)) = self.tools.iter().find(|(definition, _)| definition.name == call.name) else {
             let names: Vec<&str> = self.tools.iter().map(|(definition, _)| definition.name.as_str()).collect();
-            let tools = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-            return Err(ToolError::InvalidInput(format!("there is no tool {:?}; the tools are {tools}", call.name)));
+            let tools = if names.is_empty() { "none are known".to_owned() } else { either(&call.name, names) };
+            return Err(ToolError::InvalidInput(format!("there is no tool {:?}; {tools}", call.name)));
         };
         let name = call.name.clone();
         let answer = async {

@@ -135,6 +135,8 @@ limits! {
     list_tools_seconds: u32 = 5;
     /// Tool calls of components at a time on a host; others wait for their turn.
     live_tool_calls: u32 = 64;
+    /// Components' tools that a roster's `/mcp` lists; those beyond it are found with its tool `find_tools`.
+    listed_tools_bytes: u64 = 24 * KIB;
     /// Tools of a component.
     #[member]
     tools: u32 = 128;

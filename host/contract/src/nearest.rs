@@ -1,4 +1,6 @@
-//! What somebody probably meant who wrote a name that nobody knows.
+//! What somebody probably meant who wrote a name that nobody knows, and what there is to choose from.
+
+use std::fmt::{Display, Write as _};
 
 /// How alike two names have to be, from 0 to 1, that one is taken for a slip of the pen.
 const LIKENESS: f64 = 0.5;
@@ -8,6 +10,45 @@ const SLIP: f64 = 0.75;
 
 /// How many characters are enough to be the beginning of one.
 const BEGINNING: usize = 3;
+
+/// How many choices an error lists at most, and how many bytes of them.
+const CHOICES: usize = 50;
+const CHOICES_BYTES: usize = 1024;
+
+/// Bytes of names that are compared where there can be many: that takes as long as both are.
+const COMPARED_BYTES: usize = 64;
+
+/// What there is to choose from, for an error: up to 50 choices or one KiB of them, then how many more there are. At least
+/// one is listed.
+pub fn choices<T: Display>(all: impl IntoIterator<Item = T>) -> String {
+    let (mut text, mut listed, mut more) = (String::new(), 0_usize, 0_usize);
+    for choice in all {
+        let before = text.len();
+        if more == 0 && listed < CHOICES {
+            // A String takes whatever is written.
+            let _ = write!(text, "{}{choice}", if listed == 0 { "" } else { ", " });
+        }
+        if text.len() == before || (listed > 0 && text.len() > CHOICES_BYTES) {
+            text.truncate(before);
+            more += 1;
+        } else {
+            listed += 1;
+        }
+    }
+    if more > 0 {
+        let _ = write!(text, " ... and {more} more");
+    }
+    text
+}
+
+/// The end of an error about a name that nobody knows, for whoever cannot look up what there is: the nearest one, and all
+/// of them.
+pub fn either<'a>(name: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> String {
+    let is_short = |name: &&str| name.len() <= COMPARED_BYTES;
+    let near = Some(name).filter(is_short).and_then(|name| nearest(name, known.clone().into_iter().filter(is_short)));
+    let near = near.map_or_else(String::new, |near| format!("did you mean `{near}`? "));
+    format!("{near}known are {}", choices(known))
+}
 
 /// The known name that is most like `name`, or that begins with it, where there is one.
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
@@ -34,7 +75,7 @@ pub fn slip<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<
 pub fn hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> String {
     match nearest(name, known.clone()) {
         Some(candidate) => format!("did you mean `{candidate}`?"),
-        None => format!("known are {}", known.into_iter().collect::<Vec<_>>().join(", ")),
+        None => format!("known are {}", choices(known)),
     }
 }
 
@@ -62,6 +103,23 @@ mod tests {
         assert_eq!(nearest("cert", ["key", "certificate"]), Some("certificate"));
         assert_eq!(hint("grnats", ["file", "grants"]), "did you mean `grants`?");
         assert_eq!(hint("xyzzy", ["file", "grants"]), "known are file, grants");
+    }
+
+    #[test]
+    fn choices_are_listed_up_to_a_bound_and_the_rest_is_counted() {
+        assert_eq!(choices(["a", "b"]), "a, b");
+        let many: Vec<String> = (0..60).map(|n| n.to_string()).collect();
+        assert!(choices(&many).ends_with("48, 49 ... and 10 more"), "{}", choices(&many));
+        let long = vec!["x".repeat(400); 5];
+        assert_eq!(choices(&long), format!("{0}, {0} ... and 3 more", long[0]));
+        assert_eq!(choices(["y".repeat(5000)]).len(), 5000);
+    }
+
+    #[test]
+    fn a_name_that_nobody_knows_is_answered_with_the_nearest_and_with_all() {
+        assert_eq!(either("taks", ["description", "task"]), "did you mean `task`? known are description, task");
+        assert_eq!(either("xyzzy", ["description", "task"]), "known are description, task");
+        assert_eq!(either(&"task".repeat(1000), ["task"]), "known are task");
     }
 
     #[test]

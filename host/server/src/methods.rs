@@ -287,7 +287,7 @@ impl Params {
         Some(self.0.swap_remove(at).1)
     }
 
-    fn optional_text(&mut self, name: &str) -> Result<Option<String>, RpcError> {
+    pub(crate) fn optional_text(&mut self, name: &str) -> Result<Option<String>, RpcError> {
         match self.take(name) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
@@ -295,12 +295,12 @@ impl Params {
         }
     }
 
-    fn text(&mut self, name: &str) -> Result<String, RpcError> {
+    pub(crate) fn text(&mut self, name: &str) -> Result<String, RpcError> {
         self.optional_text(name)?
             .ok_or_else(|| RpcError::invalid_params(format!("Invalid params: `{name}` is missing")))
     }
 
-    fn object(&mut self, name: &str) -> Result<Option<Map<String, Value>>, RpcError> {
+    pub(crate) fn object(&mut self, name: &str) -> Result<Option<Map<String, Value>>, RpcError> {
         match self.take(name) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::Object(object)) => Ok(Some(object)),
@@ -308,7 +308,7 @@ impl Params {
         }
     }
 
-    fn job(mut self) -> Result<String, RpcError> {
+    pub(crate) fn job(mut self) -> Result<String, RpcError> {
         self.text("jobId")
     }
 
@@ -318,7 +318,7 @@ impl Params {
         Ok(DispatchParams { description, task, config, agent })
     }
 
-    fn list(mut self) -> Result<ListParams, RpcError> {
+    pub(crate) fn list(mut self) -> Result<ListParams, RpcError> {
         let detail = match self.optional_text("detail")?.as_deref() {
             None => None,
             Some("simple") => Some(Detail::Simple),

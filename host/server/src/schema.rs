@@ -5,11 +5,13 @@
 //! small: it has no recursion, and no keyword whose cost is not in proportion to its size ([`Schema::is_quick`]). All others
 //! are compiled and applied in a child process, with a deadline and a memory limit ([`SCHEMA`]).
 
+mod explain;
+
 use std::{collections::HashMap, time::Instant};
 
 use guild_confine::{Bounds, Ended, Task};
 use guild_contract::Limits;
-use jsonschema::{PatternOptions, Retrieve, Uri, ValidationError, Validator};
+use jsonschema::{PatternOptions, Retrieve, Uri, Validator};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, value::RawValue};
 use tokio::{sync::Semaphore, time::timeout_at};
@@ -19,8 +21,6 @@ pub(crate) static SCHEMA: Task = Task { name: "schema", run: in_child };
 
 /// Problems of a value that are told.
 const PROBLEMS: usize = 5;
-/// Bytes of each.
-const PROBLEM_BYTES: usize = 400;
 /// Bytes that the compiled patterns of a component may take together: each as much as the others, but so much at most.
 const ALL_PATTERNS_BYTES: usize = 128 * 1024 * 1024;
 const PATTERN_BYTES: usize = 4 * 1024 * 1024;
@@ -170,7 +170,8 @@ impl Schema {
         until: Instant,
     ) -> Result<(), Refused> {
         if let Some(validator) = self.quick(value) {
-            return applied(validator, value).map_err(Refused::Invalid);
+            return applied(validator, value, || serde_json::from_str(self.json.get()).unwrap_or_default())
+                .map_err(Refused::Invalid);
         }
         let of_own_and_of_all = async { (places.acquire().await, CHILDREN.acquire().await) };
         let _places = timeout_at(until.into(), of_own_and_of_all).await.map_err(|_| Refused::Busy)?;
@@ -240,7 +241,7 @@ fn problem(Request { schemas, pattern_bytes, value }: &Request<'_>) -> Result<()
         let validator = compile(&parsed, *pattern_bytes).map_err(of_this)?;
         if let Some(value) = value {
             let value = serde_json::from_str(value.get()).map_err(|e| of_this(e.to_string()))?;
-            return applied(&validator, &value).map_err(of_this);
+            return applied(&validator, &value, || parsed).map_err(of_this);
         }
     }
     Ok(())
@@ -251,19 +252,20 @@ fn compile(schema: &Value, pattern_bytes: usize) -> Result<Validator, String> {
     let patterns = PatternOptions::regex().size_limit(pattern_bytes).dfa_size_limit(pattern_bytes);
     let compiled = jsonschema::options().with_retriever(NothingElse).with_pattern_options(patterns).build(schema);
     compiled.map_err(|error| {
-        let what = described(&error);
+        let what = explain::explained(&error, &Value::Null);
         // The one word that the compiler has for a pattern is said where there is no more to it.
         let hint = "look-around and back references are not supported, and a pattern can be too large";
         if what.contains("is not a \"regex\"") { format!("{what}: {hint}") } else { what }
     })
 }
 
-/// The error has the first problems.
-fn applied(validator: &Validator, value: &Value) -> Result<(), String> {
+/// The error has the first problems, for which it is looked into the schema.
+fn applied(validator: &Validator, value: &Value, schema: impl FnOnce() -> Value) -> Result<(), String> {
     if validator.is_valid(value) {
         return Ok(());
     }
-    let problems = validator.iter_errors(value).take(PROBLEMS).map(|error| described(&error));
+    let schema = schema();
+    let problems = validator.iter_errors(value).take(PROBLEMS).map(|error| explain::explained(&error, &schema));
     Err(problems.collect::<Vec<_>>().join("; "))
 }
 
@@ -296,17 +298,6 @@ impl Size {
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
     }
-}
-
-/// Where, and what is wrong there.
-fn described(error: &ValidationError<'_>) -> String {
-    let place = error.instance_path().to_string();
-    let mut text = if place.is_empty() { error.to_string() } else { format!("at {place}: {error}") };
-    if text.len() > PROBLEM_BYTES {
-        text.truncate(text.floor_char_boundary(PROBLEM_BYTES));
-        text.push_str("... (cut here)");
-    }
-    text
 }
 
 /// Finds how many schemas a schema stands for, with its references followed.
@@ -531,7 +522,7 @@ mod tests {
             why.starts_with("at /rows/0: ") && why.contains("at /rows/4: ") && !why.contains("at /rows/5: "),
             "{why}"
         );
-        assert!(why.len() < PROBLEMS * (PROBLEM_BYTES + 40), "{why}");
+        assert!(why.len() < PROBLEMS * (explain::PROBLEM_BYTES + 40), "{why}");
     }
 
     #[test]

@@ -169,6 +169,14 @@ impl Toolbox {
         }
     }
 
+    /// The names of its tools; none where its component is not in service.
+    pub(crate) fn names(&self) -> Vec<String> {
+        match &*self.component.borrow() {
+            Component::Ready(loaded) => loaded.catalogue.tools.iter().map(|tool| tool.name.clone()).collect(),
+            Component::Loading | Component::Failed(_) => Vec::new(),
+        }
+    }
+
     /// Calls a tool: its input is checked against its schema, then the component is called, in a fresh instance.
     ///
     /// # Errors

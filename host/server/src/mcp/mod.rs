@@ -5,22 +5,26 @@
 //!
 //! - [`bridge`]: the six methods of a worker as tools (REQ-WD-36).
 //! - a member's own tools: see [`Toolbox`].
+//! - [`roster`]: one set of tools for all members of a host.
 //! - [`resources`]: what jobs left.
 //! - [`prompts`]: how to work with workers (REQ-WD-39).
 
 mod bridge;
 pub(crate) mod prompts;
 pub(crate) mod resources;
+mod roster;
 pub(crate) mod sdk;
+mod search;
 pub(crate) mod tool;
 mod wait;
 
-use std::{borrow::Cow, collections::HashMap, sync::Arc, time::Instant};
+use std::{borrow::Cow, sync::Arc, time::Instant};
 
 use guild_contract::{
     JobId, JobStatus,
     guidance::{self, Naming},
-    rpc::{ResultView, code, method},
+    nearest::nearest,
+    rpc::{code, method},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -34,7 +38,7 @@ use crate::{
     rpc::{RpcError, to_json},
     toolbox::{ToolFailure, Toolbox},
 };
-use bridge::{Bridged, Outcome};
+use bridge::{Bridged, Dispatched};
 use tool::{Called, Tool};
 
 /// The method that calls a tool.
@@ -91,7 +95,8 @@ pub enum Server {
     Dispatch(Arc<Member>),
     /// All that a member offers, under the names that a roster has for it.
     Whole(Arc<Member>),
-    /// All members of a host: the bridges of its workers, and all tools, each under a name that begins with its member's.
+    /// All members of a host: one set of tools for all workers, and the components' tools, each under a name that begins with
+    /// its member's.
     Roster(Arc<Host>),
 }
 
@@ -242,7 +247,8 @@ impl Server {
         let naming = match self {
             Self::Member(_) => return None,
             Self::Dispatch(_) => Naming::Servers,
-            Self::Whole(_) | Self::Roster(_) => Naming::Prefixes,
+            Self::Whole(_) => Naming::Prefixes,
+            Self::Roster(_) => Naming::Arguments,
         };
         let members = self.members(caller);
         guidance::of(members.iter().map(|member| (member.key(), member.manifest())), naming)
@@ -278,33 +284,21 @@ impl Server {
                 None => Ok(Vec::new()),
             },
             Self::Dispatch(member) => Ok(bridge::tools(member, str::to_owned).collect()),
-            Self::Whole(_) | Self::Roster(_) => {
-                let mut tools: Vec<Tool> = Vec::new();
-                // Whoever is still being loaded then comes later, and that is announced.
-                let mut until = None;
-                for member in self.members(caller) {
-                    let key = member.key();
-                    if member.manifest().is_worker() {
-                        tools.extend(bridge::tools(&member, |tool| key.dispatch_tool(tool)));
-                    }
-                    let Some(toolbox) = member.toolbox() else { continue };
-                    let until = *until.get_or_insert_with(|| toolbox.patience());
-                    match own_tools(toolbox, until, |tool| key.tool(tool)).await {
+            Self::Whole(member) => {
+                let (key, mut tools) = (member.key(), Vec::new());
+                if member.manifest().is_worker() {
+                    tools.extend(bridge::tools(member, |tool| key.dispatch_tool(tool)));
+                }
+                if let Some(toolbox) = member.toolbox() {
+                    match own_tools(toolbox, toolbox.patience(), |tool| key.tool(tool)).await {
                         Ok(own) => tools.extend(own),
                         // Why, the log says since it was loaded.
                         Err(e) => tracing::debug!(member = %key, "its tools are left out: {}", e.message),
                     }
                 }
-                let mut names: HashMap<String, u32> = HashMap::new();
-                tools.iter().for_each(|tool| *names.entry(tool.name.clone()).or_default() += 1);
-                for (name, _) in names.iter().filter(|(_, count)| **count > 1) {
-                    tracing::warn!(
-                        "{name} would be a tool of several members, and so is left out: give one's directory another name"
-                    );
-                }
-                tools.retain(|tool| names.get(&tool.name) == Some(&1));
                 Ok(tools)
             }
+            Self::Roster(host) => Ok(roster::tools(self, host, caller).await),
         }
     }
 
@@ -320,53 +314,32 @@ impl Server {
         arguments: Map<String, Value>,
         manner: Manner,
     ) -> Result<Answered, Failure> {
-        let unknown = || RpcError::invalid_params(format!("Unknown tool: {}", shown(name)));
         match self {
             Self::Member(member) => {
                 let Some(toolbox) = member.toolbox() else {
                     caller.may(member.key().as_str(), CALL)?;
-                    return Err(unknown().into());
+                    return Err(unknown(name, []).into());
                 };
                 call_own(caller, toolbox, name, name, arguments).await
             }
             Self::Dispatch(member) => {
-                let bridged = bridge::find(name).ok_or_else(unknown)?;
+                let bridged =
+                    bridge::find(name).ok_or_else(|| unknown(name, bridge::BRIDGED.iter().map(|one| one.tool)))?;
                 call_bridged(caller, member, bridged, arguments, manner).await
             }
-            Self::Whole(_) | Self::Roster(_) => match self.named(caller, name) {
-                Some(Named::Bridged(member, bridged)) => {
-                    call_bridged(caller, &member, bridged, arguments, manner).await
+            Self::Whole(member) => {
+                let key = member.key();
+                if let (Some(toolbox), Some(tool)) = (member.toolbox(), name.strip_prefix(&key.tool(""))) {
+                    return call_own(caller, toolbox, tool, name, arguments).await;
                 }
-                Some(Named::Own(toolbox, tool)) => call_own(caller, &toolbox, tool, name, arguments).await,
-                None => Err(unknown().into()),
-            },
-        }
-    }
-
-    /// What a roster's name of a tool means, where one member has it and no other: whoever is added must not be given what
-    /// was meant for another. A member that the caller's token is not for does not exist for it.
-    fn named<'a>(&self, caller: &Caller, name: &'a str) -> Option<Named<'a>> {
-        // Those that are being loaded may have it.
-        let (mut found, mut perhaps) = (Vec::new(), Vec::new());
-        for member in self.members(caller) {
-            let key = member.key();
-            if let Some(toolbox) = member.toolbox()
-                && let Some(tool) = name.strip_prefix(&key.tool(""))
-            {
-                match toolbox.lists(tool) {
-                    Some(true) => found.push(Named::Own(toolbox.clone(), tool)),
-                    Some(false) => {}
-                    None => perhaps.push(Named::Own(toolbox.clone(), tool)),
+                let dispatches = member.manifest().is_worker();
+                match name.strip_prefix(&key.dispatch_tool("")).filter(|_| dispatches).and_then(bridge::find) {
+                    Some(bridged) => call_bridged(caller, member, bridged, arguments, manner).await,
+                    None => Err(unknown(name, []).into()),
                 }
             }
-            if member.manifest().is_worker()
-                && let Some(bridged) = name.strip_prefix(&key.dispatch_tool("")).and_then(bridge::find)
-            {
-                found.push(Named::Bridged(member, bridged));
-            }
+            Self::Roster(_) => roster::call(self, caller, name, arguments, manner).await,
         }
-        let mut named = if found.is_empty() { perhaps } else { found };
-        named.pop().filter(|_| named.is_empty())
     }
 
     /// The worker whose job that is, and the job's record; none where the caller's token is not for it.
@@ -378,10 +351,10 @@ impl Server {
     }
 }
 
-/// A tool of a roster.
-enum Named<'a> {
-    Bridged(Arc<Member>, &'static Bridged),
-    Own(Arc<Toolbox>, &'a str),
+/// There is no tool of that name; the nearest of these is what may have been meant.
+fn unknown<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> RpcError {
+    let near = nearest(shown(name), known).map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+    RpcError::invalid_params(format!("Unknown tool: {}{near}", shown(name)))
 }
 
 /// The members that are served, by key.
@@ -417,7 +390,12 @@ async fn call_own(
         match called {
             Ok(value) => Ok(Called::of(value)),
             Err(ToolFailure::Failed(why)) => Ok(Called::failed(why)),
-            Err(ToolFailure::Unknown(_)) => Err(RpcError::invalid_params(format!("Unknown tool: {}", shown(name)))),
+            Err(ToolFailure::Unknown(_)) => {
+                let known = toolbox.names();
+                let own = known.iter().map(|known| format!("{}{known}", name.strip_suffix(tool).unwrap_or_default()));
+                let own: Vec<String> = own.collect();
+                Err(unknown(name, own.iter().map(String::as_str)))
+            }
             Err(ToolFailure::Unavailable(error)) => Err(error),
         }
     };
@@ -433,11 +411,25 @@ async fn call_bridged(
 ) -> Result<Answered, Failure> {
     let key = member.key().as_str();
     caller.may(key, bridged.method)?;
-    if bridged.method != method::DISPATCH {
-        let work =
-            async |audit| methods::worker(member, caller, bridged.method, Ok(Params::of(arguments)), &audit).await;
-        let done = caller.audited(key, bridged.method, work).await;
-        return Ok(Answered::Called(done.map_or_else(Called::from, |json| Called::of_json(&json))));
+    if let Err(why) = bridge::check_names(bridged.tool, bridged.arguments(), &arguments) {
+        return Ok(Answered::Called(Called::failed(why)));
+    }
+    match bridged.method {
+        method::DISPATCH => {}
+        method::RESULT => {
+            let work = async |audit: Audit| {
+                let job = Params::of(arguments).job()?;
+                audit.about(&job);
+                methods::result(member, caller, &job).await
+            };
+            let done = caller.audited(key, bridged.method, work).await;
+            return Ok(Answered::Called(done.map_or_else(Called::from, |done| Called::report(member.key(), done))));
+        }
+        other => {
+            let work = async |audit| methods::worker(member, caller, other, Ok(Params::of(arguments)), &audit).await;
+            let done = caller.audited(key, other, work).await;
+            return Ok(Answered::Called(done.map_or_else(Called::from, |json| Called::of_json(&json))));
+        }
     }
     let work = async |audit| {
         let wait = match arguments.remove(bridge::WAIT) {
@@ -452,8 +444,8 @@ async fn call_bridged(
         Err(error) => return Ok(Answered::Called(error.into())),
     };
     if !wait {
-        let outcome = Outcome { job_id, status: JobStatus::Running, output: None, artifacts: None };
-        return Ok(Answered::Called(Called::of_json(&to_json(&outcome))));
+        let made = Dispatched { job_id, status: JobStatus::Running };
+        return Ok(Answered::Called(Called::of_json(&to_json(&made))));
     }
     if manner.tasks {
         return Ok(Answered::Task(member.clone(), job_id));
@@ -465,10 +457,7 @@ async fn call_bridged(
 /// How a job has ended, as the call that waited for it is told.
 pub(crate) async fn ended(member: &Member, caller: &Caller, job: &JobId) -> Called {
     match methods::result(member, caller, job.as_str()).await {
-        Ok(ResultView { job_id, output, artifacts }) => {
-            let outcome = Outcome { job_id, status: JobStatus::Completed, output: Some(output), artifacts };
-            Called::of_json(&to_json(&outcome))
-        }
+        Ok(report) => Called::report(member.key(), report),
         Err(error) if error.code == code::INVALID_PARAMS => Called::failed(format!("{} (job {job})", error.message)),
         Err(error) => error.into(),
     }

@@ -6,7 +6,7 @@
 use std::{borrow::Cow, sync::Arc};
 
 use ct_codecs::{Base64, Base64UrlSafeNoPadding, Decoder as _, Encoder as _};
-use guild_contract::{JobId, JobStatus, rpc::code};
+use guild_contract::{JobId, JobStatus, MemberKey, rpc::code};
 use guild_jobs::browse::Brief;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
@@ -229,6 +229,11 @@ impl Server {
     }
 }
 
+/// How the URIs of all that a job left begin.
+pub(crate) fn base(member: &MemberKey, job: &JobId) -> String {
+    format!("{SCHEME}{}/jobs/{job}/", utf8_percent_encode(member.as_str(), NAME))
+}
+
 /// At most `most` jobs of a member, and what they have, up to the job with which that is `enough`. It blocks.
 fn page_of(
     member: &Arc<Member>,
@@ -244,7 +249,7 @@ fn page_of(
             break;
         }
         told += 1;
-        let base = format!("{SCHEME}{}/jobs/{}/", utf8_percent_encode(member.key().as_str(), NAME), brief.id);
+        let base = base(member.key(), &brief.id);
         let title = guild_contract::text::one_line(&brief.description, 200);
         let mut add = |part: &str, mime_type: Cow<'static, str>, description: String| {
             resources.push(Resource {

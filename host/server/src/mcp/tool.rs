@@ -1,11 +1,20 @@
 //! Tools as MCP tells of them, and what a call of one is answered with.
 
 use bytes::Bytes;
-use guild_contract::rpc::code;
+use guild_contract::{
+    JobStatus, MemberKey,
+    nearest::choices,
+    rpc::{ResultView, code},
+    text::visible,
+};
 use guild_jobs::tools::ToolDefinition;
 use serde::Serialize;
-use serde_json::{Value, value::RawValue};
+use serde_json::{Map, Value, json, value::RawValue};
 
+/// The key of `_meta`, in a report, that says of which job it is.
+const JOB: &str = "guild/job";
+
+use super::resources;
 use crate::rpc::RpcError;
 
 /// A tool that an endpoint offers.
@@ -33,6 +42,7 @@ pub(crate) struct Tool {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Annotations {
     /// Changes nothing.
+    #[serde(skip_serializing_if = "is_false")]
     pub(crate) read_only_hint: bool,
     /// May take something away that was there.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -42,12 +52,22 @@ pub(crate) struct Annotations {
     pub(crate) idempotent_hint: Option<bool>,
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
 impl Annotations {
     /// Of a tool that changes nothing.
     pub(crate) const READS: Self = Self { read_only_hint: true, destructive_hint: None, idempotent_hint: None };
 }
 
 impl Tool {
+    /// The same, without the schema of what it answers: an answer says itself what it is, and a model is shown no more.
+    pub(crate) fn brief(definition: &ToolDefinition, name: String) -> Self {
+        Self { output_schema: None, ..Self::of(definition, name) }
+    }
+
     /// A component's tool, under a name of the endpoint's.
     pub(crate) fn of(definition: &ToolDefinition, name: String) -> Self {
         Self {
@@ -70,10 +90,14 @@ impl Tool {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Called {
     /// What a model reads.
-    pub(crate) content: [Text; 1],
-    /// What a program reads: an object, and the same as the text.
+    pub(crate) content: Vec<Text>,
+    /// What a program reads: an object, and the same as the text. A report has none: many clients show a model nothing else
+    /// then, and there it would be a text in a text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) structured_content: Option<Box<RawValue>>,
+    /// What a program reads besides, and no model.
+    #[serde(rename = "_meta", skip_serializing_if = "Map::is_empty")]
+    pub(crate) meta: Map<String, Value>,
     /// Whether the text says why it did not work.
     pub(crate) is_error: bool,
 }
@@ -89,7 +113,27 @@ pub(crate) struct Text {
 impl Called {
     /// It did not work, and the text says why: a model can try again with something else.
     pub(crate) fn failed(why: impl Into<String>) -> Self {
-        Self { content: [Text { text: why.into() }], structured_content: None, is_error: true }
+        Self { is_error: true, ..Self::text(why) }
+    }
+
+    /// A text, and nothing but a text.
+    pub(crate) fn text(text: impl Into<String>) -> Self {
+        Self { content: vec![Text { text: text.into() }], structured_content: None, meta: Map::new(), is_error: false }
+    }
+
+    /// The report of a completed job: its Markdown by itself, and after it where it comes from.
+    pub(crate) fn report(worker: &MemberKey, report: ResultView) -> Self {
+        let ResultView { job_id, output, artifacts } = report;
+        let mut about = format!("This was the report of job {job_id} of {worker}.");
+        if let Some(artifacts) = &artifacts {
+            let (left, base) = (choices(artifacts.iter().map(visible)), resources::base(worker, &job_id));
+            about.push_str(&format!(" The job left {left}: resources whose URIs begin with {base}"));
+        }
+        let job = json!({"worker": worker, "jobId": job_id, "status": JobStatus::Completed, "artifacts": artifacts});
+        let mut called = Self::text(output);
+        called.content.push(Text { text: about });
+        called.meta.insert(JOB.to_owned(), job);
+        called
     }
 
     /// The result of a component's tool. A JSON string is told as the text that it is.
@@ -110,7 +154,7 @@ impl Called {
     fn told(text: String, structured: bool) -> Self {
         // It was JSON before it was a text.
         let structured_content = if structured { RawValue::from_string(text.clone()).ok() } else { None };
-        Self { content: [Text { text }], structured_content, is_error: false }
+        Self { structured_content, ..Self::text(text) }
     }
 }
 

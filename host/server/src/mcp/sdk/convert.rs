@@ -48,6 +48,7 @@ pub(super) fn called(called: Called) -> CallToolResult {
     let mut result = if called.is_error { CallToolResult::error(content) } else { CallToolResult::success(content) };
     // It is JSON already.
     result.structured_content = called.structured_content.and_then(|json| serde_json::from_str(json.get()).ok());
+    result.meta = (!called.meta.is_empty()).then_some(MetaObject(called.meta));
     result
 }
 

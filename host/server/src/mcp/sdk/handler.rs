@@ -108,7 +108,9 @@ impl Handler {
         Ok(match answered.map_err(convert::failure)? {
             Answered::Called(called) => {
                 let mut result = convert::called(called);
-                result.meta = meta(server, request);
+                if let Some(meta) = meta(server, request) {
+                    result.meta.get_or_insert_default().0.extend(meta.0);
+                }
                 result.into()
             }
             Answered::Task(member, job) => {

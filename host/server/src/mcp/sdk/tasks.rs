@@ -30,7 +30,7 @@ use crate::{
     rpc::RpcError,
 };
 
-/// How often to ask for a job, which takes minutes.
+/// How often to ask for a job.
 const POLL_MS: u64 = 2_000;
 /// The key of a task's `_meta` that has the job's status, as `worker/status` tells it.
 const STATUS: &str = "guild/status";

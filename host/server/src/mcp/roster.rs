@@ -1,0 +1,553 @@
+//! One set of tools for all members of a host, so that a roster of a hundred costs a model little more than one of four.
+//!
+//! - The six tools of the [`bridge`] take the worker's name; `workers` says which there are, and what their `config` is.
+//! - The components' tools are listed by the names that they have for sessions, up to `limits.listed_tools_bytes`. Where there
+//!   are more, `find_tools` finds them, and `call_tool` calls them for clients that call only what is listed.
+
+use std::{cmp::Reverse, collections::HashMap, sync::Arc, vec::IntoIter};
+
+use guild_contract::{
+    json::parsed_bytes,
+    nearest::{choices, either},
+    rpc::{JobList, Listed, code, method},
+    text::{harmless, one_line},
+};
+use guild_jobs::tools::ToolDefinition;
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::{
+    Absent, Answered, Endpoint, Failure, Manner, Server, Unavailable,
+    bridge::{self, Argument, Bridged, JOB, WORKER},
+    call_bridged, call_own,
+    search::Query,
+    tool::{Annotations, Called, Tool},
+    unknown,
+};
+use crate::{
+    door::{Audit, Caller},
+    host::Host,
+    member::{Member, blocking},
+    methods::{Params, shown},
+    rpc::{RpcError, to_json},
+    toolbox::Toolbox,
+};
+
+const WORKERS: &str = "workers";
+const FIND_TOOLS: &str = "find_tools";
+const CALL_TOOL: &str = "call_tool";
+/// What a token has to be for that is told what there is.
+const LIST_TOOLS: &str = "tools/list";
+
+const QUERY: &str = "query";
+const NAME: &str = "name";
+const ARGUMENTS: &str = "arguments";
+
+const OF_WORKERS: [Argument; 2] =
+    [Argument::optional(WORKER, "All of this one"), Argument::optional(QUERY, "Words: only those that fit")];
+const OF_FIND_TOOLS: [Argument; 1] = [Argument::required(QUERY, "Words of what the tool does, or its name")];
+const OF_CALL_TOOL: [Argument; 2] =
+    [Argument::required(NAME, "As `find_tools` has it"), Argument::object(ARGUMENTS, "By the tool's inputSchema")];
+
+/// Workers that are told of at a time.
+const MOST_WORKERS: usize = 100;
+/// Characters of a worker's description where many are told of.
+const DESCRIPTION_CHARS: usize = 200;
+/// Jobs that are told of at a time, of all workers together.
+const MOST_JOBS: usize = 100;
+/// Tools that are told of with their schemas, and bytes of them; those beyond are named.
+const MOST_FOUND: usize = 10;
+const FOUND_BYTES: usize = 16 * 1024;
+/// Tools that are named besides.
+const MOST_NAMED: usize = 50;
+
+/// A component's tool, and what it is called here.
+struct Offered {
+    name: String,
+    definition: Arc<ToolDefinition>,
+}
+
+/// The tools, always in the same order.
+pub(super) async fn tools(server: &Server, host: &Host, caller: &Caller) -> Vec<Tool> {
+    let workers = server.workers(caller);
+    let mut tools = Vec::new();
+    if !workers.is_empty() {
+        tools.push(own(
+            WORKERS,
+            "List workers",
+            "Lists the workers, in their own words. With a name, all that one says of itself, and the schema of its `config`.",
+            Annotations::READS,
+            &OF_WORKERS,
+        ));
+        tools.extend(bridge::tools_of_many(&workers));
+    }
+    let (listed, left) = within(offered(server, caller).await, host.limits().listed_tools_bytes);
+    if left > 0 {
+        tools.push(own(
+            FIND_TOOLS,
+            "Find tools",
+            &format!("Finds tools, with their schemas: there are {left} more than are listed."),
+            Annotations::READS,
+            &OF_FIND_TOOLS,
+        ));
+        tools.push(own(
+            CALL_TOOL,
+            "Call a tool",
+            "Calls a tool that `find_tools` found.",
+            Annotations { read_only_hint: false, destructive_hint: None, idempotent_hint: None },
+            &OF_CALL_TOOL,
+        ));
+    }
+    tools.extend(listed);
+    tools
+}
+
+fn own(name: &str, title: &str, description: &str, annotations: Annotations, arguments: &[Argument]) -> Tool {
+    Tool {
+        name: name.to_owned(),
+        title: Some(title.to_owned()),
+        description: description.to_owned(),
+        input_schema: bridge::schema(arguments),
+        output_schema: None,
+        annotations,
+    }
+}
+
+/// The tools of all components that are in service, member by member. A name that several would have means none of them.
+async fn offered(server: &Server, caller: &Caller) -> Vec<Vec<Offered>> {
+    let (mut all, mut until): (Vec<Vec<Offered>>, _) = (Vec::new(), None);
+    for member in server.members(caller) {
+        let Some(toolbox) = member.toolbox() else { continue };
+        // Whoever is still being loaded then comes later, and that is announced.
+        let until = *until.get_or_insert_with(|| toolbox.patience());
+        match toolbox.tools(until).await {
+            Ok(catalogue) => all.push(
+                catalogue
+                    .offered()
+                    .map(|(_, tool)| Offered { name: tool.name.clone(), definition: tool.clone() })
+                    .collect(),
+            ),
+            // Why, the log says since it was loaded.
+            Err(e) => tracing::debug!(member = %member.key(), "its tools are left out: {}", e.message),
+        }
+    }
+    let mut names: HashMap<String, u32> = HashMap::new();
+    all.iter().flatten().for_each(|tool| *names.entry(tool.name.clone()).or_default() += 1);
+    for (name, _) in names.iter().filter(|(_, count)| **count > 1) {
+        tracing::warn!(
+            "{name} would be a tool of several members, and so is left out: give one's directory another name"
+        );
+    }
+    all.iter_mut().for_each(|tools| tools.retain(|tool| names.get(&tool.name) == Some(&1)));
+    all
+}
+
+/// The tools of one member, while it is decided which are listed.
+struct Turns {
+    rest: IntoIter<Offered>,
+    listed: Vec<Tool>,
+    left: usize,
+}
+
+/// As many tools as take so many bytes, and how many are left. The members take turns, each with its next tool, until that
+/// does not fit.
+fn within(offered: Vec<Vec<Offered>>, most: u64) -> (Vec<Tool>, usize) {
+    let mut all: Vec<Turns> = offered
+        .into_iter()
+        .map(|tools| Turns { left: tools.len(), rest: tools.into_iter(), listed: Vec::new() })
+        .collect();
+    let mut room = most;
+    loop {
+        let mut goes_on = false;
+        for turns in &mut all {
+            let Some(Offered { name, definition }) = turns.rest.next() else { continue };
+            let tool = Tool::brief(&definition, name);
+            let bytes = to_json(&tool).len() as u64;
+            if bytes > room {
+                turns.rest = Vec::new().into_iter();
+                continue;
+            }
+            room -= bytes;
+            turns.left -= 1;
+            turns.listed.push(tool);
+            goes_on = true;
+        }
+        if !goes_on {
+            break;
+        }
+    }
+    let left = all.iter().map(|turns| turns.left).sum();
+    (all.into_iter().flat_map(|turns| turns.listed).collect(), left)
+}
+
+/// Calls a tool.
+///
+/// # Errors
+/// See [`Server::call`].
+pub(super) async fn call(
+    server: &Server,
+    caller: &Caller,
+    name: &str,
+    arguments: Map<String, Value>,
+    manner: Manner,
+) -> Result<Answered, Failure> {
+    let own = match name {
+        WORKERS => Some(&OF_WORKERS[..]),
+        FIND_TOOLS => Some(&OF_FIND_TOOLS[..]),
+        CALL_TOOL => Some(&OF_CALL_TOOL[..]),
+        _ => None,
+    };
+    if let Some(own) = own {
+        // Of a tool that is called by another, the other's token class is looked at when it is.
+        if name != CALL_TOOL {
+            caller.may(server.key(), LIST_TOOLS)?;
+        }
+        if let Err(why) = bridge::check_names(name, own, &arguments) {
+            return Ok(Answered::Called(Called::failed(why)));
+        }
+        let params = Params::of(arguments);
+        return match name {
+            WORKERS => Ok(told(about_workers(server, caller, params))),
+            FIND_TOOLS => Ok(told(find(server, caller, params).await)),
+            _ => call_found(server, caller, params).await,
+        };
+    }
+    if let Some(bridged) = bridge::find(name) {
+        return Box::pin(call_worker(server, caller, bridged, arguments, manner)).await;
+    }
+    match named(server, caller, name) {
+        Some((toolbox, tool)) => call_own(caller, &toolbox, tool, name, arguments).await,
+        None => Err(no_such(server, caller, name).into()),
+    }
+}
+
+/// What is refused of a caller's arguments it is told as the tool's answer.
+fn told(answer: Result<Called, RpcError>) -> Answered {
+    Answered::Called(answer.unwrap_or_else(Called::from))
+}
+
+/// What a name means among the components' tools, where one member has it and no other: whoever is added must not be given
+/// what was meant for another. A member that the caller's token is not for does not exist for it.
+fn named<'a>(server: &Server, caller: &Caller, name: &'a str) -> Option<(Arc<Toolbox>, &'a str)> {
+    // Those that are being loaded may have it.
+    let (mut found, mut perhaps) = (Vec::new(), Vec::new());
+    for member in server.members(caller) {
+        if let Some(toolbox) = member.toolbox()
+            && let Some(tool) = name.strip_prefix(&member.key().tool(""))
+        {
+            match toolbox.lists(tool) {
+                Some(true) => found.push((toolbox.clone(), tool)),
+                Some(false) => {}
+                None => perhaps.push((toolbox.clone(), tool)),
+            }
+        }
+    }
+    let mut named = if found.is_empty() { perhaps } else { found };
+    named.pop().filter(|_| named.is_empty())
+}
+
+/// There is no tool of that name, but perhaps one that was meant.
+fn no_such(server: &Server, caller: &Caller, name: &str) -> RpcError {
+    let mut own = Vec::new();
+    for member in server.members(caller) {
+        let key = member.key();
+        let of_bridge = name.strip_prefix(&key.dispatch_tool("")).and_then(bridge::find);
+        if let Some(bridged) = of_bridge.filter(|_| member.manifest().is_worker()) {
+            return RpcError::invalid_params(format!(
+                "Unknown tool: {}; here it is `{}` with {WORKER:?}: {:?}",
+                shown(name),
+                bridged.tool,
+                key.as_str()
+            ));
+        }
+        if let Some(toolbox) = member.toolbox().filter(|_| name.starts_with(&key.tool(""))) {
+            own.extend(toolbox.names().iter().map(|tool| key.tool(tool)));
+        }
+    }
+    let known = bridge::BRIDGED.iter().map(|bridged| bridged.tool).chain([WORKERS, FIND_TOOLS, CALL_TOOL]);
+    unknown(name, known.chain(own.iter().map(String::as_str)))
+}
+
+/// What a worker says of itself.
+#[derive(Serialize)]
+struct Brief<'a> {
+    worker: &'a str,
+    description: String,
+}
+
+#[derive(Serialize)]
+struct Briefs<'a> {
+    workers: Vec<Brief<'a>>,
+    /// How many there are besides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    more: Option<usize>,
+}
+
+/// All that a worker says of itself.
+#[derive(Serialize)]
+struct About<'a> {
+    worker: &'a str,
+    name: String,
+    description: String,
+    /// JSON Schema.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    config: Option<&'a Value>,
+    /// Those that can be asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    agents: Vec<String>,
+}
+
+fn about_workers(server: &Server, caller: &Caller, mut params: Params) -> Result<Called, RpcError> {
+    let (worker, query) = (params.optional_text(WORKER)?, params.optional_text(QUERY)?);
+    if let Some(worker) = worker {
+        let worker = find_worker(server, caller, &worker)?;
+        let manifest = worker.manifest();
+        let about = About {
+            worker: worker.key().as_str(),
+            name: one_line(&manifest.display_name, DESCRIPTION_CHARS),
+            description: harmless(&manifest.description).into_owned(),
+            config: bridge::config_schema(&worker),
+            agents: worker.agents(),
+        };
+        return Ok(Called::of_json(&to_json(&about)));
+    }
+    let workers = server.workers(caller);
+    let mut fitting: Vec<&Arc<Member>> = workers.iter().collect();
+    if let Some(query) = query.as_deref().and_then(Query::of) {
+        let score = |member: &Member| {
+            let manifest = member.manifest();
+            query.score(&[(member.key().as_str(), 3), (&manifest.display_name, 2), (&manifest.description, 1)])
+        };
+        let mut scored: Vec<_> = fitting.into_iter().map(|member| (score(member), member)).collect();
+        scored.retain(|(score, _)| *score > 0);
+        scored.sort_by_key(|(score, _)| Reverse(*score));
+        fitting = scored.into_iter().map(|(_, member)| member).collect();
+    }
+    if fitting.is_empty() {
+        let known = choices(workers.iter().map(|worker| worker.key()));
+        return Ok(Called::text(if known.is_empty() {
+            "There are no workers.".to_owned()
+        } else {
+            format!("No worker fits that; the workers are {known}")
+        }));
+    }
+    let more = fitting.len().checked_sub(MOST_WORKERS).filter(|more| *more > 0);
+    let workers = fitting.into_iter().take(MOST_WORKERS).map(|member| Brief {
+        worker: member.key().as_str(),
+        description: one_line(&member.manifest().description, DESCRIPTION_CHARS),
+    });
+    Ok(Called::of_json(&to_json(&Briefs { workers: workers.collect(), more })))
+}
+
+/// The worker of that name.
+///
+/// # Errors
+/// The text says what there is, or why it is not in service.
+fn find_worker(server: &Server, caller: &Caller, name: &str) -> Result<Arc<Member>, RpcError> {
+    let workers = server.workers(caller);
+    if let Some(worker) = workers.iter().find(|worker| worker.key().as_str() == name) {
+        return Ok(worker.clone());
+    }
+    if let Server::Roster(host) = server
+        && caller.is_for(name)
+        && let Err(Absent::Unavailable(Unavailable { reason, .. })) = Server::at(host, Endpoint::Dispatch(name))
+    {
+        return Err(RpcError::internal(reason));
+    }
+    let known: Vec<&str> = workers.iter().map(|worker| worker.key().as_str()).collect();
+    Err(RpcError::invalid_params(match known.as_slice() {
+        [] => "There are no workers".to_owned(),
+        known => format!("Unknown worker: {}; {}", shown(name), either(name, known.iter().copied())),
+    }))
+}
+
+/// One of the six tools of the bridge.
+async fn call_worker(
+    server: &Server,
+    caller: &Caller,
+    bridged: &'static Bridged,
+    mut arguments: Map<String, Value>,
+    manner: Manner,
+) -> Result<Answered, Failure> {
+    let refused = |error: RpcError| -> Result<Answered, Failure> {
+        caller.may(server.key(), bridged.method)?;
+        Ok(Answered::Called(error.into()))
+    };
+    if let Err(why) = bridge::check_names(bridged.tool, bridged.arguments_of_many(), &arguments) {
+        return refused(RpcError::invalid_params(why));
+    }
+    let worker = arguments.remove(WORKER).map(|worker| Params::of(Map::from_iter([(WORKER.to_owned(), worker)])));
+    let worker = worker.map_or(Ok(None), |mut params| params.optional_text(WORKER));
+    let named = worker.and_then(|name| name.map(|name| find_worker(server, caller, &name)).transpose());
+    let found = match (bridged.method, named) {
+        (_, Err(error)) => Err(error),
+        (method::LIST, Ok(named)) => {
+            let workers = named.map_or_else(|| server.workers(caller), |worker| vec![worker]);
+            return list(server, caller, &workers, Params::of(arguments)).await;
+        }
+        (_, Ok(Some(named))) => Ok(named),
+        (method::DISPATCH, Ok(None)) => {
+            let known = choices(server.workers(caller).iter().map(|worker| worker.key()));
+            Err(RpcError::invalid_params(format!("Invalid params: `{WORKER}` is missing; the workers are {known}")))
+        }
+        (_, Ok(None)) => match arguments.get(JOB).and_then(Value::as_str) {
+            Some(job) => whose(server, caller, job),
+            None => Err(Params::of(arguments.clone()).job().err().unwrap_or_else(|| RpcError::invalid_params(JOB))),
+        },
+    };
+    match found {
+        Ok(member) => call_bridged(caller, &member, bridged, arguments, manner).await,
+        Err(error) => refused(error),
+    }
+}
+
+/// The worker whose job that is.
+///
+/// # Errors
+/// Where nobody has it, or several have.
+fn whose(server: &Server, caller: &Caller, job: &str) -> Result<Arc<Member>, RpcError> {
+    let mut owners = server.workers(caller);
+    owners.retain(|worker| worker.store().brief(job).is_some());
+    match owners.as_slice() {
+        [] => Err(RpcError::invalid_params(format!("Unknown job ID: {}", shown(job)))),
+        [one] => Ok(one.clone()),
+        many => {
+            let many = choices(many.iter().map(|worker| worker.key()));
+            Err(RpcError::invalid_params(format!(
+                "Several workers have a job {}: {many}; say in `{WORKER}` whose is meant",
+                shown(job)
+            )))
+        }
+    }
+}
+
+/// A job, and whose it is.
+#[derive(Serialize)]
+struct Job {
+    worker: String,
+    #[serde(flatten)]
+    listed: Listed,
+}
+
+#[derive(Serialize)]
+struct Jobs {
+    jobs: Vec<Job>,
+    /// How many there are besides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    more: Option<usize>,
+}
+
+/// The newest jobs of these workers.
+async fn list(server: &Server, caller: &Caller, workers: &[Arc<Member>], params: Params) -> Result<Answered, Failure> {
+    let key = match workers {
+        [one] => one.key().as_str(),
+        _ => server.key(),
+    };
+    caller.may(key, method::LIST)?;
+    let work = async |_: Audit| {
+        let params = params.list()?;
+        let (mut all, mut count) = (Vec::new(), 0);
+        for worker in workers {
+            let json = worker.list(params.clone()).await?;
+            let before = caller.held();
+            caller.takes(parsed_bytes(&json)).await?;
+            let JobList { jobs } =
+                serde_json::from_slice(&json).map_err(|_| RpcError::internal("the list cannot be told"))?;
+            count += jobs.len();
+            all.extend(jobs.into_iter().take(MOST_JOBS).map(|listed| {
+                let made = worker.store().brief(listed.job_id.as_str());
+                let made: Option<Timestamp> = made.and_then(|brief| brief.started_at.parse().ok());
+                (made, Job { worker: worker.key().to_string(), listed })
+            }));
+            caller.holds(before)?;
+        }
+        all.sort_by_key(|(made, _)| Reverse(*made));
+        all.truncate(MOST_JOBS);
+        let more = count.checked_sub(all.len()).filter(|more| *more > 0);
+        Ok(Called::of_json(&to_json(&Jobs { jobs: all.into_iter().map(|(_, job)| job).collect(), more })))
+    };
+    Ok(told(caller.audited(key, method::LIST, work).await))
+}
+
+/// A tool that was found.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Found<'a> {
+    name: &'a str,
+    description: &'a str,
+    input_schema: &'a Value,
+}
+
+#[derive(Serialize)]
+struct Findings<'a> {
+    tools: Vec<Found<'a>>,
+    /// The names of others that fit.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    others: Vec<&'a str>,
+}
+
+async fn find(server: &Server, caller: &Caller, mut params: Params) -> Result<Called, RpcError> {
+    let text = params.text(QUERY)?;
+    let query = Query::of(&text);
+    let query = query.ok_or_else(|| RpcError::invalid_params(format!("Invalid params: `{QUERY}` has no words")))?;
+    let offered: Vec<Offered> = offered(server, caller).await.into_iter().flatten().collect();
+    // There can be thousands.
+    blocking(move || Ok(findings(&offered, &text, &query))).await
+}
+
+fn findings(offered: &[Offered], text: &str, query: &Query) -> Called {
+    let score = |tool: &Offered| {
+        let definition = &tool.definition;
+        let fields = definition.input_schema.get("properties").and_then(Value::as_object);
+        let fields = fields.map(|fields| fields.keys().map(String::as_str).collect::<Vec<_>>().join(" "));
+        let title = definition.title.as_deref().unwrap_or_default();
+        let texts = [
+            (tool.name.as_str(), 4),
+            (title, 3),
+            (definition.description.as_str(), 2),
+            (&fields.unwrap_or_default(), 1),
+        ];
+        if tool.name == text.trim() { u32::MAX } else { query.score(&texts) }
+    };
+    let mut fitting: Vec<_> = offered.iter().map(|tool| (score(tool), tool)).filter(|(score, _)| *score > 0).collect();
+    fitting.sort_by_key(|(score, _)| Reverse(*score));
+    if fitting.is_empty() {
+        return Called::text(match offered {
+            [] => "There are no tools of components.".to_owned(),
+            offered => format!("No tool fits that; there are {}", choices(offered.iter().map(|tool| &tool.name))),
+        });
+    }
+    let (mut tools, mut others, mut room) = (Vec::new(), Vec::new(), FOUND_BYTES);
+    for (_, tool) in fitting {
+        let definition = &tool.definition;
+        let found =
+            Found { name: &tool.name, description: &definition.description, input_schema: &definition.input_schema };
+        let bytes = to_json(&found).len();
+        if tools.len() < MOST_FOUND && (bytes <= room || tools.is_empty()) {
+            room = room.saturating_sub(bytes);
+            tools.push(found);
+        } else if others.len() < MOST_NAMED {
+            others.push(tool.name.as_str());
+        } else {
+            break;
+        }
+    }
+    Called::of_json(&to_json(&Findings { tools, others }))
+}
+
+async fn call_found(server: &Server, caller: &Caller, mut params: Params) -> Result<Answered, Failure> {
+    let mut read = || Ok::<_, RpcError>((params.text(NAME)?, params.object(ARGUMENTS)?.unwrap_or_default()));
+    let called = match read() {
+        Err(error) => Err(Failure::Rpc(error)),
+        Ok((name, arguments)) => match named(server, caller, &name) {
+            Some((toolbox, tool)) => call_own(caller, &toolbox, tool, &name, arguments).await,
+            None => Err(no_such(server, caller, &name).into()),
+        },
+    };
+    match called {
+        // It is an argument that is wrong here.
+        Err(Failure::Rpc(error)) if error.code == code::INVALID_PARAMS => Ok(Answered::Called(error.into())),
+        other => other,
+    }
+}
