@@ -84,6 +84,8 @@ pub(crate) struct Passage {
     pub(crate) heading: u32,
     start: u32,
     end: u32,
+    /// Of a row of a long table, where the table's head is; else empty.
+    head: (u32, u32),
     /// Whether it is a listing.
     pub(crate) code: bool,
 }
@@ -91,6 +93,10 @@ pub(crate) struct Passage {
 impl Passage {
     pub(crate) fn range(&self) -> Range<usize> {
         self.start as usize..self.end as usize
+    }
+
+    fn head(&self) -> Range<usize> {
+        self.head.0 as usize..self.head.1 as usize
     }
 }
 
@@ -110,6 +116,27 @@ impl Corpus {
     /// A passage's text.
     pub(crate) fn text(&self, number: u32) -> &str {
         self.passage(number).and_then(|(passage, document)| document.page.text.get(passage.range())).unwrap_or_default()
+    }
+
+    /// The head of the table that a passage is a row of; empty where it is none.
+    pub(crate) fn table_head(&self, number: u32) -> &str {
+        let found = self.passage(number);
+        found.and_then(|(passage, document)| document.page.text.get(passage.head())).unwrap_or_default()
+    }
+
+    /// The listing that the end of a passage leads to: it ends in a colon.
+    pub(crate) fn listing(&self, number: u32) -> Option<u32> {
+        let (passage, _) = self.passage(number)?;
+        let next = number.checked_add(1)?;
+        let (listing, _) = self.passage(next)?;
+        let together = (listing.document, listing.heading) == (passage.document, passage.heading);
+        (together && listing.code && !passage.code && self.text(number).ends_with(':')).then_some(next)
+    }
+
+    /// The passage that leads to a listing; itself, where it is none or nothing leads to it.
+    pub(crate) fn leading(&self, number: u32) -> u32 {
+        let before = number.checked_sub(1);
+        before.filter(|before| self.listing(*before) == Some(number)).unwrap_or(number)
     }
 
     /// The heading that a passage stands under; empty where there is none.
@@ -304,7 +331,11 @@ async fn indexed(
                 passages(number as u32, page, &mut all);
                 for passage in all.iter().skip(first) {
                     let heading = page.headings.get(passage.heading as usize).map_or("", String::as_str);
-                    builder.add(heading, page.text.get(passage.range()).unwrap_or_default());
+                    let text = page.text.get(passage.range()).unwrap_or_default();
+                    match page.text.get(passage.head()).filter(|head| !head.is_empty()) {
+                        Some(head) => builder.add(heading, &format!("{head}\n{text}")),
+                        None => builder.add(heading, text),
+                    }
                 }
             }
             (all, builder.part())
@@ -337,6 +368,8 @@ fn passages(document: u32, page: &Page, found: &mut Vec<Passage>) {
                 in_list = block.form == Form::Item && (leads || in_list);
                 let leads = leads || in_list;
                 let fits = passage.code == code
+                    && block.head.is_empty()
+                    && passage.head().is_empty()
                     && passage.heading as usize == block.heading
                     && (passage.range().len() < PASSAGE_BYTES || leads)
                     && range.end - passage.start as usize <= MAX_PASSAGE_BYTES
@@ -347,7 +380,8 @@ fn passages(document: u32, page: &Page, found: &mut Vec<Passage>) {
                 }
             }
             let (heading, start, end) = (block.heading as u32, range.start as u32, range.end as u32);
-            found.extend(open.replace(Passage { document, heading, start, end, code }));
+            let head = (block.head.start as u32, block.head.end as u32);
+            found.extend(open.replace(Passage { document, heading, start, end, head, code }));
         }
     }
     found.extend(open);

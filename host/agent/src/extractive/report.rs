@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use super::{
     corpus::Corpus,
-    quote::{Quote, key_sentence, quote},
+    quote::{Key, Quote, key, quote},
     search::{Answer, Finding},
     terms::Stems,
 };
@@ -32,7 +32,8 @@ pub(crate) struct Source {
 struct Cited<'a> {
     number: usize,
     finding: &'a Finding,
-    quote: Quote<'a>,
+    /// The passage, and the listing that it leads to.
+    quotes: Vec<Quote<'a>>,
 }
 
 /// What is reported.
@@ -53,8 +54,9 @@ impl<'a> Report<'a> {
             for finding in &answer.findings {
                 let next = numbers.len() + 1;
                 let number = *numbers.entry(finding.passage).or_insert(next);
-                let quote = quote(corpus, stems, &answer.question.terms, finding.passage);
-                own.extend(quote.map(|quote| Cited { number, finding, quote }));
+                let passages = std::iter::once(finding.passage).chain(corpus.listing(finding.passage));
+                let quotes = passages.filter_map(|passage| quote(corpus, stems, &answer.question.terms, passage)).collect();
+                own.push(Cited { number, finding, quotes });
             }
             cited.push(own);
         }
@@ -68,7 +70,7 @@ impl<'a> Report<'a> {
 
     fn place(&self, cited: &Cited<'_>) -> String {
         let path = self.corpus.passage(cited.finding.passage).map_or("", |(_, document)| document.path.as_str());
-        format!("`{path}:{}`", cited.quote.line)
+        format!("`{path}:{}`", cited.quotes.first().map_or(1, |quote| quote.line))
     }
 
     /// The title of a passage's page and its heading there.
@@ -177,24 +179,27 @@ impl<'a> Report<'a> {
                 text.push_str("Not found in the sources.\n\n");
                 continue;
             }
-            let mut key: Vec<(String, f32, &Cited<'_>)> = cited
+            let mut keys: Vec<(Key, &Cited<'_>)> = cited
                 .iter()
                 .take(4)
                 .filter_map(|cited| {
-                    let (sentence, worth) = key_sentence(self.corpus, self.stems, &answer.question, &cited.quote)?;
-                    Some((sentence, worth, cited))
+                    let key = key(self.corpus, self.stems, &answer.question, cited.finding.passage, &cited.quotes)?;
+                    Some((key, cited))
                 })
                 .collect();
             // A sentence that tells much less than another is no answer beside it.
-            let most = key.iter().map(|(_, worth, _)| *worth).fold(0.0, f32::max);
-            key.retain(|(_, worth, _)| *worth >= most * 0.5);
-            let rank = |(_, worth, cited): &(String, f32, &Cited<'_>)| worth * cited.finding.score.sqrt();
-            key.sort_by(|a, b| rank(b).total_cmp(&rank(a)).then(a.2.number.cmp(&b.2.number)));
-            key.truncate(SENTENCES);
-            for (sentence, _, cited) in &key {
-                let _ = writeln!(text, "- “{sentence}” [{}]", cited.number);
+            let most = keys.iter().map(|(key, _)| key.worth).fold(0.0, f32::max);
+            keys.retain(|(key, _)| key.worth >= most * 0.5);
+            let rank = |(key, cited): &(Key, &Cited<'_>)| key.worth * cited.finding.score.sqrt();
+            keys.sort_by(|a, b| rank(b).total_cmp(&rank(a)).then(a.1.number.cmp(&b.1.number)));
+            // A list that answers as a whole is enough.
+            keys.truncate(if keys.first().is_some_and(|(key, _)| key.whole) { 1 } else { SENTENCES });
+            for (key, cited) in &keys {
+                for line in &key.lines {
+                    let _ = writeln!(text, "- “{line}” [{}]", cited.number);
+                }
             }
-            if key.is_empty() {
+            if keys.is_empty() {
                 let numbers = cited.iter().map(|cited| format!("[{}]", cited.number)).collect::<Vec<_>>().join(" ");
                 let _ = writeln!(text, "- See {numbers}.");
             }
@@ -220,7 +225,10 @@ impl<'a> Report<'a> {
                 }
                 written = cited.number;
                 let (number, heading, place) = (cited.number, self.heading(cited.finding.passage), self.place(cited));
-                let _ = writeln!(text, "**[{number}] {heading}** — {place}\n\n{}", cited.quote.block());
+                let _ = writeln!(text, "**[{number}] {heading}** — {place}\n");
+                for quote in &cited.quotes {
+                    let _ = writeln!(text, "{}", quote.block());
+                }
             }
             if !again.is_empty() {
                 let _ = writeln!(text, "See also {}.\n", again.join(" "));
