@@ -206,6 +206,7 @@ impl Question {
             return None;
         }
         let has = |words: &[&str]| all.iter().any(|word| words.contains(&word.as_str()));
+        let compares = has(&["difference", "differences", "differ", "compare", "versus", "vs"]);
         let starts = all.iter().take(2).map(String::as_str).collect::<Vec<_>>();
         let what =
             matches!(starts.as_slice(), ["what", "is" | "are" | "does" | "do" | "s"] | ["who", "is"] | ["define", ..]);
@@ -214,8 +215,8 @@ impl Question {
             terms,
             words: kept,
             // "What are the rules of": which there are, not what rules are.
-            definition: what && !matches!(all.as_slice(), [what, are, the, ..] if what == "what" && are == "are" && the == "the") || has(&["mean", "means", "meaning", "definition", "define"]),
-            several: matches!(starts.as_slice(), ["what", "are"] | ["which" | "list" | "name", ..]),
+            definition: what && !compares && !matches!(all.as_slice(), [what, are, the, ..] if what == "what" && are == "are" && the == "the") || has(&["mean", "means", "meaning", "definition", "define"]),
+            several: compares || matches!(starts.as_slice(), ["what", "are"] | ["which" | "list" | "name", ..]),
             code: matches!(starts.as_slice(), ["how", "do" | "can" | "to"])
                 || has(&["command", "option", "flag", "code", "example", "examples", "implement", "implemented", "function", "syntax", "snippet"]),
         })

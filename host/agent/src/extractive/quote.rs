@@ -12,21 +12,19 @@ use super::{
     index::QueryTerm,
     question::Question,
     search::{ENUMERATED, covered, enumeration, item},
-    terms::{Stems, defines, is_meta, sentences, tokens},
+    terms::{Stems, contrasts, defines, is_meta, leans, sentences, tokens},
 };
 
 /// A passage up to this length is quoted whole; of a longer one, the part around what answers best.
 const QUOTE_BYTES: usize = 650;
 /// Lines of a listing that are quoted.
 const QUOTE_LINES: usize = 24;
+/// The longest sentence of a summary.
+const SENTENCE_BYTES: usize = 420;
 /// Items or rows of a summary.
 const ITEMS: usize = 10;
 /// A listing of so many lines is told in a summary.
 const COMMAND_LINES: usize = 3;
-/// Words with which a sentence leans on the one before it.
-const LEANS: &[&str] =
-    &["this", "these", "those", "it", "they", "but", "however", "therefore", "so", "then", "also", "here", "instead", "note", "again"];
-
 /// The part of a passage that is quoted.
 #[derive(Clone, Debug)]
 pub(crate) struct Quote<'a> {
@@ -172,7 +170,8 @@ pub(crate) fn key(corpus: &Corpus, stems: &Stems, question: &Question, passage: 
     }
     let listing = quotes.get(1).filter(|listing| listing.text.lines().count() <= COMMAND_LINES);
     let mut best: Option<Key> = None;
-    for range in sentences(quote.text) {
+    let ranges = sentences(quote.text);
+    for (at, range) in ranges.iter().enumerate() {
         let sentence = quote.text.get(range.clone()).unwrap_or_default();
         let mut plain = sentence;
         while let Some(rest) = plain.strip_prefix("> ").or_else(|| item(plain)) {
@@ -180,7 +179,7 @@ pub(crate) fn key(corpus: &Corpus, stems: &Stems, question: &Question, passage: 
         }
         // A short listing says what the sentence before it leads to.
         let shows = listing.filter(|_| plain.ends_with(':') && range.end == quote.text.len());
-        let stands = (20..=420).contains(&plain.len())
+        let stands = (20..=SENTENCE_BYTES).contains(&plain.len())
             && (plain.ends_with(['.', '!', '。', '”', '"', ')']) || shows.is_some())
             && plain.starts_with(|c: char| {
                 c.is_uppercase() || c.is_numeric() || matches!(c, '`' | '"' | '“' | '*' | '_' | '-') || !c.is_ascii()
@@ -190,17 +189,21 @@ pub(crate) fn key(corpus: &Corpus, stems: &Stems, question: &Question, passage: 
             && plain.matches("**").count() % 2 == 0
             && plain.matches('`').count() % 2 == 0
             && !plain.contains('|');
-        // A sentence that leans on the one before it answers less by itself.
-        let first = plain.split_whitespace().next().unwrap_or_default().trim_end_matches(',').to_ascii_lowercase();
         // Where a definition was asked for, nothing else counts beside one.
         let defining = question.definition && defines(stems, terms, plain);
         let told = shows.map_or(plain.to_owned(), |listing| format!("{plain} {}", listing.text));
         let worth = worth(corpus, stems, terms, &told)
-            * if LEANS.contains(&first.as_str()) { 0.75 } else { 1.0 }
+            * if leans(plain) { 0.75 } else { 1.0 }
             * if is_meta(plain) { 0.3 } else { 1.0 }
             * if defining { 10.0 } else { 1.0 };
         if stands && worth > 0.0 && best.as_ref().is_none_or(|best| worth > best.worth) {
             let mut line = quote.inline(plain);
+            // What takes a part of it back belongs to it.
+            let next = ranges.get(at + 1).and_then(|next| quote.text.get(next.clone()));
+            if let Some(next) = next.filter(|next| contrasts(next) && next.ends_with('.') && next.len() < SENTENCE_BYTES) {
+                line.push(' ');
+                line.push_str(&quote.inline(next));
+            }
             let code = shows.map(|listing| listing.text.lines().map(str::trim).collect::<Vec<_>>().join("; "));
             if let Some(code) = code.filter(|code| !code.contains('`')) {
                 line.push_str(&format!(" `{code}`"));

@@ -7,7 +7,7 @@ use super::{
     index::{Hit, QueryTerm},
     question::Question,
     quote::quote,
-    terms::{Stems, defines, is_meta, is_stop, sentences, tokens, words},
+    terms::{Stems, defines, is_meta, is_stop, leans, sentences, tokens, words},
 };
 
 /// Passages that are looked at closely, of all that have a word of the question.
@@ -235,14 +235,14 @@ fn form(corpus: &Corpus, stems: &Stems, question: &Question, number: u32, text: 
     }
     let near = if pairs == 0 { 0.0 } else { together.len() as f32 / pairs as f32 };
     let definition = if question.definition && defines(stems, &question.terms, text) { 1.4 } else { 1.0 };
-    let listing = if code && !question.code { 0.5 } else { 1.0 };
+    let listing = if code && !question.code { 0.65 } else { 1.0 };
     let led = corpus.listing(number).is_some();
     let fragment = if text.len() < 80 && !led && corpus.table_head(number).is_empty() { 0.6 } else { 1.0 };
     let heading = covered(corpus, stems, question, &[corpus.heading(number)]);
     // What lists or tabulates that which was asked for.
     let enumerates = match enumeration(text) {
         Some(lead) if covered(corpus, stems, question, &[corpus.heading(number), lead]) >= ENUMERATED => {
-            if question.several { 1.8 } else { 1.4 }
+            if question.several { 2.0 } else { 1.7 }
         }
         _ if question.several && counts(stems, question, text) => 1.4,
         _ => 1.0,
@@ -265,7 +265,7 @@ pub(crate) fn enumeration(text: &str) -> Option<&str> {
         let content = text.get(line.clone()).unwrap_or_default().trim_start_matches(['>', ' ']);
         if item(content).is_some() {
             let lead = text.get(paragraph..line.start).unwrap_or_default().trim_end_matches(['>', ' ', '\n']);
-            return (lead.ends_with(':') && !blank).then_some(lead);
+            return (lead.ends_with(':') && !blank).then(|| last_sentence(lead));
         }
         if between || blank {
             paragraph = line.start;
@@ -273,6 +273,17 @@ pub(crate) fn enumeration(text: &str) -> Option<&str> {
         blank = false;
     }
     None
+}
+
+/// The last sentence of a text, with those before it that it leans on.
+fn last_sentence(text: &str) -> &str {
+    let mut start = 0;
+    for range in sentences(text) {
+        if !text.get(range.clone()).is_some_and(leans) {
+            start = range.start;
+        }
+    }
+    text.get(start..).unwrap_or(text)
 }
 
 /// Whether a text counts what was asked for: "the first rule is".

@@ -140,6 +140,22 @@ pub(crate) fn tokens(text: &str, mut each: impl FnMut(&str)) {
     symbols(text, |_, symbol| each(symbol));
 }
 
+/// Words with which a sentence leans on the one before it.
+const LEANS: &[&str] = &[
+    "this", "these", "those", "it", "they", "but", "however", "therefore", "so", "then", "also", "here", "instead", "note", "again",
+];
+
+/// Whether a sentence leans on the one before it: it answers less by itself.
+pub(crate) fn leans(sentence: &str) -> bool {
+    let first = sentence.split_whitespace().next().unwrap_or_default().trim_end_matches(',').to_ascii_lowercase();
+    LEANS.contains(&first.as_str())
+}
+
+/// Whether a sentence takes back a part of what the one before it says.
+pub(crate) fn contrasts(sentence: &str) -> bool {
+    ["Instead", "But ", "However"].iter().any(|word| sentence.starts_with(word))
+}
+
 /// What sentences have that speak of the text they stand in, rather than of its subject.
 const META: &[&str] = &[
     "you'll learn", "you will learn", "you'll see", "we'll", "we will", "let's", "we've", "we saw", "we discussed", "we did in",
