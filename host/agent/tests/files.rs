@@ -39,7 +39,7 @@ fn never() -> CancellationToken {
 }
 
 fn walked(roots: &ReadRoots) -> Vec<String> {
-    roots.walk(&never()).unwrap().into_iter().map(|entry| entry.path).collect()
+    roots.walk(&never()).unwrap().files.into_iter().map(|entry| entry.path).collect()
 }
 
 fn search(pattern: &str) -> GrepRequest {

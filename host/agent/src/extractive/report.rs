@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
+use guild_jobs::files::Reason;
+
 use super::{
     corpus::Corpus,
     quote::{Key, Quote, key, quote},
@@ -17,7 +19,7 @@ const SENTENCES: usize = 2;
 
 /// The line that every report ends with.
 const EXTRACTED: &str = "*This report was extracted by search and not written by a model: the quotations are the sources' \
-    own words, and what is not quoted was not judged.*";
+    own words, and what is not quoted was not judged. The worker's posture and instructions are for models, and had no part in it.*";
 
 /// A source, by the weight of what was found in it.
 pub(crate) struct Source {
@@ -114,20 +116,32 @@ impl<'a> Report<'a> {
     }
 
     /// What a person would have to answer, or to look for elsewhere.
-    pub(crate) fn open_questions(&self) -> Vec<String> {
+    pub(crate) fn open_questions(&self, searched: usize, roots: &[String]) -> Vec<String> {
         let mut open = Vec::new();
+        if searched == 0 {
+            let roots = roots.join(", ");
+            let why = if self.corpus.documents.is_empty() {
+                "there is none that can be read: check the directories, their permissions, and what .gitignore leaves out"
+            } else {
+                "none has a path that the task names after `Sources:`"
+            };
+            return vec![format!("No document of the read roots ({roots}) was read, and {why}.")];
+        }
+        let unread = self.corpus.unread.count(Reason::Denied) > 0;
+        let they = if unread { "the documents that could be read" } else { "they" };
         for answer in self.answers {
             let question = answer.question.text.trim_end_matches(['?', '.']);
             let unknown = answer.unknown.iter().map(|word| format!("“{word}”")).collect::<Vec<_>>().join(", ");
             if answer.findings.is_empty() {
                 let why = match unknown.as_str() {
                     "" => "no passage is about all of it".to_owned(),
-                    words => format!("they never mention {words}"),
+                    words => format!("{they} never mention {words}"),
                 };
                 open.push(format!("Not found in the sources: {question}? ({why})"));
             } else if !unknown.is_empty() {
+                let sources = if unread { "documents that could be read" } else { "sources" };
                 open.push(format!(
-                    "{question}? The sources never mention {unknown}; what is quoted is about the rest."
+                    "{question}? The {sources} never mention {unknown}; what is quoted is about the rest."
                 ));
             }
         }
@@ -147,30 +161,41 @@ impl<'a> Report<'a> {
             }
             text.push_str(if whole { "\n" } else { "> […]\n\n" });
         }
-        self.summary(&mut text);
+        self.summary(&mut text, searched);
         self.quotations(&mut text);
         self.sources_by_weight(&mut text);
-        let open = self.open_questions();
+        let open = self.open_questions(searched, roots);
         if !open.is_empty() {
             text.push_str("## Open questions\n\n");
             open.iter().for_each(|question| text.push_str(&format!("- {question}\n")));
             text.push('\n');
         }
+        self.not_read(&mut text);
         text.push_str("---\n\n");
         text.push_str(EXTRACTED);
         let roots = roots.iter().map(|root| format!("`{root}`")).collect::<Vec<_>>().join(", ");
-        let left_out = self.corpus.left_out;
         let _ = write!(text, " *Searched: {} in {roots}.*", count(searched, "document"));
-        if left_out.large + left_out.beyond > 0 {
-            let files = count(left_out.large + left_out.beyond, "file");
-            let _ = write!(text, " *Not searched: {files}, too large for the index.*");
-        }
         text.push('\n');
         text
     }
 
-    fn summary(&self, text: &mut String) {
+    /// What was come by and not read, where there is any.
+    fn not_read(&self, text: &mut String) {
+        let Corpus { seen, unread, documents, .. } = self.corpus;
+        if unread.is_empty() {
+            return;
+        }
+        let _ = writeln!(text, "## Not read\n\n{} of {} were read. The others:\n", documents.len(), count(*seen, "file"));
+        unread.lines().for_each(|line| text.push_str(&format!("- {line}\n")));
+        text.push('\n');
+    }
+
+    fn summary(&self, text: &mut String, searched: usize) {
         text.push_str("## Summary\n\n");
+        if searched == 0 {
+            text.push_str("**No document was read**, so this report says nothing about what was asked.\n\n");
+            return;
+        }
         for (answer, cited) in self.answers.iter().zip(&self.cited) {
             if self.answers.len() > 1 {
                 let _ = writeln!(text, "**{}**\n", shown(&answer.question.text));
