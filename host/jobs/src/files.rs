@@ -48,7 +48,7 @@ pub enum Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Denied => "cannot be read (check the permissions)",
+            Self::Denied => "cannot be read, check the permissions",
             Self::Link => "symbolic links, which are not followed",
             Self::Special => "devices, pipes or sockets",
             Self::Deep => "nested too deep",
@@ -56,7 +56,7 @@ impl fmt::Display for Reason {
             Self::Name => "with a name that is no UTF-8",
             Self::Large => "too large",
             Self::Binary => "binary",
-            Self::Kind => "of a kind that has no text to quote (tables, styles, lock files and the like)",
+            Self::Kind => "tables, styles, lock files and other kinds without text to quote",
             Self::Beyond => "beyond the text that is held at a time",
             Self::Costly => "that took too long, or too much memory, to read",
         })
@@ -113,7 +113,7 @@ impl Unread {
         self.0.is_empty()
     }
 
-    /// A line for each reason: how many, why, and the first of them.
+    /// A line for each reason: why, how many, and the first of them.
     pub fn lines(&self) -> impl Iterator<Item = String> {
         self.0.iter().map(|(reason, few)| {
             // A path is what people call files: on one line, and in backticks.
@@ -121,7 +121,7 @@ impl Unread {
             let named = few.first.iter().map(|path| format!("`{}`", plain(path))).collect::<Vec<_>>().join(", ");
             let more = few.count - few.first.len();
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            format!("{} {reason}: {named}{more}", few.count)
+            format!("{reason} ({}): {named}{more}", few.count)
         })
     }
 }

@@ -215,10 +215,25 @@ impl Question {
             terms,
             words: kept,
             // "What are the rules of": which there are, not what rules are.
-            definition: what && !compares && !matches!(all.as_slice(), [what, are, the, ..] if what == "what" && are == "are" && the == "the") || has(&["mean", "means", "meaning", "definition", "define"]),
+            definition: what
+                && !compares
+                && !matches!(all.as_slice(), [what, are, the, ..] if what == "what" && are == "are" && the == "the")
+                || has(&["mean", "means", "meaning", "definition", "define"]),
             several: compares || matches!(starts.as_slice(), ["what", "are"] | ["which" | "list" | "name", ..]),
             code: matches!(starts.as_slice(), ["how", "do" | "can" | "to"])
-                || has(&["command", "option", "flag", "code", "example", "examples", "implement", "implemented", "function", "syntax", "snippet"]),
+                || has(&[
+                    "command",
+                    "option",
+                    "flag",
+                    "code",
+                    "example",
+                    "examples",
+                    "implement",
+                    "implemented",
+                    "function",
+                    "syntax",
+                    "snippet",
+                ]),
         })
     }
 }

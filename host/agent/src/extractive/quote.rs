@@ -143,10 +143,17 @@ pub(crate) struct Key {
 
 /// What answers best in a quotation: the items of a list or the rows of a table that is about what was asked, else the
 /// row or the sentence that tells most. Only a sentence that stands by itself will do.
-pub(crate) fn key(corpus: &Corpus, stems: &Stems, question: &Question, passage: u32, quotes: &[Quote<'_>]) -> Option<Key> {
+pub(crate) fn key(
+    corpus: &Corpus,
+    stems: &Stems,
+    question: &Question,
+    passage: u32,
+    quotes: &[Quote<'_>],
+) -> Option<Key> {
     let quote = quotes.first().filter(|quote| !quote.code)?;
     let terms = &question.terms;
-    let table = if quote.text.starts_with('|') { Some(Table::of(corpus.table_head(passage), quote.text)) } else { None };
+    let table =
+        if quote.text.starts_with('|') { Some(Table::of(corpus.table_head(passage), quote.text)) } else { None };
     if let Some(lead) = enumeration(quote.text).filter(|_| corpus.table_head(passage).is_empty())
         && covered(corpus, stems, question, &[corpus.heading(passage), lead]) >= ENUMERATED
     {
@@ -162,9 +169,12 @@ pub(crate) fn key(corpus: &Corpus, stems: &Stems, question: &Question, passage: 
     }
     if let Some(table) = table {
         let rated = table.rows.iter().map(|row| (row, worth(corpus, stems, terms, row)));
-        let best = rated.fold(None, |most: Option<(&&str, f32)>, (row, worth)| {
-            if most.is_none_or(|(_, most)| worth > most) { Some((row, worth)) } else { most }
-        });
+        let best = rated.fold(
+            None,
+            |most: Option<(&&str, f32)>, (row, worth)| {
+                if most.is_none_or(|(_, most)| worth > most) { Some((row, worth)) } else { most }
+            },
+        );
         let (row, worth) = best.filter(|(_, worth)| *worth > 0.0)?;
         return Some(Key { lines: vec![quote.inline(&table.shown(row))], worth, whole: false });
     }
@@ -200,7 +210,9 @@ pub(crate) fn key(corpus: &Corpus, stems: &Stems, question: &Question, passage: 
             let mut line = quote.inline(plain);
             // What takes a part of it back belongs to it.
             let next = ranges.get(at + 1).and_then(|next| quote.text.get(next.clone()));
-            if let Some(next) = next.filter(|next| contrasts(next) && next.ends_with('.') && next.len() < SENTENCE_BYTES) {
+            if let Some(next) =
+                next.filter(|next| contrasts(next) && next.ends_with('.') && next.len() < SENTENCE_BYTES)
+            {
                 line.push(' ');
                 line.push_str(&quote.inline(next));
             }
@@ -229,14 +241,14 @@ fn items(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// A table of Markdown.
-struct Table<'a> {
+pub(crate) struct Table<'a> {
     columns: Vec<&'a str>,
-    rows: Vec<&'a str>,
+    pub(crate) rows: Vec<&'a str>,
 }
 
 impl<'a> Table<'a> {
     /// A whole table, or a row of one that has this head.
-    fn of(head: &'a str, text: &'a str) -> Self {
+    pub(crate) fn of(head: &'a str, text: &'a str) -> Self {
         let mut lines = head.lines().chain(text.lines()).map(str::trim);
         let columns = lines.next().map(cells).unwrap_or_default();
         let rule = |line: &&str| line.chars().all(|c| matches!(c, '|' | '-' | ':' | ' '));
@@ -244,7 +256,7 @@ impl<'a> Table<'a> {
     }
 
     /// A row on one line: each cell that is not empty, with what its column is called.
-    fn shown(&self, row: &str) -> String {
+    pub(crate) fn shown(&self, row: &str) -> String {
         let cells = cells(row);
         let named = cells.iter().enumerate().filter(|(_, cell)| !cell.is_empty()).map(|(at, cell)| {
             match self.columns.get(at).filter(|name| !name.is_empty()) {

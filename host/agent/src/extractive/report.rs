@@ -7,6 +7,7 @@ use guild_jobs::files::Reason;
 
 use super::{
     corpus::Corpus,
+    figures::Figures,
     quote::{Key, Quote, key, quote},
     search::{Answer, Finding},
     terms::Stems,
@@ -43,12 +44,14 @@ pub(crate) struct Report<'a> {
     corpus: &'a Corpus,
     stems: &'a Stems,
     answers: &'a [Answer],
+    /// What the worker computed.
+    figures: &'a [Figures],
     /// For each answer, its findings; a passage that answers two questions has one number.
     cited: Vec<Vec<Cited<'a>>>,
 }
 
 impl<'a> Report<'a> {
-    pub(crate) fn new(corpus: &'a Corpus, stems: &'a Stems, answers: &'a [Answer]) -> Self {
+    pub(crate) fn new(corpus: &'a Corpus, stems: &'a Stems, answers: &'a [Answer], figures: &'a [Figures]) -> Self {
         let mut numbers: HashMap<u32, usize> = HashMap::new();
         let mut cited = Vec::new();
         for answer in answers {
@@ -57,12 +60,13 @@ impl<'a> Report<'a> {
                 let next = numbers.len() + 1;
                 let number = *numbers.entry(finding.passage).or_insert(next);
                 let passages = std::iter::once(finding.passage).chain(corpus.listing(finding.passage));
-                let quotes = passages.filter_map(|passage| quote(corpus, stems, &answer.question.terms, passage)).collect();
+                let quotes =
+                    passages.filter_map(|passage| quote(corpus, stems, &answer.question.terms, passage)).collect();
                 own.push(Cited { number, finding, quotes });
             }
             cited.push(own);
         }
-        Self { corpus, stems, answers, cited }
+        Self { corpus, stems, answers, figures, cited }
     }
 
     /// How many passages are quoted.
@@ -118,7 +122,7 @@ impl<'a> Report<'a> {
     /// What a person would have to answer, or to look for elsewhere.
     pub(crate) fn open_questions(&self, searched: usize, roots: &[String]) -> Vec<String> {
         let mut open = Vec::new();
-        if searched == 0 {
+        if searched == 0 && self.figures.is_empty() {
             let roots = roots.join(", ");
             let why = if self.corpus.documents.is_empty() {
                 "there is none that can be read: check the directories, their permissions, and what .gitignore leaves out"
@@ -132,6 +136,9 @@ impl<'a> Report<'a> {
         for answer in self.answers {
             let question = answer.question.text.trim_end_matches(['?', '.']);
             let unknown = answer.unknown.iter().map(|word| format!("“{word}”")).collect::<Vec<_>>().join(", ");
+            if !self.computed(answer).is_empty() {
+                continue;
+            }
             if answer.findings.is_empty() {
                 let why = match unknown.as_str() {
                     "" => "no passage is about all of it".to_owned(),
@@ -162,6 +169,7 @@ impl<'a> Report<'a> {
             text.push_str(if whole { "\n" } else { "> […]\n\n" });
         }
         self.summary(&mut text, searched);
+        self.computed_figures(&mut text);
         self.quotations(&mut text);
         self.sources_by_weight(&mut text);
         let open = self.open_questions(searched, roots);
@@ -185,14 +193,15 @@ impl<'a> Report<'a> {
         if unread.is_empty() {
             return;
         }
-        let _ = writeln!(text, "## Not read\n\n{} of {} were read. The others:\n", documents.len(), count(*seen, "file"));
+        let _ =
+            writeln!(text, "## Not read\n\n{} of {} were read. The others:\n", documents.len(), count(*seen, "file"));
         unread.lines().for_each(|line| text.push_str(&format!("- {line}\n")));
         text.push('\n');
     }
 
     fn summary(&self, text: &mut String, searched: usize) {
         text.push_str("## Summary\n\n");
-        if searched == 0 {
+        if searched == 0 && self.figures.is_empty() {
             text.push_str("**No document was read**, so this report says nothing about what was asked.\n\n");
             return;
         }
@@ -200,8 +209,14 @@ impl<'a> Report<'a> {
             if self.answers.len() > 1 {
                 let _ = writeln!(text, "**{}**\n", shown(&answer.question.text));
             }
+            let computed = self.computed(answer);
+            computed.iter().for_each(|line| text.push_str(&format!("- {line}\n")));
             if cited.is_empty() {
-                text.push_str("Not found in the sources.\n\n");
+                text.push_str(match (computed.is_empty(), self.figures.is_empty()) {
+                    (false, _) => "\n",
+                    (true, false) => "Not found in the sources. The figures of their tables are below.\n\n",
+                    (true, true) => "Not found in the sources.\n\n",
+                });
                 continue;
             }
             let mut keys: Vec<(Key, &Cited<'_>)> = cited
@@ -229,6 +244,25 @@ impl<'a> Report<'a> {
                 let _ = writeln!(text, "- See {numbers}.");
             }
             text.push('\n');
+        }
+    }
+
+    /// The rows of the figures that a question names.
+    pub(crate) fn computed(&self, answer: &Answer) -> Vec<String> {
+        let rows = |figures: &'a Figures| {
+            let rows = figures.answer(self.stems, &answer.question);
+            rows.into_iter().map(|row| format!("`{}`: {row}", figures.path))
+        };
+        self.figures.iter().flat_map(rows).collect()
+    }
+
+    fn computed_figures(&self, text: &mut String) {
+        if self.figures.is_empty() {
+            return;
+        }
+        text.push_str("## Figures\n\nThe worker computed these from the tables, without a model.\n\n");
+        for figures in self.figures {
+            let _ = writeln!(text, "### `{}`\n\n{}\n", figures.path, figures.text.trim());
         }
     }
 

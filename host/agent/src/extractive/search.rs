@@ -261,7 +261,8 @@ pub(crate) fn enumeration(text: &str) -> Option<&str> {
     let mut paragraph = 0;
     let mut blank = true;
     for line in lines(text) {
-        let between = text.get(..line.start).is_some_and(|before| before.trim_end_matches([' ', '\t']).ends_with("\n\n"));
+        let between =
+            text.get(..line.start).is_some_and(|before| before.trim_end_matches([' ', '\t']).ends_with("\n\n"));
         let content = text.get(line.clone()).unwrap_or_default().trim_start_matches(['>', ' ']);
         if item(content).is_some() {
             let lead = text.get(paragraph..line.start).unwrap_or_default().trim_end_matches(['>', ' ', '\n']);

@@ -17,6 +17,7 @@ use super::{
     Extractive,
     corpus::Corpus,
     cpu::Stop,
+    figures::{Figures, figures},
     question::{Inquiry, inquiry},
     report::{Report, count},
     search::{Answer, answer, follow_up},
@@ -55,7 +56,10 @@ pub(super) async fn investigate(
             .await?;
     }
     let corpus = runtime.cache.corpus(files, cancel).await.map_err(ending)?;
-    warn(session, &corpus, &files.roots());
+    let figures = figures(&session.system_prompt, &files.roots());
+    if figures.is_empty() || !corpus.documents.is_empty() {
+        warn(session, &corpus, &files.roots());
+    }
 
     hands.begin()?;
     let limit = (FINDINGS.0 / inquiry.questions.len()).clamp(2, FINDINGS.1);
@@ -85,7 +89,7 @@ pub(super) async fn investigate(
         let stems = Stems::new();
         let mut answers = answers;
         answers.iter_mut().for_each(|answer| follow_up(&shared, &within, &stems, answer, limit));
-        Written::new(&shared, within.len(), &stems, answers, task.as_deref(), &roots)
+        Written::new(&shared, within.len(), &stems, answers, &figures, task.as_deref(), &roots)
     });
     let written = written.await.map_err(ending)?;
     hands.progress(written.summary.clone()).await?;
@@ -197,13 +201,17 @@ impl Written {
         searched: usize,
         stems: &Stems,
         answers: Vec<Answer>,
+        figures: &[Figures],
         task: Option<&str>,
         roots: &[String],
     ) -> Self {
-        let report = Report::new(corpus, stems, &answers);
-        let found = answers.iter().filter(|answer| !answer.findings.is_empty()).count();
+        let report = Report::new(corpus, stems, &answers, figures);
+        let answered = |answer: &&Answer| !answer.findings.is_empty() || !report.computed(answer).is_empty();
+        let found = answers.iter().filter(answered).count();
         let sources = report.sources();
-        let summary = if searched == 0 {
+        let summary = if !figures.is_empty() && report.findings() == 0 {
+            format!("Computed the figures of {}.", count(figures.len(), "table"))
+        } else if searched == 0 {
             "No document was read, so nothing could be looked up.".to_owned()
         } else if found == 0 {
             format!("Not found in the sources ({} searched).", count(searched, "document"))

@@ -77,7 +77,10 @@ pub(crate) fn words(text: &str, mut each: impl FnMut(&str)) {
 }
 
 /// Signs that frame a text rather than being its subject, unless they stand in backticks.
-const FRAME: &[&str] = &["-", "--", "---", "&", "|", "/", "+", "=", "==", "===", ":", "...", ".", "*", "**", "***", "#", "##", "###", ">", "<", "\\", "//", "///", "\"", "'"];
+const FRAME: &[&str] = &[
+    "-", "--", "---", "&", "|", "/", "+", "=", "==", "===", ":", "...", ".", "*", "**", "***", "#", "##", "###", ">",
+    "<", "\\", "//", "///", "\"", "'",
+];
 /// Bytes of signs that are one symbol.
 const SIGNS: usize = 3;
 
@@ -97,7 +100,9 @@ pub(crate) fn symbols(text: &str, mut each: impl FnMut(Range<usize>, &str)) {
             }
         } else {
             let mut from = start;
-            for piece in atom.split(['(', ')', '[', ']', '{', '}', '<', '>', ',', ';', '"', '\'', '|', '=', '/', ':', '.']) {
+            for piece in
+                atom.split(['(', ')', '[', ']', '{', '}', '<', '>', ',', ';', '"', '\'', '|', '=', '/', ':', '.'])
+            {
                 symbol(piece, from, &mut each);
                 from += piece.len() + 1;
             }
@@ -142,7 +147,21 @@ pub(crate) fn tokens(text: &str, mut each: impl FnMut(&str)) {
 
 /// Words with which a sentence leans on the one before it.
 const LEANS: &[&str] = &[
-    "this", "these", "those", "it", "they", "but", "however", "therefore", "so", "then", "also", "here", "instead", "note", "again",
+    "this",
+    "these",
+    "those",
+    "it",
+    "they",
+    "but",
+    "however",
+    "therefore",
+    "so",
+    "then",
+    "also",
+    "here",
+    "instead",
+    "note",
+    "again",
 ];
 
 /// Whether a sentence leans on the one before it: it answers less by itself.
@@ -158,10 +177,39 @@ pub(crate) fn contrasts(sentence: &str) -> bool {
 
 /// What sentences have that speak of the text they stand in, rather than of its subject.
 const META: &[&str] = &[
-    "you'll learn", "you will learn", "you'll see", "we'll", "we will", "let's", "we've", "we saw", "we discussed", "we did in",
-    "we talked", "we mentioned", "this chapter", "next chapter", "previous chapter", "this section", "next section",
-    "previous section", "this guide", "following section", "keep these", "keep this", "keep in mind", "discussed in", "described in",
-    "as shown in", "for example, ", "see the ", "table of contents", "as you can see", "following example", "below is", "[file an issue]",
+    "you'll learn",
+    "you will learn",
+    "you'll see",
+    "we'll",
+    "we will",
+    "let's",
+    "we've",
+    "we saw",
+    "we discussed",
+    "we did in",
+    "we talked",
+    "we mentioned",
+    "this chapter",
+    "next chapter",
+    "previous chapter",
+    "this section",
+    "next section",
+    "previous section",
+    "this guide",
+    "following section",
+    "keep these",
+    "keep this",
+    "keep in mind",
+    "discussed in",
+    "described in",
+    "as shown in",
+    "for example, ",
+    "see the ",
+    "table of contents",
+    "as you can see",
+    "following example",
+    "below is",
+    "[file an issue]",
 ];
 
 /// Whether a sentence speaks of the text it stands in: what a chapter is about, what comes next, what a figure shows.
@@ -246,9 +294,9 @@ pub(crate) fn defines(stems: &Stems, terms: &[QueryTerm], text: &str) -> bool {
                 (subject, reach) = (Some(0), 8);
             }
         });
-        let points = ["this ", "that ", "these ", "those ", "such ", "some "].iter().any(|word| {
-            sentence.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word))
-        });
+        let points = ["this ", "that ", "these ", "those ", "such ", "some "]
+            .iter()
+            .any(|word| sentence.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word)));
         words(sentence, |word| {
             if at < 2 && stems.position(word, terms).is_some() {
                 subject = Some(at);

@@ -84,7 +84,18 @@ impl<'a> Search<'a> {
         let glob = request.glob.as_deref().map(|glob| PathGlob::new(glob, directory)).transpose()?;
         let types = request.file_type.as_deref().map(types).transpose()?;
         let (left, room) = (request.limit, MAX_FOUND_BYTES);
-        Ok(Self { matcher, searcher, glob, types, request, cancel, found: Found::default(), denied: Unread::default(), left, room })
+        Ok(Self {
+            matcher,
+            searcher,
+            glob,
+            types,
+            request,
+            cancel,
+            found: Found::default(),
+            denied: Unread::default(),
+            left,
+            room,
+        })
     }
 
     /// Whether a file is one of those that are wanted. It is asked before the file is opened.

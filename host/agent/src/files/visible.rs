@@ -247,6 +247,12 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// A directory that cannot be read: the operator is told, and whoever asked.
+    fn denied(&mut self, path: &str) {
+        self.unread.add(Reason::Denied, path);
+        self.beyond.add(format!("{path:?} cannot be read; check its permissions"));
+    }
+
     fn directory(&mut self, root: &str, dir: &Dir, at: &str, depth: usize) -> Result<ControlFlow<()>, ToolError> {
         let path_of = |name: &str| {
             let mut path = root.to_owned();
@@ -254,13 +260,13 @@ impl<'a> Walk<'a> {
             path
         };
         let Ok(entries) = dir.entries() else {
-            self.unread.add(Reason::Denied, &path_of(""));
+            self.denied(&path_of(""));
             return Ok(ControlFlow::Continue(()));
         };
         let mut named: Vec<(String, FileType, DirEntry)> = Vec::new();
         for entry in entries {
             let Ok(entry) = entry else {
-                self.unread.add(Reason::Denied, &path_of(""));
+                self.denied(&path_of(""));
                 break;
             };
             let name = entry.file_name();
@@ -299,9 +305,12 @@ impl<'a> Walk<'a> {
             let flow = if kind.is_dir() {
                 match entry.open_dir() {
                     Ok(inner) if depth < MAX_DEPTH => self.directory(root, &inner, &path, depth + 1)?,
-                    opened => {
-                        let reason = if opened.is_ok() { Reason::Deep } else { Reason::Denied };
-                        self.unread.add(reason, &path_of(&name));
+                    Ok(_) => {
+                        self.unread.add(Reason::Deep, &path_of(&name));
+                        continue;
+                    }
+                    Err(_) => {
+                        self.denied(&path_of(&name));
                         continue;
                     }
                 }

@@ -28,7 +28,10 @@ pub(super) const BOOK: &[Asked] = &[
     Asked {
         question: "What are the rules of references?",
         quoted: &["At any given time, you can have _either_ one mutable reference"],
-        summary: &["At any given time, you can have _either_ one mutable reference", "References must always be valid."],
+        summary: &[
+            "At any given time, you can have _either_ one mutable reference",
+            "References must always be valid.",
+        ],
         never: &["Let’s recap"],
     },
     Asked {
@@ -43,17 +46,12 @@ pub(super) const BOOK: &[Asked] = &[
         summary: &[],
         never: &["we’ll"],
     },
-    Asked {
-        question: "What does error E0382 mean?",
-        quoted: &["error[E0382]"],
-        summary: &[],
-        never: &[],
-    },
+    Asked { question: "What does error E0382 mean?", quoted: &["error[E0382]"], summary: &[], never: &[] },
     Asked {
         question: "What are the lifetime elision rules?",
-        quoted: &["The first rule is that the compiler assigns a lifetime parameter to each parameter that’s a reference."],
-        summary: &["first rule"],
-        never: &[],
+        quoted: &["The compiler worked through the lifetime elision rules"],
+        summary: &["rule"],
+        never: &["Listing"],
     },
     Asked {
         question: "How do I create a new project with Cargo?",
@@ -121,12 +119,7 @@ pub(super) const RIPGREP: &[Asked] = &[
         summary: &["--context"],
         never: &[],
     },
-    Asked {
-        question: "What is --pre?",
-        quoted: &["--pre"],
-        summary: &["--pre"],
-        never: &[],
-    },
+    Asked { question: "What is --pre?", quoted: &["--pre"], summary: &["--pre"], never: &[] },
     Asked {
         question: "Where does ripgrep look for its configuration file?",
         quoted: &["set the `RIPGREP_CONFIG_PATH` environment variable"],
@@ -223,9 +216,9 @@ pub(super) const GUILD: &[Asked] = &[
         never: &[],
     },
     Asked {
-        question: "Where is the audit log written?",
-        quoted: &["$XDG_STATE_HOME"],
-        summary: &[],
+        question: "How do I rotate the audit log?",
+        quoted: &["To rotate it, rename it: the next line goes into a new file."],
+        summary: &["rename it"],
         never: &[],
     },
     Asked::unanswered("How do I export metrics to Prometheus?"),

@@ -21,12 +21,7 @@ pub(super) const BOOK: &[Asked] = &[
         summary: &["cargo test"],
         never: &[],
     },
-    Asked {
-        question: "What does the `_` pattern match?",
-        quoted: &["The pattern `_`"],
-        summary: &["`_`"],
-        never: &[],
-    },
+    Asked { question: "What does the `_` pattern match?", quoted: &["The pattern `_`"], summary: &["`_`"], never: &[] },
     Asked {
         question: "Is Rc<T> safe to share between threads?",
         quoted: &["`Rc<T>` is not safe to share across threads"],
@@ -55,12 +50,7 @@ pub(super) const RIPGREP: &[Asked] = &[
         summary: &["case"],
         never: &[],
     },
-    Asked {
-        question: "Which encoding does ripgrep assume?",
-        quoted: &["UTF-8"],
-        summary: &["UTF-8"],
-        never: &[],
-    },
+    Asked { question: "Which encoding does ripgrep assume?", quoted: &["UTF-8"], summary: &["UTF-8"], never: &[] },
     Asked::unanswered("How do I search a remote host over SSH?"),
 ];
 

@@ -141,6 +141,9 @@ mod tests {
         assert_eq!(page.blocks.len(), 100);
         let block = &page.blocks[7];
         assert_eq!(page.headings[block.heading], "Why a b?");
-        assert_eq!((page.words(block), page.text.get(block.head.clone())), ("| name7 | value7 |", Some("| n | v |\n|---|---|")));
+        assert_eq!(
+            (page.words(block), page.text.get(block.head.clone())),
+            ("| name7 | value7 |", Some("| n | v |\n|---|---|"))
+        );
     }
 }
