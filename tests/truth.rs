@@ -41,7 +41,8 @@ fn what_was_come_by_and_not_read_is_in_the_report_with_its_reason() {
     symlink(home.path("docs/lights.md"), home.path("docs/link.md")).unwrap();
     let (report, _) = run(&home, "researcher", QUESTION, "docs");
     assert!(report.contains("31 metres high"), "{report}");
-    let (_, unread) = report.split_once("## Not read\n\n1 of 5 files were read.").unwrap_or_else(|| panic!("{report}"));
+    let (_, unread) =
+        report.split_once("## Not read\n\nSearched: 1 of 5 files. Not read:").unwrap_or_else(|| panic!("{report}"));
     for line in [
         "- symbolic links, which are not followed (1): `docs/link.md`",
         "- too large (1): `docs/large.txt`",
@@ -61,6 +62,7 @@ fn where_nothing_was_read_the_report_and_stderr_say_so_and_nothing_of_what_sourc
     assert!(report.contains("**No document was read**"), "{report}");
     assert!(!report.contains("never mention") && !report.contains("Not found in the sources"), "{report}");
     assert!(told.contains("WARN") && told.contains("no document was read in the read roots (empty)"), "{told}");
+    assert!(told.contains("member=researcher") && told.contains("job="), "{told}");
 }
 
 #[test]

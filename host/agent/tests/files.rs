@@ -113,7 +113,7 @@ fn nothing_outside_of_a_root_can_be_reached() {
         assert!(path.contains(&host) || !error.to_string().contains(&host), "{path}: {error}");
     }
     assert_eq!(walked(&roots), ["root/in.txt"]);
-    assert_eq!(grep(&roots, &search("secret")), Found::default());
+    assert!(grep(&roots, &search("secret")).files.is_empty());
     assert_eq!(roots.bytes("root/in.txt", 100).unwrap(), b"inside");
 }
 

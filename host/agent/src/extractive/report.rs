@@ -193,8 +193,7 @@ impl<'a> Report<'a> {
         if unread.is_empty() {
             return;
         }
-        let _ =
-            writeln!(text, "## Not read\n\n{} of {} were read. The others:\n", documents.len(), count(*seen, "file"));
+        let _ = writeln!(text, "## Not read\n\nSearched: {} of {}. Not read:\n", documents.len(), count(*seen, "file"));
         unread.lines().for_each(|line| text.push_str(&format!("- {line}\n")));
         text.push('\n');
     }
