@@ -209,7 +209,6 @@ const META: &[&str] = &[
     "as you can see",
     "following example",
     "below is",
-    "[file an issue]",
 ];
 
 /// Whether a sentence speaks of the text it stands in: what a chapter is about, what comes next, what a figure shows.
@@ -221,7 +220,7 @@ pub(crate) fn is_meta(sentence: &str) -> bool {
         })
     };
     META.iter().any(|meta| plain.contains(meta))
-        || ["listing ", "figure ", "chapter ", "example ", "section "].iter().any(|name| numbered(&name))
+        || ["listing ", "figure ", "chapter ", "example ", "section "].iter().any(numbered)
 }
 
 /// Brings words to their stems (English).
