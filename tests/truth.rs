@@ -72,7 +72,7 @@ fn a_directory_that_cannot_be_read_is_named_and_nothing_is_said_of_what_is_in_it
     home.write("docs/other.md", "# Other\n\nNothing of interest.\n");
     let closed = home.write("docs/closed/lights.md", "The lighthouse of Varg is 31 metres high.");
     let closed = closed.parent().unwrap();
-    fs::set_permissions(closed, Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(closed, Permissions::from_mode(0o000)).unwrap();
     if fs::read_dir(closed).is_ok() {
         // The system lets this user read everything.
         return;
