@@ -53,4 +53,5 @@ mod template;
 mod textkit;
 mod tool_calls;
 mod toolboxes;
+mod truth;
 mod wasi;

@@ -77,7 +77,7 @@ fn every_tool_of_the_textkit_answers_as_it_says() {
     assert_eq!(links, json!({"count": 1, "matches": [{"line": 2, "text": "https://a.example/b"}]}));
     let difference = tools.call("diff", json!({"before": "a\nb\n", "after": "a\nc\n"})).unwrap();
     assert_eq!(difference["diff"], "@@ -1,2 +1,2 @@\n a\n-b\n+c\n");
-    let sorted = tools.call("sort_lines", json!({"text": "b\na\nb\n", "order": "text", "unique": true})).unwrap();
+    let sorted = tools.call("sort_lines", json!({"text": "b\na\nb\n", "unique": true})).unwrap();
     assert_eq!(sorted, json!({"lines": 2, "dropped": 1, "text": "a\nb\n"}));
     let sales = "region,sold\nnorth,2\nsouth,3\nnorth,5\n";
     let by_region = json!({"text": sales, "groupBy": ["region"], "aggregate": [{"function": "sum", "column": "sold"}]});

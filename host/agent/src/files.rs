@@ -24,7 +24,7 @@ use cap_std::{
 };
 use guild_contract::Limits;
 use guild_jobs::{
-    files::{FileEntry, Files, Found, GrepRequest, GrepWanted},
+    files::{FileEntry, Files, Found, GrepRequest, GrepWanted, Listing, Unread},
     tools::ToolError,
 };
 use rustix::fs::OFlags;
@@ -275,11 +275,12 @@ impl ReadRoots {
         path: Option<&str>,
         cancel: &CancellationToken,
         each: &mut dyn FnMut(Seen<'_>) -> Result<ControlFlow<()>, ToolError>,
-    ) -> Result<(), ToolError> {
+    ) -> Result<Unread, ToolError> {
         let mut walk = Walk::new(cancel, &self.elsewhere.beyond, each);
         if let Some(path) = path.filter(|path| !everything(path)) {
             let (root, inner) = self.locate(path)?;
-            return walk.at(root, inner, path).map(|_| ());
+            let _ = walk.at(root, inner, path)?;
+            return Ok(walk.unread());
         }
         let mut roots: Vec<&Root> = self.roots.iter().map(Arc::as_ref).collect();
         roots.sort_by_cached_key(|root| format!("{}/", root.name));
@@ -288,21 +289,21 @@ impl ReadRoots {
                 break;
             }
         }
-        Ok(())
+        Ok(walk.unread())
     }
 
-    /// The files at a path that are wanted, in the order of their paths.
+    /// The files at a path that are wanted, in the order of their paths; and what could not be read there.
     fn list(
         &self,
         path: Option<&str>,
         cancel: &CancellationToken,
         wants: &mut dyn FnMut(&FileEntry) -> bool,
-    ) -> Result<Vec<FileEntry>, ToolError> {
-        let (mut found, mut bytes) = (Vec::new(), 0);
-        self.visit(path, cancel, &mut |seen| {
+    ) -> Result<Listing, ToolError> {
+        let (mut files, mut bytes) = (Vec::new(), 0);
+        let unread = self.visit(path, cancel, &mut |seen| {
             if wants(&seen.entry) {
                 bytes += seen.entry.path.len() + OVERHEAD;
-                found.push(seen.entry);
+                files.push(seen.entry);
             }
             if bytes > MAX_LISTED_BYTES {
                 return Err(ToolError::OverLimit(format!(
@@ -311,11 +312,11 @@ impl ReadRoots {
             }
             Ok(ControlFlow::Continue(()))
         })?;
-        Ok(found)
+        Ok(Listing { files, unread })
     }
 
     /// [`Files::walk`] in this process.
-    fn walk_here(&self, cancel: &CancellationToken) -> Result<Vec<FileEntry>, ToolError> {
+    fn walk_here(&self, cancel: &CancellationToken) -> Result<Listing, ToolError> {
         self.list(None, cancel, &mut |_| true)
     }
 
@@ -326,22 +327,30 @@ impl ReadRoots {
         if request.wanted == GrepWanted::Files {
             // Those that were written last come first, so all are looked at before one is opened.
             let mut wanted = self.list(path, cancel, &mut |entry| search.wants(entry))?;
-            newest_first(&mut wanted);
-            for entry in wanted {
+            search.left_out(wanted.unread);
+            newest_first(&mut wanted.files);
+            for entry in wanted.files {
                 let (root, inner) = self.locate(&entry.path)?;
-                let Ok(file) = open(&root.dir, inner) else { continue };
+                let Ok(file) = open(&root.dir, inner) else {
+                    search.denied(&entry.path);
+                    continue;
+                };
                 if search.file(&entry.path, file)?.is_break() {
                     break;
                 }
             }
         } else {
-            self.visit(path, cancel, &mut |seen| {
+            let unread = self.visit(path, cancel, &mut |seen| {
                 if !search.wants(&seen.entry) {
                     return Ok(ControlFlow::Continue(()));
                 }
-                let Ok(file) = open(seen.dir, seen.name) else { return Ok(ControlFlow::Continue(())) };
+                let Ok(file) = open(seen.dir, seen.name) else {
+                    search.denied(&seen.entry.path);
+                    return Ok(ControlFlow::Continue(()));
+                };
                 search.file(&seen.entry.path, file)
             })?;
+            search.left_out(unread);
         }
         Ok(search.finish())
     }
@@ -356,7 +365,7 @@ impl ReadRoots {
     ) -> Result<Vec<String>, ToolError> {
         let directory = directory.filter(|directory| !everything(directory));
         let glob = PathGlob::new(pattern, directory.map_or("", plain))?;
-        let mut found = self.list(directory, cancel, &mut |entry| glob.matches(&entry.path))?;
+        let mut found = self.list(directory, cancel, &mut |entry| glob.matches(&entry.path))?.files;
         newest_first(&mut found);
         found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
         Ok(found.into_iter().map(|entry| entry.path).collect())
@@ -459,9 +468,11 @@ impl Files for ReadRoots {
         self.roots.iter().map(|root| root.name.clone()).collect()
     }
 
-    fn walk(&self, cancel: &CancellationToken) -> Result<Vec<FileEntry>, ToolError> {
+    fn walk(&self, cancel: &CancellationToken) -> Result<Listing, ToolError> {
         match self.ask(Asked::Walk, cancel)? {
-            Answer::Walked(entries) => Ok(entries.into_iter().map(FileEntry::from).collect()),
+            Answer::Walked(entries, unread) => {
+                Ok(Listing { files: entries.into_iter().map(FileEntry::from).collect(), unread })
+            }
             answer => Err(answer.unexpected()),
         }
     }

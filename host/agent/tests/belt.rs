@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use common::{Job, Kept, roots, write};
 use guild_agent::{Belt, Broker};
 use guild_jobs::{
-    files::{FileEntry, Files, Found, GrepRequest},
+    files::{Files, Found, GrepRequest, Listing},
     tools::{ToolCall, ToolDefinition, ToolError, Tools},
     transcript::Entry,
     web::{Fetch, Hit, Search, Web},
@@ -473,7 +473,7 @@ impl Files for Endless {
         self.inner.roots()
     }
 
-    fn walk(&self, cancel: &CancellationToken) -> Result<Vec<FileEntry>, ToolError> {
+    fn walk(&self, cancel: &CancellationToken) -> Result<Listing, ToolError> {
         self.inner.walk(cancel)
     }
 

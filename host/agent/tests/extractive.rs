@@ -16,7 +16,7 @@ use guild_agent::{Belt, Extractive, LocalSearch};
 use guild_contract::{Bounds, Usage};
 use guild_jobs::{
     activation::MemoryNote,
-    files::{FileEntry, Files, Found, GrepRequest},
+    files::{Files, Found, GrepRequest, Listing},
     session::{AgentRuntime, Ending, Meter, NoTools, Session, Wanted},
     tools::{ToolError, Tools},
     transcript::Entry,
@@ -319,7 +319,7 @@ impl Files for Watched {
         self.inner.roots()
     }
 
-    fn walk(&self, cancel: &CancellationToken) -> Result<Vec<FileEntry>, ToolError> {
+    fn walk(&self, cancel: &CancellationToken) -> Result<Listing, ToolError> {
         self.inner.walk(cancel)
     }
 

@@ -1,6 +1,6 @@
 //! Reading local files under the read roots that the operator granted.
 
-use std::time::SystemTime;
+use std::{collections::BTreeMap, fmt, time::SystemTime};
 
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
@@ -16,6 +16,123 @@ pub struct FileEntry {
     pub size: u64,
     /// When it was last written.
     pub modified: SystemTime,
+}
+
+/// Why something under the read roots is not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Reason {
+    /// The system does not let the host read it: mostly for lack of permission.
+    Denied,
+    /// It is a symbolic link.
+    Link,
+    /// It is a device, a pipe or a socket.
+    Special,
+    /// It is nested too deep.
+    Deep,
+    /// A `.gitignore` above it goes beyond the bounds.
+    Ignore,
+    /// Its name is no UTF-8.
+    Name,
+    /// It is larger than what is read.
+    Large,
+    /// It is binary.
+    Binary,
+    /// Its name says that it holds no text to quote: tables, styles, lock files, pictures.
+    Kind,
+    /// Other files filled what can be held at a time.
+    Beyond,
+    /// Reading it took longer, or more memory, than it may.
+    Costly,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Denied => "cannot be read, check the permissions",
+            Self::Link => "symbolic links, which are not followed",
+            Self::Special => "devices, pipes or sockets",
+            Self::Deep => "nested too deep",
+            Self::Ignore => "below a .gitignore that is too large or cannot be read",
+            Self::Name => "with a name that is no UTF-8",
+            Self::Large => "too large",
+            Self::Binary => "binary",
+            Self::Kind => "tables, styles, lock files and other kinds without text to quote",
+            Self::Beyond => "beyond the text that is held at a time",
+            Self::Costly => "that took too long, or too much memory, to read",
+        })
+    }
+}
+
+/// What was come by under the read roots and not read: how often for each reason, with the first paths.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unread(BTreeMap<Reason, Few>);
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Few {
+    count: usize,
+    first: Vec<String>,
+}
+
+impl Unread {
+    /// Paths that are named for a reason.
+    const NAMED: usize = 3;
+    /// Characters of a path that are kept.
+    const PATH_CHARS: usize = 200;
+
+    /// Notes one.
+    pub fn add(&mut self, reason: Reason, path: &str) {
+        let few = self.0.entry(reason).or_default();
+        few.count += 1;
+        if few.first.len() < Self::NAMED {
+            few.first.push(path.chars().take(Self::PATH_CHARS).collect());
+        }
+    }
+
+    /// Takes in those of another.
+    pub fn extend(&mut self, other: Self) {
+        for (reason, few) in other.0 {
+            let own = self.0.entry(reason).or_default();
+            own.count += few.count;
+            let room = Self::NAMED.saturating_sub(own.first.len());
+            own.first.extend(few.first.into_iter().take(room));
+        }
+    }
+
+    /// How many there are for this reason.
+    pub fn count(&self, reason: Reason) -> usize {
+        self.0.get(&reason).map_or(0, |few| few.count)
+    }
+
+    /// How many there are.
+    pub fn total(&self) -> usize {
+        self.0.values().map(|few| few.count).sum()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// A line for each reason: why, how many, and the first of them.
+    pub fn lines(&self) -> impl Iterator<Item = String> {
+        self.0.iter().map(|(reason, few)| {
+            // A path is what people call files: on one line, and in backticks.
+            let plain = |path: &String| path.replace(['`', '\n', '\r'], "?");
+            let named = few.first.iter().map(|path| format!("`{}`", plain(path))).collect::<Vec<_>>().join(", ");
+            let more = few.count - few.first.len();
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            format!("{reason} ({}): {named}{more}", few.count)
+        })
+    }
+}
+
+/// What a walk over the read roots gives.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listing {
+    /// The files, sorted by path.
+    pub files: Vec<FileEntry>,
+    /// What else was come by: files and directories that are not read.
+    pub unread: Unread,
 }
 
 /// What is searched for.
@@ -63,6 +180,8 @@ pub struct Found {
     pub files: Vec<FileMatches>,
     /// Files that could not be searched to their end, such as those that are too large.
     pub skipped: u32,
+    /// What was come by and not searched at all.
+    pub unread: Unread,
     /// Whether it stopped since what it found is too much to keep.
     pub full: bool,
 }
@@ -98,8 +217,9 @@ pub trait Files: Send + Sync {
     /// The names of the roots, in the order in which they were granted.
     fn roots(&self) -> Vec<String>;
 
-    /// All files under the roots that `.gitignore` does not leave out, sorted by path. Symlinks are not followed.
-    fn walk(&self, cancel: &CancellationToken) -> Result<Vec<FileEntry>, ToolError>;
+    /// All files under the roots that `.gitignore` does not leave out, and what of the rest is not hidden and cannot be
+    /// read. Symlinks are not followed.
+    fn walk(&self, cancel: &CancellationToken) -> Result<Listing, ToolError>;
 
     /// A file's bytes. A file larger than `max` is `OverLimit`.
     fn bytes(&self, path: &str, max: u64) -> Result<Vec<u8>, ToolError>;

@@ -26,6 +26,7 @@ use tokio::{
     sync::{Semaphore, mpsc},
 };
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument as _, Span};
 
 use crate::{
     config::Runtime,
@@ -138,7 +139,7 @@ impl Work {
             journal: self.job.clone(),
             history,
         };
-        let end = run(&*slot.runtime, session).await;
+        let end = run(&*slot.runtime, session).instrument(span(&self.member, &self.job)).await;
         clock.show(&meter.account());
         drop(place);
         match end.ending.reason(meter.bounds()) {
@@ -250,6 +251,11 @@ fn ended_before(history: &[Entry]) -> Option<Outcome> {
 
 /// How long a session may take to end that was cancelled, or is out of time.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
+
+/// Says in the host's log whose session a line is about.
+fn span(member: &Member, job: &RunningJob) -> Span {
+    tracing::warn_span!("session", member = %member.key(), job = %job.id())
+}
 
 /// Runs a session until it ends, is cancelled, or is out of time; the transcript says that it begins, and how it ended.
 async fn run(runtime: &dyn AgentRuntime, session: Session) -> SessionEnd {
@@ -415,6 +421,7 @@ impl Sessions for OwnSessions {
         let stop = interrupt.clone();
         let dropped = gone.clone();
         let (job_meter, member) = (self.meter.clone(), work.member.clone());
+        let span = span(&work.member, &work.job);
         self.host.spawn(async move {
             let forward = async {
                 while let Some(text) = heard.recv().await {
@@ -430,7 +437,7 @@ impl Sessions for OwnSessions {
                 };
                 // Its time begins with its place.
                 let meter = job_meter.for_session(bounds);
-                let end = run(&*slot.runtime, Session { meter: meter.clone(), ..session }).await;
+                let end = run(&*slot.runtime, Session { meter: meter.clone(), ..session }).instrument(span).await;
                 drop((place, turn));
                 (end, meter.account().usage)
             };

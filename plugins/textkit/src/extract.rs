@@ -80,7 +80,9 @@ pub(crate) struct Match {
 pub(crate) fn extract(input: Input) -> Result<Found, ToolError> {
     if (input.what == What::Pattern) != input.pattern.is_some() {
         return Err(ToolError::InvalidInput(
-            "`pattern` belongs to `what`: \"pattern\", and is needed there".to_owned(),
+            "`pattern` belongs to `what`: \"pattern\", and is needed there; without one, `what` is links, emails, numbers, dates or \
+             headings"
+                .to_owned(),
         ));
     }
     let text = input.text.as_str();

@@ -55,8 +55,9 @@ impl Toolbox for Textkit {
             .title("Compare two texts"),
             Tool::new(
                 "sort_lines",
-                "Sorts the lines of a text, keeps each only once, or both; on request with the number of times that \
-                 each was there. Without `order` and `unique` the lines stay as they are.",
+                "Sorts the lines of a text: alphabetically, by number or by how often each is there. On request it keeps \
+                 each line only once, and says how many times it was there. With `order`: \"none\" the lines stay in \
+                 their places.",
                 lines::sort_lines,
             )
             .title("Sort and deduplicate lines"),

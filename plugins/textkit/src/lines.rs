@@ -16,8 +16,9 @@ pub(crate) struct Input {
     /// The lines.
     #[schemars(length(max = 1_000_000))]
     text: String,
-    /// The order: `none` leaves them as they come, `text` goes by characters, `number` by the number that a line begins
-    /// with (lines without one last), `count` by how often a line is there, the most frequent first.
+    /// The order: `text`, the default, is alphabetical, capital and small letters beside each other; `number` goes by the
+    /// number that a line begins with (lines without one last), `count` by how often a line is there, the most frequent
+    /// first; `none` leaves the lines as they come.
     #[serde(default)]
     order: Order,
     /// Whether the order is turned around.
@@ -38,8 +39,8 @@ pub(crate) struct Input {
 #[serde(rename_all = "lowercase")]
 enum Order {
     #[default]
-    None,
     Text,
+    None,
     Number,
     Count,
 }
@@ -83,7 +84,7 @@ pub(crate) fn sort_lines(input: Input) -> Result<Sorted, ToolError> {
     // A stable order: what is equal stays as it came.
     match input.order {
         Order::None => {}
-        Order::Text => lines.sort_by(|a, b| a.key.cmp(&b.key)),
+        Order::Text => lines.sort_by_cached_key(|line| (line.text.to_lowercase(), line.key.clone())),
         Order::Number => lines.sort_by_cached_key(|line| Number(leading(line.text))),
         Order::Count => lines.sort_by_key(|line| Reverse(line.count)),
     }
@@ -142,7 +143,7 @@ mod tests {
 
     #[test]
     fn lines_are_sorted_in_each_order() {
-        assert_eq!(sorted(json!({"order": "text"}), "b\na\nC\n"), "C\na\nb\n");
+        assert_eq!(sorted(json!({"order": "text"}), "b\na\nC\nA\n"), "A\na\nb\nC\n");
         assert_eq!(sorted(json!({"order": "text", "ignoreCase": true, "reverse": true}), "b\na\nC"), "C\nb\na\n");
         assert_eq!(sorted(json!({"order": "number"}), "x\n10. b\n-2\n9.5 a\n"), "-2\n9.5 a\n10. b\nx\n");
         assert_eq!(sorted(json!({"order": "count", "counts": true}), "a\nb\nb\nc\n"), "2\tb\n1\ta\n1\tc\n");
@@ -150,12 +151,13 @@ mod tests {
 
     #[test]
     fn a_line_that_was_there_is_dropped_and_counted() {
-        let output = call("sort_lines", json!({"text": "b\nA\na\nb\n\n", "unique": true, "ignoreCase": true})).unwrap();
-        assert_eq!(output, json!({"lines": 2, "dropped": 2, "text": "b\nA\n"}));
+        let once = json!({"text": "b\nA\na\nb\n\n", "order": "none", "unique": true, "ignoreCase": true});
+        assert_eq!(call("sort_lines", once).unwrap(), json!({"lines": 2, "dropped": 2, "text": "b\nA\n"}));
     }
 
     #[test]
-    fn nothing_asked_nothing_changed() {
-        assert_eq!(sorted(json!({}), "b\n\na\nb"), "b\n\na\nb\n");
+    fn lines_are_sorted_where_nothing_else_is_asked_for() {
+        assert_eq!(sorted(json!({}), "b\na\nb"), "a\nb\nb\n");
+        assert_eq!(sorted(json!({"order": "none"}), "b\n\na\nb"), "b\n\na\nb\n");
     }
 }

@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tabular::{Kind, Source, Table, number, row_of};
 
+/// Characters of a cell that a note shows.
+const SHOWN: usize = 80;
+
 /// The input.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -94,8 +97,9 @@ enum Op {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Aggregate {
-    /// Which: `count` counts rows, or with a column its cells that are not empty; `distinct` counts different values; the
-    /// others leave cells out that are no numbers, and are null where there is none.
+    /// Which: `count` counts rows, or with a column its cells that are not empty; `distinct` counts different values;
+    /// `min` and `max` are of numbers where the column has only those, else the first and the last text (so of ISO
+    /// dates, too). `sum`, `mean` and `median` leave out cells that are no numbers, and `notes` says how many.
     function: Function,
     /// The column; only `count` goes without one.
     #[serde(default)]
@@ -140,12 +144,15 @@ pub(crate) struct Answer {
     total: usize,
     /// The rows. Numbers where a whole column is numbers; null for empty cells.
     rows: Vec<Map<String, Value>>,
+    /// What a figure leaves out: cells that are no numbers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
 }
 
 pub(crate) fn query_table(input: Input) -> Result<Answer, ToolError> {
     let table = input.format.read(&input.text).map_err(ToolError::InvalidInput)?;
-    let answer = if input.group_by.is_empty() && input.aggregate.is_empty() {
-        filtered(&table, &input.conditions)?
+    let (answer, notes) = if input.group_by.is_empty() && input.aggregate.is_empty() {
+        (filtered(&table, &input.conditions)?, Vec::new())
     } else {
         grouped(&table, &input)?
     };
@@ -159,7 +166,7 @@ pub(crate) fn query_table(input: Input) -> Result<Answer, ToolError> {
         row_of(&columns, &kinds, &cells)
     });
     let rows = shown.collect();
-    Ok(Answer { total: answer.rows().len(), columns, rows })
+    Ok(Answer { total: answer.rows().len(), columns, rows, notes })
 }
 
 /// A column, by a field of the input.
@@ -233,12 +240,13 @@ fn sorted<'a>(table: &'a Table, by: &[Sort]) -> Result<Vec<&'a Vec<String>>, Too
     Ok(rows)
 }
 
-/// One row for each group, in the order of their first rows.
-fn grouped(table: &Table, input: &Input) -> Result<Table, ToolError> {
+/// One row for each group, in the order of their first rows; and what their figures leave out.
+fn grouped(table: &Table, input: &Input) -> Result<(Table, Vec<String>), ToolError> {
     let table = filtered(table, &input.conditions)?;
+    let kinds = table.kinds();
     let by = input.group_by.iter().map(|name| place(&table, "groupBy", name)).collect::<Result<Vec<_>, _>>()?;
     let mut columns = input.group_by.clone();
-    let mut figures = Vec::new();
+    let (mut figures, mut notes) = (Vec::new(), Vec::new());
     for aggregate in &input.aggregate {
         let of = aggregate.column.as_deref().map(|name| place(&table, "aggregate", name)).transpose()?;
         if of.is_none() && aggregate.function != Function::Count {
@@ -253,8 +261,18 @@ fn grouped(table: &Table, input: &Input) -> Result<Table, ToolError> {
                 "`aggregate`: two columns would be called {name:?}; set `as` for one of them"
             )));
         }
+        let averaged = matches!(aggregate.function, Function::Sum | Function::Mean | Function::Median);
+        if let Some(place) = of.filter(|_| averaged) {
+            let filled = table.cells(place).filter(|cell| !cell.trim().is_empty());
+            let texts: Vec<&str> = filled.filter(|cell| number(cell).is_none()).collect();
+            if let Some(first) = texts.first() {
+                let shown: String = first.trim().chars().take(SHOWN).collect();
+                notes.push(format!("{name:?} leaves out {} cells that are no numbers, such as {shown:?}", texts.len()));
+            }
+        }
         columns.push(name);
-        figures.push((aggregate.function, of));
+        let numeric = of.and_then(|place| kinds.get(place)).is_some_and(|kind| kind.is_numeric());
+        figures.push((aggregate.function, of, numeric));
     }
     let mut places = BTreeMap::<Vec<&str>, usize>::new();
     let mut groups: Vec<(Vec<String>, Vec<&Vec<String>>)> = Vec::new();
@@ -275,10 +293,10 @@ fn grouped(table: &Table, input: &Input) -> Result<Table, ToolError> {
         }
     }
     let rows = groups.into_iter().map(|(mut cells, rows)| {
-        cells.extend(figures.iter().map(|(function, of)| function.of(&rows, *of)));
+        cells.extend(figures.iter().map(|(function, of, numeric)| function.of(&rows, *of, *numeric)));
         cells
     });
-    Ok(Table::new(columns, rows.collect())?)
+    Ok((Table::new(columns, rows.collect())?, notes))
 }
 
 impl Function {
@@ -294,8 +312,8 @@ impl Function {
         }
     }
 
-    /// The figure as a cell; empty where there is none.
-    fn of(self, rows: &[&Vec<String>], column: Option<usize>) -> String {
+    /// The figure as a cell; empty where there is none. `numeric` says whether the column has numbers only.
+    fn of(self, rows: &[&Vec<String>], column: Option<usize>, numeric: bool) -> String {
         let cells = || {
             let cells = rows.iter().filter_map(|row| row.get(column?));
             cells.map(|cell| cell.trim()).filter(|cell| !cell.is_empty())
@@ -311,6 +329,8 @@ impl Function {
             Self::Count if column.is_none() => rows.len() as f64,
             Self::Count => cells().count() as f64,
             Self::Distinct => cells().collect::<std::collections::BTreeSet<_>>().len() as f64,
+            Self::Min if !numeric => return cells().min().unwrap_or_default().to_owned(),
+            Self::Max if !numeric => return cells().max().unwrap_or_default().to_owned(),
             _ if numbers.is_empty() => return String::new(),
             Self::Sum => sum(),
             Self::Mean => sum() / numbers.len() as f64,
@@ -403,6 +423,17 @@ mod tests {
         let none =
             json!({"where": [{"column": "region", "op": "=", "value": "west"}], "aggregate": [{"function": "count"}]});
         assert_eq!(query(none)["rows"], json!([{"count": 0}]));
+    }
+
+    #[test]
+    fn a_figure_says_what_it_leaves_out_and_texts_have_a_first_and_a_last() {
+        let call =
+            |text: &str, aggregate: Value| call("query_table", json!({"text": text, "aggregate": aggregate})).unwrap();
+        let sums = json!([{"function": "sum", "column": "n"}, {"function": "max", "column": "on"}]);
+        let answer = call("n,on\n1,2026-01-02\n\"1,000\",2025-12-31\n,\n", sums);
+        assert_eq!(answer["rows"], json!([{"sum_n": 1, "max_on": "2026-01-02"}]));
+        assert_eq!(answer["notes"], json!(["\"sum_n\" leaves out 1 cells that are no numbers, such as \"1,000\""]));
+        assert_eq!(call("n\n1\n", json!([{"function": "sum", "column": "n"}])).get("notes"), None);
     }
 
     #[test]

@@ -139,7 +139,7 @@ impl Scratch {
     /// own tools, which must see nothing else. It blocks.
     pub(super) fn copy(&self, files: &dyn Files, cancel: &CancellationToken) -> Result<(), String> {
         let failed = |e: String| format!("the sources cannot be copied for the tools of claude: {e}");
-        let entries = files.walk(cancel).map_err(|e| failed(e.to_string()))?;
+        let entries = files.walk(cancel).map_err(|e| failed(e.to_string()))?.files;
         let all: u64 = entries.iter().map(|entry| entry.size).sum();
         if all > MAX_COPIED_BYTES {
             return Err(failed(format!(

@@ -15,7 +15,7 @@ use std::{
 
 use guild_confine::Bounds;
 use guild_jobs::{
-    files::{FileEntry, Files},
+    files::{FileEntry, Files, Listing},
     tools::ToolError,
 };
 use tokio::sync::{self, watch};
@@ -61,7 +61,7 @@ struct Sources {
 struct Walked {
     files: Weak<dyn Files>,
     at: Instant,
-    entries: Arc<[FileEntry]>,
+    listing: Arc<Listing>,
     fingerprint: Fingerprint,
 }
 
@@ -99,7 +99,7 @@ impl Cache {
     pub(crate) async fn corpus(&self, files: &Arc<dyn Files>, cancel: &CancellationToken) -> Result<Arc<Corpus>, Stop> {
         let sources = self.sources(files);
         let (build, key) = loop {
-            let (entries, key) = sources.walk(files, cancel).await?;
+            let (listing, key) = sources.walk(files, cancel).await?;
             let mut older = {
                 let mut state = self.state();
                 if let Some(at) = state.ready.iter().position(|(known, _)| *known == key) {
@@ -114,7 +114,7 @@ impl Cache {
                     // Whoever waits for it does not keep it: that is for those who want it.
                     Some((_, build)) if build.done.borrow().is_none() => build.done.clone(),
                     _ => {
-                        let build = self.start(files.clone(), entries, sources.cpu.clone());
+                        let build = self.start(files.clone(), listing, sources.cpu.clone());
                         state.building.insert(files.roots(), (key, Arc::downgrade(&build)));
                         break (build, key);
                     }
@@ -137,10 +137,10 @@ impl Cache {
         Ok(corpus)
     }
 
-    fn start(&self, files: Arc<dyn Files>, entries: Arc<[FileEntry]>, cpu: Arc<Cpu>) -> Arc<Build> {
+    fn start(&self, files: Arc<dyn Files>, listing: Arc<Listing>, cpu: Arc<Cpu>) -> Arc<Build> {
         let stop = CancellationToken::new();
         let (sender, done) = watch::channel(None);
-        let build = Corpus::build(files, entries, cpu, self.document, stop.clone());
+        let build = Corpus::build(files, listing, cpu, self.document, stop.clone());
         let cancel = stop.clone();
         tokio::spawn(async move {
             let started = Instant::now();
@@ -172,7 +172,7 @@ impl Sources {
         &self,
         files: &Arc<dyn Files>,
         cancel: &CancellationToken,
-    ) -> Result<(Arc<[FileEntry]>, Fingerprint), Stop> {
+    ) -> Result<(Arc<Listing>, Fingerprint), Stop> {
         let mut walks = tokio::select! {
             biased;
             () = cancel.cancelled() => return Err(Stop::Cancelled),
@@ -181,22 +181,22 @@ impl Sources {
         walks.retain(|walk| walk.at.elapsed() < FRESH);
         let same = |walk: &&Walked| walk.files.upgrade().is_some_and(|known| Arc::ptr_eq(&known, files));
         if let Some(walk) = walks.iter().find(same) {
-            return Ok((walk.entries.clone(), walk.fingerprint));
+            return Ok((walk.listing.clone(), walk.fingerprint));
         }
         let (walker, cancelled) = (files.clone(), cancel.clone());
         let walked = self.cpu.run(cancel, move || {
-            let entries = walker.walk(&cancelled)?;
-            let fingerprint = fingerprint(&entries);
-            Ok::<_, ToolError>((Arc::from(entries), fingerprint))
+            let listing = walker.walk(&cancelled)?;
+            let fingerprint = fingerprint(&listing);
+            Ok::<_, ToolError>((Arc::new(listing), fingerprint))
         });
         let walked = walked.await?;
         if cancel.is_cancelled() {
             return Err(Stop::Cancelled);
         }
-        let (entries, fingerprint): (Arc<[FileEntry]>, _) = walked.map_err(|error| Stop::Failed(error.to_string()))?;
+        let (listing, fingerprint) = walked.map_err(|error| Stop::Failed(error.to_string()))?;
         let at = Instant::now();
-        walks.push(Walked { files: Arc::downgrade(files), at, entries: entries.clone(), fingerprint });
-        Ok((entries, fingerprint))
+        walks.push(Walked { files: Arc::downgrade(files), at, listing: listing.clone(), fingerprint });
+        Ok((listing, fingerprint))
     }
 }
 
@@ -213,13 +213,14 @@ impl State {
     }
 }
 
-fn fingerprint(entries: &[FileEntry]) -> Fingerprint {
+fn fingerprint(listing: &Listing) -> Fingerprint {
     let hashed = |salt: u8| {
         let mut hasher = DefaultHasher::new();
         salt.hash(&mut hasher);
-        for entry in entries {
-            (&entry.path, entry.size, entry.modified).hash(&mut hasher);
+        for FileEntry { path, size, modified } in &listing.files {
+            (path, size, modified).hash(&mut hasher);
         }
+        listing.unread.lines().for_each(|line| line.hash(&mut hasher));
         hasher.finish()
     };
     (hashed(0), hashed(1))

@@ -12,7 +12,10 @@ use std::{
 
 use futures::future::try_join_all;
 use guild_confine::Bounds;
-use guild_jobs::files::{FileEntry, Files};
+use guild_jobs::{
+    files::{FileEntry, Files, Listing, Reason, Unread},
+    tools::ToolError,
+};
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
@@ -51,21 +54,12 @@ pub(crate) struct Corpus {
     pub(crate) index: Index,
     /// Over the titles of the documents: what a page is about holds for each of its passages.
     pub(crate) titles: Index,
-    /// Files that were not taken in, and why.
-    pub(crate) left_out: LeftOut,
+    /// Files that were come by, of any kind.
+    pub(crate) seen: usize,
+    /// Those that were not taken in, and why.
+    pub(crate) unread: Unread,
     /// The bytes that it keeps, nearly.
     pub(crate) size: usize,
-}
-
-/// How many files of the sources are not in the corpus.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LeftOut {
-    /// Larger than a source may be.
-    pub(crate) large: usize,
-    /// Beyond the text that a corpus may hold.
-    pub(crate) beyond: usize,
-    /// Took longer, or more memory, than reading one may.
-    pub(crate) costly: usize,
 }
 
 /// A file, and what it says.
@@ -84,6 +78,8 @@ pub(crate) struct Passage {
     pub(crate) heading: u32,
     start: u32,
     end: u32,
+    /// Of a row of a long table, where the table's head is; else empty.
+    head: (u32, u32),
     /// Whether it is a listing.
     pub(crate) code: bool,
 }
@@ -91,6 +87,10 @@ pub(crate) struct Passage {
 impl Passage {
     pub(crate) fn range(&self) -> Range<usize> {
         self.start as usize..self.end as usize
+    }
+
+    fn head(&self) -> Range<usize> {
+        self.head.0 as usize..self.head.1 as usize
     }
 }
 
@@ -112,6 +112,27 @@ impl Corpus {
         self.passage(number).and_then(|(passage, document)| document.page.text.get(passage.range())).unwrap_or_default()
     }
 
+    /// The head of the table that a passage is a row of; empty where it is none.
+    pub(crate) fn table_head(&self, number: u32) -> &str {
+        let found = self.passage(number);
+        found.and_then(|(passage, document)| document.page.text.get(passage.head())).unwrap_or_default()
+    }
+
+    /// The listing that the end of a passage leads to: it ends in a colon.
+    pub(crate) fn listing(&self, number: u32) -> Option<u32> {
+        let (passage, _) = self.passage(number)?;
+        let next = number.checked_add(1)?;
+        let (listing, _) = self.passage(next)?;
+        let together = (listing.document, listing.heading) == (passage.document, passage.heading);
+        (together && listing.code && !passage.code && self.text(number).ends_with(':')).then_some(next)
+    }
+
+    /// The passage that leads to a listing; itself, where it is none or nothing leads to it.
+    pub(crate) fn leading(&self, number: u32) -> u32 {
+        let before = number.checked_sub(1);
+        before.filter(|before| self.listing(*before) == Some(number)).unwrap_or(number)
+    }
+
     /// The heading that a passage stands under; empty where there is none.
     pub(crate) fn heading(&self, number: u32) -> &str {
         let found = self.passage(number);
@@ -123,14 +144,23 @@ impl Corpus {
     /// Reads and indexes the files, on all cores. It stops soon once `cancel` is cancelled.
     pub(crate) async fn build(
         files: Arc<dyn Files>,
-        entries: Arc<[FileEntry]>,
+        listing: Arc<Listing>,
         cpu: Arc<Cpu>,
         bounds: Bounds,
         cancel: CancellationToken,
     ) -> Result<Self, Stop> {
-        let readable = entries.iter().filter_map(|entry| Some((entry.clone(), extract::format(&entry.path)?)));
-        let (sources, large): (Vec<_>, Vec<_>) = readable.partition(|(entry, _)| entry.size <= MAX_FILE_BYTES);
-        let Taken { documents, beyond, costly } = read(&files, sources, &cpu, bounds, &cancel).await?;
+        let mut unread = listing.unread.clone();
+        let seen = listing.files.len() + unread.total();
+        let mut sources = Vec::new();
+        for entry in &listing.files {
+            match extract::format(&entry.path) {
+                None => unread.add(Reason::Kind, &entry.path),
+                Some(_) if entry.size > MAX_FILE_BYTES => unread.add(Reason::Large, &entry.path),
+                Some(format) => sources.push((entry.clone(), format)),
+            }
+        }
+        let (documents, left_out) = read(&files, sources, &cpu, bounds, &cancel).await?;
+        unread.extend(left_out);
         let documents = cpu.run(&cancel, move || without_copies(without_boilerplate(documents))).await?;
         let (documents, passages, index) = indexed(documents, &cpu, &cancel).await?;
         let named = cpu.run(&cancel, move || {
@@ -142,38 +172,36 @@ impl Corpus {
         let pages: usize =
             documents.iter().map(|document| document.page.size() + document.path.len() + size_of::<Document>()).sum();
         let size = pages + passages.len() * size_of::<Passage>() + index.size() + titles.size();
-        Ok(Self { documents, passages, index, titles, left_out: LeftOut { large: large.len(), beyond, costly }, size })
+        Ok(Self { documents, passages, index, titles, seen, unread, size })
     }
 }
 
-/// What was read.
-struct Taken {
-    /// In the order of the files, those that say something.
-    documents: Vec<Document>,
-    /// See [`LeftOut`].
-    beyond: usize,
-    costly: usize,
-}
-
-/// Reads the files, as many at a time as there are cores, each in a child process.
+/// Reads the files, as many at a time as there are cores, each in a child process: those that say something, in their
+/// order, and what is left out.
 async fn read(
     files: &Arc<dyn Files>,
     sources: Vec<(FileEntry, Format)>,
     cpu: &Cpu,
     bounds: Bounds,
     cancel: &CancellationToken,
-) -> Result<Taken, Stop> {
+) -> Result<(Vec<Document>, Unread), Stop> {
     let (next, texts, sizes, costly) =
         (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
     let has_room = || texts.load(Ordering::Relaxed) < MAX_TEXT_BYTES && sizes.load(Ordering::Relaxed) < MAX_PAGE_BYTES;
     let workers = (0..cpu.cores().min(sources.len())).map(|_| async {
         let mut reader = Reader::new(bounds);
-        let mut pages = Vec::new();
+        let (mut pages, mut unread) = (Vec::new(), Vec::new());
         while has_room() && !cancel.is_cancelled() {
             let at = next.fetch_add(1, Ordering::Relaxed);
             let Some((entry, format)) = sources.get(at) else { break };
             let _permit = cpu.permit(cancel).await?;
-            let Some(text) = text(files, &entry.path).await? else { continue };
+            let text = match text(files, &entry.path).await? {
+                Ok(text) => text,
+                Err(reason) => {
+                    unread.push((at, reason));
+                    continue;
+                }
+            };
             match reader.page(*format, &entry.path, text, costly.load(Ordering::Relaxed)).await {
                 Ok(page) if page.blocks.is_empty() => {}
                 Ok(page) => {
@@ -183,13 +211,16 @@ async fn read(
                 }
                 Err(why) => {
                     costly.fetch_add(1, Ordering::Relaxed);
+                    unread.push((at, Reason::Costly));
                     tracing::warn!(path = ?entry.path, %why, "a document is left out");
                 }
             }
         }
-        Ok::<_, Stop>(pages)
+        Ok::<_, Stop>((pages, unread))
     });
-    let mut pages: Vec<(usize, Document)> = try_join_all(workers).await?.into_iter().flatten().collect();
+    let (pages, unread): (Vec<_>, Vec<_>) = try_join_all(workers).await?.into_iter().unzip();
+    let mut pages: Vec<(usize, Document)> = pages.into_iter().flatten().collect();
+    let mut unread: Vec<(usize, Reason)> = unread.into_iter().flatten().collect();
     if cancel.is_cancelled() {
         return Err(Stop::Cancelled);
     }
@@ -205,19 +236,32 @@ async fn read(
         fit += 1;
     }
     pages.truncate(fit);
-    let last = pages.last().map_or(0, |(at, _)| at + 1);
-    let beyond = if text >= MAX_TEXT_BYTES || size >= MAX_PAGE_BYTES { sources.len() - last } else { 0 };
-    let documents = pages.into_iter().map(|(_, document)| document).collect();
-    Ok(Taken { documents, beyond, costly: costly.into_inner() })
+    if text >= MAX_TEXT_BYTES || size >= MAX_PAGE_BYTES {
+        let last = pages.last().map_or(0, |(at, _)| at + 1);
+        unread.retain(|(at, _)| *at < last);
+        unread.extend((last..sources.len()).map(|at| (at, Reason::Beyond)));
+    }
+    unread.sort_unstable();
+    let mut left_out = Unread::default();
+    for (at, reason) in unread {
+        left_out.add(reason, sources.get(at).map_or("", |(entry, _)| entry.path.as_str()));
+    }
+    Ok((pages.into_iter().map(|(_, document)| document).collect(), left_out))
 }
 
-/// A file's text; nothing where it cannot be read, or is binary: it says nothing.
-async fn text(files: &Arc<dyn Files>, path: &str) -> Result<Option<String>, Stop> {
+/// A file's text, or why it has none.
+async fn text(files: &Arc<dyn Files>, path: &str) -> Result<Result<String, Reason>, Stop> {
     let (files, path) = (files.clone(), path.to_owned());
     let read = spawn_blocking(move || {
-        let bytes = files.listed_bytes(&path, MAX_FILE_BYTES).ok().filter(|bytes| !crate::files::is_binary(bytes))?;
+        let bytes = files.listed_bytes(&path, MAX_FILE_BYTES).map_err(|error| match error {
+            ToolError::OverLimit(_) => Reason::Large,
+            _ => Reason::Denied,
+        })?;
+        if crate::files::is_binary(&bytes) {
+            return Err(Reason::Binary);
+        }
         let text = String::from_utf8(bytes);
-        Some(text.unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+        Ok(text.unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
     });
     read.await.map_err(|error| Stop::Failed(format!("reading the sources broke off: {error}")))
 }
@@ -304,7 +348,11 @@ async fn indexed(
                 passages(number as u32, page, &mut all);
                 for passage in all.iter().skip(first) {
                     let heading = page.headings.get(passage.heading as usize).map_or("", String::as_str);
-                    builder.add(heading, page.text.get(passage.range()).unwrap_or_default());
+                    let text = page.text.get(passage.range()).unwrap_or_default();
+                    match page.text.get(passage.head()).filter(|head| !head.is_empty()) {
+                        Some(head) => builder.add(heading, &format!("{head}\n{text}")),
+                        None => builder.add(heading, text),
+                    }
                 }
             }
             (all, builder.part())
@@ -337,6 +385,8 @@ fn passages(document: u32, page: &Page, found: &mut Vec<Passage>) {
                 in_list = block.form == Form::Item && (leads || in_list);
                 let leads = leads || in_list;
                 let fits = passage.code == code
+                    && block.head.is_empty()
+                    && passage.head().is_empty()
                     && passage.heading as usize == block.heading
                     && (passage.range().len() < PASSAGE_BYTES || leads)
                     && range.end - passage.start as usize <= MAX_PASSAGE_BYTES
@@ -347,7 +397,8 @@ fn passages(document: u32, page: &Page, found: &mut Vec<Passage>) {
                 }
             }
             let (heading, start, end) = (block.heading as u32, range.start as u32, range.end as u32);
-            found.extend(open.replace(Passage { document, heading, start, end, code }));
+            let head = (block.head.start as u32, block.head.end as u32);
+            found.extend(open.replace(Passage { document, heading, start, end, head, code }));
         }
     }
     found.extend(open);

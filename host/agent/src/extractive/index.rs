@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use super::terms::{Stems, words};
+use super::terms::{Stems, tokens};
 
 /// BM25's usual constants: how soon repetition stops counting, and how much length counts.
 const K1: f32 = 1.2;
@@ -140,9 +140,9 @@ impl Builder {
                 found.push(term);
             }
         };
-        words(heading, &mut add);
-        words(heading, &mut add);
-        words(text, &mut add);
+        tokens(heading, &mut add);
+        tokens(heading, &mut add);
+        tokens(text, &mut add);
         found.sort_unstable();
         let passage = index.lengths.len() as u32;
         for same in found.chunk_by(|a, b| a == b) {

@@ -4,7 +4,8 @@
 //! from outside: a summary as it goes, decisions where it narrowed the question, questions that the sources leave
 //! open, a memory of what it learned, and a report as the result. What it does not do is reason: the report
 //! quotes passages that cover what was asked, and where none does it says so. It reads the granted local files and
-//! nothing else, also where its session has WebSearch and WebFetch: which pages to read is for a model to judge.
+//! nothing else, also where its session has WebSearch and WebFetch: which pages to read is for a model to judge. Of the
+//! system prompt it takes the figures that a worker computed, see `figures.rs`; a posture is for models.
 //!
 //! A session that its host left is run again from the start. The same task over the same sources comes to the same
 //! calls, under the same ids, so what had its effect has it once.
@@ -15,6 +16,7 @@ mod corpus;
 mod cpu;
 mod document;
 mod extract;
+mod figures;
 mod index;
 mod local;
 mod question;

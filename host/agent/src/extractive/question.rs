@@ -2,7 +2,7 @@
 
 use super::{
     index::QueryTerm,
-    terms::{Stems, is_stop, is_weak, sentences, words},
+    terms::{Stems, is_asking, is_stop, is_weak, sentences, symbols, words},
 };
 
 /// Questions that one task is taken to ask at most.
@@ -91,7 +91,9 @@ pub(crate) struct Question {
     pub(crate) words: Vec<String>,
     /// Whether it asks what something is or means.
     pub(crate) definition: bool,
-    /// Whether it asks for code.
+    /// Whether it asks for several things: "what are the", "which".
+    pub(crate) several: bool,
+    /// Whether it asks for code, or for what to type.
     pub(crate) code: bool,
 }
 
@@ -155,7 +157,16 @@ pub(crate) fn inquiry(task: &str) -> Inquiry {
 impl Question {
     /// A question, and the one before it that it may be about. `None` where it has no word that could be looked up.
     pub(crate) fn new(text: &str, before: Option<&Self>, stems: &Stems) -> Option<Self> {
-        let all = lower(text);
+        // A symbol is looked for as it is written, and not by the words in it.
+        let (mut signs, mut spoken, mut end) = (Vec::new(), String::new(), 0);
+        symbols(text, |range, symbol| {
+            spoken.push_str(text.get(end..range.start).unwrap_or_default());
+            spoken.push(' ');
+            end = range.end;
+            signs.push(symbol.to_owned());
+        });
+        spoken.push_str(text.get(end..).unwrap_or_default());
+        let all = lower(&spoken);
         let mut terms: Vec<QueryTerm> = Vec::new();
         let mut kept = Vec::new();
         let mut add = |word: &str, weight: f32| {
@@ -174,7 +185,12 @@ impl Question {
             let measured = last == "how" && MEASURES.contains(&word.as_str());
             add(word, if measured || is_weak(word) { WEAK } else { 1.0 });
         }
-        let own = all.iter().filter(|word| !is_stop(word) && !is_weak(word)).count();
+        signs.iter().for_each(|symbol| add(symbol, 1.0));
+        if signs.is_empty() && all.iter().all(|word| is_stop(word)) {
+            let subjects = all.iter().enumerate().filter(|(at, word)| is_asking(word) && !asks(*at, word));
+            subjects.for_each(|(_, word)| add(word, 1.0));
+        }
+        let own = signs.len() + all.iter().filter(|word| !is_stop(word) && !is_weak(word)).count();
         if own == 0 && before.is_some() {
             return None;
         }
@@ -190,6 +206,7 @@ impl Question {
             return None;
         }
         let has = |words: &[&str]| all.iter().any(|word| words.contains(&word.as_str()));
+        let compares = has(&["difference", "differences", "differ", "compare", "versus", "vs"]);
         let starts = all.iter().take(2).map(String::as_str).collect::<Vec<_>>();
         let what =
             matches!(starts.as_slice(), ["what", "is" | "are" | "does" | "do" | "s"] | ["who", "is"] | ["define", ..]);
@@ -197,8 +214,26 @@ impl Question {
             text: text.split_whitespace().collect::<Vec<_>>().join(" "),
             terms,
             words: kept,
-            definition: what || has(&["mean", "means", "meaning", "definition", "define"]),
-            code: has(&["code", "example", "examples", "implement", "implemented", "function", "syntax", "snippet"]),
+            // "What are the rules of": which there are, not what rules are.
+            definition: what
+                && !compares
+                && !matches!(all.as_slice(), [what, are, the, ..] if what == "what" && are == "are" && the == "the")
+                || has(&["mean", "means", "meaning", "definition", "define"]),
+            several: compares || matches!(starts.as_slice(), ["what", "are"] | ["which" | "list" | "name", ..]),
+            code: matches!(starts.as_slice(), ["how", "do" | "can" | "to"])
+                || has(&[
+                    "command",
+                    "option",
+                    "flag",
+                    "code",
+                    "example",
+                    "examples",
+                    "implement",
+                    "implemented",
+                    "function",
+                    "syntax",
+                    "snippet",
+                ]),
         })
     }
 }

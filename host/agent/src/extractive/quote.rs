@@ -4,21 +4,27 @@
 //! listings stand in fences, and in prose that is no Markdown itself the few characters that Markdown would take for
 //! markup are escaped.
 
-use std::ops::Range;
+use std::{fmt::Write as _, ops::Range};
 
 use super::{
     corpus::{Corpus, lines},
     extract::{Format, OMITTED},
     index::QueryTerm,
     question::Question,
-    terms::{Stems, defines, sentences, words},
+    search::{ENUMERATED, covered, enumeration, item},
+    terms::{Stems, contrasts, defines, is_meta, leans, sentences, tokens},
 };
 
 /// A passage up to this length is quoted whole; of a longer one, the part around what answers best.
 const QUOTE_BYTES: usize = 650;
 /// Lines of a listing that are quoted.
 const QUOTE_LINES: usize = 24;
-
+/// The longest sentence of a summary.
+const SENTENCE_BYTES: usize = 420;
+/// Items or rows of a summary.
+const ITEMS: usize = 10;
+/// A listing of so many lines is told in a summary.
+const COMMAND_LINES: usize = 3;
 /// The part of a passage that is quoted.
 #[derive(Clone, Debug)]
 pub(crate) struct Quote<'a> {
@@ -28,6 +34,8 @@ pub(crate) struct Quote<'a> {
     format: Format,
     /// Whether it is a listing.
     pub(crate) code: bool,
+    /// The head of the table that it is a row of.
+    head: &'a str,
     language: &'a str,
 }
 
@@ -46,8 +54,10 @@ pub(crate) fn quote<'a>(corpus: &'a Corpus, stems: &Stems, terms: &[QueryTerm], 
         let (first, last) = (parts.get(from), parts.get(to));
         first.zip(last).map_or(0..text.len(), |(first, last)| first.start..last.end)
     };
+    // A list and a table are one thing.
+    let whole = enumeration(text).is_some();
     let fits = |range: &Range<usize>, count: usize| {
-        if passage.code { count <= QUOTE_LINES } else { range.len() <= QUOTE_BYTES }
+        if passage.code { count <= QUOTE_LINES } else { whole || range.len() <= QUOTE_BYTES }
     };
     let mut chosen = within(0, parts.len().saturating_sub(1));
     if !fits(&chosen, parts.len()) {
@@ -83,6 +93,7 @@ pub(crate) fn quote<'a>(corpus: &'a Corpus, stems: &Stems, terms: &[QueryTerm], 
         line: page.line(range.start + chosen.start),
         format: page.format,
         code: passage.code,
+        head: corpus.table_head(number),
         language: if page.format == Format::Code {
             document.path.rsplit('.').next().unwrap_or_default()
         } else {
@@ -111,7 +122,7 @@ fn unfenced(text: &str, range: Range<usize>) -> Range<usize> {
 /// How much a part of a passage tells on these terms.
 fn worth(corpus: &Corpus, stems: &Stems, terms: &[QueryTerm], text: &str) -> f32 {
     let mut seen = vec![false; terms.len()];
-    words(text, |word| {
+    tokens(text, |word| {
         if let Some(seen) = stems.position(word, terms).and_then(|term| seen.get_mut(term)) {
             *seen = true;
         }
@@ -120,61 +131,145 @@ fn worth(corpus: &Corpus, stems: &Stems, terms: &[QueryTerm], text: &str) -> f32
     told.map(|(term, _)| corpus.index.idf(&term.stem) * term.weight).sum()
 }
 
-/// The sentence of a quotation that answers best, on one line, and how much it tells. Only a sentence that stands by
-/// itself will do.
-pub(crate) fn key_sentence(
+/// What a summary says out of a quotation.
+pub(crate) struct Key {
+    /// Sentences, items or rows, each on one line.
+    pub(crate) lines: Vec<String>,
+    /// How much it tells.
+    pub(crate) worth: f32,
+    /// Whether it is a list or a table that answers as a whole.
+    pub(crate) whole: bool,
+}
+
+/// What answers best in a quotation: the items of a list or the rows of a table that is about what was asked, else the
+/// row or the sentence that tells most. Only a sentence that stands by itself will do.
+pub(crate) fn key(
     corpus: &Corpus,
     stems: &Stems,
     question: &Question,
-    quote: &Quote<'_>,
-) -> Option<(String, f32)> {
-    if quote.code {
-        return None;
+    passage: u32,
+    quotes: &[Quote<'_>],
+) -> Option<Key> {
+    let quote = quotes.first().filter(|quote| !quote.code)?;
+    let terms = &question.terms;
+    let table =
+        if quote.text.starts_with('|') { Some(Table::of(corpus.table_head(passage), quote.text)) } else { None };
+    if let Some(lead) = enumeration(quote.text).filter(|_| corpus.table_head(passage).is_empty())
+        && covered(corpus, stems, question, &[corpus.heading(passage), lead]) >= ENUMERATED
+    {
+        let rows = table.as_ref().map(|table| table.rows.iter().map(|row| table.shown(row)).collect::<Vec<_>>());
+        let lines: Vec<String> = rows.unwrap_or_else(|| items(quote.text).map(str::to_owned).collect());
+        let lines: Vec<String> = lines.iter().take(ITEMS).map(|line| quote.inline(line)).collect();
+        // Who asks for several things is answered by a list; who asks what one thing is, by a definition.
+        let factor = if question.several { 12.0 } else { 1.5 };
+        let worth = worth(corpus, stems, terms, &format!("{} {}", corpus.heading(passage), quote.text)) * factor;
+        if (2..).contains(&lines.len()) {
+            return Some(Key { lines, worth, whole: true });
+        }
     }
-    let mut best: Option<(String, f32)> = None;
-    for range in sentences(quote.text) {
-        let sentence = quote.text.get(range).unwrap_or_default();
+    if let Some(table) = table {
+        let rated = table.rows.iter().map(|row| (row, worth(corpus, stems, terms, row)));
+        let best = rated.fold(
+            None,
+            |most: Option<(&&str, f32)>, (row, worth)| {
+                if most.is_none_or(|(_, most)| worth > most) { Some((row, worth)) } else { most }
+            },
+        );
+        let (row, worth) = best.filter(|(_, worth)| *worth > 0.0)?;
+        return Some(Key { lines: vec![quote.inline(&table.shown(row))], worth, whole: false });
+    }
+    let listing = quotes.get(1).filter(|listing| listing.text.lines().count() <= COMMAND_LINES);
+    let mut best: Option<Key> = None;
+    let ranges = sentences(quote.text);
+    for (at, range) in ranges.iter().enumerate() {
+        let sentence = quote.text.get(range.clone()).unwrap_or_default();
         let mut plain = sentence;
-        while let Some(rest) = ["> ", "- ", "* ", "+ "].iter().find_map(|mark| plain.strip_prefix(mark)) {
+        while let Some(rest) = plain.strip_prefix("> ").or_else(|| item(plain)) {
             plain = rest.trim_start();
         }
-        let stands = (40..=420).contains(&plain.len())
-            && plain.ends_with(['.', '!', '。', '”', '"', ')'])
+        // A short listing says what the sentence before it leads to.
+        let shows = listing.filter(|_| plain.ends_with(':') && range.end == quote.text.len());
+        let stands = (20..=SENTENCE_BYTES).contains(&plain.len())
+            && (plain.ends_with(['.', '!', '。', '”', '"', ')']) || shows.is_some())
             && plain.starts_with(|c: char| {
-                c.is_uppercase() || c.is_numeric() || matches!(c, '`' | '"' | '“' | '*' | '_') || !c.is_ascii()
+                c.is_uppercase() || c.is_numeric() || matches!(c, '`' | '"' | '“' | '*' | '_' | '-') || !c.is_ascii()
             })
             && !plain.contains("\n- ")
+            && !plain.contains("\n* ")
             && plain.matches("**").count() % 2 == 0
             && plain.matches('`').count() % 2 == 0
             && !plain.contains('|');
-        // A sentence that leans on the one before it answers less by itself.
-        let first = plain.split_whitespace().next().unwrap_or_default().trim_end_matches(',').to_ascii_lowercase();
-        let leans = [
-            "this",
-            "these",
-            "those",
-            "it",
-            "they",
-            "but",
-            "however",
-            "therefore",
-            "so",
-            "then",
-            "also",
-            "here",
-            "instead",
-        ]
-        .contains(&first.as_str());
         // Where a definition was asked for, nothing else counts beside one.
-        let defining = question.definition && defines(stems, &question.terms, plain);
-        let worth = worth(corpus, stems, &question.terms, plain)
-            * if leans { 0.75 } else { 1.0 }
+        let defining = question.definition && defines(stems, terms, plain);
+        let told = shows.map_or(plain.to_owned(), |listing| format!("{plain} {}", listing.text));
+        let worth = worth(corpus, stems, terms, &told)
+            * if leans(plain) { 0.75 } else { 1.0 }
+            * if is_meta(plain) { 0.3 } else { 1.0 }
             * if defining { 10.0 } else { 1.0 };
-        if stands && worth > 0.0 && best.as_ref().is_none_or(|(_, most)| worth > *most) {
-            best = Some((quote.inline(plain), worth));
+        if stands && worth > 0.0 && best.as_ref().is_none_or(|best| worth > best.worth) {
+            let mut line = quote.inline(plain);
+            // What takes a part of it back belongs to it.
+            let next = ranges.get(at + 1).and_then(|next| quote.text.get(next.clone()));
+            if let Some(next) =
+                next.filter(|next| contrasts(next) && next.ends_with('.') && next.len() < SENTENCE_BYTES)
+            {
+                line.push(' ');
+                line.push_str(&quote.inline(next));
+            }
+            let code = shows.map(|listing| listing.text.lines().map(str::trim).collect::<Vec<_>>().join("; "));
+            if let Some(code) = code.filter(|code| !code.contains('`')) {
+                line.push_str(&format!(" `{code}`"));
+            }
+            best = Some(Key { lines: vec![line], worth, whole: false });
         }
     }
     best
+}
+
+/// The first sentence of each item of a list.
+fn items(text: &str) -> impl Iterator<Item = &str> {
+    let starts: Vec<usize> = lines(text)
+        .into_iter()
+        .filter(|line| text.get(line.clone()).is_some_and(|line| item(line).is_some()))
+        .map(|line| line.start)
+        .collect();
+    let ends: Vec<usize> = starts.iter().skip(1).copied().chain(std::iter::once(text.len())).collect();
+    starts.into_iter().zip(ends).filter_map(move |(start, end)| {
+        let whole = item(text.get(start..end)?.trim())?;
+        sentences(whole).into_iter().next().and_then(|first| whole.get(first))
+    })
+}
+
+/// A table of Markdown.
+pub(crate) struct Table<'a> {
+    columns: Vec<&'a str>,
+    pub(crate) rows: Vec<&'a str>,
+}
+
+impl<'a> Table<'a> {
+    /// A whole table, or a row of one that has this head.
+    pub(crate) fn of(head: &'a str, text: &'a str) -> Self {
+        let mut lines = head.lines().chain(text.lines()).map(str::trim);
+        let columns = lines.next().map(cells).unwrap_or_default();
+        let rule = |line: &&str| line.chars().all(|c| matches!(c, '|' | '-' | ':' | ' '));
+        Self { columns, rows: lines.filter(|line| !rule(line)).collect() }
+    }
+
+    /// A row on one line: each cell that is not empty, with what its column is called.
+    pub(crate) fn shown(&self, row: &str) -> String {
+        let cells = cells(row);
+        let named = cells.iter().enumerate().filter(|(_, cell)| !cell.is_empty()).map(|(at, cell)| {
+            match self.columns.get(at).filter(|name| !name.is_empty()) {
+                Some(name) if at > 0 => format!("{name}: {cell}"),
+                _ => (*cell).to_owned(),
+            }
+        });
+        named.collect::<Vec<_>>().join("; ")
+    }
+}
+
+fn cells(row: &str) -> Vec<&str> {
+    row.trim().trim_start_matches('|').trim_end_matches('|').split('|').map(str::trim).collect()
 }
 
 impl Quote<'_> {
@@ -190,6 +285,9 @@ impl Quote<'_> {
             return format!("{fence}{}\n{}\n{fence}\n", self.language, self.text);
         }
         let mut block = String::new();
+        for line in self.escaped(self.head).lines() {
+            let _ = writeln!(block, "> {}", line.trim_end());
+        }
         for line in self.escaped(self.text).lines() {
             let line = line.trim_end();
             let escaped = self.format != Format::Markdown && line.starts_with(['#', '-', '+', '>', '=']);

@@ -3,9 +3,12 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
+use guild_jobs::files::Reason;
+
 use super::{
     corpus::Corpus,
-    quote::{Quote, key_sentence, quote},
+    figures::Figures,
+    quote::{Key, Quote, key, quote},
     search::{Answer, Finding},
     terms::Stems,
 };
@@ -17,7 +20,7 @@ const SENTENCES: usize = 2;
 
 /// The line that every report ends with.
 const EXTRACTED: &str = "*This report was extracted by search and not written by a model: the quotations are the sources' \
-    own words, and what is not quoted was not judged.*";
+    own words, and what is not quoted was not judged. The worker's posture and instructions are for models, and had no part in it.*";
 
 /// A source, by the weight of what was found in it.
 pub(crate) struct Source {
@@ -32,7 +35,8 @@ pub(crate) struct Source {
 struct Cited<'a> {
     number: usize,
     finding: &'a Finding,
-    quote: Quote<'a>,
+    /// The passage, and the listing that it leads to.
+    quotes: Vec<Quote<'a>>,
 }
 
 /// What is reported.
@@ -40,12 +44,14 @@ pub(crate) struct Report<'a> {
     corpus: &'a Corpus,
     stems: &'a Stems,
     answers: &'a [Answer],
+    /// What the worker computed.
+    figures: &'a [Figures],
     /// For each answer, its findings; a passage that answers two questions has one number.
     cited: Vec<Vec<Cited<'a>>>,
 }
 
 impl<'a> Report<'a> {
-    pub(crate) fn new(corpus: &'a Corpus, stems: &'a Stems, answers: &'a [Answer]) -> Self {
+    pub(crate) fn new(corpus: &'a Corpus, stems: &'a Stems, answers: &'a [Answer], figures: &'a [Figures]) -> Self {
         let mut numbers: HashMap<u32, usize> = HashMap::new();
         let mut cited = Vec::new();
         for answer in answers {
@@ -53,12 +59,14 @@ impl<'a> Report<'a> {
             for finding in &answer.findings {
                 let next = numbers.len() + 1;
                 let number = *numbers.entry(finding.passage).or_insert(next);
-                let quote = quote(corpus, stems, &answer.question.terms, finding.passage);
-                own.extend(quote.map(|quote| Cited { number, finding, quote }));
+                let passages = std::iter::once(finding.passage).chain(corpus.listing(finding.passage));
+                let quotes =
+                    passages.filter_map(|passage| quote(corpus, stems, &answer.question.terms, passage)).collect();
+                own.push(Cited { number, finding, quotes });
             }
             cited.push(own);
         }
-        Self { corpus, stems, answers, cited }
+        Self { corpus, stems, answers, figures, cited }
     }
 
     /// How many passages are quoted.
@@ -68,7 +76,7 @@ impl<'a> Report<'a> {
 
     fn place(&self, cited: &Cited<'_>) -> String {
         let path = self.corpus.passage(cited.finding.passage).map_or("", |(_, document)| document.path.as_str());
-        format!("`{path}:{}`", cited.quote.line)
+        format!("`{path}:{}`", cited.quotes.first().map_or(1, |quote| quote.line))
     }
 
     /// The title of a passage's page and its heading there.
@@ -112,20 +120,35 @@ impl<'a> Report<'a> {
     }
 
     /// What a person would have to answer, or to look for elsewhere.
-    pub(crate) fn open_questions(&self) -> Vec<String> {
+    pub(crate) fn open_questions(&self, searched: usize, roots: &[String]) -> Vec<String> {
         let mut open = Vec::new();
+        if searched == 0 && self.figures.is_empty() {
+            let roots = roots.join(", ");
+            let why = if self.corpus.documents.is_empty() {
+                "there is none that can be read: check the directories, their permissions, and what .gitignore leaves out"
+            } else {
+                "none has a path that the task names after `Sources:`"
+            };
+            return vec![format!("No document of the read roots ({roots}) was read, and {why}.")];
+        }
+        let unread = self.corpus.unread.count(Reason::Denied) > 0;
+        let they = if unread { "the documents that could be read" } else { "they" };
         for answer in self.answers {
             let question = answer.question.text.trim_end_matches(['?', '.']);
             let unknown = answer.unknown.iter().map(|word| format!("“{word}”")).collect::<Vec<_>>().join(", ");
+            if !self.computed(answer).is_empty() {
+                continue;
+            }
             if answer.findings.is_empty() {
                 let why = match unknown.as_str() {
                     "" => "no passage is about all of it".to_owned(),
-                    words => format!("they never mention {words}"),
+                    words => format!("{they} never mention {words}"),
                 };
                 open.push(format!("Not found in the sources: {question}? ({why})"));
             } else if !unknown.is_empty() {
+                let sources = if unread { "documents that could be read" } else { "sources" };
                 open.push(format!(
-                    "{question}? The sources never mention {unknown}; what is quoted is about the rest."
+                    "{question}? The {sources} never mention {unknown}; what is quoted is about the rest."
                 ));
             }
         }
@@ -145,60 +168,100 @@ impl<'a> Report<'a> {
             }
             text.push_str(if whole { "\n" } else { "> […]\n\n" });
         }
-        self.summary(&mut text);
+        self.summary(&mut text, searched);
+        self.computed_figures(&mut text);
         self.quotations(&mut text);
         self.sources_by_weight(&mut text);
-        let open = self.open_questions();
+        let open = self.open_questions(searched, roots);
         if !open.is_empty() {
             text.push_str("## Open questions\n\n");
             open.iter().for_each(|question| text.push_str(&format!("- {question}\n")));
             text.push('\n');
         }
+        self.not_read(&mut text);
         text.push_str("---\n\n");
         text.push_str(EXTRACTED);
         let roots = roots.iter().map(|root| format!("`{root}`")).collect::<Vec<_>>().join(", ");
-        let left_out = self.corpus.left_out;
         let _ = write!(text, " *Searched: {} in {roots}.*", count(searched, "document"));
-        if left_out.large + left_out.beyond > 0 {
-            let files = count(left_out.large + left_out.beyond, "file");
-            let _ = write!(text, " *Not searched: {files}, too large for the index.*");
-        }
         text.push('\n');
         text
     }
 
-    fn summary(&self, text: &mut String) {
+    /// What was come by and not read, where there is any.
+    fn not_read(&self, text: &mut String) {
+        let Corpus { seen, unread, documents, .. } = self.corpus;
+        if unread.is_empty() {
+            return;
+        }
+        let _ = writeln!(text, "## Not read\n\nSearched: {} of {}. Not read:\n", documents.len(), count(*seen, "file"));
+        unread.lines().for_each(|line| text.push_str(&format!("- {line}\n")));
+        text.push('\n');
+    }
+
+    fn summary(&self, text: &mut String, searched: usize) {
         text.push_str("## Summary\n\n");
+        if searched == 0 && self.figures.is_empty() {
+            text.push_str("**No document was read**, so this report says nothing about what was asked.\n\n");
+            return;
+        }
         for (answer, cited) in self.answers.iter().zip(&self.cited) {
             if self.answers.len() > 1 {
                 let _ = writeln!(text, "**{}**\n", shown(&answer.question.text));
             }
+            let computed = self.computed(answer);
+            computed.iter().for_each(|line| text.push_str(&format!("- {line}\n")));
             if cited.is_empty() {
-                text.push_str("Not found in the sources.\n\n");
+                text.push_str(match (computed.is_empty(), self.figures.is_empty()) {
+                    (false, _) => "\n",
+                    (true, false) => "Not found in the sources. The figures of their tables are below.\n\n",
+                    (true, true) => "Not found in the sources.\n\n",
+                });
                 continue;
             }
-            let mut key: Vec<(String, f32, &Cited<'_>)> = cited
+            let mut keys: Vec<(Key, &Cited<'_>)> = cited
                 .iter()
                 .take(4)
                 .filter_map(|cited| {
-                    let (sentence, worth) = key_sentence(self.corpus, self.stems, &answer.question, &cited.quote)?;
-                    Some((sentence, worth, cited))
+                    let key = key(self.corpus, self.stems, &answer.question, cited.finding.passage, &cited.quotes)?;
+                    Some((key, cited))
                 })
                 .collect();
             // A sentence that tells much less than another is no answer beside it.
-            let most = key.iter().map(|(_, worth, _)| *worth).fold(0.0, f32::max);
-            key.retain(|(_, worth, _)| *worth >= most * 0.5);
-            let rank = |(_, worth, cited): &(String, f32, &Cited<'_>)| worth * cited.finding.score.sqrt();
-            key.sort_by(|a, b| rank(b).total_cmp(&rank(a)).then(a.2.number.cmp(&b.2.number)));
-            key.truncate(SENTENCES);
-            for (sentence, _, cited) in &key {
-                let _ = writeln!(text, "- “{sentence}” [{}]", cited.number);
+            let most = keys.iter().map(|(key, _)| key.worth).fold(0.0, f32::max);
+            keys.retain(|(key, _)| key.worth >= most * 0.5);
+            let rank = |(key, cited): &(Key, &Cited<'_>)| key.worth * cited.finding.score.sqrt();
+            keys.sort_by(|a, b| rank(b).total_cmp(&rank(a)).then(a.1.number.cmp(&b.1.number)));
+            // A list that answers as a whole is enough.
+            keys.truncate(if keys.first().is_some_and(|(key, _)| key.whole) { 1 } else { SENTENCES });
+            for (key, cited) in &keys {
+                for line in &key.lines {
+                    let _ = writeln!(text, "- “{line}” [{}]", cited.number);
+                }
             }
-            if key.is_empty() {
+            if keys.is_empty() {
                 let numbers = cited.iter().map(|cited| format!("[{}]", cited.number)).collect::<Vec<_>>().join(" ");
                 let _ = writeln!(text, "- See {numbers}.");
             }
             text.push('\n');
+        }
+    }
+
+    /// The rows of the figures that a question names.
+    pub(crate) fn computed(&self, answer: &Answer) -> Vec<String> {
+        let rows = |figures: &'a Figures| {
+            let rows = figures.answer(self.stems, &answer.question);
+            rows.into_iter().map(|row| format!("`{}`: {row}", figures.path))
+        };
+        self.figures.iter().flat_map(rows).collect()
+    }
+
+    fn computed_figures(&self, text: &mut String) {
+        if self.figures.is_empty() {
+            return;
+        }
+        text.push_str("## Figures\n\nThe worker computed these from the tables, without a model.\n\n");
+        for figures in self.figures {
+            let _ = writeln!(text, "### `{}`\n\n{}\n", figures.path, figures.text.trim());
         }
     }
 
@@ -220,7 +283,10 @@ impl<'a> Report<'a> {
                 }
                 written = cited.number;
                 let (number, heading, place) = (cited.number, self.heading(cited.finding.passage), self.place(cited));
-                let _ = writeln!(text, "**[{number}] {heading}** — {place}\n\n{}", cited.quote.block());
+                let _ = writeln!(text, "**[{number}] {heading}** — {place}\n");
+                for quote in &cited.quotes {
+                    let _ = writeln!(text, "{}", quote.block());
+                }
             }
             if !again.is_empty() {
                 let _ = writeln!(text, "See also {}.\n", again.join(" "));

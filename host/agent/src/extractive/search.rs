@@ -3,16 +3,21 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{
-    corpus::Corpus,
+    corpus::{Corpus, lines},
     index::{Hit, QueryTerm},
     question::Question,
-    terms::{Stems, defines, is_stop, words},
+    quote::quote,
+    terms::{Stems, defines, is_meta, is_stop, leans, sentences, tokens, words},
 };
 
 /// Passages that are looked at closely, of all that have a word of the question.
 const CANDIDATES: usize = 150;
 /// Passages that diversity chooses from.
 const POOL: usize = 40;
+/// How much the weaker of a listing and what leads to it counts beside the other.
+const LISTING: f32 = 0.25;
+/// The share of a question that what leads to a list, or the head of a table, has to have for the list to be the answer.
+pub(crate) const ENUMERATED: f32 = 0.58;
 /// How much the title of a passage's page counts beside the passage.
 const TITLE: f32 = 0.5;
 /// How much relevance counts against novelty (MMR).
@@ -86,6 +91,7 @@ pub(crate) fn answer(
     let mut answer = Answer { question: question.clone(), findings: Vec::new(), unknown, salient: Vec::new() };
     if candidates.iter().any(|candidate| candidate.finding.coverage >= needed(question.terms.len())) {
         answer.findings = diverse(corpus, stems, question, candidates, related(question), limit);
+        settle(corpus, stems, &mut answer);
     }
     answer
 }
@@ -108,6 +114,7 @@ pub(crate) fn follow_up(corpus: &Corpus, within: &HashSet<u32>, stems: &Stems, a
     let candidates = candidates(corpus, within, stems, question, &query);
     answer.findings = diverse(corpus, stems, question, candidates, related(question), limit);
     answer.salient = words;
+    settle(corpus, stems, answer);
 }
 
 /// Passages that have words of the query, scored, best first. Coverage is of the question alone.
@@ -118,17 +125,10 @@ fn candidates(
     question: &Question,
     query: &[QueryTerm],
 ) -> Vec<Candidate> {
-    let weights: Vec<f32> = question.terms.iter().map(|term| corpus.index.idf(&term.stem) * term.weight).collect();
-    let all: f32 = weights.iter().sum();
-    // One telling word of many is not what was asked: with less than half of the words, a share counts half.
-    let share = |mask: u64| {
-        let covered = weights.iter().enumerate().filter(|(bit, _)| mask >> bit & 1 == 1);
-        let (words, weight) = covered.fold((0, 0.0), |(words, sum), (_, weight)| (words + 1, sum + weight));
-        weight / all.max(f32::MIN_POSITIVE) * if words * 2 < weights.len() { 0.5 } else { 1.0 }
-    };
+    let share = |mask: u64| share(corpus, question, mask);
     let titles: HashMap<u32, Hit> =
         corpus.titles.search(&question.terms, usize::MAX).into_iter().map(|hit| (hit.passage, hit)).collect();
-    let hits = corpus.index.search(query, usize::MAX);
+    let hits = units(corpus, corpus.index.search(query, usize::MAX));
     let masks: HashMap<u32, u64> = hits.iter().map(|hit| (hit.passage, hit.mask)).collect();
     let mut found: Vec<Candidate> = Vec::new();
     let inside = hits.iter().filter_map(|hit| {
@@ -157,12 +157,74 @@ fn candidates(
     found
 }
 
+/// Puts the hits of a listing and of what leads to it together: they are one thing, by the number of what leads.
+fn units(corpus: &Corpus, hits: Vec<Hit>) -> Vec<Hit> {
+    let mut units: HashMap<u32, Hit> = HashMap::new();
+    for hit in hits {
+        let passage = corpus.leading(hit.passage);
+        let unit = units.entry(passage).or_insert(Hit { passage, score: 0.0, mask: 0 });
+        unit.score = unit.score.max(hit.score) + LISTING * unit.score.min(hit.score);
+        unit.mask |= hit.mask;
+    }
+    let mut units: Vec<Hit> = units.into_values().collect();
+    units.sort_unstable_by(|a, b| b.score.total_cmp(&a.score).then(a.passage.cmp(&b.passage)));
+    units
+}
+
+/// The share of what a question asks that a text has words for.
+pub(crate) fn covered(corpus: &Corpus, stems: &Stems, question: &Question, texts: &[&str]) -> f32 {
+    let mut mask = 0_u64;
+    for text in texts {
+        tokens(text, |word| {
+            if let Some(term) = stems.position(word, &question.terms) {
+                mask |= 1 << term;
+            }
+        });
+    }
+    share(corpus, question, mask)
+}
+
+/// The share of a question that terms with these bits are. One telling word of many is not what was asked: with less
+/// than half of the words, a share counts half.
+fn share(corpus: &Corpus, question: &Question, mask: u64) -> f32 {
+    let weight = |term: &QueryTerm| corpus.index.idf(&term.stem) * term.weight;
+    let all: f32 = question.terms.iter().map(weight).sum();
+    let covered = question.terms.iter().enumerate().filter(|(bit, _)| mask >> bit & 1 == 1);
+    let (words, sum) = covered.fold((0, 0.0), |(words, sum), (_, term)| (words + 1, sum + weight(term)));
+    sum / all.max(f32::MIN_POSITIVE) * if words * 2 < question.terms.len() { 0.5 } else { 1.0 }
+}
+
+/// Keeps the findings that, as they are quoted under their heading, cover what was asked; all go where none does.
+pub(crate) fn settle(corpus: &Corpus, stems: &Stems, answer: &mut Answer) {
+    let question = &answer.question;
+    let shown = |finding: &Finding| {
+        let title = corpus.passage(finding.passage).map_or("", |(_, document)| document.page.title.as_str());
+        let listing = corpus.listing(finding.passage);
+        let quotes: Vec<_> = std::iter::once(finding.passage)
+            .chain(listing)
+            .filter_map(|number| quote(corpus, stems, &question.terms, number))
+            .collect();
+        let mut texts = vec![title, corpus.heading(finding.passage), corpus.table_head(finding.passage)];
+        texts.extend(quotes.iter().map(|quote| quote.text));
+        covered(corpus, stems, question, &texts)
+    };
+    for finding in &mut answer.findings {
+        finding.coverage = shown(finding);
+    }
+    let least = related(question);
+    if answer.findings.iter().any(|finding| finding.coverage >= needed(question.terms.len())) {
+        answer.findings.retain(|finding| finding.coverage >= least);
+    } else {
+        answer.findings.clear();
+    }
+}
+
 /// How well a passage's form suits a question: its words together rather than scattered, a definition where one is
 /// asked for, prose rather than listings, and not a mere fragment.
 fn form(corpus: &Corpus, stems: &Stems, question: &Question, number: u32, text: &str) -> f32 {
     let code = corpus.passage(number).is_some_and(|(passage, _)| passage.code);
     let mut all: Vec<Option<usize>> = Vec::new();
-    words(text, |word| all.push(stems.position(word, &question.terms)));
+    tokens(text, |word| all.push(stems.position(word, &question.terms)));
     let pairs = question.terms.len().saturating_sub(1);
     let mut together = HashSet::new();
     for (at, term) in all.iter().enumerate() {
@@ -173,9 +235,75 @@ fn form(corpus: &Corpus, stems: &Stems, question: &Question, number: u32, text: 
     }
     let near = if pairs == 0 { 0.0 } else { together.len() as f32 / pairs as f32 };
     let definition = if question.definition && defines(stems, &question.terms, text) { 1.4 } else { 1.0 };
-    let listing = if code && !question.code { 0.5 } else { 1.0 };
-    let fragment = if text.len() < 80 { 0.6 } else { 1.0 };
-    (1.0 + 0.5 * near) * definition * listing * fragment
+    let listing = if code && !question.code { 0.65 } else { 1.0 };
+    let led = corpus.listing(number).is_some();
+    let fragment = if text.len() < 80 && !led && corpus.table_head(number).is_empty() { 0.6 } else { 1.0 };
+    let heading = covered(corpus, stems, question, &[corpus.heading(number)]);
+    // What lists or tabulates that which was asked for.
+    let enumerates = match enumeration(text) {
+        Some(lead) if covered(corpus, stems, question, &[corpus.heading(number), lead]) >= ENUMERATED => {
+            if question.several { 2.0 } else { 1.7 }
+        }
+        _ if question.several && counts(stems, question, text) => 1.4,
+        _ => 1.0,
+    };
+    let all_sentences = sentences(text);
+    let meta = all_sentences.iter().filter(|range| text.get((*range).clone()).is_some_and(is_meta)).count();
+    let speaks_of_itself = if meta * 2 > all_sentences.len() { 0.6 } else { 1.0 };
+    (1.0 + 0.5 * near) * (1.0 + 0.6 * heading) * definition * listing * fragment * enumerates * speaks_of_itself
+}
+
+/// What leads to the list that a passage is: it ends in a colon, and items follow. Of a table, its first line.
+pub(crate) fn enumeration(text: &str) -> Option<&str> {
+    if text.starts_with('|') {
+        return text.lines().next();
+    }
+    let mut paragraph = 0;
+    let mut blank = true;
+    for line in lines(text) {
+        let between =
+            text.get(..line.start).is_some_and(|before| before.trim_end_matches([' ', '\t']).ends_with("\n\n"));
+        let content = text.get(line.clone()).unwrap_or_default().trim_start_matches(['>', ' ']);
+        if item(content).is_some() {
+            let lead = text.get(paragraph..line.start).unwrap_or_default().trim_end_matches(['>', ' ', '\n']);
+            return (lead.ends_with(':') && !blank).then(|| last_sentence(lead));
+        }
+        if between || blank {
+            paragraph = line.start;
+        }
+        blank = false;
+    }
+    None
+}
+
+/// The last sentence of a text, with those before it that it leans on.
+fn last_sentence(text: &str) -> &str {
+    let mut start = 0;
+    for range in sentences(text) {
+        if !text.get(range.clone()).is_some_and(leans) {
+            start = range.start;
+        }
+    }
+    text.get(start..).unwrap_or(text)
+}
+
+/// Whether a text counts what was asked for: "the first rule is".
+fn counts(stems: &Stems, question: &Question, text: &str) -> bool {
+    let (mut first, mut found) = (false, false);
+    words(text, |word| {
+        found |= first && stems.position(word, &question.terms).is_some();
+        first = word == "first";
+    });
+    found
+}
+
+/// An item of a list without its mark.
+pub(crate) fn item(line: &str) -> Option<&str> {
+    let marked = ["- ", "* ", "+ ", "• "].iter().find_map(|mark| line.strip_prefix(mark));
+    marked.or_else(|| {
+        let rest = line.trim_start_matches(|c: char| c.is_ascii_digit());
+        (rest.len() < line.len()).then(|| rest.strip_prefix(". ").or_else(|| rest.strip_prefix(") "))).flatten()
+    })
 }
 
 /// Chooses findings that are relevant and differ from each other (maximal marginal relevance): each covers at least

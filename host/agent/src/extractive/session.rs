@@ -5,6 +5,7 @@ use std::sync::Arc;
 use guild_confine::Bounds;
 use guild_contract::Usage;
 use guild_jobs::{
+    files::Reason,
     session::{Ending, Session},
     tools::{ToolCall, ToolError},
     transcript::Entry,
@@ -14,8 +15,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Extractive,
-    corpus::{Corpus, LeftOut},
+    corpus::Corpus,
     cpu::Stop,
+    figures::{Figures, figures},
     question::{Inquiry, inquiry},
     report::{Report, count},
     search::{Answer, answer, follow_up},
@@ -54,6 +56,10 @@ pub(super) async fn investigate(
             .await?;
     }
     let corpus = runtime.cache.corpus(files, cancel).await.map_err(ending)?;
+    let figures = figures(&session.system_prompt, &files.roots());
+    if figures.is_empty() || !corpus.documents.is_empty() {
+        warn(session, &corpus, &files.roots());
+    }
 
     hands.begin()?;
     let limit = (FINDINGS.0 / inquiry.questions.len()).clamp(2, FINDINGS.1);
@@ -83,7 +89,7 @@ pub(super) async fn investigate(
         let stems = Stems::new();
         let mut answers = answers;
         answers.iter_mut().for_each(|answer| follow_up(&shared, &within, &stems, answer, limit));
-        Written::new(&shared, within.len(), &stems, answers, task.as_deref(), &roots)
+        Written::new(&shared, within.len(), &stems, answers, &figures, task.as_deref(), &roots)
     });
     let written = written.await.map_err(ending)?;
     hands.progress(written.summary.clone()).await?;
@@ -141,9 +147,25 @@ fn narrowed(inquiry: &Inquiry) -> Vec<(&'static str, String, String)> {
     decisions
 }
 
+/// Tells the operator, on stderr and in the job's log, where nothing or not all could be read.
+fn warn(session: &Session, corpus: &Corpus, roots: &[String]) {
+    let roots = roots.join(", ");
+    let left_out = corpus.unread.lines().collect::<Vec<_>>().join("; ");
+    let line = if corpus.documents.is_empty() {
+        format!("no document was read in the read roots ({roots}); {} came by: {left_out}", count(corpus.seen, "file"))
+    } else if corpus.unread.count(Reason::Denied) > 0 {
+        format!("not all of the read roots ({roots}) could be read: {left_out}")
+    } else {
+        return;
+    };
+    tracing::warn!("{line}");
+    session.journal.log(&line);
+}
+
 /// Says it where the sources could not be read whole.
 async fn limits(hands: &mut Hands<'_>, corpus: &Corpus, document: Bounds) -> Result<(), Ending> {
-    let LeftOut { large, beyond, costly } = corpus.left_out;
+    let [large, beyond, costly] =
+        [Reason::Large, Reason::Beyond, Reason::Costly].map(|reason| corpus.unread.count(reason));
     if large + beyond + costly == 0 {
         return Ok(());
     }
@@ -179,13 +201,19 @@ impl Written {
         searched: usize,
         stems: &Stems,
         answers: Vec<Answer>,
+        figures: &[Figures],
         task: Option<&str>,
         roots: &[String],
     ) -> Self {
-        let report = Report::new(corpus, stems, &answers);
-        let found = answers.iter().filter(|answer| !answer.findings.is_empty()).count();
+        let report = Report::new(corpus, stems, &answers, figures);
+        let answered = |answer: &&Answer| !answer.findings.is_empty() || !report.computed(answer).is_empty();
+        let found = answers.iter().filter(answered).count();
         let sources = report.sources();
-        let summary = if found == 0 {
+        let summary = if !figures.is_empty() && report.findings() == 0 {
+            format!("Computed the figures of {}.", count(figures.len(), "table"))
+        } else if searched == 0 {
+            "No document was read, so nothing could be looked up.".to_owned()
+        } else if found == 0 {
             format!("Not found in the sources ({} searched).", count(searched, "document"))
         } else {
             format!(
@@ -198,7 +226,7 @@ impl Written {
         Self {
             report: report.markdown(task, searched, roots),
             summary,
-            open: report.open_questions(),
+            open: report.open_questions(searched, roots),
             memory: memory(&answers, &report),
         }
     }

@@ -1,12 +1,12 @@
 //! Words of texts and questions: split, lowered, stemmed.
 
-use std::{borrow::Cow, collections::HashSet, sync::LazyLock};
+use std::{borrow::Cow, collections::HashSet, ops::Range, sync::LazyLock};
 
 use rust_stemmers::{Algorithm, Stemmer};
 
 use super::index::QueryTerm;
 
-/// Words that carry no subject: what English is made of, and what a person says to the one who is to look something up.
+/// Words that carry no subject: what English is made of.
 const STOP_WORDS: &str = "a about above after again against all also am an and any are aren as at be because been before being \
     below between both but by can cannot could couldn did didn do does doesn doing don down during each either else etc ever every \
     few for from further get gets give given gives go goes got had has hasn have haven having he her here hers him his how however \
@@ -15,8 +15,9 @@ const STOP_WORDS: &str = "a about above after again against all also am an and a
     please possible quite rather re really same say says shall she should shouldn so some someone something soon still such take \
     takes tell than that the their them then there these they thing things this those though through thus to too under until up upon \
     us use used uses using ve very via want wants was wasn way ways we well were weren what when where whether which while who whom \
-    whose why will with within without won would wouldn yes yet you your \
-    according answer answers article articles book books cite cited describe described describes discuss doc docs document \
+    whose why will with within without won would wouldn yes yet you your";
+/// What a person says to the one who is to look something up. Where a question has nothing else, they are its subject.
+const ASKING_WORDS: &str = "according answer answers article articles book books cite cited describe described describes discuss doc docs document \
     documentation documents exactly explain explained explains file files find finding guide manual mention mentioned mentions page \
     pages passage passages question questions quote quotes read report reports research source sources summarise summarize summary \
     task text texts topic tutorial understand write";
@@ -27,11 +28,17 @@ const WEAK_WORDS: &str = "avoid best better choose common compare comparison con
     purpose define defined relate related cause causes allow allows concern";
 
 static STOP: LazyLock<HashSet<&'static str>> = LazyLock::new(|| STOP_WORDS.split_whitespace().collect());
+static ASKING: LazyLock<HashSet<&'static str>> = LazyLock::new(|| ASKING_WORDS.split_whitespace().collect());
 static WEAK: LazyLock<HashSet<&'static str>> = LazyLock::new(|| WEAK_WORDS.split_whitespace().collect());
 
 /// Whether a word (lower case, not stemmed) carries no subject.
 pub(crate) fn is_stop(word: &str) -> bool {
-    STOP.contains(word)
+    STOP.contains(word) || is_asking(word)
+}
+
+/// Whether a word (lower case, not stemmed) is one of those that ask for a look into sources.
+pub(crate) fn is_asking(word: &str) -> bool {
+    ASKING.contains(word)
 }
 
 /// Whether a word (lower case, not stemmed) says little about the subject.
@@ -67,6 +74,153 @@ pub(crate) fn words(text: &str, mut each: impl FnMut(&str)) {
         }
     }
     flush(&mut word);
+}
+
+/// Signs that frame a text rather than being its subject, unless they stand in backticks.
+const FRAME: &[&str] = &[
+    "-", "--", "---", "&", "|", "/", "+", "=", "==", "===", ":", "...", ".", "*", "**", "***", "#", "##", "###", ">",
+    "<", "\\", "//", "///", "\"", "'",
+];
+/// Bytes of signs that are one symbol.
+const SIGNS: usize = 3;
+
+/// Calls `each` with every symbol of a text, and where it is: what a person looks up as it is written. That is an
+/// option of a command (`--expires`, `-C`), a name with `_` in it, a word with a sign before it (`&mut`, `$HOME`), and signs
+/// that stand alone or in backticks (`?`, `..=`). Only options of one letter tell capital letters from small ones.
+pub(crate) fn symbols(text: &str, mut each: impl FnMut(Range<usize>, &str)) {
+    let (mut start, mut before) = (0, ' ');
+    for (at, c) in text.char_indices().chain(std::iter::once((text.len(), ' '))) {
+        if !c.is_whitespace() && c != '`' {
+            continue;
+        }
+        let atom = text.get(start..at).unwrap_or_default();
+        if (1..=SIGNS).contains(&atom.len()) && atom.bytes().all(|byte| byte.is_ascii_punctuation()) {
+            if before == '`' && c == '`' || before != '`' && c != '`' && !FRAME.contains(&atom) {
+                each(start..at, atom);
+            }
+        } else {
+            let mut from = start;
+            for piece in
+                atom.split(['(', ')', '[', ']', '{', '}', '<', '>', ',', ';', '"', '\'', '|', '=', '/', ':', '.'])
+            {
+                symbol(piece, from, &mut each);
+                from += piece.len() + 1;
+            }
+        }
+        (start, before) = (at + c.len_utf8(), c);
+    }
+}
+
+/// The symbol that a piece of text is, which begins `from`.
+fn symbol(piece: &str, from: usize, each: &mut impl FnMut(Range<usize>, &str)) {
+    let inner = piece.trim_start_matches(['*', '_', '!']);
+    let from = from + piece.len() - inner.len();
+    let inner = inner.trim_end_matches(['*', '_', '!', '?', '-']);
+    let bytes = inner.as_bytes();
+    let plain = |rest: &str, more: char| {
+        rest.starts_with(|c: char| c.is_ascii_alphabetic())
+            && rest.chars().all(|c| c.is_ascii_alphanumeric() || c == more)
+    };
+    let range = from..from + inner.len();
+    if let Some(option) = inner.strip_prefix("--") {
+        if plain(option, '-') {
+            each(range, &inner.to_ascii_lowercase());
+        }
+    } else if let Some(option) = inner.strip_prefix('-') {
+        if plain(option, '-') {
+            each(range, inner);
+        }
+    } else if inner.starts_with(['&', '$', '@', '#', '%']) {
+        if inner.get(1..).is_some_and(|rest| plain(rest, '_')) {
+            each(range, &inner.to_ascii_lowercase());
+        }
+    } else if inner.contains('_') && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_') {
+        each(range, &inner.to_ascii_lowercase());
+    }
+}
+
+/// Calls `each` with every word of a text, then with its symbols.
+pub(crate) fn tokens(text: &str, mut each: impl FnMut(&str)) {
+    words(text, &mut each);
+    symbols(text, |_, symbol| each(symbol));
+}
+
+/// Words with which a sentence leans on the one before it.
+const LEANS: &[&str] = &[
+    "this",
+    "these",
+    "those",
+    "it",
+    "they",
+    "but",
+    "however",
+    "therefore",
+    "so",
+    "then",
+    "also",
+    "here",
+    "instead",
+    "note",
+    "again",
+];
+
+/// Whether a sentence leans on the one before it: it answers less by itself.
+pub(crate) fn leans(sentence: &str) -> bool {
+    let first = sentence.split_whitespace().next().unwrap_or_default().trim_end_matches(',').to_ascii_lowercase();
+    LEANS.contains(&first.as_str())
+}
+
+/// Whether a sentence takes back a part of what the one before it says.
+pub(crate) fn contrasts(sentence: &str) -> bool {
+    ["Instead", "But ", "However"].iter().any(|word| sentence.starts_with(word))
+}
+
+/// What sentences have that speak of the text they stand in, rather than of its subject.
+const META: &[&str] = &[
+    "you'll learn",
+    "you will learn",
+    "you'll see",
+    "we'll",
+    "we will",
+    "let's",
+    "we've",
+    "we saw",
+    "we discussed",
+    "we did in",
+    "we talked",
+    "we mentioned",
+    "this chapter",
+    "next chapter",
+    "previous chapter",
+    "this section",
+    "next section",
+    "previous section",
+    "this guide",
+    "following section",
+    "keep these",
+    "keep this",
+    "keep in mind",
+    "discussed in",
+    "described in",
+    "as shown in",
+    "for example, ",
+    "see the ",
+    "table of contents",
+    "as you can see",
+    "following example",
+    "below is",
+];
+
+/// Whether a sentence speaks of the text it stands in: what a chapter is about, what comes next, what a figure shows.
+pub(crate) fn is_meta(sentence: &str) -> bool {
+    let plain = sentence.to_lowercase().replace('’', "'");
+    let numbered = |name: &&str| {
+        plain.match_indices(*name).any(|(at, _)| {
+            plain.get(at + name.len()..).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+        })
+    };
+    META.iter().any(|meta| plain.contains(meta))
+        || ["listing ", "figure ", "chapter ", "example ", "section "].iter().any(numbered)
 }
 
 /// Brings words to their stems (English).
@@ -125,18 +279,31 @@ const CUES: &[&str] = &[
     "provides",
 ];
 
+/// A symbol that a sentence is about stands within so many bytes of its beginning.
+const SUBJECT: usize = 16;
+
 /// Whether a sentence of a text says what one of these terms is: it begins with the term, and a verb like `is` follows.
 pub(crate) fn defines(stems: &Stems, terms: &[QueryTerm], text: &str) -> bool {
     sentences(text).into_iter().filter_map(|range| text.get(range)).any(|sentence| {
         let (mut at, mut subject, mut found) = (0, None, false);
+        // "The `?` placed after a value is": a symbol is no word, so what follows it may be longer.
+        let mut reach = 4;
+        symbols(sentence, |range, symbol| {
+            if range.start <= SUBJECT && stems.position(symbol, terms).is_some() {
+                (subject, reach) = (Some(0), 8);
+            }
+        });
+        let points = ["this ", "that ", "these ", "those ", "such ", "some "]
+            .iter()
+            .any(|word| sentence.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word)));
         words(sentence, |word| {
             if at < 2 && stems.position(word, terms).is_some() {
                 subject = Some(at);
             }
-            found |= subject.is_some_and(|subject| at > subject && at <= subject + 4) && CUES.contains(&word);
+            found |= subject.is_some_and(|subject| at > subject && at <= subject + reach) && CUES.contains(&word);
             at += 1;
         });
-        found && !sentence.ends_with('?')
+        found && !points && !sentence.ends_with('?')
     })
 }
 
@@ -201,6 +368,22 @@ mod tests {
         let mut seen = Vec::new();
         words("Rc<T>'s read_to_string, HTTP/2 in 2024 und Straße; 日本", |word| seen.push(word.to_owned()));
         assert_eq!(seen, ["rc", "read", "to", "string", "http", "2", "in", "2024", "und", "straße", "日", "本"]);
+    }
+
+    #[test]
+    fn symbols_are_what_a_reader_looks_up_as_it_is_written() {
+        let seen = |text: &str| {
+            let mut seen = Vec::new();
+            symbols(text, |range, symbol| {
+                assert!(text.get(range).unwrap().eq_ignore_ascii_case(symbol));
+                seen.push(symbol.to_owned());
+            });
+            seen
+        };
+        assert_eq!(seen("What does the ? operator do?"), ["?"]);
+        assert_eq!(seen("What is --pre, and `-C/--context`?"), ["--pre", "-C", "--context"]);
+        assert_eq!(seen("`..=`, `&mut T`, MEMORY_bytes. $HOME/x"), ["..=", "&mut", "memory_bytes", "$home"]);
+        assert_eq!(seen("- an _item_ | a *b* -- c-d -1 & more: (x) __init__"), Vec::<String>::new());
     }
 
     #[test]

@@ -19,7 +19,7 @@ use cap_std::fs::Dir;
 use guild_confine::{Bounds, Ended, Task, Worker};
 use guild_contract::Limits;
 use guild_jobs::{
-    files::{FileEntry, Found, GrepRequest},
+    files::{FileEntry, Found, GrepRequest, Listing, Unread},
     tools::ToolError,
 };
 use serde::{Deserialize, Serialize};
@@ -53,7 +53,7 @@ pub(super) enum Asked {
 /// What was found.
 #[derive(Serialize, Deserialize)]
 pub(super) enum Answer {
-    Walked(Vec<Entry>),
+    Walked(Vec<Entry>, Unread),
     Found(Found),
     Paths(Vec<String>),
     Looked(Vec<Looked>),
@@ -233,7 +233,10 @@ impl ReadRoots {
 
     fn here(&self, asked: Asked, cancel: &CancellationToken) -> Result<Answer, ToolError> {
         Ok(match asked {
-            Asked::Walk => Answer::Walked(self.walk_here(cancel)?.into_iter().map(Entry::from).collect()),
+            Asked::Walk => {
+                let Listing { files, unread } = self.walk_here(cancel)?;
+                Answer::Walked(files.into_iter().map(Entry::from).collect(), unread)
+            }
             Asked::Grep(request) => Answer::Found(self.grep_here(&request, cancel)?),
             Asked::Glob { pattern, directory, limit } => {
                 Answer::Paths(self.glob_here(&pattern, directory.as_deref(), limit, cancel)?)

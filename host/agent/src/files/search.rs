@@ -6,7 +6,7 @@ use cap_std::fs::File;
 use grep_regex::{ErrorKind, RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
 use guild_jobs::{
-    files::{FileEntry, FileMatches, Found, FoundLine, GrepRequest, GrepWanted},
+    files::{FileEntry, FileMatches, Found, FoundLine, GrepRequest, GrepWanted, Reason, Unread},
     tools::ToolError,
 };
 use ignore::types::{Types, TypesBuilder};
@@ -36,6 +36,8 @@ pub(super) struct Search<'a> {
     request: &'a GrepRequest,
     cancel: &'a CancellationToken,
     found: Found,
+    /// Files that could not be opened.
+    denied: Unread,
     /// Lines or files that may still be found.
     left: u32,
     /// Bytes that may still be kept.
@@ -82,7 +84,18 @@ impl<'a> Search<'a> {
         let glob = request.glob.as_deref().map(|glob| PathGlob::new(glob, directory)).transpose()?;
         let types = request.file_type.as_deref().map(types).transpose()?;
         let (left, room) = (request.limit, MAX_FOUND_BYTES);
-        Ok(Self { matcher, searcher, glob, types, request, cancel, found: Found::default(), left, room })
+        Ok(Self {
+            matcher,
+            searcher,
+            glob,
+            types,
+            request,
+            cancel,
+            found: Found::default(),
+            denied: Unread::default(),
+            left,
+            room,
+        })
     }
 
     /// Whether a file is one of those that are wanted. It is asked before the file is opened.
@@ -132,7 +145,18 @@ impl<'a> Search<'a> {
         Ok(if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     }
 
-    pub(super) fn finish(self) -> Found {
+    /// Notes a file that could not be opened.
+    pub(super) fn denied(&mut self, path: &str) {
+        self.denied.add(Reason::Denied, path);
+    }
+
+    /// Takes what the walk left out.
+    pub(super) fn left_out(&mut self, unread: Unread) {
+        self.found.unread = unread;
+    }
+
+    pub(super) fn finish(mut self) -> Found {
+        self.found.unread.extend(self.denied);
         self.found
     }
 }

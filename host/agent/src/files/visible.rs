@@ -12,7 +12,11 @@ use std::{
 };
 
 use cap_std::fs::{Dir, DirEntry, FileType};
-use guild_jobs::{files::FileEntry, glob::MAX_GLOB_BYTES, tools::ToolError};
+use guild_jobs::{
+    files::{FileEntry, Reason, Unread},
+    glob::MAX_GLOB_BYTES,
+    tools::ToolError,
+};
 use ignore::{
     Match,
     gitignore::{Gitignore, GitignoreBuilder},
@@ -205,11 +209,17 @@ pub(super) struct Walk<'a> {
     beyond: &'a BeyondBounds,
     rules: Rules,
     seen: usize,
+    unread: Unread,
 }
 
 impl<'a> Walk<'a> {
     pub(super) fn new(cancel: &'a CancellationToken, beyond: &'a BeyondBounds, each: &'a mut Each<'a>) -> Self {
-        Self { cancel, each, beyond, rules: Rules::default(), seen: 0 }
+        Self { cancel, each, beyond, rules: Rules::default(), seen: 0, unread: Unread::default() }
+    }
+
+    /// What it came by and left out. What is hidden, or left out by a `.gitignore`, is not in it.
+    pub(super) fn unread(self) -> Unread {
+        self.unread
     }
 
     /// Walks a root.
@@ -237,22 +247,43 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// A directory that cannot be read: the operator is told, and whoever asked.
+    fn denied(&mut self, path: &str) {
+        self.unread.add(Reason::Denied, path);
+        self.beyond.add(format!("{path:?} cannot be read; check its permissions"));
+    }
+
     fn directory(&mut self, root: &str, dir: &Dir, at: &str, depth: usize) -> Result<ControlFlow<()>, ToolError> {
-        // A directory that cannot be read is left out: it is for the operator to see to, not for the session.
-        let Ok(entries) = dir.entries() else { return Ok(ControlFlow::Continue(())) };
-        let mut named: Vec<(String, FileType, DirEntry)> = entries
-            .filter_map(|entry| {
-                let entry = entry.ok()?;
-                let (name, kind) = (entry.file_name().into_string().ok()?, entry.file_type().ok()?);
-                (!name.starts_with('.') && (kind.is_dir() || kind.is_file())).then_some((name, kind, entry))
-            })
-            .collect();
+        let path_of = |name: &str| {
+            let mut path = root.to_owned();
+            [at, name].into_iter().filter(|part| !part.is_empty()).for_each(|part| join(&mut path, part));
+            path
+        };
+        let Ok(entries) = dir.entries() else {
+            self.denied(&path_of(""));
+            return Ok(ControlFlow::Continue(()));
+        };
+        let mut named: Vec<(String, FileType, DirEntry)> = Vec::new();
+        for entry in entries {
+            let Ok(entry) = entry else {
+                self.denied(&path_of(""));
+                break;
+            };
+            let name = entry.file_name();
+            let Ok(kind) = entry.file_type() else { continue };
+            match name.into_string() {
+                Ok(name) if name.starts_with('.') => {}
+                Ok(name) => named.push((name, kind, entry)),
+                Err(name) => self.unread.add(Reason::Name, &path_of(&name.to_string_lossy())),
+            }
+        }
         // A directory's files have its name and a `/` before theirs: so ordered, all paths come in their order.
         let key = |name: &str, kind: &FileType| format!("{name}{}", if kind.is_dir() { "/" } else { "" });
         named.sort_by_cached_key(|(name, kind, _)| key(name, kind));
         let has_rules = match self.rules.enter(root, dir, "", at) {
             Ok(has_rules) => has_rules,
             Err(why) => {
+                self.unread.add(Reason::Ignore, &path_of(""));
                 self.beyond.add(why);
                 return Ok(ControlFlow::Continue(()));
             }
@@ -266,10 +297,22 @@ impl<'a> Walk<'a> {
             if self.rules.ignores(&path, kind.is_dir()) {
                 continue;
             }
+            if !kind.is_dir() && !kind.is_file() {
+                let reason = if kind.is_symlink() { Reason::Link } else { Reason::Special };
+                self.unread.add(reason, &path_of(&name));
+                continue;
+            }
             let flow = if kind.is_dir() {
                 match entry.open_dir() {
                     Ok(inner) if depth < MAX_DEPTH => self.directory(root, &inner, &path, depth + 1)?,
-                    _ => continue,
+                    Ok(_) => {
+                        self.unread.add(Reason::Deep, &path_of(&name));
+                        continue;
+                    }
+                    Err(_) => {
+                        self.denied(&path_of(&name));
+                        continue;
+                    }
                 }
             } else {
                 self.file(format!("{root}/{path}"), dir, &name, &entry)?

@@ -1,7 +1,7 @@
 //! Read, Grep and Glob: their definitions, and how their answers look.
 
 use guild_jobs::{
-    files::{FileMatches, Files, Found, GrepRequest, GrepWanted},
+    files::{FileMatches, Files, Found, GrepRequest, GrepWanted, Reason, Unread},
     tools::ToolError,
 };
 use serde::Deserialize;
@@ -167,7 +167,7 @@ pub(super) fn grep(
         limit: input.offset.saturating_add(most).saturating_add(1),
     };
     let found = files.grep(&request, cancel)?;
-    let Found { skipped, full, .. } = found;
+    let Found { skipped, full, unread, .. } = found;
     let lines = match input.output_mode {
         OutputMode::Content => found_lines(found.files, input.numbers, before > 0 || after > 0),
         OutputMode::FilesWithMatches => found.files.into_iter().map(|file| file.path).collect(),
@@ -186,7 +186,15 @@ pub(super) fn grep(
             "\n({skipped} files were not searched to their end, most likely since they are too large)"
         ));
     }
+    text.push_str(&not_read(&unread, lines.is_empty()));
     Ok(text)
+}
+
+/// What a model has to know of files that were not looked at: those that cannot be read always, the others where
+/// nothing was found.
+fn not_read(unread: &Unread, nothing: bool) -> String {
+    let tells = nothing && !unread.is_empty() || unread.count(Reason::Denied) > 0;
+    if tells { format!("\n(not looked at: {})", unread.lines().collect::<Vec<_>>().join("; ")) } else { String::new() }
 }
 
 /// Lines as ripgrep prints them, with `--` where lines are left out between two.
@@ -218,6 +226,10 @@ pub(super) fn glob(
     let (mut text, next) = listed(&found, 0, SHOWN.0, room, "No files found");
     if let Some(next) = next {
         text.push_str(&format!("\n(cut after {next}: a narrower pattern or path finds the others)"));
+    }
+    if found.is_empty() {
+        // Only now is it worth a second walk.
+        text.push_str(&not_read(&files.walk(cancel)?.unread, true));
     }
     Ok(text)
 }

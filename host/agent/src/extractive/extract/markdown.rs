@@ -1,8 +1,13 @@
 //! Markdown: blocks of its source, as it stands in the file.
 
+use std::ops::Range;
+
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
 use super::{Form, Format, Page, trimmed};
+
+/// A table of more bytes is taken row by row.
+const TABLE_BYTES: usize = 1200;
 
 /// Reads a page.
 pub(super) fn page(text: String) -> Page {
@@ -20,6 +25,14 @@ pub(super) fn page(text: String) -> Page {
             Event::SoftBreak if heading.is_some() => heading.get_or_insert_default().push(' '),
             Event::Start(Tag::List(_)) if depth == 0 => lists += 1,
             Event::End(TagEnd::List(_)) if depth == 0 => lists = lists.saturating_sub(1),
+            Event::Start(Tag::HtmlBlock) if heading_of(&text, &range).is_some() => {
+                page.heading(heading_of(&text, &range).unwrap_or_default());
+                depth += 1;
+            }
+            Event::Start(Tag::Table(_)) if depth == 0 && range.len() > TABLE_BYTES => {
+                rows(&mut page, &text, range);
+                depth += 1;
+            }
             Event::Start(tag) => {
                 let block = match tag {
                     Tag::Paragraph | Tag::BlockQuote(_) | Tag::Table(_) | Tag::FootnoteDefinition(_) => {
@@ -59,6 +72,39 @@ pub(super) fn page(text: String) -> Page {
     page
 }
 
+/// The heading that a piece of HTML in Markdown is: `<h3 id="x">Its text</h3>`.
+fn heading_of(text: &str, range: &Range<usize>) -> Option<String> {
+    let html = text.get(range.clone())?.trim_start();
+    let level = html.strip_prefix("<h").or_else(|| html.strip_prefix("<H"))?;
+    if !level.starts_with(['1', '2', '3', '4', '5', '6']) {
+        return None;
+    }
+    let mut tag = false;
+    let plain = html.chars().filter(|c| {
+        let inside = tag || *c == '<';
+        tag = inside && *c != '>';
+        !inside
+    });
+    let plain = plain.collect::<String>().split_whitespace().collect::<Vec<_>>().join(" ");
+    (!plain.is_empty()).then_some(plain)
+}
+
+/// Each row of a long table, with the table's head.
+fn rows(page: &mut Page, text: &str, table: Range<usize>) {
+    let mut at = table.start;
+    let mut head = table.start..table.start;
+    for (number, line) in text.get(table).unwrap_or_default().split_inclusive('\n').enumerate() {
+        let row = trimmed(text, at..at + line.len());
+        if number < 2 {
+            head.end = row.end;
+        } else if line.chars().any(char::is_alphanumeric) {
+            page.block(row, Form::Prose);
+            page.blocks.last_mut().into_iter().for_each(|block| block.head = head.clone());
+        }
+        at += line.len();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,6 +131,19 @@ mod tests {
                 (17, "Sub", "```rust\nfn a() {}\n```", true),
                 (21, "Sub", "| a | b |\n|---|---|\n| 1 | 2 |", false),
             ]
+        );
+    }
+
+    #[test]
+    fn a_long_table_is_taken_row_by_row_and_a_heading_may_be_html() {
+        let rows: String = (0..100).map(|n| format!("| name{n} | value{n} |\n")).collect();
+        let page = page(format!("<h3 name=\"x\">\nWhy a <code>b</code>?\n</h3>\n\n| n | v |\n|---|---|\n{rows}"));
+        assert_eq!(page.blocks.len(), 100);
+        let block = &page.blocks[7];
+        assert_eq!(page.headings[block.heading], "Why a b?");
+        assert_eq!(
+            (page.words(block), page.text.get(block.head.clone())),
+            ("| name7 | value7 |", Some("| n | v |\n|---|---|"))
         );
     }
 }

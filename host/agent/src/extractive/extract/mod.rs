@@ -54,6 +54,8 @@ pub(crate) struct Block {
     pub(crate) heading: usize,
     /// What it is.
     pub(crate) form: Form,
+    /// Of a row of a long table, where the table's head is; else empty.
+    pub(crate) head: Range<usize>,
 }
 
 /// What a block is.
@@ -82,7 +84,7 @@ impl Page {
     }
 
     fn block(&mut self, range: Range<usize>, form: Form) {
-        self.blocks.push(Block { range, heading: self.headings.len() - 1, form });
+        self.blocks.push(Block { range, heading: self.headings.len() - 1, form, head: 0..0 });
     }
 
     /// A block's text.
@@ -106,7 +108,7 @@ impl Page {
             let moved = |(at, line): &(u32, u32)| ((*at as usize - block.range.start + start) as u32, *line);
             kept.lines.extend(inside.iter().map(moved));
             kept.text.push_str(self.words(block));
-            kept.blocks.push(Block { range: start..kept.text.len(), ..block.clone() });
+            kept.blocks.push(Block { range: start..kept.text.len(), head: 0..0, ..block.clone() });
             kept.text.push_str("\n\n");
         }
         kept.text.shrink_to_fit();

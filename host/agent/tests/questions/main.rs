@@ -1,0 +1,115 @@
+//! Questions as readers ask them, on three corpora: what the report has to quote, what its summary has to say and what
+//! it must not, and what it has to call unanswered.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod asked;
+mod held_out;
+
+use std::{path::Path, sync::Arc};
+
+use common::{roots, session};
+use guild_agent::Extractive;
+use guild_jobs::session::{AgentRuntime, Ending};
+
+/// A question, and what belongs to its answer.
+pub(crate) struct Asked {
+    pub(crate) question: &'static str,
+    /// Passages that the report quotes; where there are none, the sources do not answer.
+    pub(crate) quoted: &'static [&'static str],
+    /// What its summary says.
+    pub(crate) summary: &'static [&'static str],
+    /// What its summary does not say, since it answers nothing.
+    pub(crate) never: &'static [&'static str],
+}
+
+impl Asked {
+    const fn unanswered(question: &'static str) -> Self {
+        Self { question, quoted: &[], summary: &[], never: &[] }
+    }
+
+    /// What is wrong with a report.
+    fn wrong(&self, report: &str) -> Vec<String> {
+        let part = |from: &str, to: &[&str]| {
+            let rest = report.split_once(from).map_or("", |(_, rest)| rest);
+            let end = to.iter().filter_map(|to| rest.find(to)).min().unwrap_or(rest.len());
+            plain(rest.get(..end).unwrap_or_default())
+        };
+        let summary = part("\n## Summary\n", &["\n## "]);
+        let findings = part("\n## Findings\n", &["\n## Sources\n", "\n## Open"]);
+        let mut wrong = Vec::new();
+        if self.quoted.is_empty() && !report.contains("Not found in the sources") {
+            wrong.push(format!("called answered: {}", &summary));
+        }
+        let missing = |all: &[&str], part: &str, what: &str| {
+            let missing = all.iter().filter(|text| !part.contains(&plain(text)));
+            missing.map(|text| format!("{what} lacks {text:?}")).collect::<Vec<_>>()
+        };
+        wrong.extend(missing(self.quoted, &findings, "the findings"));
+        wrong.extend(missing(self.summary, &summary, "the summary"));
+        wrong.extend(
+            self.never
+                .iter()
+                .filter(|text| summary.contains(&plain(text)))
+                .map(|text| format!("the summary has {text:?}")),
+        );
+        wrong
+    }
+}
+
+/// A text on one line, without the marks of quotations and what Markdown has for emphasis.
+fn plain(text: &str) -> String {
+    let lines = text.lines().map(|line| line.trim_start_matches('>').trim());
+    let joined = lines.collect::<Vec<_>>().join(" ").replace(['\\', '*'], "").replace('’', "'");
+    joined.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Asks them all; what is wrong, a line for each question.
+async fn ask(corpus: &str, questions: &[Asked]) -> Vec<String> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpora").join(corpus);
+    let (runtime, files) = (Extractive::new(), roots(&directory));
+    let mut failed = Vec::new();
+    for asked in questions {
+        let session = session(asked.question, Arc::new(common::Job::default()), Some(files.clone()));
+        let end = runtime.run(session).await;
+        assert_eq!(end.ending, Ending::Success, "{}", asked.question);
+        let wrong = asked.wrong(&end.text);
+        if !wrong.is_empty() {
+            failed.push(format!("{}\n    {}", asked.question, wrong.join("\n    ")));
+        }
+    }
+    failed
+}
+
+fn assert_none(failed: &[String]) {
+    assert!(failed.is_empty(), "{} failed:\n{}", failed.len(), failed.join("\n"));
+}
+
+#[tokio::test]
+async fn questions_on_the_rust_book() {
+    assert_none(&ask("book", asked::BOOK).await);
+}
+
+#[tokio::test]
+async fn questions_on_the_guide_of_ripgrep() {
+    assert_none(&ask("ripgrep", asked::RIPGREP).await);
+}
+
+#[tokio::test]
+async fn questions_on_these_docs() {
+    assert_none(&ask("guild", asked::GUILD).await);
+}
+
+/// So many of the held-out questions hold, as they were when they were first looked at.
+const HELD_OUT: usize = 10;
+
+#[tokio::test]
+async fn most_questions_that_were_held_out_hold_too() {
+    let mut failed = ask("book", held_out::BOOK).await;
+    failed.extend(ask("ripgrep", held_out::RIPGREP).await);
+    failed.extend(ask("guild", held_out::GUILD).await);
+    let all = held_out::BOOK.len() + held_out::RIPGREP.len() + held_out::GUILD.len();
+    assert!(all - failed.len() >= HELD_OUT, "{} of {all} failed:\n{}", failed.len(), failed.join("\n"));
+}
