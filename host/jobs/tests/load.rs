@@ -110,7 +110,7 @@ fn a_job_that_was_left_running_is_completed_if_it_had_submitted_and_failed_if_no
     let report = store.load();
     assert_eq!((report.jobs, report.reconciled.len()), (2, 2));
     let view = status(&store, &silent);
-    assert_eq!((view.status, view.completed_at.as_deref()), (JobStatus::Failed, Some("2026-01-01T00:01:00Z")));
+    assert_eq!((view.status, view.completed_at.as_deref()), (JobStatus::Failed, Some("2026-01-01T00:01:00.000Z")));
     assert!(view.error.unwrap().starts_with("the host stopped while the job was running"));
     assert_eq!(status(&store, &submitted).status, JobStatus::Completed);
     assert_eq!(store.result(submitted.as_str()).unwrap().output, "the result");

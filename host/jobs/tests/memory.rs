@@ -116,7 +116,7 @@ fn injection_is_newest_first_whole_and_within_the_cap() {
     let listed: Vec<_> = memory.list().unwrap().into_iter().map(|entry| entry.key).collect();
     assert_eq!(listed, ["d", "a", "b", "c"]);
     let note = &memory.injection()[0];
-    assert_eq!((note.key.as_str(), note.modified.as_str()), ("d", "2023-11-14T22:13:29Z"));
+    assert_eq!((note.key.as_str(), note.modified.as_str()), ("d", "2023-11-14T22:13:29.000Z"));
 }
 
 #[test]

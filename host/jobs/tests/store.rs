@@ -35,7 +35,7 @@ fn a_new_job_is_there_whole() {
     let config: Value = serde_json::from_str(&member.read(&member.file(&id, "config.json"))).unwrap();
     assert_eq!(config, json!({"depth": 2}));
     let meta: Value = serde_json::from_str(&member.read(&member.file(&id, "meta.json"))).unwrap();
-    let started = "2026-01-01T00:00:00Z";
+    let started = "2026-01-01T00:00:00.000Z";
     assert_eq!(meta, json!({"jobId": id, "status": "running", "description": "label", "startedAt": started}));
     assert_eq!(
         serde_json::from_slice::<Value>(&store.status_now(id.as_str()).unwrap()).unwrap(),
@@ -101,7 +101,7 @@ fn a_submitted_result_becomes_the_result_on_completion() {
     let result = store.result(id.as_str()).unwrap();
     assert_eq!((result.output.as_str(), result.artifacts), ("second", None));
     let view = status(&store, id);
-    assert_eq!((view.status, view.completed_at.as_deref()), (JobStatus::Completed, Some("2026-01-01T00:00:05Z")));
+    assert_eq!((view.status, view.completed_at.as_deref()), (JobStatus::Completed, Some("2026-01-01T00:00:05.000Z")));
     assert_eq!(store.running_count(), 0);
 }
 
@@ -355,7 +355,7 @@ fn nothing_writes_a_second_line_into_log_or_transcript() {
     let member = Member::new();
     let job = start(&member.store(), "d");
     job.log("one\ntwo\x1b[2J");
-    assert_eq!(member.read(&member.file(job.id(), "log.txt")), "2026-01-01T00:00:00Z one\\ntwo\\u{1b}[2J\n");
+    assert_eq!(member.read(&member.file(job.id(), "log.txt")), "2026-01-01T00:00:00.000Z one\\ntwo\\u{1b}[2J\n");
     job.transcript(&note("line\n0"));
     let transcript = member.read(&member.file(job.id(), "transcript.jsonl"));
     let entry: Value = serde_json::from_str(transcript.strip_suffix('\n').unwrap()).unwrap();
