@@ -96,7 +96,7 @@ fn what_follows(approval: &Approval, found: &FoundMember) -> String {
         return "no host serves it; it is loaded by the next that does, and by `guild run`".to_owned();
     };
     let (pid, url) = (owner.pid, harmless(&owner.url));
-    let directory = approval.file().and_then(|file| Some(file.parent()?.canonicalize().ok()?));
+    let directory = approval.file().and_then(|file| file.parent()?.canonicalize().ok());
     let other = owner.note::<Serving>(&found.dir).ok().flatten().filter(|host| host.lock_directory != directory);
     if let Some(host) = other {
         let has = host.lock_directory.map_or_else(

@@ -23,7 +23,7 @@ use rustix::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    durable::{Survives, if_there, open_dir, read_whole, remove_temporary, replace, replace_as},
+    durable::{Survives, open_dir, read_whole, remove_temporary, replace, replace_as},
     file_lock::FileLock,
 };
 
@@ -120,11 +120,9 @@ impl OwnerLock {
             // The file that it locked was removed.
             return Ok(Err(named));
         }
-        for file in [OWNER, NOTE] {
-            remove_temporary(&dir, file)?;
-        }
-        // What a process told that is gone is not to be taken for this one's.
-        if_there(dir.remove_file(NOTE))?;
+        remove_temporary(&dir, OWNER)?;
+        // What a process that is gone has told is not believed; where it cannot be removed, it is nobody's hindrance.
+        let _ = dir.remove_file(NOTE);
         let held = Self { dir, _lock: lock };
         held.set_url(url)?;
         Ok(Ok(held))

@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// How long a start waits to hear what there is in the read roots.
-const LOOKING: Duration = Duration::from_secs(2);
+const LOOKING: Duration = Duration::from_secs(5);
 
 /// Whose jobs a host keeps.
 #[derive(Clone, Debug)]
