@@ -173,7 +173,7 @@ impl Toolbox {
     pub(crate) fn names(&self) -> Vec<String> {
         match &*self.component.borrow() {
             Component::Ready(loaded) => loaded.catalogue.tools.iter().map(|tool| tool.name.clone()).collect(),
-            Component::Loading | Component::Failed(_) => Vec::new(),
+            Component::Loading(_) | Component::Failed(_) => Vec::new(),
         }
     }
 
