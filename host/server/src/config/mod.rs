@@ -23,9 +23,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use guild_contract::{Limits, Policy, grants::Pattern};
+use guild_contract::{Limits, Policy, grants::Pattern, objects::Objects};
 use guild_web::WebOptions;
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use toml::{
     Spanned,
     de::{DeTable, Deserializer},
@@ -187,8 +187,8 @@ impl Config {
         let tables = DeTable::parse(text).map_err(syntax)?;
         keys::check(tables.get_ref())?;
         let limits_set = keys::names(tables.get_ref(), "limits");
-        let written = Written::deserialize(Deserializer::from(tables.clone())).map_err(syntax)?;
-        let door = WrittenDoor::deserialize(Deserializer::from(tables)).map_err(syntax)?;
+        let written = Written::deserialize(from_tables(tables.clone())).map_err(syntax)?;
+        let door = WrittenDoor::deserialize(from_tables(tables)).map_err(syntax)?;
 
         let base = path.parent().unwrap_or(path);
         let mut config = Self { file: Some(path.to_owned()), directory: Some(base.to_owned()), ..Self::default() };
@@ -238,6 +238,15 @@ impl Config {
         config.policy = Policy { rules, web: config.web.is_some(), strict_imports: written.strict_imports };
         Ok(config)
     }
+}
+
+/// Reads a whole TOML text, in which no list stands for a table.
+pub(crate) fn from_toml<T: DeserializeOwned>(text: &str) -> Result<T, toml::de::Error> {
+    T::deserialize(from_tables(DeTable::parse(text)?))
+}
+
+fn from_tables(tables: Spanned<DeTable<'_>>) -> Objects<Deserializer<'_>> {
+    Objects::called("a table", Deserializer::from(tables))
 }
 
 fn syntax(error: toml::de::Error) -> Wrong {
