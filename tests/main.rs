@@ -32,6 +32,7 @@ mod job_commands;
 mod jobs;
 mod large_component;
 mod limits;
+mod manifests;
 mod mcp;
 mod mcp_roster;
 mod mcp_stdio;

@@ -322,8 +322,8 @@ fn a_plan_that_cannot_be_carried_out_fails_the_dispatch() {
 
 #[test]
 fn a_component_without_what_its_world_exports_is_refused() {
-    let why = "guild-member.json:1: the manifest says `\"world\": \"autonomous-worker\"`, but the component does not export `run`; export \
-               it, or name the world that it was built for";
+    let why = "guild-member.json:1: the manifest says `\"world\": \"autonomous-worker\"`, but the component does not export `run`; write \
+               `\"world\": \"worker\"`, which is what it was built for";
     Hostile::autonomous(guest::worker("unreachable")).attacks(|case| refused(case, why));
 }
 

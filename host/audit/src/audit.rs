@@ -1,6 +1,6 @@
 //! From bytes, manifest and policy to an [`Audit`].
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use guild_contract::{
     Bounds, Limits, MemberKey,
@@ -106,7 +106,9 @@ impl Audit {
         limits: &Limits,
         findings: &mut Findings,
     ) {
-        let languages: Vec<_> = scan.claimed.languages().into_iter().collect();
+        let mut languages = scan.claimed.languages();
+        languages.extend(scan.libraries.languages());
+        let languages: Vec<_> = languages.into_iter().collect();
         let names: BTreeSet<&String> = outside.imports.iter().collect();
         self.imports_total = names.len() as u64;
         self.imports = names
@@ -122,6 +124,7 @@ impl Audit {
         self.contents = std::mem::take(&mut scan.contents);
         self.identity.claims = std::mem::take(&mut scan.claimed.claims);
         self.identity.producers = std::mem::take(&mut scan.claimed.producers).into_iter().collect();
+        self.identity.runtimes = std::mem::take(&mut scan.libraries).runtimes();
         self.identity.dependencies = scan.claimed.dependencies.take();
         self.identity.sboms = std::mem::take(&mut scan.claimed.sboms).into_iter().collect();
         judge::bytes(self, &scan, truncated, limits, findings);
@@ -201,7 +204,7 @@ fn state_of(name: &str, interface: Option<Interface>, member: Option<Member<'_>>
         Some(member) => match member.grants.denial(interface) {
             Some(why) => (ImportState::Denied, Some(why.to_owned())),
             None => {
-                let error = InspectError::NotAsked { import: cut(name), interface };
+                let error = InspectError::NotAsked(BTreeMap::from([(interface, cut(name))]));
                 (ImportState::NotAsked, Some(error.to_string()))
             }
         },

@@ -49,7 +49,7 @@ rules! {
     GA004 "import-unknown" High "It imports something that this host does not have.";
     GA005 "import-version" High "It imports or exports an interface of a version that this host does not serve.";
     GA006 "import-refused" High "It imports what is not granted, and `strict_imports` refuses that.";
-    GA007 "world-mismatch" High "It does not export what its manifest's world promises.";
+    GA007 "world-mismatch" High "It exports less than its manifest's world promises, or what another world does.";
     GA008 "oversize" High "Its file is larger than the limit.";
     GA009 "beyond-limits" High "It declares more memory or tables than its limits allow.";
     GA010 "signature-bad" High "Its signature does not hold, or is missing where the operator requires one.";

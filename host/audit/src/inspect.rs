@@ -1,9 +1,11 @@
 //! What a component imports and exports, read from its bytes without compiling or running it.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use guild_contract::{
     WIT_PACKAGE, WIT_VERSION,
     grants::Grants,
-    manifest::{ComponentSpec, Interface, World},
+    manifest::{ComponentSpec, FILE_NAME, Interface, World},
 };
 use wasmparser::{ComponentTypeRef, Encoding, Parser, Payload};
 
@@ -20,17 +22,9 @@ pub enum InspectError {
         "the component imports `{0}`, which this host does not have; a plugin can use guild:worker and WASI 0.2 only"
     )]
     UnknownImport(String),
-    /// An interface that the manifest does not ask for.
-    #[error(
-        "the component imports `{import}`, which its manifest does not ask for; \
-         add the line `\"{}\": {{}}` to `component.grants` in guild-member.json", interface.as_str()
-    )]
-    NotAsked {
-        /// The import as the component spells it.
-        import: String,
-        /// What to ask for.
-        interface: Interface,
-    },
+    /// Interfaces that the manifest does not ask for: all of them.
+    #[error("{}", not_asked(.0))]
+    NotAsked(BTreeMap<Interface, String>),
     /// An interface of another version.
     #[error("the component uses `{name}`; this host has {package}@{host}, which serves {track} up to {host}")]
     Version {
@@ -43,26 +37,50 @@ pub enum InspectError {
         /// The versions that it serves.
         track: String,
     },
-    /// The component does not export what its world promises.
-    #[error(
-        "the manifest says `\"world\": \"{world}\"`, but the component does not export `{export}`; \
-         export it, or name the world that it was built for"
-    )]
-    MissingExport {
+    /// The component does not export what its world has, or exports what another world has.
+    #[error("the manifest says `\"world\": \"{world}\"`, but the component {why}")]
+    World {
         /// The world of the manifest.
         world: &'static str,
-        /// The interface that is missing.
-        export: &'static str,
-    },
-    /// An import that was not granted, where `strict_imports` refuses such a component.
-    #[error("the component imports `{import}`, which `strict_imports = true` in guild.toml refuses: {why}")]
-    NotGranted {
-        /// The import as the component spells it.
-        import: String,
-        /// Why it is not granted.
+        /// What does not fit, and what to do.
         why: String,
     },
+    /// Imports that were not granted, where `strict_imports` refuses such a component: each as the component spells it, by
+    /// the reason.
+    #[error("the component imports {}", not_granted(.0))]
+    NotGranted(BTreeMap<String, BTreeSet<String>>),
 }
+
+/// `"log": {}` for each, to add to a manifest.
+fn not_asked(imports: &BTreeMap<Interface, String>) -> String {
+    let lines: Vec<_> = imports.keys().map(|interface| format!("`\"{}\": {{}}`", interface.as_str())).collect();
+    let add = if lines.len() == 1 { "the line" } else { "the lines" };
+    format!(
+        "the component imports {}, which its manifest does not ask for; add {add} {} to `component.grants` in {FILE_NAME}",
+        quoted(imports.values()),
+        lines.join(", ")
+    )
+}
+
+fn not_granted(imports: &BTreeMap<String, BTreeSet<String>>) -> String {
+    let refused = |(why, imports): (&String, &BTreeSet<String>)| {
+        format!("{}, which `strict_imports = true` in guild.toml refuses: {why}", quoted(imports))
+    };
+    imports.iter().map(refused).collect::<Vec<_>>().join("; and ")
+}
+
+/// Some names, each in backticks.
+fn quoted<T: std::fmt::Display>(names: impl IntoIterator<Item = T>) -> String {
+    let mut names = names.into_iter().map(|name| format!("`{name}`"));
+    let some: Vec<_> = names.by_ref().take(NAMED).collect();
+    match names.count() {
+        0 => some.join(", "),
+        more => format!("{} and {more} more", some.join(", ")),
+    }
+}
+
+/// Names that an error lists.
+const NAMED: usize = 12;
 
 /// The newest WASI 0.2 whose interfaces this host links.
 const WASI_VERSION: (u64, u64, u64) = (0, 2, 12);
@@ -161,6 +179,9 @@ pub(crate) fn interface(import: &str) -> Option<Interface> {
     found.filter(|_| name.package == WIT_PACKAGE)
 }
 
+/// The interfaces of `guild:worker` that some world exports, in the order of [`exports_of`].
+pub(crate) const EXPORTS: [&str; 3] = ["dispatch", "run", "toolbox"];
+
 /// What a world exports, by the names of its interfaces.
 pub(crate) fn exports_of(world: World) -> &'static [&'static str] {
     match world {
@@ -180,35 +201,59 @@ pub(crate) fn is_export(export: &str, interface: &str) -> bool {
 /// Checks a component's outside against what its manifest says, what it is granted, and what this host has.
 ///
 /// # Errors
-/// The first import or export that does not fit: see [`InspectError`].
+/// The first that does not fit: an import that this host does not have, imports that were not asked for or granted, a world of
+/// other exports. See [`InspectError`].
 pub fn check(outside: &Outside, spec: &ComponentSpec, grants: &Grants) -> Result<(), InspectError> {
-    let strict = |import: &str, why: &str| match grants.strict_imports {
-        true => Err(InspectError::NotGranted { import: import.to_owned(), why: why.to_owned() }),
-        false => Ok(()),
-    };
+    let (mut not_asked, mut not_granted) = (BTreeMap::new(), BTreeMap::<_, BTreeSet<_>>::new());
     for import in &outside.imports {
-        match known(import)?.link {
-            Link::Linked | Link::Types => {}
+        let denied = match known(import)?.link {
+            Link::Linked | Link::Types => None,
             Link::Grant => {
                 let interface = interface(import).ok_or_else(|| InspectError::UnknownImport(import.clone()))?;
                 if !spec.grants.asks(interface) {
-                    return Err(InspectError::NotAsked { import: import.clone(), interface });
+                    not_asked.insert(interface, import.clone());
                 }
-                if let Some(why) = grants.denial(interface) {
-                    strict(import, why)?;
-                }
+                grants.denial(interface)
             }
-            Link::Denied => strict(import, NO_NETWORK)?,
+            Link::Denied => Some(NO_NETWORK),
             Link::Exported => return Err(InspectError::UnknownImport(import.clone())),
+        };
+        if let Some(why) = denied.filter(|_| grants.strict_imports) {
+            not_granted.entry(why.to_owned()).or_default().insert(import.clone());
         }
     }
-    for export in exports_of(spec.world) {
-        match outside.exports.iter().find(|name| is_export(name, export)) {
-            Some(name) => check_version(name)?,
-            None => return Err(InspectError::MissingExport { world: spec.world.as_str(), export }),
-        }
+    if !not_asked.is_empty() {
+        return Err(InspectError::NotAsked(not_asked));
     }
-    Ok(())
+    if !not_granted.is_empty() {
+        return Err(InspectError::NotGranted(not_granted));
+    }
+    check_exports(outside, spec.world)
+}
+
+/// Checks that a component exports what its world has, and nothing that another world has: nobody would call that.
+fn check_exports(outside: &Outside, world: World) -> Result<(), InspectError> {
+    let found = |interface: &str| outside.exports.iter().find(|name| is_export(name, interface));
+    let exported: Vec<&str> = EXPORTS.into_iter().filter(|interface| found(interface).is_some()).collect();
+    let wanted = exports_of(world);
+    if exported == wanted {
+        return wanted.iter().filter_map(|interface| found(interface)).try_for_each(|name| check_version(name));
+    }
+    let missing: Vec<_> = wanted.iter().filter(|interface| !exported.contains(interface)).collect();
+    let more: Vec<_> = exported.iter().filter(|interface| !wanted.contains(interface)).collect();
+    let why = match (missing.is_empty(), more.is_empty()) {
+        (false, true) => format!("does not export {}", quoted(missing)),
+        (true, _) => {
+            format!("exports {} too, which this world does not have, so that nobody would call it", quoted(more))
+        }
+        (false, false) => format!("does not export {}, and exports {} instead", quoted(missing), quoted(more)),
+    };
+    let remedy = match World::ALL.into_iter().find(|world| exports_of(*world) == exported) {
+        Some(fits) => format!("write `\"world\": \"{}\"`, which is what it was built for", fits.as_str()),
+        None if exported.is_empty() => "build it for that world of wit/".to_owned(),
+        None => format!("no world has {} together; build it without one of them", quoted(&exported)),
+    };
+    Err(InspectError::World { world: world.as_str(), why: format!("{why}; {remedy}") })
 }
 
 /// Why sockets and HTTP are denied.

@@ -194,6 +194,14 @@ pub(crate) fn outside(
                     findings.add(Rule::GA005, place, format!("{error}; build it against the host's wit/"));
                 }
             }
+            ExportState::Extra if inspect::EXPORTS.iter().any(|known| inspect::is_export(&export.name, known)) => {
+                let world = audit.identity.world.as_deref().unwrap_or_default();
+                let text = format!(
+                    "the manifest says `\"world\": \"{world}\"`, which does not have this export, and a host refuses the component; \
+                     name the world that it was built for"
+                );
+                findings.add(Rule::GA007, place, text);
+            }
             ExportState::Extra => {
                 findings.add(Rule::GA035, place, "nobody calls this export; ask what it is for");
             }

@@ -11,6 +11,7 @@ mod findings;
 pub mod functions;
 pub mod inspect;
 mod judge;
+mod languages;
 pub mod meaning;
 pub mod model;
 mod scan;

@@ -69,6 +69,9 @@ pub struct Identity {
     pub claims: Claims,
     /// The tools that made it, as its producers sections say; at most 200.
     pub producers: Vec<Producer>,
+    /// The runtimes of languages that its modules link, whatever its producers sections say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub runtimes: Vec<Runtime>,
     /// The dependency list that cargo-auditable put in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dependencies: Option<Dependencies>,
@@ -136,6 +139,16 @@ pub struct Producer {
     pub name: String,
     /// Its version; it may be empty.
     pub version: String,
+}
+
+/// The runtime of a language, linked as a library.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Runtime {
+    /// The language.
+    pub language: String,
+    /// The library, as the modules that import from it spell it.
+    pub library: String,
 }
 
 /// An embedded dependency list.

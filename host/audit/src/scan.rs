@@ -14,6 +14,7 @@ use wasmparser::{
 
 use crate::{
     claims,
+    languages::Libraries,
     model::{Contents, Section},
     traces::{Programs, Traces},
 };
@@ -38,6 +39,7 @@ const PAGE_BYTES: u64 = 64 * 1024;
 pub(crate) struct Scan {
     pub(crate) contents: Contents,
     pub(crate) claimed: claims::Claimed,
+    pub(crate) libraries: Libraries,
     /// The functions of each import, by its name; none, where the component is not valid.
     pub(crate) functions: BTreeMap<String, Vec<String>>,
     /// Why it is not valid.
@@ -102,6 +104,7 @@ pub(crate) fn scan(bytes: &[u8], imports: &[String]) -> Scan {
             }
         }
         match &payload {
+            Payload::ImportSection(section) => scan.libraries.look(section.clone()),
             Payload::DataSection(section) => {
                 let range = section.range();
                 let data = bytes.get(range.clone()).unwrap_or_default();

@@ -201,7 +201,7 @@ fn cases() -> Vec<(Rule, Case, Case)> {
         (Rule::GA033, data(&"a".repeat((4 << 20) + 10)), data(&"a".repeat(100))),
         (Rule::GA034, of(&[DISPATCH, SBOM]), plain()),
         (Rule::GA035, of(&[r#"(instance $i) (export "acme:x/y@1.0.0" (instance $i))"#, MADE, SBOM]), plain()),
-        (Rule::GA035, of(&[DISPATCH, run, MADE, SBOM]).asking(json!({})), own_run.clone()),
+        (Rule::GA007, of(&[DISPATCH, run, MADE, SBOM]).asking(json!({})), own_run.clone()),
         (
             Rule::GA036,
             worker(json!({"tools": ["Read"]})),

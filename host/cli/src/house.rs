@@ -3,7 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use cap_std::fs::Dir;
-use guild_contract::{MemberKey, manifest::FILE_NAME};
+use guild_contract::{
+    MemberKey,
+    manifest::{FILE_NAME, WORKER},
+};
 use guild_server::{
     config::Config,
     discovery::{Found, FoundMember, MEMBERS, discover, open_directory, single},
@@ -79,6 +82,21 @@ pub(crate) fn member_directory(member: &str, house: &House, config: &Config) -> 
 pub(crate) fn member(directory: &Path, house: &House, config: &Config) -> Result<FoundMember, String> {
     let members = members_directory(house.members.as_deref(), config).ok();
     single(directory, members.as_deref(), config)
+}
+
+/// Checks that work can be dispatched to the member that a directory is, as far as its manifest says. What else is wrong with
+/// it is told by the host that opens it.
+pub(crate) fn worker(directory: &Path, house: &House, config: &Config) -> Result<(), Failure> {
+    let Ok(FoundMember { key, manifest, .. }) = member(directory, house, config) else { return Ok(()) };
+    let Some(component) = manifest.component.as_ref().filter(|_| !manifest.is_worker()) else { return Ok(()) };
+    Err(Failure::error(match component.world.exports_dispatch() {
+        true => format!(
+            "member {key} takes no work: `capabilities` in its {FILE_NAME} does not name `{WORKER}`; add it, or dispatch to another"
+        ),
+        false => format!(
+            "member {key} is a toolbox and has no worker that could carry a task out; `guild call {key} TOOL` calls one of its tools"
+        ),
+    }))
 }
 
 /// Whether two paths lead to one directory.

@@ -51,6 +51,7 @@ pub(crate) async fn run(mut args: Run) -> Result<(), Failure> {
     let params = DispatchParams { agent: agent.map(|agent| agent.to_string()), ..work(&args.task, args.work)? };
     let mut config = house::config(&args.house.policy)?;
     let directory = house::member_directory(&args.member, &args.house, &config)?;
+    house::worker(&directory, &args.house, &config)?;
     // A member's key is its path in there.
     config.members = house::members_directory(args.house.members.as_deref(), &config).ok();
     let stop = stop_signal().map_err(|e| Failure::error(format!("cannot listen for signals: {e}")))?;

@@ -14,6 +14,7 @@ pub mod json;
 pub mod limits;
 pub mod manifest;
 pub mod nearest;
+pub mod objects;
 mod policy;
 pub mod report;
 pub mod rpc;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::Value;
 
-use crate::{bounds::Bounds, ids::MemberKey, nearest::slip, text::is_steering};
+use crate::{bounds::Bounds, ids::MemberKey, nearest::slip, objects, text::is_steering};
 
 pub use lines::{Lines, ManifestError};
 pub use wishes::{AgentWish, ArtifactsWish, FilesWish, MemoryWish, WebWish, Wish, Wishes};
@@ -17,6 +17,8 @@ pub use wishes::{AgentWish, ArtifactsWish, FilesWish, MemoryWish, WebWish, Wish,
 pub const FILE_NAME: &str = "guild-member.json";
 /// The capability of a member that accepts dispatched work (REQ-WD-1).
 pub const WORKER: &str = "worker";
+/// The capability of a member that offers tools.
+pub const TOOLS: &str = "tools";
 /// The read-only tools that a session can be given (REQ-WD-31). No other built-in tool exists.
 pub const SESSION_TOOLS: [&str; 5] = ["Read", "Grep", "Glob", "WebSearch", "WebFetch"];
 /// The keys of [`Manifest`].
@@ -136,6 +138,9 @@ pub enum World {
 }
 
 impl World {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Worker, Self::AutonomousWorker, Self::ToolboxPlugin, Self::WorkerToolbox];
+
     /// Its name in `wit/` and in the manifest.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -221,7 +226,7 @@ impl Manifest {
             let text = format!("unknown field `{key}`; did you mean `{meant}`?");
             return Err(ManifestError { line: lines.of_key(key), text });
         }
-        let manifest: Self = serde_json::from_slice(text)?;
+        let manifest: Self = objects::from_json(text)?;
         manifest.check().map_err(|Fault { at, text }| ManifestError { line: lines.of_key(at), text })?;
         Ok(Self { lines, ..manifest })
     }
@@ -256,6 +261,17 @@ impl Manifest {
                 "capability `worker` needs a `component.world` that exports `dispatch`, and `{}` does not; name \
                  `tools` instead, or a world to which work can be dispatched",
                 world.as_str()
+            );
+            return Err(Fault::at("capabilities", why));
+        }
+        if let Some(component) = &self.component
+            && self.capabilities.iter().any(|capability| capability == TOOLS)
+            && !component.world.exports_toolbox()
+        {
+            let why = format!(
+                "capability `tools` needs a `component.world` that exports `toolbox`, and `{}` does not; leave it out, or name \
+                 `toolbox-plugin` or `worker-toolbox`",
+                component.world.as_str()
             );
             return Err(Fault::at("capabilities", why));
         }

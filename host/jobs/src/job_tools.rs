@@ -4,7 +4,7 @@
 use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
-use guild_contract::{Decision, JobStatus};
+use guild_contract::{Decision, JobStatus, objects};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
@@ -159,7 +159,7 @@ struct WriteArtifact {
 }
 
 fn parse<T: DeserializeOwned>(name: &str, input: Value) -> Result<T, ToolError> {
-    serde_json::from_value(input).map_err(|e| ToolError::InvalidInput(format!("{name}: {e}")))
+    objects::from_value(input).map_err(|e| ToolError::InvalidInput(format!("{name}: {e}")))
 }
 
 /// A tool whose input is an object of texts, all of them needed.

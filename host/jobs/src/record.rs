@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, io, sync::Arc};
 
 use cap_std::fs::Dir;
-use guild_contract::{Decision, JobId, JobStatus, Limits, Meta, rpc::StatusView};
+use guild_contract::{Decision, JobId, JobStatus, Limits, Meta, objects, rpc::StatusView};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use serde_json::{
@@ -121,7 +121,7 @@ fn path(id: &JobId, file: &str) -> String {
 pub(crate) fn read_meta(jobs: &Dir, id: &JobId, limits: &Limits) -> io::Result<(Meta, Stamp)> {
     let (json, stamp) = read_whole(jobs, path(id, META), readable(limits.description_bytes))?
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "there is none"))?;
-    let mut meta: Meta = serde_json::from_slice(&json)?;
+    let mut meta: Meta = objects::from_json(&json)?;
     meta.job_id = id.clone();
     Ok((meta, stamp))
 }
@@ -189,7 +189,7 @@ pub(crate) fn read_view(
     let (questions_text, questions) = read_part(jobs, id, QUESTIONS, notes);
     let (decisions_json, decisions) = read_part(jobs, id, DECISIONS, notes);
     let decided = decisions_json.and_then(|contents| {
-        let parsed = contents.whole().and_then(|bytes| Ok(serde_json::from_slice::<Vec<Decision>>(&bytes)?));
+        let parsed = contents.whole().and_then(|bytes| Ok(objects::from_json::<Vec<Decision>>(&bytes)?));
         parsed.map_or_else(
             |e| {
                 tracing::warn!(job = %id, file = DECISIONS, "does not parse; what was known before is kept: {e}");

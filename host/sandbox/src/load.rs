@@ -1,15 +1,18 @@
 //! From a file to a component's bytes.
 
-use std::io::Read;
+use std::io::{self, Read};
 
 use bytes::Bytes;
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 use guild_audit::inspect::{self, Outside};
-use guild_contract::text::hex;
+use guild_contract::{manifest::FILE_NAME, text::hex};
 use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 
 use crate::error::LoadError;
+
+/// Characters of a link's target that an error shows.
+const TARGET_CHARS: usize = 200;
 
 /// A component that may be loaded: its bytes, read once, so that what is approved is what is compiled.
 pub struct Candidate {
@@ -51,10 +54,11 @@ fn read(member: &Dir, file: &str, max: u64) -> Result<Vec<u8>, LoadError> {
     let mut options = OpenOptions::new();
     // A pipe in its place is opened without waiting for a writer, and refused.
     options.read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
-    let opened = member.open_with(file, &options).map_err(|e| failed(e.kind().to_string()))?;
+    let opened = member.open_with(file, &options).map_err(|e| failed(why_not_opened(member, file, &e)))?;
     let found = opened.metadata().map_err(|e| failed(e.kind().to_string()))?;
     if !found.is_file() {
-        return Err(failed("it is not a regular file".to_owned()));
+        let what = if found.is_dir() { "a directory" } else { "no regular file" };
+        return Err(failed(format!("it is {what}; name the component's file in `component.file` of {FILE_NAME}")));
     }
     // The size that was found is only a hint: what counts is what is read.
     let mut bytes = Vec::with_capacity(usize::try_from(found.len().min(max)).unwrap_or_default());
@@ -63,4 +67,39 @@ fn read(member: &Dir, file: &str, max: u64) -> Result<Vec<u8>, LoadError> {
         return Err(LoadError::TooLarge { file: file.to_owned(), max });
     }
     Ok(bytes)
+}
+
+/// Why a file was not opened: which part of its path, and what it is. All paths are those of the member's directory.
+fn why_not_opened(member: &Dir, file: &str, error: &io::Error) -> String {
+    let ends = file.match_indices('/').map(|(at, _)| at).chain([file.len()]);
+    for part in ends.filter_map(|end| file.get(..end)) {
+        let found = match member.symlink_metadata(part) {
+            Ok(found) => found,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                return format!("`{part}` does not exist in the member's directory");
+            }
+            Err(e) => return format!("`{part}` in the member's directory: {}", e.kind()),
+        };
+        if found.is_symlink() {
+            let target = member.read_link_contents(part).unwrap_or_default();
+            let target: String =
+                target.to_string_lossy().chars().flat_map(char::escape_debug).take(TARGET_CHARS).collect();
+            let leads = match member.metadata(part) {
+                Ok(_) if error.kind() == io::ErrorKind::PermissionDenied => "whose file this user may not read",
+                Ok(_) => continue,
+                Err(e) if e.kind() == io::ErrorKind::NotFound => "which leads to nothing",
+                Err(_) => "which leads out of the member's directory, or cannot be followed",
+            };
+            return format!("`{part}` is a symbolic link to {target}, {leads}; put the file itself there");
+        }
+        if !found.is_dir() && part.len() < file.len() {
+            return format!("`{part}` in the member's directory is no directory");
+        }
+    }
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            format!("this user may not read `{file}` in the member's directory; `chmod +r` it")
+        }
+        kind => format!("`{file}` in the member's directory: {kind}"),
+    }
 }

@@ -325,12 +325,13 @@ pub(crate) fn told(wanted: &WantedComponent, refused: &Refused) -> String {
     let key = match error {
         // The file itself is wrong, and not what the manifest says.
         InspectError::NotAComponent(_) => return refused.to_string(),
-        InspectError::NotAsked { .. } => "component.grants".to_owned(),
-        InspectError::NotGranted { import, .. } => {
-            let interface = import.split_once('/').map_or(import.as_str(), |(_, interface)| interface);
+        InspectError::NotAsked(_) => "component.grants".to_owned(),
+        InspectError::NotGranted(refused) => {
+            let import = refused.values().flatten().next().map_or("", String::as_str);
+            let interface = import.split_once('/').map_or(import, |(_, interface)| interface);
             format!("component.grants.{}", interface.split_once('@').map_or(interface, |(interface, _)| interface))
         }
-        InspectError::MissingExport { .. } => "component.world".to_owned(),
+        InspectError::World { .. } => "component.world".to_owned(),
         InspectError::UnknownImport(_) | InspectError::Version { .. } => "component.file".to_owned(),
     };
     format!("{FILE_NAME}:{}: {refused}", wanted.lines.of_key(&key))

@@ -135,14 +135,34 @@ pub fn list<T: Toolbox>() -> Vec<ToolDefinition> {
     T::tools().iter().map(Tool::definition).collect()
 }
 
-/// Calls a tool with a JSON document, as the host does: `call-tool`. For tests, which run anywhere.
+/// Calls a tool with a JSON document: `call-tool`. For tests, which run anywhere: natively it holds the input against the
+/// tool's schema first, as the host does before it calls a component.
 ///
 /// # Errors
 /// `UnknownTool`; `InvalidInput` for what is not the tool's input; what the tool itself answers.
 pub fn call<T: Toolbox>(name: &str, input: &str) -> Result<String, ToolError> {
     let tools = T::tools();
     let tool = tools.iter().find(|tool| tool.name == name);
-    (tool.ok_or_else(|| ToolError::UnknownTool(name.to_owned()))?.run)(input)
+    let tool = tool.ok_or_else(|| ToolError::UnknownTool(name.to_owned()))?;
+    #[cfg(not(target_family = "wasm"))]
+    check(&(tool.input_schema)(), input)?;
+    (tool.run)(input)
+}
+
+/// Holds an input against a tool's schema, as the host does.
+#[cfg(not(target_family = "wasm"))]
+fn check(schema: &str, input: &str) -> Result<(), ToolError> {
+    let read = |text: &str| serde_json::from_str(text).map_err(|e| ToolError::InvalidInput(e.to_string()));
+    let patterns = jsonschema::PatternOptions::regex();
+    let validator = jsonschema::options().with_pattern_options(patterns).build(&read(schema)?);
+    let validator = validator.map_err(|e| ToolError::Failed(format!("a host refuses the tool's schema: {e}")))?;
+    let input = read(input)?;
+    let problems = validator.iter_errors(&input).map(|error| match error.instance_path().to_string() {
+        place if place.is_empty() => error.to_string(),
+        place => format!("at {place}: {error}"),
+    });
+    let problems: Vec<_> = problems.collect();
+    if problems.is_empty() { Ok(()) } else { Err(ToolError::InvalidInput(problems.join("; "))) }
 }
 
 impl From<String> for ToolError {
@@ -287,7 +307,9 @@ mod tests {
         assert_eq!(say(r#"{"word": "a", "times": 2}"#).unwrap(), r#"{"words":["a","a"],"last":null}"#);
         assert_eq!(call::<Parrot>("shout", r#"{"word": "é"}"#).unwrap(), r#""É""#);
         assert_eq!(say(r#"{"word": "a", "times": 0}"#), Err(ToolError::Failed("a parrot cannot be silent".into())));
-        for bad in ["{}", "[", r#"{"word": 3}"#, r#"{"word": "a", "tmes": 2}"#] {
+        // `maxLength` is the schema's alone: the type takes any text.
+        for bad in ["{}", "[", "[]", r#"{"word": 3}"#, r#"{"word": "a", "tmes": 2}"#, r#"{"word": "longer than ten"}"#]
+        {
             assert!(matches!(say(bad), Err(ToolError::InvalidInput(_))), "{bad}");
         }
         assert_eq!(call::<Parrot>("sing", "{}"), Err(ToolError::UnknownTool("sing".into())));

@@ -105,6 +105,9 @@ pub(super) fn identity(audit: &Audit) -> Vec<(&'static str, String)> {
         identity.producers.iter().map(|producer| format!("{} {}", producer.name, producer.version)).collect();
     let producers = if producers.is_empty() { "not said".to_owned() } else { producers.join(", ") };
     rows.push(("made with", producers));
+    let runtimes =
+        identity.runtimes.iter().map(|runtime| format!("{} (it links {})", runtime.language, runtime.library));
+    rows.extend(runtimes.map(|runtime| ("runtime of", runtime)));
     let dependencies = match &identity.dependencies {
         None => "not listed in it".to_owned(),
         Some(list) => match &list.problem {

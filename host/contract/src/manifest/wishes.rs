@@ -90,12 +90,16 @@ impl Wishes {
 
 /// A wish without details.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object: write {} to ask for it")]
 pub struct Wish {}
 
 /// `memory`: the member's memory, to read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(
+    default,
+    deny_unknown_fields,
+    expecting = "an object: write {} to ask for reading, or {\"write\": true} to store and delete too"
+)]
 pub struct MemoryWish {
     /// And to store and delete in.
     pub write: bool,
@@ -103,7 +107,11 @@ pub struct MemoryWish {
 
 /// `files`: reading under the granted roots.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(
+    default,
+    deny_unknown_fields,
+    expecting = "an object: write {} to ask for all read roots, or {\"roots\": [\"NAME\"]} for those"
+)]
 pub struct FilesWish {
     /// The names of the roots that it needs, with `*` for any characters; all that there are, where it is empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -112,7 +120,11 @@ pub struct FilesWish {
 
 /// `web`: the web, through the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(
+    default,
+    deny_unknown_fields,
+    expecting = "an object: write {\"hosts\": [\"HOST\"]} to ask for these hosts, or {} for all that are opened"
+)]
 pub struct WebWish {
     /// The hosts that it needs, by the patterns of `[web]`; all that the operator opened, where it is empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -123,7 +135,12 @@ pub struct WebWish {
 
 /// `agent`: agent sessions of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+#[serde(
+    rename_all = "camelCase",
+    default,
+    deny_unknown_fields,
+    expecting = "an object: write {} to ask for it, or {\"ownTools\": true} to give sessions tools of your own too"
+)]
 pub struct AgentWish {
     /// And to give them tools of its own.
     pub own_tools: bool,
@@ -131,7 +148,7 @@ pub struct AgentWish {
 
 /// `artifacts`: less than the operator's limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "an object: write {\"bytes\": N, \"entries\": N}, either or both")]
 pub struct ArtifactsWish {
     /// Bytes of a job's files.
     #[serde(skip_serializing_if = "Option::is_none")]

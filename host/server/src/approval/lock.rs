@@ -22,7 +22,7 @@ use toml::Spanned;
 use super::FileError;
 use crate::{
     beside::{Held, check_unshared},
-    config::line_of,
+    config::{from_toml, line_of},
 };
 
 /// Its name, beside `guild.toml`.
@@ -189,11 +189,11 @@ impl Lock {
             wrong(e.span().unwrap_or_default().start, &why)
         };
         // Only where there is something to say about it is it read for its version alone: it may be of another one.
-        let parsed = toml::from_str(text);
+        let parsed = from_toml(text);
         if let Ok(Self { version: VERSION, .. }) = &parsed {
             return parsed.map_err(invalid);
         }
-        let Versioned { version } = toml::from_str(text).map_err(invalid)?;
+        let Versioned { version } = from_toml(text).map_err(invalid)?;
         if *version.get_ref() != VERSION {
             let why = format!("version {} is not of this host, which knows version {VERSION}", version.get_ref());
             return Err(wrong(version.span().start, &why));

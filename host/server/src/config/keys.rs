@@ -203,3 +203,156 @@ impl Keys {
         format!("unknown key `{name}`{of}; {hint}")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use toml::{Table, Value};
+
+    use super::*;
+    use crate::config::Config;
+
+    /// A `guild.toml` in which every key is written.
+    fn full() -> Table {
+        let mut full: Table = toml::from_str(
+            r#"
+            members = "members"
+            agent = "extractive"
+            dispatch_agents = ["extractive", "claude"]
+            strict_imports = true
+            require_approval = true
+            require_signature = true
+            bind = "127.0.0.1"
+            port = 8080
+            require_token = true
+            behind_proxy = true
+            hosts = ["guild.example.org"]
+            audit_log = "audit.log"
+            audit_log_reads = true
+            [[roots]]
+            name = "book"
+            path = "/srv/book"
+            [member."team/*"]
+            agent = "claude"
+            allow = ["log"]
+            deny = ["web"]
+            mcp = "any"
+            [tls]
+            certificate = "cert.pem"
+            key = "key.pem"
+            [extractive]
+            sessions = 7
+            [claude]
+            sessions = 2
+            command = "claude"
+            model = "sonnet"
+            builtin_tools = true
+            permissions = "dontAsk"
+            resume = true
+            silence_seconds = 60
+            environment = ["LANG"]
+            [api]
+            sessions = 2
+            provider = "anthropic"
+            base_url = "https://example.org"
+            model = "m"
+            key_file = "key"
+            max_output_tokens = 100
+            request_seconds = 60
+            retries = 2
+            unknown_cost_tokens = 1000
+            [[prices]]
+            model = "m"
+            input = 3.0
+            cached_input = 0.3
+            cache_write = 3.75
+            output = 15.0
+            above_input_tokens = 200000
+            [web]
+            allow = ["docs.rs"]
+            deny = ["x.docs.rs"]
+            private = ["intranet.example.org"]
+            robots = true
+            page_bytes = 1000
+            page_seconds = 10
+            [web.search]
+            provider = "brave"
+            url = "https://example.org"
+            key_file = "key"
+            "#,
+        )
+        .unwrap();
+        let limits = Table::try_from(Limits::default()).unwrap();
+        let own = |(name, value): (&String, &Value)| {
+            Limits::OF_MEMBERS.contains(&name.as_str()).then(|| (name.clone(), value.clone()))
+        };
+        let own: Table = limits.iter().filter_map(own).collect();
+        full["member"]["team/*"].as_table_mut().unwrap().insert("limits".to_owned(), own.into());
+        full.insert("limits".to_owned(), limits.into());
+        full
+    }
+
+    fn parse(table: &Table) -> Result<Config, String> {
+        let text = toml::to_string(table).unwrap();
+        Config::parse(Path::new("/etc/guild/guild.toml"), &text).map_err(|error| error.to_string())
+    }
+
+    /// The ways to all tables below a value, each a list of keys and places in lists.
+    fn tables(value: &Value, way: &[String], found: &mut Vec<Vec<String>>) {
+        let below: Vec<(String, &Value)> = match value {
+            Value::Table(table) => table.iter().map(|(key, value)| (key.clone(), value)).collect(),
+            Value::Array(list) => list.iter().enumerate().map(|(at, value)| (at.to_string(), value)).collect(),
+            _ => return,
+        };
+        if value.is_table() {
+            found.push(way.to_vec());
+        }
+        for (step, value) in below {
+            tables(value, &[way, &[step]].concat(), found);
+        }
+    }
+
+    fn at<'a>(value: &'a mut Value, way: &[String]) -> &'a mut Value {
+        way.iter().fold(value, |value, step| match step.parse::<usize>() {
+            Ok(at) => &mut value[at],
+            Err(_) => &mut value[step],
+        })
+    }
+
+    #[test]
+    fn a_list_stands_for_a_table_nowhere() {
+        let full = full();
+        parse(&full).unwrap();
+        let mut ways = Vec::new();
+        tables(&full.clone().into(), &[], &mut ways);
+        // The file itself is no value that could be a list.
+        ways.retain(|way| !way.is_empty());
+        assert_eq!(ways.len(), 12, "{ways:?}");
+        for way in ways {
+            let mut changed = Value::from(full.clone());
+            let place = at(&mut changed, &way);
+            let values: Vec<Value> = place.as_table().unwrap().values().cloned().collect();
+            *place = values.into();
+            let error = parse(changed.as_table().unwrap()).map(|_| ()).unwrap_err();
+            assert!(error.contains("table") || error.contains("expected a map"), "{way:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_full_file_of_this_test_has_every_key() {
+        let full = full();
+        let has = |table: &Table, keys: &Keys| {
+            // One of two that exclude each other.
+            let missing: Vec<_> =
+                keys.known.iter().filter(|key| !table.contains_key(**key) && **key != "key_env").collect();
+            assert!(missing.is_empty(), "{}: {missing:?}", keys.table);
+        };
+        has(&full, &ROOT);
+        TABLES.iter().for_each(|(name, keys)| has(full[*name].as_table().unwrap(), keys));
+        LISTS.iter().for_each(|(name, keys)| has(full[*name][0].as_table().unwrap(), keys));
+        has(full["web"]["search"].as_table().unwrap(), &SEARCH);
+        has(full["member"]["team/*"].as_table().unwrap(), &MEMBER);
+        has(full["member"]["team/*"]["limits"].as_table().unwrap(), &MEMBER_LIMITS);
+    }
+}

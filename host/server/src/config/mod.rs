@@ -23,9 +23,9 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use guild_contract::{Limits, Policy, grants::Pattern, text::hex};
+use guild_contract::{Limits, Policy, grants::Pattern, objects::Objects, text::hex};
 use guild_web::WebOptions;
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use sha2::{Digest as _, Sha256};
 use toml::{
     Spanned,
@@ -199,8 +199,8 @@ impl Config {
         let tables = DeTable::parse(text).map_err(syntax)?;
         keys::check(tables.get_ref())?;
         let limits_set = keys::names(tables.get_ref(), "limits");
-        let written = Written::deserialize(Deserializer::from(tables.clone())).map_err(syntax)?;
-        let door = WrittenDoor::deserialize(Deserializer::from(tables)).map_err(syntax)?;
+        let written = Written::deserialize(from_tables(tables.clone())).map_err(syntax)?;
+        let door = WrittenDoor::deserialize(from_tables(tables)).map_err(syntax)?;
 
         let base = path.parent().unwrap_or(path);
         let mut config = Self { file: Some(path.to_owned()), directory: Some(base.to_owned()), ..Self::default() };
@@ -274,6 +274,15 @@ fn resolve(absolute: &Path) -> PathBuf {
         }
     }
     resolved
+}
+
+/// Reads a whole TOML text, in which no list stands for a table.
+pub(crate) fn from_toml<T: DeserializeOwned>(text: &str) -> Result<T, toml::de::Error> {
+    T::deserialize(from_tables(DeTable::parse(text)?))
+}
+
+fn from_tables(tables: Spanned<DeTable<'_>>) -> Objects<Deserializer<'_>> {
+    Objects::called("a table", Deserializer::from(tables))
 }
 
 fn syntax(error: toml::de::Error) -> Wrong {

@@ -23,7 +23,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     beside::{Held, check_unshared},
-    config::Config,
+    config::{Config, from_toml},
 };
 
 /// The file's name.
@@ -243,7 +243,7 @@ impl TokenFile {
             Err(wrong) => return Err(unsound(wrong.to_string())),
         };
         // The parser's own text would repeat lines of the file.
-        let written: Written = toml::from_str(&text).map_err(|e| unsound(e.message().to_owned()))?;
+        let written: Written = from_toml(&text).map_err(|e| unsound(e.message().to_owned()))?;
         let mut names = BTreeSet::new();
         for token in &written.token {
             check_name(&token.name).map_err(unsound)?;
