@@ -34,6 +34,7 @@ mod mcp_tasks;
 mod memory;
 mod operator;
 mod process;
+mod reload;
 mod resume;
 mod review;
 mod roster;

@@ -50,9 +50,16 @@ pub struct FoundMember {
     pub(crate) mark: Mark,
 }
 
+impl FoundMember {
+    /// A member that is served, as it was found, whatever its directory has now.
+    pub(crate) fn served(key: MemberKey, dir: Dir, manifest: Manifest) -> Self {
+        Self { key, dir, manifest, mark: Mark::default() }
+    }
+}
+
 /// What tells one state of a member's directory from another: which directory it is, what its manifest says, and which
 /// state its component and the component's signature are in.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mark {
     /// Device and inode.
     pub(crate) directory: Option<(u64, u64)>,

@@ -12,15 +12,15 @@ use std::{net::Ipv4Addr, path::PathBuf, pin::pin, sync::Arc, time::Duration};
 use guild_client::{Coming, Error, MemberKey, Relay, Url};
 use guild_jobs::Owner;
 use guild_server::{
-    OpenError, ServeError, ServeOptions, Target,
+    OpenError, Reloads, ServeError, ServeOptions, Target,
     config::{Config, Runtime},
-    listen::stop_signal,
+    listen::Signals,
     mcp_line, serve_until,
     takeover::OwnerError,
 };
 use tokio::{
     io::{BufReader, stdin, stdout},
-    sync::oneshot,
+    sync::{Notify, oneshot},
     task::{JoinHandle, spawn_blocking},
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -40,9 +40,11 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// `guild mcp`.
 pub(crate) async fn mcp(args: Mcp) -> Result<(), Failure> {
-    let stop = stop_signal().map_err(|e| Failure::error(format!("cannot listen for signals: {e}")))?;
-    let place = Place::new(args)?;
-    let mut stop = pin!(stop);
+    let signals = Signals::new().map_err(|e| Failure::error(format!("cannot listen for signals: {e}")))?;
+    // As long as this process is no host, nobody has anything to read again.
+    let hangup = Arc::new(Notify::new());
+    let place = Place::new(args, hangup.clone())?;
+    let mut stop = pin!(signals.ended(&hangup));
     // What is wrong with the members is told before the first message.
     let found = tokio::select! {
         found = place.find() => found?,
@@ -72,6 +74,8 @@ struct Here {
     member: Option<MemberKey>,
     sources: Vec<PathBuf>,
     agent: Option<Runtime>,
+    /// How `guild.toml` is read again.
+    reloads: Reloads,
 }
 
 /// A host that was found.
@@ -100,20 +104,19 @@ impl Own {
 }
 
 impl Place {
-    fn new(args: Mcp) -> Result<Self, Failure> {
+    fn new(args: Mcp, hangup: Arc<Notify>) -> Result<Self, Failure> {
         let Mcp { member, url, access, session, house } = args;
         if let Some(url) = url {
             let parse = |key: String| key.parse().map_err(|e| Failure::error(format!("--member {key}: {e}")));
             let member = member.map(parse).transpose()?;
             return Ok(Self { access, whose: Whose::Url { url, member } });
         }
-        let mut config = house::config(house.config_file.as_deref())?;
+        let config = house::config(house.config_file.as_deref())?;
         let (target, member) = match member {
             Some(member) => {
                 let directory = house::member_directory(&member, &house, &config)?;
                 mcp_line::check(Some(&directory)).map_err(Failure::error)?;
                 let key = house::member(&directory, &house, &config).map_err(Failure::error)?.key;
-                config.members = house::members_directory(house.members.as_deref(), &config).ok();
                 (Target::Member(directory), Some(key))
             }
             None => {
@@ -121,10 +124,21 @@ impl Place {
                 (Target::Members(house::members_directory(house.members.as_deref(), &config)?), None)
             }
         };
-        // Nobody but this machine's own has business with a host that ends with its client.
-        config.door.bind = Ipv4Addr::LOCALHOST.into();
-        config.door.tls = None;
-        let here = Here { config, target, member, sources: session.sources, agent: session.agent };
+        let is_one = member.is_some();
+        let file = house.config_file.clone();
+        let of_command = move |mut config: Config| {
+            if is_one {
+                config.members = house::members_directory(house.members.as_deref(), &config).ok();
+            }
+            // Nobody but this machine's own has business with a host that ends with its client.
+            config.door.bind = Ipv4Addr::LOCALHOST.into();
+            config.door.tls = None;
+            config
+        };
+        let config = of_command(config);
+        let read = move || Config::load(file.as_deref()).map(&of_command).map_err(|e| e.to_string());
+        let reloads = Reloads { asked: hangup, read: Arc::new(read) };
+        let here = Here { config, target, member, sources: session.sources, agent: session.agent, reloads };
         Ok(Self { access, whose: Whose::Here(Arc::new(here)) })
     }
 
@@ -197,6 +211,7 @@ impl Here {
             port: Some(0),
             sources: self.sources.clone(),
             agent: self.agent,
+            reloads: self.reloads.clone(),
         };
         let stopped = CancellationToken::new();
         let stop = stopped.clone().drop_guard();
