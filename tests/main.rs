@@ -28,6 +28,7 @@ mod hostile;
 mod isolation;
 mod jobs;
 mod limits;
+mod logging;
 mod mcp;
 mod mcp_stdio;
 mod mcp_tasks;
