@@ -70,8 +70,8 @@ fn listening(base: &str, host: &Host) -> String {
 /// the log.
 fn tell_served(base: &str, host: &Host) {
     let is_single = host.single_key().is_some();
-    for member in host.members().values().filter_map(MemberEntry::member).cloned() {
-        let key = member.key();
+    for member in host.members().values().filter_map(MemberEntry::member) {
+        let (member, key) = (member.clone(), member.key());
         let url = if is_single { format!("{base}/mcp") } else { format!("{base}/members/{key}/mcp") };
         tokio::spawn(async move {
             if member.is_in_service().await {

@@ -154,6 +154,6 @@ mod tests {
         let tls = |certificate: &str| format!("[tls]\ncertificate = '{certificate}'\nkey = 'k'");
         assert!(of("", &tls("a")).iter().all(|(.., at_start)| *at_start));
         assert!(of(&tls("a"), "").iter().all(|(.., at_start)| *at_start));
-        assert_eq!(of(&tls("a"), &tls("b"))[0].2, false);
+        assert!(!of(&tls("a"), &tls("b"))[0].2);
     }
 }
