@@ -8,7 +8,7 @@ use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc, time::Instan
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
-use guild_contract::{Limits, nearest::either};
+use guild_contract::{Limits, nearest::either, text::one_line};
 use guild_jobs::{
     tools::{ToolCall, ToolDefinition, ToolError, Tools},
     transcript::{Entry, Journal, NoJournal},
@@ -16,6 +16,7 @@ use guild_jobs::{
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
+use tracing::Span;
 
 use crate::readonly::{Broker, ReadOnly};
 
@@ -24,6 +25,8 @@ use crate::readonly::{Broker, ReadOnly};
 const FORBIDDEN: &[&str] = &["Write", "Edit", "MultiEdit", "NotebookEdit", "Bash", "PowerShell"];
 /// Bytes of a cut result that are kept for the line that says so.
 const CUT_LINE_BYTES: usize = 200;
+/// Characters of a text that the host's log repeats.
+const LOGGED_CHARS: usize = 300;
 
 /// Where a call to a name goes.
 enum Place {
@@ -49,6 +52,8 @@ pub struct Belt {
     answered: HashMap<String, Answered>,
     result_bytes: usize,
     cancel: CancellationToken,
+    /// Whose it is, for the log.
+    of: Span,
 }
 
 impl Belt {
@@ -65,6 +70,7 @@ impl Belt {
             answered: HashMap::new(),
             result_bytes: size(Limits::default().tool_result_bytes),
             cancel: CancellationToken::new(),
+            of: Span::current(),
         };
         for set in sets {
             for definition in set.definitions() {
@@ -191,6 +197,18 @@ impl Tools for Belt {
             return result;
         }
         let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        if let Err(error) = &result {
+            let denied = matches!(error, ToolError::NotGranted(_));
+            tracing::debug!(
+                parent: &self.of,
+                session,
+                tool = one_line(&tool, LOGGED_CHARS),
+                denied,
+                ms,
+                why = one_line(&error.to_string(), LOGGED_CHARS),
+                "a tool answered a session with an error"
+            );
+        }
         if let Err(denied @ ToolError::NotGranted(_)) = &result {
             self.journal.log(&format!("session {session}: {tool}: {denied}"));
         }

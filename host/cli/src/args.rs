@@ -13,7 +13,7 @@ use guild_server::{config::Runtime, door::tokens::Methods, serve::DEFAULT_PORT};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use crate::{client::AccessArgs, complete};
+use crate::{client::AccessArgs, complete, log::LogFormat};
 
 /// Run Guild Hall workers as sandboxed WebAssembly components
 ///
@@ -22,9 +22,13 @@ use crate::{client::AccessArgs, complete};
 #[derive(Debug, Parser)]
 #[command(name = "guild", version, propagate_version = true, max_term_width = 100, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
-    /// Log more on stderr: -v informs, -vv tells everything (GUILD_LOG sets a filter of its own)
+    /// Log more on stderr: -v informs, -vv tells each request, dispatch, denial and error of a tool, -vvv everything (GUILD_LOG
+    /// sets a filter of its own)
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
+    /// How the log on stderr is written
+    #[arg(long, global = true, value_name = "FORMAT", value_enum, env = "GUILD_LOG_FORMAT", default_value_t = LogFormat::Text)]
+    pub(crate) log_format: LogFormat,
     /// What to do
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -131,7 +135,7 @@ tools that dispatch to a worker at /dispatch/KEY/mcp, those and a member's own a
 those of all members at /mcp. /events tells what happens, /members who is served.
 
 What is added, changed or removed in the directory takes effect at once; a change of one member that is served alone, at the \
-next start.")]
+next start. SIGHUP has it read guild.toml again, all of it or nothing; the log says what changed.")]
 pub(crate) struct Serve {
     /// Serve every member in this directory; with --member, only look for its toolboxes there [default: `members` of guild.toml]
     #[arg(long, value_name = "DIR")]

@@ -19,15 +19,19 @@ use crate::{
 
 /// The operator's `guild.toml`.
 pub(crate) fn config(policy: &PolicyFile) -> Result<Config, Failure> {
-    let file = match policy.config.as_slice() {
-        [] => None,
-        [file] => Some(file.as_path()),
+    Config::load(policy_file(policy)?).map_err(|e| Failure::error(e.to_string()))
+}
+
+/// The file that `--config` names.
+pub(crate) fn policy_file(policy: &PolicyFile) -> Result<Option<&Path>, Failure> {
+    match policy.config.as_slice() {
+        [] => Ok(None),
+        [file] => Ok(Some(file)),
         [one, other, ..] => {
             let (one, other) = (one.display(), other.display());
-            return Err(Failure::error(format!("--config names both {one} and {other}; name one guild.toml")));
+            Err(Failure::error(format!("--config names both {one} and {other}; name one guild.toml")))
         }
-    };
-    Config::load(file).map_err(|e| Failure::error(e.to_string()))
+    }
 }
 
 /// The directory of members: the option's, else `guild.toml`'s, else `guild-members` where that exists.

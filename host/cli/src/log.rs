@@ -7,15 +7,24 @@ use std::{
 };
 
 use guild_contract::text::OneLine;
-use tracing::field::Field;
+use guild_server::{door::audit_log::json_line, reload::TOLD};
+use jiff::{Timestamp, Unit};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use tracing::{
+    Event, Subscriber,
+    field::{Field, Visit},
+    span::{Attributes, Id},
+};
 use tracing_subscriber::{
-    EnvFilter,
+    EnvFilter, Layer,
     field::MakeExt as _,
     fmt::{
         self,
         format::{Writer, debug_fn},
     },
-    layer::SubscriberExt,
+    layer::{Context, SubscriberExt},
+    registry::LookupSpan,
     util::SubscriberInitExt,
 };
 
@@ -28,14 +37,16 @@ const FILTER: &str = "GUILD_LOG";
 const QUIET: &str = "rmcp=off";
 
 /// Begins to log: what `GUILD_LOG` says, else warnings, and more with each `-v`.
-pub(crate) fn start(verbose: u8) -> Result<(), Failure> {
+pub(crate) fn start(verbose: u8, format: LogFormat) -> Result<(), Failure> {
     let own = env::var(FILTER).ok().filter(|filter| !filter.is_empty());
     let filter = match (own, verbose) {
         (Some(filter), _) => EnvFilter::try_new(&filter).map_err(|e| {
             Failure::error(format!("{FILTER}={filter} is no log filter, as warn,guild_server=debug: {e}"))
         })?,
-        (None, 0) => EnvFilter::new(format!("warn,{QUIET}")),
+        (None, 0) => EnvFilter::new(format!("warn,{TOLD}=info,{QUIET}")),
         (None, 1) => EnvFilter::new(format!("info,{QUIET}")),
+        // Of this program only: what its libraries say besides is for those who work on it.
+        (None, 2) => EnvFilter::new(format!("info,guild=debug,{QUIET}")),
         (None, _) => EnvFilter::new("debug"),
     };
     let lines = fmt::layer()
@@ -43,8 +54,107 @@ pub(crate) fn start(verbose: u8) -> Result<(), Failure> {
         .with_writer(|| Unbreakable)
         .with_target(verbose > 0)
         .with_ansi(colours());
-    tracing_subscriber::registry().with(filter).with(lines).init();
+    let is_json = format == LogFormat::Json;
+    let json = is_json.then_some(JsonLines(|| Unbreakable));
+    tracing_subscriber::registry().with(filter).with((!is_json).then_some(lines)).with(json).init();
     Ok(())
+}
+
+/// How the log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Lines for people
+    Text,
+    /// One JSON object a line: time, level, target, message, fields
+    Json,
+}
+
+/// Writes each event as one JSON object on a line: what it says itself, and the fields of what it happened in.
+struct JsonLines<W>(W);
+
+/// The fields of a span, for the events in it.
+struct SpanFields(Map<String, Value>);
+
+#[derive(Serialize)]
+struct JsonLine<'a> {
+    time: String,
+    level: &'a str,
+    target: &'a str,
+    message: Value,
+    fields: Map<String, Value>,
+}
+
+impl<S, W, O> Layer<S> for JsonLines<W>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    W: Fn() -> O + 'static,
+    O: Write,
+{
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        let mut fields = Fields::default();
+        attributes.record(&mut fields);
+        if let Some(span) = context.span(id) {
+            span.extensions_mut().insert(SpanFields(fields.0));
+        }
+    }
+
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
+        let mut fields = Fields::default();
+        for span in context.event_scope(event).into_iter().flat_map(|scope| scope.from_root()) {
+            if let Some(SpanFields(of_span)) = span.extensions().get() {
+                fields.0.extend(of_span.clone());
+            }
+        }
+        event.record(&mut fields);
+        let mut fields = fields.0;
+        let message = fields.remove("message").unwrap_or_default();
+        let now = Timestamp::now();
+        let time = now.round(Unit::Millisecond).unwrap_or(now).to_string();
+        let (level, target) = (event.metadata().level().as_str(), event.metadata().target());
+        let Ok(mut line) = json_line(&JsonLine { time, level, target, message, fields }) else { return };
+        line.push(b'\n');
+        let _ = (self.0)().write_all(&line);
+    }
+}
+
+/// Fields by their names, as JSON.
+#[derive(Default)]
+struct Fields(Map<String, Value>);
+
+impl Fields {
+    fn set(&mut self, field: &Field, value: impl Into<Value>) {
+        self.0.insert(field.name().to_owned(), value.into());
+    }
+}
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.set(field, format!("{value:?}"));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.set(field, value);
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.set(field, value);
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.set(field, value);
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.set(field, value);
+    }
+
+    fn record_u128(&mut self, field: &Field, value: u128) {
+        self.set(field, u64::try_from(value).unwrap_or(u64::MAX));
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.set(field, value);
+    }
 }
 
 /// Writes a message, or another field with its name, so that nothing in it can pass for another line or steer a terminal.
@@ -90,6 +200,25 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn an_event_in_json_is_one_object_with_the_fields_of_what_it_happened_in() {
+        let written = Written::default();
+        let to = written.clone();
+        let lines = JsonLines(move || to.clone());
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), || {
+            let span = tracing::warn_span!("job", member = "ann", job = %7);
+            span.in_scope(|| tracing::warn!(ms = 3_u64, text = "a\n\u{202e}", gone = true, "why: {}", "\u{1b}[2J\n"));
+        });
+        let log = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+        assert!(!log.trim_end().contains(guild_contract::text::is_steering), "{log}");
+        assert_eq!(log.lines().count(), 1, "{log}");
+        let line: Value = serde_json::from_str(&log).unwrap();
+        let fields = serde_json::json!({"member": "ann", "job": "7", "ms": 3, "text": "a\n\u{202e}", "gone": true});
+        assert_eq!((&line["fields"], &line["message"]), (&fields, &"why: \u{1b}[2J\n".into()));
+        assert_eq!((&line["level"], &line["target"]), (&"WARN".into(), &module_path!().into()));
+        assert!(line["time"].as_str().unwrap().parse::<Timestamp>().is_ok(), "{log}");
     }
 
     #[test]

@@ -73,7 +73,7 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> Result<(), Failure> {
     guild_jobs::clock::check(SystemTime::now()).map_err(Failure::error)?;
-    log::start(cli.verbose)?;
+    log::start(cli.verbose, cli.log_format)?;
     match cli.command {
         Command::Serve(args) => on(&mut Builder::new_multi_thread(), serve::serve(args)),
         Command::Mcp(args) => on(&mut Builder::new_multi_thread(), mcp::mcp(args)),

@@ -1,6 +1,11 @@
 //! `guild serve`.
 
-use guild_server::{Host, MemberState, ServeError, ServeOptions, Target, listen::BindError, mcp_line};
+use std::{path::Path, sync::Arc};
+
+use guild_server::{
+    Host, MemberEntry, MemberState, Reloads, ServeError, ServeOptions, Target, config::Config, listen::BindError,
+    mcp_line,
+};
 
 use crate::{
     args::Serve,
@@ -12,37 +17,66 @@ use crate::{
 /// Serves until SIGTERM or Ctrl-C.
 pub(crate) async fn serve(args: Serve) -> Result<(), Failure> {
     mcp_line::check(args.member.as_deref()).map_err(Failure::error)?;
-    let mut config = house::config(&args.policy)?;
-    let target = match args.member {
+    let config = house::config(&args.policy)?;
+    let (target, toolboxes) = match args.member {
         Some(member) => {
-            if let Some(members) = &args.members {
-                config.members = Some(house::members_directory(Some(members), &config)?);
-            }
-            Target::Member(member)
+            let named = args.members.map(|members| house::members_directory(Some(&members), &config)).transpose()?;
+            (Target::Member(member), named)
         }
-        None => Target::Members(house::members_directory(args.members.as_deref(), &config)?),
+        None => (Target::Members(house::members_directory(args.members.as_deref(), &config)?), None),
     };
-    let options =
-        ServeOptions { config, target, port: args.port, sources: args.session.sources, agent: args.session.agent };
-    let served = guild_server::serve(options, |base, host| tell(listening(base, host)));
+    let file = house::policy_file(&args.policy)?.map(Path::to_owned);
+    let of_command = move |mut config: Config| {
+        config.members = toolboxes.clone().or(config.members);
+        config
+    };
+    let config = of_command(config);
+    let read = move || Config::load(file.as_deref()).map(&of_command).map_err(|e| e.to_string());
+    let options = ServeOptions {
+        config,
+        target,
+        port: args.port,
+        sources: args.session.sources,
+        agent: args.session.agent,
+        reloads: Reloads { asked: Arc::default(), read: Arc::new(read) },
+    };
+    let served = guild_server::serve(options, |base, host| {
+        tell(listening(base, host));
+        tell_served(base, host);
+    });
     served.await.map_err(|error| {
         let code = if matches!(error, ServeError::Bind(BindError::InUse(_))) { exit::PORT_IN_USE } else { exit::ERROR };
         Failure { code, message: Some(error.to_string()) }
     })
 }
 
-/// What the host says when clients can connect: where, and one line for each member.
+/// What the host says when clients can connect: where, and who is not served.
 fn listening(base: &str, host: &Host) -> String {
-    if let Some(member) = host.single() {
-        return format!("serving {} at {base}/mcp", member.key());
+    if let Some(key) = host.single_key() {
+        return format!("listening at {base}/mcp, for {key}");
     }
     let members = host.members();
-    let members = members.iter().map(|(key, entry)| match &entry.state {
-        MemberState::Ready(_) => format!("serving {key} at {base}/members/{key}/mcp"),
-        MemberState::Foreign => format!("{key} has no component and is not served here"),
-        MemberState::Error(reason) => format!("{} is not served: {}", one_line(key, 80), one_line(reason, 400)),
+    let members = members.iter().filter_map(|(key, entry)| match &entry.state {
+        MemberState::Ready(_) => None,
+        MemberState::Foreign => Some(format!("{key} has no component and is not served here")),
+        MemberState::Error(reason) => Some(format!("{} is not served: {}", one_line(key, 80), one_line(reason, 400))),
     });
     let together = format!("listening at {base}, with the tools of all members together at {base}/mcp");
     let lines: Vec<String> = std::iter::once(together).chain(members).collect();
     lines.join("\n")
+}
+
+/// Says of each member that it is served, once it has turned out that its component can be in service. Why one cannot is in
+/// the log.
+fn tell_served(base: &str, host: &Host) {
+    let is_single = host.single_key().is_some();
+    for member in host.members().values().filter_map(MemberEntry::member) {
+        let (member, key) = (member.clone(), member.key());
+        let url = if is_single { format!("{base}/mcp") } else { format!("{base}/members/{key}/mcp") };
+        tokio::spawn(async move {
+            if member.is_in_service().await {
+                tell(format_args!("serving {} at {url}", member.key()));
+            }
+        });
+    }
 }

@@ -14,7 +14,7 @@ const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 
 macro_rules! limits {
-    ($($(#[doc = $doc:literal])+ $(#[$member:ident])? $name:ident: $type:ty = $default:expr;)+) => {
+    ($($(#[doc = $doc:literal])+ $(#[$member:ident])? $(@$start:ident)? $name:ident: $type:ty = $default:expr;)+) => {
         /// The host's limits. Sizes are bytes and times are seconds unless a field's name or text says otherwise.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         #[serde(default, deny_unknown_fields)]
@@ -33,6 +33,16 @@ macro_rules! limits {
             pub const NAMES: &'static [&'static str] = &[$(stringify!($name)),+];
             /// The names of those that can be set for one member, to at most what holds for all.
             pub const OF_MEMBERS: &'static [&'static str] = &[$($(limits!(@$member $name),)?)+];
+            /// The names of those that hold from the start of a host to its end: pools and queues are made for them.
+            pub const AT_START: &'static [&'static str] = &[$($(limits!(@$start $name),)?)+];
+
+            /// Keeps those of [`Self::AT_START`] as a host runs with them, but for those of a member that are not what was
+            /// written for all.
+            pub fn keep_at_start(&mut self, written: &Self, running: &Self) {
+                $($(if self.$name == written.$name {
+                    limits!(@$start set self running $name);
+                })?)+
+            }
 
             /// Refuses a limit of zero, which would stop the host's work without saying so.
             pub fn check(&self) -> Result<(), String> {
@@ -64,6 +74,8 @@ macro_rules! limits {
         }
     };
     (@member $name:ident) => { stringify!($name) };
+    (@start $name:ident) => { stringify!($name) };
+    (@start set $own:ident $running:ident $name:ident) => { $own.$name = $running.$name };
 }
 
 impl Limits {
@@ -84,23 +96,23 @@ impl Limits {
     }
 }
 
-// `#[member]` marks what can be set for one member.
+// `#[member]` marks what can be set for one member, `@start` what a change of guild.toml sets at the next start only.
 limits! {
     /// Memory of a component, over its Store: linear memories, tables, what the host keeps for its open files and sessions.
     #[member]
-    memory_bytes: u64 = 64 * MIB;
+    @start memory_bytes: u64 = 64 * MIB;
     /// Table elements of a component, summed over its Store.
     #[member]
-    table_elements: u64 = 100_000;
+    @start table_elements: u64 = 100_000;
     /// Core instances in a component's Store.
     #[member]
-    instances: u32 = 100;
+    @start instances: u32 = 100;
     /// Tables in a component's Store.
     #[member]
-    tables: u32 = 100;
+    @start tables: u32 = 100;
     /// Linear memories in a component's Store.
     #[member]
-    memories: u32 = 16;
+    @start memories: u32 = 16;
     /// Resource handles that a component may hold at a time.
     #[member]
     handles: u32 = 4096;
@@ -120,9 +132,9 @@ limits! {
     #[member]
     run_seconds: u32 = 3600;
     /// Live `run` instances on a host; more are queued before they are instantiated.
-    live_runs: u32 = 256;
+    @start live_runs: u32 = 256;
     /// Memory of all processes for work on untrusted input together, as far as their own limits reach; others wait.
-    processes_bytes: u64 = 8192 * MIB;
+    @start processes_bytes: u64 = 8192 * MIB;
     /// Checking a schema that came with a member, or a value by it, where a process of its own does that.
     schema_seconds: u32 = 2;
     /// Memory of such a process.
@@ -134,7 +146,7 @@ limits! {
     #[member]
     list_tools_seconds: u32 = 5;
     /// Tool calls of components at a time on a host; others wait for their turn.
-    live_tool_calls: u32 = 64;
+    @start live_tool_calls: u32 = 64;
     /// Components' tools that a roster's `/mcp` lists; those beyond it are found with its tool `find_tools`.
     listed_tools_bytes: u64 = 24 * KIB;
     /// Tools of a component.
@@ -154,17 +166,17 @@ limits! {
     #[member]
     component_bytes: u64 = 64 * MIB;
     /// Compiling a component.
-    compile_seconds: u32 = 120;
+    @start compile_seconds: u32 = 120;
     /// Memory of the process that compiles a component.
-    compile_memory_bytes: u64 = 2048 * MIB;
+    @start compile_memory_bytes: u64 = 2048 * MIB;
     /// The body of one function of a component.
-    function_bytes: u64 = MIB;
+    @start function_bytes: u64 = MIB;
     /// Local variables of one function of a component.
-    function_locals: u32 = 20_000;
+    @start function_locals: u32 = 20_000;
     /// Blocks, loops and branches within one another in one function of a component.
-    function_nesting: u32 = 4000;
+    @start function_nesting: u32 = 4000;
     /// The compile cache, all entries together.
-    compile_cache_bytes: u64 = 1024 * MIB;
+    @start compile_cache_bytes: u64 = 1024 * MIB;
     /// Wall clock of a session, where nobody asks for less.
     #[member]
     session_seconds: u32 = 3600;
@@ -184,9 +196,9 @@ limits! {
     #[member]
     resumes: u32 = 3;
     /// Running jobs on a host; then a dispatch is answered "busy".
-    running_jobs: u32 = 10_000;
+    @start running_jobs: u32 = 10_000;
     /// Tasks, configurations (as read) and prompts of all running jobs, 7/8 of it for one member's; then a dispatch is answered "busy".
-    running_bytes: u64 = 1024 * MIB;
+    @start running_bytes: u64 = 1024 * MIB;
     /// What the files under a job's `artifacts/` may grow to, whoever writes them.
     #[member]
     artifacts_bytes: u64 = 256 * MIB;
@@ -233,9 +245,9 @@ limits! {
     #[member]
     memory_entries: u32 = 1024;
     /// Reading one document of the read roots: a longer one is left out. It runs in a process of its own.
-    document_seconds: u32 = 5;
+    @start document_seconds: u32 = 5;
     /// Memory for reading one document of the read roots, in a process of its own.
-    document_memory_bytes: u64 = 512 * MIB;
+    @start document_memory_bytes: u64 = 512 * MIB;
     /// One Grep or Glob, or listing the files of the read roots, in a process of its own; as long may it wait for its turn.
     search_seconds: u32 = 20;
     /// Memory for one Grep or Glob, or for listing the files of the read roots, in a process of its own.
@@ -249,23 +261,23 @@ limits! {
     /// What a request's JSON takes as values, by an estimate: 20 to 100 times its text where it has little but structure.
     parsed_bytes: u64 = 64 * MIB;
     /// Bodies, their JSON as values, and answers of all requests that are under way, seven eighths of it for one caller.
-    requests_bytes: u64 = 512 * MIB;
+    @start requests_bytes: u64 = 512 * MIB;
     /// Requests in a JSON-RPC batch.
     batch: u32 = 100;
     /// Connections at a time; others wait to be accepted.
-    connections: u32 = 4096;
+    @start connections: u32 = 4096;
     /// Connections of one address (of IPv6: of one /64) other than loopback at a time; more are closed.
-    connections_per_address: u32 = 256;
+    @start connections_per_address: u32 = 256;
     /// MCP sessions that are open at a time on a host; then the one that was unused longest makes room, if one is unused.
-    mcp_sessions: u32 = 256;
+    @start mcp_sessions: u32 = 256;
     /// How long an MCP session stays open that nobody uses: no request of it is under way, and nobody listens.
-    mcp_session_seconds: u32 = 1800;
+    @start mcp_session_seconds: u32 = 1800;
     /// A request's head: its first line and its header fields.
-    header_bytes: u64 = 16 * KIB;
+    @start header_bytes: u64 = 16 * KIB;
     /// Header fields of a request.
-    headers: u32 = 100;
+    @start headers: u32 = 100;
     /// How long a client may take to send a request, to take 64 KiB of an answer, or keep a silent connection open.
-    client_seconds: u32 = 60;
+    @start client_seconds: u32 = 60;
     /// Requests with one token in a second, each of a batch counted; as many may come at once.
     token_requests_per_second: u32 = 200;
     /// Dispatches with one token in a minute; as many may come at once.
@@ -273,9 +285,9 @@ limits! {
     /// Requests with one token that are under way.
     token_requests_at_once: u32 = 64;
     /// Listeners to `/events`, and streams of MCP that tell of changes, at a time, seven eighths of them of one caller.
-    listeners: u32 = 1024;
+    @start listeners: u32 = 1024;
     /// Events that are kept for listeners that come back, as many KiB at most.
-    events_kept: u32 = 4096;
+    @start events_kept: u32 = 4096;
 }
 
 /// The limits of one member.

@@ -13,6 +13,7 @@ use guild_jobs::{
 };
 use tokio::{task::spawn_blocking, time};
 use tokio_util::task::AbortOnDropHandle;
+use tracing::Instrument as _;
 use wasmtime::{
     Store,
     component::{Instance, InstancePre},
@@ -109,7 +110,7 @@ impl Plugin {
         scope: ActivateScope,
     ) -> Result<Activated, CallError> {
         let place = time::timeout_at(scope.wait_until.into(), self.activations.place()).await;
-        let Ok(Ok(place)) = place else { return Err(CallError::Busy(self.sandbox.limits.dispatch_wait_seconds)) };
+        let Ok(Ok(place)) = place else { return Err(CallError::Busy(self.limits.dispatch_wait_seconds)) };
         let (this, activation) = (self.clone(), activation.clone());
         let activated = self.begun_here("activate", async move {
             let _place = place;
@@ -231,7 +232,7 @@ impl Plugin {
         call: &'static str,
         work: impl Future<Output = Result<T, CallError>> + Send + 'static,
     ) -> Result<T, CallError> {
-        let done = AbortOnDropHandle::new(self.sandbox.guests.spawn(work)).await;
+        let done = AbortOnDropHandle::new(self.sandbox.guests.spawn(work.in_current_span())).await;
         done.unwrap_or_else(|e| Err(CallError::Trap { call, why: e.to_string() }))
     }
 

@@ -160,7 +160,7 @@ impl Plugin {
             return Ok(Err(ToolFault::UnknownTool(name.to_owned())));
         };
         let place = time::timeout_at(scope.wait_until.into(), toolbox.calls.place()).await;
-        let Ok(Ok(place)) = place else { return Err(CallError::Busy(self.sandbox.limits.call_tool_wait_seconds)) };
+        let Ok(Ok(place)) = place else { return Err(CallError::Busy(self.limits.call_tool_wait_seconds)) };
         let (this, input) = (self.clone(), input.to_string());
         let called = self.begun_here(CALL_TOOL, async move {
             let _place = place;

@@ -66,11 +66,16 @@ impl FoundMember {
         let candidate = Candidate::read(&self.dir, &spec.file, limits.component_bytes);
         candidate.map(|candidate| Some(candidate.hash())).map_err(|e| e.to_string())
     }
+
+    /// A member that is served, as it was found, whatever its directory has now.
+    pub(crate) fn served(key: MemberKey, dir: Dir, manifest: Manifest) -> Self {
+        Self { key, dir, manifest, mark: Mark::default() }
+    }
 }
 
 /// What tells one state of a member's directory from another: which directory it is, what its manifest says, and which
 /// state its component and the component's signature are in.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mark {
     /// Device and inode.
     pub(crate) directory: Option<(u64, u64)>,

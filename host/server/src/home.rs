@@ -63,8 +63,6 @@ impl Home {
         let options = StoreOptions { limits: limits.clone(), clock: clock.clone() };
         let store = JobStore::open(&dir, options).map_err(directory("jobs"))?;
         let memory = MemoryStore::open(&dir, limits, clock).map_err(directory("memory"))?;
-        let agent = means.config.agent_of(&key)?;
-        memory.set_condenser(condense::condenser(&means.runtimes, agent, &key), Handle::current());
         let resumer = Arc::new(Resumer::new());
         store.set_resume(resumer.clone());
         store.set_listener(means.events.of_member(&key));
@@ -94,6 +92,8 @@ impl Home {
         }
         self.store.set_limits(member.means.limits.clone());
         self.memory.set_limits(member.means.limits.clone());
+        let condenser = condense::condenser(&member.means.runtimes, member.agent, &self.key);
+        self.memory.set_condenser(condenser, Handle::current());
         self.resumer.serve(member);
     }
 

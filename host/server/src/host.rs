@@ -10,8 +10,8 @@ use std::{
 use cap_std::fs::Dir;
 use futures::future::join_all;
 use guild_agent::{ReadRoots, RootError};
-use guild_contract::{Limits, MemberReport};
-use tokio::sync::{Semaphore, watch};
+use guild_contract::{Limits, MemberKey, MemberReport};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
@@ -21,10 +21,11 @@ use crate::{
     events::Hub,
     kept::Kept,
     member::{Means, Member},
-    opener::{Opened, Opener},
+    opener::{Opened, Opener, Renewed},
     plugins::{self, Load, Loader, WantedComponent},
     reach::{Granted, Sources},
-    reconciler::Reconciler,
+    reconciler::{Reconciler, Renewal},
+    reload::TOLD,
     roster::{Members, Roster},
     runtimes::Runtimes,
     seal::Seals,
@@ -107,11 +108,17 @@ pub struct Surveyed {
 
 /// Every member that was found.
 pub struct Host {
-    limits: Arc<Limits>,
+    opener: Arc<Opener>,
     roster: Arc<Roster>,
     events: Arc<Hub>,
-    /// The one member, where it was opened for one.
-    single: Option<Arc<Member>>,
+    /// The key of the one member, where it was opened for one.
+    single: Option<MemberKey>,
+    /// Read roots beside those of the configuration.
+    sources: Vec<PathBuf>,
+    /// The runtime of its sessions, where it is not the configuration's.
+    agent: Option<Runtime>,
+    /// Who writes the roster, where that changes with the members' directories.
+    reconciler: Option<mpsc::Sender<Renewal>>,
     /// Whoever looks for changes ends with the host.
     _watching: DropGuard,
 }
@@ -127,9 +134,10 @@ impl Host {
     /// See [`OpenError`]. In roster mode a member that cannot be served is in state error, and the others go on.
     pub async fn open(options: HostOptions, base: Option<String>) -> Result<Arc<Self>, OpenError> {
         let HostOptions { config, target, sources, agent } = options;
-        let approval = Approval::new(&config);
+        let approval = Arc::new(Approval::new(&config));
         let limits = Arc::new(config.limits.clone());
         guild_confine::set_room(limits.processes_bytes);
+        let named = sources.clone();
         let roots = read_roots(&config, sources)?;
         let sources = Arc::new(Sources::new(roots.clone()));
         let runtimes = Arc::new(Runtimes::new(&config).map_err(OpenError::Config)?);
@@ -144,6 +152,7 @@ impl Host {
         let mut means = Means {
             limits: limits.clone(),
             config: config.clone(),
+            approval,
             sources,
             runtimes: runtimes.clone(),
             seals: Arc::new(Seals::new(config.directory.clone())),
@@ -152,15 +161,15 @@ impl Host {
             toolboxes: Toolboxes::of(&roster),
             events: events.clone(),
         };
-        let loader = Arc::new(Loader::new(limits.clone(), approval));
+        let loader = Arc::new(Loader::new(limits.clone()));
         let serves = base.is_some();
         let (mut one, mut beside) = (None, Vec::new());
         if let Target::Member(path) = &target {
             let found = discovery::single(path, config.members.as_deref(), &config).map_err(OpenError::Member)?;
-            (means.toolboxes, beside) = Toolboxes::beside(&roster, &found, &means);
+            (means.toolboxes, beside) = Toolboxes::beside(&roster, &found.key, &found.manifest, &means);
             one = Some(found);
         }
-        let opener = Arc::new(Opener { means, base, single: one.is_some(), loader, roster: roster.clone() });
+        let opener = Arc::new(Opener::new(means, base, one.is_some(), loader, roster.clone()));
         let (mut opened, mut single) = (Vec::new(), None);
         if let Some(found) = one {
             let (path, looked) = (found.key.to_string(), Ok(found.mark.clone()));
@@ -169,7 +178,7 @@ impl Host {
                     "member {path} has no `component` in its guild-member.json, so there is nothing to serve"
                 )));
             };
-            single = Some(member.clone());
+            single = Some(member.key().clone());
             opened.push(Opened { path, looked, state: MemberState::Ready(member), load: Some(load) });
         }
         if let Target::Members(path) = &target {
@@ -197,11 +206,23 @@ impl Host {
         let _ = tokio::time::timeout(LOOKING, looking).await;
         let ending = CancellationToken::new();
         start(&opener.loader, &mut opened, beside);
+        let mut renewals = None;
         if let (Target::Members(path), true) = (target, serves) {
-            let reconciler = Reconciler::new(opener, path, opened);
+            let (sender, received) = mpsc::channel(1);
+            renewals = Some(sender);
+            let reconciler = Reconciler::new(opener.clone(), path, opened, received);
             tokio::spawn(ending.clone().run_until_cancelled_owned(reconciler.run()));
         }
-        Ok(Arc::new(Self { limits, roster, events, single, _watching: ending.drop_guard() }))
+        Ok(Arc::new(Self {
+            opener,
+            roster,
+            events,
+            single,
+            sources: named,
+            agent,
+            reconciler: renewals,
+            _watching: ending.drop_guard(),
+        }))
     }
 
     /// Finds the members of a directory and checks each one's component, without becoming anybody's owner. It blocks;
@@ -212,7 +233,7 @@ impl Host {
     pub fn survey(path: &Path, config: &Config, compiling: &dyn Fn(&str)) -> Result<Vec<Surveyed>, OpenError> {
         let unreadable = |source| OpenError::Members { path: path.to_owned(), source };
         let found = discovery::discover(&discovery::open_directory(path).map_err(unreadable)?).map_err(unreadable)?;
-        let approval = Approval::new(config);
+        let approval = Arc::new(Approval::new(config));
         let sandbox = plugins::sandbox(&Arc::new(config.limits.clone())).map_err(|e| e.to_string());
         let survey = |found| survey(found, config, &approval, sandbox.as_ref(), compiling);
         Ok(found.into_iter().map(survey).collect())
@@ -220,25 +241,86 @@ impl Host {
 
     /// [`Host::survey`], of one member.
     pub fn survey_one(member: FoundMember, config: &Config, compiling: &dyn Fn(&str)) -> Surveyed {
-        let approval = Approval::new(config);
+        let approval = Arc::new(Approval::new(config));
         let sandbox = plugins::sandbox(&Arc::new(config.limits.clone())).map_err(|e| e.to_string());
         let found = Found { path: member.key.to_string(), member: Ok(member) };
         survey(found, config, &approval, sandbox.as_ref(), compiling)
     }
 
-    /// The limits of this host.
-    pub fn limits(&self) -> &Limits {
-        &self.limits
+    /// The limits of this host, as they are now.
+    pub fn limits(&self) -> Arc<Limits> {
+        self.opener.limits()
     }
 
-    /// The one member of a host that was opened for one.
+    /// What `guild.toml` says, as this host has it now.
+    pub(crate) fn config(&self) -> Arc<Config> {
+        self.opener.means().config.clone()
+    }
+
+    /// Makes ready what another configuration describes. Nothing changes yet. It blocks.
+    ///
+    /// # Errors
+    /// Why it cannot be in service.
+    pub(crate) fn prepare(&self, config: Config) -> Result<Prepared, String> {
+        let old = self.opener.means();
+        let config = config.for_running(&old.config);
+        let roots = read_roots(&config, self.sources.clone()).map_err(|e| OpenError::from(e).to_string())?;
+        let runtimes = old.runtimes.renewed(&config)?;
+        let approval = Arc::new(Approval::new(&config));
+        let mut config = config.with_agent(self.agent);
+        if self.single.is_none() {
+            // The directory that is served stays.
+            config.members.clone_from(&old.config.members);
+        }
+        let config = Arc::new(config);
+        let limits = Arc::new(config.limits.clone());
+        let (sources, runtimes) = (Arc::new(Sources::new(roots)), Arc::new(runtimes));
+        let mut means = Means { limits, config, approval, sources, runtimes, ..(*old).clone() };
+        let mut beside = Vec::new();
+        if let Some(member) = self.single() {
+            (means.toolboxes, beside) = Toolboxes::beside(&self.roster, member.key(), member.manifest(), &means);
+        }
+        Ok(Prepared { means, beside })
+    }
+
+    /// Puts that in service, for all members at once. What is under way goes on with what it began with.
+    ///
+    /// # Errors
+    /// Why it cannot be; then nothing has changed.
+    pub(crate) async fn renew(&self, Prepared { means, beside }: Prepared) -> Result<(), String> {
+        let Some(reconciler) = &self.reconciler else {
+            let renewed = self.opener.renewed(&means)?;
+            self.opener.put_in_service(means, &renewed);
+            for load in beside {
+                tokio::spawn(self.opener.loader.clone().load(load));
+            }
+            for Renewed { member, had_failed, load } in renewed {
+                let Some(load) = load else { continue };
+                let (loader, roster) = (self.opener.loader.clone(), self.roster.clone());
+                tokio::spawn(async move {
+                    loader.load(load).await;
+                    roster.touch();
+                    if had_failed && member.component().ready().is_some() {
+                        tracing::info!(target: TOLD, member = %member.key(), "its error is resolved: it is in service");
+                    }
+                });
+            }
+            return Ok(());
+        };
+        let stopping = || "the host is stopping".to_owned();
+        let (done, outcome) = oneshot::channel();
+        reconciler.send(Renewal { means, done }).await.map_err(|_| stopping())?;
+        outcome.await.map_err(|_| stopping())?
+    }
+
+    /// The one member of a host that was opened for one, as it is now.
     pub fn single(&self) -> Option<Arc<Member>> {
-        self.single.clone()
+        self.member(self.single_key()?)
     }
 
     /// The key of that one member.
     pub fn single_key(&self) -> Option<&str> {
-        self.single.as_ref().map(|member| member.key().as_str())
+        self.single.as_ref().map(MemberKey::as_str)
     }
 
     /// The member of that key, where it is served: as it is now, for one request, or one job.
@@ -251,11 +333,7 @@ impl Host {
 
     /// What became of the member of that key.
     pub fn state(&self, key: &str) -> Option<MemberState> {
-        match &self.single {
-            // It is served as it was opened, and nobody has to look it up.
-            Some(member) => (member.key().as_str() == key).then(|| MemberState::Ready(member.clone())),
-            None => self.roster.state(key),
-        }
+        self.roster.state(key)
     }
 
     /// Every member that there is now, by key.
@@ -279,6 +357,13 @@ impl Host {
     }
 }
 
+/// What another configuration describes, ready to be put in service.
+pub(crate) struct Prepared {
+    pub(crate) means: Means,
+    /// The components of toolboxes beside the one member.
+    beside: Vec<Load>,
+}
+
 /// Reads jobs and loads components, in the background.
 fn start(loader: &Arc<Loader>, opened: &mut [Opened], beside: Vec<Load>) {
     for Opened { state, .. } in opened.iter() {
@@ -295,7 +380,7 @@ fn start(loader: &Arc<Loader>, opened: &mut [Opened], beside: Vec<Load>) {
 fn survey(
     found: Found,
     config: &Config,
-    approval: &Approval,
+    approval: &Arc<Approval>,
     sandbox: Result<&Arc<guild_sandbox::Sandbox>, &String>,
     compiling: &dyn Fn(&str),
 ) -> Surveyed {
@@ -304,19 +389,17 @@ fn survey(
         let Some(spec) = &member.manifest.component else { return Ok(false) };
         let granted = granted.insert(Granted::of(member, spec, config)?);
         let dir = member.dir.try_clone().map_err(|e| e.to_string())?;
-        let wanted = WantedComponent::new(member, dir, spec.clone(), granted);
+        let wanted = WantedComponent::new(member, dir, spec.clone(), granted, approval.clone());
         // What is wrong with the member itself is told first.
-        let read = plugins::read(&wanted, approval).map(|(candidate, found)| (candidate, standing.insert(found)));
+        let read = plugins::read(&wanted).map(|(candidate, found)| (candidate, standing.insert(found)));
         crate::member::check_config_schema(spec, &wanted.limits)?;
         check_directories(&member.dir)?;
         let sandbox = sandbox.map_err(Clone::clone)?;
-        read.and_then(|(candidate, standing)| {
-            plugins::prepare(sandbox, &wanted, approval, &candidate, standing, compiling)
-        })
-        .map_err(|e| match e.command() {
-            Some(command) => format!("{}; the command is `{command}`", plugins::told(&wanted, &e)),
-            None => plugins::told(&wanted, &e),
-        })?;
+        read.and_then(|(candidate, standing)| plugins::prepare(sandbox, &wanted, &candidate, standing, compiling))
+            .map_err(|e| match e.command() {
+                Some(command) => format!("{}; the command is `{command}`", plugins::told(&wanted, &e)),
+                None => plugins::told(&wanted, &e),
+            })?;
         Ok(true)
     });
     Surveyed { found, state, granted, standing }

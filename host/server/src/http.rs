@@ -5,7 +5,15 @@
 //! host's address is told 403, whatever it asks for. An answer of [`rpc`] is always one JSON text, never a stream, whatever
 //! the client accepts.
 
-use std::{borrow::Cow, convert::Infallible, future::poll_fn, mem, pin::pin, sync::Arc, task::Poll, time::Duration};
+use std::{
+    convert::Infallible,
+    future::poll_fn,
+    mem,
+    pin::pin,
+    sync::Arc,
+    task::Poll,
+    time::{Duration, Instant},
+};
 
 use axum::{
     body::{Body, HttpBody},
@@ -17,7 +25,7 @@ use axum::{
 };
 use bytes::{Bytes, BytesMut};
 use futures::{FutureExt, StreamExt, future::BoxFuture, poll};
-use guild_contract::Limits;
+use guild_contract::{Limits, text::one_line};
 use http_body_util::BodyDataStream;
 use hyper::body::Incoming;
 use tokio::{
@@ -25,6 +33,7 @@ use tokio::{
     task::block_in_place,
     time::timeout,
 };
+use tracing::Level;
 
 use crate::{
     door::{Caller, Connected, Door, LARGE, Refused},
@@ -34,6 +43,7 @@ use crate::{
         Absent, Endpoint, Server, Unavailable,
         sdk::{self, Services},
     },
+    reload::LOGGED_CHARS,
     rpc::{self, Answer, Target, Visit},
 };
 
@@ -58,8 +68,6 @@ pub struct Service(Arc<Inner>);
 
 struct Inner {
     host: Arc<Host>,
-    /// The one member of a host that was opened for one: nobody has to look for it.
-    own: Option<Server>,
     door: Arc<Door>,
     sdk: Services,
 }
@@ -77,8 +85,8 @@ impl Service {
     /// The service of a host behind its door: `/mcp`, `/members/<key>/mcp` in a roster, `/dispatch/<key>/mcp` for workers,
     /// `/whole/<key>/mcp` for all that a member offers, and `/healthz`.
     pub fn new(host: Arc<Host>, door: Arc<Door>) -> Self {
-        let (own, sdk) = (host.single().map(Server::Member), Services::new(host.clone()));
-        Self(Arc::new(Inner { host, own, door, sdk }))
+        let sdk = Services::new(host.clone());
+        Self(Arc::new(Inner { host, door, sdk }))
     }
 
     pub(crate) fn door(&self) -> &Arc<Door> {
@@ -99,7 +107,14 @@ impl hyper::service::Service<Request<Incoming>> for OfConnection {
         let (connection, mut request) = (self.0.clone(), request.map(Some));
         Box::pin(async move {
             let Connection { service, from } = &*connection;
-            Ok(service.0.answer(from, &mut request).await)
+            let logged = tracing::enabled!(Level::DEBUG)
+                .then(|| (Instant::now(), request.method().clone(), one_line(request.uri().path(), LOGGED_CHARS)));
+            let response = service.0.answer(from, &mut request).await;
+            if let Some((began, method, path)) = logged {
+                let (peer, status, ms) = (from.peer(), response.status().as_u16(), began.elapsed().as_millis());
+                tracing::debug!(%peer, %method, path, status, ms, "answered over HTTP");
+            }
+            Ok(response)
         })
     }
 }
@@ -131,15 +146,12 @@ impl Inner {
             };
         }
         let Some(endpoint) = endpoint else { return StatusCode::NOT_FOUND.into_response() };
-        let server = match (endpoint, &self.own) {
-            (Endpoint::Member(_), Some(own)) => Ok(Cow::Borrowed(own)),
-            _ => match Server::at(&self.host, endpoint) {
-                Ok(server) => Ok(Cow::Owned(server)),
-                Err(Absent::Unavailable(unavailable)) => Err(unavailable),
-                Err(Absent::NotFound) => {
-                    return (StatusCode::NOT_FOUND, "no such member, or none that accepts work\n").into_response();
-                }
-            },
+        let server = match Server::at(&self.host, endpoint) {
+            Ok(server) => Ok(server),
+            Err(Absent::Unavailable(unavailable)) => Err(unavailable),
+            Err(Absent::NotFound) => {
+                return (StatusCode::NOT_FOUND, "no such member, or none that accepts work\n").into_response();
+            }
         };
         self.at_endpoint(&server, &caller, request).await
     }
@@ -147,7 +159,7 @@ impl Inner {
     /// An endpoint: a message of MCP, or JSON-RPC in and JSON-RPC out.
     async fn at_endpoint(
         &self,
-        server: &Result<Cow<'_, Server>, Unavailable>,
+        server: &Result<Server, Unavailable>,
         caller: &Caller,
         request: &mut Asked,
     ) -> Response {
@@ -157,7 +169,7 @@ impl Inner {
                 let why = "the content type must be application/json\n";
                 return (StatusCode::UNSUPPORTED_MEDIA_TYPE, why).into_response();
             }
-            Some(body) => match whole(body, request.headers(), self.host.limits(), caller).await {
+            Some(body) => match whole(body, request.headers(), &self.host.limits(), caller).await {
                 Ok(body) => body,
                 Err(response) => return response,
             },
@@ -180,9 +192,9 @@ impl Inner {
         };
         let visit = Visit { caller, member, target };
         let answered = if is_large {
-            Box::pin(beside_others(Box::pin(rpc::answer(visit, self.host.limits(), &body)))).await
+            Box::pin(beside_others(Box::pin(rpc::answer(visit, &self.host.limits(), &body)))).await
         } else {
-            rpc::answer(visit, self.host.limits(), &body).await
+            rpc::answer(visit, &self.host.limits(), &body).await
         };
         match answered {
             Answer::Json(answer) => match caller.awaits(answer) {

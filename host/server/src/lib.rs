@@ -30,6 +30,7 @@ mod plugins;
 mod queue;
 pub mod reach;
 mod reconciler;
+pub mod reload;
 pub mod resume;
 mod roster;
 pub mod rpc;
@@ -46,6 +47,7 @@ mod work;
 
 pub use host::{Host, HostOptions, MemberState, OpenError, Target};
 pub use member::Member;
+pub use reload::Reloads;
 pub use roster::{MemberEntry, Members};
 pub use serve::{ServeError, ServeOptions, serve, serve_until};
 

@@ -5,6 +5,7 @@
 
 use std::{
     collections::HashMap,
+    fs::{self, File},
     future::{Future, poll_fn},
     io, mem,
     net::{IpAddr, SocketAddr},
@@ -22,8 +23,8 @@ use socket2::{Domain, Socket, Type};
 use tokio::{
     io::AsyncWriteExt as _,
     net::{TcpListener, TcpStream},
-    signal::unix::{SignalKind, signal},
-    sync::{Semaphore, watch},
+    signal::unix::{Signal, SignalKind, signal},
+    sync::{Notify, Semaphore, watch},
     task::coop::unconstrained,
     time::timeout,
 };
@@ -366,6 +367,58 @@ fn network(address: IpAddr) -> IpAddr {
         }
         v4 => v4,
     }
+}
+
+/// The signals that a host heeds.
+pub struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+    /// The process has a terminal, and is to end with it.
+    has_terminal: bool,
+}
+
+impl Signals {
+    /// The handlers stand when this function returns.
+    ///
+    /// # Errors
+    /// Where the system does not let the process have them.
+    pub fn new() -> io::Result<Self> {
+        // Asked before there is a handler. Under `nohup` the process is to outlive its terminal.
+        let has_terminal = is_on_terminal() && !ignores_hangups();
+        let [terminate, interrupt, hangup] = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
+        Ok(Self { terminate: signal(terminate)?, interrupt: signal(interrupt)?, hangup: signal(hangup)?, has_terminal })
+    }
+
+    /// Ready when the process is told to end: by SIGTERM, by SIGINT, or by SIGHUP when its terminal is gone. Any other SIGHUP
+    /// wakes whoever waits for `hangup`.
+    pub async fn ended(mut self, hangup: &Notify) {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return,
+                _ = self.interrupt.recv() => return,
+                _ = self.hangup.recv() => {
+                    if self.has_terminal && !is_on_terminal() {
+                        return;
+                    }
+                    hangup.notify_one();
+                }
+            }
+        }
+    }
+}
+
+/// Whether the process has a terminal that controls it. One that was closed controls nobody any more.
+fn is_on_terminal() -> bool {
+    File::open("/dev/tty").is_ok()
+}
+
+/// Whether whoever started the process let it ignore SIGHUP, as `nohup` does. Elsewhere than on Linux nobody knows.
+fn ignores_hangups() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    // Of signal N, bit N - 1 is set; SIGHUP is 1.
+    ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 != 0)
 }
 
 /// Ready when the process is told to end, by SIGTERM or SIGINT. The handlers stand when this function returns.

@@ -13,6 +13,7 @@ use guild_contract::{
     json::parsed_bytes,
     manifest::{ComponentSpec, Interface},
     rpc::{CancelView, Deleted, DispatchParams, Dispatched, ListParams, ResultView, code},
+    text::one_line,
 };
 use guild_jobs::{
     JobStore, NewJob, RunningJob, StoreError,
@@ -23,8 +24,10 @@ use guild_sandbox::{ActivateScope, CallError, Plugin};
 use rustix::fs::OFlags;
 use serde_json::{Map, Value};
 use tokio::sync::{Semaphore, watch};
+use tracing::Instrument as _;
 
 use crate::{
+    approval::Approval,
     config::{Config, Runtime},
     events::Hub,
     home::Home,
@@ -32,6 +35,7 @@ use crate::{
     mcp::tool::Called,
     plugins::{self, Component, busy},
     reach::{Reach, Sources, ceiling},
+    reload::LOGGED_CHARS,
     rpc::{RpcError, to_json},
     runtimes::Runtimes,
     schema::{self, Schema, pattern_bytes},
@@ -58,22 +62,25 @@ pub struct Member {
     pub(crate) manifest_sha256: String,
     config_schema: Option<Schema>,
     config_checks: Semaphore,
-    component: watch::Receiver<Component>,
+    pub(crate) component: watch::Receiver<Component>,
     pub(crate) means: Means,
     /// What its jobs reach, with what it is granted.
     pub(crate) reach: Reach,
-    agent: Runtime,
+    pub(crate) agent: Runtime,
     granted_tools: Vec<String>,
     toolbox: Option<Arc<Toolbox>>,
 }
 
-/// What the operator gives a member to work with.
+/// What the operator gives a member to work with. Where `guild.toml` is read again, another one takes its place as a whole;
+/// whoever has this one goes on with it.
 #[derive(Clone)]
 pub struct Means {
     /// The host's limits; for a member, with its own in place.
     pub limits: Arc<Limits>,
     /// What the operator allows.
     pub(crate) config: Arc<Config>,
+    /// Whose components are loaded.
+    pub(crate) approval: Arc<Approval>,
     /// The read roots.
     pub(crate) sources: Arc<Sources>,
     /// What runs sessions, and the web.
@@ -175,6 +182,22 @@ impl Member {
         params: DispatchParams,
         created: impl FnOnce(&JobId) + Send + 'static,
     ) -> Result<Dispatched, RpcError> {
+        let outcome = self.accept(params, created).await;
+        match &outcome {
+            Ok(Dispatched { job_id }) => tracing::debug!(member = %self.key(), job = %job_id, "dispatch accepted"),
+            Err(RpcError { code, message, .. }) => {
+                let why = one_line(message, LOGGED_CHARS);
+                tracing::debug!(member = %self.key(), code, why, "dispatch refused");
+            }
+        }
+        outcome
+    }
+
+    async fn accept(
+        self: &Arc<Self>,
+        params: DispatchParams,
+        created: impl FnOnce(&JobId) + Send + 'static,
+    ) -> Result<Dispatched, RpcError> {
         let limits = &self.means.limits;
         let wait_until = Instant::now() + Duration::from_secs(limits.dispatch_wait_seconds.into());
         let agent = self.agent(params.agent.as_deref())?;
@@ -192,7 +215,8 @@ impl Member {
         let activation = Arc::new(self.activation(request, &offered, wait_until).await?);
         let scope =
             ActivateScope { memory: self.home.memory.clone(), files: self.reach.reader.files.clone(), wait_until };
-        let activated = plugin.activate(&activation, scope).await.map_err(|e| match e {
+        let span = tracing::debug_span!("activate", member = %self.key(), job = %activation.job);
+        let activated = plugin.activate(&activation, scope).instrument(span).await.map_err(|e| match e {
             CallError::Busy(_) => busy(format!("{e}; try again")),
             e => RpcError::internal(e.to_string()),
         })?;
@@ -326,6 +350,12 @@ impl Member {
     /// Where its component is now.
     pub(crate) fn component(&self) -> Component {
         self.component.borrow().clone()
+    }
+
+    /// Whether its component is in service, once that is known.
+    pub async fn is_in_service(&self) -> bool {
+        self.loaded().await;
+        self.component().ready().is_some()
     }
 
     /// Waits until its component is in service, or cannot be.

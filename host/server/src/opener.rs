@@ -1,7 +1,8 @@
 //! From what was found in a directory to a member that is served.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
+use guild_contract::Limits;
 use tokio::sync::watch;
 
 use crate::{
@@ -18,8 +19,8 @@ use crate::{
 
 /// Opens members, with what they are opened on.
 pub(crate) struct Opener {
-    /// What the operator gives, before a member's own limits.
-    pub(crate) means: Means,
+    /// What the operator gives, before a member's own limits: replaced as a whole.
+    means: RwLock<Arc<Means>>,
     /// The address at which they are served, if they are.
     pub(crate) base: Option<String>,
     /// Whether there is one member, at an address without its key.
@@ -40,6 +41,26 @@ pub(crate) struct Opened {
 }
 
 impl Opener {
+    pub(crate) fn new(
+        means: Means,
+        base: Option<String>,
+        single: bool,
+        loader: Arc<Loader>,
+        roster: Arc<Roster>,
+    ) -> Self {
+        Self { means: RwLock::new(Arc::new(means)), base, single, loader, roster }
+    }
+
+    /// What the operator gives now.
+    pub(crate) fn means(&self) -> Arc<Means> {
+        self.means.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The limits of the host now.
+    pub(crate) fn limits(&self) -> Arc<Limits> {
+        self.means.read().unwrap_or_else(PoisonError::into_inner).limits.clone()
+    }
+
     /// Where a member is served: at `/mcp` alone, or under its key in a roster. Empty where the host serves nobody.
     fn url(&self, key: &str) -> String {
         match &self.base {
@@ -73,14 +94,14 @@ impl Opener {
     ) -> Result<Option<(Arc<Member>, Load)>, OpenError> {
         let failed = |key: &str, why: String| OpenError::Member(format!("member {key}: {why}"));
         let key = found.key.to_string();
-        let wanted = self.wanted(&found).map_err(|why| failed(&key, why))?;
+        let wanted = wanted(&self.means(), &found).map_err(|why| failed(&key, why))?;
         let Some(Wanted { component: wanted, granted, means, reach }) = wanted else { return Ok(None) };
         let sha256 = found.manifest_sha256();
         let home = match home {
             Some(home) => home,
             None => {
                 let owner = takeover::own(&found.dir, &found.key, &self.url(&key)).await?;
-                self.log(&found, &granted);
+                log(&means, &found, &granted);
                 let home = Home::open(found.key.clone(), found.dir, &means, owner);
                 let home = home.map_err(|why| failed(&key, why))?;
                 if self.base.is_none() {
@@ -104,9 +125,9 @@ impl Opener {
     /// # Errors
     /// Why it cannot be in service.
     pub(crate) async fn change(&self, before: &Arc<Member>, found: FoundMember, same: bool) -> Result<Change, String> {
-        let Some(wanted) = self.wanted(&found)? else { return Ok(Change::Foreign) };
+        let Some(wanted) = wanted(&self.means(), &found)? else { return Ok(Change::Foreign) };
         let Wanted { component: wanted, granted, means, reach } = wanted;
-        self.log(&found, &granted);
+        log(&means, &found, &granted);
         let (done, component) = watch::channel(Component::Loading(None));
         let home = before.home.clone();
         let manifest = (found.manifest.clone(), found.manifest_sha256());
@@ -115,8 +136,8 @@ impl Opener {
         let sha256 = before.component().ready().map(|plugin| plugin.sha256().to_owned());
         let is_still = match sha256.filter(|_| same) {
             Some(sha256) => {
-                let (loader, wanted, resumer) = (self.loader.clone(), wanted.clone(), resumer.clone());
-                let looked = self.loader.in_turn(move || loader.is_still(&wanted, &sha256, &resumer));
+                let (wanted, resumer) = (wanted.clone(), resumer.clone());
+                let looked = self.loader.in_turn(move || Loader::is_still(&wanted, &sha256, &resumer));
                 looked.await.unwrap_or_else(|_| Err("the host is stopping".to_owned()))
             }
             None => Ok(false),
@@ -140,27 +161,82 @@ impl Opener {
         }
     }
 
-    /// The component that a member wants, its means with its own limits, and its reach; none where it has no component.
-    fn wanted(&self, found: &FoundMember) -> Result<Option<Wanted>, String> {
-        let Some(spec) = found.manifest.component.clone() else { return Ok(None) };
-        let means = &self.means;
-        let granted = Granted::of(found, &spec, &means.config)?;
-        // Before anything is opened for it.
-        crate::member::config_schema(&spec)?;
-        let dir = found.dir.try_clone().map_err(|e| e.to_string())?;
-        let component = WantedComponent::new(found, dir, spec, &granted);
-        let reach = Reach::new(Some(&found.key), granted.grants.clone(), &means.sources, &means.runtimes);
-        let means = Means { limits: component.limits.clone(), ..means.clone() };
-        Ok(Some(Wanted { component, granted, means, reach }))
+    /// The members as they are under `means`, each over the same home. They are not in service yet.
+    ///
+    /// # Errors
+    /// Why one of them cannot be, with its key.
+    pub(crate) fn renewed(&self, means: &Means) -> Result<Vec<Renewed>, String> {
+        let members = self.roster.members();
+        let served = members.iter().filter_map(|(path, entry)| Some((path, entry.member()?)));
+        served.map(|(path, member)| renewed(means, member).map_err(|why| format!("member {path}: {why}"))).collect()
     }
 
-    /// Logs what a member is granted, and what it asks for in vain.
-    fn log(&self, found: &FoundMember, granted: &Granted) {
-        let sources = &self.means.sources;
-        granted.log(found, &sources.granted(&granted.grants));
-        for root in found.manifest.component.iter().flat_map(|spec| sources.missing(spec)) {
-            tracing::warn!(member = %found.key, "it asks for the read root {root:?}, and there is no such root");
+    /// Puts members into service that were renewed for `means`, all at once. From now on, every other one is opened with
+    /// these means, too. What is to be loaded is the caller's to begin.
+    pub(crate) fn put_in_service(&self, means: Means, renewed: &[Renewed]) {
+        {
+            let mut now = self.means.write().unwrap_or_else(PoisonError::into_inner);
+            *now = Arc::new(means);
+            self.roster.renew(renewed.iter().map(|renewed| &renewed.member));
         }
+        renewed.iter().for_each(|renewed| renewed.member.home.is_served_by(&renewed.member));
+    }
+}
+
+/// A member as it is under other means.
+pub(crate) struct Renewed {
+    pub(crate) member: Arc<Member>,
+    /// Its component could not be in service before.
+    pub(crate) had_failed: bool,
+    /// Its component is to be loaded: what it is granted, or how it has to be approved, is not what it was.
+    pub(crate) load: Option<Load>,
+}
+
+/// A member as it is under `means`, over the same home, and with the same manifest.
+///
+/// # Errors
+/// Why it cannot be.
+pub(crate) fn renewed(means: &Means, before: &Arc<Member>) -> Result<Renewed, String> {
+    let dir = before.home.dir.try_clone().map_err(|e| e.to_string())?;
+    let found = FoundMember::served(before.key().clone(), dir, before.manifest().clone());
+    let wanted = wanted(means, &found)?.ok_or("it has no component")?;
+    let Wanted { component: wanted, granted, means, reach } = wanted;
+    let is_same = reach.grants == before.reach.grants
+        && means.limits == before.means.limits
+        && means.approval.allows_all_of(&before.means.approval)
+        && !matches!(before.component(), Component::Failed(_));
+    let had_failed = matches!(before.component(), Component::Failed(_));
+    let manifest = (before.manifest().clone(), before.manifest_sha256.clone());
+    if is_same {
+        let component = before.component.clone();
+        let member = Member::new(before.home.clone(), manifest, means, reach, component)?;
+        return Ok(Renewed { member, had_failed, load: None });
+    }
+    log(&means, &found, &granted);
+    let (done, component) = watch::channel(Component::Loading(None));
+    let resumer = Some(before.home.resumer.clone());
+    let member = Member::new(before.home.clone(), manifest, means, reach, component)?;
+    Ok(Renewed { member, had_failed, load: Some(Load { wanted, done, resumer }) })
+}
+
+/// The component that a member wants, its means with its own limits, and its reach; none where it has no component.
+fn wanted(means: &Means, found: &FoundMember) -> Result<Option<Wanted>, String> {
+    let Some(spec) = found.manifest.component.clone() else { return Ok(None) };
+    let granted = Granted::of(found, &spec, &means.config)?;
+    // Before anything is opened for it.
+    crate::member::config_schema(&spec)?;
+    let dir = found.dir.try_clone().map_err(|e| e.to_string())?;
+    let component = WantedComponent::new(found, dir, spec, &granted, means.approval.clone());
+    let reach = Reach::new(Some(&found.key), granted.grants.clone(), &means.sources, &means.runtimes);
+    let means = Means { limits: component.limits.clone(), ..means.clone() };
+    Ok(Some(Wanted { component, granted, means, reach }))
+}
+
+/// Logs what a member is granted, and what it asks for in vain.
+fn log(means: &Means, found: &FoundMember, granted: &Granted) {
+    granted.log(found, &means.sources.granted(&granted.grants));
+    for root in found.manifest.component.iter().flat_map(|spec| means.sources.missing(spec)) {
+        tracing::warn!(member = %found.key, "it asks for the read root {root:?}, and there is no such root");
     }
 }
 

@@ -107,11 +107,19 @@ pub(crate) struct WantedComponent {
     pub(crate) lines: Lines,
     pub(crate) grants: Arc<Grants>,
     pub(crate) limits: Arc<Limits>,
+    /// Whether it may be loaded.
+    pub(crate) approval: Arc<Approval>,
 }
 
 impl WantedComponent {
     /// The component of `member`, with what it is granted. `dir` is the member's directory.
-    pub(crate) fn new(member: &FoundMember, dir: Dir, spec: ComponentSpec, granted: &Granted) -> Self {
+    pub(crate) fn new(
+        member: &FoundMember,
+        dir: Dir,
+        spec: ComponentSpec,
+        granted: &Granted,
+        approval: Arc<Approval>,
+    ) -> Self {
         Self {
             key: member.key.clone(),
             dir,
@@ -119,6 +127,7 @@ impl WantedComponent {
             lines: member.manifest.lines.clone(),
             grants: granted.grants.clone(),
             limits: Arc::new(granted.limits.limits.clone()),
+            approval,
         }
     }
 }
@@ -130,7 +139,6 @@ const TURNS: usize = 4;
 /// What loads the jobs and the components of a host's members.
 pub(crate) struct Loader {
     limits: Arc<Limits>,
-    approval: Approval,
     turns: Semaphore,
     /// Who compiles a component, by its effort: one at a time each, since the compiler uses all cores.
     short: Semaphore,
@@ -140,9 +148,9 @@ pub(crate) struct Loader {
 }
 
 impl Loader {
-    pub(crate) fn new(limits: Arc<Limits>, approval: Approval) -> Self {
+    pub(crate) fn new(limits: Arc<Limits>) -> Self {
         let (turns, short, full) = (Semaphore::new(TURNS), Semaphore::new(1), Semaphore::new(1));
-        Self { limits, approval, turns, short, full, sandbox: OnceLock::new() }
+        Self { limits, turns, short, full, sandbox: OnceLock::new() }
     }
 
     /// Runs what blocks on a member's files, when it has a turn. Nobody who asks for a member's jobs waits for a turn.
@@ -203,12 +211,11 @@ impl Loader {
         }
         let (standing, unlisted) = begun.map_err(|e| refused(&wanted, &e))?;
         let plugin = unlisted.listed().await.map_err(|e| told(&wanted, &e.into()))?;
-        let this = self.clone();
         let ended = self.in_turn(move || {
             let loaded = loaded(&wanted, plugin).map_err(Refused::from);
             let loaded = loaded.and_then(|loaded| {
                 // It has turned out to load: one that never did can be put right without an approval.
-                resumer.map_or(Ok(()), |resumer| pin(&this.approval, &standing, &resumer)).map(|()| loaded)
+                resumer.map_or(Ok(()), |resumer| pin(&wanted.approval, &standing, &resumer)).map(|()| loaded)
             });
             loaded.map_err(|e| refused(&wanted, &e))
         });
@@ -225,8 +232,8 @@ impl Loader {
         if effort == Effort::Cached {
             check_config_schema(&wanted.spec, &wanted.limits)?;
         }
-        Ok(read(wanted, &self.approval).and_then(|(candidate, standing)| {
-            self.approval.check(&standing)?;
+        Ok(read(wanted).and_then(|(candidate, standing)| {
+            wanted.approval.admit(&standing)?;
             let (grants, limits) = (wanted.grants.clone(), wanted.limits.clone());
             Ok((standing, sandbox.prepare_unlisted(&wanted.key, &candidate, &wanted.spec, grants, limits, effort)?))
         }))
@@ -236,10 +243,10 @@ impl Loader {
     ///
     /// # Errors
     /// Why it may not be.
-    pub(crate) fn is_still(&self, wanted: &WantedComponent, sha256: &str, resumer: &Resumer) -> Result<bool, String> {
-        let looked = read(wanted, &self.approval).and_then(|(candidate, standing)| {
-            self.approval.check(&standing)?;
-            pin(&self.approval, &standing, resumer)?;
+    pub(crate) fn is_still(wanted: &WantedComponent, sha256: &str, resumer: &Resumer) -> Result<bool, String> {
+        let looked = read(wanted).and_then(|(candidate, standing)| {
+            wanted.approval.admit(&standing)?;
+            pin(&wanted.approval, &standing, resumer)?;
             Ok(candidate.hash() == sha256)
         });
         looked.map_err(|e| told(wanted, &e))
@@ -261,8 +268,8 @@ pub(crate) fn sandbox(limits: &Arc<Limits>) -> Result<Arc<Sandbox>, LoadError> {
 }
 
 /// Reads one component, and finds whether it is trusted. It refuses only what cannot be read.
-pub(crate) fn read(wanted: &WantedComponent, approval: &Approval) -> Result<(Candidate, Standing), Refused> {
-    let WantedComponent { key, dir, spec, limits, .. } = wanted;
+pub(crate) fn read(wanted: &WantedComponent) -> Result<(Candidate, Standing), Refused> {
+    let WantedComponent { key, dir, spec, limits, approval, .. } = wanted;
     let candidate = Candidate::read(dir, &spec.file, limits.component_bytes)?;
     let standing = approval.of(key, dir, spec, &candidate)?;
     Ok((candidate, standing))
@@ -272,12 +279,11 @@ pub(crate) fn read(wanted: &WantedComponent, approval: &Approval) -> Result<(Can
 pub(crate) fn prepare(
     sandbox: &Arc<Sandbox>,
     wanted: &WantedComponent,
-    approval: &Approval,
     candidate: &Candidate,
     standing: &Standing,
     compiling: &dyn Fn(&str),
 ) -> Result<Loaded, Refused> {
-    approval.check(standing)?;
+    wanted.approval.check(standing)?;
     let with = |effort| {
         let (grants, limits) = (wanted.grants.clone(), wanted.limits.clone());
         sandbox.prepare_unlisted(&wanted.key, candidate, &wanted.spec, grants, limits, effort)

@@ -14,7 +14,7 @@ use std::{
 use cap_std::fs::MetadataExt as _;
 use guild_contract::News;
 use tokio::{
-    sync::watch,
+    sync::{mpsc, oneshot, watch},
     task::JoinSet,
     time::{Instant, sleep_until, timeout_at},
 };
@@ -23,9 +23,10 @@ use crate::{
     discovery::{Found, Mark},
     home::Home,
     host::MemberState,
-    member::Member,
-    opener::{Change, Opened, Opener},
-    plugins::Component,
+    member::{Means, Member},
+    opener::{self, Change, Opened, Opener, Renewed},
+    plugins::{Component, Load},
+    reload::TOLD,
     roster::MemberEntry,
     scanner::{Noticed, Scanner},
 };
@@ -53,6 +54,17 @@ pub(crate) struct Reconciler {
     behind: bool,
     /// Why the directory of members could not be read.
     unreadable: Option<String>,
+    /// Members of which an error was told, and nothing since.
+    failing: BTreeSet<String>,
+    /// What the operator has decided anew.
+    renewals: mpsc::Receiver<Renewal>,
+}
+
+/// What members are to work with from now on.
+pub(crate) struct Renewal {
+    pub(crate) means: Means,
+    /// Told when they do; or why they cannot, and nothing has changed.
+    pub(crate) done: oneshot::Sender<Result<(), String>>,
 }
 
 /// What is known of a path, beside what the roster says of it.
@@ -76,6 +88,10 @@ enum Done {
         /// What is told then.
         news: Option<News>,
     },
+    /// The component of a member that was renewed is in service, or cannot be.
+    Renewed {
+        path: String,
+    },
     Opened(Box<Opened>),
     Changed {
         path: String,
@@ -98,8 +114,13 @@ enum Again {
 
 impl Reconciler {
     /// For a host that began with these.
-    pub(crate) fn new(opener: Arc<Opener>, members: PathBuf, opened: Vec<Opened>) -> Self {
-        let (scanner, noticed) = Scanner::new(members, opener.means.config.directory.clone());
+    pub(crate) fn new(
+        opener: Arc<Opener>,
+        members: PathBuf,
+        opened: Vec<Opened>,
+        renewals: mpsc::Receiver<Renewal>,
+    ) -> Self {
+        let (scanner, noticed) = Scanner::new(members, opener.means().config.directory.clone());
         let mut reconciler = Self {
             opener,
             scanner: Some(scanner),
@@ -109,10 +130,15 @@ impl Reconciler {
             tasks: JoinSet::new(),
             behind: false,
             unreadable: None,
+            failing: BTreeSet::new(),
+            renewals,
         };
         for Opened { path, looked, state, .. } in opened {
             let manifest = looked.as_ref().ok().map(|mark| mark.manifest);
             let mut known = Known { looked, manifest, busy: false, owed: Again::Nothing };
+            if let MemberState::Error(_) = state {
+                reconciler.failing.insert(path.clone());
+            }
             if let MemberState::Ready(member) = state {
                 known.busy = true;
                 let path = path.clone();
@@ -147,6 +173,12 @@ impl Reconciler {
                         self.rescan(again).await;
                     }
                 }
+                Some(renewal) = self.renewals.recv() => {
+                    if self.renew(renewal) {
+                        // What was refused may be acceptable now.
+                        self.rescan(Again::All).await;
+                    }
+                }
                 Ok(()) = self.noticed.changed() => {
                     self.quiet().await;
                     // What is told from here on is a reason for another look.
@@ -161,6 +193,39 @@ impl Reconciler {
                 }
             }
         }
+    }
+
+    /// Puts what the operator has decided in service, for all members at once; whether it could be.
+    fn renew(&mut self, Renewal { means, done }: Renewal) -> bool {
+        let outcome = self.opener.renewed(&means).map(|renewed| {
+            self.opener.put_in_service(means, &renewed);
+            for Renewed { member, load, .. } in renewed {
+                if let Some(load) = load {
+                    self.load_renewed(member.key().to_string(), load);
+                }
+            }
+        });
+        let is_done = outcome.is_ok();
+        // Whoever asked may have gone.
+        let _ = done.send(outcome);
+        is_done
+    }
+
+    fn load_renewed(&mut self, path: String, load: Load) {
+        let loader = self.opener.loader.clone();
+        self.tasks.spawn(async move {
+            loader.load(load).await;
+            Done::Renewed { path }
+        });
+    }
+
+    /// A member that was made while the operator decided anew is renewed before it is in service.
+    fn up_to_date(&self, member: Arc<Member>) -> Result<Renewed, String> {
+        let means = self.opener.means();
+        if Arc::ptr_eq(&member.means.config, &means.config) {
+            return Ok(Renewed { member, had_failed: false, load: None });
+        }
+        opener::renewed(&means, &member)
     }
 
     /// Waits until nothing has happened for a while.
@@ -207,6 +272,7 @@ impl Reconciler {
             return;
         }
         self.known.remove(&path);
+        self.failing.remove(&path);
         let member = self.member(&path);
         self.opener.roster.set(&path, None);
         if let Some(member) = member {
@@ -321,14 +387,63 @@ impl Reconciler {
     fn take(&mut self, done: Done) -> Option<Again> {
         match done {
             Done::Gone => return Some(Again::Unopened),
-            Done::Opened(opened) => self.opened(*opened),
-            Done::Loaded { path, news } => self.loaded(&path, news),
-            Done::Changed { path, looked, change } => self.changed(&path, looked, change),
+            Done::Opened(opened) => {
+                let path = opened.path.clone();
+                self.opened(*opened);
+                self.note(path);
+            }
+            Done::Loaded { path, news } => {
+                self.loaded(&path, news);
+                self.note(path);
+            }
+            Done::Renewed { path } => {
+                if let Some(member) = self.member(&path) {
+                    match member.component() {
+                        Component::Failed(error) => self.tell(&path, News::MemberError { error }),
+                        _ => self.tell(&path, News::MemberChanged),
+                    }
+                    self.opener.roster.touch();
+                }
+                self.note(path);
+            }
+            Done::Changed { path, looked, change } => {
+                self.changed(&path, looked, change);
+                self.note(path);
+            }
         }
         None
     }
 
-    fn opened(&mut self, Opened { path, looked, state, load }: Opened) {
+    /// Logs that an error of a member is over, where one was logged before.
+    fn note(&mut self, path: String) {
+        let Some(entry) = self.opener.roster.entry(&path) else { return };
+        if entry.member().is_some_and(|member| matches!(member.component(), Component::Loading(_))) {
+            // It is not known yet.
+            return;
+        }
+        if entry.error().is_some() {
+            self.failing.insert(path);
+        } else if self.failing.remove(&path) {
+            let is_served = entry.member().is_some();
+            let now = if is_served { "it is in service" } else { "it has no component, and is not served here" };
+            tracing::info!(target: TOLD, member = path, "its error is resolved: {now}");
+        }
+    }
+
+    fn opened(&mut self, Opened { path, looked, mut state, mut load }: Opened) {
+        if !self.known.contains_key(&path) {
+            return;
+        }
+        if let MemberState::Ready(member) = &state {
+            match self.up_to_date(member.clone()) {
+                Ok(renewed) => {
+                    load = renewed.load.or(load);
+                    renewed.member.home.is_served_by(&renewed.member);
+                    state = MemberState::Ready(renewed.member);
+                }
+                Err(why) => state = MemberState::Error(why.into()),
+            }
+        }
         let Some(known) = self.known.get_mut(&path) else { return };
         known.busy = false;
         let before = self.member(&path);
@@ -367,6 +482,15 @@ impl Reconciler {
     }
 
     fn changed(&mut self, path: &str, looked: Result<Mark, String>, change: Result<Change, String>) {
+        let mut load = None;
+        let change = change.and_then(|change| match change {
+            Change::Another(member) => {
+                let renewed = self.up_to_date(member)?;
+                load = renewed.load;
+                Ok(Change::Another(renewed.member))
+            }
+            other => Ok(other),
+        });
         let Some(known) = self.known.get_mut(path) else { return };
         known.busy = false;
         match change {
@@ -384,6 +508,9 @@ impl Reconciler {
             Ok(Change::Another(member)) => {
                 member.home.is_served_by(&member);
                 self.place(path, looked, MemberState::Ready(member));
+                if let Some(load) = load {
+                    self.load_renewed(path.to_owned(), load);
+                }
             }
         }
     }
@@ -429,6 +556,7 @@ impl Reconciler {
         known.looked = looked;
         let Some(before) = self.opener.roster.entry(path) else { return };
         let told = before.error();
+        self.failing.insert(path.to_owned());
         let refused = Some(error.as_str().into());
         self.opener.roster.set(path, Some(MemberEntry { refused, ..before }));
         if told.as_ref() != Some(&error) {
@@ -441,7 +569,7 @@ impl Reconciler {
     fn tell(&self, path: &str, news: News) {
         // What can be no key is no member to anybody.
         if let Ok(key) = path.parse() {
-            self.opener.means.events.member(key, news);
+            self.opener.means().events.member(key, news);
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeMap,
+    mem,
     sync::{Arc, PoisonError, RwLock},
 };
 
@@ -31,7 +32,7 @@ impl From<MemberState> for MemberEntry {
 
 impl MemberEntry {
     /// The member, where it is served.
-    pub(crate) fn member(&self) -> Option<&Arc<Member>> {
+    pub fn member(&self) -> Option<&Arc<Member>> {
         match &self.state {
             MemberState::Ready(member) => Some(member),
             MemberState::Error(_) | MemberState::Foreign => None,
@@ -122,6 +123,22 @@ impl Roster {
             }
         };
         // Its end may close files: nobody has to wait for that.
+        drop(old);
+        self.touch();
+    }
+
+    /// From now on these members serve in the place of those over the same directories, all of them at once.
+    pub(crate) fn renew<'a>(&self, renewed: impl Iterator<Item = &'a Arc<Member>>) {
+        let old = {
+            let mut members = self.members.write().unwrap_or_else(PoisonError::into_inner);
+            let mut all = (**members).clone();
+            for member in renewed {
+                if let Some(entry) = all.get_mut(member.key().as_str()) {
+                    entry.state = MemberState::Ready(member.clone());
+                }
+            }
+            mem::replace(&mut *members, Arc::new(all))
+        };
         drop(old);
         self.touch();
     }

@@ -28,6 +28,7 @@ pub(crate) struct Slot {
 /// Every runtime, or why it cannot be used.
 pub(crate) struct Runtimes {
     slots: BTreeMap<Runtime, Result<Slot, String>>,
+    places: BTreeMap<Runtime, Arc<Places>>,
     extractive: Arc<Extractive>,
     internet: Option<Arc<Internet>>,
     orphans: Option<Claude>,
@@ -39,21 +40,43 @@ impl Runtimes {
     /// # Errors
     /// Where `[web]` is not acceptable.
     pub(crate) fn new(config: &Config) -> Result<Self, String> {
-        let extractive = Arc::new(Extractive::with_limits(&config.limits));
+        let sessions = [
+            (Runtime::Extractive, config.extractive.sessions),
+            (Runtime::Claude, config.claude.sessions),
+            (Runtime::Api, config.api.sessions),
+        ];
+        let places = sessions.map(|(runtime, sessions)| (runtime, Places::new(sessions)));
+        Self::with(config, Arc::new(Extractive::with_limits(&config.limits)), BTreeMap::from(places))
+    }
+
+    /// What `config` describes, with the places and the indexes that there are.
+    ///
+    /// # Errors
+    /// Where `[web]` is not acceptable.
+    pub(crate) fn renewed(&self, config: &Config) -> Result<Self, String> {
+        Self::with(config, self.extractive.clone(), self.places.clone())
+    }
+
+    fn with(
+        config: &Config,
+        extractive: Arc<Extractive>,
+        places: BTreeMap<Runtime, Arc<Places>>,
+    ) -> Result<Self, String> {
         let internet = config.web.as_ref().map(Internet::new).transpose()?;
         let claude = claude(config);
         let orphans = claude.clone().ok();
         let claude = claude.map(|claude| Arc::new(claude) as Arc<dyn AgentRuntime>);
         let api = Api::new(config.api.options.clone()).map(|api| Arc::new(api) as Arc<dyn AgentRuntime>);
-        let slot = |runtime: Result<Arc<dyn AgentRuntime>, String>, sessions: u32| {
-            runtime.map(|runtime| Slot { runtime, places: Places::new(sessions) })
+        let made = |runtime: Runtime| match runtime {
+            Runtime::Extractive => Ok(extractive.clone() as Arc<dyn AgentRuntime>),
+            Runtime::Claude => claude.clone(),
+            Runtime::Api => api.clone(),
         };
-        let slots = BTreeMap::from([
-            (Runtime::Extractive, slot(Ok(extractive.clone()), config.extractive.sessions)),
-            (Runtime::Claude, slot(claude, config.claude.sessions)),
-            (Runtime::Api, slot(api, config.api.sessions)),
-        ]);
-        Ok(Self { slots, extractive, internet, orphans })
+        let slot = |(runtime, places): (&Runtime, &Arc<Places>)| {
+            (*runtime, made(*runtime).map(|runtime| Slot { runtime, places: places.clone() }))
+        };
+        let slots = places.iter().map(slot).collect();
+        Ok(Self { slots, places, extractive, internet, orphans })
     }
 
     /// Ends what hosts that are gone left of their sessions. It blocks; it is for when the members are owned, so that

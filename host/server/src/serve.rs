@@ -14,7 +14,8 @@ use crate::{
     door::{Door, DoorError, audit_log::Event},
     host::{Host, HostOptions, OpenError, Target},
     http::Service,
-    listen::{self, BindError, Bound},
+    listen::{self, BindError, Bound, Signals},
+    reload::Reloads,
 };
 
 /// What `guild serve` was asked for.
@@ -30,6 +31,8 @@ pub struct ServeOptions {
     pub sources: Vec<PathBuf>,
     /// `--agent`.
     pub agent: Option<Runtime>,
+    /// How `guild.toml` is read again.
+    pub reloads: Reloads,
 }
 
 /// Why the host does not serve.
@@ -52,7 +55,7 @@ pub enum ServeError {
 /// The port where neither `--port` nor `guild.toml` names one.
 pub const DEFAULT_PORT: u16 = 7433;
 
-/// Serves until SIGTERM or SIGINT. `ready` is told where, as `http://127.0.0.1:7433`, once clients can connect.
+/// Serves until SIGTERM or SIGINT, and reads `guild.toml` again at each SIGHUP. `ready` is told where, as `http://127.0.0.1:7433`, once clients can connect.
 ///
 /// The address is bound first, so that a port that is taken is known at once, and listened on last, when every member
 /// answers: a client that can connect is never told to come back.
@@ -60,8 +63,8 @@ pub const DEFAULT_PORT: u16 = 7433;
 /// # Errors
 /// See [`ServeError`].
 pub async fn serve(options: ServeOptions, ready: impl FnOnce(&str, &Host)) -> Result<(), ServeError> {
-    let stop = listen::stop_signal()?;
-    serve_until(options, stop, ready).await
+    let (signals, asked) = (Signals::new()?, options.reloads.asked.clone());
+    serve_until(options, signals.ended(&asked), ready).await
 }
 
 /// [`serve`], until `stop` is ready.
@@ -73,7 +76,7 @@ pub async fn serve_until(
     stop: impl Future<Output = ()>,
     ready: impl FnOnce(&str, &Host),
 ) -> Result<(), ServeError> {
-    let ServeOptions { config, target, port, sources, agent } = options;
+    let ServeOptions { config, target, port, sources, agent, reloads } = options;
     more_descriptors();
     let address = SocketAddr::new(config.door.bind, port.or(config.port).unwrap_or(DEFAULT_PORT));
     let bound = Bound::bind(address)?;
@@ -81,12 +84,17 @@ pub async fn serve_until(
     let door = Arc::new(Door::open(&config, address)?);
     let url = format!("{}://{}", door.scheme(), reachable(address));
     let host = Host::open(HostOptions { config, target, sources, agent }, Some(url)).await?;
-    let listener = bound.listen(host.limits())?;
+    let limits = host.limits();
+    let listener = bound.listen(&limits)?;
     let at = format!("{}://{address}", door.scheme());
     let tell = |event| door.record(&Event { event, detail: Some(at.as_str().into()), ..Event::default() });
     tell("host-started");
     ready(&at, &host);
-    listen::serve(listener, Service::new(host.clone(), door.clone()), host.limits(), stop).await;
+    let service = Service::new(host.clone(), door.clone());
+    tokio::select! {
+        () = listen::serve(listener, service, &limits, stop) => {}
+        () = reloads.run(&host, &door) => {}
+    }
     tell("host-stopped");
     Ok(())
 }

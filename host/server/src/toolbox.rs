@@ -3,12 +3,12 @@
 
 use std::{
     collections::HashMap,
-    iter,
+    fmt, iter,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use guild_contract::{Grants, Limits, MemberKey, manifest::Interface};
+use guild_contract::{Grants, Limits, MemberKey, manifest::Interface, text::one_line};
 use guild_jobs::{MemoryStore, tools::ToolDefinition, web::Web};
 use guild_sandbox::{CallError, Plugin, ToolScope};
 use serde_json::Value;
@@ -16,11 +16,13 @@ use tokio::{
     runtime::Handle,
     sync::{Semaphore, watch},
 };
+use tracing::Instrument as _;
 
 use crate::{
     member::Means,
     plugins::{self, Component, Loaded},
     reach::{Reach, Reader, Sources},
+    reload::LOGGED_CHARS,
     rpc::RpcError,
     runtimes::Runtimes,
     schema::{self, Refused, Schema},
@@ -89,6 +91,16 @@ pub(crate) enum ToolFailure {
     Failed(String),
     /// The component is not there: it is being loaded, broken, or busy.
     Unavailable(RpcError),
+}
+
+impl fmt::Display for ToolFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown(_) => f.write_str("there is no such tool"),
+            Self::Failed(why) => f.write_str(why),
+            Self::Unavailable(error) => f.write_str(&error.message),
+        }
+    }
 }
 
 /// The tools of one member, as its manifest and its component have it now. Where those change, another one takes its place;
@@ -198,6 +210,23 @@ impl Toolbox {
     }
 
     async fn call_until(
+        &self,
+        until: Instant,
+        loaded: &Loaded,
+        name: &str,
+        input: Value,
+    ) -> Result<Value, ToolFailure> {
+        let span = tracing::debug_span!("call", member = %self.key, tool = one_line(name, LOGGED_CHARS));
+        let called = self.checked_call(until, loaded, name, input).instrument(span.clone()).await;
+        if let Err(failure) = &called {
+            span.in_scope(|| {
+                tracing::debug!(why = one_line(&failure.to_string(), LOGGED_CHARS), "a tool call has no result");
+            });
+        }
+        called
+    }
+
+    async fn checked_call(
         &self,
         until: Instant,
         loaded: &Loaded,

@@ -9,7 +9,7 @@ use std::{
 
 use async_trait::async_trait;
 use guild_contract::{
-    MemberKey,
+    Manifest, MemberKey,
     manifest::{ComponentSpec, FILE_NAME},
 };
 use guild_jobs::{
@@ -65,10 +65,15 @@ impl Toolboxes {
 
     /// Those that the one member of a host names, and what is to be loaded of them: they are looked for once, in the directory
     /// of members where the operator named one. They are components only: their jobs and memories are another host's.
-    pub(crate) fn beside(roster: &Arc<Roster>, found: &FoundMember, means: &Means) -> (Arc<Self>, Vec<Load>) {
+    pub(crate) fn beside(
+        roster: &Arc<Roster>,
+        own: &MemberKey,
+        manifest: &Manifest,
+        means: &Means,
+    ) -> (Arc<Self>, Vec<Load>) {
         let members = means.config.members.as_deref();
-        let named = found.manifest.component.iter().flat_map(|spec| &spec.toolboxes);
-        let named: BTreeSet<&MemberKey> = named.filter(|key| **key != found.key).collect();
+        let named = manifest.component.iter().flat_map(|spec| &spec.toolboxes);
+        let named: BTreeSet<&MemberKey> = named.filter(|key| *key != own).collect();
         let (mut offers, mut loads) = (BTreeMap::new(), Vec::new());
         let there = members.filter(|_| !named.is_empty()).map(|members| {
             let there = discovery::open_directory(members).and_then(|dir| discovery::discover(&dir));
@@ -200,7 +205,7 @@ fn open_beside(found: FoundMember, means: &Means) -> Result<(Offer, Option<Load>
     let granted = Granted::of(&found, &spec, &means.config)?;
     granted.log(&found, &means.sources.granted(&granted.grants));
     let dir = found.dir.try_clone().map_err(|e| e.to_string())?;
-    let wanted = WantedComponent::new(&found, dir, spec, &granted);
+    let wanted = WantedComponent::new(&found, dir, spec, &granted, means.approval.clone());
     let memory = MemoryStore::to_read(&found.dir, wanted.limits.clone(), Arc::new(SystemClock));
     let memory = memory.map_err(|e| format!("memory/: {e}"))?;
     let (done, component) = watch::channel(Component::Loading(None));

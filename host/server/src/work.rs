@@ -8,7 +8,7 @@ use std::{
 
 use async_trait::async_trait;
 use guild_agent::Belt;
-use guild_contract::{Bounds, JobUsage, Usage};
+use guild_contract::{Bounds, JobUsage, Usage, text::one_line};
 use guild_jobs::{
     JobTools, RunningJob,
     activation::{Accepted, Activation, Plan, SessionPlan},
@@ -33,6 +33,7 @@ use crate::{
     member::{Member, blocking},
     queue::Place,
     reach::Reach,
+    reload::LOGGED_CHARS,
     runtimes::Slot,
 };
 
@@ -58,8 +59,9 @@ pub(crate) async fn carry_out(
 ) {
     let tools = Arc::new(JobTools::new(job.clone(), member.home.memory.clone()).without(reach.withheld()));
     let Accepted { agent, granted_tools, ceiling, plan, .. } = accepted;
+    let span = tracing::debug_span!("job", member = %member.key(), job = %job.id());
     let work = Work { member, job: job.clone(), tools, reach, granted_tools };
-    let outcome = tokio::spawn(async move {
+    let carried_out = async move {
         let agent: Runtime = agent.parse()?;
         match (plan, commission) {
             (Plan::Session(plan), Commission::Session(toolboxes)) => {
@@ -73,13 +75,19 @@ pub(crate) async fn carry_out(
             }
             _ => Err("its plugin is not there to carry it out".to_owned()),
         }
-    });
-    let outcome = outcome.await.unwrap_or_else(|_| Err("the host failed while it carried the job out".to_owned()));
+    };
+    let outcome = tokio::spawn(carried_out.instrument(span.clone()))
+        .await
+        .unwrap_or_else(|_| Err("the host failed while it carried the job out".to_owned()));
     if job.cancelled().is_cancelled() {
         // Whoever cancelled it has stored that.
         return drop(held);
     }
     let id = job.id().clone();
+    span.in_scope(|| match &outcome {
+        Ok(_) => tracing::debug!("the job completed"),
+        Err(why) => tracing::debug!(why = one_line(why, LOGGED_CHARS), "the job failed"),
+    });
     let ended = blocking(move || {
         Ok(match outcome {
             Ok(text) => job.complete(text.as_deref())?,

@@ -7,21 +7,27 @@
 mod bridge;
 mod message;
 
-use std::{net::Ipv4Addr, path::PathBuf, pin::pin, sync::Arc, time::Duration};
+use std::{
+    net::Ipv4Addr,
+    path::{Path, PathBuf},
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use guild_client::{Coming, Error, MemberKey, Relay, Url};
 use guild_jobs::Owner;
 use guild_server::{
-    OpenError, ServeError, ServeOptions, Target,
+    OpenError, Reloads, ServeError, ServeOptions, Target,
     config::{Config, Runtime, shell_word},
     discovery,
-    listen::stop_signal,
+    listen::Signals,
     mcp_line, serve_until,
     takeover::OwnerError,
 };
 use tokio::{
     io::{BufReader, stdin, stdout},
-    sync::oneshot,
+    sync::{Notify, oneshot},
     task::{JoinHandle, spawn_blocking},
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -42,9 +48,11 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// `guild mcp`.
 pub(crate) async fn mcp(args: Mcp) -> Result<(), Failure> {
-    let stop = stop_signal().map_err(|e| Failure::error(format!("cannot listen for signals: {e}")))?;
-    let place = Place::new(args)?;
-    let mut stop = pin!(stop);
+    let signals = Signals::new().map_err(|e| Failure::error(format!("cannot listen for signals: {e}")))?;
+    // As long as this process is no host, nobody has anything to read again.
+    let hangup = Arc::new(Notify::new());
+    let place = Place::new(args, hangup.clone())?;
+    let mut stop = pin!(signals.ended(&hangup));
     // What is wrong with the members is told before the first message.
     let found = tokio::select! {
         found = place.find() => found?,
@@ -76,6 +84,8 @@ struct Here {
     agent: Option<Runtime>,
     /// What has to hold at a host of another process.
     terms: Terms,
+    /// How `guild.toml` is read again.
+    reloads: Reloads,
 }
 
 /// A host that was found.
@@ -114,20 +124,19 @@ impl Own {
 }
 
 impl Place {
-    fn new(args: Mcp) -> Result<Self, Failure> {
+    fn new(args: Mcp, hangup: Arc<Notify>) -> Result<Self, Failure> {
         let Mcp { member, url, access, session, house } = args;
         if let Some(url) = url {
             let parse = |key: String| key.parse().map_err(|e| Failure::error(format!("--member {key}: {e}")));
             let member = member.map(parse).transpose()?;
             return Ok(Self { access, whose: Whose::Url { url, member } });
         }
-        let mut config = house::config(&house.policy)?;
+        let config = house::config(&house.policy)?;
         let (target, member) = match member {
             Some(member) => {
                 let directory = house::member_directory(&member, &house, &config)?;
                 mcp_line::check(Some(&directory)).map_err(Failure::error)?;
                 let key = house::member(&directory, &house, &config).map_err(Failure::error)?.key;
-                config.members = house::members_directory(house.members.as_deref(), &config).ok();
                 (Target::Member(directory), Some(key))
             }
             None => {
@@ -135,11 +144,22 @@ impl Place {
                 (Target::Members(house::members_directory(house.members.as_deref(), &config)?), None)
             }
         };
+        let is_one = member.is_some();
         let terms = Terms::new(&house, &session.sources, session.agent, &config)?;
-        // Nobody but this machine's own has business with a host that ends with its client.
-        config.door.bind = Ipv4Addr::LOCALHOST.into();
-        config.door.tls = None;
-        let here = Here { config, target, member, sources: session.sources, agent: session.agent, terms };
+        let file = house::policy_file(&house.policy)?.map(Path::to_owned);
+        let of_command = move |mut config: Config| {
+            if is_one {
+                config.members = house::members_directory(house.members.as_deref(), &config).ok();
+            }
+            // Nobody but this machine's own has business with a host that ends with its client.
+            config.door.bind = Ipv4Addr::LOCALHOST.into();
+            config.door.tls = None;
+            config
+        };
+        let config = of_command(config);
+        let read = move || Config::load(file.as_deref()).map(&of_command).map_err(|e| e.to_string());
+        let reloads = Reloads { asked: hangup, read: Arc::new(read) };
+        let here = Here { config, target, member, sources: session.sources, agent: session.agent, terms, reloads };
         Ok(Self { access, whose: Whose::Here(Arc::new(here)) })
     }
 
@@ -235,6 +255,7 @@ impl Here {
             port: Some(0),
             sources: self.sources.clone(),
             agent: self.agent,
+            reloads: self.reloads.clone(),
         };
         let stopped = CancellationToken::new();
         let stop = stopped.clone().drop_guard();

@@ -38,7 +38,10 @@ impl From<ToolError> for types::HostError {
     fn from(error: ToolError) -> Self {
         match error {
             ToolError::InvalidInput(text) => Self::InvalidInput(text),
-            ToolError::NotGranted(text) => Self::NotGranted(text),
+            ToolError::NotGranted(text) => {
+                tracing::debug!(why = head(&text), "a call of the component was denied");
+                Self::NotGranted(text)
+            }
             ToolError::OverLimit(text) => Self::OverLimit(text),
             ToolError::NoJob => Self::NoJob,
             ToolError::JobEnded => Self::JobEnded,

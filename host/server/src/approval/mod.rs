@@ -36,6 +36,7 @@ use crate::{
     beside::Held,
     config::{Config, shell_word},
     discovery::open_directory,
+    door::audit_log::{Event, Log, Outcome, Who},
 };
 
 /// Why `guild.lock` or `guild.trust` cannot be used. The files are named without their directory: callers see it too.
@@ -216,6 +217,8 @@ pub struct Approval {
     signature_required: bool,
     /// [`Config::policy_option`].
     policy_option: String,
+    /// The audit log that `guild.toml` names.
+    audit_log: Option<PathBuf>,
     /// What was read last, and which state of the file that was.
     read: Mutex<Option<(Stamp, Arc<Lock>)>>,
 }
@@ -228,8 +231,16 @@ impl Approval {
             required: config.require_approval,
             signature_required: config.require_signature,
             policy_option: config.policy_option(),
+            audit_log: config.door.audit_log.clone(),
             read: Mutex::default(),
         }
+    }
+
+    /// Whether whoever may be loaded under `other` may be so under this.
+    pub(crate) fn allows_all_of(&self, other: &Self) -> bool {
+        self.directory == other.directory
+            && self.required <= other.required
+            && self.signature_required <= other.signature_required
     }
 
     /// Where `guild.lock` is, or would be.
@@ -301,6 +312,29 @@ impl Approval {
         self.of(key, dir, spec, &Candidate::read(dir, &spec.file, max)?)
     }
 
+    /// Whether a member may be loaded, for a host that is about to. That it may not is written into the audit log.
+    ///
+    /// # Errors
+    /// Why not: see [`Refused`].
+    pub(crate) fn admit(&self, standing: &Standing) -> Result<(), Refused> {
+        self.check(standing).inspect_err(|refused| {
+            let event = match refused {
+                Refused::BadSignature { .. } | Refused::NotSigned { .. } => "signature-refused",
+                _ => "approval-missing",
+            };
+            self.record(event, Who::Host, Outcome::Forbidden, &standing.presented, &standing.directory);
+        })
+    }
+
+    /// Writes into the audit log what became of a member. Whoever does so has the file for one line only: it may be a host's
+    /// at the same time.
+    fn record(&self, event: &str, who: Who<'_>, outcome: Outcome, pin: &Pin, directory: &str) {
+        let Some(log) = Log::named(self.audit_log.as_deref()) else { return };
+        let member = Some(pin.name.as_str()).filter(|name| name.parse::<MemberKey>().is_ok());
+        let detail = Some(format!("sha256 {} in {directory}", pin.sha256).into());
+        log.record(&Event { event, who, member, outcome, detail, ..Event::default() });
+    }
+
     /// Whether a member may be loaded.
     ///
     /// # Errors
@@ -364,6 +398,7 @@ impl Approval {
             return Ok(());
         }
         let name = &presented.name;
+        let mut pinned = None;
         let changed = self.change(|lock| {
             // Others may have changed it since it was read.
             let trusted = self.trusted(lock, directory, presented);
@@ -374,11 +409,18 @@ impl Approval {
                 Trusted::New => Pin { how: How::FirstUse, ..presented.clone() },
             };
             tracing::info!(member = name, directory, sha256 = pin.sha256, "pinned: {}", pin.how.as_str());
+            pinned = Some(pin.clone());
             lock.pins.insert(directory.clone(), pin);
             Ok(())
         });
         let why = match changed {
-            Ok(()) => return Ok(()),
+            Ok(()) => {
+                if let Some(pin) = pinned {
+                    let event = if pin.how == How::FirstUse { "trusted-on-first-use" } else { "pinned" };
+                    self.record(event, Who::Host, Outcome::Ok, &pin, directory);
+                }
+                return Ok(());
+            }
             Err(ChangeError::Refused(why)) => return Err(why),
             Err(ChangeError::Write(e)) if !is_forbidden(&e) => {
                 return Err(Refused::Unpinned { name: name.clone(), why: e.to_string() });
@@ -399,13 +441,15 @@ impl Approval {
     /// Where it cannot be written down.
     pub fn approve(&self, standing: &Standing) -> Result<(), Refused> {
         let presented = &standing.presented;
-        self.change(|lock| {
+        let changed = self.change(|lock| {
             let name = standing.trusted.pin().map_or(&presented.name, |pin| &pin.name).clone();
             let pin = Pin { how: How::Approved, name, ..presented.clone() };
             lock.pins.insert(standing.directory.clone(), pin);
             Ok(())
-        })
-        .map_err(|e| e.of(&presented.name))
+        });
+        let outcome = if changed.is_ok() { Outcome::Ok } else { Outcome::Failed };
+        self.record("approved", by_user(), outcome, presented, &standing.directory);
+        changed.map_err(|e| e.of(&presented.name))
     }
 
     /// Forgets the pin of a directory; false where there is none.
@@ -413,12 +457,15 @@ impl Approval {
     /// # Errors
     /// Where it cannot be written down.
     pub fn forget(&self, directory: &str) -> Result<bool, Refused> {
-        let mut found = false;
+        let mut found = None;
         let changed = self.change(|lock| {
-            found = lock.pins.remove(directory).is_some();
+            found = lock.pins.remove(directory);
             Ok(())
         });
-        changed.map(|()| found).map_err(|e| e.of(directory))
+        if let (Ok(()), Some(pin)) = (&changed, &found) {
+            self.record("approval-forgotten", by_user(), Outcome::Ok, pin, directory);
+        }
+        changed.map(|()| found.is_some()).map_err(|e| e.of(directory))
     }
 
     /// Reads the lock, changes it and writes it, while nobody else does.
@@ -460,6 +507,11 @@ impl Approval {
         let inside = directory.ancestors().chain(real.ancestors()).any(is_member);
         if inside || real.starts_with(member) { Err(Refused::Misplaced) } else { Ok(()) }
     }
+}
+
+/// Whoever is at the command line.
+fn by_user<'a>() -> Who<'a> {
+    Who::User(rustix::process::getuid().as_raw())
 }
 
 /// Why the lock was not changed.

@@ -6,6 +6,7 @@
 //! nobody knows is an error.
 
 mod agents;
+mod changes;
 mod door;
 mod keys;
 mod policy;
@@ -35,6 +36,8 @@ use toml::{
 pub use agents::{ApiConfig, ClaudeConfig, ExtractiveConfig};
 pub use door::{DoorConfig, TlsFiles};
 pub use runtime::Runtime;
+
+pub(crate) use changes::changes;
 
 use agents::{WrittenApi, WrittenClaude, WrittenExtractive, WrittenPrice};
 use door::WrittenDoor;
@@ -98,6 +101,8 @@ pub struct Config {
     pub limits: Limits,
     /// The names of those that `[limits]` sets.
     pub limits_set: BTreeSet<String>,
+    /// The file as it is written, to tell what changes in it.
+    pub written: toml::Table,
 }
 
 /// One of `[[roots]]`.
@@ -249,7 +254,21 @@ impl Config {
         let policy::Members { rules, agents, any_mcp } = policy::members(written.member, &config.limits)?;
         (config.agents, config.any_mcp) = (agents, any_mcp);
         config.policy = Policy { rules, web: config.web.is_some(), strict_imports: written.strict_imports };
+        config.written = toml::from_str(text).map_err(syntax)?;
         Ok(config)
+    }
+
+    /// This configuration for a host that runs: what takes effect at a start only is as the host was started with it.
+    pub(crate) fn for_running(mut self, running: &Self) -> Self {
+        let written = self.limits.clone();
+        self.limits.keep_at_start(&written, &running.limits);
+        for limits in self.policy.rules.iter_mut().filter_map(|rule| rule.limits.as_mut()) {
+            limits.keep_at_start(&written, &running.limits);
+        }
+        self.extractive.sessions = running.extractive.sessions;
+        self.claude.sessions = running.claude.sessions;
+        self.api.sessions = running.api.sessions;
+        self
     }
 }
 

@@ -1,18 +1,22 @@
 //! What is written down of a method: who had it carried out, and what came of it.
 
-use std::sync::{
-    Arc, OnceLock,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
 };
 
-use guild_contract::{JobId, rpc::code};
+use guild_contract::{JobId, rpc::code, text::one_line};
+use tracing::Level;
 
 use super::{
     Caller,
     audit_log::{Event, Outcome, Who},
     class::Class,
 };
-use crate::rpc::RpcError;
+use crate::{reload::LOGGED_CHARS, rpc::RpcError};
 
 impl Caller {
     /// Has a method carried out that the caller [may](Self::may), and what came of it written down, where that is to be.
@@ -33,8 +37,9 @@ impl Caller {
 
     fn audit(&self, member: &str, method: &str) -> Audit {
         let class = Class::of(method);
-        let is_written = class.changes() || (self.from.door.log_reads && class == Class::Reads);
-        Audit(is_written.then(|| {
+        let is_written = class.changes() || (class == Class::Reads && self.from.door.log_reads());
+        let began = tracing::enabled!(Level::DEBUG).then(Instant::now);
+        Audit((is_written || began.is_some()).then(|| {
             Arc::new(Entry {
                 caller: self.clone(),
                 member: member.to_owned(),
@@ -42,6 +47,8 @@ impl Caller {
                 job: OnceLock::new(),
                 tool: OnceLock::new(),
                 is_written: AtomicBool::new(false),
+                is_audited: is_written,
+                began,
             })
         }))
     }
@@ -62,6 +69,10 @@ struct Entry {
     job: OnceLock<JobId>,
     tool: OnceLock<String>,
     is_written: AtomicBool,
+    /// The audit log has it.
+    is_audited: bool,
+    /// The host's log has it.
+    began: Option<Instant>,
 }
 
 impl Audit {
@@ -99,9 +110,27 @@ impl Entry {
         if self.is_written.swap(true, Ordering::Relaxed) {
             return;
         }
+        let who = self.caller.pass.as_ref().map_or(Who::Local, |pass| Who::Token(&pass.token.name));
+        if let Some(began) = self.began {
+            tracing::debug!(
+                method = one_line(&self.method, LOGGED_CHARS),
+                member = one_line(&self.member, LOGGED_CHARS),
+                job = self.job.get().map(JobId::as_str),
+                tool = self.tool.get(),
+                caller = %who,
+                peer = %self.caller.from.peer,
+                ?outcome,
+                code,
+                ms = began.elapsed().as_millis(),
+                "request"
+            );
+        }
+        if !self.is_audited {
+            return;
+        }
         self.caller.from.door.record(&Event {
             event: "request",
-            who: self.caller.pass.as_ref().map_or(Who::Local, |pass| Who::Token(&pass.token.name)),
+            who,
             peer: Some(self.caller.from.peer),
             method: Some(&self.method),
             member: Some(&self.member),

@@ -179,8 +179,13 @@ impl Log {
     /// The log that `guild.toml` names, else the one in the user's state directory; `None`, and a warning, where the
     /// user has none.
     pub fn of(config: &Config) -> Option<Self> {
-        if let Some(path) = &config.door.audit_log {
-            return Some(Self::at(path.clone()));
+        Self::named(config.door.audit_log.as_deref())
+    }
+
+    /// [`Self::of`], where `path` is what `guild.toml` names.
+    pub(crate) fn named(path: Option<&Path>) -> Option<Self> {
+        if let Some(path) = path {
+            return Some(Self::at(path.to_owned()));
         }
         let Some(directory) = directories::state() else {
             tracing::warn!("there is no audit log: set HOME, or name one with `audit_log` in guild.toml");
@@ -272,7 +277,10 @@ impl Log {
 }
 
 /// JSON on one line, in which characters that steer a terminal are escaped: a line's texts are the only place for them.
-fn json_line(line: &impl Serialize) -> io::Result<Vec<u8>> {
+///
+/// # Errors
+/// Where the value has no JSON.
+pub fn json_line(line: &impl Serialize) -> io::Result<Vec<u8>> {
     let json = serde_json::to_string(line)?;
     if !json.contains(is_steering) {
         return Ok(json.into_bytes());

@@ -26,7 +26,8 @@ pub mod tokens;
 use std::{
     fmt,
     net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock},
     time::Duration,
 };
 
@@ -36,7 +37,7 @@ use axum::http::{
     uri::Authority,
 };
 use bytes::Bytes;
-use guild_contract::{Limits, MemberKey, rpc::code};
+use guild_contract::{Limits, MemberKey, rpc::code, text::one_line};
 use tokio::sync::OwnedSemaphorePermit;
 
 pub(crate) use audit::Audit;
@@ -53,7 +54,7 @@ use self::{
     tls::{Tls, TlsError},
     tokens::{TokenError, TokenFile},
 };
-use crate::{config::Config, rpc::RpcError};
+use crate::{config::Config, reload::LOGGED_CHARS, rpc::RpcError};
 
 /// Why a host does not start with the door that it was given.
 #[derive(Debug, thiserror::Error)]
@@ -84,17 +85,27 @@ pub enum DoorError {
 
 /// A host's door.
 pub struct Door {
-    names: Names,
-    passes: Passes,
-    /// Whether every request needs a token.
-    token_required: bool,
-    /// Whether the address that a request was sent to is a name of the host.
-    own_address: bool,
-    log: Option<Log>,
-    log_reads: bool,
-    tls: Option<Tls>,
+    /// What `guild.toml` says of it: replaced as a whole.
+    rules: RwLock<Arc<Rules>>,
+    /// Where the host listens.
+    address: SocketAddr,
+    /// Whether callers have to speak TLS, for as long as the host runs.
+    has_tls: bool,
     /// The bytes that may be held for requests.
     memory: Arc<Shares>,
+}
+
+/// Who may come in, and what is written down of it.
+pub(crate) struct Rules {
+    names: Names,
+    passes: Arc<Passes>,
+    /// Whether every request needs a token.
+    token_required: bool,
+    log: Option<Arc<Log>>,
+    /// What of `guild.toml` names that log.
+    log_path: Option<PathBuf>,
+    log_reads: bool,
+    tls: Option<Arc<Tls>>,
 }
 
 /// A connection at a door.
@@ -113,75 +124,83 @@ impl Door {
     /// Where the certificate, the named audit log or the tokens cannot be read, or there is no token and nobody could
     /// come in without.
     pub fn open(config: &Config, address: SocketAddr) -> Result<Self, DoorError> {
-        let options = &config.door;
-        let is_local = address.ip().is_loopback();
-        let token_required = options.require_token || !is_local;
-        let file = match TokenFile::of(config) {
-            Ok(file) => Some(file),
-            Err(error) if token_required => return Err(error.into()),
-            Err(_) => None,
-        };
-        let passes = Passes::new(file.clone(), &config.limits);
-        // The first look is no news, but where it fails.
-        match (passes.look().news, file) {
-            (Some(Ok(0)), Some(file)) if !is_local => {
-                let (tokens, command) = (file.path().display().to_string(), file.command("add NAME"));
-                return Err(DoorError::NoToken { address, tokens, command });
-            }
-            (Some(Err(error)), _) if token_required => return Err(error.into()),
-            (Some(Err(why)), _) => unreadable(&why),
-            _ => {}
-        }
-        Ok(Self {
-            names: Names::new(options.hosts.clone()),
-            passes,
-            token_required,
-            own_address: !is_local,
-            log: Log::of_host(config)?,
-            log_reads: options.audit_log_reads,
-            tls: options.tls.as_ref().map(Tls::open).transpose()?,
-            memory: Shares::new(config.limits.requests_bytes),
-        })
+        let rules = Rules::of(config, address, None)?;
+        let has_tls = rules.tls.is_some();
+        let memory = Shares::new(config.limits.requests_bytes);
+        Ok(Self { rules: RwLock::new(Arc::new(rules)), address, has_tls, memory })
     }
 
     /// A door for this machine only, without tokens and without an audit log.
     pub fn of_this_machine(limits: &Limits) -> Self {
-        Self {
+        let rules = Rules {
             names: Names::default(),
-            passes: Passes::new(None, limits),
+            passes: Arc::new(Passes::new(None, limits)),
             token_required: false,
-            own_address: false,
             log: None,
+            log_path: None,
             log_reads: false,
             tls: None,
+        };
+        Self {
+            rules: RwLock::new(Arc::new(rules)),
+            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            has_tls: false,
             memory: Shares::new(limits.requests_bytes),
         }
     }
 
-    /// `http` or `https`.
-    pub fn scheme(&self) -> &'static str {
-        if self.tls.is_some() { "https" } else { "http" }
+    /// The rules that hold now.
+    fn rules(&self) -> Arc<Rules> {
+        self.rules.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(crate) fn tls(&self) -> Option<&Tls> {
-        self.tls.as_ref()
+    /// What another `guild.toml` says, ready to hold: the address, and whether it is TLS, stay as they are.
+    ///
+    /// # Errors
+    /// As where a host starts with it.
+    pub(crate) fn prepare(&self, config: &Config) -> Result<Rules, DoorError> {
+        Rules::of(config, self.address, Some(self))
+    }
+
+    /// These rules hold from the next request on, also for connections that are open; whether their certificate is another
+    /// one than before.
+    pub(crate) fn renew(&self, rules: Rules) -> bool {
+        let mut now = self.rules.write().unwrap_or_else(PoisonError::into_inner);
+        let has_new = |before: &Arc<Tls>| rules.tls.as_ref().is_some_and(|tls| !tls.is_same(before));
+        let is_other = now.tls.as_ref().is_some_and(has_new);
+        *now = Arc::new(rules);
+        is_other
+    }
+
+    /// `http` or `https`.
+    pub fn scheme(&self) -> &'static str {
+        if self.has_tls { "https" } else { "http" }
+    }
+
+    pub(crate) fn tls(&self) -> Option<Arc<Tls>> {
+        if self.has_tls { self.rules().tls.clone() } else { None }
     }
 
     /// Whether connections have to say which address they lead to.
     pub(crate) fn own_address(&self) -> bool {
-        self.own_address
+        !self.address.ip().is_loopback()
     }
 
     /// Writes a line into the audit log, where there is one.
     pub fn record(&self, event: &Event<'_>) {
-        if let Some(log) = &self.log {
+        if let Some(log) = &self.rules().log {
             log.record(event);
         }
     }
 
+    /// Whether what is only read is written down, too.
+    fn log_reads(&self) -> bool {
+        self.rules().log_reads
+    }
+
     /// The tokens as they are now. That they are others than before is told.
     fn tokens(&self) -> Result<Good, Refused> {
-        let Look { good, news } = self.passes.look();
+        let Look { good, news } = self.rules().passes.look();
         match news {
             None => {}
             Some(Ok(count)) => {
@@ -201,7 +220,15 @@ impl Door {
     }
 
     fn record_refusal(&self, peer: SocketAddr, refused: &Refused, member: Option<&str>, method: Option<&str>) {
-        let Some(log) = &self.log else { return };
+        let name = |text: &str| one_line(text, LOGGED_CHARS);
+        tracing::debug!(
+            %peer,
+            member = member.map(name),
+            method = method.map(name),
+            status = refused.status().as_u16(),
+            "refused: {refused}"
+        );
+        let Some(log) = &self.rules().log else { return };
         log.record_refusal(&Event {
             event: "request",
             who: match refused {
@@ -218,17 +245,83 @@ impl Door {
     }
 }
 
+fn no_token(address: SocketAddr, file: &TokenFile) -> DoorError {
+    DoorError::NoToken { address, tokens: file.path().display().to_string(), command: file.command("add NAME") }
+}
+
+impl Rules {
+    /// What `guild.toml` says of the door of a host that listens at `address`. Of a door that is there already, it keeps
+    /// what is the same.
+    fn of(config: &Config, address: SocketAddr, door: Option<&Door>) -> Result<Self, DoorError> {
+        let (options, before) = (&config.door, door.map(Door::rules));
+        let is_local = address.ip().is_loopback();
+        let token_required = options.require_token || !is_local;
+        let file = match TokenFile::of(config) {
+            Ok(file) => Some(file),
+            Err(error) if token_required => return Err(error.into()),
+            Err(_) => None,
+        };
+        let passes = match &before {
+            // What has been used of the bounds stays used.
+            Some(before) if before.passes.is_bounded_by(&config.limits) => before.passes.clone(),
+            _ => Arc::new(Passes::new(file.clone(), &config.limits)),
+        };
+        if before.is_some() {
+            // A file that is not sound refuses what else is new, too.
+            let tokens = file.as_ref().map_or(Ok(Vec::new()), TokenFile::read)?;
+            if let (true, false, Some(file)) = (tokens.is_empty(), is_local, file) {
+                return Err(no_token(address, &file));
+            }
+        } else {
+            // The first look is no news, but where it fails.
+            match (passes.look().news, file) {
+                (Some(Ok(0)), Some(file)) if !is_local => {
+                    return Err(no_token(address, &file));
+                }
+                (Some(Err(error)), _) if token_required => return Err(error.into()),
+                (Some(Err(why)), _) => unreadable(&why),
+                _ => {}
+            }
+        }
+        let log = match &before {
+            Some(before) if before.log_path == options.audit_log => before.log.clone(),
+            _ => Log::of_host(config)?.map(Arc::new),
+        };
+        let tls = options.tls.as_ref().map(Tls::open).transpose()?.map(Arc::new);
+        let tls = match &before {
+            // Whether it is TLS is known since the start.
+            Some(before) => before.tls.as_ref().map(|before| tls.unwrap_or_else(|| before.clone())),
+            None => tls,
+        };
+        Ok(Self {
+            names: Names::new(options.hosts.clone()),
+            passes,
+            token_required,
+            log,
+            log_path: options.audit_log.clone(),
+            log_reads: options.audit_log_reads,
+            tls,
+        })
+    }
+}
+
 impl Connected {
     /// A connection from `peer`, to `at`, where that is a name of the host.
     pub(crate) fn new(door: Arc<Door>, peer: SocketAddr, at: Option<SocketAddr>) -> Self {
         Self { door, peer, at }
     }
 
+    /// The other end.
+    pub(crate) fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
     /// Whether a request calls this host by one of its names; else the text of a 403.
     pub(crate) fn called_by(&self, target: Option<&Authority>, headers: &HeaderMap) -> Result<CalledBy, &'static str> {
         let Self { door, peer, at } = self;
-        door.names.check(target, headers, *at).inspect_err(|_| {
-            if let Some(log) = &door.log {
+        let rules = door.rules();
+        rules.names.check(target, headers, *at).inspect_err(|_| {
+            if let Some(log) = &rules.log {
                 log.record_refusal(&Event {
                     event: "request",
                     who: Who::Unknown,
@@ -255,7 +348,7 @@ impl Connected {
             Caller { from: self.clone(), pass, request }
         };
         let brought = headers.get(AUTHORIZATION);
-        if brought.is_none() && !door.token_required && called_by == CalledBy::Loopback {
+        if brought.is_none() && !door.rules().token_required && called_by == CalledBy::Loopback {
             return Ok(caller(None, None));
         }
         let pass = match bearer(headers) {

@@ -25,7 +25,7 @@ use super::{
 };
 
 /// How much of one token's there may be.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Bounds {
     requests_per_second: NonZeroU32,
     dispatches_per_minute: NonZeroU32,
@@ -127,16 +127,27 @@ pub(crate) struct Passes {
     known: Mutex<Known>,
 }
 
-impl Passes {
-    /// Nobody's yet: the first look finds those of the file.
-    pub(crate) fn new(file: Option<TokenFile>, limits: &Limits) -> Self {
+impl Bounds {
+    fn of(limits: &Limits) -> Self {
         let at_least_one = |count: u32| NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN);
-        let bounds = Bounds {
+        Self {
             requests_per_second: at_least_one(limits.token_requests_per_second),
             dispatches_per_minute: at_least_one(limits.token_dispatches_per_minute),
             requests_at_once: (limits.token_requests_at_once as usize).min(Semaphore::MAX_PERMITS),
-        };
+        }
+    }
+}
+
+impl Passes {
+    /// Nobody's yet: the first look finds those of the file.
+    pub(crate) fn new(file: Option<TokenFile>, limits: &Limits) -> Self {
+        let bounds = Bounds::of(limits);
         Self { file, bounds, known: Mutex::new(Known { stamp: None, passes: Good::default(), is_readable: true }) }
+    }
+
+    /// Whether each token may ask as much as these limits say.
+    pub(crate) fn is_bounded_by(&self, limits: &Limits) -> bool {
+        self.bounds == Bounds::of(limits)
     }
 
     /// The tokens as the file has them now.

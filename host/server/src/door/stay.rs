@@ -32,7 +32,7 @@ impl Caller {
                 return Err(refused);
             }
         }
-        if door.log_reads {
+        if door.log_reads() {
             let mut members = members;
             door.record(&Event {
                 event: "request",

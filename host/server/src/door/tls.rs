@@ -62,6 +62,12 @@ impl Tls {
         check_times(&self.files)
     }
 
+    /// Whether the files are in the state in which `other` read its own.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let stamps = |tls: &Self| tls.current.lock().unwrap_or_else(PoisonError::into_inner).stamps;
+        self.files == other.files && stamps(self) == stamps(other)
+    }
+
     /// What a connection is taken with.
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);

@@ -197,7 +197,10 @@ fn every_setting_of_the_web_is_read() {
 #[test]
 fn an_empty_file_is_the_default_and_binds_loopback() {
     let config = parse("").unwrap();
-    assert_eq!(Config { file: None, sha256: None, directory: None, ..config.clone() }, Config::default());
+    assert_eq!(
+        Config { file: None, sha256: None, directory: None, written: Default::default(), ..config.clone() },
+        Config::default()
+    );
     assert!(config.door.bind.is_loopback());
     assert_eq!(parse("bind = \"localhost\"").unwrap().door.bind, config.door.bind);
 }

@@ -59,7 +59,7 @@ impl Server {
     pub(crate) fn start(host: Arc<Host>) -> Self {
         let bound = Bound::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         let address = bound.address();
-        let listener = bound.listen(host.limits()).unwrap();
+        let listener = bound.listen(&host.limits()).unwrap();
         let stop = CancellationToken::new();
         let task = tokio::spawn({
             let (limits, stopped) = (host.limits().clone(), stop.clone().cancelled_owned());
