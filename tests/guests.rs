@@ -138,7 +138,7 @@ fn during_activation_there_is_no_job_and_memory_is_read_only() {
         assert!(is_error(&outcomes, step), "{step}: {}", outcomes[step]);
     }
     assert!(outcomes["ls /memory"].contains("note.md"), "{outcomes:?}");
-    assert!(outcomes["summary x"].contains("no job"), "{outcomes:?}");
+    assert!(outcomes["summary x"].contains("needs a job"), "{outcomes:?}");
     assert_eq!(fs::read_dir(probe.member.join("jobs")).unwrap().count(), 0);
 }
 
