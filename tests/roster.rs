@@ -99,7 +99,7 @@ fn a_changed_component_waits_for_its_approval_and_then_has_the_next_job_while_on
     let under_way = patient(&client);
 
     fs::write(member.join("guest.wasm"), fs::read(home.quick("other").join("guest.wasm")).unwrap()).unwrap();
-    let refused = error(&host, "worker", "`guild approve worker`");
+    let refused = error(&host, "worker", "`guild approve`");
     assert_eq!((&refused["state"], &refused["sha256"]), (&json!("ready"), &before["sha256"]));
     assert!(host.output().contains("what was before goes on"), "{}", host.output());
     assert!(result(&client, "write /job/artifacts/x 1").contains(": ok"), "the old one goes on");
@@ -237,7 +237,7 @@ fn a_directory_that_is_replaced_is_another_member_of_the_same_name() {
     fs::rename(home.path("members/new"), &member).unwrap();
     gone(&host.at("new"));
     // The directory was pinned as it was. This is not it.
-    error(&host, "quick", "`guild approve quick`");
+    error(&host, "quick", "`guild approve`");
     approve(&home, "quick");
     ready(&host, "quick");
     let id = client.start("t");
@@ -293,7 +293,7 @@ fn changed_limits_hold_for_new_jobs_and_one_under_way_keeps_its_own() {
     wait_for("the job to wait", || (client.status(&under_way).unwrap()["summary"] == "waiting").then_some(()));
 
     artifacts(8);
-    error(&host, "worker", "`guild approve worker`");
+    error(&host, "worker", "`guild approve`");
     approve(&home, "worker");
     wait(&host, "worker", "changed", |told| told["version"] == "8");
     assert!(result(&client, tries).contains(": ok"));

@@ -51,8 +51,13 @@ fn flooding(stream: &str) -> Vec<u8> {
 
 /// The log ends, and says so.
 fn floods(component: Vec<u8>) {
+    floods_with(component, "");
+}
+
+/// `words` is what the error quotes of the flood.
+fn floods_with(component: Vec<u8>, words: &str) {
     Hostile::autonomous(component).seconds(1).limit("log_bytes = 65536").option("-vv").attacks(|case| {
-        let id = case.fails(LATE);
+        let id = case.fails(&format!("{LATE}{words}"));
         let log = case.file(&id, "log.txt");
         assert!(log.len() <= 65536 + 4096, "{} bytes", log.len());
         assert!(log.lines().last().unwrap().contains("limits.log_bytes"), "{}", log.lines().last().unwrap());
@@ -67,7 +72,7 @@ fn a_flood_on_stdout_is_cut() {
 
 #[test]
 fn a_flood_on_stderr_is_cut() {
-    floods(flooding("stderr"));
+    floods_with(flooding("stderr"), &format!("; its stderr ended with \"{}\"", "a".repeat(1024)));
 }
 
 #[test]
