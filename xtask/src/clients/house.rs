@@ -85,7 +85,8 @@ impl House {
         own.into_iter().chain([("XDG_CACHE_HOME", root().join("target/clients/cache"))]).collect()
     }
 
-    fn guild(&self, guild: &Path) -> Command {
+    /// `guild`, in this house.
+    pub(super) fn guild(&self, guild: &Path) -> Command {
         let mut command = Command::new(guild);
         command.current_dir(&self.directory).envs(self.environment());
         for name in ["GUILD_CONFIG", "GUILD_URL", "GUILD_LOG", "RUST_LOG", "CLAUDE_CONFIG_DIR"] {
