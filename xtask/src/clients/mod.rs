@@ -85,7 +85,7 @@ fn all(clients: &Clients, guild: &Path, house: &House) -> Result<(), String> {
     let mut failed: Vec<String> = running.into_iter().filter_map(|client| client.end().err()).collect();
     println!("the clients took {:.1} s", begun.elapsed().as_secs_f64());
     failed.extend(conformance(clients, house).err());
-    failed.extend(languages::check(clients, guild, house).err());
+    failed.extend(languages::check(guild, house).err());
     if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
 }
 
