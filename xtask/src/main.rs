@@ -24,7 +24,8 @@ cargo xtask COMMAND
   test [--with-claude]
                   build everything, then check format, lints, dependencies, tests and documentation tests; and run
                   sessions of the real Claude Code CLI, installed below target/ with npm, against a local server
-  clients         let MCP clients that are not ours work with a host: the official SDKs and the conformance suite
+  clients         let MCP clients that are not ours work with a host: the official SDKs and the conformance suite; and
+                  build, run and audit the workers in JavaScript and Python of docs/authors.md
   deny            check licences, sources, duplicates and advisories of all dependencies (deny.toml)
   fuzz [--seconds N] [TARGET]...
                   fuzz these targets, or all, for N seconds in all (180), each for the same share, on one processor

@@ -1,6 +1,7 @@
 //! A host for the clients: a roster in a directory of its own, and `guild serve` over it.
 
 use std::{
+    ffi::OsStr,
     fs::{self, File},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -28,6 +29,9 @@ pub(super) const CONFORMANCE: &str = "conformance";
 pub(super) const QUESTION: &str = "How many lanterns hang in the lighthouse of Vellmar?";
 pub(super) const FOUND: &str = "seventeen lanterns";
 
+/// A language's engine is much to compile, for a debug build on a busy machine.
+const PATIENT: &str = "[limits]\ncompile_seconds = 600\n";
+
 const DOCUMENTS: [(&str, &str); 3] = [
     (
         "lighthouse.md",
@@ -52,7 +56,7 @@ impl House {
         let mut house = Self { directory, process: None, port: 0 };
         let log = File::create(house.log()).map_err(|e| format!("{}: {e}", house.log().display()))?;
         let both = log.try_clone().map_err(|e| e.to_string())?;
-        let mut serve = house.guild(guild);
+        let mut serve = house.command(guild);
         serve.args(["serve", "--port", "0", "--members"]).arg(house.members()).arg("--sources").arg(house.documents());
         serve.stdin(Stdio::null()).stdout(log).stderr(both);
         house.process = Some(serve.spawn().map_err(|e| format!("cannot start {}: {e}", guild.display()))?);
@@ -85,8 +89,9 @@ impl House {
         own.into_iter().chain([("XDG_CACHE_HOME", root().join("target/clients/cache"))]).collect()
     }
 
-    fn guild(&self, guild: &Path) -> Command {
-        let mut command = Command::new(guild);
+    /// A program, in this house.
+    pub(super) fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
         command.current_dir(&self.directory).envs(self.environment());
         for name in ["GUILD_CONFIG", "GUILD_URL", "GUILD_LOG", "RUST_LOG", "CLAUDE_CONFIG_DIR"] {
             command.env_remove(name);
@@ -147,6 +152,9 @@ fn furnish(directory: &Path) -> std::io::Result<()> {
     }
     let documents = directory.join("documents");
     fs::create_dir_all(&documents)?;
+    let config = directory.join("home/XDG_CONFIG_HOME/guild");
+    fs::create_dir_all(&config)?;
+    fs::write(config.join("guild.toml"), PATIENT)?;
     for (name, text) in DOCUMENTS {
         fs::write(documents.join(name), text)?;
     }

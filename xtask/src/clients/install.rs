@@ -36,17 +36,26 @@ impl Clients {
         fs::create_dir_all(&scripts).map_err(|e| format!("{}: {e}", scripts.display()))?;
         // A module looks for what it imports beside itself.
         copy_all(&sources(), &scripts).map_err(|e| format!("cannot copy the clients to {}: {e}", scripts.display()))?;
-        once(&sources().join("package-lock.json"), &scripts, || packages(&scripts, &target))?;
+        once(&lock("package-lock.json")?, &scripts, || packages(&scripts, &target))?;
         let place = target.join("python");
-        once(&sources().join("requirements.txt"), &place, || environment(&place, &target))?;
+        once(&lock("requirements.txt")?, &place, || environment(&place, &target))?;
         Ok(Self { node: node(&scripts)?, python: place.join("bin/python"), scripts })
     }
 }
 
+/// One of the locks, whole.
+fn lock(name: &str) -> Result<Vec<u8>, String> {
+    let file = sources().join(name);
+    fs::read(&file).map_err(|e| format!("{}: {e}", file.display()))
+}
+
 /// Installs into a directory, unless what is there is of this lock.
-fn once(lock: &Path, directory: &Path, install: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+pub(super) fn once(
+    wanted: &[u8],
+    directory: &Path,
+    install: impl FnOnce() -> Result<(), String>,
+) -> Result<(), String> {
     let stamp = directory.join(STAMP);
-    let wanted = fs::read(lock).map_err(|e| format!("{}: {e}", lock.display()))?;
     if fs::read(&stamp).is_ok_and(|there| there == wanted) {
         return Ok(());
     }

@@ -1,10 +1,12 @@
 //! MCP clients that are not ours, against a host as it is: see `tests/clients`.
 //!
 //! Each client is a program that tells of its checks line by line, in JSON. They run side by side, as clients do, on one
-//! `guild serve` over a roster, and on a `guild mcp` of their own each; then comes the conformance suite.
+//! `guild serve` over a roster, and on a `guild mcp` of their own each; then come the conformance suite, and workers in other
+//! languages.
 
 mod house;
 mod install;
+mod languages;
 
 use std::{
     fmt::Write as _,
@@ -83,6 +85,7 @@ fn all(clients: &Clients, guild: &Path, house: &House) -> Result<(), String> {
     let mut failed: Vec<String> = running.into_iter().filter_map(|client| client.end().err()).collect();
     println!("the clients took {:.1} s", begun.elapsed().as_secs_f64());
     failed.extend(conformance(clients, house).err());
+    failed.extend(languages::check(guild, house).err());
     if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
 }
 
