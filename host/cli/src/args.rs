@@ -247,7 +247,7 @@ pub(crate) struct WorkArgs {
 }
 
 /// Where the operator's policy is found.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct PolicyFile {
     /// The operator's guild.toml [default: $GUILD_CONFIG, else guild/guild.toml in the user's configuration directory]
     // A list, so that `guild run` still understands `--config JSON --config-file FILE`. `house::config` accepts one.
@@ -256,7 +256,7 @@ pub(crate) struct PolicyFile {
 }
 
 /// Where members and the operator's policy are found.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct House {
     /// The directory of members [default: `members` of guild.toml, else ./guild-members]
     #[arg(long, value_name = "DIR")]

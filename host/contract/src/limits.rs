@@ -36,12 +36,9 @@ macro_rules! limits {
             /// The names of those that hold from the start of a host to its end: pools and queues are made for them.
             pub const AT_START: &'static [&'static str] = &[$($(limits!(@$start $name),)?)+];
 
-            /// Keeps those of [`Self::AT_START`] as a host runs with them, but for those of a member that are not what was
-            /// written for all.
-            pub fn keep_at_start(&mut self, written: &Self, running: &Self) {
-                $($(if self.$name == written.$name {
-                    limits!(@$start set self running $name);
-                })?)+
+            /// Keeps those of [`Self::AT_START`] as a host runs with them.
+            pub fn keep_at_start(&mut self, running: &Self) {
+                $($(limits!(@$start set self running $name);)?)+
             }
 
             /// Refuses a limit of zero, which would stop the host's work without saying so.
@@ -79,6 +76,14 @@ macro_rules! limits {
 }
 
 impl Limits {
+    /// Whether a component that was loaded under `other` is held to the same: all limits that can be set for one member,
+    /// and how long its callers wait for their turn.
+    pub fn same_for_components(&self, other: &Self) -> bool {
+        const WAITS: [&str; 2] = ["call_tool_wait_seconds", "dispatch_wait_seconds"];
+        let (Ok(one), Ok(other)) = (serde_json::to_value(self), serde_json::to_value(other)) else { return false };
+        Self::OF_MEMBERS.iter().chain(&WAITS).all(|name| one.get(name) == other.get(name))
+    }
+
     /// These limits with a smaller one of a member's in place; `name` is one of [`Self::OF_MEMBERS`].
     ///
     /// # Errors

@@ -268,10 +268,8 @@ impl Host {
         let runtimes = old.runtimes.renewed(&config)?;
         let approval = Arc::new(Approval::new(&config));
         let mut config = config.with_agent(self.agent);
-        if self.single.is_none() {
-            // The directory that is served stays.
-            config.members.clone_from(&old.config.members);
-        }
+        // The directory of members stays until the next start.
+        config.members.clone_from(&old.config.members);
         let config = Arc::new(config);
         let limits = Arc::new(config.limits.clone());
         let (sources, runtimes) = (Arc::new(Sources::new(roots)), Arc::new(runtimes));

@@ -1,6 +1,9 @@
 //! From what was found in a directory to a member that is served.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::{
+    mem,
+    sync::{Arc, PoisonError, RwLock},
+};
 
 use guild_contract::Limits;
 use tokio::sync::watch;
@@ -176,7 +179,8 @@ impl Opener {
     pub(crate) fn put_in_service(&self, means: Means, renewed: &[Renewed]) {
         {
             let mut now = self.means.write().unwrap_or_else(PoisonError::into_inner);
-            *now = Arc::new(means);
+            let before = mem::replace(&mut *now, Arc::new(means));
+            before.approval.is_succeeded_by(now.approval.clone());
             self.roster.renew(renewed.iter().map(|renewed| &renewed.member));
         }
         renewed.iter().for_each(|renewed| renewed.member.home.is_served_by(&renewed.member));
@@ -201,11 +205,11 @@ pub(crate) fn renewed(means: &Means, before: &Arc<Member>) -> Result<Renewed, St
     let found = FoundMember::served(before.key().clone(), dir, before.manifest().clone());
     let wanted = wanted(means, &found)?.ok_or("it has no component")?;
     let Wanted { component: wanted, granted, means, reach } = wanted;
-    let is_same = reach.grants == before.reach.grants
-        && means.limits == before.means.limits
-        && means.approval.allows_all_of(&before.means.approval)
-        && !matches!(before.component(), Component::Failed(_));
     let had_failed = matches!(before.component(), Component::Failed(_));
+    let is_same = reach.grants == before.reach.grants
+        && means.limits.same_for_components(&before.means.limits)
+        && means.approval.allows_all_of(&before.means.approval)
+        && !had_failed;
     let manifest = (before.manifest().clone(), before.manifest_sha256.clone());
     if is_same {
         let component = before.component.clone();

@@ -215,7 +215,9 @@ impl Loader {
             let loaded = loaded(&wanted, plugin).map_err(Refused::from);
             let loaded = loaded.and_then(|loaded| {
                 // It has turned out to load: one that never did can be put right without an approval.
-                resumer.map_or(Ok(()), |resumer| pin(&wanted.approval, &standing, &resumer)).map(|()| loaded)
+                let approval = wanted.approval.current();
+                approval.check_signature(&standing)?;
+                resumer.map_or(Ok(()), |resumer| pin(&approval, &standing, &resumer)).map(|()| loaded)
             });
             loaded.map_err(|e| refused(&wanted, &e))
         });
@@ -245,8 +247,9 @@ impl Loader {
     /// Why it may not be.
     pub(crate) fn is_still(wanted: &WantedComponent, sha256: &str, resumer: &Resumer) -> Result<bool, String> {
         let looked = read(wanted).and_then(|(candidate, standing)| {
-            wanted.approval.admit(&standing)?;
-            pin(&wanted.approval, &standing, resumer)?;
+            let approval = wanted.approval.current();
+            approval.admit(&standing)?;
+            pin(&approval, &standing, resumer)?;
             Ok(candidate.hash() == sha256)
         });
         looked.map_err(|e| told(wanted, &e))

@@ -33,7 +33,7 @@ use tokio::{
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
-    args::Mcp,
+    args::{House, Mcp},
     client::AccessArgs,
     failure::Failure,
     hosted::{Held, Terms},
@@ -76,15 +76,13 @@ enum Whose {
 
 /// Members that are here, and what a host of them is opened with.
 struct Here {
-    config: Config,
+    house: House,
     target: Target,
     /// The one member that is meant.
     member: Option<MemberKey>,
     sources: Vec<PathBuf>,
     agent: Option<Runtime>,
-    /// What has to hold at a host of another process.
-    terms: Terms,
-    /// How `guild.toml` is read again.
+    /// How `guild.toml` is read: whenever a host is looked for, and again where this process is it.
     reloads: Reloads,
 }
 
@@ -145,21 +143,19 @@ impl Place {
             }
         };
         let is_one = member.is_some();
-        let terms = Terms::new(&house, &session.sources, session.agent, &config)?;
-        let file = house::policy_file(&house.policy)?.map(Path::to_owned);
+        let (file, members) = (house::policy_file(&house.policy)?.map(Path::to_owned), house.members.clone());
         let of_command = move |mut config: Config| {
             if is_one {
-                config.members = house::members_directory(house.members.as_deref(), &config).ok();
+                config.members = house::members_directory(members.as_deref(), &config).ok();
             }
             // Nobody but this machine's own has business with a host that ends with its client.
             config.door.bind = Ipv4Addr::LOCALHOST.into();
             config.door.tls = None;
             config
         };
-        let config = of_command(config);
         let read = move || Config::load(file.as_deref()).map(&of_command).map_err(|e| e.to_string());
         let reloads = Reloads { asked: hangup, read: Arc::new(read) };
-        let here = Here { config, target, member, sources: session.sources, agent: session.agent, terms, reloads };
+        let here = Here { house, target, member, sources: session.sources, agent: session.agent, reloads };
         Ok(Self { access, whose: Whose::Here(Arc::new(here)) })
     }
 
@@ -175,12 +171,17 @@ impl Place {
         let mut last = None;
         for _ in 0..LOOKS {
             let looking = here.clone();
-            let looked = spawn_blocking(move || looking.served_at()).await;
-            if let Some((base, held)) = looked.map_err(|e| Failure::error(e.to_string()))?? {
+            // What the operator says may have changed since the last look.
+            let looked = spawn_blocking(move || {
+                let config = (looking.reloads.read)().map_err(Failure::error)?;
+                Ok::<_, Failure>((looking.served_at(&config)?, config))
+            });
+            let (found, config) = looked.await.map_err(|e| Failure::error(e.to_string()))??;
+            if let Some((base, held)) = found {
                 tracing::info!("the members are served by the host at {base}");
                 return Ok(Found { relay: self.relay(&base, here)?, own: None, held });
             }
-            match here.serve().await {
+            match here.serve(config).await {
                 Ok((base, own)) => {
                     return Ok(Found { relay: self.relay(&base, here)?, own: Some(own), held: None });
                 }
@@ -203,13 +204,14 @@ impl Here {
     ///
     /// # Errors
     /// Where that host does not serve them as it is asked for.
-    fn served_at(&self) -> Result<Option<(String, Option<Held>)>, Failure> {
+    fn served_at(&self, config: &Config) -> Result<Option<(String, Option<Held>)>, Failure> {
+        let terms = Terms::new(&self.house, &self.sources, self.agent, config)?;
         match &self.target {
             Target::Member(directory) => {
                 let Some(owner) = Owner::of(&house::open(directory)?).ok().flatten() else { return Ok(None) };
                 let Some(base) = base(&owner.url) else { return Ok(None) };
-                let member = discovery::single(directory, self.config.members.as_deref(), &self.config);
-                let held = self.terms.check(&member.map_err(Failure::error)?, &owner)?;
+                let member = discovery::single(directory, config.members.as_deref(), config);
+                let held = terms.check(&member.map_err(Failure::error)?, &owner)?;
                 Ok(Some((base, held)))
             }
             Target::Members(directory) => {
@@ -224,7 +226,7 @@ impl Here {
                     };
                     // All that are reached through it have to be served so.
                     if host.as_ref().is_none_or(|(first, _)| *first == base) {
-                        let held = self.terms.check(&member, &owner)?;
+                        let held = terms.check(&member, &owner)?;
                         let is_asked = held.is_some();
                         host.get_or_insert((base, held));
                         if !is_asked {
@@ -235,7 +237,7 @@ impl Here {
                 if host.is_some() {
                     return Ok(host);
                 }
-                let options = format!("--members {}{}", shell_word(directory), self.config.policy_option());
+                let options = format!("--members {}{}", shell_word(directory), config.policy_option());
                 for (key, owner) in elsewhere {
                     tell(format_args!(
                         "{key} is left out, since process {} works on it; `guild mcp --member {key} {options}` goes through that process",
@@ -248,9 +250,9 @@ impl Here {
     }
 
     /// Serves them, at a port that is free.
-    async fn serve(&self) -> Result<(String, Own), ServeError> {
+    async fn serve(&self, config: Config) -> Result<(String, Own), ServeError> {
         let options = ServeOptions {
-            config: self.config.clone(),
+            config,
             target: self.target.clone(),
             port: Some(0),
             sources: self.sources.clone(),

@@ -16,7 +16,7 @@ use std::{
     io,
     os::fd::{AsFd as _, AsRawFd as _},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
 use cap_std::fs::{Dir, MetadataExt as _};
@@ -221,6 +221,8 @@ pub struct Approval {
     audit_log: Option<PathBuf>,
     /// What was read last, and which state of the file that was.
     read: Mutex<Option<(Stamp, Arc<Lock>)>>,
+    /// What holds in its place, once `guild.toml` was read again.
+    successor: OnceLock<Arc<Self>>,
 }
 
 impl Approval {
@@ -233,7 +235,22 @@ impl Approval {
             policy_option: config.policy_option(),
             audit_log: config.door.audit_log.clone(),
             read: Mutex::default(),
+            successor: OnceLock::new(),
         }
+    }
+
+    /// Another one holds in its place from now on.
+    pub(crate) fn is_succeeded_by(&self, successor: Arc<Self>) {
+        let _ = self.successor.set(successor);
+    }
+
+    /// The one that holds now: a component may have begun to load under an earlier one.
+    pub(crate) fn current(self: &Arc<Self>) -> Arc<Self> {
+        let mut current = self;
+        while let Some(successor) = current.successor.get() {
+            current = successor;
+        }
+        current.clone()
     }
 
     /// Whether whoever may be loaded under `other` may be so under this.

@@ -260,11 +260,7 @@ impl Config {
 
     /// This configuration for a host that runs: what takes effect at a start only is as the host was started with it.
     pub(crate) fn for_running(mut self, running: &Self) -> Self {
-        let written = self.limits.clone();
-        self.limits.keep_at_start(&written, &running.limits);
-        for limits in self.policy.rules.iter_mut().filter_map(|rule| rule.limits.as_mut()) {
-            limits.keep_at_start(&written, &running.limits);
-        }
+        self.limits.keep_at_start(&running.limits);
         self.extractive.sessions = running.extractive.sessions;
         self.claude.sessions = running.claude.sessions;
         self.api.sessions = running.api.sessions;

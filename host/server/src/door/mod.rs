@@ -193,6 +193,11 @@ impl Door {
         }
     }
 
+    /// Whether every request needs a token, as it is now.
+    fn token_required(&self) -> bool {
+        self.rules().token_required
+    }
+
     /// Whether what is only read is written down, too.
     fn log_reads(&self) -> bool {
         self.rules().log_reads

@@ -54,9 +54,12 @@ impl Caller {
 }
 
 impl Stay {
-    /// Whether it may go on: its token is in the file still, and has not expired.
+    /// Whether it may go on: its token is in the file still, and has not expired; it has none, and still needs none.
     pub(crate) fn is_good(&self) -> bool {
-        self.pass.as_ref().is_none_or(|pass| self.from.door.tokens().is_ok_and(|good| good.has(pass)))
+        match &self.pass {
+            Some(pass) => self.from.door.tokens().is_ok_and(|good| good.has(pass)),
+            None => !self.from.door.token_required(),
+        }
     }
 
     /// Whether it may hear of a member.

@@ -460,10 +460,11 @@ async fn list(server: &Server, caller: &Caller, workers: &[Arc<Member>], params:
                 let made: Option<Timestamp> = made.and_then(|brief| brief.started_at.parse().ok());
                 (made, Job { worker: worker.key().to_string(), listed })
             }));
+            // Whatever the number of workers, no more is kept than is answered.
+            all.sort_by_key(|(made, _)| Reverse(*made));
+            all.truncate(MOST_JOBS);
             caller.holds(before)?;
         }
-        all.sort_by_key(|(made, _)| Reverse(*made));
-        all.truncate(MOST_JOBS);
         let more = count.checked_sub(all.len()).filter(|more| *more > 0);
         Ok(Called::of_json(&to_json(&Jobs { jobs: all.into_iter().map(|(_, job)| job).collect(), more })))
     };
