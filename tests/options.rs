@@ -135,6 +135,8 @@ fn shells_complete_commands_members_and_jobs() {
     let members = members.to_str().unwrap();
     assert_eq!(completed(&home, &["guild", "disp"]), ["dispatch"]);
     assert_eq!(completed(&home, &["guild", "run", "--members", members, "al"]), ["alpha"]);
+    assert_eq!(completed(&home, &["guild", "call", "--members", members, "al"]), ["alpha"]);
+    assert_eq!(completed(&home, &["guild", "prune", "--status", "fa"]), ["failed"]);
     assert_eq!(completed(&home, &["guild", "status", "--members", members, "--member", ""]), ["alpha", "team/beta"]);
     let run = home.run(&["run", "alpha", "a task", "--members", members]);
     let text = said(&run);

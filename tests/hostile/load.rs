@@ -382,9 +382,12 @@ fn a_component_that_is_a_link_a_pipe_or_a_directory_is_refused() {
                 let made = std::process::Command::new("mkfifo").arg(path).status().unwrap();
                 assert!(made.success());
             },
-            "it is not a regular file",
+            "it is no regular file; name the component's file in `component.file` of guild-member.json",
         ),
-        (|path| fs::create_dir(path).unwrap(), "it is not a regular file"),
+        (
+            |path| fs::create_dir(path).unwrap(),
+            "it is a directory; name the component's file in `component.file` of guild-member.json",
+        ),
     ];
     for (plant, why) in plants {
         Hostile::worker("").plant("guest.wasm", plant).attacks(|case| {

@@ -334,7 +334,7 @@ calls the tool; where none does, the member is loaded here. With --url, or where
 host. Of a member without that tool, the error names the tools that it has.")]
 pub(crate) struct Call {
     /// The member: its directory, or its key in the members' directory; with --url, its key
-    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    #[arg(value_parser = NonEmptyStringValueParser::new(), add = ArgValueCompleter::new(complete::member_or_directory))]
     pub(crate) member: String,
     /// The tool, by the name that its component gives it
     #[arg(value_parser = NonEmptyStringValueParser::new())]
@@ -489,7 +489,7 @@ pub(crate) struct Prune {
     #[arg(long, value_name = "TIME", default_value = "30d", value_parser = crate::age::parse)]
     pub(crate) older_than: std::time::Duration,
     /// Only jobs that ended so; give it again for each [default: all three]
-    #[arg(long = "status", value_name = "STATUS", value_parser = ended)]
+    #[arg(long = "status", value_name = "STATUS", value_parser = ended, add = ArgValueCandidates::new(complete::ended))]
     pub(crate) statuses: Vec<JobStatus>,
     /// Show what would be removed, and remove nothing
     #[arg(long)]

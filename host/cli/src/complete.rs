@@ -4,6 +4,7 @@
 //! to tell.
 
 use std::{
+    cmp::Reverse,
     ffi::{OsStr, OsString},
     path::{Path, PathBuf},
 };
@@ -14,7 +15,7 @@ use clap_complete::{
     engine::{CompletionCandidate, ValueCompleter},
     env::Shells,
 };
-use guild_contract::Limits;
+use guild_contract::{JobStatus, Limits};
 use guild_jobs::{Records, records::made_at};
 use guild_server::discovery::FoundMember;
 
@@ -59,6 +60,11 @@ pub(crate) fn members() -> Vec<CompletionCandidate> {
     found().into_iter().map(candidate).collect()
 }
 
+/// How jobs end.
+pub(crate) fn ended() -> Vec<CompletionCandidate> {
+    [JobStatus::Completed, JobStatus::Failed, JobStatus::Cancelled].map(|status| status.as_str().into()).into()
+}
+
 /// The newest jobs, with what they are about.
 pub(crate) fn jobs() -> Vec<CompletionCandidate> {
     let limits = Limits::default();
@@ -70,7 +76,7 @@ pub(crate) fn jobs() -> Vec<CompletionCandidate> {
         ids.into_iter().map(move |id| (made_at(&id), id, records))
     });
     let mut ids: Vec<_> = ids.collect();
-    ids.sort_by(|one, other| other.0.cmp(&one.0));
+    ids.sort_by_key(|(made, ..)| Reverse(*made));
     let newest = ids.into_iter().take(JOBS).map(|(_, id, records)| {
         let about = records
             .meta(&id, &limits)

@@ -3,7 +3,9 @@
 use std::{path::Path, sync::Arc};
 
 use guild_server::{
-    Host, MemberEntry, MemberState, Reloads, ServeError, ServeOptions, Target, config::Config, listen::BindError,
+    Host, MemberEntry, MemberState, Reloads, ServeError, ServeOptions, Target,
+    config::Config,
+    listen::{BindError, Signals},
     mcp_line,
 };
 
@@ -16,6 +18,8 @@ use crate::{
 
 /// Serves until SIGTERM or Ctrl-C.
 pub(crate) async fn serve(args: Serve) -> Result<(), Failure> {
+    // First of all: a supervisor may send SIGHUP as soon as there is a process.
+    let signals = Signals::new().map_err(|e| Failure::error(format!("cannot listen for signals: {e}")))?;
     mcp_line::check(args.member.as_deref()).map_err(Failure::error)?;
     let config = house::config(&args.policy)?;
     let (target, toolboxes) = match args.member {
@@ -40,7 +44,7 @@ pub(crate) async fn serve(args: Serve) -> Result<(), Failure> {
         agent: args.session.agent,
         reloads: Reloads { asked: Arc::default(), read: Arc::new(read) },
     };
-    let served = guild_server::serve(options, |base, host| {
+    let served = guild_server::serve(options, signals, |base, host| {
         tell(listening(base, host));
         tell_served(base, host);
     });

@@ -55,15 +55,16 @@ pub enum ServeError {
 /// The port where neither `--port` nor `guild.toml` names one.
 pub const DEFAULT_PORT: u16 = 7433;
 
-/// Serves until SIGTERM or SIGINT, and reads `guild.toml` again at each SIGHUP. `ready` is told where, as `http://127.0.0.1:7433`, once clients can connect.
+/// Serves until SIGTERM or SIGINT, and reads `guild.toml` again at each SIGHUP: `signals` stands since the process began.
+/// `ready` is told where, as `http://127.0.0.1:7433`, once clients can connect.
 ///
 /// The address is bound first, so that a port that is taken is known at once, and listened on last, when every member
 /// answers: a client that can connect is never told to come back.
 ///
 /// # Errors
 /// See [`ServeError`].
-pub async fn serve(options: ServeOptions, ready: impl FnOnce(&str, &Host)) -> Result<(), ServeError> {
-    let (signals, asked) = (Signals::new()?, options.reloads.asked.clone());
+pub async fn serve(options: ServeOptions, signals: Signals, ready: impl FnOnce(&str, &Host)) -> Result<(), ServeError> {
+    let asked = options.reloads.asked.clone();
     serve_until(options, signals.ended(&asked), ready).await
 }
 

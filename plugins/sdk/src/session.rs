@@ -124,7 +124,9 @@ pub fn explain(error: HostError) -> String {
         HostError::InvalidInput(text) | HostError::Unavailable(text) => text,
         HostError::NotGranted(text) => format!("not granted: {text}"),
         HostError::OverLimit(text) => format!("over a limit: {text}"),
-        HostError::NoJob => "this host function needs a job: call it in `run`, not in `activate` or a tool call".to_owned(),
+        HostError::NoJob => {
+            "this host function needs a job: call it in `run`, not in `activate` or a tool call".to_owned()
+        }
         HostError::JobEnded => "the job is no longer running".to_owned(),
     }
 }

@@ -45,7 +45,8 @@ impl Source {
 
     fn guess(text: &str) -> Self {
         let first = first_line(text);
-        if first.trim_start().starts_with('[') {
+        let is_object = |text| matches!(objects(text).next(), Some(Ok(_)));
+        if first.trim_start().starts_with('[') || (first.trim_start().starts_with('{') && is_object(text)) {
             Self::Json
         } else if first.contains('\t') {
             Self::Tsv
@@ -108,9 +109,18 @@ fn headed(mut rows: Vec<Vec<String>>) -> Result<Table, String> {
     Table::new(header, rows)
 }
 
+/// JSON objects, one after the other.
+fn objects(text: &str) -> impl Iterator<Item = serde_json::Result<Map<String, Value>>> {
+    serde_json::Deserializer::from_str(text).into_iter()
+}
+
+/// An array of objects, or objects one after the other, as in JSON Lines.
 fn json(text: &str) -> Result<Table, String> {
-    let objects: Vec<Map<String, Value>> =
-        serde_json::from_str(text).map_err(|e| format!("it is no JSON array of objects: {e}"))?;
+    let objects: serde_json::Result<Vec<Map<String, Value>>> =
+        if text.trim_start().starts_with('{') { objects(text).collect() } else { serde_json::from_str(text) };
+    let objects = objects.map_err(|e| {
+        format!("it is neither a JSON array of objects, as [{{\"name\": \"ann\"}}], nor JSON objects one a line: {e}")
+    })?;
     let mut columns: Vec<String> = Vec::new();
     let mut known = std::collections::BTreeMap::new();
     for key in objects.iter().flat_map(Map::keys) {
@@ -156,6 +166,7 @@ mod tests {
             "name\tsays\nann\ta|b, c\nbob\t\n",
             "Two of them:\n\n| name | says |\n|:---|---|\n| ann | a\\|b, c |\n| bob | |\n\nNo more.\n",
             r#" [{"name": "ann", "says": "a|b, c"}, {"name": "bob", "says": null}]"#,
+            "{\"name\": \"ann\", \"says\": \"a|b, c\"}\n{\"name\": \"bob\", \"says\": null}\n",
         ] {
             let (columns, rows) = read(text);
             assert_eq!(columns, ["name", "says"], "{text}");
@@ -180,7 +191,8 @@ mod tests {
         for (source, text, part) in [
             (Source::Csv, "", "not even a header"),
             (Source::Markdown, "a, b", "no Markdown table"),
-            (Source::Json, "{}", "no JSON array of objects"),
+            (Source::Json, "{}", "not even a header"),
+            (Source::Json, "7", "neither a JSON array of objects"),
             (Source::Json, "[]", "not even a header"),
         ] {
             let error = source.read(text).unwrap_err();

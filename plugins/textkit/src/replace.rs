@@ -43,6 +43,9 @@ pub(crate) struct Replaced {
 pub(crate) fn find_replace(input: Input) -> Result<Replaced, ToolError> {
     let pattern = if input.regex { input.find } else { regex::escape(&input.find) };
     let pattern = pattern_of("find", &pattern, input.ignore_case)?;
+    if input.regex {
+        check_groups(&pattern, &input.replace)?;
+    }
     let replacements = pattern.find_iter(&input.text).count();
     // A group can be as long as its match, and all matches together as long as the text.
     let groups = if input.regex { input.replace.matches('$').count() } else { 0 };
@@ -58,6 +61,42 @@ pub(crate) fn find_replace(input: Input) -> Result<Replaced, ToolError> {
         pattern.replace_all(&input.text, NoExpand(&input.replace))
     };
     Ok(Replaced { replacements, text: text.into_owned() })
+}
+
+/// Refuses a replacement that names a group which the pattern does not have: it would stand for nothing, without a word.
+fn check_groups(pattern: &Regex, replacement: &str) -> Result<(), ToolError> {
+    let known: Vec<String> = pattern
+        .capture_names()
+        .enumerate()
+        .map(|(number, name)| name.map_or_else(|| number.to_string(), str::to_owned))
+        .collect();
+    let is_known = |group: &str| {
+        known.iter().any(|known| known == group)
+            || group.parse::<usize>().is_ok_and(|number| number < pattern.captures_len())
+    };
+    let mut rest = replacement;
+    while let Some((_, after)) = rest.split_once('$') {
+        if let Some(literal) = after.strip_prefix('$') {
+            rest = literal;
+            continue;
+        }
+        let group = match after.strip_prefix('{') {
+            Some(braced) => braced.split_once('}').map_or("", |(group, _)| group),
+            None => {
+                let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+                after.split(|c| !is_name(c)).next().unwrap_or_default()
+            }
+        };
+        rest = after;
+        if !group.is_empty() && !is_known(group) {
+            return Err(ToolError::InvalidInput(format!(
+                "`replace` names the group `{group}`, which `find` does not have; its groups are {} (0 is the whole match). \
+                 Write ${{1}} where a letter, a digit or `_` follows, and $$ for a dollar sign",
+                known.join(", ")
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// A regular expression out of a field of the input. `^` and `$` are a line's.
@@ -92,6 +131,20 @@ mod tests {
         assert_eq!(replace(names, "Lovelace, Ada\nMüller, Zoë"), (2, "Ada Lovelace\nZoë Müller".into()));
         assert_eq!(replace(json!({"find": "É", "replace": "", "ignoreCase": true}), "éaÉ"), (2, "a".into()));
         assert_eq!(replace(json!({"find": "x", "replace": "y"}), "none"), (0, "none".into()));
+    }
+
+    #[test]
+    fn a_replacement_that_names_a_group_that_is_not_there_is_refused() {
+        let pattern = "(a)(?<last>b)";
+        for (replacement, group) in [("$2_$1", "`2_`"), ("$1x", "`1x`"), ("$9", "`9`"), ("${first}", "`first`")] {
+            let input = json!({"text": "ab", "find": pattern, "replace": replacement, "regex": true});
+            let error = call("find_replace", input).unwrap_err();
+            assert!(error.contains(group) && error.contains("0, 1, last"), "{error}");
+        }
+        for (replacement, text) in [("${2}_$1", "b_a"), ("$$9 $last", "$9 b"), ("5 $", "5 $"), ("$0!", "ab!")] {
+            let input = json!({"find": pattern, "replace": replacement, "regex": true});
+            assert_eq!(replace(input, "ab"), (1, text.into()));
+        }
     }
 
     #[test]

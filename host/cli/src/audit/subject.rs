@@ -56,7 +56,9 @@ impl Subject {
         let path = directory.join(&spec.file);
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(NO_WAIT);
-        let opened = found.dir.open_with(&spec.file, &options).map_err(|e| e.to_string());
+        // Why it cannot be opened, a host says in the same words.
+        let why = |e: std::io::Error| found.component_sha256(&config.limits).err().unwrap_or_else(|| e.to_string());
+        let opened = found.dir.open_with(&spec.file, &options).map_err(why);
         let bytes = opened.and_then(|file| read(file.into_std()));
         let bytes = bytes.map_err(|why| cannot_read(&path.display().to_string(), &why))?;
         let signature = signature(&path, &bytes, config)?;

@@ -266,11 +266,18 @@ impl Server {
         }
     }
 
-    /// Those of [`Self::members`] that accept work.
+    /// Those of [`Self::members`] that have jobs.
     pub(crate) fn workers(&self, caller: &Caller) -> Vec<Arc<Member>> {
         let mut members = self.members(caller);
         members.retain(|member| member.manifest().is_worker());
         members
+    }
+
+    /// Those of [`Self::workers`] that accept tasks: their components are in service, or are being loaded.
+    pub(crate) fn accepting(&self, caller: &Caller) -> Vec<Arc<Member>> {
+        let mut workers = self.workers(caller);
+        workers.retain(|worker| !matches!(worker.component(), Component::Failed(_)));
+        workers
     }
 
     /// The tools, always in the same order.

@@ -261,12 +261,16 @@ fn no_such(server: &Server, caller: &Caller, name: &str) -> RpcError {
                 key.as_str()
             ));
         }
-        if let Some(toolbox) = member.toolbox().filter(|_| name.starts_with(&key.tool(""))) {
+        if let Some(toolbox) = member.toolbox() {
             own.extend(toolbox.names().iter().map(|tool| key.tool(tool)));
         }
     }
-    let known = bridge::BRIDGED.iter().map(|bridged| bridged.tool).chain([WORKERS, FIND_TOOLS, CALL_TOOL]);
-    unknown(name, known.chain(own.iter().map(String::as_str)))
+    // A name without its member's, and a tool that another of the same member is nearest to.
+    let is_of = |own: &&String| own.split_once("__").is_some_and(|(_, tool)| tool == name);
+    let meant = own.iter().find(is_of).map_or(name, String::as_str);
+    let known = bridge::BRIDGED.iter().map(|bridged| bridged.tool).chain([WORKERS]);
+    let known: Vec<&str> = known.chain(own.iter().map(String::as_str)).collect();
+    RpcError::invalid_params(format!("Unknown tool: {}; {}", shown(name), either(meant, known)))
 }
 
 /// What a worker says of itself.
@@ -312,7 +316,7 @@ fn about_workers(server: &Server, caller: &Caller, mut params: Params) -> Result
         };
         return Ok(Called::of_json(&to_json(&about)));
     }
-    let workers = server.workers(caller);
+    let workers = server.accepting(caller);
     let mut fitting: Vec<&Arc<Member>> = workers.iter().collect();
     if let Some(query) = query.as_deref().and_then(Query::of) {
         let score = |member: &Member| {
@@ -543,6 +547,10 @@ async fn call_found(server: &Server, caller: &Caller, mut params: Params) -> Res
         Err(error) => Err(Failure::Rpc(error)),
         Ok((name, arguments)) => match named(server, caller, &name) {
             Some((toolbox, tool)) => call_own(caller, &toolbox, tool, &name, arguments).await,
+            None if bridge::find(&name).is_some() || [WORKERS, FIND_TOOLS, CALL_TOOL].contains(&&*name) => {
+                Err(RpcError::invalid_params(format!("{name} is a tool of its own: call it in place of {CALL_TOOL}"))
+                    .into())
+            }
             None => Err(no_such(server, caller, &name).into()),
         },
     };
