@@ -67,12 +67,7 @@ pub(super) const RIPGREP: &[Asked] = &[
         summary: &[],
         never: &[],
     },
-    Asked {
-        question: "Minimum Rust version to build ripgrep",
-        quoted: &["1.96.0"],
-        summary: &["1.96.0"],
-        never: &[],
-    },
+    Asked { question: "Minimum Rust version to build ripgrep", quoted: &["1.96.0"], summary: &["1.96.0"], never: &[] },
     Asked {
         question: "Why are my results in a different order each time?",
         quoted: &["printing results in a somewhat arbitrary order"],
