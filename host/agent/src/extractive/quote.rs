@@ -282,7 +282,8 @@ pub(crate) fn remarks(text: &str) -> Vec<&str> {
 /// A part of a listing on one line of Markdown.
 fn inline_code(part: &str) -> String {
     let ticks = "`".repeat(longest_run(part) + 1);
-    format!("{ticks}{}{ticks}", part.split_whitespace().collect::<Vec<_>>().join(" "))
+    let space = if part.contains('`') { " " } else { "" };
+    format!("{ticks}{space}{}{space}{ticks}", part.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 /// The first sentence of each item of a list.
