@@ -383,7 +383,7 @@ fn passages(document: u32, page: &Page, found: &mut Vec<Passage>) {
                 // What ends in a colon is nothing without what follows, and a list is one thing.
                 let leads = page.text.get(passage.range()).is_some_and(|text| text.ends_with(':'));
                 in_list = block.form == Form::Item && (leads || in_list);
-                let leads = leads || in_list;
+                let leads = leads || in_list || terms::ordinal(text).is_some_and(|at| at > 0);
                 let fits = passage.code == code
                     && block.head.is_empty()
                     && passage.head().is_empty()

@@ -91,6 +91,8 @@ pub(crate) struct Question {
     pub(crate) words: Vec<String>,
     /// Whether it asks what something is or means.
     pub(crate) definition: bool,
+    /// Whether it asks for a number: "how many", "how long".
+    pub(crate) quantity: bool,
     /// Whether it asks for several things: "what are the", "which".
     pub(crate) several: bool,
     /// Whether it asks for code, or for what to type.
@@ -150,6 +152,10 @@ pub(crate) fn inquiry(task: &str) -> Inquiry {
             }
         }
         inquiry.parted |= inquiry.questions.len() > before + 1;
+    }
+    // "What does this mean?": the listing below it is what is asked about.
+    if inquiry.questions.is_empty() {
+        inquiry.questions.extend(Question::new(&listings(task), None, &stems));
     }
     inquiry
 }
@@ -219,6 +225,10 @@ impl Question {
                 && !compares
                 && !matches!(all.as_slice(), [what, are, the, ..] if what == "what" && are == "are" && the == "the")
                 || has(&["mean", "means", "meaning", "definition", "define"]),
+            quantity: all.windows(2).any(|pair| {
+                let [how, many] = pair else { return false };
+                how == "how" && (["many", "much"].contains(&many.as_str()) || MEASURES.contains(&many.as_str()))
+            }),
             several: compares || matches!(starts.as_slice(), ["what", "are"] | ["which" | "list" | "name", ..]),
             code: matches!(starts.as_slice(), ["how", "do" | "can" | "to"])
                 || has(&[
@@ -282,6 +292,17 @@ fn items(task: &str) -> Vec<String> {
         }
     }
     items
+}
+
+/// The listings of a task, without their fences.
+fn listings(task: &str) -> String {
+    let mut fenced = false;
+    let inside = task.lines().filter(|line| {
+        let fence = line.trim_start().starts_with("```");
+        fenced ^= fence;
+        fenced && !fence
+    });
+    inside.collect::<Vec<_>>().join("\n")
 }
 
 /// A sentence without a label such as `Question:` or `Topic 2:` before it.

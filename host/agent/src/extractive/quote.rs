@@ -4,15 +4,15 @@
 //! listings stand in fences, and in prose that is no Markdown itself the few characters that Markdown would take for
 //! markup are escaped.
 
-use std::{fmt::Write as _, ops::Range};
+use std::{collections::HashSet, fmt::Write as _, ops::Range};
 
 use super::{
     corpus::{Corpus, lines},
     extract::{Format, OMITTED},
     index::QueryTerm,
     question::Question,
-    search::{ENUMERATED, covered, enumeration, item},
-    terms::{Stems, contrasts, defines, is_meta, leans, sentences, tokens},
+    search::{ENUMERATED, counts, covered, enumeration, item},
+    terms::{Stems, contrasts, counted, defines, is_meta, leans, sentences, tokens},
 };
 
 /// A passage up to this length is quoted whole; of a longer one, the part around what answers best.
@@ -55,7 +55,7 @@ pub(crate) fn quote<'a>(corpus: &'a Corpus, stems: &Stems, terms: &[QueryTerm], 
         first.zip(last).map_or(0..text.len(), |(first, last)| first.start..last.end)
     };
     // A list and a table are one thing.
-    let whole = enumeration(text).is_some();
+    let whole = enumeration(text).is_some() || !counted(text).is_empty();
     let fits = |range: &Range<usize>, count: usize| {
         if passage.code { count <= QUOTE_LINES } else { whole || range.len() <= QUOTE_BYTES }
     };
@@ -150,8 +150,30 @@ pub(crate) fn key(
     passage: u32,
     quotes: &[Quote<'_>],
 ) -> Option<Key> {
+    let mut said = said(corpus, stems, question, passage, quotes);
+    // Who asks how many is answered by a number.
+    for key in said.iter_mut().filter(|key| question.quantity && !key.lines.iter().any(|line| has_digit(line))) {
+        key.worth *= 0.5;
+        key.whole = false;
+    }
+    let terms = &question.terms;
+    let remarked = quotes.iter().filter(|quote| quote.code).flat_map(|quote| remarks(quote.text));
+    let remarked = remarked.filter(|remark| covered(corpus, stems, question, &[remark]) >= ENUMERATED).map(|remark| {
+        let worth = worth(corpus, stems, terms, remark);
+        Key { lines: vec![inline_code(remark)], worth, whole: false }
+    });
+    said.into_iter().chain(remarked).reduce(|best, next| if next.worth > best.worth { next } else { best })
+}
+
+/// What answers best in the words of a quotation.
+fn said(corpus: &Corpus, stems: &Stems, question: &Question, passage: u32, quotes: &[Quote<'_>]) -> Option<Key> {
     let quote = quotes.first().filter(|quote| !quote.code)?;
     let terms = &question.terms;
+    let counted = counted(quote.text);
+    if counts(corpus, stems, question, passage, &counted) {
+        let worth = worth(corpus, stems, terms, &format!("{} {}", corpus.heading(passage), quote.text)) * 12.0;
+        return Some(Key { lines: counted.iter().map(|line| quote.inline(line)).collect(), worth, whole: true });
+    }
     let table =
         if quote.text.starts_with('|') { Some(Table::of(corpus.table_head(passage), quote.text)) } else { None };
     if let Some(lead) = enumeration(quote.text).filter(|_| corpus.table_head(passage).is_empty())
@@ -179,6 +201,14 @@ pub(crate) fn key(
         return Some(Key { lines: vec![quote.inline(&table.shown(row))], worth, whole: false });
     }
     let listing = quotes.get(1).filter(|listing| listing.text.lines().count() <= COMMAND_LINES);
+    // What the heading says already tells less in a sentence under it, unless it says all.
+    let mut headed = HashSet::new();
+    tokens(corpus.heading(passage), |word| headed.extend(stems.position(word, terms)));
+    let tells = |at: usize| if headed.contains(&at) && headed.len() < terms.len() { 0.25 } else { 1.0 };
+    let asked = terms.iter().enumerate();
+    let asked: Vec<QueryTerm> =
+        asked.map(|(at, term)| QueryTerm { weight: term.weight * tells(at), ..term.clone() }).collect();
+    let mut most = 0.0;
     let mut best: Option<Key> = None;
     let ranges = sentences(quote.text);
     for (at, range) in ranges.iter().enumerate() {
@@ -202,11 +232,13 @@ pub(crate) fn key(
         // Where a definition was asked for, nothing else counts beside one.
         let defining = question.definition && defines(stems, terms, plain);
         let told = shows.map_or(plain.to_owned(), |listing| format!("{plain} {}", listing.text));
-        let worth = worth(corpus, stems, terms, &told)
-            * if leans(plain) { 0.75 } else { 1.0 }
+        let factor = if leans(plain) { 0.75 } else { 1.0 }
             * if is_meta(plain) { 0.3 } else { 1.0 }
             * if defining { 10.0 } else { 1.0 };
-        if stands && worth > 0.0 && best.as_ref().is_none_or(|best| worth > best.worth) {
+        let rated = worth(corpus, stems, &asked, &told) * factor;
+        if stands && rated > most {
+            most = rated;
+            let worth = worth(corpus, stems, terms, &told) * factor;
             let mut line = quote.inline(plain);
             // What takes a part of it back belongs to it.
             let next = ranges.get(at + 1).and_then(|next| quote.text.get(next.clone()));
@@ -224,6 +256,34 @@ pub(crate) fn key(
         }
     }
     best
+}
+
+fn has_digit(text: &str) -> bool {
+    text.contains(|c: char| c.is_ascii_digit())
+}
+
+/// What the comments of a listing say: each with the line that it stands behind or above.
+pub(crate) fn remarks(text: &str) -> Vec<&str> {
+    let comment = |line: &str| line.trim_start().starts_with("# ") || line.trim_start().starts_with("// ");
+    let mut found = Vec::new();
+    let mut open: Option<usize> = None;
+    for range in lines(text) {
+        let line = text.get(range.clone()).unwrap_or_default();
+        let start = open.unwrap_or(range.start);
+        open = comment(line).then_some(start);
+        let remark = start < range.start || line.contains(" # ") || line.contains(" // ");
+        if open.is_none() && remark {
+            found.extend(text.get(start..range.end).filter(|remark| remark.len() <= SENTENCE_BYTES));
+        }
+    }
+    found
+}
+
+/// A part of a listing on one line of Markdown.
+fn inline_code(part: &str) -> String {
+    let ticks = "`".repeat(longest_run(part) + 1);
+    let space = if part.contains('`') { " " } else { "" };
+    format!("{ticks}{space}{}{space}{ticks}", part.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 /// The first sentence of each item of a list.

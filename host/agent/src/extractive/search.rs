@@ -6,8 +6,8 @@ use super::{
     corpus::{Corpus, lines},
     index::{Hit, QueryTerm},
     question::Question,
-    quote::quote,
-    terms::{Stems, defines, is_meta, is_stop, leans, sentences, tokens, words},
+    quote::{quote, remarks},
+    terms::{Stems, counted, defines, is_meta, is_stop, leans, sentences, tokens, words},
 };
 
 /// Passages that are looked at closely, of all that have a word of the question.
@@ -235,7 +235,8 @@ fn form(corpus: &Corpus, stems: &Stems, question: &Question, number: u32, text: 
     }
     let near = if pairs == 0 { 0.0 } else { together.len() as f32 / pairs as f32 };
     let definition = if question.definition && defines(stems, &question.terms, text) { 1.4 } else { 1.0 };
-    let listing = if code && !question.code { 0.65 } else { 1.0 };
+    let remarked = || remarks(text).into_iter().any(|remark| covered(corpus, stems, question, &[remark]) >= ENUMERATED);
+    let listing = if code && !question.code && !remarked() { 0.65 } else { 1.0 };
     let led = corpus.listing(number).is_some();
     let fragment = if text.len() < 80 && !led && corpus.table_head(number).is_empty() { 0.6 } else { 1.0 };
     let heading = covered(corpus, stems, question, &[corpus.heading(number)]);
@@ -244,13 +245,19 @@ fn form(corpus: &Corpus, stems: &Stems, question: &Question, number: u32, text: 
         Some(lead) if covered(corpus, stems, question, &[corpus.heading(number), lead]) >= ENUMERATED => {
             if question.several { 2.0 } else { 1.7 }
         }
-        _ if question.several && counts(stems, question, text) => 1.4,
+        _ if counts(corpus, stems, question, number, &counted(text)) => 2.0,
         _ => 1.0,
     };
     let all_sentences = sentences(text);
     let meta = all_sentences.iter().filter(|range| text.get((*range).clone()).is_some_and(is_meta)).count();
     let speaks_of_itself = if meta * 2 > all_sentences.len() { 0.6 } else { 1.0 };
     (1.0 + 0.5 * near) * (1.0 + 0.6 * heading) * definition * listing * fragment * enumerates * speaks_of_itself
+}
+
+/// Whether sentences of a passage that count what they tell count what was asked for.
+pub(crate) fn counts(corpus: &Corpus, stems: &Stems, question: &Question, number: u32, counted: &[&str]) -> bool {
+    let texts: Vec<&str> = std::iter::once(corpus.heading(number)).chain(counted.iter().copied()).collect();
+    question.several && !counted.is_empty() && covered(corpus, stems, question, &texts) >= ENUMERATED
 }
 
 /// What leads to the list that a passage is: it ends in a colon, and items follow. Of a table, its first line.
@@ -285,16 +292,6 @@ fn last_sentence(text: &str) -> &str {
         }
     }
     text.get(start..).unwrap_or(text)
-}
-
-/// Whether a text counts what was asked for: "the first rule is".
-fn counts(stems: &Stems, question: &Question, text: &str) -> bool {
-    let (mut first, mut found) = (false, false);
-    words(text, |word| {
-        found |= first && stems.position(word, &question.terms).is_some();
-        first = word == "first";
-    });
-    found
 }
 
 /// An item of a list without its mark.

@@ -282,13 +282,18 @@ const CUES: &[&str] = &[
 /// A symbol that a sentence is about stands within so many bytes of its beginning.
 const SUBJECT: usize = 16;
 
-/// Whether a sentence of a text says what one of these terms is: it begins with the term, and a verb like `is` follows.
+/// Whether a sentence of a text says what one of these terms is: it begins with the term, and a verb like `is` follows,
+/// or it sets off all of them. Where a symbol is among the terms, the sentence has one of them.
 pub(crate) fn defines(stems: &Stems, terms: &[QueryTerm], text: &str) -> bool {
+    let is_symbol = |term: &QueryTerm| !term.stem.chars().all(char::is_alphanumeric);
+    let asks_symbol = terms.iter().any(is_symbol);
     sentences(text).into_iter().filter_map(|range| text.get(range)).any(|sentence| {
         let (mut at, mut subject, mut found) = (0, None, false);
         // "The `?` placed after a value is": a symbol is no word, so what follows it may be longer.
         let mut reach = 4;
+        let mut has_symbol = false;
         symbols(sentence, |range, symbol| {
+            has_symbol |= stems.position(symbol, terms).is_some();
             if range.start <= SUBJECT && stems.position(symbol, terms).is_some() {
                 (subject, reach) = (Some(0), 8);
             }
@@ -303,8 +308,52 @@ pub(crate) fn defines(stems: &Stems, terms: &[QueryTerm], text: &str) -> bool {
             found |= subject.is_some_and(|subject| at > subject && at <= subject + reach) && CUES.contains(&word);
             at += 1;
         });
-        found && !points && !sentence.ends_with('?')
+        found |= emphasised(sentence).any(|part| names(stems, terms, part));
+        found && !points && !sentence.ends_with('?') && (has_symbol || !asks_symbol)
     })
+}
+
+/// What a text sets off by `_` or `*`, as authors do with a term where they say what it is.
+fn emphasised(text: &str) -> impl Iterator<Item = &str> {
+    let prose = text.split('`').step_by(2);
+    prose.flat_map(|prose| ['_', '*'].into_iter().flat_map(|mark| set_off(prose, mark)))
+}
+
+fn set_off(prose: &str, mark: char) -> impl Iterator<Item = &str> {
+    let next = prose.split(mark).skip(2);
+    prose.split(mark).zip(prose.split(mark).skip(1)).zip(next).filter_map(|((before, part), after)| {
+        let whole = part.starts_with(char::is_alphanumeric) && part.ends_with(char::is_alphanumeric);
+        (whole && !before.ends_with(char::is_alphanumeric) && !after.starts_with(char::is_alphanumeric)).then_some(part)
+    })
+}
+
+/// Whether a text has all of these terms that say what was asked for.
+fn names(stems: &Stems, terms: &[QueryTerm], text: &str) -> bool {
+    let mut seen = HashSet::new();
+    tokens(text, |word| seen.extend(stems.position(word, terms)));
+    let mut telling = terms.iter().enumerate().filter(|(_, term)| term.weight >= 1.0).peekable();
+    telling.peek().is_some() && telling.all(|(at, _)| seen.contains(&at))
+}
+
+const ORDINALS: &[&str] = &["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth"];
+
+/// The place that a text counts itself as: 0 for "The first rule is", 1 for "Second, ...".
+pub(crate) fn ordinal(text: &str) -> Option<usize> {
+    let mut words = text.split_whitespace().map(|word| word.trim_end_matches([',', ':']).to_ascii_lowercase());
+    let first = words.next()?;
+    let word = if first == "the" { words.next()? } else { first };
+    ORDINALS.iter().position(|ordinal| *ordinal == word)
+}
+
+/// The sentences of a text that count what they tell, from the first one on. One alone counts nothing.
+pub(crate) fn counted(text: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    for sentence in sentences(text).into_iter().filter_map(|range| text.get(range)) {
+        if ordinal(sentence) == Some(found.len()) {
+            found.push(sentence);
+        }
+    }
+    if found.len() > 1 { found } else { Vec::new() }
 }
 
 /// The sentences of a text, as ranges in it: a sentence ends at `.`, `?` or `!` with white space behind it and no

@@ -49,8 +49,8 @@ pub(super) const BOOK: &[Asked] = &[
     Asked { question: "What does error E0382 mean?", quoted: &["error[E0382]"], summary: &[], never: &[] },
     Asked {
         question: "What are the lifetime elision rules?",
-        quoted: &["The compiler worked through the lifetime elision rules"],
-        summary: &["rule"],
+        quoted: &["The first rule is that the compiler assigns a lifetime parameter", "The third rule is that"],
+        summary: &["The first rule is that", "The second rule is that", "The third rule is that"],
         never: &["Listing"],
     },
     Asked {
