@@ -148,15 +148,20 @@ fn what_is_refused_says_what_there_is() {
     toolbox(&home, "box", &["first", "second"]);
     home.member("broken", "autonomous-worker", b"x");
     home.edit_manifest("broken", |manifest| manifest["component"]["world"] = json!("no-such-world"));
+    home.member("unloadable", "autonomous-worker", b"x");
     let host = home.serve_roster(&[]);
     let roster = roster(&host);
     let refused = |name: &str, arguments: Value| call(&roster, name, arguments).unwrap_err();
     let task = |worker: &str| json!({"worker": worker, "description": "d", "task": "t"});
+    // Until that is known of it, it is a worker as any.
+    assert!(refused("dispatch", task("unloadable")).contains("unloadable is in state error"));
     assert_eq!(
         refused("dispatch", task("raeder")),
         "Unknown worker: raeder; did you mean `reader`? known are reader, writer"
     );
     assert!(refused("dispatch", task("broken")).contains("broken is in state error"));
+    let workers = call(&roster, "workers", json!({})).unwrap().to_string();
+    assert!(workers.contains("writer") && !workers.contains("unloadable"), "{workers}");
     let missing = refused("dispatch", json!({"description": "d", "task": "t"}));
     assert_eq!(missing, "Invalid params: `worker` is missing; the workers are reader, writer");
     let unknown = refused("dispatch", json!({"worker": "reader", "descripton": "d", "task": "t"}));
@@ -172,14 +177,16 @@ fn what_is_refused_says_what_there_is() {
     assert!(refused("workers", json!({"name": "reader"})).contains("known are worker, query"));
     assert!(refused("find_tools", json!({"query": " "})).contains("`query` has no words"));
     assert!(refused("call_tool", json!({"name": "box__frist"})).contains("did you mean `box__first`?"));
+    assert!(refused("call_tool", json!({"name": "dispatch"})).contains("call it in place of call_tool"));
     // What is no tool at all is an error of the protocol.
     for (name, meant) in [
         ("reader-dispatch__status", "here it is `status` with \"worker\": \"reader\""),
-        ("box__secnd", "did you mean `box__second`?"),
-        ("dispach", "did you mean `dispatch`?"),
+        ("box__secnd", "did you mean `box__second`? known are "),
+        ("first", "did you mean `box__first`? known are "),
+        ("dispach", "did you mean `dispatch`? known are dispatch, list,"),
     ] {
         let error = roster.call("tools/call", json!({"name": name, "arguments": {}})).unwrap_err();
-        assert!(error.code == -32602 && error.message.ends_with(meant), "{error:?}");
+        assert!(error.code == -32602 && error.message.contains(meant), "{error:?}");
     }
 }
 

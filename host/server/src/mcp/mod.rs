@@ -35,6 +35,7 @@ use crate::{
     host::{Host, MemberState},
     member::Member,
     methods::{self, Params, shown},
+    plugins::Component,
     rpc::{RpcError, to_json},
     toolbox::{ToolFailure, Toolbox},
 };
@@ -250,7 +251,9 @@ impl Server {
             Self::Whole(_) => Naming::Prefixes,
             Self::Roster(_) => Naming::Arguments,
         };
-        let members = self.members(caller);
+        let mut members = self.members(caller);
+        // What cannot be in service accepts nothing.
+        members.retain(|member| !matches!(member.component(), Component::Failed(_)));
         guidance::of(members.iter().map(|member| (member.key(), member.manifest())), naming)
     }
 

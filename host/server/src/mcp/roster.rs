@@ -23,7 +23,6 @@ use super::{
     call_bridged, call_own,
     search::Query,
     tool::{Annotations, Called, Tool},
-    unknown,
 };
 use crate::{
     door::{Audit, Caller},
@@ -359,7 +358,8 @@ fn find_worker(server: &Server, caller: &Caller, name: &str) -> Result<Arc<Membe
     {
         return Err(RpcError::internal(reason));
     }
-    let known: Vec<&str> = workers.iter().map(|worker| worker.key().as_str()).collect();
+    let accepting = server.accepting(caller);
+    let known: Vec<&str> = accepting.iter().map(|worker| worker.key().as_str()).collect();
     Err(RpcError::invalid_params(match known.as_slice() {
         [] => "There are no workers".to_owned(),
         known => format!("Unknown worker: {}; {}", shown(name), either(name, known.iter().copied())),
