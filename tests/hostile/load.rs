@@ -373,7 +373,10 @@ fn a_file_that_is_replaced_while_it_is_loaded_is_the_one_or_the_other() {
 #[test]
 fn a_component_that_is_a_link_a_pipe_or_a_directory_is_refused() {
     let plants: [(Plant, &str); 3] = [
-        (|path| symlink("/etc/passwd", path).unwrap(), "`guest.wasm` is a symbolic link to /etc/passwd, which leads out of the member's directory, or cannot be followed; put the file itself there"),
+        (
+            |path| symlink("/etc/passwd", path).unwrap(),
+            "`guest.wasm` is a symbolic link to /etc/passwd, which leads out of the member's directory, or cannot be followed; put the file itself there",
+        ),
         (
             |path| {
                 let made = std::process::Command::new("mkfifo").arg(path).status().unwrap();

@@ -4,6 +4,7 @@
 //! to tell.
 
 use std::{
+    cmp::Reverse,
     ffi::{OsStr, OsString},
     path::{Path, PathBuf},
 };
@@ -70,7 +71,7 @@ pub(crate) fn jobs() -> Vec<CompletionCandidate> {
         ids.into_iter().map(move |id| (made_at(&id), id, records))
     });
     let mut ids: Vec<_> = ids.collect();
-    ids.sort_by(|one, other| other.0.cmp(&one.0));
+    ids.sort_by_key(|id| Reverse(id.0));
     let newest = ids.into_iter().take(JOBS).map(|(_, id, records)| {
         let about = records
             .meta(&id, &limits)
