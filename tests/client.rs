@@ -87,6 +87,38 @@ fn what_went_wrong_can_be_told_apart() {
     });
 }
 
+#[test]
+fn a_tool_may_take_longer_than_any_other_call() {
+    // It answers a call of a tool when it is told to, and nothing else.
+    let (tell, told) = watch::channel(false);
+    let host = axum::Router::new().fallback(move |body: String| {
+        let mut told = told.clone();
+        async move {
+            if !body.contains("tools/call") {
+                std::future::pending::<()>().await;
+            }
+            told.wait_for(|told| *told).await.unwrap();
+            json!({"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": "done"}]}}).to_string()
+        }
+    });
+    Runtime::new().unwrap().block_on(async {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move { axum::serve(listener, host).await });
+        let options = Options { timeout: Duration::from_millis(200), ..Options::default() };
+        let worker = WorkerHandle::with_options(&url, None, &options).unwrap();
+        let input = serde_json::Map::new();
+        let later = async {
+            // Begun after the call of the tool, and given up.
+            let timeout = worker.status("j").await.unwrap_err();
+            assert!(matches!(timeout, Error::Timeout { .. }), "{timeout}");
+            tell.send_replace(true);
+        };
+        let (called, ()) = tokio::join!(worker.call_tool("slow", &input), later);
+        assert_eq!(called.unwrap().value.content[0].text.as_deref(), Some("done"));
+    });
+}
+
 /// Leads to the host whose port `at` has. While it has none, three connections are closed, and told to `refused`; whoever
 /// comes then has to wait for the next host.
 async fn front(listener: tokio::net::TcpListener, at: watch::Receiver<Option<u16>>, refused: mpsc::Sender<()>) {

@@ -230,3 +230,24 @@ fn a_host_that_runs_is_asked_whom_it_serves_and_how_and_whether_it_still_would()
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(check(&report, "host", &url).2.contains("quick (error: "), "{report:#}");
 }
+
+#[test]
+fn the_token_is_sent_to_no_other_machine_because_an_owner_names_it() {
+    let mut home = Home::new();
+    home.set("GUILD_TOKEN", "guild_1234");
+    let member = home.quick("quick");
+    let host = home.serve(&member, &[]);
+    let ask = |named: &[&str]| {
+        let output = home.run(&[&["doctor", "--members", "members"], named].concat());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(!ask(&[]).contains("token"), "{}", ask(&[]));
+    // Another address, of which nobody says that it is this machine's. Nobody listens there.
+    let file = member.join(".owner");
+    let mut owner: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    owner["url"] = json!("https://0.0.0.0:1/mcp");
+    fs::write(&file, owner.to_string()).unwrap();
+    assert!(ask(&[]).contains("the token is not sent to https://0.0.0.0:1/mcp"), "{}", ask(&[]));
+    assert!(!ask(&["--url", "https://0.0.0.0:1"]).contains("not sent"));
+    host.stop();
+}

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     guest::{self, Guest},
-    host::{Home, wait_for},
+    host::{Home, Host, wait_for},
 };
 
 fn stdout(output: &Output) -> String {
@@ -388,4 +388,92 @@ fn a_report_is_rendered_on_a_terminal_and_raw_in_a_pipe() {
             "{plain:.300}"
         );
     }
+}
+
+#[test]
+fn nothing_is_changed_by_less_than_an_id_where_a_member_cannot_be_asked() {
+    let home = two_members();
+    home.write("members/broken/guild-member.json", "{");
+    let host = home.serve_roster(&[]);
+    let guild = |arguments: &[&str]| home.run(&[arguments, &["--members", "members"]].concat());
+    for (command, wanted) in [("delete", "aa"), ("cancel", "aa"), ("delete", "@latest"), ("cancel", "@latest")] {
+        let refused = guild(&[command, wanted]);
+        let told = stderr(&refused);
+        assert_eq!((refused.status.code(), stdout(&refused).as_str()), (Some(1), ""), "{told}");
+        for part in ["broken", "whole id", "--member", "nothing was changed"] {
+            assert!(told.contains(part), "{part:?} is not in {told}");
+        }
+    }
+    for job in ["first/jobs/aa-1", "second/jobs/ab-2"] {
+        assert!(home.path("members").join(job).exists(), "{job}");
+    }
+    // What changes nothing goes on; and so does what can mean no other job.
+    assert_eq!(stdout(&guild(&["result", "aa"])), "of aa-1\n");
+    assert_eq!(stdout(&guild(&["delete", "ab", "--member", "first"])), "ab-1 is deleted\n");
+    assert_eq!(stdout(&guild(&["delete", "aa-1"])), "aa-1 is deleted\n");
+    host.stop();
+}
+
+#[test]
+fn a_host_that_does_not_answer_keeps_nobody_from_leaving_with_a_signal() {
+    let home = Home::new();
+    for member in ["first", "second", "third"] {
+        home.endless(member);
+    }
+    let host = home.serve_roster(&["-vv"]);
+    let url = format!("http://127.0.0.1:{}", host.port);
+    let start = |member: &str| {
+        let mut command = home.guild();
+        command.args(["dispatch", "Do it.", "--wait", "--url", &url, "--member", member]);
+        let waiting = Host::start(command, 0, "");
+        let running = || {
+            let list = host.at(member).call("worker/list", json!({})).unwrap();
+            Some(list["jobs"].as_array()?.first()?["jobId"].as_str().unwrap().to_owned())
+        };
+        let id = wait_for("the job to run", running);
+        // It has the id when it asks for it.
+        let is_asked = |line: &str| line.contains("method=\"worker/status\"") && line.contains(&id);
+        wait_for("the job to be followed", || host.output().lines().any(is_asked).then_some(()));
+        (waiting, id)
+    };
+    let (first, of_first) = start("first");
+    let (second, of_second) = start("second");
+    let (third, of_third) = start("third");
+    let told = |waiting: &Host, part: &str| wait_for(part, || waiting.output().contains(part).then_some(()));
+    // The first signal cancels the job, while the host is there.
+    third.signal("-TERM");
+    let (status, output) = third.wait();
+    assert_eq!(status.code(), Some(130), "{output}");
+    assert!(!output.contains("may go on"), "{output}");
+    assert_eq!(host.at("third").status(&of_third).unwrap()["status"], "cancelled");
+    host.signal("-STOP");
+    // A first signal waits some seconds for the host, and a second one not at all.
+    for waiting in [&first, &second] {
+        waiting.signal("-INT");
+        told(waiting, "cancelling the job; a second signal");
+    }
+    second.signal("-TERM");
+    for (waiting, id) in [(second, &of_second), (first, &of_first)] {
+        let (status, output) = waiting.wait();
+        assert_eq!(status.code(), Some(130), "{output}");
+        assert!(output.contains("may go on") && output.contains(&format!("guild cancel {id}")), "{output}");
+        assert!(output.contains(&format!("job: {id}\n")), "{output}");
+    }
+    host.signal("-CONT");
+}
+
+#[test]
+fn logs_are_followed_to_the_next_host() {
+    let home = Home::new();
+    let member = home.quick("quick");
+    job(&home, "quick", "left", json!({"status": "running"}));
+    let mut command = home.guild();
+    command.current_dir(home.path(".")).args(["logs", "left", "--members", "members", "--follow"]);
+    let follows = Host::start(command, 0, "");
+    wait_for("the wait", || follows.output().contains("waiting 10 s for a next host").then_some(()));
+    let host = home.serve(&member, &[]);
+    host.client().ended("left");
+    let (status, output) = follows.wait();
+    assert_eq!((status.code(), output.matches("next host").count()), (Some(0), 1), "{output}");
+    assert!(!output.contains("interrupted"), "{output}");
 }

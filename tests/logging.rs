@@ -113,6 +113,11 @@ fn json_logs_are_one_object_a_line_with_ids_as_fields() {
     assert_eq!(completed["fields"], json!({"member": "ann", "job": id}));
     assert_eq!((&completed["level"], &completed["target"]), (&json!("DEBUG"), &json!("guild_server::work")));
     assert!(completed["time"].as_str().unwrap().ends_with('Z'), "{completed}");
+    // To the millisecond, also where that ends with zeros: the times line up.
+    assert!(
+        lines.iter().all(|line| line["time"].as_str().unwrap().len() == "2026-01-01T00:00:00.000Z".len()),
+        "{output}"
+    );
     assert_eq!(found("dispatch accepted")["fields"]["job"], id.as_str());
     // All that is no JSON is what the command says to people.
     let others: Vec<_> = output.lines().filter(|line| !line.starts_with('{')).collect();

@@ -37,7 +37,7 @@ pub(crate) struct Cli {
 const EXIT_CODES: &str = "\
 Exit codes: 0 done; 1 error, with the reason on stderr; 2 `serve` found its port in use; \
 `audit`: 1 findings, 2 cannot read or write; \
-3 the job of `run` or `watch` failed; 4 it was cancelled elsewhere; 130 it was cancelled by Ctrl-C or SIGTERM.";
+3 the job of `run` or `watch` failed; 4 it was cancelled elsewhere; 130 the command was ended by Ctrl-C or SIGTERM, which cancel the job.";
 
 /// What `--help` says of a command for one job, after its examples.
 macro_rules! job_help {
@@ -213,7 +213,7 @@ operator has to allow.
 With --members, a MEMBER without `/` is a key in that directory. Without it, MEMBER is a directory, or else a key in the \
 members' directory; where it is both, and they differ, that is an error. ./NAME is always the directory.
 
-Exit code: 0 completed, 3 failed, 4 cancelled elsewhere, 130 cancelled by Ctrl-C or SIGTERM, 1 any other error.")]
+Exit code: 0 completed, 3 failed, 4 cancelled elsewhere, 130 ended by Ctrl-C or SIGTERM, 1 any other error.")]
 pub(crate) struct Run {
     /// The member: its directory, or its key in the members' directory; see below where it could be both
     #[arg(value_parser = NonEmptyStringValueParser::new(), add = ArgValueCompleter::new(complete::member_or_directory))]
@@ -300,7 +300,7 @@ Examples:
   id=$(guild dispatch - --member researcher < task.md)
 
 With --wait, the report goes to stdout, progress and the job's id go to stderr, and Ctrl-C and SIGTERM cancel the job. Exit code \
-then: 0 completed, 3 failed, 4 cancelled elsewhere, 130 cancelled by Ctrl-C or SIGTERM, 1 any other error.")]
+then: 0 completed, 3 failed, 4 cancelled elsewhere, 130 ended by Ctrl-C or SIGTERM, 1 any other error.")]
 pub(crate) struct Dispatch {
     /// The task; `-` reads it from stdin
     #[arg(value_parser = NonEmptyStringValueParser::new())]

@@ -6,13 +6,19 @@ use std::{
 };
 
 use clap::Args;
-use guild_client::{Authorities, Error, MemberKey, Options, WorkerHandle};
+use guild_client::{Authorities, Error, Options, Url, WorkerHandle};
+use guild_contract::secret::may_carry_key;
 use guild_jobs::secret::KeySource;
 
-use crate::{failure::Failure, output::one_line};
+use crate::{
+    failure::Failure,
+    output::{one_line, tell},
+};
 
 /// The variable that has the token, where no file does.
 const TOKEN_VARIABLE: &str = "GUILD_TOKEN";
+/// The variable that names a host.
+const URL_VARIABLE: &str = "GUILD_URL";
 /// How much is shown of what a host says to a request that it refuses.
 const REFUSAL_CHARS: usize = 400;
 
@@ -35,9 +41,26 @@ impl AccessArgs {
         Self { token_file: file("GUILD_TOKEN_FILE"), ca: file("GUILD_CA") }
     }
 
-    /// A client of the endpoint at `url`, or of a member of the host at `url`.
-    pub(crate) fn client(&self, url: &str, member: Option<&MemberKey>) -> Result<WorkerHandle, Failure> {
-        Ok(WorkerHandle::with_options(url, member, &self.options()?)?)
+    /// A client of the endpoint at `url`, which a member's `.owner` names.
+    pub(crate) fn client_of_owner(&self, url: &str) -> Result<WorkerHandle, Failure> {
+        Ok(WorkerHandle::with_options(url, None, &self.options_of_owner(url, None)?)?)
+    }
+
+    /// How the host at `url` is reached, which a member's `.owner` names. Whoever may write there can name any address, so
+    /// the token goes to this machine and to the host that --url (`named`) or GUILD_URL names, and nowhere else.
+    pub(crate) fn options_of_owner(&self, url: &str, named: Option<&str>) -> Result<Options, Failure> {
+        let mut options = self.options()?;
+        let variable = env::var(URL_VARIABLE).ok();
+        let is_named = [named, variable.as_deref()].into_iter().flatten().any(|named| is_same_host(named, url));
+        if options.token.is_some() && !is_named && !is_here(url) {
+            options.token = None;
+            tell(format_args!(
+                "the token is not sent to {}, which a member's .owner names; to send it there, name that host with \
+                 {URL_VARIABLE}",
+                one_line(url, 200)
+            ));
+        }
+        Ok(options)
     }
 
     /// How a host is reached.
@@ -52,6 +75,18 @@ impl AccessArgs {
         let authorities = self.ca.as_deref().map(authorities).transpose()?;
         Ok(Options { token, authorities, ..Options::default() })
     }
+}
+
+/// Whether an address is on this machine.
+fn is_here(url: &str) -> bool {
+    // Without encryption, a key may leave no machine.
+    url.parse::<Url>().is_ok_and(|url| may_carry_key("http", url.host_str().unwrap_or_default()))
+}
+
+/// Whether two addresses are of the same host, at the same port.
+fn is_same_host(one: &str, other: &str) -> bool {
+    let origin = |url: &str| url.parse().ok().map(|url: Url| url.origin());
+    origin(one).is_some_and(|one| one.is_tuple() && origin(other) == Some(one))
 }
 
 fn authorities(path: &Path) -> Result<Authorities, Failure> {
@@ -83,5 +118,36 @@ impl From<Error> for Failure {
             error => error,
         };
         Self::error(format!("{said}{hint}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_token_goes_to_an_owner_on_this_machine_or_where_one_is_named_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("token");
+        fs::write(&file, "guild_1234").unwrap();
+        let access = AccessArgs { token_file: Some(file), ca: None };
+        let sent = |url: &str, named: Option<&str>| access.options_of_owner(url, named).unwrap().token.is_some();
+        for here in ["http://127.0.0.1:7433/mcp", "https://localhost:1/members/a/mcp", "http://[::1]:7433/mcp"] {
+            assert!(sent(here, None), "{here}");
+        }
+        for elsewhere in [
+            "https://guild.example/mcp",
+            "https://127.0.0.1.guild.example/mcp",
+            "https://127.0.0.1@guild.example/mcp",
+            "https://10.0.0.1/mcp",
+            "data:text/plain,nothing",
+            "nothing",
+        ] {
+            assert!(!sent(elsewhere, None), "{elsewhere}");
+            assert!(!sent(elsewhere, Some("https://other.example/mcp")), "{elsewhere}");
+        }
+        assert!(sent("https://guild.example/members/a/mcp", Some("https://guild.example")));
+        assert!(!sent("https://guild.example:8443/mcp", Some("https://guild.example/mcp")));
+        assert!(!sent("data:a", Some("data:a")));
     }
 }

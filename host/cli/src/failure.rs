@@ -16,7 +16,7 @@ pub(crate) mod exit {
     pub(crate) const JOB_FAILED: u8 = 3;
     /// `run`: somebody else cancelled the job.
     pub(crate) const JOB_CANCELLED: u8 = 4;
-    /// `run`: Ctrl-C or SIGTERM cancelled the job.
+    /// `run`: Ctrl-C or SIGTERM ended the command, and cancelled the job where its host answered.
     pub(crate) const INTERRUPTED: u8 = 130;
 }
 

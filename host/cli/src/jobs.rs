@@ -233,14 +233,27 @@ impl Jobs {
 
     /// The job of that id, of the only id that begins so, or the one that was made last.
     pub(crate) async fn find(&self, wanted: &str) -> Result<Found, Failure> {
+        self.search(wanted, false).await
+    }
+
+    /// As [`Self::find`], for a command that changes the job. What is not a whole id could mean another job of a member that
+    /// cannot be asked, so that is an error.
+    pub(crate) async fn find_to_change(&self, wanted: &str) -> Result<Found, Failure> {
+        self.search(wanted, true).await
+    }
+
+    async fn search(&self, wanted: &str, changes: bool) -> Result<Found, Failure> {
         if wanted == LATEST {
-            return self.latest().await;
+            return self.latest(changes).await;
         }
         let (mut found, mut left_out) = self.of_id(wanted).await;
         if found.is_empty() {
             let (all, why) = self.ids().await;
             left_out = why;
             found = all.into_iter().filter(|found| !wanted.is_empty() && found.id.starts_with(wanted)).collect();
+            if changes && !found.is_empty() {
+                all_asked(wanted, &left_out)?;
+            }
         }
         match found.len() {
             1 => found.pop().ok_or_else(|| Failure::error("the job is gone")),
@@ -267,7 +280,7 @@ impl Jobs {
             Self::Files(files) => {
                 let kept = files.members.get(found.at).ok_or_else(|| Failure::error("the member is gone"))?;
                 match kept.owner.as_ref().filter(|owner| !owner.url.is_empty()) {
-                    Some(owner) => crate::client::AccessArgs::of_environment().client(&owner.url, None),
+                    Some(owner) => crate::client::AccessArgs::of_environment().client_of_owner(&owner.url),
                     None => Err(Failure::error(format!(
                         "no host serves {}; start one with `guild serve`, or remove ended jobs with `guild prune`",
                         kept.member
@@ -342,8 +355,11 @@ impl Jobs {
         }
     }
 
-    async fn latest(&self) -> Result<Found, Failure> {
+    async fn latest(&self, changes: bool) -> Result<Found, Failure> {
         let (mut all, left_out) = self.ids().await;
+        if changes {
+            all_asked(LATEST, &left_out)?;
+        }
         left_out.iter().for_each(tell_error);
         if let Self::Host { .. } = self {
             // A host lists the newest first.
@@ -468,6 +484,19 @@ impl Jobs {
     pub(crate) fn is_of_one(&self) -> bool {
         self.count() == 1
     }
+}
+
+/// Refuses what is not a whole id where a member could not be asked.
+fn all_asked(wanted: &str, left_out: &[String]) -> Result<(), Failure> {
+    if left_out.is_empty() {
+        return Ok(());
+    }
+    left_out.iter().for_each(tell_error);
+    Err(Failure::error(format!(
+        "{} may mean another job: not every member could be asked, and nothing was changed; give the whole id, or name the \
+         member with --member KEY",
+        one_line(wanted, 128)
+    )))
 }
 
 /// Asks members of a host, a few at a time.

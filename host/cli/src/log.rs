@@ -7,8 +7,9 @@ use std::{
 };
 
 use guild_contract::text::OneLine;
+use guild_jobs::rfc3339;
 use guild_server::{door::audit_log::json_line, reload::TOLD};
-use jiff::{Timestamp, Unit};
+use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use tracing::{
@@ -108,8 +109,7 @@ where
         event.record(&mut fields);
         let mut fields = fields.0;
         let message = fields.remove("message").unwrap_or_default();
-        let now = Timestamp::now();
-        let time = now.round(Unit::Millisecond).unwrap_or(now).to_string();
+        let time = rfc3339(Timestamp::now());
         let (level, target) = (event.metadata().level().as_str(), event.metadata().target());
         let Ok(mut line) = json_line(&JsonLine { time, level, target, message, fields }) else { return };
         line.push(b'\n');

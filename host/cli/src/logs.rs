@@ -7,7 +7,7 @@ use std::{
     collections::HashMap,
     io::{self, Write},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anstyle::{AnsiColor, Style};
@@ -32,6 +32,8 @@ use crate::{
 
 /// Between two looks at a transcript that has come to its end.
 const LOOK: Duration = Duration::from_millis(200);
+/// How long `--follow` waits for a next host, where no process runs the job any more.
+const NEXT_HOST: Duration = Duration::from_secs(10);
 /// Characters of a tool's input, or its result, that are shown.
 const SHOWN_CHARS: usize = 160;
 /// For lines of a job's log.
@@ -52,6 +54,8 @@ pub(crate) async fn logs(args: Logs) -> Result<(), Failure> {
     let mut merged = Merged::of(job.ok_or_else(|| Failure::error("the job was deleted meanwhile"))?);
     let mut out = Out { is_json: args.json, pages: Pages::default() };
     let mut is_empty = true;
+    // Since when no process runs the job.
+    let mut alone: Option<Instant> = None;
     loop {
         // Asked first: what a job writes, it writes before it ends.
         let state = State::of(&merged.job, member, &config.limits)?;
@@ -59,7 +63,13 @@ pub(crate) async fn logs(args: Logs) -> Result<(), Failure> {
             is_empty = false;
             out.line(&line)?;
         }
-        if args.follow && state == State::Runs {
+        if state != State::Interrupted {
+            alone = None;
+        } else if args.follow && alone.is_none() {
+            tell(format_args!("no process runs the job; waiting {} s for a next host", NEXT_HOST.as_secs()));
+            alone = Some(Instant::now());
+        }
+        if args.follow && (state == State::Runs || alone.is_some_and(|since| since.elapsed() < NEXT_HOST)) {
             thread::sleep(LOOK);
             continue;
         }

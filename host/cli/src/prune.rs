@@ -191,7 +191,7 @@ fn prune_here(pruned: &mut Pruned, (dir, records): (&Dir, &Records), choice: &Ch
 
 /// Through the member's owner.
 async fn prune_there(pruned: &mut Pruned, records: &Records, url: &str, choice: &Choice) -> Result<(), Failure> {
-    let host = AccessArgs::of_environment().client(url, None)?;
+    let host = AccessArgs::of_environment().client_of_owner(url)?;
     let now = Timestamp::now();
     let jobs = match host.list(&ListParams::default()).await {
         Ok(reply) => reply.value.jobs,

@@ -124,7 +124,7 @@ pub(crate) async fn result(args: Job) -> Result<(), Failure> {
 /// `guild cancel`.
 pub(crate) async fn cancel(args: Job) -> Result<(), Failure> {
     let jobs = Jobs::open(&args.endpoint, &args.house).await?;
-    let found = jobs.find(&args.id).await?;
+    let found = jobs.find_to_change(&args.id).await?;
     let reply = jobs.worker_of(&found)?.cancel(&found.id).await?;
     if args.endpoint.json {
         print_json(&reply.json)?;
@@ -137,7 +137,7 @@ pub(crate) async fn cancel(args: Job) -> Result<(), Failure> {
 /// `guild delete`.
 pub(crate) async fn delete(args: Job) -> Result<(), Failure> {
     let jobs = Jobs::open(&args.endpoint, &args.house).await?;
-    let found = jobs.find(&args.id).await?;
+    let found = jobs.find_to_change(&args.id).await?;
     let reply = jobs.worker_of(&found)?.delete(&found.id).await?;
     if args.endpoint.json {
         print_json(&reply.json)?;

@@ -40,6 +40,8 @@ const LOOK: Duration = Duration::from_millis(100);
 const SLOWEST: Duration = Duration::from_secs(1);
 /// How long a host of all members may take to notice that a component has changed.
 const NOTICED: Duration = Duration::from_secs(10);
+/// How long a host may take to cancel a job, where a person waits.
+const SILENT: Duration = Duration::from_secs(5);
 /// So many looks in a row may find that the host is busy, or being restarted.
 const FORGIVEN: u32 = 40;
 
@@ -54,8 +56,7 @@ pub(crate) async fn run(mut args: Run) -> Result<(), Failure> {
     house::worker(&directory, &args.house, &config)?;
     // A member's key is its path in there.
     config.members = house::members_directory(args.house.members.as_deref(), &config).ok();
-    let stop = stop_signal().map_err(|e| Failure::error(format!("cannot listen for signals: {e}")))?;
-    let mut stop = pin!(stop);
+    let mut stop = Stop::listen()?;
     // A runtime is asked for with the task.
     let terms = Terms::new(&args.house, &args.session.sources, None, &config)?;
     let options =
@@ -69,35 +70,70 @@ pub(crate) async fn run(mut args: Run) -> Result<(), Failure> {
     };
     let worker = tokio::select! {
         worker = opened => worker?,
-        () = &mut stop => {
-            let message = Some("interrupted before there was a job".to_owned());
-            return Err(Failure { code: exit::INTERRUPTED, message });
-        }
+        () = stop.signal() => return Err(interrupted("interrupted before there was a job")),
     };
-    // From here on there may be a job, so a signal waits until it can be cancelled.
-    let id = worker.dispatch(params).await?;
+    let (id, is_to_end) = worker.dispatch_or_stop(params, &mut stop).await?;
     let job = shown(&directory.join("jobs").join(&id));
-    carry_out(&worker, &id, &job, args.json, stop).await
+    carry_out(&worker, (&id, &job), is_to_end, args.json, stop).await
 }
 
 /// `guild dispatch --wait`: the task, at a host that runs, from here to its report.
 pub(crate) async fn wait_for(worker: WorkerHandle, params: DispatchParams, json: bool) -> Result<(), Failure> {
-    let stop = stop_signal().map_err(|e| Failure::error(format!("cannot listen for signals: {e}")))?;
+    let mut stop = Stop::listen()?;
     let worker = Worker::Owner(worker);
-    let id = worker.dispatch(params).await?;
-    carry_out(&worker, &id, &id, json, pin!(stop)).await
+    let (id, is_to_end) = worker.dispatch_or_stop(params, &mut stop).await?;
+    carry_out(&worker, (&id, &id), is_to_end, json, stop).await
 }
 
-/// Follows a job to its end, and prints what came of it. `job` is what it is called on stderr.
+/// The signals that tell a command to end.
+struct Stop(Pin<Box<dyn Future<Output = ()> + Send>>);
+
+impl Stop {
+    fn listen() -> Result<Self, Failure> {
+        let signal = stop_signal().map_err(|e| Failure::error(format!("cannot listen for signals: {e}")))?;
+        Ok(Self(Box::pin(signal)))
+    }
+
+    /// Waits for the next signal. None is lost where this is dropped before.
+    async fn signal(&mut self) {
+        self.0.as_mut().await;
+        match Self::listen() {
+            Ok(next) => *self = next,
+            Err(failure) => {
+                tracing::warn!("{}", failure.message.unwrap_or_default());
+                self.0 = Box::pin(std::future::pending());
+            }
+        }
+    }
+}
+
+/// Why a command ends that was told to.
+fn interrupted(why: impl Into<String>) -> Failure {
+    Failure { code: exit::INTERRUPTED, message: Some(why.into()) }
+}
+
+/// Why a job is left that nobody has said to have ended.
+fn left(id: &str) -> Failure {
+    interrupted(format!(
+        "interrupted before the job {id} was said to have ended; it may go on: `guild status {id}` shows it, and `guild \
+         cancel {id}` ends it"
+    ))
+}
+
+/// Follows a job to its end, and prints what came of it. `job` is its id, and what it is called on stderr; `is_to_end` is
+/// whether it is to be cancelled at once.
 async fn carry_out(
     worker: &Worker,
-    id: &str,
-    job: &str,
+    (id, job): (&str, &str),
+    is_to_end: bool,
     json: bool,
-    stop: Pin<&mut impl Future<Output = ()>>,
+    mut stop: Stop,
 ) -> Result<(), Failure> {
-    let ended = worker.follow(id, stop).await.inspect_err(|_| tell(format_args!("job: {job}")))?;
-    let outcome = report(worker, &ended.status, json).await;
+    let ended = worker.follow(id, is_to_end, &mut stop).await.inspect_err(|_| tell(format_args!("job: {job}")))?;
+    let outcome = tokio::select! {
+        outcome = report(worker, &ended.status, json) => outcome,
+        () = stop.signal() => Err(interrupted(format!("interrupted before its report was there; `guild result {id}` shows it"))),
+    };
     if let Some(questions) = &ended.status.questions
         && !json
     {
@@ -176,7 +212,7 @@ impl Worker {
         if let Ok(Some(owner)) = Owner::of(&house::open(directory)?)
             && !owner.url.is_empty()
         {
-            let client = AccessArgs::of_environment().client(&owner.url, None)?;
+            let client = AccessArgs::of_environment().client_of_owner(&owner.url)?;
             let listed = client.list(&ListParams { detail: None, filter: Some("-".to_owned()) }).await;
             // A toolbox answers that it has no jobs.
             if matches!(listed, Ok(_) | Err(Error::Refused { .. })) {
@@ -190,11 +226,14 @@ impl Worker {
                 Some(member) => Ok(Self::Here { member: member.clone(), _host: host }),
                 None => Err(Failure::error("the member is not served here")),
             },
-            Err(OpenError::Owner(OwnerError::Served { url, .. })) => {
-                if let Some(owner) = Owner::of(&house::open(directory)?).ok().flatten() {
-                    hold(directory, &config, terms, &owner)?;
-                }
-                Ok(Self::Owner(AccessArgs::of_environment().client(&url, None)?))
+            Err(OpenError::Owner(OwnerError::Served { key, .. })) => {
+                let owner = Owner::of(&house::open(directory)?);
+                let owner = owner.map_err(|e| Failure::error(format!("who serves {key} cannot be told: {e}")))?;
+                let owner = owner.filter(|owner| !owner.url.is_empty()).ok_or_else(|| {
+                    Failure::error(format!("the process that serves {key} has just ended, or begun; run this again"))
+                })?;
+                hold(directory, &config, terms, &owner)?;
+                Ok(Self::Owner(AccessArgs::of_environment().client_of_owner(&owner.url)?))
             }
             Err(error) => Err(Failure::error(error.to_string())),
         }
@@ -216,6 +255,28 @@ impl Worker {
             Self::Owner(host) => host.dispatch(&params).await?.value,
         };
         Ok(dispatched.job_id.to_string())
+    }
+
+    /// Dispatches a task. There may be a job as soon as this begins, so a signal waits for its id, to cancel it: then the
+    /// answer is that it is to end. A second signal does not wait.
+    async fn dispatch_or_stop(&self, params: DispatchParams, stop: &mut Stop) -> Result<(String, bool), Failure> {
+        const UNKNOWN: &str =
+            "interrupted before the job's id was known; where there is a job, it may go on: `guild list` shows it";
+        let mut dispatched = pin!(self.dispatch(params));
+        tokio::select! {
+            id = &mut dispatched => return Ok((id?, false)),
+            () = stop.signal() => {}
+        }
+        tell("waiting for the job's id, to cancel it; a second signal ends this command at once");
+        tokio::select! {
+            id = dispatched => match id {
+                Ok(id) => Ok((id, true)),
+                Err(Failure { message, .. }) => {
+                    Err(interrupted(format!("{UNKNOWN} ({})", message.unwrap_or_default())))
+                }
+            },
+            () = stop.signal() => Err(interrupted(UNKNOWN)),
+        }
     }
 
     /// Where the job is; `None` where that cannot be known for now, as while the host is being restarted.
@@ -243,44 +304,73 @@ impl Worker {
         }
     }
 
-    async fn cancel(&self, id: &str) -> Result<(), Failure> {
+    /// Cancels the job; `false` where the host does not answer.
+    async fn cancel(&self, id: &str) -> Result<bool, Failure> {
         match self {
             Self::Here { member, .. } => drop(member.cancel(id).await?),
-            Self::Owner(host) => drop(host.cancel(id).await?),
+            Self::Owner(host) => match tokio::time::timeout(SILENT, host.cancel(id)).await {
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) if !error.may_pass() => return Err(error.into()),
+                Ok(Err(_)) | Err(_) => return Ok(false),
+            },
         }
-        Ok(())
+        Ok(true)
     }
 
-    /// Follows a job to its end, and cancels it when told to stop.
-    async fn follow(&self, id: &str, mut stop: Pin<&mut impl Future<Output = ()>>) -> Result<Ended, Failure> {
+    /// Does what a signal asks for: the first cancels the job. It is an error where a host does not answer, and with the
+    /// second signal.
+    async fn end(&self, id: &str, interrupted: &mut bool, stop: &mut Stop) -> Result<(), Failure> {
+        if *interrupted {
+            return Err(left(id));
+        }
+        *interrupted = true;
+        tell("cancelling the job; a second signal ends this command at once");
+        let is_cancelled = tokio::select! {
+            cancelled = self.cancel(id) => cancelled?,
+            () = stop.signal() => false,
+        };
+        if is_cancelled { Ok(()) } else { Err(left(id)) }
+    }
+
+    /// Follows a job to its end, and cancels it when told to stop, or at once.
+    async fn follow(&self, id: &str, is_to_end: bool, stop: &mut Stop) -> Result<Ended, Failure> {
         let progress = Progress::start();
         let (mut interrupted, mut unknown) = (false, 0);
+        if is_to_end {
+            self.end(id, &mut interrupted, stop).await?;
+        }
         let mut pause = LOOK;
         loop {
-            let Some(status) = self.status(id).await? else {
-                unknown += 1;
-                if unknown > FORGIVEN {
-                    return Err(Failure::error("the host does not answer any more; the job may go on there"));
+            let status = tokio::select! {
+                status = self.status(id) => status?,
+                () = stop.signal() => {
+                    self.end(id, &mut interrupted, stop).await?;
+                    continue;
                 }
-                tokio::time::sleep(SLOWEST).await;
-                continue;
             };
-            unknown = 0;
-            if status.status != JobStatus::Running {
-                return Ok(Ended { status, interrupted });
-            }
-            progress.show(status.summary.as_deref());
-            // A host is asked ever less often: others ask it, too.
-            if let Self::Owner(_) = self {
-                pause = (pause * 5 / 4).min(SLOWEST);
-            }
-            tokio::select! {
-                () = &mut stop, if !interrupted => {
-                    interrupted = true;
-                    progress.show(Some("cancelling"));
-                    self.cancel(id).await?;
+            let pause = match status {
+                Some(status) if status.status != JobStatus::Running => return Ok(Ended { status, interrupted }),
+                Some(status) => {
+                    unknown = 0;
+                    progress.show(Some("cancelling").filter(|_| interrupted).or(status.summary.as_deref()));
+                    // A host is asked ever less often: others ask it, too.
+                    if let Self::Owner(_) = self {
+                        pause = (pause * 5 / 4).min(SLOWEST);
+                    }
+                    pause
                 }
+                None if interrupted => return Err(left(id)),
+                None => {
+                    unknown += 1;
+                    if unknown > FORGIVEN {
+                        return Err(Failure::error("the host does not answer any more; the job may go on there"));
+                    }
+                    SLOWEST
+                }
+            };
+            tokio::select! {
                 () = tokio::time::sleep(pause) => {}
+                () = stop.signal() => self.end(id, &mut interrupted, stop).await?,
             }
         }
     }
@@ -293,7 +383,7 @@ async fn served_as_here(url: &str, here: &FoundMember, limits: &Limits, progress
     let file = here.manifest.component.as_ref().map_or(FILE_NAME, |spec| &spec.file);
     let key = here.key.as_str();
     let toolboxes = here.manifest.component.as_ref().map_or(&[][..], |spec| &spec.toolboxes);
-    let options = AccessArgs::of_environment().options()?;
+    let options = AccessArgs::of_environment().options_of_owner(url, None)?;
     // A host of one member has it at its one endpoint, and reads its files when it starts.
     let is_roster = url.contains("/members/");
     let compiled = Duration::from_secs(limits.compile_seconds.into());

@@ -23,7 +23,7 @@ pub(crate) const FIRST: Duration = Duration::from_millis(50);
 const SLOWEST: Duration = Duration::from_secs(2);
 /// How much is read of what a host says to a request that it refuses.
 const REFUSAL_BYTES: usize = 4 * 1024;
-/// How long it may take until there is a connection, where nothing else says so.
+/// How long it may take until there is a connection, where the whole answer may not take less.
 const CONNECT: Duration = Duration::from_secs(10);
 
 /// How a host is reached.
@@ -33,7 +33,8 @@ pub struct Options {
     pub token: Option<Secret>,
     /// The certificate authorities that are trusted in place of the system's.
     pub authorities: Option<Authorities>,
-    /// How long a call may take; 30 s, if nobody says otherwise. A host answers a dispatch within 20 s.
+    /// How long a call may take; 30 s, if nobody says otherwise. A host answers a dispatch within 20 s. That of a tool ends
+    /// when the host says so.
     pub timeout: Duration,
 }
 
@@ -87,10 +88,10 @@ pub(crate) fn client(
     }
     // A proxy from the environment could only be in the way, and a redirect lead a token elsewhere.
     let http = reqwest::Client::builder().no_proxy().redirect(Policy::none()).default_headers(headers);
-    let mut http = match timeout {
-        Some(timeout) => http.timeout(timeout),
-        None => http.connect_timeout(CONNECT),
-    };
+    let mut http = http.connect_timeout(CONNECT);
+    if let Some(timeout) = timeout {
+        http = http.timeout(timeout);
+    }
     if let Some(Authorities(authorities)) = &options.authorities {
         http = http.tls_certs_only(authorities.iter().cloned());
     }
@@ -118,10 +119,10 @@ pub(crate) fn failed(error: reqwest::Error, endpoint: &Url, timeout: Duration) -
         cause = inner;
     }
     let reason = cause.to_string();
-    if error.is_timeout() {
-        Error::Timeout { url, after: timeout }
-    } else if error.is_connect() {
+    if error.is_connect() {
         Error::Unreachable { url, reason }
+    } else if error.is_timeout() {
+        Error::Timeout { url, after: timeout }
     } else {
         Error::Broken { url, reason }
     }

@@ -179,10 +179,21 @@ impl WorkerHandle {
         method: &str,
         params: &P,
     ) -> Result<Reply<R>, Error> {
+        self.call_within(self.timeout, method, params).await
+    }
+
+    /// As [`Self::call`], with a time of its own.
+    pub(crate) async fn call_within<P: Serialize + Sync, R: DeserializeOwned>(
+        &self,
+        timeout: Duration,
+        method: &str,
+        params: &P,
+    ) -> Result<Reply<R>, Error> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let request = self.http.post(self.endpoint.clone()).json(&Call { jsonrpc: "2.0", id, method, params });
-        let response = request.send().await.map_err(|e| connect::failed(e, &self.endpoint, self.timeout))?;
-        match connect::json(&self.endpoint, response, ANSWER_BYTES, self.timeout).await? {
+        let request = request.timeout(timeout);
+        let response = request.send().await.map_err(|e| connect::failed(e, &self.endpoint, timeout))?;
+        match connect::json(&self.endpoint, response, ANSWER_BYTES, timeout).await? {
             Answer { error: Some(error), .. } => Err(Error::Refused { code: error.code, message: error.message }),
             Answer { result: Some(json), .. } => {
                 let value = serde_json::from_str(json.get()).map_err(|e| protocol(&self.endpoint, e.to_string()))?;

@@ -1,5 +1,7 @@
 //! The tools of a member's component, as MCP tells of them.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -56,11 +58,12 @@ impl WorkerHandle {
         Ok(tools)
     }
 
-    /// `tools/call`: calls a tool of the member's component.
+    /// `tools/call`: calls a tool of the member's component. The host bounds how long that may take, as its operator says;
+    /// there is no other end here. To stop waiting, drop it.
     ///
     /// # Errors
     /// See [`Error`]; an unknown tool is [`Error::Refused`]. What the tool itself refuses is a result.
     pub async fn call_tool(&self, name: &str, arguments: &Map<String, Value>) -> Result<Reply<CallResult>, Error> {
-        self.call("tools/call", &Call { name, arguments }).await
+        self.call_within(Duration::MAX, "tools/call", &Call { name, arguments }).await
     }
 }

@@ -32,7 +32,6 @@ struct Running {
 
 /// Those that serve members here, and the one that is named.
 pub(super) async fn look(args: &Doctor, members: Option<&Path>, config: &Config) -> Result<Vec<Check>, Failure> {
-    let options = Options { timeout: PATIENCE, ..args.access.options()? };
     let mut running = match members {
         Some(members) => {
             let (members, config) = (members.to_owned(), config.clone());
@@ -53,7 +52,8 @@ pub(super) async fn look(args: &Doctor, members: Option<&Path>, config: &Config)
     }
     let mut checks = Vec::new();
     for Running { name, url, serving, differences } in running {
-        let answer = guild_client::members(&url, &options).await;
+        let options = args.access.options_of_owner(&url, args.url.as_deref())?;
+        let answer = guild_client::members(&url, &Options { timeout: PATIENCE, ..options }).await;
         let state = match answer {
             Ok(reply) => state(&url, &reply.value, &serving),
             Err(error) => {

@@ -392,7 +392,7 @@ async fn call_worker(
         }
         (_, Ok(Some(named))) => Ok(named),
         (method::DISPATCH, Ok(None)) => {
-            let known = choices(server.workers(caller).iter().map(|worker| worker.key()));
+            let known = choices(server.accepting(caller).iter().map(|worker| worker.key()));
             Err(RpcError::invalid_params(format!("Invalid params: `{WORKER}` is missing; the workers are {known}")))
         }
         (_, Ok(None)) => match arguments.get(JOB).and_then(Value::as_str) {
