@@ -50,12 +50,8 @@ fn flooding(stream: &str) -> Vec<u8> {
 }
 
 /// The log ends, and says so.
-fn floods(component: Vec<u8>) {
-    floods_with(component, "");
-}
-
 /// `words` is what the error quotes of the flood.
-fn floods_with(component: Vec<u8>, words: &str) {
+fn floods(component: Vec<u8>, words: &str) {
     Hostile::autonomous(component).seconds(1).limit("log_bytes = 65536").option("-vv").attacks(|case| {
         let id = case.fails(&format!("{LATE}{words}"));
         let log = case.file(&id, "log.txt");
@@ -69,12 +65,12 @@ fn floods_with(component: Vec<u8>, words: &str) {
 
 #[test]
 fn a_flood_on_stdout_is_cut() {
-    floods(flooding("stdout"));
+    floods(flooding("stdout"), "");
 }
 
 #[test]
 fn a_flood_on_stderr_is_cut() {
-    floods_with(flooding("stderr"), &format!("; its stderr ended with \"{}\"", "a".repeat(1024)));
+    floods(flooding("stderr"), &format!("; its stderr ended with \"{}\"", "a".repeat(1024)));
 }
 
 #[test]
@@ -85,7 +81,7 @@ fn a_flood_of_log_lines_is_cut() {
              (loop (call $log.write (i32.const 1) (i32.const 16384) (i32.const 4096)) (br 0)) unreachable",
         )
         .build();
-    floods(component);
+    floods(component, "");
 }
 
 #[test]

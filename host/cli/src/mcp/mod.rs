@@ -194,7 +194,7 @@ impl Place {
     }
 
     fn relay(&self, base: &str, here: &Here) -> Result<Relay, Failure> {
-        Ok(Relay::new(base, here.member.as_ref(), &self.access.options()?)?)
+        Ok(Relay::new(base, here.member.as_ref(), &self.access.options_of_owner(base, None)?)?)
     }
 }
 
