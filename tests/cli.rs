@@ -8,18 +8,13 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::support::host::{Home, free_port, wait_for};
+use crate::support::{
+    host::{Home, free_port, wait_for},
+    output::{stderr, stdout},
+};
 
 fn output(command: &mut Command, arguments: &[&str]) -> Output {
     command.args(arguments).output().unwrap()
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).unwrap()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
 }
 
 fn json_of(output: &Output) -> Value {

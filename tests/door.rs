@@ -14,7 +14,10 @@ use std::{
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serde_json::{Value, json};
 
-use crate::support::host::{Home, Host, PATIENCE, wait_for};
+use crate::support::{
+    host::{Home, Host, PATIENCE, wait_for},
+    output::stderr,
+};
 
 /// A home whose guild.toml says this, for every command there.
 fn home(toml: &str) -> Home {
@@ -36,10 +39,6 @@ fn with_token(home: &Home, token: &str, arguments: &[&str]) -> Output {
 fn stdout(output: &Output) -> String {
     assert!(output.status.success(), "{}", stderr(output));
     String::from_utf8(output.stdout.clone()).unwrap().trim_end().to_owned()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
 }
 
 /// Makes a token.

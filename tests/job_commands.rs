@@ -4,7 +4,7 @@ use std::{
     fs,
     io::Write as _,
     net::TcpStream,
-    process::{Command, Output, Stdio},
+    process::{Command, Stdio},
 };
 
 use serde_json::{Value, json};
@@ -12,30 +12,12 @@ use serde_json::{Value, json};
 use crate::support::{
     guest::{self, Guest},
     host::{Home, Host, wait_for},
+    output::{json_of, stderr, stdout},
 };
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).unwrap()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
-}
-
-fn json_of(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", stderr(output)))
-}
-
-/// A job as a host leaves it.
-fn job(home: &Home, member: &str, id: &str, meta: Value) {
-    let mut all = json!({"jobId": id, "description": format!("what {id} is"), "startedAt": "2026-01-01T00:00:00Z"});
-    all.as_object_mut().unwrap().extend(meta.as_object().unwrap().clone());
-    home.write(&format!("members/{member}/jobs/{id}/meta.json"), all.to_string());
-}
 
 /// A completed one, with its report.
 fn completed(home: &Home, member: &str, id: &str, at: &str, report: &str) {
-    job(home, member, id, json!({"status": "completed", "startedAt": at, "completedAt": at}));
+    home.job(member, id, json!({"status": "completed", "startedAt": at, "completedAt": at}));
     home.write(&format!("members/{member}/jobs/{id}/result.md"), report);
 }
 
@@ -242,7 +224,7 @@ fn call_calls_a_tool_here_or_through_the_host_that_serves_its_member() {
 #[test]
 fn without_a_host_jobs_are_read_from_their_files_and_what_nobody_runs_is_said_to_be_interrupted() {
     let home = two_members();
-    job(&home, "second", "left", json!({"status": "running"}));
+    home.job("second", "left", json!({"status": "running"}));
     home.write("members/second/jobs/left/status.md", "half way");
     let guild = |arguments: &[&str]| home.run(&[arguments, &["--members", "members"]].concat());
     let told = "read from the files in members";
@@ -466,7 +448,7 @@ fn a_host_that_does_not_answer_keeps_nobody_from_leaving_with_a_signal() {
 fn logs_are_followed_to_the_next_host() {
     let home = Home::new();
     let member = home.quick("quick");
-    job(&home, "quick", "left", json!({"status": "running"}));
+    home.job("quick", "left", json!({"status": "running"}));
     let mut command = home.guild();
     command.current_dir(home.path(".")).args(["logs", "left", "--members", "members", "--follow"]);
     let follows = Host::start(command, 0, "");

@@ -1,12 +1,13 @@
 //! Components that take long to compile: a command waits for them, and what was compiled is kept.
 
-use std::{fs, path::Path, process::Output};
+use std::{fs, path::Path};
 
 use serde_json::json;
 
 use crate::support::{
     guest::Guest,
     host::{Home, Host, wait_for},
+    output::{stderr, stdout},
 };
 
 /// A home whose processes have a compile cache of their own.
@@ -25,14 +26,6 @@ fn kept(home: &Home) -> Vec<(String, std::time::SystemTime)> {
         .collect();
     kept.sort();
     kept
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).unwrap()
 }
 
 fn path(path: &Path) -> &str {

@@ -14,7 +14,10 @@ use cap_std::{ambient_authority, fs::Dir};
 use guild_jobs::OwnerLock;
 use serde_json::{Value, json};
 
-use crate::support::host::{Home, Host, wait_for};
+use crate::support::{
+    host::{Home, Host, wait_for},
+    output::{json_of, stderr, stdout},
+};
 
 fn guild(home: &Home, arguments: &[&str]) -> Output {
     in_home(home, arguments).output().unwrap()
@@ -28,26 +31,6 @@ fn in_home(home: &Home, arguments: &[&str]) -> Command {
         command.env_remove(key);
     }
     command
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).unwrap()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
-}
-
-fn json_of(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", stderr(output)))
-}
-
-/// A job as a host leaves it, at once: it is never there without its `meta.json`.
-fn job(home: &Home, member: &str, id: &str, meta: Value) {
-    let mut all = json!({"jobId": id, "description": "d", "startedAt": "2026-01-01T00:00:00Z"});
-    all.as_object_mut().unwrap().extend(meta.as_object().unwrap().clone());
-    let new = home.write(&format!("members/{member}/jobs/{id}/.meta"), all.to_string());
-    fs::rename(&new, new.with_file_name("meta.json")).unwrap();
 }
 
 /// Owns a member, as a host does that runs its jobs.
@@ -68,13 +51,13 @@ fn worked() -> Home {
     home.quick("first");
     home.quick("group/second");
     let done = |at: &str, used: Value| json!({"status": "completed", "completedAt": at, "usage": used});
-    job(&home, "first", "a", done("2026-01-01T01:00:00Z", used("api", &["m"], 2, Some(0.5))));
-    job(&home, "first", "b", done("2026-02-01T00:00:00Z", used("api", &["m"], 3, Some(0.25))));
-    job(&home, "first", "c", done("2026-02-01T00:00:00Z", used("api", &["m", "n"], 1, None)));
-    job(&home, "first", "run", json!({"status": "running"}));
-    job(&home, "first", "old", json!({"status": "failed", "completedAt": "2026-02-01T00:00:00Z", "error": "e"}));
+    home.job("first", "a", done("2026-01-01T01:00:00Z", used("api", &["m"], 2, Some(0.5))));
+    home.job("first", "b", done("2026-02-01T00:00:00Z", used("api", &["m"], 3, Some(0.25))));
+    home.job("first", "c", done("2026-02-01T00:00:00Z", used("api", &["m", "n"], 1, None)));
+    home.job("first", "run", json!({"status": "running"}));
+    home.job("first", "old", json!({"status": "failed", "completedAt": "2026-02-01T00:00:00Z", "error": "e"}));
     home.write("members/first/jobs/torn/meta.json", "{");
-    job(&home, "group/second", "d", done("2026-02-01T00:00:00Z", used("extractive", &[], 4, Some(0.0))));
+    home.job("group/second", "d", done("2026-02-01T00:00:00Z", used("extractive", &[], 4, Some(0.0))));
     let mut compaction = used("api", &["m"], 1, Some(0.01));
     compaction["at"] = json!("2026-02-01T00:00:00Z");
     home.write("members/group/second/memory/.compactions.jsonl", format!("{compaction}\n"));
@@ -177,7 +160,7 @@ fn lines(entries: &[Value]) -> String {
 fn logs_shows_a_transcript_for_people_and_as_it_is() {
     let home = Home::new();
     home.quick("quick");
-    job(&home, "quick", "j", json!({"status": "completed", "completedAt": "2026-01-03T00:00:01Z"}));
+    home.job("quick", "j", json!({"status": "completed", "completedAt": "2026-01-03T00:00:01Z"}));
     let text = lines(&transcript()) + "{\"at\": torn";
     home.write("members/quick/jobs/j/transcript.jsonl", &text);
 
@@ -209,8 +192,8 @@ fn logs_shows_a_transcript_for_people_and_as_it_is() {
 fn logs_says_what_there_is_not() {
     let home = Home::new();
     home.quick("quick");
-    job(&home, "quick", "run", json!({"status": "running"}));
-    job(&home, "quick", "done", json!({"status": "completed", "completedAt": "2026-01-03T00:00:01Z"}));
+    home.job("quick", "run", json!({"status": "running"}));
+    home.job("quick", "done", json!({"status": "completed", "completedAt": "2026-01-03T00:00:01Z"}));
     let told = |arguments: &[&str]| {
         let output = guild(&home, &[&["logs", "--members", "members"], arguments].concat());
         (output.status.code().unwrap(), stderr(&output))
@@ -227,7 +210,7 @@ fn logs_says_what_there_is_not() {
 fn logs_follows_a_job_from_before_its_session_to_its_end() {
     let home = Home::new();
     let member = home.quick("quick");
-    job(&home, "quick", "j", json!({"status": "running"}));
+    home.job("quick", "j", json!({"status": "running"}));
     let _owner = owned(&member);
     let follow = Host::start(in_home(&home, &["logs", "j", "--members", "members", "--follow"]), 0, "");
     let entries = transcript();
@@ -246,7 +229,7 @@ fn logs_follows_a_job_from_before_its_session_to_its_end() {
     append(rest);
     shows("book/a");
     append(&lines(&entries[3..]));
-    job(&home, "quick", "j", json!({"status": "completed", "completedAt": "2026-01-03T00:00:01Z"}));
+    home.job("quick", "j", json!({"status": "completed", "completedAt": "2026-01-03T00:00:01Z"}));
     let (status, output) = follow.wait();
     assert!(status.success() && output.contains("end       success"), "{output}");
 }
@@ -301,8 +284,8 @@ fn a_dispatch_asks_for_a_runtime_and_the_operator_allows_it() {
 fn prune_leaves_a_job_that_a_host_may_go_on_with() {
     let home = Home::new();
     let member = home.quick("quick");
-    job(&home, "quick", "left", json!({"status": "running"}));
-    job(&home, "quick", "old", json!({"status": "completed", "completedAt": "2026-01-01T00:00:00Z"}));
+    home.job("quick", "left", json!({"status": "running"}));
+    home.job("quick", "old", json!({"status": "completed", "completedAt": "2026-01-01T00:00:00Z"}));
     let before = fs::read(member.join("jobs/left/meta.json")).unwrap();
     assert!(stdout(&guild(&home, &["prune", "--members", "members"])).starts_with("quick: 1 job removed, "));
     assert_eq!(fs::read(member.join("jobs/left/meta.json")).unwrap(), before);

@@ -11,7 +11,10 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::support::host::{Home, Host, wait_for};
+use crate::support::{
+    host::{Home, Host, wait_for},
+    output::stderr,
+};
 
 /// A home with a researcher, and two directories of documents.
 fn home() -> Home {
@@ -24,10 +27,6 @@ fn home() -> Home {
 
 fn real(home: &Home, path: &str) -> String {
     home.path(path).canonicalize().unwrap().to_str().unwrap().to_owned()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
 }
 
 fn run(home: &Home, more: &[&str]) -> Output {

@@ -115,6 +115,14 @@ impl Home {
         self.member(name, "autonomous-worker", &guest::autonomous(error))
     }
 
+    /// A job as a host leaves it, with `meta` in its record. It is never there without its `meta.json`.
+    pub(crate) fn job(&self, member: &str, id: &str, meta: Value) {
+        let mut all = json!({"jobId": id, "description": format!("what {id} is"), "startedAt": "2026-01-01T00:00:00Z"});
+        all.as_object_mut().unwrap().extend(meta.as_object().unwrap().clone());
+        let new = self.write(&format!("members/{member}/jobs/{id}/.meta"), all.to_string());
+        fs::rename(&new, new.with_file_name("meta.json")).unwrap();
+    }
+
     /// Runs `guild` to its end, in this home's directory.
     pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         self.guild().current_dir(self.path(".")).args(arguments).output().unwrap()

@@ -3,5 +3,6 @@
 pub(crate) mod guest;
 pub(crate) mod host;
 pub(crate) mod mcp;
+pub(crate) mod output;
 pub(crate) mod sandbox;
 pub(crate) mod web;
