@@ -9,7 +9,9 @@ use crate::support::host::{Home, wait_for};
 
 /// What `guild doctor --json` says: its exit code, and its report.
 fn doctor(home: &Home, more: &[&str]) -> (Option<i32>, Value) {
-    let output = home.run(&[&["doctor", "--members", "members", "--json"], more].concat());
+    let mut command = home.guild_under_permissions();
+    command.current_dir(home.path(".")).args(["doctor", "--members", "members", "--json"]).args(more);
+    let output = command.output().unwrap();
     let report = serde_json::from_slice(&output.stdout);
     (output.status.code(), report.unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr))))
 }
@@ -158,6 +160,10 @@ fn read_roots_are_usable_where_there_is_something_to_read() {
     assert_eq!(said, told);
     let (code, (state, _, said)) = roots(&["docs", "nowhere"]);
     assert!(code == Some(1) && state == "unusable" && said.contains("nowhere"), "{said}");
+    fs::set_permissions(home.path("table"), fs::Permissions::from_mode(0o000)).unwrap();
+    let (code, (state, _, said)) = roots(&["docs", "table"]);
+    assert!(code == Some(1) && state == "unusable" && said.contains("table"), "{said}");
+    fs::set_permissions(home.path("table"), fs::Permissions::from_mode(0o700)).unwrap();
 }
 
 #[test]

@@ -131,7 +131,23 @@ impl Home {
     /// The `guild` command, in this home: no configuration of the user's is seen, and compiled components are shared
     /// with the other tests.
     pub(crate) fn guild(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_guild"));
+        self.set_up(Command::new(env!("CARGO_BIN_EXE_guild")))
+    }
+
+    /// The same where permissions count for root, too.
+    pub(crate) fn guild_under_permissions(&self) -> Command {
+        if !rustix::process::geteuid().is_root() {
+            return self.guild();
+        }
+        let mut command = Command::new("setpriv");
+        for set in ["--bounding-set", "--inh-caps"] {
+            command.args([set, "-dac_override,-dac_read_search"]);
+        }
+        command.arg(env!("CARGO_BIN_EXE_guild"));
+        self.set_up(command)
+    }
+
+    fn set_up(&self, mut command: Command) -> Command {
         command
             .env("HOME", self.dir.path())
             .env("XDG_CACHE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"))

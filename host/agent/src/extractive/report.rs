@@ -187,7 +187,7 @@ impl<'a> Report<'a> {
         text
     }
 
-    /// What was come by and not read, where there is any.
+    /// What was come by and not read, where there is any; and what was read and left out, so that the numbers add up.
     fn not_read(&self, text: &mut String) {
         let Corpus { seen, unread, documents, .. } = self.corpus;
         if unread.is_empty() {
@@ -195,6 +195,11 @@ impl<'a> Report<'a> {
         }
         let _ = writeln!(text, "## Not read\n\nSearched: {} of {}. Not read:\n", documents.len(), count(*seen, "file"));
         unread.lines().for_each(|line| text.push_str(&format!("- {line}\n")));
+        let repeated = seen.saturating_sub(documents.len() + unread.total());
+        if repeated > 0 {
+            let _ =
+                writeln!(text, "\nRead, and left out since they say nothing of their own, as copies do: {repeated}.");
+        }
         text.push('\n');
     }
 
