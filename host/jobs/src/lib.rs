@@ -5,12 +5,10 @@
 //! and for compaction: call it where blocking is allowed. The methods that end in `_now` never block.
 
 pub mod activation;
-mod answers;
 mod artifacts;
-pub mod browse;
 pub mod clock;
-pub mod compaction;
 pub mod durable;
+mod ended;
 pub mod error;
 pub mod events;
 pub mod file_lock;
@@ -20,16 +18,16 @@ pub mod glob;
 mod index;
 pub mod job_tools;
 mod journal;
-mod load;
 pub mod memory;
+pub mod meter;
 pub mod owner;
-mod pace;
 pub mod quota;
 mod record;
 pub mod records;
 pub mod running;
 pub mod secret;
 pub mod session;
+mod shared;
 pub mod store;
 mod sync;
 pub mod tools;
@@ -40,12 +38,10 @@ mod watch;
 pub mod web;
 
 pub use clock::{Clock, SystemClock, rfc3339};
-pub use compaction::{Compaction, Condense, Condensed, Condenser};
 pub use error::StoreError;
 pub use job_tools::JobTools;
-pub use load::{LoadReport, Resume, interrupted};
-pub use memory::MemoryStore;
+pub use memory::{Compaction, Condense, Condensed, Condenser, MemoryStore};
 pub use owner::{Note, Owner, OwnerLock, Pulse};
 pub use records::Records;
 pub use running::RunningJob;
-pub use store::{JobStore, NewJob, PruneReport, StoreOptions};
+pub use store::{Brief, JobStore, LoadReport, NewJob, PruneReport, Resume, StoreOptions, interrupted};

@@ -17,9 +17,9 @@ use crate::{
     artifacts,
     durable::{if_there, open_dir},
     error::StoreError,
-    load::in_threads,
     record::{self, no_result},
     store::JOBS,
+    sync::in_threads,
     tree,
 };
 

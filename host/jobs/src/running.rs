@@ -8,8 +8,8 @@ use std::{
     collections::BTreeMap,
     io,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError, RwLock, Weak,
-        atomic::{AtomicU32, AtomicU64, Ordering},
+        Arc, Mutex, Weak,
+        atomic::{AtomicU32, Ordering},
     },
 };
 
@@ -22,16 +22,14 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     activation::Sealed,
     artifacts,
-    clock::{Clock, rfc3339},
     durable::{Stamp, Survives, open_dir, replace},
+    ended::Ended,
     error::StoreError,
-    events::{JobEvent, Listener},
-    index::Ended,
     journal::Journal,
     quota::{Quota, Refused},
     record::{self, DECISIONS, LOG, META, Owed, QUESTIONS, Recorded, STATUS, SUBMISSION, Submission, TRANSCRIPT},
-    store::JobStore,
-    sync::{Group, lock},
+    shared::Shared,
+    sync::lock,
     tools::ToolError,
     transcript::{self, Entry, Line},
 };
@@ -39,42 +37,10 @@ use crate::{
 /// What a question or a decision costs of `limits.notes_bytes` besides its text, so that a flood of tiny ones ends.
 const NOTE_COST: u64 = 64;
 
-/// What a store and its running jobs share.
-pub(crate) struct Shared {
-    /// `jobs/`.
-    pub(crate) jobs: Dir,
-    /// Those of jobs that are made from now on; what runs has its own.
-    pub(crate) limits: RwLock<Arc<Limits>>,
-    pub(crate) clock: Arc<dyn Clock>,
-    /// Counts the changes that a list can show.
-    pub(crate) generation: AtomicU64,
-    /// Syncs `jobs/` for all that were renamed in it meanwhile.
-    pub(crate) renames: Group,
-    /// Who is told what happens to jobs.
-    pub(crate) listener: OnceLock<Arc<dyn Listener>>,
-}
-
-impl Shared {
-    /// The limits, as they are now.
-    pub(crate) fn limits(&self) -> Arc<Limits> {
-        self.limits.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    pub(crate) fn changed(&self) {
-        self.generation.fetch_add(1, Ordering::Release);
-    }
-
-    pub(crate) fn now(&self) -> String {
-        rfc3339(self.clock.now())
-    }
-
-    /// Tells the listener what happened to a job, if there is one.
-    pub(crate) fn tell(&self, job: &JobId, news: impl FnOnce() -> News) {
-        if let Some(listener) = self.listener.get() {
-            let (news, truncated) = news().cut();
-            listener.tell(JobEvent { time: self.clock.now(), job: job.clone(), news, truncated });
-        }
-    }
+/// Is told the end of a running job: the store, which keeps what is known of jobs that have ended.
+pub(crate) trait EndListener: Send + Sync {
+    /// The job has ended as `ended` says; its directory may be `gone`.
+    fn ended(&self, ended: Ended, gone: bool);
 }
 
 /// A job while it runs, and its outcome afterwards. Its methods block on the file system, but for [`Self::id`],
@@ -84,7 +50,7 @@ pub struct RunningJob {
     shared: Arc<Shared>,
     /// As they were when it began, or was taken up again.
     limits: Arc<Limits>,
-    store: Weak<JobStore>,
+    store: Weak<dyn EndListener>,
     cancelled: CancellationToken,
     /// Taken before `record`, and held while files change.
     files: Mutex<Files>,
@@ -118,7 +84,7 @@ struct Record {
 }
 
 impl RunningJob {
-    pub(crate) fn new(shared: Arc<Shared>, store: Weak<JobStore>, meta: &Meta) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, store: Weak<dyn EndListener>, meta: &Meta) -> Self {
         let (id, limits) = (meta.job_id.clone(), shared.limits());
         let written = [META, STATUS].into_iter();
         let written = written.filter_map(|file| Some((file, record::stamp_of(&shared.jobs, &id, file)?))).collect();
@@ -144,7 +110,12 @@ impl RunningJob {
     ///
     /// # Errors
     /// Where something of it cannot be read.
-    pub(crate) fn resumed(shared: Arc<Shared>, store: Weak<JobStore>, meta: &Meta, dir: &Dir) -> io::Result<Self> {
+    pub(crate) fn resumed(
+        shared: Arc<Shared>,
+        store: Weak<dyn EndListener>,
+        meta: &Meta,
+        dir: &Dir,
+    ) -> io::Result<Self> {
         let job = Self::new(shared, store, meta);
         let limits = job.limits.clone();
         let decisions = record::read_decisions(dir, &limits)?;

@@ -10,6 +10,16 @@ pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Does `work` on each item, in so many threads at most.
+pub(crate) fn in_threads<T: Sync, R: Send>(threads: usize, items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let (share, work) = (items.len().div_ceil(threads).max(1), &work);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            items.chunks(share).map(|items| scope.spawn(|| items.iter().map(work).collect::<Vec<_>>())).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect()
+    })
+}
+
 /// Lets callers that want the same costly thing at the same time share one run of it: the first becomes the
 /// leader, those who come while it works share the next run.
 #[derive(Debug, Default)]

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::session::Account;
+use crate::meter::Account;
 
 /// How it is spelled that a session ended by itself.
 pub const SUCCESS: &str = "success";

@@ -7,7 +7,7 @@ use std::{borrow::Cow, sync::Arc};
 
 use ct_codecs::{Base64, Base64UrlSafeNoPadding, Decoder as _, Encoder as _};
 use guild_contract::{JobId, JobStatus, MemberKey, rpc::code};
-use guild_jobs::browse::Brief;
+use guild_jobs::Brief;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 use serde_json::json;

@@ -15,13 +15,17 @@ use guild_contract::{
 
 use crate::{
     artifacts,
+    ended::View,
     error::StoreError,
     glob::filter,
-    index::{Entry, State, View},
-    pace::{FRESH_MILLIS, MAX_FRESH_MILLIS},
+    index::{Entry, State},
     record::{self, META, Parts, STATUS},
-    store::JobStore,
     sync::lock,
+};
+
+use super::{
+    JobStore,
+    pace::{FRESH_MILLIS, MAX_FRESH_MILLIS},
 };
 
 /// All jobs stay fresh for so many times as long as it took to look at them, if that is longer: where there are very

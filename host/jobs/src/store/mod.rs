@@ -3,6 +3,11 @@
 //! Files are the database, and people read and edit them. A job is a directory of `jobs/` that is named by its id;
 //! it exists from the rename that puts it there to the rename that takes it away.
 
+mod answers;
+mod browse;
+mod load;
+mod pace;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
@@ -24,21 +29,25 @@ use uuid::{ContextV7, Uuid};
 
 use crate::{
     activation::Accepted,
-    answers::Lists,
     artifacts::ARTIFACTS,
     clock::Clock,
     durable::{Stamp, create, if_there, open_dir, open_or_make_dir, sync_dir},
+    ended::Ended,
     error::StoreError,
     events::Listener,
-    index::{Catalog, Ended, Entry, State, ViewCache},
-    load::{LoadReport, Resume},
-    pace::Pace,
+    index::{Catalog, Entry, State, ViewCache},
     record::{self, CONFIG, META, Owed, PLAN, STATUS, TASK},
-    running::{RunningJob, Shared},
+    running::{EndListener, RunningJob},
+    shared::Shared,
     sync::{Group, lock},
     tree,
     watch::{Watch, watch},
 };
+
+use answers::Lists;
+pub use browse::Brief;
+pub use load::{LoadReport, Resume, interrupted};
+use pace::Pace;
 
 /// The directory of a member that the store keeps.
 pub(crate) const JOBS: &str = "jobs";
@@ -416,23 +425,6 @@ impl JobStore {
         }
     }
 
-    /// A running job has ended, as `ended` says; its directory may be `gone`.
-    pub(crate) fn ended(&self, ended: Ended, gone: bool) {
-        self.running.fetch_sub(1, Ordering::Relaxed);
-        let id = ended.meta.job_id.clone();
-        let news = self::ended(&ended.meta);
-        if gone {
-            self.shared.tell(&id, || news);
-            self.forget(&id);
-        } else if let Some(entry) = self.catalog.read().get(id.as_str()) {
-            let mut state = lock(&entry.state);
-            *state = State::Ended(Box::new(ended));
-            // Whoever deletes it now waits until that is told.
-            self.shared.tell(&id, || news);
-        }
-        self.shared.changed();
-    }
-
     /// Changes what is known of an ended job, for all to see.
     pub(crate) fn update(&self, entry: &Entry, change: impl FnOnce(&mut Ended)) {
         if let State::Ended(ended) = &mut *lock(&entry.state) {
@@ -460,6 +452,24 @@ impl JobStore {
             }
         }
         get().ok_or_else(|| StoreError::Unknown(id.to_owned()))
+    }
+}
+
+impl EndListener for JobStore {
+    fn ended(&self, ended: Ended, gone: bool) {
+        self.running.fetch_sub(1, Ordering::Relaxed);
+        let id = ended.meta.job_id.clone();
+        let news = self::ended(&ended.meta);
+        if gone {
+            self.shared.tell(&id, || news);
+            self.forget(&id);
+        } else if let Some(entry) = self.catalog.read().get(id.as_str()) {
+            let mut state = lock(&entry.state);
+            *state = State::Ended(Box::new(ended));
+            // Whoever deletes it now waits until that is told.
+            self.shared.tell(&id, || news);
+        }
+        self.shared.changed();
     }
 }
 

@@ -12,13 +12,15 @@ use guild_contract::{JobId, JobStatus, JobUsage, Meta, News};
 use crate::{
     activation::Sealed,
     durable::{Stamp, if_there, remove_temporaries},
-    index::{Ended, Entry},
+    ended::Ended,
+    index::Entry,
     record::{self, Left, META, Owed, PLAN, TRANSCRIPT},
     running::RunningJob,
-    store::{self, DELETED, JobStore, NEW},
-    sync::lock,
+    sync::{in_threads, lock},
     transcript::{self, Entry as Did},
 };
+
+use super::{DELETED, JobStore, NEW};
 
 /// Goes on with jobs that a host left running.
 pub trait Resume: Send + Sync {
@@ -264,7 +266,7 @@ impl JobStore {
                 }
             }
             Ok(Settled::Ended(ended)) => {
-                let news = store::ended(&ended.meta);
+                let news = super::ended(&ended.meta);
                 self.take_in(id, Ok(*ended));
                 self.shared.tell(id, || news);
             }
@@ -380,14 +382,4 @@ impl JobStore {
 /// The error of a job that a host left running and that does not go on.
 pub fn interrupted(why: &str) -> String {
     format!("the host stopped while the job was running, and nothing was submitted; {why}; dispatch the task again")
-}
-
-/// Does `work` on each item, in so many threads at most.
-pub(crate) fn in_threads<T: Sync, R: Send>(threads: usize, items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let (share, work) = (items.len().div_ceil(threads).max(1), &work);
-    std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            items.chunks(share).map(|items| scope.spawn(|| items.iter().map(work).collect::<Vec<_>>())).collect();
-        threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect()
-    })
 }

@@ -9,9 +9,10 @@ use crate::{
     error::StoreError,
     index::{Entry, State, order},
     record::{RESULT, SUBMISSION},
-    store::JobStore,
     sync::lock,
 };
+
+use super::JobStore;
 
 /// A job as one who looks through all of them sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]

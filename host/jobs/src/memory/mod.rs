@@ -4,6 +4,8 @@
 //! Where a memory came from stands in a file beside them and not in the text; it is believed only while the text is
 //! still the one that was stored.
 
+mod compaction;
+
 use std::{
     collections::BTreeMap,
     io,
@@ -19,12 +21,14 @@ use sha2::{Digest as _, Sha256};
 use crate::{
     activation::MemoryNote,
     clock::{Clock, rfc3339},
-    compaction::Compactor,
     durable::{Stamp, Survives, if_there, open_or_make_dir, read, remove_temporaries, replace, stamp, sync_dir},
     record::pretty,
     sync::lock,
     tools::ToolError,
 };
+
+use compaction::Compactor;
+pub use compaction::{Compaction, Condense, Condensed, Condenser};
 
 /// The directory of a member that the store keeps.
 pub(crate) const MEMORY: &str = "memory";
