@@ -3,60 +3,33 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use guild_contract::{
-    Bounds, Limits, MemberKey,
-    grants::{Capability, Grants, Names, Verdict, wildcard},
-    manifest::{ComponentSpec, FILE_NAME, Interface, Manifest, World},
+    Limits,
+    grants::{Capability, Names, Verdict, wildcard},
+    manifest::{Interface, World},
     text::hex,
 };
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::{
-    findings::{Findings, Rule},
+    findings::Findings,
     inspect::{self, InspectError, Outside},
     judge,
     meaning::{self, Link},
     model::{
         Audit, Contents, Export, ExportState, FORMAT, Function, Identity, Import, ImportState, Kind, Limit,
-        SessionTool, Sessions, Signature, Wish, WishState,
+        SessionTool, Sessions, Wish, WishState,
     },
-    scan::{Scan, cut, scan},
+    rules::Rule,
+    scan::{Scan, scan},
+    subject::{Member, Subject},
+    text::cut,
 };
 
 /// Imports, and exports, that an audit lists.
 const LISTED: usize = 1000;
 /// Findings that an audit lists.
 const FINDINGS: usize = 1000;
-
-/// What is to be audited.
-#[derive(Clone, Copy, Debug)]
-pub struct Subject<'a> {
-    /// The file, as it was named.
-    pub file: &'a str,
-    /// Its bytes.
-    pub bytes: &'a [u8],
-    /// The member that it belongs to.
-    pub member: Option<Member<'a>>,
-    /// The limits that hold for it.
-    pub limits: &'a Limits,
-    /// Its signature, where one was looked for.
-    pub signature: Option<&'a Signature>,
-}
-
-/// A member, and what it is granted.
-#[derive(Clone, Copy, Debug)]
-pub struct Member<'a> {
-    /// Its key.
-    pub key: &'a MemberKey,
-    /// Its manifest.
-    pub manifest: &'a Manifest,
-    /// The manifest's `component`.
-    pub spec: &'a ComponentSpec,
-    /// What became of what it asks for.
-    pub grants: &'a Grants,
-    /// What its jobs may use at most: the smaller of its manifest and the operator's limits.
-    pub bounds: Bounds,
-}
 
 impl Audit {
     /// Audits a component without compiling or running it. It takes any bytes: of what is no component, it says what it is
@@ -362,9 +335,4 @@ fn limits_of(limits: &Limits) -> Vec<Limit> {
         .collect();
     all.sort_by(|a, b| a.name.cmp(&b.name));
     all
-}
-
-/// A key of the manifest, as a finding's place.
-pub(crate) fn in_manifest(key: &str) -> String {
-    format!("{FILE_NAME}: {key}")
 }

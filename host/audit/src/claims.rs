@@ -11,7 +11,7 @@ use wasmparser::{CustomSectionReader, KnownCustom};
 use crate::{
     meaning::Language,
     model::{Claims, Dependencies, Package, Producer, Sbom},
-    scan::{bounded, cut, steers},
+    text::{bounded, cut, steers},
 };
 
 /// The section in which cargo-auditable puts a list of dependencies.

@@ -6,7 +6,10 @@ use guild_contract::text::harmless;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Audit, Finding, Severity};
+use crate::{
+    model::{Audit, Finding},
+    rules::Severity,
+};
 
 /// What changed from one audit to another.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

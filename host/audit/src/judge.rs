@@ -6,12 +6,14 @@ use guild_contract::{
 };
 
 use crate::{
-    audit::{Member, in_manifest},
-    findings::{Findings, Rule},
+    findings::Findings,
     inspect::{self, Outside},
     meaning::Language,
     model::{Audit, ExportState, Import, ImportState, Signature, SignatureState, WishState},
-    scan::{Scan, beyond, steers},
+    rules::Rule,
+    scan::{Scan, beyond},
+    subject::{Member, in_manifest},
+    text::steers,
 };
 
 /// Data above this share of a component, and this size, is pointed out.

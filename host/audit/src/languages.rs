@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use wasmparser::ImportSectionReader;
 
-use crate::{meaning::Language, model::Runtime, scan::cut};
+use crate::{meaning::Language, model::Runtime, text::cut};
 
 /// Imports of core modules that are looked at.
 const LOOKED_AT: usize = 100_000;

@@ -14,10 +14,13 @@ mod judge;
 mod languages;
 pub mod meaning;
 pub mod model;
+mod rules;
 mod scan;
+mod subject;
+mod text;
 mod traces;
 
-pub use audit::{Member, Subject};
 pub use difference::{Change, Difference, Facts};
-pub use findings::Rule;
-pub use model::{Audit, Finding, Severity};
+pub use model::{Audit, Finding};
+pub use rules::{Rule, Severity};
+pub use subject::{Member, Subject};

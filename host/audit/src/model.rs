@@ -6,7 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::findings::Rule;
+use crate::rules::{Rule, Severity};
 
 /// The name of this form of an audit. It changes when a field goes or changes its meaning; new fields may come.
 pub const FORMAT: &str = "guild-audit/1";
@@ -459,35 +459,6 @@ pub struct Finding {
     pub place: String,
     /// What it is, and what to do.
     pub text: String,
-}
-
-/// How much a finding matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Severity {
-    /// A host refuses it, or it is not what it says.
-    High,
-    /// It reaches, or tries to reach, more than a reviewer expects. Decide.
-    Medium,
-    /// It is untidy, or wider than it need be.
-    Low,
-    /// Worth knowing.
-    Info,
-}
-
-impl Severity {
-    /// All of them, the most severe first.
-    pub const ALL: [Self; 4] = [Self::High, Self::Medium, Self::Low, Self::Info];
-
-    /// Its name, as the JSON has it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::High => "high",
-            Self::Medium => "medium",
-            Self::Low => "low",
-            Self::Info => "info",
-        }
-    }
 }
 
 impl Audit {

@@ -1,12 +1,8 @@
 //! One pass over a component's bytes: what it is made of, what it says of itself, and the types of its imports.
 
-use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
+use std::collections::{BTreeMap, btree_map::Entry};
 
-use guild_contract::{
-    Limits,
-    text::{hex, is_steering},
-};
-use sha2::{Digest, Sha256};
+use guild_contract::Limits;
 use wasmparser::{
     Encoding, FuncValidatorAllocations, Parser, Payload, ValidPayload, Validator, WasmFeatures,
     component_types::ComponentEntityType, types::Types,
@@ -16,6 +12,7 @@ use crate::{
     claims,
     languages::Libraries,
     model::{Contents, Section},
+    text::{cut, steers},
     traces::{Programs, Traces},
 };
 
@@ -29,8 +26,6 @@ const SECTIONS: usize = 60;
 const FUNCTIONS: usize = 500;
 /// Functions of all imports together.
 const ALL_FUNCTIONS: usize = 20_000;
-/// Bytes of a name or text that is kept.
-const NAME_BYTES: usize = 400;
 /// Bytes of a memory's page where it does not say.
 const PAGE_BYTES: u64 = 64 * 1024;
 
@@ -305,23 +300,6 @@ fn is_debug(name: &str) -> bool {
     matches!(name, "name" | "sourceMappingURL" | "external_debug_info") || name.starts_with(".debug_")
 }
 
-/// The beginning of a text that came with a component; of one that is cut with a hash of the whole, so that two that begin
-/// alike are told apart.
-pub(crate) fn cut(text: &str) -> String {
-    match text.get(..text.floor_char_boundary(NAME_BYTES)) {
-        Some(beginning) if beginning.len() < text.len() => {
-            let hash = hex(Sha256::digest(text).get(..8).unwrap_or_default());
-            format!("{beginning}… (sha256 {hash}…)")
-        }
-        _ => text.to_owned(),
-    }
-}
-
-/// Whether a text has characters that nobody sees, or that change how what follows is shown.
-pub(crate) fn steers(text: &str) -> bool {
-    text.contains(is_steering)
-}
-
 /// What a component declares beyond its limits, each with the limit's name and both numbers.
 pub(crate) fn beyond(contents: &Contents, limits: &Limits) -> Vec<(&'static str, u64, u64)> {
     let declared = [
@@ -331,9 +309,4 @@ pub(crate) fn beyond(contents: &Contents, limits: &Limits) -> Vec<(&'static str,
         ("table_elements", contents.table_elements, limits.table_elements),
     ];
     declared.into_iter().filter(|(_, declared, limit)| declared > limit).collect()
-}
-
-/// Keeps at most `most` of sorted, distinct values.
-pub(crate) fn bounded<T: Ord>(values: BTreeSet<T>, most: usize) -> Vec<T> {
-    values.into_iter().take(most).collect()
 }

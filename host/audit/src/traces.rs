@@ -7,7 +7,7 @@ use memchr::memmem::Finder;
 
 use crate::{
     model::{HostPath, Program},
-    scan::{bounded, cut},
+    text::{bounded, cut},
 };
 
 /// Where files of people and of build machines are. What the Rust project compiled (`/rustc/..`) says nothing of anybody.

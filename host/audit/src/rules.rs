@@ -1,0 +1,105 @@
+//! The rules of an audit: each with an id that stays, a severity, and what it is for.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How much a finding matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// A host refuses it, or it is not what it says.
+    High,
+    /// It reaches, or tries to reach, more than a reviewer expects. Decide.
+    Medium,
+    /// It is untidy, or wider than it need be.
+    Low,
+    /// Worth knowing.
+    Info,
+}
+
+impl Severity {
+    /// All of them, the most severe first.
+    pub const ALL: [Self; 4] = [Self::High, Self::Medium, Self::Low, Self::Info];
+
+    /// Its name, as the JSON has it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::High => "high",
+            Self::Medium => "medium",
+            Self::Low => "low",
+            Self::Info => "info",
+        }
+    }
+}
+
+macro_rules! rules {
+    ($($id:ident $name:literal $severity:ident $what:literal;)+) => {
+        /// A rule, by its id.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+        pub enum Rule {
+            $(#[doc = $what] $id,)+
+        }
+
+        impl Rule {
+            /// All rules, in the order of their ids.
+            pub const ALL: &'static [Self] = &[$(Self::$id),+];
+
+            /// Its id, as `GA001`.
+            pub fn id(self) -> &'static str {
+                match self { $(Self::$id => stringify!($id)),+ }
+            }
+
+            /// Its name, as `not-a-component`.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$id => $name),+ }
+            }
+
+            /// How much a finding of it matters.
+            pub fn severity(self) -> Severity {
+                match self { $(Self::$id => Severity::$severity),+ }
+            }
+
+            /// What it finds, in a sentence.
+            pub fn what(self) -> &'static str {
+                match self { $(Self::$id => $what),+ }
+            }
+        }
+    };
+}
+
+// Ids are never given to another rule. High: a host refuses it, or it is not what it says. Medium: decide. Low: untidy or
+// wide. Info: worth knowing.
+rules! {
+    GA001 "not-a-component" High "The file is no component that a host could load: what it is instead.";
+    GA002 "not-valid" High "The component does not validate.";
+    GA003 "import-not-asked" High "It imports an interface that its manifest does not ask for.";
+    GA004 "import-unknown" High "It imports something that this host does not have.";
+    GA005 "import-version" High "It imports or exports an interface of a version that this host does not serve.";
+    GA006 "import-refused" High "It imports what is not granted, and `strict_imports` refuses that.";
+    GA007 "world-mismatch" High "It exports less than its manifest's world promises, or what another world does.";
+    GA008 "oversize" High "Its file is larger than the limit.";
+    GA009 "beyond-limits" High "It declares more memory or tables than its limits allow.";
+    GA010 "signature-bad" High "Its signature does not hold, or is missing where the operator requires one.";
+    GA020 "web-and-files" Medium "It or its sessions may read private files and the web: one can be carried to the other.";
+    GA021 "web-any-host" Medium "It asks for the web without naming hosts.";
+    GA022 "asks-for-unused" Medium "It asks for something that neither it nor its sessions have a use for.";
+    GA023 "network-import" Medium "It imports sockets or HTTP, and no runtime that its producers name does so by itself.";
+    GA024 "embedded-program" Medium "Its data holds what looks like a program.";
+    GA025 "hidden-characters" Medium "Texts in it steer a terminal or turn the direction of reading.";
+    GA026 "not-all-listed" Medium "It has more than an audit lists.";
+    GA027 "signature-unknown" Medium "It is signed with a key that the operator does not trust.";
+    GA028 "dependencies-unreadable" Medium "Its embedded dependency list cannot be read.";
+    GA030 "files-any-root" Low "It asks for files without naming roots.";
+    GA031 "memory-write" Low "It may write memories, which later jobs of the member are shown.";
+    GA032 "host-paths" Low "It holds paths of the machine that it was made on.";
+    GA033 "large-data" Low "Most of it is data.";
+    GA034 "no-producers" Low "It does not say which tools made it.";
+    GA035 "extra-export" Low "It exports something that its world does not have.";
+    GA036 "no-bounds" Low "Its manifest bounds neither turns nor dollars of its sessions.";
+    GA040 "own-tools" Info "It may give its sessions tools of its own.";
+    GA041 "own-run" Info "It carries its jobs out itself, and writes below /job/artifacts.";
+    GA042 "wish-denied" Info "It asks for something that the operator does not grant.";
+    GA043 "debug-sections" Info "It has sections for debuggers.";
+    GA044 "no-dependencies" Info "It has no list of its dependencies.";
+    GA045 "runtime-network" Info "The runtime of its language imports sockets or HTTP: every call traps.";
+}
