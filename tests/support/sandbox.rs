@@ -155,8 +155,8 @@ impl BenchJob {
             sessions: None,
             seconds: self.seconds,
         };
-        let place = plugin.place(self.tools.job()).await.unwrap();
-        plugin.run(place, self.activation.clone(), scope).await
+        let permit = plugin.permit(self.tools.job()).await.unwrap();
+        plugin.run(permit, self.activation.clone(), scope).await
     }
 
     /// Its log.

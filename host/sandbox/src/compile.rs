@@ -1,16 +1,18 @@
 //! From a component's bytes to code, in a child process: a compiler that a hostile component keeps busy, or makes grow, is
 //! ended, and nobody else notices.
 
+use std::sync::Arc;
+
 use guild_audit::functions;
 use guild_confine::{Bounds, Ended, Task};
 use guild_contract::Limits;
 use wasmtime::{Engine, component::Component};
 
 use crate::{
-    cache::Code,
-    engine::{INSTANCE_BYTES, Memories, Sandbox, config},
+    cache::{Code, CompileCache},
     error::LoadError,
     load::Candidate,
+    memories::{INSTANCE_BYTES, Memories, config},
     reason,
 };
 
@@ -32,23 +34,33 @@ pub enum Effort {
 
 const SHORT: Bounds = Bounds { seconds: 3, memory_bytes: 512 * 1024 * 1024 };
 
-/// The component that a candidate is: out of the cache, or compiled.
-pub(crate) fn component(sandbox: &Sandbox, candidate: &Candidate, effort: Effort) -> Result<Component, LoadError> {
-    let limits = &sandbox.limits;
-    if let Some(code) = sandbox.cache.get(&sandbox.engine, &candidate.sha256) {
-        match code.load(&sandbox.engine).map_err(|e| refused(&e, limits)) {
-            Err(LoadError::NotAComponent(why)) => tracing::debug!("a component is compiled again: {why}"),
-            loaded => return loaded,
+/// Makes components of candidates: the engine, the bounds of compiling, and the compile cache.
+pub(crate) struct Compiler {
+    pub(crate) engine: Engine,
+    pub(crate) memories: Memories,
+    pub(crate) limits: Arc<Limits>,
+    pub(crate) cache: CompileCache,
+}
+
+impl Compiler {
+    /// The component that a candidate is: out of the cache, or compiled.
+    pub(crate) fn component(&self, candidate: &Candidate, effort: Effort) -> Result<Component, LoadError> {
+        let (engine, limits) = (&self.engine, &self.limits);
+        if let Some(code) = self.cache.get(engine, &candidate.sha256) {
+            match code.load(engine).map_err(|e| refused(&e, limits)) {
+                Err(LoadError::NotAComponent(why)) => tracing::debug!("a component is compiled again: {why}"),
+                loaded => return loaded,
+            }
         }
+        if effort == Effort::Cached {
+            return Err(LoadError::Later);
+        }
+        functions::check(&candidate.bytes, limits).map_err(LoadError::Beyond)?;
+        let code = compile(candidate, self.memories, limits, effort)?;
+        let component = code.load(engine).map_err(|e| refused(&e, limits))?;
+        self.cache.put(engine, &candidate.sha256, &code);
+        Ok(component)
     }
-    if effort == Effort::Cached {
-        return Err(LoadError::Later);
-    }
-    functions::check(&candidate.bytes, limits).map_err(LoadError::Beyond)?;
-    let code = compile(candidate, sandbox.memories, limits, effort)?;
-    let component = code.load(&sandbox.engine).map_err(|e| refused(&e, limits))?;
-    sandbox.cache.put(&sandbox.engine, &candidate.sha256, &code);
-    Ok(component)
 }
 
 fn compile(candidate: &Candidate, memories: Memories, limits: &Limits, effort: Effort) -> Result<Code, LoadError> {

@@ -16,7 +16,7 @@ use guild_contract::Limits;
 use rustix::process::{Resource, getrlimit};
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 
-use crate::stdio::LogSink;
+use crate::log::LogSink;
 
 /// Counts what one Store holds, against its limits.
 pub(crate) struct Held {

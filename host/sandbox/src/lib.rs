@@ -1,7 +1,7 @@
 //! The sandbox: a component gets what its member's manifest asks for and the operator granted, under limits,
 //! and nothing else.
 //!
-//! - [`Sandbox`] is the engine: compiler, linker, compile cache, the tick that bounds CPU, the lanes.
+//! - [`Sandbox`] is the engine: compiler, linker, compile cache, the tick that bounds CPU, the queues.
 //! - [`Candidate`] is a component's bytes, read once: what is hashed, approved and compiled is the same.
 //! - [`Plugin`] is one component, checked, compiled and linked. Each call of it gets a fresh instance in a
 //!   Store of its own, which is dropped afterwards: no state leaks from call to call.
@@ -21,19 +21,22 @@ mod held;
 mod host;
 mod limiter;
 mod load;
+mod log;
+mod memories;
 mod plugin;
+mod queues;
 mod reason;
 mod state;
 mod stdio;
+mod ticker;
 mod told;
-mod toolbox;
 mod wasi;
 
 pub use cache::CompileCache;
 pub use call::{ActivateScope, Activated, RunScope, ToolFault, ToolScope};
 pub use compile::{COMPILE, Effort};
-pub use engine::{Place, Sandbox};
+pub use engine::Sandbox;
 pub use error::{CallError, LoadError};
 pub use load::Candidate;
-pub use plugin::Plugin;
-pub use toolbox::Unlisted;
+pub use plugin::{Plugin, Unlisted};
+pub use queues::Permit;

@@ -16,11 +16,11 @@ use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
 use crate::{
-    filesystem::Artifacts,
+    filesystem::{Artifacts, Preopen},
     held::{Held, OpenFile},
     limiter::Limiter,
-    stdio::{Lines, LogSink},
-    wasi::Preopen,
+    log::LogSink,
+    stdio::Lines,
 };
 
 /// The data of one Store: it lives as long as one call.

@@ -9,7 +9,6 @@ use std::{
 };
 
 use bytes::Bytes;
-use guild_jobs::RunningJob;
 use tokio::io::AsyncWrite;
 use wasmtime_wasi::{
     async_trait,
@@ -17,63 +16,7 @@ use wasmtime_wasi::{
     p2::{OutputStream, Pollable, StreamResult},
 };
 
-use crate::toolbox::HostLog;
-
-/// Where a call's log lines go.
-#[derive(Clone)]
-pub(crate) enum LogSink {
-    /// The job's own log, which is bounded by the store.
-    Job(Arc<RunningJob>),
-    /// There is no job yet: the lines wait for it.
-    Kept(Arc<Mutex<Kept>>),
-    /// There is no job: the host's own log.
-    Host(Arc<HostLog>),
-}
-
-/// Lines that wait for their job.
-#[derive(Default)]
-pub(crate) struct Kept {
-    lines: Vec<String>,
-    bytes: usize,
-}
-
-/// What is kept at most of a call without a job.
-const KEPT_BYTES: usize = 64 * 1024;
-/// A longer line is cut here.
-const LINE_BYTES: usize = 4096;
-
-impl LogSink {
-    pub(crate) fn kept() -> Self {
-        Self::Kept(Arc::default())
-    }
-
-    /// Writes one line, cut where it is too long; the job's log neutralises what could forge another.
-    pub(crate) fn line(&self, line: &str) {
-        let line = line.get(..line.floor_char_boundary(LINE_BYTES)).unwrap_or_default();
-        match self {
-            Self::Job(job) => job.log(line),
-            Self::Host(log) => log.line(line),
-            Self::Kept(kept) => {
-                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-                if kept.bytes + line.len() <= KEPT_BYTES {
-                    kept.bytes += line.len() + 1;
-                    kept.lines.push(line.to_owned());
-                } else if kept.bytes < KEPT_BYTES {
-                    kept.bytes = KEPT_BYTES;
-                    kept.lines.push("(more was written before the job began; it was dropped)".to_owned());
-                }
-            }
-        }
-    }
-
-    /// The lines that were kept.
-    pub(crate) fn take(&self) -> Vec<String> {
-        match self {
-            Self::Job(_) | Self::Host(_) => Vec::new(),
-            Self::Kept(kept) => std::mem::take(&mut kept.lock().unwrap_or_else(PoisonError::into_inner).lines),
-        }
-    }
-}
+use crate::log::{LINE_BYTES, LogSink};
 
 /// One of the two streams: it cuts what is written into lines.
 #[derive(Clone)]

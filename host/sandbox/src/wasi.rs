@@ -2,7 +2,6 @@
 //!
 //! `wasi:sockets` and `wasi:http` are not here; see [`crate::denied`].
 
-use cap_std::fs::Dir;
 use wasmtime::component::{HasData, Linker, Resource, ResourceTable};
 use wasmtime_wasi::{
     FsPerms, OpenMode, WasiView,
@@ -13,17 +12,11 @@ use wasmtime_wasi::{
     random::{WasiRandom, WasiRandomCtx},
 };
 
-use crate::{filesystem::Files, held::Reached, state::State};
-
-/// A directory that a component finds under a name of its own.
-pub(crate) struct Preopen {
-    /// The name in the component: `/job`, `/job/artifacts`, `/memory`.
-    pub(crate) guest: &'static str,
-    /// The directory, opened once by the host.
-    pub(crate) dir: Dir,
-    /// Whether it may be written.
-    pub(crate) writable: bool,
-}
+use crate::{
+    filesystem::{Files, Preopen},
+    held::Reached,
+    state::State,
+};
 
 pub(crate) fn add_to_linker(l: &mut Linker<State>) -> wasmtime::Result<()> {
     io::error::add_to_linker::<State, HasIo>(l, |s| s.ctx().table)?;

@@ -178,8 +178,8 @@ impl Work {
     ) -> Outcome {
         let member = self.member.clone();
         queue(&self.job, agent);
-        let place = match plugin.place(&self.job).await {
-            Ok(place) => place,
+        let permit = match plugin.permit(&self.job).await {
+            Ok(permit) => permit,
             Err(e) => return Err(e.to_string()),
         };
         // The time in which it waited for its place is not its own.
@@ -207,7 +207,7 @@ impl Work {
             sessions: Some(sessions),
             seconds: meter.bounds().deadline_seconds.unwrap_or(u32::MAX),
         };
-        let outcome = plugin.run(place, activation, scope).await;
+        let outcome = plugin.run(permit, activation, scope).await;
         clock.show(&meter.account());
         match outcome {
             // Returning a text submits it; a plugin that submitted before and returns nothing has said it already.

@@ -7,7 +7,7 @@ use guild_jobs::quota::{Quota, Refused, Room};
 use rustix::io::Errno;
 use tokio::{sync::Semaphore, task::spawn_blocking};
 
-use crate::stdio::LogSink;
+use crate::log::LogSink;
 
 /// The directory, and the account of what is below it.
 pub(crate) struct Artifacts {

@@ -48,6 +48,16 @@ use crate::held::{Held, OpenFile};
 use listing::Listing;
 use streams::{BUFFER, Kept, Reader, Writer, write_at};
 
+/// A directory that a component finds under a name of its own.
+pub(crate) struct Preopen {
+    /// The name in the component: `/job`, `/job/artifacts`, `/memory`.
+    pub(crate) guest: &'static str,
+    /// The directory, opened once by the host.
+    pub(crate) dir: CapDir,
+    /// Whether it may be written.
+    pub(crate) writable: bool,
+}
+
 /// The file system of one Store.
 pub(crate) struct Files<'a> {
     pub(crate) wasi: WasiFilesystemCtxView<'a>,

@@ -11,8 +11,8 @@ use tokio_util::task::AbortOnDropHandle;
 use super::{Answer, named};
 use crate::{
     bindings::guild::worker::web::{Hit, Host},
+    log::LogSink,
     state::{Reach, State},
-    stdio::LogSink,
 };
 
 /// Hits that a component is given at most.

@@ -1,16 +1,8 @@
 //! A component's tools: listed once, when it is loaded, and each call in a fresh instance.
 
-use std::{
-    collections::HashSet,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    thread,
-    time::Duration,
-};
+use std::{collections::HashSet, sync::Arc, thread, time::Duration};
 
-use guild_contract::{Limits, MemberKey, json::parsed_bytes};
+use guild_contract::{Limits, json::parsed_bytes};
 use guild_jobs::tools::ToolDefinition;
 use serde_json::Value;
 use tokio::time;
@@ -20,19 +12,20 @@ use wasmtime::component::InstancePre;
 use crate::{
     bindings::{exports::guild::worker::toolbox, guild::worker::types},
     call::{ToolFault, ToolScope},
-    engine::{LISTINGS, Lane, Listings},
     error::{CallError, LoadError},
     host::agent::{definition, kept_for_tool, texts},
-    plugin::{Plugin, cut, noted},
+    log::{HostLog, LogSink},
+    queues::{LISTINGS, Listings, Queue},
     state::{Reach, State},
-    stdio::LogSink,
 };
+
+use super::{Plugin, cut, noted};
 
 /// The export `toolbox` of a component.
 pub(crate) struct Toolbox {
     export: toolbox::GuestIndices,
     tools: Vec<Arc<ToolDefinition>>,
-    calls: Lane,
+    calls: Queue,
     listings: Listings,
 }
 
@@ -46,7 +39,7 @@ const NAME_BYTES: usize = 64;
 
 impl Toolbox {
     /// The export, whose tools are not known yet.
-    pub(crate) fn new(pre: &InstancePre<State>, calls: Lane, listings: Listings) -> wasmtime::Result<Self> {
+    pub(crate) fn new(pre: &InstancePre<State>, calls: Queue, listings: Listings) -> wasmtime::Result<Self> {
         Ok(Self { export: toolbox::GuestIndices::new(pre)?, tools: Vec::new(), calls, listings })
     }
 }
@@ -107,8 +100,8 @@ impl Plugin {
 
     async fn list_tools(&self, toolbox: &Toolbox) -> Result<Vec<types::ToolDefinition>, CallError> {
         let whole = Duration::from_secs(self.limits.list_tools_seconds.into());
-        for ((tried_for, _), lane) in LISTINGS.iter().zip(&toolbox.listings) {
-            let _place = lane.place().await;
+        for ((tried_for, _), queue) in LISTINGS.iter().zip(&toolbox.listings) {
+            let _permit = queue.permit().await;
             let listing = self.list_tools_here(toolbox);
             if *tried_for >= whole {
                 return listing.await;
@@ -140,7 +133,7 @@ impl Plugin {
         listed.await
     }
 
-    /// Calls a tool in a fresh instance, within `limits.call_tool_seconds`. It waits for its turn in a bounded lane
+    /// Calls a tool in a fresh instance, within `limits.call_tool_seconds`. It waits for its turn in a bounded queue
     /// first, until [`ToolScope::wait_until`], which is not part of that. The inner error is the component's own.
     ///
     /// The caller sees to it that the input satisfies the tool's schema.
@@ -159,11 +152,11 @@ impl Plugin {
         let Some(tool) = toolbox.tools.iter().find(|tool| tool.name == name).cloned() else {
             return Ok(Err(ToolFault::UnknownTool(name.to_owned())));
         };
-        let place = time::timeout_at(scope.wait_until.into(), toolbox.calls.place()).await;
-        let Ok(Ok(place)) = place else { return Err(CallError::Busy(self.limits.call_tool_wait_seconds)) };
+        let permit = time::timeout_at(scope.wait_until.into(), toolbox.calls.permit()).await;
+        let Ok(Ok(permit)) = permit else { return Err(CallError::Busy(self.limits.call_tool_wait_seconds)) };
         let (this, input) = (self.clone(), input.to_string());
         let called = self.begun_here(CALL_TOOL, async move {
-            let _place = place;
+            let _permit = permit;
             this.call_tool_here(&tool, input, scope).await
         });
         let answer = called.await;
@@ -266,75 +259,4 @@ fn offered(tool: types::ToolDefinition) -> Result<ToolDefinition, String> {
         }
     }
     Ok(tool)
-}
-
-/// Lines for the host's log, of a call that has no job: so many bytes of them, and then one that says so.
-pub(crate) struct HostLog {
-    member: MemberKey,
-    tool: Option<Arc<ToolDefinition>>,
-    left: AtomicUsize,
-}
-
-/// What one call may write into the host's log.
-const LOG_BYTES: usize = 16 * 1024;
-
-impl HostLog {
-    fn new(member: MemberKey, tool: Option<Arc<ToolDefinition>>) -> Self {
-        Self { member, tool, left: AtomicUsize::new(LOG_BYTES) }
-    }
-
-    /// Writes a line, in which nothing can pass for another.
-    pub(crate) fn line(&self, line: &str) {
-        let member = self.member.as_str();
-        let tool = self.tool.as_ref().map(|tool| tool.name.as_str());
-        let less = |left: usize| left.checked_sub(line.len() + 1);
-        if self.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, less).is_ok() {
-            tracing::info!(member, tool, "{line:?}");
-        } else if self.left.swap(0, Ordering::AcqRel) > 0 {
-            tracing::info!(member, tool, "(the call wrote more than {LOG_BYTES} bytes; the rest is dropped)");
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::{
-        io::{self, Write},
-        sync::Mutex,
-    };
-
-    use super::*;
-
-    /// What a subscriber wrote.
-    #[derive(Clone, Default)]
-    struct Written(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Written {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    #[test]
-    fn what_a_call_writes_is_in_the_host_s_log_one_line_each_up_to_a_bound() {
-        let written = Written::default();
-        let to = written.clone();
-        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || to.clone()).finish();
-        tracing::subscriber::with_default(subscriber, || {
-            let sink = LogSink::Host(Arc::new(HostLog::new("caller".parse().unwrap(), None)));
-            sink.line("one\ntwo\u{1b}[2J");
-            // Four of the longest that a line can be, but for the one above.
-            (0..6).for_each(|_| sink.line(&"x".repeat(5000)));
-            sink.line("y");
-        });
-        let log = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
-        let lines: Vec<&str> = log.lines().collect();
-        assert!(lines[0].contains(r#""one\ntwo\u{1b}[2J""#) && lines[0].contains("member=\"caller\""), "{log}");
-        assert_eq!(lines.len(), 5, "{log}");
-        assert!(lines[4].contains("more than 16384 bytes"), "{log}");
-    }
 }

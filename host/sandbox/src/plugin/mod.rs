@@ -1,5 +1,7 @@
 //! One member's component: checked, compiled and linked once; instantiated afresh for each call.
 
+mod toolbox;
+
 use std::{collections::HashSet, future::poll_fn, sync::Arc, task::Poll, time::Duration};
 
 use guild_audit::inspect;
@@ -22,20 +24,23 @@ use wasmtime::{
 use crate::{
     bindings::exports::guild::worker::{dispatch, run},
     call::{ActivateScope, Activated, RunScope},
-    compile::{self, Effort},
+    compile::Effort,
     denied,
-    engine::{Lane, Place, Sandbox, Ticking},
+    engine::Sandbox,
     error::{CallError, LoadError},
-    filesystem::Artifacts,
+    filesystem::{Artifacts, Preopen},
     host::agent::bounds,
     load::Candidate,
+    log::LogSink,
+    queues::{Permit, Queue},
     reason::reason,
     state::{Reach, State},
-    stdio::LogSink,
+    ticker::Ticking,
     told::told,
-    toolbox::Toolbox,
-    wasi::Preopen,
 };
+
+use toolbox::Toolbox;
+pub use toolbox::Unlisted;
 
 /// A component that is ready to be called.
 pub struct Plugin {
@@ -48,8 +53,8 @@ pub struct Plugin {
     pub(crate) toolbox: Option<Toolbox>,
     pub(crate) grants: Arc<Grants>,
     pub(crate) limits: Arc<Limits>,
-    activations: Lane,
-    runs: Lane,
+    activations: Queue,
+    runs: Queue,
     pub(crate) sha256: Arc<str>,
 }
 
@@ -69,25 +74,25 @@ impl Plugin {
         effort: Effort,
     ) -> Result<Self, LoadError> {
         inspect::check(&candidate.outside, spec, &grants)?;
-        let component = compile::component(&sandbox, candidate, effort)?;
+        let component = sandbox.compiler.component(candidate, effort)?;
         let refused = |e: wasmtime::Error| LoadError::Refused(format!("{e:#}"));
         let mut linker = sandbox.linker.clone();
-        denied::add_to_linker(&mut linker, &sandbox.engine, &component).map_err(refused)?;
+        denied::add_to_linker(&mut linker, &sandbox.compiler.engine, &component).map_err(refused)?;
         let pre = linker.instantiate_pre(&component);
         let pre = pre.map_err(refused)?;
-        let lanes = sandbox.lanes.of_one(&component);
+        let queues = sandbox.queues.of_member(&component);
         let world = spec.world;
         let dispatch = world.exports_dispatch().then(|| dispatch::GuestIndices::new(&pre));
         let run = matches!(world, World::AutonomousWorker).then(|| run::GuestIndices::new(&pre));
-        let toolbox = world.exports_toolbox().then(|| Toolbox::new(&pre, lanes.tool_calls, lanes.listings));
+        let toolbox = world.exports_toolbox().then(|| Toolbox::new(&pre, queues.tool_calls, queues.listings));
         Ok(Self {
             dispatch: dispatch.transpose().map_err(refused)?,
             run: run.transpose().map_err(refused)?,
             toolbox: toolbox.transpose().map_err(refused)?,
             grants,
             limits,
-            activations: lanes.activations,
-            runs: lanes.runs,
+            activations: queues.activations,
+            runs: queues.runs,
             sha256: candidate.hash().into(),
             pre,
             member: member.clone(),
@@ -100,7 +105,7 @@ impl Plugin {
         &self.sha256
     }
 
-    /// Has the component check and plan a dispatch (REQ-WD-30). It waits for its turn in a bounded lane.
+    /// Has the component check and plan a dispatch (REQ-WD-30). It waits for its turn in a bounded queue.
     ///
     /// # Errors
     /// See [`CallError`]. A refusal is no error: it is in [`Activated::outcome`].
@@ -109,11 +114,11 @@ impl Plugin {
         activation: &Arc<Activation>,
         scope: ActivateScope,
     ) -> Result<Activated, CallError> {
-        let place = time::timeout_at(scope.wait_until.into(), self.activations.place()).await;
-        let Ok(Ok(place)) = place else { return Err(CallError::Busy(self.limits.dispatch_wait_seconds)) };
+        let permit = time::timeout_at(scope.wait_until.into(), self.activations.permit()).await;
+        let Ok(Ok(permit)) = permit else { return Err(CallError::Busy(self.limits.dispatch_wait_seconds)) };
         let (this, activation) = (self.clone(), activation.clone());
         let activated = self.begun_here("activate", async move {
-            let _place = place;
+            let _permit = permit;
             this.activate_here(&activation, scope).await
         });
         activated.await
@@ -166,21 +171,21 @@ impl Plugin {
     ///
     /// # Errors
     /// [`CallError::Cancelled`], if the job is cancelled meanwhile.
-    pub async fn place(self: &Arc<Self>, job: &RunningJob) -> Result<Place, CallError> {
+    pub async fn permit(self: &Arc<Self>, job: &RunningJob) -> Result<Permit, CallError> {
         tokio::select! {
-            place = self.runs.place() => place.map_err(|_| CallError::Cancelled),
+            permit = self.runs.permit() => permit.map_err(|_| CallError::Cancelled),
             () = job.cancelled().cancelled() => Err(CallError::Cancelled),
         }
     }
 
-    /// Has the component carry its job out, in the place that was waited for. The inner error is the component's own
+    /// Has the component carry its job out, with the permit that was waited for. The inner error is the component's own
     /// text.
     ///
     /// # Errors
     /// See [`CallError`]. When the job is cancelled the instance is dropped at its next tick, before this returns.
     pub async fn run(
         self: &Arc<Self>,
-        place: Place,
+        permit: Permit,
         activation: Arc<Activation>,
         scope: RunScope,
     ) -> Result<Result<String, String>, CallError> {
@@ -193,7 +198,7 @@ impl Plugin {
         let artifacts = Artifacts::new(root, scope.tools.job().artifacts().clone(), log);
         let (this, own) = (self.clone(), artifacts.clone());
         let running = self.on_guest_threads("run", async move {
-            let _place = place;
+            let _permit = permit;
             tokio::select! {
                 outcome = this.run_here(&activation, scope, own) => outcome,
                 () = cancelled.cancelled() => Err(CallError::Cancelled),
@@ -286,7 +291,7 @@ impl Plugin {
     ) -> Call<'_> {
         let limits = &self.limits;
         let state = State::new(limits, self.sandbox.open_files.clone(), preopens, artifacts, reach);
-        let mut store = Store::new(&self.sandbox.engine, state);
+        let mut store = Store::new(&self.sandbox.compiler.engine, state);
         store.limiter(|state| &mut state.limiter);
         store.set_epoch_deadline(1);
         store.epoch_deadline_async_yield_and_update(1);
@@ -333,6 +338,43 @@ impl Plugin {
                 }))
             }
         }
+    }
+}
+
+impl Sandbox {
+    /// Checks, compiles (or takes from the cache) and links a component. It blocks.
+    ///
+    /// `member` is whose component it is, as logs name it.
+    /// What the manifest asks for and `grants` denies is linked so that every call answers `not-granted`. `limits` are those of
+    /// the member; what concerns all members is bounded by the limits of the sandbox.
+    ///
+    /// # Errors
+    /// See [`LoadError`]. Versions and imports are checked before anything is compiled.
+    pub fn prepare(
+        self: &Arc<Self>,
+        member: &MemberKey,
+        candidate: &Candidate,
+        spec: &ComponentSpec,
+        grants: Arc<Grants>,
+        limits: Arc<Limits>,
+    ) -> Result<Plugin, LoadError> {
+        self.prepare_unlisted(member, candidate, spec, grants, limits, Effort::Full)?.with_tools()
+    }
+
+    /// As [`Self::prepare`], with so much effort, and but for the tools of a toolbox: [`Unlisted::listed`] makes it whole.
+    ///
+    /// # Errors
+    /// See [`LoadError`]. It is [`LoadError::Later`] where more effort is needed.
+    pub fn prepare_unlisted(
+        self: &Arc<Self>,
+        member: &MemberKey,
+        candidate: &Candidate,
+        spec: &ComponentSpec,
+        grants: Arc<Grants>,
+        limits: Arc<Limits>,
+        effort: Effort,
+    ) -> Result<Unlisted, LoadError> {
+        Plugin::prepare(self.clone(), member, candidate, spec, grants, limits, effort).map(Unlisted)
     }
 }
 
