@@ -143,6 +143,14 @@ pub fn outside(bytes: &[u8]) -> Result<Outside, InspectError> {
     Ok(outside)
 }
 
+/// The track of `guild:worker` that a component was built for: major and minor of the version of the first import or
+/// export that is of it. None where it has none, or one without a version.
+pub fn worker_track(outside: &Outside) -> Option<(u64, u64)> {
+    let names = outside.imports.iter().chain(&outside.exports);
+    let name = names.map(|name| Name::of(name)).find(|name| name.package == WIT_PACKAGE)?;
+    name.parsed_version().map(|(major, minor, _)| (major, minor))
+}
+
 /// Whether an import has nothing behind it: every call traps. Languages' runtimes drag such imports in.
 pub fn is_denied(import: &str) -> bool {
     meaning(import).is_some_and(|known| known.link == Link::Denied)
@@ -274,14 +282,17 @@ impl<'a> Name<'a> {
         Self { whole, package, interface, version }
     }
 
-    /// The same track, and not newer than the host's.
-    fn check_version(&self, package: &'static str, host: (u64, u64, u64)) -> Result<(), InspectError> {
+    fn parsed_version(&self) -> Option<(u64, u64, u64)> {
         let mut parts = self.version.splitn(3, '.').map(str::parse::<u64>);
-        let version = match (parts.next(), parts.next(), parts.next()) {
+        match (parts.next(), parts.next(), parts.next()) {
             (Some(Ok(major)), Some(Ok(minor)), Some(Ok(patch))) => Some((major, minor, patch)),
             _ => None,
-        };
-        match version {
+        }
+    }
+
+    /// The same track, and not newer than the host's.
+    fn check_version(&self, package: &'static str, host: (u64, u64, u64)) -> Result<(), InspectError> {
+        match self.parsed_version() {
             Some((major, minor, patch)) if (major, minor) == (host.0, host.1) && patch <= host.2 => Ok(()),
             _ => Err(InspectError::Version {
                 name: self.whole.to_owned(),

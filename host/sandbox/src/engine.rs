@@ -12,12 +12,11 @@ use crate::{
     cache::CompileCache,
     compile::Compiler,
     error::LoadError,
-    host,
     memories::{INSTANCE_BYTES, Memories, addressed, config},
     queues::{Queues, TABLES},
     state::State,
     ticker::Ticker,
-    wasi,
+    versions, wasi,
 };
 
 /// The engine and all that components share: compiler, linker, compile cache, tick, queues.
@@ -45,7 +44,7 @@ impl Sandbox {
         let (engine, memories) = engine(&limits, &queues).map_err(refused)?;
         let mut linker = Linker::new(&engine);
         wasi::add_to_linker(&mut linker).map_err(refused)?;
-        host::add_to_linker(&mut linker).map_err(refused)?;
+        versions::add_to_linker(&mut linker).map_err(refused)?;
         let guests = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(cores)
             .thread_name("guest")

@@ -9,7 +9,6 @@
 //! Denied by default, for every component: sockets, HTTP, processes, environment variables, arguments, stdin,
 //! and every directory but those of [`Preopen`](wasi::Preopen). There is no flag that allows them.
 
-mod bindings;
 mod cache;
 mod call;
 mod compile;
@@ -18,7 +17,6 @@ mod engine;
 mod error;
 mod filesystem;
 mod held;
-mod host;
 mod limiter;
 mod load;
 mod log;
@@ -29,7 +27,8 @@ mod reason;
 mod state;
 mod stdio;
 mod ticker;
-mod told;
+mod tools;
+mod versions;
 mod wasi;
 
 pub use cache::CompileCache;

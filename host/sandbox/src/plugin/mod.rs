@@ -7,7 +7,7 @@ use std::{collections::HashSet, future::poll_fn, sync::Arc, task::Poll, time::Du
 use guild_audit::inspect;
 use guild_contract::{
     Bounds, Grants, Limits, MemberKey,
-    manifest::{ComponentSpec, Interface, World},
+    manifest::{ComponentSpec, Interface},
 };
 use guild_jobs::{
     RunningJob,
@@ -22,21 +22,19 @@ use wasmtime::{
 };
 
 use crate::{
-    bindings::exports::guild::worker::{dispatch, run},
     call::{ActivateScope, Activated, RunScope},
     compile::Effort,
     denied,
     engine::Sandbox,
     error::{CallError, LoadError},
     filesystem::{Artifacts, Preopen},
-    host::agent::bounds,
     load::Candidate,
     log::LogSink,
     queues::{Permit, Queue},
     reason::reason,
     state::{Reach, State},
     ticker::Ticking,
-    told::told,
+    versions::{self, Exports},
 };
 
 use toolbox::Toolbox;
@@ -48,8 +46,7 @@ pub struct Plugin {
     /// Whose it is.
     pub(crate) member: MemberKey,
     pre: InstancePre<State>,
-    dispatch: Option<dispatch::GuestIndices>,
-    run: Option<run::GuestIndices>,
+    exports: Box<dyn Exports>,
     pub(crate) toolbox: Option<Toolbox>,
     pub(crate) grants: Arc<Grants>,
     pub(crate) limits: Arc<Limits>,
@@ -81,14 +78,11 @@ impl Plugin {
         let pre = linker.instantiate_pre(&component);
         let pre = pre.map_err(refused)?;
         let queues = sandbox.queues.of_member(&component);
-        let world = spec.world;
-        let dispatch = world.exports_dispatch().then(|| dispatch::GuestIndices::new(&pre));
-        let run = matches!(world, World::AutonomousWorker).then(|| run::GuestIndices::new(&pre));
-        let toolbox = world.exports_toolbox().then(|| Toolbox::new(&pre, queues.tool_calls, queues.listings));
+        let exports = versions::of(&candidate.outside).exports(&pre, spec.world).map_err(refused)?;
+        let toolbox = exports.has_toolbox().then(|| Toolbox::new(queues.tool_calls, queues.listings));
         Ok(Self {
-            dispatch: dispatch.transpose().map_err(refused)?,
-            run: run.transpose().map_err(refused)?,
-            toolbox: toolbox.transpose().map_err(refused)?,
+            exports,
+            toolbox,
             grants,
             limits,
             activations: queues.activations,
@@ -125,8 +119,6 @@ impl Plugin {
     }
 
     async fn activate_here(&self, activation: &Activation, scope: ActivateScope) -> Result<Activated, CallError> {
-        let none = || CallError::Invalid { call: "activate", why: "the component exports no `dispatch`".to_owned() };
-        let dispatch = self.dispatch.as_ref().ok_or_else(none)?;
         let log = LogSink::kept();
         let reach = Reach {
             grants: self.grants.clone(),
@@ -141,10 +133,8 @@ impl Plugin {
         let preopens = self.memory_preopen("activate", &reach)?;
         let deadline = (self.limits.activate_seconds, "limits.activate_seconds");
         let mut call = self.call("activate", deadline, preopens, None, reach);
-        let told = told(activation);
-        let answer = call
-            .bounded(async |store, instance| dispatch.load(&mut *store, &instance)?.call_activate(store, &told).await);
-        let answer = answer.await;
+        let answer =
+            call.bounded(async |store, instance| self.exports.activate(store, instance, activation).await).await;
         let no_job = call.no_job_note();
         // The Store goes before the log is taken: what the component wrote without a line's end comes with it.
         drop(call);
@@ -156,8 +146,8 @@ impl Plugin {
         let text = |text: String| noted(cut(text, REFUSAL_BYTES), no_job);
         let outcome = match checked {
             Ok(Ok(plan)) => Ok(plan),
-            Ok(Err(dispatch::Refusal::InvalidConfig(why))) => Err(Refusal::InvalidConfig(text(why))),
-            Ok(Err(dispatch::Refusal::Unsupported(why))) => Err(Refusal::Unsupported(text(why))),
+            Ok(Err(Refusal::InvalidConfig(why))) => Err(Refusal::InvalidConfig(text(why))),
+            Ok(Err(Refusal::Unsupported(why))) => Err(Refusal::Unsupported(text(why))),
             Err(error) => {
                 tracing::warn!(member = %self.member, "{error}");
                 return Err(error);
@@ -247,8 +237,6 @@ impl Plugin {
         scope: RunScope,
         artifacts: Arc<Artifacts>,
     ) -> Result<Result<String, String>, CallError> {
-        let invalid = |why: &str| CallError::Invalid { call: "run", why: why.to_owned() };
-        let run = self.run.as_ref().ok_or_else(|| invalid("the component has no `run`"))?;
         let reach = Reach {
             grants: self.grants.clone(),
             log: LogSink::Job(scope.tools.job().clone()),
@@ -268,8 +256,7 @@ impl Plugin {
         let most = (self.limits.run_seconds, "limits.run_seconds");
         let deadline = if scope.seconds < most.0 { (scope.seconds, "the job's own") } else { most };
         let mut call = self.call("run", deadline, preopens, artifacts, reach);
-        let told = told(activation);
-        call.bounded(async |store, instance| run.load(&mut *store, &instance)?.call_run(store, &told).await).await
+        call.bounded(async |store, instance| self.exports.run(store, instance, activation).await).await
     }
 
     /// `/memory`, read-only, for a component that asked for `memory`.
@@ -301,17 +288,17 @@ impl Plugin {
     }
 
     /// A plan that asks for nothing beyond what was granted.
-    fn checked(&self, plan: dispatch::Plan, activation: &Activation) -> Result<Plan, CallError> {
+    fn checked(&self, plan: Plan, activation: &Activation) -> Result<Plan, CallError> {
         let invalid = |why: String| CallError::Invalid { call: "activate", why };
         let sound = |bounds: Bounds| bounds.check().map(|()| bounds).map_err(invalid);
         match plan {
-            dispatch::Plan::OwnRun(own) => {
-                if self.run.is_none() {
+            Plan::OwnRun(own) => {
+                if !self.exports.has_run() {
                     return Err(invalid("it plans to run itself, but exports no `run`".to_owned()));
                 }
-                Ok(Plan::OwnRun(sound(bounds(own))?))
+                Ok(Plan::OwnRun(sound(own)?))
             }
-            dispatch::Plan::Session(session) => {
+            Plan::Session(session) => {
                 let max = self.limits.plan_bytes;
                 let names = session.tools.iter().chain(&session.toolbox_tools).chain(&session.model);
                 let names = names.map(String::len).sum::<usize>();
@@ -329,12 +316,10 @@ impl Plugin {
                     return Err(invalid(format!("its plan uses the toolbox tool {tool:?}, which does not exist")));
                 }
                 Ok(Plan::Session(SessionPlan {
-                    system_prompt: session.system_prompt,
-                    prompt: session.prompt,
                     tools: each_once(session.tools),
                     toolbox_tools: each_once(session.toolbox_tools),
-                    model: session.model,
-                    bounds: sound(bounds(session.bounds))?,
+                    bounds: sound(session.bounds)?,
+                    ..session
                 }))
             }
         }

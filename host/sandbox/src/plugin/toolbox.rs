@@ -7,23 +7,20 @@ use guild_jobs::tools::ToolDefinition;
 use serde_json::Value;
 use tokio::time;
 use tokio_util::task::AbortOnDropHandle;
-use wasmtime::component::InstancePre;
 
 use crate::{
-    bindings::{exports::guild::worker::toolbox, guild::worker::types},
     call::{ToolFault, ToolScope},
     error::{CallError, LoadError},
-    host::agent::{definition, kept_for_tool, texts},
     log::{HostLog, LogSink},
     queues::{LISTINGS, Listings, Queue},
-    state::{Reach, State},
+    state::Reach,
+    tools::WrittenTool,
 };
 
 use super::{Plugin, cut, noted};
 
 /// The export `toolbox` of a component.
 pub(crate) struct Toolbox {
-    export: toolbox::GuestIndices,
     tools: Vec<Arc<ToolDefinition>>,
     calls: Queue,
     listings: Listings,
@@ -39,8 +36,8 @@ const NAME_BYTES: usize = 64;
 
 impl Toolbox {
     /// The export, whose tools are not known yet.
-    pub(crate) fn new(pre: &InstancePre<State>, calls: Queue, listings: Listings) -> wasmtime::Result<Self> {
-        Ok(Self { export: toolbox::GuestIndices::new(pre)?, tools: Vec::new(), calls, listings })
+    pub(crate) fn new(calls: Queue, listings: Listings) -> Self {
+        Self { tools: Vec::new(), calls, listings }
     }
 }
 
@@ -98,11 +95,11 @@ impl Plugin {
         self.toolbox.as_ref().map_or(&[], |toolbox| &toolbox.tools)
     }
 
-    async fn list_tools(&self, toolbox: &Toolbox) -> Result<Vec<types::ToolDefinition>, CallError> {
+    async fn list_tools(&self, toolbox: &Toolbox) -> Result<Vec<WrittenTool>, CallError> {
         let whole = Duration::from_secs(self.limits.list_tools_seconds.into());
         for ((tried_for, _), queue) in LISTINGS.iter().zip(&toolbox.listings) {
             let _permit = queue.permit().await;
-            let listing = self.list_tools_here(toolbox);
+            let listing = self.list_tools_here();
             if *tried_for >= whole {
                 return listing.await;
             }
@@ -114,7 +111,7 @@ impl Plugin {
         Err(CallError::Cancelled)
     }
 
-    async fn list_tools_here(&self, toolbox: &Toolbox) -> Result<Vec<types::ToolDefinition>, CallError> {
+    async fn list_tools_here(&self) -> Result<Vec<WrittenTool>, CallError> {
         let log = LogSink::Host(Arc::new(HostLog::new(self.member.clone(), None)));
         let reach = Reach {
             grants: self.grants.clone(),
@@ -128,9 +125,7 @@ impl Plugin {
         };
         let deadline = (self.limits.list_tools_seconds, "limits.list_tools_seconds");
         let mut call = self.call("list-tools", deadline, Vec::new(), None, reach);
-        let listed = call
-            .bounded(async |store, instance| toolbox.export.load(&mut *store, &instance)?.call_list_tools(store).await);
-        listed.await
+        call.bounded(async |store, instance| self.exports.list_tools(store, instance).await).await
     }
 
     /// Calls a tool in a fresh instance, within `limits.call_tool_seconds`. It waits for its turn in a bounded queue
@@ -173,7 +168,6 @@ impl Plugin {
         scope: ToolScope,
     ) -> Result<Result<Value, ToolFault>, CallError> {
         let invalid = |why: String| CallError::Invalid { call: CALL_TOOL, why };
-        let toolbox = self.toolbox.as_ref().ok_or_else(|| invalid("the component exports no `toolbox`".to_owned()))?;
         let reach = Reach {
             grants: self.grants.clone(),
             job: None,
@@ -187,9 +181,8 @@ impl Plugin {
         let preopens = self.memory_preopen(CALL_TOOL, &reach)?;
         let deadline = (self.limits.call_tool_seconds, "limits.call_tool_seconds");
         let mut call = self.call(CALL_TOOL, deadline, preopens, None, reach);
-        let answer = call.bounded(async |store, instance| {
-            toolbox.export.load(&mut *store, &instance)?.call_call_tool(store, &tool.name, &input).await
-        });
+        let answer =
+            call.bounded(async |store, instance| self.exports.call_tool(store, instance, &tool.name, input).await);
         let answer = answer.await?;
         let no_job = call.no_job_note();
         // What it held is given back before its answer is read.
@@ -210,9 +203,9 @@ impl Plugin {
                 let output = serde_json::from_str(&output);
                 Ok(Ok(output.map_err(|e| invalid(format!("its output is not JSON: {e}")))?))
             }
-            Err(toolbox::ToolError::UnknownTool(text)) => Ok(Err(ToolFault::UnknownTool(cut(text, FAULT_BYTES)))),
-            Err(toolbox::ToolError::InvalidInput(text)) => Ok(Err(ToolFault::InvalidInput(cut(text, FAULT_BYTES)))),
-            Err(toolbox::ToolError::Failed(text)) => Ok(Err(ToolFault::Failed(noted(cut(text, FAULT_BYTES), no_job)))),
+            Err(ToolFault::UnknownTool(text)) => Ok(Err(ToolFault::UnknownTool(cut(text, FAULT_BYTES)))),
+            Err(ToolFault::InvalidInput(text)) => Ok(Err(ToolFault::InvalidInput(cut(text, FAULT_BYTES)))),
+            Err(ToolFault::Failed(text)) => Ok(Err(ToolFault::Failed(noted(cut(text, FAULT_BYTES), no_job)))),
         }
     }
 }
@@ -220,16 +213,16 @@ impl Plugin {
 const CALL_TOOL: &str = "call-tool";
 
 /// The definitions that a component listed, if they can be offered as they are; else what is wrong, and with which.
-fn checked(listed: Vec<types::ToolDefinition>, limits: &Limits) -> Result<Vec<Arc<ToolDefinition>>, String> {
+fn checked(listed: Vec<WrittenTool>, limits: &Limits) -> Result<Vec<Arc<ToolDefinition>>, String> {
     if listed.len() > limits.tools as usize {
         return Err(format!("it has {} tools, more than limits.tools = {}", listed.len(), limits.tools));
     }
-    let bytes: usize = listed.iter().map(texts).sum();
+    let bytes: usize = listed.iter().map(WrittenTool::text_bytes).sum();
     if bytes as u64 > limits.tools_bytes {
         let max = limits.tools_bytes;
         return Err(format!("the definitions of its tools have {bytes} bytes, more than limits.tools_bytes = {max}"));
     }
-    let kept = listed.iter().map(kept_for_tool).sum::<u64>();
+    let kept = listed.iter().map(WrittenTool::memory_bytes).sum::<u64>();
     if kept > limits.memory_bytes {
         let max = limits.memory_bytes;
         return Err(format!(
@@ -251,8 +244,8 @@ fn checked(listed: Vec<types::ToolDefinition>, limits: &Limits) -> Result<Vec<Ar
 }
 
 /// A definition whose schemas are those of objects. Clients of MCP take no others: one such tool, and they refuse them all.
-fn offered(tool: types::ToolDefinition) -> Result<ToolDefinition, String> {
-    let tool = definition(tool).map_err(|e| e.to_string())?;
+fn offered(tool: WrittenTool) -> Result<ToolDefinition, String> {
+    let tool = tool.read().map_err(|e| e.to_string())?;
     for (what, schema) in [("input", Some(&tool.input_schema)), ("output", tool.output_schema.as_ref())] {
         if schema.is_some_and(|schema| schema.get("type").and_then(Value::as_str) != Some("object")) {
             return Err(format!("the {what} schema of the tool {:?} must say `\"type\": \"object\"`", tool.name));

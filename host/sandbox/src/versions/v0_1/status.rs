@@ -2,14 +2,14 @@
 
 use guild_contract::{JobStatus, manifest::Interface};
 
-use super::Answer;
-use crate::{
+use super::{
+    Answer,
     bindings::guild::worker::{
         status::{Host, Snapshot},
         types,
     },
-    state::State,
 };
+use crate::state::State;
 
 impl Host for State {
     async fn current(&mut self) -> Answer<Snapshot> {

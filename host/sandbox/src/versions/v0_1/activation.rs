@@ -2,10 +2,10 @@
 
 use guild_jobs::activation::Activation;
 
-use crate::bindings::{exports::guild::worker::dispatch, guild::worker::types};
+use super::bindings::{exports::guild::worker::dispatch, guild::worker::types};
 
-/// The words of WIT for what the host knows.
-pub(crate) fn told(activation: &Activation) -> dispatch::Activation {
+/// What the host knows, in the types of WIT.
+pub(super) fn to_wit(activation: &Activation) -> dispatch::Activation {
     let request = &activation.request;
     dispatch::Activation {
         context: dispatch::Context::Commission(dispatch::Commission {

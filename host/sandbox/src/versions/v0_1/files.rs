@@ -9,11 +9,12 @@ use guild_jobs::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Answer, blocking, named};
-use crate::{
+use super::{
+    Answer,
     bindings::guild::worker::files::{Host, Passage},
-    state::{Reach, State},
+    blocking, named,
 };
+use crate::state::{Reach, State};
 
 /// Lines or paths that one call answers with at most.
 const MAX_FOUND: u32 = 10_000;

@@ -1,9 +1,12 @@
-//! Host functions: one file per interface of `guild:worker`.
+//! `guild:worker@0.1`: bindings, host functions (one file per interface), and what a component's exports mean.
 //!
 //! An expected failure is the interface's `host-error`; only abuse (a handle that is not one) or a bug of the host traps.
 //! What blocks on storage runs where blocking is allowed.
 
-pub(crate) mod agent;
+mod activation;
+mod agent;
+mod bindings;
+mod exports;
 mod files;
 mod job_tools;
 mod log;
@@ -11,30 +14,41 @@ mod memory;
 mod status;
 mod web;
 
+use guild_contract::manifest::World;
 use guild_jobs::tools::ToolError;
-use wasmtime::component::{HasSelf, Linker};
+use wasmtime::component::{HasSelf, InstancePre, Linker};
 
 use crate::{
-    bindings::guild::worker::{agent as agent_wit, files as files_wit, job_tools as job_tools_wit, log as log_wit},
-    bindings::guild::worker::{memory as memory_wit, status as status_wit, types, web as web_wit},
     state::State,
+    versions::{Exports, Version},
 };
 
-pub(crate) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
-    types::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
-    log_wit::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
-    memory_wit::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
-    files_wit::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
-    web_wit::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
-    job_tools_wit::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
-    status_wit::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
-    agent_wit::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
-    Ok(())
+use bindings::guild::worker as wit;
+
+/// This version.
+pub(crate) struct Bindings;
+
+impl Version for Bindings {
+    fn add_to_linker(&self, linker: &mut Linker<State>) -> wasmtime::Result<()> {
+        wit::types::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
+        wit::log::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
+        wit::memory::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
+        wit::files::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
+        wit::web::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
+        wit::job_tools::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
+        wit::status::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
+        wit::agent::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
+        Ok(())
+    }
+
+    fn exports(&self, pre: &InstancePre<State>, world: World) -> wasmtime::Result<Box<dyn Exports>> {
+        Ok(Box::new(exports::Exports::find(pre, world)?))
+    }
 }
 
-impl types::Host for State {}
+impl wit::types::Host for State {}
 
-impl From<ToolError> for types::HostError {
+impl From<ToolError> for wit::types::HostError {
     fn from(error: ToolError) -> Self {
         match error {
             ToolError::InvalidInput(text) => Self::InvalidInput(text),
@@ -51,7 +65,7 @@ impl From<ToolError> for types::HostError {
 }
 
 /// What a host function answers: the interface's own result, inside the one that traps.
-type Answer<T> = wasmtime::Result<Result<T, types::HostError>>;
+type Answer<T> = wasmtime::Result<Result<T, wit::types::HostError>>;
 
 /// How much of a text of a component an error repeats.
 const HEAD_BYTES: usize = 256;

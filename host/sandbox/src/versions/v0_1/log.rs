@@ -2,10 +2,8 @@
 
 use guild_contract::manifest::Interface;
 
-use crate::{
-    bindings::guild::worker::log::{Host, Level},
-    state::State,
-};
+use super::bindings::guild::worker::log::{Host, Level};
+use crate::state::State;
 
 impl Host for State {
     async fn write(&mut self, level: Level, message: String) -> wasmtime::Result<()> {

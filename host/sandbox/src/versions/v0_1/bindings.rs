@@ -1,7 +1,7 @@
 //! The host's side of `wit/`, generated from it.
 //!
 //! One world serves all members: what it imports is the whole of `guild:worker`, and a component's exports are
-//! looked up by interface ([`crate::plugin`]).
+//! looked up by interface ([`super::exports`]).
 
 wasmtime::component::bindgen!({
     path: "../../wit",
@@ -17,6 +17,6 @@ wasmtime::component::bindgen!({
     exports: { default: async },
     with: {
         "wasi:io/poll": wasmtime_wasi::p2::bindings::io::poll,
-        "guild:worker/agent.session": crate::host::agent::SessionState,
+        "guild:worker/agent.session": crate::versions::v0_1::agent::SessionState,
     },
 });

@@ -2,11 +2,12 @@
 
 use guild_contract::{Decision, grants::Capability, manifest::Interface};
 
-use super::{Answer, blocking, named};
-use crate::{
+use super::{
+    Answer,
     bindings::guild::worker::{job_tools::Host, types},
-    state::State,
+    blocking, named,
 };
+use crate::state::State;
 
 impl Host for State {
     async fn update_summary(&mut self, summary: String) -> Answer<()> {

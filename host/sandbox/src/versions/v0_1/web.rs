@@ -8,9 +8,12 @@ use guild_jobs::{tools::ToolError, web::Web};
 use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{Answer, named};
-use crate::{
+use super::{
+    Answer,
     bindings::guild::worker::web::{Hit, Host},
+    named,
+};
+use crate::{
     log::LogSink,
     state::{Reach, State},
 };

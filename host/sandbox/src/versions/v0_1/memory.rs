@@ -5,14 +5,15 @@ use std::sync::Arc;
 use guild_contract::{grants::Capability, manifest::Interface};
 use guild_jobs::{JobTools, MemoryStore, tools::ToolError};
 
-use super::{Answer, blocking, named};
-use crate::{
+use super::{
+    Answer,
     bindings::guild::worker::{
         memory::{Entry, Host},
         types::Scope,
     },
-    state::{Reach, State},
+    blocking, named,
 };
+use crate::state::{Reach, State};
 
 /// The member's memory, for what concerns this key.
 fn keyed(reach: &Reach, scope: Scope, key: &str) -> Result<Arc<MemoryStore>, ToolError> {

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{HashMap, hash_map::Entry},
+    mem,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -9,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use guild_contract::{Bounds, Limits, grants::Capability, json::parsed_bytes, manifest::Interface};
+use guild_contract::{Limits, grants::Capability, json::parsed_bytes, manifest::Interface};
 use guild_jobs::{
     session::{Ending as End, Query, QueryEvent, QueryHandle},
     tools::{ToolDefinition, ToolError, Tools},
@@ -25,14 +26,19 @@ use wasmtime_wasi::{
     p2::{DynPollable, Pollable, subscribe},
 };
 
-use super::{Answer, head};
-use crate::{
+use super::{
+    Answer,
     bindings::guild::worker::{
         agent::{Ending, Event, Finish, Host, HostSession, Options, Step, ToolCall, Usage},
         types,
     },
+    exports::bounds,
+    head,
+};
+use crate::{
     held::{Held, Memory},
     state::{Reach, State},
+    tools::WrittenTool,
 };
 
 /// Calls to a component's own tools that wait for it at a time; further ones wait in the session.
@@ -40,8 +46,7 @@ const CALLS: usize = 16;
 /// How long to wait for the memory of sessions that were dropped, and are about to end; and between two looks.
 const GRACE: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(5);
-/// What a tool takes besides its texts and schemas, and a name besides its characters.
-const TOOL_BYTES: usize = 512;
+/// What a name takes besides its characters.
 const NAME_BYTES: usize = 64;
 /// How often the host has a schema at a time: as it was read, and as it goes to a model.
 const COPIES: u64 = 2;
@@ -158,26 +163,9 @@ impl Pollable for SessionState {
     }
 }
 
-/// A tool as a component defines it. The error names the tool whose schema is no JSON object.
-pub(crate) fn definition(tool: types::ToolDefinition) -> Result<ToolDefinition, ToolError> {
-    let schema = |what: &str, text: &str| {
-        serde_json::from_str::<Value>(text).ok().filter(Value::is_object).ok_or_else(|| {
-            ToolError::InvalidInput(format!("{what} of the tool {:?} is no JSON object", head(&tool.name)))
-        })
-    };
-    Ok(ToolDefinition {
-        input_schema: schema("the input schema", &tool.input_schema)?,
-        output_schema: tool.output_schema.as_deref().map(|text| schema("the output schema", text)).transpose()?,
-        name: tool.name,
-        title: tool.title,
-        description: tool.description,
-        read_only: tool.read_only,
-    })
-}
-
 /// Refuses what is larger than a plan may be.
-fn within_plan(options: &Options, max: u64) -> Result<(), ToolError> {
-    let tools = options.own_tools.iter().map(texts).sum::<usize>();
+fn within_plan(options: &Options, tools: &[WrittenTool], max: u64) -> Result<(), ToolError> {
+    let tools = tools.iter().map(WrittenTool::text_bytes).sum::<usize>();
     let bytes = options.prompt.len() + options.system_prompt.len() + tools;
     if bytes as u64 > max {
         return Err(ToolError::OverLimit(format!(
@@ -187,27 +175,10 @@ fn within_plan(options: &Options, max: u64) -> Result<(), ToolError> {
     Ok(())
 }
 
-/// Bytes of all that a tool's definition says.
-pub(crate) fn texts(tool: &types::ToolDefinition) -> usize {
-    let or_none = |text: &Option<String>| text.as_ref().map_or(0, String::len);
-    tool.name.len()
-        + or_none(&tool.title)
-        + tool.description.len()
-        + tool.input_schema.len()
-        + or_none(&tool.output_schema)
-}
-
-/// Bytes that a tool's definition takes of the host's memory once it is read, without copies.
-pub(crate) fn kept_for_tool(tool: &types::ToolDefinition) -> u64 {
-    let schemas = [Some(&tool.input_schema), tool.output_schema.as_ref()];
-    let plain = TOOL_BYTES + tool.name.len() + tool.title.as_ref().map_or(0, String::len) + tool.description.len();
-    plain as u64 + schemas.into_iter().flatten().map(|schema| parsed_bytes(schema.as_bytes())).sum::<u64>()
-}
-
 /// Bytes that the host keeps for a session until it ends.
-fn kept_for(options: &Options) -> u64 {
+fn kept_for(options: &Options, tools: &[WrittenTool]) -> u64 {
     let names = options.tools.iter().chain(&options.model).map(|name| NAME_BYTES + name.len()).sum::<usize>();
-    let tools = options.own_tools.iter().map(kept_for_tool).sum::<u64>();
+    let tools = tools.iter().map(WrittenTool::memory_bytes).sum::<u64>();
     (options.prompt.len() + options.system_prompt.len() + names) as u64 + COPIES * tools
 }
 
@@ -243,20 +214,21 @@ fn result(json: &str, limits: &Limits, held: &Arc<Held>) -> Answered {
 }
 
 impl SessionState {
-    async fn start(reach: Reach, options: Options, limits: &Limits, held: &Arc<Held>) -> Result<Self, ToolError> {
+    async fn start(reach: Reach, mut options: Options, limits: &Limits, held: &Arc<Held>) -> Result<Self, ToolError> {
         reach.granted(Interface::Agent)?;
-        if !options.own_tools.is_empty() {
+        let tools: Vec<WrittenTool> = mem::take(&mut options.own_tools).into_iter().map(Into::into).collect();
+        if !tools.is_empty() {
             let line = r#""agent": { "ownTools": true }"#;
             reach.granted_too(reach.grants.own_tools, &Capability::OwnTools, line)?;
         }
         let sessions = reach.sessions.clone().ok_or_else(|| reach.no_job("agent.query"))?;
         let bounds = bounds(options.bounds);
         bounds.check().map_err(ToolError::InvalidInput)?;
-        within_plan(&options, limits.plan_bytes)?;
+        within_plan(&options, &tools, limits.plan_bytes)?;
         // Before anything of it is read.
-        let memory = Arc::new(memory(kept_for(&options), limits, held).await?);
+        let memory = Arc::new(memory(kept_for(&options, &tools), limits, held).await?);
         let (sender, calls) = mpsc::channel(CALLS);
-        let definitions = options.own_tools.into_iter().map(|tool| definition(tool).map(Arc::new));
+        let definitions = tools.into_iter().map(|tool| tool.read().map(Arc::new));
         let definitions = definitions.collect::<Result<_, _>>()?;
         let own_tools =
             Arc::new(OwnTools { definitions, calls: sender, ids: AtomicU64::new(1), _memory: memory.clone() });
@@ -272,15 +244,6 @@ impl SessionState {
             })
             .await?;
         Ok(Self { query, calls, waiting: HashMap::new(), next: None, ended: false, _memory: memory })
-    }
-}
-
-/// Bounds as a component writes them.
-pub(crate) fn bounds(bounds: types::Bounds) -> Bounds {
-    Bounds {
-        max_turns: bounds.max_turns,
-        max_budget_usd: bounds.max_budget_usd,
-        deadline_seconds: bounds.deadline_seconds,
     }
 }
 
@@ -353,6 +316,7 @@ impl HostSession for State {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tools::TOOL_BYTES;
 
     fn held(limits: &Limits) -> Arc<Held> {
         Held::new(limits, Arc::default(), None)
@@ -375,43 +339,46 @@ mod tests {
         assert!(matches!(&over, ToolError::OverLimit(why) if why.contains("limits.memory_bytes = 200")), "{over}");
     }
 
-    fn options(schemas: &[&str]) -> Options {
-        let tool = |schema: &&str| types::ToolDefinition {
-            name: "t".to_owned(),
-            title: Some("title".to_owned()),
-            description: String::new(),
-            input_schema: (*schema).to_owned(),
-            output_schema: Some("{}".to_owned()),
-            read_only: true,
-        };
+    fn options() -> Options {
         Options {
             prompt: "ab".to_owned(),
             system_prompt: "c".to_owned(),
             tools: Vec::new(),
             job_tools: false,
-            own_tools: schemas.iter().map(tool).collect(),
+            own_tools: Vec::new(),
             model: None,
             bounds: types::Bounds { max_turns: None, max_budget_usd: None, deadline_seconds: None },
         }
     }
 
+    fn tool(schema: &str) -> WrittenTool {
+        WrittenTool {
+            name: "t".to_owned(),
+            title: Some("title".to_owned()),
+            description: String::new(),
+            input_schema: schema.to_owned(),
+            output_schema: Some("{}".to_owned()),
+            read_only: true,
+        }
+    }
+
     #[test]
     fn all_that_a_session_says_of_its_tools_is_summed_before_it_is_read() {
-        let two = options(&["{}", "no!"]);
-        assert_eq!(within_plan(&two, 24), Ok(()));
-        let over = within_plan(&two, 23).unwrap_err();
+        let two = [tool("{}"), tool("no!")];
+        assert_eq!(within_plan(&options(), &two, 24), Ok(()));
+        let over = within_plan(&options(), &two, 23).unwrap_err();
         assert!(matches!(&over, ToolError::OverLimit(why) if why.contains("limits.plan_bytes allows 23")), "{over}");
-        assert!(matches!(definition(two.own_tools[1].clone()), Err(ToolError::InvalidInput(_))));
+        assert!(matches!(two[1].clone().read(), Err(ToolError::InvalidInput(_))));
     }
 
     #[test]
     fn a_schema_is_kept_as_what_it_takes_once_it_is_read() {
-        let plain = kept_for(&options(&["{}"]));
+        let plain = kept_for(&options(), &[tool("{}")]);
         let many = format!("{{\"enum\":[{}]}}", vec!["{\"a\":0}"; 1000].join(","));
-        let more = kept_for(&options(&[&many])) - plain;
+        let more = kept_for(&options(), &[tool(&many)]) - plain;
         assert!(more > 50 * many.len() as u64, "{more} bytes for {} of text", many.len());
-        let title = types::ToolDefinition { title: Some("t".repeat(1000)), ..options(&["{}"]).own_tools.remove(0) };
-        assert!(kept_for_tool(&title) > 1000 + TOOL_BYTES as u64);
+        let title = WrittenTool { title: Some("t".repeat(1000)), ..tool("{}") };
+        assert!(title.memory_bytes() > 1000 + TOOL_BYTES as u64);
     }
 
     #[tokio::test]

@@ -1,0 +1,80 @@
+//! The versions of `guild:worker` that this host serves.
+//!
+//! A published version stays served beside newer ones: its bindings, its host functions and what its exports mean are
+//! one module, and [`VERSIONS`] names it. Nothing else in this crate knows a version's types.
+
+mod v0_1;
+
+use guild_audit::inspect::{self, Outside};
+use guild_contract::manifest::World;
+use guild_jobs::activation::{Activation, Plan, Refusal};
+use wasmtime::{
+    Store,
+    component::{Instance, InstancePre, Linker},
+};
+use wasmtime_wasi::async_trait;
+
+use crate::{call::ToolFault, state::State, tools::WrittenTool};
+
+/// All of them, by their tracks, oldest first.
+const VERSIONS: [((u64, u64), &dyn Version); 1] = [((0, 1), &v0_1::Bindings)];
+
+/// One version of `guild:worker`.
+pub(crate) trait Version: Sync {
+    /// Defines what its components import.
+    fn add_to_linker(&self, linker: &mut Linker<State>) -> wasmtime::Result<()>;
+
+    /// Finds what a component of this world exports.
+    fn exports(&self, pre: &InstancePre<State>, world: World) -> wasmtime::Result<Box<dyn Exports>>;
+}
+
+/// What a component exports, in the host's own types. An export that its world does not have is an error.
+#[async_trait]
+pub(crate) trait Exports: Send + Sync {
+    /// Whether it exports `run`.
+    fn has_run(&self) -> bool;
+
+    /// Whether it exports `toolbox`.
+    fn has_toolbox(&self) -> bool;
+
+    /// `dispatch.activate`. The plan is as the component wrote it: nobody has checked it.
+    async fn activate(
+        &self,
+        store: &mut Store<State>,
+        instance: Instance,
+        activation: &Activation,
+    ) -> wasmtime::Result<Result<Plan, Refusal>>;
+
+    /// `run.run`. The inner error is the component's own text.
+    async fn run(
+        &self,
+        store: &mut Store<State>,
+        instance: Instance,
+        activation: &Activation,
+    ) -> wasmtime::Result<Result<String, String>>;
+
+    /// `toolbox.list-tools`.
+    async fn list_tools(&self, store: &mut Store<State>, instance: Instance) -> wasmtime::Result<Vec<WrittenTool>>;
+
+    /// `toolbox.call-tool`: input and output are JSON.
+    async fn call_tool(
+        &self,
+        store: &mut Store<State>,
+        instance: Instance,
+        name: &str,
+        input: String,
+    ) -> wasmtime::Result<Result<String, ToolFault>>;
+}
+
+/// Defines what components import, of all versions.
+pub(crate) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+    VERSIONS.iter().try_for_each(|(_, version)| version.add_to_linker(linker))
+}
+
+/// The version that a component was built for, by its imports and exports; the newest, where it has none of
+/// `guild:worker`. That the host serves it was checked before.
+pub(crate) fn of(outside: &Outside) -> &'static dyn Version {
+    let [.., (_, newest)] = VERSIONS;
+    let track = inspect::worker_track(outside);
+    VERSIONS.iter().find(|(served, _)| Some(*served) == track).map_or(newest, |(_, version)| *version)
+}
