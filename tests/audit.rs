@@ -7,11 +7,12 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use guild_audit::{
-    Audit, Rule, Subject,
-    meaning::{self, Link},
+use guild_audit::{Audit, Rule, Subject};
+use guild_contract::{
+    Limits,
+    interfaces::{self, Link},
+    text::is_steering,
 };
-use guild_contract::{Limits, text::is_steering};
 use serde_json::{Value, json};
 use wasm_encoder::{Component, ConstExpr, DataSection, MemorySection, MemoryType, Module, ModuleSection};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
@@ -589,8 +590,8 @@ fn importing_all_of_wasi() -> Vec<u8> {
     for package in ["clocks", "random", "filesystem", "sockets", "cli", "http"] {
         resolve.push_file(wasi.join(format!("{package}.wit"))).unwrap();
     }
-    let known = meaning::all().filter(|known| matches!(known.link, Link::Linked | Link::Denied));
-    let imports: String = known.map(|known| format!("import {}@0.2.12;\n", known.name)).collect();
+    let known = interfaces::all().filter(|name| matches!(interfaces::link(name), Some(Link::Linked | Link::Denied)));
+    let imports: String = known.map(|name| format!("import {name}@0.2.12;\n")).collect();
     let world = format!("package test:guest;\nworld guest {{\n{imports}{}\n}}", guest::WORKER);
     let package = resolve.push_str("guest.wit", &world).unwrap();
     let world = resolve.select_world(&[package], Some("guest")).unwrap();

@@ -10,6 +10,7 @@ mod deny;
 mod fuzz;
 mod guests;
 mod http;
+mod modules;
 mod soak;
 mod steps;
 mod test;
@@ -26,6 +27,7 @@ cargo xtask COMMAND
                   sessions of the real Claude Code CLI, installed below target/ with npm, against a local server
   clients         let MCP clients that are not ours work with a host: the official SDKs and the conformance suite; and
                   build, run and audit the workers in JavaScript and Python of docs/authors.md
+  modules         check that no crate of the host has modules that use each other in a cycle
   deny            check licences, sources, duplicates and advisories of all dependencies (deny.toml)
   fuzz [--seconds N] [TARGET]...
                   fuzz these targets, or all, for N seconds in all (180), each for the same share, on one processor
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         (Some("test"), rest) if rest == ["--with-claude"] => test::all(true),
         (Some("clients"), rest) if rest.is_empty() => clients::alone(),
         (Some("guests"), rest) if rest.is_empty() => guests::build(),
+        (Some("modules"), rest) if rest.is_empty() => modules::check(),
         (Some("deny"), rest) if rest.is_empty() => deny::check(),
         (Some("fuzz"), rest) => fuzz::run_all(&rest),
         (Some("soak"), rest) => soak::run_for(&rest),

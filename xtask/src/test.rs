@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use crate::{
-    claude, clients, deny, guests,
+    claude, clients, deny, guests, modules,
     steps::{Steps, cargo, root, run, run_keeping_end},
 };
 
@@ -44,6 +44,7 @@ fn take(steps: &mut Steps, summary: &mut Vec<String>) -> Result<(), String> {
             run(cargo().args(["clippy", "--workspace", "--all-targets", "--manifest-path", manifest]).args(deny))
         })
     })?;
+    steps.take("modules", modules::check)?;
     steps.take("dependencies", deny::check)?;
     steps.take("tests", || {
         let (ended, end) = run_keeping_end(cargo().args(["nextest", "run", "--workspace"]), "Summary [");

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use guild_contract::{
     Limits,
     grants::{Capability, Names, Verdict, wildcard},
+    interfaces::Link,
     manifest::{Interface, World},
     text::hex,
 };
@@ -14,8 +15,7 @@ use sha2::{Digest, Sha256};
 use crate::{
     findings::Findings,
     inspect::{self, InspectError, Outside},
-    judge,
-    meaning::{self, Link},
+    judge, meaning,
     model::{
         Audit, Contents, Export, ExportState, FORMAT, Function, Identity, Import, ImportState, Kind, Limit,
         SessionTool, Sessions, Wish, WishState,
@@ -134,7 +134,7 @@ fn kind_of(bytes: &[u8]) -> Kind {
 }
 
 fn import(name: &str, functions: Vec<String>, member: Option<Member<'_>>, languages: &[meaning::Language]) -> Import {
-    let known = inspect::meaning(name);
+    let known = meaning::of(inspect::without_version(name));
     let interface = inspect::interface(name);
     let (state, why) = state_of(name, interface, member);
     let function = |name: String| Function {
@@ -165,8 +165,8 @@ fn state_of(name: &str, interface: Option<Interface>, member: Option<Member<'_>>
             return (state, Some(cut(&error.to_string())));
         }
     };
-    let (Some(interface), Link::Grant) = (interface, known.link) else {
-        return match known.link {
+    let (Some(interface), Link::Grant) = (interface, known) else {
+        return match known {
             Link::Denied => (ImportState::LinkedDenied, Some(inspect::NO_NETWORK.to_owned())),
             _ => (ImportState::Linked, None),
         };
@@ -191,7 +191,8 @@ fn exports(outside: &Outside, world: Option<World>) -> Vec<Export> {
         .into_iter()
         .take(LISTED)
         .map(|name| {
-            let known = inspect::meaning(name).filter(|known| known.link == Link::Exported);
+            let known = meaning::of(inspect::without_version(name));
+            let known = known.filter(|_| inspect::link(name) == Some(Link::Exported));
             let is_wanted = match wanted {
                 Some(wanted) => wanted.iter().any(|wanted| inspect::is_export(name, wanted)),
                 None => known.is_some(),

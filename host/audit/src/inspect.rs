@@ -5,11 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use guild_contract::{
     WIT_PACKAGE, WIT_VERSION,
     grants::Grants,
+    interfaces::{self, EXPORTS, Link},
     manifest::{ComponentSpec, FILE_NAME, Interface, World},
 };
 use wasmparser::{ComponentTypeRef, Encoding, Parser, Payload};
-
-use crate::meaning::{self, Link};
 
 /// Why a component's bytes are not what a host can load for its manifest.
 #[derive(Debug, thiserror::Error)]
@@ -153,7 +152,7 @@ pub fn worker_track(outside: &Outside) -> Option<(u64, u64)> {
 
 /// Whether an import has nothing behind it: every call traps. Languages' runtimes drag such imports in.
 pub fn is_denied(import: &str) -> bool {
-    meaning(import).is_some_and(|known| known.link == Link::Denied)
+    link(import) == Some(Link::Denied)
 }
 
 /// Checks that this host serves the version of an import or export, of a package that it knows.
@@ -165,19 +164,24 @@ pub(crate) fn check_version(import: &str) -> Result<(), InspectError> {
     }
 }
 
-/// What an import means, where this host has it in that version.
-pub(crate) fn known(import: &str) -> Result<&'static meaning::Meaning, InspectError> {
+/// What becomes of an import, where this host has it in that version.
+pub(crate) fn known(import: &str) -> Result<Link, InspectError> {
     let unknown = || InspectError::UnknownImport(import.to_owned());
-    if !meaning::knows_package(Name::of(import).package) {
+    if !interfaces::knows_package(Name::of(import).package) {
         return Err(unknown());
     }
     check_version(import)?;
-    meaning(import).filter(|known| known.link != Link::Exported).ok_or_else(unknown)
+    link(import).filter(|link| *link != Link::Exported).ok_or_else(unknown)
 }
 
-/// What an import means, without its version; none for what this host does not have.
-pub(crate) fn meaning(import: &str) -> Option<&'static meaning::Meaning> {
-    meaning::of(import.split_once('@').map_or(import, |(path, _)| path))
+/// What becomes of an import or export; none for what this host does not have.
+pub(crate) fn link(name: &str) -> Option<Link> {
+    interfaces::link(without_version(name))
+}
+
+/// `package/interface` of an import or export.
+pub(crate) fn without_version(name: &str) -> &str {
+    name.split_once('@').map_or(name, |(path, _)| path)
 }
 
 /// The interface that an import of `guild:worker` needs a grant for.
@@ -186,9 +190,6 @@ pub(crate) fn interface(import: &str) -> Option<Interface> {
     let found = Interface::ALL.into_iter().find(|interface| interface.as_str() == name.interface);
     found.filter(|_| name.package == WIT_PACKAGE)
 }
-
-/// The interfaces of `guild:worker` that some world exports, in the order of [`exports_of`].
-pub(crate) const EXPORTS: [&str; 3] = ["dispatch", "run", "toolbox"];
 
 /// What a world exports, by the names of its interfaces.
 pub(crate) fn exports_of(world: World) -> &'static [&'static str] {
@@ -214,7 +215,7 @@ pub(crate) fn is_export(export: &str, interface: &str) -> bool {
 pub fn check(outside: &Outside, spec: &ComponentSpec, grants: &Grants) -> Result<(), InspectError> {
     let (mut not_asked, mut not_granted) = (BTreeMap::new(), BTreeMap::<_, BTreeSet<_>>::new());
     for import in &outside.imports {
-        let denied = match known(import)?.link {
+        let denied = match known(import)? {
             Link::Linked | Link::Types => None,
             Link::Grant => {
                 let interface = interface(import).ok_or_else(|| InspectError::UnknownImport(import.clone()))?;

@@ -2,6 +2,7 @@
 
 use guild_contract::{
     Limits,
+    interfaces::EXPORTS,
     manifest::{Interface, World},
 };
 
@@ -196,7 +197,7 @@ pub(crate) fn outside(
                     findings.add(Rule::GA005, place, format!("{error}; build it against the host's wit/"));
                 }
             }
-            ExportState::Extra if inspect::EXPORTS.iter().any(|known| inspect::is_export(&export.name, known)) => {
+            ExportState::Extra if EXPORTS.iter().any(|known| inspect::is_export(&export.name, known)) => {
                 let world = audit.identity.world.as_deref().unwrap_or_default();
                 let text = format!(
                     "the manifest says `\"world\": \"{world}\"`, which does not have this export, and a host refuses the component; \

@@ -8,8 +8,8 @@ use std::{
     process::Command,
 };
 
-use guild_audit::meaning::{self, Link, Meaning};
-use guild_contract::manifest::Interface;
+use guild_audit::meaning::{self, Meaning};
+use guild_contract::interfaces::{self, Link};
 use wit_parser::Resolve;
 
 /// Not offered by this host: what a command exports, and what WASI has not settled.
@@ -67,10 +67,13 @@ fn every_function_of_wasi_has_a_sentence_and_none_is_too_many() {
 }
 
 #[test]
-fn every_interface_that_can_be_asked_for_needs_a_grant_and_no_other() {
-    let asked: BTreeSet<_> = Interface::ALL.iter().map(|i| format!("guild:worker/{}", i.as_str())).collect();
-    let needs: BTreeSet<_> = meaning::all().filter(|k| k.link == Link::Grant).map(|k| k.name.to_owned()).collect();
-    assert_eq!(asked, needs);
+fn every_interface_that_a_host_links_is_explained_and_no_other() {
+    let explained: BTreeSet<_> = meaning::all().map(|known| known.name.to_owned()).collect();
+    assert_eq!(explained, interfaces::all().collect());
+    for known in meaning::all() {
+        let denied = interfaces::link(known.name) == Some(Link::Denied);
+        assert_eq!(known.reach.contains("every call traps"), denied, "{}", known.name);
+    }
 }
 
 #[test]

@@ -7,9 +7,8 @@ use std::{
 
 use anstyle::AnsiColor;
 use guild_contract::{
-    Bounds, Grants, Limits,
+    Bounds, Grants, Limits, Narrowed,
     grants::{Names, Verdict},
-    limits::Narrowed,
 };
 use guild_server::{
     config::Config,

@@ -8,11 +8,14 @@ pub mod bounds;
 pub mod event;
 pub mod grants;
 pub mod guidance;
+mod hosts;
 pub mod ids;
+pub mod interfaces;
 pub mod job;
 pub mod json;
 pub mod limits;
 pub mod manifest;
+mod member_limits;
 pub mod nearest;
 pub mod objects;
 mod policy;
@@ -29,6 +32,7 @@ pub use ids::{JobId, MemberKey};
 pub use job::{Decision, JobStatus, JobUsage, Meta, Usage};
 pub use limits::Limits;
 pub use manifest::Manifest;
+pub use member_limits::{MemberLimits, Narrowed};
 pub use report::{MemberReport, MemberService};
 
 /// The WIT package that this host implements, without its version.

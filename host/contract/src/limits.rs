@@ -3,12 +3,8 @@
 //! A limit that stands here is enforced; there is no way to spell "unlimited". `guild.toml` sets them
 //! under `[limits]` by these names.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-
-use crate::{MemberKey, Policy, manifest::ComponentSpec, policy::Pattern};
 
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
@@ -51,7 +47,7 @@ macro_rules! limits {
             }
 
             /// The smaller of each, and the names of those that are smaller in `other`.
-            fn smaller(&self, other: &Self) -> (Self, Vec<&'static str>) {
+            pub(crate) fn smaller(&self, other: &Self) -> (Self, Vec<&'static str>) {
                 let (mut least, mut names) = (self.clone(), Vec::new());
                 $(if other.$name < self.$name {
                     least.$name = other.$name;
@@ -295,61 +291,11 @@ limits! {
     @start events_kept: u32 = 4096;
 }
 
-/// The limits of one member.
-#[derive(Clone, Debug, PartialEq)]
-pub struct MemberLimits {
-    /// What holds for it. Those of the whole host are the host's.
-    pub limits: Limits,
-    /// Who made those smaller that are not the host's, by their names.
-    pub narrowed: BTreeMap<&'static str, Narrowed>,
-}
-
-/// Who made a limit smaller for one member.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Narrowed {
-    /// `limits` of a `[member.PATTERN]`.
-    Operator(Pattern),
-    /// `component.grants.artifacts` or `component.resources` in the manifest.
-    Manifest,
-}
-
-impl MemberLimits {
-    /// The limits of the member `key`, whose manifest says `spec`, where `all` are those of the host: the smallest that
-    /// any rule for it, or its manifest, says.
-    pub fn of(key: &MemberKey, spec: &ComponentSpec, policy: &Policy, all: &Limits) -> Self {
-        let mut own = Self { limits: all.clone(), narrowed: BTreeMap::new() };
-        for rule in policy.rules_for(key) {
-            if let Some(limits) = &rule.limits {
-                own.narrow(limits, &Narrowed::Operator(rule.members.clone()));
-            }
-        }
-        let (artifacts, bounds, now) = (spec.grants.artifacts.unwrap_or_default(), spec.resources, &own.limits);
-        let asked = Limits {
-            artifacts_bytes: artifacts.bytes.unwrap_or(now.artifacts_bytes),
-            artifacts_entries: artifacts.entries.unwrap_or(now.artifacts_entries),
-            session_turns: bounds.max_turns.unwrap_or(now.session_turns),
-            session_budget_usd: bounds.max_budget_usd.unwrap_or(now.session_budget_usd),
-            session_seconds: bounds.deadline_seconds.unwrap_or(now.session_seconds),
-            // What bounds a `run` more is the job's own deadline, and is told so: it is no limit of guild.toml's.
-            ..now.clone()
-        };
-        own.narrow(&asked, &Narrowed::Manifest);
-        own
-    }
-
-    fn narrow(&mut self, limits: &Limits, by: &Narrowed) {
-        let (smaller, names) = self.limits.smaller(limits);
-        self.limits = smaller;
-        self.narrowed.extend(names.into_iter().map(|name| (name, by.clone())));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::policy::Rule;
 
     #[test]
     fn no_limit_can_be_zero() {
@@ -378,34 +324,6 @@ mod tests {
         let all = Limits::default();
         let other = Limits { tables: 1, note_bytes: all.note_bytes + 1, ..all.clone() };
         assert_eq!(all.smaller(&other), (Limits { tables: 1, ..all.clone() }, vec!["tables"]));
-    }
-
-    #[test]
-    fn the_smallest_of_a_members_limits_holds_and_is_known_by_who_said_it() {
-        let all = Limits::default();
-        let rule = |members: &str, limits: Limits| Rule {
-            members: members.parse().unwrap(),
-            limits: Some(Box::new(limits)),
-            ..Rule::default()
-        };
-        let policy = Policy {
-            rules: vec![
-                rule("*", Limits { tables: 3, note_bytes: 10, ..all.clone() }),
-                rule("team/*", Limits { tables: 2, note_bytes: 20, ..all.clone() }),
-                rule("bob", Limits { memories: 1, ..all.clone() }),
-            ],
-            ..Policy::default()
-        };
-        let asked = json!({"file": "x.wasm", "world": "autonomous-worker",
-            "grants": {"artifacts": {"bytes": 7, "entries": u64::MAX}},
-            "resources": {"maxTurns": 5, "deadlineSeconds": all.session_seconds + 1}});
-        let asked: ComponentSpec = serde_json::from_value(asked).unwrap();
-        let own = MemberLimits::of(&"team/ann".parse().unwrap(), &asked, &policy, &all);
-        assert_eq!(own.limits, Limits { tables: 2, note_bytes: 10, artifacts_bytes: 7, session_turns: 5, ..all });
-        let by = |pattern: &str| Narrowed::Operator(pattern.parse().unwrap());
-        let manifest = ["artifacts_bytes", "session_turns"].map(|name| (name, Narrowed::Manifest));
-        let said = [("tables", by("team/*")), ("note_bytes", by("*"))].into_iter().chain(manifest);
-        assert_eq!(own.narrowed, said.collect());
     }
 
     #[test]

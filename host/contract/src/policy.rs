@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::{Limits, MemberKey, manifest::Interface, nearest::nearest};
+use crate::{hosts::check_host, ids::MemberKey, limits::Limits, manifest::Interface, nearest::nearest};
 
 /// Something that can be allowed or denied, as `guild.toml` spells it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -102,23 +102,6 @@ impl FromStr for Capability {
         };
         Err(format!("{text:?} cannot be granted; {hint}"))
     }
-}
-
-/// Characters of a host's name, as DNS has them, with the port of a pattern.
-const HOST_CHARS: usize = 253;
-
-/// Refuses a pattern of hosts that people could take for another one. Whether it is a pattern at all is for who matches it.
-pub(crate) fn check_host(host: &str) -> Result<(), String> {
-    if !host.is_ascii() {
-        return Err(format!(
-            "{host:?} has characters beyond ASCII, some of which look like others; write its name in Punycode, as \
-             \"xn--bcher-kva.example\""
-        ));
-    }
-    if host.len() > HOST_CHARS {
-        return Err(format!("a pattern of hosts has at most {HOST_CHARS} characters, and one here has {}", host.len()));
-    }
-    Ok(())
 }
 
 /// Which members a rule is for: a key, with `*` for any characters, `/` too.

@@ -10,9 +10,8 @@ use std::{
 
 use guild_agent::{Broker, LocalSearch, ReadRoots};
 use guild_contract::{
-    Bounds, Grants, Limits, MemberKey,
+    Bounds, Grants, Limits, MemberKey, MemberLimits,
     grants::{Verdict, wildcard},
-    limits::MemberLimits,
     manifest::{ComponentSpec, FILE_NAME, Interface, SESSION_TOOLS, World},
 };
 use guild_jobs::{files::Files, session::session_limits, web::Web};

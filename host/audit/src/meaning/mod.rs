@@ -1,34 +1,16 @@
 //! What each function that a component can import means, in one plain sentence, and what it can reach here.
 //!
-//! Two tables: [`worker`] for `guild:worker`, and [`wasi`] for WASI 0.2. Tests hold them against the WIT files.
+//! Two tables: [`worker`] for `guild:worker`, and [`wasi`] for WASI 0.2. Tests hold them against the WIT files, and against
+//! [`guild_contract::interfaces`], which says what becomes of an interface.
 
 mod wasi;
 mod worker;
-
-use guild_contract::WIT_PACKAGE;
-
-/// What becomes of an interface that a component imports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Link {
-    /// An interface of `guild:worker`: it needs a grant of its name.
-    Grant,
-    /// It has types only; nothing can be called through it.
-    Types,
-    /// It is exported, by the worlds that have it; a host does not offer it.
-    Exported,
-    /// WASI that is linked for every component.
-    Linked,
-    /// WASI that is linked so that every call traps.
-    Denied,
-}
 
 /// An interface that this host knows.
 #[derive(Clone, Copy, Debug)]
 pub struct Meaning {
     /// `package/interface`, without a version.
     pub name: &'static str,
-    /// What becomes of it.
-    pub link: Link,
     /// What it is for.
     pub sentence: &'static str,
     /// What it can reach on this host.
@@ -101,10 +83,4 @@ pub fn all() -> impl Iterator<Item = &'static Meaning> {
 /// What an interface means, by `package/interface` without its version.
 pub fn of(name: &str) -> Option<&'static Meaning> {
     all().find(|known| known.name == name)
-}
-
-/// Whether a package is one of those whose versions this host looks at: its own, and those of WASI.
-pub(crate) fn knows_package(package: &str) -> bool {
-    package == WIT_PACKAGE
-        || wasi::INTERFACES.iter().any(|known| known.name.split_once('/').is_some_and(|(known, _)| known == package))
 }

@@ -5,7 +5,7 @@
 
 use super::{
     Language::{self, C, Go, JavaScript, Python, Rust},
-    Link, Meaning,
+    Meaning,
 };
 
 const ANY: &[Language] = &[C, Go, JavaScript, Python, Rust];
@@ -18,7 +18,7 @@ const fn linked(
     reach: &'static str,
     functions: &'static [(&'static str, &'static str)],
 ) -> Meaning {
-    Meaning { name, link: Link::Linked, sentence, reach, functions, runtimes: ANY }
+    Meaning { name, sentence, reach, functions, runtimes: ANY }
 }
 
 const fn denied(
@@ -27,7 +27,7 @@ const fn denied(
     runtimes: &'static [Language],
     functions: &'static [(&'static str, &'static str)],
 ) -> Meaning {
-    Meaning { name, link: Link::Denied, sentence, reach: NO_NETWORK, functions, runtimes }
+    Meaning { name, sentence, reach: NO_NETWORK, functions, runtimes }
 }
 
 pub(super) const INTERFACES: &[Meaning] = &[

@@ -1,21 +1,19 @@
 //! `guild:worker`, as `wit/` has it.
 
-use super::{Link, Meaning};
+use super::Meaning;
 
 const fn interface(
     name: &'static str,
-    link: Link,
     sentence: &'static str,
     reach: &'static str,
     functions: &'static [(&'static str, &'static str)],
 ) -> Meaning {
-    Meaning { name, link, sentence, reach, functions, runtimes: &[] }
+    Meaning { name, sentence, reach, functions, runtimes: &[] }
 }
 
 pub(super) const INTERFACES: &[Meaning] = &[
     interface(
         "guild:worker/agent",
-        Link::Grant,
         "Starts agent sessions of its own: a model with tools, run by the host.",
         "Prompts go to the runtime that the operator chose; sessions get only tools that the member was granted, and \
          turns, dollars and time count against the job.",
@@ -29,14 +27,12 @@ pub(super) const INTERFACES: &[Meaning] = &[
     ),
     interface(
         "guild:worker/dispatch",
-        Link::Exported,
         "Checks and plans a dispatch; the host calls it.",
         "It runs before any job exists: no job directory, and memory is read-only.",
         &[("activate", "Checks a dispatch, and answers with a plan or a refusal.")],
     ),
     interface(
         "guild:worker/files",
-        Link::Grant,
         "Reads local files under the read roots that the operator granted.",
         "Granted read roots only, never outside of them, and never to write.",
         &[
@@ -47,7 +43,6 @@ pub(super) const INTERFACES: &[Meaning] = &[
     ),
     interface(
         "guild:worker/job-tools",
-        Link::Grant,
         "Writes what its own job shows and delivers: summary, decisions, questions, artifacts, result.",
         "Its own job's records and artifacts, within the limits.",
         &[
@@ -60,7 +55,6 @@ pub(super) const INTERFACES: &[Meaning] = &[
     ),
     interface(
         "guild:worker/log",
-        Link::Grant,
         "Writes lines into its job's log.",
         "The job's log, within its limit; nothing is read.",
         &[(
@@ -70,7 +64,6 @@ pub(super) const INTERFACES: &[Meaning] = &[
     ),
     interface(
         "guild:worker/memory",
-        Link::Grant,
         "Keeps notes that later jobs of the same member read.",
         "The member's own memory only; it writes there only with `memory:write`.",
         &[
@@ -82,35 +75,25 @@ pub(super) const INTERFACES: &[Meaning] = &[
     ),
     interface(
         "guild:worker/run",
-        Link::Exported,
         "Carries a job out in the component itself; the host calls it.",
         "Its job's directory to read, its artifacts to write, and what it was granted.",
         &[("run", "Carries one job out, and answers with its result.")],
     ),
     interface(
         "guild:worker/status",
-        Link::Grant,
         "Reads its own job's record.",
         "Its own job only.",
         &[("current", "Reads its own job's status, summary, questions and decisions.")],
     ),
     interface(
         "guild:worker/toolbox",
-        Link::Exported,
         "Offers tools to sessions and callers; the host calls it.",
         "What it was granted, without a job: no job directory, and memory is read-only.",
         &[("call-tool", "Answers one call of one of its tools."), ("list-tools", "Names the tools that it offers.")],
     ),
-    interface(
-        "guild:worker/types",
-        Link::Types,
-        "Types that the other interfaces share.",
-        "Nothing: it has no functions.",
-        &[],
-    ),
+    interface("guild:worker/types", "Types that the other interfaces share.", "Nothing: it has no functions.", &[]),
     interface(
         "guild:worker/web",
-        Link::Grant,
         "Searches the web and reads pages, through the host: the only import through which data can leave.",
         "Hosts that the operator's `[web]` opens and the member was granted; an address or a query can carry data out.",
         &[

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Fault, Interface, NAME_BYTES, has_unseen, unseen};
-use crate::policy::check_host;
+use crate::hosts::check_host;
 
 /// What a component asks for: the `guild:worker` interfaces that it imports, and how much of what is behind them it
 /// and its sessions need. `{}` asks for the least of an interface.

@@ -1,0 +1,18 @@
+//! Patterns of host names, as manifests and policies spell them.
+
+/// Characters of a host's name, as DNS has them, with the port of a pattern.
+const HOST_CHARS: usize = 253;
+
+/// Refuses a pattern of hosts that people could take for another one. Whether it is a pattern at all is for who matches it.
+pub(crate) fn check_host(host: &str) -> Result<(), String> {
+    if !host.is_ascii() {
+        return Err(format!(
+            "{host:?} has characters beyond ASCII, some of which look like others; write its name in Punycode, as \
+             \"xn--bcher-kva.example\""
+        ));
+    }
+    if host.len() > HOST_CHARS {
+        return Err(format!("a pattern of hosts has at most {HOST_CHARS} characters, and one here has {}", host.len()));
+    }
+    Ok(())
+}
