@@ -4,7 +4,6 @@
 //! asked for each job's end and told to delete it: the host's index then never holds what is gone.
 
 use std::{
-    collections::HashMap,
     io::{self, Write},
     sync::Arc,
     time::Duration,
@@ -156,7 +155,7 @@ fn look(pruned: &mut Pruned, records: &Records, choice: &Choice, limits: &Limits
 
 async fn prune_member(pruned: &mut Pruned, (dir, records): (&Dir, &Records), choice: &Choice, limits: &Arc<Limits>) {
     match OwnerLock::try_acquire(dir, "") {
-        Ok(Ok(_lock)) => prune_here(pruned, (dir, records), choice, limits),
+        Ok(Ok(_lock)) => prune_here(pruned, dir, choice, limits),
         Ok(Err(owner)) if owner.url.is_empty() => {
             pruned.errors.push(format!("process {} works on it; try again when that has ended", owner.pid));
         }
@@ -170,7 +169,7 @@ async fn prune_member(pruned: &mut Pruned, (dir, records): (&Dir, &Records), cho
 }
 
 /// As the member's owner.
-fn prune_here(pruned: &mut Pruned, (dir, records): (&Dir, &Records), choice: &Choice, limits: &Arc<Limits>) {
+fn prune_here(pruned: &mut Pruned, dir: &Dir, choice: &Choice, limits: &Arc<Limits>) {
     let store = match JobStore::open(dir, StoreOptions { limits: limits.clone(), clock: Arc::new(SystemClock) }) {
         Ok(store) => store,
         Err(error) => return pruned.errors.push(format!("cannot open its jobs: {error}")),
@@ -178,14 +177,8 @@ fn prune_here(pruned: &mut Pruned, (dir, records): (&Dir, &Records), choice: &Ch
     // A host may go on with them.
     store.leave_running();
     store.load();
-    let mut there = Pruned::default();
-    look(&mut there, records, choice, limits);
-    // What is chosen is measured while it is there.
-    let sizes: HashMap<JobId, u64> =
-        there.would_remove.into_iter().flatten().map(|id| (id.clone(), records.bytes(&id))).collect();
     let report = store.prune(choice.older_than, &choice.statuses);
-    pruned.bytes = report.removed.iter().filter_map(|id| sizes.get(id)).sum();
-    pruned.removed = report.removed;
+    (pruned.removed, pruned.bytes) = (report.removed, report.bytes);
     pruned.errors.extend(report.failed.into_iter().map(|(job, reason)| format!("job {job}: {reason}")));
 }
 
