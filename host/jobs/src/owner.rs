@@ -18,7 +18,7 @@ use cap_std::{
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::{AtFlags, Timestamps, UTIME_NOW, utimensat},
-    process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal},
+    process::{Pid, PidfdFlags, Signal, geteuid, pidfd_open, pidfd_send_signal},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -206,6 +206,15 @@ impl Owner {
     pub fn note<T: DeserializeOwned>(&self, member: &Dir) -> io::Result<Option<T>> {
         let note = Note::last(member)?.filter(|note| (note.pid, note.started) == (self.pid, self.started));
         Ok(note.map(|note| note.serving))
+    }
+
+    /// The other user whose lock file is in the member's directory, which this process cannot open: that user's host has the
+    /// member, or did not live to remove the file.
+    pub fn other_user(member: &Dir) -> Option<u32> {
+        let found = member.symlink_metadata(LOCK).ok()?;
+        let is_refused =
+            || matches!(FileLock::is_held(member, LOCK), Err(e) if e.kind() == io::ErrorKind::PermissionDenied);
+        (found.uid() != geteuid().as_raw() && is_refused()).then_some(found.uid())
     }
 
     /// When the owner of the member whose directory `member` is last said that it lives; see [`Pulse`].

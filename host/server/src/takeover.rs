@@ -56,6 +56,17 @@ pub enum OwnerError {
         /// The owner's process.
         pid: u32,
     },
+    /// The lock is another user's, whose processes cannot be looked at.
+    #[error(
+        "member {key} is locked by the user with the id {user}; stop that user's host of it, or, where none runs any more, remove \
+         the file .lock from the member's directory"
+    )]
+    OtherUser {
+        /// The member.
+        key: MemberKey,
+        /// The user who has the lock file.
+        user: u32,
+    },
     /// The member stays locked, though the owner that it names is gone or was ended.
     #[error(
         "member {key} stays locked by a process that its file .owner does not name; stop the one that has the member's directory open"
@@ -126,14 +137,22 @@ async fn acquire(member: &Dir, key: &MemberKey, url: &str) -> Result<OwnerLock, 
             return Err(OwnerError::Served { key: key.clone(), pid: owner.pid, url: owner.url });
         }
         if !owner.has_open(member) {
-            return Err(OwnerError::Locked { key: key.clone() });
+            return Err(locked(member, key));
         }
         tracing::warn!(member = %key, pid = owner.pid, url = owner.url, "the member's owner shows no life; it is ended");
         let hung = owner.clone();
         let ended = tokio::task::spawn_blocking(move || hung.terminate(GRACE)).await;
         ended.map_err(io::Error::other).and_then(|ended| ended).map_err(failed)?;
     }
-    wait(member, url, GRACE).await.map_err(failed)?.map_err(|_| OwnerError::Locked { key: key.clone() })
+    wait(member, url, GRACE).await.map_err(failed)?.map_err(|_| locked(member, key))
+}
+
+/// Why a member cannot be had whose owner is not known.
+fn locked(member: &Dir, key: &MemberKey) -> OwnerError {
+    match Owner::other_user(member) {
+        Some(user) => OwnerError::OtherUser { key: key.clone(), user },
+        None => OwnerError::Locked { key: key.clone() },
+    }
 }
 
 /// Tries for the lock until it is free or the time is over; then the owner.
