@@ -514,6 +514,7 @@ fn without_a_host_each_command_says_what_it_can_do_and_what_to_do() {
 #[test]
 fn a_token_file_is_used_where_the_files_name_the_host() {
     let home = two_members();
+    toolbox(&home);
     home.write("config/guild/guild.toml", "require_token = true\n");
     let token = home.run(&["token", "add", "ci"]);
     let file = home.write("ci.token", stdout(&token));
@@ -525,5 +526,10 @@ fn a_token_file_is_used_where_the_files_name_the_host() {
     assert!(unread.status.code() == Some(1) && stderr(&unread).contains("nowhere"), "{}", stderr(&unread));
     let deleted = delete(&["--token-file", file.to_str().unwrap()]);
     assert_eq!(stdout(&deleted), "aa-1 is deleted\n", "{}", stderr(&deleted));
+    let call =
+        |more: &[&str]| home.run(&[&["call", "tools", "echo", r#"{"a":1}"#, "--members", "members"], more].concat());
+    assert_eq!(call(&[]).status.code(), Some(1));
+    let called = call(&["--token-file", file.to_str().unwrap()]);
+    assert_eq!(stdout(&called), "{\"a\":1}\n", "{}", stderr(&called));
     host.stop();
 }

@@ -81,8 +81,8 @@ async fn open(args: &Call) -> Result<Worker, Failure> {
     let terms = Terms::new(&args.house, &[], None, &config)?;
     let target = Target::Member(directory.clone());
     let options = HostOptions { config, target, sources: Vec::new(), agent: None };
-    let worker = Worker::open(&directory, options, &terms).await?;
-    worker.prepared(&member, &limits).await?;
+    let worker = Worker::open(&directory, options, &terms, &args.access).await?;
+    worker.prepared(&member, &limits, &args.access).await?;
     Ok(worker)
 }
 

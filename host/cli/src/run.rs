@@ -66,8 +66,9 @@ pub(crate) async fn run(mut args: Run) -> Result<(), Failure> {
     let opened = async {
         let here = house::member(&directory, &args.house, &options.config).map_err(Failure::error)?;
         let limits = options.config.limits.clone();
-        let worker = Worker::open(&directory, options, &terms).await?;
-        worker.prepared(&here, &limits).await?;
+        let access = AccessArgs::of_environment();
+        let worker = Worker::open(&directory, options, &terms, &access).await?;
+        worker.prepared(&here, &limits, &access).await?;
         Ok::<_, Failure>(worker)
     };
     let worker = tokio::select! {
@@ -192,12 +193,17 @@ struct Ended {
 }
 
 impl Worker {
-    pub(crate) async fn open(directory: &Path, options: HostOptions, terms: &Terms) -> Result<Self, Failure> {
+    pub(crate) async fn open(
+        directory: &Path,
+        options: HostOptions,
+        terms: &Terms,
+        access: &AccessArgs,
+    ) -> Result<Self, Failure> {
         // A host that wants to serve a member waits for its owner to let go. There is no need to: the owner does it.
         if let Ok(Some(owner)) = Owner::of(&house::open(directory)?)
             && !owner.url.is_empty()
         {
-            let client = AccessArgs::of_environment().client_of_owner(&owner.url)?;
+            let client = access.client_of_owner(&owner.url)?;
             let listed = client.list(&ListParams { detail: None, filter: Some("-".to_owned()) }).await;
             // A toolbox answers that it has no jobs.
             if matches!(listed, Ok(_) | Err(Error::Refused { .. })) {
@@ -218,18 +224,23 @@ impl Worker {
                     Failure::error(format!("the process that serves {key} has just ended, or begun; run this again"))
                 })?;
                 hold(directory, &config, terms, &owner)?;
-                Ok(Self::Owner(AccessArgs::of_environment().client_of_owner(&owner.url)?))
+                Ok(Self::Owner(access.client_of_owner(&owner.url)?))
             }
             Err(error) => Err(Failure::error(error.to_string())),
         }
     }
 
     /// Waits until the component is in service that the member's directory has, as long as compiling it takes.
-    pub(crate) async fn prepared(&self, here: &FoundMember, limits: &Limits) -> Result<(), Failure> {
+    pub(crate) async fn prepared(
+        &self,
+        here: &FoundMember,
+        limits: &Limits,
+        access: &AccessArgs,
+    ) -> Result<(), Failure> {
         let progress = Progress::start();
         match self {
             Self::Here { member, .. } => member.prepared(|what| progress.compiling(what)).await,
-            Self::Owner(host) => served_as_here(host.url(), here, limits, &progress).await?,
+            Self::Owner(host) => served_as_here(access, host.url(), here, limits, &progress).await?,
         }
         Ok(())
     }
@@ -367,11 +378,17 @@ impl Worker {
 
 /// Waits until the host at `url` serves the member as its directory has it, and the toolboxes that it names. What the host
 /// does not take up by itself is an error: the task would be carried out by something older.
-async fn served_as_here(url: &str, here: &FoundMember, limits: &Limits, progress: &Progress) -> Result<(), Failure> {
+async fn served_as_here(
+    access: &AccessArgs,
+    url: &str,
+    here: &FoundMember,
+    limits: &Limits,
+    progress: &Progress,
+) -> Result<(), Failure> {
     let sha256 = here.component_sha256(limits).map_err(Failure::error)?;
     let file = here.manifest.component.as_ref().map_or(FILE_NAME, |spec| &spec.file);
     let key = here.key.as_str();
-    let options = AccessArgs::of_environment().options_of_owner(url, None)?;
+    let options = access.options_of_owner(url, None)?;
     // A host of one member has it at its one endpoint, and reads its files when it starts.
     let is_roster = url.contains("/members/");
     let compiled = Duration::from_secs(limits.compile_seconds.into());

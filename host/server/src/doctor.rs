@@ -156,8 +156,8 @@ pub async fn examine(examination: Examination, compiling: impl Fn(&str) + Send +
         Ok(key) => config.agent_of(&key),
         Err(_) => Ok(config.agent),
     };
-    let with_sessions = survey.iter().filter(|member| is_ours(member) && has_sessions(member));
-    let of_members = with_sessions.filter_map(|member| agent_of(member).ok());
+    let workers = survey.iter().filter(|member| is_ours(member) && takes_work(member));
+    let of_members = workers.filter_map(|member| agent_of(member).ok());
     let needed: BTreeSet<Runtime> = of_members.chain(is_named.then_some(config.agent)).collect();
     let mut checks = Vec::new();
     for runtime in Runtime::ALL {
@@ -190,16 +190,11 @@ fn is_ours(member: &Surveyed) -> bool {
     !matches!(member.state, Ok(false))
 }
 
-/// Whether jobs of a member can have agent sessions.
-fn has_sessions(member: &Surveyed) -> bool {
+/// Whether a member takes work, which runs on its runtime.
+fn takes_work(member: &Surveyed) -> bool {
     let manifest = member.found.member.as_ref().ok().map(|found| &found.manifest);
     let spec = manifest.filter(|manifest| manifest.is_worker()).and_then(|manifest| manifest.component.as_ref());
-    let asks = || member.granted.as_ref().is_some_and(|granted| granted.grants.has(Interface::Agent));
-    spec.is_some_and(|spec| match spec.world {
-        World::Worker | World::WorkerToolbox => true,
-        World::AutonomousWorker => asks(),
-        World::ToolboxPlugin => false,
-    })
+    spec.is_some_and(|spec| spec.world.exports_dispatch())
 }
 
 async fn look_at_runtime(runtime: Runtime, config: &Config, files: Option<&Arc<dyn Files>>) -> Result<String, String> {
