@@ -517,7 +517,7 @@ fn run_says_of_a_toolbox_that_is_missing_what_helps_a_command() {
     let nowhere =
         home.guild().current_dir("/").arg("run").arg(home.path("members/worker")).arg("a task").output().unwrap();
     let nowhere = String::from_utf8(nowhere.stderr).unwrap();
-    assert!(nowhere.contains("name it with --members DIR, or `members` in guild.toml"), "{nowhere}");
+    assert!(nowhere.contains("; name it with --members DIR, or `members` in guild.toml"), "{nowhere}");
     assert!(!told.contains("start the host") && !nowhere.contains("start the host"), "{told}{nowhere}");
     // A host says it of itself.
     let host = home.serve(&home.path("members/worker"), &["--members", home.path("members").to_str().unwrap()]);

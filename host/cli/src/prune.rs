@@ -14,7 +14,7 @@ use guild_contract::{
     JobId, JobStatus, Limits,
     rpc::{ListParams, StatusView, code},
 };
-use guild_jobs::{JobStore, OwnerLock, Records, StoreOptions, SystemClock, records::ended_before};
+use guild_jobs::{JobStore, Owner, OwnerLock, Records, StoreOptions, SystemClock, records::ended_before};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -156,6 +156,12 @@ fn look(pruned: &mut Pruned, records: &Records, choice: &Choice, limits: &Limits
 async fn prune_member(pruned: &mut Pruned, (dir, records): (&Dir, &Records), choice: &Choice, limits: &Arc<Limits>) {
     match OwnerLock::try_acquire(dir, "") {
         Ok(Ok(_lock)) => prune_here(pruned, dir, choice, limits),
+        Ok(Err(owner)) if !owner.is_alive() => pruned.errors.push(match Owner::other_user(dir) {
+            Some(user) => format!("it is {user}"),
+            None => {
+                "a process has locked it that its file .owner does not name; try again when that has ended".to_owned()
+            }
+        }),
         Ok(Err(owner)) if owner.url.is_empty() => {
             pruned.errors.push(format!("process {} works on it; try again when that has ended", owner.pid));
         }

@@ -45,7 +45,7 @@ pub use error::StoreError;
 pub use job_tools::JobTools;
 pub use load::{LoadReport, Resume, interrupted};
 pub use memory::MemoryStore;
-pub use owner::{Note, Owner, OwnerLock, Pulse};
+pub use owner::{Note, OtherUser, Owner, OwnerLock, Pulse};
 pub use records::Records;
 pub use running::RunningJob;
 pub use store::{JobStore, NewJob, PruneReport, StoreOptions};

@@ -16,7 +16,7 @@ use std::{
 
 use cap_std::fs::Dir;
 use guild_contract::MemberKey;
-use guild_jobs::{Owner, OwnerLock, Pulse};
+use guild_jobs::{OtherUser, Owner, OwnerLock, Pulse};
 use serde_json::{Value, json};
 use tokio::{
     runtime::{Builder, Handle},
@@ -57,15 +57,12 @@ pub enum OwnerError {
         pid: u32,
     },
     /// The lock is another user's, whose processes cannot be looked at.
-    #[error(
-        "member {key} is locked by the user with the id {user}; stop that user's host of it, or, where none runs any more, remove \
-         the file .lock from the member's directory"
-    )]
+    #[error("member {key} is {user}")]
     OtherUser {
         /// The member.
         key: MemberKey,
         /// The user who has the lock file.
-        user: u32,
+        user: OtherUser,
     },
     /// The member stays locked, though the owner that it names is gone or was ended.
     #[error(

@@ -196,15 +196,12 @@ impl Toolboxes {
             Others::Found(_) => {
                 format!("is not there: the directory of members has no member {key}; put it there, and run this again")
             }
-            Others::Unknown if self.serves => {
-                "cannot be looked for: this host has one member and knows no directory of \
-                                               members; name it with `members` in guild.toml, and start the host again"
-                    .to_owned()
-            }
             Others::Unknown => {
-                "cannot be looked for: no directory of members is known; name it with --members DIR, or \
-                                `members` in guild.toml"
-                    .to_owned()
+                let what_to_do = match self.serves {
+                    true => "name it with `members` in guild.toml, and start the host again",
+                    false => "name it with --members DIR, or `members` in guild.toml",
+                };
+                format!("cannot be looked for: no directory of members is known for the one member here; {what_to_do}")
             }
         }
     }
