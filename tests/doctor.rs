@@ -5,7 +5,10 @@ use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use serde_json::{Value, json};
 
-use crate::support::host::{Home, wait_for};
+use crate::support::{
+    guest,
+    host::{Home, wait_for},
+};
 
 /// What `guild doctor --json` says: its exit code, and its report.
 fn doctor(home: &Home, more: &[&str]) -> (Option<i32>, Value) {
@@ -152,11 +155,13 @@ fn read_roots_are_usable_where_there_is_something_to_read() {
         let (code, report) = doctor(&home, &options);
         (code, check(&report, "sources", "read roots"))
     };
+    let with_picture = "docs (2 documents; not read: binary (1): `docs/picture.png`)";
     let (code, (state, _, said)) = roots(&["docs"]);
-    assert_eq!((code, state.as_str(), said.as_str()), (Some(0), "usable", "docs (2 documents)"));
+    assert_eq!((code, state.as_str(), said.as_str()), (Some(0), "usable", with_picture));
     let (code, (state, needed, said)) = roots(&["docs", "empty", "table"]);
     assert_eq!((code, state.as_str(), needed), (Some(1), "unusable", true), "{said}");
-    let told = "empty has no file that sessions can see; table has no document: 1 other files; docs (2 documents)";
+    let told = "empty has no file that sessions can see; table has no document; not read: tables, styles, lock files and other \
+                kinds without text to quote (1): `table/a.csv`; docs (2 documents; not read: binary (1): `docs/picture.png`)";
     assert_eq!(said, told);
     let (code, (state, _, said)) = roots(&["docs", "nowhere"]);
     assert!(code == Some(1) && state == "unusable" && said.contains("nowhere"), "{said}");
@@ -256,4 +261,42 @@ fn the_token_is_sent_to_no_other_machine_because_an_owner_names_it() {
     assert!(ask(&[]).contains("the token is not sent to https://0.0.0.0:1/mcp"), "{}", ask(&[]));
     assert!(!ask(&["--url", "https://0.0.0.0:1"]).contains("not sent"));
     host.stop();
+}
+
+#[test]
+fn a_directory_with_toolboxes_only_needs_no_runtime() {
+    let home = Home::new();
+    home.member("tools", "toolbox-plugin", &guest::toolbox("(call $ok (local.get 2) (local.get 3))"));
+    home.edit_manifest("tools", |manifest| manifest["capabilities"] = json!(["tools"]));
+    let (code, report) = doctor(&home, &[]);
+    assert_eq!((code, &report["usable"]), (Some(0), &json!(true)), "{report:#}");
+    assert!(!check(&report, "runtime", "extractive").1, "{report:#}");
+    // One that is asked for is needed, and so is that of a worker whose sessions the host runs.
+    assert_eq!(doctor(&home, &["--agent", "extractive"]).0, Some(1));
+    home.researcher("researcher");
+    assert_eq!(doctor(&home, &[]).0, Some(1));
+}
+
+#[test]
+fn a_root_is_counted_as_a_report_counts_it() {
+    let home = Home::new();
+    home.researcher("researcher");
+    home.write("docs/lights.md", "# Lights\n\nThe lighthouse of Varg is 31 metres high.\n");
+    home.write("docs/table.csv", "a,b\n1,2\n");
+    home.write("docs/picture.png", b"\x89PNG\0\0");
+    home.write("docs/binary.md", b"\0\0\0");
+    let large = fs::File::create(home.path("docs/large.md")).unwrap();
+    large.set_len((16 << 20) + 1).unwrap();
+    std::os::unix::fs::symlink("lights.md", home.path("docs/link.md")).unwrap();
+    let (code, report) = doctor(&home, &["--sources", "docs"]);
+    let (state, _, said) = check(&report, "sources", "read roots");
+    assert_eq!((code, state.as_str()), (Some(0), "usable"), "{said}");
+    let counted = said.strip_prefix("docs (1 document; not read: ").and_then(|said| said.strip_suffix(')'));
+    let counted: Vec<&str> = counted.unwrap_or_else(|| panic!("{said}")).split("; ").collect();
+    let run = home.run(&["run", "members/researcher", "How high is the lighthouse of Varg?", "--sources", "docs"]);
+    let report = String::from_utf8(run.stdout).unwrap();
+    assert!(report.contains("Searched: 1 of 6 files."), "{report}");
+    let lines: Vec<&str> =
+        report.lines().skip_while(|line| *line != "## Not read").filter_map(|line| line.strip_prefix("- ")).collect();
+    assert_eq!(counted, lines[..4], "{report}");
 }

@@ -459,3 +459,77 @@ fn logs_are_followed_to_the_next_host() {
     assert_eq!((status.code(), output.matches("next host").count()), (Some(0), 1), "{output}");
     assert!(!output.contains("interrupted"), "{output}");
 }
+
+#[test]
+fn a_member_without_jobs_is_named_and_an_ambiguous_name_lists_the_newest_first() {
+    let home = two_members();
+    home.quick("idle");
+    let host = home.serve_roster(&[]);
+    let url = format!("http://127.0.0.1:{}", host.port);
+    for place in [["--url", &url], ["--members", "members"]] {
+        let guild = |arguments: &[&str]| stderr(&home.run(&[arguments, &place].concat()));
+        let none = guild(&["result", "@latest", "--member", "idle"]);
+        assert!(none.contains("there are no jobs of member idle in "), "{none}");
+        let told = guild(&["status", "a"]);
+        let listed: Vec<_> = told
+            .lines()
+            .filter_map(|line| line.split(' ').next())
+            .filter(|id| id.starts_with('a') && id.contains('-'))
+            .collect();
+        assert_eq!(listed, ["ab-2", "ac-1", "ab-1", "aa-1"], "{told}");
+    }
+}
+
+#[test]
+fn without_a_host_each_command_says_what_it_can_do_and_what_to_do() {
+    let home = two_members();
+    let at = "2026-01-01T00:00:00Z";
+    home.job("first", "broken", json!({"status": "failed", "startedAt": at, "completedAt": at, "error": "no"}));
+    let list = home.run(&["list", "--url", "http://127.0.0.1:9"]);
+    assert!(stderr(&list).contains("--members DIR reads the jobs from the files"), "{}", stderr(&list));
+
+    let guild = |arguments: &[&str]| home.run(&[arguments, &["--members", "members"]].concat());
+    // What has ended has nothing to cancel, whoever is asked.
+    for id in ["aa", "aa-1", "@latest"] {
+        let cancelled = guild(&["cancel", id]);
+        assert_eq!(cancelled.status.code(), Some(0), "{}", stderr(&cancelled));
+        assert!(stdout(&cancelled).ends_with(" is completed\n"), "{}", stdout(&cancelled));
+    }
+    assert_eq!(json_of(&guild(&["cancel", "aa", "--json"])), json!({"jobId": "aa-1", "status": "completed"}));
+    let failed = guild(&["cancel", "broken"]);
+    let told = stderr(&failed);
+    assert!(failed.status.code() == Some(1) && told.contains("no host serves first"), "{told}");
+    assert!(told.contains("`guild serve`") && !told.contains("prune"), "{told}");
+    let deleted = guild(&["delete", "@latest"]);
+    let told = stderr(&deleted);
+    assert!(deleted.status.code() == Some(1) && told.contains("no host serves second"), "{told}");
+    assert!(told.contains("`guild serve`") && told.contains("`guild prune`"), "{told}");
+    let help = stdout(&home.run(&["delete", "--help"])).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        help.contains("then ask the process that serves the job's member, and where none does, they say so"),
+        "{help}"
+    );
+}
+
+#[test]
+fn a_token_file_is_used_where_the_files_name_the_host() {
+    let home = two_members();
+    toolbox(&home);
+    home.write("config/guild/guild.toml", "require_token = true\n");
+    let token = home.run(&["token", "add", "ci"]);
+    let file = home.write("ci.token", stdout(&token));
+    let host = home.serve_roster(&[]);
+    let delete = |more: &[&str]| home.run(&[&["delete", "aa-1", "--members", "members"], more].concat());
+    let refused = delete(&[]);
+    assert!(refused.status.code() == Some(1) && stderr(&refused).contains("401"), "{}", stderr(&refused));
+    let unread = delete(&["--token-file", "nowhere"]);
+    assert!(unread.status.code() == Some(1) && stderr(&unread).contains("nowhere"), "{}", stderr(&unread));
+    let deleted = delete(&["--token-file", file.to_str().unwrap()]);
+    assert_eq!(stdout(&deleted), "aa-1 is deleted\n", "{}", stderr(&deleted));
+    let call =
+        |more: &[&str]| home.run(&[&["call", "tools", "echo", r#"{"a":1}"#, "--members", "members"], more].concat());
+    assert_eq!(call(&[]).status.code(), Some(1));
+    let called = call(&["--token-file", file.to_str().unwrap()]);
+    assert_eq!(stdout(&called), "{\"a\":1}\n", "{}", stderr(&called));
+    host.stop();
+}

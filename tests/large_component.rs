@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use serde_json::json;
 
 use crate::support::{
-    guest::Guest,
+    guest::{ANYTHING, Guest},
     host::{Home, Host, wait_for},
     output::{stderr, stdout},
 };
@@ -163,4 +163,25 @@ fn run_waits_until_a_host_of_all_members_has_taken_a_change_up() {
     assert_eq!((done.status.code(), stdout(&done).as_str()), (Some(0), "new\n"), "{}", stderr(&done));
     let version = |member: &serde_json::Value| member["version"] == "0.2.0";
     assert!(host.members().iter().all(version), "{:?}", host.members());
+}
+
+#[test]
+fn run_waits_for_the_toolboxes_of_a_host_of_one_member() {
+    let home = cold();
+    home.write("config/guild/guild.toml", "[limits]\ndispatch_wait_seconds = 1\n");
+    let member = home.member("worker", "autonomous-worker", &answering("done").build());
+    home.edit_manifest("worker", |manifest| manifest["component"]["toolboxes"] = json!(["tools"]));
+    let call = "(call $ok (local.get 2) (local.get 3))";
+    let tools = Guest::default().tools(&[("echo", ANYTHING)]).call(call).with(&long().repeat(8)).build();
+    home.member("tools", "toolbox-plugin", &tools);
+    home.edit_manifest("tools", |manifest| manifest["capabilities"] = json!(["tools"]));
+    let host = home.serve(&member, &["--members", path(&home.path("members"))]);
+    let told = wait_for("the worker to be in service", || {
+        host.members().into_iter().find(|member| member["state"] == "ready")
+    });
+    assert_eq!(told["toolboxesLoading"], json!(["tools"]), "the toolbox was compiled too soon to show anything");
+    let done = home.run(&["run", path(&member), "Do it."]);
+    assert_eq!((done.status.code(), stdout(&done).as_str()), (Some(0), "done\n"), "{}", stderr(&done));
+    assert!(stderr(&done).contains("is compiling the component of tools ..."), "{}", stderr(&done));
+    assert_eq!(host.members()[0]["toolboxesLoading"], serde_json::Value::Null);
 }

@@ -53,7 +53,7 @@ fn vv_tells_each_request_dispatch_denial_and_tool_error_with_its_ids_and_nothing
     line(&host, &["DEBUG", "dispatch accepted member=ann", &job]);
     let request = line(&host, &["DEBUG", " request method=\"worker/dispatch\" member=\"ann\"", &id]);
     assert!(
-        request.contains("caller=local") && request.contains("outcome=Ok") && request.contains(" ms="),
+        request.contains("caller=local") && request.contains("outcome=\"ok\"") && request.contains(" ms="),
         "{request}"
     );
     line(&host, &["DEBUG", "method=\"worker/status\"", &id]);
@@ -119,9 +119,7 @@ fn json_logs_are_one_object_a_line_with_ids_as_fields() {
         "{output}"
     );
     assert_eq!(found("dispatch accepted")["fields"]["job"], id.as_str());
-    // All that is no JSON is what the command says to people.
-    let others: Vec<_> = output.lines().filter(|line| !line.starts_with('{')).collect();
-    assert!(others.iter().all(|line| line.starts_with("listening at") || line.starts_with("serving ")), "{others:?}");
+    assert!(output.lines().all(|line| line.starts_with('{')), "{output}");
 
     let mut home = Home::new();
     home.quick("ann");
@@ -228,4 +226,76 @@ fn approvals_first_uses_and_refused_signatures_are_in_the_audit_log() {
     assert_eq!(audited(&home, "approval-forgotten").len(), 1);
     host.stop();
     assert_eq!(audited(&home, "host-stopped").len(), 1);
+}
+
+#[test]
+fn all_that_a_host_says_is_json_where_its_log_is() {
+    let home = Home::new();
+    home.quick("ann");
+    home.write("members/broken/guild-member.json", "{");
+    let host = home.serve_roster(&["--log-format", "json"]);
+    line(&host, &["serving ann at"]);
+    let port = host.port.to_string();
+    let mut taken = home.guild();
+    taken.args(["serve", "--log-format", "json", "--members"]).arg(home.path("members")).args(["--port", &port]);
+    let taken = taken.output().unwrap();
+    let (_, output) = host.stop();
+    let messages = |output: &str| -> Vec<(String, String)> {
+        let parse = |line: &str| serde_json::from_str::<Value>(line).unwrap_or_else(|e| panic!("{e}: {line}"));
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        output.lines().map(parse).map(|line| (text(&line["level"]), text(&line["message"]))).collect()
+    };
+    let said = messages(&output);
+    for (level, begin) in
+        [("INFO", "listening at http://"), ("INFO", "broken is not served: "), ("INFO", "serving ann at ")]
+    {
+        assert!(said.iter().any(|(at, text)| at == level && text.starts_with(begin)), "{begin}: {said:#?}");
+    }
+    assert_eq!(taken.status.code(), Some(2), "{taken:?}");
+    let said = messages(&String::from_utf8(taken.stderr).unwrap());
+    assert!(said.iter().any(|(level, text)| level == "ERROR" && text.contains("already in use")), "{said:#?}");
+}
+
+#[test]
+fn what_is_logged_has_fields_and_no_text_of_the_code() {
+    let home = Home::new();
+    home.quick("ann");
+    home.job("ann", "left", json!({"status": "running"}));
+    let host = home.serve_roster(&["-vv"]);
+    let id = host.at("ann").start("a task");
+    host.at("ann").ended(&id);
+    line(&host, &["jobs loaded", "member=ann", "jobs=1", "reconciled=1", "left_out=0"]);
+    line(&host, &["request", "method=\"worker/dispatch\"", "outcome=\"ok\""]);
+    let (_, output) = host.stop();
+    assert!(!output.contains("LoadReport") && !output.contains("outcome=Ok"), "{output}");
+}
+
+#[test]
+fn a_refusal_is_told_once_however_often_it_is_tried_again() {
+    let home = Home::new();
+    home.quick("ann");
+    home.quick("bob");
+    let host = home.serve_roster(&[]);
+    line(&host, &["serving bob at"]);
+    line(&host, &["serving ann at"]);
+    host.stop();
+    let file = home.path("members/bob/guest.wasm");
+    let rebuilt = [fs::read(&file).unwrap(), vec![0, 2, 1, b'v']].concat();
+    fs::write(&file, rebuilt).unwrap();
+    // One that is pinned while the host starts is a reason to try all again that were refused.
+    let host = home.serve_roster(&[]);
+    line(&host, &["WARN", "guild approve bob"]);
+    for name in ["carl", "dan"] {
+        home.quick(name);
+        wait_for("it to be in service", || {
+            host.members().iter().any(|member| member["member"] == name && member["state"] == "ready").then_some(())
+        });
+        wait_for("its pin", || {
+            let lock = fs::read_to_string(home.path("config/guild/guild.lock")).unwrap_or_default();
+            lock.contains(&format!("\"{name}\"")).then_some(())
+        });
+    }
+    let (_, output) = host.stop();
+    assert_eq!(output.matches("shows what would be approved").count(), 1, "{output}");
+    assert_eq!(audited(&home, "approval-missing").len(), 1);
 }

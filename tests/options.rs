@@ -6,7 +6,7 @@ use std::{
     process::{Command, Output},
 };
 
-use crate::support::host::Home;
+use crate::support::{guest, host::Home};
 
 const REFUSED: &str = "guild.toml is in a member's directory";
 
@@ -148,4 +148,87 @@ fn shells_complete_commands_members_and_jobs() {
         let script = home.run(&["completions", shell]);
         assert!(script.status.success() && said(&script).contains("GUILD_COMPLETE"), "{shell}");
     }
+}
+
+#[test]
+fn a_policy_that_is_a_symlink_is_where_that_leads_too() {
+    let home = Home::new();
+    home.quick("quick");
+    home.write("members/quick/guild.toml", "");
+    home.write("elsewhere/guild.toml", "");
+    let run = |options: &[&str]| home.run(&[&["run", "quick", "a task", "--members", "members"], options].concat());
+    let link = |to: &str, name: &str| {
+        std::fs::create_dir_all(home.path(name).parent().unwrap()).unwrap();
+        let _ = std::fs::remove_file(home.path(name));
+        symlink(home.path(to), home.path(name)).unwrap();
+    };
+    link("members/quick/guild.toml", "policy/guild.toml");
+    link("members/quick/guild.toml", "config/guild/guild.toml");
+    for options in [&["--config", "policy/guild.toml"][..], &[]] {
+        let output = run(options);
+        assert!(!output.status.success() && said(&output).contains(REFUSED), "{options:?}: {}", said(&output));
+    }
+    link("elsewhere/guild.toml", "policy/guild.toml");
+    link("elsewhere/guild.toml", "config/guild/guild.toml");
+    for options in [&["--config", "policy/guild.toml"][..], &[]] {
+        let output = run(options);
+        assert!(output.status.success(), "{options:?}: {}", said(&output));
+    }
+}
+
+#[test]
+fn hints_name_the_directory_that_was_given_and_examples_line_up() {
+    let home = Home::new();
+    home.quick("quick");
+    home.write("the members/quick/guild-member.json", "{}");
+    for (members, shown) in [("members", "members"), ("the members", "'the members'")] {
+        let output = said(&home.run(&["run", "nosuch", "a task", "--members", members]));
+        assert!(output.contains(&format!("`guild members --members {shown}` shows the keys")), "{output}");
+    }
+    let nowhere = said(&within(&home, "members/quick", &["run", "nosuch", "a task"]));
+    assert!(nowhere.contains("`guild members --members DIR`"), "{nowhere}");
+    for command in ["status", "result", "cancel", "delete", "logs", "list"] {
+        let help = said(&home.run(&[command, "--help"]));
+        let examples = help.lines().skip_while(|line| *line != "Examples:");
+        let examples: Vec<_> = examples.filter(|line| line.contains(&format!("guild {command} "))).collect();
+        assert!(examples.len() > 1, "{help}");
+        assert!(examples.iter().all(|line| line.starts_with(&format!("  guild {command}"))), "{examples:#?}");
+    }
+}
+
+#[test]
+fn the_error_of_what_is_not_approved_has_the_whole_command() {
+    let home = Home::new();
+    home.quick("team/one");
+    home.member("tools", "toolbox-plugin", &guest::toolbox("(call $ok (local.get 2) (local.get 3))"));
+    home.edit_manifest("tools", |manifest| manifest["capabilities"] = serde_json::json!(["tools"]));
+    let policy = home.write("the policy/guild.toml", "require_approval = true");
+    let config = ["--members", "members", "--config", policy.to_str().unwrap()];
+    let run = || home.run(&[&["run", "team/one", "a task"], &config[..]].concat());
+    let call = || home.run(&[&["call", "tools", "do"], &config[..]].concat());
+    let command = |output: &Output| {
+        let text = said(output);
+        let error = text.lines().find(|line| line.starts_with("error: ")).unwrap_or_else(|| panic!("{text}"));
+        let command =
+            error.split('`').find(|part| part.starts_with("guild approve ")).unwrap_or_else(|| panic!("{text}"));
+        assert!(command.contains("--members ") && command.contains("--config "), "{command}");
+        command.to_owned()
+    };
+    // Of this process; and of a host, whose callers are not told it.
+    let here = [command(&run()), command(&call())];
+    let host = home.serve_roster(&["--config", policy.to_str().unwrap()]);
+    assert_eq!([command(&run()), command(&call())], here);
+    for command in &here {
+        let approved = shell(&home, &format!("{command} --yes"));
+        assert!(approved.status.success(), "{command}: {}", said(&approved));
+    }
+    host.stop();
+    assert!(run().status.success() && call().status.success());
+    // A toolbox of the member, too.
+    home.quick("tooled");
+    home.edit_manifest("tooled", |manifest| manifest["component"]["toolboxes"] = serde_json::json!(["tools"]));
+    let tooled = || home.run(&[&["run", "tooled", "a task"], &config[..]].concat());
+    assert!(shell(&home, &format!("{} --yes", command(&tooled()))).status.success());
+    assert!(shell(&home, &format!("{} --forget", here[1])).status.success());
+    assert_eq!(command(&tooled()), here[1]);
 }

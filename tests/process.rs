@@ -4,6 +4,7 @@ use std::{
     fs,
     io::{Read, Write},
     net::{TcpListener, TcpStream},
+    os::unix::fs::PermissionsExt as _,
     process::Stdio,
     time::{Duration, Instant},
 };
@@ -394,4 +395,32 @@ fn a_person_gives_a_host_options_that_its_member_could_not() {
     let roster = home.serve_roster(&[]);
     let id = roster.at("quick").start("d");
     assert_eq!(roster.at("quick").ended(&id)["status"], "completed");
+}
+
+#[test]
+fn a_lock_that_another_user_left_behind_is_told_with_what_to_do() {
+    if !rustix::process::geteuid().is_root() {
+        // Nobody else can give a file away.
+        return;
+    }
+    let home = Home::new();
+    let member = home.quick("quick");
+    let lock = home.write("members/quick/.lock", "");
+    fs::set_permissions(&lock, fs::Permissions::from_mode(0o600)).unwrap();
+    std::os::unix::fs::chown(&lock, Some(65534), None).unwrap();
+    let run = || {
+        let output = home.guild_under_permissions().arg("run").arg(&member).arg("a task").output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    fs::create_dir(member.join("jobs")).unwrap();
+    let prune = || {
+        let output = home.guild_under_permissions().arg("prune").arg(&member).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    for (code, told) in [run(), prune()] {
+        assert!(code == Some(1) && told.contains("the user with the id 65534"), "{told}");
+        assert!(told.contains("remove the file .lock") && !told.contains(".owner does not name"), "{told}");
+    }
+    fs::remove_file(lock).unwrap();
+    assert_eq!(run().0, Some(0));
 }

@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     fs,
     io::{BufRead as _, BufReader, Write as _},
+    os::unix::fs::PermissionsExt as _,
     path::Path,
     process::{Child, ChildStdout, Command, Stdio},
     sync::{Arc, Mutex},
@@ -15,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     guest,
-    host::{Client, Home, Host, wait_for},
+    host::{Client, Home, Host, free_port, wait_for},
 };
 
 /// A home whose members are all the probe, with one document.
@@ -362,4 +363,29 @@ fn the_docs_name_each_limit_that_waits_for_a_start() {
     for name in Limits::NAMES {
         assert_eq!(section.contains(&format!("`{name}`")), Limits::AT_START.contains(name), "{name}");
     }
+}
+
+#[test]
+fn a_read_root_that_cannot_be_read_any_more_is_named_with_what_to_do() {
+    let home = probes(&["ann"]);
+    let toml = "[[roots]]\npath = \"docs\"\n[[roots]]\npath = \"more\"\n";
+    let config = home.write("guild.toml", toml);
+    let port = free_port();
+    let mut command = home.guild_under_permissions();
+    command.args(["serve", "--members"]).arg(home.path("members")).arg("--config").arg(config);
+    command.args(["--port", &port.to_string()]);
+    let mut host = Host::start(command, port, "");
+    assert!(host.is_ready(), "{}", host.output());
+    assert!(!host.output().contains("the read root"), "{}", host.output());
+    fs::set_permissions(home.path("more"), fs::Permissions::from_mode(0o000)).unwrap();
+    host.signal("-HUP");
+    let is_told = |line: &&str| line.contains("WARN") && line.contains("the read root \"more\"");
+    let told = wait_for("the warning", || host.output().lines().find(is_told).map(str::to_owned));
+    fs::set_permissions(home.path("more"), fs::Permissions::from_mode(0o700)).unwrap();
+    for part in
+        [home.path("more").canonicalize().unwrap().to_str().unwrap(), "cannot be read", "permissions", "[[roots]]"]
+    {
+        assert!(told.contains(part), "{part:?} is not in {told}");
+    }
+    assert!(!host.output().contains("the read root \"docs\""), "{}", host.output());
 }

@@ -4,6 +4,7 @@ use std::{
     fs,
     io::{BufRead as _, BufReader, Write as _},
     net::TcpStream,
+    os::unix::fs::symlink,
     path::PathBuf,
 };
 
@@ -317,4 +318,21 @@ fn a_hundred_members_are_served_by_one_process() {
         assert_eq!(client.ended(&id)["status"], "completed");
     }
     assert!(host.members().iter().all(|told| told["state"] == "ready"));
+}
+
+#[test]
+fn a_component_that_was_missing_and_is_a_symlink_now_is_told_so() {
+    let home = Home::new();
+    let outside = home.write("outside/guest.wasm", "");
+    for (member, file) in [("leaf", "gone.wasm"), ("way", "now/gone.wasm")] {
+        home.quick(member);
+        home.edit_manifest(member, |manifest| manifest["component"]["file"] = json!(file));
+    }
+    let host = home.serve_roster(&[]);
+    error(&host, "leaf", "gone.wasm");
+    error(&host, "way", "now/gone.wasm");
+    symlink(&outside, home.path("members/leaf/gone.wasm")).unwrap();
+    symlink(outside.parent().unwrap(), home.path("members/way/now")).unwrap();
+    error(&host, "leaf", "symbolic link");
+    error(&host, "way", "symbolic link");
 }

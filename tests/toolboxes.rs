@@ -495,9 +495,32 @@ fn a_host_of_one_member_takes_only_the_components_of_its_toolboxes() {
     fs::remove_file(house.home.path("config/guild/guild.lock")).unwrap();
     let run = house.home.run(&["run", WORKER, "t", "--members", "members"]);
     let error = String::from_utf8(run.stderr).unwrap();
-    assert!(!run.status.success() && error.contains("the toolbox gone, which worker needs, was not there"), "{error}");
+    assert!(!run.status.success() && error.contains("the toolbox gone, which worker needs, is not there"), "{error}");
 }
 
 fn entries(directory: &Path) -> BTreeSet<String> {
     fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+#[test]
+fn run_says_of_a_toolbox_that_is_missing_what_helps_a_command() {
+    let home = Home::new();
+    home.quick(WORKER);
+    home.edit_manifest(WORKER, |manifest| manifest["component"]["toolboxes"] = json!(["tools"]));
+    let run = |more: &[&str]| {
+        let output = home.run(&[&["run", "members/worker", "a task"], more].concat());
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let told = run(&["--members", "members"]);
+    assert!(told.contains("no member tools; put it there, and run this again"), "{told}");
+    let nowhere =
+        home.guild().current_dir("/").arg("run").arg(home.path("members/worker")).arg("a task").output().unwrap();
+    let nowhere = String::from_utf8(nowhere.stderr).unwrap();
+    assert!(nowhere.contains("; name it with --members DIR, or `members` in guild.toml"), "{nowhere}");
+    assert!(!told.contains("start the host") && !nowhere.contains("start the host"), "{told}{nowhere}");
+    // A host says it of itself.
+    let host = home.serve(&home.path("members/worker"), &["--members", home.path("members").to_str().unwrap()]);
+    let refused = host.client().dispatch(json!({"description": "d", "task": "t"})).unwrap_err();
+    assert!(refused.message.contains("and start the host again"), "{}", refused.message);
 }

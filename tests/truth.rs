@@ -64,6 +64,7 @@ fn where_nothing_was_read_the_report_and_stderr_say_so_and_nothing_of_what_sourc
     assert!(report.contains("**No document was read**"), "{report}");
     assert!(!report.contains("never mention") && !report.contains("Not found in the sources"), "{report}");
     assert!(told.contains("WARN") && told.contains("no document was read in the read roots (empty)"), "{told}");
+    assert!(told.contains("; they have no file that sessions can see") && !told.contains("came by"), "{told}");
     assert!(told.contains("member=researcher") && told.contains("job="), "{told}");
 }
 

@@ -24,7 +24,7 @@ use cap_std::{
 };
 use guild_contract::Limits;
 use guild_jobs::{
-    files::{FileEntry, Files, Found, GrepRequest, GrepWanted, Listing, Unread},
+    files::{FileEntry, Files, Found, GrepRequest, GrepWanted, Listing, Reason, Unread},
     tools::ToolError,
 };
 use rustix::fs::OFlags;
@@ -64,12 +64,12 @@ pub struct Looked {
     pub name: String,
     /// Why the directory itself cannot be read.
     pub unreadable: Option<String>,
-    /// Files with text that can be read.
+    /// Files with text that the built-in runtime quotes.
     pub documents: u32,
-    /// Files without such text: empty and binary ones, and those that the built-in runtime takes for no document.
-    pub others: u32,
-    /// Files that cannot be read.
-    pub unreadable_files: u32,
+    /// Files that it takes for documents, and that have no text.
+    pub empty: u32,
+    /// What it does not read, and why, as its reports say it.
+    pub unread: Unread,
     /// Whether there may be more: it stopped before the end.
     pub stopped: bool,
 }
@@ -83,16 +83,24 @@ impl Looked {
         if self.documents > 0 {
             return None;
         }
-        let least = if self.stopped { "at least " } else { "" };
-        Some(match (self.others, self.unreadable_files) {
-            (0, 0) => "has no file that sessions can see".to_owned(),
-            (others, 0) => format!("has no document: {least}{others} other files"),
-            (others, unreadable) => {
-                format!(
-                    "has no document that can be read: {least}{unreadable} files cannot be read, {others} are no documents"
-                )
-            }
+        Some(match self.left_out() {
+            None => "has no file that sessions can see".to_owned(),
+            Some(left_out) => format!("has no document; {left_out}"),
         })
+    }
+
+    /// Whether there are files that a session can read with its tools, documents or not.
+    pub fn has_files(&self) -> bool {
+        let other = [Reason::Kind, Reason::Large, Reason::Binary].map(|reason| self.unread.count(reason));
+        self.documents > 0 || self.empty > 0 || other.iter().any(|count| *count > 0)
+    }
+
+    /// What was come by and is no document, and why; none where there is nothing of the kind.
+    pub fn left_out(&self) -> Option<String> {
+        let empty = (self.empty > 0).then(|| format!("without text ({})", self.empty));
+        let all: Vec<String> = self.unread.lines().chain(empty).collect();
+        let so_far = if self.stopped { " so far" } else { "" };
+        (!all.is_empty()).then(|| format!("not read{so_far}: {}", all.join("; ")))
     }
 }
 
@@ -216,16 +224,19 @@ impl ReadRoots {
             let mut seen = 0;
             let mut each = |file: Seen<'_>| {
                 seen += 1;
-                match is_readable(&file) {
+                match has_text(&file) {
                     Ok(true) => looked.documents += 1,
-                    Ok(false) => looked.others += 1,
-                    Err(_) => looked.unreadable_files += 1,
+                    Ok(false) => looked.empty += 1,
+                    Err(reason) => looked.unread.add(reason, &file.entry.path),
                 }
                 looked.stopped = looked.documents >= enough || seen >= enough.saturating_mul(LOOKED_AT);
                 Ok(if looked.stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
             };
             // A break is that of `stopped`.
-            let _ = Walk::new(cancel, &self.elsewhere.beyond, &mut each).root(root)?;
+            let mut walk = Walk::new(cancel, &self.elsewhere.beyond, &mut each);
+            let _ = walk.root(root)?;
+            let unread = walk.unread();
+            looked.unread.extend(unread);
             Ok(looked)
         };
         self.roots.iter().map(look).collect()
@@ -542,13 +553,13 @@ impl Files for ReadRoots {
     }
 }
 
-/// Whether a file is a document: whether it has text, by its name and its beginning.
-fn is_readable(file: &Seen<'_>) -> io::Result<bool> {
-    let opened = open(file.dir, file.name)?;
+/// Whether a file that is a document has text, by its beginning; or why it is not read.
+fn has_text(file: &Seen<'_>) -> Result<bool, Reason> {
+    extractive::document_format(&file.entry)?;
+    let opened = open(file.dir, file.name).map_err(|_| Reason::Denied)?;
     let mut head = Vec::new();
-    opened.take(HEAD_BYTES as u64).read_to_end(&mut head)?;
-    let is_small = file.entry.size <= extractive::MAX_FILE_BYTES;
-    Ok(is_small && extractive::is_document(&file.entry.path) && !head.trim_ascii().is_empty() && !is_binary(&head))
+    opened.take(HEAD_BYTES as u64).read_to_end(&mut head).map_err(|_| Reason::Denied)?;
+    if is_binary(&head) { Err(Reason::Binary) } else { Ok(!head.trim_ascii().is_empty()) }
 }
 
 fn newest_first(files: &mut [FileEntry]) {

@@ -43,11 +43,11 @@ Exit codes: 0 done; 1 error, with the reason on stderr; 2 `serve` found its port
 macro_rules! job_help {
     ($examples:literal) => {
         concat!(
-            "Examples:\n",
+            "Examples:\n  ",
             $examples,
             "\n\nJOB is looked for in all members of the host, or in the one that --member names. The files in the directory of members \
-             are read where nobody named a host and none answers, or where --members names that directory; a job is then cancelled \
-             or deleted through the process that serves its member."
+             are read where nobody named a host and none answers, or where --members names that directory; `cancel` and `delete` \
+             then ask the process that serves the job's member, and where none does, they say so."
         )
     };
 }
@@ -69,22 +69,22 @@ pub(crate) enum Command {
     List(List),
     /// Show where a job is: its summary, questions and decisions
     #[command(after_help = job_help!("\
-  guild status @latest
+guild status @latest
   guild status 0199d2 --member researcher --json"))]
     Status(Job),
     /// Print a completed job's output
     #[command(after_help = job_help!("\
-  guild result @latest
+guild result @latest
   guild result JOB > report.md               (as the worker wrote it; on a terminal it is rendered)"))]
     Result(Job),
     /// End a running job, or mark a failed one as cancelled
     #[command(after_help = job_help!("\
-  guild cancel JOB
+guild cancel JOB
   guild cancel @latest --member researcher"))]
     Cancel(Job),
     /// Remove a completed or cancelled job and its files
     #[command(after_help = job_help!("\
-  guild delete JOB
+guild delete JOB
   guild delete 0199d2 --member researcher"))]
     Delete(Job),
     /// Show what happens on a running host, as it happens

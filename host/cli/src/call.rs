@@ -19,10 +19,10 @@ use crate::{
 /// The largest input that is read from stdin: no host takes a larger one.
 const INPUT_BYTES: u64 = 64 * 1024 * 1024;
 
-/// `guild call`.
-pub(crate) async fn call(args: Call) -> Result<(), Failure> {
+/// What a tool answered.
+async fn called(args: &Call) -> Result<Box<RawValue>, Failure> {
     let input = input(&args.input)?;
-    let called = match open(&args).await? {
+    let called = match open(args).await? {
         Worker::Owner(worker) => match worker.call_tool(&args.tool, &input).await {
             Ok(reply) => reply.json,
             Err(error) => {
@@ -30,7 +30,7 @@ pub(crate) async fn call(args: Call) -> Result<(), Failure> {
                 let tools = if is_unknown { worker.tools().await.unwrap_or_default() } else { Vec::new() };
                 let names: Vec<_> = tools.into_iter().map(|tool| tool.name).collect();
                 if is_unknown && !names.contains(&args.tool) {
-                    return Err(unknown(&args, &names));
+                    return Err(unknown(args, &names));
                 }
                 return Err(error.into());
             }
@@ -38,12 +38,18 @@ pub(crate) async fn call(args: Call) -> Result<(), Failure> {
         Worker::Here { member, _host } => {
             let names = member.tool_names().await?;
             if !names.contains(&args.tool) {
-                return Err(unknown(&args, &names));
+                return Err(unknown(args, &names));
             }
             let called = member.call_tool(&args.tool, input).await?;
             serde_json::from_slice::<Box<RawValue>>(&called).map_err(unreadable)?
         }
     };
+    Ok(called)
+}
+
+/// `guild call`.
+pub(crate) async fn call(args: Call) -> Result<(), Failure> {
+    let called = called(&args).await.map_err(|failure| with_approval(&args, failure))?;
     let CallResult { content, is_error } = serde_json::from_str(called.get()).map_err(unreadable)?;
     let text = content.into_iter().filter_map(|part| part.text).collect::<Vec<_>>().join("\n");
     if args.json {
@@ -75,9 +81,21 @@ async fn open(args: &Call) -> Result<Worker, Failure> {
     let terms = Terms::new(&args.house, &[], None, &config)?;
     let target = Target::Member(directory.clone());
     let options = HostOptions { config, target, sources: Vec::new(), agent: None };
-    let worker = Worker::open(&directory, options, &terms).await?;
-    worker.prepared(&member, &limits).await?;
+    let worker = Worker::open(&directory, options, &terms, &args.access).await?;
+    worker.prepared(&member, &limits, &args.access).await?;
     Ok(worker)
+}
+
+/// A failure with the command that approves the member, where that is what is missing and the member is here.
+fn with_approval(args: &Call, failure: Failure) -> Failure {
+    let found = house::config(&args.house.policy)
+        .and_then(|config| Ok((house::member_directory(&args.member, &args.house, &config)?, config)));
+    match found {
+        Ok((directory, config)) if args.url.is_none() => {
+            house::with_approval(failure, &directory, &args.house, &config)
+        }
+        _ => failure,
+    }
 }
 
 /// The member, at a host that runs.

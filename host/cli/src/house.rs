@@ -8,7 +8,8 @@ use guild_contract::{
     manifest::{FILE_NAME, WORKER},
 };
 use guild_server::{
-    config::Config,
+    approval::Approval,
+    config::{Config, shell_word},
     discovery::{Found, FoundMember, MEMBERS, discover, open_directory, single},
 };
 
@@ -58,7 +59,8 @@ pub(crate) fn member_directory(member: &str, house: &House, config: &Config) -> 
     };
     let is_name = !member.contains('/') && !matches!(member, "." | "..");
     let itself = (house.members.is_none() || !is_name).then(|| PathBuf::from(member));
-    let by_key = members.filter(|_| member.parse::<MemberKey>().is_ok()).map(|members| members.join(member));
+    let is_key = member.parse::<MemberKey>().is_ok();
+    let by_key = members.as_ref().filter(|_| is_key).map(|members| members.join(member));
 
     let has_manifest = |directory: &PathBuf| directory.join(FILE_NAME).is_file();
     match (itself.clone().filter(has_manifest), by_key.clone().filter(has_manifest)) {
@@ -74,9 +76,10 @@ pub(crate) fn member_directory(member: &str, house: &House, config: &Config) -> 
                 [] => "that can be no key".to_owned(),
                 looked => format!("there is no {FILE_NAME} in {}", looked.join(" nor in ")),
             };
+            let named = members.map_or_else(|| "DIR".to_owned(), |members| shell_word(&members));
             Err(Failure::error(format!(
-                "no member {member:?}: {looked}; `guild members --members DIR` shows the keys, and a directory is written \
-                 with a `/`, as ./NAME"
+                "no member {member:?}: {looked}; `guild members --members {named}` shows the keys, and a directory is \
+                 written with a `/`, as ./NAME"
             )))
         }
     }
@@ -101,6 +104,30 @@ pub(crate) fn worker(directory: &Path, house: &House, config: &Config) -> Result
             "member {key} is a toolbox and has no worker that could carry a task out; `guild call {key} TOOL` calls one of its tools"
         ),
     }))
+}
+
+/// A failure with the command that approves the member in a directory, or a toolbox of it, where it fails for want of that.
+/// Who serves it says that an approval is missing, and not the command, since that names directories.
+pub(crate) fn with_approval(failure: Failure, directory: &Path, house: &House, config: &Config) -> Failure {
+    let Some(message) = failure.message.as_deref().filter(|message| message.contains("`guild approve`")) else {
+        return failure;
+    };
+    let approval = Approval::new(config);
+    let command = |FoundMember { key, dir, manifest, .. }: &FoundMember| {
+        let standing = approval.look(key, dir, manifest.component.as_ref()?, config.limits.component_bytes).ok()?;
+        Some(approval.check(&standing).err()?.command()?.to_owned())
+    };
+    let found = || {
+        let own = member(directory, house, config).ok()?;
+        let members = || members_directory(house.members.as_deref(), config).ok();
+        let toolboxes = || own.manifest.component.iter().flat_map(|spec| &spec.toolboxes);
+        let of_toolbox = |key: &MemberKey| command(&member(&members()?.join(key.as_str()), house, config).ok()?);
+        command(&own).or_else(|| toolboxes().find_map(of_toolbox))
+    };
+    match found() {
+        Some(command) => Failure { message: Some(format!("{message}; the command is `{command}`")), ..failure },
+        None => failure,
+    }
 }
 
 /// Whether two paths lead to one directory.

@@ -20,6 +20,7 @@ use serde::Serialize;
 
 use crate::{
     args::{Endpoint, House},
+    client::AccessArgs,
     failure::{Failure, exit},
     house,
     output::{one_line, tell, tell_error},
@@ -50,6 +51,8 @@ pub(crate) struct Files {
     directory: PathBuf,
     limits: Box<Limits>,
     members: Vec<Kept>,
+    /// How the hosts are reached that serve them.
+    access: AccessArgs,
     /// Those that cannot be read, and why.
     left_out: Vec<String>,
 }
@@ -163,7 +166,8 @@ impl Jobs {
     pub(crate) async fn open(endpoint: &Endpoint, house: &House) -> Result<Self, Failure> {
         let files = |why: Option<&str>| {
             let config = house::config(&house.policy)?;
-            let files = Files::open(house, &config, endpoint.member.as_ref().map(MemberKey::as_str))?;
+            let member = endpoint.member.as_ref().map(MemberKey::as_str);
+            let files = Files { access: endpoint.access.clone(), ..Files::open(house, &config, member)? };
             if !endpoint.json {
                 let why = why.map(|url| format!(": no host runs at {url}")).unwrap_or_default();
                 tell(format_args!("read from the files in {}{why}", files.directory.display()));
@@ -183,9 +187,10 @@ impl Jobs {
                 let config = house::config(&house.policy)?;
                 match house::members_directory(None, &config) {
                     Ok(_) => files(Some(&url)),
-                    Err(_) => Err(error.into()),
+                    Err(_) => Err(unreachable(error)),
                 }
             }
+            Err(error @ Error::Unreachable { .. }) => Err(unreachable(error)),
             Err(error) => Err(error.into()),
         }
     }
@@ -215,11 +220,15 @@ impl Jobs {
         }
     }
 
-    /// Where it is looked, for errors.
+    /// Where it is looked, for errors: at the one member that is meant, or at all there are.
     fn place(&self) -> String {
-        match self {
+        let place = match self {
             Self::Host { url, .. } => one_line(url, usize::MAX),
             Self::Files(files) => files.directory.display().to_string(),
+        };
+        match self.member(0).filter(|_| self.count() == 1) {
+            Some(member) => format!("of member {} in {place}", one_line(&member, 80)),
+            None => format!("in {place}"),
         }
     }
 
@@ -264,14 +273,14 @@ impl Jobs {
             0 => {
                 left_out.iter().for_each(tell_error);
                 let (wanted, place) = (one_line(wanted, 128), self.place());
-                Err(Failure::error(format!("there is no job {wanted} in {place}; `guild list` shows the jobs")))
+                Err(Failure::error(format!("there is no job {wanted} {place}; `guild list` shows the jobs")))
             }
             _ => self.ambiguous(wanted, found).await,
         }
     }
 
-    /// The member of a job, and its id, for who asks a host itself.
-    pub(crate) fn worker_of(&self, found: &Found) -> Result<WorkerHandle, Failure> {
+    /// The member of a job, for who asks a host itself. Where no host serves it, the error ends with `besides`.
+    pub(crate) fn worker_of(&self, found: &Found, besides: &str) -> Result<WorkerHandle, Failure> {
         match self {
             Self::Host { members, .. } => {
                 let served = members.get(found.at).ok_or_else(|| Failure::error("the member is gone"))?;
@@ -279,14 +288,22 @@ impl Jobs {
             }
             Self::Files(files) => {
                 let kept = files.members.get(found.at).ok_or_else(|| Failure::error("the member is gone"))?;
-                match kept.owner.as_ref().filter(|owner| !owner.url.is_empty()) {
-                    Some(owner) => crate::client::AccessArgs::of_environment().client_of_owner(&owner.url),
+                match kept.host() {
+                    Some(owner) => files.access.client_of_owner(&owner.url),
                     None => Err(Failure::error(format!(
-                        "no host serves {}; start one with `guild serve`, or remove ended jobs with `guild prune`",
+                        "no host serves {}; start one with `guild serve`{besides}",
                         kept.member
                     ))),
                 }
             }
+        }
+    }
+
+    /// Whether a host serves the member of a job.
+    pub(crate) fn is_served(&self, found: &Found) -> bool {
+        match self {
+            Self::Host { .. } => true,
+            Self::Files(files) => files.members.get(found.at).is_some_and(|kept| kept.host().is_some()),
         }
     }
 
@@ -351,7 +368,10 @@ impl Jobs {
     fn reason(&self, at: usize, error: &Error) -> Option<String> {
         match error {
             Error::Refused { code: code::INVALID_PARAMS | code::METHOD_NOT_FOUND, .. } => None,
-            error => Some(format!("{} cannot be asked: {error}", self.member(at).unwrap_or_else(|| self.place()))),
+            error => {
+                let member = self.member(at).map_or_else(|| "the host".to_owned(), |member| one_line(&member, 80));
+                Some(format!("{member} cannot be asked: {error}"))
+            }
         }
     }
 
@@ -367,16 +387,20 @@ impl Jobs {
         }
         let (mut newest, mut newest_made): (Option<Found>, Option<Timestamp>) = (None, None);
         for found in all {
-            let by_id = found.id.parse().ok().and_then(|id| made_at(&id));
-            let made = match by_id {
-                Some(made) => Some(made),
-                None => self.look(&found).await.and_then(|view| view.started_at.parse().ok()),
-            };
+            let made = self.made(&found).await;
             if newest.is_none() || made > newest_made {
                 (newest, newest_made) = (Some(found), made);
             }
         }
-        newest.ok_or_else(|| Failure::error(format!("there are no jobs in {}", self.place())))
+        newest.ok_or_else(|| Failure::error(format!("there are no jobs {}", self.place())))
+    }
+
+    /// When a job was made: as its id says, or else its record.
+    async fn made(&self, found: &Found) -> Option<Timestamp> {
+        match found.id.parse().ok().and_then(|id| made_at(&id)) {
+            Some(made) => Some(made),
+            None => self.look(found).await.and_then(|view| view.started_at.parse().ok()),
+        }
     }
 
     /// A job's status, if it can be had.
@@ -384,13 +408,19 @@ impl Jobs {
         self.status(found).await.ok().map(|status| status.view)
     }
 
-    /// Lists what a name could mean.
+    /// Lists what a name could mean, newest first.
     async fn ambiguous(&self, wanted: &str, found: Vec<Found>) -> Result<Found, Failure> {
         let count = found.len();
+        let mut by_age = Vec::new();
+        for found in found {
+            by_age.push((self.made(&found).await, found));
+        }
+        by_age.sort_by_key(|(made, _)| Reverse(*made));
+        let found = by_age.into_iter().map(|(_, found)| found);
         let mut table =
             Table::new([Column::Left("JOB"), Column::Left("MEMBER"), Column::Left("AGE"), Column::Rest("DESCRIPTION")]);
-        for found in found.iter().take(CHOICES) {
-            let view = self.look(found).await;
+        for found in found.take(CHOICES) {
+            let view = self.look(&found).await;
             let made = view.as_ref().and_then(|view| view.started_at.parse().ok());
             table.row(
                 [
@@ -417,7 +447,7 @@ impl Jobs {
         let member = self.member(found.at);
         match self {
             Self::Host { .. } => {
-                let Reply { value, json } = self.worker_of(found)?.status(&found.id).await?;
+                let Reply { value, json } = self.worker_of(found, "")?.status(&found.id).await?;
                 Ok(Status { member, view: value, json: Some(json), interrupted: false })
             }
             Self::Files(files) => {
@@ -435,7 +465,7 @@ impl Jobs {
     ) -> Result<(ResultView, Option<Box<serde_json::value::RawValue>>), Failure> {
         match self {
             Self::Host { .. } => {
-                let Reply { value, json } = self.worker_of(found)?.result(&found.id).await?;
+                let Reply { value, json } = self.worker_of(found, "")?.result(&found.id).await?;
                 Ok((value, Some(json)))
             }
             Self::Files(files) => {
@@ -486,6 +516,13 @@ impl Jobs {
     }
 }
 
+/// No host answers, and nobody said where the files are.
+fn unreachable(error: Error) -> Failure {
+    let failure = Failure::from(error);
+    let said = failure.message.unwrap_or_default();
+    Failure { message: Some(format!("{said}; --members DIR reads the jobs from the files of members")), ..failure }
+}
+
 /// Refuses what is not a whole id where a member could not be asked.
 fn all_asked(wanted: &str, left_out: &[String]) -> Result<(), Failure> {
     if left_out.is_empty() {
@@ -517,11 +554,11 @@ impl Row {
 impl Files {
     /// The files of one member, or of all of them.
     fn open(house: &House, config: &Config, member: Option<&str>) -> Result<Self, Failure> {
-        let limits = Box::new(config.limits.clone());
+        let (limits, access) = (Box::new(config.limits.clone()), AccessArgs::of_environment());
         if let Some(member) = member {
             let directory = house::member_directory(member, house, config)?;
             let members = vec![Kept::of(member.to_owned(), house::open(&directory)?)?];
-            return Ok(Self { directory, limits, members, left_out: Vec::new() });
+            return Ok(Self { directory, limits, members, access, left_out: Vec::new() });
         }
         let directory = house::members_directory(house.members.as_deref(), config)?;
         let (mut members, mut left_out) = (Vec::new(), Vec::new());
@@ -535,7 +572,7 @@ impl Files {
                 Err(why) => left_out.push(unreadable(why)),
             }
         }
-        Ok(Self { directory, limits, members, left_out })
+        Ok(Self { directory, limits, members, access, left_out })
     }
 
     fn record(&self, found: &Found) -> Result<(&Kept, &Records, Meta), Failure> {
@@ -597,6 +634,11 @@ impl Kept {
             None => None,
         };
         Ok(Self { member, dir, records, owner })
+    }
+
+    /// The owner that answers.
+    fn host(&self) -> Option<&Owner> {
+        self.owner.as_ref().filter(|owner| !owner.url.is_empty())
     }
 
     fn is_interrupted(&self, status: JobStatus) -> bool {

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use tracing::{
-    Event, Subscriber,
+    Event, Level, Subscriber,
     field::{Field, Visit},
     span::{Attributes, Id},
 };
@@ -59,6 +59,12 @@ pub(crate) fn start(verbose: u8, format: LogFormat) -> Result<(), Failure> {
     let json = is_json.then_some(JsonLines(|| Unbreakable));
     tracing_subscriber::registry().with(filter).with((!is_json).then_some(lines)).with(json).init();
     Ok(())
+}
+
+/// What a command says besides its log, as one more line of a log in JSON.
+pub(crate) fn tell(level: Level, message: &str) {
+    let line = JsonLine { message: message.into(), ..JsonLine::now(level, env!("CARGO_CRATE_NAME")) };
+    line.write(Unbreakable);
 }
 
 /// How the log is written.
@@ -109,11 +115,21 @@ where
         event.record(&mut fields);
         let mut fields = fields.0;
         let message = fields.remove("message").unwrap_or_default();
+        let line = JsonLine::now(*event.metadata().level(), event.metadata().target());
+        JsonLine { message, fields, ..line }.write((self.0)());
+    }
+}
+
+impl<'a> JsonLine<'a> {
+    fn now(level: Level, target: &'a str) -> Self {
         let time = rfc3339(Timestamp::now());
-        let (level, target) = (event.metadata().level().as_str(), event.metadata().target());
-        let Ok(mut line) = json_line(&JsonLine { time, level, target, message, fields }) else { return };
+        Self { time, level: level.as_str(), target, message: Value::Null, fields: Map::new() }
+    }
+
+    fn write(&self, mut to: impl Write) {
+        let Ok(mut line) = json_line(self) else { return };
         line.push(b'\n');
-        let _ = (self.0)().write_all(&line);
+        let _ = to.write_all(&line);
     }
 }
 

@@ -60,6 +60,10 @@ fn main() -> ExitCode {
             return ExitCode::from(code);
         }
     };
+    let is_host = matches!(cli.command, Command::Serve(_) | Command::Mcp(_));
+    if is_host && cli.log_format == log::LogFormat::Json {
+        output::tell_as_json();
+    }
     match run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

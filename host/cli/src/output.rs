@@ -7,15 +7,18 @@ use std::{
     borrow::Cow,
     fmt::Display,
     io::{self, Write},
+    sync::atomic::{AtomicBool, Ordering},
 };
 
+use anstream::adapter::strip_str;
 use anstyle::{AnsiColor, Style};
 pub(crate) use guild_contract::text::{harmless, is_steering, one_line, visible};
 use guild_contract::{JobStatus, JobUsage, Usage, rpc::StatusView};
 use jiff::Timestamp;
 use serde::Serialize;
+use tracing::Level;
 
-use crate::{age, jobs, markdown, table};
+use crate::{age, jobs, log, markdown, table};
 
 pub(crate) const LABEL: Style = Style::new().dimmed();
 pub(crate) const BAD: Style = AnsiColor::Red.on_default();
@@ -65,13 +68,32 @@ fn write_whole(out: &mut dyn Write, text: &str, is_terminal: bool) -> io::Result
     if text.ends_with('\n') { Ok(()) } else { out.write_all(b"\n") }
 }
 
+/// Whether what is told is written as lines of a log in JSON.
+static AS_JSON: AtomicBool = AtomicBool::new(false);
+
+/// From now on, whatever this process writes to stderr is JSON: one object a line.
+pub(crate) fn tell_as_json() {
+    AS_JSON.store(true, Ordering::Relaxed);
+    std::panic::set_hook(Box::new(|panic| tell_at(Level::ERROR, panic)));
+}
+
+fn tell_at(level: Level, text: impl Display) {
+    strip_str(&text.to_string()).to_string().lines().for_each(|line| log::tell(level, line));
+}
+
 /// Tells the person something that is not the result. A closed stderr is nobody's concern.
 pub(crate) fn tell(text: impl Display) {
+    if AS_JSON.load(Ordering::Relaxed) {
+        return tell_at(Level::INFO, text);
+    }
     let _ = writeln!(anstream::AutoStream::auto(io::stderr().lock()), "{text}");
 }
 
 /// Tells why the command failed, on one line. The text may be a plugin's own.
 pub(crate) fn tell_error(text: impl Display) {
+    if AS_JSON.load(Ordering::Relaxed) {
+        return tell_at(Level::ERROR, text);
+    }
     let strong = BAD.bold();
     tell(format_args!("{strong}error:{strong:#} {}", visible(text)));
 }

@@ -4,7 +4,6 @@
 //! asked for each job's end and told to delete it: the host's index then never holds what is gone.
 
 use std::{
-    collections::HashMap,
     io::{self, Write},
     sync::Arc,
     time::Duration,
@@ -15,7 +14,7 @@ use guild_contract::{
     JobId, JobStatus, Limits,
     rpc::{ListParams, StatusView, code},
 };
-use guild_jobs::{JobStore, OwnerLock, Records, StoreOptions, SystemClock, records::ended_before};
+use guild_jobs::{JobStore, Owner, OwnerLock, Records, StoreOptions, SystemClock, records::ended_before};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -156,7 +155,13 @@ fn look(pruned: &mut Pruned, records: &Records, choice: &Choice, limits: &Limits
 
 async fn prune_member(pruned: &mut Pruned, (dir, records): (&Dir, &Records), choice: &Choice, limits: &Arc<Limits>) {
     match OwnerLock::try_acquire(dir, "") {
-        Ok(Ok(_lock)) => prune_here(pruned, (dir, records), choice, limits),
+        Ok(Ok(_lock)) => prune_here(pruned, dir, choice, limits),
+        Ok(Err(owner)) if !owner.is_alive() => pruned.errors.push(match Owner::other_user(dir) {
+            Some(user) => format!("it is {user}"),
+            None => {
+                "a process has locked it that its file .owner does not name; try again when that has ended".to_owned()
+            }
+        }),
         Ok(Err(owner)) if owner.url.is_empty() => {
             pruned.errors.push(format!("process {} works on it; try again when that has ended", owner.pid));
         }
@@ -170,7 +175,7 @@ async fn prune_member(pruned: &mut Pruned, (dir, records): (&Dir, &Records), cho
 }
 
 /// As the member's owner.
-fn prune_here(pruned: &mut Pruned, (dir, records): (&Dir, &Records), choice: &Choice, limits: &Arc<Limits>) {
+fn prune_here(pruned: &mut Pruned, dir: &Dir, choice: &Choice, limits: &Arc<Limits>) {
     let store = match JobStore::open(dir, StoreOptions { limits: limits.clone(), clock: Arc::new(SystemClock) }) {
         Ok(store) => store,
         Err(error) => return pruned.errors.push(format!("cannot open its jobs: {error}")),
@@ -178,14 +183,8 @@ fn prune_here(pruned: &mut Pruned, (dir, records): (&Dir, &Records), choice: &Ch
     // A host may go on with them.
     store.leave_running();
     store.load();
-    let mut there = Pruned::default();
-    look(&mut there, records, choice, limits);
-    // What is chosen is measured while it is there.
-    let sizes: HashMap<JobId, u64> =
-        there.would_remove.into_iter().flatten().map(|id| (id.clone(), records.bytes(&id))).collect();
     let report = store.prune(choice.older_than, &choice.statuses);
-    pruned.bytes = report.removed.iter().filter_map(|id| sizes.get(id)).sum();
-    pruned.removed = report.removed;
+    (pruned.removed, pruned.bytes) = (report.removed, report.bytes);
     pruned.errors.extend(report.failed.into_iter().map(|(job, reason)| format!("job {job}: {reason}")));
 }
 

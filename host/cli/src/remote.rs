@@ -2,7 +2,8 @@
 
 use std::io::{self, Read};
 
-use guild_client::{Detail, DispatchParams, ListParams};
+use guild_client::{Detail, DispatchParams, JobStatus, ListParams, StatusView};
+use guild_contract::rpc::CancelView;
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -125,11 +126,25 @@ pub(crate) async fn result(args: Job) -> Result<(), Failure> {
 pub(crate) async fn cancel(args: Job) -> Result<(), Failure> {
     let jobs = Jobs::open(&args.endpoint, &args.house).await?;
     let found = jobs.find_to_change(&args.id).await?;
-    let reply = jobs.worker_of(&found)?.cancel(&found.id).await?;
-    if args.endpoint.json {
-        print_json(&reply.json)?;
-    } else {
-        print(|out| writeln!(out, "{} is {}", reply.value.job_id, reply.value.status))?;
+    if !jobs.is_served(&found) {
+        let StatusView { job_id, status, .. } = jobs.status(&found).await?.view;
+        // There is nothing to cancel, as a host would answer.
+        if matches!(status, JobStatus::Completed | JobStatus::Cancelled) {
+            return cancelled(args.endpoint.json, &CancelView { job_id, status });
+        }
+    }
+    let reply = jobs.worker_of(&found, ", which goes on with the job or ends it as failed")?.cancel(&found.id).await?;
+    match args.endpoint.json {
+        true => Ok(print_json(&reply.json)?),
+        false => cancelled(false, &reply.value),
+    }
+}
+
+/// Shows what `guild cancel` was answered.
+fn cancelled(json: bool, view: &CancelView) -> Result<(), Failure> {
+    match json {
+        true => print_json(view)?,
+        false => print(|out| writeln!(out, "{} is {}", view.job_id, view.status))?,
     }
     Ok(())
 }
@@ -138,7 +153,8 @@ pub(crate) async fn cancel(args: Job) -> Result<(), Failure> {
 pub(crate) async fn delete(args: Job) -> Result<(), Failure> {
     let jobs = Jobs::open(&args.endpoint, &args.house).await?;
     let found = jobs.find_to_change(&args.id).await?;
-    let reply = jobs.worker_of(&found)?.delete(&found.id).await?;
+    let besides = ", or remove ended jobs by their age with `guild prune`";
+    let reply = jobs.worker_of(&found, besides)?.delete(&found.id).await?;
     if args.endpoint.json {
         print_json(&reply.json)?;
     } else {

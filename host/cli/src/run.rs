@@ -5,7 +5,7 @@
 
 use std::{
     path::{Path, PathBuf},
-    pin::{Pin, pin},
+    pin::pin,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -19,7 +19,7 @@ use guild_server::{
     Host, HostOptions, Member, OpenError, Target,
     config::Config,
     discovery::{self, FoundMember},
-    listen::stop_signal,
+    listen::StopSignals,
     rpc::RpcError,
     takeover::OwnerError,
 };
@@ -56,7 +56,9 @@ pub(crate) async fn run(mut args: Run) -> Result<(), Failure> {
     house::worker(&directory, &args.house, &config)?;
     // A member's key is its path in there.
     config.members = house::members_directory(args.house.members.as_deref(), &config).ok();
-    let mut stop = Stop::listen()?;
+    let mut stop = stop_signals()?;
+    let policy = config.clone();
+    let with_approval = |failure| house::with_approval(failure, &directory, &args.house, &policy);
     // A runtime is asked for with the task.
     let terms = Terms::new(&args.house, &args.session.sources, None, &config)?;
     let options =
@@ -64,47 +66,31 @@ pub(crate) async fn run(mut args: Run) -> Result<(), Failure> {
     let opened = async {
         let here = house::member(&directory, &args.house, &options.config).map_err(Failure::error)?;
         let limits = options.config.limits.clone();
-        let worker = Worker::open(&directory, options, &terms).await?;
-        worker.prepared(&here, &limits).await?;
+        let access = AccessArgs::of_environment();
+        let worker = Worker::open(&directory, options, &terms, &access).await?;
+        worker.prepared(&here, &limits, &access).await?;
         Ok::<_, Failure>(worker)
     };
     let worker = tokio::select! {
-        worker = opened => worker?,
-        () = stop.signal() => return Err(interrupted("interrupted before there was a job")),
+        worker = opened => worker.map_err(with_approval)?,
+        () = stop.next() => return Err(interrupted("interrupted before there was a job")),
     };
-    let (id, is_to_end) = worker.dispatch_or_stop(params, &mut stop).await?;
+    let (id, is_to_end) = worker.dispatch_or_stop(params, &mut stop).await.map_err(with_approval)?;
     let job = shown(&directory.join("jobs").join(&id));
     carry_out(&worker, (&id, &job), is_to_end, args.json, stop).await
 }
 
 /// `guild dispatch --wait`: the task, at a host that runs, from here to its report.
 pub(crate) async fn wait_for(worker: WorkerHandle, params: DispatchParams, json: bool) -> Result<(), Failure> {
-    let mut stop = Stop::listen()?;
+    let mut stop = stop_signals()?;
     let worker = Worker::Owner(worker);
     let (id, is_to_end) = worker.dispatch_or_stop(params, &mut stop).await?;
     carry_out(&worker, (&id, &id), is_to_end, json, stop).await
 }
 
-/// The signals that tell a command to end.
-struct Stop(Pin<Box<dyn Future<Output = ()> + Send>>);
-
-impl Stop {
-    fn listen() -> Result<Self, Failure> {
-        let signal = stop_signal().map_err(|e| Failure::error(format!("cannot listen for signals: {e}")))?;
-        Ok(Self(Box::pin(signal)))
-    }
-
-    /// Waits for the next signal. None is lost where this is dropped before.
-    async fn signal(&mut self) {
-        self.0.as_mut().await;
-        match Self::listen() {
-            Ok(next) => *self = next,
-            Err(failure) => {
-                tracing::warn!("{}", failure.message.unwrap_or_default());
-                self.0 = Box::pin(std::future::pending());
-            }
-        }
-    }
+/// The signals that tell the command to end.
+fn stop_signals() -> Result<StopSignals, Failure> {
+    StopSignals::new().map_err(|e| Failure::error(format!("cannot listen for signals: {e}")))
 }
 
 /// Why a command ends that was told to.
@@ -127,12 +113,12 @@ async fn carry_out(
     (id, job): (&str, &str),
     is_to_end: bool,
     json: bool,
-    mut stop: Stop,
+    mut stop: StopSignals,
 ) -> Result<(), Failure> {
     let ended = worker.follow(id, is_to_end, &mut stop).await.inspect_err(|_| tell(format_args!("job: {job}")))?;
     let outcome = tokio::select! {
         outcome = report(worker, &ended.status, json) => outcome,
-        () = stop.signal() => Err(interrupted(format!("interrupted before its report was there; `guild result {id}` shows it"))),
+        () = stop.next() => Err(interrupted(format!("interrupted before its report was there; `guild result {id}` shows it"))),
     };
     if let Some(questions) = &ended.status.questions
         && !json
@@ -207,12 +193,17 @@ struct Ended {
 }
 
 impl Worker {
-    pub(crate) async fn open(directory: &Path, options: HostOptions, terms: &Terms) -> Result<Self, Failure> {
+    pub(crate) async fn open(
+        directory: &Path,
+        options: HostOptions,
+        terms: &Terms,
+        access: &AccessArgs,
+    ) -> Result<Self, Failure> {
         // A host that wants to serve a member waits for its owner to let go. There is no need to: the owner does it.
         if let Ok(Some(owner)) = Owner::of(&house::open(directory)?)
             && !owner.url.is_empty()
         {
-            let client = AccessArgs::of_environment().client_of_owner(&owner.url)?;
+            let client = access.client_of_owner(&owner.url)?;
             let listed = client.list(&ListParams { detail: None, filter: Some("-".to_owned()) }).await;
             // A toolbox answers that it has no jobs.
             if matches!(listed, Ok(_) | Err(Error::Refused { .. })) {
@@ -233,18 +224,23 @@ impl Worker {
                     Failure::error(format!("the process that serves {key} has just ended, or begun; run this again"))
                 })?;
                 hold(directory, &config, terms, &owner)?;
-                Ok(Self::Owner(AccessArgs::of_environment().client_of_owner(&owner.url)?))
+                Ok(Self::Owner(access.client_of_owner(&owner.url)?))
             }
             Err(error) => Err(Failure::error(error.to_string())),
         }
     }
 
     /// Waits until the component is in service that the member's directory has, as long as compiling it takes.
-    pub(crate) async fn prepared(&self, here: &FoundMember, limits: &Limits) -> Result<(), Failure> {
+    pub(crate) async fn prepared(
+        &self,
+        here: &FoundMember,
+        limits: &Limits,
+        access: &AccessArgs,
+    ) -> Result<(), Failure> {
         let progress = Progress::start();
         match self {
             Self::Here { member, .. } => member.prepared(|what| progress.compiling(what)).await,
-            Self::Owner(host) => served_as_here(host.url(), here, limits, &progress).await?,
+            Self::Owner(host) => served_as_here(access, host.url(), here, limits, &progress).await?,
         }
         Ok(())
     }
@@ -259,13 +255,17 @@ impl Worker {
 
     /// Dispatches a task. There may be a job as soon as this begins, so a signal waits for its id, to cancel it: then the
     /// answer is that it is to end. A second signal does not wait.
-    async fn dispatch_or_stop(&self, params: DispatchParams, stop: &mut Stop) -> Result<(String, bool), Failure> {
+    async fn dispatch_or_stop(
+        &self,
+        params: DispatchParams,
+        stop: &mut StopSignals,
+    ) -> Result<(String, bool), Failure> {
         const UNKNOWN: &str =
             "interrupted before the job's id was known; where there is a job, it may go on: `guild list` shows it";
         let mut dispatched = pin!(self.dispatch(params));
         tokio::select! {
             id = &mut dispatched => return Ok((id?, false)),
-            () = stop.signal() => {}
+            () = stop.next() => {}
         }
         tell("waiting for the job's id, to cancel it; a second signal ends this command at once");
         tokio::select! {
@@ -275,7 +275,7 @@ impl Worker {
                     Err(interrupted(format!("{UNKNOWN} ({})", message.unwrap_or_default())))
                 }
             },
-            () = stop.signal() => Err(interrupted(UNKNOWN)),
+            () = stop.next() => Err(interrupted(UNKNOWN)),
         }
     }
 
@@ -319,7 +319,7 @@ impl Worker {
 
     /// Does what a signal asks for: the first cancels the job. It is an error where a host does not answer, and with the
     /// second signal.
-    async fn end(&self, id: &str, interrupted: &mut bool, stop: &mut Stop) -> Result<(), Failure> {
+    async fn end(&self, id: &str, interrupted: &mut bool, stop: &mut StopSignals) -> Result<(), Failure> {
         if *interrupted {
             return Err(left(id));
         }
@@ -327,13 +327,13 @@ impl Worker {
         tell("cancelling the job; a second signal ends this command at once");
         let is_cancelled = tokio::select! {
             cancelled = self.cancel(id) => cancelled?,
-            () = stop.signal() => false,
+            () = stop.next() => false,
         };
         if is_cancelled { Ok(()) } else { Err(left(id)) }
     }
 
     /// Follows a job to its end, and cancels it when told to stop, or at once.
-    async fn follow(&self, id: &str, is_to_end: bool, stop: &mut Stop) -> Result<Ended, Failure> {
+    async fn follow(&self, id: &str, is_to_end: bool, stop: &mut StopSignals) -> Result<Ended, Failure> {
         let progress = Progress::start();
         let (mut interrupted, mut unknown) = (false, 0);
         if is_to_end {
@@ -343,7 +343,7 @@ impl Worker {
         loop {
             let status = tokio::select! {
                 status = self.status(id) => status?,
-                () = stop.signal() => {
+                () = stop.next() => {
                     self.end(id, &mut interrupted, stop).await?;
                     continue;
                 }
@@ -370,7 +370,7 @@ impl Worker {
             };
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
-                () = stop.signal() => self.end(id, &mut interrupted, stop).await?,
+                () = stop.next() => self.end(id, &mut interrupted, stop).await?,
             }
         }
     }
@@ -378,12 +378,17 @@ impl Worker {
 
 /// Waits until the host at `url` serves the member as its directory has it, and the toolboxes that it names. What the host
 /// does not take up by itself is an error: the task would be carried out by something older.
-async fn served_as_here(url: &str, here: &FoundMember, limits: &Limits, progress: &Progress) -> Result<(), Failure> {
+async fn served_as_here(
+    access: &AccessArgs,
+    url: &str,
+    here: &FoundMember,
+    limits: &Limits,
+    progress: &Progress,
+) -> Result<(), Failure> {
     let sha256 = here.component_sha256(limits).map_err(Failure::error)?;
     let file = here.manifest.component.as_ref().map_or(FILE_NAME, |spec| &spec.file);
     let key = here.key.as_str();
-    let toolboxes = here.manifest.component.as_ref().map_or(&[][..], |spec| &spec.toolboxes);
-    let options = AccessArgs::of_environment().options_of_owner(url, None)?;
+    let options = access.options_of_owner(url, None)?;
     // A host of one member has it at its one endpoint, and reads its files when it starts.
     let is_roster = url.contains("/members/");
     let compiled = Duration::from_secs(limits.compile_seconds.into());
@@ -400,12 +405,10 @@ async fn served_as_here(url: &str, here: &FoundMember, limits: &Limits, progress
         let Some(served) = members.iter().find(of_key) else { return Ok(()) };
         let is_same = served.sha256 == sha256
             && served.manifest.as_ref().is_none_or(|manifest| *manifest == here.manifest_sha256());
-        let is_needed = |report: &&MemberReport| {
-            of_key(report) || toolboxes.iter().any(|toolbox| toolbox.as_str() == report.member)
-        };
-        let is_loading = |report: &&MemberReport| report.state == MemberService::Loading;
-        if let Some(loading) = members.iter().filter(is_needed).find(is_loading) {
-            progress.waiting(&format!("the host at {url} is compiling the component of {}", loading.member));
+        let is_loading = served.state == MemberService::Loading;
+        let loading = Some(&served.member).filter(|_| is_loading).or(served.toolboxes_loading.first());
+        if let Some(loading) = loading {
+            progress.waiting(&format!("the host at {url} is compiling the component of {loading}"));
             until = Instant::now() + NOTICED;
         } else if is_same || served.state == MemberService::Error {
             // What is wrong with it, the dispatch says.

@@ -1,14 +1,11 @@
 //! `guild watch`: what happens on a host, as it happens.
 
-use std::{
-    io::{self, Write},
-    pin::pin,
-};
+use std::io::{self, Write};
 
 use guild_client::{
     Event, Events, Filter, Happened, JobId, JobStatus, Kind, MemberKey, News, StatusView, WorkerHandle,
 };
-use guild_server::listen::stop_signal;
+use guild_server::listen::StopSignals;
 
 use crate::{
     args::{Endpoint, Watch},
@@ -22,11 +19,10 @@ const TEXT_CHARS: usize = 200;
 
 /// `guild watch`.
 pub(crate) async fn watch(args: Watch) -> Result<(), Failure> {
-    let stop = stop_signal().map_err(|e| Failure::error(format!("cannot listen for signals: {e}")))?;
-    let stop = pin!(stop);
+    let mut stop = StopSignals::new().map_err(|e| Failure::error(format!("cannot listen for signals: {e}")))?;
     tokio::select! {
         ended = find_and_follow(&args) => ended,
-        () = stop => Ok(()),
+        () = stop.next() => Ok(()),
     }
 }
 
@@ -35,7 +31,7 @@ async fn find_and_follow(args: &Watch) -> Result<(), Failure> {
     let jobs = Jobs::of_host(&args.endpoint).await?;
     let Some(job) = &args.job else { return follow(&args.endpoint, args.endpoint.member.as_ref(), None).await };
     let found = jobs.find(job).await?;
-    let worker = jobs.worker_of(&found)?;
+    let worker = jobs.worker_of(&found, "")?;
     let id: JobId = found.id.parse().map_err(|e| Failure::error(format!("{e}")))?;
     follow(&args.endpoint, jobs.key_of(&found).as_ref(), Some((&id, &worker))).await
 }

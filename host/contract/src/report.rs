@@ -22,6 +22,9 @@ pub struct MemberReport {
     /// The SHA-256 of the manifest that it is in service with, in lower-case hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manifest: Option<String>,
+    /// The toolboxes that its jobs need and whose components are still being loaded: a dispatch waits for them.
+    #[serde(default, rename = "toolboxesLoading", skip_serializing_if = "Vec::is_empty")]
+    pub toolboxes_loading: Vec<String>,
     /// Why it is not in service; where it is `ready`, why what its directory has now is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,

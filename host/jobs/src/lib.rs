@@ -41,7 +41,7 @@ pub use clock::{Clock, SystemClock, rfc3339};
 pub use error::StoreError;
 pub use job_tools::JobTools;
 pub use memory::{Compaction, Condense, Condensed, Condenser, MemoryStore};
-pub use owner::{Note, Owner, OwnerLock, Pulse};
+pub use owner::{Note, OtherUser, Owner, OwnerLock, Pulse};
 pub use records::Records;
 pub use running::RunningJob;
 pub use store::{Brief, JobStore, LoadReport, NewJob, PruneReport, Resume, StoreOptions, interrupted};

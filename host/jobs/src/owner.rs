@@ -6,7 +6,7 @@
 //! by the time it started.
 
 use std::{
-    io,
+    fmt, io,
     sync::{Arc, Weak},
     time::{Duration, Instant},
 };
@@ -18,7 +18,7 @@ use cap_std::{
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::{AtFlags, Timestamps, UTIME_NOW, utimensat},
-    process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal},
+    process::{Pid, PidfdFlags, Signal, geteuid, pidfd_open, pidfd_send_signal},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -55,6 +55,21 @@ pub struct Owner {
     pub started: u64,
     /// Where it answers; empty where it does not, or not yet.
     pub url: String,
+}
+
+/// Another user of this machine, whose lock file a member's directory has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OtherUser(pub u32);
+
+impl fmt::Display for OtherUser {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(id) = self;
+        write!(
+            f,
+            "locked by the user with the id {id}; stop that user's host of it, or, where none runs any more, remove the file \
+             {LOCK} from the member's directory"
+        )
+    }
 }
 
 /// How an owner serves a member, as it tells other processes of its own user; see [`OwnerLock::tell`].
@@ -206,6 +221,15 @@ impl Owner {
     pub fn note<T: DeserializeOwned>(&self, member: &Dir) -> io::Result<Option<T>> {
         let note = Note::last(member)?.filter(|note| (note.pid, note.started) == (self.pid, self.started));
         Ok(note.map(|note| note.serving))
+    }
+
+    /// The other user whose lock file is in the member's directory, which this process cannot open: that user's host has the
+    /// member, or did not live to remove the file.
+    pub fn other_user(member: &Dir) -> Option<OtherUser> {
+        let found = member.symlink_metadata(LOCK).ok()?;
+        let is_refused =
+            || matches!(FileLock::is_held(member, LOCK), Err(e) if e.kind() == io::ErrorKind::PermissionDenied);
+        (found.uid() != geteuid().as_raw() && is_refused()).then_some(OtherUser(found.uid()))
     }
 
     /// When the owner of the member whose directory `member` is last said that it lives; see [`Pulse`].

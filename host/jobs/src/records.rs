@@ -110,8 +110,7 @@ impl Records {
 
     /// How many bytes a job's files have; what cannot be looked at counts nothing.
     pub fn bytes(&self, id: &JobId) -> u64 {
-        let Ok(dir) = open_dir(&self.jobs, id.as_str()) else { return 0 };
-        tree::walk(&dir).flatten().map(|found| found.size).fold(0, u64::saturating_add)
+        tree::bytes(&self.jobs, id.as_str())
     }
 }
 

@@ -28,6 +28,12 @@ pub(crate) fn walk(root: &Dir) -> Walk<'_> {
     Walk { root, unread: vec![PathBuf::from(".")], reading: None }
 }
 
+/// How many bytes the files under `name` in `parent` have; what cannot be looked at counts nothing.
+pub(crate) fn bytes(parent: &Dir, name: &str) -> u64 {
+    let Ok(dir) = open_dir(parent, name) else { return 0 };
+    walk(&dir).flatten().map(|found| found.size).fold(0, u64::saturating_add)
+}
+
 pub(crate) struct Walk<'a> {
     root: &'a Dir,
     unread: Vec<PathBuf>,

@@ -15,7 +15,7 @@ use std::{
 use cap_fs_ext::{DirExt, FollowSymlinks, OpenOptionsFollowExt, OpenOptionsSyncExt};
 use cap_std::{
     ambient_authority,
-    fs::{Dir, MetadataExt as _, OpenOptions},
+    fs::{Dir, Metadata, MetadataExt as _, OpenOptions},
 };
 use guild_contract::{Limits, Manifest, MemberKey, grants::Pattern, manifest::FILE_NAME, text::hex};
 use guild_sandbox::Candidate;
@@ -81,7 +81,8 @@ pub(crate) struct Mark {
     pub(crate) directory: Option<(u64, u64)>,
     /// Of the manifest's bytes.
     pub(crate) manifest: [u8; 32],
-    files: [Option<FileMark>; 2],
+    /// Of each file, with the symlinks on the way to it: one that leads nowhere is not what is missing.
+    files: [Vec<FileMark>; 2],
 }
 
 /// What tells one state of a file from another without reading it.
@@ -101,8 +102,8 @@ const TICK: Duration = Duration::from_secs(1);
 impl Mark {
     fn of(dir: &Dir, manifest: &Manifest, sha256: [u8; 32]) -> Self {
         let own = dir.dir_metadata().ok();
-        let files = manifest.component.as_ref().map_or([None, None], |component| {
-            [FileMark::of(dir, &component.file), FileMark::of(dir, &format!("{}{SUFFIX}", component.file))]
+        let files = manifest.component.as_ref().map_or_else(Default::default, |component| {
+            [FileMark::all(dir, &component.file), FileMark::all(dir, &format!("{}{SUFFIX}", component.file))]
         });
         Self { directory: own.map(|own| (own.dev(), own.ino())), manifest: sha256, files }
     }
@@ -115,16 +116,24 @@ impl Mark {
 }
 
 impl FileMark {
-    fn of(dir: &Dir, file: &str) -> Option<Self> {
-        let found = dir.metadata(file).ok()?;
+    /// The symlinks on the way to a file, and the file.
+    fn all(dir: &Dir, file: &str) -> Vec<Self> {
+        let mut way: Vec<&Path> = Path::new(file).ancestors().filter(|part| !part.as_os_str().is_empty()).collect();
+        way.reverse();
+        let links = way.into_iter().filter_map(|part| dir.symlink_metadata(part).ok());
+        let links = links.filter(Metadata::is_symlink);
+        links.chain(dir.metadata(file).ok()).map(|found| Self::of(&found)).collect()
+    }
+
+    fn of(found: &Metadata) -> Self {
         let age = found.modified().ok().and_then(|at| SystemTime::now().duration_since(at.into_std()).ok());
-        Some(Self {
+        Self {
             device: found.dev(),
             inode: found.ino(),
             size: found.len(),
             changed: (found.mtime(), found.mtime_nsec()),
             fresh: age.is_none_or(|age| age < TICK),
-        })
+        }
     }
 }
 
@@ -230,7 +239,9 @@ pub(crate) fn subdirectories(dir: &Dir) -> io::Result<Vec<OsString>> {
         }
         match entry.file_type() {
             Ok(kind) if kind.is_dir() => names.push(name),
-            Ok(kind) if kind.is_symlink() => tracing::warn!(?name, "a symlink among the members is not followed"),
+            Ok(kind) if kind.is_symlink() => {
+                tracing::warn!("a symlink among the members is not followed: {:?}", name.to_string_lossy());
+            }
             _ => {}
         }
     }

@@ -150,12 +150,15 @@ pub async fn examine(examination: Examination, compiling: impl Fn(&str) + Send +
         Err(why) => (None, Some(why.to_string())),
     };
     let files = roots.clone().map(|roots| Arc::new(roots) as Arc<dyn Files>);
+    // What guild.toml or the command line names is asked for, whoever runs on it. Where there is no member, one may come.
+    let is_named = agent.is_some() || config.written.contains_key("agent") || survey.is_empty();
     let agent_of = |member: &Surveyed| match member.found.path.parse::<MemberKey>() {
         Ok(key) => config.agent_of(&key),
         Err(_) => Ok(config.agent),
     };
-    let ours = survey.iter().filter(|member| is_ours(member)).filter_map(|member| agent_of(member).ok());
-    let needed: BTreeSet<Runtime> = ours.chain([config.agent]).collect();
+    let workers = survey.iter().filter(|member| is_ours(member) && takes_work(member));
+    let of_members = workers.filter_map(|member| agent_of(member).ok());
+    let needed: BTreeSet<Runtime> = of_members.chain(is_named.then_some(config.agent)).collect();
     let mut checks = Vec::new();
     for runtime in Runtime::ALL {
         let found = look_at_runtime(runtime, &config, files.as_ref()).await;
@@ -185,6 +188,13 @@ pub async fn examine(examination: Examination, compiling: impl Fn(&str) + Send +
 /// Whether this host would serve it.
 fn is_ours(member: &Surveyed) -> bool {
     !matches!(member.state, Ok(false))
+}
+
+/// Whether a member takes work, which runs on its runtime.
+fn takes_work(member: &Surveyed) -> bool {
+    let manifest = member.found.member.as_ref().ok().map(|found| &found.manifest);
+    let spec = manifest.filter(|manifest| manifest.is_worker()).and_then(|manifest| manifest.component.as_ref());
+    spec.is_some_and(|spec| spec.world.exports_dispatch())
 }
 
 async fn look_at_runtime(runtime: Runtime, config: &Config, files: Option<&Arc<dyn Files>>) -> Result<String, String> {
@@ -244,7 +254,7 @@ async fn look_at_sources(roots: Option<ReadRoots>, unreadable: Option<String>, s
         Ok(looked) => looked,
         Err(why) => return check(Err(why)),
     };
-    let is_bad = |root: &Looked| root.problem().is_some() && (searched || root.others == 0);
+    let is_bad = |root: &Looked| root.problem().is_some() && (searched || !root.has_files());
     let (bad, good): (Vec<_>, Vec<_>) = looked.iter().partition(|root| is_bad(root));
     let bad = bad.into_iter().filter_map(|root| Some(format!("{} {}", root.name, root.problem()?)));
     let bad: Vec<String> = bad.collect();
@@ -260,9 +270,9 @@ fn content(root: &Looked) -> String {
         (documents, false) => format!("{documents} documents"),
         (documents, true) => format!("{documents} documents or more"),
     };
-    match root.unreadable_files {
-        0 => format!("{} ({documents})", root.name),
-        files => format!("{} ({documents}; files that cannot be read: {files})", root.name),
+    match root.left_out() {
+        None => format!("{} ({documents})", root.name),
+        Some(left_out) => format!("{} ({documents}; {left_out})", root.name),
     }
 }
 

@@ -166,7 +166,7 @@ impl Host {
         let (mut one, mut beside) = (None, Vec::new());
         if let Target::Member(path) = &target {
             let found = discovery::single(path, config.members.as_deref(), &config).map_err(OpenError::Member)?;
-            (means.toolboxes, beside) = Toolboxes::beside(&roster, &found.key, &found.manifest, &means);
+            (means.toolboxes, beside) = Toolboxes::beside(&roster, &found.key, &found.manifest, &means, serves);
             one = Some(found);
         }
         let opener = Arc::new(Opener::new(means, base, one.is_some(), loader, roster.clone()));
@@ -272,20 +272,28 @@ impl Host {
         config.members.clone_from(&old.config.members);
         let config = Arc::new(config);
         let limits = Arc::new(config.limits.clone());
-        let (sources, runtimes) = (Arc::new(Sources::new(roots)), Arc::new(runtimes));
+        let (sources, runtimes) = (Arc::new(Sources::new(roots.clone())), Arc::new(runtimes));
         let mut means = Means { limits, config, approval, sources, runtimes, ..(*old).clone() };
         let mut beside = Vec::new();
         if let Some(member) = self.single() {
-            (means.toolboxes, beside) = Toolboxes::beside(&self.roster, member.key(), member.manifest(), &means);
+            let (key, manifest, serves) = (member.key(), member.manifest(), self.opener.base.is_some());
+            (means.toolboxes, beside) = Toolboxes::beside(&self.roster, key, manifest, &means, serves);
         }
-        Ok(Prepared { means, beside })
+        Ok(Prepared { means, beside, roots })
     }
 
     /// Puts that in service, for all members at once. What is under way goes on with what it began with.
     ///
     /// # Errors
     /// Why it cannot be; then nothing has changed.
-    pub(crate) async fn renew(&self, Prepared { means, beside }: Prepared) -> Result<(), String> {
+    pub(crate) async fn renew(&self, Prepared { means, beside, roots }: Prepared) -> Result<(), String> {
+        self.put_in_service(means, beside).await?;
+        // Nobody waits for what there is in them.
+        drop(tokio::task::spawn_blocking(move || roots.as_ref().map(warn_of_roots)));
+        Ok(())
+    }
+
+    async fn put_in_service(&self, means: Means, beside: Vec<Load>) -> Result<(), String> {
         let Some(reconciler) = &self.reconciler else {
             let renewed = self.opener.renewed(&means)?;
             self.opener.put_in_service(means, &renewed);
@@ -360,6 +368,8 @@ pub(crate) struct Prepared {
     pub(crate) means: Means,
     /// The components of toolboxes beside the one member.
     beside: Vec<Load>,
+    /// The read roots, as they were opened for it.
+    roots: Option<ReadRoots>,
 }
 
 /// Reads jobs and loads components, in the background.
@@ -426,7 +436,11 @@ fn warn_of_roots(roots: &ReadRoots) {
             let path = |name: &str| roots.places().find(|(other, _)| *other == name).map(|(_, path)| path.display());
             for root in looked {
                 if let (Some(problem), Some(path)) = (root.problem(), path(&root.name)) {
-                    tracing::warn!("the read root {:?} ({path}) {problem}", root.name);
+                    let advice = match root.unreadable {
+                        Some(_) => "; check its permissions, or take it out of `[[roots]]` in guild.toml and --sources",
+                        None => "",
+                    };
+                    tracing::warn!("the read root {:?} ({path}) {problem}{advice}", root.name);
                 }
             }
         }

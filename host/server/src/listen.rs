@@ -369,10 +369,33 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// The signals that a host heeds.
-pub struct Signals {
+/// The signals that tell a process to end: SIGTERM and SIGINT.
+pub struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
+}
+
+impl StopSignals {
+    /// The handlers stand when this function returns.
+    ///
+    /// # Errors
+    /// Where the system does not let the process have them.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    /// Waits for the next one. None is lost that comes while nobody waits.
+    pub async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// The signals that a host heeds: those that end it, and SIGHUP.
+pub struct Signals {
+    stop: StopSignals,
     hangup: Signal,
     /// The process has a terminal, and is to end with it.
     has_terminal: bool,
@@ -386,8 +409,7 @@ impl Signals {
     pub fn new() -> io::Result<Self> {
         // Asked before there is a handler. Under `nohup` the process is to outlive its terminal.
         let has_terminal = is_on_terminal() && !ignores_hangups();
-        let [terminate, interrupt, hangup] = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
-        Ok(Self { terminate: signal(terminate)?, interrupt: signal(interrupt)?, hangup: signal(hangup)?, has_terminal })
+        Ok(Self { stop: StopSignals::new()?, hangup: signal(SignalKind::hangup())?, has_terminal })
     }
 
     /// Ready when the process is told to end: by SIGTERM, by SIGINT, or by SIGHUP when its terminal is gone. Any other SIGHUP
@@ -395,8 +417,7 @@ impl Signals {
     pub async fn ended(mut self, hangup: &Notify) {
         loop {
             tokio::select! {
-                _ = self.terminate.recv() => return,
-                _ = self.interrupt.recv() => return,
+                () = self.stop.next() => return,
                 _ = self.hangup.recv() => {
                     if self.has_terminal && !is_on_terminal() {
                         return;
@@ -419,17 +440,6 @@ fn ignores_hangups() -> bool {
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     // Of signal N, bit N - 1 is set; SIGHUP is 1.
     ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 != 0)
-}
-
-/// Ready when the process is told to end, by SIGTERM or SIGINT. The handlers stand when this function returns.
-pub fn stop_signal() -> io::Result<impl Future<Output = ()>> {
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    Ok(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    })
 }
 
 fn is_of_one_connection(error: &io::Error) -> bool {

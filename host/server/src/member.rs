@@ -164,7 +164,8 @@ impl Member {
     /// Reads the jobs that are there, and reconciles those that a host which is gone left running. It blocks.
     pub(crate) fn load_jobs(&self) {
         let report = self.home.store.load();
-        tracing::info!(member = %self.home.key, ?report, "jobs loaded");
+        let (reconciled, left_out) = (report.reconciled.len(), report.left_out.len());
+        tracing::info!(member = %self.home.key, jobs = report.jobs, reconciled, left_out, "jobs loaded");
     }
 
     /// `worker/dispatch`: checks the dispatch, has the component plan it, makes the job and starts its work (REQ-WD-5).
@@ -362,6 +363,13 @@ impl Member {
     pub(crate) async fn loaded(&self) {
         // An error says that the host is stopping.
         let _ = self.component.clone().wait_for(Component::has_ended).await;
+    }
+
+    /// The toolboxes that it names and whose components are still being loaded.
+    pub(crate) fn toolboxes_loading(&self) -> Vec<String> {
+        let named = self.manifest.component.as_ref().map_or(&[][..], |spec| &spec.toolboxes);
+        let all = self.means.toolboxes.components(named).into_iter();
+        all.filter(|(_, component)| !component.borrow().has_ended()).map(|(key, _)| key.to_string()).collect()
     }
 
     /// Waits until its component, and those of the toolboxes that it names, are in service or cannot be: as long as that

@@ -209,7 +209,7 @@ impl Loader {
             let _turn = queue.acquire().await;
             begun = spawn_blocking(move || this.begin(&of, effort)).await.map_err(stopping)??;
         }
-        let (standing, unlisted) = begun.map_err(|e| refused(&wanted, &e))?;
+        let (standing, unlisted) = begun.map_err(|e| told(&wanted, &e))?;
         let plugin = unlisted.listed().await.map_err(|e| told(&wanted, &e.into()))?;
         let ended = self.in_turn(move || {
             let loaded = loaded(&wanted, plugin).map_err(Refused::from);
@@ -219,7 +219,7 @@ impl Loader {
                 approval.check_signature(&standing)?;
                 resumer.map_or(Ok(()), |resumer| pin(&approval, &standing, &resumer)).map(|()| loaded)
             });
-            loaded.map_err(|e| refused(&wanted, &e))
+            loaded.map_err(|e| told(&wanted, &e))
         });
         ended.await.map_err(stopping)?
     }
@@ -317,15 +317,6 @@ fn pin(approval: &Approval, standing: &Standing, resumer: &Resumer) -> Result<()
         return Ok(());
     }
     approval.pin(standing)
-}
-
-/// Logs the command that would help, which callers are not told since it names directories; and tells why a component is
-/// not loaded.
-fn refused(wanted: &WantedComponent, refused: &Refused) -> String {
-    if let Some(command) = refused.command() {
-        tracing::warn!(member = %wanted.key, "`{command}` shows what would be approved, and asks");
-    }
-    told(wanted, refused)
 }
 
 /// Why a component is not loaded, and which line of its manifest asks for what it is refused for, or would.

@@ -52,6 +52,7 @@ impl MemberEntry {
             version: None,
             sha256: None,
             manifest: None,
+            toolboxes_loading: Vec::new(),
             error,
         };
         let report = match &self.state {
@@ -149,6 +150,10 @@ impl Roster {
     }
 
     pub(crate) fn report(&self) -> Vec<MemberReport> {
-        self.members().iter().map(|(key, entry)| entry.report(key)).collect()
+        let report = |(key, entry): (&String, &MemberEntry)| {
+            let toolboxes_loading = entry.member().map_or_else(Vec::new, |member| member.toolboxes_loading());
+            MemberReport { toolboxes_loading, ..entry.report(key) }
+        };
+        self.members().iter().map(report).collect()
     }
 }

@@ -47,9 +47,9 @@ pub enum ServeError {
     /// The members cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The process cannot be told to stop.
-    #[error("no signal handlers: {0}")]
-    Signals(#[from] io::Error),
+    /// It ended before it served.
+    #[error("{0}")]
+    Ended(#[from] io::Error),
 }
 
 /// The port where neither `--port` nor `guild.toml` names one.
@@ -116,6 +116,7 @@ fn more_descriptors() {
     let limit = getrlimit(Resource::Nofile);
     let most = Rlimit { current: limit.maximum, maximum: limit.maximum };
     if let Err(e) = setrlimit(Resource::Nofile, most) {
-        tracing::warn!("the limit of file descriptors stays at {:?}: {e}", limit.current);
+        let current = limit.current.map_or_else(|| "what it is".to_owned(), |current| current.to_string());
+        tracing::warn!("the limit of file descriptors stays at {current}: {e}");
     }
 }

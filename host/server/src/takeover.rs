@@ -16,7 +16,7 @@ use std::{
 
 use cap_std::fs::Dir;
 use guild_contract::MemberKey;
-use guild_jobs::{Owner, OwnerLock, Pulse};
+use guild_jobs::{OtherUser, Owner, OwnerLock, Pulse};
 use serde_json::{Value, json};
 use tokio::{
     runtime::{Builder, Handle},
@@ -55,6 +55,14 @@ pub enum OwnerError {
         key: MemberKey,
         /// The owner's process.
         pid: u32,
+    },
+    /// The lock is another user's, whose processes cannot be looked at.
+    #[error("member {key} is {user}")]
+    OtherUser {
+        /// The member.
+        key: MemberKey,
+        /// The user who has the lock file.
+        user: OtherUser,
     },
     /// The member stays locked, though the owner that it names is gone or was ended.
     #[error(
@@ -126,14 +134,22 @@ async fn acquire(member: &Dir, key: &MemberKey, url: &str) -> Result<OwnerLock, 
             return Err(OwnerError::Served { key: key.clone(), pid: owner.pid, url: owner.url });
         }
         if !owner.has_open(member) {
-            return Err(OwnerError::Locked { key: key.clone() });
+            return Err(locked(member, key));
         }
         tracing::warn!(member = %key, pid = owner.pid, url = owner.url, "the member's owner shows no life; it is ended");
         let hung = owner.clone();
         let ended = tokio::task::spawn_blocking(move || hung.terminate(GRACE)).await;
         ended.map_err(io::Error::other).and_then(|ended| ended).map_err(failed)?;
     }
-    wait(member, url, GRACE).await.map_err(failed)?.map_err(|_| OwnerError::Locked { key: key.clone() })
+    wait(member, url, GRACE).await.map_err(failed)?.map_err(|_| locked(member, key))
+}
+
+/// Why a member cannot be had whose owner is not known.
+fn locked(member: &Dir, key: &MemberKey) -> OwnerError {
+    match Owner::other_user(member) {
+        Some(user) => OwnerError::OtherUser { key: key.clone(), user },
+        None => OwnerError::Locked { key: key.clone() },
+    }
 }
 
 /// Tries for the lock until it is free or the time is over; then the owner.

@@ -37,6 +37,8 @@ pub(crate) struct Toolboxes {
     /// Who is served. It holds the members, and these hold this.
     roster: Weak<Roster>,
     others: Others,
+    /// Whether the host goes on when this task is done.
+    serves: bool,
 }
 
 /// Where there are toolboxes of members that are not in the roster.
@@ -60,16 +62,18 @@ enum Offer {
 impl Toolboxes {
     /// Those of the members of a roster.
     pub(crate) fn of(roster: &Arc<Roster>) -> Arc<Self> {
-        Arc::new(Self { roster: Arc::downgrade(roster), others: Others::None })
+        Arc::new(Self { roster: Arc::downgrade(roster), others: Others::None, serves: true })
     }
 
     /// Those that the one member of a host names, and what is to be loaded of them: they are looked for once, in the directory
-    /// of members where the operator named one. They are components only: their jobs and memories are another host's.
+    /// of members where the operator named one. They are components only: their jobs and memories are another host's. `serves`
+    /// is whether the host does, or carries out one task.
     pub(crate) fn beside(
         roster: &Arc<Roster>,
         own: &MemberKey,
         manifest: &Manifest,
         means: &Means,
+        serves: bool,
     ) -> (Arc<Self>, Vec<Load>) {
         let members = means.config.members.as_deref();
         let named = manifest.component.iter().flat_map(|spec| &spec.toolboxes);
@@ -94,7 +98,7 @@ impl Toolboxes {
             offers.insert((*key).clone(), offer);
         }
         let others = if members.is_some() { Others::Found(offers) } else { Others::Unknown };
-        (Arc::new(Self { roster: Arc::downgrade(roster), others }), loads)
+        (Arc::new(Self { roster: Arc::downgrade(roster), others, serves }), loads)
     }
 
     fn find(&self, key: &MemberKey) -> Option<Offer> {
@@ -185,13 +189,20 @@ impl Toolboxes {
                 "is not there: the directory of members has no member {key}; put it there, or take it out of \
                  `component.toolboxes` in {FILE_NAME}"
             ),
-            Others::Found(_) => format!(
+            Others::Found(_) if self.serves => format!(
                 "was not there when this host of one member started: the directory of members had no member {key}; put it \
                  there, and start the host again"
             ),
-            Others::Unknown => "cannot be looked for: this host has one member and knows no directory of members; \
-                                      name it with `members` in guild.toml, and start the host again"
-                .to_owned(),
+            Others::Found(_) => {
+                format!("is not there: the directory of members has no member {key}; put it there, and run this again")
+            }
+            Others::Unknown => {
+                let what_to_do = match self.serves {
+                    true => "name it with `members` in guild.toml, and start the host again",
+                    false => "name it with --members DIR, or `members` in guild.toml",
+                };
+                format!("cannot be looked for: no directory of members is known for the one member here; {what_to_do}")
+            }
         }
     }
 }

@@ -28,7 +28,7 @@ use super::{
 };
 
 /// Larger files are left out, and named so.
-pub(crate) const MAX_FILE_BYTES: u64 = 16 << 20;
+const MAX_FILE_BYTES: u64 = 16 << 20;
 /// Text that a corpus keeps at most; files that come later are left out, and counted.
 const MAX_TEXT_BYTES: usize = 64 << 20;
 /// What a corpus keeps at most of its documents, their text and all else; files that come later are counted likewise.
@@ -153,10 +153,9 @@ impl Corpus {
         let seen = listing.files.len() + unread.total();
         let mut sources = Vec::new();
         for entry in &listing.files {
-            match extract::format(&entry.path) {
-                None => unread.add(Reason::Kind, &entry.path),
-                Some(_) if entry.size > MAX_FILE_BYTES => unread.add(Reason::Large, &entry.path),
-                Some(format) => sources.push((entry.clone(), format)),
+            match document_format(entry) {
+                Ok(format) => sources.push((entry.clone(), format)),
+                Err(reason) => unread.add(reason, &entry.path),
             }
         }
         let (documents, left_out) = read(&files, sources, &cpu, bounds, &cancel).await?;
@@ -212,7 +211,7 @@ async fn read(
                 Err(why) => {
                     costly.fetch_add(1, Ordering::Relaxed);
                     unread.push((at, Reason::Costly));
-                    tracing::warn!(path = ?entry.path, %why, "a document is left out");
+                    tracing::warn!(path = entry.path, %why, "a document is left out");
                 }
             }
         }
@@ -247,6 +246,15 @@ async fn read(
         left_out.add(reason, sources.get(at).map_or("", |(entry, _)| entry.path.as_str()));
     }
     Ok((pages.into_iter().map(|(_, document)| document).collect(), left_out))
+}
+
+/// In which form the text of a document is; or why a file is not read, as far as its name and its size tell.
+pub(crate) fn document_format(file: &FileEntry) -> Result<Format, Reason> {
+    match extract::format(&file.path) {
+        None => Err(Reason::Kind),
+        Some(_) if file.size > MAX_FILE_BYTES => Err(Reason::Large),
+        Some(format) => Ok(format),
+    }
 }
 
 /// A file's text, or why it has none.

@@ -44,12 +44,7 @@ use cpu::{Cpu, Stop};
 pub use document::DOCUMENT_TASK;
 pub use local::LocalSearch;
 
-pub(crate) use corpus::MAX_FILE_BYTES;
-
-/// Whether a file of this name is a document: it can have text that somebody would quote.
-pub(crate) fn is_document(path: &str) -> bool {
-    extract::format(path).is_some()
-}
+pub(crate) use corpus::document_format;
 
 /// The extractive runtime. Sessions of one `Extractive` share the indexes of their sources.
 pub struct Extractive {

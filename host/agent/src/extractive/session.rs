@@ -152,7 +152,12 @@ fn warn(session: &Session, corpus: &Corpus, roots: &[String]) {
     let roots = roots.join(", ");
     let left_out = corpus.unread.lines().collect::<Vec<_>>().join("; ");
     let line = if corpus.documents.is_empty() {
-        format!("no document was read in the read roots ({roots}); {} came by: {left_out}", count(corpus.seen, "file"))
+        let why = match (corpus.seen, left_out.as_str()) {
+            (0, _) => "they have no file that sessions can see".to_owned(),
+            (seen, "") => format!("{} without text", count(seen, "file")),
+            (seen, left_out) => format!("{} not read: {left_out}", count(seen, "file")),
+        };
+        format!("no document was read in the read roots ({roots}); {why}")
     } else if corpus.unread.count(Reason::Denied) > 0 {
         format!("not all of the read roots ({roots}) could be read: {left_out}")
     } else {

@@ -118,7 +118,8 @@ impl MemoryStore {
             append(&dir, LEDGER)?.write_all(&json)
         });
         if let Err(e) = written {
-            tracing::error!(file = LEDGER, ?line, "what a compaction used could not be written down: {e}");
+            let used = serde_json::to_string(&line).unwrap_or_default();
+            tracing::error!(file = LEDGER, used, "what a compaction used could not be written down: {e}");
         }
     }
 

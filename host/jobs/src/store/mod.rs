@@ -85,6 +85,8 @@ pub struct NewJob {
 pub struct PruneReport {
     /// The jobs that are gone.
     pub removed: Vec<JobId>,
+    /// How many bytes their files had.
+    pub bytes: u64,
     /// Those that could not be removed, and why.
     pub failed: Vec<(JobId, String)>,
 }
@@ -366,7 +368,11 @@ impl JobStore {
             let old = time.parse::<Timestamp>().is_ok_and(|time| time <= before);
             if old && statuses.contains(&meta.status) {
                 match self.take_away(&entry) {
-                    Ok(()) => report.removed.push(meta.job_id),
+                    Ok(()) => {
+                        let bytes = tree::bytes(&self.shared.jobs, &format!("{DELETED}{}", meta.job_id));
+                        report.bytes = report.bytes.saturating_add(bytes);
+                        report.removed.push(meta.job_id);
+                    }
                     Err(e) => report.failed.push((meta.job_id, e.to_string())),
                 }
             }

@@ -13,6 +13,7 @@ mod lock;
 mod signature;
 
 use std::{
+    collections::BTreeMap,
     io,
     os::fd::{AsFd as _, AsRawFd as _},
     path::{Path, PathBuf},
@@ -213,6 +214,8 @@ impl Standing {
 #[derive(Debug)]
 pub struct Approval {
     directory: Option<PathBuf>,
+    /// Where `guild.toml` itself is, if it is a symlink.
+    leads_to: Option<PathBuf>,
     required: bool,
     signature_required: bool,
     /// [`Config::policy_option`].
@@ -221,6 +224,8 @@ pub struct Approval {
     audit_log: Option<PathBuf>,
     /// What was read last, and which state of the file that was.
     read: Mutex<Option<(Stamp, Arc<Lock>)>>,
+    /// What was refused last, by its directory: its component's SHA-256, and why.
+    told: Mutex<BTreeMap<String, (String, String)>>,
     /// What holds in its place, once `guild.toml` was read again.
     successor: OnceLock<Arc<Self>>,
 }
@@ -230,11 +235,13 @@ impl Approval {
     pub fn new(config: &Config) -> Self {
         Self {
             directory: config.directory.clone(),
+            leads_to: config.file.as_deref().and_then(|file| file.canonicalize().ok()),
             required: config.require_approval,
             signature_required: config.require_signature,
             policy_option: config.policy_option(),
             audit_log: config.door.audit_log.clone(),
             read: Mutex::default(),
+            told: Mutex::default(),
             successor: OnceLock::new(),
         }
     }
@@ -329,18 +336,33 @@ impl Approval {
         self.of(key, dir, spec, &Candidate::read(dir, &spec.file, max)?)
     }
 
-    /// Whether a member may be loaded, for a host that is about to. That it may not is written into the audit log.
+    /// Whether a member may be loaded, for a host that is about to. That it may not is written into the audit log, and the
+    /// command that would help into the host's: callers are not told it, since it names directories. A host tries again
+    /// what it refused; both are written once, until something else is refused.
     ///
     /// # Errors
     /// Why not: see [`Refused`].
     pub(crate) fn admit(&self, standing: &Standing) -> Result<(), Refused> {
-        self.check(standing).inspect_err(|refused| {
-            let event = match refused {
-                Refused::BadSignature { .. } | Refused::NotSigned { .. } => "signature-refused",
-                _ => "approval-missing",
-            };
-            self.record(event, Who::Host, Outcome::Forbidden, &standing.presented, &standing.directory);
-        })
+        let Standing { directory, presented, .. } = standing;
+        let checked = self.check(standing);
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let Err(refused) = &checked else {
+            told.remove(directory);
+            return checked;
+        };
+        let now = (presented.sha256.clone(), refused.to_string());
+        if told.insert(directory.clone(), now.clone()) == Some(now) {
+            return checked;
+        }
+        let event = match refused {
+            Refused::BadSignature { .. } | Refused::NotSigned { .. } => "signature-refused",
+            _ => "approval-missing",
+        };
+        self.record(event, Who::Host, Outcome::Forbidden, presented, directory);
+        if let Some(command) = refused.command() {
+            tracing::warn!(member = presented.name, "`{command}` shows what would be approved, and asks");
+        }
+        checked
     }
 
     /// Writes into the audit log what became of a member. Whoever does so has the file for one line only: it may be a host's
@@ -519,10 +541,12 @@ impl Approval {
     fn check_place(&self, member: &str) -> Result<(), Refused> {
         let Some(directory) = &self.directory else { return Ok(()) };
         let real = directory.canonicalize().unwrap_or_else(|_| directory.clone());
+        let file = self.leads_to.as_deref().unwrap_or(&real);
         let is_member = |directory: &Path| directory.join(FILE_NAME).symlink_metadata().is_ok();
-        // Any member's, and not only this one's: what is in there is that member's to write.
-        let inside = directory.ancestors().chain(real.ancestors()).any(is_member);
-        if inside || real.starts_with(member) { Err(Refused::Misplaced) } else { Ok(()) }
+        // Any member's, and not only this one's: what is in there is that member's to write. So is the file that a symlink
+        // leads to.
+        let inside = [directory, &real, file].into_iter().flat_map(Path::ancestors).any(is_member);
+        if inside || real.starts_with(member) || file.starts_with(member) { Err(Refused::Misplaced) } else { Ok(()) }
     }
 }
 

@@ -119,7 +119,7 @@ impl Entry {
                 tool = self.tool.get(),
                 caller = %who,
                 peer = %self.caller.from.peer,
-                ?outcome,
+                outcome = outcome.as_str(),
                 code,
                 ms = began.elapsed().as_millis(),
                 "request"

@@ -86,8 +86,7 @@ impl Serialize for Who<'_> {
 }
 
 /// What became of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Outcome {
     /// It was done.
     #[default]
@@ -104,6 +103,27 @@ pub enum Outcome {
     Forbidden,
     /// The caller went away before there was an answer. A dispatch may have made its job all the same.
     Abandoned,
+}
+
+impl Outcome {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Invalid => "invalid",
+            Self::Busy => "busy",
+            Self::Failed => "failed",
+            Self::Unauthorized => "unauthorized",
+            Self::Forbidden => "forbidden",
+            Self::Abandoned => "abandoned",
+        }
+    }
+}
+
+impl Serialize for Outcome {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
 }
 
 /// One line: what happened.
