@@ -330,9 +330,16 @@ fn what_is_no_message_is_answered_and_the_next_one_is_carried() {
     let home = Home::new();
     home.quick("worker");
     let mut client = Client::start(&home, &["--members", "members"]);
-    for bad in ["nonsense", "{\"jsonrpc\":", "[]"] {
+    for (bad, code, id) in [
+        ("nonsense", -32700, json!(null)),
+        ("{\"jsonrpc\":", -32700, json!(null)),
+        ("[]", -32600, json!(null)),
+        (r#"{"jsonrpc":"2.0","id":5}"#, -32600, json!(5)),
+        (r#"{"jsonrpc":"2.0","id":"six","method":6}"#, -32600, json!("six")),
+    ] {
         writeln!(client.stdin.as_ref().unwrap(), "{bad}").unwrap();
-        assert_eq!(client.hear()["error"]["code"], -32700, "{bad}");
+        let said = client.hear();
+        assert_eq!((&said["error"]["code"], &said["id"]), (&json!(code), &id), "{bad}");
     }
     client.open();
     assert_eq!(client.tools(), OF_ROSTER);

@@ -206,8 +206,30 @@ fn plain<T: JsonSchema>(mut settings: SchemaSettings) -> Schema {
     settings.inline_subschemas = true;
     let mut schema = settings.into_generator().into_root_schema_for::<T>();
     schema.remove("title");
+    // The tool has a description of its own; this one is of the Rust type.
+    schema.remove("description");
     RecursiveTransform(without_widths).transform(&mut schema);
+    RecursiveTransform(unwrapped).transform(&mut schema);
     schema
+}
+
+/// Takes line breaks out of a description's paragraphs and items of lists: a doc comment is wrapped for those who read its
+/// source.
+fn unwrapped(schema: &mut Schema) {
+    let Some(Value::String(text)) = schema.get_mut("description") else { return };
+    let mut whole = String::with_capacity(text.len());
+    for line in text.lines() {
+        let begins = line.is_empty() || line.starts_with("- ") || whole.is_empty() || whole.ends_with('\n');
+        whole.push_str(if whole.is_empty() {
+            ""
+        } else if begins {
+            "\n"
+        } else {
+            " "
+        });
+        whole.push_str(line);
+    }
+    *text = whole;
 }
 
 /// Drops the formats of Rust's numbers (`uint32`), which some clients refuse.
@@ -242,10 +264,12 @@ mod tests {
 
     use super::*;
 
+    /// This is for those who read the code.
     #[derive(Deserialize, JsonSchema)]
     #[serde(deny_unknown_fields)]
     struct Input {
-        /// What to say.
+        /// What
+        /// to say.
         #[schemars(length(max = 10))]
         word: String,
         /// How often.

@@ -13,7 +13,7 @@ use std::{
 };
 
 use guild_client::{Coming, Head, Relay};
-use guild_contract::rpc::code::{INTERNAL_ERROR, PARSE_ERROR};
+use guild_contract::rpc::code::INTERNAL_ERROR;
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
@@ -84,7 +84,7 @@ pub(super) async fn run(
                 let message = match Message::read(&mem::take(&mut line)) {
                     Ok(Some(message)) if !bridge.gives_up(&message) => Ok(message),
                     Ok(_) => continue,
-                    Err(why) => Err(why),
+                    Err(refused) => Err(refused),
                 };
                 let before = turn.clone();
                 let mut done = None;
@@ -98,7 +98,7 @@ pub(super) async fn run(
                     before.cancelled().await;
                     match message {
                         Ok(message) => bridge.carry(&message, &given_up).await,
-                        Err(why) => bridge.say(error("null", PARSE_ERROR, &why)).await,
+                        Err(refused) => bridge.say(refused.answer()).await,
                     }
                     drop(done);
                 });

@@ -1,8 +1,9 @@
 //! What a client says on a line, as far as it has to be known to be carried.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use guild_client::Head;
+use guild_contract::rpc::code;
 use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
 
@@ -23,14 +24,34 @@ pub(super) struct Message {
     pub(super) cancels: Option<String>,
 }
 
+/// A line that is no message: what is answered.
+#[derive(Debug)]
+pub(super) struct Refused {
+    /// As it is written; `null` where it cannot be read.
+    id: String,
+    code: i32,
+    why: String,
+}
+
+impl Refused {
+    fn new(id: Option<&RawValue>, code: i32, why: String) -> Self {
+        // An id that is none, such as an object, is not repeated.
+        let id =
+            id.map(RawValue::get).filter(|id| id.starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit()));
+        Self { id: id.unwrap_or("null").to_owned(), code, why }
+    }
+
+    /// The answer.
+    pub(super) fn answer(&self) -> String {
+        error(&self.id, self.code, &self.why)
+    }
+}
+
+/// What a host says, as far as it has to be known to be carried.
 #[derive(Deserialize)]
 pub(super) struct Envelope<'a> {
     #[serde(borrow, default)]
-    id: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     pub(super) method: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    params: Option<&'a RawValue>,
 }
 
 #[derive(Default, Deserialize)]
@@ -45,16 +66,31 @@ struct Params {
 }
 
 impl Message {
-    /// Reads a line; none where it is empty.
-    pub(super) fn read(line: &[u8]) -> Result<Option<Self>, String> {
-        let text = std::str::from_utf8(line).map_err(|e| format!("Parse error: {e}"))?.trim();
+    /// Reads a line; none where it is empty. What is no message is refused as JSON-RPC has it: with its id, where that
+    /// can be read.
+    pub(super) fn read(line: &[u8]) -> Result<Option<Self>, Refused> {
+        let parse = |why: String| Refused::new(None, code::PARSE_ERROR, format!("Parse error: {why}"));
+        let text = std::str::from_utf8(line).map_err(|e| parse(e.to_string()))?.trim();
         if text.is_empty() {
             return Ok(None);
         }
-        if !text.starts_with('{') {
-            return Err("Parse error: a message is one JSON object on one line".to_owned());
+        let whole: &RawValue = serde_json::from_str(text).map_err(|e| parse(e.to_string()))?;
+        let invalid = |id, why: &str| Refused::new(id, code::INVALID_REQUEST, format!("Invalid request: {why}"));
+        let Ok(fields) = serde_json::from_str::<BTreeMap<Cow<'_, str>, &RawValue>>(whole.get()) else {
+            return Err(invalid(None, "a message is one JSON object on one line; this protocol has no batches"));
+        };
+        let field = |name: &str| fields.get(name).copied();
+        let id = field("id");
+        if id.is_some_and(|id| id.get() == "null") {
+            return Err(invalid(None, "`id` is null; a notification leaves it out"));
         }
-        let Envelope { id, method, params } = serde_json::from_str(text).map_err(|e| format!("Parse error: {e}"))?;
+        let method = match field("method").map(|method| serde_json::from_str::<Cow<'_, str>>(method.get())) {
+            Some(Ok(method)) => Some(method),
+            Some(Err(_)) => return Err(invalid(id, "`method` is no string")),
+            None if field("result").is_some() || field("error").is_some() => None,
+            None => return Err(invalid(id, "`method` is missing")),
+        };
+        let params = field("params");
         let params: Params = params.and_then(|params| serde_json::from_str(params.get()).ok()).unwrap_or_default();
         let string = |value: Option<Value>| value.and_then(|value| value.as_str().map(str::to_owned));
         let version = params.meta.and_then(|mut meta| string(meta.remove(META_VERSION)));
@@ -123,8 +159,22 @@ mod tests {
         let cancel = read(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#);
         assert_eq!(cancel.cancels.as_deref(), Some("7"));
         assert!(Message::read(b" \n").unwrap().is_none());
-        for bad in ["[]", "nothing", "{", "\u{feff}{}"] {
-            assert!(Message::read(bad.as_bytes()).is_err(), "{bad}");
+        let refused = |line: &str| {
+            let answer: Value = serde_json::from_str(&Message::read(line.as_bytes()).err().unwrap().answer()).unwrap();
+            (answer["id"].clone(), answer["error"]["code"].clone())
+        };
+        for bad in ["nothing", "{", "\u{feff}{}"] {
+            assert_eq!(refused(bad), (Value::Null, json!(code::PARSE_ERROR)), "{bad}");
+        }
+        for (bad, id) in [
+            ("[]", Value::Null),
+            ("7", Value::Null),
+            (r#"{"jsonrpc":"2.0","id":7}"#, json!(7)),
+            (r#"{"jsonrpc":"2.0","id":"a","method":5}"#, json!("a")),
+            (r#"{"jsonrpc":"2.0","id":{},"method":5}"#, Value::Null),
+            (r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, Value::Null),
+        ] {
+            assert_eq!(refused(bad), (id, json!(code::INVALID_REQUEST)), "{bad}");
         }
     }
 }
