@@ -7,7 +7,6 @@ mod common;
 
 mod asked;
 mod held_out;
-mod held_out_fourth;
 mod held_out_second;
 mod held_out_third;
 mod unanswered;
@@ -134,12 +133,6 @@ async fn half_of_a_second_set_that_was_held_out_holds() {
 #[tokio::test]
 async fn most_of_a_third_set_that_was_held_out_hold() {
     assert_hold(8, [held_out_third::BOOK, held_out_third::RIPGREP, held_out_third::GUILD]).await;
-}
-
-/// As many as held when they were asked, once.
-#[tokio::test]
-async fn most_of_a_fourth_set_that_was_held_out_hold() {
-    assert_hold(8, [held_out_fourth::BOOK, held_out_fourth::RIPGREP, held_out_fourth::GUILD]).await;
 }
 
 /// 7 of 16 were called unanswered when they were first asked, 13 since. Still called answered are "named arguments" and
