@@ -97,6 +97,11 @@ fn the_analyst_answers_with_its_figures_where_there_is_no_model() {
     );
     assert!(report.contains("no figures of this table: line 2 is too long"), "{report}");
     assert!(!report.contains("Not found in the sources") && !report.contains("No document was read"), "{report}");
+    let (_, unread) = report.split_once("## Not read\n").unwrap_or_else(|| panic!("{report}"));
+    assert!(unread.contains("Computed: 1 table.") && unread.contains("(1): `data/wide.csv`"), "{report}");
+    let (report, _) = run(&home, "analyst", "Which outliers are there?", "data");
+    assert!(report.contains("The question names no column of the tables"), "{report}");
+    assert!(!report.contains("Not found in the sources"), "{report}");
 }
 
 #[test]

@@ -98,6 +98,19 @@ impl Unread {
         }
     }
 
+    /// Those that are left where some of the paths, which were noted for this reason, were read otherwise.
+    #[must_use]
+    pub fn without(&self, reason: Reason, paths: &[&str]) -> Self {
+        let mut left = self.clone();
+        if let Some(few) = left.0.get_mut(&reason) {
+            few.count = few.count.saturating_sub(paths.len());
+            few.first.retain(|named| !paths.contains(&named.as_str()));
+            few.first.truncate(few.count);
+        }
+        left.0.retain(|_, few| few.count > 0);
+        left
+    }
+
     /// How many there are for this reason.
     pub fn count(&self, reason: Reason) -> usize {
         self.0.get(&reason).map_or(0, |few| few.count)

@@ -45,7 +45,7 @@ pub(crate) fn figures(prompt: &str, roots: &[String]) -> Vec<Figures> {
     }
     found.retain(|figures| !figures.text.trim().is_empty());
     // Where none has a table, the headings are of something else. One without a table beside others says why it has none.
-    if found.iter().any(|figures| figures.rows().next().is_some()) { found } else { Vec::new() }
+    if found.iter().any(Figures::computed) { found } else { Vec::new() }
 }
 
 /// What a cell says is no markup: it comes out of a table that anybody may have written.
@@ -54,6 +54,11 @@ fn plain(line: &str) -> String {
 }
 
 impl Figures {
+    /// Whether there are any, rather than the reason why there are none.
+    pub(crate) fn computed(&self) -> bool {
+        self.rows().next().is_some()
+    }
+
     fn rows(&self) -> impl Iterator<Item = &str> {
         self.text.lines().filter(|line| line.starts_with('|'))
     }

@@ -42,6 +42,18 @@ pub(crate) struct QueryTerm {
     pub(crate) weight: f32,
 }
 
+impl QueryTerm {
+    /// Whether it is looked up as it is written, and is no word.
+    pub(crate) fn is_symbol(&self) -> bool {
+        !self.stem.chars().all(char::is_alphanumeric)
+    }
+
+    /// Whether it is an option of a command.
+    pub(crate) fn is_option(&self) -> bool {
+        self.stem.starts_with('-') && self.stem.ends_with(|c: char| c.is_ascii_alphanumeric())
+    }
+}
+
 /// A passage that has words that were looked for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Hit {

@@ -1,8 +1,10 @@
 //! From a task to the questions that are looked up.
 
+use std::collections::HashSet;
+
 use super::{
     index::QueryTerm,
-    terms::{Stems, is_asking, is_stop, is_weak, sentences, symbols, words},
+    terms::{Stems, is_asking, is_stop, is_weak, sentences, symbols, tokens, words},
 };
 
 /// Questions that one task is taken to ask at most.
@@ -191,7 +193,10 @@ impl Question {
             let measured = last == "how" && MEASURES.contains(&word.as_str());
             add(word, if measured || is_weak(word) { WEAK } else { 1.0 });
         }
-        signs.iter().for_each(|symbol| add(symbol, 1.0));
+        // A name of one letter is of an example, as `x`, unless nothing else is asked for.
+        signs.iter().for_each(|symbol| {
+            add(symbol, if symbol.bytes().all(|byte| byte.is_ascii_alphanumeric()) { WEAK } else { 1.0 })
+        });
         if signs.is_empty() && all.iter().all(|word| is_stop(word)) {
             let subjects = all.iter().enumerate().filter(|(at, word)| is_asking(word) && !asks(*at, word));
             subjects.for_each(|(_, word)| add(word, 1.0));
@@ -245,6 +250,20 @@ impl Question {
                     "snippet",
                 ]),
         })
+    }
+}
+
+impl Question {
+    /// Whether it asks about an option of a command.
+    pub(crate) fn has_option(&self) -> bool {
+        self.terms.iter().any(QueryTerm::is_option)
+    }
+
+    /// Whether a text has all options that it asks about.
+    pub(crate) fn options_in(&self, stems: &Stems, text: &str) -> bool {
+        let mut seen = HashSet::new();
+        tokens(text, |word| seen.extend(stems.position(word, &self.terms)));
+        self.terms.iter().enumerate().all(|(at, term)| !term.is_option() || seen.contains(&at))
     }
 }
 
@@ -345,7 +364,8 @@ fn parts(text: &str) -> Vec<String> {
     // A part without a subject of its own is no question: it stays with the one before it.
     let mut whole: Vec<String> = Vec::new();
     for part in parts {
-        let own = lower(&part).iter().any(|word| !is_stop(word) && !is_weak(word));
+        let mut own = lower(&part).iter().any(|word| !is_stop(word) && !is_weak(word));
+        symbols(&part, |_, _| own = true);
         match whole.last_mut() {
             Some(last) if !own => {
                 last.push_str(", ");
@@ -377,6 +397,15 @@ mod tests {
         assert_eq!(words, ["send", "sync"]);
         assert!(inquiry(task).parted);
         assert_eq!(texts("When should I use Rc<T> instead of Box<T>?"), ["When should I use Rc<T> instead of Box<T>?"]);
+    }
+
+    #[test]
+    fn a_question_may_be_only_a_symbol_and_two_symbols_are_two_questions() {
+        let (_, words) = asked("What is `::<>`?").remove(0);
+        assert_eq!(words, ["::<>"]);
+        assert_eq!(texts("What does `?` do, and what is `->`?"), ["What does `?` do", "what is `->`?"]);
+        let (_, words) = asked("What do `?` and `..=` mean?").remove(0);
+        assert_eq!(words, ["?", "..="]);
     }
 
     #[test]

@@ -157,8 +157,13 @@ pub(crate) fn key(
         key.whole = false;
     }
     let terms = &question.terms;
-    let remarked = quotes.iter().filter(|quote| quote.code).flat_map(|quote| remarks(quote.text));
-    let remarked = remarked.filter(|remark| covered(corpus, stems, question, &[remark]) >= ENUMERATED).map(|remark| {
+    let listings = || quotes.iter().filter(|quote| quote.code).map(|quote| quote.text);
+    let remarked =
+        listings().flat_map(remarks).filter(|remark| covered(corpus, stems, question, &[remark]) >= ENUMERATED);
+    let asked = listings().flat_map(|text| lines(text).into_iter().filter_map(|line| text.get(line)));
+    let asked =
+        asked.filter(|line| line.len() <= SENTENCE_BYTES && question.has_option() && question.options_in(stems, line));
+    let remarked = remarked.chain(asked).map(|remark| {
         let worth = worth(corpus, stems, terms, remark);
         Key { lines: vec![inline_code(remark)], worth, whole: false }
     });

@@ -7,6 +7,7 @@ use guild_jobs::files::Reason;
 
 use super::{
     corpus::Corpus,
+    extract::format,
     figures::Figures,
     quote::{Key, Quote, key, quote},
     search::{Answer, Finding},
@@ -139,7 +140,9 @@ impl<'a> Report<'a> {
             if !self.computed(answer).is_empty() {
                 continue;
             }
-            if answer.findings.is_empty() {
+            if answer.findings.is_empty() && !self.figures.is_empty() {
+                open.push(format!("{question}? (it names no column of the tables; see all their figures)"));
+            } else if answer.findings.is_empty() {
                 let why = match unknown.as_str() {
                     "" => "no passage is about all of it".to_owned(),
                     words => format!("{they} never mention {words}"),
@@ -190,12 +193,23 @@ impl<'a> Report<'a> {
     /// What was come by and not read, where there is any; and what was read and left out, so that the numbers add up.
     fn not_read(&self, text: &mut String) {
         let Corpus { seen, unread, documents, .. } = self.corpus;
+        // A table is no document, and its figures are read all the same.
+        let computed = self.figures.iter().filter(|figures| figures.computed()).map(|figures| figures.path.as_str());
+        let tables: Vec<&str> = computed.filter(|path| format(path).is_none()).collect();
+        let unread = unread.without(Reason::Kind, &tables);
         if unread.is_empty() {
             return;
         }
-        let _ = writeln!(text, "## Not read\n\nSearched: {} of {}. Not read:\n", documents.len(), count(*seen, "file"));
+        let figures =
+            if tables.is_empty() { String::new() } else { format!(" Computed: {}.", count(tables.len(), "table")) };
+        let _ = writeln!(
+            text,
+            "## Not read\n\nSearched: {} of {}.{figures} Not read:\n",
+            documents.len(),
+            count(*seen, "file")
+        );
         unread.lines().for_each(|line| text.push_str(&format!("- {line}\n")));
-        let repeated = seen.saturating_sub(documents.len() + unread.total());
+        let repeated = seen.saturating_sub(documents.len() + tables.len() + unread.total());
         if repeated > 0 {
             let _ =
                 writeln!(text, "\nRead, and left out since they say nothing of their own, as copies do: {repeated}.");
@@ -218,7 +232,7 @@ impl<'a> Report<'a> {
             if cited.is_empty() {
                 text.push_str(match (computed.is_empty(), self.figures.is_empty()) {
                     (false, _) => "\n",
-                    (true, false) => "Not found in the sources. The figures of their tables are below.\n\n",
+                    (true, false) => "The question names no column of the tables: all their figures are below.\n\n",
                     (true, true) => "Not found in the sources.\n\n",
                 });
                 continue;
@@ -231,6 +245,11 @@ impl<'a> Report<'a> {
                     Some((key, cited))
                 })
                 .collect();
+            // What names the option that was asked about answers, where anything does.
+            let named = |key: &Key| answer.question.options_in(self.stems, &key.lines.join("\n"));
+            if keys.iter().any(|(key, _)| named(key)) {
+                keys.retain(|(key, _)| named(key));
+            }
             // A sentence that tells much less than another is no answer beside it.
             let most = keys.iter().map(|(key, _)| key.worth).fold(0.0, f32::max);
             keys.retain(|(key, _)| key.worth >= most * 0.5);

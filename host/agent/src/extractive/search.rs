@@ -18,6 +18,8 @@ const POOL: usize = 40;
 const LISTING: f32 = 0.25;
 /// The share of a question that what leads to a list, or the head of a table, has to have for the list to be the answer.
 pub(crate) const ENUMERATED: f32 = 0.58;
+/// The share of a question that one sentence has to have, with the headings that it stands under, to answer it.
+const TOGETHER: f32 = 0.7;
 /// How much the title of a passage's page counts beside the passage.
 const TITLE: f32 = 0.5;
 /// How much relevance counts against novelty (MMR).
@@ -194,25 +196,42 @@ fn share(corpus: &Corpus, question: &Question, mask: u64) -> f32 {
     sum / all.max(f32::MIN_POSITIVE) * if words * 2 < question.terms.len() { 0.5 } else { 1.0 }
 }
 
-/// Keeps the findings that, as they are quoted under their heading, cover what was asked; all go where none does.
+/// Keeps the findings that, as they are quoted under their heading, cover what was asked; all go where none has one
+/// sentence, row, list or listing that covers it by itself under its headings.
 pub(crate) fn settle(corpus: &Corpus, stems: &Stems, answer: &mut Answer) {
     let question = &answer.question;
-    let shown = |finding: &Finding| {
-        let title = corpus.passage(finding.passage).map_or("", |(_, document)| document.page.title.as_str());
-        let listing = corpus.listing(finding.passage);
-        let quotes: Vec<_> = std::iter::once(finding.passage)
-            .chain(listing)
+    let mut answered = false;
+    for finding in &mut answer.findings {
+        let number = finding.passage;
+        let title = corpus.passage(number).map_or("", |(_, document)| document.page.title.as_str());
+        let quotes: Vec<_> = std::iter::once(number)
+            .chain(corpus.listing(number))
             .filter_map(|number| quote(corpus, stems, &question.terms, number))
             .collect();
-        let mut texts = vec![title, corpus.heading(finding.passage), corpus.table_head(finding.passage)];
+        let context = [title, corpus.heading(number), corpus.table_head(number)];
+        let mut texts = context.to_vec();
         texts.extend(quotes.iter().map(|quote| quote.text));
-        covered(corpus, stems, question, &texts)
-    };
-    for finding in &mut answer.findings {
-        finding.coverage = shown(finding);
+        finding.coverage = covered(corpus, stems, question, &texts);
+        if finding.coverage < needed(question.terms.len()) {
+            continue;
+        }
+        // Who asks how long or how many is answered by a measure, and need not have named what it is of.
+        let least = if question.quantity { needed(question.terms.len()) } else { TOGETHER };
+        let covers = |texts: &[&str]| {
+            let texts: Vec<&str> = context.iter().chain(texts).copied().collect();
+            covered(corpus, stems, question, &texts) >= least
+        };
+        let [prose, listing @ ..] = quotes.as_slice() else { continue };
+        let whole = prose.code || enumeration(prose.text).is_some() || !corpus.table_head(number).is_empty();
+        let said = sentences(prose.text);
+        let said: Vec<&str> = said.into_iter().filter_map(|range| prose.text.get(range)).collect();
+        let leads = said.last().zip(listing.first());
+        answered |= whole && covers(&[prose.text])
+            || !whole && said.iter().any(|sentence| covers(&[sentence]))
+            || leads.is_some_and(|(lead, listing)| covers(&[lead, listing.text]));
     }
     let least = related(question);
-    if answer.findings.iter().any(|finding| finding.coverage >= needed(question.terms.len())) {
+    if answered {
         answer.findings.retain(|finding| finding.coverage >= least);
     } else {
         answer.findings.clear();

@@ -260,7 +260,7 @@ fn memory(answers: &[Answer], report: &Report<'_>) -> Option<(String, String)> {
     for source in report.sources().iter().take(6) {
         content.push_str(&format!("- {} ({}, {} %)\n", source.path, source.title, source.percent));
     }
-    for answer in answers.iter().filter(|answer| answer.findings.is_empty()) {
+    for answer in answers.iter().filter(|answer| answer.findings.is_empty() && report.computed(answer).is_empty()) {
         content.push_str(&format!("Not in the sources: {}\n", answer.question.text));
     }
     Some((key, crate::files::cut(content.trim_end(), MEMORY_CHARS).0.to_owned()))

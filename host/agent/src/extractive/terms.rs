@@ -82,21 +82,24 @@ const FRAME: &[&str] = &[
     "<", "\\", "//", "///", "\"", "'",
 ];
 /// Bytes of signs that are one symbol.
-const SIGNS: usize = 3;
+const SIGNS: usize = 8;
 
 /// Calls `each` with every symbol of a text, and where it is: what a person looks up as it is written. That is an
-/// option of a command (`--expires`, `-C`), a name with `_` in it, a word with a sign before it (`&mut`, `$HOME`), and signs
-/// that stand alone or in backticks (`?`, `..=`). Only options of one letter tell capital letters from small ones.
+/// option of a command (`--expires`, `-C`), a name with `_` in it, a word with a sign before it (`&mut`, `$HOME`), signs
+/// that stand alone (`?`, `..=`), and what stands in backticks and has no word (`-> !`, `T`). Only options of one letter,
+/// and what stands in backticks, tell capital letters from small ones.
 pub(crate) fn symbols(text: &str, mut each: impl FnMut(Range<usize>, &str)) {
-    let (mut start, mut before) = (0, ' ');
+    let (mut start, mut before, mut inside) = (0, ' ', false);
     for (at, c) in text.char_indices().chain(std::iter::once((text.len(), ' '))) {
-        if !c.is_whitespace() && c != '`' {
+        // A span in backticks was taken as a whole.
+        if at < start || !c.is_whitespace() && c != '`' {
             continue;
         }
         let atom = text.get(start..at).unwrap_or_default();
-        if (1..=SIGNS).contains(&atom.len()) && atom.bytes().all(|byte| byte.is_ascii_punctuation()) {
-            if before == '`' && c == '`' || before != '`' && c != '`' && !FRAME.contains(&atom) {
-                each(start..at, atom);
+        let asked = atom.strip_suffix(['?', ',']).filter(|asked| !asked.is_empty()).unwrap_or(atom);
+        if is_signs(asked) {
+            if before != '`' && c != '`' && !FRAME.contains(&asked) {
+                each(start..start + asked.len(), asked);
             }
         } else {
             let mut from = start;
@@ -108,6 +111,36 @@ pub(crate) fn symbols(text: &str, mut each: impl FnMut(Range<usize>, &str)) {
             }
         }
         (start, before) = (at + c.len_utf8(), c);
+        inside ^= c == '`';
+        if inside
+            && c == '`'
+            && let Some((end, span)) = spanned(text, start)
+        {
+            each(start..end, span);
+            start = end;
+        }
+    }
+}
+
+fn is_signs(atom: &str) -> bool {
+    (1..=SIGNS).contains(&atom.len()) && atom.bytes().all(|byte| byte.is_ascii_punctuation())
+}
+
+/// What stands in backticks from here on, and where it ends, if it is short and has no word.
+fn spanned(text: &str, start: usize) -> Option<(usize, &str)> {
+    let window = text.get(start..text.floor_char_boundary(start + SIGNS + 1))?;
+    let span = window.split_once('`')?.0;
+    let mut worded = span.trim().is_empty();
+    words(span, |_| worded = true);
+    (!worded).then_some((start + span.len(), span))
+}
+
+/// Calls `each` with the signs between the words of code: `..=` of `0..=9`, `::` of `a::b`, `=>` of `x => y`.
+fn operators(text: &str, mut each: impl FnMut(&str)) {
+    let operator = |c: char| c.is_ascii_punctuation() && !"()[]{},;\"'`_\\".contains(c);
+    for atom in text.split(char::is_whitespace) {
+        let signs = atom.split(|c| !operator(c)).filter(|signs| signs.len() < atom.len() && signs.len() > 1);
+        signs.filter(|signs| is_signs(signs) && !FRAME.contains(signs)).for_each(&mut each);
     }
 }
 
@@ -139,10 +172,11 @@ fn symbol(piece: &str, from: usize, each: &mut impl FnMut(Range<usize>, &str)) {
     }
 }
 
-/// Calls `each` with every word of a text, then with its symbols.
+/// Calls `each` with every word of a text, then with its symbols and the operators of its code.
 pub(crate) fn tokens(text: &str, mut each: impl FnMut(&str)) {
     words(text, &mut each);
     symbols(text, |_, symbol| each(symbol));
+    operators(text, &mut each);
 }
 
 /// Words with which a sentence leans on the one before it.
@@ -285,8 +319,7 @@ const SUBJECT: usize = 16;
 /// Whether a sentence of a text says what one of these terms is: it begins with the term, and a verb like `is` follows,
 /// or it sets off all of them. Where a symbol is among the terms, the sentence has one of them.
 pub(crate) fn defines(stems: &Stems, terms: &[QueryTerm], text: &str) -> bool {
-    let is_symbol = |term: &QueryTerm| !term.stem.chars().all(char::is_alphanumeric);
-    let asks_symbol = terms.iter().any(is_symbol);
+    let asks_symbol = terms.iter().any(QueryTerm::is_symbol);
     sentences(text).into_iter().filter_map(|range| text.get(range)).any(|sentence| {
         let (mut at, mut subject, mut found) = (0, None, false);
         // "The `?` placed after a value is": a symbol is no word, so what follows it may be longer.
@@ -431,6 +464,9 @@ mod tests {
         };
         assert_eq!(seen("What does the ? operator do?"), ["?"]);
         assert_eq!(seen("What is --pre, and `-C/--context`?"), ["--pre", "-C", "--context"]);
+        assert_eq!(seen("What is `::<>`, and `-> !` of `T`, and => ?"), ["::<>", "-> !", "T", "=>", "?"]);
+        assert_eq!(seen("What is the default of `memory_bytes`?"), ["memory_bytes"]);
+        assert_eq!(seen("`a` + `b`, `--pre` | `x y`: ```rust\nlet"), ["a", "b", "--pre"]);
         assert_eq!(seen("`..=`, `&mut T`, MEMORY_bytes. $HOME/x"), ["..=", "&mut", "memory_bytes", "$home"]);
         assert_eq!(seen("- an _item_ | a *b* -- c-d -1 & more: (x) __init__"), Vec::<String>::new());
     }

@@ -9,6 +9,7 @@ mod asked;
 mod held_out;
 mod held_out_second;
 mod held_out_third;
+mod unanswered;
 
 use std::{path::Path, sync::Arc};
 
@@ -132,4 +133,14 @@ async fn half_of_a_second_set_that_was_held_out_holds() {
 #[tokio::test]
 async fn most_of_a_third_set_that_was_held_out_hold() {
     assert_hold(8, [held_out_third::BOOK, held_out_third::RIPGREP, held_out_third::GUILD]).await;
+}
+
+/// 7 of 16 were called unanswered when they were first asked, 13 since. Still called answered are "named arguments" and
+/// "a function parameter a default value", by sentences that have the words in another sense, and "a worker in Go", since
+/// `go` is taken for the verb.
+#[tokio::test]
+async fn most_words_apart_from_one_another_answer_nothing() {
+    let unanswered = |questions: &[&'static str]| questions.iter().copied().map(Asked::unanswered).collect::<Vec<_>>();
+    let [book, ripgrep, guild] = [unanswered::BOOK, unanswered::RIPGREP, unanswered::GUILD].map(unanswered);
+    assert_hold(13, [&book, &ripgrep, &guild]).await;
 }

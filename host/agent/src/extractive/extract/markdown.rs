@@ -1,8 +1,8 @@
-//! Markdown: blocks of its source, as it stands in the file.
+//! Markdown: blocks of its source, as it stands in the file, but for comments and the targets of links.
 
 use std::ops::Range;
 
-use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
+use pulldown_cmark::{Event, LinkType, Options, Parser, Tag, TagEnd};
 
 use super::{Form, Format, Page, trimmed};
 
@@ -16,7 +16,9 @@ pub(super) fn page(text: String) -> Page {
     // Depth counts open blocks other than lists: a block is what stands in none of them.
     let (mut depth, mut lists) = (0_u32, 0_u32);
     let mut heading: Option<String> = None;
+    let mut hidden = Hidden::default();
     for (event, range) in Parser::new_ext(&text, options).into_offset_iter() {
+        hidden.note(&text, &event, &range);
         match event {
             Event::Start(Tag::Heading { .. }) => heading = Some(String::new()),
             Event::End(TagEnd::Heading(_)) => page.heading(heading.take().unwrap_or_default().trim().to_owned()),
@@ -69,7 +71,72 @@ pub(super) fn page(text: String) -> Page {
         }
     }
     page.text = text;
+    hidden.cut(&mut page);
     page
+}
+
+/// What a reader of the page does not see, outside of listings: comments, and of links all but their text.
+#[derive(Default)]
+struct Hidden {
+    ranges: Vec<Range<usize>>,
+    /// The link that is open, and where its text ends as far as it was read.
+    link: Option<(Range<usize>, usize)>,
+}
+
+impl Hidden {
+    fn note(&mut self, text: &str, event: &Event<'_>, range: &Range<usize>) {
+        let written = text.get(range.clone()).unwrap_or_default();
+        match event {
+            Event::Start(Tag::Link { link_type: LinkType::Autolink | LinkType::Email, .. }) => {}
+            Event::Start(Tag::Link { .. }) => self.link = Some((range.clone(), range.start + 1)),
+            Event::End(TagEnd::Link) => {
+                if let Some((link, end)) = self.link.take() {
+                    self.ranges.extend([link.start..link.start + 1, end..link.end]);
+                }
+            }
+            Event::InlineHtml(_) | Event::Start(Tag::HtmlBlock) if written.starts_with("<!--") => {
+                self.ranges.push(range.start..range.start + written.find("-->").map_or(written.len(), |end| end + 3));
+            }
+            _ => {
+                if let Some((_, end)) = &mut self.link {
+                    *end = range.end.max(*end);
+                }
+            }
+        }
+    }
+
+    /// Takes it out of the page; lines stay right.
+    fn cut(mut self, page: &mut Page) {
+        self.ranges.sort_unstable_by_key(|range| range.start);
+        // The end of each cut in the source, and how many bytes are gone up to there.
+        let mut gone: Vec<(usize, usize)> = Vec::new();
+        let (mut kept, mut end, mut line) = (String::with_capacity(page.text.len()), 0, 1);
+        for range in self.ranges {
+            let before = page.text.get(end..range.start).unwrap_or_default();
+            let cut = page.text.get(range.clone()).unwrap_or_default();
+            kept.push_str(before);
+            line += newlines(before) + newlines(cut);
+            end = range.end;
+            gone.push((end, end - kept.len()));
+            if cut.contains('\n') {
+                page.lines.push((kept.len() as u32, line));
+            }
+        }
+        kept.push_str(page.text.get(end..).unwrap_or_default());
+        let moved = |at: usize| {
+            let last = gone.partition_point(|(end, _)| *end <= at).checked_sub(1);
+            at - last.and_then(|last| gone.get(last)).map_or(0, |(_, bytes)| *bytes)
+        };
+        for block in &mut page.blocks {
+            block.range = trimmed(&kept, moved(block.range.start)..moved(block.range.end));
+            block.head = moved(block.head.start)..moved(block.head.end);
+        }
+        page.text = kept;
+    }
+}
+
+fn newlines(text: &str) -> u32 {
+    text.bytes().filter(|byte| *byte == b'\n').count() as u32
 }
 
 /// The heading that a piece of HTML in Markdown is: `<h3 id="x">Its text</h3>`.
@@ -132,6 +199,24 @@ mod tests {
                 (21, "Sub", "| a | b |\n|---|---|\n| 1 | 2 |", false),
             ]
         );
+    }
+
+    #[test]
+    fn links_are_their_text_and_comments_are_gone_but_not_in_listings() {
+        let source = "See [Chapter *2*][two]<!--\nignore --> and [b](c.md \"d\"), not <https://e.f> or a[0].\n\n\
+            <!-- hidden -->\n- [one](x) `[y](z)`\n\n  <!-- hidden -->\n\n```html\n<!-- kept --> [a](b)\n```\n\n[two]: two.md\n";
+        let page = page(source.to_owned());
+        let seen: Vec<(u32, &str)> =
+            page.blocks.iter().map(|block| (page.line(block.range.start), page.words(block))).collect();
+        assert_eq!(
+            seen,
+            [
+                (1, "See Chapter *2* and b, not <https://e.f> or a[0]."),
+                (5, "- one `[y](z)`"),
+                (9, "```html\n<!-- kept --> [a](b)\n```"),
+            ]
+        );
+        assert_eq!(page.line(page.text.find("and b").unwrap()), 2);
     }
 
     #[test]
