@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, future::poll_fn, sync::Arc, task::Poll, time::Duration};
 
-use guild_audit::inspect;
+use guild_audit::inspect::{self, Outside};
 use guild_contract::{
     Bounds, Grants, Limits, MemberKey,
     manifest::{ComponentSpec, Interface, World},
@@ -16,7 +16,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 use wasmtime::{
     Store,
-    component::{Instance, InstancePre},
+    component::{Component, Instance, InstancePre},
 };
 
 use crate::{
@@ -33,7 +33,7 @@ use crate::{
     state::{Reach, State},
     stdio::LogSink,
     told::told,
-    toolbox::Toolbox,
+    toolbox::{Toolbox, Unlisted},
     wasi::Preopen,
 };
 
@@ -51,6 +51,7 @@ pub struct Plugin {
     activations: Lane,
     runs: Lane,
     pub(crate) sha256: Arc<str>,
+    outside: Arc<Outside>,
 }
 
 /// How long a change of the artifacts is waited for that was under way when its call ended.
@@ -70,6 +71,37 @@ impl Plugin {
     ) -> Result<Self, LoadError> {
         inspect::check(&candidate.outside, spec, &grants)?;
         let component = compile::component(&sandbox, candidate, effort)?;
+        let (outside, sha256) = (Arc::new(candidate.outside.clone()), candidate.hash().into());
+        Self::link(sandbox, member, component, outside, sha256, spec, grants, limits)
+    }
+
+    /// The same component, with other grants and limits. It is neither read nor compiled. It blocks for a moment.
+    ///
+    /// # Errors
+    /// See [`LoadError`].
+    pub fn linked_anew(
+        &self,
+        spec: &ComponentSpec,
+        grants: Arc<Grants>,
+        limits: Arc<Limits>,
+    ) -> Result<Unlisted, LoadError> {
+        inspect::check(&self.outside, spec, &grants)?;
+        let (component, outside, sha256) = (self.pre.component().clone(), self.outside.clone(), self.sha256.clone());
+        let linked = Self::link(self.sandbox.clone(), &self.member, component, outside, sha256, spec, grants, limits)?;
+        Ok(Unlisted(linked))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "it is what a Plugin has, and each comes from two places")]
+    fn link(
+        sandbox: Arc<Sandbox>,
+        member: &MemberKey,
+        component: Component,
+        outside: Arc<Outside>,
+        sha256: Arc<str>,
+        spec: &ComponentSpec,
+        grants: Arc<Grants>,
+        limits: Arc<Limits>,
+    ) -> Result<Self, LoadError> {
         let refused = |e: wasmtime::Error| LoadError::Refused(format!("{e:#}"));
         let mut linker = sandbox.linker.clone();
         denied::add_to_linker(&mut linker, &sandbox.engine, &component).map_err(refused)?;
@@ -88,7 +120,8 @@ impl Plugin {
             limits,
             activations: lanes.activations,
             runs: lanes.runs,
-            sha256: candidate.hash().into(),
+            sha256,
+            outside,
             pre,
             member: member.clone(),
             sandbox,
