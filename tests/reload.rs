@@ -3,15 +3,24 @@
 use std::{
     collections::BTreeMap,
     fs,
-    io::{BufRead as _, BufReader, Write as _},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::TcpStream,
     os::unix::fs::PermissionsExt as _,
     path::Path,
     process::{Child, ChildStdout, Command, Stdio},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
 };
 
 use guild_contract::Limits;
+use rcgen::{CertificateParams, KeyPair};
+use rustls::{
+    ClientConfig, ClientConnection, RootCertStore, StreamOwned,
+    pki_types::{CertificateDer, pem::PemObject as _},
+};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -222,6 +231,186 @@ fn a_limit_changes_at_once_or_is_named_as_one_of_the_next_start() {
     for id in [first, second] {
         ann.cancel(&id).unwrap();
     }
+}
+
+#[test]
+fn a_limit_of_one_member_that_waits_for_the_next_start_waits_too_and_is_named_each_time() {
+    let home = probes(&["ann"]);
+    let bytes = |own: u64, table: &str| format!("{ROOT}[limits]\nmemory_bytes = {own}\n{table}");
+    let host = serve(&home, &bytes(64 << 20, ""));
+    let ann = host.at("ann");
+    // Less than the component needs to begin at all.
+    let toml = bytes(32 << 20, "[member.ann.limits]\nmemory_bytes = 65536\ntask_bytes = 10\n");
+    let pending = [
+        "guild.toml: limits.memory_bytes: 67108864 -> 33554432; it takes effect at the next start of the host",
+        "guild.toml: member.ann.limits.memory_bytes: not set -> 65536; it takes effect at the next start of the host",
+    ];
+    let names = |log: &str| {
+        pending.iter().for_each(|line| assert!(log.lines().any(|told| told.ends_with(line)), "{line} in {log}"));
+    };
+    let log = reload(&home, &host, &toml);
+    names(&log);
+    assert!(log.contains("3 changes; 2 keys wait for the next start of the host"), "{log}");
+    let log = hang_up(&host);
+    names(&log);
+    assert!(log.contains("nothing has changed; 2 keys wait for the next start of the host"), "{log}");
+    let dispatch = |task: &str| ann.dispatch(json!({"description": "d", "task": task}));
+    assert!(dispatch("recall kkkk").unwrap_err().message.contains("limits.task_bytes = 10"));
+    is_done(&report(&ann, "recall k"), "recall k");
+    // What is taken back does not wait any more.
+    let log = reload(&home, &host, &bytes(64 << 20, ""));
+    assert!(!log.contains("next start"), "{log}");
+    is_done(&report(&ann, "recall kkkk"), "recall kkkk");
+    host.stop();
+    // At the next start it holds.
+    let host = serve(&home, &toml);
+    let refused = host.at("ann").dispatch(json!({"description": "d", "task": "recall k"})).unwrap_err();
+    assert!(refused.message.contains("memory_bytes"), "{refused:?}");
+}
+
+#[test]
+fn a_limit_that_one_member_was_started_with_stays_when_its_table_goes() {
+    let home = probes(&["ann"]);
+    let host = serve(&home, &format!("{ROOT}[member.ann.limits]\nmemory_bytes = 65536\n"));
+    let dispatch = || host.at("ann").dispatch(json!({"description": "d", "task": "recall k"}));
+    assert!(dispatch().unwrap_err().message.contains("memory_bytes"));
+    for _ in 0..2 {
+        let log = reload(&home, &host, ROOT);
+        assert!(log.contains("member.ann.limits.memory_bytes: 65536 -> not set; it takes effect at the next"), "{log}");
+        assert!(dispatch().unwrap_err().message.contains("memory_bytes"));
+    }
+}
+
+#[test]
+fn a_component_that_runs_goes_on_under_the_new_policy_where_its_file_was_replaced_and_is_not_approved() {
+    let home = probes(&["ann"]);
+    let host = serve(&home, ROOT);
+    let ann = host.at("ann");
+    let task = "file docs/owls.md\nrecall k";
+    is_done(&report(&ann, task), "recall k");
+    let file = home.path("members/ann/guest.wasm");
+    let approved = fs::read(&file).unwrap();
+    let shown = |key: &str| host.members().into_iter().find(|member| member["member"] == "ann").unwrap()[key].clone();
+    let sha256 = shown("sha256");
+    // The same with one more custom section.
+    fs::write(&file, [&approved[..], &[0, 2, 1, b'v']].concat()).unwrap();
+    wait_for("the new file to be refused", || host.output().contains("its change is not in service").then_some(()));
+    for toml in [format!("{ROOT}[member.ann]\ndeny = [\"memory\"]\n"), ROOT.to_owned()] {
+        reload(&home, &host, &toml);
+        let now = report(&ann, task);
+        is_done(&now, "file docs/owls.md");
+        if toml == ROOT {
+            is_done(&now, "recall k");
+        } else {
+            is_refused(&now, "recall k", "take \"memory\" out of its `deny`");
+        }
+        assert_eq!(shown("sha256"), sha256);
+    }
+    // Where approvals become necessary, it cannot be shown to be one.
+    reload(&home, &host, &format!("require_approval = true\n{ROOT}"));
+    let refused = ann.dispatch(json!({"description": "d", "task": task})).unwrap_err();
+    assert!(refused.message.contains("is in state error"), "{refused:?}");
+    fs::write(&file, approved).unwrap();
+    wait_for("the approved one to be back", || ann.dispatch(json!({"description": "d", "task": task})).ok());
+}
+
+#[test]
+fn another_certificate_is_served_to_new_connections_and_a_bad_one_leaves_the_old_one() {
+    let home = Home::new();
+    home.quick("ann");
+    for name in ["old", "new"] {
+        let key = KeyPair::generate().unwrap();
+        let certificate = CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
+        home.write(&format!("{name}.pem"), certificate.pem());
+        home.write(&format!("{name}.key"), key.serialize_pem());
+    }
+    home.write("bad.pem", "no certificate");
+    let tls = |name: &str| format!("[tls]\ncertificate = \"{name}.pem\"\nkey = \"{name}.key\"\n");
+    home.write("guild.toml", tls("old"));
+    let port = crate::support::host::free_port();
+    let mut command = home.guild();
+    command.arg("serve").arg("--members").arg(home.path("members")).args(["--port", &port.to_string()]);
+    command.arg("--config").arg(home.path("guild.toml"));
+    let host = Host::start(command, port, "");
+    wait_for("the host to be ready", || host.output().contains("listening at").then_some(()));
+    let mut old = Tls::connect(port, &home.path("old.pem")).unwrap();
+    old.is_answered();
+
+    let log = reload(&home, &host, &tls("bad"));
+    assert!(log.contains("bad.pem: has no certificate") && log.contains("stays in service"), "{log}");
+    Tls::connect(port, &home.path("old.pem")).unwrap().is_answered();
+
+    let log = reload(&home, &host, &tls("new"));
+    assert!(log.contains("the certificate was read again, and is another one"), "{log}");
+    Tls::connect(port, &home.path("new.pem")).unwrap().is_answered();
+    let refused = Tls::connect(port, &home.path("old.pem")).err().unwrap().to_string();
+    assert!(refused.contains("certificate"), "{refused}");
+    old.is_answered();
+}
+
+/// A connection in TLS.
+struct Tls(StreamOwned<ClientConnection, TcpStream>);
+
+impl Tls {
+    /// Connects to a host on this machine that has to have this certificate.
+    fn connect(port: u16, trusted: &Path) -> std::io::Result<Self> {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_file(trusted).unwrap()).unwrap();
+        let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
+        let config = config.with_safe_default_protocol_versions().unwrap();
+        let config = config.with_root_certificates(roots).with_no_client_auth();
+        let client = ClientConnection::new(Arc::new(config), "localhost".try_into().unwrap()).unwrap();
+        let mut stream = StreamOwned::new(client, TcpStream::connect(("127.0.0.1", port))?);
+        stream.flush()?;
+        Ok(Self(stream))
+    }
+
+    /// Asks, and goes on with the same connection.
+    fn is_answered(&mut self) {
+        self.0.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let (mut answer, mut byte) = (Vec::new(), [0]);
+        while !answer.ends_with(b"\r\n\r\nok\n") {
+            self.0.read_exact(&mut byte).unwrap();
+            answer.extend(byte);
+        }
+        assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
+    }
+}
+
+#[test]
+fn a_request_is_let_in_and_served_by_one_reading() {
+    let home = Home::new();
+    home.quick("ann");
+    // Either refuses this dispatch: the one for its length, the other for its token. A mixture of both would take it.
+    let open = "[limits]\ndescription_bytes = 10\n";
+    let wide = "require_token = true\n[limits]\ndescription_bytes = 20\n";
+    let host = serve(&home, open);
+    let (ann, is_over) = (host.at("ann"), AtomicBool::new(false));
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "worker/dispatch",
+        "params": {"description": "fifteen letters", "task": "t"}})
+    .to_string();
+    let count = |answers: &[String], of: &str| answers.iter().filter(|answer| answer.contains(of)).count();
+    let answers: Vec<String> = thread::scope(|scope| {
+        let ask = || {
+            let mut answers = Vec::new();
+            while !is_over.load(Ordering::Relaxed) {
+                let (status, body) = ann.post(&body).unwrap();
+                answers.push(format!("{status} {body}"));
+            }
+            answers
+        };
+        let asking: Vec<_> = (0..3).map(|_| scope.spawn(ask)).collect();
+        for _ in 0..10 {
+            reload(&home, &host, wide);
+            reload(&home, &host, open);
+        }
+        is_over.store(true, Ordering::Relaxed);
+        asking.into_iter().flat_map(|asking| asking.join().unwrap()).collect()
+    });
+    let (too_long, no_token) = (count(&answers, "limits.description_bytes = 10"), count(&answers, "401 "));
+    assert!(too_long > 0 && no_token > 0, "{too_long} {no_token}");
+    let other = answers.iter().find(|answer| !answer.contains("description_bytes = 10") && !answer.starts_with("401 "));
+    assert_eq!(other, None);
 }
 
 #[test]

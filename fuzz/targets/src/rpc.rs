@@ -10,7 +10,6 @@ use guild_contract::{Limits, rpc::code};
 use guild_server::{
     Host, HostOptions, Target,
     config::Config,
-    door::Caller,
     mcp::Server,
     rpc::{self, Answer, Target as Asked, Visit},
 };
@@ -84,8 +83,8 @@ pub fn run(data: &[u8]) {
     let Fixture { scratch, runtime, host } = fixture();
     let member = host.single().expect("it was opened for one");
     let limits = Limits { batch: 8, json_depth: 32, ..Limits::default() };
-    let caller = Caller::of_this_machine(&limits);
-    let servers = [Server::Member(member.clone()), Server::Dispatch(member), Server::Roster(host.clone())];
+    let caller = host.caller_of_this_machine();
+    let servers = [Server::Member(member.clone()), Server::Dispatch(member), Server::Roster];
     for target in servers.iter().map(Asked::Server).chain([Asked::Unavailable("it is not in service")]) {
         let visit = Visit { caller: &caller, member: "ann", target };
         match runtime.block_on(rpc::answer(visit, &limits, data)) {

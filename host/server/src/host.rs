@@ -10,7 +10,7 @@ use std::{
 use cap_std::fs::Dir;
 use futures::future::join_all;
 use guild_agent::{ReadRoots, RootError};
-use guild_contract::{Limits, MemberKey, MemberReport};
+use guild_contract::{Limits, MemberKey};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -18,14 +18,14 @@ use crate::{
     approval::{Approval, Standing},
     config::{Config, Runtime},
     discovery::{self, Found, FoundMember},
+    door::{Caller, Door, Rules},
     events::Hub,
     kept::Kept,
     member::{Means, Member},
-    opener::{Opened, Opener, Renewed},
+    opener::{Opened, Opener},
     plugins::{self, Load, Loader, WantedComponent},
     reach::{Granted, Sources},
     reconciler::{Reconciler, Renewal},
-    reload::TOLD,
     roster::{Members, Roster},
     runtimes::Runtimes,
     seal::Seals,
@@ -110,6 +110,7 @@ pub struct Surveyed {
 pub struct Host {
     opener: Arc<Opener>,
     roster: Arc<Roster>,
+    door: Arc<Door>,
     events: Arc<Hub>,
     /// The key of the one member, where it was opened for one.
     single: Option<MemberKey>,
@@ -117,22 +118,22 @@ pub struct Host {
     sources: Vec<PathBuf>,
     /// The runtime of its sessions, where it is not the configuration's.
     agent: Option<Runtime>,
-    /// Who writes the roster, where that changes with the members' directories.
+    /// Who writes the roster, where others are served.
     reconciler: Option<mpsc::Sender<Renewal>>,
     /// Whoever looks for changes ends with the host.
     _watching: DropGuard,
 }
 
 impl Host {
-    /// Finds the members, becomes their owner, opens their jobs and starts loading their components. `base` is the
-    /// address at which the host is going to serve them, as `http://127.0.0.1:7433`, if it is: then, in roster mode, what
-    /// changes in the members' directories takes effect from now on.
+    /// Finds the members, becomes their owner, opens their jobs and starts loading their components. `door` is where the
+    /// host is going to serve them, if it is: then, in roster mode, what changes in the members' directories takes effect
+    /// from now on.
     ///
     /// When it returns, every member answers; jobs and components are still being loaded, and what needs them waits.
     ///
     /// # Errors
     /// See [`OpenError`]. In roster mode a member that cannot be served is in state error, and the others go on.
-    pub async fn open(options: HostOptions, base: Option<String>) -> Result<Arc<Self>, OpenError> {
+    pub async fn open(options: HostOptions, door: Option<Arc<Door>>) -> Result<Arc<Self>, OpenError> {
         let HostOptions { config, target, sources, agent } = options;
         let approval = Arc::new(Approval::new(&config));
         let limits = Arc::new(config.limits.clone());
@@ -147,7 +148,9 @@ impl Host {
         }
         let config = Arc::new(config);
         let places = Arc::new(Semaphore::new(limits.running_jobs as usize));
-        let roster = Arc::new(Roster::default());
+        let base = door.as_ref().map(|door| door.url());
+        let door = door.unwrap_or_else(|| Arc::new(Door::of_this_machine(&limits)));
+        let roster = door.roster().clone();
         let events = Hub::new(&limits);
         let mut means = Means {
             limits: limits.clone(),
@@ -207,15 +210,17 @@ impl Host {
         let ending = CancellationToken::new();
         start(&opener.loader, &mut opened, beside);
         let mut renewals = None;
-        if let (Target::Members(path), true) = (target, serves) {
+        if serves {
             let (sender, received) = mpsc::channel(1);
             renewals = Some(sender);
-            let reconciler = Reconciler::new(opener.clone(), path, opened, received);
+            let members = if let Target::Members(path) = target { Some(path) } else { None };
+            let reconciler = Reconciler::new(opener.clone(), members, opened, received);
             tokio::spawn(ending.clone().run_until_cancelled_owned(reconciler.run()));
         }
         Ok(Arc::new(Self {
             opener,
             roster,
+            door,
             events,
             single,
             sources: named,
@@ -266,6 +271,7 @@ impl Host {
         let config = config.for_running(&old.config);
         let roots = read_roots(&config, self.sources.clone()).map_err(|e| OpenError::from(e).to_string())?;
         let runtimes = old.runtimes.renewed(&config)?;
+        let rules = self.door.prepare(&config).map_err(|e| e.to_string())?;
         let approval = Arc::new(Approval::new(&config));
         let mut config = config.with_agent(self.agent);
         // The directory of members stays until the next start.
@@ -279,44 +285,23 @@ impl Host {
             let (key, manifest, serves) = (member.key(), member.manifest(), self.opener.base.is_some());
             (means.toolboxes, beside) = Toolboxes::beside(&self.roster, key, manifest, &means, serves);
         }
-        Ok(Prepared { means, beside, roots })
+        Ok(Prepared { means, rules, beside, roots })
     }
 
     /// Puts that in service, for all members at once. What is under way goes on with what it began with.
     ///
     /// # Errors
     /// Why it cannot be; then nothing has changed.
-    pub(crate) async fn renew(&self, Prepared { means, beside, roots }: Prepared) -> Result<(), String> {
-        self.put_in_service(means, beside).await?;
+    pub(crate) async fn renew(&self, prepared: Prepared) -> Result<(), String> {
+        let stopping = || "the host is stopping".to_owned();
+        let reconciler = self.reconciler.as_ref().ok_or("this process serves nobody, so it reads nothing again")?;
+        let (done, outcome) = oneshot::channel();
+        let roots = prepared.roots.clone();
+        reconciler.send(Renewal { prepared, done }).await.map_err(|_| stopping())?;
+        outcome.await.map_err(|_| stopping())??;
         // Nobody waits for what there is in them.
         drop(tokio::task::spawn_blocking(move || roots.as_ref().map(warn_of_roots)));
         Ok(())
-    }
-
-    async fn put_in_service(&self, means: Means, beside: Vec<Load>) -> Result<(), String> {
-        let Some(reconciler) = &self.reconciler else {
-            let renewed = self.opener.renewed(&means)?;
-            self.opener.put_in_service(means, &renewed);
-            for load in beside {
-                tokio::spawn(self.opener.loader.clone().load(load));
-            }
-            for Renewed { member, had_failed, load } in renewed {
-                let Some(load) = load else { continue };
-                let (loader, roster) = (self.opener.loader.clone(), self.roster.clone());
-                tokio::spawn(async move {
-                    loader.load(load).await;
-                    roster.touch();
-                    if had_failed && member.component().ready().is_some() {
-                        tracing::info!(target: TOLD, member = %member.key(), "its error is resolved: it is in service");
-                    }
-                });
-            }
-            return Ok(());
-        };
-        let stopping = || "the host is stopping".to_owned();
-        let (done, outcome) = oneshot::channel();
-        reconciler.send(Renewal { means, done }).await.map_err(|_| stopping())?;
-        outcome.await.map_err(|_| stopping())?
     }
 
     /// The one member of a host that was opened for one, as it is now.
@@ -347,9 +332,14 @@ impl Host {
         self.roster.members()
     }
 
-    /// Every member that there is now, for people and programs that ask later what a log told.
-    pub fn report(&self) -> Vec<MemberReport> {
-        self.roster.report()
+    /// Somebody on this machine who asks it without a token: for those who call its methods in their own process.
+    pub fn caller_of_this_machine(&self) -> Caller {
+        Caller::of_this_machine(self.door().clone())
+    }
+
+    /// Where it is asked.
+    pub(crate) fn door(&self) -> &Arc<Door> {
+        &self.door
     }
 
     /// What happens here, for whoever listens.
@@ -366,8 +356,9 @@ impl Host {
 /// What another configuration describes, ready to be put in service.
 pub(crate) struct Prepared {
     pub(crate) means: Means,
+    pub(crate) rules: Rules,
     /// The components of toolboxes beside the one member.
-    beside: Vec<Load>,
+    pub(crate) beside: Vec<Load>,
     /// The read roots, as they were opened for it.
     roots: Option<ReadRoots>,
 }

@@ -25,7 +25,7 @@ use axum::{
 };
 use bytes::{Bytes, BytesMut};
 use futures::{FutureExt, StreamExt, future::BoxFuture, poll};
-use guild_contract::{Limits, text::one_line};
+use guild_contract::text::one_line;
 use http_body_util::BodyDataStream;
 use hyper::body::Incoming;
 use tokio::{
@@ -68,7 +68,6 @@ pub struct Service(Arc<Inner>);
 
 struct Inner {
     host: Arc<Host>,
-    door: Arc<Door>,
     sdk: Services,
 }
 
@@ -84,13 +83,13 @@ struct Connection {
 impl Service {
     /// The service of a host behind its door: `/mcp`, `/members/<key>/mcp` in a roster, `/dispatch/<key>/mcp` for workers,
     /// `/whole/<key>/mcp` for all that a member offers, and `/healthz`.
-    pub fn new(host: Arc<Host>, door: Arc<Door>) -> Self {
+    pub fn new(host: Arc<Host>) -> Self {
         let sdk = Services::new(host.clone());
-        Self(Arc::new(Inner { host, door, sdk }))
+        Self(Arc::new(Inner { host, sdk }))
     }
 
     pub(crate) fn door(&self) -> &Arc<Door> {
-        &self.0.door
+        self.0.host.door()
     }
 
     pub(crate) fn of_connection(&self, from: Connected) -> OfConnection {
@@ -121,7 +120,9 @@ impl hyper::service::Service<Request<Incoming>> for OfConnection {
 
 impl Inner {
     async fn answer(&self, from: &Arc<Connected>, request: &mut Asked) -> Response {
-        let called_by = match from.called_by(request.uri().authority(), request.headers()) {
+        // One reading of guild.toml, for all that becomes of the request.
+        let reading = from.now();
+        let called_by = match from.called_by(&reading, request.uri().authority(), request.headers()) {
             Ok(called_by) => called_by,
             Err(why) => return (StatusCode::FORBIDDEN, why).into_response(),
         };
@@ -134,19 +135,19 @@ impl Inner {
         }
         let endpoint = Endpoint::at(path, self.host.single_key());
         let member = endpoint.and_then(Endpoint::member);
-        let caller = match from.admit(called_by, request.headers(), member) {
+        let caller = match from.admit(&reading, called_by, request.headers(), member) {
             Ok(caller) => caller,
             Err(refused) => return refusal(&refused),
         };
         if path == events::PATH || path == MEMBERS {
             return match *request.method() {
-                Method::GET if path == MEMBERS => members(&self.host, &caller),
+                Method::GET if path == MEMBERS => members(&caller),
                 Method::GET => events::listen(self.host.events(), caller, request.uri(), request.headers()),
                 _ => not_but("GET"),
             };
         }
         let Some(endpoint) = endpoint else { return StatusCode::NOT_FOUND.into_response() };
-        let server = match Server::at(&self.host, endpoint) {
+        let server = match Server::at(&reading, endpoint) {
             Ok(server) => Ok(server),
             Err(Absent::Unavailable(unavailable)) => Err(unavailable),
             Err(Absent::NotFound) => {
@@ -169,7 +170,7 @@ impl Inner {
                 let why = "the content type must be application/json\n";
                 return (StatusCode::UNSUPPORTED_MEDIA_TYPE, why).into_response();
             }
-            Some(body) => match whole(body, request.headers(), &self.host.limits(), caller).await {
+            Some(body) => match whole(body, request.headers(), caller).await {
                 Ok(body) => body,
                 Err(response) => return response,
             },
@@ -192,9 +193,9 @@ impl Inner {
         };
         let visit = Visit { caller, member, target };
         let answered = if is_large {
-            Box::pin(beside_others(Box::pin(rpc::answer(visit, &self.host.limits(), &body)))).await
+            Box::pin(beside_others(Box::pin(rpc::answer(visit, caller.limits(), &body)))).await
         } else {
-            rpc::answer(visit, &self.host.limits(), &body).await
+            rpc::answer(visit, caller.limits(), &body).await
         };
         match answered {
             Answer::Json(answer) => match caller.awaits(answer) {
@@ -227,7 +228,8 @@ fn not_but(allowed: &'static str) -> Response {
 }
 
 /// A request's body; else the answer to the one who sent it.
-async fn whole(body: Incoming, headers: &HeaderMap, limits: &Limits, caller: &Caller) -> Result<Bytes, Response> {
+async fn whole(body: Incoming, headers: &HeaderMap, caller: &Caller) -> Result<Bytes, Response> {
+    let limits = caller.limits();
     let limit = usize::try_from(limits.body_bytes).unwrap_or(usize::MAX);
     let patience = Duration::from_secs(limits.client_seconds.into());
     let mut reading = pin!(read_body(body, limit, caller));
@@ -253,8 +255,8 @@ async fn whole(body: Incoming, headers: &HeaderMap, limits: &Limits, caller: &Ca
 }
 
 /// The members that a caller may know of, as JSON.
-fn members(host: &Host, caller: &Caller) -> Response {
-    let mut report = host.report();
+fn members(caller: &Caller) -> Response {
+    let mut report = caller.reading().report();
     report.retain(|report| caller.is_for(&report.member));
     let mut response = Response::new(Body::from(rpc::to_json(&report)));
     response.headers_mut().insert(CONTENT_TYPE, JSON);

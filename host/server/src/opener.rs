@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use crate::{
     OpenError,
     discovery::{Found, FoundMember, Mark},
+    door::Rules,
     home::Home,
     host::MemberState,
     member::{Means, Member},
@@ -174,14 +175,14 @@ impl Opener {
         served.map(|(path, member)| renewed(means, member).map_err(|why| format!("member {path}: {why}"))).collect()
     }
 
-    /// Puts members into service that were renewed for `means`, all at once. From now on, every other one is opened with
+    /// Puts members into service that were renewed for `means`, and the rules by which they are asked, all at once. From now on, every other one is opened with
     /// these means, too. What is to be loaded is the caller's to begin.
-    pub(crate) fn put_in_service(&self, means: Means, renewed: &[Renewed]) {
+    pub(crate) fn put_in_service(&self, means: Means, rules: Rules, renewed: &[Renewed]) {
         {
             let mut now = self.means.write().unwrap_or_else(PoisonError::into_inner);
             let before = mem::replace(&mut *now, Arc::new(means));
             before.approval.is_succeeded_by(now.approval.clone());
-            self.roster.renew(renewed.iter().map(|renewed| &renewed.member));
+            self.roster.renew(rules, renewed.iter().map(|renewed| &renewed.member));
         }
         renewed.iter().for_each(|renewed| renewed.member.home.is_served_by(&renewed.member));
     }
@@ -190,8 +191,6 @@ impl Opener {
 /// A member as it is under other means.
 pub(crate) struct Renewed {
     pub(crate) member: Arc<Member>,
-    /// Its component could not be in service before.
-    pub(crate) had_failed: bool,
     /// Its component is to be loaded: what it is granted, or how it has to be approved, is not what it was.
     pub(crate) load: Option<Load>,
 }
@@ -205,22 +204,25 @@ pub(crate) fn renewed(means: &Means, before: &Arc<Member>) -> Result<Renewed, St
     let found = FoundMember::served(before.key().clone(), dir, before.manifest().clone());
     let wanted = wanted(means, &found)?.ok_or("it has no component")?;
     let Wanted { component: wanted, granted, means, reach } = wanted;
-    let had_failed = matches!(before.component(), Component::Failed(_));
+    let may_still = means.approval.allows_all_of(&before.means.approval);
     let is_same = reach.grants == before.reach.grants
         && means.limits.same_for_components(&before.means.limits)
-        && means.approval.allows_all_of(&before.means.approval)
-        && !had_failed;
+        && may_still
+        && !matches!(before.component(), Component::Failed(_));
     let manifest = (before.manifest().clone(), before.manifest_sha256.clone());
     if is_same {
         let component = before.component.clone();
         let member = Member::new(before.home.clone(), manifest, means, reach, component)?;
-        return Ok(Renewed { member, had_failed, load: None });
+        return Ok(Renewed { member, load: None });
     }
     log(&means, &found, &granted);
+    // What its file has by now is another matter, and not in service before it has been accepted.
+    let running = before.component().ready().filter(|_| may_still).cloned();
+    let wanted = WantedComponent { running, ..wanted };
     let (done, component) = watch::channel(Component::Loading(None));
     let resumer = Some(before.home.resumer.clone());
     let member = Member::new(before.home.clone(), manifest, means, reach, component)?;
-    Ok(Renewed { member, had_failed, load: Some(Load { wanted, done, resumer }) })
+    Ok(Renewed { member, load: Some(Load { wanted, done, resumer }) })
 }
 
 /// The component that a member wants, its means with its own limits, and its reach; none where it has no component.

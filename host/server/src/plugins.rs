@@ -109,6 +109,8 @@ pub(crate) struct WantedComponent {
     pub(crate) limits: Arc<Limits>,
     /// Whether it may be loaded.
     pub(crate) approval: Arc<Approval>,
+    /// What is in service, and has been accepted: it is linked anew, and the file is not read.
+    pub(crate) running: Option<Arc<Plugin>>,
 }
 
 impl WantedComponent {
@@ -128,9 +130,13 @@ impl WantedComponent {
             grants: granted.grants.clone(),
             limits: Arc::new(granted.limits.limits.clone()),
             approval,
+            running: None,
         }
     }
 }
+
+/// A component without its tools, and how it stands with its approval, where it was read for this.
+type Begun = (Option<Standing>, Unlisted);
 
 /// How many members have their jobs or their component read at once. Compiling has queues of its own: what is slow there
 /// keeps no other from the cache.
@@ -216,6 +222,7 @@ impl Loader {
             let loaded = loaded.and_then(|loaded| {
                 // It has turned out to load: one that never did can be put right without an approval.
                 let approval = wanted.approval.current();
+                let Some(standing) = standing else { return Ok(loaded) };
                 approval.check_signature(&standing)?;
                 resumer.map_or(Ok(()), |resumer| pin(&approval, &standing, &resumer)).map(|()| loaded)
             });
@@ -224,20 +231,27 @@ impl Loader {
         ended.await.map_err(stopping)?
     }
 
-    /// Reads, checks and compiles a component, with so much effort. It blocks.
+    /// Reads, checks and compiles a component, with so much effort; or links the one anew that is in service. It blocks.
     ///
     /// # Errors
     /// The outer one is of the host or of the manifest, the inner one of the component.
-    fn begin(&self, wanted: &WantedComponent, effort: Effort) -> Result<Result<(Standing, Unlisted), Refused>, String> {
+    fn begin(&self, wanted: &WantedComponent, effort: Effort) -> Result<Result<Begun, Refused>, String> {
         let sandbox = self.sandbox.get_or_init(|| sandbox(&self.limits).map_err(|e| e.to_string()));
         let sandbox = sandbox.as_ref().map_err(Clone::clone)?;
         if effort == Effort::Cached {
             check_config_schema(&wanted.spec, &wanted.limits)?;
         }
+        let (grants, limits) = (wanted.grants.clone(), wanted.limits.clone());
+        if let Some(running) = &wanted.running {
+            return Ok(running
+                .linked_anew(&wanted.spec, grants, limits)
+                .map(|linked| (None, linked))
+                .map_err(Refused::from));
+        }
         Ok(read(wanted).and_then(|(candidate, standing)| {
             wanted.approval.admit(&standing)?;
-            let (grants, limits) = (wanted.grants.clone(), wanted.limits.clone());
-            Ok((standing, sandbox.prepare_unlisted(&wanted.key, &candidate, &wanted.spec, grants, limits, effort)?))
+            let linked = sandbox.prepare_unlisted(&wanted.key, &candidate, &wanted.spec, grants, limits, effort)?;
+            Ok((Some(standing), linked))
         }))
     }
 

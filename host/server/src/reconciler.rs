@@ -22,8 +22,8 @@ use tokio::{
 use crate::{
     discovery::{Found, Mark},
     home::Home,
-    host::MemberState,
-    member::{Means, Member},
+    host::{MemberState, Prepared},
+    member::Member,
     opener::{self, Change, Opened, Opener, Renewed},
     plugins::{Component, Load},
     reload::TOLD,
@@ -43,7 +43,7 @@ const SEARCH: Duration = Duration::from_secs(2);
 /// Who brings a host's roster up to what there is. Nobody else writes it once the host has started.
 pub(crate) struct Reconciler {
     opener: Arc<Opener>,
-    /// Away while it looks.
+    /// Away while it looks; none on a host of one member, whose directory is read once.
     scanner: Option<Scanner>,
     noticed: watch::Receiver<Noticed>,
     known: BTreeMap<String, Known>,
@@ -62,7 +62,7 @@ pub(crate) struct Reconciler {
 
 /// What members are to work with from now on.
 pub(crate) struct Renewal {
-    pub(crate) means: Means,
+    pub(crate) prepared: Prepared,
     /// Told when they do; or why they cannot, and nothing has changed.
     pub(crate) done: oneshot::Sender<Result<(), String>>,
 }
@@ -113,17 +113,21 @@ enum Again {
 }
 
 impl Reconciler {
-    /// For a host that began with these.
+    /// For a host that began with these, out of this directory of members.
     pub(crate) fn new(
         opener: Arc<Opener>,
-        members: PathBuf,
+        members: Option<PathBuf>,
         opened: Vec<Opened>,
         renewals: mpsc::Receiver<Renewal>,
     ) -> Self {
-        let (scanner, noticed) = Scanner::new(members, opener.means().config.directory.clone());
+        let scanner = members.map(|members| Scanner::new(members, opener.means().config.directory.clone()));
+        let (scanner, noticed) = scanner.map_or_else(
+            || (None, watch::channel(Noticed::default()).1),
+            |(scanner, noticed)| (Some(scanner), noticed),
+        );
         let mut reconciler = Self {
             opener,
-            scanner: Some(scanner),
+            scanner,
             noticed,
             known: BTreeMap::new(),
             leaving: Vec::new(),
@@ -158,7 +162,7 @@ impl Reconciler {
         self.rescan(Again::Nothing).await;
         let (mut swept, mut trusted) = (Instant::now(), 0);
         loop {
-            let told = self.scanner.as_ref().is_some_and(Scanner::is_told);
+            let told = self.scanner.as_ref().is_none_or(Scanner::is_told);
             tokio::select! {
                 Some(done) = self.tasks.join_next() => {
                     let again = match done {
@@ -196,10 +200,13 @@ impl Reconciler {
     }
 
     /// Puts what the operator has decided in service, for all members at once; whether it could be.
-    fn renew(&mut self, Renewal { means, done }: Renewal) -> bool {
+    fn renew(&mut self, Renewal { prepared: Prepared { means, rules, beside, .. }, done }: Renewal) -> bool {
         let outcome = self.opener.renewed(&means).map(|renewed| {
-            self.opener.put_in_service(means, &renewed);
-            for Renewed { member, load, .. } in renewed {
+            self.opener.put_in_service(means, rules, &renewed);
+            for load in beside {
+                tokio::spawn(self.opener.loader.clone().load(load));
+            }
+            for Renewed { member, load } in renewed {
                 if let Some(load) = load {
                     self.load_renewed(member.key().to_string(), load);
                 }
@@ -223,7 +230,7 @@ impl Reconciler {
     fn up_to_date(&self, member: Arc<Member>) -> Result<Renewed, String> {
         let means = self.opener.means();
         if Arc::ptr_eq(&member.means.config, &means.config) {
-            return Ok(Renewed { member, had_failed: false, load: None });
+            return Ok(Renewed { member, load: None });
         }
         opener::renewed(&means, &member)
     }

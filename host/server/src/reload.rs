@@ -11,11 +11,8 @@ use tokio::{sync::Notify, task::spawn_blocking};
 
 use crate::{
     Host,
-    config::{Config, changes},
-    door::{
-        Door, Rules,
-        audit_log::{Event, Outcome},
-    },
+    config::{Change, Config, changes},
+    door::audit_log::{Event, Outcome},
     host::Prepared,
 };
 
@@ -42,26 +39,22 @@ impl fmt::Debug for Reloads {
 
 impl Reloads {
     /// Reads it whenever that is asked for.
-    pub(crate) async fn run(&self, host: &Arc<Host>, door: &Arc<Door>) {
+    pub(crate) async fn run(&self, host: &Arc<Host>) {
+        let started = host.config();
         loop {
             self.asked.notified().await;
-            let outcome = self.once(host, door).await;
+            let outcome = self.once(host, &started).await;
             let detail = match &outcome {
-                Ok(0) => {
-                    tracing::info!(target: TOLD, "guild.toml was read again: nothing has changed");
-                    "nothing has changed".to_owned()
-                }
-                Ok(count) => {
-                    let changes = if *count == 1 { "change" } else { "changes" };
-                    tracing::info!(target: TOLD, "guild.toml was read again: {count} {changes}");
-                    format!("{count} {changes}")
+                Ok(told) => {
+                    tracing::info!(target: TOLD, "guild.toml was read again: {told}");
+                    told.clone()
                 }
                 Err(why) => {
                     tracing::error!("guild.toml was read again, and what it said before stays in service: {why}");
                     String::new()
                 }
             };
-            door.record(&Event {
+            host.door().record(&Event {
                 event: "config-read",
                 outcome: if outcome.is_ok() { Outcome::Ok } else { Outcome::Failed },
                 detail: outcome.is_ok().then_some(detail.into()),
@@ -70,45 +63,45 @@ impl Reloads {
         }
     }
 
-    /// How many changes there were.
-    async fn once(&self, host: &Arc<Host>, door: &Arc<Door>) -> Result<usize, String> {
-        let (read, reads, at) = (self.read.clone(), host.clone(), door.clone());
-        let prepared = spawn_blocking(move || prepare(&*read, &reads, &at)).await;
-        let Ready { prepared, rules, old } = prepared.map_err(|_| "the host is stopping".to_owned())??;
-        let new = prepared.means.config.clone();
+    /// Reads it, for a host that was started with `started`; how many changes there were, and how many keys wait.
+    async fn once(&self, host: &Arc<Host>, started: &Config) -> Result<String, String> {
+        let (read, reads) = (self.read.clone(), host.clone());
+        let prepared = spawn_blocking(move || prepare(&*read, &reads)).await;
+        let prepared = prepared.map_err(|_| "the host is stopping".to_owned())??;
+        let (old, new) = (host.config(), prepared.means.config.clone());
+        let has_other_certificate = prepared.rules.has_other_certificate(&host.door().now().rules);
         host.renew(prepared).await?;
-        let has_other_certificate = door.renew(rules);
-        let mut count = 0;
-        for change in changes(&old.written, &new.written) {
-            count += 1;
-            if change.at_start {
-                let (key, text) = (&change.key, &change.text);
-                tracing::warn!(target: TOLD, "guild.toml: {key}: {text}; it takes effect at the next start of the host");
-            } else {
-                tracing::info!(target: TOLD, "guild.toml: {}: {}", change.key, change.text);
+        let mut waiting = changes(&started.written, &new.written);
+        waiting.retain(|change| change.at_start);
+        let changes = changes(&old.written, &new.written);
+        let mut count = changes.len();
+        for Change { key, text, .. } in changes {
+            if !waiting.iter().any(|waits| waits.key == key) {
+                tracing::info!(target: TOLD, "guild.toml: {key}: {text}");
             }
+        }
+        // Each time, since it is not in effect as long as the host runs.
+        for Change { key, text, .. } in &waiting {
+            tracing::warn!(target: TOLD, "guild.toml: {key}: {text}; it takes effect at the next start of the host");
         }
         if has_other_certificate {
             count += 1;
             tracing::info!(target: TOLD, "the certificate was read again, and is another one");
         }
-        Ok(count)
+        let changed = match count {
+            0 => "nothing has changed".to_owned(),
+            1 => "1 change".to_owned(),
+            count => format!("{count} changes"),
+        };
+        Ok(match waiting.len() {
+            0 => changed,
+            1 => format!("{changed}; 1 key waits for the next start of the host"),
+            keys => format!("{changed}; {keys} keys wait for the next start of the host"),
+        })
     }
 }
 
-/// All that is to be in service.
-struct Ready {
-    prepared: Prepared,
-    rules: Rules,
-    /// What is in service until then.
-    old: Arc<Config>,
-}
-
-fn prepare(
-    read: &(dyn Fn() -> Result<Config, String> + Send + Sync),
-    host: &Host,
-    door: &Door,
-) -> Result<Ready, String> {
+fn prepare(read: &(dyn Fn() -> Result<Config, String> + Send + Sync), host: &Host) -> Result<Prepared, String> {
     let (new, old) = (read()?, host.config());
     if let (Some(file), None) = (&old.file, &new.file) {
         return Err(format!(
@@ -117,8 +110,7 @@ fn prepare(
         ));
     }
     check_keys(&old, &new)?;
-    let rules = door.prepare(&new).map_err(|e| e.to_string())?;
-    Ok(Ready { prepared: host.prepare(new)?, rules, old })
+    host.prepare(new)
 }
 
 /// Reads the files that keys of providers are in, and the variables that were not named before: a running process is given

@@ -10,7 +10,7 @@ use std::{
 use guild_contract::{MemberReport, MemberService};
 use tokio::sync::watch;
 
-use crate::{host::MemberState, member::Member, opener::Opened, plugins::Component};
+use crate::{door::Rules, host::MemberState, member::Member, opener::Opened, plugins::Component};
 
 /// The members of a host, by key.
 pub type Members = BTreeMap<String, MemberEntry>;
@@ -76,20 +76,14 @@ impl MemberEntry {
     }
 }
 
-/// Who is served.
-pub(crate) struct Roster {
+/// One reading of `guild.toml`, in service: who may ask, and who is served with what it grants. A request takes it once, so
+/// that what lets it in is what it is served by. Members come and go in it; another reading takes its place as a whole.
+pub(crate) struct Reading {
+    pub(crate) rules: Rules,
     members: RwLock<Arc<Members>>,
-    /// Counts what has changed.
-    changes: watch::Sender<u64>,
 }
 
-impl Default for Roster {
-    fn default() -> Self {
-        Self { members: RwLock::default(), changes: watch::channel(0).0 }
-    }
-}
-
-impl Roster {
+impl Reading {
     pub(crate) fn entry(&self, key: &str) -> Option<MemberEntry> {
         self.members.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
     }
@@ -102,6 +96,46 @@ impl Roster {
         self.members.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    pub(crate) fn report(&self) -> Vec<MemberReport> {
+        let report = |(key, entry): (&String, &MemberEntry)| {
+            let toolboxes_loading = entry.member().map_or_else(Vec::new, |member| member.toolboxes_loading());
+            MemberReport { toolboxes_loading, ..entry.report(key) }
+        };
+        self.members().iter().map(report).collect()
+    }
+}
+
+/// Who is served.
+pub(crate) struct Roster {
+    now: RwLock<Arc<Reading>>,
+    /// Counts what has changed.
+    changes: watch::Sender<u64>,
+}
+
+impl Roster {
+    /// Of nobody yet, by these rules.
+    pub(crate) fn new(rules: Rules) -> Self {
+        let reading = Reading { rules, members: RwLock::default() };
+        Self { now: RwLock::new(Arc::new(reading)), changes: watch::channel(0).0 }
+    }
+
+    /// What is in service now.
+    pub(crate) fn now(&self) -> Arc<Reading> {
+        self.now.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn entry(&self, key: &str) -> Option<MemberEntry> {
+        self.now().entry(key)
+    }
+
+    pub(crate) fn state(&self, key: &str) -> Option<MemberState> {
+        self.now().state(key)
+    }
+
+    pub(crate) fn members(&self) -> Arc<Members> {
+        self.now().members()
+    }
+
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
@@ -109,13 +143,14 @@ impl Roster {
     /// Who is served from the beginning.
     pub(crate) fn begin(&self, opened: &[Opened]) {
         let members = opened.iter().map(|opened| (opened.path.clone(), opened.state.clone().into())).collect();
-        *self.members.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(members);
+        *self.now().members.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(members);
     }
 
     /// From now on `path` is as `entry` says; nobody is there where it says nothing.
     pub(crate) fn set(&self, path: &str, entry: Option<MemberEntry>) {
+        let now = self.now();
         let old = {
-            let mut members = self.members.write().unwrap_or_else(PoisonError::into_inner);
+            let mut members = now.members.write().unwrap_or_else(PoisonError::into_inner);
             // Copied only where somebody still looks at what there was.
             let members = Arc::make_mut(&mut members);
             match entry {
@@ -128,18 +163,17 @@ impl Roster {
         self.touch();
     }
 
-    /// From now on these members serve in the place of those over the same directories, all of them at once.
-    pub(crate) fn renew<'a>(&self, renewed: impl Iterator<Item = &'a Arc<Member>>) {
-        let old = {
-            let mut members = self.members.write().unwrap_or_else(PoisonError::into_inner);
-            let mut all = (**members).clone();
-            for member in renewed {
-                if let Some(entry) = all.get_mut(member.key().as_str()) {
-                    entry.state = MemberState::Ready(member.clone());
-                }
+    /// From now on these rules hold, and these members serve in the place of those over the same directories, all of it at
+    /// once. Whoever changes the roster otherwise does so at another time.
+    pub(crate) fn renew<'a>(&self, rules: Rules, renewed: impl Iterator<Item = &'a Arc<Member>>) {
+        let mut all = (*self.members()).clone();
+        for member in renewed {
+            if let Some(entry) = all.get_mut(member.key().as_str()) {
+                entry.state = MemberState::Ready(member.clone());
             }
-            mem::replace(&mut *members, Arc::new(all))
-        };
+        }
+        let reading = Arc::new(Reading { rules, members: RwLock::new(Arc::new(all)) });
+        let old = mem::replace(&mut *self.now.write().unwrap_or_else(PoisonError::into_inner), reading);
         drop(old);
         self.touch();
     }
@@ -147,13 +181,5 @@ impl Roster {
     /// Says that something has changed of what somebody offers.
     pub(crate) fn touch(&self) {
         self.changes.send_modify(|changes| *changes += 1);
-    }
-
-    pub(crate) fn report(&self) -> Vec<MemberReport> {
-        let report = |(key, entry): (&String, &MemberEntry)| {
-            let toolboxes_loading = entry.member().map_or_else(Vec::new, |member| member.toolboxes_loading());
-            MemberReport { toolboxes_loading, ..entry.report(key) }
-        };
-        self.members().iter().map(report).collect()
     }
 }

@@ -1,11 +1,6 @@
 //! `guild serve`: the way from an address to a host that answers there.
 
-use std::{
-    io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    path::PathBuf,
-    sync::Arc,
-};
+use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -83,31 +78,20 @@ pub async fn serve_until(
     let bound = Bound::bind(address)?;
     let address = bound.address();
     let door = Arc::new(Door::open(&config, address)?);
-    let url = format!("{}://{}", door.scheme(), reachable(address));
-    let host = Host::open(HostOptions { config, target, sources, agent }, Some(url)).await?;
+    let host = Host::open(HostOptions { config, target, sources, agent }, Some(door.clone())).await?;
     let limits = host.limits();
     let listener = bound.listen(&limits)?;
     let at = format!("{}://{address}", door.scheme());
     let tell = |event| door.record(&Event { event, detail: Some(at.as_str().into()), ..Event::default() });
     tell("host-started");
     ready(&at, &host);
-    let service = Service::new(host.clone(), door.clone());
+    let service = Service::new(host.clone());
     tokio::select! {
         () = listen::serve(listener, service, &limits, stop) => {}
-        () = reloads.run(&host, &door) => {}
+        () = reloads.run(&host) => {}
     }
     tell("host-stopped");
     Ok(())
-}
-
-/// Where this machine's own processes reach a host that listens at `address`, which may be all of its addresses.
-fn reachable(address: SocketAddr) -> SocketAddr {
-    let ip = match address.ip() {
-        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
-    };
-    SocketAddr::new(ip, address.port())
 }
 
 /// Takes as many file descriptors as the system lets this process have: thousands of sessions have a connection each, and

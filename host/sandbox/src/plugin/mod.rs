@@ -4,7 +4,7 @@ mod toolbox;
 
 use std::{collections::HashSet, future::poll_fn, sync::Arc, task::Poll, time::Duration};
 
-use guild_audit::inspect;
+use guild_audit::inspect::{self, Outside};
 use guild_contract::{
     Bounds, Grants, Limits, MemberKey,
     manifest::{ComponentSpec, Interface},
@@ -18,7 +18,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 use wasmtime::{
     Store,
-    component::{Instance, InstancePre},
+    component::{Component, Instance, InstancePre},
 };
 
 use crate::{
@@ -53,6 +53,14 @@ pub struct Plugin {
     activations: Queue,
     runs: Queue,
     pub(crate) sha256: Arc<str>,
+    outside: Arc<Outside>,
+}
+
+/// A component that was compiled, and what it was compiled from.
+struct Compiled {
+    component: Component,
+    outside: Arc<Outside>,
+    sha256: Arc<str>,
 }
 
 /// How long a change of the artifacts is waited for that was under way when its call ended.
@@ -71,14 +79,45 @@ impl Plugin {
         effort: Effort,
     ) -> Result<Self, LoadError> {
         inspect::check(&candidate.outside, spec, &grants)?;
-        let component = sandbox.compiler.component(candidate, effort)?;
+        let compiled = Compiled {
+            component: sandbox.compiler.component(candidate, effort)?,
+            outside: Arc::new(candidate.outside.clone()),
+            sha256: candidate.hash().into(),
+        };
+        Self::link(sandbox, member, compiled, spec, grants, limits)
+    }
+
+    /// The same component, with other grants and limits. It is neither read nor compiled. It blocks for a moment.
+    ///
+    /// # Errors
+    /// See [`LoadError`].
+    pub fn linked_anew(
+        &self,
+        spec: &ComponentSpec,
+        grants: Arc<Grants>,
+        limits: Arc<Limits>,
+    ) -> Result<Unlisted, LoadError> {
+        inspect::check(&self.outside, spec, &grants)?;
+        let (component, outside) = (self.pre.component().clone(), self.outside.clone());
+        let compiled = Compiled { component, outside, sha256: self.sha256.clone() };
+        Self::link(self.sandbox.clone(), &self.member, compiled, spec, grants, limits).map(Unlisted)
+    }
+
+    fn link(
+        sandbox: Arc<Sandbox>,
+        member: &MemberKey,
+        Compiled { component, outside, sha256 }: Compiled,
+        spec: &ComponentSpec,
+        grants: Arc<Grants>,
+        limits: Arc<Limits>,
+    ) -> Result<Self, LoadError> {
         let refused = |e: wasmtime::Error| LoadError::Refused(format!("{e:#}"));
         let mut linker = sandbox.linker.clone();
         denied::add_to_linker(&mut linker, &sandbox.compiler.engine, &component).map_err(refused)?;
         let pre = linker.instantiate_pre(&component);
         let pre = pre.map_err(refused)?;
         let queues = sandbox.queues.of_member(&component);
-        let exports = versions::of(&candidate.outside).exports(&pre, spec.world).map_err(refused)?;
+        let exports = versions::of(&outside).exports(&pre, spec.world).map_err(refused)?;
         let toolbox = exports.has_toolbox().then(|| Toolbox::new(queues.tool_calls, queues.listings));
         Ok(Self {
             exports,
@@ -87,7 +126,8 @@ impl Plugin {
             limits,
             activations: queues.activations,
             runs: queues.runs,
-            sha256: candidate.hash().into(),
+            sha256,
+            outside,
             pre,
             member: member.clone(),
             sandbox,

@@ -98,7 +98,7 @@ fn is_at_start(key: &[&str]) -> bool {
     match key {
         ["members" | "bind" | "port" | "behind_proxy"] | ["member", _, "mcp"] => true,
         ["extractive" | "claude" | "api", name] => *name == "sessions",
-        ["limits", name] => Limits::AT_START.contains(name),
+        ["limits", name] | ["member", _, "limits", name] => Limits::AT_START.contains(name),
         _ => false,
     }
 }

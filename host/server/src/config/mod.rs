@@ -37,7 +37,7 @@ pub use agents::{ApiConfig, ClaudeConfig, ExtractiveConfig};
 pub use door::{DoorConfig, TlsFiles};
 pub use runtime::Runtime;
 
-pub(crate) use changes::changes;
+pub(crate) use changes::{Change, changes};
 
 use agents::{WrittenApi, WrittenClaude, WrittenExtractive, WrittenPrice};
 use door::WrittenDoor;
@@ -261,6 +261,7 @@ impl Config {
     /// This configuration for a host that runs: what takes effect at a start only is as the host was started with it.
     pub(crate) fn for_running(mut self, running: &Self) -> Self {
         self.limits.keep_at_start(&running.limits);
+        self.keep_own_limits(running);
         self.extractive.sessions = running.extractive.sessions;
         self.claude.sessions = running.claude.sessions;
         self.api.sessions = running.api.sessions;

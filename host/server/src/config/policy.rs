@@ -111,6 +111,27 @@ impl Config {
         }
     }
 
+    /// Keeps the members' own limits of [`Limits::AT_START`] as a host runs with them: also of a table that is gone.
+    /// `self.limits` are as the host runs with them already.
+    pub(super) fn keep_own_limits(&mut self, running: &Self) {
+        let rules = &mut self.policy.rules;
+        for before in running.policy.rules.iter().filter(|rule| rule.limits.is_some()) {
+            if !rules.iter().any(|rule| rule.members == before.members) {
+                rules.push(Rule { members: before.members.clone(), ..Rule::default() });
+            }
+        }
+        for rule in rules {
+            let before = running.policy.rules.iter().find(|before| before.members == rule.members);
+            match (&mut rule.limits, before.and_then(|before| before.limits.as_deref())) {
+                (None, None) => {}
+                (own, before) => {
+                    let own = own.get_or_insert_with(|| Box::new(self.limits.clone()));
+                    own.keep_at_start(before.unwrap_or(&running.limits));
+                }
+            }
+        }
+    }
+
     /// With `agent` as what runs everybody's sessions, where whoever starts the host says so.
     pub(crate) fn with_agent(self, agent: Option<Runtime>) -> Self {
         match agent {

@@ -25,9 +25,9 @@ pub mod tokens;
 
 use std::{
     fmt,
-    net::SocketAddr,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -54,7 +54,12 @@ use self::{
     tls::{Tls, TlsError},
     tokens::{TokenError, TokenFile},
 };
-use crate::{config::Config, reload::LOGGED_CHARS, rpc::RpcError};
+use crate::{
+    config::Config,
+    reload::LOGGED_CHARS,
+    roster::{Reading, Roster},
+    rpc::RpcError,
+};
 
 /// Why a host does not start with the door that it was given.
 #[derive(Debug, thiserror::Error)]
@@ -85,8 +90,8 @@ pub enum DoorError {
 
 /// A host's door.
 pub struct Door {
-    /// What `guild.toml` says of it: replaced as a whole.
-    rules: RwLock<Arc<Rules>>,
+    /// What is in service, and by which rules it may be asked.
+    roster: Arc<Roster>,
     /// Where the host listens.
     address: SocketAddr,
     /// Whether callers have to speak TLS, for as long as the host runs.
@@ -106,6 +111,8 @@ pub(crate) struct Rules {
     log_path: Option<PathBuf>,
     log_reads: bool,
     tls: Option<Arc<Tls>>,
+    /// What a request may take.
+    limits: Arc<Limits>,
 }
 
 /// A connection at a door.
@@ -127,7 +134,7 @@ impl Door {
         let rules = Rules::of(config, address, None)?;
         let has_tls = rules.tls.is_some();
         let memory = Shares::new(config.limits.requests_bytes);
-        Ok(Self { rules: RwLock::new(Arc::new(rules)), address, has_tls, memory })
+        Ok(Self { roster: Arc::new(Roster::new(rules)), address, has_tls, memory })
     }
 
     /// A door for this machine only, without tokens and without an audit log.
@@ -140,18 +147,24 @@ impl Door {
             log_path: None,
             log_reads: false,
             tls: None,
+            limits: Arc::new(limits.clone()),
         };
         Self {
-            rules: RwLock::new(Arc::new(rules)),
+            roster: Arc::new(Roster::new(rules)),
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
             has_tls: false,
             memory: Shares::new(limits.requests_bytes),
         }
     }
 
-    /// The rules that hold now.
-    fn rules(&self) -> Arc<Rules> {
-        self.rules.read().unwrap_or_else(PoisonError::into_inner).clone()
+    /// What is in service behind it.
+    pub(crate) fn roster(&self) -> &Arc<Roster> {
+        &self.roster
+    }
+
+    /// What is in service now.
+    pub(crate) fn now(&self) -> Arc<Reading> {
+        self.roster.now()
     }
 
     /// What another `guild.toml` says, ready to hold: the address, and whether it is TLS, stay as they are.
@@ -162,14 +175,14 @@ impl Door {
         Rules::of(config, self.address, Some(self))
     }
 
-    /// These rules hold from the next request on, also for connections that are open; whether their certificate is another
-    /// one than before.
-    pub(crate) fn renew(&self, rules: Rules) -> bool {
-        let mut now = self.rules.write().unwrap_or_else(PoisonError::into_inner);
-        let has_new = |before: &Arc<Tls>| rules.tls.as_ref().is_some_and(|tls| !tls.is_same(before));
-        let is_other = now.tls.as_ref().is_some_and(has_new);
-        *now = Arc::new(rules);
-        is_other
+    /// Where this machine's own processes reach it, which may listen on all addresses.
+    pub(crate) fn url(&self) -> String {
+        let ip = match self.address.ip() {
+            IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
+            ip => ip,
+        };
+        format!("{}://{}", self.scheme(), SocketAddr::new(ip, self.address.port()))
     }
 
     /// `http` or `https`.
@@ -178,7 +191,7 @@ impl Door {
     }
 
     pub(crate) fn tls(&self) -> Option<Arc<Tls>> {
-        if self.has_tls { self.rules().tls.clone() } else { None }
+        if self.has_tls { self.now().rules.tls.clone() } else { None }
     }
 
     /// Whether connections have to say which address they lead to.
@@ -188,24 +201,24 @@ impl Door {
 
     /// Writes a line into the audit log, where there is one.
     pub fn record(&self, event: &Event<'_>) {
-        if let Some(log) = &self.rules().log {
+        if let Some(log) = &self.now().rules.log {
             log.record(event);
         }
     }
 
     /// Whether every request needs a token, as it is now.
     fn token_required(&self) -> bool {
-        self.rules().token_required
+        self.now().rules.token_required
     }
 
     /// Whether what is only read is written down, too.
     fn log_reads(&self) -> bool {
-        self.rules().log_reads
+        self.now().rules.log_reads
     }
 
-    /// The tokens as they are now. That they are others than before is told.
-    fn tokens(&self) -> Result<Good, Refused> {
-        let Look { good, news } = self.rules().passes.look();
+    /// The tokens as they are now, under these rules. That they are others than before is told.
+    fn tokens(&self, rules: &Rules) -> Result<Good, Refused> {
+        let Look { good, news } = rules.passes.look();
         match news {
             None => {}
             Some(Ok(count)) => {
@@ -233,7 +246,7 @@ impl Door {
             status = refused.status().as_u16(),
             "refused: {refused}"
         );
-        let Some(log) = &self.rules().log else { return };
+        let Some(log) = &self.now().rules.log else { return };
         log.record_refusal(&Event {
             event: "request",
             who: match refused {
@@ -258,7 +271,8 @@ impl Rules {
     /// What `guild.toml` says of the door of a host that listens at `address`. Of a door that is there already, it keeps
     /// what is the same.
     fn of(config: &Config, address: SocketAddr, door: Option<&Door>) -> Result<Self, DoorError> {
-        let (options, before) = (&config.door, door.map(Door::rules));
+        let (options, now) = (&config.door, door.map(Door::now));
+        let before = now.as_ref().map(|now| &now.rules);
         let is_local = address.ip().is_loopback();
         let token_required = options.require_token || !is_local;
         let file = match TokenFile::of(config) {
@@ -266,7 +280,7 @@ impl Rules {
             Err(error) if token_required => return Err(error.into()),
             Err(_) => None,
         };
-        let passes = match &before {
+        let passes = match before {
             // What has been used of the bounds stays used.
             Some(before) if before.passes.is_bounded_by(&config.limits) => before.passes.clone(),
             _ => Arc::new(Passes::new(file.clone(), &config.limits)),
@@ -288,12 +302,12 @@ impl Rules {
                 _ => {}
             }
         }
-        let log = match &before {
+        let log = match before {
             Some(before) if before.log_path == options.audit_log => before.log.clone(),
             _ => Log::of_host(config)?.map(Arc::new),
         };
         let tls = options.tls.as_ref().map(Tls::open).transpose()?.map(Arc::new);
-        let tls = match &before {
+        let tls = match before {
             // Whether it is TLS is known since the start.
             Some(before) => before.tls.as_ref().map(|before| tls.unwrap_or_else(|| before.clone())),
             None => tls,
@@ -306,7 +320,13 @@ impl Rules {
             log_path: options.audit_log.clone(),
             log_reads: options.audit_log_reads,
             tls,
+            limits: Arc::new(config.limits.clone()),
         })
+    }
+
+    /// Whether these have a certificate, and it is another one than that of `before`.
+    pub(crate) fn has_other_certificate(&self, before: &Self) -> bool {
+        self.tls.as_ref().zip(before.tls.as_ref()).is_some_and(|(tls, before)| !tls.is_same(before))
     }
 }
 
@@ -321,10 +341,19 @@ impl Connected {
         self.peer
     }
 
+    /// What is in service now: for all that becomes of one request.
+    pub(crate) fn now(&self) -> Arc<Reading> {
+        self.door.now()
+    }
+
     /// Whether a request calls this host by one of its names; else the text of a 403.
-    pub(crate) fn called_by(&self, target: Option<&Authority>, headers: &HeaderMap) -> Result<CalledBy, &'static str> {
-        let Self { door, peer, at } = self;
-        let rules = door.rules();
+    pub(crate) fn called_by(
+        &self,
+        Reading { rules, .. }: &Reading,
+        target: Option<&Authority>,
+        headers: &HeaderMap,
+    ) -> Result<CalledBy, &'static str> {
+        let Self { peer, at, .. } = self;
         rules.names.check(target, headers, *at).inspect_err(|_| {
             if let Some(log) = &rules.log {
                 log.record_refusal(&Event {
@@ -343,6 +372,7 @@ impl Connected {
     /// Lets a request in, to the endpoint of a member where it is for one; or says why not.
     pub(crate) fn admit(
         self: &Arc<Self>,
+        reading: &Arc<Reading>,
         called_by: CalledBy,
         headers: &HeaderMap,
         member: Option<&str>,
@@ -350,14 +380,14 @@ impl Connected {
         let Self { door, peer, .. } = &**self;
         let caller = |pass, place| {
             let request = Arc::new(Underway { _place: place, memory: OnceLock::new() });
-            Caller { from: self.clone(), pass, request }
+            Caller { from: self.clone(), reading: reading.clone(), pass, request }
         };
         let brought = headers.get(AUTHORIZATION);
-        if brought.is_none() && !door.rules().token_required && called_by == CalledBy::Loopback {
+        if brought.is_none() && !reading.rules.token_required && called_by == CalledBy::Loopback {
             return Ok(caller(None, None));
         }
         let pass = match bearer(headers) {
-            Some(token) => door.tokens().and_then(|good| good.find(token).ok_or(Refused::Unauthorized)),
+            Some(token) => door.tokens(&reading.rules).and_then(|good| good.find(token).ok_or(Refused::Unauthorized)),
             None => Err(Refused::Unauthorized),
         };
         let entered = pass.and_then(|pass| {
@@ -514,6 +544,8 @@ fn lock(memory: &Mutex<Share>) -> MutexGuard<'_, Share> {
 #[derive(Clone)]
 pub struct Caller {
     from: Arc<Connected>,
+    /// By which it was let in, and is served.
+    reading: Arc<Reading>,
     pass: Option<Arc<Pass>>,
     request: Arc<Underway>,
 }
@@ -543,11 +575,21 @@ impl AsRef<[u8]> for Awaited {
 }
 
 impl Caller {
-    /// Somebody on this machine, at a door for this machine.
-    pub fn of_this_machine(limits: &Limits) -> Self {
-        let door = Arc::new(Door::of_this_machine(limits));
+    /// Whoever is on this machine and brought no token.
+    pub(crate) fn of_this_machine(door: Arc<Door>) -> Self {
+        let reading = door.now();
         let from = Arc::new(Connected::new(door, SocketAddr::from(([127, 0, 0, 1], 0)), None));
-        Self { from, pass: None, request: Arc::new(Underway { _place: None, memory: OnceLock::new() }) }
+        Self { from, reading, pass: None, request: Arc::new(Underway { _place: None, memory: OnceLock::new() }) }
+    }
+
+    /// What the request is served by.
+    pub(crate) fn reading(&self) -> &Arc<Reading> {
+        &self.reading
+    }
+
+    /// What it may take.
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.reading.rules.limits
     }
 
     /// Who it is.
@@ -642,7 +684,7 @@ impl Caller {
     pub(crate) fn may(&self, member: &str, name: &str) -> Result<(), Refused> {
         self.checked(member, name, |pass| {
             // The body may have taken its time, and so may what came before in the batch.
-            if !self.from.door.tokens()?.has(pass) {
+            if !self.from.door.tokens(&self.reading.rules)?.has(pass) {
                 return Err(Refused::Unauthorized);
             }
             let class = Class::of(name);

@@ -57,7 +57,10 @@ impl Stay {
     /// Whether it may go on: its token is in the file still, and has not expired; it has none, and still needs none.
     pub(crate) fn is_good(&self) -> bool {
         match &self.pass {
-            Some(pass) => self.from.door.tokens().is_ok_and(|good| good.has(pass)),
+            Some(pass) => {
+                let door = &self.from.door;
+                door.tokens(&door.now().rules).is_ok_and(|good| good.has(pass))
+            }
             None => !self.from.door.token_required(),
         }
     }

@@ -32,10 +32,11 @@ use serde_json::{Map, Value};
 
 use crate::{
     door::{Audit, Caller, Refused},
-    host::{Host, MemberState},
+    host::MemberState,
     member::Member,
     methods::{self, Params, shown},
     plugins::Component,
+    roster::{MemberEntry, Reading},
     rpc::{RpcError, to_json},
     toolbox::{ToolFailure, Toolbox},
 };
@@ -98,7 +99,7 @@ pub enum Server {
     Whole(Arc<Member>),
     /// All members of a host: one set of tools for all workers, and the components' tools, each under a name that begins with
     /// its member's.
-    Roster(Arc<Host>),
+    Roster,
 }
 
 /// Why nothing answers at an endpoint.
@@ -180,9 +181,9 @@ pub(crate) struct Identity<'a> {
 
 impl Server {
     /// What answers at an endpoint of a host.
-    pub(crate) fn at(host: &Arc<Host>, endpoint: Endpoint<'_>) -> Result<Self, Absent> {
+    pub(crate) fn at(reading: &Reading, endpoint: Endpoint<'_>) -> Result<Self, Absent> {
         let unavailable = |key: &str, reason| Absent::Unavailable(Unavailable { member: key.to_owned(), reason });
-        let member = |key: &str| match host.state(key) {
+        let member = |key: &str| match reading.state(key) {
             Some(MemberState::Ready(member)) => Ok(member),
             Some(MemberState::Error(reason)) => {
                 Err(unavailable(key, format!("member {key} is in state error: {reason}")))
@@ -201,7 +202,7 @@ impl Server {
                 _ => Err(Absent::NotFound),
             },
             Endpoint::Whole(key) => member(key).map(Self::Whole),
-            Endpoint::Roster => Ok(Self::Roster(host.clone())),
+            Endpoint::Roster => Ok(Self::Roster),
         }
     }
 
@@ -209,7 +210,7 @@ impl Server {
     pub(crate) fn key(&self) -> &str {
         match self {
             Self::Member(member) | Self::Dispatch(member) | Self::Whole(member) => member.key().as_str(),
-            Self::Roster(_) => "",
+            Self::Roster => "",
         }
     }
 
@@ -225,7 +226,7 @@ impl Server {
                 title: Some(format!("Dispatch to {}", member.manifest().display_name).into()),
                 version: (&member.manifest().version).into(),
             },
-            Self::Roster(_) => Identity {
+            Self::Roster => Identity {
                 name: "guild".into(),
                 title: Some("Guild Hall's workers and tools".into()),
                 version: env!("CARGO_PKG_VERSION").into(),
@@ -238,7 +239,7 @@ impl Server {
         let (jobs, bridge) = match self {
             Self::Member(member) => (member.manifest().is_worker(), false),
             Self::Whole(member) => (member.manifest().is_worker(), member.manifest().is_worker()),
-            Self::Dispatch(_) | Self::Roster(_) => (true, true),
+            Self::Dispatch(_) | Self::Roster => (true, true),
         };
         Offers { resources: jobs, prompts: bridge, tasks: bridge }
     }
@@ -249,7 +250,7 @@ impl Server {
             Self::Member(_) => return None,
             Self::Dispatch(_) => Naming::Servers,
             Self::Whole(_) => Naming::Prefixes,
-            Self::Roster(_) => Naming::Arguments,
+            Self::Roster => Naming::Arguments,
         };
         let mut members = self.members(caller);
         // What cannot be in service accepts nothing.
@@ -261,10 +262,10 @@ impl Server {
     pub(crate) fn members(&self, caller: &Caller) -> Vec<Arc<Member>> {
         match self {
             Self::Member(member) | Self::Dispatch(member) | Self::Whole(member) => vec![member.clone()],
-            Self::Roster(host) => {
-                let mut members = ready(host);
-                members.retain(|member| caller.is_for(member.key().as_str()));
-                members
+            Self::Roster => {
+                let members = caller.reading().members();
+                let served = members.values().filter_map(MemberEntry::member);
+                served.filter(|member| caller.is_for(member.key().as_str())).cloned().collect()
             }
         }
     }
@@ -308,7 +309,7 @@ impl Server {
                 }
                 Ok(tools)
             }
-            Self::Roster(host) => Ok(roster::tools(self, host, caller).await),
+            Self::Roster => Ok(roster::tools(self, caller).await),
         }
     }
 
@@ -348,7 +349,7 @@ impl Server {
                     None => Err(unknown(name, []).into()),
                 }
             }
-            Self::Roster(_) => roster::call(self, caller, name, arguments, manner).await,
+            Self::Roster => roster::call(self, caller, name, arguments, manner).await,
         }
     }
 
@@ -365,12 +366,6 @@ impl Server {
 fn unknown<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> RpcError {
     let near = nearest(shown(name), known).map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
     RpcError::invalid_params(format!("Unknown tool: {}{near}", shown(name)))
-}
-
-/// The members that are served, by key.
-fn ready(host: &Host) -> Vec<Arc<Member>> {
-    let members = host.members();
-    members.values().filter_map(|entry| entry.member().cloned()).collect()
 }
 
 async fn own_tools(toolbox: &Toolbox, until: Instant, named: impl Fn(&str) -> String) -> Result<Vec<Tool>, RpcError> {

@@ -26,7 +26,6 @@ use super::{
 };
 use crate::{
     door::{Audit, Caller},
-    host::Host,
     member::{Member, blocking},
     methods::{Params, shown},
     rpc::{RpcError, to_json},
@@ -68,7 +67,7 @@ struct Offered {
 }
 
 /// The tools, always in the same order.
-pub(super) async fn tools(server: &Server, host: &Host, caller: &Caller) -> Vec<Tool> {
+pub(super) async fn tools(server: &Server, caller: &Caller) -> Vec<Tool> {
     let workers = server.workers(caller);
     let mut tools = Vec::new();
     if !workers.is_empty() {
@@ -81,7 +80,7 @@ pub(super) async fn tools(server: &Server, host: &Host, caller: &Caller) -> Vec<
         ));
         tools.extend(bridge::tools_of_many(&workers));
     }
-    let (listed, left) = within(offered(server, caller).await, host.limits().listed_tools_bytes);
+    let (listed, left) = within(offered(server, caller).await, caller.limits().listed_tools_bytes);
     if left > 0 {
         tools.push(own(
             FIND_TOOLS,
@@ -352,9 +351,10 @@ fn find_worker(server: &Server, caller: &Caller, name: &str) -> Result<Arc<Membe
     if let Some(worker) = workers.iter().find(|worker| worker.key().as_str() == name) {
         return Ok(worker.clone());
     }
-    if let Server::Roster(host) = server
+    if let Server::Roster = server
         && caller.is_for(name)
-        && let Err(Absent::Unavailable(Unavailable { reason, .. })) = Server::at(host, Endpoint::Dispatch(name))
+        && let Err(Absent::Unavailable(Unavailable { reason, .. })) =
+            Server::at(caller.reading(), Endpoint::Dispatch(name))
     {
         return Err(RpcError::internal(reason));
     }

@@ -12,7 +12,6 @@ use guild_contract::Limits;
 use guild_server::{
     Host, HostOptions, Target,
     config::Config,
-    door::Door,
     http::Service,
     listen::{Bound, serve},
 };
@@ -63,8 +62,7 @@ impl Server {
         let stop = CancellationToken::new();
         let task = tokio::spawn({
             let (limits, stopped) = (host.limits().clone(), stop.clone().cancelled_owned());
-            let door = Arc::new(Door::of_this_machine(&limits));
-            async move { serve(listener, Service::new(host, door), &limits, stopped).await }
+            async move { serve(listener, Service::new(host), &limits, stopped).await }
         });
         Self { address, stop, task }
     }

@@ -240,7 +240,7 @@ impl Services {
     ) -> Result<Response, Refused> {
         let is_post = parts.method == Method::POST;
         let message = if is_post {
-            match Message::read(&body, &self.host.limits()) {
+            match Message::read(&body, caller.limits()) {
                 Ok(message) => message,
                 Err(Unreadable { id, code, message }) => {
                     return Ok(unreadable(id.as_deref(), &RpcError::new(code, message)));
@@ -249,7 +249,7 @@ impl Services {
         } else {
             Message { id: None, method: None }
         };
-        match json::weigh(&body, &self.host.limits()) {
+        match json::weigh(&body, caller.limits()) {
             Err(why) => {
                 let error = RpcError::new(code::INVALID_REQUEST, format!("Invalid request: {why}"));
                 return Ok(unreadable(message.id.as_deref(), &error));
