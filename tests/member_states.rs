@@ -81,7 +81,11 @@ fn a_value_of_the_wrong_type_is_told_by_its_key_and_in_the_words_of_the_format()
     for (pointer, value, told) in [
         ("/capabilities", json!("worker"), "`capabilities` is the text \"worker\"; it must be a list in [ ]"),
         ("/component/tools", json!({}), "`component.tools` is an object; it must be a list in [ ]"),
-        ("/component/tools", json!([1]), "`component.tools[0]` is the number 1; it must be a text in quotation marks"),
+        (
+            "/component/tools",
+            json!([1]),
+            "`component.tools[0]` is the number `1`; it must be a text in quotation marks",
+        ),
         ("/component/grants", json!([]), "`component.grants` is a list; it must be an object"),
         (
             "/component/resources",
@@ -98,7 +102,7 @@ fn a_value_of_the_wrong_type_is_told_by_its_key_and_in_the_words_of_the_format()
     }
     for (toml, told) in [
         ("port = \"80\"", "`port` is the text \"80\"; it must be a whole number from 0 to 65535"),
-        ("require_token = 1", "`require_token` is the number 1; it must be true or false"),
+        ("require_token = 1", "`require_token` is the number `1`; it must be true or false"),
         ("hosts = \"a\"", "`hosts` is the text \"a\"; it must be a list in [ ]"),
         ("[limits]\nrunning_jobs = true", "`limits.running_jobs` is `true`; it must be a whole number"),
     ] {
@@ -124,7 +128,8 @@ fn a_byte_order_mark_is_refused_by_its_name() {
 #[test]
 fn approving_a_component_that_does_not_load_says_so_and_why() {
     let home = Home::new();
-    home.member("odd", "worker", b"no component at all");
+    // Its manifest names another world than its component has.
+    home.member("odd", "worker", &guest::autonomous("unreachable"));
     let approved = home.run(&["approve", "odd", "--members", "members", "--yes"]);
     let error = String::from_utf8(approved.stderr).unwrap();
     assert_eq!(approved.status.code(), Some(1), "{error}");
