@@ -234,9 +234,14 @@ impl Manifest {
             return Err(ManifestError { line: lines.of_key(key), text });
         }
         let mut json = serde_json::Deserializer::from_slice(text);
-        let manifest: Self = objects::read(objects::OBJECT, &mut json).map_err(|Misread { text, error }| {
+        let manifest: Self = objects::read(objects::OBJECT, &mut json).map_err(|Misread { text, path, error }| {
             let line = error.line().max(1);
-            text.map_or_else(|| error.into(), |text| ManifestError { line, text })
+            let names_its_key = !error.is_data() || path.is_empty() || error.to_string().contains(" field `");
+            let otherwise = |error: serde_json::Error| match ManifestError::from(error) {
+                error if names_its_key => error,
+                ManifestError { line, text } => ManifestError { line, text: format!("`{path}`: {text}") },
+            };
+            text.map_or_else(|| otherwise(error), |text| ManifestError { line, text })
         })?;
         json.end()?;
         manifest.check().map_err(|Fault { at, text }| ManifestError { line: lines.of_key(at), text })?;
@@ -522,7 +527,7 @@ mod tests {
         assert!(error_with("/component/file", json!("../x.wasm")).contains("component.file"));
         assert!(error_with("/component/file", json!("/x.wasm")).contains("component.file"));
         assert!(error_with("/component/tools", json!(["Bash"])).contains("Bash"));
-        assert!(error_with("/component/toolboxes", json!(["a/b/c"])).contains("component.toolboxes"));
+        assert!(error_with("/component/toolboxes", json!(["a/b/c"])).contains("`component.toolboxes[0]`: "));
         assert!(error_with("/component/toolboxes", json!(["mail", "a/b", "mail"])).contains("`mail` twice"));
         assert!(error_with("/component/scopes", json!(["project"])).contains("not supported"));
         assert!(error_with("/component/checkoutScope", json!("full")).contains("not supported"));

@@ -51,6 +51,8 @@ pub const TABLE: &str = "a table";
 pub struct Misread<E> {
     /// Which value is of the wrong type, what stands there, and what to write; none where the format's own error says it.
     pub text: Option<String>,
+    /// The keys to the value, as `component.tools[0]`.
+    pub path: String,
     /// The format's own error, with its place.
     pub error: E,
 }
@@ -80,7 +82,7 @@ pub fn read<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     serde_path_to_error::deserialize(Objects::called(noun, from)).map_err(|error| {
         let path = path(error.path());
         let error = error.into_inner();
-        Misread { text: explained(&path, &error.to_string(), noun), error }
+        Misread { text: explained(&path, &error.to_string(), noun), path, error }
     })
 }
 

@@ -303,7 +303,7 @@ pub(crate) fn from_toml<T: DeserializeOwned>(text: &str) -> Result<T, toml::de::
 }
 
 /// A value of the wrong type, by its key.
-fn misread(Misread { text, error }: Misread<toml::de::Error>) -> Wrong {
+fn misread(Misread { text, error, .. }: Misread<toml::de::Error>) -> Wrong {
     match text {
         Some(text) => Wrong::at(error.span().unwrap_or_default(), text),
         None => syntax(error),
