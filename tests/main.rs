@@ -38,6 +38,7 @@ mod mcp;
 mod mcp_roster;
 mod mcp_stdio;
 mod mcp_tasks;
+mod member_states;
 mod memory;
 mod operator;
 mod options;

@@ -127,11 +127,11 @@ fn a_grant_that_is_no_object_is_refused_with_what_to_write() {
         (json!({"web": "docs.rs"}), "{\"hosts\": [\"HOST\"]}"),
         (json!({"agent": []}), "{\"ownTools\": true}"),
         (json!({"artifacts": 5}), "{\"bytes\": N, \"entries\": N}"),
-        (json!([{}, {}, {}, {}, {}, {}, {}]), "expected an object"),
+        (json!([{}, {}, {}, {}, {}, {}, {}]), "`component.grants` is a list; it must be an object"),
     ] {
         home.edit_manifest("odd", |manifest| manifest["component"]["grants"] = grants.clone());
         let why = reason(&home, "odd");
-        assert!(why.contains("invalid type") && why.contains(told), "{grants}: {why}");
+        assert!(why.contains("; it must be an object") && why.contains(told), "{grants}: {why}");
     }
 }
 
@@ -215,9 +215,9 @@ fn a_list_stands_for_an_object_nowhere_in_a_manifest() {
         let object = manifest.pointer_mut(&place).unwrap();
         *object = object.as_object().unwrap().values().cloned().collect();
         let why = parse(&manifest).unwrap_err();
-        assert!(why.contains("invalid type: sequence, expected "), "{place}: {why}");
+        assert!(why.contains(" is a list; it must be an object"), "{place}: {why}");
     }
     // The host says so too, of the one that would have granted all.
     home.edit_manifest("full", |manifest| manifest["component"]["grants"] = json!([{}, {}, {}, {}, {}, {}, {}]));
-    assert!(reason(&home, "full").contains("invalid type: sequence, expected an object"));
+    assert!(reason(&home, "full").contains("`component.grants` is a list; it must be an object"));
 }

@@ -8,6 +8,7 @@ use std::{
 
 use guild_jobs::Owner;
 use guild_server::{
+    Host,
     approval::{Approval, Difference, FILE, How, Pin, Refused, Signature, Standing, Trusted},
     config::Config,
     discovery::FoundMember,
@@ -23,6 +24,7 @@ use crate::{
     failure::Failure,
     house,
     output::{BAD, LABEL, harmless, one_line, print, print_json, tell},
+    progress::Progress,
     table::{Cell, Column, Table},
 };
 
@@ -53,16 +55,16 @@ pub(crate) fn approve(args: &Approve) -> Result<(), Failure> {
                 },
             };
             let found = house::member(&directory, &args.house, &config).map_err(Failure::error)?;
-            approve_member(&approval, &found, &config, args.yes)
+            approve_member(&approval, found, &config, args.yes)
         }
     }
 }
 
-fn approve_member(approval: &Approval, found: &FoundMember, config: &Config, yes: bool) -> Result<(), Failure> {
+fn approve_member(approval: &Approval, found: FoundMember, config: &Config, yes: bool) -> Result<(), Failure> {
     let Some(spec) = &found.manifest.component else {
         return Err(Failure::error(format!("member {} has no `component`: its own process serves it", found.key)));
     };
-    let granted = Granted::of(found, spec, config).map_err(Failure::error)?;
+    let granted = Granted::of(&found, spec, config).map_err(Failure::error)?;
     let max = granted.limits.limits.component_bytes;
     let standing = approval.look(&found.key, &found.dir, spec, max).map_err(|why| failed(&why))?;
     let name = standing.trusted.pin().map_or(found.key.as_str(), |pin| &pin.name).to_owned();
@@ -71,7 +73,7 @@ fn approve_member(approval: &Approval, found: &FoundMember, config: &Config, yes
     let is_pinned = matches!(standing.trusted, Trusted::Pinned(_));
     if matches!(&standing.trusted, Trusted::Pinned(pin) if pin.how == How::Approved) && standing.difference.is_empty() {
         tell(format_args!("{name} is approved already, as it is"));
-        return Ok(());
+        return loads(found, config, &name);
     }
     if !yes && !is_confirmed(&name)? {
         return Err(Failure::error(format!("{name} was not approved")));
@@ -84,9 +86,23 @@ fn approve_member(approval: &Approval, found: &FoundMember, config: &Config, yes
     let file = approval.file().unwrap_or_default();
     tell(format_args!("approved {name} in {}", harmless(&file.display().to_string())));
     if !is_pinned {
-        tell(what_follows(approval, found));
+        tell(what_follows(approval, &found));
     }
-    Ok(())
+    loads(found, config, &name)
+}
+
+/// Whether what is approved can be in service. It is not tried before: nothing of a component that nobody trusts is compiled
+/// or run.
+fn loads(found: FoundMember, config: &Config, name: &str) -> Result<(), Failure> {
+    let progress = Progress::start();
+    let surveyed = Host::survey_one(found, config, &|what| progress.compiling(what));
+    drop(progress);
+    surveyed.state.map(drop).map_err(|why| {
+        Failure::error(format!(
+            "{name} is approved, and its component does not load, so no host serves it: {}",
+            harmless(&why)
+        ))
+    })
 }
 
 /// When what was approved comes into service.

@@ -37,14 +37,18 @@ const FILTER: &str = "GUILD_LOG";
 /// What it warns of, and calls errors, is what clients do: that they go away, or ask for what there is not.
 const QUIET: &str = "rmcp=off";
 
-/// Begins to log: what `GUILD_LOG` says, else warnings, and more with each `-v`.
-pub(crate) fn start(verbose: u8, format: LogFormat) -> Result<(), Failure> {
+/// Begins to log: what `GUILD_LOG` says, else warnings, and more with each `-v`. Warnings of the target `told` are left out
+/// without `-v`: the command's own error says them.
+pub(crate) fn start(verbose: u8, format: LogFormat, told: Option<&str>) -> Result<(), Failure> {
     let own = env::var(FILTER).ok().filter(|filter| !filter.is_empty());
     let filter = match (own, verbose) {
         (Some(filter), _) => EnvFilter::try_new(&filter).map_err(|e| {
             Failure::error(format!("{FILTER}={filter} is no log filter, as warn,guild_server=debug: {e}"))
         })?,
-        (None, 0) => EnvFilter::new(format!("warn,{TOLD}=info,{QUIET}")),
+        (None, 0) => {
+            let told = told.map(|target| format!(",{target}=error")).unwrap_or_default();
+            EnvFilter::new(format!("warn,{TOLD}=info,{QUIET}{told}"))
+        }
         (None, 1) => EnvFilter::new(format!("info,{QUIET}")),
         // Of this program only: what its libraries say besides is for those who work on it.
         (None, 2) => EnvFilter::new(format!("info,guild=debug,{QUIET}")),

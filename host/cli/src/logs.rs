@@ -27,7 +27,7 @@ use crate::{
     failure::Failure,
     house,
     jobs::{GOES_ON, INTERRUPTED, Jobs},
-    output::{self, LABEL, STRONG, harmless, one_line, print, print_json, tell, tokens},
+    output::{self, LABEL, STRONG, harmless, one_line, print, print_json, tell, tokens, visible},
 };
 
 /// Between two looks at a transcript that has come to its end.
@@ -73,7 +73,13 @@ pub(crate) async fn logs(args: Logs) -> Result<(), Failure> {
             thread::sleep(LOOK);
             continue;
         }
-        if state == State::Interrupted {
+        let error = match state {
+            State::Ended => merged.job.error(&config.limits).ok().flatten(),
+            State::Runs | State::Interrupted => None,
+        };
+        if let Some(error) = error {
+            tell(format_args!("the job ended with an error: {}", visible(error)));
+        } else if state == State::Interrupted {
             tell(format_args!("the job is {INTERRUPTED}; {GOES_ON}"));
         } else if is_empty {
             tell(match state {

@@ -77,7 +77,13 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> Result<(), Failure> {
     guild_jobs::clock::check(SystemTime::now()).map_err(Failure::error)?;
-    log::start(cli.verbose, cli.log_format)?;
+    // How the call failed that the command makes, its error says.
+    let told = match &cli.command {
+        Command::Run(_) => Some("guild_sandbox::plugin"),
+        Command::Call(_) => Some("guild_sandbox::toolbox"),
+        _ => None,
+    };
+    log::start(cli.verbose, cli.log_format, told)?;
     match cli.command {
         Command::Serve(args) => on(&mut Builder::new_multi_thread(), serve::serve(args)),
         Command::Mcp(args) => on(&mut Builder::new_multi_thread(), mcp::mcp(args)),

@@ -34,6 +34,9 @@ struct Shown {
     /// Why it cannot be served.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
+    /// What is wrong with its manifest, where it can be served all the same.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
     /// The process that serves it, or works on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<u32>,
@@ -164,7 +167,7 @@ fn served_table(members: &[MemberReport]) -> Table {
 }
 
 fn shown(surveyed: Surveyed) -> Shown {
-    let Surveyed { found: Found { path, member }, state, standing, .. } = surveyed;
+    let Surveyed { found: Found { path, member }, state, standing, warnings, .. } = surveyed;
     let (state, reason) = match state {
         Ok(true) => (State::Ready, None),
         Ok(false) => (State::Foreign, None),
@@ -172,7 +175,8 @@ fn shown(surveyed: Surveyed) -> Shown {
     };
     // Where it cannot be told, the state is an error, with that reason.
     let trust = standing.map(|it| ShownTrust { approval: it.as_str(), signature: it.signature });
-    let mut shown = Shown { member: path, state, reason, pid: None, url: None, last_job: None, manifest: None, trust };
+    let mut shown =
+        Shown { member: path, state, reason, warnings, pid: None, url: None, last_job: None, manifest: None, trust };
     if let Ok(member) = member {
         add_manifest(&mut shown, member);
     }
@@ -220,6 +224,9 @@ fn table(members: &[Shown]) -> Table {
             (None, Some(pid), None) => Some(format!("process {pid} works on it")),
             (None, None, _) => None,
         };
+        let warnings = member.warnings.iter().map(|warning| format!("warning: {}", one_line(warning, usize::MAX)));
+        let note =
+            Some(note.into_iter().chain(warnings).collect::<Vec<_>>().join("; ")).filter(|note| !note.is_empty());
         let cells = [
             Cell::text(&member.member),
             Cell::text(member.state.as_str()).styled(output::state_style(member.state == State::Error)),

@@ -5,10 +5,16 @@ mod wishes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{bounds::Bounds, ids::MemberKey, nearest::slip, objects, text::is_steering};
+use crate::{
+    bounds::Bounds,
+    ids::MemberKey,
+    nearest::slip,
+    objects::{self, Misread},
+    text::{is_steering, one_line},
+};
 
 pub use lines::{Lines, ManifestError};
 pub use wishes::{AgentWish, ArtifactsWish, FilesWish, MemoryWish, WebWish, Wish, Wishes};
@@ -107,7 +113,7 @@ pub struct ComponentSpec {
     #[serde(default)]
     pub tools: Vec<String>,
     /// Members whose tools its sessions need (REQ-WKR-2), by their keys. Each has to be there for a dispatch to be accepted.
-    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "toolboxes")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub toolboxes: Vec<MemberKey>,
     /// Whose memories it uses. Only `worker` is supported yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -217,6 +223,7 @@ impl Manifest {
     /// # Errors
     /// What is wrong, for the person who wrote it, with its line.
     pub fn parse(text: &[u8]) -> Result<Self, ManifestError> {
+        objects::check_begin(text).map_err(|why| ManifestError { line: 1, text: why.to_owned() })?;
         // What is no JSON has no lines, and is told next.
         let lines = Lines::of(str::from_utf8(text).unwrap_or_default());
         let (known, unknown): (Vec<&str>, Vec<&str>) = lines.keys().partition(|key| KEYS.contains(key));
@@ -226,7 +233,17 @@ impl Manifest {
             let text = format!("unknown field `{key}`; did you mean `{meant}`?");
             return Err(ManifestError { line: lines.of_key(key), text });
         }
-        let manifest: Self = objects::from_json(text)?;
+        let mut json = serde_json::Deserializer::from_slice(text);
+        let manifest: Self = objects::read(objects::OBJECT, &mut json).map_err(|Misread { text, path, error }| {
+            let line = error.line().max(1);
+            let names_its_key = !error.is_data() || path.is_empty() || error.to_string().contains(" field `");
+            let otherwise = |error: serde_json::Error| match ManifestError::from(error) {
+                error if names_its_key => error,
+                ManifestError { line, text } => ManifestError { line, text: format!("`{path}`: {text}") },
+            };
+            text.map_or_else(|| otherwise(error), |text| ManifestError { line, text })
+        })?;
+        json.end()?;
         manifest.check().map_err(|Fault { at, text }| ManifestError { line: lines.of_key(at), text })?;
         Ok(Self { lines, ..manifest })
     }
@@ -236,7 +253,42 @@ impl Manifest {
         self.capabilities.iter().any(|c| c == WORKER)
     }
 
+    /// What this host loads and nobody can use as it is, each with its line and what to write.
+    pub fn warnings(&self) -> Vec<ManifestError> {
+        let Some(component) = &self.component else { return Vec::new() };
+        if self.is_worker() || !component.world.exports_dispatch() {
+            return Vec::new();
+        }
+        let said = match self.capabilities.as_slice() {
+            [] => "`capabilities` names nothing".to_owned(),
+            named => format!("`capabilities` names {}, and not `{WORKER}`", one_line(&named.join(", "), NAME_BYTES)),
+        };
+        let text = format!(
+            "{said}, so no work can be dispatched to this member, whose world `{}` takes some; write \"capabilities\": \
+             [\"{WORKER}\"]",
+            component.world.as_str()
+        );
+        vec![ManifestError { line: self.lines.of_key("capabilities"), text }]
+    }
+
+    /// Refuses a capability that is a slip of the pen of one that is not named. Without a component, it is another host's.
+    fn check_capabilities(&self) -> Result<(), Fault> {
+        let meant = |named: &str| {
+            let missing = [WORKER, TOOLS].into_iter().filter(|known| !self.capabilities.iter().any(|c| c == known));
+            slip(&named.trim().to_lowercase(), missing)
+        };
+        let slips = self.capabilities.iter().filter(|_| self.component.is_some());
+        match slips.filter_map(|named| Some((named, meant(named)?))).next() {
+            None => Ok(()),
+            Some((named, meant)) => {
+                let why = format!("`capabilities` names {named:?}; did you mean `{meant}`?");
+                Err(Fault::at("capabilities", why))
+            }
+        }
+    }
+
     fn check(&self) -> Result<(), Fault> {
+        self.check_capabilities()?;
         for (field, text) in [("name", &self.name), ("version", &self.version)] {
             if text.trim().is_empty() {
                 return Err(Fault::at(field, format!("`{field}` must not be empty")));
@@ -339,11 +391,6 @@ impl ComponentSpec {
         let why = format!("`{at}` is about dispatched work, and `{world}` exports no `dispatch`; remove it");
         Err(Fault::at(at, why))
     }
-}
-
-/// Keys of members, and for one that is none an error that names the field.
-fn toolboxes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<MemberKey>, D::Error> {
-    Vec::deserialize(from).map_err(|e| D::Error::custom(format!("`component.toolboxes`: {e}")))
 }
 
 #[cfg(test)]
@@ -480,7 +527,7 @@ mod tests {
         assert!(error_with("/component/file", json!("../x.wasm")).contains("component.file"));
         assert!(error_with("/component/file", json!("/x.wasm")).contains("component.file"));
         assert!(error_with("/component/tools", json!(["Bash"])).contains("Bash"));
-        assert!(error_with("/component/toolboxes", json!(["a/b/c"])).contains("`component.toolboxes`"));
+        assert!(error_with("/component/toolboxes", json!(["a/b/c"])).contains("`component.toolboxes[0]`: "));
         assert!(error_with("/component/toolboxes", json!(["mail", "a/b", "mail"])).contains("`mail` twice"));
         assert!(error_with("/component/scopes", json!(["project"])).contains("not supported"));
         assert!(error_with("/component/checkoutScope", json!("full")).contains("not supported"));

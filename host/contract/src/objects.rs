@@ -10,9 +10,12 @@ use serde::{
     Deserialize,
     de::{DeserializeSeed, Deserializer, EnumAccess, MapAccess, SeqAccess, VariantAccess, Visitor},
 };
+use serde_path_to_error::Segment;
+
+use crate::text::one_line;
 
 /// How JSON calls what a struct is read from.
-const OBJECT: &str = "an object";
+pub const OBJECT: &str = "an object";
 
 /// A deserializer of which a struct takes an object and nothing else.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +42,111 @@ pub fn from_json<'de, T: Deserialize<'de>>(text: &'de [u8]) -> serde_json::Resul
     deserializer.end()?;
     Ok(read)
 }
+
+/// How TOML calls what a struct is read from.
+pub const TABLE: &str = "a table";
+
+/// What is wrong with a text that is no `T`, in the words of its format.
+#[derive(Debug)]
+pub struct Misread<E> {
+    /// Which value is of the wrong type, what stands there, and what to write; none where the format's own error says it.
+    pub text: Option<String>,
+    /// The keys to the value, as `component.tools[0]`.
+    pub path: String,
+    /// The format's own error, with its place.
+    pub error: E,
+}
+
+/// The mark that some editors put before a text.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// Refuses a text that begins with a byte order mark: Guild Hall cannot read such a manifest, and so no file has one.
+///
+/// # Errors
+/// What to do.
+pub fn check_begin(text: &[u8]) -> Result<(), &'static str> {
+    if text.starts_with(BYTE_ORDER_MARK) {
+        return Err("the file begins with a byte order mark (the bytes EF BB BF); save it as UTF-8 without one");
+    }
+    Ok(())
+}
+
+/// Reads a `T` as [`Objects`] does. Of an error it names the value that is wrong, by the path of keys to it.
+///
+/// # Errors
+/// Where it is not a `T`.
+pub fn read<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    noun: &'static str,
+    from: D,
+) -> Result<T, Misread<D::Error>> {
+    serde_path_to_error::deserialize(Objects::called(noun, from)).map_err(|error| {
+        let path = path(error.path());
+        let error = error.into_inner();
+        Misread { text: explained(&path, &error.to_string(), noun), path, error }
+    })
+}
+
+/// The keys to a value, as `component.tools[0]`.
+fn path(path: &serde_path_to_error::Path) -> String {
+    let mut text = String::new();
+    for segment in path.iter() {
+        match segment {
+            Segment::Seq { index } => text.push_str(&format!("[{index}]")),
+            // By such a name a type and its format know each other, as `toml::Spanned`.
+            Segment::Map { key } if key.starts_with('$') => {}
+            Segment::Map { key: name } | Segment::Enum { variant: name } => {
+                text.push_str(if text.is_empty() { "" } else { "." });
+                text.push_str(name);
+            }
+            Segment::Unknown => {}
+        }
+    }
+    text
+}
+
+/// serde's text about a value of the wrong type in the words of the format, in which an object is `noun`; none where it is
+/// about something else.
+fn explained(path: &str, text: &str, noun: &str) -> Option<String> {
+    let (found, wanted) = ["invalid type: ", "invalid value: "]
+        .iter()
+        .find_map(|what| text.strip_prefix(what))?
+        .split_once(", expected ")?;
+    // serde_json says where at the end.
+    let wanted = wanted.rsplit_once(" at line ").map_or(wanted, |(wanted, _)| wanted);
+    // toml says in which key on a line of its own.
+    let wanted = wanted.lines().next().unwrap_or_default();
+    let value = |kind: &str| Some(one_line(found.strip_prefix(kind)?, SHOWN_CHARS));
+    let found = match found {
+        "sequence" => "a list".to_owned(),
+        "map" => noun.to_owned(),
+        "unit value" | "Option value" => "null".to_owned(),
+        _ => value("boolean ")
+            .or_else(|| Some(format!("the number {}", value("integer ").or_else(|| value("floating point "))?)))
+            .or_else(|| Some(format!("the text {}", value("string ")?)))
+            .unwrap_or_else(|| one_line(found, SHOWN_CHARS)),
+    };
+    let whole = |min: &dyn fmt::Display, max: &dyn fmt::Display| format!("a whole number from {min} to {max}");
+    let wanted = match wanted {
+        "u8" => whole(&0, &u8::MAX),
+        "u16" => whole(&0, &u16::MAX),
+        "u32" => whole(&0, &u32::MAX),
+        "u64" | "usize" => whole(&0, &u64::MAX),
+        "i64" => whole(&i64::MIN, &i64::MAX),
+        "f32" | "f64" => "a number".to_owned(),
+        "a boolean" => "true or false".to_owned(),
+        "a string" | "str" | "path string" | "string or map" | "wanted string or table" => {
+            "a text in quotation marks".to_owned()
+        }
+        "a sequence" => "a list in [ ]".to_owned(),
+        "a map" => noun.to_owned(),
+        other => other.to_owned(),
+    };
+    let name = if path.is_empty() { "the file".to_owned() } else { format!("`{path}`") };
+    Some(format!("{name} is {found}; it must be {wanted}"))
+}
+
+/// Characters of a value that an error shows.
+const SHOWN_CHARS: usize = 80;
 
 /// Reads a JSON value.
 ///

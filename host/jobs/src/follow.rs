@@ -42,6 +42,14 @@ impl Follow {
         record::read_meta(&self.jobs, &self.id, limits).map(|(meta, _)| meta.status == JobStatus::Running)
     }
 
+    /// The error that ended the job, by its record; none where none did.
+    ///
+    /// # Errors
+    /// As [`Self::is_running`].
+    pub fn error(&self, limits: &Limits) -> io::Result<Option<String>> {
+        record::read_meta(&self.jobs, &self.id, limits).map(|(meta, _)| meta.error)
+    }
+
     /// The next whole line of the transcript, without its end. None where there is none yet: a line that is being written is
     /// given when it is whole.
     ///

@@ -22,7 +22,7 @@ use guild_sandbox::Candidate;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::{approval::SUFFIX, config::Config};
+use crate::{approval::SUFFIX, config::Config, mcp_line};
 
 /// What a directory of members is called, where nobody says otherwise.
 pub const MEMBERS: &str = "guild-members";
@@ -65,6 +65,13 @@ impl FoundMember {
         let Some(spec) = &self.manifest.component else { return Ok(None) };
         let candidate = Candidate::read(&self.dir, &spec.file, limits.component_bytes);
         candidate.map(|candidate| Some(candidate.hash())).map_err(|e| e.to_string())
+    }
+
+    /// What is wrong with a manifest that is loaded all the same: nothing could be dispatched to the member, or Guild Hall
+    /// could not start it. Each says what to write.
+    pub fn warnings(&self) -> Vec<String> {
+        let unusable = self.manifest.warnings().into_iter().map(|warning| warning.to_string());
+        unusable.chain(mcp_line::warning(&self.manifest, &self.key)).collect()
     }
 
     /// A member that is served, as it was found, whatever its directory has now.

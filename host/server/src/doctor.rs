@@ -369,7 +369,7 @@ fn look_at_member(
     sources: &Sources,
     runtimes: Option<&Runtimes>,
 ) -> Check {
-    let Surveyed { found, state, granted, .. } = member;
+    let Surveyed { found, state, granted, warnings, .. } = member;
     let agent = match (state, agent) {
         (Ok(true), Ok(agent)) => agent,
         (Ok(false), _) => {
@@ -394,6 +394,9 @@ fn look_at_member(
         for (name, why) in denied {
             detail.push_str(&format!("; `{name}` is not granted: {why}"));
         }
+    }
+    for warning in warnings {
+        detail.push_str(&format!("; warning: {warning}"));
     }
     Check::new(Kind::Member, found.path, true, Ok(detail))
 }

@@ -104,6 +104,8 @@ pub struct Surveyed {
     pub granted: Option<Granted>,
     /// Whether it is trusted, where its component can be read.
     pub standing: Option<Standing>,
+    /// What is wrong with its manifest, where it is served all the same ([`FoundMember::warnings`]).
+    pub warnings: Vec<String>,
 }
 
 /// Every member that was found.
@@ -401,7 +403,8 @@ fn survey(
             })?;
         Ok(true)
     });
-    Surveyed { found, state, granted, standing }
+    let warnings = found.member.as_ref().map(FoundMember::warnings).unwrap_or_default();
+    Surveyed { found, state, granted, standing, warnings }
 }
 
 /// A host makes these where they are missing, and opens nothing else in their place.

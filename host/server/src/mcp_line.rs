@@ -11,7 +11,7 @@ use std::{
 };
 
 use guild_contract::{
-    Manifest,
+    Manifest, MemberKey,
     manifest::{FILE_NAME, McpCommand},
 };
 
@@ -60,11 +60,29 @@ fn check_member(directory: &Path) -> Result<(), String> {
     let failed = |why: String| directory.join(why).display().to_string();
     let dir = open_directory(directory).map_err(|e| failed(format!("{FILE_NAME}: {e}")))?;
     let (manifest, _) = discovery::manifest(&dir).map_err(failed)?;
-    let Err(Unplain { key, what, allowable }) = plain(&manifest) else { return Ok(()) };
+    if plain(&manifest).is_ok() {
+        return Ok(());
+    }
     let user = Config::of_user().map_err(|e| e.to_string())?;
     let own = discovery::single(directory, user.members.as_deref(), &user)?.key;
+    refusal(&manifest, &own, &user).map_or(Ok(()), |why| Err(failed(why)))
+}
+
+/// Why Guild Hall could not start the member of that key by its manifest; none where it can, and where it does not start it.
+pub(crate) fn warning(manifest: &Manifest, key: &MemberKey) -> Option<String> {
+    plain(manifest).err()?;
+    let why = match Config::of_user() {
+        Ok(user) => refusal(manifest, key, &user)?,
+        Err(e) => e.to_string(),
+    };
+    Some(format!("Guild Hall cannot start it by its manifest: {why}"))
+}
+
+/// Why a host does not start by the line of this manifest, with the manifest's line and what to write instead.
+fn refusal(manifest: &Manifest, own: &MemberKey, user: &Config) -> Option<String> {
+    let Unplain { key, what, allowable } = plain(manifest).err()?;
     if allowable && user.any_mcp.iter().any(|pattern| pattern.matches(own.as_str())) {
-        return Ok(());
+        return None;
     }
     let instead = match (&user.directory, allowable) {
         (Some(place), true) => format!(
@@ -74,11 +92,11 @@ fn check_member(directory: &Path) -> Result<(), String> {
         ),
         _ => String::new(),
     };
-    Err(failed(format!(
+    Some(format!(
         "{FILE_NAME}:{}: `{key}` {what}; a manifest does not say how its own host is set up, since that could widen what \
          members may do. Write {PLAIN}, without `env`{instead}",
         manifest.lines.of_key(key)
-    )))
+    ))
 }
 
 /// Whether a manifest says no more of its host than whom to serve, and where. One without a line starts none, and one

@@ -240,6 +240,9 @@ fn wanted(means: &Means, found: &FoundMember) -> Result<Option<Wanted>, String> 
 
 /// Logs what a member is granted, and what it asks for in vain.
 fn log(means: &Means, found: &FoundMember, granted: &Granted) {
+    for warning in found.warnings() {
+        tracing::warn!(member = %found.key, "{warning}");
+    }
     granted.log(found, &means.sources.granted(&granted.grants));
     for root in found.manifest.component.iter().flat_map(|spec| means.sources.missing(spec)) {
         tracing::warn!(member = %found.key, "it asks for the read root {root:?}, and there is no such root");

@@ -42,7 +42,8 @@ impl Toolbox for Textkit {
                 "extract",
                 "Lists what a text has of one kind, each with its line: links, email addresses, numbers, dates, \
                  Markdown headings, or what matches a regular expression. Use it to collect, and to see how often \
-                 something is there.",
+                 something is there. A link is an address with its scheme, as https://a.example/b: not a bare \
+                 www.a.example, and not a relative link as docs/b.md; find these with a `pattern`.",
                 extract::extract,
             )
             .title("Extract from a text"),

@@ -24,7 +24,12 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use guild_contract::{Limits, Policy, grants::Pattern, objects::Objects, text::hex};
+use guild_contract::{
+    Limits, Policy,
+    grants::Pattern,
+    objects::{self, Misread, Objects, TABLE},
+    text::hex,
+};
 use guild_web::WebOptions;
 use serde::{Deserialize, de::DeserializeOwned};
 use sha2::{Digest as _, Sha256};
@@ -201,11 +206,12 @@ impl Config {
     }
 
     fn read(path: &Path, text: &str) -> Result<Self, Wrong> {
+        objects::check_begin(text.as_bytes()).map_err(|why| Wrong::at(0..0, why))?;
         let tables = DeTable::parse(text).map_err(syntax)?;
         keys::check(tables.get_ref())?;
         let limits_set = keys::names(tables.get_ref(), "limits");
-        let written = Written::deserialize(from_tables(tables.clone())).map_err(syntax)?;
-        let door = WrittenDoor::deserialize(from_tables(tables)).map_err(syntax)?;
+        let written: Written = objects::read(TABLE, Deserializer::from(tables.clone())).map_err(misread)?;
+        let door: WrittenDoor = objects::read(TABLE, Deserializer::from(tables)).map_err(misread)?;
 
         let base = path.parent().unwrap_or(path);
         let mut config = Self { file: Some(path.to_owned()), directory: Some(base.to_owned()), ..Self::default() };
@@ -294,11 +300,15 @@ fn resolve(absolute: &Path) -> PathBuf {
 
 /// Reads a whole TOML text, in which no list stands for a table.
 pub(crate) fn from_toml<T: DeserializeOwned>(text: &str) -> Result<T, toml::de::Error> {
-    T::deserialize(from_tables(DeTable::parse(text)?))
+    T::deserialize(Objects::called(TABLE, Deserializer::from(DeTable::parse(text)?)))
 }
 
-fn from_tables(tables: Spanned<DeTable<'_>>) -> Objects<Deserializer<'_>> {
-    Objects::called("a table", Deserializer::from(tables))
+/// A value of the wrong type, by its key.
+fn misread(Misread { text, error, .. }: Misread<toml::de::Error>) -> Wrong {
+    match text {
+        Some(text) => Wrong::at(error.span().unwrap_or_default(), text),
+        None => syntax(error),
+    }
 }
 
 fn syntax(error: toml::de::Error) -> Wrong {

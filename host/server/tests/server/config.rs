@@ -325,7 +325,7 @@ fn each_wrong_value_is_named_with_file_line_and_what_would_be_right() {
         ("[member.\"a?\"]", 1, ["member: \"a?\"", "`*` stands for any characters"]),
         ("[member.a]\nallow = [\n\"log\",\n\"fles\"]", 4, ["member.a.allow: \"fles\"", "did you mean \"files\"?"]),
         ("[member.a]\n\ndeny = [\"web:a*b\"]", 3, ["member.a.deny: \"a*b\"", "pattern of hosts"]),
-        ("[member.a]\nallow = \"log\"", 2, ["expected", "sequence"]),
+        ("[member.a]\nallow = \"log\"", 2, ["`member.a.allow` is the text \"log\"", "must be a list"]),
         ("[member.a]\nmcp = \"plain\"", 2, ["member.a.mcp: \"plain\"", "write \"any\""]),
         ("[member.a]\nlimits = 3", 2, ["`limits` is a table", "[member.\"a\".limits]"]),
         ("\nweb = 3", 2, ["`web` is a table", "[web]"]),

@@ -161,5 +161,7 @@ fn a_single_member_that_cannot_be_served_is_an_error_that_names_its_file() {
     assert!(found(&home.path().join("missing")).unwrap_err().contains("missing cannot be opened"));
     assert!(found(home.path()).unwrap_err().contains("it has no guild-member.json"));
     put(home.path(), &json!({"name": 1}));
-    assert!(found(home.path()).unwrap_err().contains("guild-member.json:1: invalid type"));
+    assert!(
+        found(home.path()).unwrap_err().contains("guild-member.json:1: `name` is the number `1`; it must be a text")
+    );
 }
