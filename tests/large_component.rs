@@ -171,6 +171,8 @@ fn run_waits_for_the_toolboxes_of_a_host_of_one_member() {
     home.write("config/guild/guild.toml", "[limits]\ndispatch_wait_seconds = 1\n");
     let member = home.member("worker", "autonomous-worker", &answering("done").build());
     home.edit_manifest("worker", |manifest| manifest["component"]["toolboxes"] = json!(["tools"]));
+    // What is compiled already is in service at once, and the toolbox is not.
+    assert!(home.run(&["members", path(&member)]).status.code().is_some());
     let call = "(call $ok (local.get 2) (local.get 3))";
     let tools = Guest::default().tools(&[("echo", ANYTHING)]).call(call).with(&long().repeat(8)).build();
     home.member("tools", "toolbox-plugin", &tools);

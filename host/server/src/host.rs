@@ -12,7 +12,10 @@ use futures::future::join_all;
 use guild_agent::{ReadRoots, RootError};
 use guild_contract::{Limits, MemberKey};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::TaskTracker,
+};
 
 use crate::{
     approval::{Approval, Standing},
@@ -122,6 +125,8 @@ pub struct Host {
     agent: Option<Runtime>,
     /// Who writes the roster, where others are served.
     reconciler: Option<mpsc::Sender<Renewal>>,
+    reconciling: TaskTracker,
+    ending: CancellationToken,
     /// Whoever looks for changes ends with the host.
     _watching: DropGuard,
 }
@@ -209,7 +214,7 @@ impl Host {
         }
         // Where that takes long, it is told later.
         let _ = tokio::time::timeout(LOOKING, looking).await;
-        let ending = CancellationToken::new();
+        let (ending, reconciling) = (CancellationToken::new(), TaskTracker::new());
         start(&opener.loader, &mut opened, beside);
         let mut renewals = None;
         if serves {
@@ -217,7 +222,7 @@ impl Host {
             renewals = Some(sender);
             let members = if let Target::Members(path) = target { Some(path) } else { None };
             let reconciler = Reconciler::new(opener.clone(), members, opened, received);
-            tokio::spawn(ending.clone().run_until_cancelled_owned(reconciler.run()));
+            reconciling.spawn(ending.clone().run_until_cancelled_owned(reconciler.run()));
         }
         Ok(Arc::new(Self {
             opener,
@@ -228,6 +233,8 @@ impl Host {
             sources: named,
             agent,
             reconciler: renewals,
+            reconciling,
+            ending: ending.clone(),
             _watching: ending.drop_guard(),
         }))
     }
@@ -332,6 +339,13 @@ impl Host {
     /// Every member that there is now, by key.
     pub fn members(&self) -> Arc<Members> {
         self.roster.members()
+    }
+
+    /// Ends what watches and changes the roster, and waits for that: what is dropped then lets go of the members.
+    pub(crate) async fn end(&self) {
+        self.ending.cancel();
+        self.reconciling.close();
+        self.reconciling.wait().await;
     }
 
     /// Somebody on this machine who asks it without a token: for those who call its methods in their own process.

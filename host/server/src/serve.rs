@@ -90,6 +90,7 @@ pub async fn serve_until(
         () = listen::serve(listener, service, &limits, stop) => {}
         () = reloads.run(&host) => {}
     }
+    host.end().await;
     tell("host-stopped");
     Ok(())
 }

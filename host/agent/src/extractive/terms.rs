@@ -466,7 +466,7 @@ mod tests {
         assert_eq!(seen("What is --pre, and `-C/--context`?"), ["--pre", "-C", "--context"]);
         assert_eq!(seen("What is `::<>`, and `-> !` of `T`, and => ?"), ["::<>", "-> !", "T", "=>", "?"]);
         assert_eq!(seen("What is the default of `memory_bytes`?"), ["memory_bytes"]);
-        assert_eq!(seen("`a` + `b`, `--pre` | `x y`: ```rust\nlet"), ["a", "b", "--pre"]);
+        assert_eq!(seen("`a` + `b`, `--pre` | `x y`: ```rust\nlet"), ["a", "b", "--pre", "x y"]);
         assert_eq!(seen("`..=`, `&mut T`, MEMORY_bytes. $HOME/x"), ["..=", "&mut", "memory_bytes", "$home"]);
         assert_eq!(seen("- an _item_ | a *b* -- c-d -1 & more: (x) __init__"), Vec::<String>::new());
     }
