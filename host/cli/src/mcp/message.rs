@@ -26,7 +26,7 @@ pub(super) struct Message {
 #[derive(Deserialize)]
 pub(super) struct Envelope<'a> {
     #[serde(borrow, default)]
-    id: Option<&'a RawValue>,
+    pub(super) id: Option<&'a RawValue>,
     #[serde(borrow, default)]
     pub(super) method: Option<Cow<'a, str>>,
     #[serde(borrow, default)]

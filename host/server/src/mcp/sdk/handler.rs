@@ -31,20 +31,16 @@ use crate::{
 /// Jobs change whenever they like.
 const JOBS_TTL_MS: u64 = 0;
 
-/// The methods of MCP that a server may be asked for.
-const KNOWN: [&str; 18] = [
+/// The methods of MCP that a server has.
+const KNOWN: [&str; 14] = [
     "initialize",
     "server/discover",
     "ping",
-    "completion/complete",
-    "logging/setLevel",
     "prompts/get",
     "prompts/list",
     "resources/list",
     "resources/templates/list",
     "resources/read",
-    "resources/subscribe",
-    "resources/unsubscribe",
     "subscriptions/listen",
     "tools/call",
     "tools/list",
