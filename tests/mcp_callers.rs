@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::{
-    guest::Guest,
+    guest::{self, Guest},
     host::{Client, Home, Host},
     mcp::{Answer, Endpoint, OLD, error, home, names, request, token, work},
 };
@@ -155,6 +155,45 @@ fn a_method_that_there_is_not_is_not_found_whatever_the_token_is_for() {
         }
         let own = Endpoint::new(&host, "/members/worker/mcp").with("Authorization", token).without("Accept");
         assert_eq!(error(own.post(&request("worker/no-such", json!({})))).1, -32601);
+    }
+}
+
+#[test]
+fn a_client_of_a_host_that_starts_is_told_of_no_change_of_what_it_saw_whole() {
+    let home = Home::new();
+    home.quick("worker");
+    for key in ["a", "b", "c"] {
+        let guest = Guest::default().tools(&[("do", guest::ANYTHING)]).call("(call $ok (local.get 2) (local.get 3))");
+        home.member(key, "toolbox-plugin", &guest.build());
+        home.edit_manifest(key, |manifest| manifest["capabilities"] = json!(["tools"]));
+    }
+    let host = home.serve_roster(&[]);
+    let roster = Endpoint::new(&host, "/mcp");
+    // Its components are being loaded meanwhile, and the list is told when they are.
+    let (session, _) = roster.open(OLD);
+    let mut told = session.send("GET", "");
+    let mut listener = roster.modern("subscriptions/listen", json!({"notifications": {"toolsListChanged": true}}));
+    assert_eq!(listener.next().unwrap()["method"], "notifications/subscriptions/acknowledged");
+    let before = session.ask("tools/list", json!({}))["tools"].take();
+    assert!(names(&before).ends_with(&["a__do", "b__do", "c__do"]), "{before}");
+    assert_eq!(roster.modern_result("tools/list", json!({}))["tools"], before);
+    // The first that they hear of is a change that they have not seen: one tool less.
+    std::fs::remove_dir_all(home.path("members/b")).unwrap();
+    for stream in [&mut told, &mut listener] {
+        assert_eq!(stream.next().unwrap()["method"], "notifications/tools/list_changed");
+        let now = session.ask("tools/list", json!({}))["tools"].take();
+        assert!(names(&now).ends_with(&["a__do", "c__do"]), "{now}");
+    }
+    // Another worker changes no list of tools: what they hear next is of the next toolbox.
+    home.quick("added");
+    let mut both = [0; 2].map(|_| told.next().unwrap()["method"].as_str().unwrap().to_owned());
+    both.sort();
+    assert_eq!(both, ["notifications/prompts/list_changed", "notifications/resources/list_changed"]);
+    std::fs::remove_dir_all(home.path("members/c")).unwrap();
+    for mut stream in [told, listener] {
+        assert_eq!(stream.next().unwrap()["method"], "notifications/tools/list_changed");
+        let now = session.ask("tools/list", json!({}))["tools"].take();
+        assert!(names(&now).ends_with(&["delete", "a__do"]), "{now}");
     }
 }
 

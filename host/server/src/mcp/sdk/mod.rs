@@ -47,6 +47,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use self::{
+    changes::View,
     handler::Handler,
     sessions::{Owner, Question, Sessions, Use, Visitor},
 };
@@ -169,6 +170,8 @@ impl Accepts {
 
 /// The method that opens a stream which tells of changes.
 const LISTEN: &str = "subscriptions/listen";
+/// The notification after which a session is told of changes.
+const INITIALIZED: &str = "notifications/initialized";
 /// How much a session keeps of each of its client's names.
 const NAME_CHARS: usize = 200;
 
@@ -299,11 +302,16 @@ impl Services {
         } else {
             held.caller = Some(caller.clone());
         }
+        if message.method.as_deref().is_some_and(|method| method == LISTEN || method == INITIALIZED) {
+            let path = parts.uri.path().to_owned();
+            let view = View::new(self.host.clone(), path, caller.clone().stays_on());
+            parts.extensions.insert(Arc::new(view));
+        }
         let handler = match era {
-            Era::Stateless if !listens => Handler::of_request(server.clone(), caller.clone(), self.host.clone()),
-            Era::Sessions if !message.opens_session() => Handler::of_open_session(self.host.clone()),
+            Era::Stateless if !listens => Handler::of_request(server.clone(), caller.clone()),
+            Era::Sessions if !message.opens_session() => Handler::of_open_session(),
             // It outlives the request, and must not keep its caller's place.
-            Era::Stateless | Era::Sessions => Handler::of_stay(&server, &caller, self.host.clone()),
+            Era::Stateless | Era::Sessions => Handler::of_stay(&server, &caller),
         };
         if !listens {
             parts.extensions.insert(caller);
