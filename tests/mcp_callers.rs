@@ -228,7 +228,7 @@ fn an_id_that_is_no_job_leads_to_the_list_or_to_whose_it_is() {
             format!("Unknown job ID: {job}; `second-dispatch__list` has the ids of the jobs that there are")
         );
     }
-    assert_eq!(call(&roster, "status", json!({"jobId": job})).1, false);
+    assert!(!call(&roster, "status", json!({"jobId": job})).1);
 }
 
 #[test]

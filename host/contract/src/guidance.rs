@@ -251,7 +251,7 @@ mod tests {
         let told = |naming, may| for_whom(roster.iter().map(|(key, manifest)| (key, manifest)), naming, may).unwrap();
         for naming in [Naming::Servers, Naming::Prefixes, Naming::Arguments] {
             let reads = told(naming, May { dispatch: false, end: false });
-            assert!(!["dispatch`", "cancel", "delete", "wait:"].iter().any(|word| reads.contains(word)), "{reads}");
+            assert!(!["`dispatch`", "cancel", "delete", "wait:"].iter().any(|word| reads.contains(word)), "{reads}");
             assert!(reads.contains("`status`") && reads.contains("say why (`error`).\n"), "{reads}");
             let dispatches = told(naming, May { dispatch: true, end: false });
             assert!(dispatches.contains("**Dispatch.**") && dispatches.contains("`wait: true`"), "{dispatches}");
