@@ -80,7 +80,10 @@ fn a_worker_s_six_methods_are_the_tools_of_its_dispatch_server() {
     let all = tool(&bridge, "list", json!({"detail": "detailed"})).unwrap();
     assert_eq!(all["jobs"][0]["jobId"], id);
     assert_eq!(tool(&bridge, "delete", job.clone()).unwrap(), json!({"jobId": id, "deleted": true}));
-    assert_eq!(tool(&bridge, "status", job).unwrap_err(), format!("Unknown job ID: {id}"));
+    assert_eq!(
+        tool(&bridge, "status", job).unwrap_err(),
+        format!("Unknown job ID: {id}; `list` has the ids of the jobs that there are")
+    );
 
     // The other worker's jobs are its own, and its server is under its whole key.
     let other = at(&host, "/dispatch/group/endless/mcp");
@@ -108,7 +111,7 @@ fn what_a_method_refuses_a_tool_tells_as_its_error() {
     let unknown = refused(json!({"description": "d", "taks": "t"}));
     assert_eq!(
         unknown,
-        "`dispatch` has no argument `taks`; did you mean `task`? known are description, task, config, agent, wait"
+        "`dispatch` has no argument `taks`; did you mean `task`? known are description, task, config, wait"
     );
     assert!(tool(&bridge, "list", json!({"worker": "worker"})).unwrap_err().contains("known are detail, filter"));
     let unknown = bridge.call("tools/call", json!({"name": "dispatch_all"})).unwrap_err();
@@ -348,7 +351,7 @@ fn a_token_sees_and_does_in_a_roster_what_it_is_for() {
         client
     };
 
-    assert_eq!(names(&tools(&roster(&worker)))[1..], SIX);
+    assert_eq!(names(&tools(&roster(&worker)))[1..], SIX[..4]);
     let told = roster(&worker).call("initialize", json!({})).unwrap();
     let prompt = roster(&worker).call("prompts/get", json!({"name": "workers"})).unwrap();
     for text in [told["instructions"].as_str().unwrap(), prompt["messages"][0]["content"]["text"].as_str().unwrap()] {
@@ -364,7 +367,7 @@ fn a_token_sees_and_does_in_a_roster_what_it_is_for() {
     assert_eq!(call(&reader, "list", json!({})).0, 200);
     assert_eq!(call(&reader, "workers", json!({})).0, 200);
     let (status, body) = call(&reader, "dispatch", task("open"));
-    assert_eq!((status, body.as_str()), (403, "the token reader is not for worker/dispatch\n"));
+    assert!(status == 403 && body.contains("\"the token reader is not for worker/dispatch\""), "{status} {body}");
     assert_eq!(call(&worker, "cancel", json!({"jobId": "x"})).0, 403);
     let (_, unknown) = call(&worker, "dispatch", task("closed"));
     assert!(unknown.contains("Unknown worker: closed; known are open"), "{unknown}");

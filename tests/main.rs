@@ -35,6 +35,7 @@ mod limits;
 mod logging;
 mod manifests;
 mod mcp;
+mod mcp_callers;
 mod mcp_roster;
 mod mcp_stdio;
 mod mcp_tasks;

@@ -108,7 +108,7 @@ fn one_set_of_tools_reaches_every_worker_and_finds_a_job_by_its_id() {
     assert_eq!(call(&roster, "result", json!({"jobId": id})).unwrap(), "date");
     assert_eq!(call(&roster, "result", json!({"jobId": id, "worker": "group/a"})).unwrap(), "date");
     let elsewhere = call(&roster, "result", json!({"jobId": id, "worker": "b.b"})).unwrap_err();
-    assert_eq!(elsewhere, format!("Unknown job ID: {id}"));
+    assert!(elsewhere.starts_with(&format!("Unknown job ID: {id}; it is a job of group/a: ")), "{elsewhere}");
 
     // The newest of all workers come first, each with its worker.
     let running = call(&roster, "dispatch", work("endless", false)).unwrap();
@@ -168,7 +168,7 @@ fn what_is_refused_says_what_there_is() {
     assert_eq!(
         unknown,
         "`dispatch` has no argument `descripton`; did you mean `description`? known are worker, description, task, config, \
-         agent, wait"
+         wait"
     );
     assert!(refused("status", json!({"id": "x"})).contains("known are worker, jobId"));
     assert!(refused("status", json!({})).contains("`jobId` is missing"));
@@ -279,7 +279,7 @@ fn a_tool_that_is_found_is_called_by_whom_it_is_for_and_checked_as_any() {
         "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "call_tool", "arguments": double(json!(2))},
     });
     let (status, body) = with(&dispatch).post(&request.to_string()).unwrap();
-    assert_eq!((status, body.as_str()), (403, "the token some is not for tools/call\n"));
+    assert!(status == 403 && body.contains("\"the token some is not for tools/call\""), "{status} {body}");
     // What was called is written down by the tool's own name.
     let log = fs::read_to_string(home.path("audit.jsonl")).unwrap();
     let called = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());

@@ -72,7 +72,7 @@ impl Crate {
             let inner = source.join(&module);
             let files = [source.join(format!("{module}.rs")), inner.join("mod.rs")];
             for file in files.iter().filter(|file| file.is_file()) {
-                this.read_module(file, &inner, &[module.clone()])?;
+                this.read_module(file, &inner, std::slice::from_ref(&module))?;
             }
         }
         Ok(this)

@@ -1,6 +1,6 @@
 //! How a host is connected to, how its answers are read, and what it means where that fails.
 
-use std::{io, time::Duration};
+use std::{borrow::Cow, io, time::Duration};
 
 use futures::{StreamExt as _, stream, stream::BoxStream};
 use guild_contract::secret::{Secret, may_carry_key};
@@ -9,7 +9,7 @@ use reqwest::{
     header::{AUTHORIZATION, HeaderMap, HeaderValue},
     redirect::Policy,
 };
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 use sse_stream::{Sse, SseStream};
 
@@ -167,11 +167,29 @@ pub(crate) async fn json<T: DeserializeOwned>(
     serde_json::from_slice(&body).map_err(|e| protocol(url, e.to_string()))
 }
 
+/// What a host says that refuses a request: a text, or, at an endpoint, the message of an error of JSON-RPC.
+pub fn refusal(text: &str) -> Cow<'_, str> {
+    #[derive(Deserialize)]
+    struct Refusal<'a> {
+        #[serde(borrow)]
+        error: Told<'a>,
+    }
+    #[derive(Deserialize)]
+    struct Told<'a> {
+        #[serde(borrow)]
+        message: Cow<'a, str>,
+    }
+    match serde_json::from_str(text) {
+        Ok(Refusal { error: Told { message } }) => message,
+        Err(_) => text.into(),
+    }
+}
+
 /// What the host says to a request that it refuses.
 pub(crate) async fn refused(url: &Url, response: &mut Response) -> Error {
     let (mut text, _) = read(response, REFUSAL_BYTES).await.unwrap_or_default();
     text.truncate(REFUSAL_BYTES);
-    let text = String::from_utf8_lossy(&text).trim().to_owned();
+    let text = refusal(&String::from_utf8_lossy(&text)).trim().to_owned();
     Error::Http { url: url.clone(), status: response.status(), text }
 }
 

@@ -27,7 +27,7 @@ mod members;
 mod relay;
 mod tools;
 
-pub use connect::{Authorities, Options, Reply};
+pub use connect::{Authorities, Options, Reply, refusal};
 pub use error::Error;
 pub use events::{Events, Filter, Happened};
 pub use guild_contract::{

@@ -19,13 +19,13 @@ use axum::{
     body::{Body, HttpBody},
     http::{
         HeaderMap, HeaderValue, Method, Request, StatusCode,
-        header::{ALLOW, CONNECTION, CONTENT_TYPE, EXPECT, RETRY_AFTER, WWW_AUTHENTICATE},
+        header::{ALLOW, CONNECTION, CONTENT_TYPE, EXPECT},
     },
     response::{IntoResponse, Response},
 };
 use bytes::{Bytes, BytesMut};
 use futures::{FutureExt, StreamExt, future::BoxFuture, poll};
-use guild_contract::text::one_line;
+use guild_contract::{rpc::code, text::one_line};
 use http_body_util::BodyDataStream;
 use hyper::body::Incoming;
 use tokio::{
@@ -36,6 +36,7 @@ use tokio::{
 use tracing::Level;
 
 use crate::{
+    declined::Declined,
     door::{Caller, Connected, Door, LARGE, Refused},
     events,
     host::Host,
@@ -44,7 +45,7 @@ use crate::{
         sdk::{self, Services},
     },
     reload::LOGGED_CHARS,
-    rpc::{self, Answer, Target, Visit},
+    rpc::{self, Answer, RpcError, Target, Visit},
 };
 
 /// A request whose body may have been read.
@@ -122,22 +123,23 @@ impl Inner {
     async fn answer(&self, from: &Arc<Connected>, request: &mut Asked) -> Response {
         // One reading of guild.toml, for all that becomes of the request.
         let reading = from.now();
+        let path = request.uri().path();
+        let at = Endpoint::at(path, self.host.single_key());
+        let decline = |declined: Declined| if at.is_some() { declined.message(None) } else { declined.text() };
         let called_by = match from.called_by(&reading, request.uri().authority(), request.headers()) {
             Ok(called_by) => called_by,
-            Err(why) => return (StatusCode::FORBIDDEN, why).into_response(),
+            Err(why) => return decline(Declined::new(StatusCode::FORBIDDEN, RpcError::new(code::FORBIDDEN, why))),
         };
-        let path = request.uri().path();
         if path == HEALTH {
             return match *request.method() {
                 Method::GET | Method::HEAD => "ok\n".into_response(),
                 _ => not_but("GET, HEAD"),
             };
         }
-        let endpoint = Endpoint::at(path, self.host.single_key());
-        let member = endpoint.and_then(Endpoint::member);
+        let member = at.and_then(Endpoint::member);
         let caller = match from.admit(&reading, called_by, request.headers(), member) {
             Ok(caller) => caller,
-            Err(refused) => return refusal(&refused),
+            Err(refused) => return decline(refused.into()),
         };
         if path == events::PATH || path == MEMBERS {
             return match *request.method() {
@@ -146,12 +148,12 @@ impl Inner {
                 _ => not_but("GET"),
             };
         }
-        let Some(endpoint) = endpoint else { return StatusCode::NOT_FOUND.into_response() };
+        let Some(endpoint) = at else { return StatusCode::NOT_FOUND.into_response() };
         let server = match Server::at(&reading, endpoint) {
             Ok(server) => Ok(server),
             Err(Absent::Unavailable(unavailable)) => Err(unavailable),
             Err(Absent::NotFound) => {
-                return (StatusCode::NOT_FOUND, "no such member, or none that accepts work\n").into_response();
+                return decline(Declined::invalid(StatusCode::NOT_FOUND, "no such member, or none that accepts work"));
             }
         };
         self.at_endpoint(&server, &caller, request).await
@@ -167,12 +169,12 @@ impl Inner {
         let is_post = *request.method() == Method::POST;
         let body = match request.body_mut().take().filter(|_| is_post) {
             Some(_) if !is_json(request.headers()) => {
-                let why = "the content type must be application/json\n";
-                return (StatusCode::UNSUPPORTED_MEDIA_TYPE, why).into_response();
+                let why = "the content type must be application/json";
+                return Declined::invalid(StatusCode::UNSUPPORTED_MEDIA_TYPE, why).message(None);
             }
             Some(body) => match whole(body, request.headers(), caller).await {
                 Ok(body) => body,
-                Err(response) => return response,
+                Err(declined) => return declined.message(None),
             },
             None => Bytes::new(),
         };
@@ -182,10 +184,7 @@ impl Inner {
                 let (parts, _) = mem::take(request).into_parts();
                 // In a box of its own: what a poll waits in stays small.
                 let handled = Box::pin(self.sdk.handle(era, Server::clone(server), caller.clone(), parts, body));
-                return match if is_large { beside_others(handled).await } else { handled.await } {
-                    Ok(response) => response,
-                    Err(refused) => refusal(&refused),
-                };
+                return if is_large { beside_others(handled).await } else { handled.await };
             }
             _ if !is_post => return not_but("POST"),
             (Ok(server), None) => (server.key(), Target::Server(server)),
@@ -204,10 +203,10 @@ impl Inner {
                     response.headers_mut().insert(CONTENT_TYPE, JSON);
                     response
                 }
-                Err(refused) => refusal(&refused),
+                Err(refused) => Declined::from(refused).message(rpc::id(&body)),
             },
             Answer::Nothing => StatusCode::ACCEPTED.into_response(),
-            Answer::Refused(refused) => refusal(&refused),
+            Answer::Refused(refused) => Declined::from(refused).message(rpc::id(&body)),
         }
     }
 }
@@ -227,8 +226,8 @@ fn not_but(allowed: &'static str) -> Response {
     (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, HeaderValue::from_static(allowed))]).into_response()
 }
 
-/// A request's body; else the answer to the one who sent it.
-async fn whole(body: Incoming, headers: &HeaderMap, caller: &Caller) -> Result<Bytes, Response> {
+/// A request's body; else why it is not read.
+async fn whole(body: Incoming, headers: &HeaderMap, caller: &Caller) -> Result<Bytes, Declined> {
     let limits = caller.limits();
     let limit = usize::try_from(limits.body_bytes).unwrap_or(usize::MAX);
     let patience = Duration::from_secs(limits.client_seconds.into());
@@ -242,15 +241,15 @@ async fn whole(body: Incoming, headers: &HeaderMap, caller: &Caller) -> Result<B
         Ok(Ok(body)) => Ok(body),
         Ok(Err(BodyError::TooLarge(rest))) => {
             discard_unless_expected(headers, rest);
-            let text = format!("a request's body is at most {limit} bytes\n");
-            Err(closing((StatusCode::PAYLOAD_TOO_LARGE, text).into_response()))
+            let why = format!("a request's body is at most {limit} bytes");
+            Err(closing(Declined::invalid(StatusCode::PAYLOAD_TOO_LARGE, why)))
         }
         Ok(Err(BodyError::NoMemory(refused, rest))) => {
             discard_unless_expected(headers, rest);
-            Err(closing(refusal(&refused)))
+            Err(closing(refused.into()))
         }
-        Ok(Err(BodyError::Broken)) => Err((StatusCode::BAD_REQUEST, "the body is broken off\n").into_response()),
-        Err(_) => Err(closing((StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time\n").into_response())),
+        Ok(Err(BodyError::Broken)) => Err(Declined::invalid(StatusCode::BAD_REQUEST, "the body is broken off")),
+        Err(_) => Err(closing(Declined::invalid(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time"))),
     }
 }
 
@@ -260,18 +259,6 @@ fn members(caller: &Caller) -> Response {
     report.retain(|report| caller.is_for(&report.member));
     let mut response = Response::new(Body::from(rpc::to_json(&report)));
     response.headers_mut().insert(CONTENT_TYPE, JSON);
-    response
-}
-
-/// What a request is answered with that did not pass the door.
-pub(crate) fn refusal(refused: &Refused) -> Response {
-    let mut response = (refused.status(), format!("{refused}\n")).into_response();
-    if refused.status() == StatusCode::UNAUTHORIZED {
-        response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-    }
-    if let Some(seconds) = refused.retry_after() {
-        response.headers_mut().insert(RETRY_AFTER, seconds);
-    }
     response
 }
 
@@ -341,9 +328,8 @@ async fn discard(mut body: BodyDataStream<Incoming>) {
 }
 
 /// An answer after which the connection cannot be used again.
-fn closing(mut response: Response) -> Response {
-    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-    response
+fn closing(declined: Declined) -> Declined {
+    declined.with(CONNECTION, HeaderValue::from_static("close"))
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

@@ -8,6 +8,7 @@ pub mod approval;
 mod beside;
 mod condense;
 pub mod config;
+mod declined;
 mod directories;
 mod discover;
 pub mod discovery;

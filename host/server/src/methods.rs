@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     discover::{self, DISCOVER},
-    door::{Audit, Caller, LARGE, Refused},
+    door::{Audit, Caller, LARGE, Refused, is_known},
     json,
     mcp::{Answered, Failure, Identity, Manner, Server},
     member::{Member, blocking},
@@ -32,6 +32,9 @@ pub(crate) async fn call(
     params: Option<&str>,
     audit: &Audit,
 ) -> Result<Bytes, RpcError> {
+    if !is_known(name) {
+        return Err(unknown(name));
+    }
     if name.starts_with("worker/")
         && let Server::Member(member) = server
     {

@@ -225,6 +225,19 @@ struct Rejected<'a> {
     error: RpcError,
 }
 
+/// The id of the one request that a body is, as it is written; none where it has none, or is no request.
+pub(crate) fn id(body: &[u8]) -> Option<&str> {
+    #[derive(Deserialize)]
+    struct Identified<'a> {
+        #[serde(borrow)]
+        id: &'a RawValue,
+    }
+    let is_object = body.trim_ascii_start().starts_with(b"{");
+    let Identified { id } = serde_json::from_slice(body).ok().filter(|_| is_object)?;
+    let is_id = id.get().starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit());
+    (is_id && id.get().len() <= MAX_ID_BYTES).then_some(id.get())
+}
+
 const NULL: &str = "null";
 /// Bytes of an id, as it is written.
 pub(crate) const MAX_ID_BYTES: usize = 1024;

@@ -14,7 +14,7 @@ use std::{
 
 use guild_client::{Coming, Head, Relay};
 use guild_contract::rpc::code::INTERNAL_ERROR;
-use serde_json::{Value, json};
+use serde_json::{Value, json, value::RawValue};
 use tokio::{
     io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
     sync::{Mutex as AsyncMutex, mpsc},
@@ -374,6 +374,11 @@ impl Bridge {
             let Some(text) = one_line(text) else { continue };
             let answers = serde_json::from_str::<Envelope<'_>>(&text);
             let Ok(answers) = answers else { return Err(refusal(&coming, &text)) };
+            // It was refused before its id was read, or has none.
+            let is_to_this = message.id.is_some() && answers.id.map(RawValue::get) == message.id.as_deref();
+            if coming.status >= 400 && !is_to_this {
+                return Err(refusal(&coming, &text));
+            }
             if answers.method.is_none() {
                 is_answered = true;
                 if message.is(INITIALIZE) {

@@ -51,6 +51,8 @@ impl Refused {
 #[derive(Deserialize)]
 pub(super) struct Envelope<'a> {
     #[serde(borrow, default)]
+    pub(super) id: Option<&'a RawValue>,
+    #[serde(borrow, default)]
     pub(super) method: Option<Cow<'a, str>>,
 }
 

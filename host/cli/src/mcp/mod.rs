@@ -283,6 +283,7 @@ fn base(endpoint: &str) -> Option<String> {
 
 /// What a host says that refuses a message, for the client that sent it.
 fn refusal(coming: &Coming, text: &str) -> String {
+    let text = guild_client::refusal(text);
     format!("the host answered HTTP {}: {}", coming.status, one_line(text.trim(), 400))
 }
 

@@ -20,8 +20,13 @@ pub(super) enum Class {
     Ends,
     /// Calls a tool.
     Tool,
-    /// The host has none of that name.
+    /// The host has none of that name, as everybody is told who asks for it.
     Unknown,
+}
+
+/// Whether the host has a method of that name. One that has no [class](Class) is carried out for nobody.
+pub(crate) fn is_known(name: &str) -> bool {
+    Class::of(name).is_known()
 }
 
 impl Class {
@@ -67,9 +72,9 @@ impl Class {
     /// The least that a token has to be for.
     pub(super) fn least(self) -> Methods {
         match self {
-            Self::Greeting | Self::Notification | Self::Reads => Methods::Read,
+            Self::Greeting | Self::Notification | Self::Reads | Self::Unknown => Methods::Read,
             Self::Dispatches => Methods::Dispatch,
-            Self::Ends | Self::Tool | Self::Unknown => Methods::All,
+            Self::Ends | Self::Tool => Methods::All,
         }
     }
 }

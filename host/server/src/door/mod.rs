@@ -41,6 +41,7 @@ use guild_contract::{Limits, MemberKey, rpc::code, text::one_line};
 use tokio::sync::OwnedSemaphorePermit;
 
 pub(crate) use audit::Audit;
+pub(crate) use class::is_known;
 pub(crate) use names::CalledBy;
 pub use names::HostName;
 pub(crate) use stay::Stay;
@@ -433,8 +434,8 @@ pub enum Refused {
     Method {
         /// The token's name.
         token: String,
-        /// The method, where the host knows it.
-        method: Option<String>,
+        /// The method.
+        method: String,
     },
     /// There were too many with this token.
     TooMany {
@@ -499,8 +500,7 @@ impl fmt::Display for Refused {
                 write!(f, "the token {token} is not for the member {member}")
             }
             Self::Member { token, member: None } => write!(f, "the token {token} is not for this member"),
-            Self::Method { token, method: Some(method) } => write!(f, "the token {token} is not for {method}"),
-            Self::Method { token, method: None } => write!(f, "the token {token} is not for this method"),
+            Self::Method { token, method } => write!(f, "the token {token} is not for {method}"),
             Self::TooMany { token, limit, seconds } => {
                 write!(f, "too many requests with the token {token} (limits.{limit}); ask again in {seconds} s")
             }
@@ -602,6 +602,12 @@ impl Caller {
         self.pass.as_ref().is_none_or(|pass| pass.token.is_for(member))
     }
 
+    /// Whether the caller's token is for a method. Nothing is counted or written down: whoever has it carried out asks
+    /// [`Self::may`].
+    pub(crate) fn permits(&self, name: &str) -> bool {
+        self.pass.as_ref().is_none_or(|pass| pass.token.methods >= Class::of(name).least())
+    }
+
     /// Counts one more request of a batch.
     pub(crate) fn another(&self, member: &str, name: &str) -> Result<(), Refused> {
         self.checked(member, name, |pass| pass.count_request())
@@ -689,8 +695,7 @@ impl Caller {
             }
             let class = Class::of(name);
             if pass.token.methods < class.least() {
-                let method = class.is_known().then(|| name.to_owned());
-                return Err(Refused::Method { token: pass.token.name.clone(), method });
+                return Err(Refused::Method { token: pass.token.name.clone(), method: name.to_owned() });
             }
             if class == Class::Dispatches { pass.count_dispatch() } else { Ok(()) }
         })

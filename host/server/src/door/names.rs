@@ -168,13 +168,13 @@ impl Names {
         }
         match (is_named, is_ours, is_own_origin) {
             (_, false, _) => {
-                Err("this host is not called by that name; its operator names it in `hosts` of guild.toml\n")
+                Err("this host is not called by that name; its operator names it in `hosts` of guild.toml")
             }
-            (false, ..) => Err("a request names its host\n"),
-            (.., false) => Err("requests from other origins are not answered\n"),
+            (false, ..) => Err("a request names its host"),
+            (.., false) => Err("requests from other origins are not answered"),
             // Where it says which page sent it, that has been checked.
             _ if !is_own_site && !has_origin => {
-                Err("requests that a page of another site makes a browser send are not answered\n")
+                Err("requests that a page of another site makes a browser send are not answered")
             }
             _ if by_proxy => Ok(CalledBy::Name),
             _ => Ok(called_by),

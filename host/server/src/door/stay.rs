@@ -1,9 +1,9 @@
 //! Who came in and stays, for longer than a request takes.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::{
-    Caller, Connected, Refused,
+    Caller, Connected, Refused, Underway,
     audit_log::{Event, Who},
     passes::Pass,
 };
@@ -54,6 +54,12 @@ impl Caller {
 }
 
 impl Stay {
+    /// Who it is, as one who asks now. It has no place among the requests of its token.
+    pub(crate) fn caller(&self) -> Caller {
+        let request = Arc::new(Underway { _place: None, memory: OnceLock::new() });
+        Caller { from: self.from.clone(), reading: self.from.now(), pass: self.pass.clone(), request }
+    }
+
     /// Whether it may go on: its token is in the file still, and has not expired; it has none, and still needs none.
     pub(crate) fn is_good(&self) -> bool {
         match &self.pass {

@@ -23,8 +23,8 @@ use super::{
     ring::{Record, Start},
 };
 use crate::{
+    declined::Declined,
     door::{Caller, Stay, shares::Share},
-    http::refusal,
 };
 
 /// Where the events are.
@@ -107,7 +107,7 @@ pub(crate) fn listen(hub: &Arc<Hub>, caller: Caller, uri: &Uri, headers: &Header
     };
     let stay = match caller.stays(wanted.members.iter().map(MemberKey::as_str)) {
         Ok(stay) => stay,
-        Err(refused) => return refusal(&refused),
+        Err(refused) => return Declined::from(refused).text(),
     };
     let (first, at) = hub.read(|ring| ring.begin(start));
     let ear = Ear {

@@ -3,12 +3,18 @@
 //! A tool does what its method does, with the same parameters and results, and a token has to be for the method. `dispatch`
 //! takes one more, `wait`; and a report is handed over as the Markdown that it is.
 
-use guild_contract::{JobId, JobStatus, nearest::either, rpc::method, text::one_line};
+use guild_contract::{
+    JobId, JobStatus,
+    json::parsed_bytes,
+    nearest::either,
+    rpc::{JobList, ListParams, Listed, method},
+    text::one_line,
+};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::tool::{Annotations, Tool};
-use crate::{member::Member, methods::shown};
+use crate::{door::Caller, member::Member, methods::shown, rpc::RpcError};
 
 /// One of the six.
 pub(crate) struct Bridged {
@@ -93,19 +99,24 @@ pub(crate) fn schema<'a>(arguments: impl IntoIterator<Item = &'a Argument>) -> V
     schema
 }
 
-/// Refuses arguments that a tool does not have. What it has is checked where it is taken.
+/// Refuses arguments that a tool does not have. What it has is checked where it is taken. An `agent` is told of only where
+/// there is one to choose; where there is none, the worker's own is accepted all the same.
 ///
 /// # Errors
 /// The text names the first, the nearest of those that there are, and all of them.
 pub(crate) fn check_names<'a>(
     tool: &str,
     known: impl IntoIterator<Item = &'a Argument>,
+    has_agents: impl FnOnce() -> bool,
     given: &Map<String, Value>,
 ) -> Result<(), String> {
-    let known: Vec<&str> = known.into_iter().map(|argument| argument.name).collect();
+    let mut known: Vec<&str> = known.into_iter().map(|argument| argument.name).collect();
     match given.keys().find(|name| !known.contains(&name.as_str())) {
         None => Ok(()),
         Some(name) => {
+            if known.contains(&AGENT) && !has_agents() {
+                known.retain(|known| *known != AGENT);
+            }
             Err(format!("`{tool}` has no argument `{}`; {}", shown(name), either(name, known.iter().copied())))
         }
     }
@@ -162,10 +173,11 @@ pub(crate) static BRIDGED: [Bridged; 6] = [
         tool: "list",
         method: method::LIST,
         title: "List jobs",
-        description: "Lists jobs, newest first, those of earlier conversations too.",
+        description: "Lists jobs, newest first, those of earlier conversations too, each with the beginning of its \
+                      description.",
         annotations: Annotations::READS,
         arguments: &[
-            Argument::optional("detail", "`detailed` has descriptions and summaries")
+            Argument::optional("detail", "`detailed` has whole descriptions, and summaries")
                 .of(Kind::Choice(&["simple", "detailed"])),
             Argument::optional("filter", "A glob over the whole description, as in `survey*`"),
         ],
@@ -241,9 +253,14 @@ pub(crate) fn find(name: &str) -> Option<&'static Bridged> {
     BRIDGED.iter().find(|bridged| bridged.tool == name)
 }
 
-/// The six tools of a member, each under a name that `named` makes of the tool's own.
-pub(crate) fn tools<'a>(member: &'a Member, named: impl Fn(&str) -> String + 'a) -> impl Iterator<Item = Tool> + 'a {
-    BRIDGED.iter().map(move |bridged| {
+/// Those of the six that the caller's token is for.
+pub(crate) fn permitted(caller: &Caller) -> impl Iterator<Item = &'static Bridged> {
+    BRIDGED.iter().filter(|bridged| caller.permits(bridged.method))
+}
+
+/// Those of a member's six tools that the caller's token is for, each under a name that `named` makes of the tool's own.
+pub(crate) fn tools(member: &Member, caller: &Caller, named: impl Fn(&str) -> String) -> impl Iterator<Item = Tool> {
+    permitted(caller).map(move |bridged| {
         let mut input_schema = schema(bridged.arguments());
         let mut description = bridged.description.to_owned();
         if bridged.method == method::DISPATCH {
@@ -258,18 +275,53 @@ pub(crate) fn tools<'a>(member: &'a Member, named: impl Fn(&str) -> String + 'a)
     })
 }
 
-/// The six tools for all of these workers.
-pub(crate) fn tools_of_many(workers: &[impl AsRef<Member>]) -> impl Iterator<Item = Tool> {
+/// The same for all of these workers.
+pub(crate) fn tools_of_many(workers: &[impl AsRef<Member>], caller: &Caller) -> impl Iterator<Item = Tool> {
     let mut agents: Vec<String> = workers.iter().flat_map(|worker| worker.as_ref().agents()).collect();
     agents.sort_unstable();
     agents.dedup();
-    BRIDGED.iter().map(move |bridged| {
+    permitted(caller).map(move |bridged| {
         let mut input_schema = schema(bridged.arguments_of_many());
         if bridged.method == method::DISPATCH {
             set_agents(&mut input_schema, agents.clone());
         }
         bridged.tool(bridged.tool.to_owned(), bridged.description.to_owned(), input_schema)
     })
+}
+
+/// Characters of a job's description in a list that is not detailed.
+const LABEL_CHARS: usize = 120;
+
+/// A job of a list. Its method tells of descriptions only where the list is detailed; to a model an id says nothing, so that
+/// its tool tells the beginning of them always.
+#[derive(Serialize)]
+pub(crate) struct Described {
+    #[serde(flatten)]
+    pub(crate) listed: Listed,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<String>,
+}
+
+impl Described {
+    /// A job of a worker.
+    pub(crate) fn of(worker: &Member, listed: Listed) -> Self {
+        let brief = || worker.store().brief(listed.job_id.as_str());
+        let brief = if listed.details.is_none() { brief() } else { None };
+        Self { description: brief.map(|brief| one_line(&brief.description, LABEL_CHARS)), listed }
+    }
+}
+
+/// The jobs of a worker.
+pub(crate) async fn described(
+    worker: &Member,
+    caller: &Caller,
+    params: ListParams,
+) -> Result<Vec<Described>, RpcError> {
+    let json = worker.list(params).await?;
+    caller.takes(parsed_bytes(&json)).await?;
+    let JobList { jobs } = serde_json::from_slice(&json).map_err(|_| RpcError::internal("the list cannot be told"))?;
+    caller.takes((jobs.len() * 4 * LABEL_CHARS) as u64).await?;
+    Ok(jobs.into_iter().map(|listed| Described::of(worker, listed)).collect())
 }
 
 /// The schema of a worker's `config`, where its manifest has one.

@@ -22,13 +22,13 @@ use std::{borrow::Cow, sync::Arc, time::Instant};
 
 use guild_contract::{
     JobId, JobStatus,
-    guidance::{self, Naming},
-    nearest::nearest,
+    guidance::{self, May, Naming},
+    nearest::{choices, nearest},
     rpc::{code, method},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::{
     door::{Audit, Caller, Refused},
@@ -244,7 +244,7 @@ impl Server {
         Offers { resources: jobs, prompts: bridge, tasks: bridge }
     }
 
-    /// How to work with the workers that are here; none where there is no worker (REQ-WD-39).
+    /// How to work with the workers that are here, of what the caller may do; none where there is no worker (REQ-WD-39).
     pub(crate) fn instructions(&self, caller: &Caller) -> Option<String> {
         let naming = match self {
             Self::Member(_) => return None,
@@ -255,7 +255,8 @@ impl Server {
         let mut members = self.members(caller);
         // What cannot be in service accepts nothing.
         members.retain(|member| !matches!(member.component(), Component::Failed(_)));
-        guidance::of(members.iter().map(|member| (member.key(), member.manifest())), naming)
+        let may = May { dispatch: caller.permits(method::DISPATCH), end: caller.permits(method::CANCEL) };
+        guidance::for_whom(members.iter().map(|member| (member.key(), member.manifest())), naming, may)
     }
 
     /// The members that it is of and that the caller's token is for, by key.
@@ -284,23 +285,23 @@ impl Server {
         workers
     }
 
-    /// The tools, always in the same order.
+    /// The tools that the caller's token is for, always in the same order.
     ///
     /// # Errors
     /// Where a member's own endpoint cannot tell, since its component is not in service. A roster leaves such a member out.
     pub(crate) async fn tools(&self, caller: &Caller) -> Result<Vec<Tool>, RpcError> {
         match self {
-            Self::Member(member) => match member.toolbox() {
+            Self::Member(member) => match member.toolbox().filter(|_| caller.permits(CALL)) {
                 Some(toolbox) => own_tools(toolbox, toolbox.patience(), str::to_owned).await,
                 None => Ok(Vec::new()),
             },
-            Self::Dispatch(member) => Ok(bridge::tools(member, str::to_owned).collect()),
+            Self::Dispatch(member) => Ok(bridge::tools(member, caller, str::to_owned).collect()),
             Self::Whole(member) => {
                 let (key, mut tools) = (member.key(), Vec::new());
                 if member.manifest().is_worker() {
-                    tools.extend(bridge::tools(member, |tool| key.dispatch_tool(tool)));
+                    tools.extend(bridge::tools(member, caller, |tool| key.dispatch_tool(tool)));
                 }
-                if let Some(toolbox) = member.toolbox() {
+                if let Some(toolbox) = member.toolbox().filter(|_| caller.permits(CALL)) {
                     match own_tools(toolbox, toolbox.patience(), |tool| key.tool(tool)).await {
                         Ok(own) => tools.extend(own),
                         // Why, the log says since it was loaded.
@@ -336,7 +337,7 @@ impl Server {
             Self::Dispatch(member) => {
                 let bridged =
                     bridge::find(name).ok_or_else(|| unknown(name, bridge::BRIDGED.iter().map(|one| one.tool)))?;
-                call_bridged(caller, member, bridged, arguments, manner).await
+                call_bridged(self, caller, member, bridged, arguments, manner).await
             }
             Self::Whole(member) => {
                 let key = member.key();
@@ -345,7 +346,7 @@ impl Server {
                 }
                 let dispatches = member.manifest().is_worker();
                 match name.strip_prefix(&key.dispatch_tool("")).filter(|_| dispatches).and_then(bridge::find) {
-                    Some(bridged) => call_bridged(caller, member, bridged, arguments, manner).await,
+                    Some(bridged) => call_bridged(self, caller, member, bridged, arguments, manner).await,
                     None => Err(unknown(name, []).into()),
                 }
             }
@@ -407,7 +408,24 @@ async fn call_own(
     Ok(Answered::Called(caller.audited(key, CALL, work).await?))
 }
 
+/// What to do about an id that no job of a worker has: at `server`, the caller may see others' jobs.
+fn about_unknown_job(server: &Server, caller: &Caller, job: &str) -> String {
+    let mut owners = server.workers(caller);
+    owners.retain(|worker| worker.store().brief(job).is_some());
+    if owners.is_empty() {
+        let list = match server {
+            Server::Whole(member) => member.key().dispatch_tool("list"),
+            _ => "list".to_owned(),
+        };
+        return format!("`{list}` has the ids of the jobs that there are");
+    }
+    let owners = choices(owners.iter().map(|worker| worker.key()));
+    format!("it is a job of {owners}: write that in `{}`, or leave that out", bridge::WORKER)
+}
+
+/// `server` is where the call was made.
 async fn call_bridged(
+    server: &Server,
     caller: &Caller,
     member: &Arc<Member>,
     bridged: &Bridged,
@@ -416,9 +434,19 @@ async fn call_bridged(
 ) -> Result<Answered, Failure> {
     let key = member.key().as_str();
     caller.may(key, bridged.method)?;
-    if let Err(why) = bridge::check_names(bridged.tool, bridged.arguments(), &arguments) {
+    let has_agents = || !member.agents().is_empty();
+    if let Err(why) = bridge::check_names(bridged.tool, bridged.arguments(), has_agents, &arguments) {
         return Ok(Answered::Called(Called::failed(why)));
     }
+    let job = arguments.get(bridge::JOB).and_then(Value::as_str).map(str::to_owned);
+    let refused = |mut error: RpcError| {
+        if let Some(job) = job.filter(|job| member.store().brief(job).is_none())
+            && error.code == code::INVALID_PARAMS
+        {
+            error.message = format!("{}; {}", error.message, about_unknown_job(server, caller, &job));
+        }
+        Called::from(error)
+    };
     match bridged.method {
         method::DISPATCH => {}
         method::RESULT => {
@@ -428,12 +456,20 @@ async fn call_bridged(
                 methods::result(member, caller, &job).await
             };
             let done = caller.audited(key, bridged.method, work).await;
-            return Ok(Answered::Called(done.map_or_else(Called::from, |done| Called::report(member.key(), done))));
+            return Ok(Answered::Called(done.map_or_else(refused, |done| Called::report(member.key(), done))));
+        }
+        method::LIST => {
+            let work = async |_: Audit| {
+                let jobs = bridge::described(member, caller, Params::of(arguments).list()?).await?;
+                Ok(to_json(&json!({"jobs": jobs})))
+            };
+            let done = caller.audited(key, bridged.method, work).await;
+            return Ok(Answered::Called(done.map_or_else(refused, |json| Called::of_json(&json))));
         }
         other => {
             let work = async |audit| methods::worker(member, caller, other, Ok(Params::of(arguments)), &audit).await;
             let done = caller.audited(key, other, work).await;
-            return Ok(Answered::Called(done.map_or_else(Called::from, |json| Called::of_json(&json))));
+            return Ok(Answered::Called(done.map_or_else(refused, |json| Called::of_json(&json))));
         }
     }
     let work = async |audit| {

@@ -9,7 +9,7 @@ use std::{cmp::Reverse, collections::HashMap, sync::Arc, vec::IntoIter};
 use guild_contract::{
     json::parsed_bytes,
     nearest::{choices, either},
-    rpc::{JobList, Listed, code, method},
+    rpc::{JobList, code, method},
     text::{harmless, one_line},
 };
 use guild_jobs::tools::ToolDefinition;
@@ -18,8 +18,8 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{
-    Absent, Answered, Endpoint, Failure, Manner, Server, Unavailable,
-    bridge::{self, Argument, Bridged, JOB, WORKER},
+    Absent, Answered, CALL, Endpoint, Failure, Manner, Server, Unavailable, about_unknown_job,
+    bridge::{self, Argument, Bridged, Described, JOB, WORKER},
     call_bridged, call_own,
     search::Query,
     tool::{Annotations, Called, Tool},
@@ -66,7 +66,7 @@ struct Offered {
     definition: Arc<ToolDefinition>,
 }
 
-/// The tools, always in the same order.
+/// The tools that the caller's token is for, always in the same order.
 pub(super) async fn tools(server: &Server, caller: &Caller) -> Vec<Tool> {
     let workers = server.workers(caller);
     let mut tools = Vec::new();
@@ -78,7 +78,11 @@ pub(super) async fn tools(server: &Server, caller: &Caller) -> Vec<Tool> {
             Annotations::READS,
             &OF_WORKERS,
         ));
-        tools.extend(bridge::tools_of_many(&workers));
+        tools.extend(bridge::tools_of_many(&workers, caller));
+    }
+    // To find what cannot be called is of no use.
+    if !caller.permits(CALL) {
+        return tools;
     }
     let (listed, left) = within(offered(server, caller).await, caller.limits().listed_tools_bytes);
     if left > 0 {
@@ -201,7 +205,7 @@ pub(super) async fn call(
         if name != CALL_TOOL {
             caller.may(server.key(), LIST_TOOLS)?;
         }
-        if let Err(why) = bridge::check_names(name, own, &arguments) {
+        if let Err(why) = bridge::check_names(name, own, || true, &arguments) {
             return Ok(Answered::Called(Called::failed(why)));
         }
         let params = Params::of(arguments);
@@ -259,14 +263,14 @@ fn no_such(server: &Server, caller: &Caller, name: &str) -> RpcError {
                 key.as_str()
             ));
         }
-        if let Some(toolbox) = member.toolbox() {
+        if let Some(toolbox) = member.toolbox().filter(|_| caller.permits(CALL)) {
             own.extend(toolbox.names().iter().map(|tool| key.tool(tool)));
         }
     }
     // A name without its member's, and a tool that another of the same member is nearest to.
     let is_of = |own: &&String| own.split_once("__").is_some_and(|(_, tool)| tool == name);
     let meant = own.iter().find(is_of).map_or(name, String::as_str);
-    let known = bridge::BRIDGED.iter().map(|bridged| bridged.tool).chain([WORKERS]);
+    let known = bridge::permitted(caller).map(|bridged| bridged.tool).chain([WORKERS]);
     let known: Vec<&str> = known.chain(own.iter().map(String::as_str)).collect();
     RpcError::invalid_params(format!("Unknown tool: {}; {}", shown(name), either(meant, known)))
 }
@@ -378,7 +382,8 @@ async fn call_worker(
         caller.may(server.key(), bridged.method)?;
         Ok(Answered::Called(error.into()))
     };
-    if let Err(why) = bridge::check_names(bridged.tool, bridged.arguments_of_many(), &arguments) {
+    let has_agents = || server.workers(caller).iter().any(|worker| !worker.agents().is_empty());
+    if let Err(why) = bridge::check_names(bridged.tool, bridged.arguments_of_many(), has_agents, &arguments) {
         return refused(RpcError::invalid_params(why));
     }
     let worker = arguments.remove(WORKER).map(|worker| Params::of(Map::from_iter([(WORKER.to_owned(), worker)])));
@@ -401,7 +406,7 @@ async fn call_worker(
         },
     };
     match found {
-        Ok(member) => call_bridged(caller, &member, bridged, arguments, manner).await,
+        Ok(member) => call_bridged(server, caller, &member, bridged, arguments, manner).await,
         Err(error) => refused(error),
     }
 }
@@ -414,7 +419,10 @@ fn whose(server: &Server, caller: &Caller, job: &str) -> Result<Arc<Member>, Rpc
     let mut owners = server.workers(caller);
     owners.retain(|worker| worker.store().brief(job).is_some());
     match owners.as_slice() {
-        [] => Err(RpcError::invalid_params(format!("Unknown job ID: {}", shown(job)))),
+        [] => {
+            let remedy = about_unknown_job(server, caller, job);
+            Err(RpcError::invalid_params(format!("Unknown job ID: {}; {remedy}", shown(job))))
+        }
         [one] => Ok(one.clone()),
         many => {
             let many = choices(many.iter().map(|worker| worker.key()));
@@ -431,7 +439,7 @@ fn whose(server: &Server, caller: &Caller, job: &str) -> Result<Arc<Member>, Rpc
 struct Job {
     worker: String,
     #[serde(flatten)]
-    listed: Listed,
+    described: Described,
 }
 
 #[derive(Serialize)]
@@ -462,7 +470,7 @@ async fn list(server: &Server, caller: &Caller, workers: &[Arc<Member>], params:
             all.extend(jobs.into_iter().take(MOST_JOBS).map(|listed| {
                 let made = worker.store().brief(listed.job_id.as_str());
                 let made: Option<Timestamp> = made.and_then(|brief| brief.started_at.parse().ok());
-                (made, Job { worker: worker.key().to_string(), listed })
+                (made, Job { worker: worker.key().to_string(), described: Described::of(worker, listed) })
             }));
             // Whatever the number of workers, no more is kept than is answered.
             all.sort_by_key(|(made, _)| Reverse(*made));

@@ -125,7 +125,8 @@ impl Called {
     pub(crate) fn report(worker: &MemberKey, report: ResultView) -> Self {
         let ResultView { job_id, output, artifacts } = report;
         let mut about = format!("This was the report of job {job_id} of {worker}.");
-        if let Some(artifacts) = &artifacts {
+        let artifacts = artifacts.unwrap_or_default();
+        if !artifacts.is_empty() {
             let (left, base) = (choices(artifacts.iter().map(visible)), resources::base(worker, &job_id));
             about.push_str(&format!(" The job left {left}: resources whose URIs begin with {base}"));
         }

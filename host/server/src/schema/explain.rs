@@ -15,48 +15,62 @@ const CHOICE_BYTES: usize = 240;
 /// How deep alternatives within alternatives are told of.
 const DEPTH: usize = 2;
 
-/// Where, and what is wrong there. `schema` is the one that the value was held against.
-pub(super) fn explained(error: &ValidationError<'_>, schema: &Value) -> String {
-    cut(placed(error, schema, 0), PROBLEM_BYTES)
+/// A whole value, and the schema that it was held against.
+#[derive(Clone, Copy)]
+pub(super) struct Held<'a> {
+    pub(super) value: &'a Value,
+    pub(super) schema: &'a Value,
 }
 
-fn placed(error: &ValidationError<'_>, schema: &Value, depth: usize) -> String {
-    let (place, reason) = (error.instance_path().to_string(), reason(error, schema, depth));
+/// Where, and what is wrong there.
+pub(super) fn explained(error: &ValidationError<'_>, held: Held<'_>) -> String {
+    cut(placed(error, held, 0), PROBLEM_BYTES)
+}
+
+fn placed(error: &ValidationError<'_>, held: Held<'_>, depth: usize) -> String {
+    let (place, reason) = (error.instance_path().to_string(), reason(error, held, depth));
     if place.is_empty() { reason } else { format!("at {place}: {reason}") }
 }
 
-fn reason(error: &ValidationError<'_>, schema: &Value, depth: usize) -> String {
+fn reason(error: &ValidationError<'_>, held: Held<'_>, depth: usize) -> String {
     let value = short(error.instance());
     match error.kind() {
         Kind::Enum { options } => format!("{value} is not one of {}", choices(listed(options))),
         Kind::Constant { expected_value } => format!("{value} is not {}", short(expected_value)),
         Kind::AnyOf { context } | Kind::OneOfNotValid { context } if depth < DEPTH => {
-            let all = context.iter().flat_map(|errors| alternatives(error, errors, schema, depth));
+            let all = context.iter().flat_map(|errors| alternatives(error, errors, held, depth));
             format!("{value} is none of: {}", choices(all))
         }
         Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
-            let known: Vec<&str> = properties(error, schema).collect();
-            let names = choices(unexpected.iter().map(|name| format!("{:?}", cut(name.clone(), VALUE_BYTES))));
-            let what = if unexpected.len() == 1 { "property" } else { "properties" };
+            let known: Vec<&str> = properties(error, held.schema).collect();
+            let unknown = unknown(unexpected.iter());
             match (unexpected.first(), known.as_slice()) {
-                (Some(first), [_, ..]) => format!("unknown {what} {names}; {}", either(first, known.iter().copied())),
-                _ => format!("unknown {what} {names}"),
+                (Some(first), [_, ..]) => format!("{unknown}; {}", either(first, known.iter().copied())),
+                _ => unknown,
             }
         }
-        // Of an object that knows no property, one is found wrong and not named.
+        // The object knows no property. The error does not name those that it has.
         Kind::FalseSchema if error.schema_path().as_str().ends_with("/additionalProperties") => {
-            "there are unknown properties; none is known here, write {}".to_owned()
+            let object = held.value.pointer(error.instance_path().as_str()).and_then(Value::as_object);
+            let unknown = object.map_or_else(|| "unknown properties".to_owned(), |object| unknown(object.keys()));
+            format!("{unknown}; none is known here, write {{}}")
         }
         Kind::FalseSchema => format!("{value} may not stand here"),
         _ => error.masked_with(value).to_string(),
     }
 }
 
+/// Says that nobody knows these properties.
+fn unknown<'a>(names: impl ExactSizeIterator<Item = &'a String>) -> String {
+    let what = if names.len() == 1 { "property" } else { "properties" };
+    format!("unknown {what} {}", choices(names.map(|name| format!("{:?}", cut(name.clone(), VALUE_BYTES)))))
+}
+
 /// What one alternative wants in the value's place.
 fn alternatives(
     error: &ValidationError<'_>,
     errors: &[ValidationError<'static>],
-    schema: &Value,
+    held: Held<'_>,
     depth: usize,
 ) -> Vec<String> {
     let here = || errors.iter().filter(|other| other.instance_path() == error.instance_path());
@@ -77,7 +91,7 @@ fn alternatives(
         }
         _ => None,
     });
-    let first = || errors.iter().map(|other| cut(placed(other, schema, depth + 1), CHOICE_BYTES));
+    let first = || errors.iter().map(|other| cut(placed(other, held, depth + 1), CHOICE_BYTES));
     types.unwrap_or_else(|| first().take(1).map(|why| format!("another ({why})")).collect())
 }
 
@@ -115,7 +129,10 @@ mod tests {
 
     fn why(schema: Value, value: Value) -> String {
         let validator = jsonschema::validator_for(&schema).unwrap();
-        let problems: Vec<String> = validator.iter_errors(&value).map(|error| explained(&error, &schema)).collect();
+        let problems: Vec<String> = validator
+            .iter_errors(&value)
+            .map(|error| explained(&error, Held { value: &value, schema: &schema }))
+            .collect();
         problems.join("; ")
     }
 
@@ -161,7 +178,13 @@ mod tests {
         assert!(told.starts_with("at /where: unknown properties \"oq\", \"z\"; "), "{told}");
         assert!(told.ends_with("did you mean `op`? known are op"), "{told}");
         let nothing = json!({"additionalProperties": false});
-        assert_eq!(why(nothing, json!({"a": 1})), "there are unknown properties; none is known here, write {}");
+        assert_eq!(why(nothing.clone(), json!({"a": 1})), "unknown property \"a\"; none is known here, write {}");
+        assert_eq!(
+            why(nothing, json!({"a": 1, "b": 2})),
+            "unknown properties \"a\", \"b\"; none is known here, write {}"
+        );
+        let inner = json!({"properties": {"a": {"anyOf": [{"additionalProperties": false}]}}});
+        assert!(why(inner, json!({"a": {"b": 1}})).contains("unknown property \"b\""));
         let never = json!({"properties": {"a": false}});
         assert_eq!(why(never, json!({"a": 1})), "at /a: 1 may not stand here");
     }

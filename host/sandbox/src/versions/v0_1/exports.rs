@@ -87,7 +87,8 @@ impl crate::versions::Exports for Exports {
         input: String,
     ) -> wasmtime::Result<Result<String, ToolFault>> {
         let toolbox = found(self.toolbox.as_ref(), "toolbox")?.load(&mut *store, &instance)?;
-        let answer = toolbox.call_call_tool(store, &name.to_owned(), &input).await?;
+        let name = name.to_owned();
+        let answer = toolbox.call_call_tool(store, &name, &input).await?;
         Ok(answer.map_err(|error| match error {
             toolbox::ToolError::UnknownTool(text) => ToolFault::UnknownTool(text),
             toolbox::ToolError::InvalidInput(text) => ToolFault::InvalidInput(text),

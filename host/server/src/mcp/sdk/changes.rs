@@ -1,13 +1,31 @@
 //! Clients are told that a list has changed: that of the tools, of the prompts, of the resources. They ask again for what
 //! they want to know.
+//!
+//! The roster says that something has changed of what somebody offers. A client is told where that is something that it saw:
+//! of the lists that it saw there are digests here, and what it would see now is held against them. While a component is
+//! being loaded that is waited for, as it is where a client asks; so a host that starts tells of nothing that its clients
+//! have from the beginning.
+
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+};
 
 use rmcp::{
     RoleServer, ServiceError,
     model::{ServerCapabilities, SubscriptionFilter},
     service::{Peer, SubscriptionContext},
 };
+use serde_json::json;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+
+use super::super::{Endpoint, Server};
+use crate::{
+    door::{Caller, Stay},
+    host::Host,
+    rpc::to_json,
+};
 
 /// What a client that listens can be told of, of what it asked for: what the server offers.
 pub(super) fn accepted(requested: &SubscriptionFilter, offered: &ServerCapabilities) -> SubscriptionFilter {
@@ -18,46 +36,162 @@ pub(super) fn accepted(requested: &SubscriptionFilter, offered: &ServerCapabilit
     accepted
 }
 
-/// Tells a client until it stops listening.
-pub(super) async fn tell_listener(listener: SubscriptionContext, mut changes: watch::Receiver<u64>) {
-    let sink = listener.sink();
-    while changed(&mut changes, listener.cancelled()).await {
-        // What it did not ask for is refused by the sink. Whether the client is still there is known by its request.
-        let _ = sink.notify_tool_list_changed().await;
-        let _ = sink.notify_prompt_list_changed().await;
-        let _ = sink.notify_resource_list_changed().await;
+/// The digest of tools that could not be told.
+pub(super) const NOTHING: u64 = 0;
+
+/// The digest of something that a client saw.
+pub(super) fn digest(seen: &(impl Hash + ?Sized)) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    seen.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// What a client sees that stays: at an endpoint, by its token.
+pub(super) struct View {
+    host: Arc<Host>,
+    path: String,
+    stay: Stay,
+}
+
+impl View {
+    pub(super) fn new(host: Arc<Host>, path: String, stay: Stay) -> Self {
+        Self { host, path, stay }
+    }
+
+    /// Counts the changes of what anybody offers.
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        self.host.changes()
+    }
+
+    /// What answers there now, and the client as one who asks now.
+    fn server(&self) -> Option<(Server, Caller)> {
+        let caller = self.stay.caller();
+        let server = Server::at(caller.reading(), Endpoint::at(&self.path, self.host.single_key())?).ok()?;
+        Some((server, caller))
+    }
+
+    /// Of the tools: the digest of what `tools/list` answers.
+    async fn tools(&self) -> u64 {
+        let Some((server, caller)) = self.server() else { return NOTHING };
+        let tools = server.tools(&caller).await;
+        tools.map_or(NOTHING, |tools| digest(&to_json(&json!({"tools": tools}))[..]))
+    }
+
+    /// Of the prompts: what the one prompt says.
+    fn prompts(&self) -> Option<u64> {
+        let (server, caller) = self.server()?;
+        server.instructions(&caller).as_ref().map(digest)
+    }
+
+    /// Of the resources: whose jobs they are of. Those of a job that comes or goes are no change.
+    fn resources(&self) -> Option<u64> {
+        let (server, caller) = self.server()?;
+        let workers = server.workers(&caller);
+        Some(digest(&workers.iter().map(|worker| worker.key().as_str()).collect::<Vec<_>>()))
     }
 }
 
-/// Tells the client of a session, of what it was offered, until that has ended.
+/// The lists that a client was not told of yet, and which it has to ask for again.
+#[derive(Clone, Copy, Default)]
+struct News {
+    tools: bool,
+    prompts: bool,
+    resources: bool,
+}
+
+/// Finds out what has changed.
+struct Watch {
+    view: Arc<View>,
+    changes: watch::Receiver<u64>,
+    prompts: Option<u64>,
+    resources: Option<u64>,
+}
+
+impl Watch {
+    fn new(view: Arc<View>) -> Self {
+        let changes = view.changes();
+        Self { changes, prompts: view.prompts(), resources: view.resources(), view }
+    }
+
+    /// What has changed of the prompts and the resources since the last time.
+    fn others(&mut self) -> News {
+        let (prompts, resources) = (self.view.prompts(), self.view.resources());
+        let news = News { tools: false, prompts: prompts != self.prompts, resources: resources != self.resources };
+        (self.prompts, self.resources) = (prompts, resources);
+        news
+    }
+}
+
+/// Tells a client until it stops listening.
+pub(super) async fn tell_listener(listener: SubscriptionContext, view: Arc<View>) {
+    let told = async {
+        let mut watch = Watch::new(view);
+        let mut tools = watch.view.tools().await;
+        while watch.changes.changed().await.is_ok() {
+            let now = watch.view.tools().await;
+            let news = News { tools: now != tools, ..watch.others() };
+            tools = now;
+            let sink = listener.sink();
+            // What it did not ask for is refused by the sink. Whether the client is still there is known by its request.
+            if news.tools {
+                let _ = sink.notify_tool_list_changed().await;
+            }
+            if news.prompts {
+                let _ = sink.notify_prompt_list_changed().await;
+            }
+            if news.resources {
+                let _ = sink.notify_resource_list_changed().await;
+            }
+        }
+    };
+    tokio::select! {
+        () = listener.cancelled() => {}
+        () = told => {}
+    }
+}
+
+/// Tells the client of a session, of what it was offered, until that has ended. `seen` has the digest of the tools that it
+/// was told last, once it was.
 pub(super) async fn tell_session(
     peer: Peer<RoleServer>,
     offered: ServerCapabilities,
-    mut changes: watch::Receiver<u64>,
+    view: Arc<View>,
+    mut seen: watch::Receiver<Option<u64>>,
     ended: CancellationToken,
 ) {
-    while changed(&mut changes, ended.cancelled()).await {
-        let told = async {
-            peer.notify_tool_list_changed().await?;
-            if offered.prompts.is_some() {
+    let told = async {
+        let mut watch = Watch::new(view);
+        // What it was told of since it saw the tools.
+        let mut announced = None;
+        loop {
+            tokio::select! {
+                changed = watch.changes.changed() => if changed.is_err() { return Ok(()) },
+                // The list that it has now may have been made before the last change.
+                changed = seen.changed() => if changed.is_err() { return Ok(()) },
+            }
+            let mut news = watch.others();
+            let saw = *seen.borrow_and_update();
+            if let Some(saw) = saw {
+                let now = watch.view.tools().await;
+                news.tools = now != saw && announced != Some(now);
+                announced = (now != saw).then_some(now);
+            }
+            if news.tools {
+                peer.notify_tool_list_changed().await?;
+            }
+            if news.prompts && offered.prompts.is_some() {
                 peer.notify_prompt_list_changed().await?;
             }
-            if offered.resources.is_some() {
+            if news.resources && offered.resources.is_some() {
                 peer.notify_resource_list_changed().await?;
             }
-            Ok::<_, ServiceError>(())
-        };
-        if let Err(error) = told.await {
-            tracing::debug!(%error, "a session was not told of a change");
-            return;
         }
-    }
-}
-
-/// Waits for a change; false once it is over.
-async fn changed(changes: &mut watch::Receiver<u64>, over: impl Future<Output = ()>) -> bool {
-    tokio::select! {
-        () = over => false,
-        changed = changes.changed() => changed.is_ok(),
+    };
+    let told: Result<(), ServiceError> = tokio::select! {
+        () = ended.cancelled() => Ok(()),
+        told = told => told,
+    };
+    if let Err(error) = told {
+        tracing::debug!(%error, "a session was not told of a change");
     }
 }

@@ -20,10 +20,16 @@ use rmcp::{
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::{STATELESS, changes, convert, convert::LIST_TTL_MS, progress, sessions::Use, tasks};
+use super::{
+    STATELESS,
+    changes::{self, View},
+    convert::{self, LIST_TTL_MS},
+    progress,
+    sessions::Use,
+    tasks,
+};
 use crate::{
     door::Caller,
-    host::Host,
     mcp::{Answered, Manner, Offers, Server},
     methods::{self, shown},
 };
@@ -31,23 +37,21 @@ use crate::{
 /// Jobs change whenever they like.
 const JOBS_TTL_MS: u64 = 0;
 
-/// The methods of MCP that a server may be asked for.
-const KNOWN: [&str; 18] = [
+/// The method that lists the tools.
+const TOOLS: &str = "tools/list";
+/// The methods of MCP that a server has.
+const KNOWN: [&str; 14] = [
     "initialize",
     "server/discover",
     "ping",
-    "completion/complete",
-    "logging/setLevel",
     "prompts/get",
     "prompts/list",
     "resources/list",
     "resources/templates/list",
     "resources/read",
-    "resources/subscribe",
-    "resources/unsubscribe",
     "subscriptions/listen",
     "tools/call",
-    "tools/list",
+    TOOLS,
     "tasks/get",
     "tasks/update",
     "tasks/cancel",
@@ -58,7 +62,6 @@ const KNOWN: [&str; 18] = [
 #[derive(Clone)]
 pub(super) struct Handler {
     info: Info,
-    host: Arc<Host>,
 }
 
 /// What a server says of itself.
@@ -74,18 +77,18 @@ type Request = RequestContext<RoleServer>;
 
 impl Handler {
     /// For one request.
-    pub(super) fn of_request(server: Server, caller: Caller, host: Arc<Host>) -> Self {
-        Self { info: Info::Of(server, caller), host }
+    pub(super) fn of_request(server: Server, caller: Caller) -> Self {
+        Self { info: Info::Of(server, caller) }
     }
 
     /// For a session that is about to be opened, or one who stays to listen.
-    pub(super) fn of_stay(server: &Server, caller: &Caller, host: Arc<Host>) -> Self {
-        Self { info: Info::Told(Arc::new(info(server, caller))), host }
+    pub(super) fn of_stay(server: &Server, caller: &Caller) -> Self {
+        Self { info: Info::Told(Arc::new(info(server, caller))) }
     }
 
     /// For a session that is open. It has a handler already, and nobody asks this one.
-    pub(super) fn of_open_session(host: Arc<Host>) -> Self {
-        Self { info: Info::Told(Arc::default()), host }
+    pub(super) fn of_open_session() -> Self {
+        Self { info: Info::Told(Arc::default()) }
     }
 
     async fn call(&self, params: CallToolRequestParams, request: &Request) -> Result<CallToolResponse, ErrorData> {
@@ -173,7 +176,12 @@ async fn plain<R: DeserializeOwned>(
         let Asked { server, caller } = Asked::of(request)?;
         let params = params.map(|params| params.to_string());
         let work = async |audit| methods::call(server, &caller, name, params.as_deref(), &audit).await;
-        let done = caller.audited(server.key(), name, work).await.map_err(convert::error)?;
+        let done = caller.audited(server.key(), name, work).await;
+        let session = request.extensions.get::<Parts>().and_then(|parts| parts.extensions.get::<Arc<Use>>());
+        if let Some(session) = session.filter(|_| name == TOOLS) {
+            session.sees_tools(done.as_ref().map_or(changes::NOTHING, |done| changes::digest(&done[..])));
+        }
+        let done = done.map_err(convert::error)?;
         // From here on it is values once more.
         caller.takes(parsed_bytes(&done).saturating_mul(2)).await.map_err(convert::refused)?;
         let told = serde_json::from_slice(&done).and_then(|mut result: Map<String, Value>| {
@@ -247,10 +255,12 @@ impl ServerHandler for Handler {
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        let session = context.extensions.get::<Parts>().and_then(|parts| parts.extensions.get::<Arc<Use>>());
-        if let Some(session) = session.filter(|session| session.begins_to_be_told()) {
-            let offered = self.get_info().capabilities;
-            tokio::spawn(changes::tell_session(context.peer, offered, self.host.changes(), session.ended()));
+        let Some(brought) = context.extensions.get::<Parts>().map(|parts| &parts.extensions) else { return };
+        let (session, view) = (brought.get::<Arc<Use>>(), brought.get::<Arc<View>>());
+        let session = session.filter(|session| session.begins_to_be_told());
+        if let (Some(session), Some(view)) = (session, view) {
+            let (offered, view) = (self.get_info().capabilities, view.clone());
+            tokio::spawn(changes::tell_session(context.peer, offered, view, session.tools_seen(), session.ended()));
         }
     }
 
@@ -259,7 +269,10 @@ impl ServerHandler for Handler {
     }
 
     async fn listen(&self, listener: SubscriptionContext) -> Result<(), ErrorData> {
-        changes::tell_listener(listener, self.host.changes()).await;
+        let brought = listener.request_context().extensions.get::<Parts>();
+        if let Some(view) = brought.and_then(|parts| parts.extensions.get::<Arc<View>>()).cloned() {
+            changes::tell_listener(listener, view).await;
+        }
         Ok(())
     }
 
@@ -269,7 +282,7 @@ impl ServerHandler for Handler {
         request: Request,
     ) -> Result<ListToolsResult, ErrorData> {
         whole(params.as_ref())?;
-        plain("tools/list", None, Some(LIST_TTL_MS), &request).await
+        plain(TOOLS, None, Some(LIST_TTL_MS), &request).await
     }
 
     async fn call_tool(&self, params: CallToolRequestParams, request: Request) -> Result<CallToolResponse, ErrorData> {

@@ -28,10 +28,10 @@ use axum::{
     body::{Body, HttpBody},
     http::{
         HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode,
-        header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER},
+        header::{ACCEPT, AUTHORIZATION, RETRY_AFTER},
         request::Parts,
     },
-    response::{IntoResponse, Response},
+    response::Response,
 };
 use bytes::Bytes;
 use guild_contract::{Limits, rpc::code, text::one_line};
@@ -47,15 +47,17 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use self::{
+    changes::View,
     handler::Handler,
     sessions::{Owner, Question, Sessions, Use, Visitor},
 };
 use super::{CALL, Server};
 use crate::{
+    declined::Declined,
     door::{Caller, LARGE, Refused, Stay, shares::Share},
     host::Host,
     json,
-    rpc::{MAX_ID_BYTES, RpcError, to_json, written},
+    rpc::{MAX_ID_BYTES, RpcError, written},
 };
 
 static SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -168,6 +170,8 @@ impl Accepts {
 
 /// The method that opens a stream which tells of changes.
 const LISTEN: &str = "subscriptions/listen";
+/// The notification after which a session is told of changes.
+const INITIALIZED: &str = "notifications/initialized";
 /// How much a session keeps of each of its client's names.
 const NAME_CHARS: usize = 200;
 
@@ -227,38 +231,45 @@ impl Services {
     }
 
     /// Answers a request that is [`wanted`].
+    pub(crate) async fn handle(&self, era: Era, server: Server, caller: Caller, parts: Parts, body: Bytes) -> Response {
+        let message = if parts.method == Method::POST {
+            match Message::read(&body, &self.host.limits()) {
+                Ok(message) => message,
+                Err(Unreadable { id, code, message }) => {
+                    return unreadable(id.as_deref(), RpcError::new(code, message));
+                }
+            }
+        } else {
+            Message { id: None, method: None }
+        };
+        let answered = self.answered(era, server, caller, parts, body, &message).await;
+        answered.unwrap_or_else(|refused| Declined::from(refused).message(message.id.as_deref()))
+    }
+
+    /// Answers a message.
     ///
     /// # Errors
-    /// Where the caller may not make it, or not now.
-    pub(crate) async fn handle(
+    /// Where the caller may not send it, or not now.
+    async fn answered(
         &self,
         era: Era,
         server: Server,
         caller: Caller,
         mut parts: Parts,
         body: Bytes,
+        message: &Message,
     ) -> Result<Response, Refused> {
         let is_post = parts.method == Method::POST;
-        let message = if is_post {
-            match Message::read(&body, caller.limits()) {
-                Ok(message) => message,
-                Err(Unreadable { id, code, message }) => {
-                    return Ok(unreadable(id.as_deref(), &RpcError::new(code, message)));
-                }
-            }
-        } else {
-            Message { id: None, method: None }
-        };
         match json::weigh(&body, caller.limits()) {
             Err(why) => {
                 let error = RpcError::new(code::INVALID_REQUEST, format!("Invalid request: {why}"));
-                return Ok(unreadable(message.id.as_deref(), &error));
+                return Ok(unreadable(message.id.as_deref(), error));
             }
             // The SDK keeps it for as long as the stream is open.
             Ok(weight) if message.method.as_deref() == Some(LISTEN) && weight > LARGE => {
                 let why =
                     format!("Invalid request: {LISTEN} that takes some {weight} bytes as values, more than {LARGE}");
-                return Ok(unreadable(message.id.as_deref(), &RpcError::new(code::INVALID_REQUEST, why)));
+                return Ok(unreadable(message.id.as_deref(), RpcError::new(code::INVALID_REQUEST, why)));
             }
             Ok(weight) => caller.takes(weight.saturating_mul(COPIES)).await?,
         }
@@ -269,7 +280,7 @@ impl Services {
         let owner = Owner { who: caller.identity(), path: parts.uri.path().to_owned() };
         let mut visitor = Visitor::new(self.sessions.clone(), owner);
         let found = match era {
-            Era::Sessions => self.session(&mut visitor, &parts.headers, &message, &body),
+            Era::Sessions => self.session(&mut visitor, &parts.headers, message, &body),
             Era::Stateless => Ok(Entered::default()),
         };
         let Entered { in_use, question, short } = match found {
@@ -284,18 +295,23 @@ impl Services {
         if listens && parts.method != Method::DELETE {
             let Some(place) = self.host.events().place(caller.identity()) else {
                 let error = too_many("limits.listeners", self.host.limits().listeners, "streams");
-                return Ok(later(message.id.as_deref(), &error));
+                return Ok(later(message.id.as_deref(), error));
             };
             held.listener = Some(caller.clone().stays_on());
             held._place = Some(place);
         } else {
             held.caller = Some(caller.clone());
         }
+        if message.method.as_deref().is_some_and(|method| method == LISTEN || method == INITIALIZED) {
+            let path = parts.uri.path().to_owned();
+            let view = View::new(self.host.clone(), path, caller.clone().stays_on());
+            parts.extensions.insert(Arc::new(view));
+        }
         let handler = match era {
-            Era::Stateless if !listens => Handler::of_request(server.clone(), caller.clone(), self.host.clone()),
-            Era::Sessions if !message.opens_session() => Handler::of_open_session(self.host.clone()),
+            Era::Stateless if !listens => Handler::of_request(server.clone(), caller.clone()),
+            Era::Sessions if !message.opens_session() => Handler::of_open_session(),
             // It outlives the request, and must not keep its caller's place.
-            Era::Stateless | Era::Sessions => Handler::of_stay(&server, &caller, self.host.clone()),
+            Era::Stateless | Era::Sessions => Handler::of_stay(&server, &caller),
         };
         if !listens {
             parts.extensions.insert(caller);
@@ -334,13 +350,13 @@ impl Services {
         if let Some(session) = headers.get(&SESSION) {
             // That there is such a session of somebody else's is nobody's business.
             let Some(session) = session.to_str().ok().and_then(|id| visitor.enter(id)) else {
-                let why = "there is no such session; begin one with initialize\n";
-                return Err((StatusCode::NOT_FOUND, why).into_response().into());
+                let why = "there is no such session; begin one with initialize";
+                return Err(Declined::invalid(StatusCode::NOT_FOUND, why).message(id).into());
             };
             let question = match (id, &message.method) {
                 (Some(id), Some(_)) => Some(session.asks(id).ok_or_else(|| {
                     let why = format!("Invalid request: the request before with the id {id} has no answer yet");
-                    Box::new(unreadable(Some(id), &RpcError::new(code::INVALID_REQUEST, why)))
+                    Box::new(unreadable(Some(id), RpcError::new(code::INVALID_REQUEST, why)))
                 })?),
                 _ => None,
             };
@@ -349,11 +365,11 @@ impl Services {
         if message.opens_session() {
             let Some(short) = short_initialize(body) else {
                 let why = "Invalid params: `initialize` has `protocolVersion`, `capabilities` and `clientInfo`";
-                return Err(unreadable(id, &RpcError::invalid_params(why)).into());
+                return Err(unreadable(id, RpcError::invalid_params(why)).into());
             };
             if !visitor.take_place() {
                 let error = too_many("limits.mcp_sessions", self.host.limits().mcp_sessions, "sessions");
-                return Err(later(id, &error).into());
+                return Err(later(id, error).into());
             }
             return Ok(Entered { short: Some(short), ..Entered::default() });
         }
@@ -422,15 +438,8 @@ impl Message {
 }
 
 /// The answer to what the SDK does not get to see.
-fn unreadable(id: Option<&str>, error: &RpcError) -> Response {
-    answer(StatusCode::BAD_REQUEST, id, error)
-}
-
-fn answer(status: StatusCode, id: Option<&str>, error: &RpcError) -> Response {
-    let id = id.unwrap_or("null");
-    let error = String::from_utf8_lossy(&to_json(error)).into_owned();
-    let body = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{error}}}");
-    (status, [(CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response()
+fn unreadable(id: Option<&str>, error: RpcError) -> Response {
+    Declined::new(StatusCode::BAD_REQUEST, error).message(id)
 }
 
 fn too_many(limit: &str, most: u32, what: &str) -> RpcError {
@@ -441,10 +450,9 @@ fn too_many(limit: &str, most: u32, what: &str) -> RpcError {
 }
 
 /// The answer to one who may come back.
-fn later(id: Option<&str>, error: &RpcError) -> Response {
-    let mut response = answer(StatusCode::SERVICE_UNAVAILABLE, id, error);
-    response.headers_mut().insert(RETRY_AFTER, NO_PLACE_SECONDS.into());
-    response
+fn later(id: Option<&str>, error: RpcError) -> Response {
+    let declined = Declined::new(StatusCode::SERVICE_UNAVAILABLE, error);
+    declined.with(RETRY_AFTER, NO_PLACE_SECONDS.into()).message(id)
 }
 
 /// What lasts for as long as an answer is being sent.

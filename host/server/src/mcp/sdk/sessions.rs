@@ -24,7 +24,7 @@ use rmcp::{
     },
 };
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
@@ -56,6 +56,8 @@ struct Session {
     ended: CancellationToken,
     /// Whether its client is told of changes.
     told: AtomicBool,
+    /// The digest of the tools that its client was told last; none before it asked.
+    tools: watch::Sender<Option<u64>>,
     /// The ids of its requests that have no answer yet.
     asked: Mutex<HashSet<String>>,
     /// None once another session has it.
@@ -182,6 +184,16 @@ impl Use {
         asked.insert(id.to_owned()).then(|| Question { session: self.0.clone(), id: id.to_owned() })
     }
 
+    /// Notes the digest of the tools that the session's client is told.
+    pub(super) fn sees_tools(&self, digest: u64) {
+        self.0.tools.send_replace(Some(digest));
+    }
+
+    /// The digest of the tools that the session's client was told last.
+    pub(super) fn tools_seen(&self) -> watch::Receiver<Option<u64>> {
+        self.0.tools.subscribe()
+    }
+
     /// Ready when the session has ended.
     pub(super) fn ended(&self) -> CancellationToken {
         self.0.ended.clone()
@@ -260,6 +272,7 @@ impl SessionManager for Visitor {
             uses: Mutex::new(Uses { now: 0, last: Instant::now() }),
             ended: CancellationToken::new(),
             told: AtomicBool::new(false),
+            tools: watch::Sender::new(None),
             asked: Mutex::default(),
             place: Mutex::new(Some(place)),
         });
