@@ -304,7 +304,7 @@ fn a_component_that_runs_goes_on_under_the_new_policy_where_its_file_was_replace
         } else {
             is_refused(&now, "recall k", "take \"memory\" out of its `deny`");
         }
-        assert_eq!(shown("sha256"), sha256);
+        assert_eq!(shown("sha256"), sha256, "{:?}\n{}", host.members(), host.output());
     }
     // Where approvals become necessary, it cannot be shown to be one.
     reload(&home, &host, &format!("require_approval = true\n{ROOT}"));

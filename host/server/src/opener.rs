@@ -156,12 +156,16 @@ impl Opener {
                 done.send_replace(Component::Ready(Arc::new(loaded)));
                 Ok(Change::Another(member))
             }
-            // There is no other one that could go on, and whoever asks for it is told what is wrong now.
-            Err(why) if before.component().ready().is_none() => {
+            Err(why) => {
+                // One that is still being loaded, or linked anew, may be the one that goes on.
+                before.loaded().await;
+                if before.component().ready().is_some() {
+                    return Err(why);
+                }
+                // There is no other one, and whoever asks for it is told what is wrong now.
                 done.send_replace(Component::Failed(why));
                 Ok(Change::Another(member))
             }
-            Err(why) => Err(why),
         }
     }
 
