@@ -24,6 +24,7 @@ mod doctor;
 mod documents;
 mod door;
 mod events;
+mod frozen;
 mod grants;
 mod guests;
 mod hostile;

@@ -340,7 +340,8 @@ fn parts(text: &str) -> Vec<String> {
     let mut start = 0;
     let mut at = 0;
     for word in text.split_inclusive(char::is_whitespace) {
-        if word.trim().is_empty() {
+        // A symbol begins no question, whatever words come after it.
+        if lower(word).is_empty() {
             at += word.len();
             continue;
         }
@@ -404,6 +405,7 @@ mod tests {
         let (_, words) = asked("What is `::<>`?").remove(0);
         assert_eq!(words, ["::<>"]);
         assert_eq!(texts("What does `?` do, and what is `->`?"), ["What does `?` do", "what is `->`?"]);
+        assert_eq!(texts("What is `::<>` and what does `..=` do?"), ["What is `::<>`", "what does `..=` do?"]);
         let (_, words) = asked("What do `?` and `..=` mean?").remove(0);
         assert_eq!(words, ["?", "..="]);
     }
