@@ -83,7 +83,7 @@ impl House {
 }
 
 fn lives(pid: &Value) -> bool {
-    guild_jobs::owner::start_time(pid.as_u64().unwrap().try_into().unwrap()).is_some()
+    guild_session::process::start_time(pid.as_u64().unwrap().try_into().unwrap()).is_some()
 }
 
 fn gone(pid: &Value) {

@@ -8,8 +8,8 @@ use std::{
 };
 
 use guild_contract::Limits;
-use guild_jobs::activation::{Plan, Refusal};
 use guild_sandbox::{CallError, LoadError, Plugin};
+use guild_session::activation::{Plan, Refusal};
 use serde_json::{Value, json};
 
 use crate::support::{

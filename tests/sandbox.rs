@@ -12,8 +12,8 @@ use guild_contract::{
     grants::{Pattern, Rule},
     manifest::Interface,
 };
-use guild_jobs::activation::{Plan, Refusal};
 use guild_sandbox::{CallError, Candidate, CompileCache, LoadError};
+use guild_session::activation::{Plan, Refusal};
 use serde_json::{Value, json};
 
 use crate::support::{

@@ -7,8 +7,8 @@ use guild_contract::{
     Limits,
     grants::{Pattern, Rule},
 };
-use guild_jobs::activation::Refusal;
 use guild_sandbox::{CallError, ToolFault};
+use guild_session::activation::Refusal;
 use serde_json::{Value, json};
 
 use crate::support::{

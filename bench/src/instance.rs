@@ -12,11 +12,9 @@ use guild_contract::{
     Bounds, Grants, Limits, Manifest, Policy,
     manifest::{FILE_NAME, SESSION_TOOLS},
 };
-use guild_jobs::{
-    MemoryStore, SystemClock,
-    activation::{Activation, Request},
-};
+use guild_jobs::{MemoryStore, SystemClock};
 use guild_sandbox::{ActivateScope, Candidate, CompileCache, Plugin, Sandbox};
+use guild_session::activation::{Activation, Request};
 use serde_json::json;
 use wasmtime::{
     Config, Engine, InstanceAllocationStrategy, Store,

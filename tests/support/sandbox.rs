@@ -12,14 +12,14 @@ use guild_contract::{
     Bounds, Grants, Limits, Policy,
     manifest::{ComponentSpec, Manifest},
 };
-use guild_jobs::{
-    JobStore, JobTools, MemoryStore, NewJob, StoreOptions, SystemClock,
-    activation::{Accepted, Activation, Plan, Request},
-    web::Web,
-};
+use guild_jobs::{Accepted, JobStore, JobTools, MemoryStore, NewJob, StoreOptions, SystemClock};
 use guild_sandbox::{
     ActivateScope, Activated, CallError, Candidate, CompileCache, LoadError, Plugin, RunScope, Sandbox, ToolFault,
     ToolScope,
+};
+use guild_session::{
+    activation::{Activation, Plan, Request},
+    web::Web,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;

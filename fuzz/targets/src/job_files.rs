@@ -10,10 +10,8 @@ use guild_contract::{
     JobId, JobStatus, Limits,
     rpc::{Detail, JobList, ListParams, ResultView, StatusView},
 };
-use guild_jobs::{
-    JobStore, MemoryStore, Resume, RunningJob, StoreOptions, SystemClock, activation::Sealed, follow::Follow,
-    transcript,
-};
+use guild_jobs::{JobStore, MemoryStore, Resume, RunningJob, Sealed, StoreOptions, SystemClock, follow::Follow};
+use guild_session::transcript;
 
 use crate::{
     scratch::{Scratch, knows_the_secret, tree},

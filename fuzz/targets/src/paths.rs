@@ -8,9 +8,9 @@ use std::{
 
 use guild_agent::ReadRoots;
 use guild_contract::{Bounds, Grants, JobId, Limits, MemberKey};
-use guild_jobs::{
-    JobStore, NewJob, StoreOptions, SystemClock,
-    activation::{Accepted, Plan},
+use guild_jobs::{Accepted, JobStore, NewJob, StoreOptions, SystemClock};
+use guild_session::{
+    activation::Plan,
     files::{Files, GrepRequest, GrepWanted},
 };
 use serde_json::Value;
@@ -68,7 +68,7 @@ fn root() -> &'static (Scratch, ReadRoots) {
 fn read_roots(paths: &[&str]) {
     let (scratch, roots) = root();
     let cancel = CancellationToken::new();
-    let check = |answer: Result<String, guild_jobs::tools::ToolError>| match answer {
+    let check = |answer: Result<String, guild_session::tools::ToolError>| match answer {
         Ok(text) => scratch.check_text(&text),
         Err(why) => scratch.check_text(&why.to_string()),
     };

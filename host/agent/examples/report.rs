@@ -7,9 +7,10 @@ use std::{error::Error, process::ExitCode, sync::Arc, time::Instant};
 use async_trait::async_trait;
 use guild_agent::{DOCUMENT_TASK, Extractive, FILES_TASK, ReadRoots};
 use guild_contract::Bounds;
-use guild_jobs::{
+use guild_session::{
     files::Files,
-    session::{AgentRuntime, Meter, NoTools, Session, Wanted},
+    meter::Meter,
+    session::{AgentRuntime, NoTools, Session, Wanted},
     tools::{ToolCall, ToolDefinition, ToolError, Tools},
     transcript::NoJournal,
 };

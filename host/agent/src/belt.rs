@@ -9,7 +9,7 @@ use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc, time::Instan
 use async_trait::async_trait;
 use futures::FutureExt as _;
 use guild_contract::{Limits, nearest::either, text::one_line};
-use guild_jobs::{
+use guild_session::{
     tools::{ToolCall, ToolDefinition, ToolError, Tools},
     transcript::{Entry, Journal, NoJournal},
     web::Web,

@@ -23,7 +23,7 @@ use cap_std::{
     fs::{Dir, File, Metadata, OpenOptions, OpenOptionsExt},
 };
 use guild_contract::Limits;
-use guild_jobs::{
+use guild_session::{
     files::{FileEntry, Files, Found, GrepRequest, GrepWanted, Listing, Reason, Unread},
     tools::ToolError,
 };

@@ -8,7 +8,7 @@ mod web;
 use local::Definition;
 use std::sync::Arc;
 
-use guild_jobs::{
+use guild_session::{
     files::Files,
     tools::{ToolDefinition, ToolError},
     web::{Fetch, Search, Web},

@@ -11,7 +11,7 @@ use std::{
 use async_trait::async_trait;
 use common::{Job, Kept, roots, write};
 use guild_agent::{Belt, Broker};
-use guild_jobs::{
+use guild_session::{
     files::{Files, Found, GrepRequest, Listing},
     tools::{ToolCall, ToolDefinition, ToolError, Tools},
     transcript::Entry,

@@ -20,9 +20,10 @@ use std::{
 use async_trait::async_trait;
 use guild_agent::{Belt, Broker, Claude, ClaudeOptions};
 use guild_contract::Bounds;
-use guild_jobs::{
+use guild_session::{
     activation::MemoryNote,
-    session::{AgentRuntime as _, Ending, Meter, NoTools, Session, Wanted},
+    meter::{Ending, Meter},
+    session::{AgentRuntime as _, NoTools, Session, Wanted},
     tools::{ToolCall, ToolDefinition, ToolError, Tools},
     transcript::Entry,
     web::{Hit, Search, Web},
@@ -657,7 +658,7 @@ async fn a_host_that_is_killed_takes_its_cli_along_and_the_next_one_ends_the_res
 async fn a_process_that_only_has_the_id_of_a_recorded_one_is_left_alone() {
     let house = House::new(json!({}));
     let mut other = std::process::Command::new(guild_stand_ins::claude_stand_in()).arg("linger").spawn().unwrap();
-    let started = guild_jobs::owner::start_time(other.id()).unwrap();
+    let started = guild_session::process::start_time(other.id()).unwrap();
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     let record = |boot: &str, started: u64| {
         json!({
@@ -844,7 +845,7 @@ async fn the_clis_own_tools_see_a_copy_of_the_sources_and_nothing_else() {
     let sources = tempfile::tempdir().unwrap();
     write(sources.path(), "docs/ada.md", "Ada wrote it.");
     let files = guild_agent::ReadRoots::open_named([(Some("library".to_owned()), sources.path())]).unwrap();
-    let files: Arc<dyn guild_jobs::files::Files> = Arc::new(files);
+    let files: Arc<dyn guild_session::files::Files> = Arc::new(files);
     let names = ["Read", "Glob", "WebSearch"].map(str::to_owned);
     let belt = Belt::new(1, [Arc::new(Job::default()) as Arc<dyn Tools>]).unwrap();
     let web = Web { search: Some(Arc::new(NoSearch)), ..Web::default() };

@@ -14,10 +14,11 @@ use std::{
 use common::{Job, Kept, roots, session, write};
 use guild_agent::{Belt, Extractive, LocalSearch};
 use guild_contract::{Bounds, Usage};
-use guild_jobs::{
+use guild_session::{
     activation::MemoryNote,
     files::{Files, Found, GrepRequest, Listing},
-    session::{AgentRuntime, Ending, Meter, NoTools, Session, Wanted},
+    meter::{Ending, Meter},
+    session::{AgentRuntime, NoTools, Session, Wanted},
     tools::{ToolError, Tools},
     transcript::Entry,
     web::Search,

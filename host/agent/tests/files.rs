@@ -9,7 +9,7 @@ use std::{
 };
 
 use guild_agent::ReadRoots;
-use guild_jobs::{
+use guild_session::{
     files::{FileMatches, Files, Found, GrepRequest, GrepWanted},
     tools::ToolError,
 };

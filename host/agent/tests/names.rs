@@ -4,7 +4,7 @@
 use std::{fs, os::unix::fs::symlink, path::Path};
 
 use guild_agent::ReadRoots;
-use guild_jobs::files::{Files, GrepRequest, GrepWanted};
+use guild_session::files::{Files, GrepRequest, GrepWanted};
 use proptest::prelude::*;
 use tokio_util::sync::CancellationToken;
 

@@ -8,7 +8,7 @@ use std::{
 use clap::Args;
 use guild_client::{Authorities, Error, Options, Url, WorkerHandle};
 use guild_contract::secret::may_carry_key;
-use guild_jobs::secret::KeySource;
+use guild_session::secret::KeySource;
 
 use crate::{
     failure::Failure,

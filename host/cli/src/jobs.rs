@@ -586,7 +586,7 @@ impl Files {
     }
 
     fn list(&self, params: &ListParams) -> Result<All, Failure> {
-        let filter = guild_jobs::glob::filter(params.filter.as_deref()).map_err(|e| Failure::error(e.to_string()))?;
+        let filter = guild_jobs::filter(params.filter.as_deref()).map_err(|e| Failure::error(e.to_string()))?;
         let (mut rows, mut left_out) = (Vec::new(), self.left_out.clone());
         for kept in &self.members {
             let all = kept.records.as_ref().map(|records| records.all(&self.limits).map(|all| (records, all)));

@@ -13,11 +13,8 @@ use std::{
 use anstyle::{AnsiColor, Style};
 use cap_std::fs::Dir;
 use guild_contract::{JobId, Limits};
-use guild_jobs::{
-    Owner,
-    follow::Follow,
-    transcript::{Entry, Line, SUCCESS},
-};
+use guild_jobs::{Owner, follow::Follow};
+use guild_session::transcript::{Entry, Line, SUCCESS};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};

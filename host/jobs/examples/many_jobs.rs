@@ -16,10 +16,8 @@ use guild_contract::{
     Bounds, Grants,
     rpc::{Detail, ListParams},
 };
-use guild_jobs::{
-    JobStore, NewJob, StoreError, StoreOptions, SystemClock,
-    activation::{Accepted, Plan},
-};
+use guild_jobs::{Accepted, JobStore, NewJob, StoreError, StoreOptions, SystemClock};
+use guild_session::activation::Plan;
 use serde_json::{Value, json};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;

@@ -8,9 +8,9 @@ use guild_contract::JobId;
 use crate::{
     durable::{Survives, if_there, open, open_dir, open_or_make_dir, replace_from, sync_dir},
     quota::{MAX_DEPTH, Quota, Refused, given_back},
-    tools::ToolError,
     tree::walk,
 };
+use guild_session::tools::ToolError;
 
 /// The directory's name in the job's.
 pub(crate) const ARTIFACTS: &str = "artifacts";

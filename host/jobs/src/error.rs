@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::tools::ToolError;
+use guild_session::tools::ToolError;
 
 /// Why the store did not do what it was asked. `Display` is the text for the wire; it never shows a host path.
 #[derive(Debug, thiserror::Error)]

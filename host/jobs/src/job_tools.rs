@@ -12,8 +12,8 @@ use tokio::task::spawn_blocking;
 use crate::{
     memory::{MemoryStore, Source},
     running::RunningJob,
-    tools::{ToolCall, ToolDefinition, ToolError, Tools},
 };
+use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools};
 
 /// The internal tools, on one job. Its own methods block on the file system; [`Tools::call`] does not.
 #[derive(Clone)]

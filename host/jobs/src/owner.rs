@@ -15,6 +15,7 @@ use cap_std::{
     fs::{Dir, MetadataExt as _},
     time::SystemTime,
 };
+use guild_session::process::start_time;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::{AtFlags, Timestamps, UTIME_NOW, utimensat},
@@ -300,17 +301,4 @@ fn ends_within(process: &rustix::fd::OwnedFd, patience: Duration) -> io::Result<
             Err(e) => return Err(e.into()),
         }
     }
-}
-
-/// When a process started, if it lives: field 22 of `/proc/<pid>/stat`, unless field 3 says that it has ended. The
-/// name before them may contain anything, also parentheses.
-pub fn start_time(pid: u32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, after_name) = stat.rsplit_once(") ")?;
-    let mut fields = after_name.split_ascii_whitespace();
-    let state = fields.next()?;
-    if matches!(state, "Z" | "X") {
-        return None;
-    }
-    fields.nth(18)?.parse().ok()
 }

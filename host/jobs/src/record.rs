@@ -13,11 +13,11 @@ use serde_json::{
 };
 
 use crate::{
-    activation::{Accepted, Sealed},
+    Accepted, Sealed,
     durable::{Contents, Stamp, Survives, if_there, read, read_whole, remove_temporary, replace, stamp},
     error::StoreError,
-    transcript::Line,
 };
+use guild_session::transcript::Line;
 
 /// The prompt.
 pub(crate) const TASK: &str = "task.md";

@@ -20,8 +20,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    activation::Sealed,
-    artifacts,
+    Sealed, artifacts,
     durable::{Stamp, Survives, open_dir, replace},
     ended::Ended,
     error::StoreError,
@@ -30,6 +29,8 @@ use crate::{
     record::{self, DECISIONS, LOG, META, Owed, QUESTIONS, Recorded, STATUS, SUBMISSION, Submission, TRANSCRIPT},
     shared::Shared,
     sync::lock,
+};
+use guild_session::{
     tools::ToolError,
     transcript::{self, Entry, Line},
 };

@@ -6,10 +6,8 @@ use std::collections::BTreeSet;
 
 use common::{Member, start, status};
 use guild_contract::JobStatus;
-use guild_jobs::{
-    JobTools,
-    tools::{ToolCall, ToolError, Tools},
-};
+use guild_jobs::JobTools;
+use guild_session::tools::{ToolCall, ToolError, Tools};
 use serde_json::{Value, json};
 
 fn call(name: &str, input: Value) -> ToolCall {

@@ -13,10 +13,8 @@ use std::{
 
 use common::{Member, eventually};
 use guild_contract::{JobId, Limits, Usage};
-use guild_jobs::{
-    Condense, Condensed, Condenser, MemoryStore, activation::MemoryNote, memory::Source, session::Account,
-    tools::ToolError,
-};
+use guild_jobs::{Condense, Condensed, Condenser, MemoryStore, memory::Source};
+use guild_session::{activation::MemoryNote, meter::Account, tools::ToolError};
 use tokio::{runtime::Handle, sync::oneshot};
 
 fn invalid(result: Result<(), ToolError>) -> String {

@@ -7,9 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use common::{Member, start, status};
 use guild_contract::{Decision, JobId, JobStatus, Limits, Meta, Usage};
-use guild_jobs::{
-    JobStore, JobTools, Resume, RunningJob, StoreOptions,
-    activation::Sealed,
+use guild_jobs::{JobStore, JobTools, Resume, RunningJob, Sealed, StoreOptions};
+use guild_session::{
     tools::{ToolCall, Tools},
     transcript::Entry,
 };

@@ -6,7 +6,8 @@ use std::{sync::Barrier, time::Duration};
 
 use common::{Member, accepted, eventually, is_unknown, list, listed_ids, new_job, start, status};
 use guild_contract::{Decision, JobStatus, Limits};
-use guild_jobs::{NewJob, StoreError, tools::ToolError, transcript::Entry};
+use guild_jobs::{NewJob, StoreError};
+use guild_session::{tools::ToolError, transcript::Entry};
 use serde_json::{Value, json};
 
 fn decision(n: u32) -> Decision {

@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Instant};
 
 use cap_std::fs::Dir;
-use guild_jobs::{
-    JobTools, MemoryStore,
+use guild_jobs::{JobTools, MemoryStore};
+use guild_session::{
     activation::{Plan, Refusal},
     files::Files,
     session::Sessions,

@@ -6,7 +6,8 @@ use std::sync::{
 };
 
 use guild_contract::MemberKey;
-use guild_jobs::{RunningJob, tools::ToolDefinition};
+use guild_jobs::RunningJob;
+use guild_session::tools::ToolDefinition;
 
 /// Where a call's log lines go.
 #[derive(Clone)]

@@ -10,7 +10,8 @@ use guild_contract::{
     grants::{Capability, Verdict},
     manifest::Interface,
 };
-use guild_jobs::{JobTools, MemoryStore, files::Files, session::Sessions, tools::ToolError, web::Web};
+use guild_jobs::{JobTools, MemoryStore};
+use guild_session::{files::Files, session::Sessions, tools::ToolError, web::Web};
 use tokio::runtime::Handle;
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};

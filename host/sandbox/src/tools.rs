@@ -1,7 +1,7 @@
 //! Tools as components define them.
 
 use guild_contract::json::parsed_bytes;
-use guild_jobs::tools::{ToolDefinition, ToolError};
+use guild_session::tools::{ToolDefinition, ToolError};
 use serde_json::Value;
 
 /// What a tool takes of memory besides its texts and schemas.

@@ -3,10 +3,10 @@
 use std::{sync::Arc, time::Instant};
 
 use guild_contract::{Bounds, MemberKey};
-use guild_jobs::{
-    Condense, Condensed, Condenser,
+use guild_jobs::{Condense, Condensed, Condenser};
+use guild_session::{
     activation::MemoryNote,
-    session::{Account, Meter},
+    meter::{Account, Meter},
 };
 
 use crate::{config::Runtime, runtimes::Runtimes, work};

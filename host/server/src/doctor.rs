@@ -11,7 +11,7 @@ use guild_contract::{
     MemberKey,
     manifest::{Interface, World},
 };
-use guild_jobs::{
+use guild_session::{
     files::Files,
     secret::KeySource,
     session::{AgentRuntime, Wanted},

@@ -15,12 +15,13 @@ use guild_contract::{
     rpc::{CancelView, Deleted, DispatchParams, Dispatched, ListParams, ResultView, code},
     text::one_line,
 };
-use guild_jobs::{
-    JobStore, NewJob, RunningJob, StoreError,
-    activation::{Accepted, Activation, Plan, Request},
-    session::{Wanted, session_limits},
-};
+use guild_jobs::{Accepted, JobStore, NewJob, RunningJob, StoreError};
 use guild_sandbox::{ActivateScope, CallError, Plugin};
+use guild_session::{
+    activation::{Activation, Plan, Request},
+    meter::session_limits,
+    session::Wanted,
+};
 use rustix::fs::OFlags;
 use serde_json::{Map, Value};
 use tokio::sync::{Semaphore, watch};

@@ -14,7 +14,7 @@ use guild_contract::{
     grants::{Verdict, wildcard},
     manifest::{ComponentSpec, FILE_NAME, Interface, SESSION_TOOLS, World},
 };
-use guild_jobs::{files::Files, session::session_limits, web::Web};
+use guild_session::{files::Files, meter::session_limits, web::Web};
 use guild_web::check_host_pattern;
 use serde::Serialize;
 

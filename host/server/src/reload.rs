@@ -5,7 +5,7 @@
 
 use std::{fmt, sync::Arc};
 
-use guild_jobs::secret::KeySource;
+use guild_session::secret::KeySource;
 use guild_web::SearchOptions;
 use tokio::{sync::Notify, task::spawn_blocking};
 

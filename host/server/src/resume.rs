@@ -13,10 +13,9 @@ use std::{
 
 use cap_std::fs::Dir;
 use guild_contract::{JobId, Limits};
-use guild_jobs::{
-    JobStore, OwnerLock, Resume, RunningJob, StoreOptions, SystemClock,
-    activation::{Accepted, Plan, Sealed},
-    interrupted,
+use guild_jobs::{Accepted, JobStore, OwnerLock, Resume, RunningJob, Sealed, StoreOptions, SystemClock, interrupted};
+use guild_session::{
+    activation::Plan,
     session::{NoTools, Wanted},
     tools::Tools,
     transcript::Entry,

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use guild_agent::{Extractive, LocalSearch, api::Api, claude::Claude};
 use guild_contract::Grants;
-use guild_jobs::{
+use guild_session::{
     files::Files,
     session::{AgentRuntime, Wanted},
     web::Web,

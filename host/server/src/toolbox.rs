@@ -9,8 +9,9 @@ use std::{
 };
 
 use guild_contract::{Grants, Limits, MemberKey, manifest::Interface, text::one_line};
-use guild_jobs::{MemoryStore, tools::ToolDefinition, web::Web};
+use guild_jobs::MemoryStore;
 use guild_sandbox::{CallError, Plugin, ToolScope};
+use guild_session::{tools::ToolDefinition, web::Web};
 use serde_json::Value;
 use tokio::{
     runtime::Handle,

@@ -12,10 +12,8 @@ use guild_contract::{
     Manifest, MemberKey,
     manifest::{ComponentSpec, FILE_NAME},
 };
-use guild_jobs::{
-    MemoryStore, SystemClock,
-    tools::{ToolCall, ToolDefinition, ToolError, Tools},
-};
+use guild_jobs::{MemoryStore, SystemClock};
+use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools};
 use tokio::sync::watch;
 
 use crate::{

@@ -9,18 +9,16 @@ use std::{
 use async_trait::async_trait;
 use guild_agent::Belt;
 use guild_contract::{Bounds, JobUsage, Usage, text::one_line};
-use guild_jobs::{
-    JobTools, RunningJob,
-    activation::{Accepted, Activation, Plan, SessionPlan},
+use guild_jobs::{Accepted, JobTools, RunningJob};
+use guild_sandbox::{Plugin, RunScope};
+use guild_session::{
+    activation::{Activation, Plan, SessionPlan},
     files::Files,
-    session::{
-        Account, AgentRuntime, Ending, Meter, Observer, Query, QueryEvent, QueryHandle, Session, SessionEnd, Sessions,
-        Wanted, session_limits,
-    },
+    meter::{Account, Ending, Meter, Observer, session_limits},
+    session::{AgentRuntime, Query, QueryEvent, QueryHandle, Session, SessionEnd, Sessions, Wanted},
     tools::{ToolError, Tools},
     transcript::{self, Entry, SUCCESS},
 };
-use guild_sandbox::{Plugin, RunScope};
 use tokio::{
     runtime::Handle,
     sync::{Semaphore, mpsc},

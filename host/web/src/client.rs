@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use guild_jobs::tools::ToolError;
+use guild_session::tools::ToolError;
 use reqwest::{Client, RequestBuilder, Response, dns::Resolve, redirect};
 use url::Url;
 

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use guild_jobs::tools::ToolError;
+use guild_session::tools::ToolError;
 use reqwest::{
     Response, StatusCode,
     header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, LOCATION},

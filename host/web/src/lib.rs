@@ -1,6 +1,6 @@
 //! The web, as far as the operator opened it: the one place through which a session or a component reaches it.
 //!
-//! [`Internet`] is made once for a host and hands each job its part, [`guild_jobs::web::Web`]. What may be reached is
+//! [`Internet`] is made once for a host and hands each job its part, [`guild_session::web::Web`]. What may be reached is
 //! the network policy, whose whole rule stands at the top of `policy.rs`. A page comes back as text, its main part as
 //! Markdown; a search asks the provider that the operator named. Everything has a bound: the bytes of a page after
 //! decompression, the seconds for all of it, redirects, pages at a time, and what is kept. What a page or the answer of a
@@ -19,7 +19,7 @@ mod search;
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use guild_jobs::{
+use guild_session::{
     secret::KeySource,
     tools::ToolError,
     web::{Fetch, Web},
@@ -165,7 +165,7 @@ impl Internet {
         };
         let search = self.search.clone().filter(|_| granted.search);
         Web {
-            search: search.map(|search| -> Arc<dyn guild_jobs::web::Search> { search }),
+            search: search.map(|search| -> Arc<dyn guild_session::web::Search> { search }),
             fetch: self.fetcher.as_ref().zip(hosts).map(pages),
         }
     }

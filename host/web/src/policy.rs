@@ -26,7 +26,7 @@
 //! four decimal numbers, and no dot at the end.
 
 use guild_contract::grants::Names;
-use guild_jobs::tools::ToolError;
+use guild_session::tools::ToolError;
 use url::{Host, Url};
 
 use crate::address::not_public;

@@ -11,7 +11,7 @@ use std::{
 
 use common::{Reply, Site, open_to, reader, trouble};
 use flate2::{Compression, write};
-use guild_jobs::{tools::ToolError, web::Fetch};
+use guild_session::{tools::ToolError, web::Fetch};
 use guild_web::{Granted, Internet, WebOptions};
 
 async fn read(site: &Site, path: &str) -> Result<String, ToolError> {

@@ -10,7 +10,7 @@ use std::{
 };
 
 use common::{Names, Reply, Site, open_to, options, reader, reader_with, refusal, trouble};
-use guild_jobs::tools::ToolError;
+use guild_session::tools::ToolError;
 use guild_web::{Granted, Internet, SearchOptions, WebOptions};
 
 #[tokio::test]

@@ -6,7 +6,7 @@ mod common;
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use common::{Reply, Site};
-use guild_jobs::{
+use guild_session::{
     secret::KeySource,
     tools::ToolError,
     web::{Hit, Search},

@@ -5,8 +5,9 @@ use std::collections::HashSet;
 use futures::{StreamExt as _, stream};
 use genai::chat::{ChatMessage, ContentPart, CustomPart, MessageContent, ToolCall as ModelCall, ToolResponse};
 use guild_contract::Usage;
-use guild_jobs::{
-    session::{Ending, Session},
+use guild_session::{
+    meter::Ending,
+    session::Session,
     tools::{ToolCall, ToolError},
     transcript::Entry,
 };

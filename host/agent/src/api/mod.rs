@@ -7,9 +7,10 @@
 use std::{mem, sync::OnceLock, time::Duration};
 
 use async_trait::async_trait;
-use guild_jobs::{
+use guild_session::{
+    meter::Ending,
     secret::KeySource,
-    session::{AgentRuntime, Ending, Session, SessionEnd, Wanted},
+    session::{AgentRuntime, Session, SessionEnd, Wanted},
     transcript::Entry,
 };
 

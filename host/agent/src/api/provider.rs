@@ -6,7 +6,7 @@ use genai::{
     resolver::{AuthData, Endpoint},
 };
 use guild_contract::secret::{Secret, may_carry_key};
-use guild_jobs::secret::KeySource;
+use guild_session::secret::KeySource;
 use reqwest::Url;
 
 /// A protocol that model providers speak.

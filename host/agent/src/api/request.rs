@@ -8,8 +8,9 @@ use std::{
 use futures::StreamExt as _;
 use genai::chat::{CacheControl, ChatMessage, ChatOptions, ChatRequest, ChatStreamEvent, StreamEnd, Tool, ToolCall};
 use guild_contract::Usage;
-use guild_jobs::{
-    session::{Ending, Paid, Session},
+use guild_session::{
+    meter::{Ending, Paid},
+    session::Session,
     transcript::Entry,
 };
 use serde_json::{Value, json};

@@ -3,8 +3,9 @@
 use std::{path::PathBuf, process::ExitStatus, sync::Arc, time::Duration};
 
 use guild_contract::Bounds;
-use guild_jobs::{
-    session::{Ending, Session, SessionEnd},
+use guild_session::{
+    meter::Ending,
+    session::{Session, SessionEnd},
     tools::ToolDefinition,
 };
 use tokio::process::Command;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use guild_jobs::tools::{ToolDefinition, ToolError};
+use guild_session::tools::{ToolDefinition, ToolError};
 use serde_json::{Value, json};
 
 /// The server's name. The model sees its tools as `mcp__worker-internal__update_summary`.

@@ -27,8 +27,9 @@ use std::{
 };
 
 use async_trait::async_trait;
-use guild_jobs::{
-    session::{AgentRuntime, Ending, Session, SessionEnd, Wanted},
+use guild_session::{
+    meter::Ending,
+    session::{AgentRuntime, Session, SessionEnd, Wanted},
     transcript::Entry,
 };
 use tokio_util::sync::CancellationToken;

@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-use guild_jobs::{files::Files, owner::start_time};
+use guild_session::{files::Files, process::start_time};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;

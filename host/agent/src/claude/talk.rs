@@ -2,8 +2,8 @@
 
 use std::{process::ExitStatus, sync::Arc, time::Duration};
 
-use guild_jobs::{
-    session::Ending,
+use guild_session::{
+    meter::Ending,
     tools::{ToolCall, ToolDefinition, ToolError},
     transcript::Entry,
 };

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use guild_contract::Usage;
-use guild_jobs::{
-    session::{Ending, Meter, Paid},
+use guild_session::{
+    meter::{Ending, Meter, Paid},
     transcript::{Entry, Journal},
 };
 use tokio::sync::mpsc;

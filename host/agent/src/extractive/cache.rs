@@ -14,7 +14,7 @@ use std::{
 };
 
 use guild_confine::Bounds;
-use guild_jobs::{
+use guild_session::{
     files::{FileEntry, Files, Listing},
     tools::ToolError,
 };

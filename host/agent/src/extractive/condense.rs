@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use guild_jobs::activation::MemoryNote;
+use guild_session::activation::MemoryNote;
 
 use super::terms::{Stems, sentences};
 

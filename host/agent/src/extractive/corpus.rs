@@ -12,7 +12,7 @@ use std::{
 
 use futures::future::try_join_all;
 use guild_confine::Bounds;
-use guild_jobs::{
+use guild_session::{
     files::{FileEntry, Files, Listing, Reason, Unread},
     tools::ToolError,
 };

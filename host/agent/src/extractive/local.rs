@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use guild_jobs::{
+use guild_session::{
     files::Files,
     tools::ToolError,
     web::{Hit, Search},

@@ -31,9 +31,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use guild_confine::Bounds;
 use guild_contract::Limits;
-use guild_jobs::{
+use guild_session::{
     activation::MemoryNote,
-    session::{AgentRuntime, Ending, Meter, Session, SessionEnd, Wanted},
+    meter::{Ending, Meter},
+    session::{AgentRuntime, Session, SessionEnd, Wanted},
     transcript::Entry,
 };
 use tokio_util::sync::CancellationToken;

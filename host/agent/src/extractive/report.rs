@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use guild_jobs::files::Reason;
+use guild_session::files::Reason;
 
 use super::{
     corpus::Corpus,

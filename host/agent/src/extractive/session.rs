@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use guild_confine::Bounds;
 use guild_contract::Usage;
-use guild_jobs::{
+use guild_session::{
     files::Reason,
-    session::{Ending, Session},
+    meter::Ending,
+    session::Session,
     tools::{ToolCall, ToolError},
     transcript::Entry,
 };

@@ -18,7 +18,7 @@ use std::{
 use cap_std::fs::Dir;
 use guild_confine::{Bounds, Ended, Task, Worker};
 use guild_contract::Limits;
-use guild_jobs::{
+use guild_session::{
     files::{FileEntry, Found, GrepRequest, Listing, Unread},
     tools::ToolError,
 };

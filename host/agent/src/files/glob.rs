@@ -1,7 +1,7 @@
 //! Globs over the paths of read roots.
 
 use globset::GlobSet;
-use guild_jobs::{
+use guild_session::{
     glob::{MAX_GLOB_BYTES, compile},
     tools::ToolError,
 };

@@ -5,7 +5,7 @@ use std::{io, ops::ControlFlow};
 use cap_std::fs::File;
 use grep_regex::{ErrorKind, RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
-use guild_jobs::{
+use guild_session::{
     files::{FileEntry, FileMatches, Found, FoundLine, GrepRequest, GrepWanted, Reason, Unread},
     tools::ToolError,
 };

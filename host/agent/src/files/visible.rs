@@ -12,7 +12,7 @@ use std::{
 };
 
 use cap_std::fs::{Dir, DirEntry, FileType};
-use guild_jobs::{
+use guild_session::{
     files::{FileEntry, Reason, Unread},
     glob::MAX_GLOB_BYTES,
     tools::ToolError,

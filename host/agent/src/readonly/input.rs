@@ -1,6 +1,6 @@
 //! Inputs of tools, with errors that name the field.
 
-use guild_jobs::tools::ToolError;
+use guild_session::tools::ToolError;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 

@@ -1,6 +1,6 @@
 //! Read, Grep and Glob: their definitions, and how their answers look.
 
-use guild_jobs::{
+use guild_session::{
     files::{FileMatches, Files, Found, GrepRequest, GrepWanted, Reason, Unread},
     tools::ToolError,
 };

@@ -1,6 +1,6 @@
 //! WebSearch and WebFetch.
 
-use guild_jobs::{
+use guild_session::{
     tools::ToolError,
     web::{Fetch, Hit, Search},
 };

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use guild_agent::api::{ApiOptions, Provider};
 use guild_contract::Bounds;
-use guild_jobs::session::{Ending, SessionEnd};
+use guild_session::{meter::Ending, session::SessionEnd};
 use guild_stand_ins::{Gate, Received, Reply, Tokens};
 use serde_json::json;
 

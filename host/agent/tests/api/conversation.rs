@@ -7,11 +7,7 @@ use std::sync::{
 
 use guild_agent::api::Provider;
 use guild_contract::Bounds;
-use guild_jobs::{
-    session::{Ending, SessionEnd},
-    tools::ToolError,
-    transcript::Entry,
-};
+use guild_session::{meter::Ending, session::SessionEnd, tools::ToolError, transcript::Entry};
 use guild_stand_ins::{Anthropic, Reply};
 use serde_json::{Value, json};
 use tokio::sync::{Barrier, mpsc};
@@ -287,11 +283,11 @@ async fn texts_reach_a_listener_and_one_that_does_not_listen_holds_nothing_up() 
 async fn a_tool_is_never_taken_for_one_of_the_providers_own() {
     struct Own;
     #[async_trait::async_trait]
-    impl guild_jobs::tools::Tools for Own {
-        fn definitions(&self) -> Vec<Arc<guild_jobs::tools::ToolDefinition>> {
+    impl guild_session::tools::Tools for Own {
+        fn definitions(&self) -> Vec<Arc<guild_session::tools::ToolDefinition>> {
             vec![Arc::new(tool("web_search", true))]
         }
-        async fn call(&self, _call: guild_jobs::tools::ToolCall) -> Result<Value, ToolError> {
+        async fn call(&self, _call: guild_session::tools::ToolCall) -> Result<Value, ToolError> {
             Ok(Value::Null)
         }
     }
@@ -304,10 +300,7 @@ async fn a_tool_is_never_taken_for_one_of_the_providers_own() {
 #[tokio::test]
 async fn memories_are_condensed_in_one_turn_without_tools() {
     use guild_agent::api::Api;
-    use guild_jobs::{
-        activation::MemoryNote,
-        session::{AgentRuntime as _, Meter},
-    };
+    use guild_session::{activation::MemoryNote, meter::Meter, session::AgentRuntime as _};
     let (server, base) = stand_in(Provider::Anthropic, vec![Reply::text("Both, in short.")]).await;
     let note = |key: &str| MemoryNote {
         key: key.to_owned(),

@@ -2,7 +2,10 @@
 
 use guild_agent::api::{Api, ApiOptions, Price, Prices, Provider};
 use guild_contract::Bounds;
-use guild_jobs::session::{AgentRuntime as _, Ending, Wanted};
+use guild_session::{
+    meter::Ending,
+    session::{AgentRuntime as _, Wanted},
+};
 use guild_stand_ins::{Gate, Received, Reply, Tokens};
 use serde_json::json;
 
@@ -160,7 +163,7 @@ async fn a_model_with_a_price_goes_on_after_a_lost_request_within_the_dollars_th
 
 #[tokio::test]
 async fn a_request_is_not_made_again_once_the_jobs_other_sessions_have_spent_its_budget() {
-    let job = guild_jobs::session::Meter::new(Bounds { max_budget_usd: Some(0.5), ..Bounds::default() });
+    let job = guild_session::meter::Meter::new(Bounds { max_budget_usd: Some(0.5), ..Bounds::default() });
     let others = job.for_session(Bounds::default());
     let script = move |_: &Received| {
         others.book(guild_contract::Usage { cost_usd: Some(0.5), ..Default::default() }, None);

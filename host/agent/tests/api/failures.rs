@@ -4,7 +4,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use guild_agent::api::{ApiOptions, Provider};
 use guild_contract::Bounds;
-use guild_jobs::session::{Ending, NoTools, SessionEnd};
+use guild_session::{
+    meter::Ending,
+    session::{NoTools, SessionEnd},
+};
 use guild_stand_ins::{Received, Reply};
 
 use crate::setting::{PROVIDERS, Setting, options, plain, run, setting, stand_in};

@@ -6,9 +6,10 @@ use std::{
 };
 
 use guild_agent::api::{Api, ApiOptions, Provider};
-use guild_jobs::{
+use guild_session::{
+    meter::Ending,
     secret::KeySource,
-    session::{AgentRuntime as _, Ending, Wanted},
+    session::{AgentRuntime as _, Wanted},
 };
 use guild_stand_ins::{OpenAi, Received, Reply};
 use serde_json::json;

@@ -8,10 +8,11 @@ use guild_agent::{
     api::{Api, Provider},
 };
 use guild_contract::{Bounds, Grants, Limits};
-use guild_jobs::{
-    JobStore, JobTools, MemoryStore, NewJob, StoreOptions, SystemClock,
-    activation::{Accepted, Plan, SessionPlan},
-    session::{AgentRuntime as _, Ending, SessionEnd},
+use guild_jobs::{Accepted, JobStore, JobTools, MemoryStore, NewJob, StoreOptions, SystemClock};
+use guild_session::{
+    activation::{Plan, SessionPlan},
+    meter::Ending,
+    session::{AgentRuntime as _, SessionEnd},
     tools::Tools,
     transcript::{Entry, Journal as _},
 };

@@ -9,9 +9,10 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use guild_agent::api::{Api, ApiOptions, Provider};
 use guild_contract::Bounds;
-use guild_jobs::{
+use guild_session::{
+    meter::Meter,
     secret::KeySource,
-    session::{AgentRuntime as _, Meter, NoTools, Session, SessionEnd},
+    session::{AgentRuntime as _, NoTools, Session, SessionEnd},
     tools::{ToolCall, ToolDefinition, ToolError, Tools},
     transcript::{Entry, Journal},
 };

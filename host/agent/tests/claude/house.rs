@@ -25,7 +25,7 @@ pub(crate) async fn until(condition: impl Fn() -> bool) {
 
 /// Whether a process runs.
 pub(crate) fn lives(pid: u32) -> bool {
-    guild_jobs::owner::start_time(pid).is_some()
+    guild_session::process::start_time(pid).is_some()
 }
 
 pub(crate) struct House {

@@ -5,9 +5,10 @@ use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use guild_agent::{Belt, Broker, Claude, ClaudeOptions};
 use guild_contract::Bounds;
-use guild_jobs::{
+use guild_session::{
     files::Files,
-    session::{AgentRuntime as _, Ending, Meter, NoTools, Session},
+    meter::{Ending, Meter},
+    session::{AgentRuntime as _, NoTools, Session},
     tools::Tools,
     transcript::Entry,
     web::Web,

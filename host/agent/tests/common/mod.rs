@@ -10,9 +10,10 @@ use std::{
 use async_trait::async_trait;
 use guild_agent::ReadRoots;
 use guild_contract::Bounds;
-use guild_jobs::{
+use guild_session::{
     files::Files,
-    session::{Meter, Session},
+    meter::Meter,
+    session::Session,
     tools::{ToolCall, ToolDefinition, ToolError, Tools},
     transcript::{Entry, Journal, NoJournal},
 };

@@ -15,7 +15,7 @@ use std::{path::Path, sync::Arc};
 
 use common::{roots, session};
 use guild_agent::Extractive;
-use guild_jobs::session::{AgentRuntime, Ending};
+use guild_session::{meter::Ending, session::AgentRuntime};
 
 /// A question, and what belongs to its answer.
 pub(crate) struct Asked {

@@ -16,11 +16,10 @@ use serde::{Deserialize, Serialize};
 use tokio::{runtime::Handle, task::spawn_blocking};
 
 use crate::{
-    activation::MemoryNote,
     durable::{append, if_there, read_whole, stamp},
-    meter::Account,
     sync::lock,
 };
+use guild_session::{activation::MemoryNote, meter::Account};
 
 use super::{COMPACTED, MEMORY, MemoryStore, Seen};
 

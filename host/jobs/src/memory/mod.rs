@@ -19,13 +19,12 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    activation::MemoryNote,
     clock::{Clock, rfc3339},
     durable::{Stamp, Survives, if_there, open_or_make_dir, read, remove_temporaries, replace, stamp, sync_dir},
     record::pretty,
     sync::lock,
-    tools::ToolError,
 };
+use guild_session::{activation::MemoryNote, tools::ToolError};
 
 use compaction::Compactor;
 pub use compaction::{Compaction, Condense, Condensed, Condenser};

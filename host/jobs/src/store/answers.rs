@@ -17,7 +17,6 @@ use crate::{
     artifacts,
     ended::View,
     error::StoreError,
-    glob::filter,
     index::{Entry, State},
     record::{self, META, Parts, STATUS},
     sync::lock,
@@ -25,6 +24,7 @@ use crate::{
 
 use super::{
     JobStore,
+    filter::filter,
     pace::{FRESH_MILLIS, MAX_FRESH_MILLIS},
 };
 

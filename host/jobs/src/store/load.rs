@@ -10,15 +10,15 @@ use cap_std::fs::Dir;
 use guild_contract::{JobId, JobStatus, JobUsage, Meta, News};
 
 use crate::{
-    activation::Sealed,
+    Sealed,
     durable::{Stamp, if_there, remove_temporaries},
     ended::Ended,
     index::Entry,
     record::{self, Left, META, Owed, PLAN, TRANSCRIPT},
     running::RunningJob,
     sync::{in_threads, lock},
-    transcript::{self, Entry as Did},
 };
+use guild_session::transcript::{self, Entry as Did};
 
 use super::{DELETED, JobStore, NEW};
 

@@ -5,6 +5,7 @@
 
 mod answers;
 mod browse;
+mod filter;
 mod load;
 mod pace;
 
@@ -28,7 +29,7 @@ use serde_json::Value;
 use uuid::{ContextV7, Uuid};
 
 use crate::{
-    activation::Accepted,
+    Accepted,
     artifacts::ARTIFACTS,
     clock::Clock,
     durable::{Stamp, create, if_there, open_dir, open_or_make_dir, sync_dir},
@@ -46,6 +47,7 @@ use crate::{
 
 use answers::Lists;
 pub use browse::Brief;
+pub use filter::filter;
 pub use load::{LoadReport, Resume, interrupted};
 use pace::Pace;
 

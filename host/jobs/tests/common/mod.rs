@@ -13,10 +13,8 @@ use guild_contract::{
     Bounds, Grants, JobId, Limits,
     rpc::{JobList, ListParams, StatusView},
 };
-use guild_jobs::{
-    Clock, JobStore, MemoryStore, NewJob, RunningJob, StoreError, StoreOptions,
-    activation::{Accepted, Plan, SessionPlan},
-};
+use guild_jobs::{Accepted, Clock, JobStore, MemoryStore, NewJob, RunningJob, StoreError, StoreOptions};
+use guild_session::activation::{Plan, SessionPlan};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 

@@ -9,10 +9,8 @@ use guild_contract::{
     Bounds, Grants, Limits, MemberKey,
     manifest::{ComponentSpec, Interface},
 };
-use guild_jobs::{
-    RunningJob,
-    activation::{Activation, Plan, Refusal, SessionPlan},
-};
+use guild_jobs::RunningJob;
+use guild_session::activation::{Activation, Plan, Refusal, SessionPlan};
 use tokio::{task::spawn_blocking, time};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;

@@ -3,7 +3,7 @@
 use std::{collections::HashSet, sync::Arc, thread, time::Duration};
 
 use guild_contract::{Limits, json::parsed_bytes};
-use guild_jobs::tools::ToolDefinition;
+use guild_session::tools::ToolDefinition;
 use serde_json::Value;
 use tokio::time;
 use tokio_util::task::AbortOnDropHandle;

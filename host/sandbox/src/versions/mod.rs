@@ -7,7 +7,7 @@ mod v0_1;
 
 use guild_audit::inspect::{self, Outside};
 use guild_contract::manifest::World;
-use guild_jobs::activation::{Activation, Plan, Refusal};
+use guild_session::activation::{Activation, Plan, Refusal};
 use wasmtime::{
     Store,
     component::{Instance, InstancePre, Linker},

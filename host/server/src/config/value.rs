@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use guild_jobs::secret::KeySource;
+use guild_session::secret::KeySource;
 use toml::Spanned;
 
 /// What is wrong, and where in the file.

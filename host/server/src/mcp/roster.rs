@@ -12,7 +12,7 @@ use guild_contract::{
     rpc::{JobList, code, method},
     text::{harmless, one_line},
 };
-use guild_jobs::tools::ToolDefinition;
+use guild_session::tools::ToolDefinition;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value};

@@ -7,7 +7,7 @@ use guild_contract::{
     rpc::{ResultView, code},
     text::visible,
 };
-use guild_jobs::tools::ToolDefinition;
+use guild_session::tools::ToolDefinition;
 use serde::Serialize;
 use serde_json::{Map, Value, json, value::RawValue};
 

@@ -10,8 +10,8 @@ use guild_contract::{
     Limits,
     grants::{Capability, Rule},
 };
-use guild_jobs::secret::KeySource;
 use guild_server::config::{Config, ConfigError, ReadRoot, Runtime, TlsFiles};
+use guild_session::secret::KeySource;
 use guild_web::{SearchOptions, WebOptions};
 
 fn parse(text: &str) -> Result<Config, String> {

@@ -3,10 +3,8 @@
 use std::{fs, sync::Arc};
 
 use guild_contract::{Bounds, Decision, Grants, Limits};
-use guild_jobs::{
-    JobStore, NewJob, RunningJob,
-    activation::{Accepted, Plan},
-};
+use guild_jobs::{Accepted, JobStore, NewJob, RunningJob};
+use guild_session::activation::Plan;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

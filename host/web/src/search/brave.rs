@@ -1,6 +1,6 @@
 //! Brave Search: `GET /res/v1/web/search?q=..&count=..` with the key in a header.
 
-use guild_jobs::{secret::KeySource, tools::ToolError, web::Hit};
+use guild_session::{secret::KeySource, tools::ToolError, web::Hit};
 use reqwest::{StatusCode, header::HeaderValue};
 use serde::Deserialize;
 use tokio::task;

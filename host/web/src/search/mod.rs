@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use dom_query::Document;
 use guild_confine::{Bounds, Task};
 use guild_contract::secret::may_carry_key;
-use guild_jobs::{
+use guild_session::{
     secret::KeySource,
     tools::ToolError,
     web::{Hit, Search},

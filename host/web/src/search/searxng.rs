@@ -1,6 +1,6 @@
 //! SearXNG: `GET /search?q=..&format=json`.
 
-use guild_jobs::{tools::ToolError, web::Hit};
+use guild_session::{tools::ToolError, web::Hit};
 use reqwest::StatusCode;
 use serde::Deserialize;
 use serde_json::Value;

@@ -13,7 +13,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use guild_jobs::{tools::ToolError, web::Fetch};
+use guild_session::{tools::ToolError, web::Fetch};
 use guild_web::{Granted, Internet, Resolver, WebOptions};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},

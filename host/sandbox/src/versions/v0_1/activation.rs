@@ -1,6 +1,6 @@
 //! The activation as the component sees it.
 
-use guild_jobs::activation::Activation;
+use guild_session::activation::Activation;
 
 use super::bindings::{exports::guild::worker::dispatch, guild::worker::types};
 

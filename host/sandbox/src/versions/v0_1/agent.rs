@@ -11,8 +11,9 @@ use std::{
 };
 
 use guild_contract::{Limits, grants::Capability, json::parsed_bytes, manifest::Interface};
-use guild_jobs::{
-    session::{Ending as End, Query, QueryEvent, QueryHandle},
+use guild_session::{
+    meter::Ending as End,
+    session::{Query, QueryEvent, QueryHandle},
     tools::{ToolDefinition, ToolError, Tools},
 };
 use serde_json::Value;
@@ -87,7 +88,7 @@ impl Tools for OwnTools {
         self.definitions.clone()
     }
 
-    async fn call(&self, call: guild_jobs::tools::ToolCall) -> Result<Value, ToolError> {
+    async fn call(&self, call: guild_session::tools::ToolCall) -> Result<Value, ToolError> {
         let gone = |_| ToolError::Unavailable("the plugin no longer answers its tools".to_owned());
         let id = self.ids.fetch_add(1, Ordering::Relaxed).to_string();
         let (reply, answer) = oneshot::channel();

@@ -1,7 +1,7 @@
 //! What a component exports.
 
 use guild_contract::{Bounds, manifest::World};
-use guild_jobs::activation::{Activation, Plan, Refusal, SessionPlan};
+use guild_session::activation::{Activation, Plan, Refusal, SessionPlan};
 use wasmtime::{
     Store,
     component::{Instance, InstancePre},

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use guild_contract::manifest::Interface;
-use guild_jobs::{
+use guild_session::{
     files::{Files, GrepRequest, GrepWanted},
     tools::ToolError,
 };

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use guild_contract::{grants::Capability, manifest::Interface};
-use guild_jobs::{JobTools, MemoryStore, tools::ToolError};
+use guild_jobs::{JobTools, MemoryStore};
+use guild_session::tools::ToolError;
 
 use super::{
     Answer,

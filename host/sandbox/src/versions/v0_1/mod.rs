@@ -15,7 +15,7 @@ mod status;
 mod web;
 
 use guild_contract::manifest::World;
-use guild_jobs::tools::ToolError;
+use guild_session::tools::ToolError;
 use wasmtime::component::{HasSelf, InstancePre, Linker};
 
 use crate::{

@@ -4,7 +4,7 @@
 //! Each search and each page is a line of the job's log, or of the host's, whatever came of it.
 
 use guild_contract::{grants::Capability, manifest::Interface};
-use guild_jobs::{tools::ToolError, web::Web};
+use guild_session::{tools::ToolError, web::Web};
 use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 

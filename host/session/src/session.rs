@@ -10,11 +10,10 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     activation::MemoryNote,
     files::Files,
+    meter::{Ending, Meter},
     tools::{ToolCall, ToolDefinition, ToolError, Tools},
     transcript::{Entry, Journal, NoJournal},
 };
-
-pub use crate::meter::{Account, Ending, Meter, Observer, Paid, session_limits};
 
 /// What runs agent sessions: the built-in extractive runtime, a command line agent, a model provider.
 #[async_trait]

@@ -1,13 +1,11 @@
 //! What sessions use, and the bounds that end them: turns, dollars and time, summed over all sessions of a job.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
 use guild_contract::{Bounds, Limits, Usage};
-
-use crate::sync::lock;
 
 /// How a session ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -199,7 +197,7 @@ impl Meter {
     }
 
     fn counted(&self) -> MutexGuard<'_, Account> {
-        lock(&self.account)
+        self.account.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn tell(&self) {

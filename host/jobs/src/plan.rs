@@ -1,0 +1,33 @@
+//! `plan.json`: how a job was accepted, frozen for its life.
+
+use guild_contract::{Bounds, Grants};
+use guild_session::activation::Plan;
+use serde::{Deserialize, Serialize};
+
+/// An accepted dispatch, frozen for the life of the job: `plan.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Accepted {
+    /// The runtime of the job's sessions.
+    pub agent: String,
+    /// The built-in tools that its sessions could be given.
+    pub granted_tools: Vec<String>,
+    /// What its member was granted.
+    pub grants: Grants,
+    /// What the job may use at most.
+    pub ceiling: Bounds,
+    /// How it is carried out.
+    #[serde(flatten)]
+    pub plan: Plan,
+}
+
+/// An accepted dispatch as `plan.json` has it.
+#[derive(Clone, Debug)]
+pub struct Sealed {
+    /// What was accepted.
+    pub accepted: Accepted,
+    /// What is sealed: all that the file says but for `seal`, byte by byte where it is not between the fields.
+    pub text: Vec<u8>,
+    /// What [`Resume::seal`](crate::Resume::seal) made of that when the job was made; none where nobody did.
+    pub seal: Option<String>,
+}
