@@ -255,7 +255,8 @@ impl Hostile {
             || more(&before.descriptors, Taken::by(&host).descriptors, 1 + self.researchers),
             Vec::is_empty,
         );
-        settles("KiB of memory", || Taken::by(&host).memory, |now| *now <= before.memory + self.growth);
+        let memory = format!("KiB of memory, {} before", before.memory);
+        settles(&memory, || Taken::by(&host).memory, |now| *now <= before.memory + self.growth);
         let peak = of_status(&proc(&host, "status"), "VmHWM:");
         assert!(peak <= before.memory + PEAK_KIB, "the host had {peak} KiB");
         let (status, output) = host.stop();
