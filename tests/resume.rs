@@ -3,7 +3,8 @@
 
 use std::{collections::BTreeMap, fs, net::TcpListener, path::Path};
 
-use guild_server::{discovery::open_directory, seal::Seals};
+use guild_jobs::durable::open_directory;
+use guild_server::seal::Seals;
 use serde_json::{Value, json};
 
 use crate::support::host::{Client, Home, Host, wait_for};

@@ -6,7 +6,7 @@ use guild_contract::grants::Pattern;
 use guild_server::{
     approval::{Approval, Signature, Trust},
     config::Config,
-    door::tokens::{Methods, NewToken, PREFIX, TokenFile},
+    door::{tokens::Methods, tokens::NewToken, tokens::PREFIX, tokens::TokenFile},
 };
 
 use crate::{

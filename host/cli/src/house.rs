@@ -7,10 +7,11 @@ use guild_contract::{
     MemberKey,
     manifest::{FILE_NAME, WORKER},
 };
+use guild_jobs::durable::open_directory;
 use guild_server::{
     approval::Approval,
     config::{Config, shell_word},
-    discovery::{Found, FoundMember, MEMBERS, discover, open_directory, single},
+    discovery::{Found, FoundMember, MEMBERS, discover, single},
 };
 
 use crate::{

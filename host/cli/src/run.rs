@@ -13,6 +13,7 @@ use std::{
 use guild_client::{
     DispatchParams, Error, JobStatus, ListParams, MemberReport, MemberService, ResultView, StatusView, WorkerHandle,
 };
+use guild_contract::rpc::RpcError;
 use guild_contract::{Limits, manifest::FILE_NAME};
 use guild_jobs::Owner;
 use guild_server::{
@@ -20,7 +21,6 @@ use guild_server::{
     config::Config,
     discovery::{self, FoundMember},
     listen::StopSignals,
-    rpc::RpcError,
     takeover::OwnerError,
 };
 

@@ -2,8 +2,8 @@
 
 use guild_contract::grants::Pattern;
 use guild_server::door::{
-    audit_log::{Event, Log, Who},
-    tokens::{NewToken, Token as Kept, TokenError, TokenFile},
+    audit_log::Event, audit_log::Log, audit_log::Who, tokens::NewToken, tokens::Token as Kept, tokens::TokenError,
+    tokens::TokenFile,
 };
 use jiff::Timestamp;
 use serde::Serialize;

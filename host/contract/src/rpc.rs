@@ -11,7 +11,7 @@ use crate::{
     job::{Decision, JobStatus, JobUsage},
 };
 
-/// The names of the six worker methods.
+/// The names of the six worker methods, and of the one that describes them.
 pub mod method {
     /// Accept a task, answer with a job id.
     pub const DISPATCH: &str = "worker/dispatch";
@@ -25,6 +25,8 @@ pub mod method {
     pub const CANCEL: &str = "worker/cancel";
     /// Remove a completed or cancelled job.
     pub const DELETE: &str = "worker/delete";
+    /// What an endpoint answers to, as an OpenRPC document.
+    pub const DISCOVER: &str = "rpc.discover";
 }
 
 /// JSON-RPC error codes.
@@ -43,6 +45,45 @@ pub mod code {
     pub const BUSY: i32 = -32000;
     /// The caller's token is not for this; of a request that stands alone, HTTP 403 says so.
     pub const FORBIDDEN: i32 = -32003;
+}
+
+/// An error of JSON-RPC, as it goes to the caller.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RpcError {
+    /// One of [`code`].
+    pub code: i32,
+    /// What is wrong, for the one who asked. It names no path of the host.
+    pub message: String,
+    /// More, for programs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data: Option<Value>,
+}
+
+impl RpcError {
+    /// An error without data.
+    pub fn new(code: i32, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), data: None }
+    }
+
+    /// The request is none that the host takes.
+    pub fn invalid_request(message: impl Into<String>) -> Self {
+        Self::new(code::INVALID_REQUEST, message)
+    }
+
+    /// The parameters are not acceptable; the text says which and why.
+    pub fn invalid_params(message: impl Into<String>) -> Self {
+        Self::new(code::INVALID_PARAMS, message)
+    }
+
+    /// The host could not do it, and it is not the caller's fault.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(code::INTERNAL_ERROR, message)
+    }
+
+    /// The host is at one of its limits; the text says which, and when to try again.
+    pub fn busy(message: impl Into<String>) -> Self {
+        Self::new(code::BUSY, message)
+    }
 }
 
 // REQ-WD-5, REQ-WD-6.

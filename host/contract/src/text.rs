@@ -5,6 +5,9 @@ use std::{
     fmt::{self, Write},
 };
 
+/// Characters of a caller's text that a log line repeats.
+pub const LOGGED_CHARS: usize = 300;
+
 /// Whether nobody sees a character, or it steers a terminal, or changes how what follows is shown. A newline and a tab do
 /// not.
 pub fn is_steering(c: char) -> bool {

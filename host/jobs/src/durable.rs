@@ -135,6 +135,11 @@ pub(crate) fn append(dir: &Dir, path: impl AsRef<Path>) -> io::Result<File> {
     Ok(file)
 }
 
+/// Opens the directory that the operator named. This is the one place where a path becomes a [`Dir`].
+pub fn open_directory(path: &Path) -> io::Result<Dir> {
+    Dir::open_ambient_dir(path, cap_std::ambient_authority())
+}
+
 /// Opens a directory; a symlink is an error.
 pub fn open_dir(dir: &Dir, name: impl AsRef<Path>) -> io::Result<Dir> {
     let file = dir.open_with(name, options(OFlags::DIRECTORY).read(true))?;

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use guild_contract::rpc::RpcError;
 use guild_session::tools::ToolError;
 
 /// Why the store did not do what it was asked. `Display` is the text for the wire; it never shows a host path.
@@ -40,6 +41,15 @@ impl From<StoreError> for ToolError {
             StoreError::Refused(text) => Self::InvalidInput(text),
             StoreError::OverLimit(text) => Self::OverLimit(text),
             StoreError::Io { .. } => Self::Unavailable(error.to_string()),
+        }
+    }
+}
+
+impl From<StoreError> for RpcError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Io { .. } => Self::internal(error.to_string()),
+            refused => Self::invalid_params(refused.to_string()),
         }
     }
 }

@@ -17,7 +17,8 @@ use guild_jobs::{
     file_lock::FileLock,
 };
 
-use crate::{approval, discovery::open_directory, door, seal};
+use crate::{approval, door, seal};
+use guild_jobs::durable::open_directory;
 
 /// The file that is locked by whoever changes one of the others.
 const LOCK: &str = ".guild-lock";

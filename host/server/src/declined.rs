@@ -10,10 +10,8 @@ use axum::{
 };
 use guild_contract::rpc::code;
 
-use crate::{
-    door::Refused,
-    rpc::{RpcError, to_json},
-};
+use crate::{door::Refused, rpc::to_json};
+use guild_contract::rpc::RpcError;
 
 /// Why a request is not carried out.
 pub(crate) struct Declined {

@@ -16,9 +16,6 @@ use serde_json::{Map, Value, json};
 
 use crate::{mcp::Server, methods::Initialized, rpc::to_json};
 
-/// The method's name.
-pub(crate) const DISCOVER: &str = "rpc.discover";
-
 /// The version of OpenRPC that the document keeps to. Nothing in it needs a later one, and many tools know none.
 const OPENRPC: &str = "1.3.2";
 
@@ -241,8 +238,13 @@ impl Shapes {
             .refuses("There is no such resource; or it is larger than `limits.result_bytes`.")
             .described_at(RESOURCES),
             // That the document is one of OpenRPC, a schema elsewhere says: nobody should have to fetch it.
-            Method::new(DISCOVER, "Answers with this document.", Vec::new(), Content::required("document", object))
-                .described_at("https://spec.open-rpc.org/#service-discovery-method"),
+            Method::new(
+                method::DISCOVER,
+                "Answers with this document.",
+                Vec::new(),
+                Content::required("document", object),
+            )
+            .described_at("https://spec.open-rpc.org/#service-discovery-method"),
         ]
     }
 

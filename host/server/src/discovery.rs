@@ -13,11 +13,9 @@ use std::{
 };
 
 use cap_fs_ext::{DirExt, FollowSymlinks, OpenOptionsFollowExt, OpenOptionsSyncExt};
-use cap_std::{
-    ambient_authority,
-    fs::{Dir, Metadata, MetadataExt as _, OpenOptions},
-};
+use cap_std::fs::{Dir, Metadata, MetadataExt as _, OpenOptions};
 use guild_contract::{Limits, Manifest, MemberKey, grants::Pattern, manifest::FILE_NAME, text::hex};
+use guild_jobs::durable::open_directory;
 use guild_sandbox::Candidate;
 
 use sha2::{Digest as _, Sha256};
@@ -142,11 +140,6 @@ impl FileMark {
             fresh: age.is_none_or(|age| age < TICK),
         }
     }
-}
-
-/// Opens the directory that the operator named. This is the one place where a path becomes a [`Dir`].
-pub fn open_directory(path: &Path) -> io::Result<Dir> {
-    Dir::open_ambient_dir(path, ambient_authority())
 }
 
 /// Every member under the members' directory, sorted by path. An error says that the directory itself cannot be read.

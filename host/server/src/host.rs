@@ -11,6 +11,7 @@ use cap_std::fs::Dir;
 use futures::future::join_all;
 use guild_agent::{ReadRoots, RootError};
 use guild_contract::{Limits, MemberKey};
+use guild_jobs::durable::open_directory;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
@@ -193,7 +194,7 @@ impl Host {
         }
         if let Target::Members(path) = &target {
             let unreadable = |source| OpenError::Members { path: path.clone(), source };
-            let dir = discovery::open_directory(path).map_err(unreadable)?;
+            let dir = open_directory(path).map_err(unreadable)?;
             let found = discovery::discover(&dir).map_err(unreadable)?;
             opened = join_all(found.into_iter().map(|found| opener.settle(found, None))).await;
             for Opened { path, state, .. } in &opened {
@@ -246,7 +247,7 @@ impl Host {
     /// Where the directory cannot be read.
     pub fn survey(path: &Path, config: &Config, compiling: &dyn Fn(&str)) -> Result<Vec<Surveyed>, OpenError> {
         let unreadable = |source| OpenError::Members { path: path.to_owned(), source };
-        let found = discovery::discover(&discovery::open_directory(path).map_err(unreadable)?).map_err(unreadable)?;
+        let found = discovery::discover(&open_directory(path).map_err(unreadable)?).map_err(unreadable)?;
         let approval = Arc::new(Approval::new(config));
         let sandbox = plugins::sandbox(&Arc::new(config.limits.clone())).map_err(|e| e.to_string());
         let survey = |found| survey(found, config, &approval, sandbox.as_ref(), compiling);

@@ -40,13 +40,10 @@ use crate::{
     door::{Caller, Connected, Door, LARGE, Refused},
     events,
     host::Host,
-    mcp::{
-        Absent, Endpoint, Server, Unavailable,
-        sdk::{self, Services},
-    },
-    reload::LOGGED_CHARS,
-    rpc::{self, Answer, RpcError, Target, Visit},
+    mcp::{Absent, Endpoint, Server, Unavailable, sdk, sdk::Services},
+    rpc::{self, Answer, Target, Visit},
 };
+use guild_contract::{rpc::RpcError, text::LOGGED_CHARS};
 
 /// A request whose body may have been read.
 type Asked = Request<Option<Incoming>>;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use guild_contract::Limits;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::{plugins::busy, rpc::RpcError};
+use guild_contract::rpc::RpcError;
 
 /// What is counted in one.
 const UNIT: u64 = 1024;
@@ -47,7 +47,7 @@ impl Kept {
         let take = |places: &Arc<Semaphore>| places.clone().try_acquire_many_owned(units);
         let taken = take(&own.0).and_then(|own| Ok(Keeping { _own: own, _all: take(&self.all)? }));
         taken.map_err(|_| {
-            busy(format!(
+            RpcError::busy(format!(
                 "what the host keeps of running jobs would be more than limits.running_bytes = {}; try again when some have \
                  ended, or with a smaller task or config",
                 self.most

@@ -31,10 +31,7 @@ use tokio::{
 use tokio_util::task::TaskTracker;
 
 use crate::{
-    door::{
-        Connected,
-        patience::{OneTimer, PIECE, Patient, Transport},
-    },
+    door::{Connected, patience::OneTimer, patience::PIECE, patience::Patient, patience::Transport},
     http::{OfConnection, Service},
     once_more::OnceMore,
 };

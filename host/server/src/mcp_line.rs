@@ -15,10 +15,8 @@ use guild_contract::{
     manifest::{FILE_NAME, McpCommand},
 };
 
-use crate::{
-    config::Config,
-    discovery::{self, open_directory},
-};
+use crate::{config::Config, discovery};
+use guild_jobs::durable::open_directory;
 
 /// What a manifest says that needs nobody's permission.
 const PLAIN: &str = r#""command": "guild", "args": ["serve", "--member", ".", "--port", "${PORT}"]"#;

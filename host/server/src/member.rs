@@ -34,10 +34,9 @@ use crate::{
     home::Home,
     kept::Kept,
     mcp::tool::Called,
-    plugins::{self, Component, busy},
+    plugins::{self, Component},
     reach::{Reach, Sources, ceiling},
-    reload::LOGGED_CHARS,
-    rpc::{RpcError, to_json},
+    rpc::to_json,
     runtimes::Runtimes,
     schema::{self, Schema, pattern_bytes},
     seal::Seals,
@@ -45,6 +44,7 @@ use crate::{
     toolboxes::{Offered, Toolboxes},
     work::{self, Commission},
 };
+use guild_contract::{rpc::RpcError, text::LOGGED_CHARS};
 
 /// The member's own text: who this worker is. It is read at each activation, so an edit holds from the next job on.
 const POSTURE: &str = "posture.md";
@@ -205,7 +205,7 @@ impl Member {
         let agent = self.agent(params.agent.as_deref())?;
         let request = self.request(params)?;
         let place = self.means.places.clone().try_acquire_owned().map_err(|_| {
-            busy(format!(
+            RpcError::busy(format!(
                 "the host runs limits.running_jobs = {} jobs; try again when one has ended",
                 limits.running_jobs
             ))
@@ -219,7 +219,7 @@ impl Member {
             ActivateScope { memory: self.home.memory.clone(), files: self.reach.reader.files.clone(), wait_until };
         let span = tracing::debug_span!("activate", member = %self.key(), job = %activation.job);
         let activated = plugin.activate(&activation, scope).instrument(span).await.map_err(|e| match e {
-            CallError::Busy(_) => busy(format!("{e}; try again")),
+            CallError::Busy(_) => RpcError::busy(format!("{e}; try again")),
             e => RpcError::internal(e.to_string()),
         })?;
         let plan = activated.outcome.map_err(|refusal| RpcError::invalid_params(refusal.to_string()))?;
@@ -342,7 +342,7 @@ impl Member {
             schema::Refused::Invalid(why) => {
                 RpcError::invalid_params(format!("`config` is not what {} takes: {why}", self.home.key))
             }
-            schema::Refused::Busy => busy(format!(
+            schema::Refused::Busy => RpcError::busy(format!(
                 "the configurations of other dispatches to {} are being checked; try again",
                 self.home.key
             )),

@@ -13,13 +13,14 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    discover::{self, DISCOVER},
+    discover,
     door::{Audit, Caller, LARGE, Refused, is_known},
     json,
     mcp::{Answered, Failure, Identity, Manner, Server},
     member::{Member, blocking},
-    rpc::{RpcError, to_json},
+    rpc::to_json,
 };
+use guild_contract::rpc::{RpcError, method::DISCOVER};
 
 /// Versions of MCP that begin with `initialize`, newest first.
 const MCP_VERSIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];

@@ -10,7 +10,6 @@ use guild_audit::inspect::InspectError;
 use guild_contract::{
     Grants, Limits, MemberKey,
     manifest::{ComponentSpec, FILE_NAME, Lines},
-    rpc::code,
 };
 use guild_sandbox::{Candidate, CompileCache, Effort, LoadError, Plugin, Sandbox, Unlisted};
 use tokio::{
@@ -25,9 +24,9 @@ use crate::{
     member::check_config_schema,
     reach::Granted,
     resume::Resumer,
-    rpc::RpcError,
     toolbox::Catalogue,
 };
+use guild_contract::rpc::RpcError;
 
 /// Where a member's component is.
 #[derive(Clone)]
@@ -76,17 +75,12 @@ pub(crate) async fn ready(
         Ok(Ok(component)) => match &*component {
             Component::Ready(loaded) => Ok(loaded.clone()),
             Component::Failed(why) => Err(RpcError::internal(format!("member {key} is in state error: {why}"))),
-            Component::Loading(_) => Err(busy("the component is being loaded; try again")),
+            Component::Loading(_) => Err(RpcError::busy("the component is being loaded; try again")),
         },
         Ok(Err(_)) => Err(RpcError::internal("the host is stopping")),
         // The compilation goes on.
-        Err(_) => Err(busy("the component is still being compiled; try again")),
+        Err(_) => Err(RpcError::busy("the component is still being compiled; try again")),
     }
-}
-
-/// The host is at one of its limits.
-pub(crate) fn busy(why: impl Into<String>) -> RpcError {
-    RpcError::new(code::BUSY, why)
 }
 
 /// A component to load, and who waits for it.

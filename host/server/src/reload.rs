@@ -12,15 +12,12 @@ use tokio::{sync::Notify, task::spawn_blocking};
 use crate::{
     Host,
     config::{Change, Config, changes},
-    door::audit_log::{Event, Outcome},
+    door::{audit_log::Event, audit_log::Outcome},
     host::Prepared,
 };
 
 /// What a host is told that it is to log even where it logs only warnings: by this target the log finds it.
 pub const TOLD: &str = "guild_server::told";
-
-/// Characters of a text of others that the log repeats.
-pub(crate) const LOGGED_CHARS: usize = 300;
 
 /// How a host reads its `guild.toml` again.
 #[derive(Clone)]

@@ -6,10 +6,12 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use guild_contract::{Limits, rpc::code};
-use guild_jobs::StoreError;
+use guild_contract::{
+    Limits,
+    rpc::{RpcError, code},
+};
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::{Value, error::Category, value::RawValue};
+use serde_json::{error::Category, value::RawValue};
 
 use crate::{
     door::{Caller, Refused},
@@ -17,48 +19,6 @@ use crate::{
     mcp::{CALL, Server},
     methods,
 };
-
-/// An error of JSON-RPC, as it goes to the caller.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct RpcError {
-    /// One of [`code`].
-    pub code: i32,
-    /// What is wrong, for the one who asked. It names no path of the host.
-    pub message: String,
-    /// More, for programs.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub data: Option<Value>,
-}
-
-impl RpcError {
-    /// An error without data.
-    pub fn new(code: i32, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), data: None }
-    }
-
-    /// The parameters are not acceptable; the text says which and why.
-    pub fn invalid_params(message: impl Into<String>) -> Self {
-        Self::new(code::INVALID_PARAMS, message)
-    }
-
-    /// The host could not do it, and it is not the caller's fault.
-    pub fn internal(message: impl Into<String>) -> Self {
-        Self::new(code::INTERNAL_ERROR, message)
-    }
-
-    fn invalid_request(message: impl Into<String>) -> Self {
-        Self::new(code::INVALID_REQUEST, message)
-    }
-}
-
-impl From<StoreError> for RpcError {
-    fn from(error: StoreError) -> Self {
-        match error {
-            StoreError::Io { .. } => Self::internal(error.to_string()),
-            refused => Self::invalid_params(refused.to_string()),
-        }
-    }
-}
 
 /// Whom a request is for.
 #[derive(Clone, Copy)]

@@ -10,6 +10,7 @@ use std::{
 };
 
 use guild_contract::manifest::FILE_NAME;
+use guild_jobs::durable::open_directory;
 use notify::{
     Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _,
     event::{AccessKind, AccessMode},
@@ -65,7 +66,7 @@ impl Scanner {
         let mut rounds = 0;
         loop {
             // Watched first, and read then: a change in between is told.
-            let found = discovery::discover(&discovery::open_directory(&self.members)?)?;
+            let found = discovery::discover(&open_directory(&self.members)?)?;
             rounds += 1;
             let directories = self.directories(&found);
             let Some(watch) = &mut self.watch else { return Ok(found) };
@@ -105,7 +106,7 @@ fn member_directories(path: &Path) -> Vec<PathBuf> {
 
 /// The directories in a directory that are looked at for members.
 fn below(path: &Path) -> Vec<PathBuf> {
-    let names = discovery::open_directory(path).and_then(|dir| discovery::subdirectories(&dir)).unwrap_or_default();
+    let names = open_directory(path).and_then(|dir| discovery::subdirectories(&dir)).unwrap_or_default();
     names.into_iter().map(|name| path.join(name)).collect()
 }
 
@@ -222,7 +223,7 @@ mod tests {
         symlink("then", members.join("in/now")).unwrap();
         symlink(&outside, members.join("out/now")).unwrap();
         let (scanner, _noticed) = Scanner::new(members.clone(), None);
-        let found = discovery::discover(&discovery::open_directory(&members).unwrap()).unwrap();
+        let found = discovery::discover(&open_directory(&members).unwrap()).unwrap();
         assert!(found.iter().all(|found| found.member.is_ok()), "{found:?}");
         let directories = scanner.directories(&found);
         let expected = [members.join("in"), members.join("in/then"), members.join("out")];

@@ -18,7 +18,8 @@ use rustix::process::geteuid;
 use sha2::Sha256;
 use subtle::ConstantTimeEq as _;
 
-use crate::{approval, beside::Held, discovery::open_directory};
+use crate::{approval, beside::Held};
+use guild_jobs::durable::open_directory;
 
 /// The name of the key's file.
 pub const FILE: &str = "guild.seal";

@@ -23,11 +23,10 @@ use crate::{
     member::Means,
     plugins::{self, Component, Loaded},
     reach::{Reach, Reader, Sources},
-    reload::LOGGED_CHARS,
-    rpc::RpcError,
     runtimes::Runtimes,
     schema::{self, Refused, Schema},
 };
+use guild_contract::{rpc::RpcError, text::LOGGED_CHARS};
 
 /// How long an answer waits to be checked, at least.
 const LAST_CHECK: Duration = Duration::from_secs(1);
@@ -241,7 +240,7 @@ impl Toolbox {
             Ok(Err(fault)) => return Err(ToolFailure::Failed(fault.to_string())),
             Err(busy @ CallError::Busy(_)) => {
                 let why = format!("the tools of {}: {busy}; try again", self.key);
-                return Err(ToolFailure::Unavailable(plugins::busy(why)));
+                return Err(ToolFailure::Unavailable(RpcError::busy(why)));
             }
             Err(e) => return Err(ToolFailure::Failed(format!("the tool {name} did not work: {e}"))),
         };
@@ -266,7 +265,7 @@ impl Toolbox {
             Refused::Invalid(why) => ToolFailure::Failed(format!("{}: {why}", what())),
             Refused::Busy => {
                 let why = format!("the inputs and answers of other calls of {} are being checked; try again", self.key);
-                ToolFailure::Unavailable(plugins::busy(why))
+                ToolFailure::Unavailable(RpcError::busy(why))
             }
         })
     }

@@ -12,7 +12,7 @@ use guild_contract::{
     Manifest, MemberKey,
     manifest::{ComponentSpec, FILE_NAME},
 };
-use guild_jobs::{MemoryStore, SystemClock};
+use guild_jobs::{MemoryStore, SystemClock, durable::open_directory};
 use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools};
 use tokio::sync::watch;
 
@@ -23,9 +23,9 @@ use crate::{
     plugins::{Component, Load, Loaded, WantedComponent},
     reach::{Granted, Reach},
     roster::Roster,
-    rpc::RpcError,
     toolbox::{ToolFailure, Toolbox},
 };
+use guild_contract::rpc::RpcError;
 
 /// Characters of a tool's name that every runtime takes.
 const NAME_CHARS: usize = 64;
@@ -78,7 +78,7 @@ impl Toolboxes {
         let named: BTreeSet<&MemberKey> = named.filter(|key| *key != own).collect();
         let (mut offers, mut loads) = (BTreeMap::new(), Vec::new());
         let there = members.filter(|_| !named.is_empty()).map(|members| {
-            let there = discovery::open_directory(members).and_then(|dir| discovery::discover(&dir));
+            let there = open_directory(members).and_then(|dir| discovery::discover(&dir));
             there.unwrap_or_else(|e| {
                 tracing::error!("the directory of members {} cannot be read: {e}", members.display());
                 Vec::new()

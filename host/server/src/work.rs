@@ -31,9 +31,9 @@ use crate::{
     member::{Member, blocking},
     queue::Place,
     reach::Reach,
-    reload::LOGGED_CHARS,
     runtimes::Slot,
 };
+use guild_contract::text::LOGGED_CHARS;
 
 /// How a job came here.
 pub(crate) enum Commission {
@@ -158,7 +158,8 @@ impl Work {
     async fn history(&self) -> Result<(Vec<Entry>, Account, f64), String> {
         let job = self.job.clone();
         let lines = blocking(move || {
-            job.history().map_err(|e| crate::rpc::RpcError::internal(format!("its transcript cannot be read: {e}")))
+            job.history()
+                .map_err(|e| guild_contract::rpc::RpcError::internal(format!("its transcript cannot be read: {e}")))
         });
         let lines = lines.await.map_err(|e| e.message)?;
         let (account, seconds) = (transcript::account(&lines), transcript::seconds(&lines));

@@ -8,10 +8,11 @@ use guild_audit::{
     model::{Signature, SignatureState},
 };
 use guild_contract::Limits;
+use guild_jobs::durable::open_directory;
 use guild_server::{
     approval::{self, Trust},
     config::Config,
-    discovery::{FoundMember, open_directory},
+    discovery::FoundMember,
     reach::{Granted, ceiling},
 };
 

@@ -36,9 +36,9 @@ pub use signature::{SUFFIX, Signature, TRUST_FILE, Trust};
 use crate::{
     beside::Held,
     config::{Config, shell_word},
-    discovery::open_directory,
-    door::audit_log::{Event, Log, Outcome, Who},
+    door::{audit_log::Event, audit_log::Log, audit_log::Outcome, audit_log::Who},
 };
+use guild_jobs::durable::open_directory;
 
 /// Why `guild.lock` or `guild.trust` cannot be used. The files are named without their directory: callers see it too.
 #[derive(Debug, thiserror::Error)]

@@ -16,7 +16,7 @@ use super::{
     audit_log::{Event, Outcome, Who},
     class::Class,
 };
-use crate::{reload::LOGGED_CHARS, rpc::RpcError};
+use guild_contract::{rpc::RpcError, text::LOGGED_CHARS};
 
 impl Caller {
     /// Has a method carried out that the caller [may](Self::may), and what came of it written down, where that is to be.

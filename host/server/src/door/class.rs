@@ -3,7 +3,7 @@
 use guild_contract::rpc::method;
 
 use super::tokens::Methods;
-use crate::discover::DISCOVER;
+use guild_contract::rpc::method::DISCOVER;
 
 /// What a method does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -57,10 +57,9 @@ use self::{
 };
 use crate::{
     config::Config,
-    reload::LOGGED_CHARS,
     roster::{Reading, Roster},
-    rpc::RpcError,
 };
+use guild_contract::{rpc::RpcError, text::LOGGED_CHARS};
 
 /// Why a host does not start with the door that it was given.
 #[derive(Debug, thiserror::Error)]

@@ -37,10 +37,11 @@ use crate::{
     methods::{self, Params, shown},
     plugins::Component,
     roster::{MemberEntry, Reading},
-    rpc::{RpcError, to_json},
+    rpc::to_json,
     toolbox::{ToolFailure, Toolbox},
 };
 use bridge::{Bridged, Dispatched};
+use guild_contract::rpc::RpcError;
 use tool::{Called, Tool};
 
 /// The method that calls a tool.

@@ -4,7 +4,8 @@ use guild_contract::rpc::code;
 use serde::Serialize;
 
 use super::Server;
-use crate::{door::Caller, methods::shown, rpc::RpcError};
+use crate::{door::Caller, methods::shown};
+use guild_contract::rpc::RpcError;
 
 /// The one prompt's name.
 const WORKERS: &str = "workers";

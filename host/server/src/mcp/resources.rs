@@ -18,8 +18,8 @@ use crate::{
     json::string_bytes,
     member::{Member, blocking},
     methods::{self, shown},
-    rpc::RpcError,
 };
+use guild_contract::rpc::RpcError;
 
 /// Jobs of which a page of the list tells, at most.
 const PAGE: usize = 50;

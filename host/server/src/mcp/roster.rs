@@ -28,9 +28,10 @@ use crate::{
     door::{Audit, Caller},
     member::{Member, blocking},
     methods::{Params, shown},
-    rpc::{RpcError, to_json},
+    rpc::to_json,
     toolbox::Toolbox,
 };
+use guild_contract::rpc::RpcError;
 
 const WORKERS: &str = "workers";
 const FIND_TOOLS: &str = "find_tools";

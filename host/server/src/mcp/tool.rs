@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json, value::RawValue};
 const JOB: &str = "guild/job";
 
 use super::resources;
-use crate::rpc::RpcError;
+use guild_contract::rpc::RpcError;
 
 /// A tool that an endpoint offers.
 #[derive(Clone, Debug, Serialize)]

@@ -8,10 +8,8 @@ use std::{
 
 use guild_contract::Limits;
 use guild_jobs::OwnerLock;
-use guild_server::{
-    discovery::open_directory,
-    takeover::{OwnerError, own},
-};
+use guild_jobs::durable::open_directory;
+use guild_server::takeover::{OwnerError, own};
 use tokio::net::TcpListener;
 
 use crate::harness::{PATIENCE, Server, host, manifest};

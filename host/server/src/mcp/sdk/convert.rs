@@ -6,7 +6,8 @@ use rmcp::model::{
 };
 
 use super::super::{Failure, Identity, tool::Called};
-use crate::{door::Refused, rpc::RpcError};
+use crate::door::Refused;
+use guild_contract::rpc::RpcError;
 
 /// How long a client may believe a list that follows the roster, where it is not told of changes.
 pub(super) const LIST_TTL_MS: u64 = 10_000;

@@ -57,8 +57,9 @@ use crate::{
     door::{Caller, LARGE, Refused, Stay, shares::Share},
     host::Host,
     json,
-    rpc::{MAX_ID_BYTES, RpcError, written},
+    rpc::{MAX_ID_BYTES, written},
 };
+use guild_contract::rpc::RpcError;
 
 static SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 static VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");

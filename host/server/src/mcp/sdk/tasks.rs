@@ -27,8 +27,8 @@ use crate::{
     door::{Audit, Caller},
     member::Member,
     methods::{self, Params, shown},
-    rpc::RpcError,
 };
+use guild_contract::rpc::RpcError;
 
 /// How often to ask for a job.
 const POLL_MS: u64 = 2_000;
