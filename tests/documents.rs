@@ -6,8 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use guild_config::Config;
 use guild_contract::Limits;
-use guild_server::config::Config;
 use serde_json::{Value, json};
 
 fn root() -> PathBuf {

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
+use guild_config::{Config, ConfigError};
 use guild_contract::{
     Grants, Manifest, MemberKey, Policy,
     grants::{Capability, Pattern, Rule, wildcard},
     manifest::{ComponentSpec, Interface, Lines},
 };
-use guild_server::config::{Config, ConfigError};
 
 use crate::section;
 

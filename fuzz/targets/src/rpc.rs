@@ -6,10 +6,10 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
+use guild_config::Config;
 use guild_contract::{Limits, rpc::code};
 use guild_server::{
     Host, HostOptions, Target,
-    config::Config,
     mcp::Server,
     rpc::{self, Answer, Target as Asked, Visit},
 };

@@ -2,10 +2,10 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
+use guild_config::Config;
 use guild_contract::grants::Pattern;
 use guild_server::{
     approval::{Approval, Signature, Trust},
-    config::Config,
     door::{tokens::Methods, tokens::NewToken, tokens::PREFIX, tokens::TokenFile},
 };
 

@@ -6,11 +6,11 @@ use std::{
     sync::Arc,
 };
 
+use guild_config::Config;
 use guild_jobs::Owner;
 use guild_server::{
     Host,
     approval::{Approval, Difference, FILE, How, Pin, Refused, Signature, Standing, Trusted},
-    config::Config,
     discovery::FoundMember,
     reach::Granted,
     resume,

@@ -8,8 +8,9 @@ use clap::{
 };
 use clap_complete::{ArgValueCandidates, ArgValueCompleter, Shell};
 use guild_audit::Severity;
+use guild_config::Runtime;
 use guild_contract::{JobStatus, MemberKey, grants::Pattern};
-use guild_server::{config::Runtime, door::tokens::Methods, serve::DEFAULT_PORT};
+use guild_server::{door::tokens::Methods, serve::DEFAULT_PORT};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 

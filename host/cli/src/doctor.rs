@@ -8,10 +8,8 @@ use std::{
 };
 
 use anstyle::AnsiColor;
-use guild_server::{
-    config::Config,
-    doctor::{Check, Examination, Kind, State, examine},
-};
+use guild_config::Config;
+use guild_server::doctor::{Check, Examination, Kind, State, examine};
 use serde::Serialize;
 
 use crate::{

@@ -6,12 +6,12 @@ use std::{
 };
 
 use anstyle::AnsiColor;
+use guild_config::Config;
 use guild_contract::{
     Bounds, Grants, Limits, Narrowed,
     grants::{Names, Verdict},
 };
 use guild_server::{
-    config::Config,
     discovery::FoundMember,
     host::Surveyed,
     reach::{self, Granted, Outlook, Searched},

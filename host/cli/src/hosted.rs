@@ -10,10 +10,10 @@ use std::{
 };
 
 use cap_std::fs::Dir;
+use guild_config::{Config, Runtime, VARIABLE};
 use guild_contract::MemberKey;
 use guild_jobs::{Note, Owner};
 use guild_server::{
-    config::{Config, Runtime, VARIABLE},
     discovery::FoundMember,
     serving::{Part, Serving, Would},
 };

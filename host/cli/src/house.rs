@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use cap_std::fs::Dir;
+use guild_config::{Config, shell_word};
 use guild_contract::{
     MemberKey,
     manifest::{FILE_NAME, WORKER},
@@ -10,7 +11,6 @@ use guild_contract::{
 use guild_jobs::durable::open_directory;
 use guild_server::{
     approval::Approval,
-    config::{Config, shell_word},
     discovery::{Found, FoundMember, MEMBERS, discover, single},
 };
 

@@ -9,12 +9,12 @@ use guild_client::{
     Detail, Error, JobId, JobList, JobStatus, ListParams, Listed, ListedDetails, MemberKey, Options, Reply, ResultView,
     Served, StatusView, WorkerHandle,
 };
+use guild_config::Config;
 use guild_contract::{Limits, Meta, rpc::code};
 use guild_jobs::{
     Owner, Records,
     records::{made_at, started_at},
 };
-use guild_server::config::Config;
 use jiff::Timestamp;
 use serde::Serialize;
 

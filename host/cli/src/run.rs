@@ -13,12 +13,12 @@ use std::{
 use guild_client::{
     DispatchParams, Error, JobStatus, ListParams, MemberReport, MemberService, ResultView, StatusView, WorkerHandle,
 };
+use guild_config::Config;
 use guild_contract::rpc::RpcError;
 use guild_contract::{Limits, manifest::FILE_NAME};
 use guild_jobs::Owner;
 use guild_server::{
     Host, HostOptions, Member, OpenError, Target,
-    config::Config,
     discovery::{self, FoundMember},
     listen::StopSignals,
     takeover::OwnerError,

@@ -2,9 +2,9 @@
 
 use std::{path::Path, sync::Arc};
 
+use guild_config::Config;
 use guild_server::{
     Host, MemberEntry, MemberState, Reloads, ServeError, ServeOptions, Target,
-    config::Config,
     listen::{BindError, Signals},
     mcp_line,
 };

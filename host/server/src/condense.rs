@@ -9,7 +9,8 @@ use guild_session::{
     meter::{Account, Meter},
 };
 
-use crate::{config::Runtime, runtimes::Runtimes, work};
+use crate::{runtimes::Runtimes, work};
+use guild_config::Runtime;
 
 /// Has the runtime `agent` condense the memories of the member `key`, when it has a place for that.
 pub(crate) fn condenser(runtimes: &Arc<Runtimes>, agent: Runtime, key: &MemberKey) -> Condenser {

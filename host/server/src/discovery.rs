@@ -20,7 +20,8 @@ use guild_sandbox::Candidate;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::{approval::SUFFIX, config::Config, mcp_line};
+use crate::{approval::SUFFIX, mcp_line};
+use guild_config::Config;
 
 /// What a directory of members is called, where nobody says otherwise.
 pub const MEMBERS: &str = "guild-members";

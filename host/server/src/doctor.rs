@@ -22,12 +22,12 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
-    config::{Config, Runtime},
     door::{audit_log::Log, tls::Tls, tokens::TokenFile},
     host::{Host, Surveyed, read_roots},
     reach::{Reach, Sources},
     runtimes::{self, Runtimes},
 };
+use guild_config::{Config, Runtime};
 
 /// So many documents of a read root are counted.
 const DOCUMENTS: u32 = 1000;
@@ -167,7 +167,7 @@ pub async fn examine(examination: Examination, compiling: impl Fn(&str) + Send +
     checks.extend(look_at_keys(&config, needed.contains(&Runtime::Api)));
     checks.push(look_at_sources(roots.clone(), unreadable, needed.contains(&Runtime::Extractive)).await);
     checks.extend(look_at_web(&config, files.is_some(), online).await);
-    checks.push(Check::new(Kind::Door, config.door.bind, true, look_at_door(&config)));
+    checks.push(Check::new(Kind::Door, config.auth.bind, true, look_at_door(&config)));
     checks.extend(survey_failed);
     let (sources, runtimes) = (Sources::new(roots), Runtimes::new(&config));
     let known: BTreeSet<String> = survey.iter().map(|member| member.found.path.clone()).collect();
@@ -310,7 +310,7 @@ async fn look_at_web(config: &Config, has_roots: bool, online: bool) -> Vec<Chec
 
 /// Who may come in, over what, and where it is written down. It makes no audit log.
 fn look_at_door(config: &Config) -> Result<String, String> {
-    let door = &config.door;
+    let door = &config.auth;
     let tls = match &door.tls {
         Some(files) => Tls::open(files).and_then(|tls| tls.check_times()).map(|()| "TLS").map_err(|e| e.to_string())?,
         None => "no TLS",

@@ -20,7 +20,6 @@ use tokio_util::{
 
 use crate::{
     approval::{Approval, Standing},
-    config::{Config, Runtime},
     discovery::{self, Found, FoundMember},
     door::{Caller, Door, Rules},
     events::Hub,
@@ -36,6 +35,7 @@ use crate::{
     takeover::OwnerError,
     toolboxes::Toolboxes,
 };
+use guild_config::{Config, Runtime};
 
 /// How long a start waits to hear what there is in the read roots.
 const LOOKING: Duration = Duration::from_secs(5);

@@ -5,11 +5,8 @@
 //! instantiates a component, but for a dispatch.
 
 pub mod approval;
-mod beside;
 mod condense;
-pub mod config;
 mod declined;
-mod directories;
 mod discover;
 pub mod discovery;
 pub mod doctor;

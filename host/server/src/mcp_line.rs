@@ -15,7 +15,8 @@ use guild_contract::{
     manifest::{FILE_NAME, McpCommand},
 };
 
-use crate::{config::Config, discovery};
+use crate::discovery;
+use guild_config::Config;
 use guild_jobs::durable::open_directory;
 
 /// What a manifest says that needs nobody's permission.

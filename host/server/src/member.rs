@@ -29,7 +29,6 @@ use tracing::Instrument as _;
 
 use crate::{
     approval::Approval,
-    config::{Config, Runtime},
     events::Hub,
     home::Home,
     kept::Kept,
@@ -44,6 +43,7 @@ use crate::{
     toolboxes::{Offered, Toolboxes},
     work::{self, Commission},
 };
+use guild_config::{Config, Runtime};
 use guild_contract::{rpc::RpcError, text::LOGGED_CHARS};
 
 /// The member's own text: who this worker is. It is read at each activation, so an edit holds from the next job on.

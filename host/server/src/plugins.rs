@@ -19,13 +19,13 @@ use tokio::{
 
 use crate::{
     approval::{Approval, Refused, Standing, Trusted},
-    directories,
     discovery::FoundMember,
     member::check_config_schema,
     reach::Granted,
     resume::Resumer,
     toolbox::Catalogue,
 };
+use guild_config::directories;
 use guild_contract::rpc::RpcError;
 
 /// Where a member's component is.

@@ -18,9 +18,8 @@ use guild_session::{files::Files, meter::session_limits, web::Web};
 use guild_web::check_host_pattern;
 use serde::Serialize;
 
-use crate::{
-    OpenError, config::Config, discovery::FoundMember, host::read_roots, runtimes::Runtimes, serving::ServedRoot,
-};
+use crate::{OpenError, discovery::FoundMember, host::read_roots, runtimes::Runtimes, serving::ServedRoot};
+use guild_config::Config;
 
 /// What a member may do: what its manifest asks for, and the operator allows.
 #[derive(Clone, Debug)]

@@ -11,10 +11,10 @@ use tokio::{sync::Notify, task::spawn_blocking};
 
 use crate::{
     Host,
-    config::{Change, Config, changes},
     door::{audit_log::Event, audit_log::Outcome},
     host::Prepared,
 };
+use guild_config::{Change, Config, changes};
 
 /// What a host is told that it is to log even where it logs only warnings: by this target the log finds it.
 pub const TOLD: &str = "guild_server::told";

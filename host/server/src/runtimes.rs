@@ -12,11 +12,8 @@ use guild_session::{
 };
 use guild_web::{Granted, Internet, MemberHosts};
 
-use crate::{
-    config::{Config, Runtime},
-    directories,
-    queue::Places,
-};
+use crate::queue::Places;
+use guild_config::{Config, Runtime, directories};
 
 /// A runtime, and the places of its sessions.
 #[derive(Clone)]

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, value::RawValue};
 use tokio::{sync::Semaphore, time::timeout_at};
 
-use self::explain::Held;
+use self::explain::DirectoryLock;
 
 /// Compiles schemas, and applies one to a value. The request is a [`Request`] in JSON, the answer a [`Problem`] or null.
 pub(crate) static SCHEMA: Task = Task { name: "schema", run: in_child };
@@ -254,7 +254,7 @@ fn compile(schema: &Value, pattern_bytes: usize) -> Result<Validator, String> {
     let patterns = PatternOptions::regex().size_limit(pattern_bytes).dfa_size_limit(pattern_bytes);
     let compiled = jsonschema::options().with_retriever(NothingElse).with_pattern_options(patterns).build(schema);
     compiled.map_err(|error| {
-        let what = explain::explained(&error, Held { value: schema, schema: &Value::Null });
+        let what = explain::explained(&error, DirectoryLock { value: schema, schema: &Value::Null });
         // The one word that the compiler has for a pattern is said where there is no more to it.
         let hint = "look-around and back references are not supported, and a pattern can be too large";
         if what.contains("is not a \"regex\"") { format!("{what}: {hint}") } else { what }
@@ -267,7 +267,7 @@ fn applied(validator: &Validator, value: &Value, schema: impl FnOnce() -> Value)
         return Ok(());
     }
     let schema = schema();
-    let held = Held { value, schema: &schema };
+    let held = DirectoryLock { value, schema: &schema };
     let problems = validator.iter_errors(value).take(PROBLEMS).map(|error| explain::explained(&error, held));
     Err(problems.collect::<Vec<_>>().join("; "))
 }

@@ -18,7 +18,8 @@ use rustix::process::geteuid;
 use sha2::Sha256;
 use subtle::ConstantTimeEq as _;
 
-use crate::{approval, beside::Held};
+use crate::approval;
+use guild_config::directory_lock::DirectoryLock;
 use guild_jobs::durable::open_directory;
 
 /// The name of the key's file.
@@ -86,7 +87,7 @@ impl Seals {
 
     fn make(&self) -> io::Result<Key> {
         let nowhere = || io::Error::other("there is no configuration directory; set HOME, or name a guild.toml");
-        let held = Held::acquire(self.directory.as_deref().ok_or_else(nowhere)?)?;
+        let held = DirectoryLock::acquire(self.directory.as_deref().ok_or_else(nowhere)?)?;
         // Another host may have made it meanwhile.
         if let Some(key) = read(held.dir())? {
             return Ok(key);

@@ -5,13 +5,13 @@ use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::{
-    config::{Config, Runtime},
     door::{Door, DoorError, audit_log::Event},
     host::{Host, HostOptions, OpenError, Target},
     http::Service,
     listen::{self, BindError, Bound, Signals},
     reload::Reloads,
 };
+use guild_config::{Config, Runtime};
 
 /// What `guild serve` was asked for.
 #[derive(Clone, Debug)]
@@ -74,7 +74,7 @@ pub async fn serve_until(
 ) -> Result<(), ServeError> {
     let ServeOptions { config, target, port, sources, agent, reloads } = options;
     more_descriptors();
-    let address = SocketAddr::new(config.door.bind, port.or(config.port).unwrap_or(DEFAULT_PORT));
+    let address = SocketAddr::new(config.auth.bind, port.or(config.port).unwrap_or(DEFAULT_PORT));
     let bound = Bound::bind(address)?;
     let address = bound.address();
     let door = Arc::new(Door::open(&config, address)?);

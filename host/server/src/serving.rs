@@ -14,11 +14,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     OpenError,
-    config::{Config, Runtime},
     discovery::FoundMember,
     host::read_roots,
     reach::{Granted, Sources},
 };
+use guild_config::{Config, Runtime};
 
 /// How a member is served.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

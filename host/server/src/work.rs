@@ -27,12 +27,12 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, Span};
 
 use crate::{
-    config::Runtime,
     member::{Member, blocking},
     queue::Place,
     reach::Reach,
     runtimes::Slot,
 };
+use guild_config::Runtime;
 use guild_contract::text::LOGGED_CHARS;
 
 /// How a job came here.

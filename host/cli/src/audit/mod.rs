@@ -17,7 +17,7 @@ use std::{
 };
 
 use guild_audit::{Audit, Difference, Severity, model::FORMAT};
-use guild_server::config::Config;
+use guild_config::Config;
 use serde::Serialize;
 
 use crate::{

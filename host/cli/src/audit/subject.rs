@@ -7,11 +7,11 @@ use guild_audit::{
     Audit, Member,
     model::{Signature, SignatureState},
 };
+use guild_config::Config;
 use guild_contract::Limits;
 use guild_jobs::durable::open_directory;
 use guild_server::{
     approval::{self, Trust},
-    config::Config,
     discovery::FoundMember,
     reach::{Granted, ceiling},
 };

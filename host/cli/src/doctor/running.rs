@@ -7,9 +7,9 @@ use std::{
 };
 
 use guild_client::{MemberReport, MemberService, Options, Url};
+use guild_config::Config;
 use guild_jobs::Owner;
 use guild_server::{
-    config::Config,
     doctor::{Check, Kind},
     serving::{Serving, Would},
 };

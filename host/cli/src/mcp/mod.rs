@@ -16,13 +16,10 @@ use std::{
 };
 
 use guild_client::{Coming, Error, MemberKey, Relay, Url};
+use guild_config::{Config, Runtime, shell_word};
 use guild_jobs::Owner;
 use guild_server::{
-    OpenError, Reloads, ServeError, ServeOptions, Target,
-    config::{Config, Runtime, shell_word},
-    discovery,
-    listen::Signals,
-    mcp_line, serve_until,
+    OpenError, Reloads, ServeError, ServeOptions, Target, discovery, listen::Signals, mcp_line, serve_until,
     takeover::OwnerError,
 };
 use tokio::{
@@ -149,8 +146,8 @@ impl Place {
                 config.members = house::members_directory(members.as_deref(), &config).ok();
             }
             // Nobody but this machine's own has business with a host that ends with its client.
-            config.door.bind = Ipv4Addr::LOCALHOST.into();
-            config.door.tls = None;
+            config.auth.bind = Ipv4Addr::LOCALHOST.into();
+            config.auth.tls = None;
             config
         };
         let read = move || Config::load(file.as_deref()).map(&of_command).map_err(|e| e.to_string());

@@ -20,9 +20,9 @@ use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 use super::FileError;
-use crate::{
-    beside::{Held, check_unshared},
-    config::{from_toml, line_of},
+use guild_config::{
+    directory_lock::DirectoryLock,
+    text::{check_unshared, from_toml, line_of},
 };
 
 /// Its name, beside `guild.toml`.
@@ -202,7 +202,7 @@ impl Lock {
     }
 
     /// Replaces the lock of a directory that is held.
-    pub(super) fn write(&self, held: &Held) -> io::Result<Stamp> {
+    pub(super) fn write(&self, held: &DirectoryLock) -> io::Result<Stamp> {
         held.replace(FILE, self.text()?.as_bytes(), MODE)
     }
 

@@ -33,11 +33,8 @@ pub use difference::Difference;
 pub use lock::{Asked, FILE, How, Lock, Pin};
 pub use signature::{SUFFIX, Signature, TRUST_FILE, Trust};
 
-use crate::{
-    beside::Held,
-    config::{Config, shell_word},
-    door::{audit_log::Event, audit_log::Log, audit_log::Outcome, audit_log::Who},
-};
+use crate::door::{audit_log::Event, audit_log::Log, audit_log::Outcome, audit_log::Who};
+use guild_config::{Config, directory_lock::DirectoryLock, shell_word};
 use guild_jobs::durable::open_directory;
 
 /// Why `guild.lock` or `guild.trust` cannot be used. The files are named without their directory: callers see it too.
@@ -239,7 +236,7 @@ impl Approval {
             required: config.require_approval,
             signature_required: config.require_signature,
             policy_option: config.policy_option(),
-            audit_log: config.door.audit_log.clone(),
+            audit_log: config.auth.audit_log.clone(),
             read: Mutex::default(),
             told: Mutex::default(),
             successor: OnceLock::new(),
@@ -510,7 +507,7 @@ impl Approval {
     /// Reads the lock, changes it and writes it, while nobody else does.
     fn change(&self, change: impl FnOnce(&mut Lock) -> Result<(), Refused>) -> Result<(), ChangeError> {
         let directory = self.directory.as_deref().ok_or(ChangeError::Nowhere)?;
-        let held = Held::acquire(directory).map_err(ChangeError::Write)?;
+        let held = DirectoryLock::acquire(directory).map_err(ChangeError::Write)?;
         // Anew: two writes can be too close for a file's times to tell them apart.
         let (before, _) = Lock::read(held.dir()).map_err(|e| ChangeError::Refused(e.into()))?;
         let mut lock = before.clone();

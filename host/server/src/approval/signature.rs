@@ -8,7 +8,7 @@ use minisign_verify::{Error, PublicKey};
 use serde::Serialize;
 
 use super::FileError;
-use crate::config::read_file;
+use guild_config::text::read_file;
 
 /// The name of the trust file, beside `guild.toml`.
 pub const TRUST_FILE: &str = "guild.trust";

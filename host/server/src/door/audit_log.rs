@@ -30,7 +30,7 @@ use rustix::{
 };
 use serde::{Serialize, Serializer};
 
-use crate::{config::Config, directories};
+use guild_config::{Config, directories};
 
 /// The file's name in the user's state directory.
 const FILE_NAME: &str = "audit.jsonl";
@@ -199,7 +199,7 @@ impl Log {
     /// The log that `guild.toml` names, else the one in the user's state directory; `None`, and a warning, where the
     /// user has none.
     pub fn of(config: &Config) -> Option<Self> {
-        Self::named(config.door.audit_log.as_deref())
+        Self::named(config.auth.audit_log.as_deref())
     }
 
     /// [`Self::of`], where `path` is what `guild.toml` names.

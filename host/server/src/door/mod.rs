@@ -43,7 +43,7 @@ use tokio::sync::OwnedSemaphorePermit;
 pub(crate) use audit::Audit;
 pub(crate) use class::is_known;
 pub(crate) use names::CalledBy;
-pub use names::HostName;
+
 pub(crate) use stay::Stay;
 
 use self::{
@@ -55,10 +55,8 @@ use self::{
     tls::{Tls, TlsError},
     tokens::{TokenError, TokenFile},
 };
-use crate::{
-    config::Config,
-    roster::{Reading, Roster},
-};
+use crate::roster::{Reading, Roster};
+use guild_config::Config;
 use guild_contract::{rpc::RpcError, text::LOGGED_CHARS};
 
 /// Why a host does not start with the door that it was given.
@@ -271,7 +269,7 @@ impl Rules {
     /// What `guild.toml` says of the door of a host that listens at `address`. Of a door that is there already, it keeps
     /// what is the same.
     fn of(config: &Config, address: SocketAddr, door: Option<&Door>) -> Result<Self, DoorError> {
-        let (options, now) = (&config.door, door.map(Door::now));
+        let (options, now) = (&config.auth, door.map(Door::now));
         let before = now.as_ref().map(|now| &now.rules);
         let is_local = address.ip().is_loopback();
         let token_required = options.require_token || !is_local;

@@ -5,40 +5,14 @@
 //! whatever it asks for. An address that stands there in place of a name cannot be bound to anything else. Some of a
 //! page's requests have no `Origin`; of those a browser says in `Sec-Fetch-Site` that they come from another site.
 
-use std::{net::IpAddr, net::SocketAddr, str::FromStr};
+use guild_config::{Called, HostName};
+use std::net::{IpAddr, SocketAddr};
 
 use axum::http::{
     HeaderMap, HeaderName,
     header::{HOST, ORIGIN},
     uri::Authority,
 };
-
-/// A name of `hosts` in `guild.toml`, or an address: with a port where only that one is meant.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HostName {
-    name: String,
-    port: Option<u16>,
-}
-
-impl FromStr for HostName {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || {
-            format!(
-                "{text:?} is no host's name; write one as \"guild.example\", or \"guild.example:8443\" for one port"
-            )
-        };
-        let Called { name, port, bracketed } = Called::read(text).ok_or_else(wrong)?;
-        let plain = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'.');
-        let sound = if bracketed {
-            name.parse::<std::net::Ipv6Addr>().is_ok()
-        } else {
-            !name.is_empty() && name.len() <= 253 && name.bytes().all(plain)
-        };
-        if sound { Ok(Self { name: name.to_owned(), port }) } else { Err(wrong()) }
-    }
-}
 
 /// What a request called the host by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,32 +172,6 @@ impl Names {
                 && (port == Some(at.port()) || (port.is_none() && usual))
         });
         (listed || own).then_some(CalledBy::Name)
-    }
-}
-
-/// `host`, `host:port` or `[address]:port`.
-struct Called<'a> {
-    name: &'a str,
-    port: Option<u16>,
-    bracketed: bool,
-}
-
-impl<'a> Called<'a> {
-    fn read(authority: &'a str) -> Option<Self> {
-        let (name, port, bracketed) = match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-            Some((address, "")) => (address, None, true),
-            Some((address, port)) => (address, Some(port.strip_prefix(':')?), true),
-            None => match authority.split_once(':') {
-                Some((name, port)) => (name, Some(port), false),
-                None => (authority, None, false),
-            },
-        };
-        let port = match port {
-            None | Some("") => None,
-            Some(port) if port.bytes().all(|byte| byte.is_ascii_digit()) => Some(port.parse().ok()?),
-            Some(_) => return None,
-        };
-        Some(Self { name, port, bracketed })
     }
 }
 

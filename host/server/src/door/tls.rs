@@ -18,7 +18,7 @@ use rustls::{
 use tokio_rustls::TlsAcceptor;
 
 use super::stamp::Stamp;
-use crate::config::TlsFiles;
+use guild_config::TlsFiles;
 
 /// How often the files are looked at, at most.
 const LOOK: Duration = Duration::from_secs(1);

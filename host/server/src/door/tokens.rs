@@ -21,9 +21,10 @@ use rustix::{fs::OFlags, process::geteuid};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::{
-    beside::{Held, check_unshared},
-    config::{Config, from_toml},
+use guild_config::{
+    Config,
+    directory_lock::DirectoryLock,
+    text::{check_unshared, from_toml},
 };
 
 /// The file's name.
@@ -316,7 +317,7 @@ impl TokenFile {
 
     /// Changes the tokens while nobody else does.
     fn change(&self, change: impl FnOnce(&mut Vec<Token>) -> Result<(), TokenError>) -> Result<(), TokenError> {
-        let held = Held::acquire(&self.directory).map_err(|source| self.failed(source))?;
+        let held = DirectoryLock::acquire(&self.directory).map_err(|source| self.failed(source))?;
         let mut token = self.read()?;
         change(&mut token)?;
         let text = toml::to_string(&Written { token }).map_err(io::Error::other);

@@ -17,22 +17,22 @@ const DEPTH: usize = 2;
 
 /// A whole value, and the schema that it was held against.
 #[derive(Clone, Copy)]
-pub(super) struct Held<'a> {
+pub(super) struct DirectoryLock<'a> {
     pub(super) value: &'a Value,
     pub(super) schema: &'a Value,
 }
 
 /// Where, and what is wrong there.
-pub(super) fn explained(error: &ValidationError<'_>, held: Held<'_>) -> String {
+pub(super) fn explained(error: &ValidationError<'_>, held: DirectoryLock<'_>) -> String {
     cut(placed(error, held, 0), PROBLEM_BYTES)
 }
 
-fn placed(error: &ValidationError<'_>, held: Held<'_>, depth: usize) -> String {
+fn placed(error: &ValidationError<'_>, held: DirectoryLock<'_>, depth: usize) -> String {
     let (place, reason) = (error.instance_path().to_string(), reason(error, held, depth));
     if place.is_empty() { reason } else { format!("at {place}: {reason}") }
 }
 
-fn reason(error: &ValidationError<'_>, held: Held<'_>, depth: usize) -> String {
+fn reason(error: &ValidationError<'_>, held: DirectoryLock<'_>, depth: usize) -> String {
     let value = short(error.instance());
     match error.kind() {
         Kind::Enum { options } => format!("{value} is not one of {}", choices(listed(options))),
@@ -70,7 +70,7 @@ fn unknown<'a>(names: impl ExactSizeIterator<Item = &'a String>) -> String {
 fn alternatives(
     error: &ValidationError<'_>,
     errors: &[ValidationError<'static>],
-    held: Held<'_>,
+    held: DirectoryLock<'_>,
     depth: usize,
 ) -> Vec<String> {
     let here = || errors.iter().filter(|other| other.instance_path() == error.instance_path());
@@ -131,7 +131,7 @@ mod tests {
         let validator = jsonschema::validator_for(&schema).unwrap();
         let problems: Vec<String> = validator
             .iter_errors(&value)
-            .map(|error| explained(&error, Held { value: &value, schema: &schema }))
+            .map(|error| explained(&error, DirectoryLock { value: &value, schema: &schema }))
             .collect();
         problems.join("; ")
     }

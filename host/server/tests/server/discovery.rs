@@ -2,12 +2,10 @@
 
 use std::{fs, os::unix::fs::symlink, path::Path, time::Duration};
 
+use guild_config::Config;
 use guild_contract::{Policy, grants::Rule};
 use guild_jobs::durable::open_directory;
-use guild_server::{
-    config::Config,
-    discovery::{Found, discover, single},
-};
+use guild_server::discovery::{Found, discover, single};
 use serde_json::{Value, json};
 
 use crate::harness::manifest;

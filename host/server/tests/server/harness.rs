@@ -8,10 +8,10 @@ use std::{
     time::Duration,
 };
 
+use guild_config::Config;
 use guild_contract::Limits;
 use guild_server::{
     Host, HostOptions, Target,
-    config::Config,
     http::Service,
     listen::{Bound, serve},
 };

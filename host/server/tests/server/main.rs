@@ -6,7 +6,6 @@
     reason = "clippy allows these in tests, but not in what tests share"
 )]
 
-mod config;
 mod discovery;
 mod harness;
 mod http;

@@ -292,7 +292,7 @@ impl Services {
         // A stream that only tells of changes is open for as long as its client likes, and takes nobody's place.
         let listens = !is_post || message.method.as_deref() == Some(LISTEN);
         let mut held =
-            Held { _session: in_use.clone(), _question: question, caller: None, listener: None, _place: None };
+            DirectoryLock { _session: in_use.clone(), _question: question, caller: None, listener: None, _place: None };
         if listens && parts.method != Method::DELETE {
             let Some(place) = self.host.events().place(caller.identity()) else {
                 let error = too_many("limits.listeners", self.host.limits().listeners, "streams");
@@ -457,7 +457,7 @@ fn later(id: Option<&str>, error: RpcError) -> Response {
 }
 
 /// What lasts for as long as an answer is being sent.
-struct Held {
+struct DirectoryLock {
     _session: Option<Arc<Use>>,
     _question: Option<Question>,
     /// With the place of its request, and with what is counted of it.
@@ -472,7 +472,7 @@ struct Held {
 /// A body that holds something until it has been sent, or nobody takes it any more.
 struct Kept {
     body: Body,
-    held: Held,
+    held: DirectoryLock,
 }
 
 impl HttpBody for Kept {

@@ -10,7 +10,7 @@ use super::value::{Wrong, above_zero, key_source};
 
 /// `[web]` as it is written.
 #[derive(Deserialize)]
-pub(super) struct WrittenWeb {
+pub(crate) struct WrittenWeb {
     allow: Option<Vec<String>>,
     deny: Option<Vec<String>>,
     private: Option<Vec<String>>,
@@ -30,7 +30,7 @@ struct WrittenSearch {
 }
 
 impl WrittenWeb {
-    pub(super) fn read(web: Spanned<Self>, base: &Path) -> Result<WebOptions, Wrong> {
+    pub(crate) fn read(web: Spanned<Self>, base: &Path) -> Result<WebOptions, Wrong> {
         let span = web.span();
         let web = web.into_inner();
         let default = WebOptions::default();

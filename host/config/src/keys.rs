@@ -105,7 +105,7 @@ const LISTS: [(&str, Keys); 2] = [
 const SECRETS: [&str; 5] = ["key", "api_key", "token", "secret", "password"];
 
 /// Refuses the first key that is not known, naming the nearest one that is.
-pub(super) fn check(root: &DeTable<'_>) -> Result<(), Wrong> {
+pub(crate) fn check(root: &DeTable<'_>) -> Result<(), Wrong> {
     ROOT.check(root)?;
     for (name, keys) in &TABLES {
         if let Some(table) = table(root, name, keys.table)? {
@@ -148,7 +148,7 @@ fn table<'a, 'i>(parent: &'a DeTable<'i>, name: &str, written: &str) -> Result<O
 }
 
 /// The keys that a table of the file has.
-pub(super) fn names(root: &DeTable<'_>, table: &str) -> BTreeSet<String> {
+pub(crate) fn names(root: &DeTable<'_>, table: &str) -> BTreeSet<String> {
     match value(root, table) {
         Some(DeValue::Table(table)) => table.keys().map(|key| key.get_ref().to_string()).collect(),
         _ => BTreeSet::new(),

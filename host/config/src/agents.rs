@@ -74,23 +74,23 @@ impl Default for ApiConfig {
 }
 
 /// A runtime by its name, or what `key` says instead.
-pub(super) fn runtime(key: &str, name: &Spanned<String>) -> Result<Runtime, Wrong> {
+pub(crate) fn runtime(key: &str, name: &Spanned<String>) -> Result<Runtime, Wrong> {
     name.get_ref().parse().map_err(|why| Wrong::at(name.span(), format!("{key}: {why}")))
 }
 
 /// `dispatch_agents`.
-pub(super) fn runtimes(names: &[Spanned<String>]) -> Result<BTreeSet<Runtime>, Wrong> {
+pub(crate) fn runtimes(names: &[Spanned<String>]) -> Result<BTreeSet<Runtime>, Wrong> {
     names.iter().map(|name| runtime("dispatch_agents", name)).collect()
 }
 
 /// `[extractive]` as it is written.
 #[derive(Deserialize)]
-pub(super) struct WrittenExtractive {
+pub(crate) struct WrittenExtractive {
     sessions: Option<Spanned<u32>>,
 }
 
 impl WrittenExtractive {
-    pub(super) fn read(self) -> Result<ExtractiveConfig, Wrong> {
+    pub(crate) fn read(self) -> Result<ExtractiveConfig, Wrong> {
         let mut config = ExtractiveConfig::default();
         if let Some(sessions) = self.sessions {
             config.sessions = above_zero("extractive.sessions", &sessions)?;
@@ -101,7 +101,7 @@ impl WrittenExtractive {
 
 /// `[claude]` as it is written.
 #[derive(Deserialize)]
-pub(super) struct WrittenClaude {
+pub(crate) struct WrittenClaude {
     sessions: Option<Spanned<u32>>,
     command: Option<Spanned<PathBuf>>,
     model: Option<Spanned<String>>,
@@ -113,7 +113,7 @@ pub(super) struct WrittenClaude {
 }
 
 impl WrittenClaude {
-    pub(super) fn read(written: Spanned<Self>, prices: Prices, base: &Path) -> Result<ClaudeConfig, Wrong> {
+    pub(crate) fn read(written: Spanned<Self>, prices: Prices, base: &Path) -> Result<ClaudeConfig, Wrong> {
         let span = written.span();
         let written = written.into_inner();
         let mut config = ClaudeConfig::default();
@@ -181,7 +181,7 @@ fn variable(name: Spanned<String>) -> Result<String, Wrong> {
 
 /// `[api]` as it is written.
 #[derive(Deserialize)]
-pub(super) struct WrittenApi {
+pub(crate) struct WrittenApi {
     sessions: Option<Spanned<u32>>,
     provider: Option<Spanned<String>>,
     base_url: Option<Spanned<String>>,
@@ -196,7 +196,7 @@ pub(super) struct WrittenApi {
 
 /// One of `[[prices]]` as it is written.
 #[derive(Deserialize)]
-pub(super) struct WrittenPrice {
+pub(crate) struct WrittenPrice {
     model: Spanned<String>,
     input: Spanned<f64>,
     cached_input: Option<Spanned<f64>>,
@@ -207,7 +207,7 @@ pub(super) struct WrittenPrice {
 }
 
 impl WrittenApi {
-    pub(super) fn read(written: Spanned<Self>, prices: Prices, base: &Path) -> Result<ApiConfig, Wrong> {
+    pub(crate) fn read(written: Spanned<Self>, prices: Prices, base: &Path) -> Result<ApiConfig, Wrong> {
         let mut span = written.span();
         let written = written.into_inner();
         let mut config = ApiConfig::default();
@@ -249,7 +249,7 @@ impl WrittenApi {
 }
 
 /// `[[prices]]`, before the list that comes with the host.
-pub(super) fn prices(written: Vec<WrittenPrice>) -> Result<Prices, Wrong> {
+pub(crate) fn prices(written: Vec<WrittenPrice>) -> Result<Prices, Wrong> {
     let mut prices: Vec<Price> = Vec::new();
     let mut last = 0..0;
     for WrittenPrice { model, input, cached_input, cache_write, output, above_input_tokens } in written {

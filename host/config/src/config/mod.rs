@@ -5,57 +5,45 @@
 //! a member brings along cannot widen what the member may do. Every key that is read has an effect, and a key that
 //! nobody knows is an error.
 
-mod agents;
-mod changes;
-mod door;
-mod keys;
-mod policy;
-mod runtime;
-mod value;
-mod web;
+mod members;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     env,
     ffi::OsString,
-    fs::File,
-    io::{self, Read},
-    os::unix::fs::MetadataExt as _,
+    io,
     path::{Component, Path, PathBuf},
 };
 
 use guild_contract::{
     Limits, Policy,
     grants::Pattern,
-    objects::{self, Misread, Objects, TABLE},
+    objects::{self, Misread, TABLE},
     text::hex,
 };
 use guild_web::WebOptions;
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use toml::{
     Spanned,
     de::{DeTable, Deserializer},
 };
 
-pub use agents::{ApiConfig, ClaudeConfig, ExtractiveConfig};
-pub use door::{DoorConfig, TlsFiles};
-pub use runtime::Runtime;
-
-pub(crate) use changes::{Change, changes};
-
-use agents::{WrittenApi, WrittenClaude, WrittenExtractive, WrittenPrice};
-use door::WrittenDoor;
-use policy::WrittenMember;
-use value::Wrong;
-use web::WrittenWeb;
-
-use crate::beside::check_unshared;
+use crate::{
+    agents::{
+        self, ApiConfig, ClaudeConfig, ExtractiveConfig, WrittenApi, WrittenClaude, WrittenExtractive, WrittenPrice,
+    },
+    auth::{AuthConfig, WrittenAuth},
+    keys,
+    policy::{self, WrittenMember},
+    runtime::Runtime,
+    text::{line_of, read_file, shell_word},
+    value::Wrong,
+    web::WrittenWeb,
+};
 
 /// The variable that names the file where `--config` does not.
 pub const VARIABLE: &str = "GUILD_CONFIG";
-/// No sensible file is larger; reading stops here.
-const MAX_BYTES: u64 = 1024 * 1024;
 /// The JSON parser's own bound, above which `limits.json_depth` could not be kept.
 const MAX_JSON_DEPTH: u32 = 127;
 
@@ -99,7 +87,7 @@ pub struct Config {
     /// `require_signature`: whether a member is loaded only where its component is signed by a key of `guild.trust`.
     pub require_signature: bool,
     /// Who may come in: `bind`, `require_token`, `hosts`, `[tls]`, `audit_log` and the like.
-    pub door: DoorConfig,
+    pub auth: AuthConfig,
     /// `port`: the port to listen on; 0 lets the system choose.
     pub port: Option<u16>,
     /// `[limits]`.
@@ -211,7 +199,7 @@ impl Config {
         keys::check(tables.get_ref())?;
         let limits_set = keys::names(tables.get_ref(), "limits");
         let written: Written = objects::read(TABLE, Deserializer::from(tables.clone())).map_err(misread)?;
-        let door: WrittenDoor = objects::read(TABLE, Deserializer::from(tables)).map_err(misread)?;
+        let auth: WrittenAuth = objects::read(TABLE, Deserializer::from(tables)).map_err(misread)?;
 
         let base = path.parent().unwrap_or(path);
         let mut config = Self { file: Some(path.to_owned()), directory: Some(base.to_owned()), ..Self::default() };
@@ -244,7 +232,7 @@ impl Config {
         config.web = written.web.map(|web| WrittenWeb::read(web, base)).transpose()?;
         config.require_approval = written.require_approval;
         config.require_signature = written.require_signature;
-        config.door = door.read(base)?;
+        config.auth = auth.read(base)?;
         config.port = written.port;
         if let Some(limits) = written.limits {
             let too_deep = limits.get_ref().json_depth > MAX_JSON_DEPTH;
@@ -265,7 +253,7 @@ impl Config {
     }
 
     /// This configuration for a host that runs: what takes effect at a start only is as the host was started with it.
-    pub(crate) fn for_running(mut self, running: &Self) -> Self {
+    pub fn for_running(mut self, running: &Self) -> Self {
         self.limits.keep_at_start(&running.limits);
         self.keep_own_limits(running);
         self.extractive.sessions = running.extractive.sessions;
@@ -273,12 +261,6 @@ impl Config {
         self.api.sessions = running.api.sessions;
         self
     }
-}
-
-/// A path as a shell takes it for one word.
-pub fn shell_word(path: &Path) -> String {
-    let path = path.to_string_lossy();
-    shlex::try_quote(&path).map_or_else(|_| path.to_string(), |word| word.into_owned())
 }
 
 /// The path without `.` and `..`, as the system follows it: where a symlink is before a `..`, that is where it leads. Other
@@ -296,11 +278,6 @@ fn resolve(absolute: &Path) -> PathBuf {
         }
     }
     resolved
-}
-
-/// Reads a whole TOML text, in which no list stands for a table.
-pub(crate) fn from_toml<T: DeserializeOwned>(text: &str) -> Result<T, toml::de::Error> {
-    T::deserialize(Objects::called(TABLE, Deserializer::from(DeTable::parse(text)?)))
 }
 
 /// A value of the wrong type, by its key.
@@ -348,22 +325,6 @@ struct WrittenRoot {
     path: PathBuf,
 }
 
-/// The text of a file that the operator wrote, and that nobody else can write.
-pub(crate) fn read_file(path: &Path) -> io::Result<String> {
-    let file = File::open(path)?;
-    let metadata = file.metadata()?;
-    // A pipe or a device, as /dev/null, belongs to whoever named it.
-    if metadata.is_file() {
-        check_unshared(metadata.mode())?;
-    }
-    let mut text = String::new();
-    file.take(MAX_BYTES + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > MAX_BYTES {
-        return Err(io::Error::other(format!("larger than {MAX_BYTES} bytes")));
-    }
-    Ok(text)
-}
-
 /// A root's name is the first part of the paths that sessions see and reports cite.
 fn check_root_name(name: &str, taken: bool) -> Result<(), String> {
     if name.is_empty() || matches!(name, "." | "..") || name.contains('/') || name.chars().any(char::is_control) {
@@ -373,8 +334,4 @@ fn check_root_name(name: &str, taken: bool) -> Result<(), String> {
         return Err(format!("roots.name: {name:?} is the name of another root; each needs its own"));
     }
     Ok(())
-}
-
-pub(crate) fn line_of(text: &str, offset: usize) -> usize {
-    text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
 }

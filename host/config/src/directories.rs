@@ -3,17 +3,17 @@
 use std::{env, path::PathBuf};
 
 /// Compiled components.
-pub(crate) fn cache() -> Option<PathBuf> {
+pub fn cache() -> Option<PathBuf> {
     of_user("XDG_CACHE_HOME", ".cache").map(|caches| caches.join("components"))
 }
 
 /// What is to outlive a host, and is nobody's configuration: the audit log, and what is below.
-pub(crate) fn state() -> Option<PathBuf> {
+pub fn state() -> Option<PathBuf> {
     of_user("XDG_STATE_HOME", ".local/state")
 }
 
 /// The sessions of the Claude Code CLI.
-pub(crate) fn claude() -> Option<PathBuf> {
+pub fn claude() -> Option<PathBuf> {
     state().map(|state| state.join("claude"))
 }
 

@@ -9,11 +9,11 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::value::Wrong;
-use crate::door::HostName;
+use crate::host_name::HostName;
 
 /// What `guild.toml` says about the door. The default lets in whoever is on this machine, and nobody else.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DoorConfig {
+pub struct AuthConfig {
     /// `bind`: the address to listen on.
     pub bind: IpAddr,
     /// `require_token`: whether requests from this machine need a token too. All others do.
@@ -30,7 +30,7 @@ pub struct DoorConfig {
     pub audit_log_reads: bool,
 }
 
-impl Default for DoorConfig {
+impl Default for AuthConfig {
     fn default() -> Self {
         Self {
             bind: IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -55,7 +55,7 @@ pub struct TlsFiles {
 
 /// The door's keys as they are written.
 #[derive(Deserialize)]
-pub(super) struct WrittenDoor {
+pub(crate) struct WrittenAuth {
     bind: Option<Spanned<String>>,
     require_token: Option<bool>,
     behind_proxy: Option<bool>,
@@ -72,10 +72,10 @@ struct WrittenTls {
     key: PathBuf,
 }
 
-impl WrittenDoor {
+impl WrittenAuth {
     /// Checks what is written. Relative files are beside `guild.toml`, in `base`.
-    pub(super) fn read(self, base: &Path) -> Result<DoorConfig, Wrong> {
-        let default = DoorConfig::default();
+    pub(crate) fn read(self, base: &Path) -> Result<AuthConfig, Wrong> {
+        let default = AuthConfig::default();
         let mut hosts = Vec::new();
         let first = self.hosts.first().map(Spanned::span);
         for host in self.hosts {
@@ -98,7 +98,7 @@ impl WrittenDoor {
                        processes do";
             return Err(Wrong::at(first, why.to_owned()));
         }
-        Ok(DoorConfig {
+        Ok(AuthConfig {
             bind,
             require_token: self.require_token.unwrap_or(default.require_token),
             behind_proxy,

@@ -13,45 +13,37 @@ use std::{
 
 use cap_std::fs::Dir;
 use guild_jobs::{
-    durable::{Stamp, Survives, open_dir, remove_temporary, replace_as},
+    durable::{Stamp, Survives, open_dir, open_directory, remove_temporary, replace_as},
     file_lock::FileLock,
 };
 
-use crate::{approval, door, seal};
-use guild_jobs::durable::open_directory;
+/// What is pinned, and what was approved.
+pub const LOCK_FILE: &str = "guild.lock";
+/// The hashes of tokens.
+pub const TOKENS_FILE: &str = "guild.tokens";
+/// The key of seals.
+pub const SEAL_FILE: &str = "guild.seal";
 
 /// The file that is locked by whoever changes one of the others.
 const LOCK: &str = ".guild-lock";
 /// What is changed there.
-const FILES: [&str; 3] = [approval::FILE, door::tokens::FILE_NAME, seal::FILE];
+const FILES: [&str; 3] = [LOCK_FILE, TOKENS_FILE, SEAL_FILE];
 
 /// How long others may take to change a file. Each takes some milliseconds.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Between two looks.
 const POLL: Duration = Duration::from_millis(2);
-/// Everybody's write permission. That of a file's group is the operator's own to give, and usual where each user has one.
-const ANYBODY_WRITES: u32 = 0o002;
-
-/// Refuses what is decided by a file that anybody can write, by the file's mode.
-pub(crate) fn check_unshared(mode: u32) -> io::Result<()> {
-    if mode & ANYBODY_WRITES == 0 {
-        return Ok(());
-    }
-    let why =
-        "anybody can write it, and so could have decided what it says; `chmod o-w` it after a look at what is in it";
-    Err(io::Error::other(why))
-}
 
 /// The directory of `guild.toml`, held so that nobody else changes what is in it: whoever does holds the operating
 /// system's lock on a file there, which other users cannot open, and which ends with the process.
-pub(crate) struct Held {
+pub struct DirectoryLock {
     dir: Arc<Dir>,
     _lock: FileLock,
 }
 
-impl Held {
+impl DirectoryLock {
     /// Waits for the lock of a directory, which is made where it is missing.
-    pub(crate) fn acquire(directory: &Path) -> io::Result<Self> {
+    pub fn acquire(directory: &Path) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         let dir = Arc::new(open_dir(&open_directory(directory)?, ".")?);
         let until = Instant::now() + PATIENCE;
@@ -69,12 +61,12 @@ impl Held {
     }
 
     /// The directory.
-    pub(crate) fn dir(&self) -> &Dir {
+    pub fn dir(&self) -> &Dir {
         &self.dir
     }
 
     /// Replaces a file, or makes it, with that mode: a reader, or a crash, sees the old or the new.
-    pub(crate) fn replace(&self, name: &str, bytes: &[u8], mode: u32) -> io::Result<Stamp> {
+    pub fn replace(&self, name: &str, bytes: &[u8], mode: u32) -> io::Result<Stamp> {
         replace_as(&self.dir, name, bytes, (mode, Survives::PowerCut))
     }
 }

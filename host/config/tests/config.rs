@@ -6,11 +6,11 @@ use guild_agent::{
     api::{ApiOptions, Price, Prices, Provider},
     claude::ClaudeOptions,
 };
+use guild_config::{Config, ConfigError, ReadRoot, Runtime, TlsFiles};
 use guild_contract::{
     Limits,
     grants::{Capability, Rule},
 };
-use guild_server::config::{Config, ConfigError, ReadRoot, Runtime, TlsFiles};
 use guild_session::secret::KeySource;
 use guild_web::{SearchOptions, WebOptions};
 
@@ -46,7 +46,7 @@ fn every_setting_is_read() {
     assert_eq!(config.file.unwrap(), Path::new("/etc/guild/guild.toml"));
     assert_eq!(config.members.unwrap(), Path::new("/etc/guild/members"));
     assert_eq!(config.agent, Runtime::Extractive);
-    assert_eq!(config.door.bind.to_string(), "::1");
+    assert_eq!(config.auth.bind.to_string(), "::1");
     assert_eq!(config.port, Some(8080));
     assert_eq!(
         config.roots,
@@ -201,8 +201,8 @@ fn an_empty_file_is_the_default_and_binds_loopback() {
         Config { file: None, sha256: None, directory: None, written: Default::default(), ..config.clone() },
         Config::default()
     );
-    assert!(config.door.bind.is_loopback());
-    assert_eq!(parse("bind = \"localhost\"").unwrap().door.bind, config.door.bind);
+    assert!(config.auth.bind.is_loopback());
+    assert_eq!(parse("bind = \"localhost\"").unwrap().auth.bind, config.auth.bind);
 }
 
 #[test]
@@ -301,10 +301,10 @@ fn an_address_that_others_can_reach_needs_tls_or_a_proxy_that_speaks_it() {
         assert!(error.contains("[tls]") && error.contains("behind_proxy") && error.contains("127.0.0.1"), "{error}");
         let tls = "[tls]\ncertificate = \"c.pem\"\nkey = \"/k.pem\"";
         for encrypted in ["behind_proxy = true", tls] {
-            assert_eq!(parse(&format!("{bind}{encrypted}")).unwrap().door.bind.to_string(), public);
+            assert_eq!(parse(&format!("{bind}{encrypted}")).unwrap().auth.bind.to_string(), public);
         }
         let files = TlsFiles { certificate: "/etc/guild/c.pem".into(), key: "/k.pem".into() };
-        assert_eq!(parse(tls).unwrap().door.tls, Some(files));
+        assert_eq!(parse(tls).unwrap().auth.tls, Some(files));
     }
     assert!(error("bind = \"127.0.0.1:80\"").contains("without a port"));
     assert!(error("bind = \"example.org\"").contains("is no address"));

@@ -12,17 +12,17 @@ const NOT_SET: &str = "not set";
 
 /// A key whose value is another one now.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Change {
+pub struct Change {
     /// The whole key, as `limits.task_bytes`.
-    pub(crate) key: String,
+    pub key: String,
     /// What it was and what it is, or what of a list is gone and new.
-    pub(crate) text: String,
+    pub text: String,
     /// Whether a host has to be started again for it.
-    pub(crate) at_start: bool,
+    pub at_start: bool,
 }
 
 /// What differs, by key. There are no secrets in the file: it names where they are.
-pub(crate) fn changes(old: &Table, new: &Table) -> Vec<Change> {
+pub fn changes(old: &Table, new: &Table) -> Vec<Change> {
     let (before, now) = (leaves(old), leaves(new));
     let keys: Vec<_> = before.keys().chain(now.keys().filter(|key| !before.contains_key(*key))).collect();
     let mut changes: Vec<_> = keys

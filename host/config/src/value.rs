@@ -10,27 +10,27 @@ use toml::Spanned;
 
 /// What is wrong, and where in the file.
 #[derive(Debug)]
-pub(super) struct Wrong {
+pub(crate) struct Wrong {
     /// Bytes of the file.
-    pub(super) span: Range<usize>,
+    pub(crate) span: Range<usize>,
     /// The value, and what would be right.
-    pub(super) text: String,
+    pub(crate) text: String,
 }
 
 impl Wrong {
-    pub(super) fn at(span: Range<usize>, text: impl Into<String>) -> Self {
+    pub(crate) fn at(span: Range<usize>, text: impl Into<String>) -> Self {
         Self { span, text: text.into() }
     }
 }
 
 /// A number of which there must be one at least. `name` is the whole of its key.
-pub(super) fn above_zero<T: Copy + Default + PartialOrd>(name: &str, value: &Spanned<T>) -> Result<T, Wrong> {
+pub(crate) fn above_zero<T: Copy + Default + PartialOrd>(name: &str, value: &Spanned<T>) -> Result<T, Wrong> {
     let number = *value.get_ref();
     if number > T::default() { Ok(number) } else { Err(Wrong::at(value.span(), format!("{name} must be above 0"))) }
 }
 
 /// US dollars.
-pub(super) fn dollars(name: &str, value: &Spanned<f64>) -> Result<f64, Wrong> {
+pub(crate) fn dollars(name: &str, value: &Spanned<f64>) -> Result<f64, Wrong> {
     let usd = *value.get_ref();
     if usd.is_finite() && usd >= 0.0 {
         return Ok(usd);
@@ -39,7 +39,7 @@ pub(super) fn dollars(name: &str, value: &Spanned<f64>) -> Result<f64, Wrong> {
 }
 
 /// A text that is not empty.
-pub(super) fn text(name: &str, value: Spanned<String>) -> Result<String, Wrong> {
+pub(crate) fn text(name: &str, value: Spanned<String>) -> Result<String, Wrong> {
     if value.get_ref().trim().is_empty() {
         return Err(Wrong::at(value.span(), format!("{name} is empty; leave the line out, or say which")));
     }
@@ -48,7 +48,7 @@ pub(super) fn text(name: &str, value: Spanned<String>) -> Result<String, Wrong> 
 
 /// The name of an environment variable. Small letters are refused so that nobody takes a key for the name of one: this
 /// is shown where the variable is not set.
-pub(super) fn variable_name(name: &str, value: &Spanned<String>) -> Result<String, Wrong> {
+pub(crate) fn variable_name(name: &str, value: &Spanned<String>) -> Result<String, Wrong> {
     let variable = value.get_ref();
     let plain = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
     if variable.chars().all(plain) && variable.starts_with(|c: char| !c.is_ascii_digit()) {
@@ -61,7 +61,7 @@ pub(super) fn variable_name(name: &str, value: &Spanned<String>) -> Result<Strin
 }
 
 /// `key_env` and `key_file` of a table: where its key is. A relative file is beside `guild.toml`, in `base`.
-pub(super) fn key_source(
+pub(crate) fn key_source(
     table: &str,
     variable: Option<Spanned<String>>,
     file: Option<Spanned<PathBuf>>,

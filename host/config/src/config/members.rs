@@ -1,91 +1,14 @@
-//! `[member.PATTERN]`: what is said for the members that a pattern matches.
+//! What a configuration says of one member.
 
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BTreeSet},
-};
+use std::{cmp::Reverse, collections::BTreeMap};
 
 use guild_contract::{
-    Limits, MemberKey,
-    grants::{Capability, Pattern, Rule},
+    MemberKey,
+    grants::{Pattern, Rule},
 };
-use guild_web::check_host_pattern;
-use serde::Deserialize;
-use serde_json::Value;
-use toml::Spanned;
 
-use super::{Config, Runtime, agents::runtime, value::Wrong};
-
-/// `[member.PATTERN]` as it is written.
-#[derive(Deserialize)]
-pub(super) struct WrittenMember {
-    agent: Option<Spanned<String>>,
-    allow: Option<Vec<Spanned<String>>>,
-    #[serde(default)]
-    deny: Vec<Spanned<String>>,
-    #[serde(default)]
-    limits: BTreeMap<String, Spanned<Value>>,
-    mcp: Option<Spanned<String>>,
-}
-
-/// `[member]`, read.
-pub(super) struct Members {
-    /// What they may do.
-    pub(super) rules: Vec<Rule>,
-    /// What runs the sessions of whom.
-    pub(super) agents: BTreeMap<Pattern, Runtime>,
-    /// Whose manifests may have any `mcp` line.
-    pub(super) any_mcp: BTreeSet<Pattern>,
-}
-
-/// `[member]`, of a host with these limits.
-pub(super) fn members(written: BTreeMap<Pattern, WrittenMember>, limits: &Limits) -> Result<Members, Wrong> {
-    let (mut rules, mut agents, mut any_mcp) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
-    for (members, member) in written {
-        let name = |of: &str| format!("member.{members}.{of}");
-        if let Some(agent) = member.agent {
-            agents.insert(members.clone(), runtime(&name("agent"), &agent)?);
-        }
-        if let Some(mcp) = member.mcp {
-            if mcp.get_ref() != "any" {
-                let why = format!("{}: {:?} is no rule; write \"any\", or leave it out", name("mcp"), mcp.get_ref());
-                return Err(Wrong::at(mcp.span(), why));
-            }
-            any_mcp.insert(members.clone());
-        }
-        let allow = member.allow.map(|names| capabilities(&name("allow"), names)).transpose()?;
-        let deny = capabilities(&name("deny"), member.deny)?;
-        let limits = own_limits(&name("limits"), member.limits, limits)?;
-        rules.push(Rule { members, allow, deny, limits });
-    }
-    Ok(Members { rules, agents, any_mcp })
-}
-
-fn capabilities(list: &str, names: Vec<Spanned<String>>) -> Result<Vec<Capability>, Wrong> {
-    let read = |name: Spanned<String>| {
-        let wrong = |why: String| Wrong::at(name.span(), format!("{list}: {why}"));
-        let capability: Capability = name.get_ref().parse().map_err(wrong)?;
-        if let Capability::Host(host) = &capability {
-            check_host_pattern(host).map_err(wrong)?;
-        }
-        Ok(capability)
-    };
-    names.into_iter().map(read).collect()
-}
-
-fn own_limits(
-    table: &str,
-    written: BTreeMap<String, Spanned<Value>>,
-    all: &Limits,
-) -> Result<Option<Box<Limits>>, Wrong> {
-    let is_set = !written.is_empty();
-    let mut own = all.clone();
-    for (name, value) in written {
-        let span = value.span();
-        own = own.narrowed(&name, value.into_inner()).map_err(|why| Wrong::at(span, format!("{table}: {why}")))?;
-    }
-    Ok(is_set.then(|| Box::new(own)))
-}
+use super::Config;
+use crate::runtime::Runtime;
 
 impl Config {
     /// What runs the sessions of the member `key`: what its own table says, else the one whose pattern says most of its
@@ -93,7 +16,7 @@ impl Config {
     ///
     /// # Errors
     /// Where two patterns say as much of it, and not the same runtime.
-    pub(crate) fn agent_of(&self, key: &MemberKey) -> Result<Runtime, String> {
+    pub fn agent_of(&self, key: &MemberKey) -> Result<Runtime, String> {
         let rank = |pattern: &Pattern| (pattern.exact().is_some(), pattern.closeness());
         let mut matching: Vec<_> = self.agents.iter().filter(|(pattern, _)| pattern.matches(key.as_str())).collect();
         matching.sort_by_key(|(pattern, _)| Reverse(rank(pattern)));
@@ -133,7 +56,7 @@ impl Config {
     }
 
     /// With `agent` as what runs everybody's sessions, where whoever starts the host says so.
-    pub(crate) fn with_agent(self, agent: Option<Runtime>) -> Self {
+    pub fn with_agent(self, agent: Option<Runtime>) -> Self {
         match agent {
             Some(agent) => Self { agent, agents: BTreeMap::new(), ..self },
             None => self,
@@ -141,7 +64,7 @@ impl Config {
     }
 
     /// The keys of `[member.KEY]` for whom there is no member.
-    pub(crate) fn strangers(&self, is_known: impl Fn(&str) -> bool) -> impl Iterator<Item = &str> {
+    pub fn strangers(&self, is_known: impl Fn(&str) -> bool) -> impl Iterator<Item = &str> {
         self.policy.rules.iter().filter_map(|rule| rule.members.exact()).filter(move |key| !is_known(key))
     }
 }

@@ -1,0 +1,23 @@
+//! What the operator decided: `guild.toml`, the files beside it, and the host's own directories of the user.
+
+mod agents;
+mod auth;
+mod changes;
+mod config;
+pub mod directories;
+pub mod directory_lock;
+mod host_name;
+mod keys;
+mod policy;
+mod runtime;
+pub mod text;
+mod value;
+mod web;
+
+pub use agents::{ApiConfig, ClaudeConfig, ExtractiveConfig};
+pub use auth::{AuthConfig, TlsFiles};
+pub use changes::{Change, changes};
+pub use config::{Config, ConfigError, ReadRoot, VARIABLE};
+pub use host_name::{Called, HostName};
+pub use runtime::Runtime;
+pub use text::shell_word;

@@ -1,0 +1,85 @@
+//! `[member.PATTERN]`: what is said for the members that a pattern matches.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use guild_contract::{
+    Limits,
+    grants::{Capability, Pattern, Rule},
+};
+use guild_web::check_host_pattern;
+use serde::Deserialize;
+use serde_json::Value;
+use toml::Spanned;
+
+use super::{Runtime, agents::runtime, value::Wrong};
+
+/// `[member.PATTERN]` as it is written.
+#[derive(Deserialize)]
+pub(crate) struct WrittenMember {
+    agent: Option<Spanned<String>>,
+    allow: Option<Vec<Spanned<String>>>,
+    #[serde(default)]
+    deny: Vec<Spanned<String>>,
+    #[serde(default)]
+    limits: BTreeMap<String, Spanned<Value>>,
+    mcp: Option<Spanned<String>>,
+}
+
+/// `[member]`, read.
+pub(crate) struct Members {
+    /// What they may do.
+    pub(crate) rules: Vec<Rule>,
+    /// What runs the sessions of whom.
+    pub(crate) agents: BTreeMap<Pattern, Runtime>,
+    /// Whose manifests may have any `mcp` line.
+    pub(crate) any_mcp: BTreeSet<Pattern>,
+}
+
+/// `[member]`, of a host with these limits.
+pub(crate) fn members(written: BTreeMap<Pattern, WrittenMember>, limits: &Limits) -> Result<Members, Wrong> {
+    let (mut rules, mut agents, mut any_mcp) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
+    for (members, member) in written {
+        let name = |of: &str| format!("member.{members}.{of}");
+        if let Some(agent) = member.agent {
+            agents.insert(members.clone(), runtime(&name("agent"), &agent)?);
+        }
+        if let Some(mcp) = member.mcp {
+            if mcp.get_ref() != "any" {
+                let why = format!("{}: {:?} is no rule; write \"any\", or leave it out", name("mcp"), mcp.get_ref());
+                return Err(Wrong::at(mcp.span(), why));
+            }
+            any_mcp.insert(members.clone());
+        }
+        let allow = member.allow.map(|names| capabilities(&name("allow"), names)).transpose()?;
+        let deny = capabilities(&name("deny"), member.deny)?;
+        let limits = own_limits(&name("limits"), member.limits, limits)?;
+        rules.push(Rule { members, allow, deny, limits });
+    }
+    Ok(Members { rules, agents, any_mcp })
+}
+
+fn capabilities(list: &str, names: Vec<Spanned<String>>) -> Result<Vec<Capability>, Wrong> {
+    let read = |name: Spanned<String>| {
+        let wrong = |why: String| Wrong::at(name.span(), format!("{list}: {why}"));
+        let capability: Capability = name.get_ref().parse().map_err(wrong)?;
+        if let Capability::Host(host) = &capability {
+            check_host_pattern(host).map_err(wrong)?;
+        }
+        Ok(capability)
+    };
+    names.into_iter().map(read).collect()
+}
+
+fn own_limits(
+    table: &str,
+    written: BTreeMap<String, Spanned<Value>>,
+    all: &Limits,
+) -> Result<Option<Box<Limits>>, Wrong> {
+    let is_set = !written.is_empty();
+    let mut own = all.clone();
+    for (name, value) in written {
+        let span = value.span();
+        own = own.narrowed(&name, value.into_inner()).map_err(|why| Wrong::at(span, format!("{table}: {why}")))?;
+    }
+    Ok(is_set.then(|| Box::new(own)))
+}
