@@ -8,10 +8,9 @@ use axum::{
     },
     response::{IntoResponse, Response},
 };
-use guild_contract::rpc::code;
+use guild_contract::rpc::{RpcError, code};
 
 use crate::{door::Refused, rpc::to_json};
-use guild_contract::rpc::RpcError;
 
 /// Why a request is not carried out.
 pub(crate) struct Declined {

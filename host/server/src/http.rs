@@ -25,7 +25,10 @@ use axum::{
 };
 use bytes::{Bytes, BytesMut};
 use futures::{FutureExt, StreamExt, future::BoxFuture, poll};
-use guild_contract::{rpc::code, text::one_line};
+use guild_contract::{
+    rpc::{RpcError, code},
+    text::{LOGGED_CHARS, one_line},
+};
 use http_body_util::BodyDataStream;
 use hyper::body::Incoming;
 use tokio::{
@@ -40,10 +43,12 @@ use crate::{
     door::{Caller, Connected, Door, LARGE, Refused},
     events,
     host::Host,
-    mcp::{Absent, Endpoint, Server, Unavailable, sdk, sdk::Services},
+    mcp::{
+        Absent, Endpoint, Server, Unavailable,
+        sdk::{self, Services},
+    },
     rpc::{self, Answer, Target, Visit},
 };
-use guild_contract::{rpc::RpcError, text::LOGGED_CHARS};
 
 /// A request whose body may have been read.
 type Asked = Request<Option<Incoming>>;

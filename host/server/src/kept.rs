@@ -3,10 +3,8 @@
 
 use std::sync::Arc;
 
-use guild_contract::Limits;
+use guild_contract::{Limits, rpc::RpcError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-
-use guild_contract::rpc::RpcError;
 
 /// What is counted in one.
 const UNIT: u64 = 1024;

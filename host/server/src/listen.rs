@@ -31,7 +31,10 @@ use tokio::{
 use tokio_util::task::TaskTracker;
 
 use crate::{
-    door::{Connected, patience::OneTimer, patience::PIECE, patience::Patient, patience::Transport},
+    door::{
+        Connected,
+        patience::{OneTimer, PIECE, Patient, Transport},
+    },
     http::{OfConnection, Service},
     once_more::OnceMore,
 };

@@ -12,8 +12,8 @@ use guild_contract::{
     Bounds, Grants, JobId, Limits, Manifest, MemberKey,
     json::parsed_bytes,
     manifest::{ComponentSpec, Interface},
-    rpc::{CancelView, Deleted, DispatchParams, Dispatched, ListParams, ResultView, code},
-    text::one_line,
+    rpc::{CancelView, Deleted, DispatchParams, Dispatched, ListParams, ResultView, RpcError, code},
+    text::{LOGGED_CHARS, one_line},
 };
 use guild_jobs::{Accepted, JobStore, NewJob, RunningJob, StoreError};
 use guild_sandbox::{ActivateScope, CallError, Plugin};
@@ -44,7 +44,6 @@ use crate::{
     work::{self, Commission},
 };
 use guild_config::{Config, Runtime};
-use guild_contract::{rpc::RpcError, text::LOGGED_CHARS};
 
 /// The member's own text: who this worker is. It is read at each activation, so an edit holds from the next job on.
 const POSTURE: &str = "posture.md";

@@ -6,7 +6,10 @@ use std::{borrow::Cow, sync::Arc};
 use bytes::Bytes;
 use guild_contract::{
     JobId,
-    rpc::{Detail, DispatchParams, Dispatched, ListParams, ResultView, code, method},
+    rpc::{
+        Detail, DispatchParams, Dispatched, ListParams, ResultView, RpcError, code,
+        method::{self, DISCOVER},
+    },
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -20,7 +23,6 @@ use crate::{
     member::{Member, blocking},
     rpc::to_json,
 };
-use guild_contract::rpc::{RpcError, method::DISCOVER};
 
 /// Versions of MCP that begin with `initialize`, newest first.
 const MCP_VERSIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];

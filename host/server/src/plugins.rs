@@ -10,6 +10,7 @@ use guild_audit::inspect::InspectError;
 use guild_contract::{
     Grants, Limits, MemberKey,
     manifest::{ComponentSpec, FILE_NAME, Lines},
+    rpc::RpcError,
 };
 use guild_sandbox::{Candidate, CompileCache, Effort, LoadError, Plugin, Sandbox, Unlisted};
 use tokio::{
@@ -26,7 +27,6 @@ use crate::{
     toolbox::Catalogue,
 };
 use guild_config::directories;
-use guild_contract::rpc::RpcError;
 
 /// Where a member's component is.
 #[derive(Clone)]

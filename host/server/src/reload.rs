@@ -11,7 +11,7 @@ use tokio::{sync::Notify, task::spawn_blocking};
 
 use crate::{
     Host,
-    door::{audit_log::Event, audit_log::Outcome},
+    door::audit_log::{Event, Outcome},
     host::Prepared,
 };
 use guild_config::{Change, Config, changes};

@@ -12,7 +12,7 @@ use std::{
 
 use cap_std::fs::{Dir, MetadataExt as _};
 use guild_contract::{JobId, text::hex};
-use guild_jobs::durable::{if_there, read_whole};
+use guild_jobs::durable::{if_there, open_directory, read_whole};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use rustix::process::geteuid;
 use sha2::Sha256;
@@ -20,7 +20,6 @@ use subtle::ConstantTimeEq as _;
 
 use crate::approval;
 use guild_config::directory_lock::DirectoryLock;
-use guild_jobs::durable::open_directory;
 
 /// The name of the key's file.
 pub const FILE: &str = "guild.seal";

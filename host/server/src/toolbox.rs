@@ -8,7 +8,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use guild_contract::{Grants, Limits, MemberKey, manifest::Interface, text::one_line};
+use guild_contract::{
+    Grants, Limits, MemberKey,
+    manifest::Interface,
+    rpc::RpcError,
+    text::{LOGGED_CHARS, one_line},
+};
 use guild_jobs::MemoryStore;
 use guild_sandbox::{CallError, Plugin, ToolScope};
 use guild_session::{tools::ToolDefinition, web::Web};
@@ -26,7 +31,6 @@ use crate::{
     runtimes::Runtimes,
     schema::{self, Refused, Schema},
 };
-use guild_contract::{rpc::RpcError, text::LOGGED_CHARS};
 
 /// How long an answer waits to be checked, at least.
 const LAST_CHECK: Duration = Duration::from_secs(1);

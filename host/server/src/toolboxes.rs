@@ -11,6 +11,7 @@ use async_trait::async_trait;
 use guild_contract::{
     Manifest, MemberKey,
     manifest::{ComponentSpec, FILE_NAME},
+    rpc::RpcError,
 };
 use guild_jobs::{MemoryStore, SystemClock, durable::open_directory};
 use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools};
@@ -25,7 +26,6 @@ use crate::{
     roster::Roster,
     toolbox::{ToolFailure, Toolbox},
 };
-use guild_contract::rpc::RpcError;
 
 /// Characters of a tool's name that every runtime takes.
 const NAME_CHARS: usize = 64;

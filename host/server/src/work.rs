@@ -8,7 +8,10 @@ use std::{
 
 use async_trait::async_trait;
 use guild_agent::Belt;
-use guild_contract::{Bounds, JobUsage, Usage, text::one_line};
+use guild_contract::{
+    Bounds, JobUsage, Usage,
+    text::{LOGGED_CHARS, one_line},
+};
 use guild_jobs::{Accepted, JobTools, RunningJob};
 use guild_sandbox::{Plugin, RunScope};
 use guild_session::{
@@ -33,7 +36,6 @@ use crate::{
     runtimes::Slot,
 };
 use guild_config::Runtime;
-use guild_contract::text::LOGGED_CHARS;
 
 /// How a job came here.
 pub(crate) enum Commission {

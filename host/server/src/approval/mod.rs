@@ -25,7 +25,7 @@ use guild_contract::{
     MemberKey,
     manifest::{ComponentSpec, FILE_NAME},
 };
-use guild_jobs::durable::{Stamp, stamp};
+use guild_jobs::durable::{Stamp, open_directory, stamp};
 use guild_sandbox::{Candidate, LoadError};
 use jiff::{Timestamp, Unit};
 
@@ -33,9 +33,8 @@ pub use difference::Difference;
 pub use lock::{Asked, FILE, How, Lock, Pin};
 pub use signature::{SUFFIX, Signature, TRUST_FILE, Trust};
 
-use crate::door::{audit_log::Event, audit_log::Log, audit_log::Outcome, audit_log::Who};
+use crate::door::audit_log::{Event, Log, Outcome, Who};
 use guild_config::{Config, directory_lock::DirectoryLock, shell_word};
-use guild_jobs::durable::open_directory;
 
 /// Why `guild.lock` or `guild.trust` cannot be used. The files are named without their directory: callers see it too.
 #[derive(Debug, thiserror::Error)]

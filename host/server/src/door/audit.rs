@@ -8,7 +8,11 @@ use std::{
     time::Instant,
 };
 
-use guild_contract::{JobId, rpc::code, text::one_line};
+use guild_contract::{
+    JobId,
+    rpc::{RpcError, code},
+    text::{LOGGED_CHARS, one_line},
+};
 use tracing::Level;
 
 use super::{
@@ -16,7 +20,6 @@ use super::{
     audit_log::{Event, Outcome, Who},
     class::Class,
 };
-use guild_contract::{rpc::RpcError, text::LOGGED_CHARS};
 
 impl Caller {
     /// Has a method carried out that the caller [may](Self::may), and what came of it written down, where that is to be.

@@ -1,9 +1,8 @@
 //! What the door makes of a method's name.
 
-use guild_contract::rpc::method;
+use guild_contract::rpc::method::{self, DISCOVER};
 
 use super::tokens::Methods;
-use guild_contract::rpc::method::DISCOVER;
 
 /// What a method does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -37,7 +37,11 @@ use axum::http::{
     uri::Authority,
 };
 use bytes::Bytes;
-use guild_contract::{Limits, MemberKey, rpc::code, text::one_line};
+use guild_contract::{
+    Limits, MemberKey,
+    rpc::{RpcError, code},
+    text::{LOGGED_CHARS, one_line},
+};
 use tokio::sync::OwnedSemaphorePermit;
 
 pub(crate) use audit::Audit;
@@ -57,7 +61,6 @@ use self::{
 };
 use crate::roster::{Reading, Roster};
 use guild_config::Config;
-use guild_contract::{rpc::RpcError, text::LOGGED_CHARS};
 
 /// Why a host does not start with the door that it was given.
 #[derive(Debug, thiserror::Error)]

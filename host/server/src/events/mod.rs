@@ -32,7 +32,10 @@ use tokio::{
 
 use self::ring::Ring;
 pub(crate) use self::stream::{PATH, listen};
-use crate::door::{Identity, shares::Share, shares::Shares};
+use crate::door::{
+    Identity,
+    shares::{Share, Shares},
+};
 
 /// The pump rests for so long for each listener that it wakes, which has to be several times what it takes to tell one: so
 /// ten thousand are woken twice in a second, and leave most of the machine to others. `cargo xtask bench listeners` measures

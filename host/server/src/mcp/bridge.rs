@@ -7,7 +7,7 @@ use guild_contract::{
     JobId, JobStatus,
     json::parsed_bytes,
     nearest::either,
-    rpc::{JobList, ListParams, Listed, method},
+    rpc::{JobList, ListParams, Listed, RpcError, method},
     text::one_line,
 };
 use serde::Serialize;
@@ -15,7 +15,6 @@ use serde_json::{Map, Value, json};
 
 use super::tool::{Annotations, Tool};
 use crate::{door::Caller, member::Member, methods::shown};
-use guild_contract::rpc::RpcError;
 
 /// One of the six.
 pub(crate) struct Bridged {

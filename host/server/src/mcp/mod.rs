@@ -24,7 +24,7 @@ use guild_contract::{
     JobId, JobStatus,
     guidance::{self, May, Naming},
     nearest::{choices, nearest},
-    rpc::{code, method},
+    rpc::{RpcError, code, method},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -41,7 +41,6 @@ use crate::{
     toolbox::{ToolFailure, Toolbox},
 };
 use bridge::{Bridged, Dispatched};
-use guild_contract::rpc::RpcError;
 use tool::{Called, Tool};
 
 /// The method that calls a tool.

@@ -1,11 +1,10 @@
 //! Prompts: how to work with the workers that are here (REQ-WD-39), for clients that do not read a server's instructions.
 
-use guild_contract::rpc::code;
+use guild_contract::rpc::{RpcError, code};
 use serde::Serialize;
 
 use super::Server;
 use crate::{door::Caller, methods::shown};
-use guild_contract::rpc::RpcError;
 
 /// The one prompt's name.
 const WORKERS: &str = "workers";

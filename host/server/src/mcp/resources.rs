@@ -6,7 +6,10 @@
 use std::{borrow::Cow, sync::Arc};
 
 use ct_codecs::{Base64, Base64UrlSafeNoPadding, Decoder as _, Encoder as _};
-use guild_contract::{JobId, JobStatus, MemberKey, rpc::code};
+use guild_contract::{
+    JobId, JobStatus, MemberKey,
+    rpc::{RpcError, code},
+};
 use guild_jobs::Brief;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
@@ -19,7 +22,6 @@ use crate::{
     member::{Member, blocking},
     methods::{self, shown},
 };
-use guild_contract::rpc::RpcError;
 
 /// Jobs of which a page of the list tells, at most.
 const PAGE: usize = 50;

@@ -9,7 +9,7 @@ use std::{cmp::Reverse, collections::HashMap, sync::Arc, vec::IntoIter};
 use guild_contract::{
     json::parsed_bytes,
     nearest::{choices, either},
-    rpc::{JobList, code, method},
+    rpc::{JobList, RpcError, code, method},
     text::{harmless, one_line},
 };
 use guild_session::tools::ToolDefinition;
@@ -31,7 +31,6 @@ use crate::{
     rpc::to_json,
     toolbox::Toolbox,
 };
-use guild_contract::rpc::RpcError;
 
 const WORKERS: &str = "workers";
 const FIND_TOOLS: &str = "find_tools";

@@ -34,7 +34,11 @@ use axum::{
     response::Response,
 };
 use bytes::Bytes;
-use guild_contract::{Limits, rpc::code, text::one_line};
+use guild_contract::{
+    Limits,
+    rpc::{RpcError, code},
+    text::one_line,
+};
 use memchr::memmem::Finder;
 use rmcp::{
     model::{
@@ -59,7 +63,6 @@ use crate::{
     json,
     rpc::{MAX_ID_BYTES, written},
 };
-use guild_contract::rpc::RpcError;
 
 static SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 static VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");

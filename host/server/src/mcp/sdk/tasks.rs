@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use guild_contract::{
     JobId, JobStatus,
-    rpc::{StatusView, method},
+    rpc::{RpcError, StatusView, method},
     text::one_line,
 };
 use guild_jobs::rfc3339;
@@ -28,7 +28,6 @@ use crate::{
     member::Member,
     methods::{self, Params, shown},
 };
-use guild_contract::rpc::RpcError;
 
 /// How often to ask for a job.
 const POLL_MS: u64 = 2_000;
