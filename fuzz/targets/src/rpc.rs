@@ -84,7 +84,7 @@ pub fn run(data: &[u8]) {
     let member = host.single().expect("it was opened for one");
     let limits = Limits { batch: 8, json_depth: 32, ..Limits::default() };
     let caller = host.caller_of_this_machine();
-    let servers = [Server::Member(member.clone()), Server::Dispatch(member), Server::Roster];
+    let servers = [Server::Member(member.clone()), Server::Dispatch(member), Server::Roster(host.roster().now())];
     for target in servers.iter().map(Asked::Server).chain([Asked::Unavailable("it is not in service")]) {
         let visit = Visit { caller: &caller, member: "ann", target };
         match runtime.block_on(rpc::answer(visit, &limits, data)) {

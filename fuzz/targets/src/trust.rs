@@ -2,12 +2,10 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
+use guild_auth::tokens::{Methods, NewToken, PREFIX, TokenFile};
 use guild_config::Config;
 use guild_contract::grants::Pattern;
-use guild_server::{
-    approval::{Approval, Signature, Trust},
-    door::{tokens::Methods, tokens::NewToken, tokens::PREFIX, tokens::TokenFile},
-};
+use guild_server::approval::{Approval, Signature, Trust};
 
 use crate::{
     scratch::{Scratch, knows_the_secret},

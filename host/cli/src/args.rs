@@ -8,9 +8,10 @@ use clap::{
 };
 use clap_complete::{ArgValueCandidates, ArgValueCompleter, Shell};
 use guild_audit::Severity;
+use guild_auth::tokens::Methods;
 use guild_config::Runtime;
 use guild_contract::{JobStatus, MemberKey, grants::Pattern};
-use guild_server::{door::tokens::Methods, serve::DEFAULT_PORT};
+use guild_server::serve::DEFAULT_PORT;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 

@@ -76,7 +76,7 @@ fn kind(check: &Check) -> &'static str {
         Kind::Sources => "sources",
         Kind::Web => "web",
         Kind::Search => "search",
-        Kind::Door => "door",
+        Kind::Ingress => "door",
         Kind::Member => "member",
         Kind::Host => "host",
     }

@@ -6,9 +6,10 @@ use std::{
     io::{self, Write},
 };
 
+use guild_auth::audit_log::json_line;
 use guild_contract::text::OneLine;
 use guild_jobs::rfc3339;
-use guild_server::{door::audit_log::json_line, reload::TOLD};
+use guild_server::reload::TOLD;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value};

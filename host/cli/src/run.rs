@@ -14,8 +14,7 @@ use guild_client::{
     DispatchParams, Error, JobStatus, ListParams, MemberReport, MemberService, ResultView, StatusView, WorkerHandle,
 };
 use guild_config::Config;
-use guild_contract::rpc::RpcError;
-use guild_contract::{Limits, manifest::FILE_NAME};
+use guild_contract::{Limits, manifest::FILE_NAME, rpc::RpcError};
 use guild_jobs::Owner;
 use guild_server::{
     Host, HostOptions, Member, OpenError, Target,

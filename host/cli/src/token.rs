@@ -1,10 +1,10 @@
 //! `guild token`: who may call the hosts of this `guild.toml` from elsewhere.
 
-use guild_contract::grants::Pattern;
-use guild_server::door::{
-    audit_log::Event, audit_log::Log, audit_log::Who, tokens::NewToken, tokens::Token as Kept, tokens::TokenError,
-    tokens::TokenFile,
+use guild_auth::{
+    audit_log::{Event, Log, Who},
+    tokens::{NewToken, Token as Kept, TokenError, TokenFile},
 };
+use guild_contract::grants::Pattern;
 use jiff::Timestamp;
 use serde::Serialize;
 

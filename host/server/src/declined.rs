@@ -10,7 +10,8 @@ use axum::{
 };
 use guild_contract::rpc::{RpcError, code};
 
-use crate::{door::Refused, rpc::to_json};
+use crate::rpc::to_json;
+use guild_auth::Refused;
 
 /// Why a request is not carried out.
 pub(crate) struct Declined {

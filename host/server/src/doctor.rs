@@ -22,11 +22,11 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
-    door::{audit_log::Log, tls::Tls, tokens::TokenFile},
     host::{Host, Surveyed, read_roots},
     reach::{Reach, Sources},
     runtimes::{self, Runtimes},
 };
+use guild_auth::{audit_log::Log, tls::Tls, tokens::TokenFile};
 use guild_config::{Config, Runtime};
 
 /// So many documents of a read root are counted.
@@ -79,7 +79,7 @@ pub enum Kind {
     /// What searches.
     Search,
     /// Who may come in.
-    Door,
+    Ingress,
     /// A member, and its component.
     Member,
     /// A host that runs.
@@ -167,7 +167,7 @@ pub async fn examine(examination: Examination, compiling: impl Fn(&str) + Send +
     checks.extend(look_at_keys(&config, needed.contains(&Runtime::Api)));
     checks.push(look_at_sources(roots.clone(), unreadable, needed.contains(&Runtime::Extractive)).await);
     checks.extend(look_at_web(&config, files.is_some(), online).await);
-    checks.push(Check::new(Kind::Door, config.auth.bind, true, look_at_door(&config)));
+    checks.push(Check::new(Kind::Ingress, config.auth.bind, true, look_at_door(&config)));
     checks.extend(survey_failed);
     let (sources, runtimes) = (Sources::new(roots), Runtimes::new(&config));
     let known: BTreeSet<String> = survey.iter().map(|member| member.found.path.clone()).collect();

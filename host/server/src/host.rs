@@ -21,7 +21,6 @@ use tokio_util::{
 use crate::{
     approval::{Approval, Standing},
     discovery::{self, Found, FoundMember},
-    door::{Caller, Door, Rules},
     events::Hub,
     kept::Kept,
     member::{Means, Member},
@@ -35,6 +34,7 @@ use crate::{
     takeover::OwnerError,
     toolboxes::Toolboxes,
 };
+use guild_auth::{Caller, Ingress, Rules};
 use guild_config::{Config, Runtime};
 
 /// How long a start waits to hear what there is in the read roots.
@@ -116,7 +116,7 @@ pub struct Surveyed {
 pub struct Host {
     opener: Arc<Opener>,
     roster: Arc<Roster>,
-    door: Arc<Door>,
+    door: Arc<Ingress>,
     events: Arc<Hub>,
     /// The key of the one member, where it was opened for one.
     single: Option<MemberKey>,
@@ -141,7 +141,7 @@ impl Host {
     ///
     /// # Errors
     /// See [`OpenError`]. In roster mode a member that cannot be served is in state error, and the others go on.
-    pub async fn open(options: HostOptions, door: Option<Arc<Door>>) -> Result<Arc<Self>, OpenError> {
+    pub async fn open(options: HostOptions, door: Option<Arc<Ingress>>) -> Result<Arc<Self>, OpenError> {
         let HostOptions { config, target, sources, agent } = options;
         let approval = Arc::new(Approval::new(&config));
         let limits = Arc::new(config.limits.clone());
@@ -157,8 +157,8 @@ impl Host {
         let config = Arc::new(config);
         let places = Arc::new(Semaphore::new(limits.running_jobs as usize));
         let base = door.as_ref().map(|door| door.url());
-        let door = door.unwrap_or_else(|| Arc::new(Door::of_this_machine(&limits)));
-        let roster = door.roster().clone();
+        let door = door.unwrap_or_else(|| Arc::new(Ingress::of_this_machine(&limits)));
+        let roster = Arc::new(Roster::new(door.clone()));
         let events = Hub::new(&limits);
         let mut means = Means {
             limits: limits.clone(),
@@ -337,6 +337,11 @@ impl Host {
         self.roster.state(key)
     }
 
+    /// Who is served.
+    pub fn roster(&self) -> &Roster {
+        &self.roster
+    }
+
     /// Every member that there is now, by key.
     pub fn members(&self) -> Arc<Members> {
         self.roster.members()
@@ -355,7 +360,7 @@ impl Host {
     }
 
     /// Where it is asked.
-    pub(crate) fn door(&self) -> &Arc<Door> {
+    pub(crate) fn door(&self) -> &Arc<Ingress> {
         &self.door
     }
 

@@ -1,7 +1,7 @@
 //! HTTP: who may ask, where, and what counts as a request. What a request says is for [`rpc`], or for [`sdk`] where its
 //! client has a session, or says that it is of a version of MCP without any.
 //!
-//! The [`door`](crate::door) is passed before any path is looked at: a page in a browser whose name was bound to this
+//! The [`door`](guild_auth::) is passed before any path is looked at: a page in a browser whose name was bound to this
 //! host's address is told 403, whatever it asks for. An answer of [`rpc`] is always one JSON text, never a stream, whatever
 //! the client accepts.
 
@@ -40,15 +40,16 @@ use tracing::Level;
 
 use crate::{
     declined::Declined,
-    door::{Caller, Connected, Door, LARGE, Refused},
     events,
     host::Host,
     mcp::{
         Absent, Endpoint, Server, Unavailable,
         sdk::{self, Services},
     },
+    roster::Reading,
     rpc::{self, Answer, Target, Visit},
 };
+use guild_auth::{Caller, Connection, Ingress, LARGE, Refused};
 
 /// A request whose body may have been read.
 type Asked = Request<Option<Incoming>>;
@@ -76,11 +77,11 @@ struct Inner {
 
 /// The service for the requests of one connection. Each holds on to what is its connection's own: what all requests of
 /// all connections counted would go from core to core with each of them.
-pub(crate) struct OfConnection(Arc<Connection>);
+pub(crate) struct OfConnection(Arc<Connected>);
 
-struct Connection {
+struct Connected {
     service: Service,
-    from: Arc<Connected>,
+    from: Arc<Connection>,
 }
 
 impl Service {
@@ -91,12 +92,12 @@ impl Service {
         Self(Arc::new(Inner { host, sdk }))
     }
 
-    pub(crate) fn door(&self) -> &Arc<Door> {
+    pub(crate) fn door(&self) -> &Arc<Ingress> {
         self.0.host.door()
     }
 
-    pub(crate) fn of_connection(&self, from: Connected) -> OfConnection {
-        OfConnection(Arc::new(Connection { service: self.clone(), from: Arc::new(from) }))
+    pub(crate) fn of_connection(&self, from: Connection) -> OfConnection {
+        OfConnection(Arc::new(Connected { service: self.clone(), from: Arc::new(from) }))
     }
 }
 
@@ -108,7 +109,7 @@ impl hyper::service::Service<Request<Incoming>> for OfConnection {
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let (connection, mut request) = (self.0.clone(), request.map(Some));
         Box::pin(async move {
-            let Connection { service, from } = &*connection;
+            let Connected { service, from } = &*connection;
             let logged = tracing::enabled!(Level::DEBUG)
                 .then(|| (Instant::now(), request.method().clone(), one_line(request.uri().path(), LOGGED_CHARS)));
             let response = service.0.answer(from, &mut request).await;
@@ -122,13 +123,13 @@ impl hyper::service::Service<Request<Incoming>> for OfConnection {
 }
 
 impl Inner {
-    async fn answer(&self, from: &Arc<Connected>, request: &mut Asked) -> Response {
+    async fn answer(&self, from: &Arc<Connection>, request: &mut Asked) -> Response {
         // One reading of guild.toml, for all that becomes of the request.
-        let reading = from.now();
+        let reading = self.host.roster().now();
         let path = request.uri().path();
         let at = Endpoint::at(path, self.host.single_key());
         let decline = |declined: Declined| if at.is_some() { declined.message(None) } else { declined.text() };
-        let called_by = match from.called_by(&reading, request.uri().authority(), request.headers()) {
+        let called_by = match from.called_by(&reading.rules, request.uri().authority(), request.headers()) {
             Ok(called_by) => called_by,
             Err(why) => return decline(Declined::new(StatusCode::FORBIDDEN, RpcError::new(code::FORBIDDEN, why))),
         };
@@ -139,13 +140,13 @@ impl Inner {
             };
         }
         let member = at.and_then(Endpoint::member);
-        let caller = match from.admit(&reading, called_by, request.headers(), member) {
+        let caller = match from.admit(&reading.rules, called_by, request.headers(), member) {
             Ok(caller) => caller,
             Err(refused) => return decline(refused.into()),
         };
         if path == events::PATH || path == MEMBERS {
             return match *request.method() {
-                Method::GET if path == MEMBERS => members(&caller),
+                Method::GET if path == MEMBERS => members(&reading, &caller),
                 Method::GET => events::listen(self.host.events(), caller, request.uri(), request.headers()),
                 _ => not_but("GET"),
             };
@@ -256,8 +257,8 @@ async fn whole(body: Incoming, headers: &HeaderMap, caller: &Caller) -> Result<B
 }
 
 /// The members that a caller may know of, as JSON.
-fn members(caller: &Caller) -> Response {
-    let mut report = caller.reading().report();
+fn members(reading: &Reading, caller: &Caller) -> Response {
+    let mut report = reading.report();
     report.retain(|report| caller.is_for(&report.member));
     let mut response = Response::new(Body::from(rpc::to_json(&report)));
     response.headers_mut().insert(CONTENT_TYPE, JSON);

@@ -31,13 +31,11 @@ use tokio::{
 use tokio_util::task::TaskTracker;
 
 use crate::{
-    door::{
-        Connected,
-        patience::{OneTimer, PIECE, Patient, Transport},
-    },
     http::{OfConnection, Service},
     once_more::OnceMore,
+    patience::{OneTimer, PIECE, Patient, Transport},
 };
+use guild_auth::Connection;
 
 /// Connections that the system holds until they are accepted.
 const BACKLOG: i32 = 4096;
@@ -235,7 +233,7 @@ impl Served {
         let door = self.service.door();
         // Only where it is asked for: it is one more system call.
         let at = if door.own_address() { stream.local_addr().ok() } else { None };
-        let from = Connected::new(door.clone(), peer, at);
+        let from = Connection::new(door.clone(), peer, at);
         let Some(tls) = door.tls() else { return self.serve_http(stream, from).await };
         let handshake = tokio::select! {
             handshake = timeout(self.patience, tls.acceptor().accept(stream)) => handshake,
@@ -248,7 +246,7 @@ impl Served {
         }
     }
 
-    async fn serve_http(&self, stream: impl Transport, from: Connected) {
+    async fn serve_http(&self, stream: impl Transport, from: Connection) {
         if clock::check(SystemTime::now()).is_err() {
             return refuse_without_clock(stream).await;
         }

@@ -16,13 +16,12 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    discover,
-    door::{Audit, Caller, LARGE, Refused, is_known},
-    json,
+    discover, json,
     mcp::{Answered, Failure, Identity, Manner, Server},
     member::{Member, blocking},
     rpc::to_json,
 };
+use guild_auth::{Audit, Caller, LARGE, Refused, is_known};
 
 /// Versions of MCP that begin with `initialize`, newest first.
 const MCP_VERSIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];

@@ -11,7 +11,6 @@ use tokio::sync::watch;
 use crate::{
     OpenError,
     discovery::{Found, FoundMember, Mark},
-    door::Rules,
     home::Home,
     host::MemberState,
     member::{Means, Member},
@@ -20,6 +19,7 @@ use crate::{
     roster::Roster,
     takeover,
 };
+use guild_auth::Rules;
 
 /// Opens members, with what they are opened on.
 pub(crate) struct Opener {

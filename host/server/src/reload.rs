@@ -9,11 +9,8 @@ use guild_session::secret::KeySource;
 use guild_web::SearchOptions;
 use tokio::{sync::Notify, task::spawn_blocking};
 
-use crate::{
-    Host,
-    door::audit_log::{Event, Outcome},
-    host::Prepared,
-};
+use crate::{Host, host::Prepared};
+use guild_auth::audit_log::{Event, Outcome};
 use guild_config::{Change, Config, changes};
 
 /// What a host is told that it is to log even where it logs only warnings: by this target the log finds it.
@@ -66,7 +63,7 @@ impl Reloads {
         let prepared = spawn_blocking(move || prepare(&*read, &reads)).await;
         let prepared = prepared.map_err(|_| "the host is stopping".to_owned())??;
         let (old, new) = (host.config(), prepared.means.config.clone());
-        let has_other_certificate = prepared.rules.has_other_certificate(&host.door().now().rules);
+        let has_other_certificate = prepared.rules.has_other_certificate(&host.door().rules());
         host.renew(prepared).await?;
         let mut waiting = changes(&started.written, &new.written);
         waiting.retain(|change| change.at_start);

@@ -10,7 +10,8 @@ use std::{
 use guild_contract::{MemberReport, MemberService};
 use tokio::sync::watch;
 
-use crate::{door::Rules, host::MemberState, member::Member, opener::Opened, plugins::Component};
+use crate::{host::MemberState, member::Member, opener::Opened, plugins::Component};
+use guild_auth::{Ingress, Rules};
 
 /// The members of a host, by key.
 pub type Members = BTreeMap<String, MemberEntry>;
@@ -78,8 +79,8 @@ impl MemberEntry {
 
 /// One reading of `guild.toml`, in service: who may ask, and who is served with what it grants. A request takes it once, so
 /// that what lets it in is what it is served by. Members come and go in it; another reading takes its place as a whole.
-pub(crate) struct Reading {
-    pub(crate) rules: Rules,
+pub struct Reading {
+    pub(crate) rules: Arc<Rules>,
     members: RwLock<Arc<Members>>,
 }
 
@@ -106,21 +107,22 @@ impl Reading {
 }
 
 /// Who is served.
-pub(crate) struct Roster {
+pub struct Roster {
+    ingress: Arc<Ingress>,
     now: RwLock<Arc<Reading>>,
     /// Counts what has changed.
     changes: watch::Sender<u64>,
 }
 
 impl Roster {
-    /// Of nobody yet, by these rules.
-    pub(crate) fn new(rules: Rules) -> Self {
-        let reading = Reading { rules, members: RwLock::default() };
-        Self { now: RwLock::new(Arc::new(reading)), changes: watch::channel(0).0 }
+    /// Of nobody yet, by the rules of where they are going to be served.
+    pub(crate) fn new(ingress: Arc<Ingress>) -> Self {
+        let reading = Reading { rules: ingress.rules(), members: RwLock::default() };
+        Self { ingress, now: RwLock::new(Arc::new(reading)), changes: watch::channel(0).0 }
     }
 
     /// What is in service now.
-    pub(crate) fn now(&self) -> Arc<Reading> {
+    pub fn now(&self) -> Arc<Reading> {
         self.now.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -172,8 +174,10 @@ impl Roster {
                 entry.state = MemberState::Ready(member.clone());
             }
         }
-        let reading = Arc::new(Reading { rules, members: RwLock::new(Arc::new(all)) });
+        let rules = Arc::new(rules);
+        let reading = Arc::new(Reading { rules: rules.clone(), members: RwLock::new(Arc::new(all)) });
         let old = mem::replace(&mut *self.now.write().unwrap_or_else(PoisonError::into_inner), reading);
+        self.ingress.set_rules(rules);
         drop(old);
         self.touch();
     }

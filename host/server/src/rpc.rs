@@ -14,11 +14,11 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{error::Category, value::RawValue};
 
 use crate::{
-    door::{Caller, Refused},
     json,
     mcp::{CALL, Server},
     methods,
 };
+use guild_auth::{Caller, Refused};
 
 /// Whom a request is for.
 #[derive(Clone, Copy)]

@@ -5,12 +5,12 @@ use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::{
-    door::{Door, DoorError, audit_log::Event},
     host::{Host, HostOptions, OpenError, Target},
     http::Service,
     listen::{self, BindError, Bound, Signals},
     reload::Reloads,
 };
+use guild_auth::{Ingress, IngressError, audit_log::Event};
 use guild_config::{Config, Runtime};
 
 /// What `guild serve` was asked for.
@@ -38,7 +38,7 @@ pub enum ServeError {
     Bind(#[from] BindError),
     /// Nobody could come in, or anybody could.
     #[error(transparent)]
-    Door(#[from] DoorError),
+    Door(#[from] IngressError),
     /// The members cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -77,7 +77,7 @@ pub async fn serve_until(
     let address = SocketAddr::new(config.auth.bind, port.or(config.port).unwrap_or(DEFAULT_PORT));
     let bound = Bound::bind(address)?;
     let address = bound.address();
-    let door = Arc::new(Door::open(&config, address)?);
+    let door = Arc::new(Ingress::open(&config, address)?);
     let host = Host::open(HostOptions { config, target, sources, agent }, Some(door.clone())).await?;
     let limits = host.limits();
     let listener = bound.listen(&limits)?;

@@ -33,7 +33,7 @@ pub use difference::Difference;
 pub use lock::{Asked, FILE, How, Lock, Pin};
 pub use signature::{SUFFIX, Signature, TRUST_FILE, Trust};
 
-use crate::door::audit_log::{Event, Log, Outcome, Who};
+use guild_auth::audit_log::{Event, Log, Outcome, Who};
 use guild_config::{Config, directory_lock::DirectoryLock, shell_word};
 
 /// Why `guild.lock` or `guild.trust` cannot be used. The files are named without their directory: callers see it too.

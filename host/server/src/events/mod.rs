@@ -32,7 +32,7 @@ use tokio::{
 
 use self::ring::Ring;
 pub(crate) use self::stream::{PATH, listen};
-use crate::door::{
+use guild_auth::{
     Identity,
     shares::{Share, Shares},
 };

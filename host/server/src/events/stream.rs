@@ -22,10 +22,8 @@ use super::{
     Hub,
     ring::{Record, Start},
 };
-use crate::{
-    declined::Declined,
-    door::{Caller, Stay, shares::Share},
-};
+use crate::declined::Declined;
+use guild_auth::{Caller, Subscription, shares::Share};
 
 /// Where the events are.
 pub(crate) const PATH: &str = "/events";
@@ -134,7 +132,7 @@ struct Ear {
     hub: Arc<Hub>,
     newest: watch::Receiver<u64>,
     wanted: Wanted,
-    stay: Stay,
+    stay: Subscription,
     /// The number of the event up to which it was told all that it wants.
     at: u64,
     first: Option<Bytes>,

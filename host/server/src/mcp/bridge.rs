@@ -14,7 +14,8 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::tool::{Annotations, Tool};
-use crate::{door::Caller, member::Member, methods::shown};
+use crate::{member::Member, methods::shown};
+use guild_auth::Caller;
 
 /// One of the six.
 pub(crate) struct Bridged {

@@ -31,7 +31,6 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    door::{Audit, Caller, Refused},
     host::MemberState,
     member::Member,
     methods::{self, Params, shown},
@@ -41,6 +40,7 @@ use crate::{
     toolbox::{ToolFailure, Toolbox},
 };
 use bridge::{Bridged, Dispatched};
+use guild_auth::{Audit, Caller, Refused};
 use tool::{Called, Tool};
 
 /// The method that calls a tool.
@@ -99,7 +99,7 @@ pub enum Server {
     Whole(Arc<Member>),
     /// All members of a host: one set of tools for all workers, and the components' tools, each under a name that begins with
     /// its member's.
-    Roster,
+    Roster(Arc<Reading>),
 }
 
 /// Why nothing answers at an endpoint.
@@ -181,7 +181,7 @@ pub(crate) struct Identity<'a> {
 
 impl Server {
     /// What answers at an endpoint of a host.
-    pub(crate) fn at(reading: &Reading, endpoint: Endpoint<'_>) -> Result<Self, Absent> {
+    pub(crate) fn at(reading: &Arc<Reading>, endpoint: Endpoint<'_>) -> Result<Self, Absent> {
         let unavailable = |key: &str, reason| Absent::Unavailable(Unavailable { member: key.to_owned(), reason });
         let member = |key: &str| match reading.state(key) {
             Some(MemberState::Ready(member)) => Ok(member),
@@ -202,7 +202,7 @@ impl Server {
                 _ => Err(Absent::NotFound),
             },
             Endpoint::Whole(key) => member(key).map(Self::Whole),
-            Endpoint::Roster => Ok(Self::Roster),
+            Endpoint::Roster => Ok(Self::Roster(reading.clone())),
         }
     }
 
@@ -210,7 +210,7 @@ impl Server {
     pub(crate) fn key(&self) -> &str {
         match self {
             Self::Member(member) | Self::Dispatch(member) | Self::Whole(member) => member.key().as_str(),
-            Self::Roster => "",
+            Self::Roster(_) => "",
         }
     }
 
@@ -226,7 +226,7 @@ impl Server {
                 title: Some(format!("Dispatch to {}", member.manifest().display_name).into()),
                 version: (&member.manifest().version).into(),
             },
-            Self::Roster => Identity {
+            Self::Roster(_) => Identity {
                 name: "guild".into(),
                 title: Some("Guild Hall's workers and tools".into()),
                 version: env!("CARGO_PKG_VERSION").into(),
@@ -239,7 +239,7 @@ impl Server {
         let (jobs, bridge) = match self {
             Self::Member(member) => (member.manifest().is_worker(), false),
             Self::Whole(member) => (member.manifest().is_worker(), member.manifest().is_worker()),
-            Self::Dispatch(_) | Self::Roster => (true, true),
+            Self::Dispatch(_) | Self::Roster(_) => (true, true),
         };
         Offers { resources: jobs, prompts: bridge, tasks: bridge }
     }
@@ -250,7 +250,7 @@ impl Server {
             Self::Member(_) => return None,
             Self::Dispatch(_) => Naming::Servers,
             Self::Whole(_) => Naming::Prefixes,
-            Self::Roster => Naming::Arguments,
+            Self::Roster(_) => Naming::Arguments,
         };
         let mut members = self.members(caller);
         // What cannot be in service accepts nothing.
@@ -263,8 +263,8 @@ impl Server {
     pub(crate) fn members(&self, caller: &Caller) -> Vec<Arc<Member>> {
         match self {
             Self::Member(member) | Self::Dispatch(member) | Self::Whole(member) => vec![member.clone()],
-            Self::Roster => {
-                let members = caller.reading().members();
+            Self::Roster(reading) => {
+                let members = reading.members();
                 let served = members.values().filter_map(MemberEntry::member);
                 served.filter(|member| caller.is_for(member.key().as_str())).cloned().collect()
             }
@@ -310,7 +310,7 @@ impl Server {
                 }
                 Ok(tools)
             }
-            Self::Roster => Ok(roster::tools(self, caller).await),
+            Self::Roster(_) => Ok(roster::tools(self, caller).await),
         }
     }
 
@@ -350,7 +350,7 @@ impl Server {
                     None => Err(unknown(name, []).into()),
                 }
             }
-            Self::Roster => roster::call(self, caller, name, arguments, manner).await,
+            Self::Roster(_) => roster::call(self, caller, name, arguments, manner).await,
         }
     }
 

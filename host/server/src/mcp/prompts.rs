@@ -4,7 +4,8 @@ use guild_contract::rpc::{RpcError, code};
 use serde::Serialize;
 
 use super::Server;
-use crate::{door::Caller, methods::shown};
+use crate::methods::shown;
+use guild_auth::Caller;
 
 /// The one prompt's name.
 const WORKERS: &str = "workers";

@@ -17,11 +17,11 @@ use serde_json::json;
 
 use super::Server;
 use crate::{
-    door::Caller,
     json::string_bytes,
     member::{Member, blocking},
     methods::{self, shown},
 };
+use guild_auth::Caller;
 
 /// Jobs of which a page of the list tells, at most.
 const PAGE: usize = 50;

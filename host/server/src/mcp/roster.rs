@@ -25,12 +25,12 @@ use super::{
     tool::{Annotations, Called, Tool},
 };
 use crate::{
-    door::{Audit, Caller},
     member::{Member, blocking},
     methods::{Params, shown},
     rpc::to_json,
     toolbox::Toolbox,
 };
+use guild_auth::{Audit, Caller};
 
 const WORKERS: &str = "workers";
 const FIND_TOOLS: &str = "find_tools";
@@ -355,10 +355,9 @@ fn find_worker(server: &Server, caller: &Caller, name: &str) -> Result<Arc<Membe
     if let Some(worker) = workers.iter().find(|worker| worker.key().as_str() == name) {
         return Ok(worker.clone());
     }
-    if let Server::Roster = server
+    if let Server::Roster(reading) = server
         && caller.is_for(name)
-        && let Err(Absent::Unavailable(Unavailable { reason, .. })) =
-            Server::at(caller.reading(), Endpoint::Dispatch(name))
+        && let Err(Absent::Unavailable(Unavailable { reason, .. })) = Server::at(reading, Endpoint::Dispatch(name))
     {
         return Err(RpcError::internal(reason));
     }

@@ -21,11 +21,8 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::super::{Endpoint, Server};
-use crate::{
-    door::{Caller, Stay},
-    host::Host,
-    rpc::to_json,
-};
+use crate::{host::Host, rpc::to_json};
+use guild_auth::{Caller, Subscription};
 
 /// What a client that listens can be told of, of what it asked for: what the server offers.
 pub(super) fn accepted(requested: &SubscriptionFilter, offered: &ServerCapabilities) -> SubscriptionFilter {
@@ -50,11 +47,11 @@ pub(super) fn digest(seen: &(impl Hash + ?Sized)) -> u64 {
 pub(super) struct View {
     host: Arc<Host>,
     path: String,
-    stay: Stay,
+    stay: Subscription,
 }
 
 impl View {
-    pub(super) fn new(host: Arc<Host>, path: String, stay: Stay) -> Self {
+    pub(super) fn new(host: Arc<Host>, path: String, stay: Subscription) -> Self {
         Self { host, path, stay }
     }
 
@@ -66,7 +63,7 @@ impl View {
     /// What answers there now, and the client as one who asks now.
     fn server(&self) -> Option<(Server, Caller)> {
         let caller = self.stay.caller();
-        let server = Server::at(caller.reading(), Endpoint::at(&self.path, self.host.single_key())?).ok()?;
+        let server = Server::at(&self.host.roster().now(), Endpoint::at(&self.path, self.host.single_key())?).ok()?;
         Some((server, caller))
     }
 

@@ -6,7 +6,7 @@ use rmcp::model::{
 };
 
 use super::super::{Failure, Identity, tool::Called};
-use crate::door::Refused;
+use guild_auth::Refused;
 use guild_contract::rpc::RpcError;
 
 /// How long a client may believe a list that follows the roster, where it is not told of changes.

@@ -29,10 +29,10 @@ use super::{
     tasks,
 };
 use crate::{
-    door::Caller,
     mcp::{Answered, Manner, Offers, Server},
     methods::{self, shown},
 };
+use guild_auth::Caller;
 
 /// Jobs change whenever they like.
 const JOBS_TTL_MS: u64 = 0;

@@ -7,7 +7,7 @@
 //! - [`tasks`]: jobs as tasks; [`progress`]: what a client hears that waits for one.
 //! - [`changes`]: clients are told that a list has changed.
 //!
-//! The [`door`](crate::door) has been passed when a request comes here, and the SDK's own checks of Host and Origin are off.
+//! The [`door`](guild_auth::) has been passed when a request comes here, and the SDK's own checks of Host and Origin are off.
 //! Who asks goes with each request to where it is carried out; the token goes no further than this.
 
 mod changes;
@@ -58,11 +58,11 @@ use self::{
 use super::{CALL, Server};
 use crate::{
     declined::Declined,
-    door::{Caller, LARGE, Refused, Stay, shares::Share},
     host::Host,
     json,
     rpc::{MAX_ID_BYTES, written},
 };
+use guild_auth::{Caller, LARGE, Refused, Subscription, shares::Share};
 
 static SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 static VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -467,7 +467,7 @@ struct DirectoryLock {
     caller: Option<Caller>,
     /// Who listens for as long as it may: that is looked at with each piece, and a stream that has nothing to say sends one
     /// every few seconds.
-    listener: Option<Stay>,
+    listener: Option<Subscription>,
     /// Among the listeners of the host.
     _place: Option<Share>,
 }
@@ -490,7 +490,7 @@ impl HttpBody for Kept {
         if let (Some(caller), Some(Ok(piece))) = (&self.held.caller, &piece) {
             caller.holds_already(piece.data_ref().map_or(0, |data| data.len() as u64));
         }
-        let may_hear = self.held.listener.as_ref().is_none_or(Stay::is_good);
+        let may_hear = self.held.listener.as_ref().is_none_or(Subscription::is_good);
         Poll::Ready(piece.filter(|_| may_hear))
     }
 

@@ -29,7 +29,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::door::Identity;
+use guild_auth::Identity;
 
 /// Who opened a session, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -24,10 +24,10 @@ use super::{
     convert,
 };
 use crate::{
-    door::{Audit, Caller},
     member::Member,
     methods::{self, Params, shown},
 };
+use guild_auth::{Audit, Caller};
 
 /// How often to ask for a job.
 const POLL_MS: u64 = 2_000;

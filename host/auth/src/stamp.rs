@@ -4,7 +4,7 @@ use std::{fs, io, os::unix::fs::MetadataExt as _, path::Path};
 
 /// Which file it was, and in which state. A change of its permissions is one of its state.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stamp {
+pub(crate) struct Stamp {
     file: (u64, u64),
     size: u64,
     modified: (i64, i64),
@@ -16,7 +16,7 @@ impl Stamp {
     ///
     /// # Errors
     /// Where nobody can say.
-    pub(super) fn of(path: &Path) -> io::Result<Option<Self>> {
+    pub(crate) fn of(path: &Path) -> io::Result<Option<Self>> {
         match fs::metadata(path) {
             Ok(found) => Ok(Some(Self {
                 file: (found.dev(), found.ino()),

@@ -17,7 +17,7 @@ use rustls::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use super::stamp::Stamp;
+use crate::stamp::Stamp;
 use guild_config::TlsFiles;
 
 /// How often the files are looked at, at most.
@@ -33,7 +33,7 @@ pub struct TlsError {
 
 /// TLS 1.2 and 1.3 for HTTP/1.1, with a certificate that can be replaced on disk: a connection that comes later than a
 /// second after that is given the new one. One that is not sound is logged, and the old one stays.
-pub(crate) struct Tls {
+pub struct Tls {
     files: TlsFiles,
     current: Mutex<Current>,
 }
@@ -47,7 +47,7 @@ struct Current {
 impl Tls {
     /// # Errors
     /// Where one of the files cannot be read, has no certificate or no key, or they do not belong together.
-    pub(crate) fn open(files: &TlsFiles) -> Result<Self, TlsError> {
+    pub fn open(files: &TlsFiles) -> Result<Self, TlsError> {
         let stamps = stamps(files);
         let current = Mutex::new(Current { acceptor: acceptor(files)?, stamps, looked: Instant::now() });
         warn_of_times(files);
@@ -58,18 +58,18 @@ impl Tls {
     ///
     /// # Errors
     /// Which one has expired, or is of no use yet.
-    pub(crate) fn check_times(&self) -> Result<(), TlsError> {
+    pub fn check_times(&self) -> Result<(), TlsError> {
         check_times(&self.files)
     }
 
     /// Whether the files are in the state in which `other` read its own.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
+    pub fn is_same(&self, other: &Self) -> bool {
         let stamps = |tls: &Self| tls.current.lock().unwrap_or_else(PoisonError::into_inner).stamps;
         self.files == other.files && stamps(self) == stamps(other)
     }
 
     /// What a connection is taken with.
-    pub(crate) fn acceptor(&self) -> TlsAcceptor {
+    pub fn acceptor(&self) -> TlsAcceptor {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if current.looked.elapsed() >= LOOK {
             current.looked = Instant::now();

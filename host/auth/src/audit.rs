@@ -15,20 +15,15 @@ use guild_contract::{
 };
 use tracing::Level;
 
-use super::{
-    Caller,
+use crate::{
     audit_log::{Event, Outcome, Who},
+    caller::Caller,
     class::Class,
 };
 
 impl Caller {
     /// Has a method carried out that the caller [may](Self::may), and what came of it written down, where that is to be.
-    pub(crate) async fn audited<T, W>(
-        &self,
-        member: &str,
-        method: &str,
-        work: impl FnOnce(Audit) -> W,
-    ) -> Result<T, RpcError>
+    pub async fn audited<T, W>(&self, member: &str, method: &str, work: impl FnOnce(Audit) -> W) -> Result<T, RpcError>
     where
         W: Future<Output = Result<T, RpcError>>,
     {
@@ -40,7 +35,7 @@ impl Caller {
 
     fn audit(&self, member: &str, method: &str) -> Audit {
         let class = Class::of(method);
-        let is_written = class.changes() || (class == Class::Reads && self.from.door.log_reads());
+        let is_written = class.changes() || (class == Class::Reads && self.rules.log_reads);
         let began = tracing::enabled!(Level::DEBUG).then(Instant::now);
         Audit((is_written || began.is_some()).then(|| {
             Arc::new(Entry {
@@ -62,7 +57,7 @@ impl Caller {
 ///
 /// Work that outlives its request has a copy, and with it the place that the request has.
 #[derive(Clone)]
-pub(crate) struct Audit(Option<Arc<Entry>>);
+pub struct Audit(Option<Arc<Entry>>);
 
 /// The line, as far as it is known.
 struct Entry {
@@ -80,7 +75,7 @@ struct Entry {
 
 impl Audit {
     /// Which job it is about; an id that can be no job's is nobody's.
-    pub(crate) fn about(&self, job: &str) {
+    pub fn about(&self, job: &str) {
         if let Some(entry) = &self.0
             && let Ok(job) = job.parse()
         {
@@ -89,14 +84,14 @@ impl Audit {
     }
 
     /// Which tool is called: one that there is, whose name is not the caller's text.
-    pub(crate) fn of_tool(&self, name: &str) {
+    pub fn of_tool(&self, name: &str) {
         if let Some(entry) = &self.0 {
             let _ = entry.tool.set(name.to_owned());
         }
     }
 
     /// How it ended, where nobody has said so before.
-    pub(crate) fn end(&self, error: Option<&RpcError>) {
+    pub fn end(&self, error: Option<&RpcError>) {
         let Some(entry) = &self.0 else { return };
         let outcome = match error.map(|error| error.code) {
             None => Outcome::Ok,
@@ -131,7 +126,7 @@ impl Entry {
         if !self.is_audited {
             return;
         }
-        self.caller.from.door.record(&Event {
+        self.caller.rules.record(&Event {
             event: "request",
             who,
             peer: Some(self.caller.from.peer),

@@ -18,8 +18,8 @@ use jiff::Timestamp;
 use subtle::ConstantTimeEq as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::{
-    Refused,
+use crate::{
+    refused::Refused,
     stamp::Stamp,
     tokens::{Token, TokenError, TokenFile, digest},
 };
@@ -33,14 +33,14 @@ struct Bounds {
 }
 
 /// A token that is in the file.
-pub(crate) struct Pass {
+pub(crate) struct Credential {
     pub(crate) token: Token,
     requests: DefaultDirectRateLimiter,
     dispatches: DefaultDirectRateLimiter,
     places: Arc<Semaphore>,
 }
 
-impl Pass {
+impl Credential {
     fn new(token: Token, bounds: &Bounds) -> Self {
         Self {
             token,
@@ -89,11 +89,11 @@ pub(crate) struct Look {
 
 /// The tokens of a file.
 #[derive(Clone, Default)]
-pub(crate) struct Good(Arc<[Arc<Pass>]>);
+pub(crate) struct Good(Arc<[Arc<Credential>]>);
 
 impl Good {
     /// The pass of a token, as it was presented. All are compared, each in constant time, whether or not one was equal.
-    pub(crate) fn find(&self, token: &[u8]) -> Option<Arc<Pass>> {
+    pub(crate) fn find(&self, token: &[u8]) -> Option<Arc<Credential>> {
         let presented = digest(token);
         let mut found = None;
         for pass in self.0.iter() {
@@ -106,7 +106,7 @@ impl Good {
     }
 
     /// Whether a pass that was found earlier is still good.
-    pub(crate) fn has(&self, pass: &Pass) -> bool {
+    pub(crate) fn has(&self, pass: &Credential) -> bool {
         let is_there = self.0.iter().any(|now| now.token == pass.token);
         is_there && !pass.token.has_expired(Timestamp::now())
     }
@@ -121,7 +121,7 @@ struct Known {
 }
 
 /// The tokens of a host.
-pub(crate) struct Passes {
+pub(crate) struct Credentials {
     file: Option<TokenFile>,
     bounds: Bounds,
     known: Mutex<Known>,
@@ -138,7 +138,7 @@ impl Bounds {
     }
 }
 
-impl Passes {
+impl Credentials {
     /// Nobody's yet: the first look finds those of the file.
     pub(crate) fn new(file: Option<TokenFile>, limits: &Limits) -> Self {
         let bounds = Bounds::of(limits);
@@ -173,7 +173,7 @@ impl Passes {
             Ok((tokens, stamp)) => {
                 let pass = |token: Token| {
                     let same = known.passes.0.iter().find(|pass| pass.token == token).cloned();
-                    same.unwrap_or_else(|| Arc::new(Pass::new(token, &self.bounds)))
+                    same.unwrap_or_else(|| Arc::new(Credential::new(token, &self.bounds)))
                 };
                 let passes: Arc<[_]> = tokens.into_iter().map(pass).collect();
                 let count = passes.len();

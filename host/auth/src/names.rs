@@ -8,7 +8,7 @@
 use guild_config::{Called, HostName};
 use std::net::{IpAddr, SocketAddr};
 
-use axum::http::{
+use http::{
     HeaderMap, HeaderName,
     header::{HOST, ORIGIN},
     uri::Authority,
@@ -16,7 +16,7 @@ use axum::http::{
 
 /// What a request called the host by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CalledBy {
+pub enum CalledBy {
     /// Only names of this machine that mean nothing elsewhere.
     Loopback,
     /// A name or an address by which others can reach it, too; or any, by way of a proxy.

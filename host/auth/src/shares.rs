@@ -11,10 +11,13 @@ use std::{
 
 use tokio::{sync::Notify, time::timeout};
 
-use super::Identity;
+/// Who somebody is that came in, to be compared with who comes later: whoever has one token is one and the same, and so is
+/// everybody without.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Identity(pub(crate) Option<[u8; 32]>);
 
 /// An amount, of bytes or of anything else, that callers share.
-pub(crate) struct Shares {
+pub struct Shares {
     all: u64,
     of_one: u64,
     taken: Mutex<Taken>,
@@ -28,41 +31,42 @@ struct Taken {
 }
 
 /// What one caller has of it. It is given back when this is dropped.
-pub(crate) struct Share {
+pub struct Share {
     shares: Arc<Shares>,
     who: Identity,
     amount: u64,
 }
 
 impl Shares {
-    pub(crate) fn new(all: u64) -> Arc<Self> {
+    /// So much in all.
+    pub fn new(all: u64) -> Arc<Self> {
         let of_one = (all - all.div_ceil(8)).max(1);
         Arc::new(Self { all, of_one, taken: Mutex::default(), given_back: Notify::new() })
     }
 
     /// How much one caller can have.
-    pub(crate) fn of_one(&self) -> u64 {
+    pub fn of_one(&self) -> u64 {
         self.of_one
     }
 
     /// How much is taken, by all together.
-    pub(crate) fn taken(&self) -> u64 {
+    pub fn taken(&self) -> u64 {
         self.now().all
     }
 
     /// A share of `who`, of nothing yet.
-    pub(crate) fn share(self: &Arc<Self>, who: Identity) -> Share {
+    pub fn share(self: &Arc<Self>, who: Identity) -> Share {
         Share { shares: self.clone(), who, amount: 0 }
     }
 
     /// A share of so much, while there is so much left.
-    pub(crate) fn take(self: &Arc<Self>, who: Identity, amount: u64) -> Option<Share> {
+    pub fn take(self: &Arc<Self>, who: Identity, amount: u64) -> Option<Share> {
         let mut share = self.share(who);
         share.try_set(amount).then_some(share)
     }
 
     /// Tries something again each time that a share is given back, until it succeeds; false where it does not in time.
-    pub(crate) async fn retry(&self, patience: Duration, mut attempt: impl FnMut() -> bool) -> bool {
+    pub async fn retry(&self, patience: Duration, mut attempt: impl FnMut() -> bool) -> bool {
         let succeeds = async {
             loop {
                 let mut given_back = pin!(self.given_back.notified());
@@ -84,17 +88,17 @@ impl Shares {
 
 impl Share {
     /// How much it is.
-    pub(crate) fn amount(&self) -> u64 {
+    pub fn amount(&self) -> u64 {
         self.amount
     }
 
     /// Changes it to so much. Where there is not so much left it is what it was, and this is false.
-    pub(crate) fn try_set(&mut self, amount: u64) -> bool {
+    pub fn try_set(&mut self, amount: u64) -> bool {
         self.change(amount, false)
     }
 
     /// Changes it to so much, also where there is not so much left.
-    pub(crate) fn set(&mut self, amount: u64) {
+    pub fn set(&mut self, amount: u64) {
         self.change(amount, true);
     }
 

@@ -99,7 +99,7 @@ pub struct Token {
     /// What its operator calls it, and the audit log: 1 to 64 letters, digits, `-`, `_` or `.`.
     pub name: String,
     #[serde(with = "digits")]
-    pub(super) sha256: [u8; 32],
+    pub(crate) sha256: [u8; 32],
     /// Which methods it is for.
     pub methods: Methods,
     /// For which members: a key, where `*` stands for any characters.
@@ -128,11 +128,11 @@ mod digits {
     use guild_contract::text::hex;
     use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
 
-    pub(super) fn serialize<S: Serializer>(digest: &[u8; 32], serializer: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(digest: &[u8; 32], serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&hex(digest))
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 32], D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 32], D::Error> {
         let text = String::deserialize(deserializer)?;
         read(text.as_bytes()).ok_or_else(|| D::Error::custom("a token's sha256 is not 64 hexadecimal digits"))
     }
@@ -325,7 +325,7 @@ impl TokenFile {
         written.map(drop).map_err(|source| self.failed(source))
     }
 
-    pub(super) fn failed(&self, source: io::Error) -> TokenError {
+    pub(crate) fn failed(&self, source: io::Error) -> TokenError {
         TokenError::Io { path: self.path.clone(), source }
     }
 }

@@ -203,7 +203,7 @@ impl Log {
     }
 
     /// [`Self::of`], where `path` is what `guild.toml` names.
-    pub(crate) fn named(path: Option<&Path>) -> Option<Self> {
+    pub fn named(path: Option<&Path>) -> Option<Self> {
         if let Some(path) = path {
             return Some(Self::at(path.to_owned()));
         }
@@ -219,7 +219,7 @@ impl Log {
     ///
     /// # Errors
     /// Where the one that is named cannot be opened.
-    pub(super) fn of_host(config: &Config) -> Result<Option<Self>, AuditLogError> {
+    pub(crate) fn of_host(config: &Config) -> Result<Option<Self>, AuditLogError> {
         let Some(log) = Self::of(config) else { return Ok(None) };
         let opened = log.follow(&mut log.state()).map(drop);
         match opened {

@@ -2,11 +2,11 @@
 
 use guild_contract::rpc::method::{self, DISCOVER};
 
-use super::tokens::Methods;
+use crate::tokens::Methods;
 
 /// What a method does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Class {
+pub(crate) enum Class {
     /// What is asked before anything else: by MCP, and of what there is to ask.
     Greeting,
     /// What MCP tells, whose name goes on with a caller's text.
@@ -24,13 +24,13 @@ pub(super) enum Class {
 }
 
 /// Whether the host has a method of that name. One that has no [class](Class) is carried out for nobody.
-pub(crate) fn is_known(name: &str) -> bool {
+pub fn is_known(name: &str) -> bool {
     Class::of(name).is_known()
 }
 
 impl Class {
     /// The class of a method, by its name.
-    pub(super) fn of(name: &str) -> Self {
+    pub(crate) fn of(name: &str) -> Self {
         match name {
             "initialize"
             | "ping"
@@ -59,17 +59,17 @@ impl Class {
     }
 
     /// Whether its name is a method's, and no text of a caller's.
-    pub(super) fn is_known(self) -> bool {
+    pub(crate) fn is_known(self) -> bool {
         !matches!(self, Self::Notification | Self::Unknown)
     }
 
     /// Whether it changes anything, or may: a component's tool can reach the web.
-    pub(super) fn changes(self) -> bool {
+    pub(crate) fn changes(self) -> bool {
         matches!(self, Self::Dispatches | Self::Ends | Self::Tool)
     }
 
     /// The least that a token has to be for.
-    pub(super) fn least(self) -> Methods {
+    pub(crate) fn least(self) -> Methods {
         match self {
             Self::Greeting | Self::Notification | Self::Reads | Self::Unknown => Methods::Read,
             Self::Dispatches => Methods::Dispatch,

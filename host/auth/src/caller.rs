@@ -1,0 +1,284 @@
+//! Who asks, from the connection on.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use guild_contract::Limits;
+use http::{HeaderMap, StatusCode, header::AUTHORIZATION, uri::Authority};
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::{
+    audit_log::{Event, Outcome, Who},
+    class::Class,
+    credentials::Credential,
+    ingress::Ingress,
+    names::CalledBy,
+    refused::Refused,
+    rules::Rules,
+    shares::{Identity, Share},
+};
+
+/// A connection to a host.
+pub struct Connection {
+    pub(crate) door: Arc<Ingress>,
+    /// The other end.
+    pub(crate) peer: SocketAddr,
+    /// This end, where it is a name of the host.
+    at: Option<SocketAddr>,
+}
+
+impl Connection {
+    /// A connection from `peer`, to `at`, where that is a name of the host.
+    pub fn new(door: Arc<Ingress>, peer: SocketAddr, at: Option<SocketAddr>) -> Self {
+        Self { door, peer, at }
+    }
+
+    /// The other end.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// Whether a request calls this host by one of its names; else the text of a 403.
+    pub fn called_by(
+        &self,
+        rules: &Rules,
+        target: Option<&Authority>,
+        headers: &HeaderMap,
+    ) -> Result<CalledBy, &'static str> {
+        let Self { peer, at, .. } = self;
+        rules.names.check(target, headers, *at).inspect_err(|_| {
+            if let Some(log) = &rules.log {
+                log.record_refusal(&Event {
+                    event: "request",
+                    who: Who::Unknown,
+                    peer: Some(*peer),
+                    outcome: Outcome::Forbidden,
+                    status: Some(StatusCode::FORBIDDEN.as_u16()),
+                    detail: Some("its Host or Origin is none of this host's".into()),
+                    ..Event::default()
+                });
+            }
+        })
+    }
+
+    /// Lets a request in, to the endpoint of a member where it is for one; or says why not.
+    pub fn admit(
+        self: &Arc<Self>,
+        rules: &Arc<Rules>,
+        called_by: CalledBy,
+        headers: &HeaderMap,
+        member: Option<&str>,
+    ) -> Result<Caller, Refused> {
+        let peer = &self.peer;
+        let caller = |pass, place| {
+            let request = Arc::new(Underway { _place: place, memory: OnceLock::new() });
+            Caller { from: self.clone(), rules: rules.clone(), pass, request }
+        };
+        let brought = headers.get(AUTHORIZATION);
+        if brought.is_none() && !rules.token_required && called_by == CalledBy::Loopback {
+            return Ok(caller(None, None));
+        }
+        let pass = match bearer(headers) {
+            Some(token) => rules.tokens().and_then(|good| good.find(token).ok_or(Refused::Unauthorized)),
+            None => Err(Refused::Unauthorized),
+        };
+        let entered = pass.and_then(|pass| {
+            if let Some(member) = member.filter(|member| !pass.token.is_for(member)) {
+                let member = member.parse().ok();
+                return Err(Refused::Member { token: pass.token.name.clone(), member });
+            }
+            pass.count_request()?;
+            let place = pass.place()?;
+            Ok(caller(Some(pass), Some(place)))
+        });
+        entered.inspect_err(|refused| rules.record_refusal(*peer, refused, member, None))
+    }
+}
+
+/// The token of a request that brings one, and one only.
+fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+    let mut brought = headers.get_all(AUTHORIZATION).iter();
+    let (Some(only), None) = (brought.next(), brought.next()) else { return None };
+    let (scheme, token) = only.as_bytes().split_at_checked("Bearer ".len())?;
+    scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())
+}
+
+/// What a request holds is counted where it is more than so many bytes, and such an answer keeps its caller's place until
+/// the last of it is with the system: what is smaller fits into the system's own buffers, and nobody can make the host hold
+/// it. So a small request takes no lock that others take.
+pub const LARGE: u64 = 64 * 1024;
+/// An answer of more than so many bytes has only been read: what changes anything is answered with less.
+const TOLD: u64 = 512 * 1024;
+/// How long a request waits for memory that others hold.
+const MEMORY_WAIT: Duration = Duration::from_secs(2);
+
+fn lock(memory: &Mutex<Share>) -> MutexGuard<'_, Share> {
+    memory.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Who came in. As long as this or a copy of it lives, the request has its place among those of its token, and what it
+/// holds is counted.
+#[derive(Clone)]
+pub struct Caller {
+    pub(crate) from: Arc<Connection>,
+    /// By which it was let in.
+    pub(crate) rules: Arc<Rules>,
+    pub(crate) pass: Option<Arc<Credential>>,
+    pub(crate) request: Arc<Underway>,
+}
+
+/// What a request has taken.
+pub(crate) struct Underway {
+    pub(crate) _place: Option<OwnedSemaphorePermit>,
+    /// Once it has held more than [`LARGE`].
+    pub(crate) memory: OnceLock<Mutex<Share>>,
+}
+
+/// An answer that has not been sent, and the caller who waits for it.
+struct Awaited {
+    answer: Bytes,
+    _caller: Caller,
+}
+
+impl AsRef<[u8]> for Awaited {
+    fn as_ref(&self) -> &[u8] {
+        &self.answer
+    }
+}
+
+impl Caller {
+    /// Whoever is on this machine and brought no token.
+    pub fn of_this_machine(door: Arc<Ingress>) -> Self {
+        let rules = door.rules();
+        let from = Arc::new(Connection::new(door, SocketAddr::from(([127, 0, 0, 1], 0)), None));
+        Self { from, rules, pass: None, request: Arc::new(Underway { _place: None, memory: OnceLock::new() }) }
+    }
+
+    /// What it may take.
+    pub fn limits(&self) -> &Limits {
+        &self.rules.limits
+    }
+
+    /// Who it is.
+    pub fn identity(&self) -> Identity {
+        Identity(self.pass.as_ref().map(|pass| pass.token.sha256))
+    }
+
+    /// Whether a member exists for the caller: its token is for it, or it needs none.
+    pub fn is_for(&self, member: &str) -> bool {
+        self.pass.as_ref().is_none_or(|pass| pass.token.is_for(member))
+    }
+
+    /// Whether the caller's token is for a method. Nothing is counted or written down: whoever has it carried out asks
+    /// [`Self::may`].
+    pub fn permits(&self, name: &str) -> bool {
+        self.pass.as_ref().is_none_or(|pass| pass.token.methods >= Class::of(name).least())
+    }
+
+    /// Counts one more request of a batch.
+    pub fn another(&self, member: &str, name: &str) -> Result<(), Refused> {
+        self.checked(member, name, |pass| pass.count_request())
+    }
+
+    /// An answer, from now on all that the request holds. A large one keeps the caller's place until it is sent.
+    ///
+    /// # Errors
+    /// Where there is no memory for it.
+    pub fn awaits(&self, answer: Bytes) -> Result<Bytes, Refused> {
+        self.answers(answer.len() as u64, answer.len() as u64)?;
+        if answer.len() as u64 <= LARGE {
+            return Ok(answer);
+        }
+        Ok(Bytes::from_owner(Awaited { answer, _caller: self.clone() }))
+    }
+
+    /// How many bytes the request holds that are counted.
+    pub fn held(&self) -> u64 {
+        self.request.memory.get().map_or(0, |memory| lock(memory).amount())
+    }
+
+    /// Counts so many bytes more that the request is about to hold, once others hold few enough.
+    ///
+    /// # Errors
+    /// Where they do not within a few seconds.
+    pub async fn takes(&self, bytes: u64) -> Result<(), Refused> {
+        if bytes <= LARGE {
+            return Ok(());
+        }
+        let (shares, memory) = (&self.from.door.memory, self.memory());
+        // What is more than one caller can have, it has when it has nothing else.
+        let wanted = lock(memory).amount().saturating_add(bytes).min(shares.of_one());
+        if shares.retry(MEMORY_WAIT, || lock(memory).try_set(wanted)).await { Ok(()) } else { Err(self.no_memory()) }
+    }
+
+    /// Says that so many bytes are all that the request holds from now on.
+    ///
+    /// # Errors
+    /// Where they are more than before, and others hold too many.
+    pub fn holds(&self, bytes: u64) -> Result<(), Refused> {
+        let bytes = if bytes > LARGE { bytes } else { 0 };
+        let memory = match self.request.memory.get() {
+            Some(memory) => memory,
+            None if bytes == 0 => return Ok(()),
+            None => self.memory(),
+        };
+        let bytes = bytes.min(self.from.door.memory.of_one());
+        if lock(memory).try_set(bytes) { Ok(()) } else { Err(self.no_memory()) }
+    }
+
+    /// Says so of what the request holds with an answer of so many bytes, which is there already. A small one is sent in any
+    /// case: what was carried out is told.
+    pub fn answers(&self, answer: u64, bytes: u64) -> Result<(), Refused> {
+        if answer > TOLD {
+            return self.holds(bytes);
+        }
+        self.holds_already(bytes);
+        Ok(())
+    }
+
+    /// Says so of what is there already, and cannot be refused any more.
+    pub fn holds_already(&self, bytes: u64) {
+        if bytes > LARGE || self.request.memory.get().is_some() {
+            lock(self.memory()).set(bytes);
+        }
+    }
+
+    fn memory(&self) -> &Mutex<Share> {
+        self.request.memory.get_or_init(|| Mutex::new(self.from.door.memory.share(self.identity())))
+    }
+
+    fn no_memory(&self) -> Refused {
+        let refused = Refused::NoMemory { token: self.pass.as_ref().map(|pass| pass.token.name.clone()) };
+        self.rules.record_refusal(self.from.peer, &refused, None, None);
+        refused
+    }
+
+    /// Whether the caller may have a method carried out now.
+    pub fn may(&self, member: &str, name: &str) -> Result<(), Refused> {
+        self.checked(member, name, |pass| {
+            // The body may have taken its time, and so may what came before in the batch.
+            if !self.rules.tokens()?.has(pass) {
+                return Err(Refused::Unauthorized);
+            }
+            let class = Class::of(name);
+            if pass.token.methods < class.least() {
+                return Err(Refused::Method { token: pass.token.name.clone(), method: name.to_owned() });
+            }
+            if class == Class::Dispatches { pass.count_dispatch() } else { Ok(()) }
+        })
+    }
+
+    fn checked(
+        &self,
+        member: &str,
+        name: &str,
+        check: impl FnOnce(&Credential) -> Result<(), Refused>,
+    ) -> Result<(), Refused> {
+        let Some(pass) = &self.pass else { return Ok(()) };
+        check(pass).inspect_err(|refused| self.rules.record_refusal(self.from.peer, refused, Some(member), Some(name)))
+    }
+}

@@ -1,0 +1,35 @@
+//! Who may ask, and how much of it.
+//!
+//! A request passes here before anything is done for it, and again with each method that it asks for:
+//!
+//! - [`names`]: it calls the host by one of its names, so that no web page can have sent it;
+//! - [`tokens`], [`credentials`]: it brings a token that is good, for this member and this method, and that has not been
+//!   used too much. Whoever is on this machine, and calls the host by loopback's names, needs none unless
+//!   `require_token` says so;
+//! - [`shares`]: what its requests hold, together with what those of others hold, is not too much;
+//! - [`audit`], [`audit_log`]: what was asked for, and what came of it, is written down.
+
+mod audit;
+pub mod audit_log;
+mod caller;
+mod class;
+mod credentials;
+mod ingress;
+mod names;
+mod refused;
+mod rules;
+pub mod shares;
+mod stamp;
+mod subscription;
+pub mod tls;
+pub mod tokens;
+
+pub use audit::Audit;
+pub use caller::{Caller, Connection, LARGE};
+pub use class::is_known;
+pub use ingress::Ingress;
+pub use names::CalledBy;
+pub use refused::Refused;
+pub use rules::{IngressError, Rules};
+pub use shares::Identity;
+pub use subscription::Subscription;

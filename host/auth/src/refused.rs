@@ -1,0 +1,122 @@
+//! Why a request is not carried out.
+
+use std::fmt;
+
+use guild_contract::{
+    MemberKey,
+    rpc::{RpcError, code},
+};
+use http::{StatusCode, header::HeaderValue};
+
+use crate::audit_log::Outcome;
+
+/// When to ask again where there was no memory.
+const AGAIN_SECONDS: u64 = 1;
+
+/// Why a request, or one method of a batch, is not carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// No token, or no good one: unknown, expired or revoked, which nobody is told apart.
+    Unauthorized,
+    /// The host cannot tell which tokens are good.
+    Unreadable,
+    /// The token is not for this member.
+    Member {
+        /// The token's name.
+        token: String,
+        /// The member, where the name can be one.
+        member: Option<MemberKey>,
+    },
+    /// The token is not for this method.
+    Method {
+        /// The token's name.
+        token: String,
+        /// The method.
+        method: String,
+    },
+    /// There were too many with this token.
+    TooMany {
+        /// The token's name.
+        token: String,
+        /// The limit's name.
+        limit: &'static str,
+        /// After how long to ask again.
+        seconds: u64,
+    },
+    /// The host holds as much for requests as it may.
+    NoMemory {
+        /// The token's name, where there is one.
+        token: Option<String>,
+    },
+}
+
+impl Refused {
+    /// The status of an HTTP answer.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::Unauthorized => StatusCode::UNAUTHORIZED,
+            Self::Unreadable | Self::NoMemory { .. } => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Member { .. } | Self::Method { .. } => StatusCode::FORBIDDEN,
+            Self::TooMany { .. } => StatusCode::TOO_MANY_REQUESTS,
+        }
+    }
+
+    /// `Retry-After`, in seconds.
+    pub fn retry_after(&self) -> Option<HeaderValue> {
+        match self {
+            Self::TooMany { seconds, .. } => Some((*seconds).into()),
+            Self::NoMemory { .. } => Some(AGAIN_SECONDS.into()),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn outcome(&self) -> Outcome {
+        match self {
+            Self::Unauthorized => Outcome::Unauthorized,
+            Self::Unreadable => Outcome::Failed,
+            Self::Member { .. } | Self::Method { .. } => Outcome::Forbidden,
+            Self::TooMany { .. } | Self::NoMemory { .. } => Outcome::Busy,
+        }
+    }
+
+    pub(crate) fn token(&self) -> Option<&str> {
+        match self {
+            Self::Unauthorized | Self::Unreadable => None,
+            Self::Member { token, .. } | Self::Method { token, .. } | Self::TooMany { token, .. } => Some(token),
+            Self::NoMemory { token } => token.as_deref(),
+        }
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unauthorized => f.write_str("a token is needed that is good: Authorization: Bearer TOKEN"),
+            Self::Unreadable => f.write_str("the host cannot check tokens at the moment"),
+            Self::Member { token, member: Some(member) } => {
+                write!(f, "the token {token} is not for the member {member}")
+            }
+            Self::Member { token, member: None } => write!(f, "the token {token} is not for this member"),
+            Self::Method { token, method } => write!(f, "the token {token} is not for {method}"),
+            Self::TooMany { token, limit, seconds } => {
+                write!(f, "too many requests with the token {token} (limits.{limit}); ask again in {seconds} s")
+            }
+            Self::NoMemory { .. } => write!(
+                f,
+                "the requests that are under way hold as much memory as limits.requests_bytes allows, of all callers or of \
+                 this one; ask again in {AGAIN_SECONDS} s"
+            ),
+        }
+    }
+}
+
+/// As an element of a batch is answered.
+impl From<Refused> for RpcError {
+    fn from(refused: Refused) -> Self {
+        let code = match refused {
+            Refused::TooMany { .. } | Refused::Unreadable | Refused::NoMemory { .. } => code::BUSY,
+            _ => code::FORBIDDEN,
+        };
+        Self::new(code, refused.to_string())
+    }
+}

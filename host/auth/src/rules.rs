@@ -1,0 +1,198 @@
+//! What `guild.toml` says of who may ask, and what of it is written down.
+
+use std::{net::SocketAddr, path::PathBuf, sync::Arc};
+
+use guild_config::Config;
+use guild_contract::{
+    Limits, MemberKey,
+    text::{LOGGED_CHARS, one_line},
+};
+
+use crate::{
+    audit_log::{AuditLogError, Event, Log, Outcome, Who},
+    class::Class,
+    credentials::{Credentials, Good, Look},
+    names::Names,
+    refused::Refused,
+    tls::{Tls, TlsError},
+    tokens::{TokenError, TokenFile},
+};
+
+/// Why a host does not start with the door that it was given.
+#[derive(Debug, thiserror::Error)]
+pub enum IngressError {
+    /// Others can reach the host, and nobody could come in.
+    #[error(
+        "{address} can be reached from other machines, so requests need a token, and there is none in {tokens}; make one \
+         with `{command}`"
+    )]
+    NoToken {
+        /// Where the host would listen.
+        address: SocketAddr,
+        /// Where the tokens would be.
+        tokens: String,
+        /// What makes one.
+        command: String,
+    },
+    /// The tokens cannot be read.
+    #[error(transparent)]
+    Tokens(#[from] TokenError),
+    /// The certificate or its key is not sound.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The audit log cannot be written.
+    #[error(transparent)]
+    AuditLog(#[from] AuditLogError),
+}
+
+/// Who may come in, and what is written down of it.
+pub struct Rules {
+    pub(crate) names: Names,
+    passes: Arc<Credentials>,
+    /// Whether every request needs a token.
+    pub(crate) token_required: bool,
+    pub(crate) log: Option<Arc<Log>>,
+    /// What of `guild.toml` names that log.
+    log_path: Option<PathBuf>,
+    pub(crate) log_reads: bool,
+    pub(crate) tls: Option<Arc<Tls>>,
+    /// What a request may take.
+    pub(crate) limits: Arc<Limits>,
+}
+
+fn no_token(address: SocketAddr, file: &TokenFile) -> IngressError {
+    IngressError::NoToken { address, tokens: file.path().display().to_string(), command: file.command("add NAME") }
+}
+
+impl Rules {
+    /// What `guild.toml` says of a host that listens at `address`. Of the rules `before`, it keeps what is the same.
+    pub fn of(config: &Config, address: SocketAddr, before: Option<&Self>) -> Result<Self, IngressError> {
+        let options = &config.auth;
+        let is_local = address.ip().is_loopback();
+        let token_required = options.require_token || !is_local;
+        let file = match TokenFile::of(config) {
+            Ok(file) => Some(file),
+            Err(error) if token_required => return Err(error.into()),
+            Err(_) => None,
+        };
+        let passes = match before {
+            // What has been used of the bounds stays used.
+            Some(before) if before.passes.is_bounded_by(&config.limits) => before.passes.clone(),
+            _ => Arc::new(Credentials::new(file.clone(), &config.limits)),
+        };
+        if before.is_some() {
+            // A file that is not sound refuses what else is new, too.
+            let tokens = file.as_ref().map_or(Ok(Vec::new()), TokenFile::read)?;
+            if let (true, false, Some(file)) = (tokens.is_empty(), is_local, file) {
+                return Err(no_token(address, &file));
+            }
+        } else {
+            // The first look is no news, but where it fails.
+            match (passes.look().news, file) {
+                (Some(Ok(0)), Some(file)) if !is_local => {
+                    return Err(no_token(address, &file));
+                }
+                (Some(Err(error)), _) if token_required => return Err(error.into()),
+                (Some(Err(why)), _) => unreadable(&why),
+                _ => {}
+            }
+        }
+        let log = match before {
+            Some(before) if before.log_path == options.audit_log => before.log.clone(),
+            _ => Log::of_host(config)?.map(Arc::new),
+        };
+        let tls = options.tls.as_ref().map(Tls::open).transpose()?.map(Arc::new);
+        let tls = match before {
+            // Whether it is TLS is known since the start.
+            Some(before) => before.tls.as_ref().map(|before| tls.unwrap_or_else(|| before.clone())),
+            None => tls,
+        };
+        Ok(Self {
+            names: Names::new(options.hosts.clone()),
+            passes,
+            token_required,
+            log,
+            log_path: options.audit_log.clone(),
+            log_reads: options.audit_log_reads,
+            tls,
+            limits: Arc::new(config.limits.clone()),
+        })
+    }
+
+    /// Those of a host for this machine only, without tokens and without an audit log.
+    pub fn of_this_machine(limits: &Limits) -> Self {
+        Self {
+            names: Names::default(),
+            passes: Arc::new(Credentials::new(None, limits)),
+            token_required: false,
+            log: None,
+            log_path: None,
+            log_reads: false,
+            tls: None,
+            limits: Arc::new(limits.clone()),
+        }
+    }
+
+    /// Whether these have a certificate, and it is another one than that of `before`.
+    pub fn has_other_certificate(&self, before: &Self) -> bool {
+        self.tls.as_ref().zip(before.tls.as_ref()).is_some_and(|(tls, before)| !tls.is_same(before))
+    }
+
+    /// Writes a line into the audit log, where there is one.
+    pub fn record(&self, event: &Event<'_>) {
+        if let Some(log) = &self.log {
+            log.record(event);
+        }
+    }
+
+    /// The tokens as they are now. That they are others than before is told.
+    pub(crate) fn tokens(&self) -> Result<Good, Refused> {
+        let Look { good, news } = self.passes.look();
+        match news {
+            None => {}
+            Some(Ok(count)) => {
+                tracing::info!(count, "the tokens have changed");
+                self.record(&Event {
+                    event: "tokens-read",
+                    detail: Some(format!("{count} tokens").into()),
+                    ..Event::default()
+                });
+            }
+            Some(Err(why)) => {
+                unreadable(&why);
+                self.record(&Event { event: "tokens-read", outcome: Outcome::Failed, ..Event::default() });
+            }
+        }
+        good.ok_or(Refused::Unreadable)
+    }
+
+    /// Writes down, and logs, that a request of `peer` was refused.
+    pub fn record_refusal(&self, peer: SocketAddr, refused: &Refused, member: Option<&str>, method: Option<&str>) {
+        let name = |text: &str| one_line(text, LOGGED_CHARS);
+        tracing::debug!(
+            %peer,
+            member = member.map(name),
+            method = method.map(name),
+            status = refused.status().as_u16(),
+            "refused: {refused}"
+        );
+        let Some(log) = &self.log else { return };
+        log.record_refusal(&Event {
+            event: "request",
+            who: match refused {
+                Refused::NoMemory { token: None } => Who::Local,
+                refused => refused.token().map_or(Who::Unknown, Who::Token),
+            },
+            peer: Some(peer),
+            method: method.filter(|method| Class::of(method).is_known()),
+            member: member.filter(|member| member.parse::<MemberKey>().is_ok()),
+            outcome: refused.outcome(),
+            status: Some(refused.status().as_u16()),
+            ..Event::default()
+        });
+    }
+}
+
+fn unreadable(why: &TokenError) {
+    tracing::error!("the tokens cannot be read, and none is good until they can be: {why}");
+}
