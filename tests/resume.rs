@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, fs, net::TcpListener, path::Path};
 
 use guild_jobs::durable::open_directory;
-use guild_server::seal::Seals;
+use guild_trust::seal::Seals;
 use serde_json::{Value, json};
 
 use crate::support::host::{Client, Home, Host, wait_for};

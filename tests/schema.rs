@@ -8,12 +8,12 @@ use std::{
 };
 
 use guild_contract::{
+    Decision, Event, JobUsage, MemberReport,
     rpc::{
         CancelView, Deleted, DispatchParams, Dispatched, JobList, JobParams, ListParams, Listed, ResultView,
         StatusView, code, method,
     },
     schema::of,
-    {Decision, Event, JobUsage, MemberReport},
 };
 use jsonschema::{Draft, Validator};
 use serde_json::{Value, json};

@@ -8,8 +8,8 @@ use std::{
 
 use guild_config::Config;
 use guild_contract::{Limits, rpc::code};
+use guild_roster::{Host, HostOptions, Target};
 use guild_server::{
-    Host, HostOptions, Target,
     mcp::Server,
     rpc::{self, Answer, Target as Asked, Visit},
 };

@@ -8,14 +8,8 @@ use std::{
 
 use guild_config::Config;
 use guild_jobs::Owner;
-use guild_server::{
-    Host,
-    approval::{Approval, Difference, FILE, How, Pin, Refused, Signature, Standing, Trusted},
-    discovery::FoundMember,
-    reach::Granted,
-    resume,
-    serving::Serving,
-};
+use guild_roster::{discovery::FoundMember, granted::Granted, serving::Serving, survey::survey_one};
+use guild_trust::{Approval, Difference, FILE, How, Pin, Refused, Signature, Standing, Trusted};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -79,7 +73,7 @@ fn approve_member(approval: &Approval, found: FoundMember, config: &Config, yes:
         return Err(Failure::error(format!("{name} was not approved")));
     }
     if !is_pinned {
-        let ended = resume::end_before_approval(&found.dir, &Arc::new(config.limits.clone()));
+        let ended = guild_roster::end_before_approval(&found.dir, &Arc::new(config.limits.clone()));
         ended.map_err(|why| Failure::error(format!("{name} was not approved: {why}")))?;
     }
     approval.approve(&standing).map_err(|why| failed(&why))?;
@@ -95,7 +89,7 @@ fn approve_member(approval: &Approval, found: FoundMember, config: &Config, yes:
 /// or run.
 fn loads(found: FoundMember, config: &Config, name: &str) -> Result<(), Failure> {
     let progress = Progress::start();
-    let surveyed = Host::survey_one(found, config, &|what| progress.compiling(what));
+    let surveyed = survey_one(found, config, &|what| progress.compiling(what));
     drop(progress);
     surveyed.state.map(drop).map_err(|why| {
         Failure::error(format!(

@@ -4,7 +4,7 @@ use std::io::{self, Read as _};
 
 use guild_client::{CallResult, Error};
 use guild_contract::rpc::code;
-use guild_server::{HostOptions, Target};
+use guild_roster::{HostOptions, Target};
 use serde_json::{Map, Value, value::RawValue};
 
 use crate::{
@@ -40,7 +40,7 @@ async fn called(args: &Call) -> Result<Box<RawValue>, Failure> {
             if !names.contains(&args.tool) {
                 return Err(unknown(args, &names));
             }
-            let called = member.call_tool(&args.tool, input).await?;
+            let called = guild_server::mcp::call_tool(&member, &args.tool, input).await?;
             serde_json::from_slice::<Box<RawValue>>(&called).map_err(unreadable)?
         }
     };

@@ -17,7 +17,7 @@ use clap_complete::{
 };
 use guild_contract::{JobStatus, Limits};
 use guild_jobs::{Records, records::made_at};
-use guild_server::discovery::FoundMember;
+use guild_roster::discovery::FoundMember;
 
 use crate::{
     args::{Cli, PolicyFile},

@@ -11,10 +11,11 @@ use guild_contract::{
     Bounds, Grants, Limits, Narrowed,
     grants::{Names, Verdict},
 };
-use guild_server::{
+use guild_roster::{
     discovery::FoundMember,
-    host::Surveyed,
-    reach::{self, Granted, Outlook, Searched},
+    granted::{Granted, ceiling},
+    preview::{Outlook, Searched},
+    survey::Surveyed,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -112,7 +113,7 @@ fn shown_grants(member: &FoundMember, granted: &Granted, outlook: &Outlook) -> O
         read_roots: outlook.roots().into_iter().map(root).collect(),
         session_tools,
         searched,
-        bounds: reach::ceiling(spec, &limits.limits),
+        bounds: ceiling(spec, &limits.limits),
         artifacts_bytes: limits.limits.artifacts_bytes,
         artifacts_entries: limits.limits.artifacts_entries,
         grants: (**grants).clone(),

@@ -13,9 +13,10 @@ use cap_std::fs::Dir;
 use guild_config::{Config, Runtime, VARIABLE};
 use guild_contract::MemberKey;
 use guild_jobs::{Note, Owner};
-use guild_server::{
+use guild_roster::{
     discovery::FoundMember,
-    serving::{Part, Serving, Would},
+    preview::Would,
+    serving::{Part, Serving},
 };
 
 use crate::{

@@ -9,10 +9,8 @@ use guild_contract::{
     manifest::{FILE_NAME, WORKER},
 };
 use guild_jobs::durable::open_directory;
-use guild_server::{
-    approval::Approval,
-    discovery::{Found, FoundMember, MEMBERS, discover, single},
-};
+use guild_roster::discovery::{Found, FoundMember, MEMBERS, discover, single};
+use guild_trust::Approval;
 
 use crate::{
     args::{House, PolicyFile},

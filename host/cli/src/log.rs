@@ -9,7 +9,7 @@ use std::{
 use guild_auth::audit_log::json_line;
 use guild_contract::text::OneLine;
 use guild_jobs::rfc3339;
-use guild_server::reload::TOLD;
+use guild_roster::notice::NOTICE;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -48,7 +48,7 @@ pub(crate) fn start(verbose: u8, format: LogFormat, told: Option<&str>) -> Resul
         })?,
         (None, 0) => {
             let told = told.map(|target| format!(",{target}=error")).unwrap_or_default();
-            EnvFilter::new(format!("warn,{TOLD}=info,{QUIET}{told}"))
+            EnvFilter::new(format!("warn,{NOTICE}=info,{QUIET}{told}"))
         }
         (None, 1) => EnvFilter::new(format!("info,{QUIET}")),
         // Of this program only: what its libraries say besides is for those who work on it.

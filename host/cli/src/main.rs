@@ -42,7 +42,7 @@ use crate::{
 };
 
 fn main() -> ExitCode {
-    if let Some(code) = guild_confine::serve_if_asked(guild_server::TASKS) {
+    if let Some(code) = guild_confine::serve_if_asked(guild_roster::TASKS) {
         return code;
     }
     complete::answer_if_asked();

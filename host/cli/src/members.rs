@@ -6,12 +6,11 @@
 use guild_client::{MemberReport, MemberService, Reply};
 use guild_contract::manifest::{Interface, World};
 use guild_jobs::{Owner, Records, records::made_at};
-use guild_server::{
-    Host,
-    approval::Signature,
+use guild_roster::{
     discovery::{Found, FoundMember},
-    host::Surveyed,
+    survey::{Surveyed, survey_all, survey_one},
 };
+use guild_trust::Signature;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -110,11 +109,11 @@ pub(crate) fn members(args: &Members) -> Result<(), Failure> {
         Some(member) => {
             let directory = house::member_directory(member, &args.house, &config)?;
             let member = house::member(&directory, &args.house, &config).map_err(Failure::error)?;
-            vec![Host::survey_one(member, &config, &compiling)]
+            vec![survey_one(member, &config, &compiling)]
         }
         None => {
             let directory = house::members_directory(args.house.members.as_deref(), &config)?;
-            let survey = Host::survey(&directory, &config, &compiling).map_err(|e| Failure::error(e.to_string()))?;
+            let survey = survey_all(&directory, &config, &compiling).map_err(|e| Failure::error(e.to_string()))?;
             if survey.is_empty() && !args.json {
                 tell(format_args!("no members in {}", directory.display()));
             }

@@ -16,12 +16,12 @@ use guild_client::{
 use guild_config::Config;
 use guild_contract::{Limits, manifest::FILE_NAME, rpc::RpcError};
 use guild_jobs::Owner;
-use guild_server::{
+use guild_roster::{
     Host, HostOptions, Member, OpenError, Target,
     discovery::{self, FoundMember},
-    listen::StopSignals,
     takeover::OwnerError,
 };
+use guild_server::listen::StopSignals;
 
 use crate::{
     args::{Run, job_input},

@@ -3,10 +3,10 @@
 use std::{path::Path, sync::Arc};
 
 use guild_config::Config;
+use guild_roster::{Host, MemberEntry, Reloads, Target, mcp_line, roster::MemberState};
 use guild_server::{
-    Host, MemberEntry, MemberState, Reloads, ServeError, ServeOptions, Target,
+    ServeError, ServeOptions,
     listen::{BindError, Signals},
-    mcp_line,
 };
 
 use crate::{

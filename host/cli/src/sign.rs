@@ -10,7 +10,7 @@ use std::{
 
 use ct_codecs::{Base64, Decoder as _};
 use guild_jobs::durable::{Survives, open_dir, open_directory, replace};
-use guild_server::approval::{SUFFIX, TRUST_FILE};
+use guild_trust::{SUFFIX, TRUST_FILE};
 use jiff::Timestamp;
 use minisign::{KeyPair, PublicKey, SecretKey, SecretKeyBox};
 

@@ -2,7 +2,10 @@
 
 use std::{borrow::Cow, io, time::Duration};
 
-use futures::{StreamExt as _, stream, stream::BoxStream};
+use futures::{
+    StreamExt as _,
+    stream::{self, BoxStream},
+};
 use guild_contract::secret::{Secret, may_carry_key};
 use reqwest::{
     Certificate, Response, Url,

@@ -10,8 +10,8 @@ use axum::{
 };
 use guild_contract::rpc::{RpcError, code};
 
-use crate::rpc::to_json;
 use guild_auth::Refused;
+use guild_roster::to_json;
 
 /// Why a request is not carried out.
 pub(crate) struct Declined {

@@ -14,7 +14,8 @@ use schemars::{
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::{mcp::Server, methods::Initialized, rpc::to_json};
+use crate::{mcp::Server, methods::Initialized};
+use guild_roster::to_json;
 
 /// The version of OpenRPC that the document keeps to. Nothing in it needs a later one, and many tools know none.
 const OPENRPC: &str = "1.3.2";

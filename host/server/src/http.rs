@@ -41,15 +41,14 @@ use tracing::Level;
 use crate::{
     declined::Declined,
     events,
-    host::Host,
     mcp::{
         Absent, Endpoint, Server, Unavailable,
         sdk::{self, Services},
     },
-    roster::Reading,
     rpc::{self, Answer, Target, Visit},
 };
 use guild_auth::{Caller, Connection, Ingress, LARGE, Refused};
+use guild_roster::{host::Host, roster::Reading};
 
 /// A request whose body may have been read.
 type Asked = Request<Option<Incoming>>;
@@ -260,7 +259,7 @@ async fn whole(body: Incoming, headers: &HeaderMap, caller: &Caller) -> Result<B
 fn members(reading: &Reading, caller: &Caller) -> Response {
     let mut report = reading.report();
     report.retain(|report| caller.is_for(&report.member));
-    let mut response = Response::new(Body::from(rpc::to_json(&report)));
+    let mut response = Response::new(Body::from(guild_roster::to_json(&report)));
     response.headers_mut().insert(CONTENT_TYPE, JSON);
     response
 }

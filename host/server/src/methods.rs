@@ -18,10 +18,9 @@ use serde_json::{Map, Value, json};
 use crate::{
     discover, json,
     mcp::{Answered, Failure, Identity, Manner, Server},
-    member::{Member, blocking},
-    rpc::to_json,
 };
 use guild_auth::{Audit, Caller, LARGE, Refused, is_known};
+use guild_roster::{blocking, member::Member, to_json};
 
 /// Versions of MCP that begin with `initialize`, newest first.
 const MCP_VERSIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];

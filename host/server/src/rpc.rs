@@ -10,7 +10,7 @@ use guild_contract::{
     Limits,
     rpc::{RpcError, code},
 };
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer};
 use serde_json::{error::Category, value::RawValue};
 
 use crate::{
@@ -19,6 +19,7 @@ use crate::{
     methods,
 };
 use guild_auth::{Caller, Refused};
+use guild_roster::to_json;
 
 /// Whom a request is for.
 #[derive(Clone, Copy)]
@@ -283,16 +284,5 @@ fn write(out: &mut Vec<u8>, id: &str, outcome: Result<Bytes, RpcError>) {
     out.reserve(parts.iter().map(|part| part.len()).sum());
     for part in parts {
         out.extend_from_slice(part);
-    }
-}
-
-/// The JSON of a value that always has one: the types of the wire have string keys only.
-pub(crate) fn to_json(value: &impl Serialize) -> Bytes {
-    match serde_json::to_vec(value) {
-        Ok(json) => json.into(),
-        Err(error) => {
-            tracing::error!(%error, "a value of the wire has no JSON");
-            Bytes::from_static(b"null")
-        }
     }
 }

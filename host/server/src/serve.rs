@@ -5,13 +5,16 @@ use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::{
-    host::{Host, HostOptions, OpenError, Target},
     http::Service,
     listen::{self, BindError, Bound, Signals},
-    reload::Reloads,
 };
 use guild_auth::{Ingress, IngressError, audit_log::Event};
 use guild_config::{Config, Runtime};
+use guild_roster::{
+    OpenError,
+    host::{Host, HostOptions, Target},
+    reload::Reloads,
+};
 
 /// What `guild serve` was asked for.
 #[derive(Clone, Debug)]

@@ -7,7 +7,10 @@ use std::{
 
 use genai::Error;
 use guild_contract::secret::Secret;
-use reqwest::{StatusCode, header::HeaderMap, header::RETRY_AFTER};
+use reqwest::{
+    StatusCode,
+    header::{HeaderMap, RETRY_AFTER},
+};
 use serde_json::Value;
 
 use crate::files::cut;

@@ -1,7 +1,6 @@
 //! The report, as Markdown that a person reads.
 
-use std::collections::HashMap;
-use std::fmt::Write as _;
+use std::{collections::HashMap, fmt::Write as _};
 
 use guild_session::files::Reason;
 

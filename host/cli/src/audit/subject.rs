@@ -10,11 +10,11 @@ use guild_audit::{
 use guild_config::Config;
 use guild_contract::Limits;
 use guild_jobs::durable::open_directory;
-use guild_server::{
-    approval::{self, Trust},
+use guild_roster::{
     discovery::FoundMember,
-    reach::{Granted, ceiling},
+    granted::{Granted, ceiling},
 };
+use guild_trust::{self, Trust};
 
 use super::{NO_WAIT, cannot_read, fail, read, read_file, unreadable};
 use crate::{args::House, failure::Failure, house};
@@ -104,12 +104,14 @@ fn signature(component: &Path, bytes: &[u8], config: &Config) -> Result<Signatur
     let directory = component.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = component.file_name().unwrap_or_default().to_string_lossy();
     let dir = open_directory(directory).map_err(|e| cannot_read(&directory.display().to_string(), &e.to_string()))?;
-    let found = approval::Signature::beside(&dir, &name, bytes, &trust.unwrap_or_default());
+    let found = guild_trust::Signature::beside(&dir, &name, bytes, &trust.unwrap_or_default());
     let (state, detail) = match found {
-        approval::Signature::None => (SignatureState::Missing, None),
-        approval::Signature::Good { name, comment, .. } => (SignatureState::Valid, Some(format!("{name}: {comment}"))),
-        approval::Signature::Unknown => (SignatureState::Unknown, None),
-        approval::Signature::Bad { why } => (SignatureState::Invalid, Some(why)),
+        guild_trust::Signature::None => (SignatureState::Missing, None),
+        guild_trust::Signature::Good { name, comment, .. } => {
+            (SignatureState::Valid, Some(format!("{name}: {comment}")))
+        }
+        guild_trust::Signature::Unknown => (SignatureState::Unknown, None),
+        guild_trust::Signature::Bad { why } => (SignatureState::Invalid, Some(why)),
     };
     Ok(Signature { state, required: config.require_signature, detail })
 }

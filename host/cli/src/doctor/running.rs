@@ -9,9 +9,10 @@ use std::{
 use guild_client::{MemberReport, MemberService, Options, Url};
 use guild_config::Config;
 use guild_jobs::Owner;
-use guild_server::{
+use guild_roster::{
     doctor::{Check, Kind},
-    serving::{Serving, Would},
+    preview::Would,
+    serving::Serving,
 };
 use tokio::task::spawn_blocking;
 

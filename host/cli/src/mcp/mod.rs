@@ -18,10 +18,8 @@ use std::{
 use guild_client::{Coming, Error, MemberKey, Relay, Url};
 use guild_config::{Config, Runtime, shell_word};
 use guild_jobs::Owner;
-use guild_server::{
-    OpenError, Reloads, ServeError, ServeOptions, Target, discovery, listen::Signals, mcp_line, serve_until,
-    takeover::OwnerError,
-};
+use guild_roster::{OpenError, Reloads, Target, discovery, mcp_line, takeover::OwnerError};
+use guild_server::{ServeError, ServeOptions, listen::Signals, serve_until};
 use tokio::{
     io::{BufReader, stdin, stdout},
     sync::{Notify, oneshot},

@@ -14,8 +14,9 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::tool::{Annotations, Tool};
-use crate::{member::Member, methods::shown};
+use crate::methods::shown;
 use guild_auth::Caller;
+use guild_roster::member::Member;
 
 /// One of the six.
 pub(crate) struct Bridged {

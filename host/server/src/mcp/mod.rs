@@ -18,6 +18,7 @@ mod search;
 pub(crate) mod tool;
 mod wait;
 
+pub use self::tool::call_tool;
 use std::{borrow::Cow, sync::Arc, time::Instant};
 
 use guild_contract::{
@@ -30,17 +31,16 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::{
-    host::MemberState,
-    member::Member,
-    methods::{self, Params, shown},
-    plugins::Component,
-    roster::{MemberEntry, Reading},
-    rpc::to_json,
-    toolbox::{ToolFailure, Toolbox},
-};
+use crate::methods::{self, Params, shown};
 use bridge::{Bridged, Dispatched};
 use guild_auth::{Audit, Caller, Refused};
+use guild_roster::{
+    component::Component,
+    member::Member,
+    roster::{MemberEntry, MemberState, Reading},
+    to_json,
+    toolbox::{ToolFailure, Toolbox},
+};
 use tool::{Called, Tool};
 
 /// The method that calls a tool.

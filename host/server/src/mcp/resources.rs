@@ -18,10 +18,10 @@ use serde_json::json;
 use super::Server;
 use crate::{
     json::string_bytes,
-    member::{Member, blocking},
     methods::{self, shown},
 };
 use guild_auth::Caller;
+use guild_roster::{blocking, member::Member};
 
 /// Jobs of which a page of the list tells, at most.
 const PAGE: usize = 50;
@@ -205,7 +205,7 @@ impl Server {
             Part::Result => (Cow::Borrowed(MARKDOWN), Some(methods::result(member, caller, job).await?.output), None),
             Part::Artifact(path) => {
                 let mime_type = media_type(&path);
-                let largest = member.means.limits.result_bytes;
+                let largest = member.limits().result_bytes;
                 let (store, job, path) = (member.store().clone(), job.to_owned(), path.into_owned());
                 let read = move |most| match store.artifact_bytes(&job, &path)?.min(largest) {
                     bytes if bytes > most => Ok(Err(bytes)),

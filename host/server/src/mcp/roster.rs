@@ -24,13 +24,9 @@ use super::{
     search::Query,
     tool::{Annotations, Called, Tool},
 };
-use crate::{
-    member::{Member, blocking},
-    methods::{Params, shown},
-    rpc::to_json,
-    toolbox::Toolbox,
-};
+use crate::methods::{Params, shown};
 use guild_auth::{Audit, Caller};
+use guild_roster::{blocking, member::Member, to_json, toolbox::Toolbox};
 
 const WORKERS: &str = "workers";
 const FIND_TOOLS: &str = "find_tools";

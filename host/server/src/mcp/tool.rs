@@ -16,6 +16,7 @@ const JOB: &str = "guild/job";
 
 use super::resources;
 use guild_contract::rpc::RpcError;
+use guild_roster::{Member, to_json, toolbox::ToolFailure};
 
 /// A tool that an endpoint offers.
 #[derive(Clone, Debug, Serialize)]
@@ -167,4 +168,20 @@ impl From<RpcError> for Called {
             _ => Self::failed(error.message),
         }
     }
+}
+
+/// Calls a tool of a member's component, and answers as `tools/call` does: with JSON. What the tool itself refuses is such an
+/// answer, too.
+///
+/// # Errors
+/// Where there is no such tool, or its component is not in service.
+pub async fn call_tool(member: &Member, name: &str, input: Map<String, Value>) -> Result<Bytes, RpcError> {
+    let unknown = || RpcError::invalid_params(format!("Unknown tool: {name}"));
+    let called = match member.toolbox().ok_or_else(unknown)?.call(name, Value::Object(input)).await {
+        Ok(output) => Called::of(output),
+        Err(ToolFailure::Failed(why)) => Called::failed(why),
+        Err(ToolFailure::Unknown(_)) => return Err(unknown()),
+        Err(ToolFailure::Unavailable(error)) => return Err(error),
+    };
+    Ok(to_json(&called))
 }

@@ -2,7 +2,7 @@
 
 use guild_contract::JobId;
 
-use crate::member::Member;
+use guild_roster::member::Member;
 
 /// Waits until a job has ended, or is gone. What its worker says of its progress meanwhile is told.
 pub(super) async fn until_ended(member: &Member, job: &JobId, told: Option<&(dyn Fn(String) + Send + Sync)>) {

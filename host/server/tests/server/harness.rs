@@ -10,8 +10,8 @@ use std::{
 
 use guild_config::Config;
 use guild_contract::Limits;
+use guild_roster::{Host, HostOptions, Target};
 use guild_server::{
-    Host, HostOptions, Target,
     http::Service,
     listen::{Bound, serve},
 };

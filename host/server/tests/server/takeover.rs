@@ -7,9 +7,8 @@ use std::{
 };
 
 use guild_contract::Limits;
-use guild_jobs::OwnerLock;
-use guild_jobs::durable::open_directory;
-use guild_server::takeover::{OwnerError, own};
+use guild_jobs::{OwnerLock, durable::open_directory};
+use guild_roster::takeover::{OwnerError, own};
 use tokio::net::TcpListener;
 
 use crate::harness::{PATIENCE, Server, host, manifest};

@@ -21,8 +21,8 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::super::{Endpoint, Server};
-use crate::{host::Host, rpc::to_json};
 use guild_auth::{Caller, Subscription};
+use guild_roster::{host::Host, to_json};
 
 /// What a client that listens can be told of, of what it asked for: what the server offers.
 pub(super) fn accepted(requested: &SubscriptionFilter, offered: &ServerCapabilities) -> SubscriptionFilter {

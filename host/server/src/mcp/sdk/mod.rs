@@ -58,11 +58,11 @@ use self::{
 use super::{CALL, Server};
 use crate::{
     declined::Declined,
-    host::Host,
     json,
     rpc::{MAX_ID_BYTES, written},
 };
 use guild_auth::{Caller, LARGE, Refused, Subscription, shares::Share};
+use guild_roster::host::Host;
 
 static SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 static VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -295,7 +295,7 @@ impl Services {
         // A stream that only tells of changes is open for as long as its client likes, and takes nobody's place.
         let listens = !is_post || message.method.as_deref() == Some(LISTEN);
         let mut held =
-            DirectoryLock { _session: in_use.clone(), _question: question, caller: None, listener: None, _place: None };
+            RequestGuard { _session: in_use.clone(), _question: question, caller: None, listener: None, _place: None };
         if listens && parts.method != Method::DELETE {
             let Some(place) = self.host.events().place(caller.identity()) else {
                 let error = too_many("limits.listeners", self.host.limits().listeners, "streams");
@@ -460,7 +460,7 @@ fn later(id: Option<&str>, error: RpcError) -> Response {
 }
 
 /// What lasts for as long as an answer is being sent.
-struct DirectoryLock {
+struct RequestGuard {
     _session: Option<Arc<Use>>,
     _question: Option<Question>,
     /// With the place of its request, and with what is counted of it.
@@ -475,7 +475,7 @@ struct DirectoryLock {
 /// A body that holds something until it has been sent, or nobody takes it any more.
 struct Kept {
     body: Body,
-    held: DirectoryLock,
+    held: RequestGuard,
 }
 
 impl HttpBody for Kept {

@@ -23,11 +23,9 @@ use super::{
     super::{Failure, Server, ended},
     convert,
 };
-use crate::{
-    member::Member,
-    methods::{self, Params, shown},
-};
+use crate::methods::{self, Params, shown};
 use guild_auth::{Audit, Caller};
+use guild_roster::member::Member;
 
 /// How often to ask for a job.
 const POLL_MS: u64 = 2_000;

@@ -1,0 +1,414 @@
+//! What of a host would be usable: runtimes, keys, read roots, the web, members; and for what is not, what to install or
+//! to set.
+//!
+//! It makes what a host would make and asks each part, so that what it says is what a dispatch would be told. It becomes
+//! nobody's owner, ends no process, and sends nothing anywhere unless it is asked to.
+
+use std::{collections::BTreeSet, fmt, path::PathBuf, sync::Arc};
+
+use guild_agent::{Extractive, Looked, ReadRoots, api::Api};
+use guild_contract::{
+    MemberKey,
+    manifest::{Interface, World},
+};
+use guild_session::{
+    files::Files,
+    secret::KeySource,
+    session::{AgentRuntime, Wanted},
+    web::Search,
+};
+use guild_web::{Granted, Internet, SearchOptions, WebOptions};
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::{
+    reach::Reach,
+    runtimes::{self, Runtimes},
+    sources::{Sources, read_roots},
+    survey::{Surveyed, survey_all},
+};
+use guild_auth::{audit_log::Log, tls::Tls, tokens::TokenFile};
+use guild_config::{Config, Runtime};
+
+/// So many documents of a read root are counted.
+const DOCUMENTS: u32 = 1000;
+/// What the search provider is asked.
+const QUERY: &str = "WebAssembly";
+
+/// What is to be looked at: a host as it would be started.
+#[derive(Clone, Debug)]
+pub struct Examination {
+    /// `guild.toml`.
+    pub config: Config,
+    /// The directory of members, if there is one.
+    pub members: Option<PathBuf>,
+    /// Read roots beside those of the configuration (`--sources`).
+    pub sources: Vec<PathBuf>,
+    /// The runtime of all sessions, where it is not the configuration's (`--agent`).
+    pub agent: Option<Runtime>,
+    /// Whether to send one real query to the search provider.
+    pub online: bool,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Check {
+    /// Of what kind it is.
+    pub kind: Kind,
+    /// Which one it is.
+    pub name: String,
+    /// Whether it is usable.
+    pub state: State,
+    /// Whether jobs of this host need it.
+    pub needed: bool,
+    /// What it is; or why it is not usable, and what to install or to set.
+    pub detail: String,
+}
+
+/// What can be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// What runs agent sessions.
+    Runtime,
+    /// A key of a provider.
+    Key,
+    /// The directories that sessions may read.
+    Sources,
+    /// Pages of the web.
+    Web,
+    /// What searches.
+    Search,
+    /// Who may come in.
+    Ingress,
+    /// A member, and its component.
+    Member,
+    /// A host that runs.
+    Host,
+}
+
+/// Whether something is usable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// It is.
+    Usable,
+    /// It is not.
+    Unusable,
+    /// Nobody asked for it.
+    Off,
+    /// It runs, and otherwise than it would if it were started now.
+    Differs,
+}
+
+impl Check {
+    /// What is usable, with what it is; or is not, and why.
+    pub fn new(kind: Kind, name: impl fmt::Display, needed: bool, found: Result<String, String>) -> Self {
+        let (state, detail) = match found {
+            Ok(detail) => (State::Usable, detail),
+            Err(why) => (State::Unusable, why),
+        };
+        Self { kind, name: name.to_string(), state, needed, detail }
+    }
+
+    fn off(kind: Kind, name: impl fmt::Display, detail: impl Into<String>) -> Self {
+        Self { kind, name: name.to_string(), state: State::Off, needed: false, detail: detail.into() }
+    }
+
+    /// What runs otherwise than it would if it were started now, and in what.
+    pub fn differs(kind: Kind, name: impl fmt::Display, detail: impl Into<String>) -> Self {
+        Self { state: State::Differs, ..Self::off(kind, name, detail) }
+    }
+
+    /// Whether jobs would fail for it.
+    pub fn is_missing(&self) -> bool {
+        self.needed && self.state == State::Unusable
+    }
+}
+
+/// Looks at everything, in the order in which it is to be shown. `compiling` is told the file of each component that has to
+/// be compiled.
+pub async fn examine(examination: Examination, compiling: impl Fn(&str) + Send + 'static) -> Vec<Check> {
+    let Examination { config, members, sources, agent, online } = examination;
+    let config = config.with_agent(agent);
+    let survey = match members {
+        Some(directory) => {
+            let config = config.clone();
+            let survey = tokio::task::spawn_blocking(move || {
+                survey_all(&directory, &config, &compiling).map_err(|e| e.to_string())
+            });
+            survey.await.unwrap_or_else(|e| Err(e.to_string()))
+        }
+        None => Ok(Vec::new()),
+    };
+    let (survey, survey_failed) = match survey {
+        Ok(survey) => (survey, None),
+        Err(why) => (Vec::new(), Some(Check::new(Kind::Member, "all", true, Err(why)))),
+    };
+
+    let (roots, unreadable) = match read_roots(&config, sources) {
+        Ok(roots) => (roots, None),
+        Err(why) => (None, Some(why.to_string())),
+    };
+    let files = roots.clone().map(|roots| Arc::new(roots) as Arc<dyn Files>);
+    // What guild.toml or the command line names is asked for, whoever runs on it. Where there is no member, one may come.
+    let is_named = agent.is_some() || config.written.contains_key("agent") || survey.is_empty();
+    let agent_of = |member: &Surveyed| match member.found.path.parse::<MemberKey>() {
+        Ok(key) => config.agent_of(&key),
+        Err(_) => Ok(config.agent),
+    };
+    let workers = survey.iter().filter(|member| is_ours(member) && takes_work(member));
+    let of_members = workers.filter_map(|member| agent_of(member).ok());
+    let needed: BTreeSet<Runtime> = of_members.chain(is_named.then_some(config.agent)).collect();
+    let mut checks = Vec::new();
+    for runtime in Runtime::ALL {
+        let found = look_at_runtime(runtime, &config, files.as_ref()).await;
+        checks.push(Check::new(Kind::Runtime, runtime, needed.contains(&runtime), found));
+    }
+    checks.extend(look_at_keys(&config, needed.contains(&Runtime::Api)));
+    checks.push(look_at_sources(roots.clone(), unreadable, needed.contains(&Runtime::Extractive)).await);
+    checks.extend(look_at_web(&config, files.is_some(), online).await);
+    checks.push(Check::new(Kind::Ingress, config.auth.bind, true, look_at_door(&config)));
+    checks.extend(survey_failed);
+    let (sources, runtimes) = (Sources::new(roots), Runtimes::new(&config));
+    let known: BTreeSet<String> = survey.iter().map(|member| member.found.path.clone()).collect();
+    checks.extend(survey.into_iter().map(|member| {
+        let agent = agent_of(&member);
+        look_at_member(member, agent, &sources, runtimes.as_ref().ok())
+    }));
+    if !known.is_empty() {
+        checks.extend(config.strangers(|key| known.contains(key)).map(|key| {
+            let why =
+                "guild.toml has a table for it, and there is no such member; `guild members` shows the keys".to_owned();
+            Check::new(Kind::Member, key, true, Err(why))
+        }));
+    }
+    checks
+}
+
+/// Whether this host would serve it.
+fn is_ours(member: &Surveyed) -> bool {
+    !matches!(member.state, Ok(false))
+}
+
+/// Whether a member takes work, which runs on its runtime.
+fn takes_work(member: &Surveyed) -> bool {
+    let manifest = member.found.member.as_ref().ok().map(|found| &found.manifest);
+    let spec = manifest.filter(|manifest| manifest.is_worker()).and_then(|manifest| manifest.component.as_ref());
+    spec.is_some_and(|spec| spec.world.exports_dispatch())
+}
+
+async fn look_at_runtime(runtime: Runtime, config: &Config, files: Option<&Arc<dyn Files>>) -> Result<String, String> {
+    let wanted = Wanted { files: files.map(|files| &**files), ..Wanted::default() };
+    match runtime {
+        Runtime::Extractive => {
+            Extractive::new().check(&wanted)?;
+            Ok("built in".to_owned())
+        }
+        Runtime::Claude => {
+            let claude = runtimes::claude(config)?;
+            claude.check(&wanted)?;
+            let version = claude.version()?;
+            Ok(format!("{version}; its own login is tried by the first job"))
+        }
+        Runtime::Api => {
+            let api = Api::new(config.api.options.clone())?;
+            api.check(&wanted)?;
+            let model = config.api.options.model.as_deref().unwrap_or_default();
+            Ok(format!("{model} at {}", api.address()))
+        }
+    }
+}
+
+/// The keys that are named, and the one that the provider usually has.
+fn look_at_keys(config: &Config, api_is_needed: bool) -> Vec<Check> {
+    let mut checks = Vec::new();
+    let mut look = |name: &str, needed: bool, source: Option<&KeySource>| {
+        let Some(source) = source else { return };
+        // What is read is dropped at once.
+        let found = source.read().map(|_key| format!("{source} has one"));
+        checks.push(Check::new(Kind::Key, name, needed, found));
+    };
+    if let Ok(api) = Api::new(config.api.options.clone()) {
+        look("api", api_is_needed, api.key_source());
+    }
+    if let Some(WebOptions { search: Some(SearchOptions::Brave { key, .. }), .. }) = &config.web {
+        look("web.search", true, Some(key));
+    }
+    checks
+}
+
+/// The read roots, opened as a host opens them: all, or none, and why. `searched`: whether the built-in runtime reads them,
+/// for which a root needs documents.
+async fn look_at_sources(roots: Option<ReadRoots>, unreadable: Option<String>, searched: bool) -> Check {
+    let check = |found| Check::new(Kind::Sources, "read roots", true, found);
+    if let Some(why) = unreadable {
+        return check(Err(why));
+    }
+    let Some(roots) = roots else {
+        let hint =
+            "sessions read no local files; --sources DIR, or [[roots]] in guild.toml, names directories for them";
+        return Check::off(Kind::Sources, "read roots", hint);
+    };
+    let looked = tokio::task::spawn_blocking(move || roots.look(DOCUMENTS).map_err(|e| e.to_string())).await;
+    let looked = match looked.map_err(|e| e.to_string()).and_then(|looked| looked) {
+        Ok(looked) => looked,
+        Err(why) => return check(Err(why)),
+    };
+    let is_bad = |root: &Looked| root.problem().is_some() && (searched || !root.has_files());
+    let (bad, good): (Vec<_>, Vec<_>) = looked.iter().partition(|root| is_bad(root));
+    let bad = bad.into_iter().filter_map(|root| Some(format!("{} {}", root.name, root.problem()?)));
+    let bad: Vec<String> = bad.collect();
+    let all = bad.iter().cloned().chain(good.into_iter().map(content)).collect::<Vec<_>>().join("; ");
+    check(if bad.is_empty() { Ok(all) } else { Err(all) })
+}
+
+/// What there is to read in a root.
+fn content(root: &Looked) -> String {
+    let documents = match (root.documents, root.stopped) {
+        (0, _) => "no documents".to_owned(),
+        (1, false) => "1 document".to_owned(),
+        (documents, false) => format!("{documents} documents"),
+        (documents, true) => format!("{documents} documents or more"),
+    };
+    match root.left_out() {
+        None => format!("{} ({documents})", root.name),
+        Some(left_out) => format!("{} ({documents}; {left_out})", root.name),
+    }
+}
+
+/// What is to be said about the two halves of the web. `has_roots`: whether there is something to search without it.
+async fn look_at_web(config: &Config, has_roots: bool, online: bool) -> Vec<Check> {
+    let own = if has_roots { "WebSearch finds what is in the read roots" } else { "there is no WebSearch" };
+    let no_provider = || Check::off(Kind::Search, "provider", format!("{own}: guild.toml has no [web.search]"));
+    let Some(options) = &config.web else {
+        let pages = Check::off(Kind::Web, "pages", "there is no WebFetch: no [web] in guild.toml opens hosts");
+        return vec![pages, no_provider()];
+    };
+    let web = match Internet::new(options) {
+        Ok(internet) => internet.for_job(&Granted::all()),
+        Err(why) => return vec![Check::new(Kind::Web, "[web]", true, Err(why))],
+    };
+    let pages = if web.fetch.is_some() {
+        Check::new(Kind::Web, "pages", true, Ok(policy(options)))
+    } else {
+        Check::off(Kind::Web, "pages", "there is no WebFetch: `[web] allow` in guild.toml names no host")
+    };
+    let search = match (&options.search, &web.search) {
+        (Some(provider), Some(search)) => {
+            let name = match provider {
+                SearchOptions::SearXng { .. } => "searxng",
+                SearchOptions::Brave { .. } => "brave",
+            };
+            let found =
+                if online { ask(&**search).await } else { Ok("not asked; --online sends it one query".to_owned()) };
+            Check::new(Kind::Search, name, true, found)
+        }
+        _ => no_provider(),
+    };
+    vec![pages, search]
+}
+
+/// Who may come in, over what, and where it is written down. It makes no audit log.
+fn look_at_door(config: &Config) -> Result<String, String> {
+    let door = &config.auth;
+    let tls = match &door.tls {
+        Some(files) => Tls::open(files).and_then(|tls| tls.check_times()).map(|()| "TLS").map_err(|e| e.to_string())?,
+        None => "no TLS",
+    };
+    let is_needed = door.require_token || !door.bind.is_loopback();
+    let (tokens, add) = match TokenFile::of(config) {
+        Ok(file) => (file.read().map_err(|e| e.to_string())?, file.command("add NAME")),
+        Err(error) if is_needed => return Err(error.to_string()),
+        Err(_) => (Vec::new(), String::new()),
+    };
+    let now = Timestamp::now();
+    let good = tokens.iter().filter(|token| !token.has_expired(now)).count();
+    if is_needed && good == 0 {
+        let why = if tokens.is_empty() { "there is none" } else { "all have expired" };
+        return Err(format!("every request needs a token, and {why}; `{add}` makes one"));
+    }
+    let tokens = match tokens.len() - good {
+        0 => good.to_string(),
+        expired => format!("{good}, and {expired} expired"),
+    };
+    let who = if is_needed { "all requests need one" } else { "this machine needs none" };
+    let log =
+        Log::of(config).map_or_else(|| "no audit log".to_owned(), |log| format!("audit log {}", log.path().display()));
+    Ok(format!("{tls}; tokens: {tokens}, {who}; {log}"))
+}
+
+/// The network policy in one line.
+fn policy(options: &WebOptions) -> String {
+    let list = |name: &str, hosts: &[String]| match hosts {
+        [] => String::new(),
+        hosts => format!("; {name} {}", hosts.join(", ")),
+    };
+    let robots = if options.robots { "respected" } else { "ignored" };
+    format!(
+        "allows {}{}{}; robots.txt {robots}; {} bytes and {} s a page",
+        options.allow.join(", "),
+        list("denies", &options.deny),
+        list("private", &options.private),
+        options.page_bytes,
+        options.page_seconds,
+    )
+}
+
+/// One real query.
+async fn ask(search: &dyn Search) -> Result<String, String> {
+    match search.search(QUERY, 3).await {
+        Ok(hits) => Ok(format!("it answered {QUERY:?}; pages found: {}", hits.len())),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// A member, its component, what its sessions do not have, and what else was not granted.
+fn look_at_member(
+    member: Surveyed,
+    agent: Result<Runtime, String>,
+    sources: &Sources,
+    runtimes: Option<&Runtimes>,
+) -> Check {
+    let Surveyed { found, state, granted, warnings, .. } = member;
+    let agent = match (state, agent) {
+        (Ok(true), Ok(agent)) => agent,
+        (Ok(false), _) => {
+            return Check::off(Kind::Member, found.path, "it has no component: its own process serves it");
+        }
+        (Err(why), _) | (_, Err(why)) => return Check::new(Kind::Member, found.path, true, Err(why)),
+    };
+    let mut detail = format!("its component loads; sessions on {agent}");
+    let spec = found.member.ok().and_then(|member| member.manifest.component);
+    let (world, wished) = spec.map_or((None, Vec::new()), |spec| (Some(spec.world), spec.tools));
+    if let (Some(granted), Some(runtimes)) = (granted, runtimes) {
+        let reach = Reach::new(None, granted.grants.clone(), sources, runtimes);
+        if let Err(why) = is_ready(world, agent, &reach, runtimes) {
+            return Check::new(Kind::Member, found.path, true, Err(format!("dispatches are refused: {why}")));
+        }
+        let given = reach.tools();
+        let absent: Vec<_> = wished.iter().filter(|tool| !given.contains(tool)).map(String::as_str).collect();
+        if !absent.is_empty() {
+            detail.push_str(&format!(", without {}", absent.join(", ")));
+        }
+        let denied = granted.denied().filter(|(name, _)| !wished.iter().any(|tool| tool == name));
+        for (name, why) in denied {
+            detail.push_str(&format!("; `{name}` is not granted: {why}"));
+        }
+    }
+    for warning in warnings {
+        detail.push_str(&format!("; warning: {warning}"));
+    }
+    Check::new(Kind::Member, found.path, true, Ok(detail))
+}
+
+/// Whether a dispatch to a member would find its runtime ready. Which model its plan names is not known before.
+fn is_ready(world: Option<World>, agent: Runtime, reach: &Reach, runtimes: &Runtimes) -> Result<(), String> {
+    let later = match world {
+        Some(World::Worker | World::WorkerToolbox) => agent == Runtime::Api,
+        Some(World::AutonomousWorker) if reach.grants.has(Interface::Agent) => true,
+        _ => return Ok(()),
+    };
+    let wanted = Wanted { files: reach.reader.files.as_deref(), later, ..Wanted::default() };
+    runtimes.ready(agent, &wanted).map(drop)
+}

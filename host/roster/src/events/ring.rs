@@ -1,0 +1,256 @@
+//! The newest events, numbered, rendered once, and bounded in number and bytes.
+
+use std::collections::{BTreeMap, HashMap};
+
+use bytes::{Bytes, BytesMut};
+use guild_contract::{Event, JobId, MemberKey, News, event::Kind};
+use guild_jobs::rfc3339;
+
+/// What each of the events may take, all together.
+const BYTES_EACH: usize = 1024;
+/// What a listener is told at a time, more or less.
+const BATCH_BYTES: usize = 16 * 1024;
+
+/// An event that is kept.
+pub struct Record {
+    /// Whose it is.
+    pub member: Option<MemberKey>,
+    /// Of which job.
+    pub job: Option<JobId>,
+    /// Of which kind.
+    pub kind: Kind,
+    /// As it goes to a listener.
+    frame: Bytes,
+}
+
+/// The newest events of this run of the host, by number, from 1.
+///
+/// A summary takes the place of the one before of the same job: a worker that changes its mind all the time takes one
+/// place, and keeps no event of another from being told.
+pub struct Ring {
+    run: String,
+    most: usize,
+    kept: BTreeMap<u64, Record>,
+    /// The summary of each job that is among them.
+    summaries: HashMap<(Option<MemberKey>, JobId), u64>,
+    bytes: usize,
+    newest: u64,
+    /// Up to this number there was no room for all; what is kept is newer.
+    gone: u64,
+}
+
+/// Where a listener begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// After the newest event.
+    Now,
+    /// With the oldest that is kept.
+    Oldest,
+    /// After the event of that number.
+    After(u64),
+    /// After an event of another run of the host: nobody knows what came between.
+    AnotherRun,
+}
+
+impl Ring {
+    pub fn new(run: String, most: u32) -> Self {
+        let (kept, summaries) = (BTreeMap::new(), HashMap::new());
+        Self { run, most: most as usize, kept, summaries, bytes: 0, newest: 0, gone: 0 }
+    }
+
+    /// The number of the newest event.
+    pub fn newest(&self) -> u64 {
+        self.newest
+    }
+
+    /// The id of the event of a number.
+    pub fn id(&self, number: u64) -> String {
+        format!("{}-{number}", self.run)
+    }
+
+    /// Where a listener goes on who was told the event of that id last; `None` where it is no event's id.
+    pub fn after(&self, id: &str) -> Option<Start> {
+        let (run, number) = id.split_once('-')?;
+        let number = number.parse().ok()?;
+        let is_run = !run.is_empty() && run.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let is_ours = run == self.run && number <= self.newest;
+        is_run.then_some(if is_ours { Start::After(number) } else { Start::AnotherRun })
+    }
+
+    /// Takes note of events that nobody fetched in time, more of them than are kept.
+    pub fn lose(&mut self, count: u64) {
+        self.newest = self.newest.saturating_add(count);
+        self.gone = self.newest;
+        (self.bytes, self.kept, self.summaries) = (0, BTreeMap::new(), HashMap::new());
+    }
+
+    /// Keeps an event, and lets go of the oldest for which there is no room then.
+    pub fn push(&mut self, event: Event) {
+        self.newest += 1;
+        let number = self.newest;
+        let frame = self.frame(number, &event);
+        let (member, job, kind) = (event.member, event.job_id, event.news.kind());
+        if let (Kind::JobSummary, Some(job)) = (kind, &job)
+            && let Some(before) = self.summaries.insert((member.clone(), job.clone()), number)
+            && let Some(before) = self.kept.remove(&before)
+        {
+            self.bytes -= before.frame.len();
+        }
+        self.bytes += frame.len();
+        self.kept.insert(number, Record { member, job, kind, frame });
+        while self.kept.len() > self.most || (self.bytes > self.most.saturating_mul(BYTES_EACH) && self.kept.len() > 1)
+        {
+            let Some((number, oldest)) = self.kept.pop_first() else { return };
+            (self.gone, self.bytes) = (number, self.bytes - oldest.frame.len());
+            if let (Kind::JobSummary, Some(job)) = (oldest.kind, oldest.job) {
+                self.summaries.remove(&(oldest.member, job));
+            }
+        }
+    }
+
+    /// What a listener is told first who begins there, and after which number it reads on.
+    pub fn begin(&self, start: Start) -> (BytesMut, u64) {
+        let at = match start {
+            Start::Now => self.newest,
+            Start::Oldest | Start::AnotherRun => self.gone,
+            Start::After(number) => number,
+        };
+        // Without data it is no event, but known to a client that has to come back before there was one.
+        let mut text = BytesMut::from(format!("retry: 1000\nid: {}\n\n", self.id(at)).as_bytes());
+        if start == Start::AnotherRun {
+            text.extend_from_slice(&self.gap(at, None));
+        }
+        (text, at)
+    }
+
+    /// What is kept after `number` for those who want it, up to a batch of it, with a note where some is not kept any more;
+    /// and the number of the last event that was looked at.
+    pub fn read(&self, number: u64, wants: impl Fn(&Record) -> bool) -> (BytesMut, u64) {
+        let (mut batch, mut at) = (BytesMut::new(), number);
+        if number < self.gone {
+            at = self.gone;
+            batch.extend_from_slice(&self.gap(at, Some(self.gone - number)));
+        }
+        for (number, kept) in self.kept.range(at + 1..) {
+            if batch.len() >= BATCH_BYTES {
+                return (batch, at);
+            }
+            at = *number;
+            if wants(kept) {
+                batch.extend_from_slice(&kept.frame);
+            }
+        }
+        (batch, self.newest.max(at))
+    }
+
+    /// The note that events up to that number are missing.
+    fn gap(&self, number: u64, missed: Option<u64>) -> Bytes {
+        let (time, news) = (rfc3339(jiff::Timestamp::now()), News::Gap { missed });
+        self.frame(number, &Event { time, member: None, job_id: None, news, truncated: false })
+    }
+
+    fn frame(&self, number: u64, event: &Event) -> Bytes {
+        // It is of texts and numbers, which all can be written. JSON has no line breaks of its own.
+        let json = serde_json::to_string(event).unwrap_or_default();
+        format!("id: {}\nevent: {}\ndata: {json}\n\n", self.id(number), event.news.kind()).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(job: &str, news: News) -> Event {
+        let (member, job_id) = (Some("m".parse().unwrap()), Some(job.parse().unwrap()));
+        Event { time: "2026-01-01T00:00:00Z".into(), member, job_id, news, truncated: false }
+    }
+
+    fn question(text: &str) -> Event {
+        event("j", News::JobQuestion { question: text.into() })
+    }
+
+    /// The events after a number, each as its own number and what it says.
+    fn told(ring: &Ring, after: u64) -> Vec<String> {
+        let text = String::from_utf8(ring.read(after, |_| true).0.to_vec()).unwrap();
+        let value = |frame: &str, name: &str| {
+            frame.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().to_owned()
+        };
+        let said = |frame: &str| {
+            let data: serde_json::Value = serde_json::from_str(&value(frame, "data: ")).unwrap();
+            let what = ["question", "summary", "missed"].iter().find_map(|key| data.get(key));
+            format!("{} {}", value(frame, "id: "), what.unwrap_or_default())
+        };
+        text.split_terminator("\n\n").map(said).collect()
+    }
+
+    #[test]
+    fn what_has_no_room_is_a_gap_for_those_who_were_not_told() {
+        let mut ring = Ring::new("f".into(), 2);
+        for text in ["a", "b", "c"] {
+            ring.push(question(text));
+        }
+        assert_eq!(told(&ring, 0), ["f-1 1", r#"f-2 "b""#, r#"f-3 "c""#]);
+        assert_eq!(told(&ring, 1), [r#"f-2 "b""#, r#"f-3 "c""#]);
+        assert!(told(&ring, 3).is_empty());
+        ring.lose(4);
+        ring.push(question("h"));
+        assert_eq!(told(&ring, 2), ["f-7 5", r#"f-8 "h""#]);
+    }
+
+    #[test]
+    fn large_events_take_the_place_of_several() {
+        let mut ring = Ring::new("f".into(), 4);
+        (0..4).for_each(|_| ring.push(question("a")));
+        ring.push(question(&"x".repeat(15 * BYTES_EACH / 4)));
+        assert_eq!((ring.kept.len(), ring.gone), (1, 4));
+        ring.push(question(&"x".repeat(9 * BYTES_EACH)));
+        assert_eq!((ring.kept.len(), ring.gone), (1, 5));
+        assert_eq!(ring.bytes, ring.kept.values().map(|kept| kept.frame.len()).sum::<usize>());
+    }
+
+    #[test]
+    fn a_job_has_one_summary_and_takes_no_place_from_others() {
+        let summary = |job: &str, n: u32| event(job, News::JobSummary { summary: Some(n.to_string()) });
+        let mut ring = Ring::new("f".into(), 3);
+        ring.push(question("a"));
+        for n in 0..100 {
+            ring.push(summary("i", n));
+            ring.push(summary("j", n));
+        }
+        assert_eq!(told(&ring, 0), [r#"f-1 "a""#, r#"f-200 "99""#, r#"f-201 "99""#]);
+        ring.push(question("b"));
+        ring.push(question("c"));
+        ring.push(question("d"));
+        assert!(ring.summaries.is_empty());
+    }
+
+    #[test]
+    fn an_id_of_another_run_is_told_from_one_of_this_and_from_none() {
+        let mut ring = Ring::new("f".into(), 3);
+        ring.push(question("a"));
+        assert_eq!(ring.after("f-1"), Some(Start::After(1)));
+        for other in ["e-1", "f-2"] {
+            assert_eq!(ring.after(other), Some(Start::AnotherRun));
+        }
+        for none in ["", "f", "f-", "-1", "f-x", "g-1", "f--1"] {
+            assert_eq!(ring.after(none), None, "{none}");
+        }
+        let (first, at) = ring.begin(Start::AnotherRun);
+        assert!(String::from_utf8_lossy(&first).contains(r#""kind":"gap","missed":null"#) && at == 0);
+    }
+
+    #[test]
+    fn a_batch_is_bounded_and_the_next_one_goes_on_where_it_ended() {
+        let mut ring = Ring::new("f".into(), 1000);
+        (0..100).for_each(|_| ring.push(question(&"x".repeat(1000))));
+        let (mut at, mut batches, mut events) = (0, 0, 0);
+        while at < ring.newest() {
+            let (batch, next) = ring.read(at, |_| true);
+            assert!(batch.len() < BATCH_BYTES + 2 * BYTES_EACH && next > at);
+            events += String::from_utf8_lossy(&batch).matches("data: ").count();
+            (at, batches) = (next, batches + 1);
+        }
+        assert!(events == 100 && batches > 5, "{events} in {batches}");
+        assert_eq!(ring.read(0, |_| false), (BytesMut::new(), 100));
+    }
+}

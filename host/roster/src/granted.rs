@@ -1,0 +1,88 @@
+//! What a member may do: what its manifest asks for, and the operator allows.
+
+use std::sync::Arc;
+
+use guild_config::Config;
+use guild_contract::{
+    Bounds, Grants, Limits, MemberLimits,
+    grants::Verdict,
+    manifest::{ComponentSpec, FILE_NAME, SESSION_TOOLS, World},
+};
+use guild_session::meter::session_limits;
+use guild_web::check_host_pattern;
+
+use crate::discovery::FoundMember;
+
+/// What a member may do: what its manifest asks for, and the operator allows.
+#[derive(Clone, Debug)]
+pub struct Granted {
+    /// What it may reach.
+    pub grants: Arc<Grants>,
+    /// What it may use.
+    pub limits: MemberLimits,
+}
+
+impl Granted {
+    /// What `config` grants a member, whose component is as `spec` says.
+    ///
+    /// # Errors
+    /// Where its manifest asks for what cannot be, with the line.
+    pub fn of(member: &FoundMember, spec: &ComponentSpec, config: &Config) -> Result<Self, String> {
+        if let Some(web) = &spec.grants.web {
+            const HOSTS: &str = "component.grants.web.hosts";
+            let checked = web.hosts.iter().try_for_each(|host| check_host_pattern(host));
+            checked.map_err(|why| format!("{FILE_NAME}:{}: `{HOSTS}`: {why}", member.manifest.lines.of_key(HOSTS)))?;
+        }
+        Ok(Self {
+            grants: Arc::new(Grants::of(&member.key, spec, &config.policy)),
+            limits: MemberLimits::of(&member.key, spec, &config.policy, &config.limits),
+        })
+    }
+
+    /// Logs what is granted in one line, and each wish that is not.
+    pub(crate) fn log(&self, member: &FoundMember, roots: &[String]) {
+        let Self { grants, limits } = self;
+        let granted: Vec<&str> =
+            grants.wishes().filter(|(_, verdict)| **verdict == Verdict::Granted).map(|(name, _)| name).collect();
+        let narrowed: Vec<&str> = limits.narrowed.keys().copied().collect();
+        let (granted, roots, narrowed) = (granted.join(", "), roots.join(", "), narrowed.join(", "));
+        tracing::info!(member = %member.key, granted, roots, narrowed, "granted");
+        for (name, why) in self.denied() {
+            let line = member.manifest.lines.of_key(&wish_path(name));
+            // A tool that there is nothing for is absent, and no more.
+            if SESSION_TOOLS.contains(&name) {
+                tracing::info!(member = %member.key, "{FILE_NAME}:{line} asks for {name}, which is not granted: {why}");
+            } else {
+                tracing::warn!(member = %member.key, "{FILE_NAME}:{line} asks for `{name}`, which is not granted: {why}");
+            }
+        }
+    }
+
+    /// What is asked for and not granted, and why.
+    pub fn denied(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.grants.wishes().filter_map(|(name, verdict)| match verdict {
+            Verdict::Denied(why) => Some((name, why.as_str())),
+            Verdict::Granted => None,
+        })
+    }
+}
+
+/// Where in a manifest a wish stands, as [`Grants::wishes`] names it.
+pub(crate) fn wish_path(name: &str) -> String {
+    match name {
+        tool if SESSION_TOOLS.contains(&tool) => "component.tools".to_owned(),
+        "agent:own-tools" => "component.grants.agent.ownTools".to_owned(),
+        name => format!("component.grants.{}", name.replace(':', ".")),
+    }
+}
+
+/// What the jobs of a member may use at most, where `limits` are its own, its manifest's wishes of turns and dollars among
+/// them.
+pub fn ceiling(spec: &ComponentSpec, limits: &Limits) -> Bounds {
+    let mut most = session_limits(limits);
+    if spec.world == World::AutonomousWorker {
+        // It may run longer than a session; what sessions it starts are bounded as all are.
+        most.deadline_seconds = most.deadline_seconds.max(Some(limits.run_seconds));
+    }
+    most.min(Bounds { deadline_seconds: spec.resources.deadline_seconds, ..Bounds::default() })
+}

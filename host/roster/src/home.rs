@@ -1,0 +1,100 @@
+//! What stays of a member for as long as its directory is served, whatever its manifest says meanwhile: its jobs, its
+//! memory, the work that is under way, and that this process is its owner.
+
+use std::{
+    collections::HashMap,
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use cap_std::fs::{Dir, MetadataExt as _};
+use guild_contract::{JobId, MemberKey};
+use guild_jobs::{JobStore, MemoryStore, OwnerLock, StoreOptions, SystemClock};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::{context::Means, interrupted::Resumer, kept::OwnKept, serving::Serving};
+
+/// A member's directory, and what this host keeps in it. It ends with the last who holds it: a member that was taken away
+/// stays owned until its last job has ended.
+pub(crate) struct Home {
+    pub(crate) key: MemberKey,
+    pub(crate) dir: Dir,
+    pub(crate) store: Arc<JobStore>,
+    pub(crate) memory: Arc<MemoryStore>,
+    /// Goes on with jobs that a host left running.
+    pub(crate) resumer: Arc<Resumer>,
+    /// What of the host's room for running jobs is its own.
+    pub(crate) kept: OwnKept,
+    under_way: Mutex<HashMap<String, CancellationToken>>,
+    owner: OwnerLock,
+    /// Cancels when the owner's lock is free again: fields are dropped in their order.
+    gone: DropGuard,
+}
+
+/// A job whose work is under way.
+struct UnderWay {
+    home: Arc<Home>,
+    id: JobId,
+    ended: CancellationToken,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.home.all_under_way().remove(self.id.as_str());
+        self.ended.cancel();
+    }
+}
+
+impl Home {
+    /// Opens a member's jobs and memory, with its limits. The caller holds its owner lock.
+    ///
+    /// # Errors
+    /// Where the directories cannot be opened.
+    pub(crate) fn open(key: MemberKey, dir: Dir, means: &Means, owner: OwnerLock) -> Result<Arc<Self>, String> {
+        let clock = Arc::new(SystemClock);
+        let (limits, directory) = (means.limits.clone(), |name| move |e: io::Error| format!("{name}/: {e}"));
+        let options = StoreOptions { limits: limits.clone(), clock: clock.clone() };
+        let store = JobStore::open(&dir, options).map_err(directory("jobs"))?;
+        let memory = MemoryStore::open(&dir, limits, clock).map_err(directory("memory"))?;
+        let resumer = Arc::new(Resumer::new(&store));
+        store.set_resume(resumer.clone());
+        store.set_listener(means.events.of_member(&key));
+        let (under_way, gone) = (Mutex::default(), CancellationToken::new().drop_guard());
+        let kept = means.kept.of_member();
+        Ok(Arc::new(Self { key, dir, store, memory, resumer, kept, under_way, owner, gone }))
+    }
+
+    /// Which directory it is: device and inode.
+    pub(crate) fn directory(&self) -> Option<(u64, u64)> {
+        self.dir.dir_metadata().ok().map(|own| (own.dev(), own.ino()))
+    }
+
+    /// Is cancelled when nobody holds this any more, and the directory is free for another owner.
+    pub(crate) fn gone(&self) -> CancellationToken {
+        self.gone.token().clone()
+    }
+
+    /// Tells other processes how the member is served.
+    pub(crate) fn tell(&self, serving: Result<Serving, String>) {
+        let told = serving.and_then(|serving| self.owner.tell(&serving).map_err(|e| e.to_string()));
+        if let Err(why) = told {
+            tracing::warn!(member = %self.key, "other processes cannot be told how it is served: {why}");
+        }
+    }
+
+    /// The work of a running job, if it is under way here: the token is cancelled when it has ended.
+    pub(crate) fn under_way(&self, id: &str) -> Option<CancellationToken> {
+        self.all_under_way().get(id).cloned()
+    }
+
+    fn all_under_way(&self) -> MutexGuard<'_, HashMap<String, CancellationToken>> {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that the work of a job begins. It has ended when the guard is dropped.
+    pub(crate) fn begin(self: &Arc<Self>, id: &JobId) -> impl Drop + Send + use<> {
+        let ended = CancellationToken::new();
+        self.all_under_way().insert(id.to_string(), ended.clone());
+        UnderWay { home: self.clone(), id: id.clone(), ended }
+    }
+}

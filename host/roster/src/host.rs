@@ -1,0 +1,340 @@
+//! A host: the members that it found and owns.
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use futures::future::join_all;
+use guild_agent::ReadRoots;
+use guild_contract::{Limits, MemberKey};
+use guild_jobs::durable::open_directory;
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::TaskTracker,
+};
+
+use crate::{
+    context::Means,
+    discovery,
+    error::OpenError,
+    events::Hub,
+    kept::Kept,
+    loader::{Load, Loader},
+    member::Member,
+    neighbours,
+    opener::{Opened, Opener, Prepared},
+    reconciler::{Reconciler, Renewal},
+    roster::{MemberState, Members, Roster},
+    runtimes::Runtimes,
+    sources::{Sources, read_roots},
+    toolboxes::{Served, Toolboxes},
+};
+use guild_auth::{Caller, Ingress};
+use guild_config::{Config, Runtime};
+use guild_trust::{Approval, seal::Seals};
+
+/// How long a start waits to hear what there is in the read roots.
+const LOOKING: Duration = Duration::from_secs(5);
+
+/// Whose jobs a host keeps.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// Every member in a directory (roster mode).
+    Members(PathBuf),
+    /// The member that a directory is.
+    Member(PathBuf),
+}
+
+/// What a host is opened with.
+#[derive(Clone, Debug)]
+pub struct HostOptions {
+    /// `guild.toml`.
+    pub config: Config,
+    /// Whose jobs it keeps.
+    pub target: Target,
+    /// Read roots beside those of the configuration (`--sources`).
+    pub sources: Vec<PathBuf>,
+    /// The runtime of its sessions, where it is not the configuration's (`--agent`).
+    pub agent: Option<Runtime>,
+}
+
+/// Every member that was found.
+pub struct Host {
+    opener: Arc<Opener>,
+    roster: Arc<Roster>,
+    door: Arc<Ingress>,
+    events: Arc<Hub>,
+    /// The key of the one member, where it was opened for one.
+    single: Option<MemberKey>,
+    /// Read roots beside those of the configuration.
+    sources: Vec<PathBuf>,
+    /// The runtime of its sessions, where it is not the configuration's.
+    agent: Option<Runtime>,
+    /// Who writes the roster, where others are served.
+    reconciler: Option<mpsc::Sender<Renewal>>,
+    reconciling: TaskTracker,
+    ending: CancellationToken,
+    /// Whoever looks for changes ends with the host.
+    _watching: DropGuard,
+}
+
+impl Host {
+    /// Finds the members, becomes their owner, opens their jobs and starts loading their components. `door` is where the
+    /// host is going to serve them, if it is: then, in roster mode, what changes in the members' directories takes effect
+    /// from now on.
+    ///
+    /// When it returns, every member answers; jobs and components are still being loaded, and what needs them waits.
+    ///
+    /// # Errors
+    /// See [`OpenError`]. In roster mode a member that cannot be served is in state error, and the others go on.
+    pub async fn open(options: HostOptions, door: Option<Arc<Ingress>>) -> Result<Arc<Self>, OpenError> {
+        let HostOptions { config, target, sources, agent } = options;
+        let approval = Arc::new(Approval::new(&config));
+        let limits = Arc::new(config.limits.clone());
+        guild_confine::set_room(limits.processes_bytes);
+        let named = sources.clone();
+        let roots = read_roots(&config, sources)?;
+        let sources = Arc::new(Sources::new(roots.clone()));
+        let runtimes = Arc::new(Runtimes::new(&config).map_err(OpenError::Config)?);
+        let mut config = config.with_agent(agent);
+        if let Target::Members(path) = &target {
+            config.members = Some(path.clone());
+        }
+        let config = Arc::new(config);
+        let places = Arc::new(Semaphore::new(limits.running_jobs as usize));
+        let base = door.as_ref().map(|door| door.url());
+        let door = door.unwrap_or_else(|| Arc::new(Ingress::of_this_machine(&limits)));
+        let roster = Arc::new(Roster::new(door.clone()));
+        let events = Hub::new(&limits);
+        let mut means = Means {
+            limits: limits.clone(),
+            config: config.clone(),
+            approval,
+            sources,
+            runtimes: runtimes.clone(),
+            seals: Arc::new(Seals::new(config.directory.clone())),
+            places,
+            kept: Kept::new(&limits),
+            toolboxes: Toolboxes::of(weak(&roster)),
+            events: events.clone(),
+        };
+        let loader = Arc::new(Loader::new(limits.clone()));
+        let serves = base.is_some();
+        let (mut one, mut beside) = (None, Vec::new());
+        if let Target::Member(path) = &target {
+            let found = discovery::single(path, config.members.as_deref(), &config).map_err(OpenError::Member)?;
+            (means.toolboxes, beside) = neighbours::find(&roster, &found.key, &found.manifest, &means, serves);
+            one = Some(found);
+        }
+        let opener = Arc::new(Opener::new(means, base, one.is_some(), loader, roster.clone()));
+        let (mut opened, mut single) = (Vec::new(), None);
+        if let Some(found) = one {
+            let (path, looked) = (found.key.to_string(), Ok(found.mark.clone()));
+            let Some((member, load)) = opener.open(found, None).await? else {
+                return Err(OpenError::Member(format!(
+                    "member {path} has no `component` in its guild-member.json, so there is nothing to serve"
+                )));
+            };
+            single = Some(member.key().clone());
+            opened.push(Opened { path, looked, state: MemberState::Ready(member), load: Some(load) });
+        }
+        if let Target::Members(path) = &target {
+            let unreadable = |source| OpenError::Members { path: path.clone(), source };
+            let dir = open_directory(path).map_err(unreadable)?;
+            let found = discovery::discover(&dir).map_err(unreadable)?;
+            opened = join_all(found.into_iter().map(|found| opener.settle(found, None))).await;
+            for Opened { path, state, .. } in &opened {
+                if let MemberState::Error(reason) = state {
+                    tracing::error!(member = path, "the member is not in service: {reason}");
+                }
+            }
+            let known = |key: &str| opened.iter().any(|opened| opened.path == key);
+            for key in config.strangers(known) {
+                tracing::warn!("guild.toml has [member.{key:?}], and there is no such member");
+            }
+        }
+        roster.begin(opened.iter().map(|opened| (opened.path.clone(), opened.state.clone())));
+        let looking = tokio::task::spawn_blocking(move || roots.as_ref().map(warn_of_roots));
+        let ended = tokio::task::spawn_blocking(move || runtimes.end_orphans()).await;
+        if ended.is_err() {
+            tracing::error!("what earlier sessions left could not be ended");
+        }
+        // Where that takes long, it is told later.
+        let _ = tokio::time::timeout(LOOKING, looking).await;
+        let (ending, reconciling) = (CancellationToken::new(), TaskTracker::new());
+        start(&opener.loader, &mut opened, beside);
+        let mut renewals = None;
+        if serves {
+            let (sender, received) = mpsc::channel(1);
+            renewals = Some(sender);
+            let members = if let Target::Members(path) = target { Some(path) } else { None };
+            let reconciler = Reconciler::new(opener.clone(), members, opened, received);
+            reconciling.spawn(ending.clone().run_until_cancelled_owned(reconciler.run()));
+        }
+        Ok(Arc::new(Self {
+            opener,
+            roster,
+            door,
+            events,
+            single,
+            sources: named,
+            agent,
+            reconciler: renewals,
+            reconciling,
+            ending: ending.clone(),
+            _watching: ending.drop_guard(),
+        }))
+    }
+
+    /// The limits of this host, as they are now.
+    pub fn limits(&self) -> Arc<Limits> {
+        self.opener.limits()
+    }
+
+    /// What `guild.toml` says, as this host has it now.
+    pub fn config(&self) -> Arc<Config> {
+        self.opener.means().config.clone()
+    }
+
+    /// Makes ready what another configuration describes. Nothing changes yet. It blocks.
+    ///
+    /// # Errors
+    /// Why it cannot be in service.
+    pub(crate) fn prepare(&self, config: Config) -> Result<Prepared, String> {
+        let old = self.opener.means();
+        let config = config.for_running(&old.config);
+        let roots = read_roots(&config, self.sources.clone()).map_err(|e| OpenError::from(e).to_string())?;
+        let runtimes = old.runtimes.renewed(&config)?;
+        let rules = self.door.prepare(&config).map_err(|e| e.to_string())?;
+        let approval = Arc::new(Approval::new(&config));
+        let mut config = config.with_agent(self.agent);
+        // The directory of members stays until the next start.
+        config.members.clone_from(&old.config.members);
+        let config = Arc::new(config);
+        let limits = Arc::new(config.limits.clone());
+        let (sources, runtimes) = (Arc::new(Sources::new(roots.clone())), Arc::new(runtimes));
+        let mut means = Means { limits, config, approval, sources, runtimes, ..(*old).clone() };
+        let mut beside = Vec::new();
+        if let Some(member) = self.single() {
+            let (key, manifest, serves) = (member.key(), member.manifest(), self.opener.base.is_some());
+            (means.toolboxes, beside) = neighbours::find(&self.roster, key, manifest, &means, serves);
+        }
+        Ok(Prepared { means, rules, beside, roots })
+    }
+
+    /// Puts that in service, for all members at once. What is under way goes on with what it began with.
+    ///
+    /// # Errors
+    /// Why it cannot be; then nothing has changed.
+    pub(crate) async fn renew(&self, prepared: Prepared) -> Result<(), String> {
+        let stopping = || "the host is stopping".to_owned();
+        let reconciler = self.reconciler.as_ref().ok_or("this process serves nobody, so it reads nothing again")?;
+        let (done, outcome) = oneshot::channel();
+        let roots = prepared.roots.clone();
+        reconciler.send(Renewal { prepared, done }).await.map_err(|_| stopping())?;
+        outcome.await.map_err(|_| stopping())??;
+        // Nobody waits for what there is in them.
+        drop(tokio::task::spawn_blocking(move || roots.as_ref().map(warn_of_roots)));
+        Ok(())
+    }
+
+    /// The one member of a host that was opened for one, as it is now.
+    pub fn single(&self) -> Option<Arc<Member>> {
+        self.member(self.single_key()?)
+    }
+
+    /// The key of that one member.
+    pub fn single_key(&self) -> Option<&str> {
+        self.single.as_ref().map(MemberKey::as_str)
+    }
+
+    /// The member of that key, where it is served: as it is now, for one request, or one job.
+    pub fn member(&self, key: &str) -> Option<Arc<Member>> {
+        match self.state(key) {
+            Some(MemberState::Ready(member)) => Some(member),
+            _ => None,
+        }
+    }
+
+    /// What became of the member of that key.
+    pub fn state(&self, key: &str) -> Option<MemberState> {
+        self.roster.state(key)
+    }
+
+    /// Who is served.
+    pub fn roster(&self) -> &Roster {
+        &self.roster
+    }
+
+    /// Every member that there is now, by key.
+    pub fn members(&self) -> Arc<Members> {
+        self.roster.members()
+    }
+
+    /// Ends what watches and changes the roster, and waits for that: what is dropped then lets go of the members.
+    pub async fn end(&self) {
+        self.ending.cancel();
+        self.reconciling.close();
+        self.reconciling.wait().await;
+    }
+
+    /// Somebody on this machine who asks it without a token: for those who call its methods in their own process.
+    pub fn caller_of_this_machine(&self) -> Caller {
+        Caller::of_this_machine(self.door().clone())
+    }
+
+    /// Where it is asked.
+    pub fn door(&self) -> &Arc<Ingress> {
+        &self.door
+    }
+
+    /// What happens here, for whoever listens.
+    pub fn events(&self) -> &Arc<Hub> {
+        &self.events
+    }
+
+    /// Counts the changes of who is served, and of what they offer.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.roster.changes()
+    }
+}
+
+/// Reads jobs and loads components, in the background.
+fn start(loader: &Arc<Loader>, opened: &mut [Opened], beside: Vec<Load>) {
+    for Opened { state, .. } in opened.iter() {
+        let MemberState::Ready(member) = state else { continue };
+        let (loader, member) = (loader.clone(), member.clone());
+        tokio::spawn(async move { loader.in_turn(move || member.load_jobs()).await });
+    }
+    for load in opened.iter_mut().filter_map(|opened| opened.load.take()).chain(beside) {
+        tokio::spawn(loader.clone().load(load));
+    }
+}
+
+/// Warns of read roots in which sessions find nothing. It blocks.
+fn warn_of_roots(roots: &ReadRoots) {
+    match roots.look(1) {
+        Ok(looked) => {
+            let path = |name: &str| roots.places().find(|(other, _)| *other == name).map(|(_, path)| path.display());
+            for root in looked {
+                if let (Some(problem), Some(path)) = (root.problem(), path(&root.name)) {
+                    let advice = match root.unreadable {
+                        Some(_) => "; check its permissions, or take it out of `[[roots]]` in guild.toml and --sources",
+                        None => "",
+                    };
+                    tracing::warn!("the read root {:?} ({path}) {problem}{advice}", root.name);
+                }
+            }
+        }
+        Err(error) => tracing::warn!("the read roots could not be looked at: {error}"),
+    }
+}
+
+/// Who is served, for toolboxes: the roster holds the members, and these hold their toolboxes.
+fn weak(roster: &Arc<Roster>) -> Weak<dyn Served> {
+    let roster: Arc<dyn Served> = roster.clone();
+    Arc::downgrade(&roster)
+}

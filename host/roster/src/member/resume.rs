@@ -1,0 +1,132 @@
+//! Resuming a member's jobs that were interrupted by the end of a host.
+
+use std::{
+    sync::{Arc, Weak},
+    time::{Duration, Instant},
+};
+
+use guild_contract::JobId;
+use guild_jobs::{Accepted, Resume, RunningJob, Sealed};
+use guild_session::{
+    activation::Plan,
+    session::{NoTools, Wanted},
+    tools::Tools,
+    transcript::Entry,
+};
+use tokio::runtime::Handle;
+
+use super::Member;
+use crate::{
+    interrupted::fail,
+    work::{self, Commission},
+};
+
+/// Why nothing goes on that has no seal, or that of another job.
+const NOT_BEGUN: &str = "its plan.json does not have this host's seal for it (guild.seal beside guild.toml), so no host \
+                         began it here, and it does not go on";
+
+/// How long a job that goes on waits for the components of its toolboxes: no caller waits with it.
+const LOADING: Duration = Duration::from_secs(3600);
+
+/// Resumes jobs of a member, as long as that serves its directory.
+pub(super) struct Runner {
+    member: Weak<Member>,
+    /// Jobs belong to the host's threads.
+    host: Handle,
+}
+
+impl Runner {
+    /// For jobs that run in the current runtime.
+    pub(super) fn new(member: &Arc<Member>) -> Self {
+        Self { member: Arc::downgrade(member), host: Handle::current() }
+    }
+}
+
+impl Resume for Runner {
+    fn seal(&self, job: &JobId, plan: &[u8]) -> Option<String> {
+        let member = self.member.upgrade()?;
+        member.means.seals.seal(&member.home.dir, job, plan)
+    }
+
+    fn check(&self, job: &JobId, plan: &Sealed, history: &[Entry]) -> Result<(), String> {
+        let member = self.member.upgrade().ok_or("the host is stopping")?;
+        begun(&member, job, plan)?;
+        let plan = &plan.accepted;
+        let Plan::Session(session) = &plan.plan else {
+            return Err("its plugin carried it out itself and was interrupted".to_owned());
+        };
+        // What it was dispatched with may not be what the operator allows by now.
+        let agent = member.agent(Some(&plan.agent)).map_err(|e| e.message)?;
+        let reach = member.reach_of(plan);
+        let files = reach.reader.files.as_deref();
+        let wanted = Wanted { model: session.model.as_deref(), files, ..Wanted::default() };
+        let slot = member.means.runtimes.ready(agent, &wanted)?;
+        if history.iter().any(|entry| matches!(entry, Entry::Truncated { .. })) {
+            return Err("its transcript reached limits.transcript_bytes, so nobody knows where it was".to_owned());
+        }
+        // One that had not begun begins now.
+        if history.is_empty() { Ok(()) } else { slot.runtime.can_resume(history) }
+    }
+
+    fn resume(&self, job: Arc<RunningJob>) {
+        if let Some(member) = self.member.upgrade() {
+            resume(&self.host, member, job);
+        }
+    }
+}
+
+/// Resumes a job. It does not wait for it.
+fn resume(host: &Handle, member: Arc<Member>, job: Arc<RunningJob>) {
+    let places = member.means.places.clone();
+    let under_way = member.home.begin(job.id());
+    host.spawn(async move {
+        let place = places.acquire_owned().await;
+        if job.cancelled().is_cancelled() {
+            return;
+        }
+        let read = {
+            let job = job.clone();
+            let member = member.clone();
+            tokio::task::spawn_blocking(move || {
+                let plan = job.plan().map_err(|e| format!("its plan.json cannot be read: {e}"));
+                // Somebody may have put another one there since it was checked.
+                let plan = plan.and_then(|plan| begun(&member, job.id(), &plan).map(|()| plan.accepted));
+                plan.inspect_err(|why| fail(&job, why)).ok()
+            })
+        };
+        let Ok(Some(plan)) = read.await else { return };
+        let toolboxes = tokio::select! {
+            toolboxes = toolboxes(&member, &plan.plan) => toolboxes,
+            () = job.cancelled().cancelled() => return,
+        };
+        let toolboxes = match toolboxes {
+            Ok(toolboxes) => toolboxes,
+            Err(why) => return drop(tokio::task::spawn_blocking(move || fail(&job, &why)).await),
+        };
+        let reach = member.reach_of(&plan);
+        let today = reach.tools();
+        let granted_tools = plan.granted_tools.iter().filter(|tool| today.contains(tool)).cloned().collect();
+        let plan = Accepted { granted_tools, ceiling: plan.ceiling.min(member.ceiling()), ..plan };
+        let served = (member.home.clone(), member.means.limits.clone(), member.means.runtimes.clone());
+        work::carry_out(served, job, plan, reach, Commission::Resumed(toolboxes), (place, under_way)).await;
+    });
+}
+
+/// Whether a host began that job of the member with that plan. It blocks.
+fn begun(member: &Member, job: &JobId, plan: &Sealed) -> Result<(), String> {
+    let own = |seal: &String| member.means.seals.is_seal(seal, &member.home.dir, job, &plan.text);
+    if plan.seal.as_ref().is_some_and(own) { Ok(()) } else { Err(NOT_BEGUN.to_owned()) }
+}
+
+/// The toolbox tools of a plan, as its member and its toolboxes are by now. What is still being loaded is waited for.
+async fn toolboxes(member: &Member, plan: &Plan) -> Result<Arc<dyn Tools>, String> {
+    let names = match plan {
+        Plan::Session(session) if !session.toolbox_tools.is_empty() => &session.toolbox_tools,
+        _ => return Ok(Arc::new(NoTools)),
+    };
+    // A component is compiled within its time limit, so this is for all of them to be there.
+    let offered = member.offered(Instant::now() + LOADING).await.map_err(|e| e.message)?;
+    offered
+        .only(names)
+        .map_err(|name| format!("its session used the tool {name:?}, which no toolbox of its member has now"))
+}

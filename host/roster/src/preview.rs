@@ -1,0 +1,90 @@
+//! How a host would serve members, before it is started.
+
+use std::{path::PathBuf, sync::Arc};
+
+use guild_config::{Config, Runtime};
+use guild_contract::Grants;
+use guild_session::files::Files;
+use serde::Serialize;
+
+use crate::{
+    discovery::FoundMember,
+    error::OpenError,
+    granted::Granted,
+    reach::Reach,
+    runtimes::Runtimes,
+    serving::Serving,
+    sources::{Sources, read_roots},
+};
+
+/// What members reach of a host that is started with a configuration.
+pub struct Outlook {
+    sources: Sources,
+    runtimes: Runtimes,
+}
+
+/// What answers a search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Searched {
+    /// The search provider of `[web.search]`.
+    Provider,
+    /// The read roots that are granted.
+    ReadRoots,
+    /// There is nothing to search.
+    Nothing,
+}
+
+impl Outlook {
+    /// What `config` has.
+    ///
+    /// # Errors
+    /// Where a host would not start: a read root that cannot be opened, a `[web]` that cannot be.
+    pub fn new(config: &Config) -> Result<Self, OpenError> {
+        let sources = Sources::new(read_roots(config, Vec::new())?);
+        Ok(Self { sources, runtimes: Runtimes::new(config).map_err(OpenError::Config)? })
+    }
+
+    /// The names of the read roots.
+    pub fn roots(&self) -> Vec<String> {
+        self.sources.roots.as_ref().map(Files::roots).unwrap_or_default()
+    }
+
+    /// The tools that sessions with these grants can be given, and what their WebSearch searches.
+    pub fn of(&self, grants: &Arc<Grants>) -> (Vec<String>, Searched) {
+        let reach = Reach::new(None, grants.clone(), &self.sources, &self.runtimes);
+        let searched = match (self.runtimes.web(grants).search, &reach.web.search) {
+            (Some(_), _) => Searched::Provider,
+            (None, Some(_)) => Searched::ReadRoots,
+            (None, None) => Searched::Nothing,
+        };
+        (reach.tools(), searched)
+    }
+}
+
+/// A host as it would be started, as far as it says how members are served.
+pub struct Would {
+    config: Config,
+    sources: Sources,
+}
+
+impl Would {
+    /// A host with this configuration, these read roots besides (`--sources`), and this runtime (`--agent`).
+    ///
+    /// # Errors
+    /// Where a read root cannot be opened.
+    pub fn new(config: &Config, sources: Vec<PathBuf>, agent: Option<Runtime>) -> Result<Self, OpenError> {
+        let sources = Sources::new(read_roots(config, sources)?);
+        Ok(Self { config: config.clone().with_agent(agent), sources })
+    }
+
+    /// How it would serve a member.
+    ///
+    /// # Errors
+    /// Why it would not.
+    pub fn serve(&self, member: &FoundMember) -> Result<Serving, String> {
+        let spec = member.manifest.component.as_ref().ok_or("it has no `component`: its own process serves it")?;
+        let granted = Granted::of(member, spec, &self.config)?;
+        Serving::of(&member.key, &granted.grants, &self.config, &self.sources)
+    }
+}

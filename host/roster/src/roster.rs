@@ -1,0 +1,222 @@
+//! Who is served now. It changes while the host runs, always as a whole: whoever looked somebody up goes on with what it
+//! found, and nobody waits for a change that is being prepared.
+
+use std::{
+    collections::BTreeMap,
+    mem,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use guild_contract::{MemberKey, MemberReport, MemberService};
+use tokio::sync::watch;
+
+use crate::{
+    component::Component,
+    member::Member,
+    toolboxes::{Offer, Served, no_toolbox},
+};
+use guild_auth::{Ingress, Rules};
+
+/// What became of a directory that has a manifest.
+#[derive(Clone)]
+pub enum MemberState {
+    /// It is served.
+    Ready(Arc<Member>),
+    /// It cannot be served; the reason.
+    Error(Arc<str>),
+    /// It has no component: another process serves it.
+    Foreign,
+}
+
+/// The members of a host, by key.
+pub type Members = BTreeMap<String, MemberEntry>;
+
+/// What became of a directory that has a manifest.
+#[derive(Clone)]
+pub struct MemberEntry {
+    /// What is in service there.
+    pub state: MemberState,
+    /// Why what the directory has now is not in service, where what it had before goes on.
+    pub(crate) refused: Option<Arc<str>>,
+}
+
+impl From<MemberState> for MemberEntry {
+    fn from(state: MemberState) -> Self {
+        Self { state, refused: None }
+    }
+}
+
+impl MemberEntry {
+    /// The member, where it is served.
+    pub fn member(&self) -> Option<&Arc<Member>> {
+        match &self.state {
+            MemberState::Ready(member) => Some(member),
+            MemberState::Error(_) | MemberState::Foreign => None,
+        }
+    }
+
+    /// Why what its directory has now is not in service.
+    pub fn error(&self) -> Option<String> {
+        self.report("").error
+    }
+
+    /// What is told of it.
+    fn report(&self, key: &str) -> MemberReport {
+        let bare = |state, error| MemberReport {
+            member: key.to_owned(),
+            state,
+            version: None,
+            sha256: None,
+            manifest: None,
+            toolboxes_loading: Vec::new(),
+            error,
+        };
+        let report = match &self.state {
+            MemberState::Foreign => bare(MemberService::Foreign, None),
+            MemberState::Error(why) => bare(MemberService::Error, Some(why.to_string())),
+            MemberState::Ready(member) => {
+                let version = Some(member.manifest().version.clone());
+                match member.component() {
+                    Component::Loading(_) => MemberReport { version, ..bare(MemberService::Loading, None) },
+                    Component::Failed(why) => MemberReport { version, ..bare(MemberService::Error, Some(why)) },
+                    Component::Ready(loaded) => MemberReport {
+                        version,
+                        sha256: Some(loaded.plugin.sha256().to_owned()),
+                        manifest: Some(member.manifest_sha256.clone()),
+                        ..bare(MemberService::Ready, None)
+                    },
+                }
+            }
+        };
+        MemberReport { error: self.refused.as_ref().map(ToString::to_string).or(report.error), ..report }
+    }
+}
+
+/// One reading of `guild.toml`, in service: who may ask, and who is served with what it grants. A request takes it once, so
+/// that what lets it in is what it is served by. Members come and go in it; another reading takes its place as a whole.
+pub struct Reading {
+    /// Who may ask.
+    pub rules: Arc<Rules>,
+    members: RwLock<Arc<Members>>,
+}
+
+impl Reading {
+    /// What became of the directory at that path; none where there is no member.
+    pub fn entry(&self, key: &str) -> Option<MemberEntry> {
+        self.members.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+    }
+
+    /// What is in service there.
+    pub fn state(&self, key: &str) -> Option<MemberState> {
+        self.entry(key).map(|entry| entry.state)
+    }
+
+    /// All of them, by key.
+    pub fn members(&self) -> Arc<Members> {
+        self.members.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What is told of all of them.
+    pub fn report(&self) -> Vec<MemberReport> {
+        let report = |(key, entry): (&String, &MemberEntry)| {
+            let toolboxes_loading = entry.member().map_or_else(Vec::new, |member| member.toolboxes_loading());
+            MemberReport { toolboxes_loading, ..entry.report(key) }
+        };
+        self.members().iter().map(report).collect()
+    }
+}
+
+/// Who is served.
+pub struct Roster {
+    ingress: Arc<Ingress>,
+    now: RwLock<Arc<Reading>>,
+    /// Counts what has changed.
+    changes: watch::Sender<u64>,
+}
+
+impl Roster {
+    /// Of nobody yet, by the rules of where they are going to be served.
+    pub fn new(ingress: Arc<Ingress>) -> Self {
+        let reading = Reading { rules: ingress.rules(), members: RwLock::default() };
+        Self { ingress, now: RwLock::new(Arc::new(reading)), changes: watch::channel(0).0 }
+    }
+
+    /// What is in service now.
+    pub fn now(&self) -> Arc<Reading> {
+        self.now.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn entry(&self, key: &str) -> Option<MemberEntry> {
+        self.now().entry(key)
+    }
+
+    pub(crate) fn state(&self, key: &str) -> Option<MemberState> {
+        self.now().state(key)
+    }
+
+    pub(crate) fn members(&self) -> Arc<Members> {
+        self.now().members()
+    }
+
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Who is served from the beginning.
+    pub fn begin(&self, members: impl Iterator<Item = (String, MemberState)>) {
+        let members = members.map(|(path, state)| (path, state.into())).collect();
+        *self.now().members.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(members);
+    }
+
+    /// From now on `path` is as `entry` says; nobody is there where it says nothing.
+    pub fn set(&self, path: &str, entry: Option<MemberEntry>) {
+        let now = self.now();
+        let old = {
+            let mut members = now.members.write().unwrap_or_else(PoisonError::into_inner);
+            // Copied only where somebody still looks at what there was.
+            let members = Arc::make_mut(&mut members);
+            match entry {
+                Some(entry) => members.insert(path.to_owned(), entry),
+                None => members.remove(path),
+            }
+        };
+        // Its end may close files: nobody has to wait for that.
+        drop(old);
+        self.touch();
+    }
+
+    /// From now on these rules hold, and these members serve in the place of those over the same directories, all of it at
+    /// once. Whoever changes the roster otherwise does so at another time.
+    pub fn renew<'a>(&self, rules: Rules, renewed: impl Iterator<Item = &'a Arc<Member>>) {
+        let mut all = (*self.members()).clone();
+        for member in renewed {
+            if let Some(entry) = all.get_mut(member.key().as_str()) {
+                entry.state = MemberState::Ready(member.clone());
+            }
+        }
+        let rules = Arc::new(rules);
+        let reading = Arc::new(Reading { rules: rules.clone(), members: RwLock::new(Arc::new(all)) });
+        let old = mem::replace(&mut *self.now.write().unwrap_or_else(PoisonError::into_inner), reading);
+        self.ingress.set_rules(rules);
+        drop(old);
+        self.touch();
+    }
+
+    /// Says that something has changed of what somebody offers.
+    pub fn touch(&self) {
+        self.changes.send_modify(|changes| *changes += 1);
+    }
+}
+
+impl Served for Roster {
+    fn offer(&self, key: &MemberKey) -> Option<Offer> {
+        Some(match self.state(key.as_str())? {
+            MemberState::Ready(member) => match member.toolbox() {
+                Some(toolbox) => Offer::Toolbox(toolbox.clone()),
+                None => Offer::None(no_toolbox(member.manifest().component.as_ref())),
+            },
+            MemberState::Error(why) => Offer::None(format!("is in state error: {why}")),
+            MemberState::Foreign => Offer::None(no_toolbox(None)),
+        })
+    }
+}

@@ -1,0 +1,98 @@
+//! The read roots of a host, and of each member.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use guild_agent::{Broker, LocalSearch, ReadRoots, RootError};
+use guild_config::Config;
+use guild_contract::{Grants, MemberKey, grants::wildcard, manifest::ComponentSpec};
+use guild_session::files::Files;
+use serde::{Deserialize, Serialize};
+
+use crate::runtimes::Runtimes;
+
+/// A read root.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServedRoot {
+    /// The name by which sessions see it.
+    pub name: String,
+    /// Where it is, without symlinks.
+    pub path: PathBuf,
+}
+
+/// The directories that sessions may read: those of the configuration, and those that were named besides.
+pub(crate) fn read_roots(config: &Config, sources: Vec<PathBuf>) -> Result<Option<ReadRoots>, RootError> {
+    let roots = config.roots.iter().map(|root| (root.name.clone(), root.path.clone()));
+    let roots: Vec<_> = roots.chain(sources.into_iter().map(|path| (None, path))).collect();
+    if roots.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(ReadRoots::open_named(roots)?.with_limits(&config.limits)))
+}
+
+/// The read roots of a host: opened once, and indexed once for those who read the same ones. Each member has readers of
+/// its own, so that its searches wait for its own only.
+pub(crate) struct Sources {
+    pub(crate) roots: Option<ReadRoots>,
+    readers: Mutex<BTreeMap<Reading, Reader>>,
+}
+
+/// Which member reads roots of which names; no member, where what it reads is only to be shown.
+type Reading = (Option<MemberKey>, Vec<String>);
+
+/// Those of a member who read the same roots.
+#[derive(Clone)]
+pub(crate) struct Reader {
+    /// The roots; none where there are none.
+    pub(crate) files: Option<Arc<dyn Files>>,
+    /// The read-only tools over them.
+    pub(crate) broker: Broker,
+    pub(crate) local: Option<Arc<LocalSearch>>,
+}
+
+impl Sources {
+    pub(crate) fn new(roots: Option<ReadRoots>) -> Self {
+        Self { roots, readers: Mutex::default() }
+    }
+
+    /// The names of those that are granted.
+    pub(crate) fn granted(&self, grants: &Grants) -> Vec<String> {
+        let names = self.roots.as_ref().map(Files::roots).unwrap_or_default();
+        names
+            .into_iter()
+            .filter(|name| grants.roots.as_ref().is_some_and(|roots| roots.grant(name, wildcard)))
+            .collect()
+    }
+
+    /// The same, with where they are.
+    pub(crate) fn places(&self, grants: &Grants) -> Vec<ServedRoot> {
+        let granted = self.granted(grants);
+        let all = self.roots.iter().flat_map(ReadRoots::places);
+        all.filter(|(name, _)| granted.iter().any(|granted| granted == name))
+            .map(|(name, path)| ServedRoot { name: name.to_owned(), path: path.to_owned() })
+            .collect()
+    }
+
+    /// The names of exact roots that a manifest asks for, and that the host does not have.
+    pub(crate) fn missing<'a>(&self, spec: &'a ComponentSpec) -> Vec<&'a str> {
+        let known: BTreeSet<String> = self.roots.as_ref().map(Files::roots).unwrap_or_default().into_iter().collect();
+        let asked = spec.grants.files.iter().flat_map(|files| &files.roots);
+        asked.filter(|name| !name.contains('*') && !known.contains(*name)).map(String::as_str).collect()
+    }
+
+    /// Those of a member who read what is granted.
+    pub(crate) fn of(&self, member: Option<&MemberKey>, grants: &Grants, runtimes: &Runtimes) -> Reader {
+        let names = self.granted(grants);
+        let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        let reader = readers.entry((member.cloned(), names)).or_insert_with_key(|(_, names)| {
+            let files = self.roots.as_ref().filter(|_| !names.is_empty());
+            let files = files.map(|roots| Arc::new(roots.only(names)) as Arc<dyn Files>);
+            let local = files.as_ref().map(|files| Arc::new(runtimes.search(files)));
+            Reader { broker: Broker::new(files.clone()), files, local }
+        });
+        reader.clone()
+    }
+}

@@ -1,0 +1,475 @@
+//! Carrying a job out, from its plan to its end.
+
+use std::{pin::pin, sync::Arc, time::Instant};
+
+use async_trait::async_trait;
+use guild_agent::Belt;
+use guild_contract::{
+    Bounds, JobUsage, Limits, MemberKey, Usage,
+    rpc::RpcError,
+    text::{LOGGED_CHARS, one_line},
+};
+use guild_jobs::{Accepted, JobTools, RunningJob};
+use guild_sandbox::{Plugin, RunScope};
+use guild_session::{
+    activation::{Activation, Plan, SessionPlan},
+    files::Files,
+    meter::{Account, Ending, Meter, Observer, session_limits},
+    session::{AgentRuntime, Query, QueryEvent, QueryHandle, Session, SessionEnd, Sessions, Wanted},
+    tools::{ToolError, Tools},
+    transcript::{self, Entry, SUCCESS},
+};
+use tokio::{
+    runtime::Handle,
+    sync::{Semaphore, mpsc},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{Instrument as _, Span};
+
+use crate::{
+    blocking::blocking,
+    home::Home,
+    queue::Place,
+    reach::Reach,
+    runtimes::{GRACE, Runtimes, Slot},
+};
+use guild_config::Runtime;
+
+/// How a job came here.
+pub(crate) enum Commission {
+    /// It was dispatched, and the host runs its session, with these tools of toolboxes.
+    Session(Arc<dyn Tools>),
+    /// It was dispatched, and its component carries it out.
+    OwnRun(Arc<Plugin>, Arc<Activation>),
+    /// A host left it running. The host runs its session, with these tools of toolboxes.
+    Resumed(Arc<dyn Tools>),
+}
+
+/// Carries a job out and stores its end. Whatever happens on the way, the job does not stay `running`. What it `held`
+/// meanwhile is dropped at the end.
+pub(crate) async fn carry_out(
+    (home, limits, runtimes): (Arc<Home>, Arc<Limits>, Arc<Runtimes>),
+    job: Arc<RunningJob>,
+    accepted: Accepted,
+    reach: Reach,
+    commission: Commission,
+    held: impl Send,
+) {
+    let tools = Arc::new(JobTools::new(job.clone(), home.memory.clone()).without(reach.withheld()));
+    let Accepted { agent, granted_tools, ceiling, plan, .. } = accepted;
+    let span = tracing::debug_span!("job", member = %home.key, job = %job.id());
+    let work = Work { home, limits, runtimes, job: job.clone(), tools, reach, granted_tools };
+    let carried_out = async move {
+        let agent: Runtime = agent.parse()?;
+        match (plan, commission) {
+            (Plan::Session(plan), Commission::Session(toolboxes)) => {
+                work.session(agent, plan, ceiling, toolboxes, false).await
+            }
+            (Plan::Session(plan), Commission::Resumed(toolboxes)) => {
+                work.session(agent, plan, ceiling, toolboxes, true).await
+            }
+            (Plan::OwnRun(bounds), Commission::OwnRun(plugin, activation)) => {
+                work.own_run(agent, &plugin, activation, bounds.min(ceiling)).await
+            }
+            _ => Err("its plugin is not there to carry it out".to_owned()),
+        }
+    };
+    let outcome = tokio::spawn(carried_out.instrument(span.clone()))
+        .await
+        .unwrap_or_else(|_| Err("the host failed while it carried the job out".to_owned()));
+    if job.cancelled().is_cancelled() {
+        // Whoever cancelled it has stored that.
+        return drop(held);
+    }
+    let id = job.id().clone();
+    span.in_scope(|| match &outcome {
+        Ok(_) => tracing::debug!("the job completed"),
+        Err(why) => tracing::debug!(why = one_line(why, LOGGED_CHARS), "the job failed"),
+    });
+    let ended = blocking(move || {
+        Ok(match outcome {
+            Ok(text) => job.complete(text.as_deref())?,
+            Err(reason) => job.fail(&reason)?,
+        })
+    });
+    if let Err(e) = ended.await {
+        tracing::error!(job = %id, "the end of the job could not be stored: {}", e.message);
+    }
+    drop(held);
+}
+
+/// A job's final text, where it has one beside what was submitted; or why it failed.
+type Outcome = Result<Option<String>, String>;
+
+/// A job under way.
+struct Work {
+    home: Arc<Home>,
+    limits: Arc<Limits>,
+    runtimes: Arc<Runtimes>,
+    job: Arc<RunningJob>,
+    tools: Arc<JobTools>,
+    reach: Reach,
+    granted_tools: Vec<String>,
+}
+
+impl Work {
+    /// The host runs the session that the component planned.
+    async fn session(
+        self,
+        agent: Runtime,
+        plan: SessionPlan,
+        ceiling: Bounds,
+        toolboxes: Arc<dyn Tools>,
+        resumed: bool,
+    ) -> Outcome {
+        let slot = self.runtimes.get(agent)?.clone();
+        let place = place(&slot, &self.job, agent, &self.home.key).await?;
+        let (history, account, seconds) = if resumed { self.history().await? } else { Default::default() };
+        if let Some(ended) = ended_before(&history) {
+            return ended;
+        }
+        let bounds = plan.bounds.min(ceiling);
+        let clock = Clock::start(&self.job, agent, account.clone(), seconds);
+        let meter = Meter::for_job(bounds, &self.limits, account, seconds, clock.observer());
+        let number = self.job.next_session();
+        let sets = [self.tools.clone() as Arc<dyn Tools>, toolboxes];
+        let session = Session {
+            number,
+            system_prompt: plan.system_prompt,
+            prompt: plan.prompt,
+            model: plan.model,
+            tools: self.belt(number, sets, &plan.tools, &history, self.job.cancelled()).map_err(|e| e.to_string())?,
+            files: self.readable(&plan.tools),
+            meter: meter.clone(),
+            cancel: self.job.cancelled().clone(),
+            texts: None,
+            journal: self.job.clone(),
+            history,
+        };
+        let end = run(&*slot.runtime, session).instrument(span(&self.home.key, &self.job)).await;
+        clock.show(&meter.account());
+        drop(place);
+        match end.ending.reason(meter.bounds()) {
+            None => Ok(Some(end.text)),
+            Some(reason) => Err(reason),
+        }
+    }
+
+    /// What the session did before its host stopped, what it used, and for how many seconds.
+    async fn history(&self) -> Result<(Vec<Entry>, Account, f64), String> {
+        let job = self.job.clone();
+        let lines = blocking(move || {
+            job.history().map_err(|e| RpcError::internal(format!("its transcript cannot be read: {e}")))
+        });
+        let lines = lines.await.map_err(|e| e.message)?;
+        let (account, seconds) = (transcript::account(&lines), transcript::seconds(&lines));
+        let first = |entry: &Entry| entry.session() == Some(1);
+        Ok((lines.into_iter().map(|line| line.entry).filter(first).collect(), account, seconds))
+    }
+
+    /// The component carries the job out itself.
+    async fn own_run(
+        self,
+        agent: Runtime,
+        plugin: &Arc<Plugin>,
+        activation: Arc<Activation>,
+        bounds: Bounds,
+    ) -> Outcome {
+        let (home, limits) = (self.home.clone(), self.limits.clone());
+        queue(&self.job, agent);
+        let permit = match plugin.permit(&self.job).await {
+            Ok(permit) => permit,
+            Err(e) => return Err(e.to_string()),
+        };
+        // The time in which it waited for its place is not its own.
+        let clock = Clock::start(&self.job, agent, Account::default(), 0.0);
+        let meter = Meter::for_run(bounds, &limits, clock.observer());
+        let no_dir = |e: std::io::Error| format!("the job's directory cannot be opened: {}", e.kind());
+        let job_dir = home.store.job_dir(self.job.id()).map_err(no_dir)?;
+        let (tools, reach) = (self.tools.clone(), self.reach.clone());
+        let sessions: Arc<dyn Sessions> = Arc::new(OwnSessions {
+            work: Arc::new(self),
+            activation: activation.clone(),
+            agent,
+            meter: meter.clone(),
+            alive: Arc::new(Semaphore::new(limits.job_sessions as usize)),
+            host: Handle::current(),
+        });
+        let scope = RunScope {
+            tools: tools.clone(),
+            artifacts_dir: job_dir.open_dir("artifacts").map_err(no_dir)?,
+            job_dir,
+            memory: home.memory.clone(),
+            files: reach.reader.files,
+            web: reach.own_web,
+            host: Handle::current(),
+            sessions: Some(sessions),
+            seconds: meter.bounds().deadline_seconds.unwrap_or(u32::MAX),
+        };
+        let outcome = plugin.run(permit, activation, scope).await;
+        clock.show(&meter.account());
+        match outcome {
+            // Returning a text submits it; a plugin that submitted before and returns nothing has said it already.
+            Ok(Ok(text)) if text.trim().is_empty() => Ok(None),
+            Ok(Ok(text)) => {
+                let submitted = blocking(move || Ok(tools.submit_result(&text, None))).await;
+                submitted.map_err(|e| e.message)?.map(|()| None).map_err(|e| e.to_string())
+            }
+            Ok(Err(text)) if text.trim().is_empty() => Err("the plugin gave up without a reason".to_owned()),
+            Ok(Err(text)) => Err(text),
+            Err(e) => Err(e.to_string()),
+        }
+    }
+
+    /// The read roots, for a session that has all three tools which read them.
+    fn readable(&self, asked: &[String]) -> Option<Arc<dyn Files>> {
+        let has = |name: &&str| [asked, &self.granted_tools].iter().all(|tools| tools.iter().any(|tool| tool == name));
+        self.reach.reader.files.clone().filter(|_| ["Read", "Grep", "Glob"].iter().all(has))
+    }
+
+    /// All that a session may call: whole sets of tools, and the read-only ones that were granted and asked for.
+    fn belt(
+        &self,
+        session: u32,
+        sets: impl IntoIterator<Item = Arc<dyn Tools>>,
+        asked: &[String],
+        history: &[Entry],
+        cancel: &CancellationToken,
+    ) -> Result<Arc<dyn Tools>, ToolError> {
+        let belt = Belt::new(session, sets)?
+            .with_read_only(&self.reach.reader.broker, &self.reach.web, &self.granted_tools, asked)
+            .with_journal(self.job.clone())
+            .with_history(history)
+            .with_result_bytes(self.limits.tool_result_bytes)
+            .with_cancel(cancel.clone());
+        Ok(Arc::new(belt))
+    }
+}
+
+/// A session that had ended already when its host stopped: how.
+fn ended_before(history: &[Entry]) -> Option<Outcome> {
+    history.iter().rev().find_map(|entry| match entry {
+        Entry::End { ending, text, .. } if ending == SUCCESS => Some(Ok(Some(text.clone()))),
+        Entry::End { ending, .. } => Some(Err(ending.clone())),
+        _ => None,
+    })
+}
+
+/// Says in the host's log whose session a line is about.
+fn span(member: &MemberKey, job: &RunningJob) -> Span {
+    tracing::warn_span!("session", %member, job = %job.id())
+}
+
+/// Runs a session until it ends, is cancelled, or is out of time; the transcript says that it begins, and how it ended.
+async fn run(runtime: &dyn AgentRuntime, session: Session) -> SessionEnd {
+    let (cancel, meter, journal) = (session.cancel.clone(), session.meter.clone(), session.journal.clone());
+    let number = session.number;
+    journal.write(&if session.history.is_empty() {
+        Entry::Session {
+            session: number,
+            agent: runtime.name().to_owned(),
+            model: session.model.clone(),
+            system_prompt: session.system_prompt.clone(),
+            prompt: session.prompt.clone(),
+            tools: session.tools.definitions().iter().map(|tool| tool.name.clone()).collect(),
+        }
+    } else {
+        Entry::Resumed { session: number }
+    });
+    let late = async {
+        // A runtime ends by itself in time, and tells what it used; one that does not is dropped.
+        let ending = tokio::select! {
+            () = cancel.cancelled() => Ending::Interrupted,
+            () = tokio::time::sleep_until(meter.deadline().into()) => Ending::Deadline,
+        };
+        tokio::time::sleep(GRACE).await;
+        ending
+    };
+    let end = tokio::select! {
+        end = runtime.run(session) => end,
+        ending = late => ending.into(),
+    };
+    let ending = end.ending.reason(meter.bounds()).unwrap_or_else(|| SUCCESS.to_owned());
+    journal.write(&Entry::End { session: number, ending, text: end.text.clone(), usage: meter.account().usage });
+    end
+}
+
+/// Shows in the job's status what its sessions use, and for how long it has been under way.
+#[derive(Clone)]
+struct Clock {
+    job: Arc<RunningJob>,
+    agent: Runtime,
+    begun: Instant,
+    /// Seconds for which it was under way before its host stopped.
+    before: f64,
+}
+
+impl Clock {
+    fn start(job: &Arc<RunningJob>, agent: Runtime, account: Account, before: f64) -> Self {
+        let clock = Self { job: job.clone(), agent, begun: Instant::now(), before };
+        clock.show(&account);
+        clock
+    }
+
+    fn show(&self, account: &Account) {
+        let Account { usage, models, open } = account.clone();
+        let seconds = self.before + self.begun.elapsed().as_secs_f64();
+        // Milliseconds are enough, and short to read.
+        let wall_seconds = (seconds * 1000.0).round() / 1000.0;
+        let usage = JobUsage { agent: self.agent.to_string(), models, usage, wall_seconds, queued: false };
+        self.job.set_usage(usage, open > 0);
+    }
+
+    fn observer(&self) -> Observer {
+        let clock = self.clone();
+        Arc::new(move |account| clock.show(account))
+    }
+}
+
+/// Shows that the job waits for a place, beside what it used before.
+fn queue(job: &RunningJob, agent: Runtime) {
+    let used = job.snapshot().usage.unwrap_or_else(|| JobUsage {
+        agent: agent.to_string(),
+        models: Vec::new(),
+        usage: Usage::default(),
+        wall_seconds: 0.0,
+        queued: true,
+    });
+    job.set_usage(JobUsage { queued: true, ..used }, false);
+}
+
+/// Waits for a place in which a session can run. Whoever watches the job sees that it waits.
+async fn place(slot: &Slot, job: &Arc<RunningJob>, agent: Runtime, member: &MemberKey) -> Result<Place, String> {
+    if let Some(place) = slot.places.try_take() {
+        return Ok(place);
+    }
+    queue(job, agent);
+    tokio::select! {
+        place = slot.places.take(member) => Ok(place),
+        () = job.cancelled().cancelled() => Err("the job was cancelled".to_owned()),
+    }
+}
+
+/// Sessions that a component starts while it carries its job out, on the job's account.
+struct OwnSessions {
+    work: Arc<Work>,
+    activation: Arc<Activation>,
+    agent: Runtime,
+    meter: Arc<Meter>,
+    /// The sessions that the component may have at a time.
+    alive: Arc<Semaphore>,
+    /// Sessions belong to the host's threads, not to those of the component that asks for them.
+    host: Handle,
+}
+
+/// Texts of a session that wait for a component that does not read; then they are dropped.
+const EVENTS: usize = 64;
+
+#[async_trait]
+impl Sessions for OwnSessions {
+    async fn start(&self, query: Query) -> Result<QueryHandle, ToolError> {
+        let work = &self.work;
+        if let Some(tool) = query.tools.iter().find(|tool| !work.granted_tools.contains(tool)) {
+            return Err(ToolError::NotGranted(
+                match self.activation.toolbox_tools.iter().any(|one| one.name == *tool) {
+                    true => format!(
+                        "the tool {tool:?} is a toolbox's, which only a session that `activate` plans has; one that the component \
+                     starts itself has built-in tools and own ones"
+                    ),
+                    false => work.reach.no_tool(tool),
+                },
+            ));
+        }
+        let (runtimes, files) = (work.runtimes.clone(), work.reach.reader.files.clone());
+        let (model, agent) = (query.model.clone(), self.agent);
+        let ready = self.host.spawn_blocking(move || {
+            let wanted = Wanted { model: model.as_deref(), files: files.as_deref(), ..Wanted::default() };
+            runtimes.ready(agent, &wanted).cloned()
+        });
+        let slot = ready.await.unwrap_or_else(|_| Err("the host is stopping".to_owned()));
+        let slot = slot.map_err(ToolError::Unavailable)?;
+        if let Some(bound) = used_up(&self.meter.left()) {
+            return Err(ToolError::OverLimit(format!("the job has no {bound} left")));
+        }
+        let most = work.limits.job_sessions;
+        let over = || {
+            ToolError::OverLimit(format!(
+                "the job has {most} sessions, as many as limits.job_sessions allows; let one end before another begins"
+            ))
+        };
+        // One that was dropped just now is about to end.
+        let turn = tokio::time::timeout(GRACE, self.alive.clone().acquire_owned()).await;
+        let turn = turn.map_err(|_| over())?.map_err(|_| over())?;
+        let job_tools = query.job_tools.then(|| work.tools.clone() as Arc<dyn Tools>);
+        let sets = job_tools.into_iter().chain([query.own_tools]);
+        let interrupt = work.job.cancelled().child_token();
+        let (texts, mut heard) = mpsc::channel(EVENTS);
+        let number = work.job.next_session();
+        let bounds = query.bounds.min(session_limits(&work.limits));
+        let session = Session {
+            number,
+            system_prompt: query.system_prompt,
+            prompt: query.prompt,
+            model: query.model,
+            tools: work.belt(number, sets, &query.tools, &[], &interrupt)?,
+            files: work.readable(&query.tools),
+            meter: self.meter.clone(),
+            cancel: interrupt.clone(),
+            texts: Some(texts),
+            journal: work.job.clone(),
+            history: Vec::new(),
+        };
+        let (sender, events) = mpsc::channel(EVENTS);
+        let gone = CancellationToken::new();
+        let stop = interrupt.clone();
+        let dropped = gone.clone();
+        let (job_meter, member) = (self.meter.clone(), work.home.key.clone());
+        let span = span(&work.home.key, &work.job);
+        self.host.spawn(async move {
+            let forward = async {
+                while let Some(text) = heard.recv().await {
+                    if sender.send(QueryEvent::Text(text)).await.is_err() {
+                        stop.cancel();
+                    }
+                }
+            };
+            let session = async {
+                let place = tokio::select! {
+                    place = slot.places.take(&member) => place,
+                    () = stop.cancelled() => return interrupted(),
+                };
+                // Its time begins with its place.
+                let meter = job_meter.for_session(bounds);
+                let end = run(&*slot.runtime, Session { meter: meter.clone(), ..session }).instrument(span).await;
+                drop((place, turn));
+                (end, meter.account().usage)
+            };
+            let mut both = pin!(async { tokio::join!(session, forward).0 });
+            tokio::select! {
+                (end, used) = &mut both => drop(sender.send(QueryEvent::Finished(end, used)).await),
+                () = dropped.cancelled() => {
+                    // Nobody listens any more; but its place is its own until it has ended.
+                    stop.cancel();
+                    both.await;
+                }
+            }
+        });
+        Ok(QueryHandle { events, interrupt, on_drop: gone.drop_guard() })
+    }
+}
+
+/// The end of a session that never began.
+fn interrupted() -> (SessionEnd, Usage) {
+    (Ending::Interrupted.into(), Usage::default())
+}
+
+/// The bound of which nothing is left.
+fn used_up(left: &Bounds) -> Option<&'static str> {
+    if left.max_turns == Some(0) {
+        return Some("turns");
+    }
+    if left.max_budget_usd.is_some_and(|usd| usd <= 0.0) {
+        return Some("dollars");
+    }
+    (left.deadline_seconds == Some(0)).then_some("time")
+}

@@ -1,0 +1,220 @@
+//! `GET /events`: who listens to what, and from where on, as server-sent events.
+
+use std::{collections::BTreeSet, convert::Infallible, sync::Arc, time::Duration};
+
+use axum::{
+    body::Body,
+    http::{
+        HeaderMap, HeaderValue, StatusCode, Uri,
+        header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER},
+    },
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use futures::stream;
+use guild_contract::{JobId, MemberKey, event::Kind};
+use tokio::{
+    sync::{oneshot, watch},
+    time::{Instant, timeout_at},
+};
+
+use crate::declined::Declined;
+use guild_auth::{Caller, Subscription, shares::Share};
+use guild_roster::events::{Hub, Record, Start};
+
+/// Where the events are.
+pub(crate) const PATH: &str = "/events";
+/// After so long without an event a client is shown that the connection lives.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// When to come back where there are too many listeners.
+const COME_BACK: HeaderValue = HeaderValue::from_static("5");
+
+/// What a listener wants to be told; of each, empty is everything.
+#[derive(Debug, Default, PartialEq)]
+struct Wanted {
+    members: BTreeSet<MemberKey>,
+    jobs: BTreeSet<JobId>,
+    kinds: Vec<Kind>,
+    /// Whether to begin with what is kept.
+    kept: bool,
+    /// The id of the last event that it was told.
+    after: Option<String>,
+}
+
+impl Wanted {
+    /// What the query and the headers of a request ask for.
+    fn of(query: &str, headers: &HeaderMap) -> Result<Self, String> {
+        let mut wanted = Self::default();
+        for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+            match &*name {
+                "member" => drop(wanted.members.insert(value.parse().map_err(|e| format!("member: {e}"))?)),
+                "job" => drop(wanted.jobs.insert(value.parse().map_err(|e| format!("job: {e}"))?)),
+                "kind" => wanted.kinds.push(value.parse().map_err(|e| format!("kind: {e}"))?),
+                "since" if value == "now" => wanted.kept = false,
+                "since" if value == "kept" => wanted.kept = true,
+                "since" => return Err(format!("since: {value:?} is neither now nor kept")),
+                "lastEventId" => wanted.after = Some(value.into_owned()),
+                name => {
+                    return Err(format!("{name:?} is no parameter; there are member, job, kind, since, lastEventId"));
+                }
+            }
+        }
+        // It is newer than what the address says.
+        if let Some(id) = headers.get("last-event-id") {
+            wanted.after = Some(id.to_str().map_err(|_| "Last-Event-ID: it is no text")?.to_owned());
+        }
+        wanted.after = wanted.after.filter(|id| !id.is_empty());
+        Ok(wanted)
+    }
+
+    fn wants(&self, event: &Record) -> bool {
+        fn is_in<T: Ord>(set: &BTreeSet<T>, value: Option<&T>) -> bool {
+            set.is_empty() || value.is_some_and(|value| set.contains(value))
+        }
+        is_in(&self.members, event.member.as_ref())
+            && is_in(&self.jobs, event.job.as_ref())
+            && (self.kinds.is_empty() || self.kinds.contains(&event.kind))
+    }
+}
+
+/// Answers a caller who wants to listen.
+pub(crate) fn listen(hub: &Arc<Hub>, caller: Caller, uri: &Uri, headers: &HeaderMap) -> Response {
+    let bad = |why: String| (StatusCode::BAD_REQUEST, format!("{why}\n")).into_response();
+    let wanted = match Wanted::of(uri.query().unwrap_or_default(), headers) {
+        Ok(wanted) => wanted,
+        Err(why) => return bad(why),
+    };
+    let start = match &wanted.after {
+        Some(id) => match hub.read(|ring| ring.after(id)) {
+            Some(start) => start,
+            None => return bad(format!("Last-Event-ID: {id:?} is no event's id")),
+        },
+        None if wanted.kept => Start::Oldest,
+        None => Start::Now,
+    };
+    let Some(place) = hub.place(caller.identity()) else {
+        let most = hub.limits.listeners;
+        let why = format!(
+            "there are as many listeners as limits.listeners = {most} allows, of all callers or of this one; try again when \
+             one has gone\n"
+        );
+        return (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, COME_BACK)], why).into_response();
+    };
+    let stay = match caller.stays(wanted.members.iter().map(MemberKey::as_str)) {
+        Ok(stay) => stay,
+        Err(refused) => return Declined::from(refused).text(),
+    };
+    let (first, at) = hub.read(|ring| ring.begin(start));
+    let ear = Ear {
+        hub: hub.clone(),
+        newest: hub.newest(),
+        wanted,
+        stay,
+        at,
+        first: Some(first.freeze()),
+        taken: None,
+        _place: place,
+    };
+    let mut response = Response::new(Body::from_stream(stream::unfold(ear, Ear::next)));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // A proxy that collects an answer first would never pass this one on.
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}
+
+/// One who listens.
+struct Ear {
+    hub: Arc<Hub>,
+    newest: watch::Receiver<u64>,
+    wanted: Wanted,
+    stay: Subscription,
+    /// The number of the event up to which it was told all that it wants.
+    at: u64,
+    first: Option<Bytes>,
+    /// Ready when what was told last is with the system.
+    taken: Option<oneshot::Receiver<Infallible>>,
+    _place: Share,
+}
+
+/// What a listener is told. With it goes the note that it was not taken yet.
+struct Told {
+    text: Bytes,
+    _taken: oneshot::Sender<Infallible>,
+}
+
+impl AsRef<[u8]> for Told {
+    fn as_ref(&self) -> &[u8] {
+        &self.text
+    }
+}
+
+impl Ear {
+    /// What it is told next. Nothing is prepared while the client has not taken what came before.
+    async fn next(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
+        if let Some(taken) = self.taken.take() {
+            let _ = taken.await;
+        }
+        let text = match self.first.take() {
+            Some(first) => first,
+            None => self.news().await?,
+        };
+        let (_taken, taken) = oneshot::channel();
+        self.taken = Some(taken);
+        Some((Ok(Bytes::from_owner(Told { text, _taken })), self))
+    }
+
+    /// What is new, or a sign of life; `None` where it may not listen any more.
+    async fn news(&mut self) -> Option<Bytes> {
+        let quiet = Instant::now() + KEEP_ALIVE;
+        loop {
+            if !self.stay.is_good() {
+                return None;
+            }
+            self.newest.mark_unchanged();
+            let Self { wanted, stay, .. } = self;
+            let for_it = |event: &Record| {
+                wanted.wants(event) && event.member.as_ref().is_none_or(|member| stay.may_see(member.as_str()))
+            };
+            let (batch, at) = self.hub.read(|ring| ring.read(self.at, for_it));
+            self.at = at;
+            if !batch.is_empty() {
+                return Some(batch.freeze());
+            }
+            match timeout_at(quiet, self.newest.changed()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) => return None,
+                // The id spares a client that comes back a look at what it does not want.
+                Err(_) => return Some(format!(":\nid: {}\n\n", self.hub.read(|ring| ring.id(at))).into()),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wanted_is_read_from_query_and_header_and_what_is_wrong_is_named() {
+        let of = |query: &str| Wanted::of(query, &HeaderMap::new());
+        let wanted = of("member=team%2Fann&member=b&job=j&kind=job-ended&since=kept&lastEventId=f-1").unwrap();
+        assert_eq!(wanted.members.iter().map(MemberKey::as_str).collect::<Vec<_>>(), ["b", "team/ann"]);
+        assert_eq!((wanted.jobs.len(), wanted.kinds, wanted.kept), (1, vec![Kind::JobEnded], true));
+        assert_eq!(wanted.after.as_deref(), Some("f-1"));
+        assert_eq!(of("").unwrap(), Wanted::default());
+        for (query, why) in [
+            ("member=..", "member: a member's key"),
+            ("job=a/b", "job: a job id is"),
+            ("kind=ended", "there are job-started"),
+            ("since=yesterday", "neither now nor kept"),
+            ("members=a", "there are member, job"),
+        ] {
+            let told = of(query).unwrap_err();
+            assert!(told.contains(why), "{told}");
+        }
+        let headers = HeaderMap::from_iter([("last-event-id".parse().unwrap(), HeaderValue::from_static("f-2"))]);
+        assert_eq!(Wanted::of("lastEventId=f-1", &headers).unwrap().after.as_deref(), Some("f-2"));
+    }
+}

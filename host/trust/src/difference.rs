@@ -1,0 +1,237 @@
+//! What changed between a member as it was pinned and as it is.
+
+use guild_audit::{Change, Facts};
+use guild_contract::{grants::Capability, manifest::Interface, text::one_line};
+
+use crate::{
+    lock::{Asked, Pin},
+    signature::Trust,
+};
+
+/// How many lines a sentence names.
+const IN_A_SENTENCE: usize = 6;
+/// How many characters of a name that a component or `guild.trust` has are shown.
+const CHARS: usize = 120;
+/// The fact that is a hash.
+const SHA256: &str = "sha256";
+/// How many digits of a hash a sentence has.
+const DIGITS: usize = 12;
+
+/// What changed between a member as it was pinned and as it is, in the words of the audit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Difference {
+    /// Each thing that came, went or became another.
+    pub changes: Vec<Change>,
+}
+
+impl Difference {
+    /// What is new in `new` against `old`; all of it, where there is no `old`.
+    pub fn between(old: Option<&Pin>, new: &Pin, trust: &Trust) -> Self {
+        let old = old.map(|pin| pin.facts(trust)).unwrap_or_default();
+        Self { changes: Change::between(old, new.facts(trust)) }
+    }
+
+    /// Whether nothing changed.
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+
+    /// A line for each thing that is gone or new: see [`Change::lines`].
+    pub fn lines(&self) -> impl Iterator<Item = String> {
+        self.changes.iter().flat_map(Change::lines)
+    }
+
+    /// In a sentence: the first lines, and how many more there are. Of hashes it has the first digits.
+    pub fn sentence(&self) -> String {
+        let mut lines: Vec<_> = self.changes.iter().map(brief).flat_map(|change| change.lines()).collect();
+        let more = lines.len().saturating_sub(IN_A_SENTENCE);
+        lines.truncate(IN_A_SENTENCE);
+        let more = if more == 0 { String::new() } else { format!("; and {more} more") };
+        lines.join("; ") + &more
+    }
+}
+
+/// A change with a hash's first digits only.
+fn brief(change: &Change) -> Change {
+    let mut change = change.clone();
+    if change.name == SHA256 {
+        let begin = |hash: String| hash.chars().take(DIGITS).chain(['…']).collect();
+        (change.old, change.new) = (change.old.map(begin), change.new.map(begin));
+    }
+    change
+}
+
+impl Pin {
+    /// What is pinned, one thing at a time.
+    fn facts(&self, trust: &Trust) -> Facts {
+        let mut facts = Facts::new();
+        let mut add = |subject, name: String, value: String| _ = facts.insert((subject, name), value);
+        add("identity", SHA256.to_owned(), self.sha256.clone());
+        add("identity", "bytes".to_owned(), self.bytes.to_string());
+        if let Some(key) = &self.key {
+            add("identity", "signer".to_owned(), signer(key, trust));
+        }
+        for import in &self.imports {
+            add("import", one_line(import, CHARS), String::new());
+        }
+        self.wishes.tell(add);
+        facts
+    }
+}
+
+/// A key by the name that the operator gave it.
+fn signer(key: &str, trust: &Trust) -> String {
+    match trust.name(key) {
+        Some(name) => format!("{} ({key})", one_line(name, CHARS)),
+        None => key.to_owned(),
+    }
+}
+
+impl Asked {
+    /// Tells each thing that is asked for; what `guild.toml` can allow or deny as it is spelled there.
+    fn tell(&self, mut add: impl FnMut(&'static str, String, String)) {
+        add("identity", "world".to_owned(), self.world.as_str().to_owned());
+        let grants = &self.grants;
+        for interface in Interface::ALL.into_iter().filter(|interface| grants.asks(*interface)) {
+            // To name none is to ask for all.
+            let all = match interface {
+                Interface::Files if grants.files.as_ref().is_some_and(|files| files.roots.is_empty()) => "every root",
+                Interface::Web if grants.web.as_ref().is_some_and(|web| web.hosts.is_empty()) => "every host",
+                _ => "",
+            };
+            add("wish", Capability::Interface(interface).to_string(), all.to_owned());
+        }
+        let mut asks = |capability: Capability| add("wish", capability.to_string(), String::new());
+        if grants.memory.is_some_and(|memory| memory.write) {
+            asks(Capability::MemoryWrite);
+        }
+        if grants.agent.is_some_and(|agent| agent.own_tools) {
+            asks(Capability::OwnTools);
+        }
+        for root in grants.files.iter().flat_map(|files| &files.roots) {
+            asks(Capability::Root(root.clone()));
+        }
+        for host in grants.web.iter().flat_map(|web| &web.hosts) {
+            asks(Capability::Host(host.clone()));
+        }
+        if grants.web.as_ref().is_some_and(|web| web.search) {
+            asks(Capability::Search);
+        }
+        let artifacts = grants.artifacts.unwrap_or_default();
+        let bounds = [
+            ("artifacts.bytes", artifacts.bytes.map(|n| n.to_string())),
+            ("artifacts.entries", artifacts.entries.map(|n| n.to_string())),
+            ("maxTurns", self.resources.max_turns.map(|n| n.to_string())),
+            ("maxBudgetUsd", self.resources.max_budget_usd.map(|usd| usd.to_string())),
+            ("deadlineSeconds", self.resources.deadline_seconds.map(|n| n.to_string())),
+        ];
+        for (name, bound) in bounds.into_iter().filter_map(|(name, bound)| Some((name, bound?))) {
+            add("wish", name.to_owned(), bound);
+        }
+        let lists = [("tool", &self.tools), ("toolbox", &self.toolboxes), ("scope", &self.scopes)];
+        for (of, name) in lists.into_iter().flat_map(|(of, names)| names.iter().map(move |name| (of, name))) {
+            add("wish", format!("{of} {name}"), String::new());
+        }
+        if let Some(scope) = &self.checkout_scope {
+            add("wish", "checkoutScope".to_owned(), scope.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use guild_contract::{Manifest, manifest::ComponentSpec};
+    use proptest::{collection::vec, option, prelude::*, sample::select};
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::lock::tests::pin;
+
+    /// A wish that is there or not, with its keys there or not.
+    fn wish(keys: Vec<(&'static str, BoxedStrategy<Value>)>) -> BoxedStrategy<Option<Value>> {
+        let keys: Vec<_> = keys.into_iter().map(|(key, of)| option::of(of).prop_map(move |v| (key, v))).collect();
+        let object = keys.prop_map(|keys| {
+            keys.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect::<Value>()
+        });
+        option::of(object).boxed()
+    }
+
+    /// Names that are like each other: of few characters, long with another end, with what is a word elsewhere.
+    fn names() -> BoxedStrategy<Value> {
+        let long = select(vec!['a', 'b']).prop_map(|end| format!("{}.{end}", "x".repeat(240)));
+        let words = select(vec!["search", "SEARCH", "*", "a  b", "files", "own-tools", "xn--a", "\u{430}"]);
+        let name = prop_oneof!["[ab.*:\u{200b}\n]{1,3}", long, words.prop_map(str::to_owned)];
+        vec(name, 0..3).prop_map(|names| json!(names)).boxed()
+    }
+
+    fn number() -> BoxedStrategy<Value> {
+        (1..4_u32).prop_map(|n| json!(n)).boxed()
+    }
+
+    /// What sound manifests ask for.
+    fn asked() -> impl Strategy<Value = Option<ComponentSpec>> {
+        let yes_or_no = || any::<bool>().prop_map(|yes| json!(yes)).boxed();
+        let grants = [
+            ("log", wish(vec![])),
+            ("memory", wish(vec![("write", yes_or_no())])),
+            ("files", wish(vec![("roots", names())])),
+            ("web", wish(vec![("hosts", names()), ("search", yes_or_no())])),
+            ("job-tools", wish(vec![])),
+            ("status", wish(vec![])),
+            ("agent", wish(vec![("ownTools", yes_or_no())])),
+            ("artifacts", wish(vec![("bytes", number()), ("entries", number())])),
+        ];
+        let grants: Vec<_> = grants.into_iter().map(|(name, of)| of.prop_map(move |value| (name, value))).collect();
+        let grants = grants.prop_map(|all| {
+            all.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect::<Value>()
+        });
+        let bounds = vec![("maxTurns", number()), ("maxBudgetUsd", number()), ("deadlineSeconds", number())];
+        let bounds = wish(bounds).prop_map(|bounds| bounds.unwrap_or_else(|| json!({})));
+        let tools = vec(select(vec!["Read", "Grep", "WebSearch", "WebFetch"]), 0..3);
+        let world = select(vec!["worker", "autonomous-worker"]);
+        (grants, bounds, tools, world).prop_map(|(grants, resources, tools, world)| {
+            let manifest = json!({
+                "name": "a", "displayName": "a", "description": "", "version": "1", "transport": "http",
+                "mcp": {"command": "guild", "args": []}, "component": {"file": "a.wasm", "world": world,
+                "grants": grants, "tools": tools, "resources": resources},
+            });
+            Manifest::parse(manifest.to_string().as_bytes()).ok()?.component
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn different_wishes_are_shown_as_lines_that_differ((a, b) in (asked(), asked())) {
+            let (Some(a), Some(b)) = (a, b) else { return Ok(()) };
+            let (was, is) = (pin(&a), pin(&b));
+            let difference = Difference::between(Some(&was), &is, &Trust::default());
+            prop_assert_eq!(difference.is_empty(), was.wishes == is.wishes, "{:?}", difference);
+            let mut seen = BTreeSet::new();
+            prop_assert!(difference.lines().all(|line| seen.insert(line.trim_start_matches(['+', '-']).to_owned())), "{:?}", difference);
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_long_host_is_shown() {
+        let of = |end: &str| -> ComponentSpec {
+            let host = format!("{}.{end}", "docs-".repeat(40));
+            let spec = json!({"file": "a.wasm", "world": "worker", "grants": {"web": {"hosts": [host]}}});
+            serde_json::from_value(spec).unwrap()
+        };
+        let difference = Difference::between(Some(&pin(&of("example"))), &pin(&of("evil")), &Trust::default());
+        assert!(difference.lines().any(|line| line.starts_with('+') && line.ends_with(".evil")), "{difference:?}");
+    }
+
+    #[test]
+    fn to_name_no_root_any_more_reads_as_all_of_them() {
+        let of = |roots: Value| -> ComponentSpec {
+            let spec = json!({"file": "a.wasm", "world": "worker", "grants": {"files": {"roots": roots}}});
+            serde_json::from_value(spec).unwrap()
+        };
+        let (one, all) = (pin(&of(json!(["docs"]))), pin(&of(json!([]))));
+        let lines: Vec<_> = Difference::between(Some(&one), &all, &Trust::default()).lines().collect();
+        assert_eq!(lines, ["- wish files", "+ wish files: every root", "- wish files:docs"]);
+    }
+}

@@ -1,0 +1,14 @@
+//! Whether a member is still what the operator trusts, and whether a job was begun here.
+
+mod approval;
+mod difference;
+mod error;
+mod lock;
+pub mod seal;
+mod signature;
+
+pub use approval::{Approval, Refused, Standing, Trusted, place};
+pub use difference::Difference;
+pub use error::FileError;
+pub use lock::{Asked, FILE, How, Lock, Pin};
+pub use signature::{SUFFIX, Signature, TRUST_FILE, Trust};

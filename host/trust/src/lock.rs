@@ -1,0 +1,280 @@
+//! `guild.lock`: what each member was when it was approved, or first used.
+//!
+//! It is read without a lock, since it is only ever replaced as a whole, and changed under one: whoever changes it holds
+//! the operating system's lock on its directory, so that many hosts that start at once lose nothing.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+};
+
+use cap_std::fs::{Dir, MetadataExt as _};
+use guild_contract::{
+    bounds::Bounds,
+    manifest::{ArtifactsWish, ComponentSpec, Wishes, World},
+    nearest::suggested,
+};
+use guild_jobs::durable::{Stamp, if_there, read_whole};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use toml::Spanned;
+
+use crate::error::FileError;
+use guild_config::{
+    directory_lock::DirectoryLock,
+    text::{check_unshared, from_toml, line_of},
+};
+
+/// Its name, beside `guild.toml`.
+pub const FILE: &str = "guild.lock";
+/// The version of its format.
+const VERSION: u32 = 1;
+/// Some ten thousand members. What would make it larger is not added, so that it can always be read.
+const MAX_BYTES: u64 = 16 * 1024 * 1024;
+/// Who may read and write it: a host may run as another user than the one who approves.
+const MODE: u32 = 0o644;
+const HEADER: &str = "\
+# What each member was when it was approved, or first used. `guild approve` changes it, and so does the first load of a
+# member; it stands beside guild.toml.
+";
+
+/// What `guild.lock` says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lock {
+    version: u32,
+    /// The pins, by the directory of the member: absolute, without symlinks. The key would not do: the same member has
+    /// another one in a roster than alone, and two houses may each have a `researcher`.
+    #[serde(rename = "member", default)]
+    pub pins: BTreeMap<String, Pin>,
+}
+
+/// What a member was.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pin {
+    /// The key that it had then; for people.
+    pub name: String,
+    /// How it came to be trusted.
+    pub how: How,
+    /// Since when.
+    pub since: Timestamp,
+    /// SHA-256 of the component, in lower-case hexadecimal.
+    pub sha256: String,
+    /// Bytes of the component.
+    pub bytes: u64,
+    /// The minisign public key that it was signed with, where that was one of `guild.trust`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// What the component imports, sorted. They follow from its hash, and stand here so that a change can be shown.
+    pub imports: BTreeSet<String>,
+    /// What its manifest asked for.
+    pub wishes: Asked,
+}
+
+/// How a member came to be trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum How {
+    /// It was loaded for the first time, with `require_approval = false`.
+    FirstUse,
+    /// `guild approve`.
+    Approved,
+    /// The same component with the same wishes was pinned in another directory.
+    Copied,
+}
+
+impl How {
+    /// In words.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::FirstUse => "first use",
+            Self::Approved => "approved",
+            Self::Copied => "copied",
+        }
+    }
+}
+
+/// All that a manifest's `component` asks for. Lists are sorted: their order means nothing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Asked {
+    /// `component.world`.
+    pub world: World,
+    /// `component.tools`.
+    #[serde(default)]
+    pub tools: BTreeSet<String>,
+    /// `component.toolboxes`.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub toolboxes: BTreeSet<String>,
+    /// `component.scopes`.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub scopes: BTreeSet<String>,
+    /// `component.checkoutScope`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkout_scope: Option<String>,
+    /// `component.grants`.
+    #[serde(default)]
+    pub grants: Wishes,
+    /// `component.resources`.
+    #[serde(default)]
+    pub resources: Bounds,
+}
+
+impl Asked {
+    /// What a manifest asks for.
+    pub fn of(spec: &ComponentSpec) -> Self {
+        let set = |list: &[String]| list.iter().cloned().collect();
+        let sorted = |list: &mut Vec<String>| {
+            list.sort_unstable();
+            list.dedup();
+        };
+        let mut grants = spec.grants.clone();
+        if let Some(files) = &mut grants.files {
+            sorted(&mut files.roots);
+        }
+        if let Some(web) = &mut grants.web {
+            sorted(&mut web.hosts);
+        }
+        // `{}` asks for no less than nothing at all.
+        grants.artifacts = grants.artifacts.filter(|artifacts| *artifacts != ArtifactsWish::default());
+        Self {
+            world: spec.world,
+            tools: set(&spec.tools),
+            toolboxes: spec.toolboxes.iter().map(ToString::to_string).collect(),
+            scopes: set(&spec.scopes),
+            checkout_scope: spec.checkout_scope.clone(),
+            grants,
+            resources: spec.resources,
+        }
+    }
+}
+
+impl Default for Lock {
+    fn default() -> Self {
+        Self { version: VERSION, pins: BTreeMap::new() }
+    }
+}
+
+impl Lock {
+    /// Reads the lock of a directory; an empty one where there is none.
+    pub(crate) fn read(dir: &Dir) -> Result<(Self, Option<Stamp>), FileError> {
+        let unreadable = |why: String| FileError::Unreadable { file: FILE, why };
+        if let Some(found) = if_there(dir.symlink_metadata(FILE)).map_err(|e| unreadable(e.to_string()))? {
+            if found.is_symlink() {
+                let why = "it is a symlink, and none is followed; put the file itself there";
+                return Err(unreadable(why.to_owned()));
+            }
+            check_unshared(found.mode()).map_err(|e| unreadable(e.to_string()))?;
+        }
+        let Some((bytes, stamp)) = read_whole(dir, FILE, MAX_BYTES).map_err(|e| unreadable(e.to_string()))? else {
+            return Ok((Self::default(), None));
+        };
+        let text = str::from_utf8(&bytes).map_err(|e| unreadable(e.to_string()))?;
+        Ok((Self::parse(text)?, Some(stamp)))
+    }
+
+    fn parse(text: &str) -> Result<Self, FileError> {
+        #[derive(Deserialize)]
+        struct Versioned {
+            version: Spanned<u32>,
+        }
+        let wrong = |offset: usize, why: &str| FileError::Invalid {
+            file: FILE,
+            line: line_of(text, offset),
+            text: why.lines().collect::<Vec<_>>().join(" "),
+        };
+        let invalid = |e: toml::de::Error| {
+            let why = suggested(e.message()).unwrap_or_else(|| e.message().to_owned());
+            wrong(e.span().unwrap_or_default().start, &why)
+        };
+        // Only where there is something to say about it is it read for its version alone: it may be of another one.
+        let parsed = from_toml(text);
+        if let Ok(Self { version: VERSION, .. }) = &parsed {
+            return parsed.map_err(invalid);
+        }
+        let Versioned { version } = from_toml(text).map_err(invalid)?;
+        if *version.get_ref() != VERSION {
+            let why = format!("version {} is not of this host, which knows version {VERSION}", version.get_ref());
+            return Err(wrong(version.span().start, &why));
+        }
+        parsed.map_err(invalid)
+    }
+
+    /// Replaces the lock of a directory that is held.
+    pub(crate) fn write(&self, held: &DirectoryLock) -> io::Result<Stamp> {
+        held.replace(FILE, self.text()?.as_bytes(), MODE)
+    }
+
+    fn text(&self) -> io::Result<String> {
+        let text = toml::to_string_pretty(self).map_err(io::Error::other)?;
+        let text = format!("{HEADER}{text}");
+        if text.len() as u64 > MAX_BYTES {
+            let why =
+                "it would be larger than 16 MiB; `guild approve --list` shows its pins, and `--forget` removes one";
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+        }
+        Ok(text)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use guild_contract::Manifest;
+    use serde_json::json;
+
+    use super::*;
+
+    /// The pin of some component with these wishes.
+    pub(crate) fn pin(spec: &ComponentSpec) -> Pin {
+        Pin {
+            name: "a".into(),
+            how: How::FirstUse,
+            since: Timestamp::UNIX_EPOCH,
+            sha256: "00".into(),
+            bytes: 8,
+            key: None,
+            imports: BTreeSet::new(),
+            wishes: Asked::of(spec),
+        }
+    }
+
+    fn lock() -> Lock {
+        let manifest = json!({
+            "name": "a", "displayName": "a", "description": "", "version": "1", "transport": "http",
+            "mcp": {"command": "guild", "args": []}, "component": {"file": "a.wasm", "world": "worker",
+            "grants": {"log": {}, "memory": {"write": true}, "files": {"roots": ["b", "a", "b"]}, "job-tools": {},
+            "web": {"search": true}, "agent": {"ownTools": true}, "artifacts": {"bytes": 7}},
+            "tools": ["Read", "Grep"], "resources": {"maxTurns": 3, "maxBudgetUsd": 0.1}}
+        });
+        let spec = Manifest::parse(manifest.to_string().as_bytes()).unwrap().component.unwrap();
+        let pin = Pin { imports: ["guild:worker/log@0.1.0".to_owned()].into(), ..pin(&spec) };
+        Lock { pins: [("/srv/\"odd\"\n name".to_owned(), pin)].into(), ..Lock::default() }
+    }
+
+    #[test]
+    fn what_is_written_is_what_is_read() {
+        let lock = lock();
+        let text = lock.text().unwrap();
+        assert_eq!(Lock::parse(&text).unwrap(), lock, "{text}");
+        assert!(text.contains("how = \"first-use\"") && text.contains("since = \"1970-01-01T00:00:00Z\""), "{text}");
+    }
+
+    #[test]
+    fn a_lock_that_is_not_understood_is_an_error_with_its_line() {
+        let text = lock().text().unwrap();
+        let cases = [
+            (String::new(), 1, "version"),
+            (text.replace("version = 1", "version = 2"), 3, "version 2"),
+            (text.replace("bytes = 8", "bytes = 8\nshape = 1"), 11, "`shape`"),
+            (text.replace("sha256 = ", "sha265 = "), 9, "did you mean `sha256`?"),
+            (text.replace("how = \"first-use\"", "how = \"guessed\""), 7, "guessed"),
+            (format!("{text}x"), text.lines().count() + 1, "key"),
+        ];
+        for (text, line, named) in cases {
+            let error = Lock::parse(&text).unwrap_err().to_string();
+            let begin = format!("guild.lock:{line}: ");
+            assert!(error.starts_with(&begin) && error.contains(named), "{begin} {named}: {error}\n{text}");
+        }
+    }
+}

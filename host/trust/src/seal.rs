@@ -1,0 +1,174 @@
+//! Seals: what shows a host that a job was begun here, and did not come along with a member's directory.
+//!
+//! A seal is the HMAC-SHA-256 of the member's directory, the job's id and its plan, with a key that no directory can bring
+//! along: `guild.seal` beside `guild.toml`, 32 random bytes. The hosts that use that `guild.toml` share it, so each goes on
+//! with what another began.
+
+use std::{
+    io,
+    path::PathBuf,
+    sync::{Mutex, PoisonError},
+};
+
+use cap_std::fs::{Dir, MetadataExt as _};
+use guild_contract::{JobId, text::hex};
+use guild_jobs::durable::{if_there, open_directory, read_whole};
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use rustix::process::geteuid;
+use sha2::Sha256;
+use subtle::ConstantTimeEq as _;
+
+use guild_config::directory_lock::DirectoryLock;
+
+/// The name of the key's file.
+pub const FILE: &str = "guild.seal";
+/// Its bytes.
+const KEY_BYTES: usize = 32;
+/// Who may read and write it: its owner.
+const MODE: u32 = 0o600;
+/// All that others could be allowed.
+const OTHERS: u32 = 0o077;
+
+type Key = [u8; KEY_BYTES];
+
+/// Seals jobs, and knows them again.
+#[derive(Debug)]
+pub struct Seals {
+    directory: Option<PathBuf>,
+    /// Once it was looked for and found, or cannot be had.
+    key: Mutex<Option<Option<Key>>>,
+}
+
+impl Seals {
+    /// With the key in the directory of `guild.toml`.
+    pub fn new(directory: Option<PathBuf>) -> Self {
+        Self { directory, key: Mutex::default() }
+    }
+
+    /// The seal of a job, of the member whose directory `member` is, with that plan, in hexadecimal. The first one makes the
+    /// key. None where there is no key to be had, which is logged once. It blocks.
+    pub fn seal(&self, member: &Dir, job: &JobId, plan: &[u8]) -> Option<String> {
+        sealed(&self.key(true)?, member, job, plan)
+    }
+
+    /// Whether that is the seal of such a job. It blocks.
+    pub fn is_seal(&self, seal: &str, member: &Dir, job: &JobId, plan: &[u8]) -> bool {
+        let own = self.key(false).and_then(|key| sealed(&key, member, job, plan));
+        own.is_some_and(|own| own.as_bytes().ct_eq(seal.as_bytes()).into())
+    }
+
+    /// The key; where there is none, it is made if that is wanted.
+    fn key(&self, make: bool) -> Option<Key> {
+        let mut known = self.key.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.is_none() {
+            let key = match self.read() {
+                Ok(None) if make => self.make().map(Some),
+                read => read,
+            };
+            match key {
+                Ok(None) => {}
+                Ok(key) => *known = Some(key),
+                Err(e) => {
+                    tracing::warn!("jobs that this host leaves running will not go on: {FILE} beside guild.toml: {e}");
+                    *known = Some(None);
+                }
+            }
+        }
+        known.flatten()
+    }
+
+    fn read(&self) -> io::Result<Option<Key>> {
+        let Some(directory) = &self.directory else { return Ok(None) };
+        let Some(dir) = if_there(open_directory(directory))? else { return Ok(None) };
+        read(&dir)
+    }
+
+    fn make(&self) -> io::Result<Key> {
+        let nowhere = || io::Error::other("there is no configuration directory; set HOME, or name a guild.toml");
+        let held = DirectoryLock::acquire(self.directory.as_deref().ok_or_else(nowhere)?)?;
+        // Another host may have made it meanwhile.
+        if let Some(key) = read(held.dir())? {
+            return Ok(key);
+        }
+        let mut key = Key::default();
+        getrandom::fill(&mut key).map_err(io::Error::other)?;
+        held.replace(FILE, &key, MODE)?;
+        Ok(key)
+    }
+}
+
+/// Reads the key that is in a directory.
+fn read(dir: &Dir) -> io::Result<Option<Key>> {
+    let Some(found) = if_there(dir.symlink_metadata(FILE))? else { return Ok(None) };
+    if !found.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    if found.mode() & OTHERS != 0 {
+        return Err(io::Error::other("others than its owner may read or write it; remove it, and a new one is made"));
+    }
+    if !(found.uid() == 0 || found.uid() == geteuid().as_raw()) {
+        return Err(io::Error::other("it belongs to another user, who could have made it; `chown` it, or remove it"));
+    }
+    let Some((bytes, _)) = read_whole(dir, FILE, KEY_BYTES as u64)? else { return Ok(None) };
+    let unsound = |_| io::Error::other(format!("it does not have {KEY_BYTES} bytes; remove it, and a new one is made"));
+    bytes.try_into().map(Some).map_err(unsound)
+}
+
+/// None where nobody can say where the directory is.
+fn sealed(key: &Key, member: &Dir, job: &JobId, plan: &[u8]) -> Option<String> {
+    let directory =
+        crate::approval::place(member).inspect_err(|why| tracing::warn!(%job, "it cannot be sealed: {why}")).ok()?;
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).ok()?;
+    for part in [directory.as_bytes(), job.as_str().as_bytes(), plan] {
+        // With its length, so that no part can be taken for another.
+        mac.update(&(part.len() as u64).to_be_bytes());
+        mac.update(part);
+    }
+    Some(hex(&mac.finalize().into_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt as _, thread};
+
+    use super::*;
+
+    #[test]
+    fn hosts_that_start_at_once_have_one_key_and_know_each_others_jobs() {
+        let temp = tempfile::tempdir().unwrap();
+        let (member, job) = (open_directory(temp.path()).unwrap(), "a".parse().unwrap());
+        let new = || Seals::new(Some(temp.path().join("guild")));
+        assert!(!new().is_seal("", &member, &job, b"plan") && !temp.path().join("guild").exists());
+        let seals: Vec<String> = thread::scope(|scope| {
+            let seal = || new().seal(&member, &job, b"plan").unwrap();
+            let hosts: Vec<_> = (0..4).map(|_| scope.spawn(seal)).collect();
+            hosts.into_iter().map(|host| host.join().unwrap()).collect()
+        });
+        assert!(seals.iter().all(|seal| new().is_seal(seal, &member, &job, b"plan")), "{seals:?}");
+        assert!(!new().is_seal(&seals[0], &member, &"b".parse().unwrap(), b"plan"));
+        assert!(!new().is_seal(&seals[0], &member, &job, b"plans"));
+        let mode = fs::metadata(temp.path().join("guild").join(FILE)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, MODE);
+    }
+
+    #[test]
+    fn a_key_that_somebody_else_could_have_made_is_none() {
+        let spoil: [fn(&std::path::Path); 3] = [
+            |key| fs::set_permissions(key, fs::Permissions::from_mode(0o640)).unwrap(),
+            |key| fs::write(key, "short").unwrap(),
+            |key| {
+                fs::rename(key, key.with_extension("away")).unwrap();
+                std::os::unix::fs::symlink(key.with_extension("away"), key).unwrap();
+            },
+        ];
+        for spoil in spoil {
+            let temp = tempfile::tempdir().unwrap();
+            let (member, job) = (open_directory(temp.path()).unwrap(), "a".parse().unwrap());
+            let new = || Seals::new(Some(temp.path().to_owned()));
+            let seal = new().seal(&member, &job, b"plan").unwrap();
+            spoil(&temp.path().join(FILE));
+            assert_eq!(new().seal(&member, &job, b"plan"), None);
+            assert!(!new().is_seal(&seal, &member, &job, b"plan"));
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Signatures of components in minisign's format, and `guild.trust`, which says whose are believed.
+
+use std::{io, path::Path};
+
+use cap_std::fs::Dir;
+use guild_jobs::durable::read_whole;
+use minisign_verify::{Error, PublicKey};
+use serde::Serialize;
+
+use crate::error::FileError;
+use guild_config::text::read_file;
+
+/// The name of the trust file, beside `guild.toml`.
+pub const TRUST_FILE: &str = "guild.trust";
+/// What a signature's file is called after the component's: `researcher.wasm.minisig`.
+pub const SUFFIX: &str = ".minisig";
+/// A signature is four lines.
+const MAX_SIGNATURE_BYTES: u64 = 16 * 1024;
+/// The first line of a key, and of a signature.
+const COMMENT: &str = "untrusted comment: ";
+
+/// The keys whose signatures are believed: what `guild.trust` has, which is public keys of minisign, one after the other.
+#[derive(Clone, Debug, Default)]
+pub struct Trust {
+    keys: Vec<TrustedKey>,
+}
+
+#[derive(Clone, Debug)]
+struct TrustedKey {
+    /// Its untrusted comment: the operator wrote the file.
+    name: String,
+    /// As minisign writes it, in base64.
+    text: String,
+    key: PublicKey,
+}
+
+/// What is to be said of a component's signature.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "state", rename_all = "kebab-case")]
+pub enum Signature {
+    /// There is none.
+    None,
+    /// It is by a trusted key, and of these bytes.
+    Good {
+        /// The public key, as minisign writes it.
+        key: String,
+        /// The key's name in `guild.trust`.
+        name: String,
+        /// What the signer said, and signed.
+        comment: String,
+    },
+    /// It is by a key that is not trusted, so nobody can say whether it is of these bytes.
+    Unknown,
+    /// It is not of these bytes, or no signature at all.
+    Bad {
+        /// What is wrong.
+        why: String,
+    },
+}
+
+impl Trust {
+    /// The trust file of a directory; nobody is trusted where there is none.
+    ///
+    /// # Errors
+    /// Where it cannot be read, or a line is not what it has to be.
+    pub fn load(directory: &Path) -> Result<Self, FileError> {
+        match read_file(&directory.join(TRUST_FILE)) {
+            Ok(text) => Self::parse(&text),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(e) => Err(FileError::Unreadable { file: TRUST_FILE, why: e.to_string() }),
+        }
+    }
+
+    /// Reads the text of a trust file.
+    ///
+    /// # Errors
+    /// The first line that is not what it has to be.
+    pub fn parse(text: &str) -> Result<Self, FileError> {
+        let wrong = |line: usize, text: &str| FileError::Invalid { file: TRUST_FILE, line, text: text.to_owned() };
+        let mut trust = Self::default();
+        let lines = text.lines().map(str::trim).enumerate().map(|(at, line)| (at + 1, line));
+        let mut lines = lines.filter(|(_, line)| !line.is_empty());
+        while let Some((at, line)) = lines.next() {
+            let name = line.strip_prefix(COMMENT).ok_or_else(|| {
+                wrong(at, "a key is two lines, as minisign writes them: `untrusted comment: NAME`, then the key")
+            })?;
+            let (at, text) =
+                lines.next().ok_or_else(|| wrong(at, "the public key is missing that follows its name"))?;
+            let key = PublicKey::from_base64(text).map_err(|_| {
+                wrong(at, "that is no public key of minisign, which begins with RW and has 56 characters")
+            })?;
+            if trust.keys.iter().any(|known| known.key == key) {
+                return Err(wrong(at, "that key is there already; leave one of the two out"));
+            }
+            trust.keys.push(TrustedKey { name: name.trim().to_owned(), text: text.to_owned(), key });
+        }
+        Ok(trust)
+    }
+
+    /// The name of a key, where it is trusted.
+    pub fn name(&self, key: &str) -> Option<&str> {
+        self.keys.iter().find(|known| known.text == key).map(|known| known.name.as_str())
+    }
+}
+
+impl Signature {
+    /// What is to be said of `signature`, the content of the file beside the component, if there is one.
+    pub fn of(component: &[u8], signature: Option<&[u8]>, trust: &Trust) -> Self {
+        let Some(signature) = signature else { return Self::None };
+        let bad = |why: &str| Self::Bad { why: why.to_owned() };
+        let decoded = str::from_utf8(signature).ok().and_then(|text| minisign_verify::Signature::decode(text).ok());
+        let Some(decoded) = decoded else { return bad("its file is no signature of minisign") };
+        let mut found = Self::Unknown;
+        for TrustedKey { name, text, key } in &trust.keys {
+            // Two keys can have the same id, by which a signature says whose it is.
+            match key.verify(component, &decoded, false) {
+                Ok(()) => {
+                    let comment = decoded.trusted_comment().to_owned();
+                    return Self::Good { key: text.clone(), name: name.clone(), comment };
+                }
+                Err(Error::UnexpectedKeyId) => {}
+                Err(Error::UnexpectedAlgorithm) => {
+                    found = bad("it was made in minisign's legacy mode; sign without `-l`");
+                }
+                Err(_) => {
+                    found = bad("it is not of this component; whoever changed the component has to sign it again")
+                }
+            }
+        }
+        found
+    }
+
+    /// What is to be said of the signature beside the component `file` of a member's directory.
+    pub fn beside(member: &Dir, file: &str, component: &[u8], trust: &Trust) -> Self {
+        match read_whole(member, format!("{file}{SUFFIX}"), MAX_SIGNATURE_BYTES) {
+            Ok(signature) => Self::of(component, signature.as_ref().map(|(bytes, _)| bytes.as_slice()), trust),
+            Err(e) => Self::Bad { why: format!("its file cannot be read: {e}") },
+        }
+    }
+
+    /// The trusted key that it is by.
+    pub fn key(&self) -> Option<&str> {
+        match self {
+            Self::Good { key, .. } => Some(key),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Made with the tool `minisign` 0.11, of the bytes `a component`.
+    const KEY: &str = "RWQgvX/O6hnmfVWKXUlFwQNUTpbg2yiKJoYTut2HkLmCeb13LJX/dEc4";
+    const SIGNATURE: &str = "untrusted comment: signature from minisign
+RUQgvX/O6hnmfc5ww3+4bNZBrm/MYKJL9o5+UtmRfDIBIbTpixEeZfBbIfPpDihOIaI8iNO2l0Aav14onKez0nJJF1fW5RrkXAY=
+trusted comment: researcher 0.1.0
+srut8K9oelTdeESkejTXyuWuJoT7t6EIp4kwoMXmaxUjDUAXWZBG+4al+hAUvAy9x+dswy9SxVEpetSh8tPrDg==
+";
+    /// By the same key, with `minisign -l`.
+    const LEGACY: &str = "untrusted comment: signature from minisign secret key
+RWQgvX/O6hnmfaiXIGfDgHvIhF0x4tqur3x8r/uV9CPjSEU7DVY7w+Z1e5abTG0mwlzJa76JLPHOqrJKE8A+HJPA0qxaCXj9Rgs=
+trusted comment: legacy
+cXmo9vQSzo3YOmMjnRIMdy9iqimXsHzffKNTDb4FL8BshCWY5CXu4/IT8tJlZjuLh949rg8MJD9wsYG37ibKDg==
+";
+    const COMPONENT: &[u8] = b"a component";
+
+    fn trust() -> Trust {
+        Trust::parse(&format!("untrusted comment: Ann\n{KEY}\n")).unwrap()
+    }
+
+    fn of(signature: &str) -> Signature {
+        Signature::of(COMPONENT, Some(signature.as_bytes()), &trust())
+    }
+
+    #[test]
+    fn a_signature_by_the_tool_minisign_is_good() {
+        let good = Signature::Good { key: KEY.into(), name: "Ann".into(), comment: "researcher 0.1.0".into() };
+        assert_eq!(of(SIGNATURE), good);
+        assert_eq!(Signature::of(COMPONENT, None, &trust()), Signature::None);
+        assert_eq!(Signature::of(COMPONENT, Some(SIGNATURE.as_bytes()), &Trust::default()), Signature::Unknown);
+    }
+
+    #[test]
+    fn what_is_not_of_these_bytes_is_bad() {
+        let bad = |signature: &Signature| matches!(signature, Signature::Bad { .. });
+        assert!(bad(&Signature::of(b"another", Some(SIGNATURE.as_bytes()), &trust())));
+        assert!(bad(&of(&SIGNATURE.replace("researcher 0.1.0", "researcher 0.2.0"))));
+        let legacy = of(LEGACY);
+        assert!(matches!(&legacy, Signature::Bad { why } if why.contains("-l")), "{legacy:?}");
+    }
+
+    /// A member brings its signature's file along.
+    #[test]
+    fn no_file_is_good_but_the_signature_and_none_is_a_panic() {
+        let bytes = SIGNATURE.as_bytes();
+        for cut in 0..bytes.len() - 3 {
+            let signature = Signature::of(COMPONENT, Some(&bytes[..cut]), &trust());
+            assert!(matches!(signature, Signature::Bad { .. }), "cut at {cut}: {signature:?}");
+        }
+        for at in 0..bytes.len() {
+            let mut bytes = bytes.to_vec();
+            bytes[at] ^= 1;
+            let signature = Signature::of(COMPONENT, Some(&bytes), &trust());
+            // The first line is signed by nobody, and the id of the key decides only which key is asked.
+            let first = at <= SIGNATURE.find('\n').unwrap();
+            assert!(first || signature.key().is_none(), "changed at {at}: {signature:?}");
+        }
+    }
+
+    #[test]
+    fn a_trust_file_is_public_keys_one_after_the_other_and_a_bad_line_is_named() {
+        let key = |name: &str, key: &str| format!("untrusted comment: {name}\n{key}\n");
+        let other = KEY.replace("dEc4", "dEc8");
+        let two = Trust::parse(&format!("\n{}\r\n\n{}", key("Ann", KEY), key("Bob & Co", &other))).unwrap();
+        assert_eq!((two.name(KEY), two.name(&other)), (Some("Ann"), Some("Bob & Co")));
+        assert_eq!(Trust::parse("").unwrap().name(KEY), None);
+        let cases = [
+            (format!("{KEY}\n"), 1, "untrusted comment"),
+            (format!("{}untrusted comment: Bob\n", key("Ann", KEY)), 3, "missing"),
+            (key("Ann", "RWQ"), 2, "public key"),
+            (key("Ann", "RWQAAEIyAAAAAAAAAAAAAAAA"), 2, "public key"),
+            (format!("{}{}", key("Ann", KEY), key("Bob", KEY)), 4, "already"),
+        ];
+        for (text, line, named) in cases {
+            let error = Trust::parse(&text).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("guild.trust:{line}: ")) && error.contains(named), "{error}");
+        }
+    }
+}
