@@ -17,35 +17,36 @@ use tracing::Level;
 
 use crate::{
     audit_log::{Event, Outcome, Who},
-    caller::Caller,
-    class::Class,
+    caller::Authorized,
+    operation::Access,
 };
 
-impl Caller {
-    /// Has a method carried out that the caller [may](Self::may), and what came of it written down, where that is to be.
-    pub async fn audited<T, W>(&self, member: &str, method: &str, work: impl FnOnce(Audit) -> W) -> Result<T, RpcError>
+impl Authorized {
+    /// Has the method carried out, and what came of it written down, where that is to be.
+    ///
+    /// # Errors
+    /// What the method says.
+    pub async fn run<T, W>(&self, work: impl FnOnce(Audit) -> W) -> Result<T, RpcError>
     where
         W: Future<Output = Result<T, RpcError>>,
     {
-        let audit = self.audit(member, method);
+        let audit = self.audit();
         let outcome = work(audit.clone()).await;
         audit.end(outcome.as_ref().err());
         outcome
     }
 
-    fn audit(&self, member: &str, method: &str) -> Audit {
-        let class = Class::of(method);
-        let is_written = class.changes() || (class == Class::Reads && self.rules.log_reads);
+    fn audit(&self) -> Audit {
+        let Self { caller, access, .. } = self;
+        let is_audited = access.changes() || (*access == Access::Reads && caller.rules.log_reads);
         let began = tracing::enabled!(Level::DEBUG).then(Instant::now);
-        Audit((is_written || began.is_some()).then(|| {
+        Audit((is_audited || began.is_some()).then(|| {
             Arc::new(Entry {
-                caller: self.clone(),
-                member: member.to_owned(),
-                method: method.to_owned(),
+                authorized: self.clone(),
                 job: OnceLock::new(),
                 tool: OnceLock::new(),
                 is_written: AtomicBool::new(false),
-                is_audited: is_written,
+                is_audited,
                 began,
             })
         }))
@@ -61,9 +62,7 @@ pub struct Audit(Option<Arc<Entry>>);
 
 /// The line, as far as it is known.
 struct Entry {
-    caller: Caller,
-    member: String,
-    method: String,
+    authorized: Authorized,
     job: OnceLock<JobId>,
     tool: OnceLock<String>,
     is_written: AtomicBool,
@@ -108,15 +107,16 @@ impl Entry {
         if self.is_written.swap(true, Ordering::Relaxed) {
             return;
         }
-        let who = self.caller.pass.as_ref().map_or(Who::Local, |pass| Who::Token(&pass.token.name));
+        let Authorized { caller, member, method, .. } = &self.authorized;
+        let who = caller.pass.as_ref().map_or(Who::Local, |pass| Who::Token(&pass.token.name));
         if let Some(began) = self.began {
             tracing::debug!(
-                method = one_line(&self.method, LOGGED_CHARS),
-                member = one_line(&self.member, LOGGED_CHARS),
+                method = one_line(method, LOGGED_CHARS),
+                member = one_line(member, LOGGED_CHARS),
                 job = self.job.get().map(JobId::as_str),
                 tool = self.tool.get(),
                 caller = %who,
-                peer = %self.caller.from.peer,
+                peer = %caller.from.peer,
                 outcome = outcome.as_str(),
                 code,
                 ms = began.elapsed().as_millis(),
@@ -126,12 +126,12 @@ impl Entry {
         if !self.is_audited {
             return;
         }
-        self.caller.rules.record(&Event {
+        caller.rules.record(&Event {
             event: "request",
             who,
-            peer: Some(self.caller.from.peer),
-            method: Some(&self.method),
-            member: Some(&self.member),
+            peer: Some(caller.from.peer),
+            method: Some(method),
+            member: Some(member),
             job: self.job.get().map(JobId::as_str),
             detail: self.tool.get().map(|tool| tool.as_str().into()),
             outcome,

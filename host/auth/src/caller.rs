@@ -13,10 +13,10 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
     audit_log::{Event, Outcome, Who},
-    class::Class,
     credentials::Credential,
     ingress::Ingress,
     names::CalledBy,
+    operation::{Access, Operation},
     refused::Refused,
     rules::Rules,
     shares::{Identity, Share},
@@ -173,15 +173,18 @@ impl Caller {
         self.pass.as_ref().is_none_or(|pass| pass.token.is_for(member))
     }
 
-    /// Whether the caller's token is for a method. Nothing is counted or written down: whoever has it carried out asks
-    /// [`Self::may`].
-    pub fn permits(&self, name: &str) -> bool {
-        self.pass.as_ref().is_none_or(|pass| pass.token.methods >= Class::of(name).least())
+    /// Whether the caller's token is for methods that do that. Nothing is counted or written down: whoever has one carried
+    /// out asks [`Self::authorize`].
+    pub fn permits(&self, access: Access) -> bool {
+        self.pass.as_ref().is_none_or(|pass| pass.token.methods >= access.least())
     }
 
     /// Counts one more request of a batch.
-    pub fn another(&self, member: &str, name: &str) -> Result<(), Refused> {
-        self.checked(member, name, |pass| pass.count_request())
+    ///
+    /// # Errors
+    /// Where there were too many.
+    pub fn another(&self, member: &str, operation: Operation<'_>) -> Result<(), Refused> {
+        self.checked(member, operation, |pass| pass.count_request())
     }
 
     /// An answer, from now on all that the request holds. A large one keeps the caller's place until it is sent.
@@ -257,28 +260,48 @@ impl Caller {
         refused
     }
 
-    /// Whether the caller may have a method carried out now.
-    pub fn may(&self, member: &str, name: &str) -> Result<(), Refused> {
-        self.checked(member, name, |pass| {
+    /// The one gate: whether the caller may have a method of a member carried out now.
+    ///
+    /// # Errors
+    /// Where its token is not good any more, not for this, or used too much.
+    pub fn authorize(&self, member: &str, operation: Operation<'_>) -> Result<Authorized, Refused> {
+        self.checked(member, operation, |pass| {
             // The body may have taken its time, and so may what came before in the batch.
             if !self.rules.tokens()?.has(pass) {
                 return Err(Refused::Unauthorized);
             }
-            let class = Class::of(name);
-            if pass.token.methods < class.least() {
+            let Operation { name, access } = operation;
+            if pass.token.methods < access.least() {
                 return Err(Refused::Method { token: pass.token.name.clone(), method: name.to_owned() });
             }
-            if class == Class::Dispatches { pass.count_dispatch() } else { Ok(()) }
-        })
+            if access == Access::Dispatches { pass.count_dispatch() } else { Ok(()) }
+        })?;
+        Ok(Authorized::new(self, member, operation))
     }
 
     fn checked(
         &self,
         member: &str,
-        name: &str,
+        operation: Operation<'_>,
         check: impl FnOnce(&Credential) -> Result<(), Refused>,
     ) -> Result<(), Refused> {
         let Some(pass) = &self.pass else { return Ok(()) };
-        check(pass).inspect_err(|refused| self.rules.record_refusal(self.from.peer, refused, Some(member), Some(name)))
+        let peer = self.from.peer;
+        check(pass).inspect_err(|refused| self.rules.record_refusal(peer, refused, Some(member), Some(operation)))
+    }
+}
+
+/// A caller who may have a method of a member carried out, as [`Caller::authorize`] found. What comes of it is written down.
+#[derive(Clone)]
+pub struct Authorized {
+    pub(crate) caller: Caller,
+    pub(crate) member: String,
+    pub(crate) method: String,
+    pub(crate) access: Access,
+}
+
+impl Authorized {
+    fn new(caller: &Caller, member: &str, Operation { name, access }: Operation<'_>) -> Self {
+        Self { caller: caller.clone(), member: member.to_owned(), method: name.to_owned(), access }
     }
 }

@@ -12,10 +12,10 @@
 mod audit;
 pub mod audit_log;
 mod caller;
-mod class;
 mod credentials;
 mod ingress;
 mod names;
+mod operation;
 mod refused;
 mod rules;
 pub mod shares;
@@ -25,10 +25,10 @@ pub mod tls;
 pub mod tokens;
 
 pub use audit::Audit;
-pub use caller::{Caller, Connection, LARGE};
-pub use class::is_known;
+pub use caller::{Authorized, Caller, Connection, LARGE};
 pub use ingress::Ingress;
 pub use names::CalledBy;
+pub use operation::{Access, Operation};
 pub use refused::Refused;
 pub use rules::{IngressError, Rules};
 pub use shares::Identity;

@@ -10,9 +10,9 @@ use guild_contract::{
 
 use crate::{
     audit_log::{AuditLogError, Event, Log, Outcome, Who},
-    class::Class,
     credentials::{Credentials, Good, Look},
     names::Names,
+    operation::Operation,
     refused::Refused,
     tls::{Tls, TlsError},
     tokens::{TokenError, TokenFile},
@@ -167,12 +167,18 @@ impl Rules {
     }
 
     /// Writes down, and logs, that a request of `peer` was refused.
-    pub fn record_refusal(&self, peer: SocketAddr, refused: &Refused, member: Option<&str>, method: Option<&str>) {
+    pub fn record_refusal(
+        &self,
+        peer: SocketAddr,
+        refused: &Refused,
+        member: Option<&str>,
+        method: Option<Operation<'_>>,
+    ) {
         let name = |text: &str| one_line(text, LOGGED_CHARS);
         tracing::debug!(
             %peer,
             member = member.map(name),
-            method = method.map(name),
+            method = method.map(|method| name(method.name)),
             status = refused.status().as_u16(),
             "refused: {refused}"
         );
@@ -184,7 +190,7 @@ impl Rules {
                 refused => refused.token().map_or(Who::Unknown, Who::Token),
             },
             peer: Some(peer),
-            method: method.filter(|method| Class::of(method).is_known()),
+            method: method.as_ref().and_then(Operation::known_name),
             member: member.filter(|member| member.parse::<MemberKey>().is_ok()),
             outcome: refused.outcome(),
             status: Some(refused.status().as_u16()),

@@ -80,6 +80,7 @@ pub enum Kind {
     /// What searches.
     Search,
     /// Who may come in.
+    #[serde(rename = "door")]
     Ingress,
     /// A member, and its component.
     Member,

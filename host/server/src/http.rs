@@ -41,11 +41,9 @@ use tracing::Level;
 use crate::{
     declined::Declined,
     events,
-    mcp::{
-        Absent, Endpoint, Server, Unavailable,
-        sdk::{self, Services},
-    },
+    mcp::{Absent, Endpoint, Server, Unavailable},
     rpc::{self, Answer, Target, Visit},
+    sdk::{self, Services},
 };
 use guild_auth::{Caller, Connection, Ingress, LARGE, Refused};
 use guild_roster::{host::Host, roster::Reading};

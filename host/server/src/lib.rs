@@ -5,7 +5,6 @@
 //! that way instantiates a component, but for a dispatch.
 
 mod declined;
-mod discover;
 mod events;
 pub mod http;
 mod json;
@@ -13,8 +12,12 @@ pub mod listen;
 pub mod mcp;
 mod methods;
 mod once_more;
+mod openrpc;
+mod params;
 mod patience;
 pub mod rpc;
+mod sdk;
 pub mod serve;
+mod worker;
 
 pub use serve::{ServeError, ServeOptions, serve, serve_until};

@@ -1,229 +1,368 @@
-//! The methods of an endpoint, as JSON-RPC brings them: the six of `worker/*`, and those of MCP for clients without a
-//! session.
+//! The table of methods. Each one that the host has stands here once: its name, what it does (by which the gate decides,
+//! and the audit log), its entry in the OpenRPC document, and who carries it out. The six of workers are described in
+//! [`worker`].
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, sync::LazyLock};
 
 use bytes::Bytes;
-use guild_contract::{
-    JobId,
-    rpc::{
-        Detail, DispatchParams, Dispatched, ListParams, ResultView, RpcError, code,
-        method::{self, DISCOVER},
-    },
-};
+use futures::future::BoxFuture;
+use guild_auth::{Access, Audit, Authorized, Caller, Operation};
+use guild_contract::rpc::{RpcError, code, method};
+use guild_roster::to_json;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    discover, json,
-    mcp::{Answered, Failure, Identity, Manner, Server},
+    mcp::{Answered, CallOptions, Failure, Identity, Server, TOOLS_CALL, TOOLS_LIST},
+    openrpc::{self, Common, Content, Shapes},
+    params::{Params, shown},
+    worker::{self, WorkerMethod},
 };
-use guild_auth::{Audit, Caller, LARGE, Refused, is_known};
-use guild_roster::{blocking, member::Member, to_json};
 
 /// Versions of MCP that begin with `initialize`, newest first.
 const MCP_VERSIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
-/// Carries a request out, and answers with the JSON of its result. The audit log is told which job it is about.
-pub(crate) async fn call(
-    server: &Server,
-    caller: &Caller,
-    name: &str,
-    params: Option<&str>,
-    audit: &Audit,
-) -> Result<Bytes, RpcError> {
-    if !is_known(name) {
-        return Err(unknown(name));
-    }
-    if name.starts_with("worker/")
-        && let Server::Member(member) = server
-    {
-        return worker(member, caller, name, Params::read(params), audit).await;
-    }
-    Box::pin(of_mcp(server, caller, name, params)).await
+/// Where MCP describes its methods.
+const TOOLS: &str = "https://modelcontextprotocol.io/specification/2025-11-25/server/tools";
+const PROMPTS: &str = "https://modelcontextprotocol.io/specification/2025-11-25/server/prompts";
+const RESOURCES: &str = "https://modelcontextprotocol.io/specification/2025-11-25/server/resources";
+
+/// A method of the host.
+struct Method {
+    operation: Operation<'static>,
+    /// Its entry in the OpenRPC document; none of what only the SDK answers.
+    describe: Option<fn(&mut Shapes) -> openrpc::Method>,
+    handler: Handler,
 }
 
-/// What MCP asks, and what there is to ask.
-async fn of_mcp(server: &Server, caller: &Caller, name: &str, params: Option<&str>) -> Result<Bytes, RpcError> {
-    match name {
-        "initialize" => Ok(to_json(&initialize(server, caller, Params::read(params)?)?)),
-        "ping" => Params::read(params).map(|_| Bytes::from_static(b"{}")),
-        "tools/list" => {
-            Params::read(params)?;
-            match server {
-                // Guild Hall asks each worker as it starts.
-                Server::Member(member) if member.toolbox().is_none() => Ok(Bytes::from_static(b"{\"tools\":[]}")),
-                server => Ok(to_json(&json!({"tools": server.tools(caller).await?}))),
-            }
-        }
-        "prompts/list" => {
-            Params::read(params)?;
-            Ok(to_json(&json!({"prompts": server.prompts(caller)})))
-        }
-        "prompts/get" => {
-            let prompt = server.prompt(caller, &Params::read(params)?.text("name")?)?;
-            let message = json!({"role": "user", "content": {"type": "text", "text": prompt.text}});
-            Ok(to_json(&json!({"description": prompt.description, "messages": [message]})))
-        }
-        "resources/list" => {
-            let cursor = Params::read(params)?.optional_text("cursor")?;
-            Ok(to_json(&server.resources(caller, cursor.as_deref()).await?))
-        }
-        "resources/templates/list" => {
-            Params::read(params)?;
-            Ok(to_json(&json!({"resourceTemplates": server.templates(caller)})))
-        }
-        "resources/read" => {
-            let uri = Params::read(params)?.text("uri")?;
-            Ok(to_json(&json!({"contents": [server.read(caller, &uri).await?]})))
-        }
+/// Who carries a method out.
+enum Handler {
+    /// What answers at the endpoint.
+    Endpoint(for<'a> fn(Request<'a>) -> BoxFuture<'a, Result<Bytes, RpcError>>),
+    /// The worker at whose own endpoint it is asked.
+    Worker(&'static WorkerMethod),
+    /// A tool. What its caller has to be permitted depends on the tool, so that the gate is asked about that.
+    Tool,
+    /// The SDK, for clients of MCP that have sessions or are of a later version; nobody else has it.
+    Sdk,
+}
+
+/// A request, and what it is carried out with.
+struct Request<'a> {
+    server: &'a Server,
+    caller: &'a Caller,
+    params: Option<&'a str>,
+}
+
+impl Request<'_> {
+    fn params(&self) -> Result<Params, RpcError> {
+        Params::read(self.params)
+    }
+}
+
+const fn of_worker(method: &'static WorkerMethod) -> Method {
+    Method { operation: method.operation(), describe: Some(method.describe), handler: Handler::Worker(method) }
+}
+
+const fn of_sdk(name: &'static str, access: Access) -> Method {
+    Method { operation: Operation { name, access }, describe: None, handler: Handler::Sdk }
+}
+
+static METHODS: [Method; 22] = [
+    Method {
+        operation: Operation { name: "initialize", access: Access::Open },
+        describe: Some(|shapes| {
+            openrpc::Method::new(
+                "initialize",
+                "Agrees on a version of MCP. `worker/*` needs no such beginning.",
+                vec![Content::optional("protocolVersion", text())],
+                Content::required("initialized", shapes.of::<Initialized<'static>>()),
+            )
+            .refuses("`protocolVersion` is no text.")
+            .described_at("https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle")
+        }),
+        handler: Handler::Endpoint(|request| {
+            Box::pin(async move { Ok(to_json(&initialize(request.server, request.caller, request.params()?)?)) })
+        }),
+    },
+    Method {
+        operation: Operation { name: "ping", access: Access::Open },
+        describe: Some(|_| {
+            openrpc::Method::new("ping", "Answers.", Vec::new(), Content::required("pong", object()))
+                .refuses("The parameters are no object.")
+                .described_at("https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/ping")
+        }),
+        handler: Handler::Endpoint(|request| {
+            Box::pin(async move { request.params().map(|_| Bytes::from_static(b"{}")) })
+        }),
+    },
+    Method {
+        operation: TOOLS_LIST,
+        describe: Some(|_| {
+            of_list(TOOLS_LIST.name, "tools", "Lists the member's tools; none, where it has none.", TOOLS)
+        }),
+        handler: Handler::Endpoint(|request| {
+            Box::pin(async move {
+                request.params()?;
+                Ok(to_json(&json!({"tools": request.server.tools(request.caller).await?})))
+            })
+        }),
+    },
+    Method {
+        operation: TOOLS_CALL,
+        describe: Some(|_| {
+            let outcome = json!({
+                "type": "object",
+                "properties": {
+                    "content": {"type": "array", "items": object()},
+                    "structuredContent": object(),
+                    "isError": {"type": "boolean"},
+                },
+                "required": ["content"],
+            });
+            openrpc::Method::new(
+                TOOLS_CALL.name,
+                "Calls one of the member's tools.",
+                vec![Content::required("name", text()), Content::optional("arguments", object())],
+                Content::required("outcome", outcome),
+            )
+            .refuses("The member has no such tool; or a parameter is missing, or of the wrong type.")
+            .described_at(TOOLS)
+        }),
+        handler: Handler::Tool,
+    },
+    Method {
+        operation: Operation { name: "prompts/list", access: Access::Open },
+        describe: Some(|_| {
+            let summary = "Lists the prompts: a member has none, its dispatch server has one.";
+            of_list("prompts/list", "prompts", summary, PROMPTS)
+        }),
+        handler: Handler::Endpoint(|request| {
+            Box::pin(async move {
+                request.params()?;
+                Ok(to_json(&json!({"prompts": request.server.prompts(request.caller)})))
+            })
+        }),
+    },
+    Method {
+        operation: Operation { name: "prompts/get", access: Access::Open },
+        describe: Some(|_| {
+            openrpc::Method::new(
+                "prompts/get",
+                "Hands over a prompt.",
+                vec![Content::required("name", text())],
+                Content::required("prompt", object()),
+            )
+            .refuses("There is no such prompt.")
+            .described_at(PROMPTS)
+        }),
+        handler: Handler::Endpoint(|request| {
+            Box::pin(async move {
+                let prompt = request.server.prompt(request.caller, &request.params()?.text("name")?)?;
+                let message = json!({"role": "user", "content": {"type": "text", "text": prompt.text}});
+                Ok(to_json(&json!({"description": prompt.description, "messages": [message]})))
+            })
+        }),
+    },
+    Method {
+        operation: Operation { name: "resources/templates/list", access: Access::Open },
+        describe: Some(|_| {
+            let summary = "Tells which URIs the member's resources have.";
+            of_list("resources/templates/list", "resourceTemplates", summary, RESOURCES)
+        }),
+        handler: Handler::Endpoint(|request| {
+            Box::pin(async move {
+                request.params()?;
+                Ok(to_json(&json!({"resourceTemplates": request.server.templates(request.caller)})))
+            })
+        }),
+    },
+    Method {
+        operation: Operation { name: "resources/list", access: Access::Reads },
+        describe: Some(|_| {
+            let page = json!({
+                "type": "object",
+                "properties": {"resources": {"type": "array", "items": object()}, "nextCursor": text()},
+                "required": ["resources"],
+            });
+            openrpc::Method::new(
+                "resources/list",
+                "Lists what the member's jobs say and left, newest first, page by page.",
+                vec![Content::optional("cursor", text())],
+                Content::required("list", page),
+            )
+            .refuses("`cursor` is none that this host gave; or the parameters are no object.")
+            .described_at(RESOURCES)
+        }),
+        handler: Handler::Endpoint(|request| {
+            Box::pin(async move {
+                let cursor = request.params()?.optional_text("cursor")?;
+                Ok(to_json(&request.server.resources(request.caller, cursor.as_deref()).await?))
+            })
+        }),
+    },
+    Method {
+        operation: Operation { name: "resources/read", access: Access::Reads },
+        describe: Some(|_| {
+            openrpc::Method::new(
+                "resources/read",
+                "Hands over what a resource holds.",
+                vec![Content::required("uri", text())],
+                Content::required("contents", object()),
+            )
+            .refuses("There is no such resource; or it is larger than `limits.result_bytes`.")
+            .described_at(RESOURCES)
+        }),
+        handler: Handler::Endpoint(|request| {
+            Box::pin(async move {
+                let uri = request.params()?.text("uri")?;
+                Ok(to_json(&json!({"contents": [request.server.read(request.caller, &uri).await?]})))
+            })
+        }),
+    },
+    Method {
+        operation: Operation { name: method::DISCOVER, access: Access::Open },
+        describe: Some(|_| {
+            // That the document is one of OpenRPC, a schema elsewhere says: nobody should have to fetch it.
+            let document = Content::required("document", object());
+            openrpc::Method::new(method::DISCOVER, "Answers with this document.", Vec::new(), document)
+                .described_at("https://spec.open-rpc.org/#service-discovery-method")
+        }),
         // Its clients send what parameters they like.
-        DISCOVER => Ok(discover::document(server)),
-        name if name.starts_with("worker/") => Err(RpcError::new(
-            code::METHOD_NOT_FOUND,
-            format!(
-                "Method not found: {}; it is answered at a member's own endpoint, in a roster /members/KEY/mcp (--member KEY)",
-                shown(name)
-            ),
-        )),
-        _ => Err(unknown(name)),
+        handler: Handler::Endpoint(|request| Box::pin(async move { Ok(document(request.server)) })),
+    },
+    of_worker(&worker::DISPATCH),
+    of_worker(&worker::LIST),
+    of_worker(&worker::STATUS),
+    of_worker(&worker::RESULT),
+    of_worker(&worker::CANCEL),
+    of_worker(&worker::DELETE),
+    of_sdk("server/discover", Access::Open),
+    of_sdk("subscriptions/listen", Access::Open),
+    of_sdk("logging/setLevel", Access::Open),
+    of_sdk("completion/complete", Access::Open),
+    of_sdk("tasks/get", Access::Reads),
+    of_sdk("tasks/update", Access::Reads),
+];
+
+/// The one that ends a task's job.
+static TASKS_CANCEL: Method = of_sdk("tasks/cancel", Access::Ends);
+
+fn find(name: &str) -> Option<&'static Method> {
+    METHODS.iter().chain([&TASKS_CANCEL]).find(|method| method.operation.name == name)
+}
+
+/// What the gate is asked about a method of that name.
+pub(crate) fn operation(name: &str) -> Operation<'_> {
+    match find(name) {
+        Some(method) => method.operation,
+        None if name.starts_with("notifications/") => Operation { name, access: Access::Notification },
+        None => Operation { name, access: Access::Unknown },
     }
 }
 
-/// `tools/call`, for a client without a session. Whether the caller may, depends on the tool: it is looked at here.
+/// Carries a request out, where its caller may have that done, and answers with the JSON of its result.
 ///
 /// # Errors
-/// The outer one: the caller may not.
-pub(crate) async fn call_tool(
+/// What the gate, or the method, refuses.
+pub(crate) async fn call(server: &Server, caller: &Caller, name: &str, params: Option<&str>) -> Result<Bytes, Failure> {
+    if let Some(Method { handler: Handler::Tool, .. }) = find(name) {
+        return Box::pin(call_tool(server, caller, params)).await;
+    }
+    let authorized = caller.authorize(server.key(), operation(name))?;
+    Ok(call_authorized(&authorized, server, caller, name, params).await?)
+}
+
+/// [`call`], of what the gate was asked about already.
+///
+/// # Errors
+/// What the method refuses.
+pub(crate) async fn call_authorized(
+    authorized: &Authorized,
     server: &Server,
     caller: &Caller,
+    name: &str,
     params: Option<&str>,
-) -> Result<Result<Bytes, RpcError>, Refused> {
-    let read = || {
-        let mut params = Params::read(params)?;
-        Ok::<_, RpcError>((params.text("name")?, params.object("arguments")?.unwrap_or_default()))
-    };
-    let (name, arguments) = match read() {
-        Ok(read) => read,
-        Err(error) => return Ok(Err(error)),
-    };
-    match server.call(caller, &name, arguments, Manner::default()).await {
-        Ok(Answered::Called(called)) => Ok(Ok(to_json(&called))),
-        // Nobody gets a task who has not asked for one.
-        Ok(Answered::Task(..)) => Ok(Err(RpcError::internal("a call without tasks was answered with one"))),
-        Err(Failure::Rpc(error)) => Ok(Err(error)),
-        Err(Failure::Refused(refused)) => Err(refused),
-    }
+) -> Result<Bytes, RpcError> {
+    authorized.run(async |audit| carry_out(server, caller, name, params, audit).await).await
 }
 
-/// One of the six methods of a worker. The audit log is told which job it is about.
-pub(crate) async fn worker(
-    member: &Arc<Member>,
+async fn carry_out(
+    server: &Server,
     caller: &Caller,
     name: &str,
-    params: Result<Params, RpcError>,
-    audit: &Audit,
+    params: Option<&str>,
+    audit: Audit,
 ) -> Result<Bytes, RpcError> {
-    if !member.manifest().is_worker() {
-        return Err(RpcError::new(
-            code::METHOD_NOT_FOUND,
-            format!("Method not found: {}; the member has no capability `worker`", shown(name)),
-        ));
-    }
-    if name == method::STATUS {
-        let id = params?.job()?;
-        audit.about(&id);
-        return member.status(&id).await;
-    }
-    // In a box of its own: what a poll waits in stays small.
-    Box::pin(unpolled(member, caller, name, params, audit)).await
-}
-
-async fn unpolled(
-    member: &Arc<Member>,
-    caller: &Caller,
-    name: &str,
-    params: Result<Params, RpcError>,
-    audit: &Audit,
-) -> Result<Bytes, RpcError> {
-    let job = |params: Params| {
-        let id = params.job()?;
-        audit.about(&id);
-        Ok::<_, RpcError>(id)
-    };
-    match name {
-        method::LIST => member.list(params?.list()?).await,
-        method::RESULT => Ok(to_json(&result(member, caller, &job(params?)?).await?)),
-        method::CANCEL => Ok(to_json(&member.cancel(&job(params?)?).await?)),
-        method::DELETE => Ok(to_json(&member.delete(&job(params?)?).await?)),
-        method::DISPATCH => Ok(to_json(&dispatch(member, params?, audit).await?)),
-        _ => Err(unknown(name)),
-    }
-}
-
-/// How many copies there are of what is being made an answer, at most: as a text, as JSON, as JSON in JSON, as a value, and
-/// in buffers that grow.
-const COPIES: u64 = 8;
-
-/// `worker/result`, once there is memory for the answer.
-pub(crate) async fn result(member: &Member, caller: &Caller, job: &str) -> Result<ResultView, RpcError> {
-    let (store, id) = (member.store().clone(), job.to_owned());
-    let read = move |most| match store.result_bytes(&id)? {
-        bytes if bytes > most => Ok(Err(bytes)),
-        _ => Ok(Ok(store.result(&id)?)),
-    };
-    told(caller, read, |result| json::string_bytes(&result.output)).await
-}
-
-/// Reads something once there is memory for the answer that is made of it. `read`, which may block, does so where it has at
-/// most so many bytes, and says else how many it has; `written` says how many it has as JSON.
-pub(crate) async fn told<T: Send + 'static>(
-    caller: &Caller,
-    read: impl Fn(u64) -> Result<Result<T, u64>, RpcError> + Send + Sync + 'static,
-    written: impl Fn(&T) -> u64,
-) -> Result<T, RpcError> {
-    let (read, before) = (Arc::new(read), caller.held());
-    let (mut most, mut ahead) = (LARGE / COPIES, 0);
-    let found = loop {
-        let read = read.clone();
-        match blocking(move || read(most)).await? {
-            Ok(found) => break found,
-            // Some of it is written with more bytes; and it may have grown since.
-            Err(bytes) => most = bytes.saturating_add(bytes / 4),
+    match (find(name).map(|method| &method.handler), server) {
+        (Some(Handler::Worker(method)), Server::Member(member)) => {
+            method.call(member, caller, Params::read(params), &audit).await
         }
-        let needed = most.saturating_mul(COPIES);
-        caller.takes(needed.saturating_sub(ahead)).await?;
-        ahead = needed;
-    };
-    let needed = written(&found).saturating_mul(COPIES);
-    if needed > ahead {
-        caller.takes(needed - ahead).await?;
-    } else {
-        caller.holds(before.saturating_add(needed))?;
+        (Some(Handler::Worker(_)), _) => Err(RpcError::new(
+            code::METHOD_NOT_FOUND,
+            format!(
+                "Method not found: {name}; it is answered at a member's own endpoint, in a roster /members/KEY/mcp \
+                 (--member KEY)"
+            ),
+        )),
+        (Some(Handler::Endpoint(handle)), server) => handle(Request { server, caller, params }).await,
+        (Some(Handler::Tool | Handler::Sdk) | None, _) => {
+            Err(RpcError::new(code::METHOD_NOT_FOUND, format!("Method not found: {}", shown(name))))
+        }
     }
-    Ok(found)
 }
 
-/// `worker/dispatch`.
-pub(crate) async fn dispatch(member: &Arc<Member>, params: Params, audit: &Audit) -> Result<Dispatched, RpcError> {
-    let params = params.dispatch()?;
-    let audit = audit.clone();
-    // The job is written down with its beginning, also where its caller has gone away by then.
-    let created = move |job: &JobId| {
-        audit.about(job.as_str());
-        audit.end(None);
+/// `tools/call`, for a client without a session.
+async fn call_tool(server: &Server, caller: &Caller, params: Option<&str>) -> Result<Bytes, Failure> {
+    let mut params = Params::read(params)?;
+    let (name, arguments) = (params.text("name")?, params.object("arguments")?.unwrap_or_default());
+    match server.call(caller, &name, arguments, CallOptions::default()).await? {
+        Answered::Called(called) => Ok(to_json(&called)),
+        // Nobody gets a task who has not asked for one.
+        Answered::Task(..) => Err(RpcError::internal("a call without tasks was answered with one").into()),
+    }
+}
+
+fn text() -> Value {
+    json!({"type": "string"})
+}
+
+fn object() -> Value {
+    json!({"type": "object"})
+}
+
+/// One of MCP's methods that list something under `key`.
+fn of_list(name: &'static str, key: &str, summary: &'static str, url: &str) -> openrpc::Method {
+    let list = json!({
+        "type": "object",
+        "properties": {key: {"type": "array", "items": {"type": "object"}}},
+        "required": [key],
+    });
+    let method = openrpc::Method::new(name, summary, Vec::new(), Content::required("list", list));
+    method.refuses("The parameters are no object.").described_at(url)
+}
+
+/// What all workers' documents have in common.
+static OF_WORKERS: LazyLock<Common> = LazyLock::new(|| Common::new(described(true)));
+/// What the documents of all others have in common.
+static OF_OTHERS: LazyLock<Common> = LazyLock::new(|| Common::new(described(false)));
+
+/// The entries of the methods: those of workers where there is one.
+fn described(worker: bool) -> impl Iterator<Item = fn(&mut Shapes) -> openrpc::Method> {
+    let has = move |method: &&Method| worker || !matches!(method.handler, Handler::Worker(_));
+    METHODS.iter().filter(has).filter_map(|method| method.describe)
+}
+
+/// The OpenRPC document of an endpoint.
+fn document(server: &Server) -> Bytes {
+    let identity = server.identity();
+    let (common, description): (&Common, _) = match server {
+        Server::Member(member) if member.manifest().is_worker() => (&OF_WORKERS, &*member.manifest().description),
+        Server::Member(member) => (&OF_OTHERS, &*member.manifest().description),
+        _ => (&OF_OTHERS, identity.title.as_deref().unwrap_or_default()),
     };
-    member.dispatch_and(params, created).await
-}
-
-fn unknown(name: &str) -> RpcError {
-    RpcError::new(code::METHOD_NOT_FOUND, format!("Method not found: {}", shown(name)))
-}
-
-/// A caller's text, short enough to be repeated to it.
-pub(crate) fn shown(text: &str) -> &str {
-    text.get(..text.floor_char_boundary(100)).unwrap_or_default()
+    common.document(&identity.name, &identity.version, description)
 }
 
 /// Result of `initialize`, as MCP has it.
@@ -265,86 +404,4 @@ fn initialize<'a>(server: &'a Server, caller: &Caller, mut params: Params) -> Re
         server_info: server.identity(),
         instructions: server.instructions(caller).map(Cow::Owned),
     })
-}
-
-/// A request's parameters, by name. Those that a method does not know are ignored; each one that it takes is
-/// checked where it is taken.
-pub(crate) struct Params(Vec<(String, Value)>);
-
-impl Params {
-    /// Those that a tool was called with.
-    pub(crate) fn of(arguments: Map<String, Value>) -> Self {
-        Self(arguments.into_iter().collect())
-    }
-
-    fn read(text: Option<&str>) -> Result<Self, RpcError> {
-        let Some(text) = text.filter(|text| *text != "null") else { return Ok(Self(Vec::new())) };
-        if !text.starts_with('{') {
-            return Err(RpcError::invalid_params("Invalid params: `params` must be an object"));
-        }
-        let members = json::strict_members(text);
-        members.map(Self).map_err(|error| RpcError::invalid_params(format!("Invalid params: in `params`, {error}")))
-    }
-
-    fn take(&mut self, name: &str) -> Option<Value> {
-        let at = self.0.iter().position(|(key, _)| key == name)?;
-        Some(self.0.swap_remove(at).1)
-    }
-
-    pub(crate) fn optional_text(&mut self, name: &str) -> Result<Option<String>, RpcError> {
-        match self.take(name) {
-            None | Some(Value::Null) => Ok(None),
-            Some(Value::String(text)) => Ok(Some(text)),
-            Some(other) => Err(wrong_type(name, "a string", &other)),
-        }
-    }
-
-    pub(crate) fn text(&mut self, name: &str) -> Result<String, RpcError> {
-        self.optional_text(name)?
-            .ok_or_else(|| RpcError::invalid_params(format!("Invalid params: `{name}` is missing")))
-    }
-
-    pub(crate) fn object(&mut self, name: &str) -> Result<Option<Map<String, Value>>, RpcError> {
-        match self.take(name) {
-            None | Some(Value::Null) => Ok(None),
-            Some(Value::Object(object)) => Ok(Some(object)),
-            Some(other) => Err(wrong_type(name, "an object", &other)),
-        }
-    }
-
-    pub(crate) fn job(mut self) -> Result<String, RpcError> {
-        self.text("jobId")
-    }
-
-    fn dispatch(mut self) -> Result<DispatchParams, RpcError> {
-        let config = self.object("config")?;
-        let (description, task, agent) = (self.text("description")?, self.text("task")?, self.optional_text("agent")?);
-        Ok(DispatchParams { description, task, config, agent })
-    }
-
-    pub(crate) fn list(mut self) -> Result<ListParams, RpcError> {
-        let detail = match self.optional_text("detail")?.as_deref() {
-            None => None,
-            Some("simple") => Some(Detail::Simple),
-            Some("detailed") => Some(Detail::Detailed),
-            Some(other) => {
-                let message =
-                    format!("Invalid params: `detail` must be \"simple\" or \"detailed\", not {:?}", shown(other));
-                return Err(RpcError::invalid_params(message));
-            }
-        };
-        Ok(ListParams { detail, filter: self.optional_text("filter")? })
-    }
-}
-
-pub(crate) fn wrong_type(name: &str, wanted: &str, found: &Value) -> RpcError {
-    let found = match found {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "an array",
-        Value::Object(_) => "an object",
-    };
-    RpcError::invalid_params(format!("Invalid params: `{name}` must be {wanted}, not {found}"))
 }

@@ -15,7 +15,7 @@ use serde_json::{error::Category, value::RawValue};
 
 use crate::{
     json,
-    mcp::{CALL, Server},
+    mcp::{Failure, Server},
     methods,
 };
 use guild_auth::{Caller, Refused};
@@ -107,7 +107,7 @@ async fn answer_batch(visit: Visit<'_>, limits: &Limits, text: &str) -> Answer {
             Err(rejected) => (Some(rejected.id), ""),
         };
         // The first was counted when the batch came in.
-        let counted = if index == 0 { Ok(()) } else { visit.caller.another(visit.member, method) };
+        let counted = if index == 0 { Ok(()) } else { visit.caller.another(visit.member, methods::operation(method)) };
         let answered = match (counted, id) {
             (Err(refused), _) => Err(refused),
             (Ok(()), Some(id)) if begin > most && request.is_ok() => {
@@ -145,18 +145,17 @@ async fn answer_one(
     let (id, outcome) = match request {
         Err(rejected) => (Some(rejected.id), Err(rejected.error.clone())),
         Ok(Request { id, method, params }) => {
-            let outcome = match target {
-                Target::Server(server) if method == CALL => {
-                    Box::pin(methods::call_tool(server, caller, *params)).await?
+            let answered = match target {
+                Target::Server(server) => methods::call(server, caller, method, *params).await,
+                Target::Unavailable(reason) => {
+                    let authorized = caller.authorize(key, methods::operation(method))?;
+                    authorized.run(async |_| Err(RpcError::internal(reason))).await.map_err(Failure::Rpc)
                 }
-                target => {
-                    caller.may(key, method)?;
-                    let work = async |audit| match target {
-                        Target::Server(server) => methods::call(server, caller, method, *params, &audit).await,
-                        Target::Unavailable(reason) => Err(RpcError::internal(reason)),
-                    };
-                    caller.audited(key, method, work).await
-                }
+            };
+            let outcome = match answered {
+                Ok(result) => Ok(result),
+                Err(Failure::Rpc(error)) => Err(error),
+                Err(Failure::Refused(refused)) => return Err(refused),
             };
             (*id, outcome)
         }

@@ -1,7 +1,7 @@
 //! MCP: what an endpoint tells its clients and does for them, whichever version of the protocol and transport they speak.
 //!
 //! [`Endpoint`] says where on a host a client is, [`Server`] answers for what is there. The methods of a client without a
-//! session come by [`methods`](crate::methods), all others by [`sdk`]; both end here.
+//! session come by `methods`, all others by `sdk`; both end here.
 //!
 //! - [`bridge`]: the six methods of a worker as tools (REQ-WD-36).
 //! - a member's own tools: see [`Toolbox`].
@@ -13,7 +13,6 @@ mod bridge;
 pub(crate) mod prompts;
 pub(crate) mod resources;
 mod roster;
-pub(crate) mod sdk;
 mod search;
 pub(crate) mod tool;
 mod wait;
@@ -31,9 +30,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::methods::{self, Params, shown};
+use crate::{
+    params::{Params, shown, wrong_type},
+    worker,
+};
 use bridge::{Bridged, Dispatched};
-use guild_auth::{Audit, Caller, Refused};
+use guild_auth::{Access, Audit, Caller, Operation, Refused};
 use guild_roster::{
     component::Component,
     member::Member,
@@ -44,7 +46,9 @@ use guild_roster::{
 use tool::{Called, Tool};
 
 /// The method that calls a tool.
-pub(crate) const CALL: &str = "tools/call";
+pub(crate) const TOOLS_CALL: Operation<'static> = Operation { name: "tools/call", access: Access::Calls };
+/// The method that lists tools.
+pub(crate) const TOOLS_LIST: Operation<'static> = Operation { name: "tools/list", access: Access::Open };
 
 /// Where on a host a client of MCP is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -141,7 +145,7 @@ impl From<RpcError> for Failure {
 
 /// How a call of a tool is answered, and what its caller hears meanwhile.
 #[derive(Default)]
-pub(crate) struct Manner {
+pub(crate) struct CallOptions {
     /// Where a call would wait for a job, its caller takes a task in place of the answer.
     pub(crate) tasks: bool,
     /// Told what a worker says of its progress, while a call waits for its job.
@@ -255,7 +259,7 @@ impl Server {
         let mut members = self.members(caller);
         // What cannot be in service accepts nothing.
         members.retain(|member| !matches!(member.component(), Component::Failed(_)));
-        let may = May { dispatch: caller.permits(method::DISPATCH), end: caller.permits(method::CANCEL) };
+        let may = May { dispatch: caller.permits(Access::Dispatches), end: caller.permits(Access::Ends) };
         guidance::for_whom(members.iter().map(|member| (member.key(), member.manifest())), naming, may)
     }
 
@@ -291,7 +295,7 @@ impl Server {
     /// Where a member's own endpoint cannot tell, since its component is not in service. A roster leaves such a member out.
     pub(crate) async fn tools(&self, caller: &Caller) -> Result<Vec<Tool>, RpcError> {
         match self {
-            Self::Member(member) => match member.toolbox().filter(|_| caller.permits(CALL)) {
+            Self::Member(member) => match member.toolbox().filter(|_| caller.permits(Access::Calls)) {
                 Some(toolbox) => own_tools(toolbox, toolbox.patience(), str::to_owned).await,
                 None => Ok(Vec::new()),
             },
@@ -301,7 +305,7 @@ impl Server {
                 if member.manifest().is_worker() {
                     tools.extend(bridge::tools(member, caller, |tool| key.dispatch_tool(tool)));
                 }
-                if let Some(toolbox) = member.toolbox().filter(|_| caller.permits(CALL)) {
+                if let Some(toolbox) = member.toolbox().filter(|_| caller.permits(Access::Calls)) {
                     match own_tools(toolbox, toolbox.patience(), |tool| key.tool(tool)).await {
                         Ok(own) => tools.extend(own),
                         // Why, the log says since it was loaded.
@@ -324,12 +328,12 @@ impl Server {
         caller: &Caller,
         name: &str,
         arguments: Map<String, Value>,
-        manner: Manner,
+        options: CallOptions,
     ) -> Result<Answered, Failure> {
         match self {
             Self::Member(member) => {
                 let Some(toolbox) = member.toolbox() else {
-                    caller.may(member.key().as_str(), CALL)?;
+                    caller.authorize(member.key().as_str(), TOOLS_CALL)?;
                     return Err(unknown(name, []).into());
                 };
                 call_own(caller, toolbox, name, name, arguments).await
@@ -337,7 +341,7 @@ impl Server {
             Self::Dispatch(member) => {
                 let bridged =
                     bridge::find(name).ok_or_else(|| unknown(name, bridge::BRIDGED.iter().map(|one| one.tool)))?;
-                call_bridged(self, caller, member, bridged, arguments, manner).await
+                call_bridged(self, caller, member, bridged, arguments, options).await
             }
             Self::Whole(member) => {
                 let key = member.key();
@@ -346,11 +350,11 @@ impl Server {
                 }
                 let dispatches = member.manifest().is_worker();
                 match name.strip_prefix(&key.dispatch_tool("")).filter(|_| dispatches).and_then(bridge::find) {
-                    Some(bridged) => call_bridged(self, caller, member, bridged, arguments, manner).await,
+                    Some(bridged) => call_bridged(self, caller, member, bridged, arguments, options).await,
                     None => Err(unknown(name, []).into()),
                 }
             }
-            Self::Roster(_) => roster::call(self, caller, name, arguments, manner).await,
+            Self::Roster(_) => roster::call(self, caller, name, arguments, options).await,
         }
     }
 
@@ -382,7 +386,7 @@ async fn call_own(
     arguments: Map<String, Value>,
 ) -> Result<Answered, Failure> {
     let key = toolbox.key().as_str();
-    caller.may(key, CALL)?;
+    let authorized = caller.authorize(key, TOOLS_CALL)?;
     let work = async |audit: Audit| {
         let listed = || {
             if toolbox.lists(tool) == Some(true) {
@@ -405,7 +409,7 @@ async fn call_own(
             Err(ToolFailure::Unavailable(error)) => Err(error),
         }
     };
-    Ok(Answered::Called(caller.audited(key, CALL, work).await?))
+    Ok(Answered::Called(authorized.run(work).await?))
 }
 
 /// What to do about an id that no job of a worker has: at `server`, the caller may see others' jobs.
@@ -430,10 +434,10 @@ async fn call_bridged(
     member: &Arc<Member>,
     bridged: &Bridged,
     mut arguments: Map<String, Value>,
-    manner: Manner,
+    options: CallOptions,
 ) -> Result<Answered, Failure> {
     let key = member.key().as_str();
-    caller.may(key, bridged.method)?;
+    let authorized = caller.authorize(key, bridged.method.operation())?;
     let has_agents = || !member.agents().is_empty();
     if let Err(why) = bridge::check_names(bridged.tool, bridged.arguments(), has_agents, &arguments) {
         return Ok(Answered::Called(Called::failed(why)));
@@ -447,40 +451,35 @@ async fn call_bridged(
         }
         Called::from(error)
     };
-    match bridged.method {
-        method::DISPATCH => {}
-        method::RESULT => {
-            let work = async |audit: Audit| {
-                let job = Params::of(arguments).job()?;
-                audit.about(&job);
-                methods::result(member, caller, &job).await
-            };
-            let done = caller.audited(key, bridged.method, work).await;
-            return Ok(Answered::Called(done.map_or_else(refused, |done| Called::report(member.key(), done))));
-        }
-        method::LIST => {
-            let work = async |_: Audit| {
+    if bridged.method.name == method::RESULT {
+        let work = async |audit: Audit| {
+            let job = Params::of(arguments).job()?;
+            audit.about(&job);
+            worker::result(member, caller, &job).await
+        };
+        let done = authorized.run(work).await;
+        return Ok(Answered::Called(done.map_or_else(refused, |done| Called::report(member.key(), done))));
+    }
+    if bridged.method.name != method::DISPATCH {
+        let work = async |audit: Audit| match bridged.method.name {
+            method::LIST => {
                 let jobs = bridge::described(member, caller, Params::of(arguments).list()?).await?;
                 Ok(to_json(&json!({"jobs": jobs})))
-            };
-            let done = caller.audited(key, bridged.method, work).await;
-            return Ok(Answered::Called(done.map_or_else(refused, |json| Called::of_json(&json))));
-        }
-        other => {
-            let work = async |audit| methods::worker(member, caller, other, Ok(Params::of(arguments)), &audit).await;
-            let done = caller.audited(key, other, work).await;
-            return Ok(Answered::Called(done.map_or_else(refused, |json| Called::of_json(&json))));
-        }
+            }
+            _ => bridged.method.call(member, caller, Ok(Params::of(arguments)), &audit).await,
+        };
+        let done = authorized.run(work).await;
+        return Ok(Answered::Called(done.map_or_else(refused, |json| Called::of_json(&json))));
     }
-    let work = async |audit| {
+    let work = async |audit: Audit| {
         let wait = match arguments.remove(bridge::WAIT) {
             None | Some(Value::Null) => false,
             Some(Value::Bool(wait)) => wait,
-            Some(other) => return Err(methods::wrong_type(bridge::WAIT, "true or false", &other)),
+            Some(other) => return Err(wrong_type(bridge::WAIT, "true or false", &other)),
         };
-        Ok((methods::dispatch(member, Params::of(arguments), &audit).await?.job_id, wait))
+        Ok((worker::dispatch(member, Params::of(arguments), &audit).await?.job_id, wait))
     };
-    let (job_id, wait) = match caller.audited(key, method::DISPATCH, work).await {
+    let (job_id, wait) = match authorized.run(work).await {
         Ok(made) => made,
         Err(error) => return Ok(Answered::Called(error.into())),
     };
@@ -488,16 +487,16 @@ async fn call_bridged(
         let made = Dispatched { job_id, status: JobStatus::Running };
         return Ok(Answered::Called(Called::of_json(&to_json(&made))));
     }
-    if manner.tasks {
+    if options.tasks {
         return Ok(Answered::Task(member.clone(), job_id));
     }
-    wait::until_ended(member, &job_id, manner.progress.as_deref()).await;
+    wait::until_ended(member, &job_id, options.progress.as_deref()).await;
     Ok(Answered::Called(ended(member, caller, &job_id).await))
 }
 
 /// How a job has ended, as the call that waited for it is told.
 pub(crate) async fn ended(member: &Member, caller: &Caller, job: &JobId) -> Called {
-    match methods::result(member, caller, job.as_str()).await {
+    match worker::result(member, caller, job.as_str()).await {
         Ok(report) => Called::report(member.key(), report),
         Err(error) if error.code == code::INVALID_PARAMS => Called::failed(format!("{} (job {job})", error.message)),
         Err(error) => error.into(),

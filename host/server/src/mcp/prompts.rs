@@ -4,7 +4,7 @@ use guild_contract::rpc::{RpcError, code};
 use serde::Serialize;
 
 use super::Server;
-use crate::methods::shown;
+use crate::params::shown;
 use guild_auth::Caller;
 
 /// The one prompt's name.

@@ -16,10 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::Server;
-use crate::{
-    json::string_bytes,
-    methods::{self, shown},
-};
+use crate::{json::string_bytes, params::shown, worker};
 use guild_auth::Caller;
 use guild_roster::{blocking, member::Member};
 
@@ -202,7 +199,7 @@ impl Server {
                 let status = member.status(job).await?;
                 (Cow::Borrowed(JSON), Some(String::from_utf8_lossy(&status).into_owned()), None)
             }
-            Part::Result => (Cow::Borrowed(MARKDOWN), Some(methods::result(member, caller, job).await?.output), None),
+            Part::Result => (Cow::Borrowed(MARKDOWN), Some(worker::result(member, caller, job).await?.output), None),
             Part::Artifact(path) => {
                 let mime_type = media_type(&path);
                 let largest = member.limits().result_bytes;
@@ -216,7 +213,7 @@ impl Server {
                     Ok(text) => string_bytes(text),
                     Err(_) => (bytes.len() as u64).div_ceil(3).saturating_mul(4),
                 };
-                let bytes = methods::told(caller, read, written).await?;
+                let bytes = worker::told(caller, read, written).await?;
                 match String::from_utf8(bytes) {
                     Ok(text) => (mime_type, Some(text), None),
                     Err(bytes) => {

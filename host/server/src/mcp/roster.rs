@@ -18,21 +18,23 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{
-    Absent, Answered, CALL, Endpoint, Failure, Manner, Server, Unavailable, about_unknown_job,
+    Absent, Answered, CallOptions, Endpoint, Failure, Server, TOOLS_LIST, Unavailable, about_unknown_job,
     bridge::{self, Argument, Bridged, Described, JOB, WORKER},
     call_bridged, call_own,
     search::Query,
     tool::{Annotations, Called, Tool},
 };
-use crate::methods::{Params, shown};
-use guild_auth::{Audit, Caller};
+use crate::{
+    params::{Params, shown},
+    worker,
+};
+use guild_auth::{Access, Audit, Caller};
 use guild_roster::{blocking, member::Member, to_json, toolbox::Toolbox};
 
 const WORKERS: &str = "workers";
 const FIND_TOOLS: &str = "find_tools";
 const CALL_TOOL: &str = "call_tool";
 /// What a token has to be for that is told what there is.
-const LIST_TOOLS: &str = "tools/list";
 
 const QUERY: &str = "query";
 const NAME: &str = "name";
@@ -77,7 +79,7 @@ pub(super) async fn tools(server: &Server, caller: &Caller) -> Vec<Tool> {
         tools.extend(bridge::tools_of_many(&workers, caller));
     }
     // To find what cannot be called is of no use.
-    if !caller.permits(CALL) {
+    if !caller.permits(Access::Calls) {
         return tools;
     }
     let (listed, left) = within(offered(server, caller).await, caller.limits().listed_tools_bytes);
@@ -188,7 +190,7 @@ pub(super) async fn call(
     caller: &Caller,
     name: &str,
     arguments: Map<String, Value>,
-    manner: Manner,
+    options: CallOptions,
 ) -> Result<Answered, Failure> {
     let own = match name {
         WORKERS => Some(&OF_WORKERS[..]),
@@ -199,7 +201,7 @@ pub(super) async fn call(
     if let Some(own) = own {
         // Of a tool that is called by another, the other's token class is looked at when it is.
         if name != CALL_TOOL {
-            caller.may(server.key(), LIST_TOOLS)?;
+            caller.authorize(server.key(), TOOLS_LIST)?;
         }
         if let Err(why) = bridge::check_names(name, own, || true, &arguments) {
             return Ok(Answered::Called(Called::failed(why)));
@@ -212,7 +214,7 @@ pub(super) async fn call(
         };
     }
     if let Some(bridged) = bridge::find(name) {
-        return Box::pin(call_worker(server, caller, bridged, arguments, manner)).await;
+        return Box::pin(call_worker(server, caller, bridged, arguments, options)).await;
     }
     match named(server, caller, name) {
         Some((toolbox, tool)) => call_own(caller, &toolbox, tool, name, arguments).await,
@@ -259,7 +261,7 @@ fn no_such(server: &Server, caller: &Caller, name: &str) -> RpcError {
                 key.as_str()
             ));
         }
-        if let Some(toolbox) = member.toolbox().filter(|_| caller.permits(CALL)) {
+        if let Some(toolbox) = member.toolbox().filter(|_| caller.permits(Access::Calls)) {
             own.extend(toolbox.names().iter().map(|tool| key.tool(tool)));
         }
     }
@@ -371,10 +373,10 @@ async fn call_worker(
     caller: &Caller,
     bridged: &'static Bridged,
     mut arguments: Map<String, Value>,
-    manner: Manner,
+    options: CallOptions,
 ) -> Result<Answered, Failure> {
     let refused = |error: RpcError| -> Result<Answered, Failure> {
-        caller.may(server.key(), bridged.method)?;
+        caller.authorize(server.key(), bridged.method.operation())?;
         Ok(Answered::Called(error.into()))
     };
     let has_agents = || server.workers(caller).iter().any(|worker| !worker.agents().is_empty());
@@ -384,7 +386,7 @@ async fn call_worker(
     let worker = arguments.remove(WORKER).map(|worker| Params::of(Map::from_iter([(WORKER.to_owned(), worker)])));
     let worker = worker.map_or(Ok(None), |mut params| params.optional_text(WORKER));
     let named = worker.and_then(|name| name.map(|name| find_worker(server, caller, &name)).transpose());
-    let found = match (bridged.method, named) {
+    let found = match (bridged.method.name, named) {
         (_, Err(error)) => Err(error),
         (method::LIST, Ok(named)) => {
             let workers = named.map_or_else(|| server.workers(caller), |worker| vec![worker]);
@@ -401,7 +403,7 @@ async fn call_worker(
         },
     };
     match found {
-        Ok(member) => call_bridged(server, caller, &member, bridged, arguments, manner).await,
+        Ok(member) => call_bridged(server, caller, &member, bridged, arguments, options).await,
         Err(error) => refused(error),
     }
 }
@@ -451,7 +453,7 @@ async fn list(server: &Server, caller: &Caller, workers: &[Arc<Member>], params:
         [one] => one.key().as_str(),
         _ => server.key(),
     };
-    caller.may(key, method::LIST)?;
+    let authorized = caller.authorize(key, worker::LIST.operation())?;
     let work = async |_: Audit| {
         let params = params.list()?;
         let (mut all, mut count) = (Vec::new(), 0);
@@ -475,7 +477,7 @@ async fn list(server: &Server, caller: &Caller, workers: &[Arc<Member>], params:
         let more = count.checked_sub(all.len()).filter(|more| *more > 0);
         Ok(Called::of_json(&to_json(&Jobs { jobs: all.into_iter().map(|(_, job)| job).collect(), more })))
     };
-    Ok(told(caller.audited(key, method::LIST, work).await))
+    Ok(told(authorized.run(work).await))
 }
 
 /// A tool that was found.

@@ -55,10 +55,11 @@ use self::{
     handler::Handler,
     sessions::{Owner, Question, Sessions, Use, Visitor},
 };
-use super::{CALL, Server};
 use crate::{
     declined::Declined,
     json,
+    mcp::{Server, TOOLS_CALL},
+    methods,
     rpc::{MAX_ID_BYTES, written},
 };
 use guild_auth::{Caller, LARGE, Refused, Subscription, shares::Share};
@@ -278,8 +279,8 @@ impl Services {
             Ok(weight) => caller.takes(weight.saturating_mul(COPIES)).await?,
         }
         // Whether a tool may be called depends on the tool, and is looked at where it is known.
-        if let Some(method) = message.method.as_deref().filter(|method| *method != CALL) {
-            caller.may(server.key(), method)?;
+        if let Some(method) = message.method.as_deref().filter(|method| *method != TOOLS_CALL.name) {
+            parts.extensions.insert(caller.authorize(server.key(), methods::operation(method))?);
         }
         let owner = Owner { who: caller.identity(), path: parts.uri.path().to_owned() };
         let mut visitor = Visitor::new(self.sessions.clone(), owner);

@@ -29,10 +29,11 @@ use super::{
     tasks,
 };
 use crate::{
-    mcp::{Answered, Manner, Offers, Server},
-    methods::{self, shown},
+    mcp::{Answered, CallOptions, Offers, Server},
+    methods,
+    params::shown,
 };
-use guild_auth::Caller;
+use guild_auth::{Authorized, Caller};
 
 /// Jobs change whenever they like.
 const JOBS_TTL_MS: u64 = 0;
@@ -102,8 +103,8 @@ impl Handler {
             }
             None => (None, None),
         };
-        let manner = Manner { tasks: is_stateless(request) && declares_tasks(), progress };
-        let answered = server.call(&caller, &params.name, params.arguments.unwrap_or_default(), manner).await;
+        let options = CallOptions { tasks: is_stateless(request) && declares_tasks(), progress };
+        let answered = server.call(&caller, &params.name, params.arguments.unwrap_or_default(), options).await;
         if let Some(told) = told {
             // What was noted before the end is told before the end.
             let _ = told.await;
@@ -130,6 +131,9 @@ fn is_stateless(request: &Request) -> bool {
     request.meta.protocol_version().is_some_and(|version| version.as_str() >= STATELESS)
 }
 
+/// What a request is told that the host did not hand to the SDK.
+const NO_REQUEST: &str = "the request did not come by the host's endpoint";
+
 /// Whom a request asks, and who asks.
 struct Asked<'a> {
     server: &'a Server,
@@ -140,8 +144,7 @@ impl<'a> Asked<'a> {
     fn of(request: &'a Request) -> Result<Self, ErrorData> {
         let brought = request.extensions.get::<Parts>().map(|parts| &parts.extensions);
         let found = brought.and_then(|brought| Some((brought.get::<Server>()?, brought.get::<Caller>()?.clone())));
-        let (server, caller) =
-            found.ok_or_else(|| ErrorData::internal_error("the request came by another way than the door", None))?;
+        let (server, caller) = found.ok_or_else(|| ErrorData::internal_error(NO_REQUEST, None))?;
         Ok(Self { server, caller })
     }
 }
@@ -175,9 +178,11 @@ async fn plain<R: DeserializeOwned>(
     carried_out(request, async {
         let Asked { server, caller } = Asked::of(request)?;
         let params = params.map(|params| params.to_string());
-        let work = async |audit| methods::call(server, &caller, name, params.as_deref(), &audit).await;
-        let done = caller.audited(server.key(), name, work).await;
-        let session = request.extensions.get::<Parts>().and_then(|parts| parts.extensions.get::<Arc<Use>>());
+        let brought = request.extensions.get::<Parts>().map(|parts| &parts.extensions);
+        let authorized = brought.and_then(|brought| brought.get::<Authorized>());
+        let authorized = authorized.ok_or_else(|| ErrorData::internal_error(NO_REQUEST, None))?;
+        let done = methods::call_authorized(authorized, server, &caller, name, params.as_deref()).await;
+        let session = brought.and_then(|brought| brought.get::<Arc<Use>>());
         if let Some(session) = session.filter(|_| name == TOOLS) {
             session.sees_tools(done.as_ref().map_or(changes::NOTHING, |done| changes::digest(&done[..])));
         }

@@ -20,7 +20,7 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::super::{Endpoint, Server};
+use crate::mcp::{Endpoint, Server};
 use guild_auth::{Caller, Subscription};
 use guild_roster::{host::Host, to_json};
 

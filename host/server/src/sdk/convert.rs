@@ -5,7 +5,7 @@ use rmcp::model::{
     MetaObject,
 };
 
-use super::super::{Failure, Identity, tool::Called};
+use crate::mcp::{Failure, Identity, tool::Called};
 use guild_auth::Refused;
 use guild_contract::rpc::RpcError;
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use guild_contract::{
     JobId, JobStatus,
-    rpc::{RpcError, StatusView, method},
+    rpc::{RpcError, StatusView},
     text::one_line,
 };
 use guild_jobs::rfc3339;
@@ -19,11 +19,12 @@ use rmcp::model::{
 };
 use serde_json::{Map, Value};
 
-use super::{
-    super::{Failure, Server, ended},
-    convert,
+use super::convert;
+use crate::{
+    mcp::{Failure, Server, ended},
+    params::{Params, shown},
+    worker,
 };
-use crate::methods::{self, Params, shown};
 use guild_auth::{Audit, Caller};
 use guild_roster::member::Member;
 
@@ -44,17 +45,17 @@ pub(super) async fn created(member: &Member, job: &JobId) -> Result<CreateTaskRe
 pub(super) async fn get(server: &Server, caller: &Caller, id: &str) -> Result<GetTaskResult, Failure> {
     let (member, job) = find(server, caller, id)?;
     let key = member.key().as_str();
-    caller.may(key, method::STATUS)?;
+    let authorized = caller.authorize(key, worker::STATUS.operation())?;
     let asked = async |audit: Audit| {
         audit.about(id);
         status(&member, id).await
     };
-    let status = caller.audited(key, method::STATUS, asked).await?;
+    let status = authorized.run(asked).await?;
     let payload = match status.status {
         JobStatus::Running => TaskPayload::Working,
         JobStatus::Cancelled => TaskPayload::Cancelled,
         JobStatus::Completed | JobStatus::Failed => {
-            caller.may(key, method::RESULT)?;
+            let authorized = caller.authorize(key, worker::RESULT.operation())?;
             let asked = async |audit: Audit| {
                 audit.about(id);
                 match serde_json::to_value(convert::called(ended(&member, caller, &job).await)) {
@@ -62,7 +63,7 @@ pub(super) async fn get(server: &Server, caller: &Caller, id: &str) -> Result<Ge
                     _ => Err(RpcError::internal("the job's result cannot be told")),
                 }
             };
-            TaskPayload::Completed { result: caller.audited(key, method::RESULT, asked).await? }
+            TaskPayload::Completed { result: authorized.run(asked).await? }
         }
     };
     let mut result = GetTaskResult::new(DetailedTask::new(task(&status), payload));
@@ -76,14 +77,14 @@ pub(super) async fn get(server: &Server, caller: &Caller, id: &str) -> Result<Ge
 pub(super) async fn cancel(server: &Server, caller: &Caller, id: &str) -> Result<(), Failure> {
     let (member, job) = find(server, caller, id)?;
     let key = member.key().as_str();
-    caller.may(key, method::CANCEL)?;
+    let authorized = caller.authorize(key, worker::CANCEL.operation())?;
     if member.store().running(job.as_str()).is_none() {
         return Ok(());
     }
     let mut params = Map::new();
     params.insert("jobId".to_owned(), job.as_str().into());
-    let asked = async |audit| methods::worker(&member, caller, method::CANCEL, Ok(Params::of(params)), &audit).await;
-    caller.audited(key, method::CANCEL, asked).await?;
+    let asked = async |audit: Audit| worker::CANCEL.call(&member, caller, Ok(Params::of(params)), &audit).await;
+    authorized.run(asked).await?;
     Ok(())
 }
 
@@ -91,7 +92,8 @@ pub(super) async fn cancel(server: &Server, caller: &Caller, id: &str) -> Result
 /// So there is nothing that an answer could be to, and one that is to nothing is ignored.
 pub(super) fn update(server: &Server, caller: &Caller, id: &str) -> Result<(), Failure> {
     let (member, _) = find(server, caller, id)?;
-    Ok(caller.may(member.key().as_str(), method::STATUS)?)
+    caller.authorize(member.key().as_str(), worker::STATUS.operation())?;
+    Ok(())
 }
 
 fn find(server: &Server, caller: &Caller, id: &str) -> Result<(Arc<Member>, JobId), RpcError> {

@@ -1,0 +1,173 @@
+//! OpenRPC: what an endpoint answers to, as a document that is made from the types of the wire.
+
+use bytes::Bytes;
+use guild_contract::rpc::code;
+use schemars::{
+    JsonSchema,
+    generate::{SchemaGenerator, SchemaSettings},
+};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use guild_roster::to_json;
+
+/// The version of OpenRPC that the document keeps to. Nothing in it needs a later one, and many tools know none.
+const OPENRPC: &str = "1.3.2";
+
+/// What any request can be answered with, whatever its method: name, code, and when.
+const ERRORS: [(&str, i32, &str); 5] = [
+    ("ParseError", code::PARSE_ERROR, "The body is not JSON."),
+    ("InvalidRequest", code::INVALID_REQUEST, "The body is JSON, but no request; or it nests too deep."),
+    ("InternalError", code::INTERNAL_ERROR, "The host could not do it."),
+    (
+        "Busy",
+        code::BUSY,
+        "The host, or in a batch the caller's token, is at a limit; the same request may succeed later.",
+    ),
+    ("Forbidden", code::FORBIDDEN, "In a batch: the caller's token is not for this method."),
+];
+
+#[derive(Serialize)]
+struct Document<'a> {
+    openrpc: &'static str,
+    info: Info<'a>,
+    #[serde(flatten)]
+    common: &'a Common,
+}
+
+#[derive(Serialize)]
+struct Info<'a> {
+    title: &'a str,
+    version: &'a str,
+    description: &'a str,
+    #[serde(rename = "x-host")]
+    host: Host,
+}
+
+/// What serves the member.
+#[derive(Serialize)]
+struct Host {
+    name: &'static str,
+    version: &'static str,
+}
+
+/// What the documents of many endpoints have in common.
+#[derive(Serialize)]
+pub(crate) struct Common {
+    methods: Vec<Method>,
+    components: Value,
+}
+
+impl Common {
+    /// Of these methods.
+    pub(crate) fn new(described: impl Iterator<Item = fn(&mut Shapes) -> Method>) -> Self {
+        let mut shapes = Shapes::new();
+        let methods = described.map(|describe| describe(&mut shapes)).collect();
+        let errors: Map<String, Value> =
+            ERRORS.into_iter().map(|(name, code, when)| (name.to_owned(), error(code, when))).collect();
+        Self { methods, components: json!({"schemas": shapes.0.take_definitions(true), "errors": errors}) }
+    }
+
+    /// The document of an endpoint that is called so.
+    pub(crate) fn document(&self, title: &str, version: &str, description: &str) -> Bytes {
+        let host = Host { name: "guild", version: env!("CARGO_PKG_VERSION") };
+        to_json(&Document { openrpc: OPENRPC, info: Info { title, version, description, host }, common: self })
+    }
+}
+
+/// A method, as OpenRPC tells of it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Method {
+    name: &'static str,
+    summary: &'static str,
+    param_structure: &'static str,
+    params: Vec<Content>,
+    result: Content,
+    errors: Vec<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    external_docs: Option<Value>,
+}
+
+/// A parameter or a result.
+#[derive(Serialize)]
+pub(crate) struct Content {
+    name: String,
+    required: bool,
+    schema: Value,
+}
+
+impl Content {
+    pub(crate) fn required(name: &str, schema: Value) -> Self {
+        Self { name: name.to_owned(), required: true, schema }
+    }
+
+    pub(crate) fn optional(name: &str, schema: Value) -> Self {
+        Self { required: false, ..Self::required(name, schema) }
+    }
+}
+
+impl Method {
+    pub(crate) fn new(name: &'static str, summary: &'static str, params: Vec<Content>, result: Content) -> Self {
+        let any = ERRORS.iter().map(|(name, ..)| json!({"$ref": format!("#/components/errors/{name}")}));
+        let (param_structure, errors) = ("by-name", any.collect());
+        Self { name, summary, param_structure, params, result, errors, external_docs: None }
+    }
+
+    /// When its parameters are not acceptable.
+    pub(crate) fn refuses(mut self, when: &str) -> Self {
+        self.errors.insert(0, error(code::INVALID_PARAMS, when));
+        self
+    }
+
+    pub(crate) fn described_at(mut self, url: &str) -> Self {
+        self.external_docs = Some(json!({"url": url}));
+        self
+    }
+}
+
+fn error(code: i32, when: &str) -> Value {
+    json!({"code": code, "message": when})
+}
+
+/// Collects the shapes that the methods share, as OpenRPC wants them: in JSON Schema's draft 7, each by its name.
+pub(crate) struct Shapes(SchemaGenerator);
+
+impl Shapes {
+    fn new() -> Self {
+        let settings = SchemaSettings::draft07().for_serialize();
+        Self(settings.with(|settings| settings.definitions_path = "/components/schemas".into()).into_generator())
+    }
+
+    /// The schema of a type.
+    pub(crate) fn of<T: JsonSchema>(&mut self) -> Value {
+        self.0.subschema_for::<T>().into()
+    }
+
+    /// A method and what its result is called, what it does, and when it refuses its parameters.
+    pub(crate) fn of_worker<P: JsonSchema, R: JsonSchema>(
+        &mut self,
+        (name, result): (&'static str, &str),
+        summary: &'static str,
+        refuses: &str,
+    ) -> Method {
+        let params = self.params::<P>();
+        let result = Content::required(result, self.of::<R>());
+        Method::new(name, summary, params, result).refuses(refuses)
+    }
+
+    /// The fields of a shape as parameters by name. Those that have to be there come first, as OpenRPC wants it.
+    fn params<T: JsonSchema>(&mut self) -> Vec<Content> {
+        let shape = self.0.root_schema_for::<T>();
+        let needed = shape.get("required").and_then(Value::as_array);
+        let fields = shape.get("properties").and_then(Value::as_object).into_iter().flatten();
+        let mut params: Vec<Content> = fields
+            .map(|(name, schema)| match needed.is_some_and(|needed| needed.iter().any(|one| one == name)) {
+                true => Content::required(name, schema.clone()),
+                false => Content::optional(name, schema.clone()),
+            })
+            .collect();
+        params.sort_by(|a, b| (!a.required, &a.name).cmp(&(!b.required, &b.name)));
+        params
+    }
+}

@@ -1,0 +1,94 @@
+//! Parameters of methods, and of tools that are methods: by name, each checked where it is taken.
+
+use guild_contract::rpc::{Detail, DispatchParams, ListParams, RpcError};
+use serde_json::{Map, Value};
+
+use crate::json;
+
+/// A request's parameters, by name. Those that a method does not know are ignored; each one that it takes is
+/// checked where it is taken.
+pub(crate) struct Params(Vec<(String, Value)>);
+
+impl Params {
+    /// Those that a tool was called with.
+    pub(crate) fn of(arguments: Map<String, Value>) -> Self {
+        Self(arguments.into_iter().collect())
+    }
+
+    /// Those of a request, as they are written.
+    pub(crate) fn read(text: Option<&str>) -> Result<Self, RpcError> {
+        let Some(text) = text.filter(|text| *text != "null") else { return Ok(Self(Vec::new())) };
+        if !text.starts_with('{') {
+            return Err(RpcError::invalid_params("Invalid params: `params` must be an object"));
+        }
+        let members = json::strict_members(text);
+        members.map(Self).map_err(|error| RpcError::invalid_params(format!("Invalid params: in `params`, {error}")))
+    }
+
+    fn take(&mut self, name: &str) -> Option<Value> {
+        let at = self.0.iter().position(|(key, _)| key == name)?;
+        Some(self.0.swap_remove(at).1)
+    }
+
+    pub(crate) fn optional_text(&mut self, name: &str) -> Result<Option<String>, RpcError> {
+        match self.take(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(other) => Err(wrong_type(name, "a string", &other)),
+        }
+    }
+
+    pub(crate) fn text(&mut self, name: &str) -> Result<String, RpcError> {
+        self.optional_text(name)?
+            .ok_or_else(|| RpcError::invalid_params(format!("Invalid params: `{name}` is missing")))
+    }
+
+    pub(crate) fn object(&mut self, name: &str) -> Result<Option<Map<String, Value>>, RpcError> {
+        match self.take(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::Object(object)) => Ok(Some(object)),
+            Some(other) => Err(wrong_type(name, "an object", &other)),
+        }
+    }
+
+    pub(crate) fn job(mut self) -> Result<String, RpcError> {
+        self.text("jobId")
+    }
+
+    pub(crate) fn dispatch(mut self) -> Result<DispatchParams, RpcError> {
+        let config = self.object("config")?;
+        let (description, task, agent) = (self.text("description")?, self.text("task")?, self.optional_text("agent")?);
+        Ok(DispatchParams { description, task, config, agent })
+    }
+
+    pub(crate) fn list(mut self) -> Result<ListParams, RpcError> {
+        let detail = match self.optional_text("detail")?.as_deref() {
+            None => None,
+            Some("simple") => Some(Detail::Simple),
+            Some("detailed") => Some(Detail::Detailed),
+            Some(other) => {
+                let message =
+                    format!("Invalid params: `detail` must be \"simple\" or \"detailed\", not {:?}", shown(other));
+                return Err(RpcError::invalid_params(message));
+            }
+        };
+        Ok(ListParams { detail, filter: self.optional_text("filter")? })
+    }
+}
+
+pub(crate) fn wrong_type(name: &str, wanted: &str, found: &Value) -> RpcError {
+    let found = match found {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    };
+    RpcError::invalid_params(format!("Invalid params: `{name}` must be {wanted}, not {found}"))
+}
+
+/// A caller's text, short enough to be repeated to it.
+pub(crate) fn shown(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(100)).unwrap_or_default()
+}
