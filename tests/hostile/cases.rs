@@ -481,7 +481,7 @@ const HELD_FOR_CALLERS: &[(&str, &[&str])] = &[
         "coming by a proxy as if from this machine",
         &[
             "callers::who_comes_by_a_proxy_needs_a_token_whatever_the_proxy_adds",
-            "host/server/src/door/names.rs::a_request_that_a_proxy_passed_on_is_known_by_what_the_proxy_added",
+            "host/auth/src/names.rs::a_request_that_a_proxy_passed_on_is_known_by_what_the_proxy_added",
         ],
     ),
     (
