@@ -72,15 +72,6 @@ struct Inner {
     sdk: Services,
 }
 
-/// The service for the requests of one connection. Each holds on to what is its connection's own: what all requests of
-/// all connections counted would go from core to core with each of them.
-pub(crate) struct OfConnection(Arc<Connected>);
-
-struct Connected {
-    service: Service,
-    from: Arc<Connection>,
-}
-
 impl Service {
     /// The service of a host behind its door: `/mcp`, `/members/<key>/mcp` in a roster, `/dispatch/<key>/mcp` for workers,
     /// `/whole/<key>/mcp` for all that a member offers, and `/healthz`.
@@ -89,27 +80,22 @@ impl Service {
         Self(Arc::new(Inner { host, sdk }))
     }
 
+    /// Where it is asked, and by which rules.
     pub(crate) fn door(&self) -> &Arc<Ingress> {
         self.0.host.door()
     }
 
-    pub(crate) fn of_connection(&self, from: Connection) -> OfConnection {
-        OfConnection(Arc::new(Connected { service: self.clone(), from: Arc::new(from) }))
-    }
-}
-
-impl hyper::service::Service<Request<Incoming>> for OfConnection {
-    type Response = Response;
-    type Error = Infallible;
-    type Future = BoxFuture<'static, Result<Response, Infallible>>;
-
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let (connection, mut request) = (self.0.clone(), request.map(Some));
+    /// Answers a request of a connection.
+    pub(crate) fn respond(
+        self,
+        from: Arc<Connection>,
+        request: Request<Incoming>,
+    ) -> BoxFuture<'static, Result<Response, Infallible>> {
         Box::pin(async move {
-            let Connected { service, from } = &*connection;
+            let mut request = request.map(Some);
             let logged = tracing::enabled!(Level::DEBUG)
                 .then(|| (Instant::now(), request.method().clone(), one_line(request.uri().path(), LOGGED_CHARS)));
-            let response = service.0.answer(from, &mut request).await;
+            let response = self.0.answer(&from, &mut request).await;
             if let Some((began, method, path)) = logged {
                 let (peer, status, ms) = (from.peer(), response.status().as_u16(), began.elapsed().as_millis());
                 tracing::debug!(%peer, %method, path, status, ms, "answered over HTTP");

@@ -11,7 +11,6 @@ mod json;
 pub mod listen;
 pub mod mcp;
 mod methods;
-mod once_more;
 mod openrpc;
 mod params;
 mod patience;

@@ -6,34 +6,33 @@
 use std::{
     collections::HashMap,
     fs::{self, File},
-    future::{Future, poll_fn},
+    future::Future,
     io, mem,
     net::{IpAddr, SocketAddr},
-    pin::{Pin, pin},
     sync::{Arc, Mutex, PoisonError},
-    task::Poll,
     time::{Duration, Instant, SystemTime},
 };
 
 use guild_contract::Limits;
 use guild_jobs::clock;
-use hyper::server::conn::http1;
-use hyper_util::rt::TokioIo;
+use hyper::{server::conn::http1, service::service_fn};
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    server::graceful::{GracefulShutdown, Watcher},
+};
 use socket2::{Domain, Socket, Type};
 use tokio::{
     io::AsyncWriteExt as _,
     net::{TcpListener, TcpStream},
     signal::unix::{Signal, SignalKind, signal},
-    sync::{Notify, Semaphore, watch},
-    task::coop::unconstrained,
+    sync::{Notify, Semaphore},
+    task::JoinSet,
     time::timeout,
 };
-use tokio_util::task::TaskTracker;
 
 use crate::{
-    http::{OfConnection, Service},
-    once_more::OnceMore,
-    patience::{OneTimer, PIECE, Patient, Transport},
+    http::Service,
+    patience::{PIECE, Patient, Transport},
 };
 use guild_auth::Connection;
 
@@ -151,31 +150,33 @@ impl Bound {
 pub async fn serve(listener: TcpListener, service: Service, limits: &Limits, stop: impl Future<Output = ()>) {
     let most = usize::try_from(limits.connections).unwrap_or(Semaphore::MAX_PERMITS).min(Semaphore::MAX_PERMITS);
     let slots = Arc::new(Semaphore::new(most));
-    let (stop_all, stopping) = watch::channel(());
-    let connections = TaskTracker::new();
+    let graceful = GracefulShutdown::new();
+    let mut connections = JoinSet::new();
     let of_addresses = Arc::new(OfAddresses::new(limits));
     let patience = Duration::from_secs(limits.client_seconds.into());
     let mut http = http1::Builder::new();
     let head = usize::try_from(limits.header_bytes).unwrap_or(usize::MAX);
-    http.header_read_timeout(patience)
+    http.timer(TokioTimer::new())
+        .header_read_timeout(patience)
         .max_headers(limits.headers as usize)
         .max_header_size(head)
         .max_buf_size(READ_AHEAD.max(head.saturating_add(READ_AHEAD / 4)));
-    let served = Arc::new(Served { http, service, patience, stopping });
+    let served = Arc::new(Served { http, service, patience });
 
     let accepting = async {
         let mut exhausted = Exhausted::default();
         loop {
             let Ok(slot) = slots.clone().acquire_owned().await else { return };
+            while connections.try_join_next().is_some() {}
             match listener.accept().await {
                 Ok((stream, peer)) => {
                     let Some(counted) = of_addresses.count(peer.ip().to_canonical()) else {
                         tracing::debug!(%peer, "its address, or all elsewhere, have as many connections as they may");
                         continue;
                     };
-                    let served = served.clone();
+                    let (served, graceful) = (served.clone(), graceful.watcher());
                     connections.spawn(async move {
-                        served.serve(stream, peer).await;
+                        served.serve(stream, peer, graceful).await;
                         drop((slot, counted));
                     });
                 }
@@ -194,9 +195,10 @@ pub async fn serve(listener: TcpListener, service: Service, limits: &Limits, sto
         () = stop => {}
     }
     drop(listener);
-    drop(stop_all);
-    connections.close();
-    connections.wait().await;
+    drop(served);
+    // What is not answered then is closed.
+    let _ = timeout(LAST_WORDS, graceful.shutdown()).await;
+    connections.shutdown().await;
 }
 
 /// Failed attempts to accept a connection, as the log is told of them: the first at once, the others as a number, once in
@@ -224,60 +226,32 @@ struct Served {
     http: http1::Builder,
     service: Service,
     patience: Duration,
-    /// Closed once the host is to stop.
-    stopping: watch::Receiver<()>,
 }
 
 impl Served {
-    async fn serve(&self, stream: TcpStream, peer: SocketAddr) {
+    async fn serve(&self, stream: TcpStream, peer: SocketAddr, graceful: Watcher) {
         let door = self.service.door();
         // Only where it is asked for: it is one more system call.
         let at = if door.own_address() { stream.local_addr().ok() } else { None };
         let from = Connection::new(door.clone(), peer, at);
-        let Some(tls) = door.tls() else { return self.serve_http(stream, from).await };
-        let handshake = tokio::select! {
-            handshake = timeout(self.patience, tls.acceptor().accept(stream)) => handshake,
-            () = self.stopped() => return,
-        };
-        match handshake {
-            Ok(Ok(stream)) => self.serve_http(stream, from).await,
+        let Some(tls) = door.tls() else { return self.serve_http(stream, from, graceful).await };
+        match timeout(self.patience, tls.acceptor().accept(stream)).await {
+            Ok(Ok(stream)) => self.serve_http(stream, from, graceful).await,
             Ok(Err(error)) => tracing::debug!(%peer, %error, "a client could not be talked to in TLS"),
             Err(_) => tracing::debug!(%peer, "a client took too long for its handshake"),
         }
     }
 
-    async fn serve_http(&self, stream: impl Transport, from: Connection) {
+    async fn serve_http(&self, stream: impl Transport, from: Connection, graceful: Watcher) {
         if clock::check(SystemTime::now()).is_err() {
             return refuse_without_clock(stream).await;
         }
-        let stream = TokioIo::new(Patient::new(stream, self.patience));
-        let mut http = self.http.clone();
-        let mut connection = http.timer(OneTimer::new()).serve_connection(stream, self.service.of_connection(from));
-        // Asked in any case, also where the task has used up its turn: it is asked once.
-        let mut stopped = pin!(unconstrained(self.stopped()));
-        let (once_more, mut is_asked) = (OnceMore::new(), false);
-        let ended = poll_fn(|context| {
-            once_more.poll(context, |context| {
-                // Whoever stops everybody is asked once, and then looked at: asking takes a lock that all connections share.
-                let stops = if mem::replace(&mut is_asked, true) {
-                    self.stopping.is_closed()
-                } else {
-                    stopped.as_mut().poll(context).is_ready()
-                };
-                if stops { Poll::Ready(None) } else { Pin::new(&mut connection).poll(context).map(Some) }
-            })
-        });
-        match ended.await {
-            None => end_connection(connection).await,
-            Some(Ok(())) => {}
-            Some(Err(error)) => tracing::debug!(%error, "a connection ended"),
+        let (service, from) = (self.service.clone(), Arc::new(from));
+        let service = service_fn(move |request| service.clone().respond(from.clone(), request));
+        let connection = self.http.serve_connection(TokioIo::new(Patient::new(stream, self.patience)), service);
+        if let Err(error) = graceful.watch(connection).await {
+            tracing::debug!(%error, "a connection ended");
         }
-    }
-
-    /// Ready once the host is to stop.
-    async fn stopped(&self) {
-        let mut stopping = self.stopping.clone();
-        while stopping.changed().await.is_ok() {}
     }
 }
 
@@ -288,13 +262,6 @@ async fn refuse_without_clock(mut stream: impl Transport) {
     // One that has gone already needs no answer.
     let _ = timeout(LAST_WORDS, stream.write_all(ANSWER.as_bytes())).await;
     let _ = timeout(LAST_WORDS, stream.shutdown()).await;
-}
-
-/// Ends a connection since the host ends: an answer under way is sent, for as long as [`LAST_WORDS`].
-async fn end_connection<S: Transport>(mut connection: http1::Connection<TokioIo<Patient<S>>, OfConnection>) {
-    Pin::new(&mut connection).graceful_shutdown();
-    // It is closed in any case.
-    let _ = timeout(LAST_WORDS, connection).await;
 }
 
 /// How many connections each address has that is not of this machine.

@@ -2,21 +2,19 @@
 //!
 //! An answer that nobody takes holds memory for as long as its connection lives. The system ends connections whose
 //! other end is gone; one that takes a byte now and then lives for ever. Here an answer has to move: 64 KiB, or what
-//! is left of it, in each span of patience. And a request has to come: hyper times its head by [`OneTimer`].
+//! is left of it, in each span of patience.
 
 use std::{
     io::{self, IoSlice},
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll, ready},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use hyper::rt;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
-    time::{Instant as Moment, Sleep, sleep},
+    time::{Sleep, sleep},
 };
 use tokio_rustls::server::TlsStream;
 
@@ -120,83 +118,5 @@ impl<S: Transport> AsyncWrite for Patient<S> {
             Poll::Ready(result) => Poll::Ready(result),
             Poll::Pending => self.wait(context).map(Err),
         }
-    }
-}
-
-/// The time of one connection. hyper wants a timer for each request, which nearly always is dropped before its time; the
-/// runtime's are in a list that all connections share. Here a connection has one of those, and what hyper is given only
-/// says until when: the one timer is set anew when it has run down, or where it would come too late.
-pub(crate) struct OneTimer(Arc<Mutex<Pin<Box<Sleep>>>>);
-
-/// When a timer would run down that nobody has asked for anything.
-const FAR_OFF: Duration = Duration::from_secs(365 * 24 * 3600);
-
-impl OneTimer {
-    /// Must be made in a runtime.
-    pub(crate) fn new() -> Self {
-        Self(Arc::new(Mutex::new(Box::pin(sleep(FAR_OFF)))))
-    }
-}
-
-impl rt::Timer for OneTimer {
-    fn sleep(&self, duration: Duration) -> Pin<Box<dyn rt::Sleep>> {
-        self.sleep_until(self.now() + duration)
-    }
-
-    fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn rt::Sleep>> {
-        Box::pin(Until { timer: self.0.clone(), deadline: deadline.into() })
-    }
-
-    fn now(&self) -> Instant {
-        Moment::now().into_std()
-    }
-}
-
-/// Ready at a moment, by the connection's timer.
-struct Until {
-    timer: Arc<Mutex<Pin<Box<Sleep>>>>,
-    deadline: Moment,
-}
-
-impl rt::Sleep for Until {}
-
-impl Future for Until {
-    type Output = ();
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let mut timer = self.timer.lock().unwrap_or_else(PoisonError::into_inner);
-        if timer.deadline() > self.deadline {
-            timer.as_mut().reset(self.deadline);
-        }
-        loop {
-            ready!(timer.as_mut().poll(context));
-            if timer.deadline() >= self.deadline {
-                return Poll::Ready(());
-            }
-            timer.as_mut().reset(self.deadline);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use hyper::rt::Timer as _;
-
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn each_time_is_its_own_whichever_was_asked_for_first() {
-        let (timer, begun) = (OneTimer::new(), Moment::now());
-        let at = |seconds| timer.sleep_until((begun + Duration::from_secs(seconds)).into_std());
-        // Dropped before its time, as most are.
-        assert!(futures::poll!(at(10)).is_pending());
-        at(30).await;
-        assert_eq!(begun.elapsed().as_secs(), 30);
-        assert!(futures::poll!(at(90)).is_pending());
-        at(40).await;
-        assert_eq!(begun.elapsed().as_secs(), 40);
-        at(20).await;
-        timer.sleep(Duration::from_secs(5)).await;
-        assert_eq!(begun.elapsed().as_secs(), 45);
     }
 }
