@@ -31,7 +31,10 @@ use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-use crate::extractive;
+use crate::{
+    format::document_format,
+    text::{HEAD_BYTES, cut, is_binary},
+};
 
 pub use confined::FILES_TASK;
 use confined::{Answer, Asked, Elsewhere};
@@ -45,8 +48,6 @@ const MAX_FILE_BYTES: u64 = 64 << 20;
 const MAX_READ_BYTES: usize = 256 << 10;
 /// Where a long line is cut, in characters.
 const MAX_LINE_CHARS: usize = 2000;
-/// How much of a file decides whether it is binary: a NUL in there says so.
-const HEAD_BYTES: usize = 8192;
 /// A file is read line by line in pieces of so many bytes.
 const PIECE_BYTES: usize = 64 << 10;
 /// The paths of a listing have at most so many bytes together.
@@ -461,19 +462,6 @@ fn unreadable(path: &str, error: &io::Error) -> ToolError {
     }
 }
 
-/// Whether a file that begins so is binary.
-pub(crate) fn is_binary(head: &[u8]) -> bool {
-    head.iter().take(HEAD_BYTES).any(|byte| *byte == 0)
-}
-
-/// The first `max` characters of a text, and whether that is all of it.
-pub(crate) fn cut(text: &str, max: usize) -> (&str, bool) {
-    match text.char_indices().nth(max) {
-        Some((end, _)) => (text.get(..end).unwrap_or(text), false),
-        None => (text, true),
-    }
-}
-
 impl Files for ReadRoots {
     fn roots(&self) -> Vec<String> {
         self.roots.iter().map(|root| root.name.clone()).collect()
@@ -555,7 +543,7 @@ impl Files for ReadRoots {
 
 /// Whether a file that is a document has text, by its beginning; or why it is not read.
 fn has_text(file: &Seen<'_>) -> Result<bool, Reason> {
-    extractive::document_format(&file.entry)?;
+    document_format(&file.entry)?;
     let opened = open(file.dir, file.name).map_err(|_| Reason::Denied)?;
     let mut head = Vec::new();
     opened.take(HEAD_BYTES as u64).read_to_end(&mut head).map_err(|_| Reason::Denied)?;

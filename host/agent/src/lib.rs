@@ -8,7 +8,9 @@ pub mod belt;
 pub mod claude;
 pub mod extractive;
 pub mod files;
+mod format;
 mod readonly;
+mod text;
 
 pub use belt::Belt;
 pub use claude::{Claude, ClaudeOptions};

@@ -10,7 +10,7 @@ use guild_contract::secret::Secret;
 use reqwest::{StatusCode, header::HeaderMap, header::RETRY_AFTER};
 use serde_json::Value;
 
-use crate::files::cut;
+use crate::text::cut;
 
 /// No pause between two requests is longer, unless the provider asks for it.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);

@@ -19,16 +19,19 @@ use guild_session::{
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
+use crate::{
+    format::{Format, MAX_DOCUMENT_BYTES, document_format},
+    text::is_binary,
+};
+
 use super::{
     cpu::{Cpu, Stop},
     document::Reader,
-    extract::{self, Block, Form, Format, OMITTED, Page},
+    extract::{Block, Form, OMITTED, Page},
     index::{Builder, Index},
     terms,
 };
 
-/// Larger files are left out, and named so.
-const MAX_FILE_BYTES: u64 = 16 << 20;
 /// Text that a corpus keeps at most; files that come later are left out, and counted.
 const MAX_TEXT_BYTES: usize = 64 << 20;
 /// What a corpus keeps at most of its documents, their text and all else; files that come later are counted likewise.
@@ -248,24 +251,15 @@ async fn read(
     Ok((pages.into_iter().map(|(_, document)| document).collect(), left_out))
 }
 
-/// In which form the text of a document is; or why a file is not read, as far as its name and its size tell.
-pub(crate) fn document_format(file: &FileEntry) -> Result<Format, Reason> {
-    match extract::format(&file.path) {
-        None => Err(Reason::Kind),
-        Some(_) if file.size > MAX_FILE_BYTES => Err(Reason::Large),
-        Some(format) => Ok(format),
-    }
-}
-
 /// A file's text, or why it has none.
 async fn text(files: &Arc<dyn Files>, path: &str) -> Result<Result<String, Reason>, Stop> {
     let (files, path) = (files.clone(), path.to_owned());
     let read = spawn_blocking(move || {
-        let bytes = files.listed_bytes(&path, MAX_FILE_BYTES).map_err(|error| match error {
+        let bytes = files.listed_bytes(&path, MAX_DOCUMENT_BYTES).map_err(|error| match error {
             ToolError::OverLimit(_) => Reason::Large,
             _ => Reason::Denied,
         })?;
-        if crate::files::is_binary(&bytes) {
+        if is_binary(&bytes) {
             return Err(Reason::Binary);
         }
         let text = String::from_utf8(bytes);
@@ -460,6 +454,7 @@ fn fitting(text: &str, atom: Range<usize>) -> Vec<Range<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::extractive::extract;
 
     fn html(path: &str, body: &str) -> Document {
         Document { path: path.to_owned(), page: extract::page(Format::Html, path, body.to_owned()) }

@@ -10,7 +10,9 @@ use guild_confine::{Bounds, Ended, Task, Worker};
 use serde::{Deserialize, Serialize};
 use tokio::time;
 
-use super::extract::{self, Format, Page};
+use crate::format::Format;
+
+use super::extract::{self, Page};
 
 /// Where so many documents of the same sources went beyond their bounds, the others have a tenth of the time.
 const MANY: usize = 8;

@@ -45,8 +45,6 @@ use cpu::{Cpu, Stop};
 pub use document::DOCUMENT_TASK;
 pub use local::LocalSearch;
 
-pub(crate) use corpus::document_format;
-
 /// The extractive runtime. Sessions of one `Extractive` share the indexes of their sources.
 pub struct Extractive {
     /// For memories, which belong to no sources.

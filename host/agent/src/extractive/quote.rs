@@ -6,9 +6,11 @@
 
 use std::{collections::HashSet, fmt::Write as _, ops::Range};
 
+use crate::format::Format;
+
 use super::{
     corpus::{Corpus, lines},
-    extract::{Format, OMITTED},
+    extract::OMITTED,
     index::QueryTerm,
     question::Question,
     search::{ENUMERATED, counts, covered, enumeration, item},

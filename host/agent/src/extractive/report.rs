@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 
 use guild_session::files::Reason;
 
+use crate::{format::format, text::cut};
+
 use super::{
     corpus::Corpus,
-    extract::format,
     figures::Figures,
     quote::{Key, Quote, key, quote},
     search::{Answer, Finding},
@@ -163,7 +164,7 @@ impl<'a> Report<'a> {
         let mut text = String::new();
         if let Some(task) = task {
             text.push_str("# Research report\n\n## Question\n\n");
-            let (task, whole) = crate::files::cut(task.trim(), TASK_CHARS);
+            let (task, whole) = cut(task.trim(), TASK_CHARS);
             for line in task.lines() {
                 text.push_str(if line.trim().is_empty() { ">" } else { "> " });
                 text.push_str(line.trim_end());

@@ -14,6 +14,8 @@ use guild_session::{
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use crate::text::cut;
+
 use super::{
     Extractive,
     corpus::Corpus,
@@ -264,7 +266,7 @@ fn memory(answers: &[Answer], report: &Report<'_>) -> Option<(String, String)> {
     for answer in answers.iter().filter(|answer| answer.findings.is_empty() && report.computed(answer).is_empty()) {
         content.push_str(&format!("Not in the sources: {}\n", answer.question.text));
     }
-    Some((key, crate::files::cut(content.trim_end(), MEMORY_CHARS).0.to_owned()))
+    Some((key, cut(content.trim_end(), MEMORY_CHARS).0.to_owned()))
 }
 
 /// The session's turns, and its tools as far as it has them.

@@ -12,7 +12,9 @@ use guild_session::{
 use ignore::types::{Types, TypesBuilder};
 use tokio_util::sync::CancellationToken;
 
-use super::{MAX_FILE_BYTES, cut, glob::PathGlob, visible::cancelled};
+use crate::text::cut;
+
+use super::{MAX_FILE_BYTES, glob::PathGlob, visible::cancelled};
 
 /// Memory for one compiled pattern.
 const MAX_PATTERN_BYTES: usize = 4 << 20;

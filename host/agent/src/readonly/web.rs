@@ -74,7 +74,7 @@ pub(super) async fn search(search: &dyn Search, input: Value) -> Result<String, 
 fn shown(number: usize, hit: &Hit) -> String {
     let line = |text: &str, max| {
         let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        match crate::files::cut(&line, max) {
+        match crate::text::cut(&line, max) {
             (_, true) => line,
             (start, false) => format!("{start}…"),
         }
@@ -100,7 +100,7 @@ pub(super) async fn fetch(fetch: &dyn Fetch, input: Value, room: usize) -> Resul
         return Err(ToolError::InvalidInput(format!("offset: the page has {all} characters")));
     };
     let rest = page.get(start..).unwrap_or_default();
-    let (part, _) = crate::files::cut(rest, PAGE_CHARS);
+    let (part, _) = crate::text::cut(rest, PAGE_CHARS);
     // However little room there is, it goes on.
     let first = part.chars().next().map_or(0, char::len_utf8);
     let part = part.get(..part.floor_char_boundary(room).max(first)).unwrap_or(part);

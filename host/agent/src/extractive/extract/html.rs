@@ -17,7 +17,9 @@ use html5ever::{
     },
 };
 
-use super::{Block, Form, Format, Page};
+use crate::format::Format;
+
+use super::{Block, Form, Page};
 use frame::{Open, is_main, skipped};
 
 /// Elements that end the block before them, and whose end ends theirs.
