@@ -55,7 +55,7 @@ pub(crate) async fn carry_out(
     commission: Commission,
     held: impl Send,
 ) {
-    let tools = Arc::new(JobTools::new(job.clone(), member.home.memory.clone()).without(reach.withheld()));
+    let tools = Arc::new(JobTools::new(job.clone(), member.home.memory.clone()).granted(&reach.grants));
     let Accepted { agent, granted_tools, ceiling, plan, .. } = accepted;
     let span = tracing::debug_span!("job", member = %member.key(), job = %job.id());
     let work = Work { member, job: job.clone(), tools, reach, granted_tools };
@@ -211,7 +211,7 @@ impl Work {
             // Returning a text submits it; a plugin that submitted before and returns nothing has said it already.
             Ok(Ok(text)) if text.trim().is_empty() => Ok(None),
             Ok(Ok(text)) => {
-                let submitted = blocking(move || Ok(tools.submit_result(&text, None))).await;
+                let submitted = blocking(move || Ok(tools.job().submit_result(&text, None))).await;
                 submitted.map_err(|e| e.message)?.map(|()| None).map_err(|e| e.to_string())
             }
             Ok(Err(text)) if text.trim().is_empty() => Err("the plugin gave up without a reason".to_owned()),
