@@ -166,7 +166,7 @@ impl Belt {
                     let cancel = self.cancel.child_token();
                     // Whoever drops the call ends what it left running on another thread.
                     let _stop = cancel.clone().drop_guard();
-                    tool.call(call.input, self.result_bytes, cancel).await.map(Value::String)
+                    tool(call.input, self.result_bytes, cancel).await.map(Value::String)
                 }
             }
         };

@@ -8,7 +8,7 @@ use std::{
 
 use async_trait::async_trait;
 use guild_agent::Belt;
-use guild_contract::{Bounds, JobUsage, Usage, text::one_line};
+use guild_contract::{Bounds, JobUsage, Usage, manifest::FILE_TOOLS, text::one_line};
 use guild_jobs::{Accepted, JobTools, RunningJob};
 use guild_sandbox::{Plugin, RunScope};
 use guild_session::{
@@ -223,7 +223,7 @@ impl Work {
     /// The read roots, for a session that has all three tools which read them.
     fn readable(&self, asked: &[String]) -> Option<Arc<dyn Files>> {
         let has = |name: &&str| [asked, &self.granted_tools].iter().all(|tools| tools.iter().any(|tool| tool == name));
-        self.reach.reader.files.clone().filter(|_| ["Read", "Grep", "Glob"].iter().all(has))
+        self.reach.reader.files.clone().filter(|_| FILE_TOOLS.iter().all(has))
     }
 
     /// All that a session may call: whole sets of tools, and the read-only ones that were granted and asked for.
