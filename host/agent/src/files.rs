@@ -24,7 +24,7 @@ use cap_std::{
 };
 use guild_contract::Limits;
 use guild_session::{
-    files::{FileEntry, Files, Found, GrepRequest, GrepWanted, Listing, Reason, Unread},
+    files::{FileEntry, Files, GrepRequest, GrepResult, GrepWanted, Listing, Reason, Unread},
     tools::ToolError,
 };
 use rustix::fs::OFlags;
@@ -37,10 +37,10 @@ use crate::{
 };
 
 pub use confined::FILES_TASK;
-use confined::{Answer, Asked, Elsewhere};
+use confined::{ChildSearch, Entry, Operation};
 use glob::PathGlob;
 use search::Search;
-use visible::{Out, Rules, Seen, Walk};
+use visible::{Exclusion, Rules, VisibleFile, Walk};
 
 /// Files larger than this are neither searched nor read line by line.
 const MAX_FILE_BYTES: u64 = 64 << 20;
@@ -146,7 +146,7 @@ struct Root {
 #[derive(Clone)]
 pub struct ReadRoots {
     roots: Vec<Arc<Root>>,
-    elsewhere: Elsewhere,
+    child: ChildSearch,
 }
 
 impl ReadRoots {
@@ -180,7 +180,7 @@ impl ReadRoots {
             }
             roots.push(Arc::new(Root { name, path, real, dir }));
         }
-        Ok(Self { roots, elsewhere: Elsewhere::new(&Limits::default()) })
+        Ok(Self { roots, child: ChildSearch::new(&Limits::default()) })
     }
 
     /// Those of these names, as they are open already, for one member: its searches take turns with each other, and with
@@ -188,13 +188,13 @@ impl ReadRoots {
     #[must_use]
     pub fn only(&self, names: &[String]) -> Self {
         let roots = self.roots.iter().filter(|root| names.contains(&root.name)).cloned().collect();
-        Self { roots, elsewhere: self.elsewhere.another() }
+        Self { roots, child: self.child.another() }
     }
 
     /// The same, with these limits of searches; the default limits hold where this is not said.
     #[must_use]
     pub fn with_limits(self, limits: &Limits) -> Self {
-        Self { elsewhere: Elsewhere::new(limits), ..self }
+        Self { child: ChildSearch::new(limits), ..self }
     }
 
     /// The names of the roots, and where they are: absolute paths without symlinks.
@@ -208,10 +208,7 @@ impl ReadRoots {
     /// # Errors
     /// Where the roots cannot be looked at: it takes too long, or too much memory.
     pub fn look(&self, enough: u32) -> Result<Vec<Looked>, ToolError> {
-        match self.ask(Asked::Look { enough }, &CancellationToken::new())? {
-            Answer::Looked(looked) => Ok(looked),
-            answer => Err(answer.unexpected()),
-        }
+        self.ask(Operation::Look { enough }, &CancellationToken::new())
     }
 
     /// [`Self::look`] in this process.
@@ -223,7 +220,7 @@ impl ReadRoots {
                 return Ok(looked);
             }
             let mut seen = 0;
-            let mut each = |file: Seen<'_>| {
+            let mut each = |file: VisibleFile<'_>| {
                 seen += 1;
                 match has_text(&file) {
                     Ok(true) => looked.documents += 1,
@@ -234,7 +231,7 @@ impl ReadRoots {
                 Ok(if looked.stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
             };
             // A break is that of `stopped`.
-            let mut walk = Walk::new(cancel, &self.elsewhere.beyond, &mut each);
+            let mut walk = Walk::new(cancel, &self.child.beyond, &mut each);
             let _ = walk.root(root)?;
             let unread = walk.unread();
             looked.unread.extend(unread);
@@ -286,9 +283,9 @@ impl ReadRoots {
         &self,
         path: Option<&str>,
         cancel: &CancellationToken,
-        each: &mut dyn FnMut(Seen<'_>) -> Result<ControlFlow<()>, ToolError>,
+        each: &mut dyn FnMut(VisibleFile<'_>) -> Result<ControlFlow<()>, ToolError>,
     ) -> Result<Unread, ToolError> {
-        let mut walk = Walk::new(cancel, &self.elsewhere.beyond, each);
+        let mut walk = Walk::new(cancel, &self.child.beyond, each);
         if let Some(path) = path.filter(|path| !everything(path)) {
             let (root, inner) = self.locate(path)?;
             let _ = walk.at(root, inner, path)?;
@@ -333,7 +330,7 @@ impl ReadRoots {
     }
 
     /// [`Files::grep`] in this process.
-    fn grep_here(&self, request: &GrepRequest, cancel: &CancellationToken) -> Result<Found, ToolError> {
+    fn grep_here(&self, request: &GrepRequest, cancel: &CancellationToken) -> Result<GrepResult, ToolError> {
         let path = request.path.as_deref().filter(|path| !everything(path));
         let mut search = Search::new(request, path.map_or("", plain), cancel)?;
         if request.wanted == GrepWanted::Files {
@@ -385,7 +382,7 @@ impl ReadRoots {
 }
 
 /// A line of a file, as far as it is shown.
-struct Line {
+struct LinePrefix {
     /// Its first bytes: enough for the characters that are shown, and one more.
     start: Vec<u8>,
     /// Whether the file ended before it.
@@ -393,9 +390,9 @@ struct Line {
 }
 
 /// Reads a line in pieces, and keeps its beginning only.
-fn read_line(reader: &mut impl BufRead) -> io::Result<Line> {
+fn read_line(reader: &mut impl BufRead) -> io::Result<LinePrefix> {
     const KEPT: usize = 4 * (MAX_LINE_CHARS + 1);
-    let mut line = Line { start: Vec::new(), end: true };
+    let mut line = LinePrefix { start: Vec::new(), end: true };
     loop {
         let piece = reader.fill_buf()?;
         if piece.is_empty() {
@@ -443,12 +440,12 @@ fn everything(path: &str) -> bool {
     matches!(plain(path), "" | ".")
 }
 
-fn hidden(path: &str, out: Out) -> ToolError {
+fn hidden(path: &str, out: Exclusion) -> ToolError {
     match out {
-        Out::Hidden => {
+        Exclusion::Hidden => {
             ToolError::InvalidInput(format!("{path:?} is hidden, left out by .gitignore, or behind a symlink"))
         }
-        Out::Beyond(why) => ToolError::OverLimit(format!("{path:?} is not read: {why}")),
+        Exclusion::Beyond(why) => ToolError::OverLimit(format!("{path:?} is not read: {why}")),
     }
 }
 
@@ -468,12 +465,8 @@ impl Files for ReadRoots {
     }
 
     fn walk(&self, cancel: &CancellationToken) -> Result<Listing, ToolError> {
-        match self.ask(Asked::Walk, cancel)? {
-            Answer::Walked(entries, unread) => {
-                Ok(Listing { files: entries.into_iter().map(FileEntry::from).collect(), unread })
-            }
-            answer => Err(answer.unexpected()),
-        }
+        let (files, unread): (Vec<Entry>, Unread) = self.ask(Operation::Walk, cancel)?;
+        Ok(Listing { files: files.into_iter().map(FileEntry::from).collect(), unread })
     }
 
     fn bytes(&self, path: &str, max: u64) -> Result<Vec<u8>, ToolError> {
@@ -483,7 +476,7 @@ impl Files for ReadRoots {
     fn listed_bytes(&self, path: &str, max: u64) -> Result<Vec<u8>, ToolError> {
         let (root, inner) = self.locate(path)?;
         if Rules::is_hidden(root, inner) {
-            return Err(hidden(path, Out::Hidden));
+            return Err(hidden(path, Exclusion::Hidden));
         }
         whole(Self::open_in(root, inner, path, max)?, path, max)
     }
@@ -519,11 +512,8 @@ impl Files for ReadRoots {
         Ok(text)
     }
 
-    fn grep(&self, request: &GrepRequest, cancel: &CancellationToken) -> Result<Found, ToolError> {
-        match self.ask(Asked::Grep(request.clone()), cancel)? {
-            Answer::Found(found) => Ok(found),
-            answer => Err(answer.unexpected()),
-        }
+    fn grep(&self, request: &GrepRequest, cancel: &CancellationToken) -> Result<GrepResult, ToolError> {
+        self.ask(Operation::Grep(request.clone()), cancel)
     }
 
     fn glob(
@@ -534,15 +524,12 @@ impl Files for ReadRoots {
         cancel: &CancellationToken,
     ) -> Result<Vec<String>, ToolError> {
         let (pattern, directory) = (pattern.to_owned(), directory.map(str::to_owned));
-        match self.ask(Asked::Glob { pattern, directory, limit }, cancel)? {
-            Answer::Paths(paths) => Ok(paths),
-            answer => Err(answer.unexpected()),
-        }
+        self.ask(Operation::Glob { pattern, directory, limit }, cancel)
     }
 }
 
 /// Whether a file that is a document has text, by its beginning; or why it is not read.
-fn has_text(file: &Seen<'_>) -> Result<bool, Reason> {
+fn has_text(file: &VisibleFile<'_>) -> Result<bool, Reason> {
     document_format(&file.entry)?;
     let opened = open(file.dir, file.name).map_err(|_| Reason::Denied)?;
     let mut head = Vec::new();

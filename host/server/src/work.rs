@@ -7,7 +7,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use guild_agent::Belt;
+use guild_agent::ToolSet;
 use guild_contract::{Bounds, JobUsage, Usage, manifest::FILE_TOOLS, text::one_line};
 use guild_jobs::{Accepted, JobTools, RunningJob};
 use guild_sandbox::{Plugin, RunScope};
@@ -236,7 +236,7 @@ impl Work {
         cancel: &CancellationToken,
     ) -> Result<Arc<dyn Tools>, ToolError> {
         let means = &self.member.means;
-        let belt = Belt::new(session, sets)?
+        let belt = ToolSet::new(session, sets)?
             .with_read_only(&self.reach.reader.broker, &self.reach.web, &self.granted_tools, asked)
             .with_journal(self.job.clone())
             .with_history(history)

@@ -158,9 +158,9 @@ fn normal(text: &str) -> Vec<u8> {
 
 /// The rules of hosts, by scheme, host and port. Those who ask at the same time wait for one answer.
 #[derive(Default)]
-pub(crate) struct RobotsCache(Mutex<HashMap<String, Kept>>);
+pub(crate) struct RobotsCache(Mutex<HashMap<String, CachedRules>>);
 
-struct Kept {
+struct CachedRules {
     since: Instant,
     rules: Arc<OnceCell<Rules>>,
 }
@@ -174,7 +174,7 @@ impl RobotsCache {
             let oldest = hosts.iter().min_by_key(|(_, kept)| kept.since).map(|(host, _)| host.clone());
             oldest.and_then(|oldest| hosts.remove(&oldest));
         }
-        let new = || Kept { since: Instant::now(), rules: Arc::default() };
+        let new = || CachedRules { since: Instant::now(), rules: Arc::default() };
         hosts.entry(host.to_owned()).or_insert_with(new).rules.clone()
     }
 }

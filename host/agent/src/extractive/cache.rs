@@ -23,7 +23,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
     corpus::Corpus,
-    cpu::{Cpu, Stop},
+    cpu::{Cpu, CpuError},
 };
 
 /// How long a walk is taken for the present state.
@@ -67,7 +67,7 @@ struct Walked {
 
 /// A corpus that is being built. Those who wait for it hold it; when the last lets go, it stops.
 struct Build {
-    done: watch::Receiver<Option<Result<Arc<Corpus>, Stop>>>,
+    done: watch::Receiver<Option<Result<Arc<Corpus>, CpuError>>>,
     _stop: DropGuard,
 }
 
@@ -96,7 +96,11 @@ impl Cache {
     }
 
     /// The corpus of these sources as they are now.
-    pub(crate) async fn corpus(&self, files: &Arc<dyn Files>, cancel: &CancellationToken) -> Result<Arc<Corpus>, Stop> {
+    pub(crate) async fn corpus(
+        &self,
+        files: &Arc<dyn Files>,
+        cancel: &CancellationToken,
+    ) -> Result<Arc<Corpus>, CpuError> {
         let sources = self.sources(files);
         let (build, key) = loop {
             let (listing, key) = sources.walk(files, cancel).await?;
@@ -122,17 +126,17 @@ impl Cache {
             };
             tokio::select! {
                 biased;
-                () = cancel.cancelled() => return Err(Stop::Cancelled),
+                () = cancel.cancelled() => return Err(CpuError::Cancelled),
                 _ = older.wait_for(Option::is_some) => {}
             }
         };
         let mut done = build.done.clone();
         let result = tokio::select! {
             biased;
-            () = cancel.cancelled() => return Err(Stop::Cancelled),
+            () = cancel.cancelled() => return Err(CpuError::Cancelled),
             result = done.wait_for(Option::is_some) => result.ok().and_then(|result| result.clone()),
         };
-        let corpus = result.unwrap_or_else(|| Err(Stop::Failed("indexing the sources broke off".to_owned())))?;
+        let corpus = result.unwrap_or_else(|| Err(CpuError::Failed("indexing the sources broke off".to_owned())))?;
         self.state().keep(key, corpus.clone());
         Ok(corpus)
     }
@@ -147,7 +151,7 @@ impl Cache {
             // Dropping it ends the children that read documents.
             let built = tokio::select! {
                 biased;
-                () = cancel.cancelled() => Err(Stop::Cancelled),
+                () = cancel.cancelled() => Err(CpuError::Cancelled),
                 built = build => built.map(Arc::new),
             };
             if let Ok(corpus) = &built {
@@ -172,10 +176,10 @@ impl Sources {
         &self,
         files: &Arc<dyn Files>,
         cancel: &CancellationToken,
-    ) -> Result<(Arc<Listing>, Fingerprint), Stop> {
+    ) -> Result<(Arc<Listing>, Fingerprint), CpuError> {
         let mut walks = tokio::select! {
             biased;
-            () = cancel.cancelled() => return Err(Stop::Cancelled),
+            () = cancel.cancelled() => return Err(CpuError::Cancelled),
             walks = self.walks.lock() => walks,
         };
         walks.retain(|walk| walk.at.elapsed() < FRESH);
@@ -191,9 +195,9 @@ impl Sources {
         });
         let walked = walked.await?;
         if cancel.is_cancelled() {
-            return Err(Stop::Cancelled);
+            return Err(CpuError::Cancelled);
         }
-        let (listing, fingerprint) = walked.map_err(|error| Stop::Failed(error.to_string()))?;
+        let (listing, fingerprint) = walked.map_err(|error| CpuError::Failed(error.to_string()))?;
         let at = Instant::now();
         walks.push(Walked { files: Arc::downgrade(files), at, listing: listing.clone(), fingerprint });
         Ok((listing, fingerprint))

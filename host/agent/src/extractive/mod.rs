@@ -40,7 +40,7 @@ use guild_session::{
 use tokio_util::sync::CancellationToken;
 
 use cache::Cache;
-use cpu::{Cpu, Stop};
+use cpu::{Cpu, CpuError};
 
 pub use document::DOCUMENT_TASK;
 pub use local::LocalSearch;
@@ -121,8 +121,8 @@ impl AgentRuntime for Extractive {
     ) -> Result<String, String> {
         let done = self.cpu.run(&CancellationToken::new(), move || condense::condense(&memories, max_chars)).await;
         done.map_err(|stop| match stop {
-            Stop::Cancelled => "cancelled".to_owned(),
-            Stop::Failed(text) => text,
+            CpuError::Cancelled => "cancelled".to_owned(),
+            CpuError::Failed(text) => text,
         })
     }
 }

@@ -11,7 +11,7 @@ use super::{
     corpus::Corpus,
     figures::Figures,
     quote::{Key, Quote, key, quote},
-    search::{Answer, Finding},
+    search::{Finding, QuestionAnswer},
     terms::Stems,
 };
 
@@ -45,7 +45,7 @@ struct Cited<'a> {
 pub(crate) struct Report<'a> {
     corpus: &'a Corpus,
     stems: &'a Stems,
-    answers: &'a [Answer],
+    answers: &'a [QuestionAnswer],
     /// What the worker computed.
     figures: &'a [Figures],
     /// For each answer, its findings; a passage that answers two questions has one number.
@@ -53,7 +53,12 @@ pub(crate) struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    pub(crate) fn new(corpus: &'a Corpus, stems: &'a Stems, answers: &'a [Answer], figures: &'a [Figures]) -> Self {
+    pub(crate) fn new(
+        corpus: &'a Corpus,
+        stems: &'a Stems,
+        answers: &'a [QuestionAnswer],
+        figures: &'a [Figures],
+    ) -> Self {
         let mut numbers: HashMap<u32, usize> = HashMap::new();
         let mut cited = Vec::new();
         for answer in answers {
@@ -272,7 +277,7 @@ impl<'a> Report<'a> {
     }
 
     /// The rows of the figures that a question names.
-    pub(crate) fn computed(&self, answer: &Answer) -> Vec<String> {
+    pub(crate) fn computed(&self, answer: &QuestionAnswer) -> Vec<String> {
         let rows = |figures: &'a Figures| {
             let rows = figures.answer(self.stems, &answer.question);
             rows.into_iter().map(|row| format!("`{}`: {row}", figures.path))

@@ -45,7 +45,7 @@ pub(crate) struct Finding {
 
 /// What the sources have on a question.
 #[derive(Clone, Debug)]
-pub(crate) struct Answer {
+pub(crate) struct QuestionAnswer {
     pub(crate) question: Question,
     /// Best first; empty where the sources do not answer.
     pub(crate) findings: Vec<Finding>,
@@ -85,15 +85,15 @@ pub(crate) fn answer(
     stems: &Stems,
     question: &Question,
     limit: usize,
-) -> Answer {
+) -> QuestionAnswer {
     let candidates = candidates(corpus, within, stems, question, &question.terms);
     let unknown = question.terms.iter().zip(&question.words);
     let unknown =
         unknown.filter(|(term, _)| corpus.index.having(&term.stem) == 0).map(|(_, word)| word.clone()).collect();
-    let mut answer = Answer { question: question.clone(), findings: Vec::new(), unknown, salient: Vec::new() };
+    let mut answer = QuestionAnswer { question: question.clone(), findings: Vec::new(), unknown, salient: Vec::new() };
     if candidates.iter().any(|candidate| candidate.finding.coverage >= needed(question.terms.len())) {
         answer.findings = diverse(corpus, stems, question, candidates, related(question), limit);
-        settle(corpus, stems, &mut answer);
+        keep_covering(corpus, stems, &mut answer);
     }
     answer
 }
@@ -106,7 +106,13 @@ pub(crate) fn passages(corpus: &Corpus, stems: &Stems, question: &Question, limi
 
 /// Follows up on what was found: looks again, with words that the findings have in common beside the question's own.
 /// Where nothing was found there is nothing to follow: looking for less than was asked would find other things.
-pub(crate) fn follow_up(corpus: &Corpus, within: &HashSet<u32>, stems: &Stems, answer: &mut Answer, limit: usize) {
+pub(crate) fn follow_up(
+    corpus: &Corpus,
+    within: &HashSet<u32>,
+    stems: &Stems,
+    answer: &mut QuestionAnswer,
+    limit: usize,
+) {
     if answer.findings.is_empty() {
         return;
     }
@@ -116,7 +122,7 @@ pub(crate) fn follow_up(corpus: &Corpus, within: &HashSet<u32>, stems: &Stems, a
     let candidates = candidates(corpus, within, stems, question, &query);
     answer.findings = diverse(corpus, stems, question, candidates, related(question), limit);
     answer.salient = words;
-    settle(corpus, stems, answer);
+    keep_covering(corpus, stems, answer);
 }
 
 /// Passages that have words of the query, scored, best first. Coverage is of the question alone.
@@ -198,7 +204,7 @@ fn share(corpus: &Corpus, question: &Question, mask: u64) -> f32 {
 
 /// Keeps the findings that, as they are quoted under their heading, cover what was asked; all go where none has one
 /// sentence, row, list or listing that covers it by itself under its headings.
-pub(crate) fn settle(corpus: &Corpus, stems: &Stems, answer: &mut Answer) {
+pub(crate) fn keep_covering(corpus: &Corpus, stems: &Stems, answer: &mut QuestionAnswer) {
     let question = &answer.question;
     let mut answered = false;
     for finding in &mut answer.findings {
@@ -392,7 +398,7 @@ fn alike(a: &HashSet<String>, b: &HashSet<String>) -> f32 {
 }
 
 /// Words that at least two of the findings have, that tell much, and that the question has not.
-fn salient(corpus: &Corpus, stems: &Stems, answer: &Answer) -> Vec<(QueryTerm, String)> {
+fn salient(corpus: &Corpus, stems: &Stems, answer: &QuestionAnswer) -> Vec<(QueryTerm, String)> {
     let mut having: HashMap<String, (usize, String)> = HashMap::new();
     for finding in &answer.findings {
         let mut seen = HashSet::new();

@@ -6,7 +6,7 @@ use cap_std::fs::File;
 use grep_regex::{ErrorKind, RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
 use guild_session::{
-    files::{FileEntry, FileMatches, Found, FoundLine, GrepRequest, GrepWanted, Reason, Unread},
+    files::{FileEntry, FileMatches, FoundLine, GrepRequest, GrepResult, GrepWanted, Reason, Unread},
     tools::ToolError,
 };
 use ignore::types::{Types, TypesBuilder};
@@ -37,7 +37,7 @@ pub(super) struct Search<'a> {
     types: Option<Types>,
     request: &'a GrepRequest,
     cancel: &'a CancellationToken,
-    found: Found,
+    found: GrepResult,
     /// Files that could not be opened.
     denied: Unread,
     /// Lines or files that may still be found.
@@ -93,7 +93,7 @@ impl<'a> Search<'a> {
             types,
             request,
             cancel,
-            found: Found::default(),
+            found: GrepResult::default(),
             denied: Unread::default(),
             left,
             room,
@@ -157,7 +157,7 @@ impl<'a> Search<'a> {
         self.found.unread = unread;
     }
 
-    pub(super) fn finish(mut self) -> Found {
+    pub(super) fn finish(mut self) -> GrepResult {
         self.found.unread.extend(self.denied);
         self.found
     }

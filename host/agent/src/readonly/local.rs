@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use guild_session::{
-    files::{FileMatches, Files, Found, GrepRequest, GrepWanted, Reason, Unread},
+    files::{FileMatches, Files, GrepRequest, GrepResult, GrepWanted, Reason, Unread},
     tools::ToolError,
 };
 use schemars::JsonSchema;
@@ -140,7 +140,7 @@ pub(super) fn grep(
         limit: input.offset.saturating_add(most).saturating_add(1),
     };
     let found = files.grep(&request, cancel)?;
-    let Found { skipped, full, unread, .. } = found;
+    let GrepResult { skipped, full, unread, .. } = found;
     let lines = match input.output_mode {
         OutputMode::Content => found_lines(found.files, input.numbers, before > 0 || after > 0),
         OutputMode::FilesWithMatches => found.files.into_iter().map(|file| file.path).collect(),

@@ -67,7 +67,7 @@ impl Artifacts {
     }
 
     /// Waits until no change is under way. It blocks.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn wait_idle(&self) {
         self.quota.settle();
     }
 }

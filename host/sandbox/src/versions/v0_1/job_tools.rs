@@ -5,37 +5,37 @@ use guild_jobs::RunningJob;
 use guild_session::tools::ToolError;
 
 use super::{
-    Answer,
+    HostResult,
     bindings::guild::worker::{job_tools::Host, types},
-    blocking, named,
+    named,
 };
-use crate::state::{Reach, State};
+use crate::state::{CallContext, State};
 
 impl Host for State {
-    async fn update_summary(&mut self, summary: String) -> Answer<()> {
+    async fn update_summary(&mut self, summary: String) -> HostResult<()> {
         self.on_job("job-tools.update-summary", move |_, job| job.update_summary(&summary)).await
     }
 
-    async fn record_decision(&mut self, decision: types::Decision) -> Answer<()> {
+    async fn record_decision(&mut self, decision: types::Decision) -> HostResult<()> {
         let types::Decision { question, decision, reasoning } = decision;
         let decision = Decision { question, decision, reasoning };
         self.on_job("job-tools.record-decision", move |_, job| job.record_decision(decision, None)).await
     }
 
-    async fn log_question(&mut self, question: String) -> Answer<()> {
+    async fn log_question(&mut self, question: String) -> HostResult<()> {
         self.on_job("job-tools.log-question", move |_, job| job.log_question(&question)).await
     }
 
-    async fn write_artifact(&mut self, path: String, contents: Vec<u8>) -> Answer<()> {
-        self.on_job("job-tools.write-artifact", move |reach, job| {
-            reach.granted_too(reach.grants.artifacts, &Capability::Artifacts, r#""artifacts": {}"#)?;
+    async fn write_artifact(&mut self, path: String, contents: Vec<u8>) -> HostResult<()> {
+        self.on_job("job-tools.write-artifact", move |context, job| {
+            context.granted_too(context.grants.artifacts, &Capability::Artifacts, r#""artifacts": {}"#)?;
             named("the path", &path)?;
             job.write_artifact(&path, &contents)
         })
         .await
     }
 
-    async fn submit_result(&mut self, output: String) -> Answer<()> {
+    async fn submit_result(&mut self, output: String) -> HostResult<()> {
         self.on_job("job-tools.submit-result", move |_, job| job.submit_result(&output, None)).await
     }
 }
@@ -45,9 +45,8 @@ impl State {
     async fn on_job(
         &mut self,
         function: &'static str,
-        call: impl FnOnce(&Reach, &RunningJob) -> Result<(), ToolError> + Send + 'static,
-    ) -> Answer<()> {
-        let reach = self.reach.clone();
-        blocking(move || call(&reach, reach.job(Interface::JobTools, function)?.job())).await
+        call: impl FnOnce(&CallContext, &RunningJob) -> Result<(), ToolError> + Send + 'static,
+    ) -> HostResult<()> {
+        self.blocking(move |context| call(context, context.job(Interface::JobTools, function)?.job())).await
     }
 }

@@ -19,7 +19,7 @@ use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 use crate::log::LogSink;
 
 /// Counts what one Store holds, against its limits.
-pub(crate) struct Held {
+pub(crate) struct ResourceUsage {
     memory: AtomicU64,
     max_memory: u64,
     files: AtomicU64,
@@ -30,10 +30,10 @@ pub(crate) struct Held {
     refused: Mutex<Option<Reached>>,
     /// Where it is told that a limit was reached, which the component may get over; and which were.
     log: Option<LogSink>,
-    told: Mutex<Vec<&'static str>>,
+    reported: Mutex<Vec<&'static str>>,
 }
 
-impl fmt::Debug for Held {
+impl fmt::Debug for ResourceUsage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Held").field("memory", &self.memory).field("files", &self.files).finish_non_exhaustive()
     }
@@ -51,13 +51,13 @@ pub(crate) struct Reached {
 /// Memory of the host that is held for a component until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    held: Arc<Held>,
+    usage: Arc<ResourceUsage>,
     bytes: u64,
 }
 
 /// A place among the open files, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct OpenFile(Arc<Held>);
+pub(crate) struct OpenFilePermit(Arc<ResourceUsage>);
 
 /// Adds to a sum, if that stays within the limit.
 fn add(sum: &AtomicU64, more: u64, max: u64) -> bool {
@@ -65,7 +65,7 @@ fn add(sum: &AtomicU64, more: u64, max: u64) -> bool {
     sum.fetch_update(Ordering::AcqRel, Ordering::Acquire, added).is_ok()
 }
 
-impl Held {
+impl ResourceUsage {
     pub(crate) fn new(limits: &Limits, all_files: Arc<AtomicU64>, log: Option<LogSink>) -> Arc<Self> {
         Arc::new(Self {
             memory: AtomicU64::new(0),
@@ -75,7 +75,7 @@ impl Held {
             all_files,
             refused: Mutex::default(),
             log,
-            told: Mutex::default(),
+            reported: Mutex::default(),
         })
     }
 
@@ -89,16 +89,16 @@ impl Held {
     /// Takes memory of the host; the error is what the component is told.
     pub(crate) fn memory(self: &Arc<Self>, bytes: u64) -> Result<Memory, ErrorCode> {
         let fits = self.grow(bytes);
-        fits.then(|| Memory { held: self.clone(), bytes }).ok_or(ErrorCode::InsufficientMemory)
+        fits.then(|| Memory { usage: self.clone(), bytes }).ok_or(ErrorCode::InsufficientMemory)
     }
 
     /// Takes a place among the open files; the error is what the component is told.
-    pub(crate) fn open(self: &Arc<Self>) -> Result<OpenFile, ErrorCode> {
+    pub(crate) fn open(self: &Arc<Self>) -> Result<OpenFilePermit, ErrorCode> {
         if !add(&self.files, 1, self.max_files) {
-            self.tell(&self.too_many_files());
+            self.report(&self.too_many_files());
             return Err(ErrorCode::Quota);
         }
-        let file = OpenFile(self.clone());
+        let file = OpenFilePermit(self.clone());
         let all = self.all_files.fetch_add(1, Ordering::AcqRel);
         let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 2;
         // The place is given back with the one that was just taken.
@@ -113,7 +113,7 @@ impl Held {
     /// Remembers that a limit was reached, or forgets it because what it bounds was granted again.
     pub(crate) fn note(&self, limit: Reached, granted: bool) {
         if !granted {
-            self.tell(&limit);
+            self.report(&limit);
         }
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         if !granted {
@@ -124,11 +124,11 @@ impl Held {
     }
 
     /// Writes into the log that a limit was reached: once, and whether or not the call fails for it.
-    fn tell(&self, limit: &Reached) {
+    fn report(&self, limit: &Reached) {
         let Some(log) = &self.log else { return };
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if !told.contains(&limit.name) {
-            told.push(limit.name);
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        if !reported.contains(&limit.name) {
+            reported.push(limit.name);
             log.line(&format!("host: refused what is beyond {limit}"));
         }
     }
@@ -141,11 +141,11 @@ impl Held {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        self.held.memory.fetch_sub(self.bytes, Ordering::AcqRel);
+        self.usage.memory.fetch_sub(self.bytes, Ordering::AcqRel);
     }
 }
 
-impl Drop for OpenFile {
+impl Drop for OpenFilePermit {
     fn drop(&mut self) {
         self.0.files.fetch_sub(1, Ordering::AcqRel);
         self.0.all_files.fetch_sub(1, Ordering::AcqRel);

@@ -10,9 +10,9 @@ use std::{
 
 use async_trait::async_trait;
 use common::{Job, Kept, roots, write};
-use guild_agent::{Belt, Broker};
+use guild_agent::{Broker, ToolSet};
 use guild_session::{
-    files::{Files, Found, GrepRequest, Listing},
+    files::{Files, GrepRequest, GrepResult, Listing},
     tools::{ToolCall, ToolDefinition, ToolError, Tools},
     transcript::Entry,
     web::{Fetch, Hit, Search, Web},
@@ -33,10 +33,10 @@ fn sources() -> TempDir {
     dir
 }
 
-fn belt(dir: &TempDir, granted: &[&str], asked: &[&str]) -> Belt {
+fn belt(dir: &TempDir, granted: &[&str], asked: &[&str]) -> ToolSet {
     let job: Arc<dyn Tools> = Arc::new(Job::default());
     let files = roots(&dir.path().join("docs"));
-    let belt = Belt::new(1, [job]).unwrap();
+    let belt = ToolSet::new(1, [job]).unwrap();
     belt.with_read_only(&Broker::new(Some(files)), &Web::default(), &names(granted), &names(asked))
 }
 
@@ -44,7 +44,7 @@ fn call(name: &str, input: Value) -> ToolCall {
     ToolCall { id: format!("1.1.{name}"), name: name.to_owned(), input }
 }
 
-async fn answer(belt: &Belt, name: &str, input: Value) -> String {
+async fn answer(belt: &ToolSet, name: &str, input: Value) -> String {
     belt.call(call(name, input)).await.unwrap().as_str().unwrap().to_owned()
 }
 
@@ -116,7 +116,7 @@ fn what_there_is_nothing_for_is_absent() {
         (Some(files), web(true, false), &["Read", "Grep", "Glob", "WebSearch"]),
     ] {
         let broker = Broker::new(files);
-        let belt = Belt::new(1, []).unwrap().with_read_only(&broker, &web, &every, &every);
+        let belt = ToolSet::new(1, []).unwrap().with_read_only(&broker, &web, &every, &every);
         let offered: Vec<String> = belt.definitions().iter().map(|tool| tool.name.clone()).collect();
         assert_eq!(offered, there);
         let available: Vec<&String> = every.iter().filter(|name| broker.offers(name, &web)).collect();
@@ -127,7 +127,7 @@ fn what_there_is_nothing_for_is_absent() {
 #[test]
 fn no_tool_is_called_as_one_that_writes_or_runs_commands() {
     for name in ["Write", "Edit", "Bash", "bash", "NotebookEdit"] {
-        let refused = Belt::new(1, [Own::tools(name, || Ok(Value::Null))]).err().unwrap();
+        let refused = ToolSet::new(1, [Own::tools(name, || Ok(Value::Null))]).err().unwrap();
         assert!(matches!(&refused, ToolError::InvalidInput(text) if text.contains(name)), "{refused}");
     }
 }
@@ -234,7 +234,7 @@ async fn the_call_is_written_before_its_effect() {
     let kept = Arc::new(Kept::default());
     let seen = kept.clone();
     let own = Own::tools("effect", move || Ok(json!(seen.entries().len())));
-    let belt = Belt::new(1, [own]).unwrap().with_journal(kept.clone());
+    let belt = ToolSet::new(1, [own]).unwrap().with_journal(kept.clone());
     assert_eq!(belt.call(call("effect", json!({}))).await, Ok(json!(1)));
     assert_eq!(kept.entries().len(), 2);
 }
@@ -249,7 +249,7 @@ async fn a_result_is_bounded_before_anybody_sees_it() {
     ];
     for long in texts {
         let own = Own::tools("long", move || long.clone());
-        let belt = Belt::new(1, [own]).unwrap().with_journal(kept.clone()).with_result_bytes(1000);
+        let belt = ToolSet::new(1, [own]).unwrap().with_journal(kept.clone()).with_result_bytes(1000);
         let result = belt.call(call("long", json!({}))).await;
         let text = match result {
             Ok(value) => value.as_str().unwrap().to_owned(),
@@ -265,7 +265,7 @@ async fn a_result_is_bounded_before_anybody_sees_it() {
 async fn a_result_of_exactly_the_limit_is_whole_and_of_one_byte_more_is_cut() {
     let answered = async |answer: Result<Value, ToolError>| {
         let own = Own::tools("own", move || answer.clone());
-        Belt::new(1, [own]).unwrap().with_result_bytes(1000).call(call("own", json!({}))).await
+        ToolSet::new(1, [own]).unwrap().with_result_bytes(1000).call(call("own", json!({}))).await
     };
     let cut = |text: &str| {
         format!(
@@ -341,7 +341,8 @@ async fn a_call_that_was_answered_before_a_restart_is_not_made_again() {
         called("2.1.4", json!({"key": "another"})),
         result("2.1.4", Some(json!("answer to another")), None),
     ];
-    let belt = Belt::new(2, [job.clone() as Arc<dyn Tools>]).unwrap().with_journal(kept.clone()).with_history(&history);
+    let belt =
+        ToolSet::new(2, [job.clone() as Arc<dyn Tools>]).unwrap().with_journal(kept.clone()).with_history(&history);
     let again = async |id: &str| {
         belt.call(ToolCall { id: id.to_owned(), name: "store_memory".to_owned(), input: json!({}) }).await
     };
@@ -360,7 +361,7 @@ async fn a_call_that_was_answered_before_a_restart_is_not_made_again() {
 async fn a_call_that_the_end_of_its_session_broke_off_was_not_answered() {
     let kept = Arc::new(Kept::default());
     let own = Own::tools("late", || Err(ToolError::JobEnded));
-    let belt = Belt::new(1, [own]).unwrap().with_journal(kept.clone());
+    let belt = ToolSet::new(1, [own]).unwrap().with_journal(kept.clone());
     assert_eq!(belt.call(call("late", json!({}))).await, Err(ToolError::JobEnded));
     assert!(matches!(kept.entries().as_slice(), [Entry::Call { .. }]));
 }
@@ -369,7 +370,7 @@ async fn a_call_that_the_end_of_its_session_broke_off_was_not_answered() {
 async fn a_denial_is_in_the_log_with_the_tool_and_the_grant() {
     let kept = Arc::new(Kept::default());
     let own = Own::tools("lookup", || Err(ToolError::NotGranted("web.fetch to example.org".to_owned())));
-    let belt = Belt::new(3, [own]).unwrap().with_journal(kept.clone());
+    let belt = ToolSet::new(3, [own]).unwrap().with_journal(kept.clone());
     belt.call(call("lookup", json!({}))).await.unwrap_err();
     assert_eq!(kept.log(), ["session 3: lookup: not granted: web.fetch to example.org"]);
 }
@@ -377,7 +378,7 @@ async fn a_denial_is_in_the_log_with_the_tool_and_the_grant() {
 #[tokio::test]
 async fn a_tool_that_breaks_off_is_an_answer() {
     let own = Own::tools("breaks", || panic!("it broke"));
-    let error = Belt::new(1, [own]).unwrap().call(call("breaks", json!({}))).await.unwrap_err();
+    let error = ToolSet::new(1, [own]).unwrap().call(call("breaks", json!({}))).await.unwrap_err();
     assert!(matches!(&error, ToolError::Unavailable(text) if text.contains("breaks")), "{error}");
 }
 
@@ -402,11 +403,11 @@ impl Fetch for Pages {
     }
 }
 
-fn online(pages: Pages) -> Belt {
+fn online(pages: Pages) -> ToolSet {
     let pages = Arc::new(pages);
     let web = Web { search: Some(pages.clone()), fetch: Some(pages) };
     let both = names(&["WebSearch", "WebFetch"]);
-    Belt::new(1, []).unwrap().with_read_only(&Broker::new(None), &web, &both, &both)
+    ToolSet::new(1, []).unwrap().with_read_only(&Broker::new(None), &web, &both, &both)
 }
 
 #[tokio::test]
@@ -485,7 +486,7 @@ impl Files for Endless {
         self.inner.read(path, offset, limit)
     }
 
-    fn grep(&self, request: &GrepRequest, cancel: &CancellationToken) -> Result<Found, ToolError> {
+    fn grep(&self, request: &GrepRequest, cancel: &CancellationToken) -> Result<GrepResult, ToolError> {
         self.becomes("searching");
         loop {
             if let Err(stopped) = self.inner.grep(request, cancel) {
@@ -509,8 +510,12 @@ async fn a_search_stops_when_its_call_is_dropped_or_its_session_cancelled() {
         let files = Arc::new(Endless { inner: inner.clone(), state: Mutex::new(""), changed: Condvar::new() });
         let cancel = CancellationToken::new();
         let shared: Arc<dyn Files> = files.clone();
-        let belt =
-            Belt::new(1, []).unwrap().with_read_only(&Broker::new(Some(shared.clone())), &Web::default(), &grep, &grep);
+        let belt = ToolSet::new(1, []).unwrap().with_read_only(
+            &Broker::new(Some(shared.clone())),
+            &Web::default(),
+            &grep,
+            &grep,
+        );
         let belt = belt.with_cancel(cancel.clone());
         let search = tokio::spawn(async move { belt.call(call("Grep", json!({"pattern": "alpha"}))).await });
         files.wait_until("searching");
