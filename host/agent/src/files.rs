@@ -1,10 +1,10 @@
 //! The granted read roots, over cap-std directories that were opened once.
 //!
-//! Everything a session can read goes through [`ReadRoots`]: no ambient path is used after the roots are opened, and
-//! cap-std refuses `..`, absolute paths and symlinks that lead out of a root. One rule says what exists for a
-//! session: hidden files, and what `.gitignore` leaves out, are neither listed nor read.
+//! Sessions read files through [`ReadRoots`] only: no ambient path is used after the roots are opened, and cap-std refuses
+//! `..`, absolute paths and symlinks that lead out of a root. Hidden files, and files that a `.gitignore` excludes, are
+//! neither listed nor read.
 //!
-//! Whatever looks at many files runs in a child process, see `confined.rs`.
+//! Walks and searches run in a child process, see `confined.rs`.
 
 mod confined;
 mod glob;

@@ -1,4 +1,4 @@
-//! Agent sessions: the runtimes that run them, the belt of tools that each is given, and the read-only tools.
+//! Agent sessions: the runtimes that run them, the tool set of each session, and the read-only tools.
 //!
 //! A session can do only what its [`ToolSet`] offers; it reads only what [`ReadRoots`] was opened on; and what it found
 //! out leaves it through the internal tools of its job, never through a file that it writes itself.

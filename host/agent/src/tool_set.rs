@@ -1,8 +1,8 @@
-//! The belt of tools that a session is given: nothing else exists for it (REQ-WD-31).
+//! The tool set of a session: all that it can call (REQ-WD-31).
 //!
-//! All runtimes call their tools through it, so what holds for calls holds for every runtime: each is written into the
-//! transcript before it is made and after it was answered, each answer is bounded before anybody sees it, and a call
-//! that was answered before the host restarted is answered as it was then.
+//! All runtimes call their tools through it. It writes each call into the transcript before it is made and after it was
+//! answered, bounds each result, and answers a call of a resumed session from the transcript where the transcript has its
+//! result.
 
 use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc, time::Instant};
 
@@ -28,7 +28,7 @@ const CUT_LINE_BYTES: usize = 200;
 /// Characters of a text that the host's log repeats.
 const LOGGED_CHARS: usize = 300;
 
-/// Where a call to a name goes.
+/// What answers the calls of one tool.
 enum Target {
     /// To one of the sets of tools.
     Set(Arc<dyn Tools>),
@@ -52,18 +52,18 @@ pub struct ToolSet {
     past_calls: HashMap<String, PastCall>,
     result_bytes: usize,
     cancel: CancellationToken,
-    /// Whose it is, for the log.
+    /// The span of the job, for the log.
     of: Span,
 }
 
 impl ToolSet {
-    /// A belt of whole sets: the job's internal tools, and those that a component answers itself. Where two have a
+    /// A tool set made of whole sets: the job's internal tools, and those that a component answers itself. Where two have a
     /// tool of the same name, the first set's is the one that exists. `session` is the session's number in its job.
     ///
     /// # Errors
     /// `InvalidInput` that names the tool, where one is called as a tool that writes files or runs commands.
     pub fn new(session: u32, sets: impl IntoIterator<Item = Arc<dyn Tools>>) -> Result<Self, ToolError> {
-        let mut belt = Self {
+        let mut tools = Self {
             session,
             tools: Vec::new(),
             journal: Arc::new(NoJournal),
@@ -81,10 +81,10 @@ impl ToolSet {
                         definition.name
                     )));
                 }
-                belt.add(definition, Target::Set(set.clone()));
+                tools.add(definition, Target::Set(set.clone()));
             }
         }
-        Ok(belt)
+        Ok(tools)
     }
 
     /// Adds those of the read-only tools that were asked for, out of what was granted. What there is nothing for is
@@ -193,7 +193,7 @@ impl Tools for ToolSet {
         let result = bounded(self.dispatch(call).await, self.result_bytes);
         let over = matches!(result, Err(ToolError::JobEnded)) || result.is_err() && self.cancel.is_cancelled();
         if over {
-            // Its session ended meanwhile. It was not answered: if the session is taken up again, it is called again.
+            // Its session ended meanwhile, so the call counts as not answered: a resumed session makes it again.
             return result;
         }
         let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -206,7 +206,7 @@ impl Tools for ToolSet {
                 denied,
                 ms,
                 why = one_line(&error.to_string(), LOGGED_CHARS),
-                "a tool answered a session with an error"
+                "a session's tool call failed"
             );
         }
         if let Err(denied @ ToolError::NotGranted(_)) = &result {

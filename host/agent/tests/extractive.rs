@@ -458,11 +458,11 @@ async fn memories_are_condensed_within_the_cap() {
 const LONG_TASK: &str =
     "How often do signing keys rotate, and how long is a weekly backup kept? What is the capital of France?";
 
-/// A session over the manual whose tools are a belt, with what it did before.
+/// A session over the manual whose tools are a tool set, with what it did before.
 fn belted(dir: &TempDir, job: &Arc<Job>, kept: &Arc<Kept>, history: &[Entry]) -> Session {
-    let belt =
+    let tool_set =
         ToolSet::new(1, [job.clone() as Arc<dyn Tools>]).unwrap().with_journal(kept.clone()).with_history(history);
-    let session = session(LONG_TASK, Arc::new(belt), Some(roots(&dir.path().join("docs"))));
+    let session = session(LONG_TASK, Arc::new(tool_set), Some(roots(&dir.path().join("docs"))));
     Session { journal: kept.clone(), history: history.to_vec(), ..session }
 }
 

@@ -9,8 +9,8 @@ use crate::{
     usage::{Reached, ResourceUsage},
 };
 
-/// The engine's words for a limit that has no type of its own to be told by, and the limit. `tests/limits.rs` reaches
-/// each of them, so that a version of wasmtime with other words does not pass.
+/// Error texts of wasmtime that have no error type of their own, and the limit that each is about. `tests/limits.rs` reaches
+/// all of them, so it fails with a version of wasmtime that words them otherwise.
 const WORDS: [(&str, &str, Max); 9] = [
     ("memory has a minimum byte size of", "memory_bytes", |limits| limits.memory_bytes),
     ("has a minimum element size of", "table_elements", |limits| limits.table_elements),
@@ -24,7 +24,7 @@ const WORDS: [(&str, &str, Max); 9] = [
 ];
 type Max = fn(&Limits) -> u64;
 
-/// The limit that the engine's words are about.
+/// The limit that an error's text is about.
 fn named_limit(error: &wasmtime::Error, limits: &Limits) -> Option<Reached> {
     let texts: Vec<String> = error.chain().map(ToString::to_string).collect();
     let (_, name, max) = WORDS.iter().find(|(words, ..)| texts.iter().any(|text| text.contains(words)))?;

@@ -32,7 +32,7 @@ pub(crate) struct State {
     /// The one directory that may be changed, in `run`.
     pub(crate) artifacts: Option<Arc<Artifacts>>,
     pub(crate) usage: Arc<ResourceUsage>,
-    /// The places of its open descriptors, by their handles.
+    /// The permits of its open descriptors, by their handles.
     pub(crate) open: HashMap<u32, OpenFilePermit>,
     pub(crate) limiter: Limiter,
     pub(crate) limits: Arc<Limits>,
@@ -41,7 +41,7 @@ pub(crate) struct State {
     stderr: Lines,
 }
 
-/// All that a call can reach through `guild:worker`.
+/// The context of a call: all that it can reach through `guild:worker`.
 #[derive(Clone)]
 pub(crate) struct CallContext {
     /// What was asked for and granted.
@@ -82,7 +82,7 @@ impl CallContext {
         ToolError::NoJob
     }
 
-    /// The member's memory; the error tells of a call that reaches nothing.
+    /// The member's memory; an error in `list-tools`, which reaches nothing.
     pub(crate) fn memory(&self) -> Result<&Arc<MemoryStore>, ToolError> {
         let none = || ToolError::Unavailable("nothing can be reached while the tools are listed".to_owned());
         self.memory.as_ref().ok_or_else(none)

@@ -1,4 +1,4 @@
-//! What a component holds: memory of its own and of the host, and open files.
+//! Resource usage of a Store: memory of the component and of the host on its behalf, and open files.
 //!
 //! Memory is one sum: linear memories and tables, which the engine asks the [`Limiter`](crate::limiter) for, and what
 //! the host keeps for the component's open streams, listings and sessions. Open files are the process's too, so all components
@@ -18,7 +18,7 @@ use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 
 use crate::log::LogSink;
 
-/// Counts what one Store holds, against its limits.
+/// Counts the resources of one Store against its limits.
 pub(crate) struct ResourceUsage {
     memory: AtomicU64,
     max_memory: u64,
@@ -26,9 +26,9 @@ pub(crate) struct ResourceUsage {
     max_files: u64,
     /// Open files of all Stores.
     all_files: Arc<AtomicU64>,
-    /// What was refused last, of what a component that is refused it usually fails for; until it is granted again.
+    /// The limit of memory or tables that was reached last; cleared when such a request succeeds.
     refused: Mutex<Option<Reached>>,
-    /// Where it is told that a limit was reached, which the component may get over; and which were.
+    /// Where a limit that was reached is logged; each is logged once.
     log: Option<LogSink>,
     reported: Mutex<Vec<&'static str>>,
 }
@@ -39,8 +39,7 @@ impl fmt::Debug for ResourceUsage {
     }
 }
 
-/// A limit that was reached, as `guild.toml` spells it: an error where nothing can be told to a component but that it has
-/// to end.
+/// A limit that was reached, as `guild.toml` spells it: an error where the component can only be ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("limits.{name} = {max}")]
 pub(crate) struct Reached {
@@ -48,14 +47,14 @@ pub(crate) struct Reached {
     pub(crate) max: u64,
 }
 
-/// Memory of the host that is held for a component until this is dropped.
+/// Memory of the host that counts as the component's until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Memory {
     usage: Arc<ResourceUsage>,
     bytes: u64,
 }
 
-/// A place among the open files, until this is dropped.
+/// A permit for an open file, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct OpenFilePermit(Arc<ResourceUsage>);
 
@@ -86,13 +85,13 @@ impl ResourceUsage {
         fits
     }
 
-    /// Takes memory of the host; the error is what the component is told.
+    /// Takes memory of the host; the error is the one that the component gets.
     pub(crate) fn memory(self: &Arc<Self>, bytes: u64) -> Result<Memory, ErrorCode> {
         let fits = self.grow(bytes);
         fits.then(|| Memory { usage: self.clone(), bytes }).ok_or(ErrorCode::InsufficientMemory)
     }
 
-    /// Takes a place among the open files; the error is what the component is told.
+    /// Takes a permit for an open file; the error is the one that the component gets.
     pub(crate) fn open(self: &Arc<Self>) -> Result<OpenFilePermit, ErrorCode> {
         if !add(&self.files, 1, self.max_files) {
             self.report(&self.too_many_files());
@@ -101,11 +100,11 @@ impl ResourceUsage {
         let file = OpenFilePermit(self.clone());
         let all = self.all_files.fetch_add(1, Ordering::AcqRel);
         let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 2;
-        // The place is given back with the one that was just taken.
+        // Dropping `file` gives the permit back.
         if all >= most { Err(ErrorCode::Busy) } else { Ok(file) }
     }
 
-    /// The limit of open files, where a component cannot be told that it is reached.
+    /// The limit of open files, for where no error code can be returned.
     pub(crate) fn too_many_files(&self) -> Reached {
         Reached { name: "open_files", max: self.max_files }
     }

@@ -137,7 +137,9 @@ impl Work {
             system_prompt: plan.system_prompt,
             prompt: plan.prompt,
             model: plan.model,
-            tools: self.belt(number, sets, &plan.tools, &history, self.job.cancelled()).map_err(|e| e.to_string())?,
+            tools: self
+                .tool_set(number, sets, &plan.tools, &history, self.job.cancelled())
+                .map_err(|e| e.to_string())?,
             files: self.readable(&plan.tools),
             meter: meter.clone(),
             cancel: self.job.cancelled().clone(),
@@ -227,7 +229,7 @@ impl Work {
     }
 
     /// All that a session may call: whole sets of tools, and the read-only ones that were granted and asked for.
-    fn belt(
+    fn tool_set(
         &self,
         session: u32,
         sets: impl IntoIterator<Item = Arc<dyn Tools>>,
@@ -236,13 +238,13 @@ impl Work {
         cancel: &CancellationToken,
     ) -> Result<Arc<dyn Tools>, ToolError> {
         let means = &self.member.means;
-        let belt = ToolSet::new(session, sets)?
+        let tool_set = ToolSet::new(session, sets)?
             .with_read_only(&self.reach.reader.broker, &self.reach.web, &self.granted_tools, asked)
             .with_journal(self.job.clone())
             .with_history(history)
             .with_result_bytes(means.limits.tool_result_bytes)
             .with_cancel(cancel.clone());
-        Ok(Arc::new(belt))
+        Ok(Arc::new(tool_set))
     }
 }
 
@@ -414,7 +416,7 @@ impl Sessions for OwnSessions {
             system_prompt: query.system_prompt,
             prompt: query.prompt,
             model: query.model,
-            tools: work.belt(number, sets, &query.tools, &[], &interrupt)?,
+            tools: work.tool_set(number, sets, &query.tools, &[], &interrupt)?,
             files: work.readable(&query.tools),
             meter: self.meter.clone(),
             cancel: interrupt.clone(),

@@ -166,7 +166,7 @@ struct CachedRules {
 }
 
 impl RobotsCache {
-    /// The place for the rules of a host, which is empty at first.
+    /// The cell for the rules of a host, which is empty at first.
     pub(crate) fn of(&self, host: &str) -> Arc<OnceCell<Rules>> {
         let mut hosts = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         hosts.retain(|_, kept| kept.since.elapsed() < MAX_AGE);

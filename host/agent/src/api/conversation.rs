@@ -74,8 +74,8 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Takes up what the session did before its host stopped. All of its calls are made again, under their ids: the
-    /// belt answers those that were answered as they were then.
+    /// Replays what the session did before its host stopped. All of its calls are made again, under their ids: the tool
+    /// set answers those that have a result in the transcript from there.
     async fn recall(&mut self, history: Vec<Entry>) -> Result<Next, Ending> {
         for entry in &history {
             let Entry::Turn { turn, content, usage, .. } = entry else { continue };

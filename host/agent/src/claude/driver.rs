@@ -1,4 +1,4 @@
-//! What is said between the host and the CLI, from the first line to the result.
+//! Drives the CLI: reads its lines, answers its requests, and runs its tool calls, from the first line to the result.
 
 use std::{process::ExitStatus, sync::Arc, time::Duration};
 
@@ -28,7 +28,7 @@ const STARTUP: Duration = Duration::from_secs(60);
 const INTERRUPT: Duration = Duration::from_secs(2);
 /// How long its last lines may take after it has ended.
 const DRAIN: Duration = Duration::from_secs(1);
-/// How long a call waits for the rest of the model's answer while nothing comes of it.
+/// How long a call waits for the rest of the model's answer while none of it arrives.
 const CALL_WAIT: Duration = Duration::from_secs(10);
 /// Calls at a time.
 const MAX_CALLS: usize = 256;
@@ -41,7 +41,7 @@ const STOP: &str = "stop";
 const RESUMED: &str = "The host was restarted while you worked. A tool call that had no result by then may or may not have \
 had its effect; what you submitted or recorded before counts. Go on with your task.";
 
-/// Why the conversation was given up before its result.
+/// Why the session ended without the CLI's result.
 pub(super) enum Stop {
     /// The host ends it. The CLI is asked to stop, and may say what it used.
     Ask(Ending),
@@ -53,7 +53,7 @@ pub(super) enum Stop {
     Dropped,
 }
 
-/// A conversation that is under way.
+/// A running session of the CLI.
 pub(super) struct Driver {
     conversation: Conversation,
     deadline: Instant,
@@ -73,7 +73,7 @@ pub(super) struct Driver {
     /// Calls to which the CLI gave no name.
     unnamed: usize,
     begun: Instant,
-    /// When the CLI was last heard, or answered.
+    /// When the CLI last sent a line, or a call was answered.
     last_activity: Instant,
     /// Whether the agent has been asked.
     asked: bool,
@@ -128,7 +128,7 @@ impl Driver {
         self.process.stderr()
     }
 
-    /// Talks until the result.
+    /// Drives the session until the result.
     pub(super) async fn drive(&mut self) -> Result<Outcome, Stop> {
         let servers: &[&str] = if self.served.is_empty() { &[] } else { &[SERVER] };
         self.send(protocol::initialize(BEGIN, servers))?;
@@ -160,7 +160,7 @@ impl Driver {
         }
     }
 
-    /// Until when it may be silent.
+    /// Until when the CLI may send nothing.
     fn quiet(&self) -> Instant {
         let silence = self.conversation.options.silence;
         match self.ended {
@@ -198,7 +198,7 @@ impl Driver {
         }
     }
 
-    /// Takes a line; gives back the session's result where it is that.
+    /// Handles a line of the CLI; `Some` for the session's result.
     fn handle_line(&mut self, line: &str) -> Result<Option<Outcome>, Stop> {
         if line.trim().is_empty() {
             return Ok(None);
@@ -365,7 +365,7 @@ impl Driver {
         }
     }
 
-    /// Gives calls up that the CLI no longer waits for.
+    /// Aborts calls that the CLI no longer waits for.
     fn give_up(&mut self, running: impl Fn(&Running) -> bool, waiting: impl Fn(&(String, mcp::Call)) -> bool) {
         self.running.retain(|call| {
             let given_up = running(call);
@@ -377,7 +377,7 @@ impl Driver {
         self.waiting.retain(|call| !waiting(call));
     }
 
-    /// Gives the conversation up; what the CLI says that it used, where it is asked and says so.
+    /// Stops the session. Returns what the CLI says that it used, where it is asked and answers.
     pub(super) async fn stop(&mut self, why: &Stop) -> Option<Outcome> {
         self.calls.abort_all();
         if !matches!(why, Stop::Dropped) {

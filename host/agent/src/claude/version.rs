@@ -49,7 +49,7 @@ impl Version {
     }
 }
 
-/// What an executable file was when it was asked: one that was replaced is asked again. A link is followed.
+/// Identifies an executable file, so that one that was replaced is asked again. A link is followed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ExecutableId {
     path: PathBuf,
@@ -66,7 +66,7 @@ impl ExecutableId {
     }
 }
 
-/// What was said last, of which file, and when.
+/// The last check: of which file, when, and its outcome.
 #[derive(Debug)]
 struct CheckedVersion {
     executable: ExecutableId,

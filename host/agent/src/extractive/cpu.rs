@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 /// Why work was not done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CpuError {
-    /// Nobody waits for it any more.
+    /// The caller is gone.
     Cancelled,
     /// It could not be done; the text says why.
     Failed(String),

@@ -173,7 +173,7 @@ fn warn(session: &Session, corpus: &Corpus, roots: &[String]) {
     session.journal.log(&line);
 }
 
-/// Says it where the sources could not be read whole.
+/// Records a decision where the sources could not be read whole.
 async fn limits(executor: &mut ToolExecutor<'_>, corpus: &Corpus, document: Bounds) -> Result<(), Ending> {
     let [large, beyond, costly] =
         [Reason::Large, Reason::Beyond, Reason::Costly].map(|reason| corpus.unread.count(reason));
@@ -272,7 +272,7 @@ fn memory(answers: &[QuestionAnswer], report: &Report<'_>) -> Option<(String, St
     Some((key, cut(content.trim_end(), MEMORY_CHARS).0.to_owned()))
 }
 
-/// The session's turns, and its tools as far as it has them.
+/// Takes the session's turns, and calls those of its tools that it has.
 struct ToolExecutor<'a> {
     session: &'a Session,
     names: Vec<String>,
@@ -345,7 +345,7 @@ impl<'a> ToolExecutor<'a> {
     async fn progress(&mut self, text: String) -> Result<(), Ending> {
         self.did(text.clone());
         if let Some(texts) = &self.session.texts {
-            // A listener that does not keep up misses a line; it is not waited for.
+            // A subscriber that does not keep up misses a line.
             let _ = texts.try_send(text.clone());
         }
         self.call("update_summary", json!({"summary": text})).await

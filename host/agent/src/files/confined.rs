@@ -1,9 +1,8 @@
 //! Walks and searches in a child process, which is handed the open read roots.
 //!
-//! How long a regular expression takes, and what a `.gitignore` costs, is for whoever wrote them to say: neither can be
-//! interrupted in this process, and nobody counts its memory there. So the child does all of it, walking, ignore files
-//! and matching, and is ended at `limits.search_seconds`, or as soon as nobody waits for its answer any more; its memory is
-//! `limits.search_memory_bytes`. The searches of a member take turns.
+//! A regular expression and a `.gitignore` can take any time and memory, and neither can be interrupted in this process.
+//! So the child walks, reads ignore files and matches. It is killed after `limits.search_seconds`, when it takes more than
+//! `limits.search_memory_bytes`, and when the caller is dropped. `limits.searches` bounds the searches of a member.
 
 use std::{
     os::fd::OwnedFd,
@@ -38,10 +37,10 @@ use super::{
 /// Searches of a member that may wait for their turn, each on a thread; more are answered "busy".
 const MAX_WAITING: usize = 8;
 
-/// Walking and searching the read roots: a request and its answer, as postcard has them.
+/// Walks and searches the read roots. Request and reply are in postcard's format.
 pub static FILES_TASK: Task = Task { name: "files", run };
 
-/// What is asked for.
+/// What the child is to do.
 #[derive(Serialize, Deserialize)]
 pub(super) enum Operation {
     Walk,
@@ -91,7 +90,7 @@ fn broke_off() -> ToolError {
     ToolError::Unavailable("the search broke off".to_owned())
 }
 
-/// What the searches of a member may take, and their turns.
+/// The bounds of a member's searches, and the permits for them.
 #[derive(Clone)]
 pub(super) struct ChildSearch {
     bounds: Bounds,
@@ -118,12 +117,12 @@ impl ChildSearch {
         }
     }
 
-    /// As many turns, for another member.
+    /// The same bounds, with permits of its own, for another member.
     pub(super) fn another(&self) -> Self {
         Self { turns: Arc::new(Semaphore::new(self.searches)), waiting: Arc::default(), ..self.clone() }
     }
 
-    /// A turn among the searches of the member; none where too many wait for one, or it takes too long.
+    /// A permit among the searches of the member; none where too many wait for one, or it takes too long.
     async fn turn(&self) -> Option<(Waiting<'_>, SemaphorePermit<'_>)> {
         let waiting = Waiting::new(&self.waiting);
         if waiting.before >= self.searches + MAX_WAITING {
@@ -142,7 +141,7 @@ impl ChildSearch {
             ))
         };
         let broke = |error: String| ToolError::Unavailable(format!("the search broke off: {error}"));
-        // Listing all files, and looking what there is, is the host's own work, which waits for no search of the member's.
+        // Walking and looking are the host's own work, and need no permit of the member's.
         let _turn = match operation {
             Operation::Walk | Operation::Look { .. } => None,
             Operation::Grep(_) | Operation::Glob { .. } => Some(self.turn().await.ok_or_else(busy)?),
@@ -245,7 +244,7 @@ impl ReadRoots {
 }
 
 fn run(request: &[u8]) -> Vec<u8> {
-    // What is no request has no reply, and the host calls that a failure.
+    // An invalid request gets an empty reply, which the host reports as a failure.
     let Ok(Request { roots, operation }) = postcard::from_bytes(request) else { return Vec::new() };
     ReadRoots::handed(roots).map(|roots| roots.here(operation, &CancellationToken::new())).unwrap_or_default()
 }

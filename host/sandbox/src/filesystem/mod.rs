@@ -3,7 +3,7 @@
 //!
 //! - What only looks is wasmtime-wasi's own work.
 //! - What changes something, but for a file's times, goes through [`Artifacts::change`]: on the job's account, one
-//!   change at a time, and none after the call has ended. A write that does not fit is not begun; the component is told `insufficient-space`.
+//!   change at a time, and none after the call has ended. A write that does not fit is not begun; the component gets `insufficient-space`.
 //! - Every descriptor, stream and listing is counted against `limits.open_files`; one more is `quota`. What the host
 //!   keeps for them counts as the component's memory.
 //! - Only regular files and directories are opened, and nothing waits at an open: a pipe that stands in a file's place

@@ -61,7 +61,7 @@ struct Compiled {
     sha256: Arc<str>,
 }
 
-/// How long a change of the artifacts is waited for that was under way when its call ended.
+/// How long to wait, after a call, for a change of the artifacts that is under way.
 const IDLE_WAIT: Duration = Duration::from_secs(1);
 /// What of a plugin's refusal a caller sees.
 const REFUSAL_BYTES: usize = 8 * 1024;
@@ -236,8 +236,8 @@ impl Plugin {
         outcome
     }
 
-    /// Begins a call where its caller is: most of those that are waited for end within a tick, and a hop between threads
-    /// costs as much as they do. One that does not goes on where components are at home.
+    /// Polls a call once on the caller's thread, since most calls end within a tick and a hop between threads costs as much
+    /// as they do. A call that is pending then moves to the guest threads.
     pub(crate) async fn begun_here<T: Send + 'static>(
         &self,
         call: &'static str,

@@ -1,11 +1,11 @@
 //! The main text of an HTML page, as Markdown.
 //!
 //! The text is found and written by libraries: html5ever reads the page into a tree, dom_smoothie finds the main text
-//! in it, dom_query writes that as Markdown. What stands here keeps a hostile page from making them work without an
-//! end, for none of them can be interrupted: HTML can be written so that its tree has the square of its length, lists
-//! can stand in lists so deep that the indentation is longer than the text, and a base address of a megabyte is
-//! repeated in each link. So the page is read piece by piece while its tree and the clock are watched, and the tree
-//! is made tame before it is handed on. Whatever gets past that ends with the child process that it runs in.
+//! in it, dom_query writes that as Markdown. This module bounds the work that a hostile page can cause, since none of
+//! them can be interrupted: HTML can be written so that its tree has the square of its length, lists can stand in lists
+//! so deep that the indentation is longer than the text, and a base address of a megabyte is repeated in each link. So
+//! the page is read piece by piece while its tree and the clock are watched, and the tree is simplified before it is
+//! passed on. The child process bounds the rest.
 
 use std::{
     cell::Cell,
@@ -63,7 +63,7 @@ pub(super) fn main_text(html: &str, url: &Url, until: Instant) -> Result<(Option
     let config = Config {
         // What scripts say about the page in JSON is no text of the page.
         disable_json_ld: true,
-        // They tell the language of code.
+        // They name the language of code.
         keep_classes: true,
         char_threshold: MIN_MAIN_CHARS,
         text_mode: TextMode::Markdown,
@@ -183,7 +183,7 @@ fn simplify(document: &Document, url: &Url) -> Result<(), String> {
     Ok(())
 }
 
-/// A node, and where it stands.
+/// A node that is still to be visited, with its depth.
 struct OpenNode<'a> {
     node: NodeRef<'a>,
     depth: usize,

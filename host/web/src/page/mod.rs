@@ -61,11 +61,11 @@ pub(crate) fn essence(content_type: &str) -> String {
     content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// What a page was answered with.
+/// The response with a page.
 pub(crate) struct PageResponse {
     /// Where it was read in the end.
     pub(crate) url: reqwest::Url,
-    /// Whether that is another place than the one asked for.
+    /// Whether that is another address than the one asked for.
     pub(crate) redirected: bool,
     pub(crate) content_type: Option<String>,
     pub(crate) form: Form,

@@ -81,7 +81,7 @@ const BRAVE: &str = "https://api.search.brave.com/res/v1/web/search";
 /// A provider, ready to be asked.
 pub(crate) struct Provider {
     kind: Kind,
-    /// Where it is asked.
+    /// Its address.
     url: Url,
     clients: Arc<Clients>,
     time: Duration,
@@ -191,7 +191,7 @@ fn plain(html: &str, max_chars: usize) -> String {
     }
 }
 
-/// Where a provider is asked; the error names the key of guild.toml.
+/// The address of a provider; the error names the key of guild.toml.
 pub(crate) fn endpoint(options: &SearchOptions) -> Result<Url, String> {
     match options {
         SearchOptions::SearXng { url } => {
