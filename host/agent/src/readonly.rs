@@ -25,15 +25,19 @@ const LAST_LINE_BYTES: usize = 200;
 
 /// A tool with what it reads: its input, how many bytes its answer has at most where it can be given in parts, and what
 /// stops it.
-pub(crate) type ReadOnly =
-    Arc<dyn Fn(Value, usize, CancellationToken) -> BoxFuture<'static, Result<String, ToolError>> + Send + Sync>;
+pub(crate) type ReadOnly = Arc<dyn Fn(Value, usize, CancellationToken) -> Answering + Send + Sync>;
+
+/// A call under way.
+type Answering = BoxFuture<'static, Result<String, ToolError>>;
+
+/// Binds a tool to what it reads, where there is something.
+type Bind = fn(&Tool, Option<&Arc<dyn Files>>, &Web) -> Option<ReadOnly>;
 
 /// A built-in read-only tool.
 struct Tool {
     name: &'static str,
     define: fn(&str, Option<&str>, bool) -> ToolDefinition,
-    /// Binds it to what it reads, where there is something.
-    bind: fn(&Tool, Option<&Arc<dyn Files>>, &Web) -> Option<ReadOnly>,
+    bind: Bind,
 }
 
 static TABLE: [Tool; 5] = [
@@ -87,7 +91,7 @@ impl Tool {
     fn asking<S: Send + Sync + ?Sized + 'static, T: DeserializeOwned + 'static>(
         &self,
         source: Arc<S>,
-        ask: fn(Arc<S>, T, usize) -> BoxFuture<'static, Result<String, ToolError>>,
+        ask: fn(Arc<S>, T, usize) -> Answering,
     ) -> Option<ReadOnly> {
         let name = self.name;
         Some(Arc::new(move |input, room, _| match parse(name, input) {

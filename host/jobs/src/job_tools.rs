@@ -71,6 +71,9 @@ impl JobTools {
     }
 }
 
+/// Parses the input of a call, and carries the call out.
+type Handler = Box<dyn Fn(&JobTools, ToolCall) -> Result<(), ToolError> + Send + Sync>;
+
 /// An internal tool, as sessions have it.
 struct Tool {
     definition: Arc<ToolDefinition>,
@@ -78,7 +81,7 @@ struct Tool {
     answer: &'static str,
     /// Whether these grants allow it.
     granted: fn(&Grants) -> bool,
-    call: Box<dyn Fn(&JobTools, ToolCall) -> Result<(), ToolError> + Send + Sync>,
+    call: Handler,
 }
 
 impl Tool {
