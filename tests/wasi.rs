@@ -222,7 +222,9 @@ async fn several_open_files_and_the_tool_for_artifacts_share_one_account() {
         .map(|writer| {
             let tools = job.tools.clone();
             std::thread::spawn(move || {
-                (0..100).filter(|n| tools.write_artifact(&format!("t/{writer}-{n}"), &[b'x'; 701]).is_ok()).count()
+                (0..100)
+                    .filter(|n| tools.job().write_artifact(&format!("t/{writer}-{n}"), &[b'x'; 701]).is_ok())
+                    .count()
             })
         })
         .collect();

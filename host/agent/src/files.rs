@@ -1,10 +1,10 @@
 //! The granted read roots, over cap-std directories that were opened once.
 //!
-//! Everything a session can read goes through [`ReadRoots`]: no ambient path is used after the roots are opened, and
-//! cap-std refuses `..`, absolute paths and symlinks that lead out of a root. One rule says what exists for a
-//! session: hidden files, and what `.gitignore` leaves out, are neither listed nor read.
+//! Sessions read files through [`ReadRoots`] only: no ambient path is used after the roots are opened, and cap-std refuses
+//! `..`, absolute paths and symlinks that lead out of a root. Hidden files, and files that a `.gitignore` excludes, are
+//! neither listed nor read.
 //!
-//! Whatever looks at many files runs in a child process, see `confined.rs`.
+//! Walks and searches run in a child process, see `confined.rs`.
 
 mod confined;
 mod glob;
@@ -24,20 +24,23 @@ use cap_std::{
 };
 use guild_contract::Limits;
 use guild_session::{
-    files::{FileEntry, Files, Found, GrepRequest, GrepWanted, Listing, Reason, Unread},
+    files::{FileEntry, Files, GrepRequest, GrepResult, GrepWanted, Listing, Reason, Unread},
     tools::ToolError,
 };
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-use crate::extractive;
+use crate::{
+    format::document_format,
+    text::{HEAD_BYTES, cut, is_binary},
+};
 
 pub use confined::FILES_TASK;
-use confined::{Answer, Asked, Elsewhere};
+use confined::{ChildSearch, Entry, Operation};
 use glob::PathGlob;
 use search::Search;
-use visible::{Out, Rules, Seen, Walk};
+use visible::{Exclusion, Rules, VisibleFile, Walk};
 
 /// Files larger than this are neither searched nor read line by line.
 const MAX_FILE_BYTES: u64 = 64 << 20;
@@ -45,8 +48,6 @@ const MAX_FILE_BYTES: u64 = 64 << 20;
 const MAX_READ_BYTES: usize = 256 << 10;
 /// Where a long line is cut, in characters.
 const MAX_LINE_CHARS: usize = 2000;
-/// How much of a file decides whether it is binary: a NUL in there says so.
-const HEAD_BYTES: usize = 8192;
 /// A file is read line by line in pieces of so many bytes.
 const PIECE_BYTES: usize = 64 << 10;
 /// The paths of a listing have at most so many bytes together.
@@ -145,7 +146,7 @@ struct Root {
 #[derive(Clone)]
 pub struct ReadRoots {
     roots: Vec<Arc<Root>>,
-    elsewhere: Elsewhere,
+    child: ChildSearch,
 }
 
 impl ReadRoots {
@@ -179,7 +180,7 @@ impl ReadRoots {
             }
             roots.push(Arc::new(Root { name, path, real, dir }));
         }
-        Ok(Self { roots, elsewhere: Elsewhere::new(&Limits::default()) })
+        Ok(Self { roots, child: ChildSearch::new(&Limits::default()) })
     }
 
     /// Those of these names, as they are open already, for one member: its searches take turns with each other, and with
@@ -187,13 +188,13 @@ impl ReadRoots {
     #[must_use]
     pub fn only(&self, names: &[String]) -> Self {
         let roots = self.roots.iter().filter(|root| names.contains(&root.name)).cloned().collect();
-        Self { roots, elsewhere: self.elsewhere.another() }
+        Self { roots, child: self.child.another() }
     }
 
     /// The same, with these limits of searches; the default limits hold where this is not said.
     #[must_use]
     pub fn with_limits(self, limits: &Limits) -> Self {
-        Self { elsewhere: Elsewhere::new(limits), ..self }
+        Self { child: ChildSearch::new(limits), ..self }
     }
 
     /// The names of the roots, and where they are: absolute paths without symlinks.
@@ -207,10 +208,7 @@ impl ReadRoots {
     /// # Errors
     /// Where the roots cannot be looked at: it takes too long, or too much memory.
     pub fn look(&self, enough: u32) -> Result<Vec<Looked>, ToolError> {
-        match self.ask(Asked::Look { enough }, &CancellationToken::new())? {
-            Answer::Looked(looked) => Ok(looked),
-            answer => Err(answer.unexpected()),
-        }
+        self.ask(Operation::Look { enough }, &CancellationToken::new())
     }
 
     /// [`Self::look`] in this process.
@@ -222,7 +220,7 @@ impl ReadRoots {
                 return Ok(looked);
             }
             let mut seen = 0;
-            let mut each = |file: Seen<'_>| {
+            let mut each = |file: VisibleFile<'_>| {
                 seen += 1;
                 match has_text(&file) {
                     Ok(true) => looked.documents += 1,
@@ -233,7 +231,7 @@ impl ReadRoots {
                 Ok(if looked.stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
             };
             // A break is that of `stopped`.
-            let mut walk = Walk::new(cancel, &self.elsewhere.beyond, &mut each);
+            let mut walk = Walk::new(cancel, &self.child.beyond, &mut each);
             let _ = walk.root(root)?;
             let unread = walk.unread();
             looked.unread.extend(unread);
@@ -285,9 +283,9 @@ impl ReadRoots {
         &self,
         path: Option<&str>,
         cancel: &CancellationToken,
-        each: &mut dyn FnMut(Seen<'_>) -> Result<ControlFlow<()>, ToolError>,
+        each: &mut dyn FnMut(VisibleFile<'_>) -> Result<ControlFlow<()>, ToolError>,
     ) -> Result<Unread, ToolError> {
-        let mut walk = Walk::new(cancel, &self.elsewhere.beyond, each);
+        let mut walk = Walk::new(cancel, &self.child.beyond, each);
         if let Some(path) = path.filter(|path| !everything(path)) {
             let (root, inner) = self.locate(path)?;
             let _ = walk.at(root, inner, path)?;
@@ -332,7 +330,7 @@ impl ReadRoots {
     }
 
     /// [`Files::grep`] in this process.
-    fn grep_here(&self, request: &GrepRequest, cancel: &CancellationToken) -> Result<Found, ToolError> {
+    fn grep_here(&self, request: &GrepRequest, cancel: &CancellationToken) -> Result<GrepResult, ToolError> {
         let path = request.path.as_deref().filter(|path| !everything(path));
         let mut search = Search::new(request, path.map_or("", plain), cancel)?;
         if request.wanted == GrepWanted::Files {
@@ -384,7 +382,7 @@ impl ReadRoots {
 }
 
 /// A line of a file, as far as it is shown.
-struct Line {
+struct LinePrefix {
     /// Its first bytes: enough for the characters that are shown, and one more.
     start: Vec<u8>,
     /// Whether the file ended before it.
@@ -392,9 +390,9 @@ struct Line {
 }
 
 /// Reads a line in pieces, and keeps its beginning only.
-fn read_line(reader: &mut impl BufRead) -> io::Result<Line> {
+fn read_line(reader: &mut impl BufRead) -> io::Result<LinePrefix> {
     const KEPT: usize = 4 * (MAX_LINE_CHARS + 1);
-    let mut line = Line { start: Vec::new(), end: true };
+    let mut line = LinePrefix { start: Vec::new(), end: true };
     loop {
         let piece = reader.fill_buf()?;
         if piece.is_empty() {
@@ -442,12 +440,12 @@ fn everything(path: &str) -> bool {
     matches!(plain(path), "" | ".")
 }
 
-fn hidden(path: &str, out: Out) -> ToolError {
+fn hidden(path: &str, out: Exclusion) -> ToolError {
     match out {
-        Out::Hidden => {
+        Exclusion::Hidden => {
             ToolError::InvalidInput(format!("{path:?} is hidden, left out by .gitignore, or behind a symlink"))
         }
-        Out::Beyond(why) => ToolError::OverLimit(format!("{path:?} is not read: {why}")),
+        Exclusion::Beyond(why) => ToolError::OverLimit(format!("{path:?} is not read: {why}")),
     }
 }
 
@@ -461,31 +459,14 @@ fn unreadable(path: &str, error: &io::Error) -> ToolError {
     }
 }
 
-/// Whether a file that begins so is binary.
-pub(crate) fn is_binary(head: &[u8]) -> bool {
-    head.iter().take(HEAD_BYTES).any(|byte| *byte == 0)
-}
-
-/// The first `max` characters of a text, and whether that is all of it.
-pub(crate) fn cut(text: &str, max: usize) -> (&str, bool) {
-    match text.char_indices().nth(max) {
-        Some((end, _)) => (text.get(..end).unwrap_or(text), false),
-        None => (text, true),
-    }
-}
-
 impl Files for ReadRoots {
     fn roots(&self) -> Vec<String> {
         self.roots.iter().map(|root| root.name.clone()).collect()
     }
 
     fn walk(&self, cancel: &CancellationToken) -> Result<Listing, ToolError> {
-        match self.ask(Asked::Walk, cancel)? {
-            Answer::Walked(entries, unread) => {
-                Ok(Listing { files: entries.into_iter().map(FileEntry::from).collect(), unread })
-            }
-            answer => Err(answer.unexpected()),
-        }
+        let (files, unread): (Vec<Entry>, Unread) = self.ask(Operation::Walk, cancel)?;
+        Ok(Listing { files: files.into_iter().map(FileEntry::from).collect(), unread })
     }
 
     fn bytes(&self, path: &str, max: u64) -> Result<Vec<u8>, ToolError> {
@@ -495,7 +476,7 @@ impl Files for ReadRoots {
     fn listed_bytes(&self, path: &str, max: u64) -> Result<Vec<u8>, ToolError> {
         let (root, inner) = self.locate(path)?;
         if Rules::is_hidden(root, inner) {
-            return Err(hidden(path, Out::Hidden));
+            return Err(hidden(path, Exclusion::Hidden));
         }
         whole(Self::open_in(root, inner, path, max)?, path, max)
     }
@@ -531,11 +512,8 @@ impl Files for ReadRoots {
         Ok(text)
     }
 
-    fn grep(&self, request: &GrepRequest, cancel: &CancellationToken) -> Result<Found, ToolError> {
-        match self.ask(Asked::Grep(request.clone()), cancel)? {
-            Answer::Found(found) => Ok(found),
-            answer => Err(answer.unexpected()),
-        }
+    fn grep(&self, request: &GrepRequest, cancel: &CancellationToken) -> Result<GrepResult, ToolError> {
+        self.ask(Operation::Grep(request.clone()), cancel)
     }
 
     fn glob(
@@ -546,16 +524,13 @@ impl Files for ReadRoots {
         cancel: &CancellationToken,
     ) -> Result<Vec<String>, ToolError> {
         let (pattern, directory) = (pattern.to_owned(), directory.map(str::to_owned));
-        match self.ask(Asked::Glob { pattern, directory, limit }, cancel)? {
-            Answer::Paths(paths) => Ok(paths),
-            answer => Err(answer.unexpected()),
-        }
+        self.ask(Operation::Glob { pattern, directory, limit }, cancel)
     }
 }
 
 /// Whether a file that is a document has text, by its beginning; or why it is not read.
-fn has_text(file: &Seen<'_>) -> Result<bool, Reason> {
-    extractive::document_format(&file.entry)?;
+fn has_text(file: &VisibleFile<'_>) -> Result<bool, Reason> {
+    document_format(&file.entry)?;
     let opened = open(file.dir, file.name).map_err(|_| Reason::Denied)?;
     let mut head = Vec::new();
     opened.take(HEAD_BYTES as u64).read_to_end(&mut head).map_err(|_| Reason::Denied)?;

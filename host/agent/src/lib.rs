@@ -1,17 +1,19 @@
-//! Agent sessions: the runtimes that run them, the belt of tools that each is given, and the read-only tools.
+//! Agent sessions: the runtimes that run them, the tool set of each session, and the read-only tools.
 //!
-//! A session can do only what its [`Belt`] offers; it reads only what [`ReadRoots`] was opened on; and what it found
+//! A session can do only what its [`ToolSet`] offers; it reads only what [`ReadRoots`] was opened on; and what it found
 //! out leaves it through the internal tools of its job, never through a file that it writes itself.
 
 pub mod api;
-pub mod belt;
 pub mod claude;
 pub mod extractive;
 pub mod files;
+mod format;
 mod readonly;
+mod text;
+pub mod tool_set;
 
-pub use belt::Belt;
 pub use claude::{Claude, ClaudeOptions};
 pub use extractive::{DOCUMENT_TASK, Extractive, LocalSearch};
 pub use files::{FILES_TASK, Looked, ReadRoots, RootError};
 pub use readonly::Broker;
+pub use tool_set::ToolSet;

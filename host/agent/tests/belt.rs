@@ -1,4 +1,4 @@
-//! The belt: what a session can call, and nothing else.
+//! The tool set: what a session can call, and nothing else.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
@@ -10,9 +10,9 @@ use std::{
 
 use async_trait::async_trait;
 use common::{Job, Kept, roots, write};
-use guild_agent::{Belt, Broker};
+use guild_agent::{Broker, ToolSet};
 use guild_session::{
-    files::{Files, Found, GrepRequest, Listing},
+    files::{Files, GrepRequest, GrepResult, Listing},
     tools::{ToolCall, ToolDefinition, ToolError, Tools},
     transcript::Entry,
     web::{Fetch, Hit, Search, Web},
@@ -33,19 +33,19 @@ fn sources() -> TempDir {
     dir
 }
 
-fn belt(dir: &TempDir, granted: &[&str], asked: &[&str]) -> Belt {
+fn tool_set(dir: &TempDir, granted: &[&str], asked: &[&str]) -> ToolSet {
     let job: Arc<dyn Tools> = Arc::new(Job::default());
     let files = roots(&dir.path().join("docs"));
-    let belt = Belt::new(1, [job]).unwrap();
-    belt.with_read_only(&Broker::new(Some(files)), &Web::default(), &names(granted), &names(asked))
+    let tool_set = ToolSet::new(1, [job]).unwrap();
+    tool_set.with_read_only(&Broker::new(Some(files)), &Web::default(), &names(granted), &names(asked))
 }
 
 fn call(name: &str, input: Value) -> ToolCall {
     ToolCall { id: format!("1.1.{name}"), name: name.to_owned(), input }
 }
 
-async fn answer(belt: &Belt, name: &str, input: Value) -> String {
-    belt.call(call(name, input)).await.unwrap().as_str().unwrap().to_owned()
+async fn answer(tool_set: &ToolSet, name: &str, input: Value) -> String {
+    tool_set.call(call(name, input)).await.unwrap().as_str().unwrap().to_owned()
 }
 
 /// A set of one tool.
@@ -90,11 +90,11 @@ async fn a_session_has_exactly_what_was_granted_and_asked_for() {
         (&["Read"], &[], &[]),
         (&[], &["Read"], &[]),
     ] {
-        let belt = belt(&dir, granted, asked);
-        let offered: Vec<String> = belt.definitions().iter().map(|tool| tool.name.clone()).collect();
+        let tool_set = tool_set(&dir, granted, asked);
+        let offered: Vec<String> = tool_set.definitions().iter().map(|tool| tool.name.clone()).collect();
         assert_eq!(offered, [&internal[..], read_only].concat());
         for name in every.iter().filter(|name| !read_only.contains(name)) {
-            let error = belt.call(call(name, json!({"file_path": "docs/a.md"}))).await.unwrap_err();
+            let error = tool_set.call(call(name, json!({"file_path": "docs/a.md"}))).await.unwrap_err();
             assert!(matches!(error, ToolError::InvalidInput(text) if text.contains("there is no tool")), "{name}");
         }
     }
@@ -116,8 +116,8 @@ fn what_there_is_nothing_for_is_absent() {
         (Some(files), web(true, false), &["Read", "Grep", "Glob", "WebSearch"]),
     ] {
         let broker = Broker::new(files);
-        let belt = Belt::new(1, []).unwrap().with_read_only(&broker, &web, &every, &every);
-        let offered: Vec<String> = belt.definitions().iter().map(|tool| tool.name.clone()).collect();
+        let tool_set = ToolSet::new(1, []).unwrap().with_read_only(&broker, &web, &every, &every);
+        let offered: Vec<String> = tool_set.definitions().iter().map(|tool| tool.name.clone()).collect();
         assert_eq!(offered, there);
         let available: Vec<&String> = every.iter().filter(|name| broker.offers(name, &web)).collect();
         assert_eq!(available, there);
@@ -127,7 +127,7 @@ fn what_there_is_nothing_for_is_absent() {
 #[test]
 fn no_tool_is_called_as_one_that_writes_or_runs_commands() {
     for name in ["Write", "Edit", "Bash", "bash", "NotebookEdit"] {
-        let refused = Belt::new(1, [Own::tools(name, || Ok(Value::Null))]).err().unwrap();
+        let refused = ToolSet::new(1, [Own::tools(name, || Ok(Value::Null))]).err().unwrap();
         assert!(matches!(&refused, ToolError::InvalidInput(text) if text.contains(name)), "{refused}");
     }
 }
@@ -136,8 +136,8 @@ fn no_tool_is_called_as_one_that_writes_or_runs_commands() {
 async fn the_read_only_tools_answer_as_agents_know_them() {
     let dir = sources();
     let all = ["Read", "Grep", "Glob"];
-    let belt = belt(&dir, &all, &all);
-    let call = async |name: &str, input: Value| answer(&belt, name, input).await;
+    let tool_set = tool_set(&dir, &all, &all);
+    let call = async |name: &str, input: Value| answer(&tool_set, name, input).await;
     assert_eq!(call("Read", json!({"file_path": "docs/a.md", "offset": 2, "limit": 1})).await, "     2\tBeta\n");
     write(dir.path(), "docs/empty.txt", "");
     assert_eq!(call("Read", json!({"file_path": "/docs/empty.txt"})).await, "(the file is empty)");
@@ -162,8 +162,8 @@ async fn matching_lines_look_as_ripgrep_prints_them() {
     let dir = TempDir::new().unwrap();
     write(dir.path(), "docs/a.md", "one\nhit\nthree\nfour\nfive\nhit\nhit\n");
     write(dir.path(), "docs/b.md", "hit\n");
-    let belt = belt(&dir, &["Grep"], &["Grep"]);
-    let call = async |input: Value| answer(&belt, "Grep", input).await;
+    let tool_set = tool_set(&dir, &["Grep"], &["Grep"]);
+    let call = async |input: Value| answer(&tool_set, "Grep", input).await;
     assert_eq!(
         call(json!({"pattern": "hit", "output_mode": "content", "-A": 1})).await,
         "docs/a.md:2:hit\ndocs/a.md-3-three\n--\ndocs/a.md:6:hit\ndocs/a.md:7:hit\n--\ndocs/b.md:1:hit"
@@ -185,7 +185,7 @@ async fn matching_lines_look_as_ripgrep_prints_them() {
 async fn a_bad_input_is_answered_with_the_field_that_is_bad() {
     let dir = sources();
     let all = ["Read", "Grep", "Glob"];
-    let belt = belt(&dir, &all, &all);
+    let tool_set = tool_set(&dir, &all, &all);
     for (tool, input, field) in [
         ("Read", json!({}), "file_path"),
         ("Read", json!({"file_path": "docs/a.md", "offset": 0}), "offset"),
@@ -194,7 +194,7 @@ async fn a_bad_input_is_answered_with_the_field_that_is_bad() {
         ("Grep", json!({"pattern": "x", "output_mode": "lines"}), "output_mode"),
         ("Glob", json!({"pattern": "*", "paths": "docs"}), "paths"),
     ] {
-        let error = belt.call(call(tool, input.clone())).await.unwrap_err();
+        let error = tool_set.call(call(tool, input.clone())).await.unwrap_err();
         assert!(matches!(&error, ToolError::InvalidInput(text) if text.contains(field)), "{tool} {input}: {error}");
     }
 }
@@ -203,7 +203,7 @@ async fn a_bad_input_is_answered_with_the_field_that_is_bad() {
 async fn every_call_and_its_result_are_in_the_transcript_as_the_model_saw_them() {
     let dir = sources();
     let kept = Arc::new(Kept::default());
-    let belt = belt(&dir, &["Read"], &["Read"]).with_journal(kept.clone());
+    let tool_set = tool_set(&dir, &["Read"], &["Read"]).with_journal(kept.clone());
     let report = json!({"output": "long ".repeat(100_000)});
     let calls = [
         call("submit_result", report),
@@ -214,7 +214,7 @@ async fn every_call_and_its_result_are_in_the_transcript_as_the_model_saw_them()
     for call in calls {
         let (id, tool, input) = (call.id.clone(), call.name.clone(), call.input.clone());
         expected.push(Entry::Call { session: 1, call: id.clone(), tool, input });
-        let result = belt.call(call).await;
+        let result = tool_set.call(call).await;
         let (output, error) = (result.clone().ok(), result.err().map(|error| error.to_string()));
         expected.push(Entry::Result { session: 1, call: id, ms: 0, output, error });
     }
@@ -234,8 +234,8 @@ async fn the_call_is_written_before_its_effect() {
     let kept = Arc::new(Kept::default());
     let seen = kept.clone();
     let own = Own::tools("effect", move || Ok(json!(seen.entries().len())));
-    let belt = Belt::new(1, [own]).unwrap().with_journal(kept.clone());
-    assert_eq!(belt.call(call("effect", json!({}))).await, Ok(json!(1)));
+    let tool_set = ToolSet::new(1, [own]).unwrap().with_journal(kept.clone());
+    assert_eq!(tool_set.call(call("effect", json!({}))).await, Ok(json!(1)));
     assert_eq!(kept.entries().len(), 2);
 }
 
@@ -249,8 +249,8 @@ async fn a_result_is_bounded_before_anybody_sees_it() {
     ];
     for long in texts {
         let own = Own::tools("long", move || long.clone());
-        let belt = Belt::new(1, [own]).unwrap().with_journal(kept.clone()).with_result_bytes(1000);
-        let result = belt.call(call("long", json!({}))).await;
+        let tool_set = ToolSet::new(1, [own]).unwrap().with_journal(kept.clone()).with_result_bytes(1000);
+        let result = tool_set.call(call("long", json!({}))).await;
         let text = match result {
             Ok(value) => value.as_str().unwrap().to_owned(),
             Err(error) => error.to_string(),
@@ -265,7 +265,7 @@ async fn a_result_is_bounded_before_anybody_sees_it() {
 async fn a_result_of_exactly_the_limit_is_whole_and_of_one_byte_more_is_cut() {
     let answered = async |answer: Result<Value, ToolError>| {
         let own = Own::tools("own", move || answer.clone());
-        Belt::new(1, [own]).unwrap().with_result_bytes(1000).call(call("own", json!({}))).await
+        ToolSet::new(1, [own]).unwrap().with_result_bytes(1000).call(call("own", json!({}))).await
     };
     let cut = |text: &str| {
         format!(
@@ -290,7 +290,7 @@ async fn the_tools_that_can_go_on_say_how_within_the_limit() {
     let dir = TempDir::new().unwrap();
     write(dir.path(), "docs/long.txt", &(1..=1000).map(|n| format!("line {n}\n")).collect::<String>());
     let all = ["Read", "Grep"];
-    let belt = belt(&dir, &all, &all).with_result_bytes(2000);
+    let tool_set = tool_set(&dir, &all, &all).with_result_bytes(2000);
     let grep =
         |offset: u64| ("Grep", json!({"pattern": "line", "output_mode": "content", "head_limit": 0, "offset": offset}));
     let read = |offset: u64| ("Read", json!({"file_path": "docs/long.txt", "offset": offset + 1}));
@@ -298,7 +298,7 @@ async fn the_tools_that_can_go_on_say_how_within_the_limit() {
         let (mut offset, mut whole) = (0, String::new());
         for _ in 0..100 {
             let (tool, input) = page(offset);
-            let text = answer(&belt, tool, input).await;
+            let text = answer(&tool_set, tool, input).await;
             assert!(text.len() <= 2000);
             let Some((part, rest)) = text.split_once("(cut here: go on with offset ") else {
                 whole.push_str(&text);
@@ -341,9 +341,10 @@ async fn a_call_that_was_answered_before_a_restart_is_not_made_again() {
         called("2.1.4", json!({"key": "another"})),
         result("2.1.4", Some(json!("answer to another")), None),
     ];
-    let belt = Belt::new(2, [job.clone() as Arc<dyn Tools>]).unwrap().with_journal(kept.clone()).with_history(&history);
+    let tool_set =
+        ToolSet::new(2, [job.clone() as Arc<dyn Tools>]).unwrap().with_journal(kept.clone()).with_history(&history);
     let again = async |id: &str| {
-        belt.call(ToolCall { id: id.to_owned(), name: "store_memory".to_owned(), input: json!({}) }).await
+        tool_set.call(ToolCall { id: id.to_owned(), name: "store_memory".to_owned(), input: json!({}) }).await
     };
     assert_eq!(again("2.1.0").await, Ok(json!("first")));
     assert_eq!(again("2.1.1").await.unwrap_err().to_string(), "not granted: the tool \"x\"");
@@ -360,8 +361,8 @@ async fn a_call_that_was_answered_before_a_restart_is_not_made_again() {
 async fn a_call_that_the_end_of_its_session_broke_off_was_not_answered() {
     let kept = Arc::new(Kept::default());
     let own = Own::tools("late", || Err(ToolError::JobEnded));
-    let belt = Belt::new(1, [own]).unwrap().with_journal(kept.clone());
-    assert_eq!(belt.call(call("late", json!({}))).await, Err(ToolError::JobEnded));
+    let tool_set = ToolSet::new(1, [own]).unwrap().with_journal(kept.clone());
+    assert_eq!(tool_set.call(call("late", json!({}))).await, Err(ToolError::JobEnded));
     assert!(matches!(kept.entries().as_slice(), [Entry::Call { .. }]));
 }
 
@@ -369,15 +370,15 @@ async fn a_call_that_the_end_of_its_session_broke_off_was_not_answered() {
 async fn a_denial_is_in_the_log_with_the_tool_and_the_grant() {
     let kept = Arc::new(Kept::default());
     let own = Own::tools("lookup", || Err(ToolError::NotGranted("web.fetch to example.org".to_owned())));
-    let belt = Belt::new(3, [own]).unwrap().with_journal(kept.clone());
-    belt.call(call("lookup", json!({}))).await.unwrap_err();
+    let tool_set = ToolSet::new(3, [own]).unwrap().with_journal(kept.clone());
+    tool_set.call(call("lookup", json!({}))).await.unwrap_err();
     assert_eq!(kept.log(), ["session 3: lookup: not granted: web.fetch to example.org"]);
 }
 
 #[tokio::test]
 async fn a_tool_that_breaks_off_is_an_answer() {
     let own = Own::tools("breaks", || panic!("it broke"));
-    let error = Belt::new(1, [own]).unwrap().call(call("breaks", json!({}))).await.unwrap_err();
+    let error = ToolSet::new(1, [own]).unwrap().call(call("breaks", json!({}))).await.unwrap_err();
     assert!(matches!(&error, ToolError::Unavailable(text) if text.contains("breaks")), "{error}");
 }
 
@@ -402,27 +403,28 @@ impl Fetch for Pages {
     }
 }
 
-fn online(pages: Pages) -> Belt {
+fn online(pages: Pages) -> ToolSet {
     let pages = Arc::new(pages);
     let web = Web { search: Some(pages.clone()), fetch: Some(pages) };
     let both = names(&["WebSearch", "WebFetch"]);
-    Belt::new(1, []).unwrap().with_read_only(&Broker::new(None), &web, &both, &both)
+    ToolSet::new(1, []).unwrap().with_read_only(&Broker::new(None), &web, &both, &both)
 }
 
 #[tokio::test]
 async fn a_page_is_read_part_by_part_without_losing_a_character() {
     let page: String = (0..30_000).map(|n| if n % 7 == 0 { 'ä' } else { 'x' }).collect();
-    let belt = online(Pages { page: page.clone(), hits: Vec::new() }).with_result_bytes(10_000);
+    let tool_set = online(Pages { page: page.clone(), hits: Vec::new() }).with_result_bytes(10_000);
     let (mut offset, mut whole) = (0, String::new());
     while whole.len() < page.len() {
-        let text = answer(&belt, "WebFetch", json!({"url": "https://example.org", "offset": offset})).await;
+        let text = answer(&tool_set, "WebFetch", json!({"url": "https://example.org", "offset": offset})).await;
         assert!(text.len() <= 10_000);
         let (part, last) = text.split_once("\n\n(characters ").unwrap_or((&text, ""));
         whole.push_str(part);
         offset = last.split_once("offset ").map_or(0, |(_, next)| next.trim_end_matches(')').parse().unwrap());
     }
     assert_eq!(whole, page);
-    let past = belt.call(call("WebFetch", json!({"url": "https://example.org", "offset": 30_000}))).await.unwrap_err();
+    let past =
+        tool_set.call(call("WebFetch", json!({"url": "https://example.org", "offset": 30_000}))).await.unwrap_err();
     assert!(past.to_string().contains("30000 characters"), "{past}");
     let empty = online(Pages::default());
     assert_eq!(answer(&empty, "WebFetch", json!({"url": "https://example.org"})).await, "(the page has no text)");
@@ -436,15 +438,15 @@ async fn the_answers_of_a_search_are_a_numbered_list() {
         snippet: snippet.to_owned(),
     };
     let hits = vec![hit("One\npage", "https://example.org/1", "Some\n  text."), hit("", "docs/a.md", "")];
-    let belt = online(Pages { hits, ..Pages::default() });
+    let tool_set = online(Pages { hits, ..Pages::default() });
     assert_eq!(
-        answer(&belt, "WebSearch", json!({"query": "x"})).await,
+        answer(&tool_set, "WebSearch", json!({"query": "x"})).await,
         "1. **One page**\n   https://example.org/1\n   Some text.\n\n2. **docs/a.md**\n   docs/a.md\n"
     );
-    let first = answer(&belt, "WebSearch", json!({"query": "x", "limit": 1})).await;
+    let first = answer(&tool_set, "WebSearch", json!({"query": "x", "limit": 1})).await;
     assert!(first.starts_with("1. ") && !first.contains("\n2. "), "{first}");
     assert_eq!(answer(&online(Pages::default()), "WebSearch", json!({"query": "x"})).await, "No results found");
-    assert!(belt.call(call("WebSearch", json!({"query": " "}))).await.unwrap_err().to_string().contains("query"));
+    assert!(tool_set.call(call("WebSearch", json!({"query": " "}))).await.unwrap_err().to_string().contains("query"));
 }
 
 /// Read roots in which a search goes on until it is cancelled.
@@ -485,7 +487,7 @@ impl Files for Endless {
         self.inner.read(path, offset, limit)
     }
 
-    fn grep(&self, request: &GrepRequest, cancel: &CancellationToken) -> Result<Found, ToolError> {
+    fn grep(&self, request: &GrepRequest, cancel: &CancellationToken) -> Result<GrepResult, ToolError> {
         self.becomes("searching");
         loop {
             if let Err(stopped) = self.inner.grep(request, cancel) {
@@ -509,10 +511,14 @@ async fn a_search_stops_when_its_call_is_dropped_or_its_session_cancelled() {
         let files = Arc::new(Endless { inner: inner.clone(), state: Mutex::new(""), changed: Condvar::new() });
         let cancel = CancellationToken::new();
         let shared: Arc<dyn Files> = files.clone();
-        let belt =
-            Belt::new(1, []).unwrap().with_read_only(&Broker::new(Some(shared.clone())), &Web::default(), &grep, &grep);
-        let belt = belt.with_cancel(cancel.clone());
-        let search = tokio::spawn(async move { belt.call(call("Grep", json!({"pattern": "alpha"}))).await });
+        let tool_set = ToolSet::new(1, []).unwrap().with_read_only(
+            &Broker::new(Some(shared.clone())),
+            &Web::default(),
+            &grep,
+            &grep,
+        );
+        let tool_set = tool_set.with_cancel(cancel.clone());
+        let search = tokio::spawn(async move { tool_set.call(call("Grep", json!({"pattern": "alpha"}))).await });
         files.wait_until("searching");
         if dropped {
             search.abort();

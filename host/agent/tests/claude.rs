@@ -18,7 +18,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use guild_agent::{Belt, Broker, Claude, ClaudeOptions};
+use guild_agent::{Broker, Claude, ClaudeOptions, ToolSet};
 use guild_contract::Bounds;
 use guild_session::{
     activation::MemoryNote,
@@ -37,7 +37,7 @@ use house::{House, lives, until};
 /// A session with the job's tools, whose transcript is kept.
 fn asked(history: Vec<Entry>) -> (Session, Arc<Job>, Arc<Kept>) {
     let (job, kept) = (Arc::new(Job::default()), Arc::new(Kept::default()));
-    let belt = Belt::new(1, [job.clone() as Arc<dyn Tools>]).unwrap();
+    let belt = ToolSet::new(1, [job.clone() as Arc<dyn Tools>]).unwrap();
     let belt = belt.with_journal(kept.clone()).with_history(&history);
     let session = Session { journal: kept.clone(), history, ..session("Who is it?", Arc::new(belt), None) };
     (session, job, kept)
@@ -847,7 +847,7 @@ async fn the_clis_own_tools_see_a_copy_of_the_sources_and_nothing_else() {
     let files = guild_agent::ReadRoots::open_named([(Some("library".to_owned()), sources.path())]).unwrap();
     let files: Arc<dyn guild_session::files::Files> = Arc::new(files);
     let names = ["Read", "Glob", "WebSearch"].map(str::to_owned);
-    let belt = Belt::new(1, [Arc::new(Job::default()) as Arc<dyn Tools>]).unwrap();
+    let belt = ToolSet::new(1, [Arc::new(Job::default()) as Arc<dyn Tools>]).unwrap();
     let web = Web { search: Some(Arc::new(NoSearch)), ..Web::default() };
     let belt = Arc::new(belt.with_read_only(&Broker::new(Some(files.clone())), &web, &names, &names));
     let house = House::new(json!({"steps": [{"do": "result"}]}));

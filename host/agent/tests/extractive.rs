@@ -12,11 +12,11 @@ use std::{
 };
 
 use common::{Job, Kept, roots, session, write};
-use guild_agent::{Belt, Extractive, LocalSearch};
+use guild_agent::{Extractive, LocalSearch, ToolSet};
 use guild_contract::{Bounds, Usage};
 use guild_session::{
     activation::MemoryNote,
-    files::{Files, Found, GrepRequest, Listing},
+    files::{Files, GrepRequest, GrepResult, Listing},
     meter::{Ending, Meter},
     session::{AgentRuntime, NoTools, Session, Wanted},
     tools::{ToolError, Tools},
@@ -334,7 +334,7 @@ impl Files for Watched {
         self.inner.read(path, offset, limit)
     }
 
-    fn grep(&self, request: &GrepRequest, cancel: &CancellationToken) -> Result<Found, ToolError> {
+    fn grep(&self, request: &GrepRequest, cancel: &CancellationToken) -> Result<GrepResult, ToolError> {
         self.inner.grep(request, cancel)
     }
 
@@ -458,10 +458,11 @@ async fn memories_are_condensed_within_the_cap() {
 const LONG_TASK: &str =
     "How often do signing keys rotate, and how long is a weekly backup kept? What is the capital of France?";
 
-/// A session over the manual whose tools are a belt, with what it did before.
+/// A session over the manual whose tools are a tool set, with what it did before.
 fn belted(dir: &TempDir, job: &Arc<Job>, kept: &Arc<Kept>, history: &[Entry]) -> Session {
-    let belt = Belt::new(1, [job.clone() as Arc<dyn Tools>]).unwrap().with_journal(kept.clone()).with_history(history);
-    let session = session(LONG_TASK, Arc::new(belt), Some(roots(&dir.path().join("docs"))));
+    let tool_set =
+        ToolSet::new(1, [job.clone() as Arc<dyn Tools>]).unwrap().with_journal(kept.clone()).with_history(history);
+    let session = session(LONG_TASK, Arc::new(tool_set), Some(roots(&dir.path().join("docs"))));
     Session { journal: kept.clone(), history: history.to_vec(), ..session }
 }
 

@@ -10,7 +10,7 @@ use std::{
 
 use guild_agent::ReadRoots;
 use guild_session::{
-    files::{FileMatches, Files, Found, GrepRequest, GrepWanted},
+    files::{FileMatches, Files, GrepRequest, GrepResult, GrepWanted},
     tools::ToolError,
 };
 use tempfile::TempDir;
@@ -47,11 +47,11 @@ fn search(pattern: &str) -> GrepRequest {
     GrepRequest { pattern: pattern.to_owned(), wanted, limit: 100, ..GrepRequest::default() }
 }
 
-fn grep(roots: &ReadRoots, request: &GrepRequest) -> Found {
+fn grep(roots: &ReadRoots, request: &GrepRequest) -> GrepResult {
     roots.grep(request, &never()).unwrap()
 }
 
-fn paths(found: Found) -> Vec<String> {
+fn paths(found: GrepResult) -> Vec<String> {
     found.files.into_iter().map(|file| file.path).collect()
 }
 

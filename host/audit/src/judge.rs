@@ -3,7 +3,7 @@
 use guild_contract::{
     Limits,
     interfaces::EXPORTS,
-    manifest::{Interface, World},
+    manifest::{FILE_TOOLS, Interface, World},
 };
 
 use crate::{
@@ -253,7 +253,7 @@ pub(crate) fn wishes(audit: &Audit, member: Member<'_>, findings: &mut Findings)
         }
     }
     let has_tool = |of: &[&str]| grants.tools.iter().any(|tool| of.contains(&tool.as_str()));
-    let reads_files = grants.has(Interface::Files) || has_tool(&["Read", "Grep", "Glob"]);
+    let reads_files = grants.has(Interface::Files) || has_tool(&FILE_TOOLS);
     let reads_web = grants.has(Interface::Web) || has_tool(&["WebFetch"]);
     // It asks the search provider or, where there is none, which is not known here, searches the roots.
     let searches = has_tool(&["WebSearch"]);

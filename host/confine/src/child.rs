@@ -65,7 +65,7 @@ pub fn serve_if_asked(tasks: &[&Task]) -> Option<ExitCode> {
         return Some(ExitCode::from(2));
     };
     let bounds = Bounds { seconds: u32::try_from(seconds).unwrap_or(u32::MAX), memory_bytes };
-    // A host that has hung up is the usual end, and there is nobody to tell of another.
+    // A closed pipe is the usual end, and no other error can be reported.
     Some(if limit_itself(bounds, handed).and_then(|()| take(handed)).and_then(|()| serve(task, bounds)).is_ok() {
         ExitCode::SUCCESS
     } else {

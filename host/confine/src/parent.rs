@@ -66,9 +66,9 @@ fn mebibytes(bytes: u64) -> u32 {
 
 async fn room_for(bytes: u64) -> Result<OwnedSemaphorePermit, Ended> {
     let (all, room) = room_of(ALL_BYTES);
-    let place = time::timeout(PATIENCE, room.clone().acquire_many_owned(mebibytes(bytes).min(*all))).await;
+    let permit = time::timeout(PATIENCE, room.clone().acquire_many_owned(mebibytes(bytes).min(*all))).await;
     // It is never closed.
-    place
+    permit
         .ok()
         .and_then(Result::ok)
         .ok_or_else(|| Ended::Failed("too many others are under way (limits.processes_bytes); try again".to_owned()))

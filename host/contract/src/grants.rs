@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     MemberKey,
-    manifest::{ComponentSpec, FILE_NAME, Interface, WebWish},
+    manifest::{ComponentSpec, FILE_NAME, FILE_TOOLS, Interface, WebWish},
 };
 
 pub use crate::policy::{Capability, Pattern, Policy, Rule, wildcard};
@@ -111,7 +111,7 @@ impl Grants {
         let whole = |interface| allowed(Capability::Interface(interface));
 
         let uses = |tools: &[&str]| spec.tools.iter().any(|tool| tools.contains(&tool.as_str()));
-        let reads_files = wishes.asks(Interface::Files) || uses(&["Read", "Grep", "Glob", "WebSearch"]);
+        let reads_files = wishes.asks(Interface::Files) || uses(&FILE_TOOLS) || uses(&["WebSearch"]);
         let reads_web = wishes.asks(Interface::Web) || uses(&["WebFetch"]);
         let asked_roots = wishes.files.as_ref().map(|files| files.roots.clone()).unwrap_or_default();
         let roots = (reads_files && whole(Interface::Files)).then(|| {
@@ -195,9 +195,10 @@ impl Grants {
     /// Why a read root is not granted to the member `key`, whose manifest says `spec`, and which line would allow it.
     pub fn root_denial(&self, root: &str, key: &MemberKey, spec: &ComponentSpec) -> Option<String> {
         let Some(roots) = &self.roots else {
-            let readers = ["files", "Read", "Grep", "Glob", "WebSearch"];
             let denied = self.wishes().find_map(|(name, verdict)| match verdict {
-                Verdict::Denied(why) if readers.contains(&name) => Some(why.clone()),
+                Verdict::Denied(why) if FILE_TOOLS.contains(&name) || ["files", "WebSearch"].contains(&name) => {
+                    Some(why.clone())
+                }
                 _ => None,
             });
             return Some(denied.unwrap_or_else(|| format!("{FILE_NAME} asks for nothing that reads files")));

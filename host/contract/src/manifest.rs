@@ -27,6 +27,8 @@ pub const WORKER: &str = "worker";
 pub const TOOLS: &str = "tools";
 /// The read-only tools that a session can be given (REQ-WD-31). No other built-in tool exists.
 pub const SESSION_TOOLS: [&str; 5] = ["Read", "Grep", "Glob", "WebSearch", "WebFetch"];
+/// Those of [`SESSION_TOOLS`] that read files and nothing else.
+pub const FILE_TOOLS: [&str; 3] = ["Read", "Grep", "Glob"];
 /// The keys of [`Manifest`].
 const KEYS: [&str; 9] =
     ["name", "displayName", "description", "version", "transport", "mcp", "capabilities", "plugin", "component"];

@@ -1,12 +1,40 @@
-//! JSON Schemas of the shapes on the wire, made from their types.
+//! JSON Schemas of the shapes on the wire and of the inputs of tools, made from their types.
 
-use schemars::{JsonSchema, generate::SchemaSettings};
+use schemars::{JsonSchema, Schema, generate::SchemaSettings, transform::RecursiveTransform};
 use serde_json::Value;
 
 /// The schema of a shape as it is written, by itself: a field that is always there is required, also where it may be
 /// null. Draft 2020-12.
 pub fn of<T: JsonSchema>() -> Value {
     SchemaSettings::draft2020_12().for_serialize().into_generator().into_root_schema_for::<T>().into()
+}
+
+/// The schema of a tool's input, for a model: a field that may be left out is not required, descriptions are those of the
+/// doc comments, and everything is inline. What a model has no use for is left out: titles, formats, defaults, and `null`
+/// beside the type of an optional field.
+pub fn input<T: JsonSchema>() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.meta_schema = None;
+        settings.inline_subschemas = true;
+    });
+    settings.with_transform(RecursiveTransform(lean)).into_generator().into_root_schema_for::<T>().into()
+}
+
+fn lean(schema: &mut Schema) {
+    for key in ["title", "format", "default"] {
+        schema.remove(key);
+    }
+    if let Some(Value::Array(types)) = schema.get("type")
+        && let [one, null] = types.as_slice()
+        && null == "null"
+    {
+        let one = one.clone();
+        schema.insert("type".to_owned(), one);
+    }
+    if let Some(Value::String(description)) = schema.get("description") {
+        let line = description.replace('\n', " ");
+        schema.insert("description".to_owned(), line.into());
+    }
 }
 
 #[cfg(test)]

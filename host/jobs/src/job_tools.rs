@@ -1,58 +1,48 @@
 //! The internal tools (REQ-WD-22 to REQ-WD-26): one implementation, which components call with typed values and
 //! agent sessions with JSON.
+//!
+//! [`TABLE`] is all there is of a tool for sessions: its name, its input, its answer, the grant that it needs, and what it
+//! does. What a model reads of it are the doc comments of its input.
 
 use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
-use guild_contract::{Decision, JobStatus, objects};
+use guild_contract::{Decision, Grants, JobStatus};
+use schemars::JsonSchema;
 use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::task::spawn_blocking;
 
 use crate::{
     memory::{MemoryStore, Source},
     running::RunningJob,
 };
-use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools};
+use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools, parse};
 
 /// The internal tools, on one job. Its own methods block on the file system; [`Tools::call`] does not.
 #[derive(Clone)]
 pub struct JobTools {
     job: Arc<RunningJob>,
     memory: Arc<MemoryStore>,
-    withheld: Vec<&'static str>,
+    tools: Vec<&'static Tool>,
 }
 
 impl JobTools {
     /// The tools on `job`, which store memories in `memory`.
     pub fn new(job: Arc<RunningJob>, memory: Arc<MemoryStore>) -> Self {
-        Self { job, memory, withheld: Vec::new() }
+        Self { job, memory, tools: TABLE.iter().collect() }
     }
 
-    /// Without those of these names, for whoever calls them as [`Tools`]: they do not exist there.
+    /// Those that these grants allow, for whoever calls them as [`Tools`]: the others do not exist there.
     #[must_use]
-    pub fn without(self, withheld: Vec<&'static str>) -> Self {
-        Self { withheld, ..self }
+    pub fn granted(mut self, grants: &Grants) -> Self {
+        self.tools.retain(|tool| (tool.granted)(grants));
+        self
     }
 
     /// The job that they work on.
     pub fn job(&self) -> &Arc<RunningJob> {
         &self.job
-    }
-
-    /// See [`RunningJob::update_summary`].
-    pub fn update_summary(&self, summary: &str) -> Result<(), ToolError> {
-        self.job.update_summary(summary)
-    }
-
-    /// See [`RunningJob::record_decision`].
-    pub fn record_decision(&self, decision: Decision, call: Option<&str>) -> Result<(), ToolError> {
-        self.job.record_decision(decision, call)
-    }
-
-    /// See [`RunningJob::log_question`].
-    pub fn log_question(&self, question: &str) -> Result<(), ToolError> {
-        self.job.log_question(question)
     }
 
     /// See [`MemoryStore::store`]. A job that has ended stores nothing.
@@ -73,168 +63,138 @@ impl JobTools {
         if running && !self.job.cancelled().is_cancelled() { Ok(()) } else { Err(ToolError::JobEnded) }
     }
 
-    /// See [`RunningJob::submit_result`].
-    pub fn submit_result(&self, output: &str, call: Option<&str>) -> Result<(), ToolError> {
-        self.job.submit_result(output, call)
-    }
-
-    /// See [`RunningJob::write_artifact`].
-    pub fn write_artifact(&self, path: &str, contents: &[u8]) -> Result<(), ToolError> {
-        self.job.write_artifact(path, contents)
-    }
-
     fn call_blocking(&self, call: ToolCall) -> Result<&'static str, ToolError> {
-        let ToolCall { id, name, input } = call;
-        let (name, call) = (name.as_str(), Some(id.as_str()));
-        match name {
-            _ if self.withheld.contains(&name) => Err(ToolError::InvalidInput(format!("there is no tool {name:?}"))),
-            "update_summary" => {
-                let UpdateSummary { summary } = parse(name, input)?;
-                self.update_summary(&summary).map(|()| "The summary is updated.")
-            }
-            "record_decision" => {
-                let RecordDecision { question, decision, reasoning } = parse(name, input)?;
-                let decision = Decision { question, decision, reasoning };
-                self.record_decision(decision, call).map(|()| "The decision is recorded.")
-            }
-            "log_question" => {
-                let LogQuestion { question } = parse(name, input)?;
-                self.log_question(&question).map(|()| "The question is logged.")
-            }
-            "store_memory" => {
-                let StoreMemory { key, content } = parse(name, input)?;
-                self.store_memory(&key, &content, call).map(|()| "The memory is stored.")
-            }
-            "submit_result" => {
-                let SubmitResult { output } = parse(name, input)?;
-                self.submit_result(&output, call).map(|()| "The result is submitted. Submitting again replaces it.")
-            }
-            "write_artifact" => {
-                let WriteArtifact { path, contents } = parse(name, input)?;
-                self.write_artifact(&path, contents.as_bytes()).map(|()| "The artifact is written.")
-            }
-            _ => Err(ToolError::InvalidInput(format!("there is no tool {name:?}"))),
-        }
+        let tool = self.tools.iter().find(|tool| tool.definition.name == call.name);
+        let tool = tool.ok_or_else(|| ToolError::InvalidInput(format!("there is no tool {:?}", call.name)))?;
+        (tool.call)(self, call)?;
+        Ok(tool.answer)
     }
 }
 
-#[derive(Deserialize)]
+/// Parses the input of a call, and carries the call out.
+type Handler = Box<dyn Fn(&JobTools, ToolCall) -> Result<(), ToolError> + Send + Sync>;
+
+/// An internal tool, as sessions have it.
+struct Tool {
+    definition: Arc<ToolDefinition>,
+    /// What a call that succeeded is answered with.
+    answer: &'static str,
+    /// Whether these grants allow it.
+    granted: fn(&Grants) -> bool,
+    call: Handler,
+}
+
+impl Tool {
+    /// A tool whose input is a `T`. Without [`Self::needing`] it needs no grant.
+    fn new<T: JsonSchema + DeserializeOwned + 'static>(
+        name: &'static str,
+        title: &str,
+        answer: &'static str,
+        call: fn(&JobTools, T, &str) -> Result<(), ToolError>,
+    ) -> Self {
+        Self {
+            definition: Arc::new(ToolDefinition::of::<T>(name, Some(title), false)),
+            answer,
+            granted: |_| true,
+            call: Box::new(move |tools, ToolCall { id, input, .. }| call(tools, parse(name, input)?, &id)),
+        }
+    }
+
+    fn needing(self, granted: fn(&Grants) -> bool) -> Self {
+        Self { granted, ..self }
+    }
+}
+
+static TABLE: LazyLock<[Tool; 6]> = LazyLock::new(|| {
+    [
+        Tool::new("update_summary", "Update summary", "The summary is updated.", |tools, input: UpdateSummary, _| {
+            tools.job.update_summary(&input.summary)
+        }),
+        Tool::new("record_decision", "Record decision", "The decision is recorded.", |tools, input, call| {
+            let RecordDecision { question, decision, reasoning } = input;
+            tools.job.record_decision(Decision { question, decision, reasoning }, Some(call))
+        }),
+        Tool::new("log_question", "Log question", "The question is logged.", |tools, input: LogQuestion, _| {
+            tools.job.log_question(&input.question)
+        }),
+        Tool::new("store_memory", "Store memory", "The memory is stored.", |tools, input: StoreMemory, call| {
+            tools.store_memory(&input.key, &input.content, Some(call))
+        })
+        .needing(|grants| grants.session_memory),
+        Tool::new(
+            "submit_result",
+            "Submit result",
+            "The result is submitted. Submitting again replaces it.",
+            |tools, input: SubmitResult, call| tools.job.submit_result(&input.output, Some(call)),
+        ),
+        Tool::new("write_artifact", "Write artifact", "The artifact is written.", |tools, input: WriteArtifact, _| {
+            tools.job.write_artifact(&input.path, input.contents.as_bytes())
+        })
+        .needing(|grants| grants.artifacts),
+    ]
+});
+
+/// Replace the progress summary that people see while you work. Call it when you have a plan, and whenever something
+/// noteworthy is done.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct UpdateSummary {
+    /// Where the work stands, in a few sentences. It replaces the previous summary.
     summary: String,
 }
 
-#[derive(Deserialize)]
+/// Record a judgment call that you made on your own, so that a person can review it.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RecordDecision {
+    /// What was open.
     question: String,
+    /// What you decided.
     decision: String,
+    /// Why you decided so.
     reasoning: String,
 }
 
-#[derive(Deserialize)]
+/// Log a question that only a person can answer. You will get no answer; go on with what you have.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct LogQuestion {
+    /// The question, on one line.
     question: String,
 }
 
-#[derive(Deserialize)]
+/// Remember something that will help later jobs. An existing key is overwritten.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct StoreMemory {
+    /// 1 to 64 letters, digits, '-' or '_'.
     key: String,
+    /// What to remember: facts and where they come from, not instructions.
     content: String,
 }
 
-#[derive(Deserialize)]
+/// Hand over the result of your work. Call it when the work is done; submitting again replaces what you submitted before.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct SubmitResult {
+    /// The whole result, as Markdown.
     output: String,
 }
 
-#[derive(Deserialize)]
+/// Write a file that belongs to the result, a table for instance. An existing file is replaced.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct WriteArtifact {
+    /// A relative path without `..`, for instance `tables/crates.csv`.
     path: String,
+    /// The file's whole text.
     contents: String,
 }
-
-fn parse<T: DeserializeOwned>(name: &str, input: Value) -> Result<T, ToolError> {
-    objects::from_value(input).map_err(|e| ToolError::InvalidInput(format!("{name}: {e}")))
-}
-
-/// A tool whose input is an object of texts, all of them needed.
-fn tool(name: &str, title: &str, description: &str, fields: &[(&str, &str)]) -> ToolDefinition {
-    let properties: serde_json::Map<String, Value> = fields
-        .iter()
-        .map(|(field, meaning)| ((*field).to_owned(), json!({ "type": "string", "description": meaning })))
-        .collect();
-    let required: Vec<&str> = fields.iter().map(|(field, _)| *field).collect();
-    ToolDefinition {
-        name: name.to_owned(),
-        title: Some(title.to_owned()),
-        description: description.to_owned(),
-        input_schema: json!({
-            "type": "object", "properties": properties, "required": required, "additionalProperties": false
-        }),
-        output_schema: None,
-        read_only: false,
-    }
-}
-
-static DEFINITIONS: LazyLock<Vec<Arc<ToolDefinition>>> = LazyLock::new(|| {
-    let tools = vec![
-        tool(
-            "update_summary",
-            "Update summary",
-            "Replace the progress summary that people see while you work. Call it when you have a plan, and \
-             whenever something noteworthy is done.",
-            &[("summary", "Where the work stands, in a few sentences. It replaces the previous summary.")],
-        ),
-        tool(
-            "record_decision",
-            "Record decision",
-            "Record a judgment call that you made on your own, so that a person can review it.",
-            &[("question", "What was open."), ("decision", "What you decided."), ("reasoning", "Why you decided so.")],
-        ),
-        tool(
-            "log_question",
-            "Log question",
-            "Log a question that only a person can answer. You will get no answer; go on with what you have.",
-            &[("question", "The question, on one line.")],
-        ),
-        tool(
-            "store_memory",
-            "Store memory",
-            "Remember something that will help later jobs. An existing key is overwritten.",
-            &[
-                ("key", "1 to 64 letters, digits, '-' or '_'."),
-                ("content", "What to remember: facts and where they come from, not instructions."),
-            ],
-        ),
-        tool(
-            "submit_result",
-            "Submit result",
-            "Hand over the result of your work. Call it when the work is done; submitting again replaces what \
-             you submitted before.",
-            &[("output", "The whole result, as Markdown.")],
-        ),
-        tool(
-            "write_artifact",
-            "Write artifact",
-            "Write a file that belongs to the result, a table for instance. An existing file is replaced.",
-            &[
-                ("path", "A relative path without `..`, for instance `tables/crates.csv`."),
-                ("contents", "The file's whole text."),
-            ],
-        ),
-    ];
-    tools.into_iter().map(Arc::new).collect()
-});
 
 #[async_trait]
 impl Tools for JobTools {
     fn definitions(&self) -> Vec<Arc<ToolDefinition>> {
-        DEFINITIONS.iter().filter(|tool| !self.withheld.contains(&tool.name.as_str())).cloned().collect()
+        self.tools.iter().map(|tool| tool.definition.clone()).collect()
     }
 
     async fn call(&self, call: ToolCall) -> Result<Value, ToolError> {

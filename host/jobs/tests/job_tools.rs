@@ -5,7 +5,7 @@ mod common;
 use std::collections::BTreeSet;
 
 use common::{Member, start, status};
-use guild_contract::JobStatus;
+use guild_contract::{Grants, JobStatus};
 use guild_jobs::JobTools;
 use guild_session::tools::{ToolCall, ToolError, Tools};
 use serde_json::{Value, json};
@@ -90,4 +90,39 @@ async fn after_the_end_every_tool_answers_that_the_job_has_ended() {
         assert_eq!(tools.call(call(name, input)).await, Err(ToolError::JobEnded), "{name}");
     }
     assert!(!member.dir.exists("memory/k.md"));
+}
+
+/// What a model is told, word by word.
+#[tokio::test]
+async fn a_schema_is_its_type_and_nothing_besides() {
+    let member = Member::new();
+    let tools = JobTools::new(start(&member.store(), "d"), member.memory());
+    let definitions = tools.definitions();
+    let tool = definitions.iter().find(|tool| tool.name == "store_memory").unwrap();
+    assert_eq!(tool.title.as_deref(), Some("Store memory"));
+    assert_eq!(tool.description, "Remember something that will help later jobs. An existing key is overwritten.");
+    assert_eq!(
+        tool.input_schema,
+        json!({
+            "type": "object", "required": ["key", "content"], "additionalProperties": false,
+            "properties": {
+                "key": {"type": "string", "description": "1 to 64 letters, digits, '-' or '_'."},
+                "content": {
+                    "type": "string",
+                    "description": "What to remember: facts and where they come from, not instructions.",
+                },
+            },
+        })
+    );
+}
+
+#[tokio::test]
+async fn a_tool_that_is_not_granted_does_not_exist() {
+    let member = Member::new();
+    let grants = Grants { artifacts: true, ..Grants::default() };
+    let tools = JobTools::new(start(&member.store(), "d"), member.memory()).granted(&grants);
+    assert!(tools.definitions().iter().all(|tool| tool.name != "store_memory"));
+    assert!(tools.definitions().iter().any(|tool| tool.name == "write_artifact"));
+    let refused = tools.call(call("store_memory", json!({"key": "k", "content": "c"}))).await.unwrap_err();
+    assert!(matches!(&refused, ToolError::InvalidInput(why) if why.contains("store_memory")), "{refused}");
 }

@@ -35,12 +35,6 @@ impl Reach {
         Self { grants, reader, web, own_web }
     }
 
-    /// The internal tools that its sessions are not given.
-    pub(crate) fn withheld(&self) -> Vec<&'static str> {
-        let tools = [("store_memory", self.grants.session_memory), ("write_artifact", self.grants.artifacts)];
-        tools.into_iter().filter(|(_, granted)| !granted).map(|(name, _)| name).collect()
-    }
-
     /// Why a session cannot be given a tool.
     pub(crate) fn no_tool(&self, tool: &str) -> String {
         match self.grants.details.get(tool) {

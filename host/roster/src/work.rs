@@ -3,9 +3,10 @@
 use std::{pin::pin, sync::Arc, time::Instant};
 
 use async_trait::async_trait;
-use guild_agent::Belt;
+use guild_agent::ToolSet;
 use guild_contract::{
     Bounds, JobUsage, Limits, MemberKey, Usage,
+    manifest::FILE_TOOLS,
     rpc::RpcError,
     text::{LOGGED_CHARS, one_line},
 };
@@ -55,7 +56,7 @@ pub(crate) async fn carry_out(
     commission: Commission,
     held: impl Send,
 ) {
-    let tools = Arc::new(JobTools::new(job.clone(), home.memory.clone()).without(reach.withheld()));
+    let tools = Arc::new(JobTools::new(job.clone(), home.memory.clone()).granted(&reach.grants));
     let Accepted { agent, granted_tools, ceiling, plan, .. } = accepted;
     let span = tracing::debug_span!("job", member = %home.key, job = %job.id());
     let work = Work { home, limits, runtimes, job: job.clone(), tools, reach, granted_tools };
@@ -138,7 +139,9 @@ impl Work {
             system_prompt: plan.system_prompt,
             prompt: plan.prompt,
             model: plan.model,
-            tools: self.belt(number, sets, &plan.tools, &history, self.job.cancelled()).map_err(|e| e.to_string())?,
+            tools: self
+                .tool_set(number, sets, &plan.tools, &history, self.job.cancelled())
+                .map_err(|e| e.to_string())?,
             files: self.readable(&plan.tools),
             meter: meter.clone(),
             cancel: self.job.cancelled().clone(),
@@ -212,7 +215,7 @@ impl Work {
             // Returning a text submits it; a plugin that submitted before and returns nothing has said it already.
             Ok(Ok(text)) if text.trim().is_empty() => Ok(None),
             Ok(Ok(text)) => {
-                let submitted = blocking(move || Ok(tools.submit_result(&text, None))).await;
+                let submitted = blocking(move || Ok(tools.job().submit_result(&text, None))).await;
                 submitted.map_err(|e| e.message)?.map(|()| None).map_err(|e| e.to_string())
             }
             Ok(Err(text)) if text.trim().is_empty() => Err("the plugin gave up without a reason".to_owned()),
@@ -224,11 +227,11 @@ impl Work {
     /// The read roots, for a session that has all three tools which read them.
     fn readable(&self, asked: &[String]) -> Option<Arc<dyn Files>> {
         let has = |name: &&str| [asked, &self.granted_tools].iter().all(|tools| tools.iter().any(|tool| tool == name));
-        self.reach.reader.files.clone().filter(|_| ["Read", "Grep", "Glob"].iter().all(has))
+        self.reach.reader.files.clone().filter(|_| FILE_TOOLS.iter().all(has))
     }
 
     /// All that a session may call: whole sets of tools, and the read-only ones that were granted and asked for.
-    fn belt(
+    fn tool_set(
         &self,
         session: u32,
         sets: impl IntoIterator<Item = Arc<dyn Tools>>,
@@ -236,13 +239,13 @@ impl Work {
         history: &[Entry],
         cancel: &CancellationToken,
     ) -> Result<Arc<dyn Tools>, ToolError> {
-        let belt = Belt::new(session, sets)?
+        let tool_set = ToolSet::new(session, sets)?
             .with_read_only(&self.reach.reader.broker, &self.reach.web, &self.granted_tools, asked)
             .with_journal(self.job.clone())
             .with_history(history)
             .with_result_bytes(self.limits.tool_result_bytes)
             .with_cancel(cancel.clone());
-        Ok(Arc::new(belt))
+        Ok(Arc::new(tool_set))
     }
 }
 
@@ -411,7 +414,7 @@ impl Sessions for OwnSessions {
             system_prompt: query.system_prompt,
             prompt: query.prompt,
             model: query.model,
-            tools: work.belt(number, sets, &query.tools, &[], &interrupt)?,
+            tools: work.tool_set(number, sets, &query.tools, &[], &interrupt)?,
             files: work.readable(&query.tools),
             meter: self.meter.clone(),
             cancel: interrupt.clone(),

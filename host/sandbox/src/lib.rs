@@ -16,7 +16,6 @@ mod denied;
 mod engine;
 mod error;
 mod filesystem;
-mod held;
 mod limiter;
 mod load;
 mod log;
@@ -28,6 +27,7 @@ mod state;
 mod stdio;
 mod ticker;
 mod tools;
+mod usage;
 mod versions;
 mod wasi;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use guild_contract::Limits;
 use wasmtime::ResourceLimiter;
 
-use crate::held::{Held, Reached};
+use crate::usage::{Reached, ResourceUsage};
 
 /// What an element of a table takes of memory.
 const ELEMENT_BYTES: u64 = 8;
@@ -13,7 +13,7 @@ const ELEMENT_BYTES: u64 = 8;
 /// Counts what a Store's memories and tables take, and refuses growth beyond the limits.
 #[derive(Debug)]
 pub(crate) struct Limiter {
-    held: Arc<Held>,
+    usage: Arc<ResourceUsage>,
     max_memory_bytes: u64,
     table_elements: u64,
     max_table_elements: u64,
@@ -23,9 +23,9 @@ pub(crate) struct Limiter {
 }
 
 impl Limiter {
-    pub(crate) fn new(limits: &Limits, held: Arc<Held>) -> Self {
+    pub(crate) fn new(limits: &Limits, usage: Arc<ResourceUsage>) -> Self {
         Self {
-            held,
+            usage,
             max_memory_bytes: limits.memory_bytes,
             table_elements: 0,
             max_table_elements: limits.table_elements,
@@ -50,7 +50,7 @@ fn more(current: usize, desired: usize) -> u64 {
 
 impl ResourceLimiter for Limiter {
     fn memory_growing(&mut self, current: usize, desired: usize, max: Option<usize>) -> wasmtime::Result<bool> {
-        Ok(!is_beyond(desired, max, self.max_memory_bytes) && self.held.grow(more(current, desired)))
+        Ok(!is_beyond(desired, max, self.max_memory_bytes) && self.usage.grow(more(current, desired)))
     }
 
     fn table_growing(&mut self, current: usize, desired: usize, max: Option<usize>) -> wasmtime::Result<bool> {
@@ -59,11 +59,11 @@ impl ResourceLimiter for Limiter {
         }
         let elements = self.table_elements.saturating_add(more(current, desired));
         let fits = elements <= self.max_table_elements;
-        self.held.note(Reached { name: "table_elements", max: self.max_table_elements }, fits);
+        self.usage.note(Reached { name: "table_elements", max: self.max_table_elements }, fits);
         if !fits {
             return Ok(false);
         }
-        let fits = self.held.grow(more(current, desired).saturating_mul(ELEMENT_BYTES));
+        let fits = self.usage.grow(more(current, desired).saturating_mul(ELEMENT_BYTES));
         if fits {
             self.table_elements = elements;
         }

@@ -15,14 +15,14 @@ pub(crate) enum LogSink {
     /// The job's own log, which is bounded by the store.
     Job(Arc<RunningJob>),
     /// There is no job yet: the lines wait for it.
-    Kept(Arc<Mutex<Kept>>),
+    Buffer(Arc<Mutex<Buffer>>),
     /// There is no job: the host's own log.
     Host(Arc<HostLog>),
 }
 
 /// Lines that wait for their job.
 #[derive(Default)]
-pub(crate) struct Kept {
+pub(crate) struct Buffer {
     lines: Vec<String>,
     bytes: usize,
 }
@@ -33,8 +33,8 @@ const KEPT_BYTES: usize = 64 * 1024;
 pub(crate) const LINE_BYTES: usize = 4096;
 
 impl LogSink {
-    pub(crate) fn kept() -> Self {
-        Self::Kept(Arc::default())
+    pub(crate) fn buffered() -> Self {
+        Self::Buffer(Arc::default())
     }
 
     /// Writes one line, cut where it is too long; the job's log neutralises what could forge another.
@@ -43,14 +43,14 @@ impl LogSink {
         match self {
             Self::Job(job) => job.log(line),
             Self::Host(log) => log.line(line),
-            Self::Kept(kept) => {
-                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-                if kept.bytes + line.len() <= KEPT_BYTES {
-                    kept.bytes += line.len() + 1;
-                    kept.lines.push(line.to_owned());
-                } else if kept.bytes < KEPT_BYTES {
-                    kept.bytes = KEPT_BYTES;
-                    kept.lines.push("(more was written before the job began; it was dropped)".to_owned());
+            Self::Buffer(buffered) => {
+                let mut buffered = buffered.lock().unwrap_or_else(PoisonError::into_inner);
+                if buffered.bytes + line.len() <= KEPT_BYTES {
+                    buffered.bytes += line.len() + 1;
+                    buffered.lines.push(line.to_owned());
+                } else if buffered.bytes < KEPT_BYTES {
+                    buffered.bytes = KEPT_BYTES;
+                    buffered.lines.push("(more was written before the job began; it was dropped)".to_owned());
                 }
             }
         }
@@ -60,7 +60,9 @@ impl LogSink {
     pub(crate) fn take(&self) -> Vec<String> {
         match self {
             Self::Job(_) | Self::Host(_) => Vec::new(),
-            Self::Kept(kept) => std::mem::take(&mut kept.lock().unwrap_or_else(PoisonError::into_inner).lines),
+            Self::Buffer(buffered) => {
+                std::mem::take(&mut buffered.lock().unwrap_or_else(PoisonError::into_inner).lines)
+            }
         }
     }
 }

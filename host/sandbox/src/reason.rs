@@ -6,11 +6,11 @@ use wasmtime_wasi::I32Exit;
 
 use crate::{
     error::CallError,
-    held::{Held, Reached},
+    usage::{Reached, ResourceUsage},
 };
 
-/// The engine's words for a limit that has no type of its own to be told by, and the limit. `tests/limits.rs` reaches
-/// each of them, so that a version of wasmtime with other words does not pass.
+/// Error texts of wasmtime that have no error type of their own, and the limit that each is about. `tests/limits.rs` reaches
+/// all of them, so it fails with a version of wasmtime that words them otherwise.
 const WORDS: [(&str, &str, Max); 9] = [
     ("memory has a minimum byte size of", "memory_bytes", |limits| limits.memory_bytes),
     ("has a minimum element size of", "table_elements", |limits| limits.table_elements),
@@ -24,8 +24,8 @@ const WORDS: [(&str, &str, Max); 9] = [
 ];
 type Max = fn(&Limits) -> u64;
 
-/// The limit that the engine's words are about.
-fn said(error: &wasmtime::Error, limits: &Limits) -> Option<Reached> {
+/// The limit that an error's text is about.
+fn named_limit(error: &wasmtime::Error, limits: &Limits) -> Option<Reached> {
     let texts: Vec<String> = error.chain().map(ToString::to_string).collect();
     let (_, name, max) = WORDS.iter().find(|(words, ..)| texts.iter().any(|text| text.contains(words)))?;
     Some(Reached { name, max: max(limits) })
@@ -33,21 +33,21 @@ fn said(error: &wasmtime::Error, limits: &Limits) -> Option<Reached> {
 
 /// The limit that a component is beyond before anything of it runs, and its value, as `guild.toml` spells it.
 pub(crate) fn beginning(error: &wasmtime::Error, limits: &Limits) -> Option<String> {
-    said(error, limits).map(|limit| limit.to_string())
+    named_limit(error, limits).map(|limit| limit.to_string())
 }
 
 /// A stable reason, without a backtrace.
-pub(crate) fn reason(call: &'static str, error: &wasmtime::Error, limits: &Limits, held: &Held) -> CallError {
-    let told = if let Some(limit) = error.downcast_ref::<Reached>() {
+pub(crate) fn reason(call: &'static str, error: &wasmtime::Error, limits: &Limits, usage: &ResourceUsage) -> CallError {
+    let reached = if let Some(limit) = error.downcast_ref::<Reached>() {
         Some(limit.clone())
     } else if let Some(ResourceTableError::Full) = error.downcast_ref() {
         Some(Reached { name: "handles", max: limits.handles.into() })
     } else {
-        said(error, limits)
+        named_limit(error, limits)
     };
     // A component that was refused memory fails in many ways, and the limit is the reason; but one that exits knew why.
     let exit = error.downcast_ref::<I32Exit>();
-    if let Some(limit) = told.or_else(|| held.refused().filter(|_| exit.is_none())) {
+    if let Some(limit) = reached.or_else(|| usage.refused().filter(|_| exit.is_none())) {
         return CallError::Limit { call, limit: limit.to_string() };
     }
     let why = if let Some(trap) = error.downcast_ref::<Trap>() {

@@ -18,10 +18,10 @@ use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
 use crate::{
     filesystem::{Artifacts, Preopen},
-    held::{Held, OpenFile},
     limiter::Limiter,
     log::LogSink,
     stdio::Lines,
+    usage::{OpenFilePermit, ResourceUsage},
 };
 
 /// The data of one Store: it lives as long as one call.
@@ -31,19 +31,19 @@ pub(crate) struct State {
     pub(crate) preopens: Vec<Preopen>,
     /// The one directory that may be changed, in `run`.
     pub(crate) artifacts: Option<Arc<Artifacts>>,
-    pub(crate) held: Arc<Held>,
-    /// The places of its open descriptors, by their handles.
-    pub(crate) open: HashMap<u32, OpenFile>,
+    pub(crate) usage: Arc<ResourceUsage>,
+    /// The permits of its open descriptors, by their handles.
+    pub(crate) open: HashMap<u32, OpenFilePermit>,
     pub(crate) limiter: Limiter,
     pub(crate) limits: Arc<Limits>,
-    pub(crate) reach: Reach,
+    pub(crate) context: CallContext,
     stdout: Lines,
     stderr: Lines,
 }
 
-/// All that a call can reach through `guild:worker`.
+/// The context of a call: all that it can reach through `guild:worker`.
 #[derive(Clone)]
-pub(crate) struct Reach {
+pub(crate) struct CallContext {
     /// What was asked for and granted.
     pub(crate) grants: Arc<Grants>,
     /// The job, in `run`.
@@ -59,7 +59,21 @@ pub(crate) struct Reach {
     pub(crate) no_job: Arc<OnceLock<&'static str>>,
 }
 
-impl Reach {
+impl CallContext {
+    /// A context in which nothing can be reached.
+    pub(crate) fn new(grants: &Arc<Grants>, log: LogSink) -> Self {
+        Self {
+            grants: grants.clone(),
+            job: None,
+            memory: None,
+            files: None,
+            web: None,
+            sessions: None,
+            log,
+            no_job: Arc::default(),
+        }
+    }
+
     /// Refuses a function that needs a job.
     pub(crate) fn no_job(&self, function: &'static str) -> ToolError {
         if self.no_job.set(function).is_ok() {
@@ -68,7 +82,7 @@ impl Reach {
         ToolError::NoJob
     }
 
-    /// The member's memory; the error tells of a call that reaches nothing.
+    /// The member's memory; an error in `list-tools`, which reaches nothing.
     pub(crate) fn memory(&self) -> Result<&Arc<MemoryStore>, ToolError> {
         let none = || ToolError::Unavailable("nothing can be reached while the tools are listed".to_owned());
         self.memory.as_ref().ok_or_else(none)
@@ -110,10 +124,10 @@ impl State {
         all_files: Arc<AtomicU64>,
         preopens: Vec<Preopen>,
         artifacts: Option<Arc<Artifacts>>,
-        reach: Reach,
+        context: CallContext,
     ) -> Self {
-        let stdout = Lines::new("stdout", reach.log.clone());
-        let stderr = Lines::new("stderr", reach.log.clone());
+        let stdout = Lines::new("stdout", context.log.clone());
+        let stderr = Lines::new("stderr", context.log.clone());
         let mut table = ResourceTable::new();
         table.set_max_capacity(limits.handles as usize);
         let wasi = WasiCtx::builder()
@@ -121,17 +135,17 @@ impl State {
             .stderr(stderr.clone())
             .max_random_size(limits.random_bytes)
             .build();
-        let held = Held::new(limits, all_files, Some(reach.log.clone()));
+        let usage = ResourceUsage::new(limits, all_files, Some(context.log.clone()));
         Self {
             table,
             wasi,
             preopens,
             artifacts,
             open: HashMap::new(),
-            limiter: Limiter::new(limits, held.clone()),
-            held,
+            limiter: Limiter::new(limits, usage.clone()),
+            usage,
             limits: limits.clone(),
-            reach,
+            context,
             stdout,
             stderr,
         }
@@ -150,7 +164,7 @@ impl State {
 
     /// Which function needed a job, and where it has one.
     pub(crate) fn no_job_note(&self, call: &str) -> Option<String> {
-        let function = self.reach.no_job.get()?;
+        let function = self.context.no_job.get()?;
         Some(format!("`{function}` needs a job, and `{call}` has none: call it in `run`"))
     }
 }

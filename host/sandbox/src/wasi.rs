@@ -14,8 +14,8 @@ use wasmtime_wasi::{
 
 use crate::{
     filesystem::{Files, Preopen},
-    held::Reached,
     state::State,
+    usage::Reached,
 };
 
 pub(crate) fn add_to_linker(l: &mut Linker<State>) -> wasmtime::Result<()> {
@@ -48,7 +48,7 @@ pub(crate) fn add_to_linker(l: &mut Linker<State>) -> wasmtime::Result<()> {
 fn files(state: &mut State) -> (&[Preopen], Files<'_>) {
     let wasi = WasiFilesystemCtxView { ctx: state.wasi.filesystem(), table: &mut state.table };
     let artifacts = state.artifacts.as_ref();
-    (&state.preopens, Files { wasi, held: &state.held, open: &mut state.open, artifacts })
+    (&state.preopens, Files { wasi, usage: &state.usage, open: &mut state.open, artifacts })
 }
 
 fn random(state: &mut State) -> Random<'_> {

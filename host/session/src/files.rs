@@ -188,7 +188,7 @@ pub enum GrepWanted {
 
 /// What a search found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Found {
+pub struct GrepResult {
     /// The files in which something matches, in the order that was wanted.
     pub files: Vec<FileMatches>,
     /// Files that could not be searched to their end, such as those that are too large.
@@ -247,7 +247,7 @@ pub trait Files: Send + Sync {
     fn read(&self, path: &str, offset: u32, limit: u32) -> Result<String, ToolError>;
 
     /// Searches the contents of files. It looks no further than `request.limit` asks.
-    fn grep(&self, request: &GrepRequest, cancel: &CancellationToken) -> Result<Found, ToolError>;
+    fn grep(&self, request: &GrepRequest, cancel: &CancellationToken) -> Result<GrepResult, ToolError>;
 
     /// Paths that match a glob, newest first; at most `limit`. Where a directory is given, only those in it, and the
     /// glob may be relative to it.

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use serde::{Deserialize, Serialize};
+use guild_contract::{objects, schema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 /// One tool that an agent session can call.
@@ -21,6 +23,36 @@ pub struct ToolDefinition {
     pub output_schema: Option<Value>,
     /// Whether it only reads, so that calls may run in parallel.
     pub read_only: bool,
+}
+
+impl ToolDefinition {
+    /// A tool of the host's own, whose input is a `T`: the type is the schema, and its doc comment the description.
+    pub fn of<T: JsonSchema>(name: &str, title: Option<&str>, read_only: bool) -> Self {
+        let mut input_schema = schema::input::<T>();
+        let description = input_schema.as_object_mut().and_then(|schema| schema.remove("description"));
+        Self {
+            name: name.to_owned(),
+            title: title.map(str::to_owned),
+            description: description.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned(),
+            input_schema,
+            output_schema: None,
+            read_only,
+        }
+    }
+}
+
+/// Parses a tool's input.
+///
+/// # Errors
+/// `InvalidInput` that names the tool, and the field that is wrong.
+pub fn parse<T: DeserializeOwned>(tool: &str, input: Value) -> Result<T, ToolError> {
+    objects::read(objects::OBJECT, input).map_err(|misread| {
+        let text = misread.error.to_string();
+        // serde names unknown and missing fields itself, but not the one whose type is wrong.
+        let named = misread.path.is_empty() || text.contains("field `");
+        let field = if named { String::new() } else { format!("{}: ", misread.path) };
+        ToolError::InvalidInput(format!("{tool}: {field}{text}"))
+    })
 }
 
 /// Why a tool, or a host function of a component, did not do what it was asked: `host-error` in WIT.

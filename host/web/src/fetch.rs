@@ -15,7 +15,7 @@ use url::Url;
 
 use crate::{
     client::{Clients, body, failed},
-    page::{self, Answer, Form, essence},
+    page::{self, Form, PageResponse, essence},
     policy::{MemberHosts, Policy, normal, shown},
     robots::{self, RobotsCache, Rules},
 };
@@ -85,14 +85,14 @@ impl Fetcher {
     }
 
     /// Makes text of an answer.
-    async fn text(&self, answer: Answer) -> Result<String, ToolError> {
+    async fn text(&self, answer: PageResponse) -> Result<String, ToolError> {
         let _turn = self.conversions.acquire().await.map_err(|_| closed())?;
         let shown = shown(&answer.url);
         let text = page::read_confined(answer, self.page_bytes).await;
         text.map_err(|why| ToolError::Unavailable(format!("the page at {shown} is not read: {why}")))
     }
 
-    async fn answer(&self, url: Url, hosts: &MemberHosts) -> Result<Answer, ToolError> {
+    async fn answer(&self, url: Url, hosts: &MemberHosts) -> Result<PageResponse, ToolError> {
         let asked = url.clone();
         let (url, response) = self.follow(url, hosts, self.robots.as_ref()).await?;
         let status = response.status();
@@ -122,7 +122,7 @@ impl Fetcher {
             return Err(too_large());
         }
         match body(response, self.page_bytes).await {
-            Ok((body, true)) => Ok(Answer { redirected: url != asked, url, content_type, form, body }),
+            Ok((body, true)) => Ok(PageResponse { redirected: url != asked, url, content_type, form, body }),
             Ok((_, false)) => Err(too_large()),
             Err(error) => Err(failed(&url, &error)),
         }

@@ -87,7 +87,7 @@ impl WebOptions {
     /// A sentence that names the key of guild.toml whose value is not acceptable.
     pub fn check(&self) -> Result<(), String> {
         self.policy()?;
-        self.search.as_ref().map_or(Ok(()), |search| search::place(search).map(drop))
+        self.search.as_ref().map_or(Ok(()), |search| search::endpoint(search).map(drop))
     }
 
     fn policy(&self) -> Result<Policy, String> {

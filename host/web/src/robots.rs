@@ -158,15 +158,15 @@ fn normal(text: &str) -> Vec<u8> {
 
 /// The rules of hosts, by scheme, host and port. Those who ask at the same time wait for one answer.
 #[derive(Default)]
-pub(crate) struct RobotsCache(Mutex<HashMap<String, Kept>>);
+pub(crate) struct RobotsCache(Mutex<HashMap<String, CachedRules>>);
 
-struct Kept {
+struct CachedRules {
     since: Instant,
     rules: Arc<OnceCell<Rules>>,
 }
 
 impl RobotsCache {
-    /// The place for the rules of a host, which is empty at first.
+    /// The cell for the rules of a host, which is empty at first.
     pub(crate) fn of(&self, host: &str) -> Arc<OnceCell<Rules>> {
         let mut hosts = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         hosts.retain(|_, kept| kept.since.elapsed() < MAX_AGE);
@@ -174,7 +174,7 @@ impl RobotsCache {
             let oldest = hosts.iter().min_by_key(|(_, kept)| kept.since).map(|(host, _)| host.clone());
             oldest.and_then(|oldest| hosts.remove(&oldest));
         }
-        let new = || Kept { since: Instant::now(), rules: Arc::default() };
+        let new = || CachedRules { since: Instant::now(), rules: Arc::default() };
         hosts.entry(host.to_owned()).or_insert_with(new).rules.clone()
     }
 }

@@ -20,14 +20,14 @@ pub(crate) enum Stop {
 
 /// An answer: what a transcript keeps of it lets the session go on after a restart.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Answer {
+pub(crate) struct ModelAnswer {
     /// What the model said and called, in order, with what the provider wants to see of it again.
     parts: Vec<ContentPart>,
     /// Why it stopped.
     pub(crate) stop: Stop,
 }
 
-impl Answer {
+impl ModelAnswer {
     pub(crate) fn new(end: StreamEnd) -> Self {
         let stop = match end.captured_stop_reason {
             Some(StopReason::MaxTokens(_)) => Stop::Cut,

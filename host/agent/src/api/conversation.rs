@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 
 use super::{
     Api,
-    answer::{Answer, Stop},
+    answer::{ModelAnswer, Stop},
     provider::Provider,
-    request::{Asked, within},
+    request::{Completion, within},
 };
 
 /// Calls of one turn that run at a time, where all of them only read.
@@ -68,22 +68,22 @@ impl<'a> Conversation<'a> {
         }
         loop {
             let answer = self.next_turn().await?;
-            if self.settle(&answer).await? == Next::End {
+            if self.apply(&answer).await? == Next::End {
                 return Ok(());
             }
         }
     }
 
-    /// Takes up what the session did before its host stopped. All of its calls are made again, under their ids: the
-    /// belt answers those that were answered as they were then.
+    /// Replays what the session did before its host stopped. All of its calls are made again, under their ids: the tool
+    /// set answers those that have a result in the transcript from there.
     async fn recall(&mut self, history: Vec<Entry>) -> Result<Next, Ending> {
         for entry in &history {
             let Entry::Turn { turn, content, usage, .. } = entry else { continue };
             let content = content.as_ref().ok_or_else(|| Ending::Error(format!("turn {turn} was not kept")))?;
-            let answer = Answer::restore(content).map_err(Ending::Error)?;
+            let answer = ModelAnswer::restore(content).map_err(Ending::Error)?;
             self.turn = *turn;
             self.uncounted = usage.cost_usd.is_none() && usage.tokens() == 0;
-            if self.settle(&answer).await? == Next::End {
+            if self.apply(&answer).await? == Next::End {
                 return Ok(Next::End);
             }
         }
@@ -91,7 +91,7 @@ impl<'a> Conversation<'a> {
     }
 
     /// Has the model answer, within the bounds, and writes the answer down.
-    async fn next_turn(&mut self) -> Result<Answer, Ending> {
+    async fn next_turn(&mut self) -> Result<ModelAnswer, Ending> {
         let Self { api, session, model, .. } = *self;
         if self.uncounted {
             return Err(Ending::Error(format!(
@@ -102,7 +102,7 @@ impl<'a> Conversation<'a> {
         api.check_bounds(session, model)?;
         session.meter.take_turn()?;
         self.turn += 1;
-        let Asked { answer, tokens, paid } = api.ask(session, model, &self.messages).await?;
+        let Completion { answer, tokens, paid } = api.ask(session, model, &self.messages).await?;
         let usage: Usage = api.options.prices.usage(model, tokens);
         let text = answer.text();
         session.journal.write(&Entry::Turn {
@@ -128,7 +128,7 @@ impl<'a> Conversation<'a> {
     }
 
     /// Does what an answer asks for: its calls, or the end.
-    async fn settle(&mut self, answer: &Answer) -> Result<Next, Ending> {
+    async fn apply(&mut self, answer: &ModelAnswer) -> Result<Next, Ending> {
         let calls: Vec<&ModelCall> = answer.calls().collect();
         let text = answer.text();
         if let Stop::Withheld(reason) = &answer.stop {
@@ -142,7 +142,7 @@ impl<'a> Conversation<'a> {
         let outcomes = self.call_all(answer, &calls).await?;
         let responses = calls.into_iter().zip(outcomes).map(|(call, outcome)| self.response(call, outcome));
         let responses: Vec<ContentPart> = responses.collect();
-        if self.api.place.provider() == Provider::Ollama {
+        if self.api.endpoint.provider() == Provider::Ollama {
             // Its messages hold one response each.
             let messages = responses.into_iter().map(|response| ChatMessage::tool(MessageContent::from(response)));
             self.messages.extend(messages);
@@ -153,7 +153,7 @@ impl<'a> Conversation<'a> {
     }
 
     /// Takes an answer without calls: the session's last, unless it was cut.
-    fn say(&mut self, answer: &Answer, text: &str) -> Result<Next, Ending> {
+    fn say(&mut self, answer: &ModelAnswer, text: &str) -> Result<Next, Ending> {
         let tokens = self.api.options.max_output_tokens;
         if !self.cut {
             self.text.clear();
@@ -177,7 +177,7 @@ impl<'a> Conversation<'a> {
 
     /// Calls the tools: at the same time where all of them only read, else one after the other. The outcomes are in the
     /// order of the calls.
-    async fn call_all(&self, answer: &Answer, calls: &[&ModelCall]) -> Result<Vec<Outcome>, Ending> {
+    async fn call_all(&self, answer: &ModelAnswer, calls: &[&ModelCall]) -> Result<Vec<Outcome>, Ending> {
         let definitions = self.session.tools.definitions();
         let reading: HashSet<&str> =
             definitions.iter().filter(|tool| tool.read_only).map(|tool| tool.name.as_str()).collect();
@@ -194,7 +194,7 @@ impl<'a> Conversation<'a> {
         Ok(all)
     }
 
-    async fn call(&self, id: String, answer: &Answer, call: &ModelCall) -> Result<Outcome, Ending> {
+    async fn call(&self, id: String, answer: &ModelAnswer, call: &ModelCall) -> Result<Outcome, Ending> {
         let session = self.session;
         let name = call.fn_name.clone();
         let input = match answer.input(call, self.api.options.max_output_tokens) {
@@ -213,7 +213,7 @@ impl<'a> Conversation<'a> {
     }
 
     fn response(&self, call: &ModelCall, outcome: Outcome) -> ContentPart {
-        if outcome.failed && self.api.place.provider() == Provider::Anthropic {
+        if outcome.failed && self.api.endpoint.provider() == Provider::Anthropic {
             // genai has no word for a failed call; Anthropic has.
             let data = json!({
                 "type": "tool_result", "tool_use_id": call.call_id, "content": outcome.text, "is_error": true,

@@ -13,7 +13,7 @@ use reqwest::{
 };
 use serde_json::Value;
 
-use crate::files::cut;
+use crate::text::cut;
 
 /// No pause between two requests is longer, unless the provider asks for it.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);

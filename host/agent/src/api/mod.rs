@@ -24,8 +24,8 @@ mod request;
 use conversation::Conversation;
 pub(crate) use prices::Tokens;
 pub use prices::{Price, Prices};
-use provider::Place;
 pub use provider::Provider;
+use provider::ProviderEndpoint;
 
 /// How the runtime asks its provider: `[api]` in `guild.toml`.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,7 +77,7 @@ impl ApiOptions {
 #[derive(Debug)]
 pub struct Api {
     options: ApiOptions,
-    place: Place,
+    endpoint: ProviderEndpoint,
     /// Made with the first request: reading the system's certificates is most of a host's start.
     client: OnceLock<Result<genai::Client, String>>,
 }
@@ -88,18 +88,18 @@ impl Api {
     /// # Errors
     /// A base URL that is none, or one to which the key would travel unencrypted, in a sentence that names the setting.
     pub fn new(options: ApiOptions) -> Result<Self, String> {
-        let place = Place::new(options.provider, options.base_url.as_deref(), options.key.clone())?;
-        Ok(Self { options, place, client: OnceLock::new() })
+        let endpoint = ProviderEndpoint::new(options.provider, options.base_url.as_deref(), options.key.clone())?;
+        Ok(Self { options, endpoint, client: OnceLock::new() })
     }
 
     /// Where the provider is asked.
     pub fn address(&self) -> &str {
-        self.place.base().as_str()
+        self.endpoint.base().as_str()
     }
 
     /// Where its key is; none where it is asked without one.
     pub fn key_source(&self) -> Option<&KeySource> {
-        self.place.key_source()
+        self.endpoint.key_source()
     }
 
     fn client(&self) -> Result<&genai::Client, String> {
@@ -111,8 +111,44 @@ impl Api {
             "no model is chosen: set `model` under [api] in guild.toml, or ask for one in the dispatch".to_owned()
         })
     }
+}
 
-    async fn converse(&self, mut session: Session) -> SessionEnd {
+#[async_trait]
+impl AgentRuntime for Api {
+    fn name(&self) -> &'static str {
+        "api"
+    }
+
+    fn check(&self, wanted: &Wanted<'_>) -> Result<(), String> {
+        self.endpoint.key()?;
+        if wanted.later {
+            return Ok(());
+        }
+        let model = self.model(wanted.model)?;
+        if self.options.unknown_cost_tokens.is_none() && !self.options.prices.knows(model) {
+            return Err(unknown_price(model));
+        }
+        Ok(())
+    }
+
+    fn can_resume(&self, history: &[Entry]) -> Result<(), String> {
+        if !matches!(history.first(), Some(Entry::Session { .. })) {
+            return Err("the transcript does not have the session's beginning".to_owned());
+        }
+        for entry in history {
+            match entry {
+                Entry::Turn { content: Some(content), .. } => answer::ModelAnswer::restore(content).map(drop)?,
+                Entry::Turn { turn, content: None, .. } => {
+                    return Err(format!("the transcript does not have what was said in turn {turn}"));
+                }
+                Entry::Truncated { text } => return Err(format!("the transcript is not whole: {text}")),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn run(&self, mut session: Session) -> SessionEnd {
         // What is taken up into the conversation is not kept twice: many sessions wait at a time.
         let (prompt, history) = (mem::take(&mut session.prompt), mem::take(&mut session.history));
         let model = match self.model(session.model.as_deref()) {
@@ -133,46 +169,6 @@ impl Api {
             Err(ending) => ending,
         };
         SessionEnd { ending, text: conversation.text }
-    }
-}
-
-#[async_trait]
-impl AgentRuntime for Api {
-    fn name(&self) -> &'static str {
-        "api"
-    }
-
-    fn check(&self, wanted: &Wanted<'_>) -> Result<(), String> {
-        self.place.key()?;
-        if wanted.later {
-            return Ok(());
-        }
-        let model = self.model(wanted.model)?;
-        if self.options.unknown_cost_tokens.is_none() && !self.options.prices.knows(model) {
-            return Err(unknown_price(model));
-        }
-        Ok(())
-    }
-
-    fn can_resume(&self, history: &[Entry]) -> Result<(), String> {
-        if !matches!(history.first(), Some(Entry::Session { .. })) {
-            return Err("the transcript does not have the session's beginning".to_owned());
-        }
-        for entry in history {
-            match entry {
-                Entry::Turn { content: Some(content), .. } => answer::Answer::restore(content).map(drop)?,
-                Entry::Turn { turn, content: None, .. } => {
-                    return Err(format!("the transcript does not have what was said in turn {turn}"));
-                }
-                Entry::Truncated { text } => return Err(format!("the transcript is not whole: {text}")),
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    async fn run(&self, session: Session) -> SessionEnd {
-        self.converse(session).await
     }
 }
 

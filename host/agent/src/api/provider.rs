@@ -74,13 +74,13 @@ impl Provider {
 
 /// Where requests go, and with which key.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct ProviderEndpoint {
     provider: Provider,
     base: Url,
     key: Option<KeySource>,
 }
 
-impl Place {
+impl ProviderEndpoint {
     /// A base URL as the provider's own tools take it. Without a key, the provider's usual variable is looked at, but
     /// only for the provider's own address: another one is asked without a key.
     pub(crate) fn new(provider: Provider, base: Option<&str>, key: Option<KeySource>) -> Result<Self, String> {
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     fn url(provider: Provider, base: Option<&str>, model: &str) -> String {
-        let target = Place::new(provider, base, None).unwrap().target(model, None).unwrap();
+        let target = ProviderEndpoint::new(provider, base, None).unwrap().target(model, None).unwrap();
         let AuthData::RequestOverride { url, .. } = target.auth else { panic!("the URL is made here") };
         url
     }
@@ -207,22 +207,26 @@ mod tests {
     #[test]
     fn a_base_url_that_is_none_is_refused_without_quoting_a_password() {
         for base in ["api.example.com", "ftp://h", "http://", "http://h/?x=1"] {
-            assert!(Place::new(Provider::OpenAi, Some(base), None).unwrap_err().contains("api.base_url"), "{base}");
+            assert!(
+                ProviderEndpoint::new(Provider::OpenAi, Some(base), None).unwrap_err().contains("api.base_url"),
+                "{base}"
+            );
         }
-        let with_password = Place::new(Provider::OpenAi, Some("https://me:hunter2@h"), None).unwrap_err();
+        let with_password = ProviderEndpoint::new(Provider::OpenAi, Some("https://me:hunter2@h"), None).unwrap_err();
         assert!(with_password.contains("key_env") && !with_password.contains("hunter2"), "{with_password}");
     }
 
     #[test]
     fn a_key_goes_over_https_or_stays_on_this_machine() {
-        let with_key = |base| Place::new(Provider::OpenAi, Some(base), Some(KeySource::Env("KEY".to_owned())));
+        let with_key =
+            |base| ProviderEndpoint::new(Provider::OpenAi, Some(base), Some(KeySource::Env("KEY".to_owned())));
         for base in ["http://h:8000/v1", "http://192.168.1.5/v1", "http://localhost.example.com", "http://[fe80::1]"] {
             let refused = with_key(base).unwrap_err();
             assert!(
                 refused.contains(base) && refused.contains("unencrypted") && refused.contains("https"),
                 "{refused}"
             );
-            assert!(Place::new(Provider::OpenAi, Some(base), None).is_ok(), "{base} without a key");
+            assert!(ProviderEndpoint::new(Provider::OpenAi, Some(base), None).is_ok(), "{base} without a key");
         }
         for base in ["https://h/v1", "http://localhost:8000/v1", "http://127.0.0.2:8000", "http://[::1]:8000/v1"] {
             assert!(with_key(base).is_ok(), "{base}");
@@ -231,7 +235,7 @@ mod tests {
 
     #[test]
     fn the_usual_key_is_only_for_the_providers_own_address() {
-        let at = |base| Place::new(Provider::OpenAi, base, None).unwrap().key_named();
+        let at = |base| ProviderEndpoint::new(Provider::OpenAi, base, None).unwrap().key_named();
         assert_eq!(at(None).unwrap(), "the environment variable OPENAI_API_KEY");
         assert_eq!(at(Some("http://localhost:8000/v1")), None);
     }

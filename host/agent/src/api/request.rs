@@ -19,7 +19,7 @@ use tracing::{Dispatch, instrument::WithSubscriber as _};
 
 use super::{
     Api,
-    answer::{Answer, tokens},
+    answer::{ModelAnswer, tokens},
     failure::Failure,
     prices::Tokens,
     provider::Provider,
@@ -31,8 +31,8 @@ use super::{
 const MAX_ANSWER_BYTES: usize = 8 * 1024 * 1024;
 
 /// An answer, and what has to be settled for it.
-pub(super) struct Asked {
-    pub(super) answer: Answer,
+pub(super) struct Completion {
+    pub(super) answer: ModelAnswer,
     /// What was used, where the provider says it.
     pub(super) tokens: Option<Tokens>,
     /// The cost, open until it is settled; none where the model costs nothing.
@@ -65,14 +65,19 @@ impl Api {
 
     /// Asks for the next answer, again and again while that may help, with pauses between. A request that breaks off
     /// after it was sent may have cost something, and nobody says how much.
-    pub(super) async fn ask(&self, session: &Session, model: &str, messages: &[ChatMessage]) -> Result<Asked, Ending> {
+    pub(super) async fn ask(
+        &self,
+        session: &Session,
+        model: &str,
+        messages: &[ChatMessage],
+    ) -> Result<Completion, Ending> {
         let mut failures = 0;
         loop {
             // Dropped, as by a cancel, it makes the cost unknown.
             let paid = (!self.options.prices.is_free(model)).then(|| session.meter.paid());
             let request = Box::pin(timeout(self.options.request, self.send(session, model, messages)));
             let failure = match within(session, request).await? {
-                Ok(Ok((answer, tokens))) => return Ok(Asked { answer, tokens, paid }),
+                Ok(Ok((answer, tokens))) => return Ok(Completion { answer, tokens, paid }),
                 Ok(Err(failure)) => failure,
                 Err(_) => Failure::passing(format!("no answer within {} s", self.options.request.as_secs_f64())),
             };
@@ -110,11 +115,11 @@ impl Api {
         session: &Session,
         model: &str,
         messages: &[ChatMessage],
-    ) -> Result<(Answer, Option<Tokens>), Failure> {
-        let key = self.place.key().map_err(Failure::unsent)?;
-        let named = self.place.key_named();
+    ) -> Result<(ModelAnswer, Option<Tokens>), Failure> {
+        let key = self.endpoint.key().map_err(Failure::unsent)?;
+        let named = self.endpoint.key_named();
         let exchange = async {
-            let target = self.place.target(model, key.as_ref()).map_err(Failure::unsent)?;
+            let target = self.endpoint.target(model, key.as_ref()).map_err(Failure::unsent)?;
             let failed = |error| Failure::of(error, named.as_deref());
             let options = self.chat_options(model);
             let request = self.chat_request(session, messages);
@@ -136,7 +141,7 @@ impl Api {
                     ChatStreamEvent::ToolCallChunk(chunk) => size.add_call(&chunk.tool_call),
                     ChatStreamEvent::End(end) if self.is_whole(&end) => {
                         let used = tokens(&end);
-                        return Ok((Answer::new(end), used));
+                        return Ok((ModelAnswer::new(end), used));
                     }
                     _ => {}
                 }
@@ -153,7 +158,7 @@ impl Api {
 
     /// Whether the stream came to its end: for Gemini and Ollama, genai makes an end of a cut stream too.
     fn is_whole(&self, end: &StreamEnd) -> bool {
-        match self.place.provider() {
+        match self.endpoint.provider() {
             Provider::Anthropic | Provider::OpenAi => true,
             Provider::Gemini => end.captured_stop_reason.is_some(),
             Provider::Ollama => end.captured_stop_reason.is_some() || end.captured_usage.is_some(),
@@ -161,7 +166,7 @@ impl Api {
     }
 
     fn chat_options(&self, model: &str) -> ChatOptions {
-        let provider = self.place.provider();
+        let provider = self.endpoint.provider();
         let options = ChatOptions::default()
             .with_max_tokens(self.options.max_output_tokens)
             .with_capture_content(true)
@@ -195,7 +200,7 @@ impl Api {
         all.extend_from_slice(messages);
         // A session with tools asks many times with the same beginning: Anthropic is told to keep it, up to the end of
         // the system prompt, and up to the end of what is sent. The others keep it unasked.
-        if self.place.provider() == Provider::Anthropic && !tools.is_empty() {
+        if self.endpoint.provider() == Provider::Anthropic && !tools.is_empty() {
             let last = all.len().saturating_sub(1);
             for (index, message) in all.iter_mut().enumerate() {
                 if index == 0 || index == last {

@@ -12,12 +12,13 @@ use tokio::process::Command;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ClaudeOptions, flags,
+    ClaudeOptions,
+    driver::{Driver, Stop},
+    flags,
     process::{Lines, Outbox, Process},
     protocol::Outcome,
     redact::Secrets,
     scratch::{MARK, Scratch},
-    talk::{Stop, Talk},
 };
 
 /// How long it may take to end once it has nothing more to do.
@@ -132,17 +133,17 @@ impl Conversation {
         outbox: Outbox,
         served: Vec<Arc<ToolDefinition>>,
     ) -> SessionEnd {
-        let mut talk = Talk::new(self, process, lines, outbox, served);
-        match talk.speak().await {
+        let mut driver = Driver::new(self, process, lines, outbox, served);
+        match driver.drive().await {
             Ok(outcome) => {
-                let (_, said) = talk.close(Some(&outcome), EXIT).await;
+                let (_, said) = driver.close(Some(&outcome), EXIT).await;
                 ended(outcome, said)
             }
             Err(stop) => {
-                let outcome = talk.stop(&stop).await;
+                let outcome = driver.stop(&stop).await;
                 let patience = if outcome.is_some() || matches!(stop, Stop::Gone) { EXIT } else { Duration::ZERO };
-                let stderr = talk.stderr();
-                let (status, text) = talk.close(outcome.as_ref(), patience).await;
+                let stderr = driver.stderr();
+                let (status, text) = driver.close(outcome.as_ref(), patience).await;
                 let ending = match stop {
                     Stop::Ask(ending) => ending,
                     Stop::Broken(why) => Ending::Error(why),

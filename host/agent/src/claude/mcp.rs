@@ -21,7 +21,7 @@ const INVALID_PARAMS: i32 = -32602;
 
 /// What a message wants.
 #[derive(Debug, PartialEq)]
-pub(super) enum Wanted {
+pub(super) enum Incoming {
     /// Nothing but this answer.
     Answer(Value),
     /// A tool.
@@ -42,23 +42,23 @@ pub(super) struct Call {
 }
 
 /// Reads a message of the CLI, and answers all but calls.
-pub(super) fn read(message: &Value, definitions: &[Arc<ToolDefinition>]) -> Wanted {
+pub(super) fn read(message: &Value, definitions: &[Arc<ToolDefinition>]) -> Incoming {
     // A notification is answered too: the pipe has a request around it.
     let id = message.get("id").cloned().unwrap_or(json!(0));
     let params = message.get("params");
     match message.get("method").and_then(Value::as_str).unwrap_or_default() {
-        "initialize" => Wanted::Answer(result(&id, &initialize(params))),
+        "initialize" => Incoming::Answer(result(&id, &initialize(params))),
         "tools/list" => {
             let tools: Vec<Value> = definitions.iter().map(|tool| definition(tool)).collect();
-            Wanted::Answer(result(&id, &json!({"tools": tools})))
+            Incoming::Answer(result(&id, &json!({"tools": tools})))
         }
         "tools/call" => call(id, params),
         "notifications/cancelled" => {
             let given_up = params.and_then(|params| params.get("requestId")).cloned().unwrap_or_default();
-            Wanted::GiveUp(given_up, result(&id, &json!({})))
+            Incoming::GiveUp(given_up, result(&id, &json!({})))
         }
-        method if method == "ping" || method.starts_with("notifications/") => Wanted::Answer(result(&id, &json!({}))),
-        method => Wanted::Answer(error(&id, METHOD_NOT_FOUND, &format!("there is no method {method:?}"))),
+        method if method == "ping" || method.starts_with("notifications/") => Incoming::Answer(result(&id, &json!({}))),
+        method => Incoming::Answer(error(&id, METHOD_NOT_FOUND, &format!("there is no method {method:?}"))),
     }
 }
 
@@ -71,13 +71,13 @@ fn initialize(params: Option<&Value>) -> Value {
     })
 }
 
-fn call(id: Value, params: Option<&Value>) -> Wanted {
+fn call(id: Value, params: Option<&Value>) -> Incoming {
     let field = |name: &str| params.and_then(|params| params.get(name));
     let Some(name) = field("name").and_then(Value::as_str) else {
-        return Wanted::Answer(error(&id, INVALID_PARAMS, "the call names no tool"));
+        return Incoming::Answer(error(&id, INVALID_PARAMS, "the call names no tool"));
     };
     let tool_use_id = field("_meta").and_then(|meta| meta.get("claudecode/toolUseId")).and_then(Value::as_str);
-    Wanted::Call(Call {
+    Incoming::Call(Call {
         id,
         name: name.to_owned(),
         arguments: field("arguments").cloned().unwrap_or_else(|| json!({})),

@@ -9,6 +9,7 @@
 //! [`Claude::reap_orphans`] ends at the next start.
 
 mod conversation;
+mod driver;
 mod flags;
 mod mcp;
 mod process;
@@ -16,7 +17,6 @@ mod protocol;
 mod redact;
 mod scratch;
 mod spawner;
-mod talk;
 mod turns;
 mod version;
 

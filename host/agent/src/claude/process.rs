@@ -105,8 +105,8 @@ impl Process {
         }
     }
 
-    /// Sees the CLI to its end: waits for it for so long, then tells it to, then kills it; and what it started goes with
-    /// it. The status is `None` where the system does not let it end.
+    /// Ends the CLI: waits for it for `patience`, then sends SIGTERM, then SIGKILL to its whole group. The status is `None`
+    /// where the system does not let it end.
     pub(super) async fn finish(mut self, patience: Duration) -> Option<ExitStatus> {
         if timeout(patience, self.ended()).await.is_err() {
             self.signal(Kill::TERM);

@@ -15,23 +15,23 @@ use tokio::{
     sync::oneshot,
 };
 
-struct Order {
+struct SpawnRequest {
     command: Command,
     runtime: Handle,
     done: oneshot::Sender<io::Result<Child>>,
 }
 
-static SPAWNER: LazyLock<io::Result<mpsc::Sender<Order>>> = LazyLock::new(|| {
-    let (orders, taken) = mpsc::channel::<Order>();
+static SPAWNER: LazyLock<io::Result<mpsc::Sender<SpawnRequest>>> = LazyLock::new(|| {
+    let (requests, received) = mpsc::channel::<SpawnRequest>();
     std::thread::Builder::new().name("spawner".to_owned()).spawn(move || {
-        for Order { mut command, runtime, done } in taken {
+        for SpawnRequest { mut command, runtime, done } in received {
             // The child's pipes are registered with the runtime.
             let _within = runtime.enter();
             // Where nobody waits for it any more, the child is dropped, and killed.
             let _ = done.send(command.spawn());
         }
     })?;
-    Ok(orders)
+    Ok(requests)
 });
 
 /// Starts a child in a process group of its own that is killed when it is dropped, or when this process ends, however
@@ -40,9 +40,9 @@ pub(super) async fn spawn(mut command: Command) -> io::Result<Child> {
     command.process_group(0).kill_on_drop(true);
     die_with_this_process(&mut command);
     let (done, started) = oneshot::channel();
-    let orders = SPAWNER.as_ref().map_err(|e| io::Error::new(e.kind(), e.to_string()))?;
+    let requests = SPAWNER.as_ref().map_err(|e| io::Error::new(e.kind(), e.to_string()))?;
     let gone = |_| io::Error::other("the thread that starts processes is gone");
-    orders.send(Order { command, runtime: Handle::current(), done }).map_err(|_| gone(()))?;
+    requests.send(SpawnRequest { command, runtime: Handle::current(), done }).map_err(|_| gone(()))?;
     started.await.map_err(|_| gone(()))?
 }
 

@@ -164,7 +164,7 @@ impl Turns {
 
     /// Books what the session used besides, once that is known. Without an outcome, what it cost beyond its turns stays
     /// unknown, if there can be anything.
-    pub(super) fn settle(&mut self, outcome: Option<&Outcome>) {
+    pub(super) fn book_rest(&mut self, outcome: Option<&Outcome>) {
         let (Some(paid), Some(outcome)) = (self.paid.take(), outcome) else { return };
         let own = outcome.usage.map(Tokens::usage);
         let whole = outcome.tokens_of_all_models();

@@ -49,15 +49,15 @@ impl Version {
     }
 }
 
-/// What an executable file was when it was asked: one that was replaced is asked again. A link is followed.
+/// Identifies an executable file, so that one that was replaced is asked again. A link is followed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Which {
+struct ExecutableId {
     path: PathBuf,
     file: (u64, u64, u64),
     changed: [i64; 4],
 }
 
-impl Which {
+impl ExecutableId {
     fn of(program: &Path) -> Option<Self> {
         let path = program.canonicalize().ok()?;
         let found = std::fs::metadata(&path).ok()?;
@@ -66,17 +66,17 @@ impl Which {
     }
 }
 
-/// What was said last, of which file, and when.
+/// The last check: of which file, when, and its outcome.
 #[derive(Debug)]
-struct Said {
-    which: Which,
+struct CheckedVersion {
+    executable: ExecutableId,
     at: Instant,
     version: Result<String, String>,
 }
 
 /// The versions of executables, each asked for once.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Versions(Arc<Mutex<Option<Said>>>);
+pub(super) struct Versions(Arc<Mutex<Option<CheckedVersion>>>);
 
 impl Versions {
     /// What a program says its version is, if that has all that a session needs. It blocks while the program is asked, and
@@ -85,15 +85,18 @@ impl Versions {
     /// # Errors
     /// Why no session starts with it, and what to do.
     pub(super) fn usable(&self, program: &Path, environment: &[String]) -> Result<String, String> {
-        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let which = Which::of(program);
-        let is_known =
-            |said: &&Said| which.as_ref() == Some(&said.which) && (said.version.is_ok() || said.at.elapsed() < AGAIN);
-        if let Some(known) = said.as_ref().filter(is_known) {
+        let mut checked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let executable = ExecutableId::of(program);
+        let is_known = |checked: &&CheckedVersion| {
+            executable.as_ref() == Some(&checked.executable)
+                && (checked.version.is_ok() || checked.at.elapsed() < AGAIN)
+        };
+        if let Some(known) = checked.as_ref().filter(is_known) {
             return known.version.clone();
         }
         let version = ask(program, environment).and_then(|text| check(program, text));
-        *said = which.map(|which| Said { which, at: Instant::now(), version: version.clone() });
+        *checked =
+            executable.map(|executable| CheckedVersion { executable, at: Instant::now(), version: version.clone() });
         version
     }
 }

@@ -1,10 +1,10 @@
 //! Corpora that are shared between sessions on the same sources.
 //!
-//! A corpus is known by what a walk over the sources says: paths, sizes and times of all files. Each is built once,
-//! however many sessions ask at the same time; the build belongs to all who wait for it, and stops when the last of
-//! them is gone. Of the same read roots one is built at a time: whoever asks while an older one is being built waits for that,
-//! and looks again, so that a file which changes all the time costs one build after another, and not many at once. A walk that is less than a second old is taken for the sources as they are now, so that a
-//! thousand jobs that start together look at the files once.
+//! A corpus is identified by a walk over the sources: paths, sizes and times of all files. Each is built once, however many
+//! sessions ask at the same time. Its waiters share the build, which stops when the last of them is gone. Of the same read
+//! roots one corpus is built at a time: a caller that finds an older build under way waits for it and walks again, so a file
+//! that changes all the time causes one build after another, and not many at once. A walk that is less than a second old
+//! counts as current, so a thousand jobs that start together walk the files once.
 
 use std::{
     collections::BTreeMap,
@@ -23,7 +23,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
     corpus::Corpus,
-    cpu::{Cpu, Stop},
+    cpu::{Cpu, CpuError},
 };
 
 /// How long a walk is taken for the present state.
@@ -65,9 +65,9 @@ struct Walked {
     fingerprint: Fingerprint,
 }
 
-/// A corpus that is being built. Those who wait for it hold it; when the last lets go, it stops.
+/// A corpus that is being built. Its waiters hold it; the build stops when the last one drops it.
 struct Build {
-    done: watch::Receiver<Option<Result<Arc<Corpus>, Stop>>>,
+    done: watch::Receiver<Option<Result<Arc<Corpus>, CpuError>>>,
     _stop: DropGuard,
 }
 
@@ -96,7 +96,11 @@ impl Cache {
     }
 
     /// The corpus of these sources as they are now.
-    pub(crate) async fn corpus(&self, files: &Arc<dyn Files>, cancel: &CancellationToken) -> Result<Arc<Corpus>, Stop> {
+    pub(crate) async fn corpus(
+        &self,
+        files: &Arc<dyn Files>,
+        cancel: &CancellationToken,
+    ) -> Result<Arc<Corpus>, CpuError> {
         let sources = self.sources(files);
         let (build, key) = loop {
             let (listing, key) = sources.walk(files, cancel).await?;
@@ -111,7 +115,7 @@ impl Cache {
                 let building = state.building.get(&files.roots());
                 match building.and_then(|(known, build)| Some((*known, build.upgrade()?))) {
                     Some((known, build)) if known == key => break (build, key),
-                    // Whoever waits for it does not keep it: that is for those who want it.
+                    // Waits without holding the build, so that only its own waiters keep it alive.
                     Some((_, build)) if build.done.borrow().is_none() => build.done.clone(),
                     _ => {
                         let build = self.start(files.clone(), listing, sources.cpu.clone());
@@ -122,17 +126,17 @@ impl Cache {
             };
             tokio::select! {
                 biased;
-                () = cancel.cancelled() => return Err(Stop::Cancelled),
+                () = cancel.cancelled() => return Err(CpuError::Cancelled),
                 _ = older.wait_for(Option::is_some) => {}
             }
         };
         let mut done = build.done.clone();
         let result = tokio::select! {
             biased;
-            () = cancel.cancelled() => return Err(Stop::Cancelled),
+            () = cancel.cancelled() => return Err(CpuError::Cancelled),
             result = done.wait_for(Option::is_some) => result.ok().and_then(|result| result.clone()),
         };
-        let corpus = result.unwrap_or_else(|| Err(Stop::Failed("indexing the sources broke off".to_owned())))?;
+        let corpus = result.unwrap_or_else(|| Err(CpuError::Failed("indexing the sources broke off".to_owned())))?;
         self.state().keep(key, corpus.clone());
         Ok(corpus)
     }
@@ -147,7 +151,7 @@ impl Cache {
             // Dropping it ends the children that read documents.
             let built = tokio::select! {
                 biased;
-                () = cancel.cancelled() => Err(Stop::Cancelled),
+                () = cancel.cancelled() => Err(CpuError::Cancelled),
                 built = build => built.map(Arc::new),
             };
             if let Ok(corpus) = &built {
@@ -159,7 +163,7 @@ impl Cache {
                     "indexed the sources"
                 );
             }
-            // Nobody may be left to hear it.
+            // All waiters may be gone.
             let _ = sender.send(Some(built));
         });
         Arc::new(Build { done, _stop: stop.drop_guard() })
@@ -172,10 +176,10 @@ impl Sources {
         &self,
         files: &Arc<dyn Files>,
         cancel: &CancellationToken,
-    ) -> Result<(Arc<Listing>, Fingerprint), Stop> {
+    ) -> Result<(Arc<Listing>, Fingerprint), CpuError> {
         let mut walks = tokio::select! {
             biased;
-            () = cancel.cancelled() => return Err(Stop::Cancelled),
+            () = cancel.cancelled() => return Err(CpuError::Cancelled),
             walks = self.walks.lock() => walks,
         };
         walks.retain(|walk| walk.at.elapsed() < FRESH);
@@ -191,9 +195,9 @@ impl Sources {
         });
         let walked = walked.await?;
         if cancel.is_cancelled() {
-            return Err(Stop::Cancelled);
+            return Err(CpuError::Cancelled);
         }
-        let (listing, fingerprint) = walked.map_err(|error| Stop::Failed(error.to_string()))?;
+        let (listing, fingerprint) = walked.map_err(|error| CpuError::Failed(error.to_string()))?;
         let at = Instant::now();
         walks.push(Walked { files: Arc::downgrade(files), at, listing: listing.clone(), fingerprint });
         Ok((listing, fingerprint))

@@ -10,7 +10,7 @@ use super::terms::{Stems, sentences};
 const SAME: f32 = 0.8;
 
 /// A sentence or line of a memory.
-struct Line<'a> {
+struct Sentence<'a> {
     memory: usize,
     text: &'a str,
     stems: HashSet<String>,
@@ -23,13 +23,13 @@ pub(crate) fn condense(memories: &[MemoryNote], max_chars: usize) -> String {
     let mut memories: Vec<&MemoryNote> = memories.iter().collect();
     memories.sort_by(|a, b| b.modified.cmp(&a.modified).then_with(|| a.key.cmp(&b.key)));
     let stems = Stems::new();
-    let mut lines: Vec<Line<'_>> = Vec::new();
+    let mut lines: Vec<Sentence<'_>> = Vec::new();
     for (memory, note) in memories.iter().enumerate() {
         for line in note.content.lines().map(str::trim) {
             let parts = if line.len() > 300 { sentences(line) } else { std::iter::once(0..line.len()).collect() };
             for text in parts.into_iter().filter_map(|part| line.get(part)) {
                 if text.chars().any(char::is_alphanumeric) {
-                    lines.push(Line { memory, text, stems: stems.of(text), worth: 0.0 });
+                    lines.push(Sentence { memory, text, stems: stems.of(text), worth: 0.0 });
                 }
             }
         }

@@ -19,16 +19,19 @@ use guild_session::{
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
+use crate::{
+    format::{Format, MAX_DOCUMENT_BYTES, document_format},
+    text::is_binary,
+};
+
 use super::{
-    cpu::{Cpu, Stop},
+    cpu::{Cpu, CpuError},
     document::Reader,
-    extract::{self, Block, Form, Format, OMITTED, Page},
+    extract::{Block, Form, OMITTED, Page},
     index::{Builder, Index},
     terms,
 };
 
-/// Larger files are left out, and named so.
-const MAX_FILE_BYTES: u64 = 16 << 20;
 /// Text that a corpus keeps at most; files that come later are left out, and counted.
 const MAX_TEXT_BYTES: usize = 64 << 20;
 /// What a corpus keeps at most of its documents, their text and all else; files that come later are counted likewise.
@@ -148,7 +151,7 @@ impl Corpus {
         cpu: Arc<Cpu>,
         bounds: Bounds,
         cancel: CancellationToken,
-    ) -> Result<Self, Stop> {
+    ) -> Result<Self, CpuError> {
         let mut unread = listing.unread.clone();
         let seen = listing.files.len() + unread.total();
         let mut sources = Vec::new();
@@ -183,7 +186,7 @@ async fn read(
     cpu: &Cpu,
     bounds: Bounds,
     cancel: &CancellationToken,
-) -> Result<(Vec<Document>, Unread), Stop> {
+) -> Result<(Vec<Document>, Unread), CpuError> {
     let (next, texts, sizes, costly) =
         (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
     let has_room = || texts.load(Ordering::Relaxed) < MAX_TEXT_BYTES && sizes.load(Ordering::Relaxed) < MAX_PAGE_BYTES;
@@ -215,13 +218,13 @@ async fn read(
                 }
             }
         }
-        Ok::<_, Stop>((pages, unread))
+        Ok::<_, CpuError>((pages, unread))
     });
     let (pages, unread): (Vec<_>, Vec<_>) = try_join_all(workers).await?.into_iter().unzip();
     let mut pages: Vec<(usize, Document)> = pages.into_iter().flatten().collect();
     let mut unread: Vec<(usize, Reason)> = unread.into_iter().flatten().collect();
     if cancel.is_cancelled() {
-        return Err(Stop::Cancelled);
+        return Err(CpuError::Cancelled);
     }
     pages.sort_unstable_by_key(|(at, _)| *at);
     // Workers read on while the last text that fits was read: where the corpus ends must not depend on that.
@@ -248,30 +251,21 @@ async fn read(
     Ok((pages.into_iter().map(|(_, document)| document).collect(), left_out))
 }
 
-/// In which form the text of a document is; or why a file is not read, as far as its name and its size tell.
-pub(crate) fn document_format(file: &FileEntry) -> Result<Format, Reason> {
-    match extract::format(&file.path) {
-        None => Err(Reason::Kind),
-        Some(_) if file.size > MAX_FILE_BYTES => Err(Reason::Large),
-        Some(format) => Ok(format),
-    }
-}
-
 /// A file's text, or why it has none.
-async fn text(files: &Arc<dyn Files>, path: &str) -> Result<Result<String, Reason>, Stop> {
+async fn text(files: &Arc<dyn Files>, path: &str) -> Result<Result<String, Reason>, CpuError> {
     let (files, path) = (files.clone(), path.to_owned());
     let read = spawn_blocking(move || {
-        let bytes = files.listed_bytes(&path, MAX_FILE_BYTES).map_err(|error| match error {
+        let bytes = files.listed_bytes(&path, MAX_DOCUMENT_BYTES).map_err(|error| match error {
             ToolError::OverLimit(_) => Reason::Large,
             _ => Reason::Denied,
         })?;
-        if crate::files::is_binary(&bytes) {
+        if is_binary(&bytes) {
             return Err(Reason::Binary);
         }
         let text = String::from_utf8(bytes);
         Ok(text.unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
     });
-    read.await.map_err(|error| Stop::Failed(format!("reading the sources broke off: {error}")))
+    read.await.map_err(|error| CpuError::Failed(format!("reading the sources broke off: {error}")))
 }
 
 fn hashed(value: impl Hash) -> u64 {
@@ -338,7 +332,7 @@ async fn indexed(
     documents: Vec<Document>,
     cpu: &Cpu,
     cancel: &CancellationToken,
-) -> Result<(Vec<Document>, Vec<Passage>, Index), Stop> {
+) -> Result<(Vec<Document>, Vec<Passage>, Index), CpuError> {
     let documents = Arc::new(documents);
     let share = documents.len().div_ceil(cpu.cores()).max(1);
     let words = MAX_WORDS / cpu.cores();
@@ -368,12 +362,12 @@ async fn indexed(
     });
     let (passages, parts): (Vec<_>, Vec<_>) = try_join_all(workers).await?.into_iter().unzip();
     if cancel.is_cancelled() {
-        return Err(Stop::Cancelled);
+        return Err(CpuError::Cancelled);
     }
     let index = cpu.run(cancel, move || Index::join(parts)).await?;
     // The workers are gone, so this is the only handle.
     let documents =
-        Arc::into_inner(documents).ok_or_else(|| Stop::Failed("indexing the sources broke off".to_owned()))?;
+        Arc::into_inner(documents).ok_or_else(|| CpuError::Failed("indexing the sources broke off".to_owned()))?;
     Ok((documents, passages.into_iter().flatten().collect(), index))
 }
 
@@ -460,6 +454,7 @@ fn fitting(text: &str, atom: Range<usize>) -> Vec<Range<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::extractive::extract;
 
     fn html(path: &str, body: &str) -> Document {
         Document { path: path.to_owned(), page: extract::page(Format::Html, path, body.to_owned()) }

@@ -7,8 +7,8 @@ use tokio_util::sync::CancellationToken;
 
 /// Why work was not done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
-    /// Nobody waits for it any more.
+pub(crate) enum CpuError {
+    /// The caller is gone.
     Cancelled,
     /// It could not be done; the text says why.
     Failed(String),
@@ -32,11 +32,11 @@ impl Cpu {
     }
 
     /// Waits for a core.
-    pub(crate) async fn permit(&self, cancel: &CancellationToken) -> Result<OwnedSemaphorePermit, Stop> {
+    pub(crate) async fn permit(&self, cancel: &CancellationToken) -> Result<OwnedSemaphorePermit, CpuError> {
         tokio::select! {
             biased;
-            () = cancel.cancelled() => Err(Stop::Cancelled),
-            permit = self.free.clone().acquire_owned() => permit.map_err(|error| Stop::Failed(error.to_string())),
+            () = cancel.cancelled() => Err(CpuError::Cancelled),
+            permit = self.free.clone().acquire_owned() => permit.map_err(|error| CpuError::Failed(error.to_string())),
         }
     }
 
@@ -46,12 +46,12 @@ impl Cpu {
         &self,
         cancel: &CancellationToken,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, Stop> {
+    ) -> Result<T, CpuError> {
         let permit = self.permit(cancel).await?;
         let done = tokio::task::spawn_blocking(move || {
             let _permit = permit;
             work()
         });
-        done.await.map_err(|error| Stop::Failed(format!("reading the sources broke off: {error}")))
+        done.await.map_err(|error| CpuError::Failed(format!("reading the sources broke off: {error}")))
     }
 }

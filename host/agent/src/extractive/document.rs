@@ -1,8 +1,8 @@
 //! Reading one document in a child process.
 //!
-//! How long a document takes to read, and how much memory, is for whoever wrote it to say: `![` again and again takes a
-//! Markdown parser the square of its length, and a tag with 100,000 attributes an HTML parser. So a child does it, and is
-//! ended where a document goes beyond `limits.document_seconds` or `limits.document_memory_bytes`.
+//! A document can make its parser take time or memory in the square of its length: a Markdown parser on a repeated `![`, an
+//! HTML parser on a tag with 100,000 attributes. So a child process parses it, and is killed where the document goes beyond
+//! `limits.document_seconds` or `limits.document_memory_bytes`.
 
 use std::time::Duration;
 
@@ -10,7 +10,9 @@ use guild_confine::{Bounds, Ended, Task, Worker};
 use serde::{Deserialize, Serialize};
 use tokio::time;
 
-use super::extract::{self, Format, Page};
+use crate::format::Format;
+
+use super::extract::{self, Page};
 
 /// Where so many documents of the same sources went beyond their bounds, the others have a tenth of the time.
 const MANY: usize = 8;
@@ -58,7 +60,7 @@ impl Reader {
 }
 
 fn run(request: &[u8]) -> Vec<u8> {
-    // What is no request has no answer, and the host calls that a failure.
+    // An invalid request gets an empty answer, which the host reports as a failure.
     let Ok(Request { format, path, text }) = postcard::from_bytes(request) else { return Vec::new() };
     postcard::to_allocvec(&extract::page(format, path, text.to_owned())).unwrap_or_default()
 }

@@ -11,7 +11,7 @@ use guild_session::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Extractive, cache::Cache, corpus::Corpus, cpu::Stop, question::Question, quote::quote, search::passages,
+    Extractive, cache::Cache, corpus::Corpus, cpu::CpuError, question::Question, quote::quote, search::passages,
     terms::Stems,
 };
 
@@ -42,8 +42,8 @@ impl Search for LocalSearch {
             self.cache.cpu(&self.files).run(&cancel, move || hits(&corpus, &query, limit as usize)).await
         };
         found.await.map_err(|stop| match stop {
-            Stop::Cancelled => ToolError::Unavailable("the search was cancelled".to_owned()),
-            Stop::Failed(text) => ToolError::Unavailable(text),
+            CpuError::Cancelled => ToolError::Unavailable("the search was cancelled".to_owned()),
+            CpuError::Failed(text) => ToolError::Unavailable(text),
         })
     }
 }

@@ -1,14 +1,13 @@
 //! The built-in runtime: it answers from the granted sources by search, without a model and without a network.
 //!
-//! It works as a session with a model does, turn by turn and through the same tools, so that a job looks the same
-//! from outside: a summary as it goes, decisions where it narrowed the question, questions that the sources leave
-//! open, a memory of what it learned, and a report as the result. What it does not do is reason: the report
-//! quotes passages that cover what was asked, and where none does it says so. It reads the granted local files and
-//! nothing else, also where its session has WebSearch and WebFetch: which pages to read is for a model to judge. Of the
-//! system prompt it takes the figures that a worker computed, see `figures.rs`; a posture is for models.
+//! It works in turns and through the same tools as a session with a model, so that a job looks the same from outside:
+//! summaries, decisions where it narrowed the question, questions that the sources leave open, a memory, and a report as
+//! the result. It does not reason: the report quotes passages that cover what was asked, or says that there are none. It
+//! reads the granted local files only, also where its session has WebSearch and WebFetch, since choosing pages takes a
+//! model. Of the system prompt it reads only the figures that a worker computed (see `figures.rs`).
 //!
-//! A session that its host left is run again from the start. The same task over the same sources comes to the same
-//! calls, under the same ids, so what had its effect has it once.
+//! A session that was interrupted by a host restart runs again from the start. The same task over the same sources makes
+//! the same calls, under the same ids, so each call has its effect once.
 
 mod cache;
 mod condense;
@@ -40,12 +39,10 @@ use guild_session::{
 use tokio_util::sync::CancellationToken;
 
 use cache::Cache;
-use cpu::{Cpu, Stop};
+use cpu::{Cpu, CpuError};
 
 pub use document::DOCUMENT_TASK;
 pub use local::LocalSearch;
-
-pub(crate) use corpus::document_format;
 
 /// The extractive runtime. Sessions of one `Extractive` share the indexes of their sources.
 pub struct Extractive {
@@ -98,7 +95,7 @@ impl AgentRuntime for Extractive {
 
     async fn run(&self, session: Session) -> SessionEnd {
         let (cancel, meter) = (session.cancel.clone(), session.meter.clone());
-        // Ends what it left running on other threads, whichever way this ends.
+        // Stops work on other threads however this function ends.
         let work = cancel.child_token();
         let _stop = work.clone().drop_guard();
         let deadline = tokio::time::Instant::from_std(meter.deadline());
@@ -123,8 +120,8 @@ impl AgentRuntime for Extractive {
     ) -> Result<String, String> {
         let done = self.cpu.run(&CancellationToken::new(), move || condense::condense(&memories, max_chars)).await;
         done.map_err(|stop| match stop {
-            Stop::Cancelled => "cancelled".to_owned(),
-            Stop::Failed(text) => text,
+            CpuError::Cancelled => "cancelled".to_owned(),
+            CpuError::Failed(text) => text,
         })
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::{
     index::QueryTerm,
-    terms::{Stems, is_asking, is_stop, is_weak, sentences, symbols, tokens, words},
+    terms::{Stems, among, is_asking, is_stop, is_weak, sentences, symbols, tokens, words},
 };
 
 /// Questions that one task is taken to ask at most.
@@ -18,69 +18,16 @@ const WEAK: f32 = 0.3;
 /// How much a word counts that a question takes over from the one before it.
 const TAKEN_OVER: f32 = 0.5;
 
-const INTERROGATIVES: &[&str] = &["how", "what", "why", "when", "where", "which", "who", "whom", "whose"];
-const AUXILIARIES: &[&str] = &[
-    "is", "are", "was", "were", "does", "do", "did", "can", "could", "should", "would", "will", "may", "must", "has",
-    "have",
-];
-const REQUESTS: &[&str] = &[
-    "analyse",
-    "analyze",
-    "check",
-    "clarify",
-    "compare",
-    "describe",
-    "determine",
-    "discuss",
-    "examine",
-    "explain",
-    "explore",
-    "find",
-    "give",
-    "identify",
-    "investigate",
-    "learn",
-    "list",
-    "look",
-    "outline",
-    "research",
-    "search",
-    "show",
-    "study",
-    "summarise",
-    "summarize",
-    "survey",
-    "tell",
-];
-const INSTRUCTIONS: &[&str] = &[
-    "answer", "avoid", "be", "cite", "don", "ensure", "focus", "format", "include", "keep", "limit", "make", "note",
-    "please", "prefer", "quote", "remember", "report", "respond", "return", "save", "store", "submit", "thanks", "use",
-    "write", "you", "your",
-];
-const PRONOUNS: &[&str] = &["it", "its", "they", "them", "their", "this", "these", "those"];
+const INTERROGATIVES: &str = "how what why when where which who whom whose";
+const AUXILIARIES: &str = "is are was were does do did can could should would will may must has have";
+const REQUESTS: &str = "analyse analyze check clarify compare describe determine discuss examine explain explore find give identify \
+    investigate learn list look outline research search show study summarise summarize survey tell";
+const INSTRUCTIONS: &str = "answer avoid be cite don ensure focus format include keep limit make note please prefer quote remember \
+    report respond return save store submit thanks use write you your";
+const PRONOUNS: &str = "it its they them their this these those";
 
-const MEASURES: &[&str] = &[
-    "big",
-    "deep",
-    "expensive",
-    "far",
-    "fast",
-    "frequently",
-    "hard",
-    "high",
-    "large",
-    "late",
-    "long",
-    "low",
-    "old",
-    "quickly",
-    "short",
-    "slow",
-    "small",
-    "soon",
-    "tall",
-    "wide",
-];
+const MEASURES: &str = "big deep expensive far fast frequently hard high large late long low old quickly short slow small soon tall \
+    wide";
 
 /// A question, as it is looked up.
 #[derive(Clone, Debug, PartialEq)]
@@ -126,10 +73,9 @@ pub(crate) fn inquiry(task: &str) -> Inquiry {
     let first = |text: &String| lower(text).into_iter().next().unwrap_or_default();
     let asks = |text: &&String| {
         let word = first(text);
-        text.ends_with('?')
-            || [INTERROGATIVES, AUXILIARIES, REQUESTS].iter().any(|known| known.contains(&word.as_str()))
+        text.ends_with('?') || [INTERROGATIVES, AUXILIARIES, REQUESTS].iter().any(|list| among(list, &word))
     };
-    let tells = |text: &&String| INSTRUCTIONS.contains(&first(text).as_str());
+    let tells = |text: &&String| among(INSTRUCTIONS, &first(text));
     let mut asked: Vec<&String> = said.iter().filter(asks).collect();
     if asked.is_empty() {
         asked = said.iter().filter(|text| !tells(text)).collect();
@@ -185,12 +131,12 @@ impl Question {
             }
         };
         let before_each = std::iter::once("").chain(all.iter().map(String::as_str));
-        let asks = |at: usize, word: &str| at == 0 && REQUESTS.contains(&word);
+        let asks = |at: usize, word: &str| at == 0 && among(REQUESTS, word);
         let subjects =
             all.iter().zip(before_each).enumerate().filter(|(at, (word, _))| !is_stop(word) && !asks(*at, word));
         for (_, (word, last)) in subjects {
             // "How large", "how long": the answer is a measure, and need not have the word.
-            let measured = last == "how" && MEASURES.contains(&word.as_str());
+            let measured = last == "how" && among(MEASURES, word);
             add(word, if measured || is_weak(word) { WEAK } else { 1.0 });
         }
         // A name of one letter is of an example, as `x`, unless nothing else is asked for.
@@ -207,7 +153,7 @@ impl Question {
         }
         if own < 2
             && let Some(before) = before
-            && all.iter().any(|word| PRONOUNS.contains(&word.as_str()))
+            && all.iter().any(|word| among(PRONOUNS, word))
         {
             for (term, word) in before.terms.iter().zip(&before.words) {
                 add(word, term.weight * TAKEN_OVER);
@@ -216,8 +162,8 @@ impl Question {
         if terms.is_empty() {
             return None;
         }
-        let has = |words: &[&str]| all.iter().any(|word| words.contains(&word.as_str()));
-        let compares = has(&["difference", "differences", "differ", "compare", "versus", "vs"]);
+        let has = |list: &str| all.iter().any(|word| among(list, word));
+        let compares = has("difference differences differ compare versus vs");
         let starts = all.iter().take(2).map(String::as_str).collect::<Vec<_>>();
         let what =
             matches!(starts.as_slice(), ["what", "is" | "are" | "does" | "do" | "s"] | ["who", "is"] | ["define", ..]);
@@ -229,26 +175,14 @@ impl Question {
             definition: what
                 && !compares
                 && !matches!(all.as_slice(), [what, are, the, ..] if what == "what" && are == "are" && the == "the")
-                || has(&["mean", "means", "meaning", "definition", "define"]),
+                || has("mean means meaning definition define"),
             quantity: all.windows(2).any(|pair| {
                 let [how, many] = pair else { return false };
-                how == "how" && (["many", "much"].contains(&many.as_str()) || MEASURES.contains(&many.as_str()))
+                how == "how" && (["many", "much"].contains(&many.as_str()) || among(MEASURES, many))
             }),
             several: compares || matches!(starts.as_slice(), ["what", "are"] | ["which" | "list" | "name", ..]),
             code: matches!(starts.as_slice(), ["how", "do" | "can" | "to"])
-                || has(&[
-                    "command",
-                    "option",
-                    "flag",
-                    "code",
-                    "example",
-                    "examples",
-                    "implement",
-                    "implemented",
-                    "function",
-                    "syntax",
-                    "snippet",
-                ]),
+                || has("command option flag code example examples implement implemented function syntax snippet"),
         })
     }
 }
@@ -349,8 +283,8 @@ fn parts(text: &str) -> Vec<String> {
         // The next two words decide, however long the text is.
         let rest = text.get(at..).unwrap_or_default();
         let next = lower(rest.get(..rest.floor_char_boundary(NEXT_BYTES)).unwrap_or_default());
-        let word_is = |n: usize, known: &[&str]| next.get(n).is_some_and(|word| known.contains(&word.as_str()));
-        let joined = word_is(0, &["and", "or", "but", "also"]);
+        let word_is = |n: usize, list: &str| next.get(n).is_some_and(|word| among(list, word));
+        let joined = word_is(0, "and or but also");
         let asks = word_is(usize::from(joined), INTERROGATIVES);
         let asks_with = word_is(usize::from(joined), AUXILIARIES);
         let ends = before.ends_with(';') || joined && asks || before.ends_with(',') && (asks || joined && asks_with);

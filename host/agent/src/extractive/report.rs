@@ -4,12 +4,13 @@ use std::{collections::HashMap, fmt::Write as _};
 
 use guild_session::files::Reason;
 
+use crate::{format::format, text::cut};
+
 use super::{
     corpus::Corpus,
-    extract::format,
     figures::Figures,
     quote::{Key, Quote, key, quote},
-    search::{Answer, Finding},
+    search::{Finding, QuestionAnswer},
     terms::Stems,
 };
 
@@ -43,7 +44,7 @@ struct Cited<'a> {
 pub(crate) struct Report<'a> {
     corpus: &'a Corpus,
     stems: &'a Stems,
-    answers: &'a [Answer],
+    answers: &'a [QuestionAnswer],
     /// What the worker computed.
     figures: &'a [Figures],
     /// For each answer, its findings; a passage that answers two questions has one number.
@@ -51,7 +52,12 @@ pub(crate) struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    pub(crate) fn new(corpus: &'a Corpus, stems: &'a Stems, answers: &'a [Answer], figures: &'a [Figures]) -> Self {
+    pub(crate) fn new(
+        corpus: &'a Corpus,
+        stems: &'a Stems,
+        answers: &'a [QuestionAnswer],
+        figures: &'a [Figures],
+    ) -> Self {
         let mut numbers: HashMap<u32, usize> = HashMap::new();
         let mut cited = Vec::new();
         for answer in answers {
@@ -162,7 +168,7 @@ impl<'a> Report<'a> {
         let mut text = String::new();
         if let Some(task) = task {
             text.push_str("# Research report\n\n## Question\n\n");
-            let (task, whole) = crate::files::cut(task.trim(), TASK_CHARS);
+            let (task, whole) = cut(task.trim(), TASK_CHARS);
             for line in task.lines() {
                 text.push_str(if line.trim().is_empty() { ">" } else { "> " });
                 text.push_str(line.trim_end());
@@ -244,11 +250,6 @@ impl<'a> Report<'a> {
                     Some((key, cited))
                 })
                 .collect();
-            // What names the option that was asked about answers, where anything does.
-            let named = |key: &Key| answer.question.options_in(self.stems, &key.lines.join("\n"));
-            if keys.iter().any(|(key, _)| named(key)) {
-                keys.retain(|(key, _)| named(key));
-            }
             // A sentence that tells much less than another is no answer beside it.
             let most = keys.iter().map(|(key, _)| key.worth).fold(0.0, f32::max);
             keys.retain(|(key, _)| key.worth >= most * 0.5);
@@ -270,7 +271,7 @@ impl<'a> Report<'a> {
     }
 
     /// The rows of the figures that a question names.
-    pub(crate) fn computed(&self, answer: &Answer) -> Vec<String> {
+    pub(crate) fn computed(&self, answer: &QuestionAnswer) -> Vec<String> {
         let rows = |figures: &'a Figures| {
             let rows = figures.answer(self.stems, &answer.question);
             rows.into_iter().map(|row| format!("`{}`: {row}", figures.path))

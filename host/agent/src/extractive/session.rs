@@ -14,14 +14,16 @@ use guild_session::{
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use crate::text::cut;
+
 use super::{
     Extractive,
     corpus::Corpus,
-    cpu::Stop,
+    cpu::CpuError,
     figures::{Figures, figures},
     question::{Inquiry, inquiry},
     report::{Report, count},
-    search::{Answer, answer, follow_up},
+    search::{QuestionAnswer, answer, follow_up},
     terms::{Stems, is_stop, is_weak, words},
 };
 
@@ -41,18 +43,18 @@ pub(super) async fn investigate(
             "the built-in runtime reads local files: its session needs the tools Read, Grep and Glob".to_owned(),
         ));
     };
-    let mut hands = Hands::new(session);
+    let mut executor = ToolExecutor::new(session);
 
-    hands.begin()?;
+    executor.begin()?;
     let cpu = runtime.cache.cpu(files);
     let task = session.prompt.clone();
     let inquiry = cpu.run(cancel, move || inquiry(&task)).await.map_err(ending)?;
     if inquiry.questions.is_empty() {
         return Err(Ending::Error("the task asks nothing that could be looked up: state it as a question".to_owned()));
     }
-    hands.progress(format!("Reading the sources for {}.", asked(&inquiry))).await?;
+    executor.progress(format!("Reading the sources for {}.", asked(&inquiry))).await?;
     for (question, decision, reasoning) in narrowed(&inquiry) {
-        hands
+        executor
             .call("record_decision", json!({"question": question, "decision": decision, "reasoning": reasoning}))
             .await?;
     }
@@ -62,29 +64,32 @@ pub(super) async fn investigate(
         warn(session, &corpus, &files.roots());
     }
 
-    hands.begin()?;
+    executor.begin()?;
     let limit = (FINDINGS.0 / inquiry.questions.len()).clamp(2, FINDINGS.1);
     let within = Arc::new(corpus.within(&inquiry.sources));
     let questions = inquiry.questions;
     let (shared, searched) = (corpus.clone(), within.clone());
     let answers = cpu.run(cancel, move || {
         let stems = Stems::new();
-        questions.iter().map(|question| answer(&shared, &searched, &stems, question, limit)).collect::<Vec<Answer>>()
+        questions
+            .iter()
+            .map(|question| answer(&shared, &searched, &stems, question, limit))
+            .collect::<Vec<QuestionAnswer>>()
     });
     let answers = answers.await.map_err(ending)?;
     let found = answers.iter().filter(|answer| !answer.findings.is_empty()).count();
-    hands
+    executor
         .progress(format!(
             "Searched {}: {found} of {} answered so far; following up.",
             count(within.len(), "document"),
             count(answers.len(), "question")
         ))
         .await?;
-    limits(&mut hands, &corpus, runtime.cache.document()).await?;
+    limits(&mut executor, &corpus, runtime.cache.document()).await?;
 
-    hands.begin()?;
+    executor.begin()?;
     // Without a place to submit it, the report goes to the one who asked.
-    let task = hands.has("submit_result").then(|| session.prompt.clone());
+    let task = executor.has("submit_result").then(|| session.prompt.clone());
     let (shared, roots) = (corpus.clone(), files.roots());
     let written = cpu.run(cancel, move || {
         let stems = Stems::new();
@@ -93,26 +98,26 @@ pub(super) async fn investigate(
         Written::new(&shared, within.len(), &stems, answers, &figures, task.as_deref(), &roots)
     });
     let written = written.await.map_err(ending)?;
-    hands.progress(written.summary.clone()).await?;
+    executor.progress(written.summary.clone()).await?;
 
-    hands.begin()?;
+    executor.begin()?;
     // The last turn of a model that has nowhere to submit its answer is the answer.
-    let submits = hands.has("submit_result");
-    hands.did(if submits { "Handing the report over.".to_owned() } else { written.report.clone() });
+    let submits = executor.has("submit_result");
+    executor.did(if submits { "Handing the report over.".to_owned() } else { written.report.clone() });
     for question in &written.open {
-        hands.call("log_question", json!({"question": question})).await?;
+        executor.call("log_question", json!({"question": question})).await?;
     }
     if let Some((key, content)) = &written.memory {
-        hands.call("store_memory", json!({"key": key, "content": content})).await?;
+        executor.call("store_memory", json!({"key": key, "content": content})).await?;
     }
-    hands.submit(&written.report).await?;
+    executor.submit(&written.report).await?;
     Ok(written.report)
 }
 
-fn ending(stop: Stop) -> Ending {
-    match stop {
-        Stop::Cancelled => Ending::Interrupted,
-        Stop::Failed(text) => Ending::Error(text),
+fn ending(error: CpuError) -> Ending {
+    match error {
+        CpuError::Cancelled => Ending::Interrupted,
+        CpuError::Failed(text) => Ending::Error(text),
     }
 }
 
@@ -168,8 +173,8 @@ fn warn(session: &Session, corpus: &Corpus, roots: &[String]) {
     session.journal.log(&line);
 }
 
-/// Says it where the sources could not be read whole.
-async fn limits(hands: &mut Hands<'_>, corpus: &Corpus, document: Bounds) -> Result<(), Ending> {
+/// Records a decision where the sources could not be read whole.
+async fn limits(executor: &mut ToolExecutor<'_>, corpus: &Corpus, document: Bounds) -> Result<(), Ending> {
     let [large, beyond, costly] =
         [Reason::Large, Reason::Beyond, Reason::Costly].map(|reason| corpus.unread.count(reason));
     if large + beyond + costly == 0 {
@@ -185,7 +190,7 @@ async fn limits(hands: &mut Hands<'_>, corpus: &Corpus, document: Bounds) -> Res
         document.memory_bytes
     );
     let reasoning = "The index is kept in memory. Narrower source directories would be read whole.";
-    hands
+    executor
         .call(
             "record_decision",
             json!({"question": "Which of the sources are searched?", "decision": decision, "reasoning": reasoning}),
@@ -206,13 +211,13 @@ impl Written {
         corpus: &Corpus,
         searched: usize,
         stems: &Stems,
-        answers: Vec<Answer>,
+        answers: Vec<QuestionAnswer>,
         figures: &[Figures],
         task: Option<&str>,
         roots: &[String],
     ) -> Self {
         let report = Report::new(corpus, stems, &answers, figures);
-        let answered = |answer: &&Answer| !answer.findings.is_empty() || !report.computed(answer).is_empty();
+        let answered = |answer: &&QuestionAnswer| !answer.findings.is_empty() || !report.computed(answer).is_empty();
         let found = answers.iter().filter(answered).count();
         let sources = report.sources();
         let summary = if !figures.is_empty() && report.findings() == 0 {
@@ -239,8 +244,8 @@ impl Written {
 }
 
 /// What is worth knowing next time: which sources answered what, and which words lead further.
-fn memory(answers: &[Answer], report: &Report<'_>) -> Option<(String, String)> {
-    let answered: Vec<&Answer> = answers.iter().filter(|answer| !answer.findings.is_empty()).collect();
+fn memory(answers: &[QuestionAnswer], report: &Report<'_>) -> Option<(String, String)> {
+    let answered: Vec<&QuestionAnswer> = answers.iter().filter(|answer| !answer.findings.is_empty()).collect();
     let first = answered.first()?;
     let mut key = String::from("sources");
     words(&first.question.text, |word| {
@@ -264,11 +269,11 @@ fn memory(answers: &[Answer], report: &Report<'_>) -> Option<(String, String)> {
     for answer in answers.iter().filter(|answer| answer.findings.is_empty() && report.computed(answer).is_empty()) {
         content.push_str(&format!("Not in the sources: {}\n", answer.question.text));
     }
-    Some((key, crate::files::cut(content.trim_end(), MEMORY_CHARS).0.to_owned()))
+    Some((key, cut(content.trim_end(), MEMORY_CHARS).0.to_owned()))
 }
 
-/// The session's turns, and its tools as far as it has them.
-struct Hands<'a> {
+/// Takes the session's turns, and calls those of its tools that it has.
+struct ToolExecutor<'a> {
     session: &'a Session,
     names: Vec<String>,
     /// The number of the turn that is under way.
@@ -279,7 +284,7 @@ struct Hands<'a> {
     done: u32,
 }
 
-impl<'a> Hands<'a> {
+impl<'a> ToolExecutor<'a> {
     fn new(session: &'a Session) -> Self {
         let names = session.tools.definitions().iter().map(|tool| tool.name.clone()).collect();
         let done = session.history.iter().map(|entry| if let Entry::Turn { turn, .. } = entry { *turn } else { 0 });
@@ -340,7 +345,7 @@ impl<'a> Hands<'a> {
     async fn progress(&mut self, text: String) -> Result<(), Ending> {
         self.did(text.clone());
         if let Some(texts) = &self.session.texts {
-            // A listener that does not keep up misses a line; it is not waited for.
+            // A subscriber that does not keep up misses a line.
             let _ = texts.try_send(text.clone());
         }
         self.call("update_summary", json!({"summary": text})).await

@@ -31,6 +31,11 @@ static STOP: LazyLock<HashSet<&'static str>> = LazyLock::new(|| STOP_WORDS.split
 static ASKING: LazyLock<HashSet<&'static str>> = LazyLock::new(|| ASKING_WORDS.split_whitespace().collect());
 static WEAK: LazyLock<HashSet<&'static str>> = LazyLock::new(|| WEAK_WORDS.split_whitespace().collect());
 
+/// Whether a list, with white space between its words, has this word.
+pub(crate) fn among(list: &str, word: &str) -> bool {
+    list.split_ascii_whitespace().any(|listed| listed == word)
+}
+
 /// Whether a word (lower case, not stemmed) carries no subject.
 pub(crate) fn is_stop(word: &str) -> bool {
     STOP.contains(word) || is_asking(word)
@@ -180,33 +185,12 @@ pub(crate) fn tokens(text: &str, mut each: impl FnMut(&str)) {
 }
 
 /// Words with which a sentence leans on the one before it.
-const LEANS: &[&str] = &[
-    "this",
-    "these",
-    "those",
-    "it",
-    "they",
-    "but",
-    "however",
-    "therefore",
-    "so",
-    "then",
-    "also",
-    "here",
-    "instead",
-    "note",
-    "again",
-];
+const LEANS: &str = "this these those it they but however therefore so then also here instead note again";
 
 /// Whether a sentence leans on the one before it: it answers less by itself.
 pub(crate) fn leans(sentence: &str) -> bool {
     let first = sentence.split_whitespace().next().unwrap_or_default().trim_end_matches(',').to_ascii_lowercase();
-    LEANS.contains(&first.as_str())
-}
-
-/// Whether a sentence takes back a part of what the one before it says.
-pub(crate) fn contrasts(sentence: &str) -> bool {
-    ["Instead", "But ", "However"].iter().any(|word| sentence.starts_with(word))
+    among(LEANS, &first)
 }
 
 /// What sentences have that speak of the text they stand in, rather than of its subject.
@@ -297,21 +281,7 @@ impl Stems {
 }
 
 /// Verbs that come before what something is.
-const CUES: &[&str] = &[
-    "is",
-    "are",
-    "means",
-    "mean",
-    "refers",
-    "indicates",
-    "ensures",
-    "allows",
-    "lets",
-    "represents",
-    "describes",
-    "denotes",
-    "provides",
-];
+const CUES: &str = "is are means mean refers indicates ensures allows lets represents describes denotes provides";
 
 /// A symbol that a sentence is about stands within so many bytes of its beginning.
 const SUBJECT: usize = 16;
@@ -338,7 +308,7 @@ pub(crate) fn defines(stems: &Stems, terms: &[QueryTerm], text: &str) -> bool {
             if at < 2 && stems.position(word, terms).is_some() {
                 subject = Some(at);
             }
-            found |= subject.is_some_and(|subject| at > subject && at <= subject + reach) && CUES.contains(&word);
+            found |= subject.is_some_and(|subject| at > subject && at <= subject + reach) && among(CUES, word);
             at += 1;
         });
         found |= emphasised(sentence).any(|part| names(stems, terms, part));

@@ -1,9 +1,8 @@
 //! Walks and searches in a child process, which is handed the open read roots.
 //!
-//! How long a regular expression takes, and what a `.gitignore` costs, is for whoever wrote them to say: neither can be
-//! interrupted in this process, and nobody counts its memory there. So the child does all of it, walking, ignore files
-//! and matching, and is ended at `limits.search_seconds`, or as soon as nobody waits for its answer any more; its memory is
-//! `limits.search_memory_bytes`. The searches of a member take turns.
+//! A regular expression and a `.gitignore` can take any time and memory, and neither can be interrupted in this process.
+//! So the child walks, reads ignore files and matches. It is killed after `limits.search_seconds`, when it takes more than
+//! `limits.search_memory_bytes`, and when the caller is dropped. `limits.searches` bounds the searches of a member.
 
 use std::{
     os::fd::OwnedFd,
@@ -19,10 +18,10 @@ use cap_std::fs::Dir;
 use guild_confine::{Bounds, Ended, Task, Worker};
 use guild_contract::Limits;
 use guild_session::{
-    files::{FileEntry, Found, GrepRequest, Listing, Unread},
+    files::{FileEntry, GrepRequest, Listing},
     tools::ToolError,
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tokio::{
     runtime::Handle,
     sync::{Semaphore, SemaphorePermit},
@@ -31,47 +30,33 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Looked, ReadRoots, Root,
+    ReadRoots, Root,
     visible::{BeyondBounds, cancelled},
 };
 
 /// Searches of a member that may wait for their turn, each on a thread; more are answered "busy".
 const MAX_WAITING: usize = 8;
 
-/// Walking and searching the read roots: a request and its answer, as postcard has them.
+/// Walks and searches the read roots. Request and reply are in postcard's format.
 pub static FILES_TASK: Task = Task { name: "files", run };
 
-/// What is asked for.
+/// What the child is to do.
 #[derive(Serialize, Deserialize)]
-pub(super) enum Asked {
+pub(super) enum Operation {
     Walk,
     Grep(GrepRequest),
     Glob { pattern: String, directory: Option<String>, limit: u32 },
     Look { enough: u32 },
 }
 
-/// What was found.
-#[derive(Serialize, Deserialize)]
-pub(super) enum Answer {
-    Walked(Vec<Entry>, Unread),
-    Found(Found),
-    Paths(Vec<String>),
-    Looked(Vec<Looked>),
-    Failed(ToolError),
-}
-
-/// An answer, and the `.gitignore` beyond the bounds that were come by.
-#[derive(Serialize, Deserialize)]
-struct Reply {
-    answer: Answer,
-    beyond: Vec<String>,
-}
+/// What it came to, and the `.gitignore` beyond the bounds that were found.
+type Reply<T> = (Result<T, ToolError>, Vec<String>);
 
 /// A request: the names of the directories that the child was handed, and what is asked for.
 #[derive(Serialize, Deserialize)]
 struct Request {
     roots: Vec<String>,
-    asked: Asked,
+    operation: Operation,
 }
 
 /// A [`FileEntry`]. Its time can be before 1970.
@@ -101,23 +86,13 @@ impl From<Entry> for FileEntry {
     }
 }
 
-impl Answer {
-    /// The error of an answer that is not to what was asked.
-    pub(super) fn unexpected(self) -> ToolError {
-        match self {
-            Self::Failed(error) => error,
-            _ => broke_off(),
-        }
-    }
-}
-
 fn broke_off() -> ToolError {
     ToolError::Unavailable("the search broke off".to_owned())
 }
 
-/// What the searches of a member may take, and their turns.
+/// The bounds of a member's searches, and the permits for them.
 #[derive(Clone)]
-pub(super) struct Elsewhere {
+pub(super) struct ChildSearch {
     bounds: Bounds,
     searches: usize,
     turns: Arc<Semaphore>,
@@ -127,7 +102,7 @@ pub(super) struct Elsewhere {
     runtime: Option<Handle>,
 }
 
-impl Elsewhere {
+impl ChildSearch {
     pub(super) fn new(limits: &Limits) -> Self {
         let bounds = Bounds { seconds: limits.search_seconds, memory_bytes: limits.search_memory_bytes };
         let searches = limits.searches as usize;
@@ -142,12 +117,12 @@ impl Elsewhere {
         }
     }
 
-    /// As many turns, for another member.
+    /// The same bounds, with permits of its own, for another member.
     pub(super) fn another(&self) -> Self {
         Self { turns: Arc::new(Semaphore::new(self.searches)), waiting: Arc::default(), ..self.clone() }
     }
 
-    /// A turn among the searches of the member; none where too many wait for one, or it takes too long.
+    /// A permit among the searches of the member; none where too many wait for one, or it takes too long.
     async fn turn(&self) -> Option<(Waiting<'_>, SemaphorePermit<'_>)> {
         let waiting = Waiting::new(&self.waiting);
         if waiting.before >= self.searches + MAX_WAITING {
@@ -158,7 +133,7 @@ impl Elsewhere {
         Some((waiting, turn))
     }
 
-    async fn search(&self, roots: &[Arc<Root>], asked: Asked) -> Result<Answer, ToolError> {
+    async fn search(&self, roots: &[Arc<Root>], operation: Operation) -> Result<Vec<u8>, ToolError> {
         let busy = || {
             ToolError::Unavailable(format!(
                 "busy: {} searches of this member are under way (limits.searches); try again",
@@ -166,18 +141,18 @@ impl Elsewhere {
             ))
         };
         let broke = |error: String| ToolError::Unavailable(format!("the search broke off: {error}"));
-        // Listing all files, and looking what there is, is the host's own work, which waits for no search of the member's.
-        let _turn = match asked {
-            Asked::Walk | Asked::Look { .. } => None,
-            Asked::Grep(_) | Asked::Glob { .. } => Some(self.turn().await.ok_or_else(busy)?),
+        // Walking and looking are the host's own work, and need no permit of the member's.
+        let _turn = match operation {
+            Operation::Walk | Operation::Look { .. } => None,
+            Operation::Grep(_) | Operation::Glob { .. } => Some(self.turn().await.ok_or_else(busy)?),
         };
         let opened = |root: &Arc<Root>| root.dir.try_clone().map(|dir| Arc::new(OwnedFd::from(dir.into_std_file())));
         let directories: Vec<_> =
             roots.iter().map(opened).collect::<Result<_, _>>().map_err(|error| broke(error.to_string()))?;
-        let request = Request { roots: roots.iter().map(|root| root.name.clone()).collect(), asked };
+        let request = Request { roots: roots.iter().map(|root| root.name.clone()).collect(), operation };
         let request = postcard::to_allocvec(&request).map_err(|error| broke(error.to_string()))?;
         let answer = Worker::new(&FILES_TASK, self.bounds).with_directories(directories).ask(request).await;
-        let answer = answer.map_err(|ended| match ended {
+        answer.map_err(|ended| match ended {
             Ended::TooLong => ToolError::OverLimit(format!(
                 "it took longer than {} s (limits.search_seconds): ask for less, with a narrower path, glob or pattern",
                 self.bounds.seconds
@@ -188,10 +163,7 @@ impl Elsewhere {
                 self.bounds.memory_bytes
             )),
             Ended::Failed(why) => broke(why),
-        })?;
-        let Reply { answer, beyond } = postcard::from_bytes(&answer).map_err(|error| broke(error.to_string()))?;
-        beyond.into_iter().for_each(|why| self.beyond.add(why));
-        Ok(answer)
+        })
     }
 }
 
@@ -215,34 +187,48 @@ impl Drop for Waiting<'_> {
 }
 
 impl ReadRoots {
-    /// Has a child do it, and waits for that: call it where blocking is allowed. A program that has no children does it
-    /// itself, as the tests of a part of the host.
-    pub(super) fn ask(&self, asked: Asked, cancel: &CancellationToken) -> Result<Answer, ToolError> {
-        if !guild_confine::has_children() {
-            return self.here(asked, cancel);
-        }
-        let runtime = self.elsewhere.runtime.as_ref().ok_or_else(broke_off)?;
-        runtime.block_on(async {
-            tokio::select! {
-                biased;
-                () = cancel.cancelled() => Err(cancelled()),
-                answer = self.elsewhere.search(&self.roots, asked) => answer,
-            }
-        })
+    /// Has a child process do it, and waits for that: call it where blocking is allowed. A program that has no children,
+    /// as the tests of a part of the host, does it itself.
+    pub(super) fn ask<T: DeserializeOwned>(
+        &self,
+        operation: Operation,
+        cancel: &CancellationToken,
+    ) -> Result<T, ToolError> {
+        let reply = if guild_confine::has_children() {
+            let runtime = self.child.runtime.as_ref().ok_or_else(broke_off)?;
+            runtime.block_on(async {
+                tokio::select! {
+                    biased;
+                    () = cancel.cancelled() => Err(cancelled()),
+                    reply = self.child.search(&self.roots, operation) => reply,
+                }
+            })?
+        } else {
+            self.here(operation, cancel)
+        };
+        let (result, beyond): Reply<T> = postcard::from_bytes(&reply).map_err(|_| broke_off())?;
+        beyond.into_iter().for_each(|why| self.child.beyond.add(why));
+        result
     }
 
-    fn here(&self, asked: Asked, cancel: &CancellationToken) -> Result<Answer, ToolError> {
-        Ok(match asked {
-            Asked::Walk => {
-                let Listing { files, unread } = self.walk_here(cancel)?;
-                Answer::Walked(files.into_iter().map(Entry::from).collect(), unread)
+    /// Does it in this process; the [`Reply`] as postcard has it.
+    fn here(&self, operation: Operation, cancel: &CancellationToken) -> Vec<u8> {
+        match operation {
+            Operation::Walk => {
+                let entries = |files: Vec<FileEntry>| files.into_iter().map(Entry::from).collect::<Vec<_>>();
+                self.reply(self.walk_here(cancel).map(|Listing { files, unread }| (entries(files), unread)))
             }
-            Asked::Grep(request) => Answer::Found(self.grep_here(&request, cancel)?),
-            Asked::Glob { pattern, directory, limit } => {
-                Answer::Paths(self.glob_here(&pattern, directory.as_deref(), limit, cancel)?)
+            Operation::Grep(request) => self.reply(self.grep_here(&request, cancel)),
+            Operation::Glob { pattern, directory, limit } => {
+                self.reply(self.glob_here(&pattern, directory.as_deref(), limit, cancel))
             }
-            Asked::Look { enough } => Answer::Looked(self.look_here(enough, cancel)?),
-        })
+            Operation::Look { enough } => self.reply(self.look_here(enough, cancel)),
+        }
+    }
+
+    fn reply<T: Serialize>(&self, result: Result<T, ToolError>) -> Vec<u8> {
+        let reply: Reply<T> = (result, self.child.beyond.all());
+        postcard::to_allocvec(&reply).unwrap_or_default()
     }
 
     /// The roots that this child was handed, under these names.
@@ -253,17 +239,12 @@ impl ReadRoots {
             Ok(Arc::new(Root { real: path.clone(), path, name, dir }))
         };
         let roots = names.into_iter().zip(guild_confine::directories()).map(open).collect::<Result<_, ToolError>>()?;
-        Ok(Self { roots, elsewhere: Elsewhere::new(&Limits::default()) })
+        Ok(Self { roots, child: ChildSearch::new(&Limits::default()) })
     }
 }
 
 fn run(request: &[u8]) -> Vec<u8> {
-    let answer = || {
-        let Request { roots, asked } = postcard::from_bytes(request).map_err(|_| broke_off())?;
-        let roots = ReadRoots::handed(roots)?;
-        let answer = roots.here(asked, &CancellationToken::new()).unwrap_or_else(Answer::Failed);
-        Ok(Reply { answer, beyond: roots.elsewhere.beyond.all() })
-    };
-    let failed = |error| Reply { answer: Answer::Failed(error), beyond: Vec::new() };
-    postcard::to_allocvec(&answer().unwrap_or_else(failed)).unwrap_or_default()
+    // An invalid request gets an empty reply, which the host reports as a failure.
+    let Ok(Request { roots, operation }) = postcard::from_bytes(request) else { return Vec::new() };
+    ReadRoots::handed(roots).map(|roots| roots.here(operation, &CancellationToken::new())).unwrap_or_default()
 }

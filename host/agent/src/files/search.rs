@@ -6,13 +6,15 @@ use cap_std::fs::File;
 use grep_regex::{ErrorKind, RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
 use guild_session::{
-    files::{FileEntry, FileMatches, Found, FoundLine, GrepRequest, GrepWanted, Reason, Unread},
+    files::{FileEntry, FileMatches, FoundLine, GrepRequest, GrepResult, GrepWanted, Reason, Unread},
     tools::ToolError,
 };
 use ignore::types::{Types, TypesBuilder};
 use tokio_util::sync::CancellationToken;
 
-use super::{MAX_FILE_BYTES, cut, glob::PathGlob, visible::cancelled};
+use crate::text::cut;
+
+use super::{MAX_FILE_BYTES, glob::PathGlob, visible::cancelled};
 
 /// Memory for one compiled pattern.
 const MAX_PATTERN_BYTES: usize = 4 << 20;
@@ -35,7 +37,7 @@ pub(super) struct Search<'a> {
     types: Option<Types>,
     request: &'a GrepRequest,
     cancel: &'a CancellationToken,
-    found: Found,
+    found: GrepResult,
     /// Files that could not be opened.
     denied: Unread,
     /// Lines or files that may still be found.
@@ -91,7 +93,7 @@ impl<'a> Search<'a> {
             types,
             request,
             cancel,
-            found: Found::default(),
+            found: GrepResult::default(),
             denied: Unread::default(),
             left,
             room,
@@ -155,7 +157,7 @@ impl<'a> Search<'a> {
         self.found.unread = unread;
     }
 
-    pub(super) fn finish(mut self) -> Found {
+    pub(super) fn finish(mut self) -> GrepResult {
         self.found.unread.extend(self.denied);
         self.found
     }

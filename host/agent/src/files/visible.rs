@@ -39,7 +39,7 @@ const ON_THE_WAY: usize = 4;
 const MAX_REMEMBERED: usize = 64;
 
 /// Why a path does not exist for a session.
-pub(super) enum Out {
+pub(super) enum Exclusion {
     /// It is hidden, left out by a `.gitignore`, or behind a symlink.
     Hidden,
     /// A `.gitignore` that it is below goes beyond the bounds; the text says which one, and how.
@@ -92,17 +92,17 @@ impl Rules {
 
     /// The rules for what is in the directory of a root in which this path is; an error where the path is hidden from
     /// sessions. The same rule as the walk's, for one path.
-    pub(super) fn on_the_way(root: &Root, inner: &str, is_dir: bool) -> Result<Self, Out> {
+    pub(super) fn on_the_way(root: &Root, inner: &str, is_dir: bool) -> Result<Self, Exclusion> {
         let mut rules = Self::default();
         let mut path = String::new();
         let mut parts = inner.split('/').filter(|part| !part.is_empty()).peekable();
         while let Some(part) = parts.next() {
-            rules.enter(&root.name, &root.dir, &path, &path).map_err(Out::Beyond)?;
+            rules.enter(&root.name, &root.dir, &path, &path).map_err(Exclusion::Beyond)?;
             join(&mut path, part);
             let is_dir = is_dir || parts.peek().is_some();
             let is_link = root.dir.symlink_metadata(&path).is_ok_and(|meta| meta.is_symlink());
             if part.starts_with('.') || is_link || rules.ignores(&path, is_dir) {
-                return Err(Out::Hidden);
+                return Err(Exclusion::Hidden);
             }
         }
         Ok(rules)
@@ -193,14 +193,14 @@ fn join(path: &mut String, name: &str) {
 }
 
 /// A file that a walk came by: itself, and where it can be opened.
-pub(super) struct Seen<'a> {
+pub(super) struct VisibleFile<'a> {
     pub(super) entry: FileEntry,
     pub(super) dir: &'a Dir,
     pub(super) name: &'a str,
 }
 
 /// What a walk does with each file: an error, or a break, ends it.
-type Each<'a> = dyn FnMut(Seen<'_>) -> Result<ControlFlow<()>, ToolError> + 'a;
+type Each<'a> = dyn FnMut(VisibleFile<'_>) -> Result<ControlFlow<()>, ToolError> + 'a;
 
 /// A walk over directories, in the order of the paths of all files; symlinks are not followed.
 pub(super) struct Walk<'a> {
@@ -241,7 +241,7 @@ impl<'a> Walk<'a> {
         } else if meta.is_file() {
             let modified = meta.modified().map_err(failed)?.into_std();
             let entry = FileEntry { path: format!("{}/{inner}", root.name), size: meta.len(), modified };
-            (self.each)(Seen { entry, dir: &root.dir, name: inner })
+            (self.each)(VisibleFile { entry, dir: &root.dir, name: inner })
         } else {
             Ok(ControlFlow::Continue(()))
         }
@@ -340,7 +340,7 @@ impl<'a> Walk<'a> {
             Ok(FileEntry { path, size: meta.len(), modified })
         };
         match found() {
-            Ok(entry) => (self.each)(Seen { entry, dir, name }),
+            Ok(entry) => (self.each)(VisibleFile { entry, dir, name }),
             Err(_) => Ok(ControlFlow::Continue(())),
         }
     }

@@ -1,50 +1,70 @@
-//! Read, Grep and Glob: their definitions, and how their answers look.
+//! Read, Grep and Glob: their inputs, and how their answers look.
+
+use std::num::NonZeroU32;
 
 use guild_session::{
-    files::{FileMatches, Files, Found, GrepRequest, GrepWanted, Reason, Unread},
+    files::{FileMatches, Files, GrepRequest, GrepResult, GrepWanted, Reason, Unread},
     tools::ToolError,
 };
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-
-use super::input::{parse, positive};
 
 /// Lines that Read shows at most.
 const READ_LINES: u32 = 2000;
 /// Lines, files or paths that Grep and Glob show where no limit is asked for, and at most.
 const SHOWN: (u32, u32) = (250, 5000);
 
-#[derive(Deserialize)]
+/// Reads a text file. Each line comes with its number and a tab before it, as `cat -n` prints them; long lines are cut.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct ReadInput {
+pub(super) struct ReadInput {
+    /// The file: root/path, as Grep and Glob name files.
     file_path: String,
-    offset: Option<u32>,
-    limit: Option<u32>,
+    /// The first line to read; 1 by default.
+    offset: Option<NonZeroU32>,
+    /// How many lines to read; 2000 by default, and at most.
+    limit: Option<NonZeroU32>,
 }
 
-#[derive(Deserialize)]
+/// Searches the contents of files with a regular expression. What .gitignore leaves out, hidden and binary files are not
+/// searched.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct GrepInput {
+pub(super) struct GrepInput {
+    /// The regular expression, in ripgrep's syntax.
     pattern: String,
+    /// A file or directory to search; everything by default.
     path: Option<String>,
+    /// Only files whose path matches, such as *.md or src/**/*.rs; all others with a ! before it.
     glob: Option<String>,
+    /// Only files of this type, as ripgrep names types: rust, py, js, md.
     r#type: Option<String>,
+    /// content: the lines that match; files_with_matches (the default): the files, newest first; count: how many lines
+    /// match in each file.
     #[serde(default)]
     output_mode: OutputMode,
+    /// Lines to show after each match; for content.
     #[serde(default, rename = "-A")]
     after: Option<u32>,
+    /// Lines to show before each match; for content.
     #[serde(default, rename = "-B")]
     before: Option<u32>,
+    /// Lines to show before and after each match; for content.
     #[serde(default, rename = "-C", alias = "context")]
     around: Option<u32>,
+    /// Show the numbers of lines; true by default. For content.
     #[serde(default = "yes", rename = "-n")]
     numbers: bool,
+    /// Ignore case.
     #[serde(default, rename = "-i")]
     ignore_case: bool,
+    /// Let a match reach over lines, and . match the end of a line; false by default.
     #[serde(default)]
     multiline: bool,
+    /// How many lines or files to show: 250 by default, 5000 at most; 0 is the most.
     head_limit: Option<u32>,
+    /// How many lines or files to pass over first.
     #[serde(default)]
     offset: u32,
 }
@@ -53,7 +73,7 @@ fn yes() -> bool {
     true
 }
 
-#[derive(Clone, Copy, Default, Deserialize)]
+#[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum OutputMode {
     Content,
@@ -62,70 +82,24 @@ enum OutputMode {
     Count,
 }
 
-#[derive(Deserialize)]
+/// Finds files by the pattern of their path, newest first.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct GlobInput {
+pub(super) struct GlobInput {
+    /// The glob, such as *.md (in any directory) or src/**/*.rs.
     pattern: String,
+    /// The directory to look in; everywhere by default.
     path: Option<String>,
 }
 
-/// A definition: name, description, properties, and the one that is required.
-pub(super) type Definition = (&'static str, String, Value, &'static str);
-
-fn paths(roots: &[String]) -> String {
-    let roots = roots.iter().map(|root| format!("{root}/")).collect::<Vec<_>>().join(", ");
-    format!("Paths begin with the name of a read root: {roots}; a / before it changes nothing.")
-}
-
-pub(super) fn read_definition(roots: &[String]) -> Definition {
-    let properties = json!({
-        "file_path": {"type": "string", "description": "The file: root/path, as Grep and Glob name files."},
-        "offset": {"type": "integer", "minimum": 1, "description": "The first line to read; 1 by default."},
-        "limit": {"type": "integer", "minimum": 1, "description": "How many lines to read; 2000 by default, and at most."},
-    });
-    let what = "Reads a text file. Each line comes with its number and a tab before it, as `cat -n` prints them; long \
-                lines are cut.";
-    ("Read", format!("{what} {}", paths(roots)), properties, "file_path")
-}
-
-pub(super) fn grep_definition(roots: &[String]) -> Definition {
-    let properties = json!({
-        "pattern": {"type": "string", "description": "The regular expression, in ripgrep's syntax."},
-        "path": {"type": "string", "description": "A file or directory to search; everything by default."},
-        "glob": {"type": "string", "description": "Only files whose path matches, such as *.md or src/**/*.rs; all others with a ! before it."},
-        "type": {"type": "string", "description": "Only files of this type, as ripgrep names types: rust, py, js, md."},
-        "output_mode": {
-            "type": "string", "enum": ["content", "files_with_matches", "count"],
-            "description": "content: the lines that match; files_with_matches (the default): the files, newest first; \
-                            count: how many lines match in each file.",
-        },
-        "-A": {"type": "integer", "minimum": 0, "description": "Lines to show after each match; for content."},
-        "-B": {"type": "integer", "minimum": 0, "description": "Lines to show before each match; for content."},
-        "-C": {"type": "integer", "minimum": 0, "description": "Lines to show before and after each match; for content."},
-        "-n": {"type": "boolean", "description": "Show the numbers of lines; true by default. For content."},
-        "-i": {"type": "boolean", "description": "Ignore case."},
-        "multiline": {"type": "boolean", "description": "Let a match reach over lines, and . match the end of a line; false by default."},
-        "head_limit": {"type": "integer", "minimum": 0, "description": "How many lines or files to show: 250 by default, 5000 at most; 0 is the most."},
-        "offset": {"type": "integer", "minimum": 0, "description": "How many lines or files to pass over first."},
-    });
-    let what = "Searches the contents of files with a regular expression. What .gitignore leaves out, hidden and binary \
-                files are not searched.";
-    ("Grep", format!("{what} {}", paths(roots)), properties, "pattern")
-}
-
-pub(super) fn glob_definition(roots: &[String]) -> Definition {
-    let properties = json!({
-        "pattern": {"type": "string", "description": "The glob, such as *.md (in any directory) or src/**/*.rs."},
-        "path": {"type": "string", "description": "The directory to look in; everywhere by default."},
-    });
-    let what = "Finds files by the pattern of their path, newest first.";
-    ("Glob", format!("{what} {}", paths(roots)), properties, "pattern")
-}
-
-pub(super) fn read(files: &dyn Files, input: Value, room: usize, _: &CancellationToken) -> Result<String, ToolError> {
-    let input: ReadInput = parse("Read", input)?;
-    let first = positive("offset", input.offset, 1)?;
-    let limit = positive("limit", input.limit, READ_LINES)?.min(READ_LINES);
+pub(super) fn read(
+    files: &dyn Files,
+    input: ReadInput,
+    room: usize,
+    _: &CancellationToken,
+) -> Result<String, ToolError> {
+    let first = input.offset.map_or(1, NonZeroU32::get);
+    let limit = input.limit.map_or(READ_LINES, |limit| limit.get().min(READ_LINES));
     let text = files.read(&input.file_path, first, limit)?;
     if text.is_empty() {
         return Ok("(the file is empty)".to_owned());
@@ -140,11 +114,10 @@ pub(super) fn read(files: &dyn Files, input: Value, room: usize, _: &Cancellatio
 
 pub(super) fn grep(
     files: &dyn Files,
-    input: Value,
+    input: GrepInput,
     room: usize,
     cancel: &CancellationToken,
 ) -> Result<String, ToolError> {
-    let input: GrepInput = parse("Grep", input)?;
     let most = match input.head_limit {
         Some(0) => SHOWN.1,
         limit => limit.unwrap_or(SHOWN.0).min(SHOWN.1),
@@ -167,7 +140,7 @@ pub(super) fn grep(
         limit: input.offset.saturating_add(most).saturating_add(1),
     };
     let found = files.grep(&request, cancel)?;
-    let Found { skipped, full, unread, .. } = found;
+    let GrepResult { skipped, full, unread, .. } = found;
     let lines = match input.output_mode {
         OutputMode::Content => found_lines(found.files, input.numbers, before > 0 || after > 0),
         OutputMode::FilesWithMatches => found.files.into_iter().map(|file| file.path).collect(),
@@ -217,11 +190,10 @@ fn found_lines(files: Vec<FileMatches>, numbers: bool, context: bool) -> Vec<Str
 
 pub(super) fn glob(
     files: &dyn Files,
-    input: Value,
+    input: GlobInput,
     room: usize,
     cancel: &CancellationToken,
 ) -> Result<String, ToolError> {
-    let input: GlobInput = parse("Glob", input)?;
     let found = files.glob(&input.pattern, input.path.as_deref(), SHOWN.0 + 1, cancel)?;
     let (mut text, next) = listed(&found, 0, SHOWN.0, room, "No files found");
     if let Some(next) = next {
@@ -261,6 +233,9 @@ fn fitting(lengths: impl Iterator<Item = usize>, room: usize) -> (usize, u32) {
 
 #[cfg(test)]
 mod tests {
+    use guild_session::tools::parse;
+    use serde_json::json;
+
     use super::*;
 
     #[test]

@@ -1,13 +1,15 @@
 //! WebSearch and WebFetch.
 
+use std::{num::NonZeroU32, sync::Arc};
+
 use guild_session::{
     tools::ToolError,
     web::{Fetch, Hit, Search},
 };
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
 
-use super::input::{parse, positive};
+use crate::text::cut;
 
 /// Answers of a search where no limit is asked for, and at most.
 const HITS: (u32, u32) = (10, 20);
@@ -16,52 +18,35 @@ const PAGE_CHARS: usize = 40_000;
 /// Characters of a title and of a snippet.
 const HIT_CHARS: (usize, usize) = (200, 1000);
 
-#[derive(Deserialize)]
+/// Searches for pages, best first: a numbered list of titles, each with its address and some of its text. An address that
+/// begins with http is read with WebFetch, any other is a file for Read.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct SearchInput {
+pub(super) struct SearchInput {
+    /// What to look for, in a few words.
     query: String,
-    limit: Option<u32>,
+    /// How many answers; 10 by default.
+    #[schemars(range(max = HITS.1))]
+    limit: Option<NonZeroU32>,
 }
 
-#[derive(Deserialize)]
+/// Reads a web page: its main text as Markdown, 40000 characters at a time. Only hosts that the operator allows can be
+/// read.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct FetchInput {
+pub(super) struct FetchInput {
+    /// The address: http or https.
     url: String,
+    /// How many characters to pass over; the end of a part says where the next one begins.
     #[serde(default)]
     offset: usize,
 }
 
-pub(super) fn search_definition() -> (&'static str, String, Value, &'static str) {
-    let properties = json!({
-        "query": {"type": "string", "description": "What to look for, in a few words."},
-        "limit": {"type": "integer", "minimum": 1, "maximum": HITS.1, "description": "How many answers; 10 by default."},
-    });
-    let what = "Searches for pages, best first: a numbered list of titles, each with its address and some of its text. \
-                An address that begins with http is read with WebFetch, any other is a file for Read.";
-    ("WebSearch", what.to_owned(), properties, "query")
-}
-
-pub(super) fn fetch_definition() -> (&'static str, String, Value, &'static str) {
-    let properties = json!({
-        "url": {"type": "string", "description": "The address: http or https."},
-        "offset": {
-            "type": "integer", "minimum": 0,
-            "description": "How many characters to pass over; the end of a part says where the next one begins.",
-        },
-    });
-    let what = format!(
-        "Reads a web page: its main text as Markdown, {PAGE_CHARS} characters at a time. Only hosts that the operator \
-         allows can be read."
-    );
-    ("WebFetch", what, properties, "url")
-}
-
-pub(super) async fn search(search: &dyn Search, input: Value) -> Result<String, ToolError> {
-    let input: SearchInput = parse("WebSearch", input)?;
+pub(super) async fn search(search: Arc<dyn Search>, input: SearchInput) -> Result<String, ToolError> {
     if input.query.trim().is_empty() {
         return Err(ToolError::InvalidInput("WebSearch: query must say what to look for".to_owned()));
     }
-    let limit = positive("limit", input.limit, HITS.0)?.min(HITS.1);
+    let limit = input.limit.map_or(HITS.0, |limit| limit.get().min(HITS.1));
     let hits = search.search(input.query.trim(), limit).await?;
     if hits.is_empty() {
         return Ok("No results found".to_owned());
@@ -74,7 +59,7 @@ pub(super) async fn search(search: &dyn Search, input: Value) -> Result<String, 
 fn shown(number: usize, hit: &Hit) -> String {
     let line = |text: &str, max| {
         let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        match crate::files::cut(&line, max) {
+        match cut(&line, max) {
             (_, true) => line,
             (start, false) => format!("{start}…"),
         }
@@ -89,8 +74,7 @@ fn shown(number: usize, hit: &Hit) -> String {
     item
 }
 
-pub(super) async fn fetch(fetch: &dyn Fetch, input: Value, room: usize) -> Result<String, ToolError> {
-    let input: FetchInput = parse("WebFetch", input)?;
+pub(super) async fn fetch(fetch: Arc<dyn Fetch>, input: FetchInput, room: usize) -> Result<String, ToolError> {
     let page = fetch.fetch(&input.url).await?;
     if page.is_empty() && input.offset == 0 {
         return Ok("(the page has no text)".to_owned());
@@ -100,7 +84,7 @@ pub(super) async fn fetch(fetch: &dyn Fetch, input: Value, room: usize) -> Resul
         return Err(ToolError::InvalidInput(format!("offset: the page has {all} characters")));
     };
     let rest = page.get(start..).unwrap_or_default();
-    let (part, _) = crate::files::cut(rest, PAGE_CHARS);
+    let (part, _) = cut(rest, PAGE_CHARS);
     // However little room there is, it goes on.
     let first = part.chars().next().map_or(0, char::len_utf8);
     let part = part.get(..part.floor_char_boundary(room).max(first)).unwrap_or(part);

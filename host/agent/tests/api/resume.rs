@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cap_std::{ambient_authority, fs::Dir};
 use guild_agent::{
-    Belt,
+    ToolSet,
     api::{Api, Provider},
 };
 use guild_contract::{Bounds, Grants, Limits};
@@ -37,7 +37,7 @@ fn read_back(entries: Vec<Entry>) -> Vec<Entry> {
 
 /// The session's tools, with what the belt knows of calls before the host stopped.
 fn belt(tools: &Arc<dyn Tools>, transcript: &Arc<Transcript>, history: &[Entry]) -> Arc<dyn Tools> {
-    Arc::new(Belt::new(1, [tools.clone()]).unwrap().with_journal(transcript.clone()).with_history(history))
+    Arc::new(ToolSet::new(1, [tools.clone()]).unwrap().with_journal(transcript.clone()).with_history(history))
 }
 
 #[tokio::test]

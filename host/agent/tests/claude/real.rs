@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
-use guild_agent::{Belt, Broker, Claude, ClaudeOptions};
+use guild_agent::{Broker, Claude, ClaudeOptions, ToolSet};
 use guild_contract::Bounds;
 use guild_session::{
     files::Files,
@@ -82,7 +82,7 @@ fn told(request: &Received) -> String {
 fn research(sources: &Path, history: Vec<Entry>) -> (Session, Arc<Job>, Arc<Kept>) {
     let (job, kept) = (Arc::new(Job::default()), Arc::new(Kept::default()));
     let (files, names) = (roots(sources), ["Read", "Grep", "Glob"].map(str::to_owned));
-    let belt = Belt::new(1, [job.clone() as Arc<dyn Tools>]).unwrap();
+    let belt = ToolSet::new(1, [job.clone() as Arc<dyn Tools>]).unwrap();
     let belt = belt.with_read_only(&Broker::new(Some(files.clone())), &Web::default(), &names, &names);
     let belt = belt.with_journal(kept.clone()).with_history(&history);
     let files: Option<Arc<dyn Files>> = Some(files);

@@ -28,7 +28,7 @@ impl Artifacts {
     /// broken off when this is dropped.
     ///
     /// # Errors
-    /// As the component is told them; of a limit that is reached, the job's log has a line.
+    /// The error code that the component gets. A limit that is reached is logged in the job's log.
     pub(crate) async fn change<T: Send + 'static>(
         self: &Arc<Self>,
         work: impl FnOnce(&mut Room<'_>) -> Result<T, Refused> + Send + 'static,
@@ -67,7 +67,7 @@ impl Artifacts {
     }
 
     /// Waits until no change is under way. It blocks.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn wait_idle(&self) {
         self.quota.settle();
     }
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use cap_std::fs::{DirEntry, FileType, FileTypeExt, ReadDir};
 use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorType, DirectoryEntry, ErrorCode};
 
-use super::streams::Kept;
+use super::streams::StreamReservation;
 
 /// Entries that are read at a time. They take at most some [`BUFFER`](super::streams::BUFFER) bytes.
 const AT_A_TIME: usize = 128;
@@ -15,13 +15,13 @@ pub(crate) struct Listing {
     /// Where the next ones come from, unless they are being read.
     rest: Option<ReadDir>,
     read: Entries,
-    _kept: Kept,
+    _kept: StreamReservation,
 }
 
 type Entries = VecDeque<Result<DirectoryEntry, ErrorCode>>;
 
 impl Listing {
-    pub(crate) fn new(entries: ReadDir, kept: Kept) -> Self {
+    pub(crate) fn new(entries: ReadDir, kept: StreamReservation) -> Self {
         Self { rest: Some(entries), read: VecDeque::new(), _kept: kept }
     }
 
@@ -43,11 +43,11 @@ impl Listing {
 
 /// Reads the next entries; it blocks.
 pub(crate) fn read(mut rest: ReadDir) -> (ReadDir, Entries) {
-    let read = rest.by_ref().take(AT_A_TIME).map(|entry| told(&entry?)).collect();
+    let read = rest.by_ref().take(AT_A_TIME).map(|entry| to_wit(&entry?)).collect();
     (rest, read)
 }
 
-fn told(entry: &DirEntry) -> Result<DirectoryEntry, ErrorCode> {
+fn to_wit(entry: &DirEntry) -> Result<DirectoryEntry, ErrorCode> {
     let type_ = descriptor_type(entry.file_type()?);
     let name = entry.file_name().into_string().map_err(|_| ErrorCode::IllegalByteSequence)?;
     Ok(DirectoryEntry { type_, name })

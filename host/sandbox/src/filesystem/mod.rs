@@ -3,7 +3,7 @@
 //!
 //! - What only looks is wasmtime-wasi's own work.
 //! - What changes something, but for a file's times, goes through [`Artifacts::change`]: on the job's account, one
-//!   change at a time, and none after the call has ended. A write that does not fit is not begun; the component is told `insufficient-space`.
+//!   change at a time, and none after the call has ended. A write that does not fit is not begun; the component gets `insufficient-space`.
 //! - Every descriptor, stream and listing is counted against `limits.open_files`; one more is `quota`. What the host
 //!   keeps for them counts as the component's memory.
 //! - Only regular files and directories are opened, and nothing waits at an open: a pipe that stands in a file's place
@@ -44,9 +44,9 @@ use wasmtime_wasi::{
 
 pub(crate) use artifacts::Artifacts;
 
-use crate::held::{Held, OpenFile};
+use crate::usage::{OpenFilePermit, ResourceUsage};
 use listing::Listing;
-use streams::{BUFFER, Kept, Reader, Writer, write_at};
+use streams::{BUFFER, Reader, StreamReservation, Writer, write_at};
 
 /// A directory that a component finds under a name of its own.
 pub(crate) struct Preopen {
@@ -61,8 +61,8 @@ pub(crate) struct Preopen {
 /// The file system of one Store.
 pub(crate) struct Files<'a> {
     pub(crate) wasi: WasiFilesystemCtxView<'a>,
-    pub(crate) held: &'a Arc<Held>,
-    pub(crate) open: &'a mut HashMap<u32, OpenFile>,
+    pub(crate) usage: &'a Arc<ResourceUsage>,
+    pub(crate) open: &'a mut HashMap<u32, OpenFilePermit>,
     pub(crate) artifacts: Option<&'a Arc<Artifacts>>,
 }
 
@@ -84,16 +84,16 @@ fn cap_dir(dir: &StdFile) -> io::Result<CapDir> {
 impl Files<'_> {
     /// A descriptor of a directory that the host opened.
     pub(crate) fn preopen(&mut self, dir: Dir) -> wasmtime::Result<Fd> {
-        let place = self.held.open().map_err(|e| match e {
-            ErrorCode::Quota => self.held.too_many_files().into(),
+        let permit = self.usage.open().map_err(|e| match e {
+            ErrorCode::Quota => self.usage.too_many_files().into(),
             e => wasmtime::Error::msg(format!("no preopened directory: {e}")),
         })?;
-        Ok(self.push(Descriptor::Dir(dir), place)?)
+        Ok(self.push(Descriptor::Dir(dir), permit)?)
     }
 
-    fn push(&mut self, descriptor: Descriptor, place: OpenFile) -> FsResult<Fd> {
+    fn push(&mut self, descriptor: Descriptor, permit: OpenFilePermit) -> FsResult<Fd> {
         let fd = self.wasi.table.push(descriptor)?;
-        self.open.insert(fd.rep(), place);
+        self.open.insert(fd.rep(), permit);
         Ok(fd)
     }
 
@@ -135,8 +135,8 @@ impl Files<'_> {
         Ok(artifacts.change(work).await?)
     }
 
-    fn keep(&self) -> FsResult<Kept> {
-        Ok(Kept { _file: self.held.open()?, _memory: self.held.memory(BUFFER as u64)? })
+    fn keep(&self) -> FsResult<StreamReservation> {
+        Ok(StreamReservation { _file: self.usage.open()?, _memory: self.usage.memory(BUFFER as u64)? })
     }
 
     fn writer(&mut self, fd: &Fd, at: Option<Filesize>) -> FsResult<Resource<DynOutputStream>> {
@@ -280,9 +280,9 @@ impl HostDescriptor for Files<'_> {
     fn read_via_stream(&mut self, fd: Fd, offset: Filesize) -> FsResult<Resource<DynInputStream>> {
         let kept = self.keep()?;
         let stream = self.wasi.read_via_stream(fd, offset)?;
-        let place = self.wasi.table.get_mut(&stream)?;
-        let inner = std::mem::replace(place, Box::new(ClosedInputStream));
-        *place = Box::new(Reader::new(inner, kept));
+        let permit = self.wasi.table.get_mut(&stream)?;
+        let inner = std::mem::replace(permit, Box::new(ClosedInputStream));
+        *permit = Box::new(Reader::new(inner, kept));
         Ok(stream)
     }
 
@@ -400,7 +400,7 @@ impl HostDescriptor for Files<'_> {
         let perms = dir.perms;
         wanted.check(perms)?;
         let dir = cap_dir(&dir.dir)?;
-        let place = self.held.open()?;
+        let permit = self.usage.open()?;
         let opened = if perms.write_not_permitted() {
             let open = move || wanted.open(&dir, &path, perms);
             match self.artifacts {
@@ -420,7 +420,7 @@ impl HostDescriptor for Files<'_> {
         } else {
             self.change(move |room| wanted.open_or_make(&dir, &path, room)).await?
         };
-        self.push(opened, place)
+        self.push(opened, permit)
     }
 
     async fn readlink_at(&mut self, fd: Fd, path: String) -> FsResult<String> {

@@ -17,14 +17,14 @@ use wasmtime_wasi::{
 };
 
 use super::artifacts::Artifacts;
-use crate::held::{Memory, OpenFile};
+use crate::usage::{Memory, OpenFilePermit};
 
 /// What one write may hold, and what is read ahead.
 pub(crate) const BUFFER: usize = 64 * 1024;
 
 /// What a stream takes of the host until it is dropped.
-pub(crate) struct Kept {
-    pub(crate) _file: OpenFile,
+pub(crate) struct StreamReservation {
+    pub(crate) _file: OpenFilePermit,
     pub(crate) _memory: Memory,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Writer {
     /// Where the next write goes; at the file's end, for a stream that appends.
     at: Option<u64>,
     state: State,
-    _kept: Kept,
+    _kept: StreamReservation,
 }
 
 enum State {
@@ -46,7 +46,7 @@ enum State {
 }
 
 impl Writer {
-    pub(crate) fn new(artifacts: Arc<Artifacts>, file: Arc<File>, at: Option<u64>, kept: Kept) -> Self {
+    pub(crate) fn new(artifacts: Arc<Artifacts>, file: Arc<File>, at: Option<u64>, kept: StreamReservation) -> Self {
         Self { artifacts, file, at, state: State::Ready, _kept: kept }
     }
 
@@ -132,11 +132,11 @@ impl OutputStream for Writer {
 /// Any stream of a file that is read, counted.
 pub(crate) struct Reader {
     inner: DynInputStream,
-    _kept: Kept,
+    _kept: StreamReservation,
 }
 
 impl Reader {
-    pub(crate) fn new(inner: DynInputStream, kept: Kept) -> Self {
+    pub(crate) fn new(inner: DynInputStream, kept: StreamReservation) -> Self {
         Self { inner, _kept: kept }
     }
 }

@@ -30,7 +30,7 @@ use crate::{
     log::LogSink,
     queues::{Permit, Queue},
     reason::reason,
-    state::{Reach, State},
+    state::{CallContext, State},
     ticker::Ticking,
     versions::{self, Exports},
 };
@@ -61,8 +61,8 @@ struct Compiled {
     sha256: Arc<str>,
 }
 
-/// How long a change of the artifacts is waited for that was under way when its call ended.
-const SETTLE: Duration = Duration::from_secs(1);
+/// How long to wait, after a call, for a change of the artifacts that is under way.
+const IDLE_WAIT: Duration = Duration::from_secs(1);
 /// What of a plugin's refusal a caller sees.
 const REFUSAL_BYTES: usize = 8 * 1024;
 
@@ -157,20 +157,12 @@ impl Plugin {
     }
 
     async fn activate_here(&self, activation: &Activation, scope: ActivateScope) -> Result<Activated, CallError> {
-        let log = LogSink::kept();
-        let reach = Reach {
-            grants: self.grants.clone(),
-            job: None,
-            files: scope.files,
-            web: None,
-            sessions: None,
-            log: log.clone(),
-            memory: Some(scope.memory),
-            no_job: Arc::default(),
-        };
-        let preopens = self.memory_preopen("activate", &reach)?;
+        let log = LogSink::buffered();
+        let context = CallContext::new(&self.grants, log.clone());
+        let context = CallContext { files: scope.files, memory: Some(scope.memory), ..context };
+        let preopens = self.memory_preopen("activate", &context)?;
         let deadline = (self.limits.activate_seconds, "limits.activate_seconds");
-        let mut call = self.call("activate", deadline, preopens, None, reach);
+        let mut call = self.call("activate", deadline, preopens, None, context);
         let answer =
             call.bounded(async |store, instance| self.exports.activate(store, instance, activation).await).await;
         let no_job = call.no_job_note();
@@ -240,12 +232,12 @@ impl Plugin {
             job.log(&format!("host: {}", error.bare()));
         }
         // The Store is gone, and no change begins any more; one that was under way is waited for, but not for ever.
-        let _ = time::timeout(SETTLE, spawn_blocking(move || artifacts.settle())).await;
+        let _ = time::timeout(IDLE_WAIT, spawn_blocking(move || artifacts.wait_idle())).await;
         outcome
     }
 
-    /// Begins a call where its caller is: most of those that are waited for end within a tick, and a hop between threads
-    /// costs as much as they do. One that does not goes on where components are at home.
+    /// Polls a call once on the caller's thread, since most calls end within a tick and a hop between threads costs as much
+    /// as they do. A call that is pending then moves to the guest threads.
     pub(crate) async fn begun_here<T: Send + 'static>(
         &self,
         call: &'static str,
@@ -275,17 +267,16 @@ impl Plugin {
         scope: RunScope,
         artifacts: Arc<Artifacts>,
     ) -> Result<Result<String, String>, CallError> {
-        let reach = Reach {
-            grants: self.grants.clone(),
-            log: LogSink::Job(scope.tools.job().clone()),
+        let context = CallContext::new(&self.grants, LogSink::Job(scope.tools.job().clone()));
+        let context = CallContext {
             job: Some(scope.tools),
             files: scope.files,
             web: Some((scope.web, scope.host)),
             sessions: scope.sessions,
             memory: Some(scope.memory),
-            no_job: Arc::default(),
+            ..context
         };
-        let mut preopens = self.memory_preopen("run", &reach)?;
+        let mut preopens = self.memory_preopen("run", &context)?;
         preopens.push(Preopen { guest: "/job", dir: scope.job_dir, writable: false });
         let artifacts = self.grants.artifacts.then_some(artifacts);
         if artifacts.is_some() {
@@ -293,13 +284,13 @@ impl Plugin {
         }
         let most = (self.limits.run_seconds, "limits.run_seconds");
         let deadline = if scope.seconds < most.0 { (scope.seconds, "the job's own") } else { most };
-        let mut call = self.call("run", deadline, preopens, artifacts, reach);
+        let mut call = self.call("run", deadline, preopens, artifacts, context);
         call.bounded(async |store, instance| self.exports.run(store, instance, activation).await).await
     }
 
     /// `/memory`, read-only, for a component that asked for `memory`.
-    pub(crate) fn memory_preopen(&self, call: &'static str, reach: &Reach) -> Result<Vec<Preopen>, CallError> {
-        let Some(memory) = reach.memory.as_ref().filter(|_| reach.granted(Interface::Memory).is_ok()) else {
+    pub(crate) fn memory_preopen(&self, call: &'static str, context: &CallContext) -> Result<Vec<Preopen>, CallError> {
+        let Some(memory) = context.memory.as_ref().filter(|_| context.granted(Interface::Memory).is_ok()) else {
             return Ok(Vec::new());
         };
         let why = |e: std::io::Error| CallError::Trap { call, why: format!("no /memory: {}", e.kind()) };
@@ -312,10 +303,10 @@ impl Plugin {
         deadline: (u32, &'static str),
         preopens: Vec<Preopen>,
         artifacts: Option<Arc<Artifacts>>,
-        reach: Reach,
+        context: CallContext,
     ) -> Call<'_> {
         let limits = &self.limits;
-        let state = State::new(limits, self.sandbox.open_files.clone(), preopens, artifacts, reach);
+        let state = State::new(limits, self.sandbox.open_files.clone(), preopens, artifacts, context);
         let mut store = Store::new(&self.sandbox.compiler.engine, state);
         store.limiter(|state| &mut state.limiter);
         store.set_epoch_deadline(1);
@@ -426,7 +417,7 @@ impl Call<'_> {
         };
         let error = match time::timeout(deadline, whole).await {
             Ok(Ok(answer)) => return Ok(answer),
-            Ok(Err(error)) => reason(self.name, &error, &self.plugin.limits, &self.store.data().held),
+            Ok(Err(error)) => reason(self.name, &error, &self.plugin.limits, &self.store.data().usage),
             Err(_) => CallError::Deadline { call: self.name, seconds, whose },
         };
         Err(match self.store.data().notes(self.name) {

@@ -13,7 +13,7 @@ use crate::{
     error::{CallError, LoadError},
     log::{HostLog, LogSink},
     queues::{LISTINGS, Listings, Queue},
-    state::Reach,
+    state::CallContext,
     tools::WrittenTool,
 };
 
@@ -113,18 +113,9 @@ impl Plugin {
 
     async fn list_tools_here(&self) -> Result<Vec<WrittenTool>, CallError> {
         let log = LogSink::Host(Arc::new(HostLog::new(self.member.clone(), None)));
-        let reach = Reach {
-            grants: self.grants.clone(),
-            job: None,
-            memory: None,
-            files: None,
-            web: None,
-            sessions: None,
-            log,
-            no_job: Arc::default(),
-        };
+        let context = CallContext::new(&self.grants, log);
         let deadline = (self.limits.list_tools_seconds, "limits.list_tools_seconds");
-        let mut call = self.call("list-tools", deadline, Vec::new(), None, reach);
+        let mut call = self.call("list-tools", deadline, Vec::new(), None, context);
         call.bounded(async |store, instance| self.exports.list_tools(store, instance).await).await
     }
 
@@ -168,19 +159,16 @@ impl Plugin {
         scope: ToolScope,
     ) -> Result<Result<Value, ToolFault>, CallError> {
         let invalid = |why: String| CallError::Invalid { call: CALL_TOOL, why };
-        let reach = Reach {
-            grants: self.grants.clone(),
-            job: None,
+        let log = LogSink::Host(Arc::new(HostLog::new(self.member.clone(), Some(tool.clone()))));
+        let context = CallContext {
             memory: Some(scope.memory),
             files: scope.files,
             web: Some((scope.web, scope.host)),
-            sessions: None,
-            log: LogSink::Host(Arc::new(HostLog::new(self.member.clone(), Some(tool.clone())))),
-            no_job: Arc::default(),
+            ..CallContext::new(&self.grants, log)
         };
-        let preopens = self.memory_preopen(CALL_TOOL, &reach)?;
+        let preopens = self.memory_preopen(CALL_TOOL, &context)?;
         let deadline = (self.limits.call_tool_seconds, "limits.call_tool_seconds");
-        let mut call = self.call(CALL_TOOL, deadline, preopens, None, reach);
+        let mut call = self.call(CALL_TOOL, deadline, preopens, None, context);
         let answer =
             call.bounded(async |store, instance| self.exports.call_tool(store, instance, &tool.name, input).await);
         let answer = answer.await?;

@@ -1,11 +1,11 @@
 //! The main text of an HTML page, as Markdown.
 //!
 //! The text is found and written by libraries: html5ever reads the page into a tree, dom_smoothie finds the main text
-//! in it, dom_query writes that as Markdown. What stands here keeps a hostile page from making them work without an
-//! end, for none of them can be interrupted: HTML can be written so that its tree has the square of its length, lists
-//! can stand in lists so deep that the indentation is longer than the text, and a base address of a megabyte is
-//! repeated in each link. So the page is read piece by piece while its tree and the clock are watched, and the tree
-//! is made tame before it is handed on. Whatever gets past that ends with the child process that it runs in.
+//! in it, dom_query writes that as Markdown. This module bounds the work that a hostile page can cause, since none of
+//! them can be interrupted: HTML can be written so that its tree has the square of its length, lists can stand in lists
+//! so deep that the indentation is longer than the text, and a base address of a megabyte is repeated in each link. So
+//! the page is read piece by piece while its tree and the clock are watched, and the tree is simplified before it is
+//! passed on. The child process bounds the rest.
 
 use std::{
     cell::Cell,
@@ -59,11 +59,11 @@ const FRAME: &str = "body > header, body > nav, body > footer, nav, [role=naviga
 /// The title, where there is one, and the main text without it.
 pub(super) fn main_text(html: &str, url: &Url, until: Instant) -> Result<(Option<String>, String), String> {
     let document = parse(html, until)?;
-    tame(&document, url)?;
+    simplify(&document, url)?;
     let config = Config {
         // What scripts say about the page in JSON is no text of the page.
         disable_json_ld: true,
-        // They tell the language of code.
+        // They name the language of code.
         keep_classes: true,
         char_threshold: MIN_MAIN_CHARS,
         text_mode: TextMode::Markdown,
@@ -136,15 +136,15 @@ fn too_slow() -> String {
 
 /// Makes a tree such that whatever is done with it takes time and room in the order of its size: see [`MAX_DEPTH`],
 /// [`MAX_NESTED`], [`MAX_PIECE_BYTES`] and the bounds of links. Links become absolute, and what shows nothing is removed.
-fn tame(document: &Document, url: &Url) -> Result<(), String> {
+fn simplify(document: &Document, url: &Url) -> Result<(), String> {
     let base = document.select_single("base[href]").attr("href");
     let base = base.filter(|base| base.len() <= MAX_LINK_BYTES).and_then(|base| url.join(&base).ok());
     let base = base.as_ref().filter(|base| base.as_str().len() <= MAX_LINK_BYTES).unwrap_or(url);
     document.select(HIDDEN).remove();
 
     let mut room = MAX_LINKS_BYTES;
-    let mut open = vec![Place { node: document.root(), depth: 0, nested: 0, in_layout: false }];
-    while let Some(Place { node, depth, nested, in_layout }) = open.pop() {
+    let mut open = vec![OpenNode { node: document.root(), depth: 0, nested: 0, in_layout: false }];
+    while let Some(OpenNode { node, depth, nested, in_layout }) = open.pop() {
         if depth > MAX_DEPTH {
             return Err(too_deep());
         }
@@ -176,15 +176,15 @@ fn tame(document: &Document, url: &Url) -> Result<(), String> {
             let is_block = matches!(&*name, "blockquote" | "ol" | "pre" | "table" | "ul");
             node.rename(if is_block { "div" } else { "span" });
         }
-        let place = |node| Place { node, depth: depth + 1, nested: nested + usize::from(nests), in_layout };
+        let open_node = |node| OpenNode { node, depth: depth + 1, nested: nested + usize::from(nests), in_layout };
         // The last is taken first, so the first child has to come last.
-        open.extend(node.children_it(true).map(place));
+        open.extend(node.children_it(true).map(open_node));
     }
     Ok(())
 }
 
-/// A node, and where it stands.
-struct Place<'a> {
+/// A node that is still to be visited, with its depth.
+struct OpenNode<'a> {
     node: NodeRef<'a>,
     depth: usize,
     /// How many elements it stands in that Markdown indents or marks.

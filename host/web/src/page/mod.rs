@@ -61,11 +61,11 @@ pub(crate) fn essence(content_type: &str) -> String {
     content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// What a page was answered with.
-pub(crate) struct Answer {
+/// The response with a page.
+pub(crate) struct PageResponse {
     /// Where it was read in the end.
     pub(crate) url: reqwest::Url,
-    /// Whether that is another place than the one asked for.
+    /// Whether that is another address than the one asked for.
     pub(crate) redirected: bool,
     pub(crate) content_type: Option<String>,
     pub(crate) form: Form,
@@ -82,8 +82,8 @@ struct Request {
 }
 
 /// A page's text, made in a child process. Dropping the future ends it. See [`read`].
-pub(crate) async fn read_confined(answer: Answer, max_bytes: u64) -> Result<String, String> {
-    let Answer { url, redirected, content_type, form, body } = answer;
+pub(crate) async fn read_confined(answer: PageResponse, max_bytes: u64) -> Result<String, String> {
+    let PageResponse { url, redirected, content_type, form, body } = answer;
     let failed = |error: postcard::Error| format!("it could not be made into text: {error}");
     let request = Request { url: url.into(), redirected, content_type, form, max_bytes };
     let mut request = postcard::to_allocvec(&request).map_err(failed)?;
@@ -104,7 +104,7 @@ fn run(request: &[u8]) -> Vec<u8> {
         let (request, body) = postcard::take_from_bytes::<Request>(request).map_err(|error| error.to_string())?;
         let Request { url, redirected, content_type, form, max_bytes } = request;
         let url = Url::parse(&url).map_err(|error| error.to_string())?;
-        let answer = Answer { url, redirected, content_type, form, body: body.to_owned() };
+        let answer = PageResponse { url, redirected, content_type, form, body: body.to_owned() };
         read(&answer, usize::try_from(max_bytes).unwrap_or(usize::MAX))
     };
     postcard::to_allocvec(&text()).unwrap_or_default()
@@ -116,7 +116,7 @@ fn run(request: &[u8]) -> Vec<u8> {
 ///
 /// # Errors
 /// A sentence about a page that is not read: it is no text after all, or made so that reading it takes too much.
-fn read(answer: &Answer, max_bytes: usize) -> Result<String, String> {
+fn read(answer: &PageResponse, max_bytes: usize) -> Result<String, String> {
     let text = charset::decode(&answer.body, answer.content_type.as_deref());
     if text.bytes().take(1024).any(|byte| byte == 0) {
         return Err("it is no text".to_owned());

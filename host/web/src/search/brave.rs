@@ -8,18 +8,18 @@ use tokio::task;
 use super::{Provider, Wire, json};
 
 #[derive(Deserialize)]
-struct Answer {
+struct BraveResponse {
     web: Option<Web>,
 }
 
 #[derive(Deserialize)]
 struct Web {
     #[serde(default)]
-    results: Vec<Found>,
+    results: Vec<BraveResult>,
 }
 
 #[derive(Deserialize)]
-struct Found {
+struct BraveResult {
     url: String,
     #[serde(default)]
     title: String,
@@ -42,9 +42,10 @@ impl Provider {
     pub(super) async fn brave(&self, key: &KeySource, query: &str, limit: usize) -> Result<Vec<Hit>, ToolError> {
         let source = key.clone();
         let key = task::spawn_blocking(move || source.read()).await;
-        let key = key.unwrap_or_else(|error| Err(error.to_string())).map_err(|why| self.trouble(&why))?;
-        let mut key = HeaderValue::from_str(key.expose())
-            .map_err(|_| self.trouble("the key has characters that no key has; see `[web.search]` in guild.toml"))?;
+        let key = key.unwrap_or_else(|error| Err(error.to_string())).map_err(|why| self.unavailable(&why))?;
+        let mut key = HeaderValue::from_str(key.expose()).map_err(|_| {
+            self.unavailable("the key has characters that no key has; see `[web.search]` in guild.toml")
+        })?;
         key.set_sensitive(true);
         let request = self.get()?.header("X-Subscription-Token", key).query(&[("q", query)]);
         let (status, body) = self.ask(request.query(&[("count", limit)])).await?;
@@ -65,13 +66,13 @@ impl Provider {
             }
             _ => return self.hits(Wire::Brave, &body).await,
         };
-        Err(self.trouble(&why))
+        Err(self.unavailable(&why))
     }
 }
 
 /// The hits in an answer, as they came.
 pub(super) fn found(body: &[u8]) -> Result<Vec<Hit>, String> {
-    let answer: Answer = json(body)?;
+    let answer: BraveResponse = json(body)?;
     let found = answer.web.map(|web| web.results).unwrap_or_default().into_iter();
     Ok(found.map(|found| Hit { title: found.title, url: found.url, snippet: found.description }).collect())
 }

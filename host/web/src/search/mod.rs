@@ -81,7 +81,7 @@ const BRAVE: &str = "https://api.search.brave.com/res/v1/web/search";
 /// A provider, ready to be asked.
 pub(crate) struct Provider {
     kind: Kind,
-    /// Where it is asked.
+    /// Its address.
     url: Url,
     clients: Arc<Clients>,
     time: Duration,
@@ -96,7 +96,7 @@ enum Kind {
 impl Provider {
     /// The provider of `[web.search]`; the error names the key of guild.toml.
     pub(crate) fn new(options: &SearchOptions, clients: Arc<Clients>, time: Duration) -> Result<Self, String> {
-        let url = place(options)?;
+        let url = endpoint(options)?;
         let kind = match options {
             SearchOptions::SearXng { .. } => Kind::SearXng,
             SearchOptions::Brave { key, .. } => {
@@ -117,29 +117,29 @@ impl Provider {
         let status = response.status();
         if status.is_redirection() {
             return Err(
-                self.trouble("it redirects, which is not followed; name its final address in `[web.search] url`")
+                self.unavailable("it redirects, which is not followed; name its final address in `[web.search] url`")
             );
         }
         match body(response, MAX_ANSWER_BYTES).await {
             Ok((body, true)) => Ok((status, body)),
-            Ok((_, false)) => Err(self.trouble(&format!("its answer is larger than {MAX_ANSWER_BYTES} bytes"))),
+            Ok((_, false)) => Err(self.unavailable(&format!("its answer is larger than {MAX_ANSWER_BYTES} bytes"))),
             Err(error) => Err(failed(&self.url, &error)),
         }
     }
 
     /// The hits in an answer, which a child process finds.
     async fn hits(&self, wire: Wire, body: &[u8]) -> Result<Vec<Hit>, ToolError> {
-        let failed = |error: postcard::Error| self.trouble(&format!("its answer was not read: {error}"));
+        let failed = |error: postcard::Error| self.unavailable(&format!("its answer was not read: {error}"));
         let mut request = postcard::to_allocvec(&wire).map_err(failed)?;
         request.extend_from_slice(body);
         let hits = guild_confine::run(&SEARCH_TASK, BOUNDS, request).await;
-        let hits = hits.map_err(|why| self.trouble(&format!("its answer was not read: {why}")))?;
+        let hits = hits.map_err(|why| self.unavailable(&format!("its answer was not read: {why}")))?;
         let hits: Result<Vec<Parts>, String> = postcard::from_bytes(&hits).map_err(failed)?;
-        let hits = hits.map_err(|why| self.trouble(&why))?.into_iter();
+        let hits = hits.map_err(|why| self.unavailable(&why))?.into_iter();
         Ok(hits.map(|(title, url, snippet)| Hit { title, url, snippet }).collect())
     }
 
-    fn trouble(&self, why: &str) -> ToolError {
+    fn unavailable(&self, why: &str) -> ToolError {
         ToolError::Unavailable(format!("the search provider at {}: {why}", shown(&self.url)))
     }
 }
@@ -155,7 +155,7 @@ impl Search for Provider {
         if limit == 0 {
             return Ok(Vec::new());
         }
-        let _turn = self.searches.acquire().await.map_err(|_| self.trouble("the host is stopping"))?;
+        let _turn = self.searches.acquire().await.map_err(|_| self.unavailable("the host is stopping"))?;
         let ask = async {
             match &self.kind {
                 Kind::SearXng => self.searxng(query).await,
@@ -163,7 +163,7 @@ impl Search for Provider {
             }
         };
         let found = time::timeout(self.time, ask).await.unwrap_or_else(|_| {
-            Err(self.trouble(&format!("it did not answer within {} s ([web] page_seconds)", self.time.as_secs())))
+            Err(self.unavailable(&format!("it did not answer within {} s ([web] page_seconds)", self.time.as_secs())))
         })?;
         Ok(found.into_iter().take(limit).collect())
     }
@@ -191,8 +191,8 @@ fn plain(html: &str, max_chars: usize) -> String {
     }
 }
 
-/// Where a provider is asked; the error names the key of guild.toml.
-pub(crate) fn place(options: &SearchOptions) -> Result<Url, String> {
+/// The address of a provider; the error names the key of guild.toml.
+pub(crate) fn endpoint(options: &SearchOptions) -> Result<Url, String> {
     match options {
         SearchOptions::SearXng { url } => {
             let mut url = provider_url(url)?;

@@ -8,15 +8,15 @@ use serde_json::Value;
 use super::{Provider, Wire, json};
 
 #[derive(Deserialize)]
-struct Answer {
-    results: Vec<Found>,
+struct SearxngResponse {
+    results: Vec<SearxngResult>,
     /// Pairs of an engine and what is wrong with it.
     #[serde(default)]
     unresponsive_engines: Vec<Vec<Value>>,
 }
 
 #[derive(Deserialize)]
-struct Found {
+struct SearxngResult {
     url: Option<String>,
     title: Option<String>,
     content: Option<String>,
@@ -35,20 +35,20 @@ impl Provider {
             status if !status.is_success() => format!("it answered {status}"),
             _ => return self.hits(Wire::SearXng, &body).await,
         };
-        Err(self.trouble(&why))
+        Err(self.unavailable(&why))
     }
 }
 
 /// The hits in an answer, as they came.
 pub(super) fn found(body: &[u8]) -> Result<Vec<Hit>, String> {
-    let answer: Answer = json(body)?;
+    let answer: SearxngResponse = json(body)?;
     if answer.results.is_empty() && !answer.unresponsive_engines.is_empty() {
         return Err(format!("no engine answered it: {}", engines(&answer.unresponsive_engines)));
     }
     Ok(answer.results.into_iter().map(hit).collect())
 }
 
-fn hit(found: Found) -> Hit {
+fn hit(found: SearxngResult) -> Hit {
     Hit {
         title: found.title.unwrap_or_default(),
         url: found.url.unwrap_or_default(),

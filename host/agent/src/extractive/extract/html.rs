@@ -17,50 +17,16 @@ use html5ever::{
     },
 };
 
-use super::{Block, Form, Format, Page};
+use crate::format::Format;
+
+use super::{Block, Form, Page};
+use crate::extractive::terms::among;
 use frame::{Open, is_main, skipped};
 
 /// Elements that end the block before them, and whose end ends theirs.
-const BLOCKS: &[&str] = &[
-    "address",
-    "article",
-    "blockquote",
-    "body",
-    "br",
-    "caption",
-    "dd",
-    "details",
-    "div",
-    "dl",
-    "dt",
-    "fieldset",
-    "figcaption",
-    "figure",
-    "h1",
-    "h2",
-    "h3",
-    "h4",
-    "h5",
-    "h6",
-    "head",
-    "header",
-    "hr",
-    "html",
-    "li",
-    "main",
-    "ol",
-    "p",
-    "pre",
-    "section",
-    "summary",
-    "table",
-    "tbody",
-    "tfoot",
-    "thead",
-    "title",
-    "tr",
-    "ul",
-];
+const BLOCKS: &str = "address article blockquote body br caption dd details div dl dt fieldset figcaption figure h1 h2 h3 h4 h5 h6 \
+    head header hr html li main ol p pre section summary table tbody tfoot thead title tr ul";
+
 /// Reads a page.
 pub(super) fn page(source: &str) -> Page {
     let sink = Sink(RefCell::new(State::new()));
@@ -243,7 +209,7 @@ impl State {
             }
             return raw(name, start);
         }
-        if BLOCKS.contains(&name) {
+        if among(BLOCKS, name) {
             self.flush();
         }
         match (name, start) {

@@ -4,7 +4,9 @@ use std::ops::Range;
 
 use pulldown_cmark::{Event, LinkType, Options, Parser, Tag, TagEnd};
 
-use super::{Form, Format, Page, trimmed};
+use crate::format::Format;
+
+use super::{Form, Page, trimmed};
 
 /// A table of more bytes is taken row by row.
 const TABLE_BYTES: usize = 1200;

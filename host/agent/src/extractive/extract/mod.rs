@@ -8,6 +8,8 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+use crate::{format::Format, text::cut};
+
 /// Characters of a heading or a title that are kept: it stands before each passage below it.
 const MAX_HEADING_CHARS: usize = 300;
 /// Blocks of a page that are kept, each with its place: people write some thousands.
@@ -15,19 +17,6 @@ const MAX_BLOCKS: usize = 200_000;
 
 /// Stands in a text, as a paragraph of its own, where something of the page was left out.
 pub(crate) const OMITTED: &str = "[…]";
-
-/// How a file is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Format {
-    /// Markdown: quoted as its source is.
-    Markdown,
-    /// HTML: its visible text, with inline code in backticks.
-    Html,
-    /// Plain text.
-    Text,
-    /// Source code, configuration, data.
-    Code,
-}
 
 /// What a file says.
 #[derive(Debug, Serialize, Deserialize)]
@@ -76,7 +65,7 @@ impl Page {
     }
 
     fn heading(&mut self, mut text: String) {
-        text.truncate(crate::files::cut(&text, MAX_HEADING_CHARS).0.len());
+        text.truncate(cut(&text, MAX_HEADING_CHARS).0.len());
         if self.title.is_empty() {
             self.title.clone_from(&text);
         }
@@ -138,21 +127,6 @@ impl Page {
     }
 }
 
-/// How a file is to be read, by its name. `None` for what holds no text that anybody would quote.
-pub(crate) fn format(path: &str) -> Option<Format> {
-    let name = path.rsplit('/').next().unwrap_or(path).to_ascii_lowercase();
-    let Some((stem, extension)) = name.rsplit_once('.') else { return Some(Format::Text) };
-    match extension {
-        "md" | "markdown" | "mdx" | "mkd" | "qmd" => Some(Format::Markdown),
-        "html" | "htm" | "xhtml" => Some(Format::Html),
-        "txt" | "text" | "rst" | "adoc" | "asciidoc" | "org" | "tex" | "log" => Some(Format::Text),
-        // Styles, pictures as text, what tools wrote for tools.
-        "css" | "scss" | "svg" | "map" | "lock" | "index" | "sum" | "csv" | "tsv" | "jsonl" | "ndjson" => None,
-        "js" | "json" if stem.ends_with(".min") || stem == "package-lock" => None,
-        _ => Some(Format::Code),
-    }
-}
-
 /// Reads a file's text.
 pub(crate) fn page(format: Format, path: &str, text: String) -> Page {
     let mut page = match format {
@@ -164,7 +138,7 @@ pub(crate) fn page(format: Format, path: &str, text: String) -> Page {
     if page.title.is_empty() || format == Format::Code {
         page.title = path.rsplit('/').next().unwrap_or(path).to_owned();
     }
-    page.title.truncate(crate::files::cut(&page.title, MAX_HEADING_CHARS).0.len());
+    page.title.truncate(cut(&page.title, MAX_HEADING_CHARS).0.len());
     if page.blocks.len() > MAX_BLOCKS {
         page.blocks.truncate(MAX_BLOCKS);
         let last = page.blocks.last().map_or((0, 0), |block| (block.range.end, block.heading));

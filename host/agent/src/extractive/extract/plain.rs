@@ -1,6 +1,8 @@
 //! Plain text and source code: blocks of the file as it is.
 
-use super::{Form, Format, Page};
+use crate::{format::Format, text::cut};
+
+use super::{Form, Page};
 
 /// Lines longer than this, on average, are not written by people.
 const MAX_AVERAGE_LINE: usize = 400;
@@ -69,7 +71,7 @@ pub(super) fn code(text: String) -> Page {
             line.chars().any(char::is_alphanumeric)
                 && !["/", "#", "*", "<!", "--", ";", "\"\"\""].iter().any(|c| line.starts_with(c))
         });
-        page.headings.push(crate::files::cut(named.unwrap_or_default().trim_end_matches(['{', ' ']), 120).0.to_owned());
+        page.headings.push(cut(named.unwrap_or_default().trim_end_matches(['{', ' ']), 120).0.to_owned());
         // The whole lines, without the blank ones at the ends.
         let end = chunk.start + part.trim_end().len();
         let first = part.len() - part.trim_start_matches(['\n', '\r']).len();

@@ -28,7 +28,7 @@ use wasmtime_wasi::{
 };
 
 use super::{
-    Answer,
+    HostResult,
     bindings::guild::worker::{
         agent::{Ending, Event, Finish, Host, HostSession, Options, Step, ToolCall, Usage},
         types,
@@ -37,9 +37,9 @@ use super::{
     head,
 };
 use crate::{
-    held::{Held, Memory},
-    state::{Reach, State},
+    state::{CallContext, State},
     tools::WrittenTool,
+    usage::{Memory, ResourceUsage},
 };
 
 /// Calls to a component's own tools that wait for it at a time; further ones wait in the session.
@@ -53,14 +53,14 @@ const NAME_BYTES: usize = 64;
 const COPIES: u64 = 2;
 
 /// What a component answered to a call of its session, and what the host holds for it until it is taken.
-type Answered = Result<(Value, Memory), ToolError>;
+type OwnToolResult = Result<(Value, Memory), ToolError>;
 
 /// The host's side of a `session`.
 #[allow(unreachable_pub, reason = "the generated bindings re-export it, in a module that is private")]
 pub struct SessionState {
     query: QueryHandle,
     calls: mpsc::Receiver<OwnCall>,
-    waiting: HashMap<String, oneshot::Sender<Answered>>,
+    waiting: HashMap<String, oneshot::Sender<OwnToolResult>>,
     next: Option<Event>,
     ended: bool,
     _memory: Arc<Memory>,
@@ -69,7 +69,7 @@ pub struct SessionState {
 /// A call of the session to a tool that the component answers.
 struct OwnCall {
     call: ToolCall,
-    reply: oneshot::Sender<Answered>,
+    reply: oneshot::Sender<OwnToolResult>,
 }
 
 /// The component's own tools, as its session sees them.
@@ -189,10 +189,10 @@ fn memory_is_full(what: &str, limits: &Limits) -> ToolError {
 }
 
 /// Takes memory for a session. Those that were dropped just now are about to give theirs back.
-async fn memory(bytes: u64, limits: &Limits, held: &Arc<Held>) -> Result<Memory, ToolError> {
+async fn memory(bytes: u64, limits: &Limits, usage: &Arc<ResourceUsage>) -> Result<Memory, ToolError> {
     let until = time::Instant::now() + GRACE;
     loop {
-        match held.memory(bytes) {
+        match usage.memory(bytes) {
             Ok(memory) => return Ok(memory),
             Err(_) if bytes < limits.memory_bytes && time::Instant::now() < until => time::sleep(PAUSE).await,
             Err(_) => return Err(memory_is_full("the session", limits)),
@@ -202,32 +202,37 @@ async fn memory(bytes: u64, limits: &Limits, held: &Arc<Held>) -> Result<Memory,
 
 /// What a component answers, if it is no longer than a tool's result may be, and there is memory for it: both are known
 /// before it is read.
-fn result(json: &str, limits: &Limits, held: &Arc<Held>) -> Answered {
+fn result(json: &str, limits: &Limits, usage: &Arc<ResourceUsage>) -> OwnToolResult {
     let (bytes, max) = (json.len(), limits.tool_result_bytes);
     if bytes as u64 > max {
         return Err(ToolError::OverLimit(format!(
             "the content has {bytes} bytes; limits.tool_result_bytes allows {max}"
         )));
     }
-    let memory = held.memory(parsed_bytes(json.as_bytes())).map_err(|_| memory_is_full("the content", limits))?;
+    let memory = usage.memory(parsed_bytes(json.as_bytes())).map_err(|_| memory_is_full("the content", limits))?;
     let read = serde_json::from_str(json).map_err(|e| ToolError::InvalidInput(format!("the content is not JSON: {e}")));
     Ok((read?, memory))
 }
 
 impl SessionState {
-    async fn start(reach: Reach, mut options: Options, limits: &Limits, held: &Arc<Held>) -> Result<Self, ToolError> {
-        reach.granted(Interface::Agent)?;
+    async fn start(
+        context: CallContext,
+        mut options: Options,
+        limits: &Limits,
+        usage: &Arc<ResourceUsage>,
+    ) -> Result<Self, ToolError> {
+        context.granted(Interface::Agent)?;
         let tools: Vec<WrittenTool> = mem::take(&mut options.own_tools).into_iter().map(Into::into).collect();
         if !tools.is_empty() {
             let line = r#""agent": { "ownTools": true }"#;
-            reach.granted_too(reach.grants.own_tools, &Capability::OwnTools, line)?;
+            context.granted_too(context.grants.own_tools, &Capability::OwnTools, line)?;
         }
-        let sessions = reach.sessions.clone().ok_or_else(|| reach.no_job("agent.query"))?;
+        let sessions = context.sessions.clone().ok_or_else(|| context.no_job("agent.query"))?;
         let bounds = bounds(options.bounds);
         bounds.check().map_err(ToolError::InvalidInput)?;
         within_plan(&options, &tools, limits.plan_bytes)?;
         // Before anything of it is read.
-        let memory = Arc::new(memory(kept_for(&options, &tools), limits, held).await?);
+        let memory = Arc::new(memory(kept_for(&options, &tools), limits, usage).await?);
         let (sender, calls) = mpsc::channel(CALLS);
         let definitions = tools.into_iter().map(|tool| tool.read().map(Arc::new));
         let definitions = definitions.collect::<Result<_, _>>()?;
@@ -249,8 +254,8 @@ impl SessionState {
 }
 
 impl Host for State {
-    async fn query(&mut self, options: Options) -> Answer<Resource<SessionState>> {
-        match SessionState::start(self.reach.clone(), options, &self.limits, &self.held).await {
+    async fn query(&mut self, options: Options) -> HostResult<Resource<SessionState>> {
+        match SessionState::start(self.context.clone(), options, &self.limits, &self.usage).await {
             Ok(session) => Ok(Ok(self.table.push(session)?)),
             Err(e) => Ok(Err(e.into())),
         }
@@ -262,7 +267,7 @@ impl HostSession for State {
         subscribe(&mut self.table, session)
     }
 
-    async fn next(&mut self, session: Resource<SessionState>) -> Answer<Step> {
+    async fn next(&mut self, session: Resource<SessionState>) -> HostResult<Step> {
         let session = self.table.get_mut(&session)?;
         if session.ended {
             return Ok(Ok(Step::Ended));
@@ -281,7 +286,7 @@ impl HostSession for State {
         session: Resource<SessionState>,
         call: String,
         content: Result<String, String>,
-    ) -> Answer<()> {
+    ) -> HostResult<()> {
         let session = self.table.get_mut(&session)?;
         let waiting = match session.waiting.entry(call) {
             Entry::Occupied(waiting) => waiting,
@@ -291,7 +296,7 @@ impl HostSession for State {
             }
         };
         let content = match content {
-            Ok(json) => match result(&json, &self.limits, &self.held) {
+            Ok(json) => match result(&json, &self.limits, &self.usage) {
                 Ok(answer) => Ok(answer),
                 // It waits still, and can be answered otherwise.
                 Err(e) => return Ok(Err(e.into())),
@@ -319,24 +324,24 @@ mod tests {
     use super::*;
     use crate::tools::TOOL_BYTES;
 
-    fn held(limits: &Limits) -> Arc<Held> {
-        Held::new(limits, Arc::default(), None)
+    fn usage(limits: &Limits) -> Arc<ResourceUsage> {
+        ResourceUsage::new(limits, Arc::default(), None)
     }
 
     #[test]
     fn an_answer_of_exactly_the_limit_is_read_and_one_byte_more_is_not() {
         let limits = Limits { tool_result_bytes: 5, ..Limits::default() };
-        let held = held(&limits);
-        assert_eq!(result("[1,2]", &limits, &held).unwrap().0, serde_json::json!([1, 2]));
+        let usage = usage(&limits);
+        assert_eq!(result("[1,2]", &limits, &usage).unwrap().0, serde_json::json!([1, 2]));
         // It is not JSON either, but nobody looked.
-        let over = result("[1,2,}", &limits, &held).unwrap_err();
+        let over = result("[1,2,}", &limits, &usage).unwrap_err();
         assert!(
             matches!(&over, ToolError::OverLimit(why) if why.contains("limits.tool_result_bytes allows 5")),
             "{over}"
         );
-        assert!(matches!(result("[1,}", &limits, &held), Err(ToolError::InvalidInput(_))));
+        assert!(matches!(result("[1,}", &limits, &usage), Err(ToolError::InvalidInput(_))));
         let little = Limits { memory_bytes: 200, ..Limits::default() };
-        let over = result("[1,2]", &little, &self::held(&little)).unwrap_err();
+        let over = result("[1,2]", &little, &self::usage(&little)).unwrap_err();
         assert!(matches!(&over, ToolError::OverLimit(why) if why.contains("limits.memory_bytes = 200")), "{over}");
     }
 
@@ -385,13 +390,13 @@ mod tests {
     #[tokio::test]
     async fn memory_that_is_given_back_in_a_moment_is_waited_for() {
         let limits = Limits { memory_bytes: 1000, ..Limits::default() };
-        let held = held(&limits);
-        let first = memory(900, &limits, &held).await.unwrap();
-        let second = memory(900, &limits, &held);
+        let usage = usage(&limits);
+        let first = memory(900, &limits, &usage).await.unwrap();
+        let second = memory(900, &limits, &usage);
         tokio::pin!(second);
         assert!(time::timeout(Duration::ZERO, second.as_mut()).await.is_err());
         drop(first);
         drop(second.await.unwrap());
-        assert!(memory(1001, &limits, &held).await.is_err());
+        assert!(memory(1001, &limits, &usage).await.is_err());
     }
 }

@@ -10,18 +10,18 @@ use guild_session::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Answer,
+    HostResult,
     bindings::guild::worker::files::{Host, Passage},
-    blocking, named,
+    named,
 };
-use crate::state::{Reach, State};
+use crate::state::{CallContext, State};
 
 /// Lines or paths that one call answers with at most.
 const MAX_FOUND: u32 = 10_000;
 
-fn granted(reach: &Reach) -> Result<Arc<dyn Files>, ToolError> {
-    reach.granted(Interface::Files)?;
-    reach.files.clone().ok_or_else(|| {
+fn granted(context: &CallContext) -> Result<Arc<dyn Files>, ToolError> {
+    context.granted(Interface::Files)?;
+    context.files.clone().ok_or_else(|| {
         ToolError::NotGranted(
             "there is nothing to read: the operator names read roots with `--sources DIR` or `[[roots]]` in guild.toml"
                 .to_owned(),
@@ -30,23 +30,21 @@ fn granted(reach: &Reach) -> Result<Arc<dyn Files>, ToolError> {
 }
 
 impl Host for State {
-    async fn read(&mut self, path: String, offset: u32, limit: u32) -> Answer<String> {
-        let reach = self.reach.clone();
-        blocking(move || {
-            let files = granted(&reach)?;
+    async fn read(&mut self, path: String, offset: u32, limit: u32) -> HostResult<String> {
+        self.blocking(move |context| {
+            let files = granted(context)?;
             named("the path", &path)?;
             files.read(&path, offset, limit)
         })
         .await
     }
 
-    async fn grep(&mut self, pattern: String, glob: Option<String>, limit: u32) -> Answer<Vec<Passage>> {
-        let reach = self.reach.clone();
+    async fn grep(&mut self, pattern: String, glob: Option<String>, limit: u32) -> HostResult<Vec<Passage>> {
         // The component's deadline, or its end, drops this call, and the search with it.
         let cancel = CancellationToken::new();
         let _stop = cancel.clone().drop_guard();
-        blocking(move || {
-            let files = granted(&reach)?;
+        self.blocking(move |context| {
+            let files = granted(context)?;
             named("the pattern", &pattern)?;
             named("the glob", glob.as_deref().unwrap_or_default())?;
             let wanted = GrepWanted::Lines { before: 0, after: 0 };
@@ -65,12 +63,11 @@ impl Host for State {
         .await
     }
 
-    async fn glob(&mut self, pattern: String, limit: u32) -> Answer<Vec<String>> {
-        let reach = self.reach.clone();
+    async fn glob(&mut self, pattern: String, limit: u32) -> HostResult<Vec<String>> {
         let cancel = CancellationToken::new();
         let _stop = cancel.clone().drop_guard();
-        blocking(move || {
-            let files = granted(&reach)?;
+        self.blocking(move |context| {
+            let files = granted(context)?;
             named("the pattern", &pattern)?;
             files.glob(&pattern, None, limit.min(MAX_FOUND), &cancel)
         })

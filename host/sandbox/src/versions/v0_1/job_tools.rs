@@ -1,48 +1,52 @@
 //! `job-tools`: the internal tools on this job, by the same implementation that sessions call.
 
 use guild_contract::{Decision, grants::Capability, manifest::Interface};
+use guild_jobs::RunningJob;
+use guild_session::tools::ToolError;
 
 use super::{
-    Answer,
+    HostResult,
     bindings::guild::worker::{job_tools::Host, types},
-    blocking, named,
+    named,
 };
-use crate::state::State;
+use crate::state::{CallContext, State};
 
 impl Host for State {
-    async fn update_summary(&mut self, summary: String) -> Answer<()> {
-        let reach = self.reach.clone();
-        blocking(move || reach.job(Interface::JobTools, "job-tools.update-summary")?.update_summary(&summary)).await
+    async fn update_summary(&mut self, summary: String) -> HostResult<()> {
+        self.on_job("job-tools.update-summary", move |_, job| job.update_summary(&summary)).await
     }
 
-    async fn record_decision(&mut self, decision: types::Decision) -> Answer<()> {
-        let reach = self.reach.clone();
+    async fn record_decision(&mut self, decision: types::Decision) -> HostResult<()> {
         let types::Decision { question, decision, reasoning } = decision;
-        blocking(move || {
-            let decision = Decision { question, decision, reasoning };
-            reach.job(Interface::JobTools, "job-tools.record-decision")?.record_decision(decision, None)
-        })
-        .await
+        let decision = Decision { question, decision, reasoning };
+        self.on_job("job-tools.record-decision", move |_, job| job.record_decision(decision, None)).await
     }
 
-    async fn log_question(&mut self, question: String) -> Answer<()> {
-        let reach = self.reach.clone();
-        blocking(move || reach.job(Interface::JobTools, "job-tools.log-question")?.log_question(&question)).await
+    async fn log_question(&mut self, question: String) -> HostResult<()> {
+        self.on_job("job-tools.log-question", move |_, job| job.log_question(&question)).await
     }
 
-    async fn write_artifact(&mut self, path: String, contents: Vec<u8>) -> Answer<()> {
-        let reach = self.reach.clone();
-        blocking(move || {
-            let tools = reach.job(Interface::JobTools, "job-tools.write-artifact")?;
-            reach.granted_too(reach.grants.artifacts, &Capability::Artifacts, r#""artifacts": {}"#)?;
+    async fn write_artifact(&mut self, path: String, contents: Vec<u8>) -> HostResult<()> {
+        self.on_job("job-tools.write-artifact", move |context, job| {
+            context.granted_too(context.grants.artifacts, &Capability::Artifacts, r#""artifacts": {}"#)?;
             named("the path", &path)?;
-            tools.write_artifact(&path, &contents)
+            job.write_artifact(&path, &contents)
         })
         .await
     }
 
-    async fn submit_result(&mut self, output: String) -> Answer<()> {
-        let reach = self.reach.clone();
-        blocking(move || reach.job(Interface::JobTools, "job-tools.submit-result")?.submit_result(&output, None)).await
+    async fn submit_result(&mut self, output: String) -> HostResult<()> {
+        self.on_job("job-tools.submit-result", move |_, job| job.submit_result(&output, None)).await
+    }
+}
+
+impl State {
+    /// Calls an internal tool on the job, off the threads that answer. `function` is the tool's name in WIT.
+    async fn on_job(
+        &mut self,
+        function: &'static str,
+        call: impl FnOnce(&CallContext, &RunningJob) -> Result<(), ToolError> + Send + 'static,
+    ) -> HostResult<()> {
+        self.blocking(move |context| call(context, context.job(Interface::JobTools, function)?.job())).await
     }
 }

@@ -8,14 +8,14 @@ use crate::state::State;
 impl Host for State {
     async fn write(&mut self, level: Level, message: String) -> wasmtime::Result<()> {
         // The interface has no error to answer with: what was not granted is dropped.
-        if self.reach.granted(Interface::Log).is_ok() {
+        if self.context.granted(Interface::Log).is_ok() {
             let level = match level {
                 Level::Debug => "debug",
                 Level::Info => "info",
                 Level::Warn => "warn",
                 Level::Error => "error",
             };
-            self.reach.log.line(&format!("{level}: {message}"));
+            self.context.log.line(&format!("{level}: {message}"));
         }
         Ok(())
     }

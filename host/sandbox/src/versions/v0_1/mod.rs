@@ -19,7 +19,7 @@ use guild_session::tools::ToolError;
 use wasmtime::component::{HasSelf, InstancePre, Linker};
 
 use crate::{
-    state::State,
+    state::{CallContext, State},
     versions::{Exports, Version},
 };
 
@@ -65,7 +65,7 @@ impl From<ToolError> for wit::types::HostError {
 }
 
 /// What a host function answers: the interface's own result, inside the one that traps.
-type Answer<T> = wasmtime::Result<Result<T, wit::types::HostError>>;
+type HostResult<T> = wasmtime::Result<Result<T, wit::types::HostError>>;
 
 /// How much of a text of a component an error repeats.
 const HEAD_BYTES: usize = 256;
@@ -86,10 +86,16 @@ fn named(what: &str, name: &str) -> Result<(), ToolError> {
     Ok(())
 }
 
-/// Runs what blocks on storage, and answers as the interface does.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, ToolError> + Send + 'static) -> Answer<T> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(answer) => Ok(answer.map_err(Into::into)),
-        Err(e) => Err(wasmtime::Error::msg(format!("a host function failed: {e}"))),
+impl State {
+    /// Runs what blocks on storage, and answers as the interface does.
+    async fn blocking<T: Send + 'static>(
+        &mut self,
+        work: impl FnOnce(&CallContext) -> Result<T, ToolError> + Send + 'static,
+    ) -> HostResult<T> {
+        let context = self.context.clone();
+        match tokio::task::spawn_blocking(move || work(&context)).await {
+            Ok(answer) => Ok(answer.map_err(Into::into)),
+            Err(e) => Err(wasmtime::Error::msg(format!("a host function failed: {e}"))),
+        }
     }
 }

@@ -3,7 +3,7 @@
 use guild_contract::{JobStatus, manifest::Interface};
 
 use super::{
-    Answer,
+    HostResult,
     bindings::guild::worker::{
         status::{Host, Snapshot},
         types,
@@ -12,8 +12,8 @@ use super::{
 use crate::state::State;
 
 impl Host for State {
-    async fn current(&mut self) -> Answer<Snapshot> {
-        Ok(self.reach.job(Interface::Status, "status.current").map_err(Into::into).map(|tools| {
+    async fn current(&mut self) -> HostResult<Snapshot> {
+        Ok(self.context.job(Interface::Status, "status.current").map_err(Into::into).map(|tools| {
             let view = tools.job().snapshot();
             let decision = |d: guild_contract::Decision| types::Decision {
                 question: d.question,

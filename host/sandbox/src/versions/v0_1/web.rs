@@ -9,13 +9,13 @@ use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{
-    Answer,
+    HostResult,
     bindings::guild::worker::web::{Hit, Host},
     named,
 };
 use crate::{
     log::LogSink,
-    state::{Reach, State},
+    state::{CallContext, State},
 };
 
 /// Hits that a component is given at most.
@@ -24,20 +24,20 @@ const MAX_HITS: u32 = 50;
 const LOGGED_CHARS: usize = 500;
 
 /// A line of the log about one request, which is written when its outcome is known, or nobody waits for it.
-struct Line {
+struct RequestLog {
     log: LogSink,
     asked: String,
     outcome: String,
 }
 
-impl Line {
-    fn new(reach: &Reach, verb: &str, what: &str) -> Self {
+impl RequestLog {
+    fn new(context: &CallContext, verb: &str, what: &str) -> Self {
         let asked = format!("web: {verb} {}", beginning(what));
-        Self { log: reach.log.clone(), asked, outcome: "broke off".to_owned() }
+        Self { log: context.log.clone(), asked, outcome: "broke off".to_owned() }
     }
 
     /// Writes it, and hands the answer on.
-    fn close<T>(mut self, answer: Result<T, ToolError>, bytes: fn(&T) -> usize) -> Answer<T> {
+    fn close<T>(mut self, answer: Result<T, ToolError>, bytes: fn(&T) -> usize) -> HostResult<T> {
         self.outcome = match &answer {
             Ok(value) => format!("ok, {} bytes", bytes(value)),
             Err(error) => beginning(&error.to_string()),
@@ -46,7 +46,7 @@ impl Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for RequestLog {
     fn drop(&mut self) {
         self.log.line(&format!("{}: {}", self.asked, self.outcome));
     }
@@ -59,9 +59,9 @@ fn beginning(text: &str) -> String {
     }
 }
 
-fn granted(reach: &Reach, function: &'static str) -> Result<(Web, Handle), ToolError> {
-    reach.granted(Interface::Web)?;
-    reach.web.clone().ok_or_else(|| reach.no_job(function))
+fn granted(context: &CallContext, function: &'static str) -> Result<(Web, Handle), ToolError> {
+    context.granted(Interface::Web)?;
+    context.web.clone().ok_or_else(|| context.no_job(function))
 }
 
 /// Does the work where the host does its own; it ends with the call.
@@ -73,9 +73,9 @@ async fn on_host<T: Send + 'static>(
     done.unwrap_or_else(|_| Err(ToolError::Unavailable("the web could not be asked".to_owned())))
 }
 
-async fn search(reach: Reach, query: String, limit: u32) -> Result<Vec<Hit>, ToolError> {
-    let (web, host) = granted(&reach, "web.search")?;
-    reach.granted_too(reach.grants.search, &Capability::Search, r#""web": { "search": true }"#)?;
+async fn search(context: CallContext, query: String, limit: u32) -> Result<Vec<Hit>, ToolError> {
+    let (web, host) = granted(&context, "web.search")?;
+    context.granted_too(context.grants.search, &Capability::Search, r#""web": { "search": true }"#)?;
     let Some(search) = web.search else {
         return Err(ToolError::NotGranted(
             "there is nothing to search: the operator names a provider with [web.search] in guild.toml, or read roots"
@@ -88,8 +88,8 @@ async fn search(reach: Reach, query: String, limit: u32) -> Result<Vec<Hit>, Too
     Ok(hits.into_iter().map(|hit| Hit { title: hit.title, url: hit.url, snippet: hit.snippet }).collect())
 }
 
-async fn fetch(reach: Reach, url: String) -> Result<String, ToolError> {
-    let (web, host) = granted(&reach, "web.fetch")?;
+async fn fetch(context: CallContext, url: String) -> Result<String, ToolError> {
+    let (web, host) = granted(&context, "web.fetch")?;
     let Some(fetch) = web.fetch else {
         return Err(ToolError::NotGranted(
             "no host is allowed: the operator names hosts with `allow` in [web] of guild.toml".to_owned(),
@@ -100,14 +100,14 @@ async fn fetch(reach: Reach, url: String) -> Result<String, ToolError> {
 }
 
 impl Host for State {
-    async fn search(&mut self, query: String, limit: u32) -> Answer<Vec<Hit>> {
-        let line = Line::new(&self.reach, "search", &query);
+    async fn search(&mut self, query: String, limit: u32) -> HostResult<Vec<Hit>> {
+        let line = RequestLog::new(&self.context, "search", &query);
         let size = |hits: &Vec<Hit>| hits.iter().map(|hit| hit.title.len() + hit.url.len() + hit.snippet.len()).sum();
-        line.close(search(self.reach.clone(), query, limit).await, size)
+        line.close(search(self.context.clone(), query, limit).await, size)
     }
 
-    async fn fetch(&mut self, url: String) -> Answer<String> {
-        let line = Line::new(&self.reach, "fetch", &url);
-        line.close(fetch(self.reach.clone(), url).await, String::len)
+    async fn fetch(&mut self, url: String) -> HostResult<String> {
+        let line = RequestLog::new(&self.context, "fetch", &url);
+        line.close(fetch(self.context.clone(), url).await, String::len)
     }
 }

@@ -5,99 +5,24 @@ use html5ever::{
     tokenizer::{Tag, TagKind},
 };
 
+use crate::extractive::terms::among;
+
 /// Elements whose text nobody came for.
-const SKIPPED: &[&str] = &[
-    "aside", "audio", "button", "canvas", "dialog", "footer", "form", "iframe", "math", "menu", "nav", "noscript",
-    "object", "script", "select", "style", "svg", "template", "textarea", "video",
-];
+const SKIPPED: &str = "aside audio button canvas dialog footer form iframe math menu nav noscript object script select style svg \
+    template textarea video";
 /// Roles that say the same.
-const SKIPPED_ROLES: &[&str] = &[
-    "alert",
-    "banner",
-    "complementary",
-    "contentinfo",
-    "dialog",
-    "menu",
-    "menubar",
-    "navigation",
-    "search",
-    "tablist",
-    "toolbar",
-];
+const SKIPPED_ROLES: &str =
+    "alert banner complementary contentinfo dialog menu menubar navigation search tablist toolbar";
 /// Words that name such an element in its class or id.
-const SKIPPED_NAMES: &[&str] = &[
-    "ads",
-    "advert",
-    "advertisement",
-    "anchor",
-    "boring",
-    "breadcrumb",
-    "breadcrumbs",
-    "cookie",
-    "cookies",
-    "footer",
-    "headerlink",
-    "hidden",
-    "masthead",
-    "menu",
-    "nav",
-    "navbar",
-    "navigation",
-    "newsletter",
-    "pager",
-    "pagination",
-    "share",
-    "sharing",
-    "sidebar",
-    "sidenav",
-    "skip",
-    "skiplink",
-    "social",
-    "subscribe",
-    "toc",
-    "toolbar",
-    "topbar",
-];
+const SKIPPED_NAMES: &str = "ads advert advertisement anchor boring breadcrumb breadcrumbs cookie cookies footer headerlink hidden \
+    masthead menu nav navbar navigation newsletter pager pagination share sharing sidebar sidenav skip skiplink \
+    social subscribe toc toolbar topbar";
 /// What may stand behind such a word in a class or id; any other word makes it another name.
-const SKIPPED_TAILS: &[&str] = &[
-    "area",
-    "banner",
-    "bar",
-    "block",
-    "box",
-    "buttons",
-    "chapters",
-    "column",
-    "consent",
-    "container",
-    "form",
-    "header",
-    "inner",
-    "items",
-    "link",
-    "links",
-    "list",
-    "menu",
-    "message",
-    "modal",
-    "nav",
-    "notice",
-    "overlay",
-    "panel",
-    "popup",
-    "prompt",
-    "resizer",
-    "scrollbox",
-    "section",
-    "title",
-    "tree",
-    "widget",
-    "wrap",
-    "wrapper",
-];
+const SKIPPED_TAILS: &str = "area banner bar block box buttons chapters column consent container form header inner items link links list \
+    menu message modal nav notice overlay panel popup prompt resizer scrollbox section title tree widget wrap \
+    wrapper";
 /// Elements that never have an end.
-const VOID: &[&str] =
-    &["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr"];
+const VOID: &str = "area base br col embed hr img input link meta param source track wbr";
 
 /// An element that is open, by its name, and how many of that name are open inside it.
 pub(super) struct Open {
@@ -129,10 +54,10 @@ impl Open {
 /// The element that a tag opens, if it is one to skip.
 pub(super) fn skipped(tag: &Tag, in_main: bool) -> Option<Open> {
     let name: &str = &tag.name;
-    if tag.kind == TagKind::EndTag || tag.self_closing || VOID.contains(&name) {
+    if tag.kind == TagKind::EndTag || tag.self_closing || among(VOID, name) {
         return None;
     }
-    if SKIPPED.contains(&name) {
+    if among(SKIPPED, name) {
         return Open::new(tag, matches!(name, "aside" | "footer" | "form" | "nav"));
     }
     if matches!(name, "html" | "body" | "head" | "main" | "article" | "title")
@@ -155,7 +80,7 @@ pub(super) fn skipped(tag: &Tag, in_main: bool) -> Option<Open> {
     if hides {
         return Open::new(tag, false);
     }
-    let frames = attribute(tag, "role").is_some_and(|role| SKIPPED_ROLES.contains(&role))
+    let frames = attribute(tag, "role").is_some_and(|role| among(SKIPPED_ROLES, role))
         || ["class", "id"].iter().filter_map(|key| attribute(tag, key)).any(names_frame);
     frames.then(|| Open::new(tag, true)).flatten()
 }
@@ -174,10 +99,10 @@ fn names_frame(value: &str) -> bool {
     value.split_whitespace().any(|name| {
         let name = name.to_ascii_lowercase();
         let words: Vec<&str> = name.split(['-', '_']).filter(|word| !word.is_empty()).collect();
-        let Some(at) = words.iter().position(|word| SKIPPED_NAMES.contains(word)) else { return false };
+        let Some(at) = words.iter().position(|word| among(SKIPPED_NAMES, word)) else { return false };
         let (before, after) = words.split_at(at);
         !before.iter().any(|word| matches!(*word, "with" | "has" | "no" | "without" | "show" | "not"))
-            && after.iter().skip(1).all(|word| SKIPPED_TAILS.contains(word) || word.bytes().all(|b| b.is_ascii_digit()))
+            && after.iter().skip(1).all(|word| among(SKIPPED_TAILS, word) || word.bytes().all(|b| b.is_ascii_digit()))
     })
 }
 

@@ -1,8 +1,8 @@
-//! The belt of tools that a session is given: nothing else exists for it (REQ-WD-31).
+//! The tool set of a session: all that it can call (REQ-WD-31).
 //!
-//! All runtimes call their tools through it, so what holds for calls holds for every runtime: each is written into the
-//! transcript before it is made and after it was answered, each answer is bounded before anybody sees it, and a call
-//! that was answered before the host restarted is answered as it was then.
+//! All runtimes call their tools through it. It writes each call into the transcript before it is made and after it was
+//! answered, bounds each result, and answers a call of a resumed session from the transcript where the transcript has its
+//! result.
 
 use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc, time::Instant};
 
@@ -28,8 +28,8 @@ const CUT_LINE_BYTES: usize = 200;
 /// Characters of a text that the host's log repeats.
 const LOGGED_CHARS: usize = 300;
 
-/// Where a call to a name goes.
-enum Place {
+/// What answers the calls of one tool.
+enum Target {
     /// To one of the sets of tools.
     Set(Arc<dyn Tools>),
     /// To the read roots, or the web.
@@ -37,7 +37,7 @@ enum Place {
 }
 
 /// A call that was answered before the host restarted.
-struct Answered {
+struct PastCall {
     tool: String,
     input: Value,
     result: Result<Value, ToolError>,
@@ -45,29 +45,29 @@ struct Answered {
 
 /// The tools of one session: sets of tools that were made elsewhere, and those of the read-only tools that were both
 /// granted and asked for.
-pub struct Belt {
+pub struct ToolSet {
     session: u32,
-    tools: Vec<(Arc<ToolDefinition>, Place)>,
+    tools: Vec<(Arc<ToolDefinition>, Target)>,
     journal: Arc<dyn Journal>,
-    answered: HashMap<String, Answered>,
+    past_calls: HashMap<String, PastCall>,
     result_bytes: usize,
     cancel: CancellationToken,
-    /// Whose it is, for the log.
+    /// The span of the job, for the log.
     of: Span,
 }
 
-impl Belt {
-    /// A belt of whole sets: the job's internal tools, and those that a component answers itself. Where two have a
+impl ToolSet {
+    /// A tool set made of whole sets: the job's internal tools, and those that a component answers itself. Where two have a
     /// tool of the same name, the first set's is the one that exists. `session` is the session's number in its job.
     ///
     /// # Errors
     /// `InvalidInput` that names the tool, where one is called as a tool that writes files or runs commands.
     pub fn new(session: u32, sets: impl IntoIterator<Item = Arc<dyn Tools>>) -> Result<Self, ToolError> {
-        let mut belt = Self {
+        let mut tools = Self {
             session,
             tools: Vec::new(),
             journal: Arc::new(NoJournal),
-            answered: HashMap::new(),
+            past_calls: HashMap::new(),
             result_bytes: size(Limits::default().tool_result_bytes),
             cancel: CancellationToken::new(),
             of: Span::current(),
@@ -81,10 +81,10 @@ impl Belt {
                         definition.name
                     )));
                 }
-                belt.add(definition, Place::Set(set.clone()));
+                tools.add(definition, Target::Set(set.clone()));
             }
         }
-        Ok(belt)
+        Ok(tools)
     }
 
     /// Adds those of the read-only tools that were asked for, out of what was granted. What there is nothing for is
@@ -93,7 +93,7 @@ impl Belt {
     pub fn with_read_only(mut self, broker: &Broker, web: &Web, granted: &[String], asked: &[String]) -> Self {
         for name in asked.iter().filter(|name| granted.contains(name)) {
             if let Some((definition, tool)) = broker.tool(name, web) {
-                self.add(definition, Place::ReadOnly(tool));
+                self.add(definition, Target::ReadOnly(tool));
             }
         }
         self
@@ -122,8 +122,8 @@ impl Belt {
                         Some(text) => Err(ToolError::Unavailable(text.clone())),
                         None => Ok(output.clone().unwrap_or_default()),
                     };
-                    let answered = Answered { tool: (*tool).clone(), input: (*input).clone(), result };
-                    self.answered.insert(call.clone(), answered);
+                    let past = PastCall { tool: (*tool).clone(), input: (*input).clone(), result };
+                    self.past_calls.insert(call.clone(), past);
                 }
                 _ => {}
             }
@@ -146,27 +146,27 @@ impl Belt {
         self
     }
 
-    fn add(&mut self, definition: Arc<ToolDefinition>, place: Place) {
+    fn add(&mut self, definition: Arc<ToolDefinition>, target: Target) {
         if !self.tools.iter().any(|(known, _)| known.name == definition.name) {
-            self.tools.push((definition, place));
+            self.tools.push((definition, target));
         }
     }
 
     async fn dispatch(&self, call: ToolCall) -> Result<Value, ToolError> {
-        let Some((_, place)) = self.tools.iter().find(|(definition, _)| definition.name == call.name) else {
+        let Some((_, target)) = self.tools.iter().find(|(definition, _)| definition.name == call.name) else {
             let names: Vec<&str> = self.tools.iter().map(|(definition, _)| definition.name.as_str()).collect();
             let tools = if names.is_empty() { "none are known".to_owned() } else { either(&call.name, names) };
             return Err(ToolError::InvalidInput(format!("there is no tool {:?}; {tools}", call.name)));
         };
         let name = call.name.clone();
         let answer = async {
-            match place {
-                Place::Set(set) => set.call(call).await,
-                Place::ReadOnly(tool) => {
+            match target {
+                Target::Set(set) => set.call(call).await,
+                Target::ReadOnly(tool) => {
                     let cancel = self.cancel.child_token();
                     // Whoever drops the call ends what it left running on another thread.
                     let _stop = cancel.clone().drop_guard();
-                    tool.call(call.input, self.result_bytes, cancel).await.map(Value::String)
+                    tool(call.input, self.result_bytes, cancel).await.map(Value::String)
                 }
             }
         };
@@ -176,16 +176,16 @@ impl Belt {
 }
 
 #[async_trait]
-impl Tools for Belt {
+impl Tools for ToolSet {
     fn definitions(&self) -> Vec<Arc<ToolDefinition>> {
         self.tools.iter().map(|(definition, _)| definition.clone()).collect()
     }
 
     async fn call(&self, call: ToolCall) -> Result<Value, ToolError> {
-        if let Some(answered) = self.answered.get(&call.id)
-            && (&answered.tool, &answered.input) == (&call.name, &call.input)
+        if let Some(past) = self.past_calls.get(&call.id)
+            && (&past.tool, &past.input) == (&call.name, &call.input)
         {
-            return answered.result.clone();
+            return past.result.clone();
         }
         let (session, id, tool) = (self.session, call.id.clone(), call.name.clone());
         self.journal.write(&Entry::Call { session, call: id.clone(), tool: tool.clone(), input: call.input.clone() });
@@ -193,7 +193,7 @@ impl Tools for Belt {
         let result = bounded(self.dispatch(call).await, self.result_bytes);
         let over = matches!(result, Err(ToolError::JobEnded)) || result.is_err() && self.cancel.is_cancelled();
         if over {
-            // Its session ended meanwhile. It was not answered: if the session is taken up again, it is called again.
+            // Its session ended meanwhile, so the call counts as not answered: a resumed session makes it again.
             return result;
         }
         let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -206,7 +206,7 @@ impl Tools for Belt {
                 denied,
                 ms,
                 why = one_line(&error.to_string(), LOGGED_CHARS),
-                "a tool answered a session with an error"
+                "a session's tool call failed"
             );
         }
         if let Err(denied @ ToolError::NotGranted(_)) = &result {

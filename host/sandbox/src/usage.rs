@@ -1,4 +1,4 @@
-//! What a component holds: memory of its own and of the host, and open files.
+//! Resource usage of a Store: memory of the component and of the host on its behalf, and open files.
 //!
 //! Memory is one sum: linear memories and tables, which the engine asks the [`Limiter`](crate::limiter) for, and what
 //! the host keeps for the component's open streams, listings and sessions. Open files are the process's too, so all components
@@ -18,29 +18,28 @@ use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 
 use crate::log::LogSink;
 
-/// Counts what one Store holds, against its limits.
-pub(crate) struct Held {
+/// Counts the resources of one Store against its limits.
+pub(crate) struct ResourceUsage {
     memory: AtomicU64,
     max_memory: u64,
     files: AtomicU64,
     max_files: u64,
     /// Open files of all Stores.
     all_files: Arc<AtomicU64>,
-    /// What was refused last, of what a component that is refused it usually fails for; until it is granted again.
+    /// The limit of memory or tables that was reached last; cleared when such a request succeeds.
     refused: Mutex<Option<Reached>>,
-    /// Where it is told that a limit was reached, which the component may get over; and which were.
+    /// Where a limit that was reached is logged; each is logged once.
     log: Option<LogSink>,
-    told: Mutex<Vec<&'static str>>,
+    reported: Mutex<Vec<&'static str>>,
 }
 
-impl fmt::Debug for Held {
+impl fmt::Debug for ResourceUsage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Held").field("memory", &self.memory).field("files", &self.files).finish_non_exhaustive()
     }
 }
 
-/// A limit that was reached, as `guild.toml` spells it: an error where nothing can be told to a component but that it has
-/// to end.
+/// A limit that was reached, as `guild.toml` spells it: an error where the component can only be ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("limits.{name} = {max}")]
 pub(crate) struct Reached {
@@ -48,16 +47,16 @@ pub(crate) struct Reached {
     pub(crate) max: u64,
 }
 
-/// Memory of the host that is held for a component until this is dropped.
+/// Memory of the host that counts as the component's until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    held: Arc<Held>,
+    usage: Arc<ResourceUsage>,
     bytes: u64,
 }
 
-/// A place among the open files, until this is dropped.
+/// A permit for an open file, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct OpenFile(Arc<Held>);
+pub(crate) struct OpenFilePermit(Arc<ResourceUsage>);
 
 /// Adds to a sum, if that stays within the limit.
 fn add(sum: &AtomicU64, more: u64, max: u64) -> bool {
@@ -65,7 +64,7 @@ fn add(sum: &AtomicU64, more: u64, max: u64) -> bool {
     sum.fetch_update(Ordering::AcqRel, Ordering::Acquire, added).is_ok()
 }
 
-impl Held {
+impl ResourceUsage {
     pub(crate) fn new(limits: &Limits, all_files: Arc<AtomicU64>, log: Option<LogSink>) -> Arc<Self> {
         Arc::new(Self {
             memory: AtomicU64::new(0),
@@ -75,7 +74,7 @@ impl Held {
             all_files,
             refused: Mutex::default(),
             log,
-            told: Mutex::default(),
+            reported: Mutex::default(),
         })
     }
 
@@ -86,26 +85,26 @@ impl Held {
         fits
     }
 
-    /// Takes memory of the host; the error is what the component is told.
+    /// Takes memory of the host; the error is the one that the component gets.
     pub(crate) fn memory(self: &Arc<Self>, bytes: u64) -> Result<Memory, ErrorCode> {
         let fits = self.grow(bytes);
-        fits.then(|| Memory { held: self.clone(), bytes }).ok_or(ErrorCode::InsufficientMemory)
+        fits.then(|| Memory { usage: self.clone(), bytes }).ok_or(ErrorCode::InsufficientMemory)
     }
 
-    /// Takes a place among the open files; the error is what the component is told.
-    pub(crate) fn open(self: &Arc<Self>) -> Result<OpenFile, ErrorCode> {
+    /// Takes a permit for an open file; the error is the one that the component gets.
+    pub(crate) fn open(self: &Arc<Self>) -> Result<OpenFilePermit, ErrorCode> {
         if !add(&self.files, 1, self.max_files) {
-            self.tell(&self.too_many_files());
+            self.report(&self.too_many_files());
             return Err(ErrorCode::Quota);
         }
-        let file = OpenFile(self.clone());
+        let file = OpenFilePermit(self.clone());
         let all = self.all_files.fetch_add(1, Ordering::AcqRel);
         let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 2;
-        // The place is given back with the one that was just taken.
+        // Dropping `file` gives the permit back.
         if all >= most { Err(ErrorCode::Busy) } else { Ok(file) }
     }
 
-    /// The limit of open files, where a component cannot be told that it is reached.
+    /// The limit of open files, for where no error code can be returned.
     pub(crate) fn too_many_files(&self) -> Reached {
         Reached { name: "open_files", max: self.max_files }
     }
@@ -113,7 +112,7 @@ impl Held {
     /// Remembers that a limit was reached, or forgets it because what it bounds was granted again.
     pub(crate) fn note(&self, limit: Reached, granted: bool) {
         if !granted {
-            self.tell(&limit);
+            self.report(&limit);
         }
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         if !granted {
@@ -124,11 +123,11 @@ impl Held {
     }
 
     /// Writes into the log that a limit was reached: once, and whether or not the call fails for it.
-    fn tell(&self, limit: &Reached) {
+    fn report(&self, limit: &Reached) {
         let Some(log) = &self.log else { return };
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if !told.contains(&limit.name) {
-            told.push(limit.name);
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        if !reported.contains(&limit.name) {
+            reported.push(limit.name);
             log.line(&format!("host: refused what is beyond {limit}"));
         }
     }
@@ -141,11 +140,11 @@ impl Held {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        self.held.memory.fetch_sub(self.bytes, Ordering::AcqRel);
+        self.usage.memory.fetch_sub(self.bytes, Ordering::AcqRel);
     }
 }
 
-impl Drop for OpenFile {
+impl Drop for OpenFilePermit {
     fn drop(&mut self) {
         self.0.files.fetch_sub(1, Ordering::AcqRel);
         self.0.all_files.fetch_sub(1, Ordering::AcqRel);

@@ -1,4 +1,4 @@
-//! What is said between the host and the CLI, from the first line to the result.
+//! Drives the CLI: reads its lines, answers its requests, and runs its tool calls, from the first line to the result.
 
 use std::{process::ExitStatus, sync::Arc, time::Duration};
 
@@ -28,8 +28,8 @@ const STARTUP: Duration = Duration::from_secs(60);
 const INTERRUPT: Duration = Duration::from_secs(2);
 /// How long its last lines may take after it has ended.
 const DRAIN: Duration = Duration::from_secs(1);
-/// How long a call waits for the rest of the model's answer while nothing comes of it.
-const HELD: Duration = Duration::from_secs(10);
+/// How long a call waits for the rest of the model's answer while none of it arrives.
+const CALL_WAIT: Duration = Duration::from_secs(10);
 /// Calls at a time.
 const MAX_CALLS: usize = 256;
 
@@ -41,7 +41,7 @@ const STOP: &str = "stop";
 const RESUMED: &str = "The host was restarted while you worked. A tool call that had no result by then may or may not have \
 had its effect; what you submitted or recorded before counts. Go on with your task.";
 
-/// Why the conversation was given up before its result.
+/// Why the session ended without the CLI's result.
 pub(super) enum Stop {
     /// The host ends it. The CLI is asked to stop, and may say what it used.
     Ask(Ending),
@@ -53,8 +53,8 @@ pub(super) enum Stop {
     Dropped,
 }
 
-/// A conversation that is under way.
-pub(super) struct Talk {
+/// A running session of the CLI.
+pub(super) struct Driver {
     conversation: Conversation,
     deadline: Instant,
     /// The tools that the host serves.
@@ -63,18 +63,18 @@ pub(super) struct Talk {
     lines: Lines,
     outbox: Outbox,
     turns: Turns,
-    calls: JoinSet<Answered>,
+    calls: JoinSet<CallDone>,
     running: Vec<Running>,
     /// Calls that came before the answer of the model that makes them was complete. They wait for its end, so that the
     /// turn stands in the transcript before what it does.
-    held: Vec<(String, mcp::Call)>,
+    waiting: Vec<(String, mcp::Call)>,
     /// Calls of tools that only read run beside each other; others run alone.
     order: Arc<RwLock<()>>,
     /// Calls to which the CLI gave no name.
     unnamed: usize,
     begun: Instant,
-    /// When the CLI was last heard, or answered.
-    heard: Instant,
+    /// When the CLI last sent a line, or a call was answered.
+    last_activity: Instant,
     /// Whether the agent has been asked.
     asked: bool,
     /// When the process had ended.
@@ -87,12 +87,12 @@ struct Running {
     abort: AbortHandle,
 }
 
-struct Answered {
+struct CallDone {
     request_id: String,
     job_ended: bool,
 }
 
-impl Talk {
+impl Driver {
     pub(super) fn new(
         conversation: Conversation,
         process: Process,
@@ -113,11 +113,11 @@ impl Talk {
             outbox,
             calls: JoinSet::new(),
             running: Vec::new(),
-            held: Vec::new(),
+            waiting: Vec::new(),
             order: Arc::new(RwLock::new(())),
             unnamed: calls_before,
             begun: now,
-            heard: now,
+            last_activity: now,
             asked: false,
             ended: None,
         }
@@ -128,10 +128,10 @@ impl Talk {
         self.process.stderr()
     }
 
-    /// Talks until the result.
-    pub(super) async fn speak(&mut self) -> Result<Outcome, Stop> {
+    /// Drives the session until the result.
+    pub(super) async fn drive(&mut self) -> Result<Outcome, Stop> {
         let servers: &[&str] = if self.served.is_empty() { &[] } else { &[SERVER] };
-        self.say(protocol::initialize(BEGIN, servers))?;
+        self.send(protocol::initialize(BEGIN, servers))?;
         loop {
             let quiet = self.quiet();
             tokio::select! {
@@ -143,13 +143,13 @@ impl Talk {
                     None => return Err(Stop::Gone),
                     Some(Err(what)) => return Err(broken(&what)),
                     Some(Ok(line)) => {
-                        self.heard = Instant::now();
-                        if let Some(outcome) = self.hear(&line)? {
+                        self.last_activity = Instant::now();
+                        if let Some(outcome) = self.handle_line(&line)? {
                             return Ok(outcome);
                         }
                     }
                 },
-                Some(done) = self.calls.join_next() => self.answered(done)?,
+                Some(done) = self.calls.join_next() => self.call_done(done)?,
                 () = self.process.ended(), if self.ended.is_none() => {
                     self.ended = Some(Instant::now());
                     // What it started would hold its pipes open.
@@ -160,7 +160,7 @@ impl Talk {
         }
     }
 
-    /// Until when it may be silent.
+    /// Until when the CLI may send nothing.
     fn quiet(&self) -> Instant {
         let silence = self.conversation.options.silence;
         match self.ended {
@@ -168,8 +168,8 @@ impl Talk {
             None if !self.asked => self.begun + silence.min(STARTUP),
             // It waits for the host; the deadline holds.
             None if !self.calls.is_empty() => self.deadline,
-            None if !self.held.is_empty() => self.heard + silence.min(HELD),
-            None => self.heard + silence,
+            None if !self.waiting.is_empty() => self.last_activity + silence.min(CALL_WAIT),
+            None => self.last_activity + silence,
         }
     }
 
@@ -177,7 +177,7 @@ impl Talk {
         if self.ended.is_some() {
             return Err(Stop::Gone);
         }
-        if !self.held.is_empty() {
+        if !self.waiting.is_empty() {
             self.release();
             return Ok(());
         }
@@ -185,12 +185,12 @@ impl Talk {
             let seconds = self.begun.elapsed().as_secs_f32();
             return Err(Stop::Broken(format!("claude did not begin the conversation within {seconds:.0} s")));
         }
-        let seconds = self.heard.elapsed().as_secs_f32();
+        let seconds = self.last_activity.elapsed().as_secs_f32();
         let text = format!("claude said nothing for {seconds:.0} s ([claude] silence_seconds in guild.toml)");
         Err(Stop::Ask(Ending::Error(text)))
     }
 
-    fn say(&self, line: String) -> Result<(), Stop> {
+    fn send(&self, line: String) -> Result<(), Stop> {
         match self.outbox.try_send(line) {
             // Closed: it has ended, or is about to; that shows where it is heard.
             Ok(()) | Err(TrySendError::Closed(_)) => Ok(()),
@@ -198,8 +198,8 @@ impl Talk {
         }
     }
 
-    /// Takes a line; gives back the session's result where it is that.
-    fn hear(&mut self, line: &str) -> Result<Option<Outcome>, Stop> {
+    /// Handles a line of the CLI; `Some` for the session's result.
+    fn handle_line(&mut self, line: &str) -> Result<Option<Outcome>, Stop> {
         if line.trim().is_empty() {
             return Ok(None);
         }
@@ -207,14 +207,14 @@ impl Talk {
             Line::ControlRequest { request_id, request } => self.requested(request_id, request)?,
             Line::ControlResponse { response } => self.responded(response)?,
             Line::ControlCancelRequest { request_id } => {
-                self.give_up(|running| running.request_id == request_id, |(held, _)| *held == request_id);
+                self.give_up(|running| running.request_id == request_id, |(waiting, _)| *waiting == request_id);
             }
             Line::System(system) => self.system(system)?,
             Line::StreamEvent { event, parent_tool_use_id: None } => match event {
                 Event::MessageStart { message } => {
                     // The model goes on without an answer to these calls: their message was given up.
-                    for (request_id, _) in std::mem::take(&mut self.held) {
-                        self.say(protocol::refuse(&request_id, "not called: the answer that asked for it broke off"))?;
+                    for (request_id, _) in std::mem::take(&mut self.waiting) {
+                        self.send(protocol::refuse(&request_id, "not called: the answer that asked for it broke off"))?;
                     }
                     self.turns.begin(&message).map_err(Stop::Ask)?;
                 }
@@ -249,7 +249,7 @@ impl Talk {
         self.turns.pay();
         let resumed = self.conversation.resumed.is_some();
         let prompt = if resumed { RESUMED } else { &self.conversation.session.prompt };
-        self.say(protocol::user(prompt))
+        self.send(protocol::user(prompt))
     }
 
     fn system(&mut self, system: System) -> Result<(), Stop> {
@@ -282,30 +282,32 @@ impl Talk {
         let message = match request {
             Request::McpMessage { server_name, message } if server_name == SERVER && !self.served.is_empty() => message,
             Request::McpMessage { server_name, .. } => {
-                return self.say(protocol::refuse(&request_id, &format!("there is no server {server_name:?}")));
+                return self.send(protocol::refuse(&request_id, &format!("there is no server {server_name:?}")));
             }
             Request::CanUseTool => {
                 let denied = json!({"behavior": "deny", "message": "the host allows only the tools that it offers"});
-                return self.say(protocol::success(&request_id, &denied));
+                return self.send(protocol::success(&request_id, &denied));
             }
             Request::Other => {
-                return self.say(protocol::refuse(&request_id, "the host does not know such a request"));
+                return self.send(protocol::refuse(&request_id, "the host does not know such a request"));
             }
         };
         match mcp::read(&message, &self.served) {
-            mcp::Wanted::Answer(answer) => self.say(protocol::success(&request_id, &json!({"mcp_response": answer}))),
-            mcp::Wanted::GiveUp(rpc_id, answer) => {
+            mcp::Incoming::Answer(answer) => {
+                self.send(protocol::success(&request_id, &json!({"mcp_response": answer})))
+            }
+            mcp::Incoming::GiveUp(rpc_id, answer) => {
                 self.give_up(|running| running.rpc_id == rpc_id, |(_, call)| call.id == rpc_id);
-                self.say(protocol::success(&request_id, &json!({"mcp_response": answer})))
+                self.send(protocol::success(&request_id, &json!({"mcp_response": answer})))
             }
-            mcp::Wanted::Call(_) if self.running.len() + self.held.len() >= MAX_CALLS => {
-                self.say(protocol::refuse(&request_id, &format!("more than {MAX_CALLS} calls at a time")))
+            mcp::Incoming::Call(_) if self.running.len() + self.waiting.len() >= MAX_CALLS => {
+                self.send(protocol::refuse(&request_id, &format!("more than {MAX_CALLS} calls at a time")))
             }
-            mcp::Wanted::Call(call) if self.turns.is_streaming() => {
-                self.held.push((request_id, call));
+            mcp::Incoming::Call(call) if self.turns.is_streaming() => {
+                self.waiting.push((request_id, call));
                 Ok(())
             }
-            mcp::Wanted::Call(call) => {
+            mcp::Incoming::Call(call) => {
                 self.turns.complete();
                 self.call(request_id, call);
                 Ok(())
@@ -316,7 +318,7 @@ impl Talk {
     /// Makes the calls that waited for the end of the model's answer.
     fn release(&mut self) {
         self.turns.complete();
-        for (request_id, call) in std::mem::take(&mut self.held) {
+        for (request_id, call) in std::mem::take(&mut self.waiting) {
             self.call(request_id, call);
         }
     }
@@ -345,16 +347,16 @@ impl Talk {
             let response = json!({"mcp_response": mcp::called(&rpc_id, &answer)});
             // An error says that the CLI has ended.
             let _ = outbox.send(protocol::success(&answering, &response)).await;
-            Answered { request_id: answering, job_ended: matches!(answer, Err(ToolError::JobEnded)) }
+            CallDone { request_id: answering, job_ended: matches!(answer, Err(ToolError::JobEnded)) }
         });
         self.running.push(Running { rpc_id: call.id, request_id, abort });
     }
 
-    fn answered(&mut self, done: Result<Answered, JoinError>) -> Result<(), Stop> {
-        self.heard = Instant::now();
+    fn call_done(&mut self, done: Result<CallDone, JoinError>) -> Result<(), Stop> {
+        self.last_activity = Instant::now();
         match done {
-            Ok(Answered { job_ended: true, .. }) => Err(Stop::Ask(Ending::Interrupted)),
-            Ok(Answered { request_id, .. }) => {
+            Ok(CallDone { job_ended: true, .. }) => Err(Stop::Ask(Ending::Interrupted)),
+            Ok(CallDone { request_id, .. }) => {
                 self.running.retain(|running| running.request_id != request_id);
                 Ok(())
             }
@@ -363,8 +365,8 @@ impl Talk {
         }
     }
 
-    /// Gives calls up that the CLI no longer waits for.
-    fn give_up(&mut self, running: impl Fn(&Running) -> bool, held: impl Fn(&(String, mcp::Call)) -> bool) {
+    /// Aborts calls that the CLI no longer waits for.
+    fn give_up(&mut self, running: impl Fn(&Running) -> bool, waiting: impl Fn(&(String, mcp::Call)) -> bool) {
         self.running.retain(|call| {
             let given_up = running(call);
             if given_up {
@@ -372,10 +374,10 @@ impl Talk {
             }
             !given_up
         });
-        self.held.retain(|call| !held(call));
+        self.waiting.retain(|call| !waiting(call));
     }
 
-    /// Gives the conversation up; what the CLI says that it used, where it is asked and says so.
+    /// Stops the session. Returns what the CLI says that it used, where it is asked and answers.
     pub(super) async fn stop(&mut self, why: &Stop) -> Option<Outcome> {
         self.calls.abort_all();
         if !matches!(why, Stop::Dropped) {
@@ -390,7 +392,7 @@ impl Talk {
 
     /// Asks the CLI to stop, and waits a little for its result.
     async fn interrupt(&mut self) -> Option<Outcome> {
-        if !self.asked || self.say(protocol::interrupt(STOP)).is_err() {
+        if !self.asked || self.send(protocol::interrupt(STOP)).is_err() {
             return None;
         }
         let result = async {
@@ -398,7 +400,7 @@ impl Talk {
                 match protocol::parse(&line, &self.conversation.secrets) {
                     Ok(Line::Result(outcome)) => return Some(outcome),
                     Ok(Line::ControlRequest { request_id, .. }) => {
-                        self.say(protocol::refuse(&request_id, "the session is being stopped")).ok()?;
+                        self.send(protocol::refuse(&request_id, "the session is being stopped")).ok()?;
                     }
                     Ok(_) => {}
                     Err(_) => return None,
@@ -411,7 +413,7 @@ impl Talk {
 
     /// Books what is left to be booked, closes the CLI's stdin, and sees it to its end.
     pub(super) async fn close(mut self, outcome: Option<&Outcome>, patience: Duration) -> (Option<ExitStatus>, String) {
-        self.turns.settle(outcome);
+        self.turns.book_rest(outcome);
         // Both hold the stdin open.
         drop((self.calls, self.outbox));
         // It may still have something to say, and must not wait for a reader.
