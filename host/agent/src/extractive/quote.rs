@@ -4,7 +4,7 @@
 //! listings stand in fences, and in prose that is no Markdown itself the few characters that Markdown would take for
 //! markup are escaped.
 
-use std::{fmt::Write as _, ops::Range};
+use std::{collections::HashSet, fmt::Write as _, ops::Range};
 
 use crate::format::Format;
 
@@ -14,7 +14,7 @@ use super::{
     index::QueryTerm,
     question::Question,
     search::{ENUMERATED, counts, covered, enumeration, item},
-    terms::{Stems, counted, defines, sentences, tokens},
+    terms::{Stems, contrasts, counted, defines, is_meta, leans, sentences, tokens},
 };
 
 /// A passage up to this length is quoted whole; of a longer one, the part around what answers best.
@@ -25,6 +25,8 @@ const QUOTE_LINES: usize = 24;
 const SENTENCE_BYTES: usize = 420;
 /// Items or rows of a summary.
 const ITEMS: usize = 10;
+/// A listing of so many lines is told in a summary.
+const COMMAND_LINES: usize = 3;
 /// The part of a passage that is quoted.
 #[derive(Clone, Debug)]
 pub(crate) struct Quote<'a> {
@@ -68,13 +70,23 @@ pub(crate) fn quote<'a>(corpus: &'a Corpus, stems: &Stems, terms: &[QueryTerm], 
             .enumerate()
             .fold((0, -1.0), |most, (at, worth)| if *worth > most.1 { (at, *worth) } else { most })
             .0;
-        // It grows from the best part, first forward, then backward.
+        // It grows from the best part, first backward by one for context, then forward.
         let (mut from, mut to) = (best, best);
+        if best > 0 && fits(&within(best - 1, best), 2) {
+            from = best - 1;
+        }
         while to + 1 < parts.len() && fits(&within(from, to + 1), to + 2 - from) {
             to += 1;
         }
         while from > 0 && fits(&within(from - 1, to), to + 2 - from) {
             from -= 1;
+        }
+        let omitted = |at: usize| parts.get(at).is_some_and(|part| text.get(part.clone()) == Some(OMITTED));
+        while from < to && omitted(from) {
+            from += 1;
+        }
+        while from < to && omitted(to) {
+            to -= 1;
         }
         chosen = within(from, to);
     }
@@ -148,14 +160,16 @@ pub(crate) fn key(
     }
     let terms = &question.terms;
     let listings = || quotes.iter().filter(|quote| quote.code).map(|quote| quote.text);
+    let remarked =
+        listings().flat_map(remarks).filter(|remark| covered(corpus, stems, question, &[remark]) >= ENUMERATED);
     let asked = listings().flat_map(|text| lines(text).into_iter().filter_map(|line| text.get(line)));
     let asked =
         asked.filter(|line| line.len() <= SENTENCE_BYTES && question.has_option() && question.options_in(stems, line));
-    let asked = asked.map(|line| {
-        let worth = worth(corpus, stems, terms, line);
-        Key { lines: vec![inline_code(line)], worth, whole: false }
+    let remarked = remarked.chain(asked).map(|remark| {
+        let worth = worth(corpus, stems, terms, remark);
+        Key { lines: vec![inline_code(remark)], worth, whole: false }
     });
-    said.into_iter().chain(asked).reduce(|best, next| if next.worth > best.worth { next } else { best })
+    said.into_iter().chain(remarked).reduce(|best, next| if next.worth > best.worth { next } else { best })
 }
 
 /// What answers best in the words of a quotation.
@@ -193,13 +207,27 @@ fn said(corpus: &Corpus, stems: &Stems, question: &Question, passage: u32, quote
         let (row, worth) = best.filter(|(_, worth)| *worth > 0.0)?;
         return Some(Key { lines: vec![quote.inline(&table.shown(row))], worth, whole: false });
     }
+    let listing = quotes.get(1).filter(|listing| listing.text.lines().count() <= COMMAND_LINES);
+    // What the heading says already tells less in a sentence under it, unless it says all.
+    let mut headed = HashSet::new();
+    tokens(corpus.heading(passage), |word| headed.extend(stems.position(word, terms)));
+    let tells = |at: usize| if headed.contains(&at) && headed.len() < terms.len() { 0.25 } else { 1.0 };
+    let asked = terms.iter().enumerate();
+    let asked: Vec<QueryTerm> =
+        asked.map(|(at, term)| QueryTerm { weight: term.weight * tells(at), ..term.clone() }).collect();
+    let mut most = 0.0;
     let mut best: Option<Key> = None;
-    for mut plain in sentences(quote.text).into_iter().filter_map(|range| quote.text.get(range)) {
+    let ranges = sentences(quote.text);
+    for (at, range) in ranges.iter().enumerate() {
+        let sentence = quote.text.get(range.clone()).unwrap_or_default();
+        let mut plain = sentence;
         while let Some(rest) = plain.strip_prefix("> ").or_else(|| item(plain)) {
             plain = rest.trim_start();
         }
+        // A short listing says what the sentence before it leads to.
+        let shows = listing.filter(|_| plain.ends_with(':') && range.end == quote.text.len());
         let stands = (20..=SENTENCE_BYTES).contains(&plain.len())
-            && plain.ends_with(['.', '!', '。', '”', '"', ')'])
+            && (plain.ends_with(['.', '!', '。', '”', '"', ')']) || shows.is_some())
             && plain.starts_with(|c: char| {
                 c.is_uppercase() || c.is_numeric() || matches!(c, '`' | '"' | '“' | '*' | '_' | '-') || !c.is_ascii()
             })
@@ -210,9 +238,28 @@ fn said(corpus: &Corpus, stems: &Stems, question: &Question, passage: u32, quote
             && !plain.contains('|');
         // Where a definition was asked for, nothing else counts beside one.
         let defining = question.definition && defines(stems, terms, plain);
-        let worth = worth(corpus, stems, terms, plain) * if defining { 10.0 } else { 1.0 };
-        if stands && best.as_ref().map_or(0.0, |best| best.worth) < worth {
-            best = Some(Key { lines: vec![quote.inline(plain)], worth, whole: false });
+        let told = shows.map_or(plain.to_owned(), |listing| format!("{plain} {}", listing.text));
+        let factor = if leans(plain) { 0.75 } else { 1.0 }
+            * if is_meta(plain) { 0.3 } else { 1.0 }
+            * if defining { 10.0 } else { 1.0 };
+        let rated = worth(corpus, stems, &asked, &told) * factor;
+        if stands && rated > most {
+            most = rated;
+            let worth = worth(corpus, stems, terms, &told) * factor;
+            let mut line = quote.inline(plain);
+            // What takes a part of it back belongs to it.
+            let next = ranges.get(at + 1).and_then(|next| quote.text.get(next.clone()));
+            if let Some(next) =
+                next.filter(|next| contrasts(next) && next.ends_with('.') && next.len() < SENTENCE_BYTES)
+            {
+                line.push(' ');
+                line.push_str(&quote.inline(next));
+            }
+            let code = shows.map(|listing| listing.text.lines().map(str::trim).collect::<Vec<_>>().join("; "));
+            if let Some(code) = code.filter(|code| !code.contains('`')) {
+                line.push_str(&format!(" `{code}`"));
+            }
+            best = Some(Key { lines: vec![line], worth, whole: false });
         }
     }
     best
@@ -220,6 +267,23 @@ fn said(corpus: &Corpus, stems: &Stems, question: &Question, passage: u32, quote
 
 fn has_digit(text: &str) -> bool {
     text.contains(|c: char| c.is_ascii_digit())
+}
+
+/// What the comments of a listing say: each with the line that it stands behind or above.
+pub(crate) fn remarks(text: &str) -> Vec<&str> {
+    let comment = |line: &str| line.trim_start().starts_with("# ") || line.trim_start().starts_with("// ");
+    let mut found = Vec::new();
+    let mut open: Option<usize> = None;
+    for range in lines(text) {
+        let line = text.get(range.clone()).unwrap_or_default();
+        let start = open.unwrap_or(range.start);
+        open = comment(line).then_some(start);
+        let remark = start < range.start || line.contains(" # ") || line.contains(" // ");
+        if open.is_none() && remark {
+            found.extend(text.get(start..range.end).filter(|remark| remark.len() <= SENTENCE_BYTES));
+        }
+    }
+    found
 }
 
 /// A part of a listing on one line of Markdown.

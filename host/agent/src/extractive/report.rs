@@ -250,6 +250,11 @@ impl<'a> Report<'a> {
                     Some((key, cited))
                 })
                 .collect();
+            // What names the option that was asked about answers, where anything does.
+            let named = |key: &Key| answer.question.options_in(self.stems, &key.lines.join("\n"));
+            if keys.iter().any(|(key, _)| named(key)) {
+                keys.retain(|(key, _)| named(key));
+            }
             // A sentence that tells much less than another is no answer beside it.
             let most = keys.iter().map(|(key, _)| key.worth).fold(0.0, f32::max);
             keys.retain(|(key, _)| key.worth >= most * 0.5);

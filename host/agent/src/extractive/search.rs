@@ -6,7 +6,7 @@ use super::{
     corpus::{Corpus, lines},
     index::{Hit, QueryTerm},
     question::Question,
-    quote::quote,
+    quote::{quote, remarks},
     terms::{Stems, counted, defines, is_meta, is_stop, leans, sentences, tokens, words},
 };
 
@@ -70,6 +70,14 @@ fn related(question: &Question) -> f32 {
     needed(question.terms.len()) * 0.7
 }
 
+/// A passage on its way to be a finding.
+#[derive(Clone)]
+struct Candidate {
+    finding: Finding,
+    /// Which of the question's terms it has itself.
+    mask: u64,
+}
+
 /// Looks a question up in the documents `within`: the first round, with the question's own words.
 pub(crate) fn answer(
     corpus: &Corpus,
@@ -83,8 +91,8 @@ pub(crate) fn answer(
     let unknown =
         unknown.filter(|(term, _)| corpus.index.having(&term.stem) == 0).map(|(_, word)| word.clone()).collect();
     let mut answer = QuestionAnswer { question: question.clone(), findings: Vec::new(), unknown, salient: Vec::new() };
-    if candidates.iter().any(|candidate| candidate.coverage >= needed(question.terms.len())) {
-        answer.findings = diverse(corpus, stems, candidates, related(question), limit);
+    if candidates.iter().any(|candidate| candidate.finding.coverage >= needed(question.terms.len())) {
+        answer.findings = diverse(corpus, stems, question, candidates, related(question), limit);
         keep_covering(corpus, stems, &mut answer);
     }
     answer
@@ -93,7 +101,7 @@ pub(crate) fn answer(
 /// Passages that have some of a question's words, best first, whether or not they answer it.
 pub(crate) fn passages(corpus: &Corpus, stems: &Stems, question: &Question, limit: usize) -> Vec<Finding> {
     let candidates = candidates(corpus, &corpus.within(&[]), stems, question, &question.terms);
-    diverse(corpus, stems, candidates, 0.0, limit)
+    diverse(corpus, stems, question, candidates, 0.0, limit)
 }
 
 /// Follows up on what was found: looks again, with words that the findings have in common beside the question's own.
@@ -112,7 +120,7 @@ pub(crate) fn follow_up(
     let question = &answer.question;
     let query: Vec<QueryTerm> = question.terms.iter().cloned().chain(salient).collect();
     let candidates = candidates(corpus, within, stems, question, &query);
-    answer.findings = diverse(corpus, stems, candidates, related(question), limit);
+    answer.findings = diverse(corpus, stems, question, candidates, related(question), limit);
     answer.salient = words;
     keep_covering(corpus, stems, answer);
 }
@@ -124,26 +132,36 @@ fn candidates(
     stems: &Stems,
     question: &Question,
     query: &[QueryTerm],
-) -> Vec<Finding> {
+) -> Vec<Candidate> {
+    let share = |mask: u64| share(corpus, question, mask);
     let titles: HashMap<u32, Hit> =
         corpus.titles.search(&question.terms, usize::MAX).into_iter().map(|hit| (hit.passage, hit)).collect();
     let hits = units(corpus, corpus.index.search(query, usize::MAX));
-    let mut found: Vec<Finding> = Vec::new();
+    let masks: HashMap<u32, u64> = hits.iter().map(|hit| (hit.passage, hit.mask)).collect();
+    let mut found: Vec<Candidate> = Vec::new();
     let inside = hits.iter().filter_map(|hit| {
         let (passage, _) = corpus.passage(hit.passage)?;
         within.contains(&passage.document).then_some((hit, passage))
     });
     for (hit, passage) in inside.take(CANDIDATES) {
-        // What a passage leaves unsaid, its title says.
+        // What a passage leaves unsaid, its title says, or the passage before or after it under the same heading.
+        let beside = [hit.passage.checked_sub(1), hit.passage.checked_add(1)].into_iter().flatten().filter(|beside| {
+            corpus
+                .passage(*beside)
+                .is_some_and(|(other, _)| (other.document, other.heading) == (passage.document, passage.heading))
+        });
         let title = titles.get(&passage.document);
-        let coverage = share(corpus, question, hit.mask | title.map_or(0, |title| title.mask));
+        let titled = hit.mask | title.map_or(0, |title| title.mask);
+        let around = beside.fold(titled, |mask, beside| mask | masks.get(&beside).copied().unwrap_or(0));
+        let own = share(titled);
+        let coverage = own.max((0.7 * share(around)).min(own + 0.15));
         let text = corpus.text(hit.passage);
         let form = form(corpus, stems, question, hit.passage, text);
         let score =
             (hit.score + TITLE * title.map_or(0.0, |title| title.score)) * (0.2 + 0.8 * coverage).powi(2) * form;
-        found.push(Finding { passage: hit.passage, score, coverage });
+        found.push(Candidate { finding: Finding { passage: hit.passage, score, coverage }, mask: hit.mask });
     }
-    found.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.passage.cmp(&b.passage)));
+    found.sort_by(|a, b| b.finding.score.total_cmp(&a.finding.score).then(a.finding.passage.cmp(&b.finding.passage)));
     found
 }
 
@@ -242,7 +260,8 @@ fn form(corpus: &Corpus, stems: &Stems, question: &Question, number: u32, text: 
     }
     let near = if pairs == 0 { 0.0 } else { together.len() as f32 / pairs as f32 };
     let definition = if question.definition && defines(stems, &question.terms, text) { 1.4 } else { 1.0 };
-    let listing = if code && !question.code { 0.65 } else { 1.0 };
+    let remarked = || remarks(text).into_iter().any(|remark| covered(corpus, stems, question, &[remark]) >= ENUMERATED);
+    let listing = if code && !question.code && !remarked() { 0.65 } else { 1.0 };
     let led = corpus.listing(number).is_some();
     let fragment = if text.len() < 80 && !led && corpus.table_head(number).is_empty() { 0.6 } else { 1.0 };
     let heading = covered(corpus, stems, question, &[corpus.heading(number)]);
@@ -311,16 +330,39 @@ pub(crate) fn item(line: &str) -> Option<&str> {
 
 /// Chooses findings that are relevant and differ from each other (maximal marginal relevance): each covers at least
 /// this share of the question.
-fn diverse(corpus: &Corpus, stems: &Stems, candidates: Vec<Finding>, least: f32, limit: usize) -> Vec<Finding> {
-    let best = candidates.iter().map(|candidate| candidate.score).fold(f32::MIN_POSITIVE, f32::max);
-    let relevant = |candidate: &Finding| candidate.coverage >= least && candidate.score >= best * 0.3;
+fn diverse(
+    corpus: &Corpus,
+    stems: &Stems,
+    question: &Question,
+    candidates: Vec<Candidate>,
+    least: f32,
+    limit: usize,
+) -> Vec<Finding> {
+    let needed = needed(question.terms.len());
+    let best = candidates.iter().map(|candidate| candidate.finding.score).fold(f32::MIN_POSITIVE, f32::max);
+    // Where several things are to be defined, each has its definition first, if there is one.
+    let subjects = question.terms.iter().enumerate().filter(|(_, term)| question.definition && term.weight >= 1.0);
+    let defining: Vec<u32> = subjects
+        .filter_map(|(bit, term)| {
+            let found = candidates.iter().find(|Candidate { finding, mask }| {
+                mask >> bit & 1 == 1
+                    && finding.coverage >= needed
+                    && defines(stems, std::slice::from_ref(term), corpus.text(finding.passage))
+            });
+            found.map(|candidate| candidate.finding.passage)
+        })
+        .collect();
+    let relevant = |candidate: &Candidate| {
+        let Finding { passage, score, coverage } = candidate.finding;
+        defining.contains(&passage) || coverage >= least && score >= best * 0.3
+    };
     let mut pool: Vec<(Finding, HashSet<String>)> = candidates
         .into_iter()
         .filter(relevant)
         .take(POOL)
         .map(|candidate| {
-            let words = stems.of(corpus.text(candidate.passage));
-            (candidate, words)
+            let words = stems.of(corpus.text(candidate.finding.passage));
+            (candidate.finding, words)
         })
         .collect();
     let document = |finding: &Finding| corpus.passage(finding.passage).map_or(0, |(passage, _)| passage.document);
@@ -329,8 +371,9 @@ fn diverse(corpus: &Corpus, stems: &Stems, candidates: Vec<Finding>, least: f32,
         let worth = |(finding, words): &(Finding, HashSet<String>)| {
             let likeness = chosen.iter().map(|(_, other)| alike(words, other)).fold(0.0, f32::max);
             let same = chosen.iter().filter(|(other, _)| document(other) == document(finding)).count();
+            let first = if defining.contains(&finding.passage) { 1.0 } else { 0.0 };
             (likeness < SAME && same < PER_DOCUMENT)
-                .then(|| RELEVANCE * finding.score / best - (1.0 - RELEVANCE) * likeness)
+                .then(|| first + RELEVANCE * finding.score / best - (1.0 - RELEVANCE) * likeness)
         };
         // Where two are worth the same, the first of the pool, which is sorted, is taken.
         let mut next: Option<(usize, f32)> = None;

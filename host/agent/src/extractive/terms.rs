@@ -193,6 +193,11 @@ pub(crate) fn leans(sentence: &str) -> bool {
     among(LEANS, &first)
 }
 
+/// Whether a sentence takes back a part of what the one before it says.
+pub(crate) fn contrasts(sentence: &str) -> bool {
+    ["Instead", "But ", "However"].iter().any(|word| sentence.starts_with(word))
+}
+
 /// What sentences have that speak of the text they stand in, rather than of its subject.
 const META: &[&str] = &[
     "you'll learn",
