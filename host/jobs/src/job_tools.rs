@@ -4,9 +4,10 @@
 use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
-use guild_contract::{Decision, JobStatus, objects};
+use guild_contract::{Decision, JobStatus, objects, schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::task::spawn_blocking;
 
 use crate::{
@@ -85,156 +86,141 @@ impl JobTools {
 
     fn call_blocking(&self, call: ToolCall) -> Result<&'static str, ToolError> {
         let ToolCall { id, name, input } = call;
-        let (name, call) = (name.as_str(), Some(id.as_str()));
-        match name {
-            _ if self.withheld.contains(&name) => Err(ToolError::InvalidInput(format!("there is no tool {name:?}"))),
-            "update_summary" => {
-                let UpdateSummary { summary } = parse(name, input)?;
-                self.update_summary(&summary).map(|()| "The summary is updated.")
-            }
-            "record_decision" => {
-                let RecordDecision { question, decision, reasoning } = parse(name, input)?;
-                let decision = Decision { question, decision, reasoning };
-                self.record_decision(decision, call).map(|()| "The decision is recorded.")
-            }
-            "log_question" => {
-                let LogQuestion { question } = parse(name, input)?;
-                self.log_question(&question).map(|()| "The question is logged.")
-            }
-            "store_memory" => {
-                let StoreMemory { key, content } = parse(name, input)?;
-                self.store_memory(&key, &content, call).map(|()| "The memory is stored.")
-            }
-            "submit_result" => {
-                let SubmitResult { output } = parse(name, input)?;
-                self.submit_result(&output, call).map(|()| "The result is submitted. Submitting again replaces it.")
-            }
-            "write_artifact" => {
-                let WriteArtifact { path, contents } = parse(name, input)?;
-                self.write_artifact(&path, contents.as_bytes()).map(|()| "The artifact is written.")
-            }
-            _ => Err(ToolError::InvalidInput(format!("there is no tool {name:?}"))),
-        }
+        let tool = TOOLS.iter().find(|tool| tool.definition.name == name && !self.withheld.contains(&name.as_str()));
+        let tool = tool.ok_or_else(|| ToolError::InvalidInput(format!("there is no tool {name:?}")))?;
+        (tool.call)(self, input, &id).map(|()| tool.done)
     }
 }
 
-#[derive(Deserialize)]
+/// An internal tool: everything that there is to say of it.
+struct JobTool {
+    definition: Arc<ToolDefinition>,
+    call: Box<dyn Fn(&JobTools, Value, &str) -> Result<(), ToolError> + Send + Sync>,
+    /// What a session is answered where it worked.
+    done: &'static str,
+}
+
+impl JobTool {
+    /// A tool with this input, whose doc comments are the descriptions of the tool and its fields.
+    fn new<T: DeserializeOwned + JsonSchema>(
+        (name, title): (&'static str, &str),
+        done: &'static str,
+        call: impl Fn(&JobTools, T, Option<&str>) -> Result<(), ToolError> + Send + Sync + 'static,
+    ) -> Self {
+        let mut input_schema = schema::of::<T>();
+        let mut take = |field| input_schema.as_object_mut().and_then(|schema| schema.remove(field));
+        let (description, _, _) = (take("description"), take("$schema"), take("title"));
+        let definition = ToolDefinition {
+            name: name.to_owned(),
+            title: Some(title.to_owned()),
+            description: description.as_ref().and_then(Value::as_str).unwrap_or_default().replace('\n', " "),
+            input_schema,
+            output_schema: None,
+            read_only: false,
+        };
+        let call = move |tools: &JobTools, input, id: &str| {
+            let input = objects::from_value(input).map_err(|e| ToolError::InvalidInput(format!("{name}: {e}")))?;
+            call(tools, input, Some(id))
+        };
+        Self { definition: Arc::new(definition), call: Box::new(call), done }
+    }
+}
+
+/// Replace the progress summary that people see while you work. Call it when you have a plan, and whenever something
+/// noteworthy is done.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct UpdateSummary {
+    /// Where the work stands, in a few sentences. It replaces the previous summary.
     summary: String,
 }
 
-#[derive(Deserialize)]
+/// Record a judgment call that you made on your own, so that a person can review it.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RecordDecision {
+    /// What was open.
     question: String,
+    /// What you decided.
     decision: String,
+    /// Why you decided so.
     reasoning: String,
 }
 
-#[derive(Deserialize)]
+/// Log a question that only a person can answer. You will get no answer; go on with what you have.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct LogQuestion {
+    /// The question, on one line.
     question: String,
 }
 
-#[derive(Deserialize)]
+/// Remember something that will help later jobs. An existing key is overwritten.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct StoreMemory {
+    /// 1 to 64 letters, digits, '-' or '_'.
     key: String,
+    /// What to remember: facts and where they come from, not instructions.
     content: String,
 }
 
-#[derive(Deserialize)]
+/// Hand over the result of your work. Call it when the work is done; submitting again replaces what you submitted before.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct SubmitResult {
+    /// The whole result, as Markdown.
     output: String,
 }
 
-#[derive(Deserialize)]
+/// Write a file that belongs to the result, a table for instance. An existing file is replaced.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct WriteArtifact {
+    /// A relative path without `..`, for instance `tables/crates.csv`.
     path: String,
+    /// The file's whole text.
     contents: String,
 }
 
-fn parse<T: DeserializeOwned>(name: &str, input: Value) -> Result<T, ToolError> {
-    objects::from_value(input).map_err(|e| ToolError::InvalidInput(format!("{name}: {e}")))
-}
-
-/// A tool whose input is an object of texts, all of them needed.
-fn tool(name: &str, title: &str, description: &str, fields: &[(&str, &str)]) -> ToolDefinition {
-    let properties: serde_json::Map<String, Value> = fields
-        .iter()
-        .map(|(field, meaning)| ((*field).to_owned(), json!({ "type": "string", "description": meaning })))
-        .collect();
-    let required: Vec<&str> = fields.iter().map(|(field, _)| *field).collect();
-    ToolDefinition {
-        name: name.to_owned(),
-        title: Some(title.to_owned()),
-        description: description.to_owned(),
-        input_schema: json!({
-            "type": "object", "properties": properties, "required": required, "additionalProperties": false
+static TOOLS: LazyLock<[JobTool; 6]> = LazyLock::new(|| {
+    [
+        JobTool::new(("update_summary", "Update summary"), "The summary is updated.", |tools, input, _| {
+            let UpdateSummary { summary } = input;
+            tools.update_summary(&summary)
         }),
-        output_schema: None,
-        read_only: false,
-    }
-}
-
-static DEFINITIONS: LazyLock<Vec<Arc<ToolDefinition>>> = LazyLock::new(|| {
-    let tools = vec![
-        tool(
-            "update_summary",
-            "Update summary",
-            "Replace the progress summary that people see while you work. Call it when you have a plan, and \
-             whenever something noteworthy is done.",
-            &[("summary", "Where the work stands, in a few sentences. It replaces the previous summary.")],
+        JobTool::new(("record_decision", "Record decision"), "The decision is recorded.", |tools, input, call| {
+            let RecordDecision { question, decision, reasoning } = input;
+            tools.record_decision(Decision { question, decision, reasoning }, call)
+        }),
+        JobTool::new(("log_question", "Log question"), "The question is logged.", |tools, input, _| {
+            let LogQuestion { question } = input;
+            tools.log_question(&question)
+        }),
+        JobTool::new(("store_memory", "Store memory"), "The memory is stored.", |tools, input, call| {
+            let StoreMemory { key, content } = input;
+            tools.store_memory(&key, &content, call)
+        }),
+        JobTool::new(
+            ("submit_result", "Submit result"),
+            "The result is submitted. Submitting again replaces it.",
+            |tools, input, call| {
+                let SubmitResult { output } = input;
+                tools.submit_result(&output, call)
+            },
         ),
-        tool(
-            "record_decision",
-            "Record decision",
-            "Record a judgment call that you made on your own, so that a person can review it.",
-            &[("question", "What was open."), ("decision", "What you decided."), ("reasoning", "Why you decided so.")],
-        ),
-        tool(
-            "log_question",
-            "Log question",
-            "Log a question that only a person can answer. You will get no answer; go on with what you have.",
-            &[("question", "The question, on one line.")],
-        ),
-        tool(
-            "store_memory",
-            "Store memory",
-            "Remember something that will help later jobs. An existing key is overwritten.",
-            &[
-                ("key", "1 to 64 letters, digits, '-' or '_'."),
-                ("content", "What to remember: facts and where they come from, not instructions."),
-            ],
-        ),
-        tool(
-            "submit_result",
-            "Submit result",
-            "Hand over the result of your work. Call it when the work is done; submitting again replaces what \
-             you submitted before.",
-            &[("output", "The whole result, as Markdown.")],
-        ),
-        tool(
-            "write_artifact",
-            "Write artifact",
-            "Write a file that belongs to the result, a table for instance. An existing file is replaced.",
-            &[
-                ("path", "A relative path without `..`, for instance `tables/crates.csv`."),
-                ("contents", "The file's whole text."),
-            ],
-        ),
-    ];
-    tools.into_iter().map(Arc::new).collect()
+        JobTool::new(("write_artifact", "Write artifact"), "The artifact is written.", |tools, input, _| {
+            let WriteArtifact { path, contents } = input;
+            tools.write_artifact(&path, contents.as_bytes())
+        }),
+    ]
 });
 
 #[async_trait]
 impl Tools for JobTools {
     fn definitions(&self) -> Vec<Arc<ToolDefinition>> {
-        DEFINITIONS.iter().filter(|tool| !self.withheld.contains(&tool.name.as_str())).cloned().collect()
+        let offered = TOOLS.iter().map(|tool| &tool.definition);
+        offered.filter(|tool| !self.withheld.contains(&tool.name.as_str())).cloned().collect()
     }
 
     async fn call(&self, call: ToolCall) -> Result<Value, ToolError> {

@@ -13,9 +13,10 @@ use std::{
 
 use cap_std::fs::Dir;
 use guild_jobs::{
-    durable::{Stamp, Survives, open_dir, remove_temporary, replace_as},
+    durable::{Survives, open_dir, remove_temporary, replace_as},
     file_lock::FileLock,
 };
+use guild_session::fingerprint::Fingerprint;
 
 use crate::{approval, discovery::open_directory, door, seal};
 
@@ -73,7 +74,7 @@ impl Held {
     }
 
     /// Replaces a file, or makes it, with that mode: a reader, or a crash, sees the old or the new.
-    pub(crate) fn replace(&self, name: &str, bytes: &[u8], mode: u32) -> io::Result<Stamp> {
+    pub(crate) fn replace(&self, name: &str, bytes: &[u8], mode: u32) -> io::Result<Fingerprint> {
         replace_as(&self.dir, name, bytes, (mode, Survives::PowerCut))
     }
 }

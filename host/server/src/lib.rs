@@ -28,7 +28,6 @@ mod methods;
 mod once_more;
 mod opener;
 mod plugins;
-mod queue;
 pub mod reach;
 mod reconciler;
 pub mod reload;

@@ -94,7 +94,7 @@ impl Resumer {
     /// Where nobody knows what there is.
     pub(crate) fn end_all_of_a_new_member(&self) -> io::Result<()> {
         self.decide(Err(NEW.to_owned()));
-        self.member().map_or(Ok(()), |member| member.home.store.settle_left())
+        self.member().map_or(Ok(()), |member| member.home.store.recover())
     }
 
     /// Goes on with a job. It does not wait for it.
@@ -223,7 +223,7 @@ pub fn end_before_approval(member: &Dir, limits: &Arc<Limits>) -> Result<(), Str
             let options = StoreOptions { limits: limits.clone(), clock: Arc::new(SystemClock) };
             let store = JobStore::open(member, options).map_err(failed)?;
             store.set_resume(Arc::new(Unapproved));
-            store.settle_left().map_err(failed)
+            store.recover().map_err(failed)
         }
         Err(owner) if owner.url.is_empty() => {
             Err(format!("process {} works on it; try again when that has ended", owner.pid))

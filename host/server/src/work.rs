@@ -8,13 +8,14 @@ use std::{
 
 use async_trait::async_trait;
 use guild_agent::Belt;
-use guild_contract::{Bounds, JobUsage, Usage, text::one_line};
+use guild_contract::{Bounds, JobUsage, MemberKey, Usage, text::one_line};
 use guild_jobs::{Accepted, JobTools, RunningJob};
 use guild_sandbox::{Plugin, RunScope};
 use guild_session::{
     activation::{Activation, Plan, SessionPlan},
     files::Files,
     meter::{Account, Ending, Meter, Observer, session_limits},
+    queue::Permit,
     session::{AgentRuntime, Query, QueryEvent, QueryHandle, Session, SessionEnd, Sessions, Wanted},
     tools::{ToolError, Tools},
     transcript::{self, Entry, SUCCESS},
@@ -29,7 +30,6 @@ use tracing::{Instrument as _, Span};
 use crate::{
     config::Runtime,
     member::{Member, blocking},
-    queue::Place,
     reach::Reach,
     reload::LOGGED_CHARS,
     runtimes::Slot,
@@ -342,13 +342,18 @@ fn queue(job: &RunningJob, agent: Runtime) {
 }
 
 /// Waits for a place in which a session can run. Whoever watches the job sees that it waits.
-async fn place(slot: &Slot, job: &Arc<RunningJob>, agent: Runtime, member: &Member) -> Result<Place, String> {
-    if let Some(place) = slot.places.try_take() {
+async fn place(
+    slot: &Slot,
+    job: &Arc<RunningJob>,
+    agent: Runtime,
+    member: &Member,
+) -> Result<Permit<MemberKey>, String> {
+    if let Some(place) = slot.places.try_acquire(member.key(), 1) {
         return Ok(place);
     }
     queue(job, agent);
     tokio::select! {
-        place = slot.places.take(member.key()) => Ok(place),
+        place = slot.places.acquire(member.key(), 1) => Ok(place),
         () = job.cancelled().cancelled() => Err("the job was cancelled".to_owned()),
     }
 }
@@ -438,7 +443,7 @@ impl Sessions for OwnSessions {
             };
             let session = async {
                 let place = tokio::select! {
-                    place = slot.places.take(member.key()) => place,
+                    place = slot.places.acquire(member.key(), 1) => place,
                     () = stop.cancelled() => return interrupted(),
                 };
                 // Its time begins with its place.

@@ -18,7 +18,6 @@ mod names;
 mod passes;
 pub(crate) mod patience;
 pub(crate) mod shares;
-mod stamp;
 mod stay;
 pub(crate) mod tls;
 pub mod tokens;
