@@ -92,10 +92,13 @@ impl JobTools {
     }
 }
 
+/// What a tool does with its input and the call's id.
+type Handler = Box<dyn Fn(&JobTools, Value, &str) -> Result<(), ToolError> + Send + Sync>;
+
 /// An internal tool: everything that there is to say of it.
 struct JobTool {
     definition: Arc<ToolDefinition>,
-    call: Box<dyn Fn(&JobTools, Value, &str) -> Result<(), ToolError> + Send + Sync>,
+    call: Handler,
     /// What a session is answered where it worked.
     done: &'static str,
 }
