@@ -264,7 +264,7 @@ fn what_is_logged_has_fields_and_no_text_of_the_code() {
     let host = home.serve_roster(&["-vv"]);
     let id = host.at("ann").start("a task");
     host.at("ann").ended(&id);
-    line(&host, &["jobs loaded", "member=ann", "jobs=1", "reconciled=1", "left_out=0"]);
+    line(&host, &["jobs loaded", "member=ann", "jobs=1", "recovered=1", "unreadable=0"]);
     line(&host, &["request", "method=\"worker/dispatch\"", "outcome=\"ok\""]);
     let (_, output) = host.stop();
     assert!(!output.contains("LoadReport") && !output.contains("outcome=Ok"), "{output}");

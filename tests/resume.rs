@@ -263,7 +263,7 @@ fn a_running_job_that_is_put_there_while_a_host_runs_is_not_run() {
     let client = host.at("one");
     wait_for("the job to be found", || client.status("planted").ok());
     let why = failed(&home, &client, "one", "planted");
-    assert!(why.contains("it was put there while another one ran"), "{why}");
+    assert!(why.contains("it appeared while another host was running"), "{why}");
 }
 
 /// It leaves the jobs of members that it knows to the next host, and would pin the others.

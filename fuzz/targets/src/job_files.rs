@@ -110,7 +110,7 @@ fn open(scratch: &Scratch) -> Arc<JobStore> {
 /// Every reader of a job agrees with the others; its status, if it is a job at all.
 fn look(scratch: &Scratch, store: &JobStore) -> Option<StatusView> {
     let report = store.load();
-    report.left_out.iter().for_each(|(_, why)| scratch.check_text(why));
+    report.unreadable.iter().for_each(|(_, why)| scratch.check_text(why));
     let id: JobId = "job".parse().unwrap();
     let listed = |detail| -> JobList {
         serde_json::from_slice(&store.list(&ListParams { detail, filter: None }).unwrap()).unwrap()

@@ -14,13 +14,13 @@ use governor::{
     clock::{Clock as _, DefaultClock},
 };
 use guild_contract::Limits;
+use guild_session::fingerprint::StrictFingerprint;
 use jiff::Timestamp;
 use subtle::ConstantTimeEq as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
     refused::Refused,
-    stamp::Stamp,
     tokens::{Token, TokenError, TokenFile, digest},
 };
 
@@ -114,7 +114,7 @@ impl Good {
 
 struct Known {
     /// What the file was when it was read; none where it has to be read again.
-    stamp: Option<Option<Stamp>>,
+    stamp: Option<Option<StrictFingerprint>>,
     /// What it had when it could last be read.
     passes: Good,
     is_readable: bool,
@@ -192,8 +192,8 @@ impl Credentials {
         self.file.as_ref().map_or(Ok(Vec::new()), TokenFile::read)
     }
 
-    fn stamp(&self) -> Result<Option<Stamp>, TokenError> {
+    fn stamp(&self) -> Result<Option<StrictFingerprint>, TokenError> {
         let Some(file) = &self.file else { return Ok(None) };
-        Stamp::of(file.path()).map_err(|source| file.failed(source))
+        StrictFingerprint::of(file.path()).map_err(|source| file.failed(source))
     }
 }

@@ -19,7 +19,6 @@ mod operation;
 mod refused;
 mod rules;
 pub mod shares;
-mod stamp;
 mod subscription;
 pub mod tls;
 pub mod tokens;

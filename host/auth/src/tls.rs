@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use guild_session::fingerprint::StrictFingerprint;
 use jiff::Timestamp;
 use rustls::{
     CertificateError, RootCertStore, ServerConfig,
@@ -17,7 +18,6 @@ use rustls::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use crate::stamp::Stamp;
 use guild_config::TlsFiles;
 
 /// How often the files are looked at, at most.
@@ -40,7 +40,7 @@ pub struct Tls {
 
 struct Current {
     acceptor: TlsAcceptor,
-    stamps: [Option<Stamp>; 2],
+    stamps: [Option<StrictFingerprint>; 2],
     looked: Instant,
 }
 
@@ -91,8 +91,8 @@ impl Tls {
     }
 }
 
-fn stamps(files: &TlsFiles) -> [Option<Stamp>; 2] {
-    [&files.certificate, &files.key].map(|file| Stamp::of(file).ok().flatten())
+fn stamps(files: &TlsFiles) -> [Option<StrictFingerprint>; 2] {
+    [&files.certificate, &files.key].map(|file| StrictFingerprint::of(file).ok().flatten())
 }
 
 /// Logs what [`check_times`] says: such a certificate is served, since clients can be told to take it.

@@ -181,7 +181,7 @@ fn prune_here(pruned: &mut Pruned, dir: &Dir, choice: &Choice, limits: &Arc<Limi
         Err(error) => return pruned.errors.push(format!("cannot open its jobs: {error}")),
     };
     // A host may go on with them.
-    store.leave_running();
+    store.defer_recovery();
     store.load();
     let report = store.prune(choice.older_than, &choice.statuses);
     (pruned.removed, pruned.bytes) = (report.removed, report.bytes);

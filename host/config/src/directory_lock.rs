@@ -13,9 +13,10 @@ use std::{
 
 use cap_std::fs::Dir;
 use guild_jobs::{
-    durable::{Stamp, Survives, open_dir, open_directory, remove_temporary, replace_as},
+    durable::{Survives, open_dir, open_directory, remove_temporary, replace_as},
     file_lock::FileLock,
 };
+use guild_session::fingerprint::Fingerprint;
 
 /// What is pinned, and what was approved.
 pub const LOCK_FILE: &str = "guild.lock";
@@ -66,7 +67,7 @@ impl DirectoryLock {
     }
 
     /// Replaces a file, or makes it, with that mode: a reader, or a crash, sees the old or the new.
-    pub fn replace(&self, name: &str, bytes: &[u8], mode: u32) -> io::Result<Stamp> {
+    pub fn replace(&self, name: &str, bytes: &[u8], mode: u32) -> io::Result<Fingerprint> {
         replace_as(&self.dir, name, bytes, (mode, Survives::PowerCut))
     }
 }

@@ -52,7 +52,7 @@ fn main() -> Outcome<()> {
     drop(store);
     let store = JobStore::open(&member, options())?;
     let report = timed("load, with 1,000 left running", || store.load());
-    println!("{} jobs loaded, {} reconciled", report.jobs, report.reconciled.len());
+    println!("{} jobs loaded, {} reconciled", report.jobs, report.recovered.len());
     Ok(())
 }
 

@@ -10,43 +10,30 @@ use std::{
 };
 
 use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt as _};
-use cap_std::fs::{Dir, File, Metadata, MetadataExt, OpenOptions, OpenOptionsExt};
-use rustix::fs::{AtFlags, OFlags};
-
-/// What tells one state of a file from another without reading it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
-    pub(crate) size: u64,
-    pub(crate) modified: (i64, i64),
-    inode: u64,
-}
-
-impl Stamp {
-    fn of(metadata: &Metadata) -> Self {
-        Self { size: metadata.len(), modified: (metadata.mtime(), metadata.mtime_nsec()), inode: metadata.ino() }
-    }
-}
+use cap_std::fs::{Dir, File, OpenOptions, OpenOptionsExt};
+use guild_session::fingerprint::Fingerprint;
+use rustix::fs::OFlags;
 
 /// The start of a file, or all of it.
 pub(crate) struct Contents {
     /// At most as many bytes as were asked for.
     pub(crate) bytes: Vec<u8>,
     /// The file's state when it was opened.
-    pub(crate) stamp: Stamp,
+    pub(crate) fingerprint: Fingerprint,
 }
 
 impl Contents {
     /// All of the file; an error if it is longer than what was read.
     pub(crate) fn whole(self) -> io::Result<Vec<u8>> {
-        if self.stamp.size > self.bytes.len() as u64 {
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("{} bytes long", self.stamp.size)));
+        if self.fingerprint.size() > self.bytes.len() as u64 {
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("{} bytes long", self.fingerprint.size())));
         }
         Ok(self.bytes)
     }
 
     /// As text. Bytes that are no UTF-8 become U+FFFD; a character that was cut in two at the end is left out.
     pub(crate) fn text(self) -> String {
-        let cut = self.stamp.size > self.bytes.len() as u64;
+        let cut = self.fingerprint.size() > self.bytes.len() as u64;
         match String::from_utf8(self.bytes) {
             Ok(text) => text,
             Err(e) if cut && e.utf8_error().error_len().is_none() => {
@@ -69,54 +56,42 @@ pub fn if_there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// The state of whatever has that name; `None` if nothing has.
-pub fn stamp(dir: &Dir, path: impl AsRef<Path>) -> io::Result<Option<Stamp>> {
-    // One system call, where cap-std takes three: this is asked for each job, again and again. What it tells is compared
-    // and no more; what is read is opened with care.
-    let found = rustix::fs::statat(dir, path.as_ref(), AtFlags::SYMLINK_NOFOLLOW).map_err(io::Error::from);
-    Ok(if_there(found)?.map(|found| Stamp {
-        size: u64::try_from(found.st_size).unwrap_or_default(),
-        modified: (found.st_mtime, found.st_mtime_nsec.cast_signed()),
-        inode: found.st_ino,
-    }))
-}
-
 pub(crate) fn options(flags: OFlags) -> OpenOptions {
     let mut options = OpenOptions::new();
     options.follow(FollowSymlinks::No).custom_flags(flags.bits().cast_signed());
     options
 }
 
-fn regular(file: &File) -> io::Result<Metadata> {
-    let metadata = file.metadata()?;
-    if metadata.is_file() { Ok(metadata) } else { Err(io::Error::other("not a regular file")) }
+fn check_regular(file: &File) -> io::Result<()> {
+    if file.metadata()?.is_file() { Ok(()) } else { Err(io::Error::other("not a regular file")) }
 }
 
 /// Reads up to `max` bytes of a file; `None` if there is none.
 pub(crate) fn read(dir: &Dir, path: impl AsRef<Path>, max: u64) -> io::Result<Option<Contents>> {
-    let Some((file, stamp)) = open(dir, path)? else { return Ok(None) };
-    read_from(file, stamp, max).map(Some)
+    let Some((file, state)) = open(dir, path)? else { return Ok(None) };
+    read_from(file, state, max).map(Some)
 }
 
 /// Reads all of a file; `None` if there is none. One that is longer than `max` bytes is an error, and not read.
-pub fn read_whole(dir: &Dir, path: impl AsRef<Path>, max: u64) -> io::Result<Option<(Vec<u8>, Stamp)>> {
-    let Some((file, stamp)) = open(dir, path)? else { return Ok(None) };
-    let contents = if stamp.size > max { Contents { bytes: Vec::new(), stamp } } else { read_from(file, stamp, max)? };
-    Ok(Some((contents.whole()?, stamp)))
+pub fn read_whole(dir: &Dir, path: impl AsRef<Path>, max: u64) -> io::Result<Option<(Vec<u8>, Fingerprint)>> {
+    let Some((file, fingerprint)) = open(dir, path)? else { return Ok(None) };
+    let contents = read_from(file, fingerprint, if fingerprint.size() > max { 0 } else { max })?;
+    Ok(Some((contents.whole()?, fingerprint)))
 }
 
-pub(crate) fn open(dir: &Dir, path: impl AsRef<Path>) -> io::Result<Option<(File, Stamp)>> {
+pub(crate) fn open(dir: &Dir, path: impl AsRef<Path>) -> io::Result<Option<(File, Fingerprint)>> {
     let Some(file) = if_there(dir.open_with(path, options(OFlags::NONBLOCK).read(true)))? else {
         return Ok(None);
     };
-    let stamp = Stamp::of(&regular(&file)?);
-    Ok(Some((file, stamp)))
+    check_regular(&file)?;
+    let state = Fingerprint::of(&file)?;
+    Ok(Some((file, state)))
 }
 
-fn read_from(file: File, stamp: Stamp, max: u64) -> io::Result<Contents> {
-    let mut bytes = Vec::with_capacity(usize::try_from(stamp.size.min(max)).unwrap_or(0));
+fn read_from(file: File, fingerprint: Fingerprint, max: u64) -> io::Result<Contents> {
+    let mut bytes = Vec::with_capacity(usize::try_from(fingerprint.size().min(max)).unwrap_or(0));
     file.take(max).read_to_end(&mut bytes)?;
-    Ok(Contents { bytes, stamp })
+    Ok(Contents { bytes, fingerprint })
 }
 
 /// Whether the last of a file's `size` bytes is a newline.
@@ -131,7 +106,7 @@ pub(crate) fn ends_with_newline(dir: &Dir, path: impl AsRef<Path>, size: u64) ->
 /// Opens a file for appending, and makes it if there is none.
 pub(crate) fn append(dir: &Dir, path: impl AsRef<Path>) -> io::Result<File> {
     let file = dir.open_with(path, options(OFlags::NONBLOCK).append(true).create(true))?;
-    regular(&file)?;
+    check_regular(&file)?;
     Ok(file)
 }
 
@@ -168,15 +143,15 @@ pub(crate) fn create(dir: &Dir, name: impl AsRef<Path>, bytes: &[u8]) -> io::Res
 }
 
 /// The mode of a new file, before the process's umask.
-const ANYBODY: u32 = 0o666;
+pub(crate) const ANYBODY: u32 = 0o666;
 
-fn write_new(dir: &Dir, name: &Path, bytes: &[u8], (mode, sync): (u32, bool)) -> io::Result<Stamp> {
+fn write_new(dir: &Dir, name: &Path, bytes: &[u8], (mode, sync): (u32, bool)) -> io::Result<Fingerprint> {
     let mut file = dir.open_with(name, options(OFlags::empty()).write(true).create_new(true).mode(mode))?;
     file.write_all(bytes)?;
     if sync {
         file.sync_all()?;
     }
-    Ok(Stamp::of(&file.metadata()?))
+    Fingerprint::of(&file)
 }
 
 /// How much a [`replace`] survives.
@@ -209,12 +184,12 @@ pub fn remove_temporary(dir: &Dir, name: &str) -> io::Result<()> {
 
 /// Replaces a file, or makes it: whoever reads sees the old bytes or the new. Whatever else had that name, a
 /// symlink say, is replaced and not followed.
-pub fn replace(dir: &Dir, name: &str, bytes: &[u8], survives: Survives) -> io::Result<Stamp> {
+pub fn replace(dir: &Dir, name: &str, bytes: &[u8], survives: Survives) -> io::Result<Fingerprint> {
     replace_as(dir, name, bytes, (ANYBODY, survives))
 }
 
 /// As [`replace`], with the new file's mode: who may read and write it, at most.
-pub fn replace_as(dir: &Dir, name: &str, bytes: &[u8], (mode, survives): (u32, Survives)) -> io::Result<Stamp> {
+pub fn replace_as(dir: &Dir, name: &str, bytes: &[u8], (mode, survives): (u32, Survives)) -> io::Result<Fingerprint> {
     let to = (dir, OsStr::new(name));
     let written = rename_new(dir, &format!("{TEMPORARY}{name}"), to, bytes, (mode, survives))?;
     if survives == Survives::PowerCut {
@@ -231,7 +206,7 @@ pub(crate) fn replace_from(
     to: (&Dir, &OsStr),
     bytes: &[u8],
     survives: Survives,
-) -> io::Result<Stamp> {
+) -> io::Result<Fingerprint> {
     rename_new(dir, temporary, to, bytes, (ANYBODY, survives))
 }
 
@@ -241,11 +216,11 @@ fn rename_new(
     (to_dir, to): (&Dir, &OsStr),
     bytes: &[u8],
     (mode, survives): (u32, Survives),
-) -> io::Result<Stamp> {
+) -> io::Result<Fingerprint> {
     // A crash can have left one. Each directory that is written here has one writer.
     if_there(dir.remove_file(temporary))?;
     let renamed = write_new(dir, temporary.as_ref(), bytes, (mode, survives == Survives::PowerCut))
-        .and_then(|stamp| dir.rename(temporary, to_dir, to).map(|()| stamp));
+        .and_then(|written| dir.rename(temporary, to_dir, to).map(|()| written));
     if renamed.is_err() {
         // What it took of a full disk is given back; the error that is told is the first one.
         let _ = dir.remove_file(temporary);
@@ -285,7 +260,7 @@ mod tests {
         let (_temp, dir) = dir();
         dir.create("huge").unwrap().set_len(10 << 30).unwrap();
         let contents = read(&dir, "huge", 1000).unwrap().unwrap();
-        assert_eq!((contents.bytes.len(), contents.stamp.size), (1000, 10 << 30));
+        assert_eq!((contents.bytes.len(), contents.fingerprint.size()), (1000, 10 << 30));
         assert_eq!(contents.whole().unwrap_err().kind(), io::ErrorKind::FileTooLarge);
     }
 
@@ -307,7 +282,7 @@ mod tests {
         let written = replace(&dir, "file", b"new", Survives::PowerCut).unwrap();
         assert_eq!(dir.read_to_string("file").unwrap(), "new");
         assert_eq!(dir.read_to_string("victim").unwrap(), "untouched");
-        assert_eq!(stamp(&dir, "file").unwrap(), Some(written));
+        assert_eq!(Fingerprint::at(&dir, "file").unwrap(), Some(written));
     }
 
     #[test]

@@ -1,28 +1,25 @@
-//! What happens to jobs, told as it happens to whoever has to tell others.
+//! Events of jobs, for whoever passes them on to clients.
 //!
-//! It is told after the change is stored, and of each job in the order in which it happened.
+//! An event is published after its change is stored, and the events of one job in the order of their changes.
 
 use guild_contract::{JobId, News};
 use jiff::Timestamp;
 
-/// Something that happened to a job.
+/// A change of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobEvent {
-    /// When.
+    /// When it happened.
     pub time: Timestamp,
-    /// Which job.
+    /// The job.
     pub job: JobId,
-    /// What; its texts are cut.
+    /// What happened; its texts are cut.
     pub news: News,
-    /// Whether a text was.
+    /// Whether a text was cut.
     pub truncated: bool,
 }
 
-/// Is told what happens to jobs.
-///
-/// A job's own thread tells it, with locks of the job held: it must take no longer than it takes to put an event away,
-/// however many there are who wait for it.
-pub trait Listener: Send + Sync {
-    /// Takes note of an event.
-    fn tell(&self, event: JobEvent);
+/// Receives the events of a store.
+pub trait Subscriber: Send + Sync {
+    /// Takes an event. The job's own thread calls it, with locks of the job held: it must only put the event away.
+    fn receive(&self, event: JobEvent);
 }

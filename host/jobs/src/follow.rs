@@ -7,8 +7,7 @@ use guild_contract::{JobId, JobStatus, Limits};
 
 use crate::{
     durable::{if_there, open, open_dir},
-    record::{self, LOG, TRANSCRIPT},
-    store::JOBS,
+    record::{self, JOBS, LOG, TRANSCRIPT},
 };
 
 /// No transcript, and no log, has a longer line: each entry is bounded by limits far below.

@@ -1,17 +1,15 @@
-//! All jobs of a member in memory: found by id, ordered for lists, with the rendered answers of those that were
-//! asked for lately.
+//! All jobs of a member in memory: found by id, and ordered for lists.
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    collections::{BTreeMap, HashMap, HashSet},
     ops::Bound,
     sync::{
-        Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak,
+        Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
         atomic::{AtomicBool, Ordering},
     },
 };
 
-use bytes::Bytes;
 use guild_contract::{
     JobId, JobStatus, Meta,
     rpc::{Listed, ListedDetails},
@@ -19,18 +17,11 @@ use guild_contract::{
 use jiff::Timestamp;
 
 use crate::{
-    ended::Ended,
+    ended::EndedJob,
     record::{HEAD_BYTES, head},
     running::RunningJob,
     sync::lock,
 };
-
-/// Rendered statuses of ended jobs that are kept, in bytes.
-const VIEW_CACHE_BYTES: usize = 32 * 1024 * 1024;
-/// What one takes beside its text, more or less.
-const VIEW_BYTES: usize = 256;
-/// From so many on it is looked which are of jobs that are gone.
-const WORTH_A_LOOK: usize = 64;
 
 /// A job of the index.
 pub(crate) struct Entry {
@@ -43,7 +34,7 @@ pub(crate) struct Entry {
 
 pub(crate) enum State {
     Running(Arc<RunningJob>),
-    Ended(Box<Ended>),
+    Ended(Box<EndedJob>),
 }
 
 impl Entry {
@@ -51,7 +42,7 @@ impl Entry {
         Self::new(job.id().clone(), State::Running(job))
     }
 
-    pub(crate) fn ended(ended: Ended) -> Arc<Self> {
+    pub(crate) fn ended(ended: EndedJob) -> Arc<Self> {
         Self::new(ended.meta.job_id.clone(), State::Ended(Box::new(ended)))
     }
 
@@ -79,11 +70,18 @@ impl Entry {
         Listed { job_id: self.id.clone(), status, details }
     }
 
-    /// Whether its description is one that `wanted` wants.
-    pub(crate) fn has_description(&self, wanted: impl FnOnce(&str) -> bool) -> bool {
+    /// Whether its description is one that is wanted.
+    pub(crate) fn has_description(&self, is_wanted: impl FnOnce(&str) -> bool) -> bool {
         match &*lock(&self.state) {
-            State::Running(job) => job.with_view(|view| wanted(&view.description)),
-            State::Ended(ended) => wanted(&ended.meta.description),
+            State::Running(job) => job.with_view(|view| is_wanted(&view.description)),
+            State::Ended(ended) => is_wanted(&ended.meta.description),
+        }
+    }
+
+    /// Changes what is known of the job, if it has ended.
+    pub(crate) fn update_ended(&self, change: impl FnOnce(&mut EndedJob)) {
+        if let State::Ended(ended) = &mut *lock(&self.state) {
+            change(ended);
         }
     }
 
@@ -95,7 +93,7 @@ impl Entry {
         }
     }
 
-    /// Where it is.
+    /// Its status.
     pub(crate) fn status(&self) -> JobStatus {
         match &*lock(&self.state) {
             State::Running(_) => JobStatus::Running,
@@ -173,16 +171,16 @@ impl Index {
     }
 }
 
-/// The index, and what was noticed on disk that it does not know of yet.
+/// The index, and the changes on disk that it does not show yet.
 #[derive(Default)]
 pub(crate) struct Catalog {
     index: RwLock<Index>,
-    /// Whether `noticed` holds anything.
+    /// Whether `noticed` is not empty.
     stale: AtomicBool,
     noticed: Mutex<Noticed>,
 }
 
-/// What is to be looked at.
+/// What has to be compared to the disk.
 #[derive(Debug, Default)]
 pub(crate) struct Noticed {
     /// Everything.
@@ -200,17 +198,17 @@ impl Catalog {
         self.index.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A name appeared in `jobs/`, or vanished from it. What the index knows of is no news.
+    /// A name appeared in `jobs/`, or vanished from it. What the index already shows is ignored.
     pub(crate) fn notice(&self, name: &str, appeared: bool) {
         let Ok(id) = name.parse::<JobId>() else { return };
-        let news = if appeared { !self.read().knows(&id) } else { self.read().get(id.as_str()).is_some() };
-        if news {
+        let is_new = if appeared { !self.read().knows(&id) } else { self.read().get(id.as_str()).is_some() };
+        if is_new {
             lock(&self.noticed).ids.insert(id);
             self.stale.store(true, Ordering::Release);
         }
     }
 
-    /// Anything may have happened.
+    /// Anything may have changed.
     pub(crate) fn notice_all(&self) {
         lock(&self.noticed).all = true;
         self.stale.store(true, Ordering::Release);
@@ -225,102 +223,5 @@ impl Catalog {
         let mut noticed = lock(&self.noticed);
         self.stale.store(false, Ordering::Release);
         std::mem::take(&mut *noticed)
-    }
-}
-
-/// Bounds the memory of rendered statuses: the oldest are forgotten first.
-#[derive(Default)]
-pub(crate) struct ViewCache {
-    queue: Mutex<Queue>,
-}
-
-#[derive(Default)]
-struct Queue {
-    rendered: VecDeque<Rendered>,
-    bytes: usize,
-    /// How many there were after the last look at which are of jobs that are gone.
-    looked: usize,
-}
-
-/// A view that was put into a job of the index. It does not keep the text: that goes with the job.
-struct Rendered {
-    entry: Weak<Entry>,
-    /// Where the text begins, by which it is told from one that was rendered since.
-    at: usize,
-    bytes: usize,
-}
-
-impl Queue {
-    /// Forgets those of jobs that are gone, each time as many have come as were there: so a view is looked at twice at most
-    /// for one that comes.
-    fn forget_gone(&mut self) {
-        if self.rendered.len() < (2 * self.looked).max(WORTH_A_LOOK) {
-            return;
-        }
-        self.rendered.retain(|view| view.entry.strong_count() > 0);
-        self.bytes = self.rendered.iter().map(|view| view.bytes).sum();
-        self.looked = self.rendered.len();
-    }
-}
-
-impl ViewCache {
-    /// Takes note of a view that was put into `entry`.
-    pub(crate) fn hold(&self, entry: &Arc<Entry>, json: &Bytes) {
-        let view = Rendered { entry: Arc::downgrade(entry), at: json.as_ptr().addr(), bytes: json.len() + VIEW_BYTES };
-        let mut forgotten = Vec::new();
-        {
-            let mut queue = lock(&self.queue);
-            queue.forget_gone();
-            queue.bytes += view.bytes;
-            queue.rendered.push_back(view);
-            while queue.bytes > VIEW_CACHE_BYTES {
-                let Some(view) = queue.rendered.pop_front() else { break };
-                queue.bytes -= view.bytes;
-                forgotten.push(view);
-            }
-        }
-        for view in forgotten {
-            let Some(entry) = view.entry.upgrade() else { continue };
-            if let State::Ended(ended) = &mut *lock(&entry.state)
-                && ended.view.as_ref().is_some_and(|now| now.json.as_ptr().addr() == view.at)
-            {
-                ended.view = None;
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn ended(n: usize) -> Arc<Entry> {
-        let meta = Meta {
-            job_id: format!("job-{n}").parse().unwrap(),
-            status: JobStatus::Completed,
-            description: "d".into(),
-            started_at: "2026-01-01T00:00:00Z".into(),
-            completed_at: None,
-            error: None,
-            usage: None,
-            resumes: 0,
-        };
-        Entry::ended(Ended::new(meta, None))
-    }
-
-    #[test]
-    fn views_of_jobs_that_are_gone_are_forgotten() {
-        let cache = ViewCache::default();
-        let kept: Vec<_> = (0..10).map(ended).collect();
-        let view = Bytes::from_static(b"{}");
-        kept.iter().for_each(|entry| cache.hold(entry, &view));
-        let held = |cache: &ViewCache| lock(&cache.queue).rendered.len();
-        for n in 0..100_000 {
-            cache.hold(&ended(n), &view);
-            assert!(held(&cache) <= 2 * WORTH_A_LOOK);
-        }
-        let queue = lock(&cache.queue);
-        assert_eq!(queue.bytes, queue.rendered.len() * (view.len() + VIEW_BYTES));
-        assert!(kept.iter().all(|entry| queue.rendered.iter().any(|held| held.entry.as_ptr() == Arc::as_ptr(entry))));
     }
 }

@@ -4,7 +4,9 @@ use std::io::{self, Write as _};
 
 use cap_std::fs::Dir;
 
-use crate::durable::{append, ends_with_newline, stamp};
+use guild_session::fingerprint::Fingerprint;
+
+use crate::durable::{append, ends_with_newline};
 
 /// One of the two.
 #[derive(Debug)]
@@ -32,8 +34,8 @@ impl Journal {
 
     /// Goes on with what is there. A line that a crash cut in two stays one of its own, which nobody can read.
     pub(crate) fn continue_after(&mut self, jobs: &Dir) -> io::Result<()> {
-        let Some(stamp) = stamp(jobs, &self.path)? else { return Ok(()) };
-        let mut size = stamp.size;
+        let Some(file) = Fingerprint::at(jobs, &self.path)? else { return Ok(()) };
+        let mut size = file.size();
         if size > 0 && !ends_with_newline(jobs, &self.path, size)? {
             append(jobs, &self.path)?.write_all(b"\n")?;
             size += 1;

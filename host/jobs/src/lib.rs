@@ -5,6 +5,7 @@
 
 mod artifacts;
 pub mod clock;
+mod context;
 pub mod durable;
 mod ended;
 pub mod error;
@@ -21,7 +22,6 @@ pub mod quota;
 mod record;
 pub mod records;
 pub mod running;
-mod shared;
 pub mod store;
 mod sync;
 mod tree;
@@ -36,4 +36,4 @@ pub use owner::{Note, OtherUser, Owner, OwnerLock, Pulse};
 pub use plan::{Accepted, Sealed};
 pub use records::Records;
 pub use running::RunningJob;
-pub use store::{Brief, JobStore, LoadReport, NewJob, PruneReport, Resume, StoreOptions, filter, interrupted};
+pub use store::{JobStore, JobSummary, LoadReport, NewJob, PruneReport, Resume, StoreOptions, filter, interrupted};

@@ -24,7 +24,7 @@ use rustix::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    durable::{Survives, open_dir, read_whole, remove_temporary, replace, replace_as},
+    durable::{ANYBODY, Survives, open_dir, read_whole, remove_temporary, replace_as},
     file_lock::FileLock,
 };
 
@@ -151,25 +151,30 @@ impl OwnerLock {
 
     /// Says where this owner answers.
     pub fn set_url(&self, url: &str) -> io::Result<()> {
-        let pid = std::process::id();
-        let owner = Owner { pid, started: start_time(pid).unwrap_or(0), url: url.to_owned() };
-        let mut text = serde_json::to_vec(&owner)?;
-        text.push(b'\n');
-        replace(&self.dir, OWNER, &text, Survives::Process)
-            .map_err(|e| io::Error::new(e.kind(), format!("could not write {OWNER}: {e}")))?;
-        Ok(())
+        let (pid, started) = this_process();
+        self.write(OWNER, &Owner { pid, started, url: url.to_owned() }, ANYBODY)
     }
 
     /// Tells other processes of this user how the member is served from now on. Other users cannot read it. One thread at
     /// a time may call it.
     pub fn tell(&self, serving: &impl Serialize) -> io::Result<()> {
-        let pid = std::process::id();
-        let mut text = serde_json::to_vec(&Note { pid, started: start_time(pid).unwrap_or(0), serving })?;
+        let (pid, started) = this_process();
+        self.write(NOTE, &Note { pid, started, serving }, PRIVATE)
+    }
+
+    fn write(&self, name: &str, value: &impl Serialize, mode: u32) -> io::Result<()> {
+        let mut text = serde_json::to_vec(value)?;
         text.push(b'\n');
-        replace_as(&self.dir, NOTE, &text, (PRIVATE, Survives::Process))
-            .map_err(|e| io::Error::new(e.kind(), format!("could not write {NOTE}: {e}")))?;
+        replace_as(&self.dir, name, &text, (mode, Survives::Process))
+            .map_err(|e| io::Error::new(e.kind(), format!("could not write {name}: {e}")))?;
         Ok(())
     }
+}
+
+/// This process's id, and when it started.
+fn this_process() -> (u32, u64) {
+    let pid = std::process::id();
+    (pid, start_time(pid).unwrap_or(0))
 }
 
 impl Drop for OwnerLock {

@@ -14,11 +14,13 @@ use serde_json::{
 
 use crate::{
     Accepted, Sealed,
-    durable::{Contents, Stamp, Survives, if_there, read, read_whole, remove_temporary, replace, stamp},
+    durable::{Contents, Survives, if_there, read, read_whole, remove_temporary, replace},
     error::StoreError,
 };
-use guild_session::transcript::Line;
+use guild_session::{fingerprint::Fingerprint, transcript::Line};
 
+/// The directory of a member that has its jobs.
+pub(crate) const JOBS: &str = "jobs";
 /// The prompt.
 pub(crate) const TASK: &str = "task.md";
 /// The dispatch's `config`.
@@ -78,6 +80,11 @@ pub(crate) struct Recorded {
     pub(crate) call: Option<String>,
 }
 
+/// Bytes of a decision's texts.
+pub(crate) fn decision_bytes(decision: &Decision) -> usize {
+    decision.question.len() + decision.decision.len() + decision.reasoning.len()
+}
+
 /// JSON as people like to read it, with a newline at its end.
 pub(crate) fn pretty(value: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut bytes = serde_json::to_vec_pretty(value)?;
@@ -115,96 +122,109 @@ fn path(id: &JobId, file: &str) -> String {
     format!("{id}/{file}")
 }
 
-/// Reads `meta.json`. The error says why it cannot serve as the job's record; see [`is_of_the_system`].
+/// Reads `meta.json`. The error says why it cannot serve as the job's record; see [`is_transient`].
 ///
 /// The directory's name is the job's id, also where a copied file says otherwise.
-pub(crate) fn read_meta(jobs: &Dir, id: &JobId, limits: &Limits) -> io::Result<(Meta, Stamp)> {
-    let (json, stamp) = read_whole(jobs, path(id, META), readable(limits.description_bytes))?
+pub(crate) fn read_meta(jobs: &Dir, id: &JobId, limits: &Limits) -> io::Result<(Meta, Fingerprint)> {
+    let (json, state) = read_whole(jobs, path(id, META), readable(limits.description_bytes))?
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "there is none"))?;
     let mut meta: Meta = objects::from_json(&json)?;
     meta.job_id = id.clone();
-    Ok((meta, stamp))
+    Ok((meta, state))
 }
 
-/// Whether a file could not be read for a reason that may pass, as no descriptor left, and not because of what it is or
-/// what stands in it.
-pub(crate) fn is_of_the_system(error: &io::Error) -> bool {
+/// Whether a file could not be read for a reason that may pass, such as too many open files, and not because of its type
+/// or its contents.
+pub(crate) fn is_transient(error: &io::Error) -> bool {
     // A symlink, a directory or a pipe that stands in the file's place stays one.
     let is_of_the_file = [Errno::LOOP, Errno::ISDIR, Errno::NOTDIR, Errno::NXIO];
     Errno::from_io_error(error).is_some_and(|errno| !is_of_the_file.contains(&errno))
 }
 
 /// The state of one of a job's files; an unreadable one counts as absent.
-pub(crate) fn stamp_of(jobs: &Dir, id: &JobId, file: &str) -> Option<Stamp> {
-    stamp(jobs, path(id, file)).ok().flatten()
+pub(crate) fn fingerprint(jobs: &Dir, id: &JobId, file: &str) -> Option<Fingerprint> {
+    Fingerprint::at(jobs, path(id, file)).ok().flatten()
 }
 
-/// Reads one of a job's files. One that cannot be read is logged and counts as absent, but its stamp is given, so
+/// Reads one of a job's files. One that cannot be read is logged and counts as absent, but its fingerprint is given, so
 /// that it is not tried again before it changes.
-fn read_part(jobs: &Dir, id: &JobId, file: &str, max: u64) -> (Option<Contents>, Option<Stamp>) {
+fn read_part(jobs: &Dir, id: &JobId, file: &str, max: u64) -> (Option<Contents>, Option<Fingerprint>) {
     match read(jobs, path(id, file), max) {
         Ok(contents) => {
-            let stamp = contents.as_ref().map(|c| c.stamp);
-            (contents, stamp)
+            let state = contents.as_ref().map(|c| c.fingerprint);
+            (contents, state)
         }
         Err(e) => {
-            tracing::warn!(job = %id, file, "cannot be read and is left out: {e}");
-            (None, stamp_of(jobs, id, file))
+            tracing::warn!(job = %id, file, "leaving out a file that cannot be read: {e}");
+            (None, fingerprint(jobs, id, file))
         }
     }
 }
 
 /// The start of the summary, as lists show it, and the state of the file that it was read from.
-pub(crate) fn read_head(jobs: &Dir, id: &JobId) -> (Option<String>, Option<Stamp>) {
-    let (contents, stamp) = read_part(jobs, id, STATUS, HEAD_BYTES);
-    (contents.and_then(|c| summary(c.text())), stamp)
+pub(crate) fn read_head(jobs: &Dir, id: &JobId) -> (Option<String>, Option<Fingerprint>) {
+    let (contents, state) = read_part(jobs, id, STATUS, HEAD_BYTES);
+    (contents.and_then(|c| summary(c.text())), state)
 }
 
-/// The states of the files that a status is made of, besides `meta.json`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Parts {
-    status: Option<Stamp>,
-    questions: Option<Stamp>,
-    decisions: Option<Stamp>,
+/// The files that have a worker's own words.
+const NOTES: [&str; 3] = [STATUS, QUESTIONS, DECISIONS];
+
+/// The worker's own words in the files of a job that has ended.
+pub(crate) struct Notes {
+    summary: Option<String>,
+    questions: Option<Vec<String>>,
+    decisions: Option<Vec<Decision>>,
+    files: [Option<Fingerprint>; NOTES.len()],
 }
 
-impl Parts {
-    pub(crate) fn look(jobs: &Dir, id: &JobId) -> Self {
-        let stamp = |file| stamp_of(jobs, id, file);
-        Self { status: stamp(STATUS), questions: stamp(QUESTIONS), decisions: stamp(DECISIONS) }
+impl Notes {
+    /// Reads them. Decisions that do not parse are those of `before`, if it is given.
+    pub(crate) fn read(jobs: &Dir, id: &JobId, limits: &Limits, before: Option<&Self>) -> Self {
+        let notes = readable(limits.notes_bytes);
+        let (summary_text, status) = read_part(jobs, id, STATUS, limits.summary_bytes);
+        let (questions_text, questions) = read_part(jobs, id, QUESTIONS, notes);
+        let (decisions_json, decisions) = read_part(jobs, id, DECISIONS, notes);
+        let decided = decisions_json.and_then(|contents| {
+            let parsed = contents.whole().and_then(|bytes| Ok(objects::from_json::<Vec<Decision>>(&bytes)?));
+            parsed.map_or_else(
+                |e| {
+                    tracing::warn!(job = %id, file = DECISIONS, "keeping the last known decisions: {e}");
+                    before.and_then(|before| before.decisions.clone())
+                },
+                some,
+            )
+        });
+        Self {
+            summary: summary_text.and_then(|c| summary(c.text())),
+            questions: questions_text.and_then(|c| some(split_questions(&c.text()))),
+            decisions: decided,
+            files: [status, questions, decisions],
+        }
     }
-}
 
-/// Reads what `worker/status` answers for a job that has ended. Decisions that do not parse are those of the view
-/// `before`, if there is one.
-pub(crate) fn read_view(
-    jobs: &Dir,
-    meta: &Meta,
-    limits: &Limits,
-    before: impl FnOnce() -> Option<StatusView>,
-) -> (StatusView, Parts) {
-    let id = &meta.job_id;
-    let notes = readable(limits.notes_bytes);
-    let (summary_text, status) = read_part(jobs, id, STATUS, limits.summary_bytes);
-    let (questions_text, questions) = read_part(jobs, id, QUESTIONS, notes);
-    let (decisions_json, decisions) = read_part(jobs, id, DECISIONS, notes);
-    let decided = decisions_json.and_then(|contents| {
-        let parsed = contents.whole().and_then(|bytes| Ok(objects::from_json::<Vec<Decision>>(&bytes)?));
-        parsed.map_or_else(
-            |e| {
-                tracing::warn!(job = %id, file = DECISIONS, "does not parse; what was known before is kept: {e}");
-                before().and_then(|view| view.decisions)
-            },
-            some,
-        )
-    });
-    let view = StatusView {
-        summary: summary_text.and_then(|c| summary(c.text())),
-        questions: questions_text.and_then(|c| some(split_questions(&c.text()))),
-        decisions: decided,
-        ..bare_view(meta)
-    };
-    (view, Parts { status, questions, decisions })
+    /// Whether the files are still those that were read.
+    pub(crate) fn are_current(&self, jobs: &Dir, id: &JobId) -> bool {
+        self.files == NOTES.map(|file| fingerprint(jobs, id, file))
+    }
+
+    /// Roughly what they take of memory.
+    pub(crate) fn bytes(&self) -> usize {
+        let questions = self.questions.iter().flatten().map(|question| size_of::<String>() + question.len());
+        let decisions =
+            self.decisions.iter().flatten().map(|decision| size_of::<Decision>() + decision_bytes(decision));
+        size_of::<Self>() + self.summary.as_ref().map_or(0, String::len) + questions.chain(decisions).sum::<usize>()
+    }
+
+    /// What `worker/status` answers of a job with this record.
+    pub(crate) fn view(&self, meta: &Meta) -> StatusView {
+        StatusView {
+            summary: self.summary.clone(),
+            questions: self.questions.clone(),
+            decisions: self.decisions.clone(),
+            ..bare_view(meta)
+        }
+    }
 }
 
 /// A status of what `meta.json` says, without the worker's own words.
@@ -223,7 +243,7 @@ pub(crate) fn bare_view(meta: &Meta) -> StatusView {
     }
 }
 
-/// What a job that is taken up again had recorded. An error is a reason not to go on with it.
+/// The decisions of an interrupted job. An error is a reason not to resume it.
 pub(crate) fn read_decisions(dir: &Dir, limits: &Limits) -> io::Result<Vec<Recorded>> {
     match read_whole(dir, DECISIONS, readable(limits.notes_bytes))? {
         Some((json, _)) => Ok(serde_json::from_slice(&json)?),
@@ -284,14 +304,14 @@ pub(crate) fn read_result(dir: &Dir, limits: &Limits) -> io::Result<String> {
 
 /// A completed job's result that is not in `result.md` yet, because that could not be written.
 #[derive(Clone, Debug)]
-pub(crate) enum Owed {
+pub(crate) enum UnsavedResult {
     /// It is in `submission.json`.
     Submission,
     /// It was not submitted, and is nowhere else.
     Text(Arc<str>),
 }
 
-impl Owed {
+impl UnsavedResult {
     /// The result. `dir` is the job's.
     pub(crate) fn read(&self, dir: &Dir, limits: &Limits) -> io::Result<String> {
         match self {
@@ -307,21 +327,21 @@ fn read_submission(dir: &Dir, limits: &Limits) -> io::Result<Option<String>> {
     Ok(Some(serde_json::from_slice::<Submission>(&json)?.output))
 }
 
-/// `questions.md`, as a job that is taken up again had it.
+/// The questions of an interrupted job.
 pub(crate) fn read_questions(dir: &Dir, limits: &Limits) -> io::Result<Vec<String>> {
     let contents = read(dir, QUESTIONS, readable(limits.notes_bytes))?;
     Ok(contents.map(|contents| split_questions(&contents.text())).unwrap_or_default())
 }
 
-/// `status.md`, as a job that is taken up again had it.
+/// The summary of an interrupted job.
 pub(crate) fn read_summary(dir: &Dir, limits: &Limits) -> io::Result<Option<String>> {
     Ok(read(dir, STATUS, limits.summary_bytes)?.and_then(|contents| summary(contents.text())))
 }
 
-/// What a host that died left of a running job's result.
+/// What an interrupted job has of a result.
 #[derive(Debug)]
-pub(crate) enum Left {
-    /// Nothing that counts. So does a `result.md` of the original, whose agents wrote it bit by bit.
+pub(crate) enum FoundResult {
+    /// None that counts. A `result.md` of the original does not: its agents wrote it bit by bit.
     Nothing,
     /// It was submitted.
     Submission,
@@ -329,38 +349,43 @@ pub(crate) enum Left {
     Result,
 }
 
-/// Looks what is left in `dir`, the job's. An error is of the system: nobody knows yet.
-pub(crate) fn look_for_result(dir: &Dir, id: &JobId, limits: &Limits) -> io::Result<Left> {
+/// Looks for the result of an interrupted job in `dir`, the job's. An error is of the system, and may pass.
+pub(crate) fn find_result(dir: &Dir, id: &JobId, limits: &Limits) -> io::Result<FoundResult> {
     match read_submission(dir, limits) {
-        Ok(Some(_)) => return Ok(Left::Submission),
+        Ok(Some(_)) => return Ok(FoundResult::Submission),
         Ok(None) => {}
-        Err(e) if is_of_the_system(&e) => return Err(e),
-        Err(e) => tracing::warn!(job = %id, file = SUBMISSION, "is left out: {e}"),
+        Err(e) if is_transient(&e) => return Err(e),
+        Err(e) => tracing::warn!(job = %id, file = SUBMISSION, "ignoring an unreadable file: {e}"),
     }
-    let written = || Ok(stamp(dir, PLAN)?.is_some() && read(dir, RESULT, 0)?.is_some());
+    let written = || Ok(Fingerprint::at(dir, PLAN)?.is_some() && read(dir, RESULT, 0)?.is_some());
     match written() {
-        Ok(written) => Ok(if written { Left::Result } else { Left::Nothing }),
-        Err(e) if is_of_the_system(&e) => Err(e),
+        Ok(written) => Ok(if written { FoundResult::Result } else { FoundResult::Nothing }),
+        Err(e) if is_transient(&e) => Err(e),
         Err(e) => {
-            tracing::warn!(job = %id, file = RESULT, "is left out: {e}");
-            Ok(Left::Nothing)
+            tracing::warn!(job = %id, file = RESULT, "ignoring an unreadable file: {e}");
+            Ok(FoundResult::Nothing)
         }
     }
 }
 
 /// Stores how a job ended, in its directory `dir`. The order matters to a crash: what `meta.json` says is true when it
 /// says it, and a submission is removed only when nothing needs it any more. Where it fails, it can be tried again.
-pub(crate) fn store_end(dir: &Dir, meta: &Meta, owed: Option<&Owed>, limits: &Limits) -> io::Result<Stamp> {
-    if let Some(owed) = owed {
-        let output = owed.read(dir, limits)?;
+pub(crate) fn store_end(
+    dir: &Dir,
+    meta: &Meta,
+    unsaved: Option<&UnsavedResult>,
+    limits: &Limits,
+) -> io::Result<Fingerprint> {
+    if let Some(result) = unsaved {
+        let output = result.read(dir, limits)?;
         replace(dir, RESULT, output.as_bytes(), Survives::PowerCut)
             .map_err(|e| io::Error::new(e.kind(), format!("{RESULT}: {e}")))?;
     }
-    let stamp = store_meta(dir, meta)?;
+    let stored = store_meta(dir, meta)?;
     if let Err(e) = if_there(dir.remove_file(SUBMISSION)) {
-        tracing::warn!(job = %meta.job_id, file = SUBMISSION, "is left behind: {e}");
+        tracing::warn!(job = %meta.job_id, file = SUBMISSION, "cannot remove a file that is no longer needed: {e}");
     }
-    Ok(stamp)
+    Ok(stored)
 }
 
 /// Removes what a crash left of a change of a job that has ended: only these two files of it are written.
@@ -369,7 +394,7 @@ pub(crate) fn remove_leftovers(dir: &Dir) -> io::Result<()> {
 }
 
 /// Stores a job's record.
-pub(crate) fn store_meta(dir: &Dir, meta: &Meta) -> io::Result<Stamp> {
+pub(crate) fn store_meta(dir: &Dir, meta: &Meta) -> io::Result<Fingerprint> {
     replace(dir, META, &pretty(meta)?, Survives::PowerCut)
 }
 

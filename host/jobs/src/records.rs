@@ -17,8 +17,7 @@ use crate::{
     artifacts,
     durable::{if_there, open_dir},
     error::StoreError,
-    record::{self, no_result},
-    store::JOBS,
+    record::{self, JOBS, Notes, UnsavedResult, no_result},
     sync::in_threads,
     tree,
 };
@@ -46,14 +45,7 @@ impl Records {
     /// # Errors
     /// Where `jobs/` cannot be read.
     pub fn ids(&self) -> io::Result<Vec<JobId>> {
-        let mut ids = Vec::new();
-        for entry in self.jobs.entries()? {
-            let entry = entry?;
-            if if_there(entry.file_type())?.is_some_and(|kind| kind.is_dir()) {
-                ids.extend(entry.file_name().to_str().and_then(|name| name.parse().ok()));
-            }
-        }
-        Ok(ids)
+        Ok(directories(&self.jobs)?.iter().filter_map(|name| name.parse().ok()).collect())
     }
 
     /// All records, in no order; of a job whose record cannot be read, why.
@@ -91,7 +83,7 @@ impl Records {
 
     /// What `worker/status` would answer. `meta` is the job's record.
     pub fn status(&self, meta: &Meta, limits: &Limits) -> StatusView {
-        record::read_view(&self.jobs, meta, limits, || None).0
+        Notes::read(&self.jobs, &meta.job_id, limits, None).view(meta)
     }
 
     /// What `worker/result` would answer. `meta` is the job's record.
@@ -99,19 +91,43 @@ impl Records {
     /// # Errors
     /// Where the job is not completed, or its result cannot be read.
     pub fn result(&self, meta: &Meta, limits: &Limits) -> Result<ResultView, StoreError> {
-        if let Some(refused) = no_result(meta.status, meta.error.as_deref()) {
-            return Err(refused);
-        }
-        let dir = open_dir(&self.jobs, meta.job_id.as_str()).map_err(StoreError::io("could not read the job"))?;
-        let output = record::read_result(&dir, limits).map_err(StoreError::io("could not read result.md"))?;
-        let artifacts = artifacts::list(&dir, &meta.job_id, limits.artifacts_entries);
-        Ok(ResultView { job_id: meta.job_id.clone(), output, artifacts: record::some(artifacts) })
+        result(&self.jobs, &meta.job_id, (meta.status, meta.error.as_deref()), None, limits)
     }
 
     /// How many bytes a job's files have; what cannot be looked at counts nothing.
     pub fn bytes(&self, id: &JobId) -> u64 {
         tree::bytes(&self.jobs, id.as_str())
     }
+}
+
+/// The result of the job in `jobs/`, of this status and error; `unsaved` is the one that is not in `result.md` yet.
+pub(crate) fn result(
+    jobs: &Dir,
+    id: &JobId,
+    (status, error): (JobStatus, Option<&str>),
+    unsaved: Option<UnsavedResult>,
+    limits: &Limits,
+) -> Result<ResultView, StoreError> {
+    if let Some(refused) = no_result(status, error) {
+        return Err(refused);
+    }
+    let dir = open_dir(jobs, id.as_str()).map_err(StoreError::io("could not read the job"))?;
+    let output = unsaved.map_or_else(|| record::read_result(&dir, limits), |result| result.read(&dir, limits));
+    let output = output.map_err(StoreError::io("could not read result.md"))?;
+    let artifacts = artifacts::list(&dir, id, limits.artifacts_entries);
+    Ok(ResultView { job_id: id.clone(), output, artifacts: record::some(artifacts) })
+}
+
+/// The names in `jobs/` that are directories.
+pub(crate) fn directories(jobs: &Dir) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in jobs.entries()? {
+        let entry = entry?;
+        if if_there(entry.file_type())?.is_some_and(|kind| kind.is_dir()) {
+            names.extend(entry.file_name().to_str().map(str::to_owned));
+        }
+    }
+    Ok(names)
 }
 
 /// When a job was made, by its id; `None` where that is no UUID of version 7.

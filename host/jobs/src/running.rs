@@ -1,8 +1,8 @@
 //! A running job: the one owner of its files, and the state machine `running -> completed | failed | cancelled`.
 //!
-//! What the job is, is held in memory; its files follow, and are written again where a person edited them. All
-//! writers of a job's files take one lock, and that lock decides the race between cancel and completion: who
-//! takes it first ends the job, the others are told how it ended.
+//! The job's state is in memory; its files follow, and are written again where a person edited them. All writers of a job's
+//! files take one lock, and that lock decides the race between cancel and completion: the first to take it ends the job,
+//! and the others are answered how it ended.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,6 @@ use std::{
     },
 };
 
-use bytes::Bytes;
 use cap_std::fs::Dir;
 use guild_contract::{Decision, JobId, JobStatus, JobUsage, Limits, Meta, News, rpc::StatusView, text::visible};
 use tokio::sync::watch;
@@ -21,16 +20,19 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Sealed, artifacts,
-    durable::{Stamp, Survives, open_dir, replace},
-    ended::Ended,
+    context::StoreContext,
+    durable::{Survives, open_dir, replace},
+    ended::EndedJob,
     error::StoreError,
     journal::Journal,
     quota::{Quota, Refused},
-    record::{self, DECISIONS, LOG, META, Owed, QUESTIONS, Recorded, STATUS, SUBMISSION, Submission, TRANSCRIPT},
-    shared::Shared,
+    record::{
+        self, DECISIONS, LOG, META, QUESTIONS, Recorded, STATUS, SUBMISSION, Submission, TRANSCRIPT, UnsavedResult,
+    },
     sync::lock,
 };
 use guild_session::{
+    fingerprint::Fingerprint,
     tools::ToolError,
     transcript::{self, Entry, Line},
 };
@@ -38,18 +40,18 @@ use guild_session::{
 /// What a question or a decision costs of `limits.notes_bytes` besides its text, so that a flood of tiny ones ends.
 const NOTE_COST: u64 = 64;
 
-/// Is told the end of a running job: the store, which keeps what is known of jobs that have ended.
+/// Receives the end of a running job: the store, which keeps what is known of jobs that have ended.
 pub(crate) trait EndListener: Send + Sync {
     /// The job has ended as `ended` says; its directory may be `gone`.
-    fn ended(&self, ended: Ended, gone: bool);
+    fn ended(&self, ended: EndedJob, gone: bool);
 }
 
 /// A job while it runs, and its outcome afterwards. Its methods block on the file system, but for [`Self::id`],
 /// [`Self::cancelled`], [`Self::has_submission`] and [`Self::snapshot`].
 pub struct RunningJob {
     id: JobId,
-    shared: Arc<Shared>,
-    /// As they were when it began, or was taken up again.
+    context: Arc<StoreContext>,
+    /// As they were when it was created or resumed.
     limits: Arc<Limits>,
     store: Weak<dyn EndListener>,
     cancelled: CancellationToken,
@@ -60,7 +62,7 @@ pub struct RunningJob {
     log: Mutex<Journal>,
     transcript: Mutex<Journal>,
     artifacts: Arc<Quota>,
-    /// Told of each change of the record, the end last.
+    /// Changes with the record; its last change is the end.
     changed: watch::Sender<()>,
     sessions: AtomicU32,
     resumes: u32,
@@ -73,22 +75,22 @@ struct Files {
     /// `decisions.json`, with the calls that recorded them.
     decisions: Vec<Recorded>,
     /// The files as this host wrote them.
-    written: BTreeMap<&'static str, Stamp>,
+    written: BTreeMap<&'static str, Fingerprint>,
 }
 
 struct Record {
     view: StatusView,
     submitted: bool,
-    /// Whether something is under way whose cost is not known yet.
+    /// Whether a request is under way whose cost is not known yet.
     open: bool,
-    json: Option<Bytes>,
 }
 
 impl RunningJob {
-    pub(crate) fn new(shared: Arc<Shared>, store: Weak<dyn EndListener>, meta: &Meta) -> Self {
-        let (id, limits) = (meta.job_id.clone(), shared.limits());
+    pub(crate) fn new(context: Arc<StoreContext>, store: Weak<dyn EndListener>, meta: &Meta) -> Self {
+        let (id, limits) = (meta.job_id.clone(), context.limits());
         let written = [META, STATUS].into_iter();
-        let written = written.filter_map(|file| Some((file, record::stamp_of(&shared.jobs, &id, file)?))).collect();
+        let written =
+            written.filter_map(|file| Some((file, record::fingerprint(context.jobs(), &id, file)?))).collect();
         let journal = |file, limit| Mutex::new(Journal::new(format!("{id}/{file}"), limit));
         Self {
             log: journal(LOG, limits.log_bytes),
@@ -99,39 +101,38 @@ impl RunningJob {
             store,
             cancelled: CancellationToken::new(),
             files: Mutex::new(Files { ended: false, notes: 0, decisions: Vec::new(), written }),
-            record: Mutex::new(Record { view: record::bare_view(meta), submitted: false, open: false, json: None }),
+            record: Mutex::new(Record { view: record::bare_view(meta), submitted: false, open: false }),
             changed: watch::Sender::new(()),
             sessions: AtomicU32::new(0),
             resumes: meta.resumes,
-            shared,
+            context,
         }
     }
 
-    /// A job that a host left running, with all that it had on disk. `dir` is its directory; in `meta` is what it used.
+    /// An interrupted job, with all that it had on disk. `dir` is its directory; `meta` has what it used.
     ///
     /// # Errors
     /// Where something of it cannot be read.
     pub(crate) fn resumed(
-        shared: Arc<Shared>,
+        context: Arc<StoreContext>,
         store: Weak<dyn EndListener>,
         meta: &Meta,
         dir: &Dir,
     ) -> io::Result<Self> {
-        let job = Self::new(shared, store, meta);
+        let job = Self::new(context, store, meta);
         let limits = job.limits.clone();
         let decisions = record::read_decisions(dir, &limits)?;
         let questions = record::read_questions(dir, &limits)?;
         let summary = record::read_summary(dir, &limits)?;
         let cost = |text: usize| text as u64 + NOTE_COST;
-        let decided = decisions.iter().map(|recorded| cost(size_of_decision(&recorded.decision))).sum::<u64>();
+        let decided = decisions.iter().map(|recorded| cost(record::decision_bytes(&recorded.decision))).sum::<u64>();
         let asked = questions.iter().map(|question| cost(question.len())).sum::<u64>();
         {
             let mut files = lock(&job.files);
             files.notes = decided + asked;
             for file in [QUESTIONS, DECISIONS] {
-                if let Some(stamp) = record::stamp_of(&job.shared.jobs, &job.id, file) {
-                    files.written.insert(file, stamp);
-                }
+                let there = record::fingerprint(job.context.jobs(), &job.id, file);
+                files.written.extend(there.map(|there| (file, there)));
             }
             job.update(|record| {
                 record.view.summary = summary;
@@ -141,7 +142,7 @@ impl RunningJob {
             files.decisions = decisions;
         }
         for journal in [&job.log, &job.transcript] {
-            lock(journal).continue_after(&job.shared.jobs)?;
+            lock(journal).continue_after(job.context.jobs())?;
         }
         Ok(job)
     }
@@ -151,7 +152,7 @@ impl RunningJob {
     /// # Errors
     /// Where that cannot be read.
     pub fn history(&self) -> io::Result<Vec<Line>> {
-        let dir = open_dir(&self.shared.jobs, self.id.as_str())?;
+        let dir = open_dir(self.context.jobs(), self.id.as_str())?;
         Ok(record::read_transcript(&dir, &self.limits)?.unwrap_or_default())
     }
 
@@ -160,7 +161,7 @@ impl RunningJob {
     /// # Errors
     /// Where its `plan.json` cannot be read.
     pub fn plan(&self) -> io::Result<Sealed> {
-        let dir = open_dir(&self.shared.jobs, self.id.as_str())?;
+        let dir = open_dir(self.context.jobs(), self.id.as_str())?;
         record::read_plan(&dir, &self.limits)?.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
@@ -169,8 +170,8 @@ impl RunningJob {
         self.sessions.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Shows what the job's sessions have used; it goes into `meta.json` when the job ends. Something may be `open`,
-    /// whose cost will not be known then.
+    /// Shows what the job's sessions have used; it goes into `meta.json` when the job ends. While a request is `open`, its
+    /// cost is not known.
     pub fn set_usage(&self, usage: JobUsage, open: bool) {
         self.update(|record| (record.view.usage, record.open) = (Some(usage), open));
     }
@@ -195,16 +196,7 @@ impl RunningJob {
         lock(&self.record).view.clone()
     }
 
-    /// [`Self::snapshot`] as JSON.
-    pub(crate) fn json(&self) -> Option<Bytes> {
-        let mut record = lock(&self.record);
-        if record.json.is_none() {
-            record.json = serde_json::to_vec(&record.view).ok().map(Bytes::from);
-        }
-        record.json.clone()
-    }
-
-    /// Gives the parts of the record that lists show.
+    /// [`Self::snapshot`] without a copy.
     pub(crate) fn with_view<T>(&self, look: impl FnOnce(&StatusView) -> T) -> T {
         look(&lock(&self.record).view)
     }
@@ -216,8 +208,8 @@ impl RunningJob {
         self.change(|files, dir| {
             self.write(files, dir, STATUS, summary.as_bytes(), Survives::Process)?;
             self.update(|record| record.view.summary = record::summary(summary.to_owned()));
-            self.shared.changed();
-            self.tell(|| News::JobSummary { summary: record::summary(summary.to_owned()) });
+            self.context.changed();
+            self.publish(|| News::JobSummary { summary: record::summary(summary.to_owned()) });
             Ok(())
         })
     }
@@ -229,7 +221,7 @@ impl RunningJob {
             if call.is_some() && files.decisions.iter().any(again) {
                 return Ok(());
             }
-            let cost = self.cost_of_note(files, size_of_decision(&decision), "the decision")?;
+            let cost = self.cost_of_note(files, record::decision_bytes(&decision), "the decision")?;
             let mut decisions = files.decisions.clone();
             decisions.push(Recorded { decision: decision.clone(), call: call.map(str::to_owned) });
             let json = record::pretty(&decisions).map_err(unavailable(DECISIONS))?;
@@ -238,7 +230,7 @@ impl RunningJob {
             let shown = decisions.iter().map(|recorded| recorded.decision.clone()).collect();
             files.decisions = decisions;
             self.update(|record| record.view.decisions = Some(shown));
-            self.tell(|| News::JobDecision { decision });
+            self.publish(|| News::JobDecision { decision });
             Ok(())
         })
     }
@@ -261,7 +253,7 @@ impl RunningJob {
             self.write(files, dir, QUESTIONS, text.as_bytes(), Survives::PowerCut)?;
             files.notes += cost;
             self.update(|record| record.view.questions = Some(questions));
-            self.tell(|| News::JobQuestion { question });
+            self.publish(|| News::JobQuestion { question });
             Ok(())
         })
     }
@@ -309,8 +301,8 @@ impl RunningJob {
     /// Appends a line to the job's log, until the log is full or the job ends. A line that contains newlines or
     /// terminal escapes is written as one line without them.
     pub fn log(&self, line: &str) {
-        let line = format!("{} {}", self.shared.now(), visible(line));
-        lock(&self.log).append(&self.shared.jobs, line, |limit| {
+        let line = format!("{} {}", self.context.now(), visible(line));
+        lock(&self.log).append(self.context.jobs(), line, |limit| {
             format!("(the log reached limits.log_bytes, {limit} bytes; what followed was dropped)")
         });
     }
@@ -319,9 +311,9 @@ impl RunningJob {
     pub fn transcript(&self, entry: &Entry) {
         let line = |entry: &Entry| {
             // Every entry is of texts, numbers and JSON, which all can be written.
-            serde_json::to_string(&Line { at: self.shared.now(), entry: entry.clone() }).unwrap_or_default()
+            serde_json::to_string(&Line { at: self.context.now(), entry: entry.clone() }).unwrap_or_default()
         };
-        lock(&self.transcript).append(&self.shared.jobs, line(entry), |limit| {
+        lock(&self.transcript).append(self.context.jobs(), line(entry), |limit| {
             let text =
                 format!("the transcript reached limits.transcript_bytes, {limit} bytes; what followed was dropped");
             line(&Entry::Truncated { text })
@@ -334,22 +326,14 @@ impl RunningJob {
     /// An error says what could not be stored. The job has ended all the same: its outcome is kept, and stored when
     /// the file system permits. Unknown is a job whose directory is gone.
     pub fn complete(&self, final_text: Option<&str>) -> Result<JobStatus, StoreError> {
-        let mut files = lock(&self.files);
-        if files.ended {
-            return Ok(self.status());
-        }
         let text = final_text.filter(|text| !text.trim().is_empty());
-        self.finish(&mut files, text, "the session ended without handing over a result")
+        self.finish(text, "the session ended without handing over a result")
     }
 
     /// Ends the job because its work cannot go on. A submitted result makes it completed all the same. Answers
     /// and errors as [`Self::complete`].
     pub fn fail(&self, reason: &str) -> Result<JobStatus, StoreError> {
-        let mut files = lock(&self.files);
-        if files.ended {
-            return Ok(self.status());
-        }
-        self.finish(&mut files, None, reason)
+        self.finish(None, reason)
     }
 
     /// Ends the job because a caller wants it to end. When this returns, no file of the job changes any more.
@@ -364,22 +348,23 @@ impl RunningJob {
         Some(self.end(&mut files, JobStatus::Cancelled, None, None))
     }
 
-    fn status(&self) -> JobStatus {
-        lock(&self.record).view.status
-    }
-
-    fn finish(&self, files: &mut Files, text: Option<&str>, reason: &str) -> Result<JobStatus, StoreError> {
+    fn finish(&self, text: Option<&str>, reason: &str) -> Result<JobStatus, StoreError> {
+        let files = &mut *lock(&self.files);
+        if files.ended {
+            return Ok(self.with_view(|view| view.status));
+        }
         let result = match text {
-            _ if self.has_submission() => Ok(Owed::Submission),
+            _ if self.has_submission() => Ok(UnsavedResult::Submission),
             None => Err(reason.to_owned()),
             Some(text) => within(text.len(), self.limits.result_bytes, "the result", "result_bytes")
-                .map(|()| Owed::Text(text.into()))
+                .map(|()| UnsavedResult::Text(text.into()))
                 .map_err(|e| e.to_string()),
         };
-        match result {
-            Ok(owed) => self.end(files, JobStatus::Completed, None, Some(owed)).map(|()| JobStatus::Completed),
-            Err(reason) => self.end(files, JobStatus::Failed, Some(reason), None).map(|()| JobStatus::Failed),
-        }
+        let (status, error, result) = match result {
+            Ok(result) => (JobStatus::Completed, None, Some(result)),
+            Err(reason) => (JobStatus::Failed, Some(reason), None),
+        };
+        self.end(files, status, error, result).map(|()| status)
     }
 
     /// What the job used, as it stays.
@@ -396,7 +381,7 @@ impl RunningJob {
         files: &mut Files,
         status: JobStatus,
         error: Option<String>,
-        owed: Option<Owed>,
+        result: Option<UnsavedResult>,
     ) -> Result<(), StoreError> {
         files.ended = true;
         lock(&self.log).close();
@@ -413,22 +398,22 @@ impl RunningJob {
             usage: self.final_usage(),
             resumes: self.resumes,
         };
-        let meta = record::ended(&meta, status, error, self.shared.now());
-        let stored = open_dir(&self.shared.jobs, self.id.as_str()).and_then(|dir| {
+        let meta = record::ended(&meta, status, error, self.context.now());
+        let stored = open_dir(self.context.jobs(), self.id.as_str()).and_then(|dir| {
             if let Err(e) = self.undo_edits(files, &dir, &view) {
-                tracing::warn!(job = %self.id, "what was edited while the job ran stays: {e}");
+                tracing::warn!(job = %self.id, "cannot undo edits made while the job was running: {e}");
             }
             self.warn_of_edit(files, META);
-            record::store_end(&dir, &meta, owed.as_ref(), &self.limits)
+            record::store_end(&dir, &meta, result.as_ref(), &self.limits)
         });
         let gone = matches!(&stored, Err(e) if e.kind() == io::ErrorKind::NotFound);
         let shown = meta.clone();
         if let Some(store) = self.store.upgrade() {
             let summary = view.summary.map(|text| record::head(&text, record::HEAD_BYTES as usize).to_owned());
             let head = (summary, files.written.get(STATUS).copied());
-            let ended = Ended::new(meta, stored.as_ref().ok().copied());
-            let owed = owed.filter(|_| stored.is_err());
-            store.ended(Ended { head: Some(head), owed, ..ended }, gone);
+            let unsaved = result.filter(|_| stored.is_err());
+            let ended = EndedJob::new(meta, stored.as_ref().ok().copied());
+            store.ended(EndedJob { head: Some(head), unsaved, ..ended }, gone);
         }
         // Callers are shown the end once it is stored, and by every method at the same moment.
         self.update(|record| {
@@ -461,15 +446,15 @@ impl RunningJob {
 
     /// Whether a file is not as this host wrote it.
     fn warn_of_edit(&self, files: &Files, file: &'static str) -> bool {
-        let edited = record::stamp_of(&self.shared.jobs, &self.id, file) != files.written.get(file).copied();
+        let edited = record::fingerprint(self.context.jobs(), &self.id, file) != files.written.get(file).copied();
         if edited {
-            tracing::warn!(job = %self.id, file, "was edited while the job runs; what the host knows is kept");
+            tracing::warn!(job = %self.id, file, "ignoring an edit of a running job's file");
         }
         edited
     }
 
     fn dir(&self) -> Result<Dir, ToolError> {
-        open_dir(&self.shared.jobs, self.id.as_str())
+        open_dir(self.context.jobs(), self.id.as_str())
             .map_err(|e| ToolError::Unavailable(format!("the job's directory cannot be opened: {e}")))
     }
 
@@ -493,24 +478,23 @@ impl RunningJob {
         if file != SUBMISSION {
             self.warn_of_edit(files, file);
         }
-        let stamp = replace(dir, file, bytes, survives).map_err(unavailable(file))?;
-        files.written.insert(file, stamp);
+        let written = replace(dir, file, bytes, survives).map_err(unavailable(file))?;
+        files.written.insert(file, written);
         Ok(())
     }
 
-    fn tell(&self, news: impl FnOnce() -> News) {
-        self.shared.tell(&self.id, news);
+    fn publish(&self, news: impl FnOnce() -> News) {
+        self.context.publish(&self.id, news);
     }
 
     fn update(&self, change: impl FnOnce(&mut Record)) {
         let mut record = lock(&self.record);
         change(&mut record);
-        record.json = None;
         drop(record);
         self.changed.send_replace(());
     }
 
-    /// Tells of changes of the record from now on. When it tells of the end, the store knows of it.
+    /// Signals changes of the record from now on. When it signals the end, the store shows it.
     pub fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
@@ -538,10 +522,6 @@ impl transcript::Journal for RunningJob {
     fn log(&self, line: &str) {
         Self::log(self, line);
     }
-}
-
-fn size_of_decision(decision: &Decision) -> usize {
-    decision.question.len() + decision.decision.len() + decision.reasoning.len()
 }
 
 fn within(bytes: usize, limit: u64, what: &str, name: &str) -> Result<(), ToolError> {

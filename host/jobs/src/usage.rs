@@ -2,10 +2,7 @@
 //!
 //! The files are read as they are: no owner is asked, none is needed, and nothing is repaired.
 
-use std::{
-    collections::{BTreeMap, btree_map},
-    io,
-};
+use std::{collections::BTreeMap, io};
 
 use cap_std::fs::Dir;
 use guild_contract::{JobStatus, JobUsage, Limits, Meta};
@@ -91,14 +88,9 @@ struct Sums(BTreeMap<(String, Vec<String>), Sum>);
 
 impl Sums {
     fn add(&mut self, used: JobUsage) {
-        let sum = match self.0.entry((used.agent.clone(), used.models.clone())) {
-            btree_map::Entry::Occupied(known) => known.into_mut(),
-            btree_map::Entry::Vacant(new) => {
-                let (agent, models) = new.key().clone();
-                new.insert(Sum { agent, models, ..Sum::default() })
-            }
-        };
-        sum.add(&used);
+        let (agent, models) = (used.agent.clone(), used.models.clone());
+        let sum = self.0.entry((agent.clone(), models.clone()));
+        sum.or_insert_with(|| Sum { agent, models, ..Sum::default() }).add(&used);
     }
 
     fn into_vec(self) -> Vec<Sum> {

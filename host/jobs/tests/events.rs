@@ -12,7 +12,7 @@ use common::{Member, start};
 use guild_contract::{JobId, JobStatus, News, event::Kind};
 use guild_jobs::{
     JobStore, StoreOptions,
-    events::{JobEvent, Listener},
+    events::{JobEvent, Subscriber},
 };
 use serde_json::json;
 
@@ -20,8 +20,8 @@ use serde_json::json;
 #[derive(Default)]
 struct Told(Mutex<Vec<JobEvent>>);
 
-impl Listener for Told {
-    fn tell(&self, event: JobEvent) {
+impl Subscriber for Told {
+    fn receive(&self, event: JobEvent) {
         self.0.lock().unwrap().push(event);
     }
 }
@@ -41,7 +41,7 @@ impl Told {
 fn telling(member: &Member) -> (Arc<JobStore>, Arc<Told>) {
     let options = StoreOptions { limits: Arc::new(member.limits.clone()), clock: member.clock.clone() };
     let (store, told) = (JobStore::open(&member.dir, options).unwrap(), Arc::new(Told::default()));
-    store.set_listener(told.clone());
+    store.set_subscriber(told.clone());
     store.load();
     (store, told)
 }

@@ -67,7 +67,7 @@ fn what_is_no_job_is_left_out_and_harms_no_other() {
     dir.create_dir("jobs/not an id").unwrap();
     dir.write("jobs/not an id/meta.json", meta("completed").to_string()).unwrap();
     let store = member.store();
-    let mut left_out: Vec<_> = store.load().left_out.into_iter().map(|(id, _)| id.to_string()).collect();
+    let mut left_out: Vec<_> = store.load().unreadable.into_iter().map(|(id, _)| id.to_string()).collect();
     left_out.sort();
     assert_eq!(left_out, ["broken", "directory", "fifo", "huge", "link", "none"]);
     assert_eq!(listed_ids(&store, json!({})), ["sound"]);
@@ -108,14 +108,14 @@ fn a_job_that_was_left_running_is_completed_if_it_had_submitted_and_failed_if_no
 
     let store = member.store();
     let report = store.load();
-    assert_eq!((report.jobs, report.reconciled.len()), (2, 2));
+    assert_eq!((report.jobs, report.recovered.len()), (2, 2));
     let view = status(&store, &silent);
     assert_eq!((view.status, view.completed_at.as_deref()), (JobStatus::Failed, Some("2026-01-01T00:01:00.000Z")));
     assert!(view.error.unwrap().starts_with("the host stopped while the job was running"));
     assert_eq!(status(&store, &submitted).status, JobStatus::Completed);
     assert_eq!(store.result(submitted.as_str()).unwrap().output, "the result");
     assert!(!member.dir.exists(member.file(&submitted, "submission.json")));
-    assert!(member.store().load().reconciled.is_empty());
+    assert!(member.store().load().recovered.is_empty());
 }
 
 /// A job as each of the writes of its end leaves it, if the host dies right after.
@@ -163,7 +163,7 @@ fn a_crash_between_any_two_writes_leaves_a_job_that_is_repaired() {
             let name = path.file_name().unwrap().to_str().unwrap();
             assert!(!name.starts_with(".tmp-") && name != "submission.json", "{} left {name}", crash.at);
         }
-        assert!(member.store().load().reconciled.is_empty(), "{}", crash.at);
+        assert!(member.store().load().recovered.is_empty(), "{}", crash.at);
     }
 }
 
@@ -230,7 +230,7 @@ fn answers_wait_for_the_load_and_creation_does_not() {
     assert!(store.status_now(job.id().as_str()).is_some());
     assert!(store.list_now(&serde_json::from_value(json!({})).unwrap()).is_none());
     assert_eq!(list(&store, json!({})).jobs.len(), 51);
-    assert_eq!(store.load().reconciled.len(), 0);
+    assert_eq!(store.load().recovered.len(), 0);
     assert_eq!(status(&store, job.id()).status, JobStatus::Running);
 }
 
@@ -349,7 +349,7 @@ fn a_kill_at_any_moment_loses_no_job_and_leaves_none_stuck() {
         }
 
         let store = member.store();
-        assert!(store.load().left_out.is_empty());
+        assert!(store.load().unreadable.is_empty());
         for job in list(&store, json!({})).jobs {
             assert_ne!(job.status, JobStatus::Running);
             if job.status == JobStatus::Completed {

@@ -634,13 +634,13 @@ fn a_result_that_could_not_be_written_is_kept_and_written_later() {
     // A host that starts meanwhile cannot write it either, and keeps it too.
     assert!(member.dir.exists(member.file(submitted.id(), "submission.json")));
     let store = member.store();
-    assert_eq!(store.load().reconciled, [(submitted.id().clone(), JobStatus::Completed)]);
+    assert_eq!(store.load().recovered, [(submitted.id().clone(), JobStatus::Completed)]);
     assert_eq!(store.result(submitted.id().as_str()).unwrap().output, "the result");
     clear(&submitted);
     assert_eq!(store.result(submitted.id().as_str()).unwrap().output, "the result");
     assert_eq!(member.read(&member.file(submitted.id(), "result.md")), "the result");
     assert!(!member.dir.exists(member.file(submitted.id(), "submission.json")));
-    assert!(member.store().load().reconciled.is_empty());
+    assert!(member.store().load().recovered.is_empty());
 }
 
 #[test]
@@ -716,7 +716,7 @@ fn many_dispatches_at_once_are_all_there() {
     });
     assert_eq!((listed_ids(&store, json!({})).len(), store.running_count()), (80, 0));
     let report = member.store().load();
-    assert_eq!((report.jobs, report.reconciled.len(), report.left_out.len()), (80, 0, 0));
+    assert_eq!((report.jobs, report.recovered.len(), report.unreadable.len()), (80, 0, 0));
 }
 
 #[test]

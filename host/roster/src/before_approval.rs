@@ -23,7 +23,7 @@ pub fn end_before_approval(member: &Dir, limits: &Arc<Limits>) -> Result<(), Str
             let options = StoreOptions { limits: limits.clone(), clock: Arc::new(SystemClock) };
             let store = JobStore::open(member, options).map_err(failed)?;
             store.set_resume(Arc::new(Unapproved));
-            store.settle_left().map_err(failed)
+            store.recover().map_err(failed)
         }
         Err(owner) if owner.url.is_empty() => {
             Err(format!("process {} works on it; try again when that has ended", owner.pid))

@@ -34,7 +34,7 @@ async fn condense(
         Ok(slot) => slot,
         Err(why) => return Condensed { text: Err(why), account: Account::default(), seconds: 0.0 },
     };
-    let _place = slot.places.take(key).await;
+    let _place = slot.places.acquire(key, 1).await;
     // Its time begins with its place.
     let (meter, begun) = (Meter::new(bounds), Instant::now());
     let until = meter.deadline() + GRACE;

@@ -17,7 +17,7 @@ use cap_std::fs::{Dir, Metadata, MetadataExt as _, OpenOptions};
 use guild_contract::{Limits, Manifest, MemberKey, grants::Pattern, manifest::FILE_NAME, text::hex};
 use guild_jobs::durable::open_directory;
 use guild_sandbox::Candidate;
-
+use guild_session::fingerprint::Fingerprint;
 use sha2::{Digest as _, Sha256};
 
 use guild_config::Config;
@@ -87,10 +87,7 @@ pub(crate) struct Mark {
 /// What tells one state of a file from another without reading it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct FileMark {
-    device: u64,
-    inode: u64,
-    size: u64,
-    changed: (i64, i64),
+    file: Fingerprint,
     /// It was changed so lately that a later change may look the same: file systems count time in ticks.
     fresh: bool,
 }
@@ -127,10 +124,7 @@ impl FileMark {
     fn of(found: &Metadata) -> Self {
         let age = found.modified().ok().and_then(|at| SystemTime::now().duration_since(at.into_std()).ok());
         Self {
-            device: found.dev(),
-            inode: found.ino(),
-            size: found.len(),
-            changed: (found.mtime(), found.mtime_nsec()),
+            file: Fingerprint::from_parts(found.dev(), found.ino(), found.len(), (found.mtime(), found.mtime_nsec())),
             fresh: age.is_none_or(|age| age < TICK),
         }
     }

@@ -58,7 +58,7 @@ impl Home {
         let memory = MemoryStore::open(&dir, limits, clock).map_err(directory("memory"))?;
         let resumer = Arc::new(Resumer::new(&store));
         store.set_resume(resumer.clone());
-        store.set_listener(means.events.of_member(&key));
+        store.set_subscriber(means.events.of_member(&key));
         let (under_way, gone) = (Mutex::default(), CancellationToken::new().drop_guard());
         let kept = means.kept.of_member();
         Ok(Arc::new(Self { key, dir, store, memory, resumer, kept, under_way, owner, gone }))

@@ -75,7 +75,7 @@ impl Resumer {
     /// Where nobody knows what there is.
     pub(crate) fn end_all_of_a_new_member(&self) -> io::Result<()> {
         self.decide(Err(NEW.to_owned()));
-        self.store.upgrade().map_or(Ok(()), |store| store.settle_left())
+        self.store.upgrade().map_or(Ok(()), |store| store.recover())
     }
 }
 

@@ -24,7 +24,6 @@ mod neighbours;
 pub mod notice;
 mod opener;
 pub mod preview;
-mod queue;
 mod reach;
 mod reconciler;
 pub mod reload;

@@ -113,7 +113,7 @@ impl Opener {
                 let home = home.map_err(|why| failed(&key, why))?;
                 if self.base.is_none() {
                     // One task is carried out here. What a host left running is the next host's.
-                    home.store.leave_running();
+                    home.store.defer_recovery();
                 }
                 home
             }

@@ -4,15 +4,15 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use guild_agent::{Extractive, LocalSearch, api::Api, claude::Claude};
-use guild_contract::Grants;
+use guild_contract::{Grants, MemberKey};
 use guild_session::{
     files::Files,
+    queue::FairQueue,
     session::{AgentRuntime, Wanted},
     web::Web,
 };
 use guild_web::{Granted, Internet, MemberHosts};
 
-use crate::queue::Places;
 use guild_config::{Config, Runtime, directories};
 
 /// How long a session may take to end that was cancelled, or is out of time.
@@ -22,13 +22,13 @@ pub(crate) const GRACE: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub(crate) struct Slot {
     pub(crate) runtime: Arc<dyn AgentRuntime>,
-    pub(crate) places: Arc<Places>,
+    pub(crate) places: Arc<FairQueue<MemberKey>>,
 }
 
 /// Every runtime, or why it cannot be used.
 pub(crate) struct Runtimes {
     slots: BTreeMap<Runtime, Result<Slot, String>>,
-    places: BTreeMap<Runtime, Arc<Places>>,
+    places: BTreeMap<Runtime, Arc<FairQueue<MemberKey>>>,
     extractive: Arc<Extractive>,
     internet: Option<Arc<Internet>>,
     orphans: Option<Claude>,
@@ -45,7 +45,7 @@ impl Runtimes {
             (Runtime::Claude, config.claude.sessions),
             (Runtime::Api, config.api.sessions),
         ];
-        let places = sessions.map(|(runtime, sessions)| (runtime, Places::new(sessions)));
+        let places = sessions.map(|(runtime, sessions)| (runtime, FairQueue::new(sessions, sessions)));
         Self::with(config, Arc::new(Extractive::with_limits(&config.limits)), BTreeMap::from(places))
     }
 
@@ -60,7 +60,7 @@ impl Runtimes {
     fn with(
         config: &Config,
         extractive: Arc<Extractive>,
-        places: BTreeMap<Runtime, Arc<Places>>,
+        places: BTreeMap<Runtime, Arc<FairQueue<MemberKey>>>,
     ) -> Result<Self, String> {
         let internet = config.web.as_ref().map(Internet::new).transpose()?;
         let claude = claude(config);
@@ -72,7 +72,7 @@ impl Runtimes {
             Runtime::Claude => claude.clone(),
             Runtime::Api => api.clone(),
         };
-        let slot = |(runtime, places): (&Runtime, &Arc<Places>)| {
+        let slot = |(runtime, places): (&Runtime, &Arc<FairQueue<MemberKey>>)| {
             (*runtime, made(*runtime).map(|runtime| Slot { runtime, places: places.clone() }))
         };
         let slots = places.iter().map(slot).collect();

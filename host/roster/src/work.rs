@@ -16,6 +16,7 @@ use guild_session::{
     activation::{Activation, Plan, SessionPlan},
     files::Files,
     meter::{Account, Ending, Meter, Observer, session_limits},
+    queue::Permit,
     session::{AgentRuntime, Query, QueryEvent, QueryHandle, Session, SessionEnd, Sessions, Wanted},
     tools::{ToolError, Tools},
     transcript::{self, Entry, SUCCESS},
@@ -30,7 +31,6 @@ use tracing::{Instrument as _, Span};
 use crate::{
     blocking::blocking,
     home::Home,
-    queue::Place,
     reach::Reach,
     runtimes::{GRACE, Runtimes, Slot},
 };
@@ -342,13 +342,18 @@ fn queue(job: &RunningJob, agent: Runtime) {
 }
 
 /// Waits for a place in which a session can run. Whoever watches the job sees that it waits.
-async fn place(slot: &Slot, job: &Arc<RunningJob>, agent: Runtime, member: &MemberKey) -> Result<Place, String> {
-    if let Some(place) = slot.places.try_take() {
+async fn place(
+    slot: &Slot,
+    job: &Arc<RunningJob>,
+    agent: Runtime,
+    member: &MemberKey,
+) -> Result<Permit<MemberKey>, String> {
+    if let Some(place) = slot.places.try_acquire(member, 1) {
         return Ok(place);
     }
     queue(job, agent);
     tokio::select! {
-        place = slot.places.take(member) => Ok(place),
+        place = slot.places.acquire(member, 1) => Ok(place),
         () = job.cancelled().cancelled() => Err("the job was cancelled".to_owned()),
     }
 }
@@ -438,7 +443,7 @@ impl Sessions for OwnSessions {
             };
             let session = async {
                 let place = tokio::select! {
-                    place = slot.places.take(&member) => place,
+                    place = slot.places.acquire(&member, 1) => place,
                     () = stop.cancelled() => return interrupted(),
                 };
                 // Its time begins with its place.

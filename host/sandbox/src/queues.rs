@@ -1,12 +1,18 @@
 //! Queues: for each kind of call, a bounded number of components is live at a time.
 //!
-//! A queue is first come, first served. Each member has a narrower one of its own before the one that all share, so
-//! that one member's thousand dispatches, or jobs, leave room for another's first. Once in, ticks share the cores.
+//! They are fair over members: one member's thousand dispatches, or jobs, leave room for another's first. Once in, ticks
+//! share the cores.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use guild_contract::Limits;
-use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+use guild_session::queue::{self, FairQueue};
 use wasmtime::component::Component;
 
 /// How many tables come with a memory: twice what compilers make of one program.
@@ -23,18 +29,23 @@ const fn listings() -> u32 {
     first + second + last
 }
 
+/// A queue that all members share, each under the number of its [`MemberQueues`].
+type SharedQueue = Arc<FairQueue<u64>>;
+
 /// The permits that all members share.
 pub(crate) struct Queues {
-    activations: Shared,
-    runs: Shared,
-    tool_calls: Shared,
-    listings: [Shared; LISTINGS.len()],
+    activations: SharedQueue,
+    runs: SharedQueue,
+    tool_calls: SharedQueue,
+    listings: [SharedQueue; LISTINGS.len()],
     /// The memories, with their tables, that components have beyond the first: those that have more wait for them before
     /// they wait with the others, whom they do not hold up. For listing tools there are more, so that no component has to
     /// wait for others to be loaded.
-    surplus: Shared,
+    surplus: SharedQueue,
     /// How many of them a component may have.
     widest: u32,
+    /// The number of the next member.
+    next: AtomicU64,
 }
 
 impl Queues {
@@ -43,24 +54,25 @@ impl Queues {
         let most = |all: u32| (all - all / 8).max(1);
         let widest = limits.memories.max(limits.tables.div_ceil(TABLES));
         Self {
-            activations: Shared::new(cores * 8, cores),
-            runs: Shared::new(limits.live_runs, most(limits.live_runs)),
-            tool_calls: Shared::new(limits.live_tool_calls, most(limits.live_tool_calls)),
-            listings: LISTINGS.map(|(_, most)| Shared::new(most, most)),
-            surplus: Shared::new(widest.saturating_mul(2).max(256), widest.max(128)),
+            activations: FairQueue::new(cores * 8, cores),
+            runs: FairQueue::new(limits.live_runs, most(limits.live_runs)),
+            tool_calls: FairQueue::new(limits.live_tool_calls, most(limits.live_tool_calls)),
+            listings: LISTINGS.map(|(_, most)| FairQueue::new(most, most)),
+            surplus: FairQueue::new(widest.saturating_mul(2).max(256), widest.max(128)),
             widest,
+            next: AtomicU64::new(0),
         }
     }
 
     /// How many components are live at a time at most.
     pub(crate) fn live(&self) -> Option<u32> {
         let shared = [&self.activations, &self.runs, &self.tool_calls];
-        shared.iter().try_fold(listings(), |sum, shared| sum.checked_add(shared.permits))
+        shared.iter().try_fold(listings(), |sum, shared| sum.checked_add(shared.permits()))
     }
 
     /// How many memories, each with its tables, there are at most where `live` components are.
     pub(crate) fn memories(&self, live: u32) -> Option<u32> {
-        live.checked_add(self.surplus.permits)?.checked_add(listings().checked_mul(self.widest)?)
+        live.checked_add(self.surplus.permits())?.checked_add(listings().checked_mul(self.widest)?)
     }
 
     /// The queues of a member with this component.
@@ -69,34 +81,17 @@ impl Queues {
         let needed = component.resources_required();
         let sets = needed.map_or(1, |all| all.num_memories.max(all.num_tables.div_ceil(TABLES)));
         // One that has more than the limits allow is refused by its Store.
-        let surplus = sets.saturating_sub(1).min(self.surplus.permits_of_member);
-        let before = if surplus > 0 { self.surplus.stages(surplus) } else { Vec::new() };
-        let queue = |shared: &Shared| Queue([before.as_slice(), &shared.stages(1)].concat());
+        let surplus = sets.saturating_sub(1).min(self.surplus.permits_of_member());
+        let member = self.next.fetch_add(1, Ordering::Relaxed);
+        let stage = |queue: &SharedQueue, permits| Stage { queue: queue.clone(), member, permits };
+        let before = (surplus > 0).then(|| stage(&self.surplus, surplus));
+        let queue = |shared| Queue(before.iter().cloned().chain([stage(shared, 1)]).collect());
         MemberQueues {
             activations: queue(&self.activations),
             runs: queue(&self.runs),
             tool_calls: queue(&self.tool_calls),
-            listings: self.listings.each_ref().map(|listings| Queue(listings.stages(1))),
+            listings: self.listings.each_ref().map(|listings| Queue(vec![stage(listings, 1)])),
         }
-    }
-}
-
-/// So many permits, which all members share.
-struct Shared {
-    permits: u32,
-    permits_of_member: u32,
-    semaphore: Arc<Semaphore>,
-}
-
-impl Shared {
-    fn new(permits: u32, permits_of_member: u32) -> Self {
-        Self { permits, permits_of_member, semaphore: Arc::new(Semaphore::new(permits as usize)) }
-    }
-
-    /// Where a member waits: first for so many of its own permits, and then for as many of all.
-    fn stages(&self, many: u32) -> Vec<Stage> {
-        let own = Arc::new(Semaphore::new(self.permits_of_member as usize));
-        vec![Stage { semaphore: own, many }, Stage { semaphore: self.semaphore.clone(), many }]
     }
 }
 
@@ -114,25 +109,26 @@ pub(crate) type Listings = [Queue; LISTINGS.len()];
 /// What is waited for before a kind of call, in this order.
 pub(crate) struct Queue(Vec<Stage>);
 
-/// A semaphore, and how many of its permits a call takes.
+/// A queue, and how many of its permits a call of a member takes.
 #[derive(Clone)]
 struct Stage {
-    semaphore: Arc<Semaphore>,
-    many: u32,
+    queue: SharedQueue,
+    member: u64,
+    permits: u32,
 }
 
 /// A call may be made. Dropping it lets the next one in.
 pub struct Permit {
-    _permits: Vec<OwnedSemaphorePermit>,
+    _permits: Vec<queue::Permit<u64>>,
 }
 
 impl Queue {
-    /// Waits for a permit. Semaphores are never closed.
-    pub(crate) async fn permit(&self) -> Result<Permit, AcquireError> {
+    /// Waits for a permit.
+    pub(crate) async fn permit(&self) -> Permit {
         let mut permits = Vec::with_capacity(self.0.len());
-        for stage in &self.0 {
-            permits.push(stage.semaphore.clone().acquire_many_owned(stage.many).await?);
+        for Stage { queue, member, permits: many } in &self.0 {
+            permits.push(queue.acquire(member, *many).await);
         }
-        Ok(Permit { _permits: permits })
+        Permit { _permits: permits }
     }
 }

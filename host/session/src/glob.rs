@@ -1,4 +1,15 @@
-//! Globs that a caller, a component or a model wrote.
+//! Globs that a caller, a component or a model wrote: the filter of a list of jobs, and the patterns of Glob and Grep.
+//!
+//! They are globs of `globset`: `*`, `?`, `[...]`, `{...}`, `**`. They differ in one point: a filter matches descriptions,
+//! in which `/` is a character like any other; a path's `*` and `?` stop at `/`.
+//!
+//! Three kinds of patterns are no globs, since each decides what somebody may do, and must mean no more than it says:
+//!
+//! - Members and read roots of a policy (`guild_contract::policy::wildcard`): `*` stands for any characters, all else for
+//!   itself. A key with `[` or `{` in it must not become a wider pattern.
+//! - Hosts of the web (`guild_web`): a host, `*.` and a domain, or `*`, with a port. `*` inside of a name would cross dots,
+//!   and hosts are compared as addresses have them.
+//! - Files of others keep their own standards: `.gitignore` that of git, `robots.txt` RFC 9309.
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 

@@ -6,9 +6,11 @@
 
 pub mod activation;
 pub mod files;
+pub mod fingerprint;
 pub mod glob;
 pub mod meter;
 pub mod process;
+pub mod queue;
 pub mod secret;
 pub mod session;
 pub mod tools;

@@ -21,8 +21,9 @@ use guild_contract::{
     MemberKey,
     manifest::{ComponentSpec, FILE_NAME},
 };
-use guild_jobs::durable::{Stamp, open_directory, stamp};
+use guild_jobs::durable::open_directory;
 use guild_sandbox::{Candidate, LoadError};
+use guild_session::fingerprint::Fingerprint;
 use jiff::{Timestamp, Unit};
 
 use crate::{
@@ -194,7 +195,7 @@ pub struct Approval {
     /// The audit log that `guild.toml` names.
     audit_log: Option<PathBuf>,
     /// What was read last, and which state of the file that was.
-    read: Mutex<Option<(Stamp, Arc<Lock>)>>,
+    read: Mutex<Option<(Fingerprint, Arc<Lock>)>>,
     /// What was refused last, by its directory: its component's SHA-256, and why.
     told: Mutex<BTreeMap<String, (String, String)>>,
     /// What holds in its place, once `guild.toml` was read again.
@@ -255,7 +256,7 @@ impl Approval {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Arc::default()),
             Err(e) => return Err(unreadable(e)),
         };
-        let now = stamp(&dir, FILE).map_err(unreadable)?;
+        let now = Fingerprint::at(&dir, FILE).map_err(unreadable)?;
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((at, lock)) = &*read
             && Some(*at) == now

@@ -14,7 +14,8 @@ use guild_contract::{
     manifest::{ArtifactsWish, ComponentSpec, Wishes, World},
     nearest::suggested,
 };
-use guild_jobs::durable::{Stamp, if_there, read_whole};
+use guild_jobs::durable::{if_there, read_whole};
+use guild_session::fingerprint::Fingerprint;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
@@ -158,7 +159,7 @@ impl Default for Lock {
 
 impl Lock {
     /// Reads the lock of a directory; an empty one where there is none.
-    pub(crate) fn read(dir: &Dir) -> Result<(Self, Option<Stamp>), FileError> {
+    pub(crate) fn read(dir: &Dir) -> Result<(Self, Option<Fingerprint>), FileError> {
         let unreadable = |why: String| FileError::Unreadable { file: FILE, why };
         if let Some(found) = if_there(dir.symlink_metadata(FILE)).map_err(|e| unreadable(e.to_string()))? {
             if found.is_symlink() {
@@ -202,7 +203,7 @@ impl Lock {
     }
 
     /// Replaces the lock of a directory that is held.
-    pub(crate) fn write(&self, held: &DirectoryLock) -> io::Result<Stamp> {
+    pub(crate) fn write(&self, held: &DirectoryLock) -> io::Result<Fingerprint> {
         held.replace(FILE, self.text()?.as_bytes(), MODE)
     }
 

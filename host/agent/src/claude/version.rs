@@ -3,13 +3,14 @@
 use std::{
     fmt,
     io::Read as _,
-    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::{Arc, Mutex, PoisonError},
     thread,
     time::{Duration, Instant},
 };
+
+use guild_session::fingerprint::StrictFingerprint;
 
 use super::{flags, protocol};
 
@@ -53,16 +54,14 @@ impl Version {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ExecutableId {
     path: PathBuf,
-    file: (u64, u64, u64),
-    changed: [i64; 4],
+    file: StrictFingerprint,
 }
 
 impl ExecutableId {
     fn of(program: &Path) -> Option<Self> {
         let path = program.canonicalize().ok()?;
-        let found = std::fs::metadata(&path).ok()?;
-        let changed = [found.mtime(), found.mtime_nsec(), found.ctime(), found.ctime_nsec()];
-        Some(Self { path, file: (found.dev(), found.ino(), found.len()), changed })
+        let file = StrictFingerprint::of(&path).ok()??;
+        Some(Self { path, file })
     }
 }
 

@@ -16,10 +16,10 @@ use serde::{Deserialize, Serialize};
 use tokio::{runtime::Handle, task::spawn_blocking};
 
 use crate::{
-    durable::{append, if_there, read_whole, stamp},
+    durable::{append, if_there, read_whole},
     sync::lock,
 };
-use guild_session::{activation::MemoryNote, meter::Account};
+use guild_session::{activation::MemoryNote, fingerprint::Fingerprint, meter::Account};
 
 use super::{COMPACTED, MEMORY, MemoryStore, Seen};
 
@@ -109,7 +109,7 @@ impl MemoryStore {
         let usage = JobUsage { agent: agent.to_owned(), models, usage, wall_seconds, queued: false };
         let line = Compaction { at: self.now(), usage, error: condensed.text.as_ref().err().cloned() };
         let written = self.dir().and_then(|dir| {
-            if stamp(&dir, LEDGER)?.is_some_and(|stamp| stamp.size > MAX_LEDGER_BYTES) {
+            if Fingerprint::at(&dir, LEDGER)?.is_some_and(|ledger| ledger.size() > MAX_LEDGER_BYTES) {
                 if_there(dir.remove_file(LEDGER))?;
             }
             let mut json = serde_json::to_vec(&line)?;

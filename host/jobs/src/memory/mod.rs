@@ -20,11 +20,11 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     clock::{Clock, rfc3339},
-    durable::{Stamp, Survives, if_there, open_or_make_dir, read, remove_temporaries, replace, stamp, sync_dir},
+    durable::{Survives, if_there, open_or_make_dir, read, remove_temporaries, replace, sync_dir},
     record::pretty,
     sync::lock,
 };
-use guild_session::{activation::MemoryNote, tools::ToolError};
+use guild_session::{activation::MemoryNote, fingerprint::Fingerprint, tools::ToolError};
 
 use compaction::Compactor;
 pub use compaction::{Compaction, Condense, Condensed, Condenser};
@@ -96,7 +96,7 @@ pub struct MemoryStore {
 pub(crate) struct Seen {
     pub(crate) key: String,
     pub(crate) content: String,
-    pub(crate) stamp: Stamp,
+    pub(crate) fingerprint: Fingerprint,
 }
 
 fn file(key: &str) -> String {
@@ -111,8 +111,8 @@ fn chars(text: &str) -> u64 {
     text.chars().count() as u64
 }
 
-fn time(stamp: &Stamp) -> String {
-    let (seconds, nanos) = stamp.modified;
+fn time(file: &Fingerprint) -> String {
+    let (seconds, nanos) = file.modified();
     let time = Timestamp::new(seconds, i32::try_from(nanos).unwrap_or(0));
     rfc3339(time.unwrap_or(if seconds < 0 { Timestamp::MIN } else { Timestamp::MAX }))
 }
@@ -231,10 +231,10 @@ impl MemoryStore {
         let dir = self.dir().map_err(unavailable(doing))?;
         let max = self.max_bytes();
         let Some(contents) = read(&dir, file(key), max).map_err(unavailable(doing))? else { return Ok(None) };
-        if contents.stamp.size > max {
+        if contents.fingerprint.size() > max {
             return Err(ToolError::OverLimit(format!(
                 "the memory {key:?} has {} bytes, more than limits.memory_injection_chars allows",
-                contents.stamp.size
+                contents.fingerprint.size()
             )));
         }
         Ok(Some(contents.text()))
@@ -244,7 +244,7 @@ impl MemoryStore {
     pub fn list(&self) -> Result<Vec<MemoryEntry>, ToolError> {
         let doing = "could not list the memories";
         let files = self.dir().and_then(|dir| self.files(&dir)).map_err(unavailable(doing))?;
-        let entry = |(key, stamp): (String, Stamp)| MemoryEntry { key, bytes: stamp.size, modified: time(&stamp) };
+        let entry = |(key, file): (String, Fingerprint)| MemoryEntry { key, bytes: file.size(), modified: time(&file) };
         Ok(files.into_iter().map(entry).collect())
     }
 
@@ -264,9 +264,9 @@ impl MemoryStore {
 
     /// The size of all memories in characters; a file that cannot be injected counts with its bytes.
     pub fn total_size(&self) -> u64 {
-        let size = |dir: &Dir, (key, stamp): (String, Stamp)| match self.see(dir, &key) {
+        let size = |dir: &Dir, (key, file): (String, Fingerprint)| match self.see(dir, &key) {
             Some(seen) => chars(&seen.content),
-            None => stamp.size,
+            None => file.size(),
         };
         let total = self.dir().and_then(|dir| Ok(self.files(&dir)?.into_iter().map(|f| size(&dir, f)).sum()));
         total.inspect_err(|e| tracing::warn!("the memories cannot be read: {e}")).unwrap_or(0)
@@ -319,7 +319,7 @@ impl MemoryStore {
         let before = seen.iter().find(|seen| seen.key == COMPACTED);
         let unchanged = match before {
             Some(before) => same(before),
-            None => stamp(&dir, file(COMPACTED))?.is_none(),
+            None => Fingerprint::at(&dir, file(COMPACTED))?.is_none(),
         };
         if !unchanged {
             return Err(io::Error::other("compacted.md was edited meanwhile"));
@@ -350,7 +350,7 @@ impl MemoryStore {
 
     /// The files' sizes in bytes: never less than their characters.
     pub(crate) fn total_bytes(&self) -> io::Result<u64> {
-        Ok(self.files(&self.dir()?)?.iter().map(|(_, stamp)| stamp.size).sum())
+        Ok(self.files(&self.dir()?)?.iter().map(|(_, file)| file.size()).sum())
     }
 
     /// A handle on `memory/`, which is made where a person took it away.
@@ -366,7 +366,7 @@ impl MemoryStore {
     }
 
     /// The keys of all regular `.md` files, newest first.
-    fn files(&self, dir: &Dir) -> io::Result<Vec<(String, Stamp)>> {
+    fn files(&self, dir: &Dir) -> io::Result<Vec<(String, Fingerprint)>> {
         let mut files = Vec::new();
         for entry in dir.entries()? {
             let entry = entry?;
@@ -375,11 +375,11 @@ impl MemoryStore {
             if key.is_empty() || key.starts_with('.') || !entry.file_type()?.is_file() {
                 continue;
             }
-            if let Some(stamp) = stamp(dir, &name)? {
-                files.push((key.to_owned(), stamp));
+            if let Some(file) = Fingerprint::at(dir, &name)? {
+                files.push((key.to_owned(), file));
             }
         }
-        files.sort_unstable_by(|(a_key, a), (b_key, b)| b.modified.cmp(&a.modified).then_with(|| a_key.cmp(b_key)));
+        files.sort_unstable_by(|(a_key, a), (b_key, b)| b.modified().cmp(&a.modified()).then_with(|| a_key.cmp(b_key)));
         Ok(files)
     }
 
@@ -387,7 +387,7 @@ impl MemoryStore {
     fn see(&self, dir: &Dir, key: &str) -> Option<Seen> {
         let left_out = |why: &dyn std::fmt::Display| tracing::warn!(key, "the memory is left out: {why}");
         let contents = read(dir, file(key), self.max_bytes()).inspect_err(|e| left_out(e)).ok()??;
-        let stamp = contents.stamp;
+        let fingerprint = contents.fingerprint;
         let bytes = contents.whole().inspect_err(|e| left_out(e)).ok()?;
         let content = String::from_utf8(bytes).inspect_err(|e| left_out(e)).ok()?;
         let size = chars(&content);
@@ -395,7 +395,7 @@ impl MemoryStore {
             left_out(&format!("{size} characters are more than limits.memory_injection_chars"));
             return None;
         }
-        Some(Seen { key: key.to_owned(), content, stamp })
+        Some(Seen { key: key.to_owned(), content, fingerprint })
     }
 
     fn note(&self, seen: &Seen, origins: &Origins) -> MemoryNote {
@@ -403,7 +403,7 @@ impl MemoryStore {
         MemoryNote {
             key: seen.key.clone(),
             content: seen.content.clone(),
-            modified: time(&seen.stamp),
+            modified: time(&seen.fingerprint),
             origin: origin.map(|origin| origin.job.clone()),
         }
     }
@@ -424,7 +424,7 @@ impl MemoryStore {
     fn change_origins(&self, dir: &Dir, change: impl FnOnce(&mut Origins)) {
         let mut origins = self.origins(dir);
         change(&mut origins);
-        origins.retain(|key, _| !matches!(stamp(dir, file(key)), Ok(None)));
+        origins.retain(|key, _| !matches!(Fingerprint::at(dir, file(key)), Ok(None)));
         let stored = pretty(&origins).and_then(|json| replace(dir, ORIGINS, &json, Survives::PowerCut));
         if let Err(e) = stored {
             tracing::warn!(file = ORIGINS, "could not be written: {e}");

@@ -2,6 +2,7 @@
 
 use std::{ops::Bound, path::Path};
 
+use cap_std::fs::Dir;
 use guild_contract::{JobId, JobStatus};
 
 use crate::{
@@ -16,7 +17,7 @@ use super::JobStore;
 
 /// A job as one who looks through all of them sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Brief {
+pub struct JobSummary {
     /// The job.
     pub id: JobId,
     /// Where it is.
@@ -29,7 +30,7 @@ pub struct Brief {
     pub changed_at: String,
 }
 
-impl Brief {
+impl JobSummary {
     fn of(entry: &Entry) -> Self {
         let id = entry.id.clone();
         match &*lock(&entry.state) {
@@ -54,19 +55,26 @@ impl Brief {
 impl JobStore {
     /// At most `most` jobs, newest first: those that come after the one that was made at `after.0` and has the id
     /// `after.1`, which need not be there any more. It blocks.
-    pub fn page(&self, after: Option<(&str, &JobId)>, most: usize) -> Vec<Brief> {
+    pub fn page(&self, after: Option<(&str, &JobId)>, most: usize) -> Vec<JobSummary> {
         self.absorb();
         let entries = {
             let index = self.catalog.read();
             let begin = after.map_or(Bound::Unbounded, |(made, id)| Bound::Excluded(order(id, made)));
             index.from(begin).take(most).cloned().collect::<Vec<_>>()
         };
-        entries.iter().map(|entry| Brief::of(entry)).collect()
+        entries.iter().map(|entry| JobSummary::of(entry)).collect()
     }
 
     /// Where a job is, if there is one of that id. It never blocks on storage.
-    pub fn brief(&self, id: &str) -> Option<Brief> {
-        Some(Brief::of(&*self.catalog.read().get(id)?))
+    pub fn brief(&self, id: &str) -> Option<JobSummary> {
+        Some(JobSummary::of(&*self.catalog.read().get(id)?))
+    }
+
+    /// A job's own id, and its directory.
+    fn open_job(&self, id: &str) -> Result<(JobId, Dir), StoreError> {
+        let id = self.find(id)?.id.clone();
+        let dir = self.job_dir(&id).map_err(StoreError::io("could not read the job"))?;
+        Ok((id, dir))
     }
 
     /// The regular files under a job's `artifacts/`, as `worker/result` names them. It blocks.
@@ -74,10 +82,8 @@ impl JobStore {
     /// # Errors
     /// An unknown job.
     pub fn artifacts(&self, id: &str) -> Result<Vec<String>, StoreError> {
-        let entry = self.find(id)?;
-        let unreadable = StoreError::io("the job's directory cannot be opened");
-        let dir = self.job_dir(&entry.id).map_err(unreadable)?;
-        Ok(artifacts::list(&dir, &entry.id, self.shared.limits().artifacts_entries))
+        let (id, dir) = self.open_job(id)?;
+        Ok(artifacts::list(&dir, &id, self.context.limits().artifacts_entries))
     }
 
     /// How many bytes the file has that has a job's result; 0 where there is none. It blocks.
@@ -85,8 +91,7 @@ impl JobStore {
     /// # Errors
     /// An unknown job.
     pub fn result_bytes(&self, id: &str) -> Result<u64, StoreError> {
-        let entry = self.find(id)?;
-        let dir = self.job_dir(&entry.id).map_err(StoreError::io("could not read the job"))?;
+        let (_, dir) = self.open_job(id)?;
         let bytes = [RESULT, SUBMISSION].map(|file| dir.symlink_metadata(file).map_or(0, |found| found.len()));
         Ok(bytes.into_iter().max().unwrap_or_default())
     }
@@ -96,8 +101,7 @@ impl JobStore {
     /// # Errors
     /// An unknown job.
     pub fn artifact_bytes(&self, id: &str, path: &str) -> Result<u64, StoreError> {
-        let entry = self.find(id)?;
-        let dir = self.job_dir(&entry.id).map_err(StoreError::io("could not read the job"))?;
+        let (_, dir) = self.open_job(id)?;
         Ok(dir.metadata(Path::new(ARTIFACTS).join(path)).map_or(0, |found| found.len()))
     }
 
@@ -106,12 +110,11 @@ impl JobStore {
     /// # Errors
     /// An unknown job; a path that is not one of a regular file; a file that is larger.
     pub fn artifact(&self, id: &str, path: &str, max: u64) -> Result<Vec<u8>, StoreError> {
-        let entry = self.find(id)?;
         let missing = || StoreError::Refused(format!("the job {id} has no artifact {path:?}"));
         let names = Names::of(path).map_err(|_| missing())?;
-        let unreadable = "the artifact cannot be read";
-        let dir = self.job_dir(&entry.id).map_err(StoreError::io(unreadable))?;
-        let bytes = artifacts::read(&dir, &names, max).map_err(StoreError::io(unreadable))?.ok_or_else(missing)?;
+        let (_, dir) = self.open_job(id)?;
+        let read = artifacts::read(&dir, &names, max).map_err(StoreError::io("the artifact cannot be read"))?;
+        let bytes = read.ok_or_else(missing)?;
         if bytes.len() as u64 > max {
             return Err(StoreError::Refused(format!("the artifact {path:?} has more than {max} bytes")));
         }

@@ -3,28 +3,29 @@
 //! Files are the database, and people read and edit them. A job is a directory of `jobs/` that is named by its id;
 //! it exists from the rename that puts it there to the rename that takes it away.
 
-mod answers;
 mod browse;
 mod filter;
+mod leftovers;
+mod list;
 mod load;
-mod pace;
+mod recover;
+mod status;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
     io,
-    sync::{
-        Arc, Mutex, OnceLock, PoisonError, RwLock, Weak,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, Weak},
     time::Duration,
 };
 
+use bytes::Bytes;
 use cap_std::fs::Dir;
 use guild_contract::{
     JobId, JobStatus, Limits, Meta, News,
     rpc::{CancelView, Deleted},
 };
+use guild_session::fingerprint::Fingerprint;
 use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
 use serde_json::Value;
 use uuid::{ContextV7, Uuid};
 
@@ -32,33 +33,41 @@ use crate::{
     Accepted,
     artifacts::ARTIFACTS,
     clock::Clock,
-    durable::{Stamp, create, if_there, open_dir, open_or_make_dir, sync_dir},
-    ended::Ended,
+    context::StoreContext,
+    durable::{create, if_there, open_dir, open_or_make_dir, sync_dir},
+    ended::EndedJob,
     error::StoreError,
-    events::Listener,
-    index::{Catalog, Entry, State, ViewCache},
-    record::{self, CONFIG, META, Owed, PLAN, STATUS, TASK},
+    events::Subscriber,
+    index::{Catalog, Entry, State},
+    record::{self, CONFIG, JOBS, META, PLAN, STATUS, TASK, UnsavedResult},
     running::{EndListener, RunningJob},
-    shared::Shared,
-    sync::{Group, lock},
+    sync::lock,
     tree,
     watch::{Watch, watch},
 };
 
-use answers::Lists;
-pub use browse::Brief;
+pub use browse::JobSummary;
 pub use filter::filter;
-pub use load::{LoadReport, Resume, interrupted};
-use pace::Pace;
+use leftovers::{Trash, Unreadable};
+use list::Lists;
+pub use load::LoadReport;
+use load::Loading;
+use recover::Recovery;
+pub use recover::{Resume, interrupted};
+use status::NotesBudget;
 
-/// The directory of a member that the store keeps.
-pub(crate) const JOBS: &str = "jobs";
 /// Has ids of the same millisecond in the order in which they were made.
 static IN_ORDER: Mutex<ContextV7> = Mutex::new(ContextV7::new());
 /// How the name of a directory begins that is to become a job.
-pub(crate) const NEW: &str = ".new-";
+const NEW: &str = ".new-";
 /// How the name of a directory begins that was a job.
-pub(crate) const DELETED: &str = ".del-";
+const DELETED: &str = ".del-";
+/// For so many milliseconds, what was read of an ended job counts as what its files say.
+const FRESH_MILLIS: i64 = 1000;
+/// For so many more jobs of the store, a millisecond longer: looking at files must not become most of what a host does.
+const JOBS_PER_FRESH_MILLI: i64 = 12;
+/// But no longer than this.
+const MAX_FRESH_MILLIS: i64 = 5000;
 
 /// What a store is opened with.
 pub struct StoreOptions {
@@ -99,33 +108,18 @@ pub struct PruneReport {
 /// All methods block on the file system, but for those that end in `_now`, [`Self::new_id`], [`Self::running`] and
 /// [`Self::running_count`].
 pub struct JobStore {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) catalog: Arc<Catalog>,
-    pub(crate) views: ViewCache,
-    pub(crate) lists: Lists,
-    pub(crate) pace: Pace,
-    running: AtomicUsize,
-    /// What [`Self::load`] found, once it has.
-    pub(crate) report: Mutex<Option<LoadReport>>,
-    pub(crate) loaded: AtomicBool,
-    /// Jobs that a host left running are left as they are.
-    pub(crate) leaves_running: AtomicBool,
-    /// Directories that are no jobs for lack of a readable `meta.json`, and why.
-    pub(crate) left_out: Mutex<BTreeMap<JobId, String>>,
-    /// Those of them that were there when the store was loaded.
-    pub(crate) left_out_at_load: Mutex<BTreeSet<JobId>>,
-    /// Held by the one who reads a job that the index does not know.
-    pub(crate) settling: Mutex<()>,
-    /// Directories of `jobs/` that are no jobs and could not be removed yet.
-    pub(crate) unremoved: Mutex<BTreeSet<String>>,
+    context: Arc<StoreContext>,
+    catalog: Arc<Catalog>,
+    lists: Lists,
+    notes: NotesBudget,
+    loading: Loading,
+    recovery: Recovery,
+    unreadable: Unreadable,
+    trash: Trash,
     /// `None` where the system has no watch to give: then every look at all jobs is a search too.
-    pub(crate) watch: Option<Watch>,
-    /// Who goes on with jobs that a host left running.
-    pub(crate) resume: OnceLock<Arc<dyn Resume>>,
-    /// Itself, for the jobs that it runs.
-    this: Weak<Self>,
-    /// Held while a transcript is looked at.
-    pub(crate) reading: Mutex<()>,
+    watch: Option<Watch>,
+    /// For the jobs that it runs.
+    itself: Weak<Self>,
 }
 
 impl JobStore {
@@ -135,39 +129,26 @@ impl JobStore {
         let jobs = open_or_make_dir(member, JOBS)?;
         let catalog = Arc::new(Catalog::default());
         let watch = watch(&jobs, &catalog)
-            .inspect_err(|e| tracing::warn!("jobs/ cannot be watched, and is searched once a second instead: {e}"))
+            .inspect_err(|e| tracing::warn!("cannot watch jobs/, searching it once a second instead: {e}"))
             .ok();
-        Ok(Arc::new_cyclic(|this| Self {
-            shared: Arc::new(Shared {
-                jobs,
-                limits: RwLock::new(options.limits),
-                clock: options.clock,
-                generation: AtomicU64::new(0),
-                renames: Group::default(),
-                listener: OnceLock::new(),
-            }),
+        let context = StoreContext::new(jobs, options.limits, options.clock);
+        Ok(Arc::new_cyclic(|itself| Self {
+            context,
             catalog,
-            views: ViewCache::default(),
             lists: Lists::default(),
-            pace: Pace::default(),
-            running: AtomicUsize::new(0),
-            report: Mutex::new(None),
-            loaded: AtomicBool::new(false),
-            leaves_running: AtomicBool::new(false),
-            left_out: Mutex::default(),
-            left_out_at_load: Mutex::default(),
-            settling: Mutex::default(),
-            unremoved: Mutex::default(),
+            notes: NotesBudget::default(),
+            loading: Loading::default(),
+            recovery: Recovery::default(),
+            unreadable: Unreadable::default(),
+            trash: Trash::default(),
             watch,
-            resume: OnceLock::new(),
-            this: this.clone(),
-            reading: Mutex::default(),
+            itself: itself.clone(),
         }))
     }
 
     /// An id for a new job: a UUIDv7 of the clock's time; of 1970, where the clock says that it is earlier.
     pub fn new_id(&self) -> JobId {
-        let now = self.shared.clock.now();
+        let now = self.context.clock().now();
         let seconds = u64::try_from(now.as_second()).unwrap_or(0);
         let nanos = u32::try_from(now.subsec_nanosecond()).unwrap_or(0);
         let time = uuid::Timestamp::from_unix(&*lock(&IN_ORDER), seconds, nanos);
@@ -183,7 +164,7 @@ impl JobStore {
             job_id: new.id.clone(),
             status: JobStatus::Running,
             description: new.description.clone(),
-            started_at: self.shared.now(),
+            started_at: self.context.now(),
             completed_at: None,
             error: None,
             usage: None,
@@ -192,62 +173,40 @@ impl JobStore {
         if !self.catalog.write().claim(&new.id) {
             return Err(StoreError::Refused(format!("there is a job {} already", new.id)));
         }
-        let made = self.make(&new, &meta);
-        let mut index = self.catalog.write();
-        index.unclaim(&new.id);
-        made.map_err(|e| {
+        self.make(&new, &meta).map_err(|e| {
+            self.catalog.write().unclaim(&new.id);
             let removed = e.kind() == io::ErrorKind::NotFound;
             let hint = if removed { "; jobs/ was removed while the host runs, so start the host again" } else { "" };
             StoreError::io(format!("could not store the job{hint}"))(e)
         })?;
-        let job = Arc::new(RunningJob::new(self.shared.clone(), self.this.clone(), &meta));
-        index.insert(Entry::running(job.clone()), &meta.started_at);
-        // Before anybody else can do anything to it.
-        self.shared.tell(&new.id, || News::JobStarted { description: new.description.clone() });
-        drop(index);
-        self.running.fetch_add(1, Ordering::Relaxed);
-        self.shared.changed();
+        let job = Arc::new(RunningJob::new(self.context.clone(), self.itself.clone(), &meta));
+        self.insert_running(&job, &meta, || News::JobStarted { description: new.description.clone() });
         Ok(job)
     }
 
-    /// Says who goes on with jobs that a host left running: to be said before [`Self::load`]. Without, they have failed.
+    /// Says who resumes interrupted jobs: to be called before [`Self::load`]. Without, they fail.
     pub fn set_resume(&self, resume: Arc<dyn Resume>) {
-        // Whoever is first stays: jobs may have been handed over already.
-        let _ = self.resume.set(resume);
+        self.recovery.set_resume(resume);
     }
 
-    /// Changes the limits, for the jobs that are made, or taken up again, from now on: one that runs keeps its own.
+    /// Changes the limits, for the jobs that are created, or resumed, from now on: a running job keeps its own.
     pub fn set_limits(&self, limits: Arc<Limits>) {
-        *self.shared.limits.write().unwrap_or_else(PoisonError::into_inner) = limits;
+        self.context.set_limits(limits);
     }
 
-    /// Says who is told what happens to jobs: to be said before [`Self::load`].
-    pub fn set_listener(&self, listener: Arc<dyn Listener>) {
-        // Whoever is first stays: it may have been told something already.
-        let _ = self.shared.listener.set(listener);
+    /// Says who receives the events of jobs: to be called before [`Self::load`].
+    pub fn set_subscriber(&self, subscriber: Arc<dyn Subscriber>) {
+        self.context.subscribe(subscriber);
     }
 
-    /// Leaves jobs that a host left running to the next host: to be said before [`Self::load`]. They are not found then,
-    /// unless [`Self::settle_left`] follows.
-    pub fn leave_running(&self) {
-        self.leaves_running.store(true, Ordering::Relaxed);
-    }
-
-    /// Takes up a job that a host left running: it is running again when this returns. `dir` is its directory.
-    pub(crate) fn take_up(&self, meta: &Meta, dir: &Dir) -> io::Result<Arc<RunningJob>> {
-        let job = Arc::new(RunningJob::resumed(self.shared.clone(), self.this.clone(), meta, dir)?);
-        let mut index = self.catalog.write();
-        index.insert(Entry::running(job.clone()), &meta.started_at);
-        self.shared.tell(&meta.job_id, || News::JobResumed { description: meta.description.clone() });
-        drop(index);
-        self.running.fetch_add(1, Ordering::Relaxed);
-        self.lists.forget();
-        self.shared.changed();
-        Ok(job)
+    /// Leaves interrupted jobs to the next host: to be called before [`Self::load`]. They are not found then, unless
+    /// [`Self::recover`] follows.
+    pub fn defer_recovery(&self) {
+        self.recovery.defer(true);
     }
 
     fn check(&self, new: &NewJob) -> Result<(), StoreError> {
-        let limits = &self.shared.limits();
+        let limits = &self.context.limits();
         for (field, text) in [("description", &new.description), ("task", &new.task)] {
             if text.trim().is_empty() {
                 return Err(StoreError::Refused(format!("{field} must not be empty")));
@@ -269,7 +228,7 @@ impl JobStore {
 
     /// Makes the job's directory under another name, and gives it its own by one rename.
     fn make(&self, new: &NewJob, meta: &Meta) -> io::Result<()> {
-        let jobs = &self.shared.jobs;
+        let jobs = self.context.jobs();
         let nascent = format!("{NEW}{}", new.id);
         let made = (|| {
             jobs.create_dir(&nascent)?;
@@ -278,20 +237,19 @@ impl JobStore {
             create(&dir, CONFIG, &record::config_json(&new.config)?)?;
             create(&dir, META, &record::pretty(meta)?)?;
             create(&dir, STATUS, b"")?;
-            let seal = |plan: &[u8]| self.resume.get().and_then(|resume| resume.seal(&new.id, plan));
-            create(&dir, PLAN, &record::sealed(&new.plan, seal)?)?;
+            create(&dir, PLAN, &record::sealed(&new.plan, |plan| self.recovery.seal(&new.id, plan))?)?;
             dir.create_dir(ARTIFACTS)?;
             sync_dir(&dir)?;
             jobs.rename(&nascent, jobs, new.id.as_str())
         })();
         if made.is_err() {
-            self.remove_tree(&nascent);
+            self.trash.remove(jobs, &nascent);
         }
         made?;
-        self.shared.renames.share(|| sync_dir(jobs)).inspect_err(|_| {
+        self.context.sync_jobs().inspect_err(|_| {
             // The caller is told that there is no such job.
             if jobs.rename(new.id.as_str(), jobs, &nascent).is_ok() {
-                self.remove_tree(&nascent);
+                self.trash.remove(jobs, &nascent);
             }
         })
     }
@@ -306,12 +264,13 @@ impl JobStore {
 
     /// How many jobs are running.
     pub fn running_count(&self) -> usize {
-        self.running.load(Ordering::Relaxed)
+        let entries = self.catalog.read().entries();
+        entries.iter().filter(|entry| entry.status() == JobStatus::Running).count()
     }
 
     /// A job's directory.
     pub fn job_dir(&self, id: &JobId) -> io::Result<Dir> {
-        open_dir(&self.shared.jobs, id.as_str())
+        open_dir(self.context.jobs(), id.as_str())
     }
 
     /// Ends a running job; makes a failed one cancelled, whose error and end stay; leaves others as they are
@@ -331,10 +290,11 @@ impl JobStore {
             return Ok(CancelView { job_id: meta.job_id, status: meta.status });
         }
         let meta = Meta { status: JobStatus::Cancelled, ..meta };
-        let stamp = self.store_end(&meta, None).map_err(StoreError::io("could not store that the job is cancelled"))?;
-        let news = ended(&meta);
-        self.update(&entry, |ended| (ended.meta, ended.stamp) = (meta, Some(stamp)));
-        self.shared.tell(&entry.id, || news);
+        let stored =
+            self.store_end(&meta, None).map_err(StoreError::io("could not store that the job is cancelled"))?;
+        let end = end_of(&meta);
+        self.update(&entry, |ended| (ended.meta, ended.fingerprint) = (meta, Some(stored)));
+        self.context.publish(&entry.id, || end);
         Ok(CancelView { job_id: entry.id.clone(), status: JobStatus::Cancelled })
     }
 
@@ -358,7 +318,7 @@ impl JobStore {
         self.absorb();
         let mut report = PruneReport::default();
         let age = SignedDuration::try_from(older_than).unwrap_or(SignedDuration::MAX);
-        let Ok(before) = self.shared.clock.now().checked_sub(age) else { return report };
+        let Ok(before) = self.context.clock().now().checked_sub(age) else { return report };
         let entries = self.catalog.read().entries();
         for entry in entries {
             let _files = lock(&entry.files);
@@ -371,7 +331,7 @@ impl JobStore {
             if old && statuses.contains(&meta.status) {
                 match self.take_away(&entry) {
                     Ok(()) => {
-                        let bytes = tree::bytes(&self.shared.jobs, &format!("{DELETED}{}", meta.job_id));
+                        let bytes = tree::bytes(self.context.jobs(), &format!("{DELETED}{}", meta.job_id));
                         report.bytes = report.bytes.saturating_add(bytes);
                         report.removed.push(meta.job_id);
                     }
@@ -385,22 +345,22 @@ impl JobStore {
 
     /// Takes an ended job away, at once for everybody; [`Self::discard`] follows. `entry.files` is held.
     fn take_away(&self, entry: &Arc<Entry>) -> Result<(), StoreError> {
-        let (id, jobs) = (&entry.id, &self.shared.jobs);
+        let (id, jobs) = (&entry.id, self.context.jobs());
         let Some(meta) = entry.meta() else { return Err(StoreError::Unknown(id.to_string())) };
         if !self.catalog.write().take(id) {
             return Err(StoreError::Unknown(id.to_string()));
         }
         let doomed = format!("{DELETED}{id}");
         // An earlier job of that name can have left one.
-        self.remove_tree(&doomed);
+        self.trash.remove(jobs, &doomed);
         if let Err(e) = if_there(jobs.rename(id.as_str(), jobs, &doomed)) {
             let mut index = self.catalog.write();
             index.unclaim(id);
             index.insert(entry.clone(), &meta.started_at);
             return Err(StoreError::io("could not remove the job")(e));
         }
-        self.shared.changed();
-        self.shared.tell(id, || News::JobDeleted);
+        self.context.changed();
+        self.context.publish(id, || News::JobDeleted);
         Ok(())
     }
 
@@ -409,79 +369,79 @@ impl JobStore {
         if ids.is_empty() {
             return;
         }
-        if let Err(e) = self.shared.renames.share(|| sync_dir(&self.shared.jobs)) {
-            tracing::warn!("that {} jobs were removed may not outlast a power cut: {e}", ids.len());
+        if let Err(e) = self.context.sync_jobs() {
+            tracing::warn!("the removal of {} jobs may not survive a power cut: {e}", ids.len());
         }
         for id in ids {
-            self.remove_tree(&format!("{DELETED}{id}"));
+            self.trash.remove(self.context.jobs(), &format!("{DELETED}{id}"));
             self.catalog.write().unclaim(id);
-            self.look_again(id);
-        }
-    }
-
-    /// Removes a directory that is no job. What cannot be removed now is tried again.
-    pub(crate) fn remove_tree(&self, name: &str) {
-        let removed = tree::remove(&self.shared.jobs, name);
-        let mut unremoved = lock(&self.unremoved);
-        match removed {
-            Ok(()) => drop(unremoved.remove(name)),
-            Err(e) => {
-                if unremoved.insert(name.to_owned()) {
-                    tracing::warn!(name, "could not be removed, which is tried again: {e}");
-                }
-            }
+            self.notice_return(id);
         }
     }
 
     /// Changes what is known of an ended job, for all to see.
-    pub(crate) fn update(&self, entry: &Entry, change: impl FnOnce(&mut Ended)) {
-        if let State::Ended(ended) = &mut *lock(&entry.state) {
-            change(ended);
-        }
-        self.shared.changed();
+    fn update(&self, entry: &Entry, change: impl FnOnce(&mut EndedJob)) {
+        entry.update_ended(change);
+        self.context.changed();
     }
 
     /// See [`record::store_end`].
-    pub(crate) fn store_end(&self, meta: &Meta, owed: Option<&Owed>) -> io::Result<Stamp> {
-        record::store_end(&self.job_dir(&meta.job_id)?, meta, owed, &self.shared.limits())
+    fn store_end(&self, meta: &Meta, unsaved: Option<&UnsavedResult>) -> io::Result<Fingerprint> {
+        record::store_end(&self.job_dir(&meta.job_id)?, meta, unsaved, &self.context.limits())
     }
 
-    /// A job. Waits for the load only where the job is not known yet; a directory that was left out is looked at once
-    /// more.
-    pub(crate) fn find(&self, id: &str) -> Result<Arc<Entry>, StoreError> {
+    /// A job. It waits for the load only where the job is not known yet; a directory that could not be read is looked at
+    /// once more.
+    fn find(&self, id: &str) -> Result<Arc<Entry>, StoreError> {
         let get = || self.catalog.read().get(id);
-        if self.loaded.load(Ordering::Acquire) || get().is_none() {
+        if self.loading.is_done() || get().is_none() {
             self.absorb();
         }
-        if let (None, Ok(id)) = (get(), id.parse()) {
-            let left_out = lock(&self.left_out).contains_key(&id);
-            if left_out {
-                self.settle(&id);
-            }
+        if let (None, Ok(id)) = (get(), id.parse())
+            && self.unreadable.contains(&id)
+        {
+            self.compare(&id);
         }
         get().ok_or_else(|| StoreError::Unknown(id.to_owned()))
+    }
+
+    /// How long what was read of ended jobs counts as what their files say, in milliseconds.
+    fn fresh_millis(&self) -> i64 {
+        let jobs = i64::try_from(self.catalog.read().len()).unwrap_or(i64::MAX);
+        FRESH_MILLIS.saturating_add(jobs / JOBS_PER_FRESH_MILLI).min(MAX_FRESH_MILLIS)
+    }
+
+    /// Whether that moment is no longer ago; one that is still to come, as when the clock was set back, is not.
+    fn is_within(&self, millis: i64, moment: i64) -> bool {
+        (0..millis).contains(&self.context.millis().saturating_sub(moment))
     }
 }
 
 impl EndListener for JobStore {
-    fn ended(&self, ended: Ended, gone: bool) {
-        self.running.fetch_sub(1, Ordering::Relaxed);
+    fn ended(&self, ended: EndedJob, gone: bool) {
         let id = ended.meta.job_id.clone();
-        let news = self::ended(&ended.meta);
+        let end = end_of(&ended.meta);
+        let entry = self.catalog.read().get(id.as_str());
         if gone {
-            self.shared.tell(&id, || news);
+            self.context.publish(&id, || end);
             self.forget(&id);
-        } else if let Some(entry) = self.catalog.read().get(id.as_str()) {
+        } else if let Some(entry) = entry {
             let mut state = lock(&entry.state);
             *state = State::Ended(Box::new(ended));
-            // Whoever deletes it now waits until that is told.
-            self.shared.tell(&id, || news);
+            // Whoever deletes it now waits until that is published.
+            self.context.publish(&id, || end);
         }
-        self.shared.changed();
+        self.context.changed();
     }
 }
 
-/// That a job ended as its record says.
-pub(crate) fn ended(meta: &Meta) -> News {
+/// The event of a job that ended as its record says.
+fn end_of(meta: &Meta) -> News {
     News::JobEnded { status: meta.status, error: meta.error.clone() }
+}
+
+/// An answer for the wire.
+fn json(value: &impl Serialize) -> Result<Bytes, StoreError> {
+    let bytes = serde_json::to_vec(value).map_err(|e| StoreError::io("could not write the answer")(e.into()))?;
+    Ok(Bytes::from(bytes))
 }

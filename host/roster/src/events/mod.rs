@@ -20,7 +20,7 @@ use std::{
 
 use guild_contract::{Event, JobId, Limits, MemberKey, News};
 use guild_jobs::{
-    events::{JobEvent, Listener},
+    events::{JobEvent, Subscriber},
     rfc3339,
 };
 use jiff::Timestamp;
@@ -108,8 +108,8 @@ impl Hub {
         self.arrive(Arrived { time: Timestamp::now(), member: Some(key), job: None, news, truncated });
     }
 
-    /// Tells what happens to the jobs of a member, for [`JobStore::set_listener`](guild_jobs::JobStore::set_listener).
-    pub fn of_member(self: &Arc<Self>, key: &MemberKey) -> Arc<dyn Listener> {
+    /// Tells what happens to the jobs of a member, for [`JobStore::set_subscriber`](guild_jobs::JobStore::set_subscriber).
+    pub fn of_member(self: &Arc<Self>, key: &MemberKey) -> Arc<dyn Subscriber> {
         Arc::new(OfMember { hub: self.clone(), member: key.clone() })
     }
 
@@ -201,8 +201,8 @@ struct OfMember {
     member: MemberKey,
 }
 
-impl Listener for OfMember {
-    fn tell(&self, event: JobEvent) {
+impl Subscriber for OfMember {
+    fn receive(&self, event: JobEvent) {
         let JobEvent { time, job, news, truncated } = event;
         self.hub.arrive(Arrived { time, member: Some(self.member.clone()), job: Some(job), news, truncated });
     }

@@ -166,8 +166,8 @@ impl Member {
     /// Reads the jobs that are there, and reconciles those that a host which is gone left running. It blocks.
     pub(crate) fn load_jobs(&self) {
         let report = self.home.store.load();
-        let (reconciled, left_out) = (report.reconciled.len(), report.left_out.len());
-        tracing::info!(member = %self.home.key, jobs = report.jobs, reconciled, left_out, "jobs loaded");
+        let (recovered, unreadable) = (report.recovered.len(), report.unreadable.len());
+        tracing::info!(member = %self.home.key, jobs = report.jobs, recovered, unreadable, "jobs loaded");
     }
 
     /// `worker/dispatch`: checks the dispatch, has the component plan it, makes the job and starts its work (REQ-WD-5).

@@ -147,7 +147,7 @@ impl Plugin {
         scope: ActivateScope,
     ) -> Result<Activated, CallError> {
         let permit = time::timeout_at(scope.wait_until.into(), self.activations.permit()).await;
-        let Ok(Ok(permit)) = permit else { return Err(CallError::Busy(self.limits.dispatch_wait_seconds)) };
+        let Ok(permit) = permit else { return Err(CallError::Busy(self.limits.dispatch_wait_seconds)) };
         let (this, activation) = (self.clone(), activation.clone());
         let activated = self.begun_here("activate", async move {
             let _permit = permit;
@@ -193,7 +193,7 @@ impl Plugin {
     /// [`CallError::Cancelled`], if the job is cancelled meanwhile.
     pub async fn permit(self: &Arc<Self>, job: &RunningJob) -> Result<Permit, CallError> {
         tokio::select! {
-            permit = self.runs.permit() => permit.map_err(|_| CallError::Cancelled),
+            permit = self.runs.permit() => Ok(permit),
             () = job.cancelled().cancelled() => Err(CallError::Cancelled),
         }
     }

@@ -139,7 +139,7 @@ impl Plugin {
             return Ok(Err(ToolFault::UnknownTool(name.to_owned())));
         };
         let permit = time::timeout_at(scope.wait_until.into(), toolbox.calls.permit()).await;
-        let Ok(Ok(permit)) = permit else { return Err(CallError::Busy(self.limits.call_tool_wait_seconds)) };
+        let Ok(permit) = permit else { return Err(CallError::Busy(self.limits.call_tool_wait_seconds)) };
         let (this, input) = (self.clone(), input.to_string());
         let called = self.begun_here(CALL_TOOL, async move {
             let _permit = permit;

@@ -10,7 +10,7 @@ use guild_contract::{
     JobId, JobStatus, MemberKey,
     rpc::{RpcError, code},
 };
-use guild_jobs::Brief;
+use guild_jobs::JobSummary;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -239,7 +239,7 @@ fn page_of(
     after: Option<(String, JobId)>,
     most: usize,
     enough: usize,
-) -> (Vec<Brief>, Vec<Resource>) {
+) -> (Vec<JobSummary>, Vec<Resource>) {
     let store = member.store();
     let mut briefs = store.page(after.as_ref().map(|(made, id)| (made.as_str(), id)), most);
     let (mut resources, mut told) = (Vec::new(), 0);

@@ -1,0 +1,81 @@
+//! Directories of `jobs/` that are no jobs.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Mutex, OnceLock},
+};
+
+use cap_std::fs::Dir;
+use guild_contract::JobId;
+
+use crate::{sync::lock, tree};
+
+/// Directories that are to be removed: what was half-made, and what was a job.
+#[derive(Default)]
+pub(super) struct Trash {
+    /// Those that could not be removed yet.
+    remaining: Mutex<BTreeSet<String>>,
+}
+
+impl Trash {
+    /// Removes a directory. One that cannot be removed now is tried again.
+    pub(super) fn remove(&self, jobs: &Dir, name: &str) {
+        let removed = tree::remove(jobs, name);
+        let mut remaining = lock(&self.remaining);
+        match removed {
+            Ok(()) => drop(remaining.remove(name)),
+            Err(e) => {
+                if remaining.insert(name.to_owned()) {
+                    tracing::warn!(name, "cannot remove a directory of jobs/, trying again later: {e}");
+                }
+            }
+        }
+    }
+
+    /// Tries once more to remove those that could not be removed.
+    pub(super) fn retry(&self, jobs: &Dir) {
+        let names = lock(&self.remaining).clone();
+        names.iter().for_each(|name| self.remove(jobs, name));
+    }
+}
+
+/// Directories that are no jobs for lack of a readable `meta.json`. Somebody may be about to finish them.
+#[derive(Default)]
+pub(super) struct Unreadable {
+    reasons: Mutex<BTreeMap<JobId, String>>,
+    /// Those that were there when the store was loaded.
+    at_load: OnceLock<BTreeSet<JobId>>,
+}
+
+impl Unreadable {
+    /// Notes a directory, and logs why where that is new.
+    pub(super) fn insert(&self, id: &JobId, reason: String) {
+        let before = lock(&self.reasons).insert(id.clone(), reason.clone());
+        if before.as_ref() != Some(&reason) {
+            tracing::warn!(job = %id, "leaving out a directory that is no job: {reason}");
+        }
+    }
+
+    pub(super) fn remove(&self, id: &JobId) {
+        lock(&self.reasons).remove(id);
+    }
+
+    pub(super) fn contains(&self, id: &JobId) -> bool {
+        lock(&self.reasons).contains_key(id)
+    }
+
+    /// All of them, and why.
+    pub(super) fn all(&self) -> Vec<(JobId, String)> {
+        lock(&self.reasons).clone().into_iter().collect()
+    }
+
+    /// The store is loaded: those that are noted now were there before it.
+    pub(super) fn mark_loaded(&self) {
+        let _ = self.at_load.set(lock(&self.reasons).keys().cloned().collect());
+    }
+
+    /// Whether a directory was there when the store was loaded.
+    pub(super) fn was_at_load(&self, id: &JobId) -> bool {
+        self.at_load.get().is_some_and(|ids| ids.contains(id))
+    }
+}
