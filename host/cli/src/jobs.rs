@@ -19,24 +19,19 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
-    args::{Endpoint, House},
-    client::AccessArgs,
+    client::{AccessArgs, Endpoint},
+    complete::LATEST,
     failure::{Failure, exit},
-    house,
-    output::{one_line, tell, tell_error},
+    local::{self, LocalArgs},
+    output::{one_line, stderr_width, tell, tell_error},
+    status::{GOES_ON, INTERRUPTED},
     table::{Cell, Column, Table},
 };
 
-/// How a job is named that was made last.
-pub(crate) const LATEST: &str = "@latest";
 /// How many jobs an ambiguous name lists.
 const CHOICES: usize = 10;
 /// How many members of a host are asked at a time.
 const AT_A_TIME: usize = 8;
-/// What is said of a job that is recorded as running where nobody runs it.
-pub(crate) const INTERRUPTED: &str = "interrupted; no process runs it";
-/// What becomes of such a job.
-pub(crate) const GOES_ON: &str = "the next host that serves its member goes on with it, or ends it as failed";
 
 /// Where jobs are looked for.
 pub(crate) enum Jobs {
@@ -163,18 +158,18 @@ pub(crate) async fn worker(endpoint: &Endpoint) -> Result<WorkerHandle, Failure>
 impl Jobs {
     /// The jobs of the host at the endpoint; of the directory that `--members` names; or of the directory of members,
     /// where nobody named a host and none answers.
-    pub(crate) async fn open(endpoint: &Endpoint, house: &House) -> Result<Self, Failure> {
+    pub(crate) async fn open(endpoint: &Endpoint, local: &LocalArgs) -> Result<Self, Failure> {
         let files = |why: Option<&str>| {
-            let config = house::config(&house.policy)?;
+            let config = local::config(&local.policy)?;
             let member = endpoint.member.as_ref().map(MemberKey::as_str);
-            let files = Files { access: endpoint.access.clone(), ..Files::open(house, &config, member)? };
+            let files = Files { access: endpoint.access.clone(), ..Files::open(local, &config, member)? };
             if !endpoint.json {
                 let why = why.map(|url| format!(": no host runs at {url}")).unwrap_or_default();
                 tell(format_args!("read from the files in {}{why}", files.directory.display()));
             }
             Ok(Self::Files(files))
         };
-        if house.members.is_some() {
+        if local.members.is_some() {
             if endpoint.url.is_some() && std::env::var_os("GUILD_URL").is_none() {
                 return Err(Failure::error("--url names a host, and --members a directory; name one of them"));
             }
@@ -184,8 +179,8 @@ impl Jobs {
         match guild_client::served(&url, &options).await {
             Ok(members) => Ok(Self::Host { members: of(members, &url, endpoint.member.as_ref())?, url }),
             Err(error @ Error::Unreachable { .. }) if endpoint.url.is_none() => {
-                let config = house::config(&house.policy)?;
-                match house::members_directory(None, &config) {
+                let config = local::config(&local.policy)?;
+                match local::members_directory(None, &config) {
                     Ok(_) => files(Some(&url)),
                     Err(_) => Err(unreachable(error)),
                 }
@@ -201,8 +196,8 @@ impl Jobs {
     }
 
     /// The jobs in files.
-    pub(crate) fn of_files(house: &House, config: &Config, member: Option<&str>) -> Result<Self, Failure> {
-        Files::open(house, config, member).map(Self::Files)
+    pub(crate) fn of_files(local: &LocalArgs, config: &Config, member: Option<&str>) -> Result<Self, Failure> {
+        Files::open(local, config, member).map(Self::Files)
     }
 
     /// The directory of a job's member, where it was found in files.
@@ -434,7 +429,7 @@ impl Jobs {
         }
         tell_error(format_args!("{count} jobs are meant by {wanted:?}; write more of the id, or name the --member:"));
         let mut text = Vec::new();
-        table.write(&mut text, Some(crate::table::stderr_width()))?;
+        table.write(&mut text, Some(stderr_width()))?;
         tell(String::from_utf8_lossy(&text).trim_end());
         if count > CHOICES {
             tell(format_args!("and {} more", count - CHOICES));
@@ -553,16 +548,16 @@ impl Row {
 
 impl Files {
     /// The files of one member, or of all of them.
-    fn open(house: &House, config: &Config, member: Option<&str>) -> Result<Self, Failure> {
+    fn open(local: &LocalArgs, config: &Config, member: Option<&str>) -> Result<Self, Failure> {
         let (limits, access) = (Box::new(config.limits.clone()), AccessArgs::of_environment());
         if let Some(member) = member {
-            let directory = house::member_directory(member, house, config)?;
-            let members = vec![Kept::of(member.to_owned(), house::open(&directory)?)?];
+            let directory = local::member_directory(member, local, config)?;
+            let members = vec![Kept::of(member.to_owned(), local::open(&directory)?)?];
             return Ok(Self { directory, limits, members, access, left_out: Vec::new() });
         }
-        let directory = house::members_directory(house.members.as_deref(), config)?;
+        let directory = local::members_directory(local.members.as_deref(), config)?;
         let (mut members, mut left_out) = (Vec::new(), Vec::new());
-        for found in house::discovered(&directory)? {
+        for found in local::discovered(&directory)? {
             let unreadable = |why: String| format!("{} is left out: {why}", one_line(&found.path, 80));
             match found.member {
                 Ok(member) => match Kept::of(found.path.clone(), member.dir) {

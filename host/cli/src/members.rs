@@ -17,7 +17,7 @@ use serde::Serialize;
 use crate::{
     args::Members,
     failure::Failure,
-    grants, house,
+    grants, local,
     output::{self, one_line, print_json, tell},
     progress::Progress,
     table::{Cell, Column, Table},
@@ -102,17 +102,17 @@ impl State {
 
 /// `guild members`.
 pub(crate) fn members(args: &Members) -> Result<(), Failure> {
-    let config = house::config(&args.house.policy)?;
+    let config = local::config(&args.local.policy)?;
     let progress = Progress::start();
     let compiling = |what: &str| progress.compiling(what);
     let survey = match &args.member {
         Some(member) => {
-            let directory = house::member_directory(member, &args.house, &config)?;
-            let member = house::member(&directory, &args.house, &config).map_err(Failure::error)?;
+            let directory = local::member_directory(member, &args.local, &config)?;
+            let member = local::member(&directory, &args.local, &config).map_err(Failure::error)?;
             vec![survey_one(member, &config, &compiling)]
         }
         None => {
-            let directory = house::members_directory(args.house.members.as_deref(), &config)?;
+            let directory = local::members_directory(args.local.members.as_deref(), &config)?;
             let survey = survey_all(&directory, &config, &compiling).map_err(|e| Failure::error(e.to_string()))?;
             if survey.is_empty() && !args.json {
                 tell(format_args!("no members in {}", directory.display()));

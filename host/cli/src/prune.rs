@@ -22,7 +22,7 @@ use crate::{
     args::Prune,
     client::AccessArgs,
     failure::{Failure, exit},
-    house,
+    local,
     output::{count, one_line, print, print_json, tell, tell_error},
 };
 
@@ -49,11 +49,11 @@ struct Choice {
 
 /// `guild prune`.
 pub(crate) async fn prune(args: Prune) -> Result<(), Failure> {
-    let config = house::config(&args.house.policy)?;
+    let config = local::config(&args.local.policy)?;
     let members = match &args.member {
         Some(member) => {
-            let directory = house::member_directory(member, &args.house, &config)?;
-            let found = house::member(&directory, &args.house, &config).map_err(Failure::error)?;
+            let directory = local::member_directory(member, &args.local, &config)?;
+            let found = local::member(&directory, &args.local, &config).map_err(Failure::error)?;
             if found.manifest.component.is_none() {
                 return Err(Failure::error(format!(
                     "member {member} has no component: its own process keeps its jobs"
@@ -61,7 +61,7 @@ pub(crate) async fn prune(args: Prune) -> Result<(), Failure> {
             }
             vec![(member.clone(), found.dir)]
         }
-        None => house::discovered(&house::members_directory(args.house.members.as_deref(), &config)?)?
+        None => local::discovered(&local::members_directory(args.local.members.as_deref(), &config)?)?
             .into_iter()
             .filter_map(|found| Some((found.path, found.member.ok()?)))
             .filter(|(_, found)| found.manifest.component.is_some())

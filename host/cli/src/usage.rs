@@ -9,7 +9,7 @@ use crate::{
     age,
     args::Usage,
     failure::{Failure, exit},
-    house,
+    local,
     output::{MODEL_CHARS, STRONG, count, one_line, print_json, tell, tell_error},
     table::{Cell, Column, Table},
 };
@@ -76,13 +76,13 @@ impl Total {
 
 /// `guild usage`.
 pub(crate) fn usage(args: &Usage) -> Result<(), Failure> {
-    let config = house::config(&args.house.policy)?;
+    let config = local::config(&args.local.policy)?;
     let found: Vec<(String, Result<Dir, String>)> = match &args.member {
         Some(member) => {
-            let directory = house::member_directory(member, &args.house, &config)?;
-            vec![(member.clone(), house::member(&directory, &args.house, &config).map(|found| found.dir))]
+            let directory = local::member_directory(member, &args.local, &config)?;
+            vec![(member.clone(), local::member(&directory, &args.local, &config).map(|found| found.dir))]
         }
-        None => house::discovered(&house::members_directory(args.house.members.as_deref(), &config)?)?
+        None => local::discovered(&local::members_directory(args.local.members.as_deref(), &config)?)?
             .into_iter()
             .map(|found| (found.path, found.member.map(|member| member.dir)))
             .collect(),
