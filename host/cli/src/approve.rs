@@ -7,8 +7,7 @@ use std::{
 };
 
 use guild_config::Config;
-use guild_jobs::Owner;
-use guild_roster::{discovery::FoundMember, granted::Granted, serving::Serving, survey::survey_one};
+use guild_roster::{discovery::FoundMember, granted::Granted, offline::Owner, serving::Serving, survey::survey_one};
 use guild_trust::{Approval, Difference, FILE, How, Pin, Refused, Signature, Standing, Trusted};
 use jiff::Timestamp;
 use serde::Serialize;

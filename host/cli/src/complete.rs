@@ -16,8 +16,10 @@ use clap_complete::{
     env::Shells,
 };
 use guild_contract::{JobStatus, Limits};
-use guild_jobs::{Records, records::made_at};
-use guild_roster::discovery::FoundMember;
+use guild_roster::{
+    discovery::FoundMember,
+    offline::{OfflineJobs, made_at},
+};
 
 use crate::{
     failure::Failure,
@@ -68,17 +70,16 @@ pub(crate) fn ended() -> Vec<CompletionCandidate> {
 /// The newest jobs, with what they are about.
 pub(crate) fn jobs() -> Vec<CompletionCandidate> {
     let limits = Limits::default();
-    let members = found();
-    let records = members.iter().filter_map(|member| Records::open(&member.dir).ok().flatten());
-    let records: Vec<Records> = records.collect();
-    let ids = records.iter().flat_map(|records| {
-        let ids = records.ids().unwrap_or_default();
-        ids.into_iter().map(move |id| (made_at(&id), id, records))
+    let members: Vec<OfflineJobs> =
+        found().into_iter().filter_map(|member| OfflineJobs::open(member.dir).ok()).collect();
+    let ids = members.iter().flat_map(|jobs| {
+        let ids = jobs.ids().unwrap_or_default();
+        ids.into_iter().map(move |id| (made_at(&id), id, jobs))
     });
     let mut ids: Vec<_> = ids.collect();
     ids.sort_by_key(|(made, ..)| Reverse(*made));
-    let newest = ids.into_iter().take(JOBS).map(|(_, id, records)| {
-        let about = records
+    let newest = ids.into_iter().take(JOBS).map(|(_, id, jobs)| {
+        let about = jobs
             .meta(&id, &limits)
             .ok()
             .map(|meta| one_line(&format!("{}: {}", meta.status, meta.description), DESCRIPTION_CHARS));

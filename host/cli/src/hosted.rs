@@ -12,9 +12,9 @@ use std::{
 use cap_std::fs::Dir;
 use guild_config::{Config, Runtime, VARIABLE};
 use guild_contract::MemberKey;
-use guild_jobs::{Note, Owner};
 use guild_roster::{
     discovery::FoundMember,
+    offline::{Note, Owner},
     preview::Would,
     serving::{Part, Serving},
 };

@@ -9,8 +9,10 @@ use guild_contract::{
     MemberKey,
     manifest::{FILE_NAME, WORKER},
 };
-use guild_jobs::durable::open_directory;
-use guild_roster::discovery::{Found, FoundMember, MEMBERS, discover, single};
+use guild_roster::{
+    discovery::{Found, FoundMember, MEMBERS, discover, single},
+    open_directory,
+};
 use guild_trust::Approval;
 
 use crate::failure::Failure;

@@ -13,7 +13,7 @@ use std::{
 use anstyle::{AnsiColor, Style};
 use cap_std::fs::Dir;
 use guild_contract::{JobId, Limits};
-use guild_jobs::{Owner, follow::Follow};
+use guild_roster::offline::{Follow, Owner};
 use guild_session::transcript::{Entry, Line, SUCCESS};
 use jiff::Timestamp;
 use serde::Deserialize;

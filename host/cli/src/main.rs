@@ -78,7 +78,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<(), Failure> {
-    guild_jobs::clock::check(SystemTime::now()).map_err(Failure::error)?;
+    guild_roster::clock::check(SystemTime::now()).map_err(Failure::error)?;
     // How the call failed that the command makes, its error says.
     let told = match &cli.command {
         Command::Run(_) => Some("guild_sandbox::plugin"),

@@ -5,9 +5,9 @@
 
 use guild_client::{MemberReport, MemberService, Reply};
 use guild_contract::manifest::{Interface, World};
-use guild_jobs::{Owner, Records, records::made_at};
 use guild_roster::{
     discovery::{Found, FoundMember},
+    offline::{self, Owner},
     survey::{Surveyed, survey_all, survey_one},
 };
 use guild_trust::Signature;
@@ -190,8 +190,7 @@ fn add_manifest(shown: &mut Shown, FoundMember { dir, manifest, .. }: FoundMembe
         shown.pid = Some(owner.pid);
         shown.url = Some(owner.url).filter(|url| !url.is_empty());
     }
-    let ids = Records::open(&dir).ok().flatten().and_then(|records| records.ids().ok());
-    shown.last_job = ids.iter().flatten().filter_map(made_at).max();
+    shown.last_job = offline::last_made(&dir);
     let (world, grants, tools) = match manifest.component {
         Some(spec) => {
             (Some(spec.world), Interface::ALL.into_iter().filter(|i| spec.grants.asks(*i)).collect(), spec.tools)

@@ -1,7 +1,7 @@
 //! `guild usage`: what jobs have used, summed over members.
 
 use cap_std::fs::Dir;
-use guild_jobs::usage::{MemberUsage, Sum, of_member};
+use guild_roster::offline::{self, MemberUsage, Sum};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -89,7 +89,7 @@ pub(crate) fn usage(args: &Usage) -> Result<(), Failure> {
     };
     let (mut members, mut left_out) = (Vec::new(), Vec::new());
     for (member, dir) in found {
-        let usage = dir.and_then(|dir| of_member(&dir, args.since, &config.limits).map_err(|e| e.to_string()));
+        let usage = dir.and_then(|dir| offline::usage(&dir, args.since, &config.limits).map_err(|e| e.to_string()));
         match usage {
             Ok(usage) => members.push(Member { member, usage }),
             Err(why) => left_out.push(format!("{} is left out: {why}", one_line(&member, 80))),

@@ -13,10 +13,10 @@ use guild_client::{
 };
 use guild_config::Config;
 use guild_contract::{Limits, manifest::FILE_NAME, rpc::RpcError};
-use guild_jobs::Owner;
 use guild_roster::{
     Host, HostOptions, Member, OpenError,
     discovery::{self, FoundMember},
+    offline::Owner,
     takeover::OwnerError,
 };
 use guild_server::listen::StopSignals;

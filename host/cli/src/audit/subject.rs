@@ -9,10 +9,10 @@ use guild_audit::{
 };
 use guild_config::Config;
 use guild_contract::Limits;
-use guild_jobs::durable::open_directory;
 use guild_roster::{
     discovery::FoundMember,
     granted::{Granted, ceiling},
+    open_directory,
 };
 use guild_trust::{self, Trust};
 

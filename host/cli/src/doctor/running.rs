@@ -8,9 +8,9 @@ use std::{
 
 use guild_client::{MemberReport, MemberService, Options, Url};
 use guild_config::Config;
-use guild_jobs::Owner;
 use guild_roster::{
     doctor::{Check, Kind},
+    offline::Owner,
     preview::Would,
     serving::Serving,
 };

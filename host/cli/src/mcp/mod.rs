@@ -17,8 +17,7 @@ use std::{
 
 use guild_client::{Coming, Error, MemberKey, Relay, Url};
 use guild_config::{Config, Runtime, shell_word};
-use guild_jobs::Owner;
-use guild_roster::{OpenError, Reloads, Target, discovery, mcp_line, takeover::OwnerError};
+use guild_roster::{OpenError, Reloads, Target, discovery, mcp_line, offline::Owner, takeover::OwnerError};
 use guild_server::{ServeError, ServeOptions, listen::Signals, serve_until};
 use tokio::{
     io::{BufReader, stdin, stdout},
