@@ -7,8 +7,7 @@ use std::{
 };
 
 use guild_config::Config;
-use guild_jobs::Owner;
-use guild_roster::{discovery::FoundMember, granted::Granted, serving::Serving, survey::survey_one};
+use guild_roster::{discovery::FoundMember, granted::Granted, offline::Owner, serving::Serving, survey::survey_one};
 use guild_trust::{Approval, Difference, FILE, How, Pin, Refused, Signature, Standing, Trusted};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -16,7 +15,7 @@ use serde::Serialize;
 use crate::{
     args::Approve,
     failure::Failure,
-    house,
+    local,
     output::{BAD, LABEL, harmless, one_line, print, print_json, tell},
     progress::Progress,
     table::{Cell, Column, Table},
@@ -34,13 +33,13 @@ struct Listed<'a> {
 
 /// `guild approve`.
 pub(crate) fn approve(args: &Approve) -> Result<(), Failure> {
-    let config = house::config(&args.house.policy)?;
+    let config = local::config(&args.local.policy)?;
     let approval = Approval::new(&config);
     match &args.member {
         None => list(&approval, args.json),
         Some(member) if args.forget => forget(&approval, member),
         Some(member) => {
-            let directory = match house::member_directory(member, &args.house, &config) {
+            let directory = match local::member_directory(member, &args.local, &config) {
                 Ok(directory) => directory,
                 // A member that was pinned is also known by the name it has there.
                 Err(unknown) => match pinned(&approval, member)?.as_slice() {
@@ -48,7 +47,7 @@ pub(crate) fn approve(args: &Approve) -> Result<(), Failure> {
                     _ => return Err(unknown),
                 },
             };
-            let found = house::member(&directory, &args.house, &config).map_err(Failure::error)?;
+            let found = local::member(&directory, &args.local, &config).map_err(Failure::error)?;
             approve_member(&approval, found, &config, args.yes)
         }
     }

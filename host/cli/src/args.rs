@@ -10,12 +10,16 @@ use clap_complete::{ArgValueCandidates, ArgValueCompleter, Shell};
 use guild_audit::Severity;
 use guild_auth::tokens::Methods;
 use guild_config::Runtime;
-use guild_contract::{JobStatus, MemberKey, grants::Pattern};
-use guild_server::serve::DEFAULT_PORT;
+use guild_contract::{JobStatus, grants::Pattern};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use crate::{client::AccessArgs, complete, log::LogFormat};
+use crate::{
+    client::{AccessArgs, Endpoint},
+    complete,
+    local::{LocalArgs, PolicyArgs},
+    log::LogFormat,
+};
 
 /// Run Guild Hall workers as sandboxed WebAssembly components
 ///
@@ -153,7 +157,7 @@ pub(crate) struct Serve {
     pub(crate) session: SessionArgs,
     /// Where the operator's policy is
     #[command(flatten)]
-    pub(crate) policy: PolicyFile,
+    pub(crate) policy: PolicyArgs,
 }
 
 /// What sessions may read, and what runs them.
@@ -197,7 +201,7 @@ pub(crate) struct Mcp {
     pub(crate) session: SessionArgs,
     /// Where members are found
     #[command(flatten)]
-    pub(crate) house: House,
+    pub(crate) local: LocalArgs,
 }
 
 /// `guild run`.
@@ -231,7 +235,7 @@ pub(crate) struct Run {
     pub(crate) session: SessionArgs,
     /// Where members are looked up by their key
     #[command(flatten)]
-    pub(crate) house: House,
+    pub(crate) local: LocalArgs,
     /// Print the answer of worker/result as JSON; of worker/status where the job did not complete
     #[arg(long)]
     pub(crate) json: bool,
@@ -246,51 +250,6 @@ pub(crate) struct WorkArgs {
     /// The job's configuration, a JSON object whose keys the member defines
     #[arg(long, value_name = "JSON", value_parser = job_input)]
     pub(crate) input: Option<Map<String, Value>>,
-}
-
-/// Where the operator's policy is found.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct PolicyFile {
-    /// The operator's guild.toml [default: $GUILD_CONFIG, else guild/guild.toml in the user's configuration directory]
-    // A list, so that `guild run` still understands `--config JSON --config-file FILE`. `house::config` accepts one.
-    #[arg(long, value_name = "FILE", alias = "config-file")]
-    pub(crate) config: Vec<PathBuf>,
-}
-
-/// Where members and the operator's policy are found.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct House {
-    /// The directory of members [default: `members` of guild.toml, else ./guild-members]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) members: Option<PathBuf>,
-    /// Where the operator's policy is
-    #[command(flatten)]
-    pub(crate) policy: PolicyFile,
-}
-
-/// How a running host is reached.
-#[derive(Debug, Args)]
-pub(crate) struct Endpoint {
-    /// Where the host listens, as http://127.0.0.1:PORT/mcp, or https:// where it has a certificate [default:
-    /// http://127.0.0.1:7433/mcp]
-    #[arg(long, value_name = "URL", env = "GUILD_URL")]
-    pub(crate) url: Option<String>,
-    /// The member: `dispatch` needs it where the host serves several [default: every member]
-    #[arg(long, value_name = "KEY", add = ArgValueCandidates::new(complete::members))]
-    pub(crate) member: Option<MemberKey>,
-    /// How the host knows who asks
-    #[command(flatten)]
-    pub(crate) access: AccessArgs,
-    /// Print the host's answer as JSON, exactly as it came
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-impl Endpoint {
-    /// Where the host listens.
-    pub(crate) fn url(&self) -> String {
-        self.url.clone().unwrap_or_else(default_url)
-    }
 }
 
 /// `guild dispatch`.
@@ -352,7 +311,7 @@ pub(crate) struct Call {
     pub(crate) access: AccessArgs,
     /// Where members are looked up by their key
     #[command(flatten)]
-    pub(crate) house: House,
+    pub(crate) local: LocalArgs,
     /// Print the whole result of tools/call as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -381,7 +340,7 @@ pub(crate) struct List {
     pub(crate) endpoint: Endpoint,
     /// Where members' files are, where no host runs
     #[command(flatten)]
-    pub(crate) house: House,
+    pub(crate) local: LocalArgs,
 }
 
 /// `guild status`, `result`, `cancel` and `delete`.
@@ -395,7 +354,7 @@ pub(crate) struct Job {
     pub(crate) endpoint: Endpoint,
     /// Where members' files are, where no host runs
     #[command(flatten)]
-    pub(crate) house: House,
+    pub(crate) local: LocalArgs,
 }
 
 /// `guild watch`.
@@ -440,7 +399,7 @@ pub(crate) struct Logs {
     pub(crate) follow: bool,
     /// Where members are looked up
     #[command(flatten)]
-    pub(crate) house: House,
+    pub(crate) local: LocalArgs,
     /// Print the lines as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -464,7 +423,7 @@ pub(crate) struct Usage {
     pub(crate) member: Option<String>,
     /// Where members are looked up
     #[command(flatten)]
-    pub(crate) house: House,
+    pub(crate) local: LocalArgs,
     /// Print the sums as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -498,7 +457,7 @@ pub(crate) struct Prune {
     pub(crate) dry_run: bool,
     /// Where members are looked up
     #[command(flatten)]
-    pub(crate) house: House,
+    pub(crate) local: LocalArgs,
     /// Print what was removed as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -527,7 +486,7 @@ pub(crate) struct Members {
     pub(crate) limits: bool,
     /// Where the members are
     #[command(flatten)]
-    pub(crate) house: House,
+    pub(crate) local: LocalArgs,
     /// Ask the host that listens there what it serves, and why what is in a directory is not in service, in place of looking
     /// at the directories
     #[arg(long, value_name = "URL", conflicts_with_all = ["member", "grants", "limits", "members", "config"])]
@@ -552,7 +511,7 @@ agents that have these servers; clients of `guild mcp`, and of a host's /mcp, ar
 pub(crate) struct Prompt {
     /// Where the members are
     #[command(flatten)]
-    pub(crate) house: House,
+    pub(crate) local: LocalArgs,
 }
 
 /// `guild approve`.
@@ -582,7 +541,7 @@ pub(crate) struct Approve {
     pub(crate) forget: bool,
     /// Where members and the operator's policy are
     #[command(flatten)]
-    pub(crate) house: House,
+    pub(crate) local: LocalArgs,
     /// Print the pins as JSON
     #[arg(long, requires = "list")]
     pub(crate) json: bool,
@@ -673,7 +632,7 @@ pub(crate) struct TokenAdd {
 pub(crate) struct TokensOf {
     /// Tokens are kept beside the operator's policy
     #[command(flatten)]
-    pub(crate) policy: PolicyFile,
+    pub(crate) policy: PolicyArgs,
 }
 
 /// `guild audit`.
@@ -709,7 +668,7 @@ pub(crate) struct Audit {
     pub(crate) fail_on: FailOn,
     /// Where members and the operator's policy are
     #[command(flatten)]
-    pub(crate) house: House,
+    pub(crate) local: LocalArgs,
 }
 
 /// How `guild audit` shows what it found.
@@ -754,15 +713,10 @@ pub(crate) struct Doctor {
     pub(crate) session: SessionArgs,
     /// Where members and the operator's policy are
     #[command(flatten)]
-    pub(crate) house: House,
+    pub(crate) local: LocalArgs,
     /// Print the checks as JSON
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-/// Where a host listens, where nobody says otherwise.
-pub(crate) fn default_url() -> String {
-    format!("http://127.0.0.1:{DEFAULT_PORT}/mcp")
 }
 
 /// The words for what a token is for.

@@ -11,9 +11,9 @@ use crate::{
     args::Call,
     failure::{Failure, exit},
     hosted::Terms,
-    house, jobs,
+    jobs, local,
     output::{one_line, print_json, print_text, tell_error},
-    run::Worker,
+    worker::Worker,
 };
 
 /// The largest input that is read from stdin: no host takes a larger one.
@@ -69,16 +69,16 @@ async fn open(args: &Call) -> Result<Worker, Failure> {
     if args.url.is_some() {
         return served(args).await;
     }
-    let mut config = house::config(&args.house.policy)?;
-    let directory = match house::member_directory(&args.member, &args.house, &config) {
+    let mut config = local::config(&args.local.policy)?;
+    let directory = match local::member_directory(&args.member, &args.local, &config) {
         Ok(directory) => directory,
-        Err(nowhere) if args.house.members.is_none() => return served(args).await.map_err(|_| nowhere),
+        Err(nowhere) if args.local.members.is_none() => return served(args).await.map_err(|_| nowhere),
         Err(nowhere) => return Err(nowhere),
     };
-    config.members = house::members_directory(args.house.members.as_deref(), &config).ok();
-    let member = house::member(&directory, &args.house, &config).map_err(Failure::error)?;
+    config.members = local::members_directory(args.local.members.as_deref(), &config).ok();
+    let member = local::member(&directory, &args.local, &config).map_err(Failure::error)?;
     let limits = config.limits.clone();
-    let terms = Terms::new(&args.house, &[], None, &config)?;
+    let terms = Terms::new(&args.local, &[], None, &config)?;
     let target = Target::Member(directory.clone());
     let options = HostOptions { config, target, sources: Vec::new(), agent: None };
     let worker = Worker::open(&directory, options, &terms, &args.access).await?;
@@ -88,11 +88,11 @@ async fn open(args: &Call) -> Result<Worker, Failure> {
 
 /// A failure with the command that approves the member, where that is what is missing and the member is here.
 fn with_approval(args: &Call, failure: Failure) -> Failure {
-    let found = house::config(&args.house.policy)
-        .and_then(|config| Ok((house::member_directory(&args.member, &args.house, &config)?, config)));
+    let found = local::config(&args.local.policy)
+        .and_then(|config| Ok((local::member_directory(&args.member, &args.local, &config)?, config)));
     match found {
         Ok((directory, config)) if args.url.is_none() => {
-            house::with_approval(failure, &directory, &args.house, &config)
+            local::with_approval(failure, &directory, &args.local, &config)
         }
         _ => failure,
     }
@@ -101,7 +101,7 @@ fn with_approval(args: &Call, failure: Failure) -> Failure {
 /// The member, at a host that runs.
 async fn served(args: &Call) -> Result<Worker, Failure> {
     let key = args.member.parse().map_err(|e| Failure::error(format!("{}: {e}", args.member)))?;
-    let url = args.url.clone().unwrap_or_else(crate::args::default_url);
+    let url = args.url.clone().unwrap_or_else(crate::client::default_url);
     let members = jobs::served_at(&url, Some(&key), &args.access.options()?).await?;
     let one = members.into_iter().next().ok_or_else(|| Failure::error(format!("no member {key} at {url}")))?;
     Ok(Worker::Owner(one.worker))

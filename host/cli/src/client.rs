@@ -6,11 +6,14 @@ use std::{
 };
 
 use clap::Args;
+use clap_complete::ArgValueCandidates;
 use guild_client::{Authorities, Error, Options, Url, WorkerHandle};
-use guild_contract::secret::may_carry_key;
+use guild_contract::{MemberKey, secret::may_carry_key};
+use guild_server::serve::DEFAULT_PORT;
 use guild_session::secret::KeySource;
 
 use crate::{
+    complete,
     failure::Failure,
     output::{one_line, tell},
 };
@@ -32,6 +35,36 @@ pub(crate) struct AccessArgs {
     /// Trust the certificate authority in this PEM file, and no other
     #[arg(long, value_name = "FILE", env = "GUILD_CA")]
     ca: Option<PathBuf>,
+}
+
+/// How a running host is reached.
+#[derive(Debug, Args)]
+pub(crate) struct Endpoint {
+    /// Where the host listens, as http://127.0.0.1:PORT/mcp, or https:// where it has a certificate [default:
+    /// http://127.0.0.1:7433/mcp]
+    #[arg(long, value_name = "URL", env = "GUILD_URL")]
+    pub(crate) url: Option<String>,
+    /// The member: `dispatch` needs it where the host serves several [default: every member]
+    #[arg(long, value_name = "KEY", add = ArgValueCandidates::new(complete::members))]
+    pub(crate) member: Option<MemberKey>,
+    /// How the host knows who asks
+    #[command(flatten)]
+    pub(crate) access: AccessArgs,
+    /// Print the host's answer as JSON, exactly as it came
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl Endpoint {
+    /// Where the host listens.
+    pub(crate) fn url(&self) -> String {
+        self.url.clone().unwrap_or_else(default_url)
+    }
+}
+
+/// Where a host listens, where nobody says otherwise.
+pub(crate) fn default_url() -> String {
+    format!("http://127.0.0.1:{DEFAULT_PORT}/mcp")
 }
 
 impl AccessArgs {

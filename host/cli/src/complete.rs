@@ -9,24 +9,26 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use clap::CommandFactory;
+use clap::Command;
 use clap_complete::{
     CompleteEnv, PathCompleter, Shell,
     engine::{CompletionCandidate, ValueCompleter},
     env::Shells,
 };
 use guild_contract::{JobStatus, Limits};
-use guild_jobs::{Records, records::made_at};
-use guild_roster::discovery::FoundMember;
+use guild_roster::{
+    discovery::FoundMember,
+    offline::{OfflineJobs, made_at},
+};
 
 use crate::{
-    args::{Cli, PolicyFile},
     failure::Failure,
-    house,
-    jobs::LATEST,
+    local::{self, PolicyArgs},
     output::{one_line, print},
 };
 
+/// The word for the job that was made last, in place of an id.
+pub(crate) const LATEST: &str = "@latest";
 /// The variable by which a shell's script asks.
 const VARIABLE: &str = "GUILD_COMPLETE";
 /// More jobs are not offered: nobody chooses among them.
@@ -35,8 +37,8 @@ const JOBS: usize = 100;
 const DESCRIPTION_CHARS: usize = 80;
 
 /// Answers a shell that asks, and ends the process then.
-pub(crate) fn answer_if_asked() {
-    CompleteEnv::with_factory(Cli::command).var(VARIABLE).complete();
+pub(crate) fn answer_if_asked(command: fn() -> Command) {
+    CompleteEnv::with_factory(command).var(VARIABLE).complete();
 }
 
 /// `guild completions`: the script that asks `guild` itself.
@@ -68,17 +70,16 @@ pub(crate) fn ended() -> Vec<CompletionCandidate> {
 /// The newest jobs, with what they are about.
 pub(crate) fn jobs() -> Vec<CompletionCandidate> {
     let limits = Limits::default();
-    let members = found();
-    let records = members.iter().filter_map(|member| Records::open(&member.dir).ok().flatten());
-    let records: Vec<Records> = records.collect();
-    let ids = records.iter().flat_map(|records| {
-        let ids = records.ids().unwrap_or_default();
-        ids.into_iter().map(move |id| (made_at(&id), id, records))
+    let members: Vec<OfflineJobs> =
+        found().into_iter().filter_map(|member| OfflineJobs::open(member.dir).ok()).collect();
+    let ids = members.iter().flat_map(|jobs| {
+        let ids = jobs.ids().unwrap_or_default();
+        ids.into_iter().map(move |id| (made_at(&id), id, jobs))
     });
     let mut ids: Vec<_> = ids.collect();
     ids.sort_by_key(|(made, ..)| Reverse(*made));
-    let newest = ids.into_iter().take(JOBS).map(|(_, id, records)| {
-        let about = records
+    let newest = ids.into_iter().take(JOBS).map(|(_, id, jobs)| {
+        let about = jobs
             .meta(&id, &limits)
             .ok()
             .map(|meta| one_line(&format!("{}: {}", meta.status, meta.description), DESCRIPTION_CHARS));
@@ -106,10 +107,10 @@ fn member_or(paths: PathCompleter, current: &OsStr) -> Vec<CompletionCandidate> 
 /// The members of the directory that the line names, or that a command without `--members` takes.
 fn found() -> Vec<FoundMember> {
     let line: Vec<OsString> = std::env::args_os().collect();
-    let policy = PolicyFile { config: option(&line, "--config").into_iter().collect() };
-    let found = house::config(&policy)
-        .and_then(|config| house::members_directory(option(&line, "--members").as_deref(), &config))
-        .and_then(|directory| house::discovered(&directory));
+    let policy = PolicyArgs { config: option(&line, "--config").into_iter().collect() };
+    let found = local::config(&policy)
+        .and_then(|config| local::members_directory(option(&line, "--members").as_deref(), &config))
+        .and_then(|directory| local::discovered(&directory));
     found.unwrap_or_default().into_iter().filter_map(|found| found.member.ok()).collect()
 }
 

@@ -13,9 +13,9 @@ use guild_roster::doctor::{Check, Examination, Kind, State, examine};
 use serde::Serialize;
 
 use crate::{
-    args::{Doctor, House},
+    args::Doctor,
     failure::{Failure, exit},
-    house,
+    local::{self, LocalArgs},
     output::{self, LABEL, harmless, one_line, print, print_json, tell_error},
     progress::Progress,
 };
@@ -32,10 +32,10 @@ struct Shown<'a> {
 
 /// `guild doctor`.
 pub(crate) async fn doctor(args: Doctor) -> Result<(), Failure> {
-    let config = house::config(&args.house.policy)?;
+    let config = local::config(&args.local.policy)?;
     let file = config.file.clone();
     let progress = Progress::start();
-    let members = members(&args.house, &config)?;
+    let members = members(&args.local, &config)?;
     let hosts = running::look(&args, members.as_deref(), &config).await?;
     let examination =
         Examination { members, config, sources: args.session.sources, agent: args.session.agent, online: args.online };
@@ -60,9 +60,9 @@ pub(crate) async fn doctor(args: Doctor) -> Result<(), Failure> {
 }
 
 /// The directory of members. Where nobody named one, there need be none.
-fn members(house: &House, config: &Config) -> Result<Option<PathBuf>, Failure> {
-    let is_named = house.members.is_some() || config.members.is_some();
-    match house::members_directory(house.members.as_deref(), config) {
+fn members(local: &LocalArgs, config: &Config) -> Result<Option<PathBuf>, Failure> {
+    let is_named = local.members.is_some() || config.members.is_some();
+    match local::members_directory(local.members.as_deref(), config) {
         Ok(directory) => Ok(Some(directory)),
         Err(failure) if is_named => Err(failure),
         Err(_) => Ok(None),

@@ -12,16 +12,16 @@ use std::{
 use cap_std::fs::Dir;
 use guild_config::{Config, Runtime, VARIABLE};
 use guild_contract::MemberKey;
-use guild_jobs::{Note, Owner};
 use guild_roster::{
     discovery::FoundMember,
+    offline::{Note, Owner},
     preview::Would,
     serving::{Part, Serving},
 };
 
 use crate::{
-    args::House,
     failure::Failure,
+    local::LocalArgs,
     output::{harmless, tell},
 };
 
@@ -59,7 +59,7 @@ impl Terms {
     /// # Errors
     /// Where a read root cannot be opened.
     pub(crate) fn new(
-        house: &House,
+        local: &LocalArgs,
         sources: &[PathBuf],
         agent: Option<Runtime>,
         config: &Config,
@@ -67,15 +67,15 @@ impl Terms {
         let said = [
             (Part::Roots, !sources.is_empty()),
             (Part::Agent, agent.is_some()),
-            (Part::Config, !house.policy.config.is_empty()),
-            (Part::Members, house.members.is_some()),
+            (Part::Config, !local.policy.config.is_empty()),
+            (Part::Members, local.members.is_some()),
         ];
         let parts: Vec<Part> = said.into_iter().filter_map(|(part, is_said)| is_said.then_some(part)).collect();
-        let variable = house.policy.config.is_empty() && env::var_os(VARIABLE).is_some_and(|value| !value.is_empty());
+        let variable = local.policy.config.is_empty() && env::var_os(VARIABLE).is_some_and(|value| !value.is_empty());
         if parts.is_empty() && !variable {
             return Ok(Self { would: None, parts, variable });
         }
-        let members = house.members.clone().or_else(|| config.members.clone());
+        let members = local.members.clone().or_else(|| config.members.clone());
         let would = match Would::new(&Config { members, ..config.clone() }, sources.to_vec(), agent) {
             Ok(would) => Some(would),
             Err(_) if parts.is_empty() => None,

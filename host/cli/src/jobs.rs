@@ -6,37 +6,29 @@ use std::{cmp::Reverse, path::PathBuf};
 use cap_std::fs::Dir;
 use futures::{StreamExt as _, stream};
 use guild_client::{
-    Detail, Error, JobId, JobList, JobStatus, ListParams, Listed, ListedDetails, MemberKey, Options, Reply, ResultView,
-    Served, StatusView, WorkerHandle,
+    Detail, Error, JobId, JobList, ListParams, Listed, MemberKey, Options, Reply, ResultView, Served, StatusView,
+    WorkerHandle,
 };
 use guild_config::Config;
 use guild_contract::{Limits, Meta, rpc::code};
-use guild_jobs::{
-    Owner, Records,
-    records::{made_at, started_at},
-};
+use guild_roster::offline::{OfflineJob, OfflineJobs, filter, made_at};
 use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
-    args::{Endpoint, House},
-    client::AccessArgs,
+    client::{AccessArgs, Endpoint},
+    complete::LATEST,
     failure::{Failure, exit},
-    house,
-    output::{one_line, tell, tell_error},
+    local::{self, LocalArgs},
+    output::{one_line, stderr_width, tell, tell_error},
+    status::{GOES_ON, INTERRUPTED},
     table::{Cell, Column, Table},
 };
 
-/// How a job is named that was made last.
-pub(crate) const LATEST: &str = "@latest";
 /// How many jobs an ambiguous name lists.
 const CHOICES: usize = 10;
 /// How many members of a host are asked at a time.
 const AT_A_TIME: usize = 8;
-/// What is said of a job that is recorded as running where nobody runs it.
-pub(crate) const INTERRUPTED: &str = "interrupted; no process runs it";
-/// What becomes of such a job.
-pub(crate) const GOES_ON: &str = "the next host that serves its member goes on with it, or ends it as failed";
 
 /// Where jobs are looked for.
 pub(crate) enum Jobs {
@@ -50,7 +42,7 @@ pub(crate) enum Jobs {
 pub(crate) struct Files {
     directory: PathBuf,
     limits: Box<Limits>,
-    members: Vec<Kept>,
+    members: Vec<MemberFiles>,
     /// How the hosts are reached that serve them.
     access: AccessArgs,
     /// Those that cannot be read, and why.
@@ -58,16 +50,14 @@ pub(crate) struct Files {
 }
 
 /// The files of one member.
-struct Kept {
+struct MemberFiles {
     /// Its key, or as it was named.
     member: String,
-    dir: Dir,
-    records: Option<Records>,
-    owner: Option<Owner>,
+    jobs: OfflineJobs,
 }
 
 /// A job that was found: whose it is, by its place among the members, and its whole id.
-pub(crate) struct Found {
+pub(crate) struct JobRef {
     at: usize,
     pub(crate) id: String,
 }
@@ -92,8 +82,8 @@ pub(crate) struct OfMember<'a> {
     pub(crate) interrupted: bool,
 }
 
-/// All jobs that there are.
-pub(crate) struct All {
+/// JobRows jobs that there are.
+pub(crate) struct JobRows {
     /// Newest first.
     pub(crate) rows: Vec<Row>,
     /// The host's own answer, where one member was asked.
@@ -163,18 +153,18 @@ pub(crate) async fn worker(endpoint: &Endpoint) -> Result<WorkerHandle, Failure>
 impl Jobs {
     /// The jobs of the host at the endpoint; of the directory that `--members` names; or of the directory of members,
     /// where nobody named a host and none answers.
-    pub(crate) async fn open(endpoint: &Endpoint, house: &House) -> Result<Self, Failure> {
+    pub(crate) async fn open(endpoint: &Endpoint, local: &LocalArgs) -> Result<Self, Failure> {
         let files = |why: Option<&str>| {
-            let config = house::config(&house.policy)?;
+            let config = local::config(&local.policy)?;
             let member = endpoint.member.as_ref().map(MemberKey::as_str);
-            let files = Files { access: endpoint.access.clone(), ..Files::open(house, &config, member)? };
+            let files = Files { access: endpoint.access.clone(), ..Files::open(local, &config, member)? };
             if !endpoint.json {
                 let why = why.map(|url| format!(": no host runs at {url}")).unwrap_or_default();
                 tell(format_args!("read from the files in {}{why}", files.directory.display()));
             }
             Ok(Self::Files(files))
         };
-        if house.members.is_some() {
+        if local.members.is_some() {
             if endpoint.url.is_some() && std::env::var_os("GUILD_URL").is_none() {
                 return Err(Failure::error("--url names a host, and --members a directory; name one of them"));
             }
@@ -184,8 +174,8 @@ impl Jobs {
         match guild_client::served(&url, &options).await {
             Ok(members) => Ok(Self::Host { members: of(members, &url, endpoint.member.as_ref())?, url }),
             Err(error @ Error::Unreachable { .. }) if endpoint.url.is_none() => {
-                let config = house::config(&house.policy)?;
-                match house::members_directory(None, &config) {
+                let config = local::config(&local.policy)?;
+                match local::members_directory(None, &config) {
                     Ok(_) => files(Some(&url)),
                     Err(_) => Err(unreachable(error)),
                 }
@@ -201,15 +191,15 @@ impl Jobs {
     }
 
     /// The jobs in files.
-    pub(crate) fn of_files(house: &House, config: &Config, member: Option<&str>) -> Result<Self, Failure> {
-        Files::open(house, config, member).map(Self::Files)
+    pub(crate) fn of_files(local: &LocalArgs, config: &Config, member: Option<&str>) -> Result<Self, Failure> {
+        Files::open(local, config, member).map(Self::Files)
     }
 
     /// The directory of a job's member, where it was found in files.
-    pub(crate) fn directory_of(&self, found: &Found) -> Option<&Dir> {
+    pub(crate) fn directory_of(&self, found: &JobRef) -> Option<&Dir> {
         match self {
             Self::Host { .. } => None,
-            Self::Files(files) => files.members.get(found.at).map(|kept| &kept.dir),
+            Self::Files(files) => files.member(found).ok().map(|files| files.jobs.dir()),
         }
     }
 
@@ -236,22 +226,22 @@ impl Jobs {
     fn member(&self, at: usize) -> Option<String> {
         match self {
             Self::Host { members, .. } => members.get(at)?.member.as_ref().map(MemberKey::to_string),
-            Self::Files(files) => files.members.get(at).map(|kept| kept.member.clone()),
+            Self::Files(files) => files.members.get(at).map(|files| files.member.clone()),
         }
     }
 
     /// The job of that id, of the only id that begins so, or the one that was made last.
-    pub(crate) async fn find(&self, wanted: &str) -> Result<Found, Failure> {
+    pub(crate) async fn find(&self, wanted: &str) -> Result<JobRef, Failure> {
         self.search(wanted, false).await
     }
 
     /// As [`Self::find`], for a command that changes the job. What is not a whole id could mean another job of a member that
     /// cannot be asked, so that is an error.
-    pub(crate) async fn find_to_change(&self, wanted: &str) -> Result<Found, Failure> {
+    pub(crate) async fn find_to_change(&self, wanted: &str) -> Result<JobRef, Failure> {
         self.search(wanted, true).await
     }
 
-    async fn search(&self, wanted: &str, changes: bool) -> Result<Found, Failure> {
+    async fn search(&self, wanted: &str, changes: bool) -> Result<JobRef, Failure> {
         if wanted == LATEST {
             return self.latest(changes).await;
         }
@@ -268,7 +258,7 @@ impl Jobs {
             1 => found.pop().ok_or_else(|| Failure::error("the job is gone")),
             0 if self.count() == 1 && left_out.is_empty() && matches!(self, Self::Host { .. }) => {
                 // The host's own words.
-                Ok(Found { at: 0, id: wanted.to_owned() })
+                Ok(JobRef { at: 0, id: wanted.to_owned() })
             }
             0 => {
                 left_out.iter().for_each(tell_error);
@@ -280,41 +270,40 @@ impl Jobs {
     }
 
     /// The member of a job, for who asks a host itself. Where no host serves it, the error ends with `besides`.
-    pub(crate) fn worker_of(&self, found: &Found, besides: &str) -> Result<WorkerHandle, Failure> {
+    pub(crate) fn worker_of(&self, found: &JobRef, besides: &str) -> Result<WorkerHandle, Failure> {
         match self {
             Self::Host { members, .. } => {
                 let served = members.get(found.at).ok_or_else(|| Failure::error("the member is gone"))?;
                 Ok(served.worker.clone())
             }
             Self::Files(files) => {
-                let kept = files.members.get(found.at).ok_or_else(|| Failure::error("the member is gone"))?;
-                match kept.host() {
+                let MemberFiles { member, jobs } = files.member(found)?;
+                match jobs.host() {
                     Some(owner) => files.access.client_of_owner(&owner.url),
-                    None => Err(Failure::error(format!(
-                        "no host serves {}; start one with `guild serve`{besides}",
-                        kept.member
-                    ))),
+                    None => {
+                        Err(Failure::error(format!("no host serves {member}; start one with `guild serve`{besides}")))
+                    }
                 }
             }
         }
     }
 
     /// Whether a host serves the member of a job.
-    pub(crate) fn is_served(&self, found: &Found) -> bool {
+    pub(crate) fn is_served(&self, found: &JobRef) -> bool {
         match self {
             Self::Host { .. } => true,
-            Self::Files(files) => files.members.get(found.at).is_some_and(|kept| kept.host().is_some()),
+            Self::Files(files) => files.member(found).is_ok_and(|files| files.jobs.host().is_some()),
         }
     }
 
     /// The key of a job's member, where it is known.
-    pub(crate) fn key_of(&self, found: &Found) -> Option<MemberKey> {
+    pub(crate) fn key_of(&self, found: &JobRef) -> Option<MemberKey> {
         self.member(found.at)?.parse().ok()
     }
 
     /// Who has a job of exactly that id.
-    async fn of_id(&self, id: &str) -> (Vec<Found>, Vec<String>) {
-        let found = |at| Found { at, id: id.to_owned() };
+    async fn of_id(&self, id: &str) -> (Vec<JobRef>, Vec<String>) {
+        let found = |at| JobRef { at, id: id.to_owned() };
         match self {
             Self::Host { members, .. } => {
                 let asked = each(members, |served| served.worker.status(id)).await;
@@ -329,15 +318,15 @@ impl Jobs {
             }
             Self::Files(files) => {
                 let Ok(id) = id.parse::<JobId>() else { return (Vec::new(), Vec::new()) };
-                let has = |kept: &Kept| kept.records.as_ref().is_some_and(|records| records.has(&id));
-                let all = files.members.iter().enumerate().filter(|(_, kept)| has(kept)).map(|(at, _)| found(at));
+                let all = files.members.iter().enumerate().filter(|(_, files)| files.jobs.has(&id));
+                let all = all.map(|(at, _)| found(at));
                 (all.collect(), Vec::new())
             }
         }
     }
 
-    /// All jobs there are.
-    async fn ids(&self) -> (Vec<Found>, Vec<String>) {
+    /// JobRows jobs there are.
+    async fn ids(&self) -> (Vec<JobRef>, Vec<String>) {
         let (mut all, mut left_out) = (Vec::new(), Vec::new());
         match self {
             Self::Host { members, .. } => {
@@ -345,7 +334,7 @@ impl Jobs {
                 for (at, answer) in each(members, |served| served.worker.list(&params)).await.into_iter().enumerate() {
                     match answer {
                         Ok(Reply { value: JobList { jobs }, .. }) => {
-                            all.extend(jobs.into_iter().map(|job| Found { at, id: job.job_id.into() }));
+                            all.extend(jobs.into_iter().map(|job| JobRef { at, id: job.job_id.into() }));
                         }
                         Err(error) => left_out.extend(self.reason(at, &error)),
                     }
@@ -353,10 +342,10 @@ impl Jobs {
             }
             Self::Files(files) => {
                 left_out.clone_from(&files.left_out);
-                for (at, kept) in files.members.iter().enumerate() {
-                    match kept.records.as_ref().map(Records::ids).transpose() {
-                        Ok(ids) => all.extend(ids.into_iter().flatten().map(|id| Found { at, id: id.into() })),
-                        Err(e) => left_out.push(format!("{}: its jobs cannot be read: {e}", kept.member)),
+                for (at, MemberFiles { member, jobs }) in files.members.iter().enumerate() {
+                    match jobs.ids() {
+                        Ok(ids) => all.extend(ids.into_iter().map(|id| JobRef { at, id: id.into() })),
+                        Err(e) => left_out.push(format!("{member}: its jobs cannot be read: {e}")),
                     }
                 }
             }
@@ -375,7 +364,7 @@ impl Jobs {
         }
     }
 
-    async fn latest(&self, changes: bool) -> Result<Found, Failure> {
+    async fn latest(&self, changes: bool) -> Result<JobRef, Failure> {
         let (mut all, left_out) = self.ids().await;
         if changes {
             all_asked(LATEST, &left_out)?;
@@ -385,7 +374,7 @@ impl Jobs {
             // A host lists the newest first.
             all.dedup_by_key(|found| found.at);
         }
-        let (mut newest, mut newest_made): (Option<Found>, Option<Timestamp>) = (None, None);
+        let (mut newest, mut newest_made): (Option<JobRef>, Option<Timestamp>) = (None, None);
         for found in all {
             let made = self.made(&found).await;
             if newest.is_none() || made > newest_made {
@@ -396,7 +385,7 @@ impl Jobs {
     }
 
     /// When a job was made: as its id says, or else its record.
-    async fn made(&self, found: &Found) -> Option<Timestamp> {
+    async fn made(&self, found: &JobRef) -> Option<Timestamp> {
         match found.id.parse().ok().and_then(|id| made_at(&id)) {
             Some(made) => Some(made),
             None => self.look(found).await.and_then(|view| view.started_at.parse().ok()),
@@ -404,12 +393,12 @@ impl Jobs {
     }
 
     /// A job's status, if it can be had.
-    async fn look(&self, found: &Found) -> Option<StatusView> {
+    async fn look(&self, found: &JobRef) -> Option<StatusView> {
         self.status(found).await.ok().map(|status| status.view)
     }
 
     /// Lists what a name could mean, newest first.
-    async fn ambiguous(&self, wanted: &str, found: Vec<Found>) -> Result<Found, Failure> {
+    async fn ambiguous(&self, wanted: &str, found: Vec<JobRef>) -> Result<JobRef, Failure> {
         let count = found.len();
         let mut by_age = Vec::new();
         for found in found {
@@ -434,7 +423,7 @@ impl Jobs {
         }
         tell_error(format_args!("{count} jobs are meant by {wanted:?}; write more of the id, or name the --member:"));
         let mut text = Vec::new();
-        table.write(&mut text, Some(crate::table::stderr_width()))?;
+        table.write(&mut text, Some(stderr_width()))?;
         tell(String::from_utf8_lossy(&text).trim_end());
         if count > CHOICES {
             tell(format_args!("and {} more", count - CHOICES));
@@ -443,7 +432,7 @@ impl Jobs {
     }
 
     /// A job's status.
-    pub(crate) async fn status(&self, found: &Found) -> Result<Status, Failure> {
+    pub(crate) async fn status(&self, found: &JobRef) -> Result<Status, Failure> {
         let member = self.member(found.at);
         match self {
             Self::Host { .. } => {
@@ -451,9 +440,9 @@ impl Jobs {
                 Ok(Status { member, view: value, json: Some(json), interrupted: false })
             }
             Self::Files(files) => {
-                let (kept, records, meta) = files.record(found)?;
-                let interrupted = kept.is_interrupted(meta.status);
-                Ok(Status { member, view: records.status(&meta, &files.limits), json: None, interrupted })
+                let (jobs, meta) = files.record(found)?;
+                let view = jobs.status(&meta, &files.limits).map_err(|e| Failure::error(e.to_string()))?;
+                Ok(Status { member, view, json: None, interrupted: jobs.is_interrupted(&meta) })
             }
         }
     }
@@ -461,7 +450,7 @@ impl Jobs {
     /// A completed job's result; the host's own answer beside it.
     pub(crate) async fn result(
         &self,
-        found: &Found,
+        found: &JobRef,
     ) -> Result<(ResultView, Option<Box<serde_json::value::RawValue>>), Failure> {
         match self {
             Self::Host { .. } => {
@@ -469,31 +458,31 @@ impl Jobs {
                 Ok((value, Some(json)))
             }
             Self::Files(files) => {
-                let (kept, records, meta) = files.record(found)?;
-                if kept.is_interrupted(meta.status) {
+                let (jobs, meta) = files.record(found)?;
+                if jobs.is_interrupted(&meta) {
                     return Err(Failure::error(format!(
                         "the job {} has no result: {INTERRUPTED}; {GOES_ON}",
                         found.id
                     )));
                 }
-                Ok((records.result(&meta, &files.limits).map_err(|e| Failure::error(e.to_string()))?, None))
+                Ok((jobs.result(&meta, &files.limits).map_err(|e| Failure::error(e.to_string()))?, None))
             }
         }
     }
 
-    /// All jobs that match, newest first.
-    pub(crate) async fn list(&self, params: &ListParams) -> Result<All, Failure> {
+    /// JobRows jobs that match, newest first.
+    pub(crate) async fn list(&self, params: &ListParams) -> Result<JobRows, Failure> {
         match self {
             Self::Host { members, .. } => self.list_there(members, params).await,
             Self::Files(files) => files.list(params),
         }
     }
 
-    async fn list_there(&self, members: &[Served], params: &ListParams) -> Result<All, Failure> {
+    async fn list_there(&self, members: &[Served], params: &ListParams) -> Result<JobRows, Failure> {
         if let [one] = members {
             let Reply { value, json } = one.worker.list(params).await?;
             let rows = value.jobs.into_iter().map(|listed| Row::of(self.member(0), listed, false, None)).collect();
-            return Ok(All { rows, json: Some(json), left_out: Vec::new() });
+            return Ok(JobRows { rows, json: Some(json), left_out: Vec::new() });
         }
         let (mut rows, mut left_out) = (Vec::new(), Vec::new());
         for (at, answer) in each(members, |served| served.worker.list(params)).await.into_iter().enumerate() {
@@ -507,7 +496,7 @@ impl Jobs {
             }
         }
         rows.sort_by_key(|row| Reverse(row.made));
-        Ok(All { rows, json: None, left_out })
+        Ok(JobRows { rows, json: None, left_out })
     }
 
     /// Whether only one member was asked.
@@ -553,21 +542,22 @@ impl Row {
 
 impl Files {
     /// The files of one member, or of all of them.
-    fn open(house: &House, config: &Config, member: Option<&str>) -> Result<Self, Failure> {
+    fn open(local: &LocalArgs, config: &Config, member: Option<&str>) -> Result<Self, Failure> {
         let (limits, access) = (Box::new(config.limits.clone()), AccessArgs::of_environment());
         if let Some(member) = member {
-            let directory = house::member_directory(member, house, config)?;
-            let members = vec![Kept::of(member.to_owned(), house::open(&directory)?)?];
+            let directory = local::member_directory(member, local, config)?;
+            let files = MemberFiles::open(member.to_owned(), local::open(&directory)?);
+            let members = vec![files.map_err(Failure::error)?];
             return Ok(Self { directory, limits, members, access, left_out: Vec::new() });
         }
-        let directory = house::members_directory(house.members.as_deref(), config)?;
+        let directory = local::members_directory(local.members.as_deref(), config)?;
         let (mut members, mut left_out) = (Vec::new(), Vec::new());
-        for found in house::discovered(&directory)? {
+        for found in local::discovered(&directory)? {
             let unreadable = |why: String| format!("{} is left out: {why}", one_line(&found.path, 80));
             match found.member {
-                Ok(member) => match Kept::of(found.path.clone(), member.dir) {
-                    Ok(kept) => members.push(kept),
-                    Err(failure) => left_out.push(unreadable(failure.message.unwrap_or_default())),
+                Ok(member) => match MemberFiles::open(found.path.clone(), member.dir) {
+                    Ok(files) => members.push(files),
+                    Err(why) => left_out.push(unreadable(why)),
                 },
                 Err(why) => left_out.push(unreadable(why)),
             }
@@ -575,73 +565,50 @@ impl Files {
         Ok(Self { directory, limits, members, access, left_out })
     }
 
-    fn record(&self, found: &Found) -> Result<(&Kept, &Records, Meta), Failure> {
-        let kept = self.members.get(found.at).ok_or_else(|| Failure::error("the member is gone"))?;
-        let records = kept.records.as_ref().ok_or_else(|| Failure::error("the member has no jobs"))?;
+    fn record(&self, found: &JobRef) -> Result<(&OfflineJobs, Meta), Failure> {
+        let MemberFiles { member, jobs } = self.member(found)?;
+        if !jobs.is_used() {
+            return Err(Failure::error("the member has no jobs"));
+        }
         let id: JobId = found.id.parse().map_err(|e| Failure::error(format!("{e}")))?;
-        let unreadable =
-            |e| Failure::error(format!("the job {id} of {}: its meta.json cannot be read: {e}", kept.member));
-        let meta = records.meta(&id, &self.limits).map_err(unreadable)?;
-        Ok((kept, records, meta))
+        let unreadable = |e| Failure::error(format!("the job {id} of {member}: its meta.json cannot be read: {e}"));
+        let meta = jobs.meta(&id, &self.limits).map_err(unreadable)?;
+        Ok((jobs, meta))
     }
 
-    fn list(&self, params: &ListParams) -> Result<All, Failure> {
-        let filter = guild_jobs::filter(params.filter.as_deref()).map_err(|e| Failure::error(e.to_string()))?;
+    fn member(&self, found: &JobRef) -> Result<&MemberFiles, Failure> {
+        self.members.get(found.at).ok_or_else(|| Failure::error("the member is gone"))
+    }
+
+    fn list(&self, params: &ListParams) -> Result<JobRows, Failure> {
+        let filter = filter(params.filter.as_deref()).map_err(|e| Failure::error(e.to_string()))?;
+        let matches = |meta: &Meta| filter.as_ref().is_none_or(|filter| filter.is_match(&meta.description));
         let (mut rows, mut left_out) = (Vec::new(), self.left_out.clone());
-        for kept in &self.members {
-            let all = kept.records.as_ref().map(|records| records.all(&self.limits).map(|all| (records, all)));
-            let (records, all) = match all {
-                Some(Ok(all)) => all,
-                None => continue,
-                Some(Err(e)) => {
-                    left_out.push(format!("{}: its jobs cannot be read: {e}", kept.member));
+        for MemberFiles { member, jobs } in &self.members {
+            let list = match jobs.list(matches, params.detail == Some(Detail::Detailed), &self.limits) {
+                Ok(list) => list,
+                Err(e) => {
+                    left_out.push(format!("{member}: its jobs cannot be read: {e}"));
                     continue;
                 }
             };
-            for (id, meta) in all {
-                let meta = match meta {
-                    Ok(meta) => meta,
-                    Err(e) => {
-                        left_out.push(format!("job {id} of {}: its meta.json cannot be read: {e}", kept.member));
-                        continue;
-                    }
-                };
-                if filter.as_ref().is_some_and(|filter| !filter.is_match(&meta.description)) {
-                    continue;
-                }
-                let details = (params.detail == Some(Detail::Detailed))
-                    .then(|| ListedDetails { description: meta.description.clone(), summary: records.summary(&id) });
-                let (interrupted, made) = (kept.is_interrupted(meta.status), started_at(&meta));
-                let listed = Listed { job_id: id, status: meta.status, details };
-                rows.push(Row::of(Some(kept.member.clone()), listed, interrupted, made));
-            }
+            let unreadable = list.unreadable.into_iter();
+            left_out
+                .extend(unreadable.map(|(id, e)| format!("job {id} of {member}: its meta.json cannot be read: {e}")));
+            rows.extend(list.jobs.into_iter().map(|OfflineJob { listed, interrupted, made }| {
+                Row::of(Some(member.clone()), listed, interrupted, made)
+            }));
         }
         rows.sort_by(|one, other| (other.made, &other.listed.job_id).cmp(&(one.made, &one.listed.job_id)));
-        Ok(All { rows, json: None, left_out })
+        Ok(JobRows { rows, json: None, left_out })
     }
 }
 
-impl Kept {
-    fn of(member: String, dir: Dir) -> Result<Self, Failure> {
-        let unreadable = |what: &'static str| {
-            let member = member.clone();
-            move |e: std::io::Error| Failure::error(format!("{member}: its {what} cannot be read: {e}"))
-        };
-        let records = Records::open(&dir).map_err(unreadable("jobs"))?;
-        // Nobody who has no jobs runs one.
-        let owner = match &records {
-            Some(_) => Owner::of(&dir).map_err(unreadable("owner"))?,
-            None => None,
-        };
-        Ok(Self { member, dir, records, owner })
-    }
-
-    /// The owner that answers.
-    fn host(&self) -> Option<&Owner> {
-        self.owner.as_ref().filter(|owner| !owner.url.is_empty())
-    }
-
-    fn is_interrupted(&self, status: JobStatus) -> bool {
-        status == JobStatus::Running && self.owner.is_none()
+impl MemberFiles {
+    fn open(member: String, dir: Dir) -> Result<Self, String> {
+        match OfflineJobs::open(dir) {
+            Ok(jobs) => Ok(Self { member, jobs }),
+            Err(why) => Err(format!("{member}: {why}")),
+        }
     }
 }

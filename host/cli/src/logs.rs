@@ -13,7 +13,7 @@ use std::{
 use anstyle::{AnsiColor, Style};
 use cap_std::fs::Dir;
 use guild_contract::{JobId, Limits};
-use guild_jobs::{Owner, follow::Follow};
+use guild_roster::offline::{Follow, Owner};
 use guild_session::transcript::{Entry, Line, SUCCESS};
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -22,9 +22,10 @@ use serde_json::{Value, json};
 use crate::{
     args::Logs,
     failure::Failure,
-    house,
-    jobs::{GOES_ON, INTERRUPTED, Jobs},
+    jobs::Jobs,
+    local,
     output::{self, LABEL, STRONG, harmless, one_line, print, print_json, tell, tokens, visible},
+    status::{GOES_ON, INTERRUPTED},
 };
 
 /// Between two looks at a transcript that has come to its end.
@@ -40,8 +41,8 @@ const INDENT: usize = 24;
 
 /// `guild logs`.
 pub(crate) async fn logs(args: Logs) -> Result<(), Failure> {
-    let config = house::config(&args.house.policy)?;
-    let jobs = Jobs::of_files(&args.house, &config, args.member.as_deref())?;
+    let config = local::config(&args.local.policy)?;
+    let jobs = Jobs::of_files(&args.local, &config, args.member.as_deref())?;
     let found = jobs.find(&args.id).await?;
     let (id, member): (JobId, _) = match (found.id.parse(), jobs.directory_of(&found)) {
         (Ok(id), Some(member)) => (id, member),

@@ -11,8 +11,8 @@ mod doctor;
 mod failure;
 mod grants;
 mod hosted;
-mod house;
 mod jobs;
+mod local;
 mod log;
 mod logs;
 mod markdown;
@@ -26,14 +26,16 @@ mod remote;
 mod run;
 mod serve;
 mod sign;
+mod status;
 mod table;
 mod token;
 mod usage;
 mod watch;
+mod worker;
 
 use std::{process::ExitCode, time::SystemTime};
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use tokio::runtime::Builder;
 
 use crate::{
@@ -45,7 +47,7 @@ fn main() -> ExitCode {
     if let Some(code) = guild_confine::serve_if_asked(guild_roster::TASKS) {
         return code;
     }
-    complete::answer_if_asked();
+    complete::answer_if_asked(Cli::command);
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(told) => {
@@ -76,7 +78,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<(), Failure> {
-    guild_jobs::clock::check(SystemTime::now()).map_err(Failure::error)?;
+    guild_roster::clock::check(SystemTime::now()).map_err(Failure::error)?;
     // How the call failed that the command makes, its error says.
     let told = match &cli.command {
         Command::Run(_) => Some("guild_sandbox::plugin"),

@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use anstyle::{AnsiColor, Effects, Style};
 use pulldown_cmark::{Alignment, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
-use crate::output::{LABEL, harmless};
+use crate::output::{LABEL, harmless, stdout_width, write_whole};
 
 const CODE: Style = AnsiColor::Cyan.on_default();
 const HEADING: Style = Style::new().effects(Effects::BOLD);
@@ -21,6 +21,21 @@ const PROSE_CHARS: usize = 100;
 /// How many columns of a table are aligned at most, and how wide each is at most.
 const COLUMNS: usize = 16;
 const CELL_CHARS: usize = 40;
+
+/// The largest report that is rendered.
+const RENDERED_BYTES: usize = 1024 * 1024;
+
+/// Prints a worker's report: rendered on a terminal that shows styles, as far as it is no larger than this host renders;
+/// without control characters on any other; as it is into a file or a pipe.
+pub(crate) fn print_report(report: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    let shows_styles = anstream::AutoStream::choice(&out) != anstream::ColorChoice::Never;
+    match stdout_width() {
+        Some(width) if shows_styles && report.len() <= RENDERED_BYTES => write(&mut out, report, width)?,
+        width => write_whole(&mut out, report, width.is_some())?,
+    }
+    out.flush()
+}
 
 /// Writes a text of Markdown for a terminal of so many characters a line.
 pub(crate) fn write(out: &mut dyn Write, text: &str, width: usize) -> io::Result<()> {

@@ -5,9 +5,9 @@
 
 use guild_client::{MemberReport, MemberService, Reply};
 use guild_contract::manifest::{Interface, World};
-use guild_jobs::{Owner, Records, records::made_at};
 use guild_roster::{
     discovery::{Found, FoundMember},
+    offline::{self, Owner},
     survey::{Surveyed, survey_all, survey_one},
 };
 use guild_trust::Signature;
@@ -17,7 +17,7 @@ use serde::Serialize;
 use crate::{
     args::Members,
     failure::Failure,
-    grants, house,
+    grants, local,
     output::{self, one_line, print_json, tell},
     progress::Progress,
     table::{Cell, Column, Table},
@@ -102,17 +102,17 @@ impl State {
 
 /// `guild members`.
 pub(crate) fn members(args: &Members) -> Result<(), Failure> {
-    let config = house::config(&args.house.policy)?;
+    let config = local::config(&args.local.policy)?;
     let progress = Progress::start();
     let compiling = |what: &str| progress.compiling(what);
     let survey = match &args.member {
         Some(member) => {
-            let directory = house::member_directory(member, &args.house, &config)?;
-            let member = house::member(&directory, &args.house, &config).map_err(Failure::error)?;
+            let directory = local::member_directory(member, &args.local, &config)?;
+            let member = local::member(&directory, &args.local, &config).map_err(Failure::error)?;
             vec![survey_one(member, &config, &compiling)]
         }
         None => {
-            let directory = house::members_directory(args.house.members.as_deref(), &config)?;
+            let directory = local::members_directory(args.local.members.as_deref(), &config)?;
             let survey = survey_all(&directory, &config, &compiling).map_err(|e| Failure::error(e.to_string()))?;
             if survey.is_empty() && !args.json {
                 tell(format_args!("no members in {}", directory.display()));
@@ -190,8 +190,7 @@ fn add_manifest(shown: &mut Shown, FoundMember { dir, manifest, .. }: FoundMembe
         shown.pid = Some(owner.pid);
         shown.url = Some(owner.url).filter(|url| !url.is_empty());
     }
-    let ids = Records::open(&dir).ok().flatten().and_then(|records| records.ids().ok());
-    shown.last_job = ids.iter().flatten().filter_map(made_at).max();
+    shown.last_job = offline::last_made(&dir);
     let (world, grants, tools) = match manifest.component {
         Some(spec) => {
             (Some(spec.world), Interface::ALL.into_iter().filter(|i| spec.grants.asks(*i)).collect(), spec.tools)

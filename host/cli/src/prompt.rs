@@ -5,16 +5,16 @@ use guild_client::{Naming, guidance};
 use crate::{
     args::Prompt,
     failure::Failure,
-    house,
+    local,
     output::{one_line, print, tell},
 };
 
 /// `guild prompt`.
 pub(crate) fn prompt(args: &Prompt) -> Result<(), Failure> {
-    let config = house::config(&args.house.policy)?;
-    let directory = house::members_directory(args.house.members.as_deref(), &config)?;
+    let config = local::config(&args.local.policy)?;
+    let directory = local::members_directory(args.local.members.as_deref(), &config)?;
     let mut members = Vec::new();
-    for found in house::discovered(&directory)? {
+    for found in local::discovered(&directory)? {
         match found.member {
             Ok(member) => members.push(member),
             Err(why) => tell(format_args!("{} is left out: {}", one_line(&found.path, 80), one_line(&why, 400))),

@@ -5,16 +5,14 @@
 
 use std::{
     io::{self, Write},
-    sync::Arc,
     time::Duration,
 };
 
-use cap_std::fs::Dir;
 use guild_contract::{
     JobId, JobStatus, Limits,
     rpc::{ListParams, StatusView, code},
 };
-use guild_jobs::{JobStore, Owner, OwnerLock, Records, StoreOptions, SystemClock, records::ended_before};
+use guild_roster::offline::{OfflineJobs, Pruning};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -22,7 +20,7 @@ use crate::{
     args::Prune,
     client::AccessArgs,
     failure::{Failure, exit},
-    house,
+    local,
     output::{count, one_line, print, print_json, tell, tell_error},
 };
 
@@ -49,11 +47,11 @@ struct Choice {
 
 /// `guild prune`.
 pub(crate) async fn prune(args: Prune) -> Result<(), Failure> {
-    let config = house::config(&args.house.policy)?;
+    let config = local::config(&args.local.policy)?;
     let members = match &args.member {
         Some(member) => {
-            let directory = house::member_directory(member, &args.house, &config)?;
-            let found = house::member(&directory, &args.house, &config).map_err(Failure::error)?;
+            let directory = local::member_directory(member, &args.local, &config)?;
+            let found = local::member(&directory, &args.local, &config).map_err(Failure::error)?;
             if found.manifest.component.is_none() {
                 return Err(Failure::error(format!(
                     "member {member} has no component: its own process keeps its jobs"
@@ -61,7 +59,7 @@ pub(crate) async fn prune(args: Prune) -> Result<(), Failure> {
             }
             vec![(member.clone(), found.dir)]
         }
-        None => house::discovered(&house::members_directory(args.house.members.as_deref(), &config)?)?
+        None => local::discovered(&local::members_directory(args.local.members.as_deref(), &config)?)?
             .into_iter()
             .filter_map(|found| Some((found.path, found.member.ok()?)))
             .filter(|(_, found)| found.manifest.component.is_some())
@@ -73,17 +71,16 @@ pub(crate) async fn prune(args: Prune) -> Result<(), Failure> {
         some => some,
     };
     let choice = Choice { older_than: args.older_than, statuses };
-    let limits = Arc::new(config.limits);
+    let limits = config.limits;
     let mut all = Vec::new();
     for (member, dir) in members {
-        // Who never had a job has none to remove, and nobody has to be asked for them.
-        let records = Records::open(&dir);
         let mut pruned = Pruned { member, ..Pruned::default() };
-        match records {
-            Ok(None) => {}
-            Ok(Some(records)) if args.dry_run => look(&mut pruned, &records, &choice, &limits),
-            Ok(Some(records)) => prune_member(&mut pruned, (&dir, &records), &choice, &limits).await,
-            Err(error) => pruned.errors.push(format!("cannot open its jobs: {error}")),
+        match OfflineJobs::open(dir) {
+            // A member without jobs has none to remove, and is not locked for that.
+            Ok(jobs) if !jobs.is_used() => {}
+            Ok(jobs) if args.dry_run => look(&mut pruned, &jobs, &choice, &limits),
+            Ok(jobs) => prune_member(&mut pruned, &jobs, &choice, &limits).await,
+            Err(why) => pruned.errors.push(why),
         }
         all.push(pruned);
     }
@@ -135,61 +132,33 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// What there would be to remove; nobody is asked, and nothing is changed.
-fn look(pruned: &mut Pruned, records: &Records, choice: &Choice, limits: &Limits) {
-    pruned.would_remove = Some(Vec::new());
-    // Nothing is older than time itself.
-    let Ok(before) = Timestamp::now().checked_sub(choice.older_than) else { return };
-    match records.all(limits) {
-        Ok(all) => {
-            let metas = all.into_iter().filter_map(|(_, meta)| meta.ok());
-            let chosen = metas.filter(|meta| choice.statuses.contains(&meta.status) && ended_before(meta, before));
-            let mut ids: Vec<JobId> = chosen.map(|meta| meta.job_id).collect();
-            ids.sort();
-            pruned.bytes = ids.iter().map(|id| records.bytes(id)).sum();
-            pruned.would_remove = Some(ids);
-        }
-        Err(error) => pruned.errors.push(format!("cannot read its jobs: {error}")),
-    }
+/// Looks what would be removed, and changes nothing.
+fn look(pruned: &mut Pruned, jobs: &OfflineJobs, choice: &Choice, limits: &Limits) {
+    let ids = jobs.prunable(choice.older_than, &choice.statuses, limits).unwrap_or_else(|error| {
+        pruned.errors.push(format!("cannot read its jobs: {error}"));
+        Vec::new()
+    });
+    pruned.bytes = ids.iter().map(|id| jobs.bytes(id)).sum();
+    pruned.would_remove = Some(ids);
 }
 
-async fn prune_member(pruned: &mut Pruned, (dir, records): (&Dir, &Records), choice: &Choice, limits: &Arc<Limits>) {
-    match OwnerLock::try_acquire(dir, "") {
-        Ok(Ok(_lock)) => prune_here(pruned, dir, choice, limits),
-        Ok(Err(owner)) if !owner.is_alive() => pruned.errors.push(match Owner::other_user(dir) {
-            Some(user) => format!("it is {user}"),
-            None => {
-                "a process has locked it that its file .owner does not name; try again when that has ended".to_owned()
-            }
-        }),
-        Ok(Err(owner)) if owner.url.is_empty() => {
-            pruned.errors.push(format!("process {} works on it; try again when that has ended", owner.pid));
+async fn prune_member(pruned: &mut Pruned, jobs: &OfflineJobs, choice: &Choice, limits: &Limits) {
+    match jobs.prune(choice.older_than, &choice.statuses, limits) {
+        Ok(Pruning::Done(report)) => {
+            (pruned.removed, pruned.bytes) = (report.removed, report.bytes);
+            pruned.errors.extend(report.failed.into_iter().map(|(job, reason)| format!("job {job}: {reason}")));
         }
-        Ok(Err(owner)) => {
-            if let Err(error) = prune_there(pruned, records, &owner.url, choice).await {
+        Ok(Pruning::Owned(url)) => {
+            if let Err(error) = prune_there(pruned, jobs, &url, choice).await {
                 pruned.errors.push(error.message.unwrap_or_default());
             }
         }
-        Err(error) => pruned.errors.push(format!("cannot lock it: {error}")),
+        Err(why) => pruned.errors.push(why),
     }
 }
 
-/// As the member's owner.
-fn prune_here(pruned: &mut Pruned, dir: &Dir, choice: &Choice, limits: &Arc<Limits>) {
-    let store = match JobStore::open(dir, StoreOptions { limits: limits.clone(), clock: Arc::new(SystemClock) }) {
-        Ok(store) => store,
-        Err(error) => return pruned.errors.push(format!("cannot open its jobs: {error}")),
-    };
-    // A host may go on with them.
-    store.defer_recovery();
-    store.load();
-    let report = store.prune(choice.older_than, &choice.statuses);
-    (pruned.removed, pruned.bytes) = (report.removed, report.bytes);
-    pruned.errors.extend(report.failed.into_iter().map(|(job, reason)| format!("job {job}: {reason}")));
-}
-
 /// Through the member's owner.
-async fn prune_there(pruned: &mut Pruned, records: &Records, url: &str, choice: &Choice) -> Result<(), Failure> {
+async fn prune_there(pruned: &mut Pruned, files: &OfflineJobs, url: &str, choice: &Choice) -> Result<(), Failure> {
     let host = AccessArgs::of_environment().client_of_owner(url)?;
     let now = Timestamp::now();
     let jobs = match host.list(&ListParams::default()).await {
@@ -207,7 +176,7 @@ async fn prune_there(pruned: &mut Pruned, records: &Records, url: &str, choice: 
             if !choice.takes(&status, now) {
                 return Ok(None);
             }
-            let bytes = records.bytes(&job.job_id);
+            let bytes = files.bytes(&job.job_id);
             if status.status == JobStatus::Failed {
                 host.cancel(job.job_id.as_str()).await?;
             }

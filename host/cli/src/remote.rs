@@ -1,6 +1,6 @@
 //! The commands that are about jobs: those of a running host, or those in the files where none runs.
 
-use std::io::{self, Read};
+use std::io;
 
 use guild_client::{Detail, DispatchParams, JobStatus, ListParams, StatusView};
 use guild_contract::rpc::CancelView;
@@ -11,13 +11,12 @@ use crate::{
     args::{Dispatch, Job, List, WorkArgs},
     failure::{Failure, exit},
     jobs::{self, FileStatus, Jobs, OfMember, Row, Status},
-    output::{BAD, harmless, one_line, print, print_json, print_report, status_style, tell, tell_error, write_status},
-    run,
+    markdown::print_report,
+    output::{BAD, harmless, one_line, print, print_json, status_style, tell, tell_error},
+    status::write_status,
     table::{Cell, Column, Table},
+    worker::{wait_for, work},
 };
-
-/// How long a description becomes that is taken from the task.
-const DESCRIPTION_CHARS: usize = 80;
 
 /// `guild dispatch`.
 pub(crate) async fn dispatch(args: Dispatch) -> Result<(), Failure> {
@@ -26,7 +25,7 @@ pub(crate) async fn dispatch(args: Dispatch) -> Result<(), Failure> {
     let params = DispatchParams { agent, ..work(&args.task, asked)? };
     let worker = jobs::worker(&args.endpoint).await?;
     if args.wait {
-        return run::wait_for(worker, params, args.endpoint.json).await;
+        return wait_for(worker, params, args.endpoint.json).await;
     }
     let reply = worker.dispatch(&params).await?;
     if args.endpoint.json {
@@ -43,7 +42,7 @@ pub(crate) async fn list(args: List) -> Result<(), Failure> {
     // People are always shown the description; JSON is what was asked for.
     let detailed = args.detailed || !json;
     let params = ListParams { detail: detailed.then_some(Detail::Detailed), filter: args.filter };
-    let jobs = Jobs::open(&args.endpoint, &args.house).await?;
+    let jobs = Jobs::open(&args.endpoint, &args.local).await?;
     let all = jobs.list(&params).await?;
     if let Some(json) = all.json.as_ref().filter(|_| json) {
         print_json(json)?;
@@ -93,7 +92,7 @@ fn table(rows: &[Row], with_summary: bool) -> Table {
 
 /// `guild status`.
 pub(crate) async fn status(args: Job) -> Result<(), Failure> {
-    let jobs = Jobs::open(&args.endpoint, &args.house).await?;
+    let jobs = Jobs::open(&args.endpoint, &args.local).await?;
     let found = jobs.find(&args.id).await?;
     let Status { member, view, json, interrupted } = jobs.status(&found).await?;
     match json.filter(|_| args.endpoint.json) {
@@ -106,7 +105,7 @@ pub(crate) async fn status(args: Job) -> Result<(), Failure> {
 
 /// `guild result`.
 pub(crate) async fn result(args: Job) -> Result<(), Failure> {
-    let jobs = Jobs::open(&args.endpoint, &args.house).await?;
+    let jobs = Jobs::open(&args.endpoint, &args.local).await?;
     let found = jobs.find(&args.id).await?;
     let (result, json) = jobs.result(&found).await?;
     match json.filter(|_| args.endpoint.json) {
@@ -124,7 +123,7 @@ pub(crate) async fn result(args: Job) -> Result<(), Failure> {
 
 /// `guild cancel`.
 pub(crate) async fn cancel(args: Job) -> Result<(), Failure> {
-    let jobs = Jobs::open(&args.endpoint, &args.house).await?;
+    let jobs = Jobs::open(&args.endpoint, &args.local).await?;
     let found = jobs.find_to_change(&args.id).await?;
     if !jobs.is_served(&found) {
         let StatusView { job_id, status, .. } = jobs.status(&found).await?.view;
@@ -151,7 +150,7 @@ fn cancelled(json: bool, view: &CancelView) -> Result<(), Failure> {
 
 /// `guild delete`.
 pub(crate) async fn delete(args: Job) -> Result<(), Failure> {
-    let jobs = Jobs::open(&args.endpoint, &args.house).await?;
+    let jobs = Jobs::open(&args.endpoint, &args.local).await?;
     let found = jobs.find_to_change(&args.id).await?;
     let besides = ", or remove ended jobs by their age with `guild prune`";
     let reply = jobs.worker_of(&found, besides)?.delete(&found.id).await?;
@@ -161,36 +160,4 @@ pub(crate) async fn delete(args: Job) -> Result<(), Failure> {
         print(|out| writeln!(out, "{} is deleted", reply.value.job_id))?;
     }
     Ok(())
-}
-
-/// What is asked for, out of the command line and, where the task is `-`, stdin.
-pub(crate) fn work(task: &str, args: WorkArgs) -> Result<DispatchParams, Failure> {
-    let task = match task {
-        "-" => {
-            let mut text = String::new();
-            let read = io::stdin().lock().read_to_string(&mut text);
-            read.map_err(|e| Failure::error(format!("cannot read the task from stdin: {e}")))?;
-            text
-        }
-        text => text.to_owned(),
-    };
-    let first_line = task.lines().map(str::trim).find(|line| !line.is_empty());
-    let Some(first_line) = first_line else {
-        return Err(Failure::error("the task is empty"));
-    };
-    let description = args.description.unwrap_or_else(|| one_line(first_line, DESCRIPTION_CHARS));
-    Ok(DispatchParams { description, task, config: args.input, agent: None })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_line_of_a_task_describes_it() {
-        let nothing = || WorkArgs { description: None, input: None };
-        assert_eq!(work("\n  What is\town?\nMore.", nothing()).unwrap().description, "What is own?");
-        assert_eq!(work(&"x".repeat(99), nothing()).unwrap().description.chars().count(), DESCRIPTION_CHARS);
-        assert!(work(" \n", nothing()).is_err());
-    }
 }

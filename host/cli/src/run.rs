@@ -3,46 +3,19 @@
 //! The member is opened in this process, without a server. Where a host serves it already, the task goes through that
 //! host: a member's jobs have one owner.
 
-use std::{
-    path::{Path, PathBuf},
-    pin::pin,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::path::{Path, PathBuf};
 
-use guild_client::{
-    DispatchParams, Error, JobStatus, ListParams, MemberReport, MemberService, ResultView, StatusView, WorkerHandle,
-};
-use guild_config::Config;
-use guild_contract::{Limits, manifest::FILE_NAME, rpc::RpcError};
-use guild_jobs::Owner;
-use guild_roster::{
-    Host, HostOptions, Member, OpenError, Target,
-    discovery::{self, FoundMember},
-    takeover::OwnerError,
-};
-use guild_server::listen::StopSignals;
+use guild_client::DispatchParams;
+use guild_roster::{HostOptions, Target};
 
 use crate::{
     args::{Run, job_input},
     client::AccessArgs,
-    failure::{Failure, exit},
+    failure::Failure,
     hosted::Terms,
-    house,
-    output::{print_json, print_report, tell, tell_error, write_questions},
-    progress::Progress,
-    remote::work,
+    local,
+    worker::{Worker, carry_out, interrupted, stop_signals, work},
 };
-
-/// Between two looks at the job, at first; and at one of a host, in the end.
-const LOOK: Duration = Duration::from_millis(100);
-const SLOWEST: Duration = Duration::from_secs(1);
-/// How long a host of all members may take to notice that a component has changed.
-const NOTICED: Duration = Duration::from_secs(10);
-/// How long a host may take to cancel a job, where a person waits.
-const SILENT: Duration = Duration::from_secs(5);
-/// So many looks in a row may find that the host is busy, or being restarted.
-const FORGIVEN: u32 = 40;
 
 /// `guild run`.
 pub(crate) async fn run(mut args: Run) -> Result<(), Failure> {
@@ -50,20 +23,20 @@ pub(crate) async fn run(mut args: Run) -> Result<(), Failure> {
     // A host of its own has no other, and one that runs already is asked for it.
     let agent = args.session.agent;
     let params = DispatchParams { agent: agent.map(|agent| agent.to_string()), ..work(&args.task, args.work)? };
-    let mut config = house::config(&args.house.policy)?;
-    let directory = house::member_directory(&args.member, &args.house, &config)?;
-    house::worker(&directory, &args.house, &config)?;
+    let mut config = local::config(&args.local.policy)?;
+    let directory = local::member_directory(&args.member, &args.local, &config)?;
+    local::worker(&directory, &args.local, &config)?;
     // A member's key is its path in there.
-    config.members = house::members_directory(args.house.members.as_deref(), &config).ok();
+    config.members = local::members_directory(args.local.members.as_deref(), &config).ok();
     let mut stop = stop_signals()?;
     let policy = config.clone();
-    let with_approval = |failure| house::with_approval(failure, &directory, &args.house, &policy);
+    let with_approval = |failure| local::with_approval(failure, &directory, &args.local, &policy);
     // A runtime is asked for with the task.
-    let terms = Terms::new(&args.house, &args.session.sources, None, &config)?;
+    let terms = Terms::new(&args.local, &args.session.sources, None, &config)?;
     let options =
         HostOptions { config, target: Target::Member(directory.clone()), sources: args.session.sources, agent };
     let opened = async {
-        let here = house::member(&directory, &args.house, &options.config).map_err(Failure::error)?;
+        let here = local::member(&directory, &args.local, &options.config).map_err(Failure::error)?;
         let limits = options.config.limits.clone();
         let access = AccessArgs::of_environment();
         let worker = Worker::open(&directory, options, &terms, &access).await?;
@@ -79,67 +52,10 @@ pub(crate) async fn run(mut args: Run) -> Result<(), Failure> {
     carry_out(&worker, (&id, &job), is_to_end, args.json, stop).await
 }
 
-/// `guild dispatch --wait`: the task, at a host that runs, from here to its report.
-pub(crate) async fn wait_for(worker: WorkerHandle, params: DispatchParams, json: bool) -> Result<(), Failure> {
-    let mut stop = stop_signals()?;
-    let worker = Worker::Owner(worker);
-    let (id, is_to_end) = worker.dispatch_or_stop(params, &mut stop).await?;
-    carry_out(&worker, (&id, &id), is_to_end, json, stop).await
-}
-
-/// The signals that tell the command to end.
-fn stop_signals() -> Result<StopSignals, Failure> {
-    StopSignals::new().map_err(|e| Failure::error(format!("cannot listen for signals: {e}")))
-}
-
-/// Why a command ends that was told to.
-fn interrupted(why: impl Into<String>) -> Failure {
-    Failure { code: exit::INTERRUPTED, message: Some(why.into()) }
-}
-
-/// Why a job is left that nobody has said to have ended.
-fn left(id: &str) -> Failure {
-    interrupted(format!(
-        "interrupted before the job {id} was said to have ended; it may go on: `guild status {id}` shows it, and `guild \
-         cancel {id}` ends it"
-    ))
-}
-
-/// Follows a job to its end, and prints what came of it. `job` is its id, and what it is called on stderr; `is_to_end` is
-/// whether it is to be cancelled at once.
-async fn carry_out(
-    worker: &Worker,
-    (id, job): (&str, &str),
-    is_to_end: bool,
-    json: bool,
-    mut stop: StopSignals,
-) -> Result<(), Failure> {
-    let ended = worker.follow(id, is_to_end, &mut stop).await.inspect_err(|_| tell(format_args!("job: {job}")))?;
-    let outcome = tokio::select! {
-        outcome = report(worker, &ended.status, json) => outcome,
-        () = stop.next() => Err(interrupted(format!("interrupted before its report was there; `guild result {id}` shows it"))),
-    };
-    if let Some(questions) = &ended.status.questions
-        && !json
-    {
-        let mut text = Vec::new();
-        write_questions(&mut text, questions)?;
-        tell(format_args!("questions:\n{}", String::from_utf8_lossy(&text).trim_end()));
-    }
-    tell(format_args!("job: {job}"));
-    outcome?;
-    match ended.status.status {
-        JobStatus::Cancelled if ended.interrupted => Err(Failure::code(exit::INTERRUPTED)),
-        JobStatus::Cancelled => Err(Failure::code(exit::JOB_CANCELLED)),
-        JobStatus::Failed => Err(Failure::code(exit::JOB_FAILED)),
-        JobStatus::Completed | JobStatus::Running => Ok(()),
-    }
-}
-
 /// `--config JSON` is what `--input JSON` was called before `--config` named the operator's file here, too.
 fn take_old_input(args: &mut Run) -> Result<(), Failure> {
     let is_input = |value: &mut PathBuf| value.as_os_str().as_encoded_bytes().trim_ascii_start().starts_with(b"{");
-    for input in args.house.policy.config.extract_if(.., is_input) {
+    for input in args.local.policy.config.extract_if(.., is_input) {
         if args.work.input.is_some() {
             return Err(Failure::error("the job's configuration is given twice; give it once, with --input JSON"));
         }
@@ -149,292 +65,7 @@ fn take_old_input(args: &mut Run) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints what came of a job.
-async fn report(worker: &Worker, job: &StatusView, json: bool) -> Result<(), Failure> {
-    match job.status {
-        JobStatus::Completed => {
-            let result = worker.result(job.job_id.as_str()).await?;
-            if json { print_json(&result)? } else { print_report(&result.output)? }
-        }
-        JobStatus::Failed => tell_error(job.error.as_deref().unwrap_or("the job failed")),
-        JobStatus::Cancelled | JobStatus::Running => tell(format_args!("the job is {}", job.status)),
-    }
-    if json && job.status != JobStatus::Completed {
-        print_json(job)?;
-    }
-    Ok(())
-}
-
 /// A path for people: absolute where that can be had.
 fn shown(path: &Path) -> String {
     path.canonicalize().unwrap_or_else(|_| path.to_owned()).display().to_string()
-}
-
-/// Who carries the task out.
-pub(crate) enum Worker {
-    /// This process.
-    Here { member: Arc<Member>, _host: Arc<Host> },
-    /// The host that serves the member.
-    Owner(WorkerHandle),
-}
-
-/// Refuses to go through an owner that does not serve the member as it is asked for.
-fn hold(directory: &Path, config: &Config, terms: &Terms, owner: &Owner) -> Result<(), Failure> {
-    let member = discovery::single(directory, config.members.as_deref(), config).map_err(Failure::error)?;
-    terms.check(&member, owner).map(drop)
-}
-
-/// How a job ended.
-struct Ended {
-    status: StatusView,
-    /// Whether it was told to from here.
-    interrupted: bool,
-}
-
-impl Worker {
-    pub(crate) async fn open(
-        directory: &Path,
-        options: HostOptions,
-        terms: &Terms,
-        access: &AccessArgs,
-    ) -> Result<Self, Failure> {
-        // A host that wants to serve a member waits for its owner to let go. There is no need to: the owner does it.
-        if let Ok(Some(owner)) = Owner::of(&house::open(directory)?)
-            && !owner.url.is_empty()
-        {
-            let client = access.client_of_owner(&owner.url)?;
-            let listed = client.list(&ListParams { detail: None, filter: Some("-".to_owned()) }).await;
-            // A toolbox answers that it has no jobs.
-            if matches!(listed, Ok(_) | Err(Error::Refused { .. })) {
-                hold(directory, &options.config, terms, &owner)?;
-                return Ok(Self::Owner(client));
-            }
-        }
-        let config = options.config.clone();
-        match Host::open(options, None).await {
-            Ok(host) => match host.single() {
-                Some(member) => Ok(Self::Here { member: member.clone(), _host: host }),
-                None => Err(Failure::error("the member is not served here")),
-            },
-            Err(OpenError::Owner(OwnerError::Served { key, .. })) => {
-                let owner = Owner::of(&house::open(directory)?);
-                let owner = owner.map_err(|e| Failure::error(format!("who serves {key} cannot be told: {e}")))?;
-                let owner = owner.filter(|owner| !owner.url.is_empty()).ok_or_else(|| {
-                    Failure::error(format!("the process that serves {key} has just ended, or begun; run this again"))
-                })?;
-                hold(directory, &config, terms, &owner)?;
-                Ok(Self::Owner(access.client_of_owner(&owner.url)?))
-            }
-            Err(error) => Err(Failure::error(error.to_string())),
-        }
-    }
-
-    /// Waits until the component is in service that the member's directory has, as long as compiling it takes.
-    pub(crate) async fn prepared(
-        &self,
-        here: &FoundMember,
-        limits: &Limits,
-        access: &AccessArgs,
-    ) -> Result<(), Failure> {
-        let progress = Progress::start();
-        match self {
-            Self::Here { member, .. } => member.prepared(|what| progress.compiling(what)).await,
-            Self::Owner(host) => served_as_here(access, host.url(), here, limits, &progress).await?,
-        }
-        Ok(())
-    }
-
-    async fn dispatch(&self, params: DispatchParams) -> Result<String, Failure> {
-        let dispatched = match self {
-            Self::Here { member, .. } => member.dispatch(params).await?,
-            Self::Owner(host) => host.dispatch(&params).await?.value,
-        };
-        Ok(dispatched.job_id.to_string())
-    }
-
-    /// Dispatches a task. There may be a job as soon as this begins, so a signal waits for its id, to cancel it: then the
-    /// answer is that it is to end. A second signal does not wait.
-    async fn dispatch_or_stop(
-        &self,
-        params: DispatchParams,
-        stop: &mut StopSignals,
-    ) -> Result<(String, bool), Failure> {
-        const UNKNOWN: &str =
-            "interrupted before the job's id was known; where there is a job, it may go on: `guild list` shows it";
-        let mut dispatched = pin!(self.dispatch(params));
-        tokio::select! {
-            id = &mut dispatched => return Ok((id?, false)),
-            () = stop.next() => {}
-        }
-        tell("waiting for the job's id, to cancel it; a second signal ends this command at once");
-        tokio::select! {
-            id = dispatched => match id {
-                Ok(id) => Ok((id, true)),
-                Err(Failure { message, .. }) => {
-                    Err(interrupted(format!("{UNKNOWN} ({})", message.unwrap_or_default())))
-                }
-            },
-            () = stop.next() => Err(interrupted(UNKNOWN)),
-        }
-    }
-
-    /// Where the job is; `None` where that cannot be known for now, as while the host is being restarted.
-    async fn status(&self, id: &str) -> Result<Option<StatusView>, Failure> {
-        match self {
-            Self::Here { member, .. } => {
-                let status = member.status(id).await?;
-                serde_json::from_slice(&status).map_err(|e| Failure::error(format!("the job's status: {e}")))
-            }
-            Self::Owner(host) => match host.status(id).await {
-                Ok(reply) => Ok(Some(reply.value)),
-                Err(error) if error.may_pass() => {
-                    tracing::debug!("{error}");
-                    Ok(None)
-                }
-                Err(error) => Err(error.into()),
-            },
-        }
-    }
-
-    async fn result(&self, id: &str) -> Result<ResultView, Failure> {
-        match self {
-            Self::Here { member, .. } => Ok(member.result(id).await?),
-            Self::Owner(host) => Ok(host.result(id).await?.value),
-        }
-    }
-
-    /// Cancels the job; `false` where the host does not answer.
-    async fn cancel(&self, id: &str) -> Result<bool, Failure> {
-        match self {
-            Self::Here { member, .. } => drop(member.cancel(id).await?),
-            Self::Owner(host) => match tokio::time::timeout(SILENT, host.cancel(id)).await {
-                Ok(Ok(_)) => {}
-                Ok(Err(error)) if !error.may_pass() => return Err(error.into()),
-                Ok(Err(_)) | Err(_) => return Ok(false),
-            },
-        }
-        Ok(true)
-    }
-
-    /// Does what a signal asks for: the first cancels the job. It is an error where a host does not answer, and with the
-    /// second signal.
-    async fn end(&self, id: &str, interrupted: &mut bool, stop: &mut StopSignals) -> Result<(), Failure> {
-        if *interrupted {
-            return Err(left(id));
-        }
-        *interrupted = true;
-        tell("cancelling the job; a second signal ends this command at once");
-        let is_cancelled = tokio::select! {
-            cancelled = self.cancel(id) => cancelled?,
-            () = stop.next() => false,
-        };
-        if is_cancelled { Ok(()) } else { Err(left(id)) }
-    }
-
-    /// Follows a job to its end, and cancels it when told to stop, or at once.
-    async fn follow(&self, id: &str, is_to_end: bool, stop: &mut StopSignals) -> Result<Ended, Failure> {
-        let progress = Progress::start();
-        let (mut interrupted, mut unknown) = (false, 0);
-        if is_to_end {
-            self.end(id, &mut interrupted, stop).await?;
-        }
-        let mut pause = LOOK;
-        loop {
-            let status = tokio::select! {
-                status = self.status(id) => status?,
-                () = stop.next() => {
-                    self.end(id, &mut interrupted, stop).await?;
-                    continue;
-                }
-            };
-            let pause = match status {
-                Some(status) if status.status != JobStatus::Running => return Ok(Ended { status, interrupted }),
-                Some(status) => {
-                    unknown = 0;
-                    progress.show(Some("cancelling").filter(|_| interrupted).or(status.summary.as_deref()));
-                    // A host is asked ever less often: others ask it, too.
-                    if let Self::Owner(_) = self {
-                        pause = (pause * 5 / 4).min(SLOWEST);
-                    }
-                    pause
-                }
-                None if interrupted => return Err(left(id)),
-                None => {
-                    unknown += 1;
-                    if unknown > FORGIVEN {
-                        return Err(Failure::error("the host does not answer any more; the job may go on there"));
-                    }
-                    SLOWEST
-                }
-            };
-            tokio::select! {
-                () = tokio::time::sleep(pause) => {}
-                () = stop.next() => self.end(id, &mut interrupted, stop).await?,
-            }
-        }
-    }
-}
-
-/// Waits until the host at `url` serves the member as its directory has it, and the toolboxes that it names. What the host
-/// does not take up by itself is an error: the task would be carried out by something older.
-async fn served_as_here(
-    access: &AccessArgs,
-    url: &str,
-    here: &FoundMember,
-    limits: &Limits,
-    progress: &Progress,
-) -> Result<(), Failure> {
-    let sha256 = here.component_sha256(limits).map_err(Failure::error)?;
-    let file = here.manifest.component.as_ref().map_or(FILE_NAME, |spec| &spec.file);
-    let key = here.key.as_str();
-    let options = access.options_of_owner(url, None)?;
-    // A host of one member has it at its one endpoint, and reads its files when it starts.
-    let is_roster = url.contains("/members/");
-    let compiled = Duration::from_secs(limits.compile_seconds.into());
-    let mut until = Instant::now() + NOTICED;
-    loop {
-        let members = match guild_client::members(url, &options).await {
-            Ok(members) => members.value,
-            Err(e) => {
-                tell(format_args!("whether the host at {url} serves {key} as it is here cannot be told: {e}"));
-                return Ok(());
-            }
-        };
-        let of_key = |report: &&MemberReport| report.member == key || !is_roster;
-        let Some(served) = members.iter().find(of_key) else { return Ok(()) };
-        let is_same = served.sha256 == sha256
-            && served.manifest.as_ref().is_none_or(|manifest| *manifest == here.manifest_sha256());
-        let is_loading = served.state == MemberService::Loading;
-        let loading = Some(&served.member).filter(|_| is_loading).or(served.toolboxes_loading.first());
-        if let Some(loading) = loading {
-            progress.waiting(&format!("the host at {url} is compiling the component of {loading}"));
-            until = Instant::now() + NOTICED;
-        } else if is_same || served.state == MemberService::Error {
-            // What is wrong with it, the dispatch says.
-            return Ok(());
-        } else if let Some(why) = &served.error {
-            return Err(Failure::error(format!(
-                "the host at {url} goes on with what {key} was before its directory changed: {why}"
-            )));
-        } else if !is_roster {
-            return Err(Failure::error(format!(
-                "the host at {url} serves {key} as it was before {file} or {FILE_NAME} changed, and reads them when it \
-                 starts; start that host again, or end it, and run this again"
-            )));
-        } else if Instant::now() >= until + compiled {
-            return Err(Failure::error(format!(
-                "the host at {url} still serves {key} as it was before {file} or {FILE_NAME} changed; its log, and `guild \
-                 members --url {url}`, say why"
-            )));
-        } else {
-            progress.waiting(&format!("waiting for the host at {url} to take up the change of {key}"));
-        }
-        tokio::time::sleep(LOOK).await;
-    }
-}
-
-impl From<RpcError> for Failure {
-    fn from(error: RpcError) -> Self {
-        Self::error(error.message)
-    }
 }

@@ -12,7 +12,7 @@ use guild_server::{
 use crate::{
     args::Serve,
     failure::{Failure, exit},
-    house,
+    local,
     output::{one_line, tell},
 };
 
@@ -21,15 +21,15 @@ pub(crate) async fn serve(args: Serve) -> Result<(), Failure> {
     // First of all: a supervisor may send SIGHUP as soon as there is a process.
     let signals = Signals::new().map_err(|e| Failure::error(format!("cannot listen for signals: {e}")))?;
     mcp_line::check(args.member.as_deref()).map_err(Failure::error)?;
-    let config = house::config(&args.policy)?;
+    let config = local::config(&args.policy)?;
     let (target, toolboxes) = match args.member {
         Some(member) => {
-            let named = args.members.map(|members| house::members_directory(Some(&members), &config)).transpose()?;
+            let named = args.members.map(|members| local::members_directory(Some(&members), &config)).transpose()?;
             (Target::Member(member), named)
         }
-        None => (Target::Members(house::members_directory(args.members.as_deref(), &config)?), None),
+        None => (Target::Members(local::members_directory(args.members.as_deref(), &config)?), None),
     };
-    let file = house::policy_file(&args.policy)?.map(Path::to_owned);
+    let file = local::policy_file(&args.policy)?.map(Path::to_owned);
     let of_command = move |mut config: Config| {
         config.members = toolboxes.clone().or(config.members);
         config

@@ -9,8 +9,7 @@ use std::{
 };
 
 use ct_codecs::{Base64, Decoder as _};
-use guild_jobs::durable::{Survives, open_dir, open_directory, replace};
-use guild_trust::{SUFFIX, TRUST_FILE};
+use guild_trust::{TRUST_FILE, write_beside};
 use jiff::Timestamp;
 use minisign::{KeyPair, PublicKey, SecretKey, SecretKeyBox};
 
@@ -39,8 +38,10 @@ pub(crate) fn sign(args: &Sign) -> Result<(), Failure> {
 
 /// Makes a key pair: the secret key in the file, the public one beside it.
 fn new_key(path: &Path, no_password: bool) -> Result<(), Failure> {
-    let public = with_suffix(path, ".pub");
-    if let Some(taken) = [path, &public].into_iter().find(|path| path.symlink_metadata().is_ok()) {
+    let mut public = path.as_os_str().to_owned();
+    public.push(".pub");
+    let public = PathBuf::from(public);
+    if let Some(taken) = [path, public.as_path()].into_iter().find(|path| path.symlink_metadata().is_ok()) {
         return Err(Failure::error(format!("{} is there already, and no key is written over", taken.display())));
     }
     let made = if no_password {
@@ -103,15 +104,8 @@ fn sign_file(file: &Path, key: &Path, comment: Option<&str>) -> Result<(), Failu
     let failed = |e: minisign::PError| Failure::error(format!("{} cannot be signed: {e}", file.display()));
     let public = PublicKey::from_secret_key(&secret).map_err(failed)?;
     let signed = minisign::sign(Some(&public), &secret, content, Some(comment.trim()), Some("signature by guild sign"));
-    let signature = with_suffix(file, SUFFIX);
-    let (directory, written) =
-        (signature.parent().filter(|parent| !parent.as_os_str().is_empty()), signature.file_name());
-    let written =
-        written.and_then(|name| name.to_str()).ok_or_else(|| Failure::error("the file's name is no UTF-8"))?;
     let text = signed.map_err(failed)?.into_string();
-    open_directory(directory.unwrap_or(Path::new(".")))
-        .and_then(|dir| replace(&open_dir(&dir, ".")?, written, text.as_bytes(), Survives::PowerCut))
-        .map_err(|e| Failure::error(format!("{} cannot be written: {e}", signature.display())))?;
+    let signature = write_beside(file, &text).map_err(|e| Failure::error(e.to_string()))?;
     tell(format_args!("signed: {} ({})", harmless(&signature.display().to_string()), one_line(&comment, usize::MAX)));
     Ok(())
 }
@@ -136,10 +130,4 @@ fn secret_key(path: &Path) -> Result<SecretKey, Failure> {
     } else {
         Err(no_key(&"its second line does not begin as such a key does"))
     }
-}
-
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut path = path.as_os_str().to_owned();
-    path.push(suffix);
-    path.into()
 }

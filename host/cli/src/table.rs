@@ -4,20 +4,18 @@
 //! In a pipe it is for scripts: no header, whole texts, times as RFC 3339, numbers as digits, and `-` for what is not
 //! there. The fields and their order are the same for every row.
 
-use std::io::{self, IsTerminal as _, Write};
+use std::io::{self, Write};
 
 use anstyle::Style;
 use jiff::Timestamp;
 
 use crate::{
     age,
-    output::{LABEL, count, one_line, print},
+    output::{LABEL, count, one_line, print, stdout_width},
 };
 
 /// Between two columns.
 const GAP: &str = "  ";
-/// Where the width of a terminal is not known.
-const WIDTH: usize = 80;
 /// What a cut column keeps at least.
 const LEAST: usize = 12;
 /// What stands for nothing.
@@ -163,18 +161,6 @@ fn write_line(
         }
     }
     writeln!(out)
-}
-
-/// How many characters a line of stdout has, where it is a terminal.
-pub(crate) fn stdout_width() -> Option<usize> {
-    let out = io::stdout();
-    let width = || terminal_size::terminal_size_of(&out).map_or(WIDTH, |(width, _)| width.0.into());
-    out.is_terminal().then(width)
-}
-
-/// How many characters a line of stderr has.
-pub(crate) fn stderr_width() -> usize {
-    terminal_size::terminal_size_of(io::stderr()).map_or(WIDTH, |(width, _)| width.0.into())
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::{
     args::{Token, TokenAdd, TokensOf},
     failure::Failure,
-    house,
+    local,
     output::{BAD, print, print_json, tell},
     table::{Cell, Column, Table},
 };
@@ -66,7 +66,7 @@ impl<'a> Shown<'a> {
 }
 
 fn list(of: &TokensOf, json: bool) -> Result<(), Failure> {
-    let file = TokenFile::of(&house::config(&of.policy)?)?;
+    let file = TokenFile::of(&local::config(&of.policy)?)?;
     let (tokens, now) = (file.read()?, Timestamp::now());
     if json {
         print_json(&tokens.iter().map(|token| Shown::of(token, now)).collect::<Vec<_>>())?;
@@ -94,7 +94,7 @@ fn list(of: &TokensOf, json: bool) -> Result<(), Failure> {
 
 /// The tokens, and the audit log that is told of what becomes of them.
 fn found(of: &TokensOf) -> Result<(TokenFile, Option<Log>), Failure> {
-    let config = house::config(&of.policy)?;
+    let config = local::config(&of.policy)?;
     Ok((TokenFile::of(&config)?, Log::of(&config)))
 }
 

@@ -1,7 +1,7 @@
 //! `guild usage`: what jobs have used, summed over members.
 
 use cap_std::fs::Dir;
-use guild_jobs::usage::{MemberUsage, Sum, of_member};
+use guild_roster::offline::{self, MemberUsage, Sum};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -9,7 +9,7 @@ use crate::{
     age,
     args::Usage,
     failure::{Failure, exit},
-    house,
+    local,
     output::{MODEL_CHARS, STRONG, count, one_line, print_json, tell, tell_error},
     table::{Cell, Column, Table},
 };
@@ -76,20 +76,20 @@ impl Total {
 
 /// `guild usage`.
 pub(crate) fn usage(args: &Usage) -> Result<(), Failure> {
-    let config = house::config(&args.house.policy)?;
+    let config = local::config(&args.local.policy)?;
     let found: Vec<(String, Result<Dir, String>)> = match &args.member {
         Some(member) => {
-            let directory = house::member_directory(member, &args.house, &config)?;
-            vec![(member.clone(), house::member(&directory, &args.house, &config).map(|found| found.dir))]
+            let directory = local::member_directory(member, &args.local, &config)?;
+            vec![(member.clone(), local::member(&directory, &args.local, &config).map(|found| found.dir))]
         }
-        None => house::discovered(&house::members_directory(args.house.members.as_deref(), &config)?)?
+        None => local::discovered(&local::members_directory(args.local.members.as_deref(), &config)?)?
             .into_iter()
             .map(|found| (found.path, found.member.map(|member| member.dir)))
             .collect(),
     };
     let (mut members, mut left_out) = (Vec::new(), Vec::new());
     for (member, dir) in found {
-        let usage = dir.and_then(|dir| of_member(&dir, args.since, &config.limits).map_err(|e| e.to_string()));
+        let usage = dir.and_then(|dir| offline::usage(&dir, args.since, &config.limits).map_err(|e| e.to_string()));
         match usage {
             Ok(usage) => members.push(Member { member, usage }),
             Err(why) => left_out.push(format!("{} is left out: {why}", one_line(&member, 80))),

@@ -8,7 +8,8 @@ use guild_client::{
 use guild_server::listen::StopSignals;
 
 use crate::{
-    args::{Endpoint, Watch},
+    args::Watch,
+    client::Endpoint,
     failure::{Failure, exit},
     jobs::Jobs,
     output::{BAD, LABEL, STRONG, one_line, print, print_json, status_style, tell},

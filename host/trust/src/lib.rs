@@ -11,4 +11,4 @@ pub use approval::{Approval, Refused, Standing, Trusted, place};
 pub use difference::Difference;
 pub use error::FileError;
 pub use lock::{Asked, FILE, How, Lock, Pin};
-pub use signature::{SUFFIX, Signature, TRUST_FILE, Trust};
+pub use signature::{SUFFIX, Signature, TRUST_FILE, Trust, write_beside};

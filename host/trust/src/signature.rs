@@ -1,9 +1,12 @@
 //! Signatures of components in minisign's format, and `guild.trust`, which says whose are believed.
 
-use std::{io, path::Path};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use cap_std::fs::Dir;
-use guild_jobs::durable::read_whole;
+use guild_jobs::durable::{Survives, open_dir, open_directory, read_whole, replace};
 use minisign_verify::{Error, PublicKey};
 use serde::Serialize;
 
@@ -32,6 +35,23 @@ struct TrustedKey {
     /// As minisign writes it, in base64.
     text: String,
     key: PublicKey,
+}
+
+/// Writes a file's signature beside it, so that a reader or a crash sees the old or the new one, and returns its path.
+///
+/// # Errors
+/// Where it cannot be written, or the file's name is not UTF-8. The error names the signature.
+pub fn write_beside(file: &Path, signature: &str) -> io::Result<PathBuf> {
+    let mut path = file.as_os_str().to_owned();
+    path.push(SUFFIX);
+    let path = PathBuf::from(path);
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let name = path.file_name().and_then(|name| name.to_str());
+    let name = name.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the file's name is no UTF-8"))?;
+    open_directory(directory)
+        .and_then(|dir| replace(&open_dir(&dir, ".")?, name, signature.as_bytes(), Survives::PowerCut))
+        .map_err(|e| io::Error::new(e.kind(), format!("{} cannot be written: {e}", path.display())))?;
+    Ok(path)
 }
 
 /// What is to be said of a component's signature.

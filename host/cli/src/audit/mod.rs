@@ -23,7 +23,7 @@ use serde::Serialize;
 use crate::{
     args::{Audit as Args, AuditFormat},
     failure::{Failure, exit},
-    house,
+    local,
     output::{is_steering, print},
 };
 use subject::Subject;
@@ -38,8 +38,8 @@ const NO_WAIT: i32 = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
 
 /// `guild audit`.
 pub(crate) fn audit(args: &Args) -> Result<(), Failure> {
-    let config = house::config(&args.house.policy).map_err(unreadable)?;
-    let subject = Subject::find(&args.target, &args.house, &config)?;
+    let config = local::config(&args.local.policy).map_err(unreadable)?;
+    let subject = Subject::find(&args.target, &args.local, &config)?;
     let audit = subject.audit();
     let format = if args.json { AuditFormat::Json } else { args.format };
     let (shown, has) = match &args.against {
@@ -76,7 +76,7 @@ fn shown(audit: &Audit, format: AuditFormat) -> Result<String, Failure> {
 /// differs are the bytes.
 fn old_audit(old: &str, args: &Args, subject: &Subject, config: &Config) -> Result<Audit, Failure> {
     if !Path::new(old).is_file() {
-        return Ok(Subject::find(old, &args.house, config)?.audit());
+        return Ok(Subject::find(old, &args.local, config)?.audit());
     }
     let bytes = read_file(old)?;
     if !bytes.trim_ascii_start().starts_with(b"{") {

@@ -9,15 +9,18 @@ use guild_audit::{
 };
 use guild_config::Config;
 use guild_contract::Limits;
-use guild_jobs::durable::open_directory;
 use guild_roster::{
     discovery::FoundMember,
     granted::{Granted, ceiling},
+    open_directory,
 };
 use guild_trust::{self, Trust};
 
 use super::{NO_WAIT, cannot_read, fail, read, read_file, unreadable};
-use crate::{args::House, failure::Failure, house};
+use crate::{
+    failure::Failure,
+    local::{self, LocalArgs},
+};
 
 /// What is audited.
 pub(crate) struct Subject {
@@ -37,7 +40,7 @@ struct Owner {
 
 impl Subject {
     /// What a person named: a file that exists, else a member.
-    pub(crate) fn find(target: &str, house: &House, config: &Config) -> Result<Self, Failure> {
+    pub(crate) fn find(target: &str, local: &LocalArgs, config: &Config) -> Result<Self, Failure> {
         if Path::new(target).is_file() {
             let bytes = read_file(target)?;
             let signature = signature(Path::new(target), &bytes, config)?;
@@ -49,8 +52,8 @@ impl Subject {
                 signature: Some(signature),
             });
         }
-        let directory = house::member_directory(target, house, config).map_err(unreadable)?;
-        let found = house::member(&directory, house, config).map_err(fail)?;
+        let directory = local::member_directory(target, local, config).map_err(unreadable)?;
+        let found = local::member(&directory, local, config).map_err(fail)?;
         let Some(spec) = &found.manifest.component else {
             return Err(fail(format!("{} has no component: its own process serves it, not this host", found.key)));
         };

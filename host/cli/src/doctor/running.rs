@@ -8,15 +8,15 @@ use std::{
 
 use guild_client::{MemberReport, MemberService, Options, Url};
 use guild_config::Config;
-use guild_jobs::Owner;
 use guild_roster::{
     doctor::{Check, Kind},
+    offline::Owner,
     preview::Would,
     serving::Serving,
 };
 use tokio::task::spawn_blocking;
 
-use crate::{args::Doctor, failure::Failure, house};
+use crate::{args::Doctor, failure::Failure, local};
 
 /// How long a host may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -74,7 +74,7 @@ pub(super) async fn look(args: &Doctor, members: Option<&Path>, config: &Config)
 /// The hosts that serve members in a directory. It blocks.
 fn found(members: &Path, would: Option<&Would>) -> Result<Vec<Running>, Failure> {
     let mut running: BTreeMap<u32, Running> = BTreeMap::new();
-    for member in house::discovered(members)?.into_iter().filter_map(|found| found.member.ok()) {
+    for member in local::discovered(members)?.into_iter().filter_map(|found| found.member.ok()) {
         let Some(owner) = Owner::of(&member.dir).ok().flatten().filter(|owner| !owner.url.is_empty()) else { continue };
         let host = running.entry(owner.pid).or_insert_with(|| Running {
             name: format!("process {}", owner.pid),

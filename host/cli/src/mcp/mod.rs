@@ -17,8 +17,7 @@ use std::{
 
 use guild_client::{Coming, Error, MemberKey, Relay, Url};
 use guild_config::{Config, Runtime, shell_word};
-use guild_jobs::Owner;
-use guild_roster::{OpenError, Reloads, Target, discovery, mcp_line, takeover::OwnerError};
+use guild_roster::{OpenError, Reloads, Target, discovery, mcp_line, offline::Owner, takeover::OwnerError};
 use guild_server::{ServeError, ServeOptions, listen::Signals, serve_until};
 use tokio::{
     io::{BufReader, stdin, stdout},
@@ -28,11 +27,11 @@ use tokio::{
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
-    args::{House, Mcp},
+    args::Mcp,
     client::AccessArgs,
     failure::Failure,
     hosted::{Held, Terms},
-    house,
+    local::{self, LocalArgs},
     output::{one_line, tell},
 };
 
@@ -71,7 +70,7 @@ enum Whose {
 
 /// Members that are here, and what a host of them is opened with.
 struct Here {
-    house: House,
+    local: LocalArgs,
     target: Target,
     /// The one member that is meant.
     member: Option<MemberKey>,
@@ -118,30 +117,30 @@ impl Own {
 
 impl Place {
     fn new(args: Mcp, hangup: Arc<Notify>) -> Result<Self, Failure> {
-        let Mcp { member, url, access, session, house } = args;
+        let Mcp { member, url, access, session, local } = args;
         if let Some(url) = url {
             let parse = |key: String| key.parse().map_err(|e| Failure::error(format!("--member {key}: {e}")));
             let member = member.map(parse).transpose()?;
             return Ok(Self { access, whose: Whose::Url { url, member } });
         }
-        let config = house::config(&house.policy)?;
+        let config = local::config(&local.policy)?;
         let (target, member) = match member {
             Some(member) => {
-                let directory = house::member_directory(&member, &house, &config)?;
+                let directory = local::member_directory(&member, &local, &config)?;
                 mcp_line::check(Some(&directory)).map_err(Failure::error)?;
-                let key = house::member(&directory, &house, &config).map_err(Failure::error)?.key;
+                let key = local::member(&directory, &local, &config).map_err(Failure::error)?.key;
                 (Target::Member(directory), Some(key))
             }
             None => {
                 mcp_line::check(None).map_err(Failure::error)?;
-                (Target::Members(house::members_directory(house.members.as_deref(), &config)?), None)
+                (Target::Members(local::members_directory(local.members.as_deref(), &config)?), None)
             }
         };
         let is_one = member.is_some();
-        let (file, members) = (house::policy_file(&house.policy)?.map(Path::to_owned), house.members.clone());
+        let (file, members) = (local::policy_file(&local.policy)?.map(Path::to_owned), local.members.clone());
         let of_command = move |mut config: Config| {
             if is_one {
-                config.members = house::members_directory(members.as_deref(), &config).ok();
+                config.members = local::members_directory(members.as_deref(), &config).ok();
             }
             // Nobody but this machine's own has business with a host that ends with its client.
             config.auth.bind = Ipv4Addr::LOCALHOST.into();
@@ -150,7 +149,7 @@ impl Place {
         };
         let read = move || Config::load(file.as_deref()).map(&of_command).map_err(|e| e.to_string());
         let reloads = Reloads { asked: hangup, read: Arc::new(read) };
-        let here = Here { house, target, member, sources: session.sources, agent: session.agent, reloads };
+        let here = Here { local, target, member, sources: session.sources, agent: session.agent, reloads };
         Ok(Self { access, whose: Whose::Here(Arc::new(here)) })
     }
 
@@ -200,10 +199,10 @@ impl Here {
     /// # Errors
     /// Where that host does not serve them as it is asked for.
     fn served_at(&self, config: &Config) -> Result<Option<(String, Option<Held>)>, Failure> {
-        let terms = Terms::new(&self.house, &self.sources, self.agent, config)?;
+        let terms = Terms::new(&self.local, &self.sources, self.agent, config)?;
         match &self.target {
             Target::Member(directory) => {
-                let Some(owner) = Owner::of(&house::open(directory)?).ok().flatten() else { return Ok(None) };
+                let Some(owner) = Owner::of(&local::open(directory)?).ok().flatten() else { return Ok(None) };
                 let Some(base) = base(&owner.url) else { return Ok(None) };
                 let member = discovery::single(directory, config.members.as_deref(), config);
                 let held = terms.check(&member.map_err(Failure::error)?, &owner)?;
@@ -211,7 +210,7 @@ impl Here {
             }
             Target::Members(directory) => {
                 let (mut host, mut elsewhere): (Option<(String, Option<Held>)>, _) = (None, Vec::new());
-                for found in house::discovered(directory)? {
+                for found in local::discovered(directory)? {
                     let Ok(member) = found.member else { continue };
                     let Some(owner) = Owner::of(&member.dir).ok().flatten() else { continue };
                     // A host for one member has no endpoint for many.

@@ -3,27 +3,47 @@
 use std::path::{Path, PathBuf};
 
 use cap_std::fs::Dir;
+use clap::Args;
 use guild_config::{Config, shell_word};
 use guild_contract::{
     MemberKey,
     manifest::{FILE_NAME, WORKER},
 };
-use guild_jobs::durable::open_directory;
-use guild_roster::discovery::{Found, FoundMember, MEMBERS, discover, single};
+use guild_roster::{
+    discovery::{Found, FoundMember, MEMBERS, discover, single},
+    open_directory,
+};
 use guild_trust::Approval;
 
-use crate::{
-    args::{House, PolicyFile},
-    failure::Failure,
-};
+use crate::failure::Failure;
+
+/// Where the operator's policy is found.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct PolicyArgs {
+    /// The operator's guild.toml [default: $GUILD_CONFIG, else guild/guild.toml in the user's configuration directory]
+    // A list, so that `guild run` still understands `--config JSON --config-file FILE`. `local::config` accepts one.
+    #[arg(long, value_name = "FILE", alias = "config-file")]
+    pub(crate) config: Vec<PathBuf>,
+}
+
+/// Where members and the operator's policy are found.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct LocalArgs {
+    /// The directory of members [default: `members` of guild.toml, else ./guild-members]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) members: Option<PathBuf>,
+    /// Where the operator's policy is
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
+}
 
 /// The operator's `guild.toml`.
-pub(crate) fn config(policy: &PolicyFile) -> Result<Config, Failure> {
+pub(crate) fn config(policy: &PolicyArgs) -> Result<Config, Failure> {
     Config::load(policy_file(policy)?).map_err(|e| Failure::error(e.to_string()))
 }
 
 /// The file that `--config` names.
-pub(crate) fn policy_file(policy: &PolicyFile) -> Result<Option<&Path>, Failure> {
+pub(crate) fn policy_file(policy: &PolicyArgs) -> Result<Option<&Path>, Failure> {
     match policy.config.as_slice() {
         [] => Ok(None),
         [file] => Ok(Some(file)),
@@ -51,13 +71,13 @@ pub(crate) fn members_directory(option: Option<&Path>, config: &Config) -> Resul
 
 /// The directory of one member. A name without `/` is a key where the option names the directory of members. Else what
 /// is written is a directory, or a key; where it is both, of two members, nobody guesses which.
-pub(crate) fn member_directory(member: &str, house: &House, config: &Config) -> Result<PathBuf, Failure> {
-    let members = match house.members.as_deref() {
+pub(crate) fn member_directory(member: &str, local: &LocalArgs, config: &Config) -> Result<PathBuf, Failure> {
+    let members = match local.members.as_deref() {
         Some(named) => Some(members_directory(Some(named), config)?),
         None => members_directory(None, config).ok(),
     };
     let is_name = !member.contains('/') && !matches!(member, "." | "..");
-    let itself = (house.members.is_none() || !is_name).then(|| PathBuf::from(member));
+    let itself = (local.members.is_none() || !is_name).then(|| PathBuf::from(member));
     let is_key = member.parse::<MemberKey>().is_ok();
     let by_key = members.as_ref().filter(|_| is_key).map(|members| members.join(member));
 
@@ -85,15 +105,15 @@ pub(crate) fn member_directory(member: &str, house: &House, config: &Config) -> 
 }
 
 /// The member that a directory is, with its key.
-pub(crate) fn member(directory: &Path, house: &House, config: &Config) -> Result<FoundMember, String> {
-    let members = members_directory(house.members.as_deref(), config).ok();
+pub(crate) fn member(directory: &Path, local: &LocalArgs, config: &Config) -> Result<FoundMember, String> {
+    let members = members_directory(local.members.as_deref(), config).ok();
     single(directory, members.as_deref(), config)
 }
 
 /// Checks that work can be dispatched to the member that a directory is, as far as its manifest says. What else is wrong with
 /// it is told by the host that opens it.
-pub(crate) fn worker(directory: &Path, house: &House, config: &Config) -> Result<(), Failure> {
-    let Ok(FoundMember { key, manifest, .. }) = member(directory, house, config) else { return Ok(()) };
+pub(crate) fn worker(directory: &Path, local: &LocalArgs, config: &Config) -> Result<(), Failure> {
+    let Ok(FoundMember { key, manifest, .. }) = member(directory, local, config) else { return Ok(()) };
     let Some(component) = manifest.component.as_ref().filter(|_| !manifest.is_worker()) else { return Ok(()) };
     Err(Failure::error(match component.world.exports_dispatch() {
         true => format!(
@@ -107,7 +127,7 @@ pub(crate) fn worker(directory: &Path, house: &House, config: &Config) -> Result
 
 /// A failure with the command that approves the member in a directory, or a toolbox of it, where it fails for want of that.
 /// Who serves it says that an approval is missing, and not the command, since that names directories.
-pub(crate) fn with_approval(failure: Failure, directory: &Path, house: &House, config: &Config) -> Failure {
+pub(crate) fn with_approval(failure: Failure, directory: &Path, local: &LocalArgs, config: &Config) -> Failure {
     let Some(message) = failure.message.as_deref().filter(|message| message.contains("`guild approve`")) else {
         return failure;
     };
@@ -117,10 +137,10 @@ pub(crate) fn with_approval(failure: Failure, directory: &Path, house: &House, c
         Some(approval.check(&standing).err()?.command()?.to_owned())
     };
     let found = || {
-        let own = member(directory, house, config).ok()?;
-        let members = || members_directory(house.members.as_deref(), config).ok();
+        let own = member(directory, local, config).ok()?;
+        let members = || members_directory(local.members.as_deref(), config).ok();
         let toolboxes = || own.manifest.component.iter().flat_map(|spec| &spec.toolboxes);
-        let of_toolbox = |key: &MemberKey| command(&member(&members()?.join(key.as_str()), house, config).ok()?);
+        let of_toolbox = |key: &MemberKey| command(&member(&members()?.join(key.as_str()), local, config).ok()?);
         command(&own).or_else(|| toolboxes().find_map(of_toolbox))
     };
     match found() {
