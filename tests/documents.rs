@@ -6,9 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use guild_contract::Limits;
 use guild_server::config::Config;
-use serde_json::{Value, json};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
@@ -18,44 +16,63 @@ fn document(name: &str) -> String {
     fs::read_to_string(root().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
 
-/// A default as `docs/operators.md` writes it.
-fn written(name: &str, value: &Value) -> String {
-    const MIB: u64 = 1024 * 1024;
-    match value.as_u64() {
-        Some(bytes) if name.ends_with("_bytes") && bytes % MIB == 0 => format!("{} MiB", bytes / MIB),
-        Some(bytes) if name.ends_with("_bytes") => format!("{} KiB", bytes / 1024),
-        Some(count) => {
-            let digits = count.to_string();
-            let groups: Vec<_> =
-                digits.as_bytes().rchunks(3).rev().map(|group| str::from_utf8(group).unwrap()).collect();
-            groups.join(",")
+/// All Markdown of the project, but for what tests read, and the files of members, which are their authors'.
+fn documents() -> Vec<PathBuf> {
+    const OTHERS: [&str; 6] = ["target", "corpora", "pages", "guild-members", "node_modules", "guests"];
+    let mut found = Vec::new();
+    let mut directories = vec![root()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
+            let (path, name) = (entry.path(), entry.file_name().into_string().unwrap());
+            if entry.file_type().unwrap().is_dir() {
+                let is_ours = !name.starts_with('.') && !OTHERS.contains(&name.as_str());
+                directories.extend(is_ours.then_some(path));
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                found.push(path);
+            }
         }
-        None => format!("{:.2}", value.as_f64().unwrap()),
     }
+    found.sort();
+    found
+}
+
+/// The lines of a document outside of its fenced blocks, numbered.
+fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut fenced = false;
+    text.lines().enumerate().filter_map(move |(at, line)| {
+        let fence = line.trim_start().starts_with("```");
+        fenced ^= fence;
+        (!fenced && !fence).then_some((at + 1, line))
+    })
 }
 
 #[test]
-fn the_operators_table_has_every_limit_and_its_default() {
-    let text = document("docs/operators.md");
-    let limits = json!(Limits::default());
-    for name in Limits::NAMES {
-        let row = format!("| `{name}` | {} |", written(name, &limits[name]));
-        assert!(text.contains(&row), "docs/operators.md has no row that begins with {row}");
+fn lines_of_prose_have_at_most_100_columns() {
+    let mut long = Vec::new();
+    for document in documents() {
+        let text = fs::read_to_string(&document).unwrap();
+        // A line without a space after its beginning, as one long link, cannot be broken.
+        let broken = |line: &str| line.trim_start_matches(['-', '>', ' ']).contains(' ');
+        let found =
+            prose(&text).filter(|(_, line)| line.chars().count() > 100 && !line.starts_with('|') && broken(line));
+        long.extend(found.map(|(at, _)| format!("{}:{at}", document.display())));
     }
-    let rows = text.lines().filter(|line| line.starts_with("| `")).count();
-    assert_eq!(rows, Limits::NAMES.len(), "docs/operators.md has a row for something that is no limit");
+    assert!(long.is_empty(), "longer than 100 columns: {long:#?}");
 }
 
 #[test]
 fn every_guild_toml_that_is_shown_is_accepted() {
-    for (name, at_least) in [("docs/operators.md", 5), ("docs/reviewers.md", 1), ("README.md", 1)] {
-        let text = document(name);
-        let shown: Vec<_> = text.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
-        assert!(shown.len() >= at_least, "{name} shows no guild.toml");
-        for toml in shown {
-            Config::parse(Path::new("/etc/guild/guild.toml"), toml).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let mut count = 0;
+    // The authors' guide shows manifests of cargo.
+    for path in documents().into_iter().filter(|path| !path.ends_with("docs/authors.md")) {
+        let text = fs::read_to_string(&path).unwrap();
+        for toml in text.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()) {
+            Config::parse(Path::new("/etc/guild/guild.toml"), toml)
+                .unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+            count += 1;
         }
     }
+    assert!(count >= 15, "only {count} are shown");
 }
 
 /// `path::name` of each test that `docs/requirements.md` names.
@@ -84,26 +101,41 @@ fn every_requirement_is_accounted_for() {
     assert_eq!(told, (1..=47).collect());
 }
 
+/// The anchors of a document's headings, as GitHub makes them.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let headings =
+        prose(text).filter_map(|(_, line)| line.strip_prefix('#').map(|rest| rest.trim_start_matches('#').trim()));
+    let anchor = |heading: &str| {
+        let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+        kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
+    };
+    headings.map(anchor).collect()
+}
+
 #[test]
 fn links_between_documents_lead_somewhere() {
-    let documents = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
-    let documents = documents.chain(["README.md", "CHANGELOG.md", "SECURITY.md"].map(|name| root().join(name)));
-    for document in documents.filter(|path| path.extension().is_some_and(|extension| extension == "md")) {
+    let mut lost = Vec::new();
+    for document in documents() {
         let text = fs::read_to_string(&document).unwrap();
         for link in text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(link, _)| link) {
-            let target = link.split('#').next().unwrap();
-            if !target.is_empty() && !target.contains("://") {
-                let path = document.parent().unwrap().join(target);
-                assert!(path.exists(), "{} links to {link}", document.display());
+            let (target, anchor) = link.split_once('#').unwrap_or((link, ""));
+            if target.contains("://") {
+                continue;
             }
+            let path = if target.is_empty() { document.clone() } else { document.parent().unwrap().join(target) };
+            let is_there =
+                path.exists() && (anchor.is_empty() || anchors(&fs::read_to_string(&path).unwrap()).contains(anchor));
+            lost.extend((!is_there).then(|| format!("{}: {link}", document.display())));
         }
     }
+    assert!(lost.is_empty(), "links that lead nowhere: {lost:#?}");
 }
 
 #[test]
 fn what_the_readme_shows_is_accepted() {
     let text = document("README.md");
-    let commands = text.lines().filter(|line| line.starts_with("guild "));
+    let commands =
+        text.lines().map(|line| line.strip_prefix("$ ").unwrap_or(line)).filter(|line| line.starts_with("guild "));
     let help = |command: &str| {
         let name = command.split(' ').nth(1).unwrap();
         let output = std::process::Command::new(env!("CARGO_BIN_EXE_guild")).args([name, "--help"]).output().unwrap();
