@@ -1,12 +1,14 @@
 //! The documents say what is so.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use guild_server::config::Config;
+use serde_json::Value;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
@@ -129,6 +131,91 @@ fn links_between_documents_lead_somewhere() {
         }
     }
     assert!(lost.is_empty(), "links that lead nowhere: {lost:#?}");
+}
+
+#[test]
+fn every_place_that_a_document_names_exists() {
+    let mut lost = Vec::new();
+    for name in ["CONTRIBUTING.md", "docs/architecture.md", "docs/reviewers.md"] {
+        let text = document(name);
+        let code: Vec<_> = text.split('`').skip(1).step_by(2).collect();
+        let ours = ["host/", "tests/", "wit/", "docs/", "plugins/", "xtask/", "fuzz/", "bench/"];
+        let places: Vec<_> = code
+            .into_iter()
+            .filter(|code| !code.contains("::") && ours.iter().any(|top| code.starts_with(top)))
+            .collect();
+        assert!(places.len() > 10, "{name} names only {places:?}");
+        lost.extend(
+            places.into_iter().filter(|place| !root().join(place).exists()).map(|place| format!("{name}: {place}")),
+        );
+        for (path, test) in named_tests(&text) {
+            let source = fs::read_to_string(root().join(path)).unwrap_or_default();
+            lost.extend((!source.contains(&format!("fn {test}("))).then(|| format!("{name}: {path}::{test}")));
+        }
+    }
+    assert!(lost.is_empty(), "these places do not exist: {lost:#?}");
+}
+
+/// The crates of the host by their directories, each with those that it uses, as cargo knows them.
+fn crates() -> BTreeMap<String, BTreeSet<String>> {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["metadata", "--no-deps", "--format-version", "1", "--offline"]).current_dir(root());
+    let metadata: Value = serde_json::from_slice(&cargo.output().unwrap().stdout).unwrap();
+    let packages = metadata["packages"].as_array().unwrap();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let directory = |package: &Value| {
+        let manifest = text(&package["manifest_path"]);
+        let inner = Path::new(&manifest).strip_prefix(root().join("host")).ok()?.parent()?;
+        Some(inner.to_str().unwrap().to_owned())
+    };
+    let names: BTreeMap<String, String> =
+        packages.iter().filter_map(|package| Some((text(&package["name"]), directory(package)?))).collect();
+    let used = |package: &Value| {
+        let normal = package["dependencies"].as_array().unwrap().iter().filter(|used| used["kind"].is_null());
+        normal.filter_map(|used| names.get(used["name"].as_str()?).cloned()).collect()
+    };
+    packages.iter().filter_map(|package| Some((directory(package)?, used(package)))).collect()
+}
+
+/// How many crates stand one on the other, from this one down.
+fn height(crates: &BTreeMap<String, BTreeSet<String>>, name: &str) -> usize {
+    crates[name].iter().map(|used| height(crates, used) + 1).max().unwrap_or_default()
+}
+
+/// Whether a crate uses another, or one of those that it uses does.
+fn reaches(crates: &BTreeMap<String, BTreeSet<String>>, from: &str, to: &str) -> bool {
+    crates[from].iter().any(|used| used == to || reaches(crates, used, to))
+}
+
+#[test]
+fn the_architecture_page_has_the_crates_and_the_arrows_that_cargo_has() {
+    let crates = crates();
+    assert!(crates.len() > 10, "{crates:?}");
+    let mut from_above: Vec<_> = crates.keys().collect();
+    from_above.sort_by_key(|name| std::cmp::Reverse(height(&crates, name)));
+
+    let mut picture = String::from("```mermaid\ngraph TD\n");
+    let mut sections = Vec::new();
+    for name in from_above {
+        let used = &crates[name];
+        let direct = used.iter().filter(|to| !used.iter().any(|other| reaches(&crates, other, to)));
+        let direct: Vec<_> = direct.map(String::as_str).collect();
+        if !direct.is_empty() {
+            picture.push_str(&format!("    {name} --> {}\n", direct.join(" & ")));
+        }
+        let used: Vec<_> = used.iter().map(String::as_str).collect();
+        let used = if used.is_empty() { "no other crate".to_owned() } else { used.join(", ") };
+        sections.push(format!("### {name}\n\nUses {used}.\n"));
+    }
+    picture.push_str("```\n");
+
+    let page = document("docs/architecture.md");
+    assert!(page.contains(&picture), "docs/architecture.md has to have this picture:\n{picture}");
+    for section in &sections {
+        assert!(page.contains(section.as_str()), "docs/architecture.md has to have this section:\n{section}");
+    }
+    let told = page.lines().filter(|line| line.starts_with("### ")).count();
+    assert_eq!(told, sections.len(), "docs/architecture.md has a section of something that is no crate");
 }
 
 #[test]
