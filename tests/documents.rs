@@ -1,14 +1,14 @@
 //! The documents say what is so.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use guild_config::Config;
-use guild_contract::Limits;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
@@ -18,44 +18,63 @@ fn document(name: &str) -> String {
     fs::read_to_string(root().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
 
-/// A default as `docs/operators.md` writes it.
-fn written(name: &str, value: &Value) -> String {
-    const MIB: u64 = 1024 * 1024;
-    match value.as_u64() {
-        Some(bytes) if name.ends_with("_bytes") && bytes % MIB == 0 => format!("{} MiB", bytes / MIB),
-        Some(bytes) if name.ends_with("_bytes") => format!("{} KiB", bytes / 1024),
-        Some(count) => {
-            let digits = count.to_string();
-            let groups: Vec<_> =
-                digits.as_bytes().rchunks(3).rev().map(|group| str::from_utf8(group).unwrap()).collect();
-            groups.join(",")
+/// All Markdown of the project, but for what tests read, and the files of members, which are their authors'.
+fn documents() -> Vec<PathBuf> {
+    const OTHERS: [&str; 6] = ["target", "corpora", "pages", "guild-members", "node_modules", "guests"];
+    let mut found = Vec::new();
+    let mut directories = vec![root()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
+            let (path, name) = (entry.path(), entry.file_name().into_string().unwrap());
+            if entry.file_type().unwrap().is_dir() {
+                let is_ours = !name.starts_with('.') && !OTHERS.contains(&name.as_str());
+                directories.extend(is_ours.then_some(path));
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                found.push(path);
+            }
         }
-        None => format!("{:.2}", value.as_f64().unwrap()),
     }
+    found.sort();
+    found
+}
+
+/// The lines of a document outside of its fenced blocks, numbered.
+fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut fenced = false;
+    text.lines().enumerate().filter_map(move |(at, line)| {
+        let fence = line.trim_start().starts_with("```");
+        fenced ^= fence;
+        (!fenced && !fence).then_some((at + 1, line))
+    })
 }
 
 #[test]
-fn the_operators_table_has_every_limit_and_its_default() {
-    let text = document("docs/operators.md");
-    let limits = json!(Limits::default());
-    for name in Limits::NAMES {
-        let row = format!("| `{name}` | {} |", written(name, &limits[name]));
-        assert!(text.contains(&row), "docs/operators.md has no row that begins with {row}");
+fn lines_of_prose_have_at_most_100_columns() {
+    let mut long = Vec::new();
+    for document in documents() {
+        let text = fs::read_to_string(&document).unwrap();
+        // A line without a space after its beginning, as one long link, cannot be broken.
+        let broken = |line: &str| line.trim_start_matches(['-', '>', ' ']).contains(' ');
+        let found =
+            prose(&text).filter(|(_, line)| line.chars().count() > 100 && !line.starts_with('|') && broken(line));
+        long.extend(found.map(|(at, _)| format!("{}:{at}", document.display())));
     }
-    let rows = text.lines().filter(|line| line.starts_with("| `")).count();
-    assert_eq!(rows, Limits::NAMES.len(), "docs/operators.md has a row for something that is no limit");
+    assert!(long.is_empty(), "longer than 100 columns: {long:#?}");
 }
 
 #[test]
 fn every_guild_toml_that_is_shown_is_accepted() {
-    for (name, at_least) in [("docs/operators.md", 5), ("docs/reviewers.md", 1), ("README.md", 1)] {
-        let text = document(name);
-        let shown: Vec<_> = text.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
-        assert!(shown.len() >= at_least, "{name} shows no guild.toml");
-        for toml in shown {
-            Config::parse(Path::new("/etc/guild/guild.toml"), toml).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let mut count = 0;
+    // The authors' guide shows manifests of cargo.
+    for path in documents().into_iter().filter(|path| !path.ends_with("docs/authors.md")) {
+        let text = fs::read_to_string(&path).unwrap();
+        for toml in text.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()) {
+            Config::parse(Path::new("/etc/guild/guild.toml"), toml)
+                .unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+            count += 1;
         }
     }
+    assert!(count >= 15, "only {count} are shown");
 }
 
 /// `path::name` of each test that `docs/requirements.md` names.
@@ -84,26 +103,126 @@ fn every_requirement_is_accounted_for() {
     assert_eq!(told, (1..=47).collect());
 }
 
+/// The anchors of a document's headings, as GitHub makes them.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let headings =
+        prose(text).filter_map(|(_, line)| line.strip_prefix('#').map(|rest| rest.trim_start_matches('#').trim()));
+    let anchor = |heading: &str| {
+        let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+        kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
+    };
+    headings.map(anchor).collect()
+}
+
 #[test]
 fn links_between_documents_lead_somewhere() {
-    let documents = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
-    let documents = documents.chain(["README.md", "CHANGELOG.md", "SECURITY.md"].map(|name| root().join(name)));
-    for document in documents.filter(|path| path.extension().is_some_and(|extension| extension == "md")) {
+    let mut lost = Vec::new();
+    for document in documents() {
         let text = fs::read_to_string(&document).unwrap();
         for link in text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(link, _)| link) {
-            let target = link.split('#').next().unwrap();
-            if !target.is_empty() && !target.contains("://") {
-                let path = document.parent().unwrap().join(target);
-                assert!(path.exists(), "{} links to {link}", document.display());
+            let (target, anchor) = link.split_once('#').unwrap_or((link, ""));
+            if target.contains("://") {
+                continue;
             }
+            let path = if target.is_empty() { document.clone() } else { document.parent().unwrap().join(target) };
+            let is_there =
+                path.exists() && (anchor.is_empty() || anchors(&fs::read_to_string(&path).unwrap()).contains(anchor));
+            lost.extend((!is_there).then(|| format!("{}: {link}", document.display())));
         }
     }
+    assert!(lost.is_empty(), "links that lead nowhere: {lost:#?}");
+}
+
+#[test]
+fn every_place_that_a_document_names_exists() {
+    let mut lost = Vec::new();
+    for name in ["CONTRIBUTING.md", "docs/architecture.md", "docs/reviewers.md"] {
+        let text = document(name);
+        let code: Vec<_> = text.split('`').skip(1).step_by(2).collect();
+        let ours = ["host/", "tests/", "wit/", "docs/", "plugins/", "xtask/", "fuzz/", "bench/"];
+        let places: Vec<_> = code
+            .into_iter()
+            .filter(|code| !code.contains("::") && ours.iter().any(|top| code.starts_with(top)))
+            .collect();
+        assert!(places.len() > 10, "{name} names only {places:?}");
+        lost.extend(
+            places.into_iter().filter(|place| !root().join(place).exists()).map(|place| format!("{name}: {place}")),
+        );
+        for (path, test) in named_tests(&text) {
+            let source = fs::read_to_string(root().join(path)).unwrap_or_default();
+            lost.extend((!source.contains(&format!("fn {test}("))).then(|| format!("{name}: {path}::{test}")));
+        }
+    }
+    assert!(lost.is_empty(), "these places do not exist: {lost:#?}");
+}
+
+/// The crates of the host by their directories, each with those that it uses, as cargo knows them.
+fn crates() -> BTreeMap<String, BTreeSet<String>> {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["metadata", "--no-deps", "--format-version", "1", "--offline"]).current_dir(root());
+    let metadata: Value = serde_json::from_slice(&cargo.output().unwrap().stdout).unwrap();
+    let packages = metadata["packages"].as_array().unwrap();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let directory = |package: &Value| {
+        let manifest = text(&package["manifest_path"]);
+        let inner = Path::new(&manifest).strip_prefix(root().join("host")).ok()?.parent()?;
+        Some(inner.to_str().unwrap().to_owned())
+    };
+    let names: BTreeMap<String, String> =
+        packages.iter().filter_map(|package| Some((text(&package["name"]), directory(package)?))).collect();
+    let used = |package: &Value| {
+        let normal = package["dependencies"].as_array().unwrap().iter().filter(|used| used["kind"].is_null());
+        normal.filter_map(|used| names.get(used["name"].as_str()?).cloned()).collect()
+    };
+    packages.iter().filter_map(|package| Some((directory(package)?, used(package)))).collect()
+}
+
+/// How many crates stand one on the other, from this one down.
+fn height(crates: &BTreeMap<String, BTreeSet<String>>, name: &str) -> usize {
+    crates[name].iter().map(|used| height(crates, used) + 1).max().unwrap_or_default()
+}
+
+/// Whether a crate uses another, or one of those that it uses does.
+fn reaches(crates: &BTreeMap<String, BTreeSet<String>>, from: &str, to: &str) -> bool {
+    crates[from].iter().any(|used| used == to || reaches(crates, used, to))
+}
+
+#[test]
+fn the_architecture_page_has_the_crates_and_the_arrows_that_cargo_has() {
+    let crates = crates();
+    assert!(crates.len() > 10, "{crates:?}");
+    let mut from_above: Vec<_> = crates.keys().collect();
+    from_above.sort_by_key(|name| std::cmp::Reverse(height(&crates, name)));
+
+    let mut picture = String::from("```mermaid\ngraph TD\n");
+    let mut sections = Vec::new();
+    for name in from_above {
+        let used = &crates[name];
+        let direct = used.iter().filter(|to| !used.iter().any(|other| reaches(&crates, other, to)));
+        let direct: Vec<_> = direct.map(String::as_str).collect();
+        if !direct.is_empty() {
+            picture.push_str(&format!("    {name} --> {}\n", direct.join(" & ")));
+        }
+        let used: Vec<_> = used.iter().map(String::as_str).collect();
+        let used = if used.is_empty() { "no other crate".to_owned() } else { used.join(", ") };
+        sections.push(format!("### {name}\n\nUses {used}.\n"));
+    }
+    picture.push_str("```\n");
+
+    let page = document("docs/architecture.md");
+    assert!(page.contains(&picture), "docs/architecture.md has to have this picture:\n{picture}");
+    for section in &sections {
+        assert!(page.contains(section.as_str()), "docs/architecture.md has to have this section:\n{section}");
+    }
+    let told = page.lines().filter(|line| line.starts_with("### ")).count();
+    assert_eq!(told, sections.len(), "docs/architecture.md has a section of something that is no crate");
 }
 
 #[test]
 fn what_the_readme_shows_is_accepted() {
     let text = document("README.md");
-    let commands = text.lines().filter(|line| line.starts_with("guild "));
+    let commands =
+        text.lines().map(|line| line.strip_prefix("$ ").unwrap_or(line)).filter(|line| line.starts_with("guild "));
     let help = |command: &str| {
         let name = command.split(' ').nth(1).unwrap();
         let output = std::process::Command::new(env!("CARGO_BIN_EXE_guild")).args([name, "--help"]).output().unwrap();

@@ -45,6 +45,7 @@ mod memory;
 mod operator;
 mod options;
 mod process;
+mod reference;
 mod reload;
 mod resume;
 mod review;

@@ -56,8 +56,9 @@ impl Setup {
         for file in files {
             fs::copy(Path::new("guild-members").join(installed).join(file), member.join(file))?;
         }
-        for document in ["README.md", "docs/operators.md", "docs/reviewers.md"] {
-            fs::copy(document, sources.join(document.replace('/', "-")))?;
+        // Documents that stay as they are, so that figures of different times compare.
+        for document in ["README.md", "operators.md", "protocol.md", "reviewers.md"] {
+            fs::copy(Path::new("host/agent/tests/corpora/guild").join(document), sources.join(document))?;
         }
         Ok(Self {
             guild: fs::canonicalize(guild)?,

@@ -83,9 +83,10 @@ pub(crate) fn runtimes(names: &[Spanned<String>]) -> Result<BTreeSet<Runtime>, W
     names.iter().map(|name| runtime("dispatch_agents", name)).collect()
 }
 
-/// `[extractive]` as it is written.
+/// Sessions on the built-in runtime.
 #[derive(Deserialize)]
 pub(crate) struct WrittenExtractive {
+    /// Sessions at a time; others wait. Default: `1024`.
     sessions: Option<Spanned<u32>>,
 }
 
@@ -99,16 +100,25 @@ impl WrittenExtractive {
     }
 }
 
-/// `[claude]` as it is written.
+/// Sessions on the Claude Code command line.
 #[derive(Deserialize)]
 pub(crate) struct WrittenClaude {
+    /// Sessions at a time; others wait. Each is a process of some 200 MB. Default: `4`.
     sessions: Option<Spanned<u32>>,
+    /// The program: a name that is looked up on the `PATH`, or a path. Default: `"claude"`.
     command: Option<Spanned<PathBuf>>,
+    /// The model; without it, the CLI's own choice.
     model: Option<Spanned<String>>,
+    /// Whether the CLI itself serves Read, Grep and Glob, on a copy of the read roots. Excludes
+    /// `permissions = "bypassPermissions"`. Default: `false`.
     builtin_tools: Option<bool>,
+    /// `"dontAsk"` or `"bypassPermissions"`. Nobody is ever asked. Default: `"dontAsk"`.
     permissions: Option<Spanned<String>>,
+    /// Whether sessions are resumed after a restart. The CLI then keeps them in its own directory. Default: `false`.
     resume: Option<bool>,
+    /// A CLI that writes nothing for so long has failed. Default: `600`.
     silence_seconds: Option<Spanned<u32>>,
+    /// Further variables that the CLI is given, by their names. Default: `[]`.
     environment: Option<Vec<Spanned<String>>>,
 }
 
@@ -179,29 +189,47 @@ fn variable(name: Spanned<String>) -> Result<String, Wrong> {
     Ok(name.into_inner())
 }
 
-/// `[api]` as it is written.
+/// Sessions on a model provider over HTTP.
 #[derive(Deserialize)]
 pub(crate) struct WrittenApi {
+    /// Sessions at a time; others wait. Default: `64`.
     sessions: Option<Spanned<u32>>,
+    /// The protocol: `"anthropic"`, `"openai"` (and whatever speaks its protocol), `"gemini"` or `"ollama"`. Default:
+    /// `"anthropic"`.
     provider: Option<Spanned<String>>,
+    /// Where the provider is, if not at its usual address.
     base_url: Option<Spanned<String>>,
+    /// The model of jobs that ask for none. Without it, each job's plan has to name one.
     model: Option<Spanned<String>>,
+    /// The environment variable that has the key. Without `key_env` and `key_file` it is the provider's usual variable.
     key_env: Option<Spanned<String>>,
+    /// The file that has the key, in place of `key_env`.
     key_file: Option<Spanned<PathBuf>>,
+    /// Tokens of one answer. Default: `8192`.
     max_output_tokens: Option<Spanned<u32>>,
+    /// Time for one request, to the last byte of its answer. Default: `600`.
     request_seconds: Option<Spanned<u32>>,
+    /// How often a request that failed temporarily is made again. Default: `5`.
     retries: Option<u32>,
+    /// Lets jobs use models without a known price, up to so many tokens a job. Without it such models are refused.
     unknown_cost_tokens: Option<Spanned<u64>>,
 }
 
-/// One of `[[prices]]` as it is written.
+/// A model's price, in US dollars for a million tokens. It goes before the list that comes with the
+/// host.
 #[derive(Deserialize)]
 pub(crate) struct WrittenPrice {
+    /// A name, with or without its version; or the beginning of names and `*`.
     model: Spanned<String>,
+    /// Input tokens.
     input: Spanned<f64>,
+    /// Input tokens that the provider had cached; without it, as `input`.
     cached_input: Option<Spanned<f64>>,
+    /// Input tokens that the provider writes into its cache; without it, as `input`.
     cache_write: Option<Spanned<f64>>,
+    /// Output tokens.
     output: Spanned<f64>,
+    /// The price is that of requests with more input tokens than this; without it, of all.
     #[serde(default)]
     above_input_tokens: u64,
 }

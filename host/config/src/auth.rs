@@ -56,19 +56,29 @@ pub struct TlsFiles {
 /// The door's keys as they are written.
 #[derive(Deserialize)]
 pub(crate) struct WrittenAuth {
+    /// The address to listen on. One that other machines can reach needs `[tls]` or `behind_proxy`. Default: `"127.0.0.1"`.
     bind: Option<Spanned<String>>,
+    /// Whether processes of this machine need a token too. All others always do. It has to be written where `hosts` names
+    /// something and `bind` is a loopback address. Default: `false`.
     require_token: Option<bool>,
+    /// Whether a proxy on another machine speaks TLS in place of this host. Default: `false`.
     behind_proxy: Option<bool>,
+    /// Names by which requests may call the host, besides localhost and loopback addresses. Default: `[]`.
     #[serde(default)]
     hosts: Vec<Spanned<String>>,
     tls: Option<WrittenTls>,
+    /// The audit log. Without it, `guild/audit.jsonl` in `$XDG_STATE_HOME` or `~/.local/state`.
     audit_log: Option<PathBuf>,
+    /// Whether the audit log has `worker/list`, `worker/status` and `worker/result` too. Default: `false`.
     audit_log_reads: Option<bool>,
 }
 
+/// The host's TLS certificate: two PEM files.
 #[derive(Deserialize)]
 struct WrittenTls {
+    /// The certificate, with those between it and the authority's. A relative path begins at the directory of `guild.toml`.
     certificate: PathBuf,
+    /// Its private key. A relative path begins there, too.
     key: PathBuf,
 }
 

@@ -13,15 +13,23 @@ use toml::Spanned;
 
 use super::{Runtime, agents::runtime, value::Wrong};
 
-/// `[member.PATTERN]` as it is written.
+/// What the members may do and use whose keys PATTERN matches; `*` stands for any characters.
+///
+/// A member in a group is written `[member."X/Y"]`. Several tables may match one member.
 #[derive(Deserialize)]
 pub(crate) struct WrittenMember {
+    /// What the member's sessions run on. Without it, the `agent` of the whole file.
     agent: Option<Spanned<String>>,
+    /// What of that which the manifest asks for is granted. Without it, all; `[]` grants nothing.
     allow: Option<Vec<Spanned<String>>>,
+    /// What is not granted, whatever `allow` says. Default: `[]`.
     #[serde(default)]
     deny: Vec<Spanned<String>>,
+    /// Limits of the member, each at most what `[limits]` says.
     #[serde(default)]
     limits: BTreeMap<String, Spanned<Value>>,
+    /// `"any"` accepts whatever the manifest says under `mcp` of its host. Counts in the file of the user's configuration
+    /// directory alone.
     mcp: Option<Spanned<String>>,
 }
 

@@ -8,24 +8,34 @@ use toml::Spanned;
 
 use super::value::{Wrong, above_zero, key_source};
 
-/// `[web]` as it is written.
+/// What of the web sessions and components may reach. Without this table, nothing.
 #[derive(Deserialize)]
 pub(crate) struct WrittenWeb {
+    /// Hosts that may be reached: `example.org`, `*.example.org`, or `*` for all, each with a port if wanted. Default: `[]`.
     allow: Option<Vec<String>>,
+    /// Hosts that may not be reached, whatever `allow` says. Default: `[]`.
     deny: Option<Vec<String>>,
+    /// Hosts that may be at private or loopback addresses. They have to be allowed too. Default: `[]`.
     private: Option<Vec<String>>,
+    /// Whether `robots.txt` is respected. Default: `true`.
     robots: Option<bool>,
+    /// Size of a page after decompression; a larger one is refused. Default: `4194304`.
     page_bytes: Option<Spanned<u64>>,
+    /// Time for a page, to its last byte. Default: `30`.
     page_seconds: Option<Spanned<u32>>,
     search: Option<Spanned<WrittenSearch>>,
 }
 
-/// `[web.search]` as it is written.
+/// The provider of WebSearch. It is asked whatever `allow` and `private` say.
 #[derive(Deserialize)]
 struct WrittenSearch {
+    /// `"searxng"` or `"brave"`.
     provider: Spanned<String>,
+    /// Its address. `"searxng"` needs it.
     url: Option<String>,
+    /// The environment variable that has the key. `"brave"` needs this or `key_file`.
     key_env: Option<Spanned<String>>,
+    /// The file that has the key, in place of `key_env`.
     key_file: Option<Spanned<PathBuf>>,
 }
 

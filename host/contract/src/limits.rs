@@ -10,7 +10,7 @@ const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 
 macro_rules! limits {
-    ($($(#[doc = $doc:literal])+ $(#[$member:ident])? $(@$start:ident)? $name:ident: $type:ty = $default:expr;)+) => {
+    ($($(#[doc = $doc:literal])+ $([$member:ident])? $(@$start:ident)? $name:ident: $type:ty = $default:expr;)+) => {
         /// The host's limits. Sizes are bytes and times are seconds unless a field's name or text says otherwise.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         #[serde(default, deny_unknown_fields)]
@@ -27,6 +27,8 @@ macro_rules! limits {
         impl Limits {
             /// The names of all limits, as `guild.toml` spells them.
             pub const NAMES: &'static [&'static str] = &[$(stringify!($name)),+];
+            /// What each of them bounds, in the same order: the table of `docs/reference.md` is made of it.
+            pub const ABOUT: &'static [&'static str] = &[$(concat!($($doc),+)),+];
             /// The names of those that can be set for one member, to at most what holds for all.
             pub const OF_MEMBERS: &'static [&'static str] = &[$($(limits!(@$member $name),)?)+];
             /// The names of those that hold from the start of a host to its end: pools and queues are made for them.
@@ -97,74 +99,77 @@ impl Limits {
     }
 }
 
-// `#[member]` marks what can be set for one member, `@start` what a change of guild.toml sets at the next start only.
+// `[member]` marks what can be set for one member, `@start` what a change of guild.toml sets at the next start only.
 limits! {
-    /// Memory of a component, over its Store: linear memories, tables, what the host keeps for its open files and sessions.
-    #[member]
+    /// Memory of a component, summed over its Store: linear memories, tables, and what the host keeps for its open streams,
+    /// listings and sessions.
+    [member]
     @start memory_bytes: u64 = 64 * MIB;
     /// Table elements of a component, summed over its Store.
-    #[member]
+    [member]
     @start table_elements: u64 = 100_000;
     /// Core instances in a component's Store.
-    #[member]
+    [member]
     @start instances: u32 = 100;
     /// Tables in a component's Store.
-    #[member]
+    [member]
     @start tables: u32 = 100;
     /// Linear memories in a component's Store.
-    #[member]
+    [member]
     @start memories: u32 = 16;
     /// Resource handles that a component may hold at a time.
-    #[member]
+    [member]
     handles: u32 = 4096;
-    /// Files, directories, streams and listings that a component may have open at a time.
-    #[member]
+    /// Files, directories, streams and listings that a component may have open at a time. All components together may use
+    /// half of the process's descriptors.
+    [member]
     open_files: u32 = 256;
     /// What one host call may copy out of a component.
-    #[member]
+    [member]
     hostcall_bytes: u64 = 16 * MIB;
     /// What one call to `wasi:random` may ask for.
-    #[member]
+    [member]
     random_bytes: u64 = MIB;
     /// `activate`: component, host calls and blocking I/O together.
-    #[member]
+    [member]
     activate_seconds: u32 = 10;
     /// `run`: component, host calls and blocking I/O together.
-    #[member]
+    [member]
     run_seconds: u32 = 3600;
     /// Live `run` instances on a host; more are queued before they are instantiated.
     @start live_runs: u32 = 256;
-    /// Memory of all processes for work on untrusted input together, as far as their own limits reach; others wait.
+    /// Memory of all child processes that work on untrusted input together, by their own limits; others wait.
     @start processes_bytes: u64 = 8192 * MIB;
-    /// Checking a schema that came with a member, or a value by it, where a process of its own does that.
+    /// Checking a schema that came with a member, or a value against it, in a child process.
     schema_seconds: u32 = 2;
-    /// Memory of such a process.
+    /// Memory of a child process that checks a schema or a value.
     schema_memory_bytes: u64 = 256 * MIB;
     /// `call-tool`: component, host calls and blocking I/O together.
-    #[member]
+    [member]
     call_tool_seconds: u32 = 25;
-    /// `list-tools`, when a component is loaded. One that takes long waits behind those that have not been tried yet.
-    #[member]
+    /// `list-tools`, when a component is loaded. A slow one is tried again after those that have not been tried yet.
+    [member]
     list_tools_seconds: u32 = 5;
-    /// Tool calls of components at a time on a host; others wait for their turn.
+    /// Tool calls of components at a time on a host; others wait.
     @start live_tool_calls: u32 = 64;
-    /// Components' tools that a roster's `/mcp` lists; those beyond it are found with its tool `find_tools`.
+    /// Components' tools that a roster's `/mcp` lists, as JSON: a model reads all of it. Those beyond it are found with the
+    /// tool `find_tools`.
     listed_tools_bytes: u64 = 24 * KIB;
     /// Tools of a component.
-    #[member]
+    [member]
     tools: u32 = 128;
     /// All definitions of a component's tools: names, texts and schemas.
-    #[member]
+    [member]
     tools_bytes: u64 = 256 * KIB;
-    /// Agent sessions that a component may have at a time, those that wait for their place among them.
-    #[member]
+    /// Agent sessions that a component may have at a time, queued ones included.
+    [member]
     job_sessions: u32 = 64;
-    /// How long a dispatch waits for its turn to be checked before it is answered "busy".
+    /// How long a dispatch waits to be checked before it is answered "busy".
     dispatch_wait_seconds: u32 = 20;
-    /// How long a tool call waits for its turn before it is answered "busy": its caller may give up after 30 s.
+    /// How long a tool call waits before it is answered "busy": its caller may give up after 30 s.
     call_tool_wait_seconds: u32 = 4;
     /// A component's file.
-    #[member]
+    [member]
     component_bytes: u64 = 64 * MIB;
     /// Compiling a component.
     @start compile_seconds: u32 = 120;
@@ -174,94 +179,97 @@ limits! {
     @start function_bytes: u64 = MIB;
     /// Local variables of one function of a component.
     @start function_locals: u32 = 20_000;
-    /// Blocks, loops and branches within one another in one function of a component.
+    /// Depth to which blocks, loops and branches may be nested in one function of a component.
     @start function_nesting: u32 = 4000;
     /// The compile cache, all entries together.
     @start compile_cache_bytes: u64 = 1024 * MIB;
-    /// Wall clock of a session, where nobody asks for less.
-    #[member]
+    /// Wall clock of a session, unless less is asked for.
+    [member]
     session_seconds: u32 = 3600;
-    /// Turns of all sessions of a job, where nobody asks for less.
-    #[member]
+    /// Turns of all sessions of a job, unless fewer are asked for.
+    [member]
     session_turns: u32 = 500;
-    /// US dollars of all sessions of a job, where nobody asks for less.
-    #[member]
+    /// US dollars of all sessions of a job, unless less is asked for.
+    [member]
     session_budget_usd: f64 = 5.0;
     /// US dollars for condensing a member's memories once.
-    #[member]
+    [member]
     compaction_budget_usd: f64 = 0.05;
-    /// What a tool answers a session; what is longer is cut, and says so. An answer of a component's tool has to be within it.
-    #[member]
+    /// What a tool answers a session; a longer answer is cut, and says so. An answer of a component's tool has to be within
+    /// it.
+    [member]
     tool_result_bytes: u64 = 128 * KIB;
-    /// How often a job is taken up again that a host left running; then it has failed.
-    #[member]
+    /// How often a job that a host restart interrupted is resumed; after that it fails.
+    [member]
     resumes: u32 = 3;
     /// Running jobs on a host; then a dispatch is answered "busy".
     @start running_jobs: u32 = 10_000;
-    /// Tasks, configurations (as read) and prompts of all running jobs, 7/8 of it for one member's; then a dispatch is answered "busy".
+    /// What the host keeps in memory of running jobs, queued ones included: tasks, prompts, and parsed configurations, which
+    /// take up to 150 times their text. One member may have seven eighths of it; beyond it a dispatch is answered "busy".
     @start running_bytes: u64 = 1024 * MIB;
-    /// What the files under a job's `artifacts/` may grow to, whoever writes them.
-    #[member]
+    /// Size of all files under a job's `artifacts/`, whoever writes them.
+    [member]
     artifacts_bytes: u64 = 256 * MIB;
-    /// How many files and directories there may be under a job's `artifacts/`, whoever makes them.
-    #[member]
+    /// Files and directories under a job's `artifacts/`, whoever makes them.
+    [member]
     artifacts_entries: u64 = 4096;
     /// `description` of a dispatch.
-    #[member]
+    [member]
     description_bytes: u64 = KIB;
     /// `task` of a dispatch.
-    #[member]
+    [member]
     task_bytes: u64 = MIB;
     /// `config` of a dispatch, as JSON.
-    #[member]
+    [member]
     config_bytes: u64 = 256 * KIB;
     /// The prompts and names of a plan; the prompts and own tools of a session that a component starts.
-    #[member]
+    [member]
     plan_bytes: u64 = 4 * MIB;
     /// A job's summary.
-    #[member]
+    [member]
     summary_bytes: u64 = 64 * KIB;
     /// One question, or one decision.
-    #[member]
+    [member]
     note_bytes: u64 = 16 * KIB;
     /// All questions and decisions of a job.
-    #[member]
+    [member]
     notes_bytes: u64 = MIB;
     /// A job's result.
-    #[member]
+    [member]
     result_bytes: u64 = 8 * MIB;
     /// A job's log; then lines are dropped, and one line says so.
-    #[member]
+    [member]
     log_bytes: u64 = MIB;
     /// A job's `transcript.jsonl`; then entries are dropped, and one entry says so.
-    #[member]
+    [member]
     transcript_bytes: u64 = 16 * MIB;
     /// Memories that an activation is given, in characters; also the largest memory that can be stored.
-    #[member]
+    [member]
     memory_injection_chars: u64 = 8000;
     /// Total size of a member's memories, in characters, above which they are compacted.
-    #[member]
+    [member]
     memory_compaction_chars: u64 = 16_000;
     /// Memories of a member.
-    #[member]
+    [member]
     memory_entries: u32 = 1024;
-    /// Reading one document of the read roots: a longer one is left out. It runs in a process of its own.
+    /// Reading one document of the read roots, in a child process. A document that takes longer is left out.
     @start document_seconds: u32 = 5;
-    /// Memory for reading one document of the read roots, in a process of its own.
+    /// Memory for reading one document of the read roots, in a child process.
     @start document_memory_bytes: u64 = 512 * MIB;
-    /// One Grep or Glob, or listing the files of the read roots, in a process of its own; as long may it wait for its turn.
+    /// One Grep or Glob, or listing the files of the read roots, in a child process. It may wait as long before it starts.
     search_seconds: u32 = 20;
-    /// Memory for one Grep or Glob, or for listing the files of the read roots, in a process of its own.
+    /// Memory for one Grep or Glob, or for listing the files of the read roots, in a child process.
     search_memory_bytes: u64 = 256 * MIB;
-    /// Searches of the read roots by one member at a time; others wait for their turn.
+    /// Searches of the read roots by one member at a time; others wait.
     searches: u32 = 4;
     /// A request's body.
     body_bytes: u64 = 4 * MIB;
     /// Nesting of a request's JSON.
     json_depth: u32 = 64;
-    /// What a request's JSON takes as values, by an estimate: 20 to 100 times its text where it has little but structure.
+    /// Estimated memory of a request's parsed JSON: 20 to 100 times its text where it has little but structure.
     parsed_bytes: u64 = 64 * MIB;
-    /// Bodies, their JSON as values, and answers of all requests that are under way, seven eighths of it for one caller.
+    /// Bodies, parsed JSON, and answers of all requests in progress, seven eighths of it for one caller. A request beyond it
+    /// waits 2 s, and is then answered "busy".
     @start requests_bytes: u64 = 512 * MIB;
     /// Requests in a JSON-RPC batch.
     batch: u32 = 100;
@@ -269,25 +277,27 @@ limits! {
     @start connections: u32 = 4096;
     /// Connections of one address (of IPv6: of one /64) other than loopback at a time; more are closed.
     @start connections_per_address: u32 = 256;
-    /// MCP sessions that are open at a time on a host; then the one that was unused longest makes room, if one is unused.
+    /// MCP sessions that are open at a time on a host. Beyond it the one that was unused longest is closed; where all are in
+    /// use, `initialize` is answered 503.
     @start mcp_sessions: u32 = 256;
-    /// How long an MCP session stays open that nobody uses: no request of it is under way, and nobody listens.
+    /// How long an unused MCP session stays open: no request of it is in progress, and nobody listens.
     @start mcp_session_seconds: u32 = 1800;
     /// A request's head: its first line and its header fields.
     @start header_bytes: u64 = 16 * KIB;
     /// Header fields of a request.
     @start headers: u32 = 100;
-    /// How long a client may take to send a request, to take 64 KiB of an answer, or keep a silent connection open.
+    /// How long a client may take to send a request, to read 64 KiB of an answer, or keep an idle connection open.
     @start client_seconds: u32 = 60;
-    /// Requests with one token in a second, each of a batch counted; as many may come at once.
+    /// Requests with one token per second, each of a batch counted; as many may come at once.
     token_requests_per_second: u32 = 200;
-    /// Dispatches with one token in a minute; as many may come at once.
+    /// Dispatches with one token per minute; as many may come at once.
     token_dispatches_per_minute: u32 = 600;
-    /// Requests with one token that are under way.
+    /// Requests with one token that are in progress.
     token_requests_at_once: u32 = 64;
-    /// Listeners to `/events`, and streams of MCP that tell of changes, at a time, seven eighths of them of one caller.
+    /// Subscribers to `/events`, and MCP streams that announce changes, at a time, seven eighths of them for one caller.
+    /// Others are told to come back.
     @start listeners: u32 = 1024;
-    /// Events that are kept for listeners that come back, as many KiB at most.
+    /// Events that are kept for subscribers that reconnect, and as many KiB at most.
     @start events_kept: u32 = 4096;
 }
 

@@ -1,0 +1,230 @@
+//! `docs/reference.md` says what the code says: the keys of `guild.toml`, the limits, and the commands.
+//!
+//! These parts of it are made here, each between a line `<!-- made: NAME -->` and a line `<!-- end -->`.
+
+use std::{
+    collections::BTreeMap,
+    env,
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use guild_config::Config;
+use guild_contract::Limits;
+use serde_json::{Value, json};
+use syn::{Attribute, Expr, Fields, GenericArgument, Item, ItemStruct, Lit, Meta, PathArguments, Type};
+
+/// Where the types are that `guild.toml` is read into, and which of them have the keys outside of all tables.
+const CONFIG: &str = "host/config/src";
+const OUTSIDE: [&str; 2] = ["Written", "WrittenAuth"];
+/// Options that every command has; they are described once, under `guild`.
+const GLOBAL: [&str; 4] = ["-v, --verbose", "--log-format", "-h, --help", "-V, --version"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+#[test]
+fn the_reference_is_what_the_code_makes() {
+    let path = root().join("docs/reference.md");
+    let written = fs::read_to_string(&path).unwrap();
+    let parts = [("keys", keys(&tables())), ("limits", limits()), ("commands", commands(&[]))];
+    let made = parts.iter().fold(written.clone(), |text, (name, part)| {
+        let (before, rest) = text.split_once(&format!("<!-- made: {name} -->\n")).expect(name);
+        let (_, after) = rest.split_once("<!-- end -->").expect(name);
+        format!("{before}<!-- made: {name} -->\n\n{}\n\n<!-- end -->{after}", part.trim())
+    });
+    if env::var_os("UPDATE_REFERENCE").is_some() {
+        fs::write(&path, &made).unwrap();
+        return;
+    }
+    let differs = made.lines().zip(written.lines()).find(|(made, written)| made != written);
+    assert!(
+        made == written,
+        "docs/reference.md is not current, the first difference is {differs:?}; \
+         `UPDATE_REFERENCE=1 cargo test -p guild --test host reference::` writes it"
+    );
+}
+
+#[test]
+fn every_default_of_a_key_that_the_reference_names_holds() {
+    let read = |text: &str| Config::parse(Path::new("/etc/guild/guild.toml"), text).map_err(|e| e.to_string());
+    let mut checked = 0;
+    for Table { heading, keys, .. } in tables() {
+        let heading = heading.replace("PATTERN", "\"*\"");
+        for (key, _, about) in keys {
+            let Some((_, default)) = about.rsplit_once("Default: `") else { continue };
+            let value = default.strip_suffix("`.").expect(&about);
+            let without = read(&format!("{heading}\n")).unwrap();
+            let with = read(&format!("{heading}\n{key} = {value}\n")).unwrap();
+            // What tells how the file is written differs.
+            let Config { sha256, written, .. } = without.clone();
+            assert_eq!(Config { sha256, written, ..with }, without, "{key} = {value} is not the default of {heading}");
+            checked += 1;
+        }
+    }
+    assert!(checked > 25, "only {checked} keys have a default");
+}
+
+/// A table of `guild.toml`.
+struct Table {
+    /// As it begins in the file; empty for what is outside of all tables.
+    heading: String,
+    /// What it is for, as its type's documentation has it.
+    about: String,
+    /// Each key, the type of its value, and what it says.
+    keys: Vec<(String, String, String)>,
+}
+
+/// The keys of `guild.toml`, out of the types that it is read into.
+fn tables() -> Vec<Table> {
+    let mut structs = BTreeMap::new();
+    let top = fs::read_dir(root().join(CONFIG)).unwrap().map(|entry| entry.unwrap().path());
+    for path in top.filter(|path| path.is_file()).chain([root().join(CONFIG).join("config/mod.rs")]) {
+        let file = syn::parse_file(&fs::read_to_string(path).unwrap()).unwrap();
+        let found =
+            file.items.into_iter().filter_map(|item| if let Item::Struct(item) = item { Some(item) } else { None });
+        structs.extend(found.map(|item| (item.ident.to_string(), item)));
+    }
+    let mut tables = vec![Table { heading: String::new(), about: String::new(), keys: Vec::new() }];
+    OUTSIDE.iter().for_each(|name| add(&structs, name, 0, "", &mut tables));
+    tables
+}
+
+/// Adds the fields of a type to a table, and the tables that it has as fields.
+fn add(structs: &BTreeMap<String, ItemStruct>, name: &str, table: usize, path: &str, tables: &mut Vec<Table>) {
+    let Fields::Named(fields) = &structs.get(name).unwrap_or_else(|| panic!("{CONFIG} has no {name}")).fields else {
+        panic!("{name} has no named fields");
+    };
+    for field in &fields.named {
+        let key = field.ident.as_ref().unwrap().to_string();
+        let (kind, inner) = kind(&field.ty);
+        let Some(inner_struct) = structs.get(&inner) else {
+            let about = doc(&field.attrs).replace('\n', " ");
+            assert!(!about.is_empty(), "{name}::{key} has no documentation");
+            tables[table].keys.push((key, kind, about));
+            continue;
+        };
+        let path = format!("{path}{key}");
+        let heading = match kind.as_str() {
+            kind if kind.starts_with("list") => format!("[[{path}]]"),
+            kind if kind.starts_with("table of") => format!("[{path}.PATTERN]"),
+            _ => format!("[{path}]"),
+        };
+        tables.push(Table { heading, about: doc(&inner_struct.attrs), keys: Vec::new() });
+        add(structs, &inner, tables.len() - 1, &format!("{path}."), tables);
+    }
+}
+
+/// What the file has for a type, and the type below all that wraps it.
+fn kind(written: &Type) -> (String, String) {
+    let Type::Path(path) = written else { panic!("a key's type is no path") };
+    let last = path.path.segments.last().unwrap();
+    let inner = || {
+        let PathArguments::AngleBracketed(arguments) = &last.arguments else { panic!("{} wraps nothing", last.ident) };
+        let GenericArgument::Type(inner) = arguments.args.last().unwrap() else { panic!("{}", last.ident) };
+        kind(inner)
+    };
+    let name = last.ident.to_string();
+    match name.as_str() {
+        "Option" | "Spanned" => inner(),
+        "Vec" => (format!("list of {}s", inner().0), inner().1),
+        "BTreeMap" => (format!("table of {}s", inner().0), inner().1),
+        "String" => ("text".to_owned(), name),
+        "PathBuf" => ("path".to_owned(), name),
+        "bool" => ("boolean".to_owned(), name),
+        "u16" | "u32" | "u64" | "f64" => ("number".to_owned(), name),
+        "Value" => ("value".to_owned(), name),
+        _ => ("table".to_owned(), name),
+    }
+}
+
+/// The documentation of an item, line by line.
+fn doc(attributes: &[Attribute]) -> String {
+    let lines = attributes.iter().filter_map(|attribute| match &attribute.meta {
+        Meta::NameValue(doc) if doc.path.is_ident("doc") => match &doc.value {
+            Expr::Lit(text) => match &text.lit {
+                Lit::Str(text) => Some(text.value().trim().to_owned()),
+                _ => None,
+            },
+            _ => None,
+        },
+        _ => None,
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn keys(tables: &[Table]) -> String {
+    let mut text = String::new();
+    for Table { heading, about, keys } in tables {
+        if !heading.is_empty() {
+            write!(text, "### `{heading}`\n\n{about}\n\n").unwrap();
+        }
+        text.push_str("| key | type | what it says |\n|---|---|---|\n");
+        for (key, kind, about) in keys {
+            writeln!(text, "| `{key}` | {kind} | {about} |").unwrap();
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn limits() -> String {
+    let mut text =
+        String::from("| name | default | for one member | a change holds | what it bounds |\n|---|---|---|---|---|\n");
+    let limits = json!(Limits::default());
+    for (name, about) in Limits::NAMES.iter().zip(Limits::ABOUT) {
+        let default = spelled(name, &limits[name]);
+        let member = if Limits::OF_MEMBERS.contains(name) { "yes" } else { "" };
+        let change = if Limits::AT_START.contains(name) { "at the next start" } else { "at once" };
+        writeln!(text, "| `{name}` | {default} | {member} | {change} | {} |", about.trim()).unwrap();
+    }
+    text
+}
+
+/// A limit, with its unit where that is not in its name.
+fn spelled(name: &str, value: &Value) -> String {
+    const MIB: u64 = 1024 * 1024;
+    match value.as_u64() {
+        Some(bytes) if name.ends_with("_bytes") && bytes % MIB == 0 => format!("{} MiB", bytes / MIB),
+        Some(bytes) if name.ends_with("_bytes") => format!("{} KiB", bytes / 1024),
+        Some(count) => {
+            let digits = count.to_string();
+            let groups: Vec<_> =
+                digits.as_bytes().rchunks(3).rev().map(|group| str::from_utf8(group).unwrap()).collect();
+            groups.join(",")
+        }
+        None => format!("{:.2}", value.as_f64().unwrap()),
+    }
+}
+
+/// What `-h` says of a command, and of those below it.
+fn commands(path: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_guild"));
+    ["GUILD_URL", "GUILD_LOG_FORMAT", "GUILD_TOKEN", "GUILD_TOKEN_FILE", "GUILD_CA"].iter().for_each(|name| {
+        command.env_remove(name);
+    });
+    let output = command.args(path).arg("-h").env("COLUMNS", "100").output().unwrap();
+    let help = String::from_utf8(output.stdout).unwrap();
+    let mut text = format!("### `{}`\n\n```text\n", [&["guild"], path].concat().join(" "));
+    let mut left_out = false;
+    for line in help.lines() {
+        let entry = line.trim_start();
+        let is_option = entry.starts_with('-') && line.len() - entry.len() < 8;
+        if line.is_empty() || is_option {
+            left_out = is_option && !path.is_empty() && GLOBAL.iter().any(|option| entry.starts_with(option));
+        }
+        if !left_out {
+            writeln!(text, "{}", line.trim_end()).unwrap();
+        }
+    }
+    text.push_str("```\n\n");
+    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let names = listed.filter_map(|line| line.strip_prefix("  ")?.split(' ').next().filter(|name| !name.is_empty()));
+    for name in names.filter(|name| *name != "help") {
+        text.push_str(&commands(&[path, &[name]].concat()));
+    }
+    text
+}
