@@ -130,20 +130,20 @@ const TESTED: &[(&str, &str)] = &[
     ("mcp_session_seconds", "tests/mcp.rs::a_session_that_nobody_uses_is_closed_and_one_with_a_call_under_way_is_not"),
     (
         "connections_per_address",
-        "tests/door.rs::an_address_elsewhere_has_so_many_connections_and_one_more_is_closed_until_one_of_them_ends",
+        "tests/auth.rs::an_address_elsewhere_has_so_many_connections_and_one_more_is_closed_until_one_of_them_ends",
     ),
     ("header_bytes", "host/server/tests/server/http.rs::a_head_of_exactly_the_limit_is_read_and_one_byte_more_is_431"),
     ("headers", "host/server/tests/server/http.rs::as_many_header_fields_as_the_limit_are_read_and_one_more_is_431"),
     ("client_seconds", "host/server/tests/server/http.rs::a_client_that_stops_in_the_middle_is_let_go"),
     (
         "token_requests_per_second",
-        "tests/door.rs::more_requests_than_a_token_may_make_are_told_when_to_come_back_and_reach_nobody",
+        "tests/auth.rs::more_requests_than_a_token_may_make_are_told_when_to_come_back_and_reach_nobody",
     ),
     (
         "token_dispatches_per_minute",
-        "tests/door.rs::more_requests_than_a_token_may_make_are_told_when_to_come_back_and_reach_nobody",
+        "tests/auth.rs::more_requests_than_a_token_may_make_are_told_when_to_come_back_and_reach_nobody",
     ),
-    ("token_requests_at_once", "tests/door.rs::a_token_has_so_many_requests_under_way_and_no_more"),
+    ("token_requests_at_once", "tests/auth.rs::a_token_has_so_many_requests_under_way_and_no_more"),
     ("listeners", "tests/events.rs::as_many_may_listen_as_the_limit_and_one_more_is_told_to_come_back"),
     ("events_kept", "tests/events.rs::as_many_events_are_kept_as_the_limit_and_of_one_more_the_oldest_goes"),
 ];

@@ -13,6 +13,7 @@
 
 mod approval;
 mod audit;
+mod auth;
 mod author_errors;
 mod bridge;
 mod claude;
@@ -22,7 +23,6 @@ mod crash;
 mod digest;
 mod doctor;
 mod documents;
-mod door;
 mod events;
 mod frozen;
 mod grants;

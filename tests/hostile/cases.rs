@@ -319,14 +319,14 @@ const NEIGHBOURS_AND_CALLERS: &[(&str, &[&str])] = &[
         "no token or a wrong one",
         &[
             "neighbours::without_a_good_token_nobody_is_let_in",
-            "tests/door.rs::no_token_and_any_that_is_not_good_get_one_and_the_same_answer",
+            "tests/auth.rs::no_token_and_any_that_is_not_good_get_one_and_the_same_answer",
         ],
     ),
     (
         "forging lines of the audit log",
         &[
             "neighbours::nobody_forges_a_line_of_the_audit_log",
-            "tests/door.rs::the_audit_log_has_who_did_what_and_nobody_can_forge_a_line",
+            "tests/auth.rs::the_audit_log_has_who_did_what_and_nobody_can_forge_a_line",
         ],
     ),
     ("batches", &["neighbours::a_batch_beyond_the_limit_is_not_carried_out"]),
@@ -340,7 +340,7 @@ const NEIGHBOURS_AND_CALLERS: &[(&str, &[&str])] = &[
         "answers that are not taken",
         &[
             "neighbours::clients_that_do_not_take_their_answers_are_let_go",
-            "tests/door.rs::a_client_that_does_not_take_its_answers_is_let_go",
+            "tests/auth.rs::a_client_that_does_not_take_its_answers_is_let_go",
         ],
     ),
     (

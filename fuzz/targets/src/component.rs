@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use guild_audit::inspect;
 use guild_contract::{
     Grants, Limits, MemberKey, Policy,
-    manifest::{AgentWish, ComponentSpec, FilesWish, MemoryWish, WebWish, Wish, Wishes},
+    manifest::{AgentRequest, ComponentSpec, FilesRequest, MemoryRequest, RequestedGrants, WebRequest, Wish},
 };
 use guild_sandbox::{Candidate, CompileCache, Sandbox};
 
@@ -21,17 +21,17 @@ fn sandbox() -> &'static Arc<Sandbox> {
 
 /// What a manifest can say: everything is asked for, or nothing. Which one, the input decides.
 pub(crate) fn spec_for(data: &[u8]) -> ComponentSpec {
-    let all = Wishes {
+    let all = RequestedGrants {
         log: Some(Wish {}),
-        memory: Some(MemoryWish { write: true }),
-        files: Some(FilesWish::default()),
-        web: Some(WebWish { search: true, ..WebWish::default() }),
+        memory: Some(MemoryRequest { write: true }),
+        files: Some(FilesRequest::default()),
+        web: Some(WebRequest { search: true, ..WebRequest::default() }),
         job_tools: Some(Wish {}),
         status: Some(Wish {}),
-        agent: Some(AgentWish { own_tools: true }),
+        agent: Some(AgentRequest { own_tools: true }),
         artifacts: None,
     };
-    let spec = |world: &str, grants: &Wishes| {
+    let spec = |world: &str, grants: &RequestedGrants| {
         let mut spec: ComponentSpec =
             serde_json::from_value(serde_json::json!({"file": "x.wasm", "world": world})).unwrap();
         spec.grants = grants.clone();
@@ -40,7 +40,7 @@ pub(crate) fn spec_for(data: &[u8]) -> ComponentSpec {
     match data.len() % 3 {
         0 => spec("worker", &all),
         1 => spec("autonomous-worker", &all),
-        _ => spec("worker", &Wishes::default()),
+        _ => spec("worker", &RequestedGrants::default()),
     }
 }
 

@@ -11,7 +11,7 @@ use guild_contract::{Limits, rpc::code};
 use guild_roster::{Host, HostOptions, Target};
 use guild_server::{
     mcp::Server,
-    rpc::{self, Answer, Target as Asked, Visit},
+    rpc::{self, Answer, RequestContext, Target as Asked},
 };
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -86,8 +86,8 @@ pub fn run(data: &[u8]) {
     let caller = host.caller_of_this_machine();
     let servers = [Server::Member(member.clone()), Server::Dispatch(member), Server::Roster(host.roster().now())];
     for target in servers.iter().map(Asked::Server).chain([Asked::Unavailable("it is not in service")]) {
-        let visit = Visit { caller: &caller, member: "ann", target };
-        match runtime.block_on(rpc::answer(visit, &limits, data)) {
+        let context = RequestContext { caller: &caller, member: "ann", target };
+        match runtime.block_on(rpc::answer(context, &limits, data)) {
             Answer::Json(answer) => {
                 let text = std::str::from_utf8(&answer).expect("an answer is UTF-8");
                 scratch.check_text(text);

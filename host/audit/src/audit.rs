@@ -18,7 +18,7 @@ use crate::{
     judge, meaning,
     model::{
         Audit, Contents, Export, ExportState, FORMAT, Function, Identity, Import, ImportState, Kind, Limit,
-        SessionTool, Sessions, Wish, WishState,
+        RequestState, SessionTool, Sessions, Wish,
     },
     rules::Rule,
     scan::{Scan, scan},
@@ -92,7 +92,7 @@ impl Audit {
         // Long names were cut, which can change their order.
         self.imports.sort_by(|a, b| a.name.cmp(&b.name));
         self.exports = exports(outside, member.map(|member| member.spec.world));
-        self.wishes = member.map(|member| wishes(&member, &self.imports)).unwrap_or_default();
+        self.wishes = member.map(|member| requested(&member, &self.imports)).unwrap_or_default();
         let truncated = scan.truncated || outside.imports.len() > LISTED || outside.exports.len() > LISTED;
         self.contents = std::mem::take(&mut scan.contents);
         self.identity.claims = std::mem::take(&mut scan.claimed.claims);
@@ -103,7 +103,7 @@ impl Audit {
         judge::bytes(self, &scan, truncated, limits, findings);
         judge::outside(self, outside, &languages, member, findings);
         if let Some(member) = member {
-            judge::wishes(self, member, findings);
+            judge::requested(self, member, findings);
         }
     }
 }
@@ -213,7 +213,7 @@ fn exports(outside: &Outside, world: Option<World>) -> Vec<Export> {
 }
 
 /// What the manifest asks for, with what became of it.
-fn wishes(member: &Member<'_>, imports: &[Import]) -> Vec<Wish> {
+fn requested(member: &Member<'_>, imports: &[Import]) -> Vec<Wish> {
     let (asked, grants) = (&member.spec.grants, member.grants);
     // Without a job there are no sessions, and nothing to write to.
     let has_jobs = member.spec.world.exports_dispatch();
@@ -240,8 +240,8 @@ fn wishes(member: &Member<'_>, imports: &[Import]) -> Vec<Wish> {
         wishes.push(Wish { grant, key, state, why, used_by });
     };
     let verdict = |verdict: Option<&Verdict>| match verdict {
-        Some(Verdict::Denied(why)) => (WishState::Denied, Some(why.clone())),
-        _ => (WishState::Granted, None),
+        Some(Verdict::Denied(why)) => (RequestState::Denied, Some(why.clone())),
+        _ => (RequestState::Granted, None),
     };
     for interface in Interface::ALL.into_iter().filter(|interface| asked.asks(*interface)) {
         let name = interface.as_str();
@@ -251,47 +251,47 @@ fn wishes(member: &Member<'_>, imports: &[Import]) -> Vec<Wish> {
     let hosts = asked.web.iter().flat_map(|web| &web.hosts).map(|host| (Interface::Web, "web.hosts", host));
     for (interface, key, name) in files.chain(hosts) {
         let names = if interface == Interface::Files { &grants.roots } else { &grants.hosts };
-        let wish = match interface {
+        let request = match interface {
             Interface::Files => Capability::Root(name.clone()),
             _ => Capability::Host(name.clone()),
         };
-        add(cut(&wish.to_string()), key, named(names.as_ref(), name, grants.denial(interface)), used_by(interface));
+        add(cut(&request.to_string()), key, named(names.as_ref(), name, grants.denial(interface)), used_by(interface));
     }
     let details = [
         (asked.memory.is_some_and(|memory| memory.write), Capability::MemoryWrite, "memory.write", Interface::Memory),
         (asked.web.as_ref().is_some_and(|web| web.search), Capability::Search, "web.search", Interface::Web),
         (asked.agent.is_some_and(|agent| agent.own_tools), Capability::OwnTools, "agent.ownTools", Interface::Agent),
     ];
-    for (_, wish, key, interface) in details.into_iter().filter(|(asked, ..)| *asked) {
+    for (_, request, key, interface) in details.into_iter().filter(|(asked, ..)| *asked) {
         // Sessions have their own tool for memories, and search as the operator set it up: this is the component's.
-        let is_used = imported(interface) && (has_jobs || wish == Capability::Search);
+        let is_used = imported(interface) && (has_jobs || request == Capability::Search);
         let users = if is_used { vec!["component".to_owned()] } else { Vec::new() };
-        let wish = wish.to_string();
-        let became = verdict(grants.details.get(&wish));
-        add(wish, key, became, users);
+        let request = request.to_string();
+        let became = verdict(grants.details.get(&request));
+        add(request, key, became, users);
     }
     if asked.artifacts.is_some() {
-        let wish = Capability::Artifacts.to_string();
-        let became = verdict(grants.details.get(&wish));
+        let request = Capability::Artifacts.to_string();
+        let became = verdict(grants.details.get(&request));
         let users = ["component", "sessions"].into_iter().filter(|_| has_jobs).map(str::to_owned).collect();
-        add(wish, "artifacts", became, users);
+        add(request, "artifacts", became, users);
     }
     wishes.sort();
     wishes
 }
 
 /// What became of one name, or pattern of names, that was asked for.
-fn named(names: Option<&Names>, name: &str, denial: Option<&str>) -> (WishState, Option<String>) {
+fn named(names: Option<&Names>, name: &str, denial: Option<&str>) -> (RequestState, Option<String>) {
     let Some(names) = names else {
-        return (WishState::Denied, Some(denial.unwrap_or("the interface is not granted").to_owned()));
+        return (RequestState::Denied, Some(denial.unwrap_or("the interface is not granted").to_owned()));
     };
     let is_pattern = name.contains('*');
     // A pattern that was asked for is granted where nothing narrows it.
     let is_narrowed = names.all_of.len() > 1 || !names.none_of.is_empty();
     match (names.grant(name, wildcard), is_pattern && is_narrowed) {
-        (_, true) => (WishState::Narrowed, Some("guild.toml names some of them only".to_owned())),
-        (true, false) => (WishState::Granted, None),
-        (false, false) => (WishState::Denied, Some("guild.toml does not allow this name".to_owned())),
+        (_, true) => (RequestState::Narrowed, Some("guild.toml names some of them only".to_owned())),
+        (true, false) => (RequestState::Granted, None),
+        (false, false) => (RequestState::Denied, Some("guild.toml does not allow this name".to_owned())),
     }
 }
 

@@ -138,15 +138,15 @@ fn facts(audit: &Audit) -> Facts {
         add("export", export.name.clone(), word(&export.state));
     }
     // To name none is to ask for all.
-    let names = |key: &str| wishes.iter().any(|wish| wish.key == key);
+    let names = |key: &str| wishes.iter().any(|request| request.key == key);
     let (roots, hosts) = (names("component.grants.files.roots"), names("component.grants.web.hosts"));
-    for wish in wishes {
-        let all = match wish.grant.as_str() {
+    for request in wishes {
+        let all = match request.grant.as_str() {
             "files" if !roots => ", every root",
             "web" if !hosts => ", every host",
             _ => "",
         };
-        add("wish", wish.grant.clone(), word(&wish.state) + all);
+        add("wish", request.grant.clone(), word(&request.state) + all);
     }
     if let Some(sessions) = sessions {
         for tool in &sessions.tools {

@@ -10,7 +10,7 @@ use crate::{
     findings::Findings,
     inspect::{self, Outside},
     meaning::Language,
-    model::{Audit, ExportState, Import, ImportState, Signature, SignatureState, WishState},
+    model::{Audit, ExportState, Import, ImportState, RequestState, Signature, SignatureState},
     rules::Rule,
     scan::{Scan, beyond},
     subject::{Member, in_manifest},
@@ -233,23 +233,23 @@ fn unknown_functions(import: &Import) -> Option<String> {
 }
 
 /// What its manifest asks for.
-pub(crate) fn wishes(audit: &Audit, member: Member<'_>, findings: &mut Findings) {
+pub(crate) fn requested(audit: &Audit, member: Member<'_>, findings: &mut Findings) {
     let (spec, grants) = (member.spec, member.grants);
-    for wish in &audit.wishes {
-        let place = in_manifest(&wish.key);
-        if wish.used_by.is_empty() {
+    for request in &audit.wishes {
+        let place = in_manifest(&request.key);
+        if request.used_by.is_empty() {
             let unused = match spec.world.exports_dispatch() {
                 true => "and neither imports it nor has session tools that use it",
                 false => "and no call of its tools can use it",
             };
-            let text = format!("it asks for `{}`, {unused}; take it out of the manifest", wish.grant);
+            let text = format!("it asks for `{}`, {unused}; take it out of the manifest", request.grant);
             findings.add(Rule::GA022, &place, text);
         }
         // Of an interface that is denied as a whole, the parts are not told again.
-        let is_told = wish.grant.split_once(':').is_some_and(|(interface, _)| is_denied(audit, interface));
-        if wish.state == WishState::Denied && !is_told {
-            let why = wish.why.as_deref().unwrap_or_default();
-            findings.add(Rule::GA042, &place, format!("it asks for `{}`, which is not granted: {why}", wish.grant));
+        let is_told = request.grant.split_once(':').is_some_and(|(interface, _)| is_denied(audit, interface));
+        if request.state == RequestState::Denied && !is_told {
+            let why = request.why.as_deref().unwrap_or_default();
+            findings.add(Rule::GA042, &place, format!("it asks for `{}`, which is not granted: {why}", request.grant));
         }
     }
     let has_tool = |of: &[&str]| grants.tools.iter().any(|tool| of.contains(&tool.as_str()));
@@ -274,7 +274,7 @@ pub(crate) fn wishes(audit: &Audit, member: Member<'_>, findings: &mut Findings)
                     guild.toml (\"files:ROOT\")";
         findings.add(Rule::GA030, in_manifest("component.grants.files"), text);
     }
-    let uses = |grant: &str| audit.wishes.iter().any(|wish| wish.grant == grant && !wish.used_by.is_empty());
+    let uses = |grant: &str| audit.wishes.iter().any(|request| request.grant == grant && !request.used_by.is_empty());
     if grants.memory_write && uses("memory:write") {
         let text = "it may write memories, which later jobs of the member are shown: what one job was told can lead the next. \
                     Deny \"memory:write\" where that is not wanted";
@@ -297,5 +297,5 @@ pub(crate) fn wishes(audit: &Audit, member: Member<'_>, findings: &mut Findings)
 
 /// Whether an interface is asked for and not granted.
 fn is_denied(audit: &Audit, interface: &str) -> bool {
-    audit.wishes.iter().any(|wish| wish.grant == interface && wish.state == WishState::Denied)
+    audit.wishes.iter().any(|request| request.grant == interface && request.state == RequestState::Denied)
 }

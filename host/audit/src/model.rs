@@ -380,7 +380,7 @@ pub struct Wish {
     /// The manifest's key that asks.
     pub key: String,
     /// What became of it.
-    pub state: WishState,
+    pub state: RequestState,
     /// Why it is denied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
@@ -391,7 +391,7 @@ pub struct Wish {
 /// What became of a wish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum WishState {
+pub enum RequestState {
     /// Granted.
     Granted,
     /// Granted in part: the operator's policy names less.

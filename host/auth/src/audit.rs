@@ -108,7 +108,7 @@ impl Entry {
             return;
         }
         let Authorized { caller, member, method, .. } = &self.authorized;
-        let who = caller.pass.as_ref().map_or(Who::Local, |pass| Who::Token(&pass.token.name));
+        let who = caller.credential.as_ref().map_or(Who::Local, |credential| Who::Token(&credential.token.name));
         if let Some(began) = self.began {
             tracing::debug!(
                 method = one_line(method, LOGGED_CHARS),

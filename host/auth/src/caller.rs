@@ -24,7 +24,7 @@ use crate::{
 
 /// A connection to a host.
 pub struct Connection {
-    pub(crate) door: Arc<Ingress>,
+    pub(crate) ingress: Arc<Ingress>,
     /// The other end.
     pub(crate) peer: SocketAddr,
     /// This end, where it is a name of the host.
@@ -33,8 +33,8 @@ pub struct Connection {
 
 impl Connection {
     /// A connection from `peer`, to `at`, where that is a name of the host.
-    pub fn new(door: Arc<Ingress>, peer: SocketAddr, at: Option<SocketAddr>) -> Self {
-        Self { door, peer, at }
+    pub fn new(ingress: Arc<Ingress>, peer: SocketAddr, at: Option<SocketAddr>) -> Self {
+        Self { ingress, peer, at }
     }
 
     /// The other end.
@@ -74,26 +74,26 @@ impl Connection {
         member: Option<&str>,
     ) -> Result<Caller, Refused> {
         let peer = &self.peer;
-        let caller = |pass, place| {
+        let caller = |credential, place| {
             let request = Arc::new(Underway { _place: place, memory: OnceLock::new() });
-            Caller { from: self.clone(), rules: rules.clone(), pass, request }
+            Caller { from: self.clone(), rules: rules.clone(), credential, request }
         };
         let brought = headers.get(AUTHORIZATION);
         if brought.is_none() && !rules.token_required && called_by == CalledBy::Loopback {
             return Ok(caller(None, None));
         }
-        let pass = match bearer(headers) {
+        let credential = match bearer(headers) {
             Some(token) => rules.tokens().and_then(|good| good.find(token).ok_or(Refused::Unauthorized)),
             None => Err(Refused::Unauthorized),
         };
-        let entered = pass.and_then(|pass| {
-            if let Some(member) = member.filter(|member| !pass.token.is_for(member)) {
+        let entered = credential.and_then(|credential| {
+            if let Some(member) = member.filter(|member| !credential.token.is_for(member)) {
                 let member = member.parse().ok();
-                return Err(Refused::Member { token: pass.token.name.clone(), member });
+                return Err(Refused::Member { token: credential.token.name.clone(), member });
             }
-            pass.count_request()?;
-            let place = pass.place()?;
-            Ok(caller(Some(pass), Some(place)))
+            credential.count_request()?;
+            let place = credential.place()?;
+            Ok(caller(Some(credential), Some(place)))
         });
         entered.inspect_err(|refused| rules.record_refusal(*peer, refused, member, None))
     }
@@ -127,7 +127,7 @@ pub struct Caller {
     pub(crate) from: Arc<Connection>,
     /// By which it was let in.
     pub(crate) rules: Arc<Rules>,
-    pub(crate) pass: Option<Arc<Credential>>,
+    pub(crate) credential: Option<Arc<Credential>>,
     pub(crate) request: Arc<Underway>,
 }
 
@@ -152,10 +152,10 @@ impl AsRef<[u8]> for Awaited {
 
 impl Caller {
     /// Whoever is on this machine and brought no token.
-    pub fn of_this_machine(door: Arc<Ingress>) -> Self {
-        let rules = door.rules();
-        let from = Arc::new(Connection::new(door, SocketAddr::from(([127, 0, 0, 1], 0)), None));
-        Self { from, rules, pass: None, request: Arc::new(Underway { _place: None, memory: OnceLock::new() }) }
+    pub fn of_this_machine(ingress: Arc<Ingress>) -> Self {
+        let rules = ingress.rules();
+        let from = Arc::new(Connection::new(ingress, SocketAddr::from(([127, 0, 0, 1], 0)), None));
+        Self { from, rules, credential: None, request: Arc::new(Underway { _place: None, memory: OnceLock::new() }) }
     }
 
     /// What it may take.
@@ -165,18 +165,18 @@ impl Caller {
 
     /// Who it is.
     pub fn identity(&self) -> Identity {
-        Identity(self.pass.as_ref().map(|pass| pass.token.sha256))
+        Identity(self.credential.as_ref().map(|credential| credential.token.sha256))
     }
 
     /// Whether a member exists for the caller: its token is for it, or it needs none.
     pub fn is_for(&self, member: &str) -> bool {
-        self.pass.as_ref().is_none_or(|pass| pass.token.is_for(member))
+        self.credential.as_ref().is_none_or(|credential| credential.token.is_for(member))
     }
 
     /// Whether the caller's token is for methods that do that. Nothing is counted or written down: whoever has one carried
     /// out asks [`Self::authorize`].
     pub fn permits(&self, access: Access) -> bool {
-        self.pass.as_ref().is_none_or(|pass| pass.token.methods >= access.least())
+        self.credential.as_ref().is_none_or(|credential| credential.token.methods >= access.least())
     }
 
     /// Counts one more request of a batch.
@@ -184,7 +184,7 @@ impl Caller {
     /// # Errors
     /// Where there were too many.
     pub fn another(&self, member: &str, operation: Operation<'_>) -> Result<(), Refused> {
-        self.checked(member, operation, |pass| pass.count_request())
+        self.checked(member, operation, |credential| credential.count_request())
     }
 
     /// An answer, from now on all that the request holds. A large one keeps the caller's place until it is sent.
@@ -212,7 +212,7 @@ impl Caller {
         if bytes <= LARGE {
             return Ok(());
         }
-        let (shares, memory) = (&self.from.door.memory, self.memory());
+        let (shares, memory) = (&self.from.ingress.memory, self.memory());
         // What is more than one caller can have, it has when it has nothing else.
         let wanted = lock(memory).amount().saturating_add(bytes).min(shares.of_one());
         if shares.retry(MEMORY_WAIT, || lock(memory).try_set(wanted)).await { Ok(()) } else { Err(self.no_memory()) }
@@ -229,7 +229,7 @@ impl Caller {
             None if bytes == 0 => return Ok(()),
             None => self.memory(),
         };
-        let bytes = bytes.min(self.from.door.memory.of_one());
+        let bytes = bytes.min(self.from.ingress.memory.of_one());
         if lock(memory).try_set(bytes) { Ok(()) } else { Err(self.no_memory()) }
     }
 
@@ -251,11 +251,12 @@ impl Caller {
     }
 
     fn memory(&self) -> &Mutex<Share> {
-        self.request.memory.get_or_init(|| Mutex::new(self.from.door.memory.share(self.identity())))
+        self.request.memory.get_or_init(|| Mutex::new(self.from.ingress.memory.share(self.identity())))
     }
 
     fn no_memory(&self) -> Refused {
-        let refused = Refused::NoMemory { token: self.pass.as_ref().map(|pass| pass.token.name.clone()) };
+        let refused =
+            Refused::NoMemory { token: self.credential.as_ref().map(|credential| credential.token.name.clone()) };
         self.rules.record_refusal(self.from.peer, &refused, None, None);
         refused
     }
@@ -265,16 +266,16 @@ impl Caller {
     /// # Errors
     /// Where its token is not good any more, not for this, or used too much.
     pub fn authorize(&self, member: &str, operation: Operation<'_>) -> Result<Authorized, Refused> {
-        self.checked(member, operation, |pass| {
+        self.checked(member, operation, |credential| {
             // The body may have taken its time, and so may what came before in the batch.
-            if !self.rules.tokens()?.has(pass) {
+            if !self.rules.tokens()?.has(credential) {
                 return Err(Refused::Unauthorized);
             }
             let Operation { name, access } = operation;
-            if pass.token.methods < access.least() {
-                return Err(Refused::Method { token: pass.token.name.clone(), method: name.to_owned() });
+            if credential.token.methods < access.least() {
+                return Err(Refused::Method { token: credential.token.name.clone(), method: name.to_owned() });
             }
-            if access == Access::Dispatches { pass.count_dispatch() } else { Ok(()) }
+            if access == Access::Dispatches { credential.count_dispatch() } else { Ok(()) }
         })?;
         Ok(Authorized::new(self, member, operation))
     }
@@ -285,9 +286,9 @@ impl Caller {
         operation: Operation<'_>,
         check: impl FnOnce(&Credential) -> Result<(), Refused>,
     ) -> Result<(), Refused> {
-        let Some(pass) = &self.pass else { return Ok(()) };
+        let Some(credential) = &self.credential else { return Ok(()) };
         let peer = self.from.peer;
-        check(pass).inspect_err(|refused| self.rules.record_refusal(peer, refused, Some(member), Some(operation)))
+        check(credential).inspect_err(|refused| self.rules.record_refusal(peer, refused, Some(member), Some(operation)))
     }
 }
 

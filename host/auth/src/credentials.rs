@@ -84,7 +84,7 @@ pub(crate) struct Look {
     /// The tokens; none where the file cannot be read.
     pub(crate) good: Option<Good>,
     /// What is new since the last look: how many tokens there are, or what is wrong with the file.
-    pub(crate) news: Option<Result<usize, TokenError>>,
+    pub(crate) change: Option<Result<usize, TokenError>>,
 }
 
 /// The tokens of a file.
@@ -96,19 +96,19 @@ impl Good {
     pub(crate) fn find(&self, token: &[u8]) -> Option<Arc<Credential>> {
         let presented = digest(token);
         let mut found = None;
-        for pass in self.0.iter() {
-            let equal = pass.token.sha256.ct_eq(&presented);
+        for credential in self.0.iter() {
+            let equal = credential.token.sha256.ct_eq(&presented);
             if bool::from(equal) {
-                found = Some(pass);
+                found = Some(credential);
             }
         }
-        found.filter(|pass| !pass.token.has_expired(Timestamp::now())).cloned()
+        found.filter(|credential| !credential.token.has_expired(Timestamp::now())).cloned()
     }
 
     /// Whether a pass that was found earlier is still good.
-    pub(crate) fn has(&self, pass: &Credential) -> bool {
-        let is_there = self.0.iter().any(|now| now.token == pass.token);
-        is_there && !pass.token.has_expired(Timestamp::now())
+    pub(crate) fn has(&self, credential: &Credential) -> bool {
+        let is_there = self.0.iter().any(|now| now.token == credential.token);
+        is_there && !credential.token.has_expired(Timestamp::now())
     }
 }
 
@@ -116,7 +116,7 @@ struct Known {
     /// What the file was when it was read; none where it has to be read again.
     stamp: Option<Option<StrictFingerprint>>,
     /// What it had when it could last be read.
-    passes: Good,
+    credentials: Good,
     is_readable: bool,
 }
 
@@ -142,7 +142,7 @@ impl Credentials {
     /// Nobody's yet: the first look finds those of the file.
     pub(crate) fn new(file: Option<TokenFile>, limits: &Limits) -> Self {
         let bounds = Bounds::of(limits);
-        Self { file, bounds, known: Mutex::new(Known { stamp: None, passes: Good::default(), is_readable: true }) }
+        Self { file, bounds, known: Mutex::new(Known { stamp: None, credentials: Good::default(), is_readable: true }) }
     }
 
     /// Whether each token may ask as much as these limits say.
@@ -153,11 +153,11 @@ impl Credentials {
     /// The tokens as the file has them now.
     pub(crate) fn look(&self) -> Look {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let news = self.news(&mut known);
-        Look { good: known.is_readable.then(|| known.passes.clone()), news }
+        let change = self.change(&mut known);
+        Look { good: known.is_readable.then(|| known.credentials.clone()), change }
     }
 
-    fn news(&self, known: &mut Known) -> Option<Result<usize, TokenError>> {
+    fn change(&self, known: &mut Known) -> Option<Result<usize, TokenError>> {
         let stamp = self.stamp();
         if matches!((&stamp, &known.stamp), (Ok(now), Some(then)) if now == then) {
             return None;
@@ -171,13 +171,13 @@ impl Credentials {
         });
         match read {
             Ok((tokens, stamp)) => {
-                let pass = |token: Token| {
-                    let same = known.passes.0.iter().find(|pass| pass.token == token).cloned();
+                let credential = |token: Token| {
+                    let same = known.credentials.0.iter().find(|credential| credential.token == token).cloned();
                     same.unwrap_or_else(|| Arc::new(Credential::new(token, &self.bounds)))
                 };
-                let passes: Arc<[_]> = tokens.into_iter().map(pass).collect();
-                let count = passes.len();
-                *known = Known { stamp: Some(stamp), passes: Good(passes), is_readable: true };
+                let credentials: Arc<[_]> = tokens.into_iter().map(credential).collect();
+                let count = credentials.len();
+                *known = Known { stamp: Some(stamp), credentials: Good(credentials), is_readable: true };
                 Some(Ok(count))
             }
             Err((error, stamp)) => {

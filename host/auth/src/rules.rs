@@ -48,7 +48,7 @@ pub enum IngressError {
 /// Who may come in, and what is written down of it.
 pub struct Rules {
     pub(crate) names: Names,
-    passes: Arc<Credentials>,
+    credentials: Arc<Credentials>,
     /// Whether every request needs a token.
     pub(crate) token_required: bool,
     pub(crate) log: Option<Arc<Log>>,
@@ -75,9 +75,9 @@ impl Rules {
             Err(error) if token_required => return Err(error.into()),
             Err(_) => None,
         };
-        let passes = match before {
+        let credentials = match before {
             // What has been used of the bounds stays used.
-            Some(before) if before.passes.is_bounded_by(&config.limits) => before.passes.clone(),
+            Some(before) if before.credentials.is_bounded_by(&config.limits) => before.credentials.clone(),
             _ => Arc::new(Credentials::new(file.clone(), &config.limits)),
         };
         if before.is_some() {
@@ -88,7 +88,7 @@ impl Rules {
             }
         } else {
             // The first look is no news, but where it fails.
-            match (passes.look().news, file) {
+            match (credentials.look().change, file) {
                 (Some(Ok(0)), Some(file)) if !is_local => {
                     return Err(no_token(address, &file));
                 }
@@ -109,7 +109,7 @@ impl Rules {
         };
         Ok(Self {
             names: Names::new(options.hosts.clone()),
-            passes,
+            credentials,
             token_required,
             log,
             log_path: options.audit_log.clone(),
@@ -123,7 +123,7 @@ impl Rules {
     pub fn of_this_machine(limits: &Limits) -> Self {
         Self {
             names: Names::default(),
-            passes: Arc::new(Credentials::new(None, limits)),
+            credentials: Arc::new(Credentials::new(None, limits)),
             token_required: false,
             log: None,
             log_path: None,
@@ -147,8 +147,8 @@ impl Rules {
 
     /// The tokens as they are now. That they are others than before is told.
     pub(crate) fn tokens(&self) -> Result<Good, Refused> {
-        let Look { good, news } = self.passes.look();
-        match news {
+        let Look { good, change } = self.credentials.look();
+        match change {
             None => {}
             Some(Ok(count)) => {
                 tracing::info!(count, "the tokens have changed");

@@ -15,7 +15,7 @@ const EVENTS: &str = "events";
 /// What a listener may hear. It has no place among the requests of its token: there are other bounds for those who stay.
 pub struct Subscription {
     from: Arc<Connection>,
-    pass: Option<Arc<Credential>>,
+    credential: Option<Arc<Credential>>,
 }
 
 impl Caller {
@@ -23,12 +23,13 @@ impl Caller {
     ///
     /// # Errors
     /// Where the token is not for one of them.
-    pub fn stays<'a>(self, members: impl Iterator<Item = &'a str> + Clone) -> Result<Subscription, Refused> {
-        let stay = self.stays_on();
-        let (peer, rules, pass) = (&stay.from.peer, stay.from.door.rules(), &stay.pass);
+    pub fn subscribe<'a>(self, members: impl Iterator<Item = &'a str> + Clone) -> Result<Subscription, Refused> {
+        let subscription = self.into_subscription();
+        let (peer, rules, credential) =
+            (&subscription.from.peer, subscription.from.ingress.rules(), &subscription.credential);
         for member in members.clone() {
-            if let Some(pass) = pass.as_ref().filter(|pass| !pass.token.is_for(member)) {
-                let refused = Refused::Member { token: pass.token.name.clone(), member: member.parse().ok() };
+            if let Some(credential) = credential.as_ref().filter(|credential| !credential.token.is_for(member)) {
+                let refused = Refused::Member { token: credential.token.name.clone(), member: member.parse().ok() };
                 rules.record_refusal(*peer, &refused, Some(member), None);
                 return Err(refused);
             }
@@ -37,7 +38,7 @@ impl Caller {
             let mut members = members;
             rules.record(&Event {
                 event: "request",
-                who: pass.as_ref().map_or(Who::Local, |pass| Who::Token(&pass.token.name)),
+                who: credential.as_ref().map_or(Who::Local, |credential| Who::Token(&credential.token.name)),
                 peer: Some(*peer),
                 method: Some(EVENTS),
                 // Where there are several, none is named.
@@ -45,12 +46,12 @@ impl Caller {
                 ..Event::default()
             });
         }
-        Ok(stay)
+        Ok(subscription)
     }
 
     /// Gives the place of the request back, for one who stays and was let in as any request is.
-    pub fn stays_on(self) -> Subscription {
-        Subscription { from: self.from, pass: self.pass }
+    pub fn into_subscription(self) -> Subscription {
+        Subscription { from: self.from, credential: self.credential }
     }
 }
 
@@ -58,19 +59,24 @@ impl Subscription {
     /// Who it is, as one who asks now. It has no place among the requests of its token.
     pub fn caller(&self) -> Caller {
         let request = Arc::new(Underway { _place: None, memory: OnceLock::new() });
-        Caller { from: self.from.clone(), rules: self.from.door.rules(), pass: self.pass.clone(), request }
+        Caller {
+            from: self.from.clone(),
+            rules: self.from.ingress.rules(),
+            credential: self.credential.clone(),
+            request,
+        }
     }
 
     /// Whether it may go on: its token is in the file still, and has not expired; it has none, and still needs none.
     pub fn is_good(&self) -> bool {
-        match &self.pass {
-            Some(pass) => self.from.door.rules().tokens().is_ok_and(|good| good.has(pass)),
-            None => !self.from.door.rules().token_required,
+        match &self.credential {
+            Some(credential) => self.from.ingress.rules().tokens().is_ok_and(|good| good.has(credential)),
+            None => !self.from.ingress.rules().token_required,
         }
     }
 
     /// Whether it may hear of a member.
     pub fn may_see(&self, member: &str) -> bool {
-        self.pass.as_ref().is_none_or(|pass| pass.token.is_for(member))
+        self.credential.as_ref().is_none_or(|credential| credential.token.is_for(member))
     }
 }

@@ -14,7 +14,7 @@ use guild_contract::{
 use guild_roster::{
     discovery::FoundMember,
     granted::{Granted, ceiling},
-    preview::{Outlook, Searched},
+    preview::{Preview, Searched},
     survey::Surveyed,
 };
 use serde::Serialize;
@@ -77,7 +77,7 @@ pub(crate) fn show(
     (grants, limits): (bool, bool),
     as_json: bool,
 ) -> Result<(), Failure> {
-    let outlook = grants.then(|| Outlook::new(config)).transpose().map_err(|e| Failure::error(e.to_string()))?;
+    let outlook = grants.then(|| Preview::new(config)).transpose().map_err(|e| Failure::error(e.to_string()))?;
     let shown = |Surveyed { found, state, granted, .. }: Surveyed| {
         let member = found.member.as_ref().ok();
         let grants = member.zip(granted.as_ref()).zip(outlook.as_ref());
@@ -101,7 +101,7 @@ pub(crate) fn show(
     Ok(())
 }
 
-fn shown_grants(member: &FoundMember, granted: &Granted, outlook: &Outlook) -> Option<ShownGrants> {
+fn shown_grants(member: &FoundMember, granted: &Granted, outlook: &Preview) -> Option<ShownGrants> {
     let spec = member.manifest.component.as_ref()?;
     let Granted { grants, limits } = granted;
     let root = |name: String| {
@@ -149,7 +149,7 @@ fn write_member(out: &mut dyn Write, member: &Shown) -> io::Result<()> {
 
 fn write_grants(out: &mut dyn Write, shown: &ShownGrants) -> io::Result<()> {
     let grants = &shown.grants;
-    for (name, verdict) in grants.wishes() {
+    for (name, verdict) in grants.requested() {
         write_verdict(out, name, verdict)?;
     }
     for root in &shown.read_roots {

@@ -15,7 +15,7 @@ use guild_contract::MemberKey;
 use guild_roster::{
     discovery::FoundMember,
     offline::{Note, Owner},
-    preview::Would,
+    preview::PlannedHost,
     serving::{Part, Serving},
 };
 
@@ -33,7 +33,7 @@ const POLL: Duration = Duration::from_millis(20);
 /// What a command was told of how a member's jobs are carried out.
 pub(crate) struct Terms {
     /// A host of its own; none where nothing was said.
-    would: Option<Would>,
+    would: Option<PlannedHost>,
     /// What of it has to hold at another one.
     parts: Vec<Part>,
     /// Whether the environment names a `guild.toml`: another one is told of.
@@ -76,7 +76,7 @@ impl Terms {
             return Ok(Self { would: None, parts, variable });
         }
         let members = local.members.clone().or_else(|| config.members.clone());
-        let would = match Would::new(&Config { members, ..config.clone() }, sources.to_vec(), agent) {
+        let would = match PlannedHost::new(&Config { members, ..config.clone() }, sources.to_vec(), agent) {
             Ok(would) => Some(would),
             Err(_) if parts.is_empty() => None,
             Err(error) => return Err(Failure::error(error.to_string())),

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     MemberKey,
-    manifest::{ComponentSpec, FILE_NAME, FILE_TOOLS, Interface, WebWish},
+    manifest::{ComponentSpec, FILE_NAME, FILE_TOOLS, Interface, WebRequest},
 };
 
 pub use crate::policy::{Capability, Pattern, Policy, Rule, wildcard};
@@ -182,7 +182,7 @@ impl Grants {
     }
 
     /// All that was asked for, by name, and what became of it: interfaces, what is behind them, tools.
-    pub fn wishes(&self) -> impl Iterator<Item = (&str, &Verdict)> {
+    pub fn requested(&self) -> impl Iterator<Item = (&str, &Verdict)> {
         let interfaces = self.interfaces.iter().map(|(interface, verdict)| (interface.as_str(), verdict));
         interfaces.chain(self.details.iter().map(|(name, verdict)| (name.as_str(), verdict)))
     }
@@ -195,7 +195,7 @@ impl Grants {
     /// Why a read root is not granted to the member `key`, whose manifest says `spec`, and which line would allow it.
     pub fn root_denial(&self, root: &str, key: &MemberKey, spec: &ComponentSpec) -> Option<String> {
         let Some(roots) = &self.roots else {
-            let denied = self.wishes().find_map(|(name, verdict)| match verdict {
+            let denied = self.requested().find_map(|(name, verdict)| match verdict {
                 Verdict::Denied(why) if FILE_TOOLS.contains(&name) || ["files", "WebSearch"].contains(&name) => {
                     Some(why.clone())
                 }
@@ -226,8 +226,8 @@ impl Grants {
 }
 
 /// The web is closed where nobody opened it.
-fn no_web(wanted: &Capability, wish: &Option<WebWish>) -> String {
-    let hosts = wish.as_ref().map(|web| web.hosts.as_slice()).filter(|hosts| !hosts.is_empty());
+fn no_web(wanted: &Capability, request: &Option<WebRequest>) -> String {
+    let hosts = request.as_ref().map(|web| web.hosts.as_slice()).filter(|hosts| !hosts.is_empty());
     let add = match (wanted, hosts) {
         (Capability::Search, _) => "[web.search] with a `provider`".to_owned(),
         (_, Some(hosts)) => format!("[web] with `allow = {hosts:?}`"),

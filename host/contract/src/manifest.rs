@@ -1,7 +1,7 @@
 //! `guild-member.json`: Guild Hall's own manifest, and the key `component` that this host adds to it.
 
 mod lines;
-mod wishes;
+mod requested;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ use crate::{
 };
 
 pub use lines::{Lines, ManifestError};
-pub use wishes::{AgentWish, ArtifactsWish, FilesWish, MemoryWish, WebWish, Wish, Wishes};
+pub use requested::{AgentRequest, ArtifactsRequest, FilesRequest, MemoryRequest, RequestedGrants, WebRequest, Wish};
 
 /// The manifest's file name in a member's directory.
 pub const FILE_NAME: &str = "guild-member.json";
@@ -110,7 +110,7 @@ pub struct ComponentSpec {
     pub world: World,
     /// What it asks for; each is a wish that the operator may refuse.
     #[serde(default)]
-    pub grants: Wishes,
+    pub grants: RequestedGrants,
     /// The read-only tools that its sessions may be given: out of [`SESSION_TOOLS`].
     #[serde(default)]
     pub tools: Vec<String>,

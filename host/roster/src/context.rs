@@ -7,12 +7,12 @@ use guild_contract::Limits;
 use guild_trust::{Approval, seal::Seals};
 use tokio::sync::Semaphore;
 
-use crate::{events::Hub, kept::Kept, runtimes::Runtimes, sources::Sources, toolboxes::Toolboxes};
+use crate::{budget::MemoryBudget, events::Hub, runtimes::Runtimes, sources::Sources, toolboxes::Toolboxes};
 
 /// What the operator gives a member to work with. Where `guild.toml` is read again, another one takes its place as a whole;
 /// whoever has this one goes on with it.
 #[derive(Clone)]
-pub(crate) struct Means {
+pub(crate) struct HostContext {
     /// The host's limits; for a member, with its own in place.
     pub limits: Arc<Limits>,
     /// What the operator allows.
@@ -28,7 +28,7 @@ pub(crate) struct Means {
     /// A place for each job that may run, over all members of the host.
     pub places: Arc<Semaphore>,
     /// The room for what is kept of running jobs.
-    pub kept: Kept,
+    pub kept: MemoryBudget,
     /// Where the toolboxes are that members name.
     pub(crate) toolboxes: Arc<Toolboxes>,
     /// Who is told what happens.

@@ -312,12 +312,12 @@ async fn look_at_web(config: &Config, has_roots: bool, online: bool) -> Vec<Chec
 
 /// Who may come in, over what, and where it is written down. It makes no audit log.
 fn look_at_door(config: &Config) -> Result<String, String> {
-    let door = &config.auth;
-    let tls = match &door.tls {
+    let ingress = &config.auth;
+    let tls = match &ingress.tls {
         Some(files) => Tls::open(files).and_then(|tls| tls.check_times()).map(|()| "TLS").map_err(|e| e.to_string())?,
         None => "no TLS",
     };
-    let is_needed = door.require_token || !door.bind.is_loopback();
+    let is_needed = ingress.require_token || !ingress.bind.is_loopback();
     let (tokens, add) = match TokenFile::of(config) {
         Ok(file) => (file.read().map_err(|e| e.to_string())?, file.command("add NAME")),
         Err(error) if is_needed => return Err(error.to_string()),

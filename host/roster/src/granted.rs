@@ -43,12 +43,12 @@ impl Granted {
     pub(crate) fn log(&self, member: &FoundMember, roots: &[String]) {
         let Self { grants, limits } = self;
         let granted: Vec<&str> =
-            grants.wishes().filter(|(_, verdict)| **verdict == Verdict::Granted).map(|(name, _)| name).collect();
+            grants.requested().filter(|(_, verdict)| **verdict == Verdict::Granted).map(|(name, _)| name).collect();
         let narrowed: Vec<&str> = limits.narrowed.keys().copied().collect();
         let (granted, roots, narrowed) = (granted.join(", "), roots.join(", "), narrowed.join(", "));
         tracing::info!(member = %member.key, granted, roots, narrowed, "granted");
         for (name, why) in self.denied() {
-            let line = member.manifest.lines.of_key(&wish_path(name));
+            let line = member.manifest.lines.of_key(&request_path(name));
             // A tool that there is nothing for is absent, and no more.
             if SESSION_TOOLS.contains(&name) {
                 tracing::info!(member = %member.key, "{FILE_NAME}:{line} asks for {name}, which is not granted: {why}");
@@ -60,7 +60,7 @@ impl Granted {
 
     /// What is asked for and not granted, and why.
     pub fn denied(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.grants.wishes().filter_map(|(name, verdict)| match verdict {
+        self.grants.requested().filter_map(|(name, verdict)| match verdict {
             Verdict::Denied(why) => Some((name, why.as_str())),
             Verdict::Granted => None,
         })
@@ -68,7 +68,7 @@ impl Granted {
 }
 
 /// Where in a manifest a wish stands, as [`Grants::wishes`] names it.
-pub(crate) fn wish_path(name: &str) -> String {
+pub(crate) fn request_path(name: &str) -> String {
     match name {
         tool if SESSION_TOOLS.contains(&tool) => "component.tools".to_owned(),
         "agent:own-tools" => "component.grants.agent.ownTools".to_owned(),

@@ -17,11 +17,11 @@ use tokio_util::{
 };
 
 use crate::{
-    context::Means,
+    budget::MemoryBudget,
+    context::HostContext,
     discovery,
     error::OpenError,
     events::Hub,
-    kept::Kept,
     loader::{Load, Loader},
     member::Member,
     neighbours,
@@ -65,7 +65,7 @@ pub struct HostOptions {
 pub struct Host {
     opener: Arc<Opener>,
     roster: Arc<Roster>,
-    door: Arc<Ingress>,
+    ingress: Arc<Ingress>,
     events: Arc<Hub>,
     /// The key of the one member, where it was opened for one.
     single: Option<MemberKey>,
@@ -90,7 +90,7 @@ impl Host {
     ///
     /// # Errors
     /// See [`OpenError`]. In roster mode a member that cannot be served is in state error, and the others go on.
-    pub async fn open(options: HostOptions, door: Option<Arc<Ingress>>) -> Result<Arc<Self>, OpenError> {
+    pub async fn open(options: HostOptions, ingress: Option<Arc<Ingress>>) -> Result<Arc<Self>, OpenError> {
         let HostOptions { config, target, sources, agent } = options;
         let approval = Arc::new(Approval::new(&config));
         let limits = Arc::new(config.limits.clone());
@@ -105,11 +105,11 @@ impl Host {
         }
         let config = Arc::new(config);
         let places = Arc::new(Semaphore::new(limits.running_jobs as usize));
-        let base = door.as_ref().map(|door| door.url());
-        let door = door.unwrap_or_else(|| Arc::new(Ingress::of_this_machine(&limits)));
-        let roster = Arc::new(Roster::new(door.clone()));
+        let base = ingress.as_ref().map(|ingress| ingress.url());
+        let ingress = ingress.unwrap_or_else(|| Arc::new(Ingress::of_this_machine(&limits)));
+        let roster = Arc::new(Roster::new(ingress.clone()));
         let events = Hub::new(&limits);
-        let mut means = Means {
+        let mut context = HostContext {
             limits: limits.clone(),
             config: config.clone(),
             approval,
@@ -117,7 +117,7 @@ impl Host {
             runtimes: runtimes.clone(),
             seals: Arc::new(Seals::new(config.directory.clone())),
             places,
-            kept: Kept::new(&limits),
+            kept: MemoryBudget::new(&limits),
             toolboxes: Toolboxes::of(weak(&roster)),
             events: events.clone(),
         };
@@ -126,10 +126,10 @@ impl Host {
         let (mut one, mut beside) = (None, Vec::new());
         if let Target::Member(path) = &target {
             let found = discovery::single(path, config.members.as_deref(), &config).map_err(OpenError::Member)?;
-            (means.toolboxes, beside) = neighbours::find(&roster, &found.key, &found.manifest, &means, serves);
+            (context.toolboxes, beside) = neighbours::find(&roster, &found.key, &found.manifest, &context, serves);
             one = Some(found);
         }
-        let opener = Arc::new(Opener::new(means, base, one.is_some(), loader, roster.clone()));
+        let opener = Arc::new(Opener::new(context, base, one.is_some(), loader, roster.clone()));
         let (mut opened, mut single) = (Vec::new(), None);
         if let Some(found) = one {
             let (path, looked) = (found.key.to_string(), Ok(found.mark.clone()));
@@ -177,7 +177,7 @@ impl Host {
         Ok(Arc::new(Self {
             opener,
             roster,
-            door,
+            ingress,
             events,
             single,
             sources: named,
@@ -196,7 +196,7 @@ impl Host {
 
     /// What `guild.toml` says, as this host has it now.
     pub fn config(&self) -> Arc<Config> {
-        self.opener.means().config.clone()
+        self.opener.context().config.clone()
     }
 
     /// Makes ready what another configuration describes. Nothing changes yet. It blocks.
@@ -204,11 +204,11 @@ impl Host {
     /// # Errors
     /// Why it cannot be in service.
     pub(crate) fn prepare(&self, config: Config) -> Result<Prepared, String> {
-        let old = self.opener.means();
+        let old = self.opener.context();
         let config = config.for_running(&old.config);
         let roots = read_roots(&config, self.sources.clone()).map_err(|e| OpenError::from(e).to_string())?;
         let runtimes = old.runtimes.renewed(&config)?;
-        let rules = self.door.prepare(&config).map_err(|e| e.to_string())?;
+        let rules = self.ingress.prepare(&config).map_err(|e| e.to_string())?;
         let approval = Arc::new(Approval::new(&config));
         let mut config = config.with_agent(self.agent);
         // The directory of members stays until the next start.
@@ -216,13 +216,13 @@ impl Host {
         let config = Arc::new(config);
         let limits = Arc::new(config.limits.clone());
         let (sources, runtimes) = (Arc::new(Sources::new(roots.clone())), Arc::new(runtimes));
-        let mut means = Means { limits, config, approval, sources, runtimes, ..(*old).clone() };
+        let mut context = HostContext { limits, config, approval, sources, runtimes, ..(*old).clone() };
         let mut beside = Vec::new();
         if let Some(member) = self.single() {
             let (key, manifest, serves) = (member.key(), member.manifest(), self.opener.base.is_some());
-            (means.toolboxes, beside) = neighbours::find(&self.roster, key, manifest, &means, serves);
+            (context.toolboxes, beside) = neighbours::find(&self.roster, key, manifest, &context, serves);
         }
-        Ok(Prepared { means, rules, beside, roots })
+        Ok(Prepared { context, rules, beside, roots })
     }
 
     /// Puts that in service, for all members at once. What is under way goes on with what it began with.
@@ -283,12 +283,12 @@ impl Host {
 
     /// Somebody on this machine who asks it without a token: for those who call its methods in their own process.
     pub fn caller_of_this_machine(&self) -> Caller {
-        Caller::of_this_machine(self.door().clone())
+        Caller::of_this_machine(self.ingress().clone())
     }
 
     /// Where it is asked.
-    pub fn door(&self) -> &Arc<Ingress> {
-        &self.door
+    pub fn ingress(&self) -> &Arc<Ingress> {
+        &self.ingress
     }
 
     /// What happens here, for whoever listens.

@@ -19,7 +19,7 @@ const NEW: &str = "the member is new to this host (guild.lock did not have its d
                    and what a new directory brings along does not go on";
 
 /// Goes on with jobs that a host left running, or fails them.
-pub(crate) struct Resumer {
+pub(crate) struct InterruptedJobs {
     /// Who runs the jobs of the member's directory now.
     runner: Mutex<Option<Arc<dyn Resume>>>,
     store: Weak<JobStore>,
@@ -36,7 +36,7 @@ enum Left {
     Fail(String),
 }
 
-impl Resumer {
+impl InterruptedJobs {
     /// For the jobs of a store.
     pub(crate) fn new(store: &Arc<JobStore>) -> Self {
         let left = Mutex::new(Left::Open(Vec::new()));
@@ -79,7 +79,7 @@ impl Resumer {
     }
 }
 
-impl Resume for Resumer {
+impl Resume for InterruptedJobs {
     fn seal(&self, job: &JobId, plan: &[u8]) -> Option<String> {
         self.runner()?.seal(job, plan)
     }

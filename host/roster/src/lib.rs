@@ -3,20 +3,20 @@
 
 mod before_approval;
 mod blocking;
+mod budget;
 pub mod catalogue;
 pub mod component;
 mod condense;
 mod context;
+mod data;
 pub mod discovery;
 pub mod doctor;
 mod error;
 pub mod events;
 pub mod granted;
-mod home;
 pub mod host;
 mod interrupted;
 mod json;
-mod kept;
 mod loader;
 pub mod mcp_line;
 pub mod member;

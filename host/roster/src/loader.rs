@@ -22,7 +22,7 @@ use crate::{
     component::{Component, Loaded},
     discovery::FoundMember,
     granted::Granted,
-    interrupted::Resumer,
+    interrupted::InterruptedJobs,
     schema::check_config_schema,
 };
 use guild_config::directories;
@@ -34,7 +34,7 @@ pub(crate) struct Load {
     pub(crate) done: watch::Sender<Component>,
     /// Waits for it with the jobs that a host left running; none where the member's jobs are another host's. Then it is not
     /// pinned either: nobody here knows which jobs its directory brought along.
-    pub(crate) resumer: Option<Arc<Resumer>>,
+    pub(crate) interrupted: Option<Arc<InterruptedJobs>>,
 }
 
 /// A member's component, and what it is granted.
@@ -111,10 +111,10 @@ impl Loader {
     }
 
     /// Loads a component, and tells those who wait for it.
-    pub(crate) async fn load(self: Arc<Self>, Load { wanted, done, resumer }: Load) {
+    pub(crate) async fn load(self: Arc<Self>, Load { wanted, done, interrupted }: Load) {
         let wanted = Arc::new(wanted);
-        let decide = |verdict| resumer.as_ref().map_or((), |resumer| resumer.decide(verdict));
-        let component = match self.prepare(wanted.clone(), resumer.clone(), &done).await {
+        let decide = |verdict| interrupted.as_ref().map_or((), |interrupted| interrupted.decide(verdict));
+        let component = match self.prepare(wanted.clone(), interrupted.clone(), &done).await {
             Ok(loaded) => {
                 decide(Ok(()));
                 Component::Ready(Arc::new(loaded))
@@ -136,7 +136,7 @@ impl Loader {
     pub(crate) async fn prepare(
         self: &Arc<Self>,
         wanted: Arc<WantedComponent>,
-        resumer: Option<Arc<Resumer>>,
+        interrupted: Option<Arc<InterruptedJobs>>,
         told_to: &watch::Sender<Component>,
     ) -> Result<Loaded, String> {
         let stopping = |_| "the host is stopping".to_owned();
@@ -154,8 +154,8 @@ impl Loader {
             let _turn = queue.acquire().await;
             begun = spawn_blocking(move || this.begin(&of, effort)).await.map_err(stopping)??;
         }
-        let (standing, unlisted) = begun.map_err(|e| told(&wanted, &e))?;
-        let plugin = unlisted.listed().await.map_err(|e| told(&wanted, &e.into()))?;
+        let (standing, unlisted) = begun.map_err(|e| refusal(&wanted, &e))?;
+        let plugin = unlisted.listed().await.map_err(|e| refusal(&wanted, &e.into()))?;
         let ended = self.in_turn(move || {
             let loaded = loaded(&wanted, plugin).map_err(Refused::from);
             let loaded = loaded.and_then(|loaded| {
@@ -163,9 +163,9 @@ impl Loader {
                 let approval = wanted.approval.current();
                 let Some(standing) = standing else { return Ok(loaded) };
                 approval.check_signature(&standing)?;
-                resumer.map_or(Ok(()), |resumer| pin(&approval, &standing, &resumer)).map(|()| loaded)
+                interrupted.map_or(Ok(()), |interrupted| pin(&approval, &standing, &interrupted)).map(|()| loaded)
             });
-            loaded.map_err(|e| told(&wanted, &e))
+            loaded.map_err(|e| refusal(&wanted, &e))
         });
         ended.await.map_err(stopping)?
     }
@@ -198,14 +198,18 @@ impl Loader {
     ///
     /// # Errors
     /// Why it may not be.
-    pub(crate) fn is_still(wanted: &WantedComponent, sha256: &str, resumer: &Resumer) -> Result<bool, String> {
+    pub(crate) fn is_still(
+        wanted: &WantedComponent,
+        sha256: &str,
+        interrupted: &InterruptedJobs,
+    ) -> Result<bool, String> {
         let looked = read(wanted).and_then(|(candidate, standing)| {
             let approval = wanted.approval.current();
             approval.admit(&standing)?;
-            pin(&approval, &standing, resumer)?;
+            pin(&approval, &standing, interrupted)?;
             Ok(candidate.hash() == sha256)
         });
-        looked.map_err(|e| told(wanted, &e))
+        looked.map_err(|e| refusal(wanted, &e))
     }
 }
 
@@ -261,9 +265,9 @@ fn loaded(wanted: &WantedComponent, plugin: Plugin) -> Result<Loaded, LoadError>
 }
 
 /// Pins what has turned out to load. What the directory of a new member brought along is ended before.
-fn pin(approval: &Approval, standing: &Standing, resumer: &Resumer) -> Result<(), Refused> {
+fn pin(approval: &Approval, standing: &Standing, interrupted: &InterruptedJobs) -> Result<(), Refused> {
     if !matches!(standing.trusted, Trusted::Pinned(_))
-        && let Err(e) = resumer.end_all_of_a_new_member()
+        && let Err(e) = interrupted.end_all_of_a_new_member()
     {
         let member = &standing.presented.name;
         tracing::warn!(member, "it is not pinned in guild.lock, since nobody knows which jobs it brought along: {e}");
@@ -273,7 +277,7 @@ fn pin(approval: &Approval, standing: &Standing, resumer: &Resumer) -> Result<()
 }
 
 /// Why a component is not loaded, and which line of its manifest asks for what it is refused for, or would.
-pub(crate) fn told(wanted: &WantedComponent, refused: &Refused) -> String {
+pub(crate) fn refusal(wanted: &WantedComponent, refused: &Refused) -> String {
     let Refused::Load(LoadError::Inspect(error)) = refused else { return refused.to_string() };
     let key = match error {
         // The file itself is wrong, and not what the manifest says.

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use crate::{
     component::Component,
-    context::Means,
+    context::HostContext,
     discovery::{self, FoundMember},
     granted::Granted,
     loader::{Load, WantedComponent},
@@ -28,10 +28,10 @@ pub(crate) fn find(
     roster: &Arc<Roster>,
     own: &MemberKey,
     manifest: &Manifest,
-    means: &Means,
+    context: &HostContext,
     serves: bool,
 ) -> (Arc<Toolboxes>, Vec<Load>) {
-    let members = means.config.members.as_deref();
+    let members = context.config.members.as_deref();
     let named = manifest.component.iter().flat_map(|spec| &spec.toolboxes);
     let named: BTreeSet<&MemberKey> = named.filter(|key| *key != own).collect();
     let (mut offers, mut loads) = (BTreeMap::new(), Vec::new());
@@ -44,7 +44,7 @@ pub(crate) fn find(
     });
     for other in there.into_iter().flatten() {
         let Some(key) = named.iter().find(|key| key.as_str() == other.path) else { continue };
-        let offer = match other.member.and_then(|member| open_beside(member, means)) {
+        let offer = match other.member.and_then(|member| open_beside(member, context)) {
             Ok((offer, load)) => {
                 loads.extend(load);
                 offer
@@ -59,19 +59,20 @@ pub(crate) fn find(
 }
 
 /// A toolbox of another host's member.
-fn open_beside(found: FoundMember, means: &Means) -> Result<(Offer, Option<Load>), String> {
+fn open_beside(found: FoundMember, context: &HostContext) -> Result<(Offer, Option<Load>), String> {
     let spec = match &found.manifest.component {
         Some(spec) if spec.world.exports_toolbox() => spec.clone(),
         spec => return Ok((Offer::None(no_toolbox(spec.as_ref())), None)),
     };
-    let granted = Granted::of(&found, &spec, &means.config)?;
-    granted.log(&found, &means.sources.granted(&granted.grants));
+    let granted = Granted::of(&found, &spec, &context.config)?;
+    granted.log(&found, &context.sources.granted(&granted.grants));
     let dir = found.dir.try_clone().map_err(|e| e.to_string())?;
-    let wanted = WantedComponent::new(&found, dir, spec, &granted, means.approval.clone());
+    let wanted = WantedComponent::new(&found, dir, spec, &granted, context.approval.clone());
     let memory = MemoryStore::to_read(&found.dir, wanted.limits.clone(), Arc::new(SystemClock));
     let memory = memory.map_err(|e| format!("memory/: {e}"))?;
     let (done, component) = watch::channel(Component::Loading(None));
-    let reach = Reach::new(Some(&found.key), granted.grants, &means.sources, &means.runtimes);
-    let toolbox = Toolbox::new(found.key, memory, &reach, (&means.sources, &means.runtimes, &means.limits), component);
-    Ok((Offer::Toolbox(toolbox), Some(Load { wanted, done, resumer: None })))
+    let reach = Reach::new(Some(&found.key), granted.grants, &context.sources, &context.runtimes);
+    let toolbox =
+        Toolbox::new(found.key, memory, &reach, (&context.sources, &context.runtimes, &context.limits), component);
+    Ok((Offer::Toolbox(toolbox), Some(Load { wanted, done, interrupted: None })))
 }

@@ -10,11 +10,11 @@ use tokio::sync::watch;
 
 use crate::{
     component::Component,
-    context::Means,
+    context::HostContext,
+    data::MemberData,
     discovery::{Found, FoundMember, Mark},
     error::OpenError,
     granted::Granted,
-    home::Home,
     loader::{Load, Loader, WantedComponent},
     member::Member,
     reach::Reach,
@@ -27,7 +27,7 @@ use guild_auth::Rules;
 /// Opens members, with what they are opened on.
 pub(crate) struct Opener {
     /// What the operator gives, before a member's own limits: replaced as a whole.
-    means: RwLock<Arc<Means>>,
+    context: RwLock<Arc<HostContext>>,
     /// The address at which they are served, if they are.
     pub(crate) base: Option<String>,
     /// Whether there is one member, at an address without its key.
@@ -49,23 +49,23 @@ pub(crate) struct Opened {
 
 impl Opener {
     pub(crate) fn new(
-        means: Means,
+        context: HostContext,
         base: Option<String>,
         single: bool,
         loader: Arc<Loader>,
         roster: Arc<Roster>,
     ) -> Self {
-        Self { means: RwLock::new(Arc::new(means)), base, single, loader, roster }
+        Self { context: RwLock::new(Arc::new(context)), base, single, loader, roster }
     }
 
     /// What the operator gives now.
-    pub(crate) fn means(&self) -> Arc<Means> {
-        self.means.read().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(crate) fn context(&self) -> Arc<HostContext> {
+        self.context.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The limits of the host now.
     pub(crate) fn limits(&self) -> Arc<Limits> {
-        self.means.read().unwrap_or_else(PoisonError::into_inner).limits.clone()
+        self.context.read().unwrap_or_else(PoisonError::into_inner).limits.clone()
     }
 
     /// Where a member is served: at `/mcp` alone, or under its key in a roster. Empty where the host serves nobody.
@@ -79,10 +79,10 @@ impl Opener {
 
     /// Opens what was found; what cannot be is in state error. A `home` that is still there, since its jobs have not
     /// ended, is gone on with.
-    pub(crate) async fn settle(&self, Found { path, member }: Found, home: Option<Arc<Home>>) -> Opened {
+    pub(crate) async fn settle(&self, Found { path, member }: Found, data: Option<Arc<MemberData>>) -> Opened {
         let looked = member.as_ref().map(|found| found.mark.clone()).map_err(Clone::clone);
         let opened = match member {
-            Ok(found) => self.open(found, home).await.map_err(|e| e.to_string()),
+            Ok(found) => self.open(found, data).await.map_err(|e| e.to_string()),
             Err(reason) => Err(reason),
         };
         let (state, load) = match opened {
@@ -97,33 +97,33 @@ impl Opener {
     pub(crate) async fn open(
         &self,
         found: FoundMember,
-        home: Option<Arc<Home>>,
+        data: Option<Arc<MemberData>>,
     ) -> Result<Option<(Arc<Member>, Load)>, OpenError> {
         let failed = |key: &str, why: String| OpenError::Member(format!("member {key}: {why}"));
         let key = found.key.to_string();
-        let wanted = wanted(&self.means(), &found).map_err(|why| failed(&key, why))?;
-        let Some(Wanted { component: wanted, granted, means, reach }) = wanted else { return Ok(None) };
+        let wanted = wanted(&self.context(), &found).map_err(|why| failed(&key, why))?;
+        let Some(Wanted { component: wanted, granted, context, reach }) = wanted else { return Ok(None) };
         let sha256 = found.manifest_sha256();
-        let home = match home {
-            Some(home) => home,
+        let data = match data {
+            Some(data) => data,
             None => {
                 let owner = takeover::own(&found.dir, &found.key, &self.url(&key)).await?;
-                log(&means, &found, &granted);
-                let home = Home::open(found.key.clone(), found.dir, &means, owner);
-                let home = home.map_err(|why| failed(&key, why))?;
+                log(&context, &found, &granted);
+                let data = MemberData::open(found.key.clone(), found.dir, &context, owner);
+                let data = data.map_err(|why| failed(&key, why))?;
                 if self.base.is_none() {
                     // One task is carried out here. What a host left running is the next host's.
-                    home.store.defer_recovery();
+                    data.store.defer_recovery();
                 }
-                home
+                data
             }
         };
         let (done, component) = watch::channel(Component::Loading(None));
-        let resumer = home.resumer.clone();
+        let interrupted = data.interrupted.clone();
         let manifest = (found.manifest, sha256);
-        let member = Member::new(home, manifest, means, reach, component).map_err(|why| failed(&key, why))?;
+        let member = Member::new(data, manifest, context, reach, component).map_err(|why| failed(&key, why))?;
         member.enter_service();
-        Ok(Some((member, Load { wanted, done, resumer: Some(resumer) })))
+        Ok(Some((member, Load { wanted, done, interrupted: Some(interrupted) })))
     }
 
     /// Makes what a member is to be from now on, over the same home, and loads its component. It is not in service yet.
@@ -132,26 +132,26 @@ impl Opener {
     /// # Errors
     /// Why it cannot be in service.
     pub(crate) async fn change(&self, before: &Arc<Member>, found: FoundMember, same: bool) -> Result<Change, String> {
-        let Some(wanted) = wanted(&self.means(), &found)? else { return Ok(Change::Foreign) };
-        let Wanted { component: wanted, granted, means, reach } = wanted;
-        log(&means, &found, &granted);
+        let Some(wanted) = wanted(&self.context(), &found)? else { return Ok(Change::Foreign) };
+        let Wanted { component: wanted, granted, context, reach } = wanted;
+        log(&context, &found, &granted);
         let (done, component) = watch::channel(Component::Loading(None));
-        let home = before.home.clone();
+        let data = before.data.clone();
         let manifest = (found.manifest.clone(), found.manifest_sha256());
-        let member = Member::new(home.clone(), manifest, means, reach, component)?;
-        let (wanted, resumer) = (Arc::new(wanted), home.resumer.clone());
+        let member = Member::new(data.clone(), manifest, context, reach, component)?;
+        let (wanted, interrupted) = (Arc::new(wanted), data.interrupted.clone());
         let sha256 = before.component().ready().map(|plugin| plugin.sha256().to_owned());
         let is_still = match sha256.filter(|_| same) {
             Some(sha256) => {
-                let (wanted, resumer) = (wanted.clone(), resumer.clone());
-                let looked = self.loader.in_turn(move || Loader::is_still(&wanted, &sha256, &resumer));
+                let (wanted, interrupted) = (wanted.clone(), interrupted.clone());
+                let looked = self.loader.in_turn(move || Loader::is_still(&wanted, &sha256, &interrupted));
                 looked.await.unwrap_or_else(|_| Err("the host is stopping".to_owned()))
             }
             None => Ok(false),
         };
         let loaded = match is_still {
             Ok(true) => return Ok(Change::Nothing),
-            Ok(false) => self.loader.prepare(wanted, Some(resumer), &done).await,
+            Ok(false) => self.loader.prepare(wanted, Some(interrupted), &done).await,
             Err(why) => Err(why),
         };
         match loaded {
@@ -176,18 +176,18 @@ impl Opener {
     ///
     /// # Errors
     /// Why one of them cannot be, with its key.
-    pub(crate) fn renewed(&self, means: &Means) -> Result<Vec<Renewed>, String> {
+    pub(crate) fn renewed(&self, context: &HostContext) -> Result<Vec<Renewed>, String> {
         let members = self.roster.members();
         let served = members.iter().filter_map(|(path, entry)| Some((path, entry.member()?)));
-        served.map(|(path, member)| renewed(means, member).map_err(|why| format!("member {path}: {why}"))).collect()
+        served.map(|(path, member)| renewed(context, member).map_err(|why| format!("member {path}: {why}"))).collect()
     }
 
     /// Puts members into service that were renewed for `means`, and the rules by which they are asked, all at once. From now on, every other one is opened with
     /// these means, too. What is to be loaded is the caller's to begin.
-    pub(crate) fn put_in_service(&self, means: Means, rules: Rules, renewed: &[Renewed]) {
+    pub(crate) fn put_in_service(&self, context: HostContext, rules: Rules, renewed: &[Renewed]) {
         {
-            let mut now = self.means.write().unwrap_or_else(PoisonError::into_inner);
-            let before = mem::replace(&mut *now, Arc::new(means));
+            let mut now = self.context.write().unwrap_or_else(PoisonError::into_inner);
+            let before = mem::replace(&mut *now, Arc::new(context));
             before.approval.is_succeeded_by(now.approval.clone());
             self.roster.renew(rules, renewed.iter().map(|renewed| &renewed.member));
         }
@@ -206,52 +206,52 @@ pub(crate) struct Renewed {
 ///
 /// # Errors
 /// Why it cannot be.
-pub(crate) fn renewed(means: &Means, before: &Arc<Member>) -> Result<Renewed, String> {
-    let dir = before.home.dir.try_clone().map_err(|e| e.to_string())?;
+pub(crate) fn renewed(context: &HostContext, before: &Arc<Member>) -> Result<Renewed, String> {
+    let dir = before.data.dir.try_clone().map_err(|e| e.to_string())?;
     let found = FoundMember::served(before.key().clone(), dir, before.manifest().clone());
-    let wanted = wanted(means, &found)?.ok_or("it has no component")?;
-    let Wanted { component: wanted, granted, means, reach } = wanted;
-    let may_still = means.approval.allows_all_of(&before.means.approval);
+    let wanted = wanted(context, &found)?.ok_or("it has no component")?;
+    let Wanted { component: wanted, granted, context, reach } = wanted;
+    let may_still = context.approval.allows_all_of(&before.context.approval);
     let is_same = reach.grants == before.reach.grants
-        && means.limits.same_for_components(&before.means.limits)
+        && context.limits.same_for_components(&before.context.limits)
         && may_still
         && !matches!(before.component(), Component::Failed(_));
     let manifest = (before.manifest().clone(), before.manifest_sha256.clone());
     if is_same {
         let component = before.component.clone();
-        let member = Member::new(before.home.clone(), manifest, means, reach, component)?;
+        let member = Member::new(before.data.clone(), manifest, context, reach, component)?;
         return Ok(Renewed { member, load: None });
     }
-    log(&means, &found, &granted);
+    log(&context, &found, &granted);
     // What its file has by now is another matter, and not in service before it has been accepted.
     let running = before.component().ready().filter(|_| may_still).cloned();
     let wanted = WantedComponent { running, ..wanted };
     let (done, component) = watch::channel(Component::Loading(None));
-    let resumer = Some(before.home.resumer.clone());
-    let member = Member::new(before.home.clone(), manifest, means, reach, component)?;
-    Ok(Renewed { member, load: Some(Load { wanted, done, resumer }) })
+    let interrupted = Some(before.data.interrupted.clone());
+    let member = Member::new(before.data.clone(), manifest, context, reach, component)?;
+    Ok(Renewed { member, load: Some(Load { wanted, done, interrupted }) })
 }
 
 /// The component that a member wants, its means with its own limits, and its reach; none where it has no component.
-fn wanted(means: &Means, found: &FoundMember) -> Result<Option<Wanted>, String> {
+fn wanted(context: &HostContext, found: &FoundMember) -> Result<Option<Wanted>, String> {
     let Some(spec) = found.manifest.component.clone() else { return Ok(None) };
-    let granted = Granted::of(found, &spec, &means.config)?;
+    let granted = Granted::of(found, &spec, &context.config)?;
     // Before anything is opened for it.
     crate::schema::config_schema(&spec)?;
     let dir = found.dir.try_clone().map_err(|e| e.to_string())?;
-    let component = WantedComponent::new(found, dir, spec, &granted, means.approval.clone());
-    let reach = Reach::new(Some(&found.key), granted.grants.clone(), &means.sources, &means.runtimes);
-    let means = Means { limits: component.limits.clone(), ..means.clone() };
-    Ok(Some(Wanted { component, granted, means, reach }))
+    let component = WantedComponent::new(found, dir, spec, &granted, context.approval.clone());
+    let reach = Reach::new(Some(&found.key), granted.grants.clone(), &context.sources, &context.runtimes);
+    let context = HostContext { limits: component.limits.clone(), ..context.clone() };
+    Ok(Some(Wanted { component, granted, context, reach }))
 }
 
 /// Logs what a member is granted, and what it asks for in vain.
-fn log(means: &Means, found: &FoundMember, granted: &Granted) {
+fn log(context: &HostContext, found: &FoundMember, granted: &Granted) {
     for warning in found.warnings() {
         tracing::warn!(member = %found.key, "{warning}");
     }
-    granted.log(found, &means.sources.granted(&granted.grants));
-    for root in found.manifest.component.iter().flat_map(|spec| means.sources.missing(spec)) {
+    granted.log(found, &context.sources.granted(&granted.grants));
+    for root in found.manifest.component.iter().flat_map(|spec| context.sources.missing(spec)) {
         tracing::warn!(member = %found.key, "it asks for the read root {root:?}, and there is no such root");
     }
 }
@@ -261,7 +261,7 @@ struct Wanted {
     component: WantedComponent,
     granted: Granted,
     /// With the member's own limits.
-    means: Means,
+    context: HostContext,
     reach: Reach,
 }
 
@@ -278,7 +278,7 @@ pub(crate) enum Change {
 
 /// What another configuration describes, ready to be put in service.
 pub(crate) struct Prepared {
-    pub(crate) means: Means,
+    pub(crate) context: HostContext,
     pub(crate) rules: Rules,
     /// The components of toolboxes beside the one member.
     pub(crate) beside: Vec<Load>,

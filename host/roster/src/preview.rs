@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// What members reach of a host that is started with a configuration.
-pub struct Outlook {
+pub struct Preview {
     sources: Sources,
     runtimes: Runtimes,
 }
@@ -35,7 +35,7 @@ pub enum Searched {
     Nothing,
 }
 
-impl Outlook {
+impl Preview {
     /// What `config` has.
     ///
     /// # Errors
@@ -63,12 +63,12 @@ impl Outlook {
 }
 
 /// A host as it would be started, as far as it says how members are served.
-pub struct Would {
+pub struct PlannedHost {
     config: Config,
     sources: Sources,
 }
 
-impl Would {
+impl PlannedHost {
     /// A host with this configuration, these read roots besides (`--sources`), and this runtime (`--agent`).
     ///
     /// # Errors

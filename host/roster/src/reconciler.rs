@@ -21,8 +21,8 @@ use tokio::{
 
 use crate::{
     component::Component,
+    data::MemberData,
     discovery::{Found, Mark},
-    home::Home,
     loader::Load,
     member::Member,
     notice::NOTICE,
@@ -48,7 +48,7 @@ pub(crate) struct Reconciler {
     noticed: watch::Receiver<Noticed>,
     known: BTreeMap<String, Known>,
     /// What is no longer served, and has jobs under way.
-    leaving: Vec<Weak<Home>>,
+    leaving: Vec<Weak<MemberData>>,
     tasks: JoinSet<Done>,
     /// Something is to be looked at again that was busy.
     behind: bool,
@@ -120,7 +120,7 @@ impl Reconciler {
         opened: Vec<Opened>,
         renewals: mpsc::Receiver<Renewal>,
     ) -> Self {
-        let scanner = members.map(|members| Scanner::new(members, opener.means().config.directory.clone()));
+        let scanner = members.map(|members| Scanner::new(members, opener.context().config.directory.clone()));
         let (scanner, noticed) = scanner.map_or_else(
             || (None, watch::channel(Noticed::default()).1),
             |(scanner, noticed)| (Some(scanner), noticed),
@@ -200,9 +200,9 @@ impl Reconciler {
     }
 
     /// Puts what the operator has decided in service, for all members at once; whether it could be.
-    fn renew(&mut self, Renewal { prepared: Prepared { means, rules, beside, .. }, done }: Renewal) -> bool {
-        let outcome = self.opener.renewed(&means).map(|renewed| {
-            self.opener.put_in_service(means, rules, &renewed);
+    fn renew(&mut self, Renewal { prepared: Prepared { context, rules, beside, .. }, done }: Renewal) -> bool {
+        let outcome = self.opener.renewed(&context).map(|renewed| {
+            self.opener.put_in_service(context, rules, &renewed);
             for load in beside {
                 tokio::spawn(self.opener.loader.clone().load(load));
             }
@@ -228,11 +228,11 @@ impl Reconciler {
 
     /// A member that was made while the operator decided anew is renewed before it is in service.
     fn up_to_date(&self, member: Arc<Member>) -> Result<Renewed, String> {
-        let means = self.opener.means();
-        if Arc::ptr_eq(&member.means.config, &means.config) {
+        let context = self.opener.context();
+        if Arc::ptr_eq(&member.context.config, &context.config) {
             return Ok(Renewed { member, load: None });
         }
-        opener::renewed(&means, &member)
+        opener::renewed(&context, &member)
     }
 
     /// Waits until nothing has happened for a while.
@@ -265,7 +265,7 @@ impl Reconciler {
             }
         };
         self.unreadable = None;
-        self.leaving.retain(|home| home.strong_count() > 0);
+        self.leaving.retain(|data| data.strong_count() > 0);
         let there: BTreeSet<&str> = found.iter().map(|found| found.path.as_str()).collect();
         let gone: Vec<String> = self.known.keys().filter(|path| !there.contains(path.as_str())).cloned().collect();
         // First those that go: what was renamed is at another path now.
@@ -296,8 +296,8 @@ impl Reconciler {
 
     /// A member is not served any more. Whoever works for it still has it.
     fn leave(&mut self, member: &Arc<Member>) {
-        self.leaving.push(Arc::downgrade(&member.home));
-        let gone = member.home.gone();
+        self.leaving.push(Arc::downgrade(&member.data));
+        let gone = member.data.gone();
         self.tasks.spawn(async move {
             gone.cancelled().await;
             Done::Gone
@@ -333,14 +333,14 @@ impl Reconciler {
         let now = match found.member {
             Ok(now) => now,
             Err(why) => {
-                if is_removed(&member.home) {
+                if is_removed(&member.data) {
                     self.remove(found.path.clone());
                     return self.open(Found { member: Err(why), ..found });
                 }
                 return self.refuse(&found.path, Err(why.clone()), why);
             }
         };
-        if now.mark.directory != member.home.directory() {
+        if now.mark.directory != member.data.directory() {
             return self.open(Found { member: Ok(now), ..found });
         }
         // The component may be the same still, and only touched.
@@ -365,7 +365,7 @@ impl Reconciler {
         let directory = found.member.as_ref().ok().and_then(|found| found.mark.directory);
         let left = directory.and_then(|directory| {
             let homes = self.leaving.iter().filter_map(Weak::upgrade);
-            homes.into_iter().find(|home| home.directory() == Some(directory))
+            homes.into_iter().find(|data| data.directory() == Some(directory))
         });
         let (path, looked) = (found.path.clone(), found.member.as_ref().map(|found| found.mark.clone()));
         self.known.insert(
@@ -375,16 +375,16 @@ impl Reconciler {
         let opener = self.opener.clone();
         self.tasks.spawn(async move {
             let opened = match (left, found) {
-                (Some(home), Found { path, member }) if home.key.as_str() != path => {
+                (Some(data), Found { path, member }) if data.key.as_str() != path => {
                     let why = format!(
                         "jobs of {} are under way in its directory, which had that name; it comes into service when they have \
                          ended",
-                        home.key
+                        data.key
                     );
                     let looked = member.map(|found| found.mark);
                     Opened { path, looked, state: MemberState::Error(why.into()), load: None }
                 }
-                (home, found) => opener.settle(found, home).await,
+                (data, found) => opener.settle(found, data).await,
             };
             Done::Opened(Box::new(opened))
         });
@@ -455,7 +455,7 @@ impl Reconciler {
         known.busy = false;
         let before = self.member(&path);
         if let (Some(before), MemberState::Error(why)) = (&before, &state)
-            && !is_removed(&before.home)
+            && !is_removed(&before.data)
         {
             return self.refuse(&path, looked, why.to_string());
         }
@@ -532,7 +532,7 @@ impl Reconciler {
         self.opener.roster.set(path, Some(entry.clone()));
         let (told, before) = before.map_or((None, None), |before| (before.error(), before.member().cloned()));
         if let Some(before) = &before
-            && entry.member().is_none_or(|member| !Arc::ptr_eq(&member.home, &before.home))
+            && entry.member().is_none_or(|member| !Arc::ptr_eq(&member.data, &before.data))
         {
             self.leave(before);
         }
@@ -576,12 +576,12 @@ impl Reconciler {
     fn tell(&self, path: &str, news: News) {
         // What can be no key is no member to anybody.
         if let Ok(key) = path.parse() {
-            self.opener.means().events.member(key, news);
+            self.opener.context().events.member(key, news);
         }
     }
 }
 
 /// Whether a directory that is open is nowhere any more.
-fn is_removed(home: &Home) -> bool {
-    home.dir.dir_metadata().is_ok_and(|found| found.nlink() == 0)
+fn is_removed(data: &MemberData) -> bool {
+    data.dir.dir_metadata().is_ok_and(|found| found.nlink() == 0)
 }

@@ -45,7 +45,7 @@ impl Reloads {
                     String::new()
                 }
             };
-            host.door().record(&Event {
+            host.ingress().record(&Event {
                 event: "config-read",
                 outcome: if outcome.is_ok() { Outcome::Ok } else { Outcome::Failed },
                 detail: outcome.is_ok().then_some(detail.into()),
@@ -59,8 +59,8 @@ impl Reloads {
         let (read, reads) = (self.read.clone(), host.clone());
         let prepared = spawn_blocking(move || prepare(&*read, &reads)).await;
         let prepared = prepared.map_err(|_| "the host is stopping".to_owned())??;
-        let (old, new) = (host.config(), prepared.means.config.clone());
-        let has_other_certificate = prepared.rules.has_other_certificate(&host.door().rules());
+        let (old, new) = (host.config(), prepared.context.config.clone());
+        let has_other_certificate = prepared.rules.has_other_certificate(&host.ingress().rules());
         host.renew(prepared).await?;
         let mut waiting = changes(&started.written, &new.written);
         waiting.retain(|change| change.at_start);

@@ -72,8 +72,8 @@ fn survey(
         let sandbox = sandbox.map_err(Clone::clone)?;
         read.and_then(|(candidate, standing)| loader::prepare(sandbox, &wanted, &candidate, standing, compiling))
             .map_err(|e| match e.command() {
-                Some(command) => format!("{}; the command is `{command}`", loader::told(&wanted, &e)),
-                None => loader::told(&wanted, &e),
+                Some(command) => format!("{}; the command is `{command}`", loader::refusal(&wanted, &e)),
+                None => loader::refusal(&wanted, &e),
             })?;
         Ok(true)
     });

@@ -30,14 +30,14 @@ use tracing::{Instrument as _, Span};
 
 use crate::{
     blocking::blocking,
-    home::Home,
+    data::MemberData,
     reach::Reach,
     runtimes::{GRACE, Runtimes, Slot},
 };
 use guild_config::Runtime;
 
 /// How a job came here.
-pub(crate) enum Commission {
+pub(crate) enum JobRequest {
     /// It was dispatched, and the host runs its session, with these tools of toolboxes.
     Session(Arc<dyn Tools>),
     /// It was dispatched, and its component carries it out.
@@ -49,27 +49,27 @@ pub(crate) enum Commission {
 /// Carries a job out and stores its end. Whatever happens on the way, the job does not stay `running`. What it `held`
 /// meanwhile is dropped at the end.
 pub(crate) async fn carry_out(
-    (home, limits, runtimes): (Arc<Home>, Arc<Limits>, Arc<Runtimes>),
+    (data, limits, runtimes): (Arc<MemberData>, Arc<Limits>, Arc<Runtimes>),
     job: Arc<RunningJob>,
     accepted: Accepted,
     reach: Reach,
-    commission: Commission,
+    request: JobRequest,
     held: impl Send,
 ) {
-    let tools = Arc::new(JobTools::new(job.clone(), home.memory.clone()).granted(&reach.grants));
+    let tools = Arc::new(JobTools::new(job.clone(), data.memory.clone()).granted(&reach.grants));
     let Accepted { agent, granted_tools, ceiling, plan, .. } = accepted;
-    let span = tracing::debug_span!("job", member = %home.key, job = %job.id());
-    let work = Work { home, limits, runtimes, job: job.clone(), tools, reach, granted_tools };
+    let span = tracing::debug_span!("job", member = %data.key, job = %job.id());
+    let work = Work { data, limits, runtimes, job: job.clone(), tools, reach, granted_tools };
     let carried_out = async move {
         let agent: Runtime = agent.parse()?;
-        match (plan, commission) {
-            (Plan::Session(plan), Commission::Session(toolboxes)) => {
+        match (plan, request) {
+            (Plan::Session(plan), JobRequest::Session(toolboxes)) => {
                 work.session(agent, plan, ceiling, toolboxes, false).await
             }
-            (Plan::Session(plan), Commission::Resumed(toolboxes)) => {
+            (Plan::Session(plan), JobRequest::Resumed(toolboxes)) => {
                 work.session(agent, plan, ceiling, toolboxes, true).await
             }
-            (Plan::OwnRun(bounds), Commission::OwnRun(plugin, activation)) => {
+            (Plan::OwnRun(bounds), JobRequest::OwnRun(plugin, activation)) => {
                 work.own_run(agent, &plugin, activation, bounds.min(ceiling)).await
             }
             _ => Err("its plugin is not there to carry it out".to_owned()),
@@ -104,7 +104,7 @@ type Outcome = Result<Option<String>, String>;
 
 /// A job under way.
 struct Work {
-    home: Arc<Home>,
+    data: Arc<MemberData>,
     limits: Arc<Limits>,
     runtimes: Arc<Runtimes>,
     job: Arc<RunningJob>,
@@ -124,7 +124,7 @@ impl Work {
         resumed: bool,
     ) -> Outcome {
         let slot = self.runtimes.get(agent)?.clone();
-        let place = place(&slot, &self.job, agent, &self.home.key).await?;
+        let place = place(&slot, &self.job, agent, &self.data.key).await?;
         let (history, account, seconds) = if resumed { self.history().await? } else { Default::default() };
         if let Some(ended) = ended_before(&history) {
             return ended;
@@ -149,7 +149,7 @@ impl Work {
             journal: self.job.clone(),
             history,
         };
-        let end = run(&*slot.runtime, session).instrument(span(&self.home.key, &self.job)).await;
+        let end = run(&*slot.runtime, session).instrument(span(&self.data.key, &self.job)).await;
         clock.show(&meter.account());
         drop(place);
         match end.ending.reason(meter.bounds()) {
@@ -178,7 +178,7 @@ impl Work {
         activation: Arc<Activation>,
         bounds: Bounds,
     ) -> Outcome {
-        let (home, limits) = (self.home.clone(), self.limits.clone());
+        let (data, limits) = (self.data.clone(), self.limits.clone());
         queue(&self.job, agent);
         let permit = match plugin.permit(&self.job).await {
             Ok(permit) => permit,
@@ -188,7 +188,7 @@ impl Work {
         let clock = Clock::start(&self.job, agent, Account::default(), 0.0);
         let meter = Meter::for_run(bounds, &limits, clock.observer());
         let no_dir = |e: std::io::Error| format!("the job's directory cannot be opened: {}", e.kind());
-        let job_dir = home.store.job_dir(self.job.id()).map_err(no_dir)?;
+        let job_dir = data.store.job_dir(self.job.id()).map_err(no_dir)?;
         let (tools, reach) = (self.tools.clone(), self.reach.clone());
         let sessions: Arc<dyn Sessions> = Arc::new(OwnSessions {
             work: Arc::new(self),
@@ -202,7 +202,7 @@ impl Work {
             tools: tools.clone(),
             artifacts_dir: job_dir.open_dir("artifacts").map_err(no_dir)?,
             job_dir,
-            memory: home.memory.clone(),
+            memory: data.memory.clone(),
             files: reach.reader.files,
             web: reach.own_web,
             host: Handle::current(),
@@ -431,8 +431,8 @@ impl Sessions for OwnSessions {
         let gone = CancellationToken::new();
         let stop = interrupt.clone();
         let dropped = gone.clone();
-        let (job_meter, member) = (self.meter.clone(), work.home.key.clone());
-        let span = span(&work.home.key, &work.job);
+        let (job_meter, member) = (self.meter.clone(), work.data.key.clone());
+        let span = span(&work.data.key, &work.job);
         self.host.spawn(async move {
             let forward = async {
                 while let Some(text) = heard.recv().await {

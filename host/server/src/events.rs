@@ -100,22 +100,22 @@ pub(crate) fn listen(hub: &Arc<Hub>, caller: Caller, uri: &Uri, headers: &Header
         );
         return (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, COME_BACK)], why).into_response();
     };
-    let stay = match caller.stays(wanted.members.iter().map(MemberKey::as_str)) {
-        Ok(stay) => stay,
+    let subscription = match caller.subscribe(wanted.members.iter().map(MemberKey::as_str)) {
+        Ok(subscription) => subscription,
         Err(refused) => return Declined::from(refused).text(),
     };
     let (first, at) = hub.read(|ring| ring.begin(start));
-    let ear = Ear {
+    let stream = EventStream {
         hub: hub.clone(),
         newest: hub.newest(),
         wanted,
-        stay,
+        subscription,
         at,
         first: Some(first.freeze()),
         taken: None,
         _place: place,
     };
-    let mut response = Response::new(Body::from_stream(stream::unfold(ear, Ear::next)));
+    let mut response = Response::new(Body::from_stream(stream::unfold(stream, EventStream::next)));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -125,11 +125,11 @@ pub(crate) fn listen(hub: &Arc<Hub>, caller: Caller, uri: &Uri, headers: &Header
 }
 
 /// One who listens.
-struct Ear {
+struct EventStream {
     hub: Arc<Hub>,
     newest: watch::Receiver<u64>,
     wanted: Wanted,
-    stay: Subscription,
+    subscription: Subscription,
     /// The number of the event up to which it was told all that it wants.
     at: u64,
     first: Option<Bytes>,
@@ -139,18 +139,18 @@ struct Ear {
 }
 
 /// What a listener is told. With it goes the note that it was not taken yet.
-struct Told {
+struct Frame {
     text: Bytes,
     _taken: oneshot::Sender<Infallible>,
 }
 
-impl AsRef<[u8]> for Told {
+impl AsRef<[u8]> for Frame {
     fn as_ref(&self) -> &[u8] {
         &self.text
     }
 }
 
-impl Ear {
+impl EventStream {
     /// What it is told next. Nothing is prepared while the client has not taken what came before.
     async fn next(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
         if let Some(taken) = self.taken.take() {
@@ -158,24 +158,24 @@ impl Ear {
         }
         let text = match self.first.take() {
             Some(first) => first,
-            None => self.news().await?,
+            None => self.next_batch().await?,
         };
         let (_taken, taken) = oneshot::channel();
         self.taken = Some(taken);
-        Some((Ok(Bytes::from_owner(Told { text, _taken })), self))
+        Some((Ok(Bytes::from_owner(Frame { text, _taken })), self))
     }
 
     /// What is new, or a sign of life; `None` where it may not listen any more.
-    async fn news(&mut self) -> Option<Bytes> {
+    async fn next_batch(&mut self) -> Option<Bytes> {
         let quiet = Instant::now() + KEEP_ALIVE;
         loop {
-            if !self.stay.is_good() {
+            if !self.subscription.is_good() {
                 return None;
             }
             self.newest.mark_unchanged();
-            let Self { wanted, stay, .. } = self;
+            let Self { wanted, subscription, .. } = self;
             let for_it = |event: &Record| {
-                wanted.wants(event) && event.member.as_ref().is_none_or(|member| stay.may_see(member.as_str()))
+                wanted.wants(event) && event.member.as_ref().is_none_or(|member| subscription.may_see(member.as_str()))
             };
             let (batch, at) = self.hub.read(|ring| ring.read(self.at, for_it));
             self.at = at;

@@ -42,7 +42,7 @@ use crate::{
     declined::Declined,
     events,
     mcp::{Absent, Endpoint, Server, Unavailable},
-    rpc::{self, Answer, Target, Visit},
+    rpc::{self, Answer, RequestContext, Target},
     sdk::{self, Services},
 };
 use guild_auth::{Caller, Connection, Ingress, LARGE, Refused};
@@ -81,8 +81,8 @@ impl Service {
     }
 
     /// Where it is asked, and by which rules.
-    pub(crate) fn door(&self) -> &Arc<Ingress> {
-        self.0.host.door()
+    pub(crate) fn ingress(&self) -> &Arc<Ingress> {
+        self.0.host.ingress()
     }
 
     /// Answers a request of a connection.
@@ -176,11 +176,11 @@ impl Inner {
             (Ok(server), None) => (server.key(), Target::Server(server)),
             (Err(Unavailable { member, reason }), _) => (member.as_str(), Target::Unavailable(reason)),
         };
-        let visit = Visit { caller, member, target };
+        let context = RequestContext { caller, member, target };
         let answered = if is_large {
-            Box::pin(beside_others(Box::pin(rpc::answer(visit, caller.limits(), &body)))).await
+            Box::pin(beside_others(Box::pin(rpc::answer(context, caller.limits(), &body)))).await
         } else {
-            rpc::answer(visit, caller.limits(), &body).await
+            rpc::answer(context, caller.limits(), &body).await
         };
         match answered {
             Answer::Json(answer) => match caller.awaits(answer) {

@@ -230,11 +230,11 @@ struct Served {
 
 impl Served {
     async fn serve(&self, stream: TcpStream, peer: SocketAddr, graceful: Watcher) {
-        let door = self.service.door();
+        let ingress = self.service.ingress();
         // Only where it is asked for: it is one more system call.
-        let at = if door.own_address() { stream.local_addr().ok() } else { None };
-        let from = Connection::new(door.clone(), peer, at);
-        let Some(tls) = door.tls() else { return self.serve_http(stream, from, graceful).await };
+        let at = if ingress.own_address() { stream.local_addr().ok() } else { None };
+        let from = Connection::new(ingress.clone(), peer, at);
+        let Some(tls) = ingress.tls() else { return self.serve_http(stream, from, graceful).await };
         match timeout(self.patience, tls.acceptor().accept(stream)).await {
             Ok(Ok(stream)) => self.serve_http(stream, from, graceful).await,
             Ok(Err(error)) => tracing::debug!(%peer, %error, "a client could not be talked to in TLS"),

@@ -32,7 +32,7 @@ pub enum Target<'a> {
 
 /// A request at an endpoint: who asks, and whom.
 #[derive(Clone, Copy)]
-pub struct Visit<'a> {
+pub struct RequestContext<'a> {
     /// Who came in.
     pub caller: &'a Caller,
     /// The member's key; empty where the endpoint is that of many.
@@ -57,7 +57,7 @@ pub enum Answer {
 /// The requests of a batch are carried out one after the other, in their order, so that a caller may cancel a job and
 /// delete it in one batch. Their answers together are bounded by four times `limits.result_bytes`. One that the caller
 /// may not make is answered with an error, and the others are carried out.
-pub async fn answer(visit: Visit<'_>, limits: &Limits, body: &[u8]) -> Answer {
+pub async fn answer(context: RequestContext<'_>, limits: &Limits, body: &[u8]) -> Answer {
     let Ok(text) = std::str::from_utf8(body) else {
         return failure(RpcError::new(code::PARSE_ERROR, "Parse error: the body is not UTF-8"));
     };
@@ -68,23 +68,23 @@ pub async fn answer(visit: Visit<'_>, limits: &Limits, body: &[u8]) -> Answer {
     match json::weigh(body, limits) {
         Err(why) => return failure(RpcError::invalid_request(format!("Invalid request: {why}"))),
         Ok(weight) => {
-            if let Err(refused) = visit.caller.takes(weight).await {
+            if let Err(refused) = context.caller.takes(weight).await {
                 return Answer::Refused(refused);
             }
         }
     }
     if text.trim_start().starts_with('[') {
-        return Box::pin(answer_batch(visit, limits, text)).await;
+        return Box::pin(answer_batch(context, limits, text)).await;
     }
     let mut out = Vec::new();
-    match answer_one(visit, &Request::read(text), &mut out).await {
+    match answer_one(context, &Request::read(text), &mut out).await {
         Err(refused) => Answer::Refused(refused),
         Ok(()) if out.is_empty() => Answer::Nothing,
         Ok(()) => Answer::Json(out.into()),
     }
 }
 
-async fn answer_batch(visit: Visit<'_>, limits: &Limits, text: &str) -> Answer {
+async fn answer_batch(context: RequestContext<'_>, limits: &Limits, text: &str) -> Answer {
     let requests: Vec<&RawValue> = match serde_json::from_str(text) {
         Ok(requests) => requests,
         Err(error) => return failure(unreadable(&error)),
@@ -97,7 +97,7 @@ async fn answer_batch(visit: Visit<'_>, limits: &Limits, text: &str) -> Answer {
         return failure(RpcError::invalid_request(message));
     }
     let most = usize::try_from(limits.result_bytes.saturating_mul(4)).unwrap_or(usize::MAX);
-    let (mut out, held) = (Vec::new(), visit.caller.held());
+    let (mut out, held) = (Vec::new(), context.caller.held());
     for (index, request) in requests.into_iter().enumerate() {
         let begin = out.len();
         out.push(if begin == 0 { b'[' } else { b',' });
@@ -107,17 +107,18 @@ async fn answer_batch(visit: Visit<'_>, limits: &Limits, text: &str) -> Answer {
             Err(rejected) => (Some(rejected.id), ""),
         };
         // The first was counted when the batch came in.
-        let counted = if index == 0 { Ok(()) } else { visit.caller.another(visit.member, methods::operation(method)) };
+        let counted =
+            if index == 0 { Ok(()) } else { context.caller.another(context.member, methods::operation(method)) };
         let answered = match (counted, id) {
             (Err(refused), _) => Err(refused),
             (Ok(()), Some(id)) if begin > most && request.is_ok() => {
                 write(&mut out, id, Err(over(most)));
                 Ok(())
             }
-            (Ok(()), _) => answer_one(visit, &request, &mut out).await,
+            (Ok(()), _) => answer_one(context, &request, &mut out).await,
         };
         let (own, all) = ((out.len() - begin) as u64, held.saturating_add(out.capacity() as u64));
-        let answered = answered.and_then(|()| visit.caller.answers(own, all));
+        let answered = answered.and_then(|()| context.caller.answers(own, all));
         if let (Err(refused), Some(id)) = (answered, id) {
             out.truncate(begin + 1);
             write(&mut out, id, Err(refused.into()));
@@ -137,11 +138,11 @@ async fn answer_batch(visit: Visit<'_>, limits: &Limits, text: &str) -> Answer {
 /// Answers one request, or element of a batch. Writes nothing for a notification, nor for one that the caller may not
 /// make.
 async fn answer_one(
-    visit: Visit<'_>,
+    context: RequestContext<'_>,
     request: &Result<Request<'_>, Rejected<'_>>,
     out: &mut Vec<u8>,
 ) -> Result<(), Refused> {
-    let Visit { caller, member: key, target } = visit;
+    let RequestContext { caller, member: key, target } = context;
     let (id, outcome) = match request {
         Err(rejected) => (Some(rejected.id), Err(rejected.error.clone())),
         Ok(Request { id, method, params }) => {

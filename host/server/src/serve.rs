@@ -80,12 +80,12 @@ pub async fn serve_until(
     let address = SocketAddr::new(config.auth.bind, port.or(config.port).unwrap_or(DEFAULT_PORT));
     let bound = Bound::bind(address)?;
     let address = bound.address();
-    let door = Arc::new(Ingress::open(&config, address)?);
-    let host = Host::open(HostOptions { config, target, sources, agent }, Some(door.clone())).await?;
+    let ingress = Arc::new(Ingress::open(&config, address)?);
+    let host = Host::open(HostOptions { config, target, sources, agent }, Some(ingress.clone())).await?;
     let limits = host.limits();
     let listener = bound.listen(&limits)?;
-    let at = format!("{}://{address}", door.scheme());
-    let tell = |event| door.record(&Event { event, detail: Some(at.as_str().into()), ..Event::default() });
+    let at = format!("{}://{address}", ingress.scheme());
+    let tell = |event| ingress.record(&Event { event, detail: Some(at.as_str().into()), ..Event::default() });
     tell("host-started");
     ready(&at, &host);
     let service = Service::new(host.clone());

@@ -152,12 +152,12 @@ pub(crate) async fn result(member: &Member, caller: &Caller, job: &str) -> Resul
         bytes if bytes > most => Ok(Err(bytes)),
         _ => Ok(Ok(store.result(&id)?)),
     };
-    told(caller, read, |result| json::string_bytes(&result.output)).await
+    within_memory(caller, read, |result| json::string_bytes(&result.output)).await
 }
 
 /// Reads something once there is memory for the answer that is made of it. `read`, which may block, does so where it has at
 /// most so many bytes, and says else how many it has; `written` says how many it has as JSON.
-pub(crate) async fn told<T: Send + 'static>(
+pub(crate) async fn within_memory<T: Send + 'static>(
     caller: &Caller,
     read: impl Fn(u64) -> Result<Result<T, u64>, RpcError> + Send + Sync + 'static,
     written: impl Fn(&T) -> u64,

@@ -150,7 +150,7 @@ mod tests {
     use crate::lock::tests::pin;
 
     /// A wish that is there or not, with its keys there or not.
-    fn wish(keys: Vec<(&'static str, BoxedStrategy<Value>)>) -> BoxedStrategy<Option<Value>> {
+    fn request(keys: Vec<(&'static str, BoxedStrategy<Value>)>) -> BoxedStrategy<Option<Value>> {
         let keys: Vec<_> = keys.into_iter().map(|(key, of)| option::of(of).prop_map(move |v| (key, v))).collect();
         let object = keys.prop_map(|keys| {
             keys.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect::<Value>()
@@ -174,21 +174,21 @@ mod tests {
     fn asked() -> impl Strategy<Value = Option<ComponentSpec>> {
         let yes_or_no = || any::<bool>().prop_map(|yes| json!(yes)).boxed();
         let grants = [
-            ("log", wish(vec![])),
-            ("memory", wish(vec![("write", yes_or_no())])),
-            ("files", wish(vec![("roots", names())])),
-            ("web", wish(vec![("hosts", names()), ("search", yes_or_no())])),
-            ("job-tools", wish(vec![])),
-            ("status", wish(vec![])),
-            ("agent", wish(vec![("ownTools", yes_or_no())])),
-            ("artifacts", wish(vec![("bytes", number()), ("entries", number())])),
+            ("log", request(vec![])),
+            ("memory", request(vec![("write", yes_or_no())])),
+            ("files", request(vec![("roots", names())])),
+            ("web", request(vec![("hosts", names()), ("search", yes_or_no())])),
+            ("job-tools", request(vec![])),
+            ("status", request(vec![])),
+            ("agent", request(vec![("ownTools", yes_or_no())])),
+            ("artifacts", request(vec![("bytes", number()), ("entries", number())])),
         ];
         let grants: Vec<_> = grants.into_iter().map(|(name, of)| of.prop_map(move |value| (name, value))).collect();
         let grants = grants.prop_map(|all| {
             all.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect::<Value>()
         });
         let bounds = vec![("maxTurns", number()), ("maxBudgetUsd", number()), ("deadlineSeconds", number())];
-        let bounds = wish(bounds).prop_map(|bounds| bounds.unwrap_or_else(|| json!({})));
+        let bounds = request(bounds).prop_map(|bounds| bounds.unwrap_or_else(|| json!({})));
         let tools = vec(select(vec!["Read", "Grep", "WebSearch", "WebFetch"]), 0..3);
         let world = select(vec!["worker", "autonomous-worker"]);
         (grants, bounds, tools, world).prop_map(|(grants, resources, tools, world)| {

@@ -11,7 +11,7 @@ use std::{
 use cap_std::fs::{Dir, MetadataExt as _};
 use guild_contract::{
     bounds::Bounds,
-    manifest::{ArtifactsWish, ComponentSpec, Wishes, World},
+    manifest::{ArtifactsRequest, ComponentSpec, RequestedGrants, World},
     nearest::suggested,
 };
 use guild_jobs::durable::{if_there, read_whole};
@@ -116,7 +116,7 @@ pub struct Asked {
     pub checkout_scope: Option<String>,
     /// `component.grants`.
     #[serde(default)]
-    pub grants: Wishes,
+    pub grants: RequestedGrants,
     /// `component.resources`.
     #[serde(default)]
     pub resources: Bounds,
@@ -138,7 +138,7 @@ impl Asked {
             sorted(&mut web.hosts);
         }
         // `{}` asks for no less than nothing at all.
-        grants.artifacts = grants.artifacts.filter(|artifacts| *artifacts != ArtifactsWish::default());
+        grants.artifacts = grants.artifacts.filter(|artifacts| *artifacts != ArtifactsRequest::default());
         Self {
             world: spec.world,
             tools: set(&spec.tools),

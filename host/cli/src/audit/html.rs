@@ -4,7 +4,7 @@
 
 use guild_audit::{
     Audit, Change, Difference, Finding, Severity,
-    model::{Export, ExportState, Identity, Import, ImportState, WishState},
+    model::{Export, ExportState, Identity, Import, ImportState, RequestState},
 };
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -52,7 +52,7 @@ pub(super) fn audit(audit: &Audit) -> String {
         h2 { "Findings" }
         (findings(&audit.findings))
         @if audit.is_readable() {
-            @if !audit.wishes.is_empty() { h2 { "Asked for in guild-member.json" } (wishes(audit)) }
+            @if !audit.wishes.is_empty() { h2 { "Asked for in guild-member.json" } (requested(audit)) }
             h2 { "Imports" }
             p.quiet { (count(audit.imports_total)) " of them. What is not here, the component cannot do." }
             @for import in &audit.imports { (imported(import)) }
@@ -147,19 +147,19 @@ fn findings(findings: &[Finding]) -> Markup {
     }
 }
 
-fn wishes(audit: &Audit) -> Markup {
+fn requested(audit: &Audit) -> Markup {
     html! {
         table {
             tr { th { "grant" } th { "state" } th { "used by" } th { "why" } }
-            @for wish in &audit.wishes { tr {
-                td.mono { (safe(&wish.grant)) }
-                td class=(match (wish.state, wish.used_by.is_empty()) {
-                    (WishState::Denied, _) => "info",
+            @for request in &audit.wishes { tr {
+                td.mono { (safe(&request.grant)) }
+                td class=(match (request.state, request.used_by.is_empty()) {
+                    (RequestState::Denied, _) => "info",
                     (_, true) => "medium",
                     _ => "good",
-                }) { (rows::wish_state(wish)) }
-                td { (rows::users(wish)) }
-                td { (safe(wish.why.as_deref().unwrap_or_default())) }
+                }) { (rows::request_state(request)) }
+                td { (rows::users(request)) }
+                td { (safe(request.why.as_deref().unwrap_or_default())) }
             } }
         }
     }

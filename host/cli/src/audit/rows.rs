@@ -2,7 +2,7 @@
 
 use guild_audit::{
     Audit,
-    model::{ExportState, Function, ImportState, Kind, SignatureState, Wish, WishState},
+    model::{ExportState, Function, ImportState, Kind, RequestState, SignatureState, Wish},
 };
 
 use crate::output::count;
@@ -35,18 +35,18 @@ pub(super) fn export_state(state: ExportState) -> &'static str {
 }
 
 /// What became of a wish; and, where nobody has a use for it, that.
-pub(super) fn wish_state(wish: &Wish) -> &'static str {
-    match (wish.state, wish.used_by.is_empty()) {
-        (WishState::Denied, _) => "denied",
+pub(super) fn request_state(request: &Wish) -> &'static str {
+    match (request.state, request.used_by.is_empty()) {
+        (RequestState::Denied, _) => "denied",
         (_, true) => "unused",
-        (WishState::Narrowed, false) => "narrowed",
-        (WishState::Granted, false) => "granted",
+        (RequestState::Narrowed, false) => "narrowed",
+        (RequestState::Granted, false) => "granted",
     }
 }
 
 /// Who has a use for a wish.
-pub(super) fn users(wish: &Wish) -> String {
-    if wish.used_by.is_empty() { "nobody".to_owned() } else { wish.used_by.join(" and ") }
+pub(super) fn users(request: &Wish) -> String {
+    if request.used_by.is_empty() { "nobody".to_owned() } else { request.used_by.join(" and ") }
 }
 
 /// What a function of an import does.

@@ -25,8 +25,12 @@ pub(super) fn audit(audit: &Audit) -> String {
     }
     if !audit.wishes.is_empty() {
         out.title("Asked for in guild-member.json");
-        for wish in &audit.wishes {
-            out.item(rows::wish_state(wish), &format!("{}, used by {}", wish.grant, rows::users(wish)), false);
+        for request in &audit.wishes {
+            out.item(
+                rows::request_state(request),
+                &format!("{}, used by {}", request.grant, rows::users(request)),
+                false,
+            );
         }
     }
     out.title(&format!("Imports: {}", count(audit.imports_total)));

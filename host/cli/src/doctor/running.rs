@@ -11,7 +11,7 @@ use guild_config::Config;
 use guild_roster::{
     doctor::{Check, Kind},
     offline::Owner,
-    preview::Would,
+    preview::PlannedHost,
     serving::Serving,
 };
 use tokio::task::spawn_blocking;
@@ -37,7 +37,7 @@ pub(super) async fn look(args: &Doctor, members: Option<&Path>, config: &Config)
         Some(members) => {
             let (members, config) = (members.to_owned(), config.clone());
             // Read roots that cannot be opened are another check's.
-            let would = Would::new(&config, args.session.sources.clone(), args.session.agent).ok();
+            let would = PlannedHost::new(&config, args.session.sources.clone(), args.session.agent).ok();
             spawn_blocking(move || found(&members, would.as_ref()))
                 .await
                 .map_err(|e| Failure::error(e.to_string()))??
@@ -72,7 +72,7 @@ pub(super) async fn look(args: &Doctor, members: Option<&Path>, config: &Config)
 }
 
 /// The hosts that serve members in a directory. It blocks.
-fn found(members: &Path, would: Option<&Would>) -> Result<Vec<Running>, Failure> {
+fn found(members: &Path, would: Option<&PlannedHost>) -> Result<Vec<Running>, Failure> {
     let mut running: BTreeMap<u32, Running> = BTreeMap::new();
     for member in local::discovered(members)?.into_iter().filter_map(|found| found.member.ok()) {
         let Some(owner) = Owner::of(&member.dir).ok().flatten().filter(|owner| !owner.url.is_empty()) else { continue };

@@ -37,15 +37,15 @@ use crate::{
     blocking::blocking,
     component::{self, Component},
     condense,
-    context::Means,
+    context::HostContext,
+    data::MemberData,
     granted::ceiling,
-    home::Home,
     reach::Reach,
     schema::{self, Schema, config_schema},
     serving::Serving,
     toolbox::Toolbox,
     toolboxes::Offered,
-    work::{self, Commission},
+    work::{self, JobRequest},
 };
 use guild_config::Runtime;
 
@@ -57,17 +57,17 @@ const POSTURE_BYTES: u64 = 256 * 1024;
 const LAST_WRITE: Duration = Duration::from_secs(2);
 
 /// A member that this host owns and serves, as its manifest and its component have it now. Where those change, another
-/// `Member` over the same [`Home`] takes its place; whoever holds this one goes on with what it began with.
+/// `Member` over the same [`MemberData`] takes its place; whoever holds this one goes on with what it began with.
 pub struct Member {
     /// What outlives such a change.
-    pub(crate) home: Arc<Home>,
+    pub(crate) data: Arc<MemberData>,
     pub(crate) manifest: Manifest,
     /// The SHA-256 of the manifest's bytes, in lower-case hexadecimal.
     pub(crate) manifest_sha256: String,
     config_schema: Option<Schema>,
     config_checks: Semaphore,
     pub(crate) component: watch::Receiver<Component>,
-    pub(crate) means: Means,
+    pub(crate) context: HostContext,
     /// What its jobs reach, with what it is granted.
     pub(crate) reach: Reach,
     pub(crate) agent: Runtime,
@@ -82,34 +82,34 @@ impl Member {
     /// # Errors
     /// Where the manifest's `configSchema` is no JSON Schema.
     pub(crate) fn new(
-        home: Arc<Home>,
+        data: Arc<MemberData>,
         (manifest, manifest_sha256): (Manifest, String),
-        means: Means,
+        context: HostContext,
         reach: Reach,
         component: watch::Receiver<Component>,
     ) -> Result<Arc<Self>, String> {
         let config_schema = manifest.component.as_ref().map(config_schema).transpose()?.flatten();
-        let agent = means.config.agent_of(&home.key)?;
+        let agent = context.config.agent_of(&data.key)?;
         let granted_tools = reach.tools();
         let offers_tools = manifest.component.as_ref().is_some_and(|spec| spec.world.exports_toolbox());
         let toolbox = offers_tools.then(|| {
             Toolbox::new(
-                home.key.clone(),
-                home.memory.clone(),
+                data.key.clone(),
+                data.memory.clone(),
                 &reach,
-                (&means.sources, &means.runtimes, &means.limits),
+                (&context.sources, &context.runtimes, &context.limits),
                 component.clone(),
             )
         });
         let config_checks = Semaphore::new(schema::PLACES);
         Ok(Arc::new(Self {
-            home,
+            data,
             manifest,
             manifest_sha256,
             config_schema,
             config_checks,
             component,
-            means,
+            context,
             reach,
             agent,
             granted_tools,
@@ -120,18 +120,18 @@ impl Member {
     /// What this member is granted holds from now on for its directory, and interrupted jobs are resumed with it. Other
     /// processes are told how it is served.
     pub(crate) fn enter_service(self: &Arc<Self>) {
-        let Means { config, sources, limits, runtimes, .. } = &self.means;
-        let home = &self.home;
-        home.tell(Serving::of(&home.key, &self.reach.grants, config, sources));
-        home.store.set_limits(limits.clone());
-        home.memory.set_limits(limits.clone());
-        home.memory.set_condenser(condense::condenser(runtimes, self.agent, &home.key), Handle::current());
-        home.resumer.set_runner(Arc::new(Runner::new(self)));
+        let HostContext { config, sources, limits, runtimes, .. } = &self.context;
+        let data = &self.data;
+        data.tell(Serving::of(&data.key, &self.reach.grants, config, sources));
+        data.store.set_limits(limits.clone());
+        data.memory.set_limits(limits.clone());
+        data.memory.set_condenser(condense::condenser(runtimes, self.agent, &data.key), Handle::current());
+        data.interrupted.set_runner(Arc::new(Runner::new(self)));
     }
 
     /// The member's key.
     pub fn key(&self) -> &MemberKey {
-        &self.home.key
+        &self.data.key
     }
 
     /// The member's manifest.
@@ -150,24 +150,24 @@ impl Member {
     /// See [`Toolboxes::resolve`].
     pub(crate) async fn offered(&self, until: Instant) -> Result<Offered, RpcError> {
         let named = self.manifest.component.as_ref().map_or(&[][..], |spec| &spec.toolboxes);
-        self.means.toolboxes.resolve(self.key(), named, until).await
+        self.context.toolboxes.resolve(self.key(), named, until).await
     }
 
     /// The limits that hold for it.
     pub fn limits(&self) -> &guild_contract::Limits {
-        &self.means.limits
+        &self.context.limits
     }
 
     /// The member's jobs.
     pub fn store(&self) -> &Arc<JobStore> {
-        &self.home.store
+        &self.data.store
     }
 
     /// Reads the jobs that are there, and reconciles those that a host which is gone left running. It blocks.
     pub(crate) fn load_jobs(&self) {
-        let report = self.home.store.load();
+        let report = self.data.store.load();
         let (recovered, unreadable) = (report.recovered.len(), report.unreadable.len());
-        tracing::info!(member = %self.home.key, jobs = report.jobs, recovered, unreadable, "jobs loaded");
+        tracing::info!(member = %self.data.key, jobs = report.jobs, recovered, unreadable, "jobs loaded");
     }
 
     /// `worker/dispatch`: checks the dispatch, has the component plan it, makes the job and starts its work (REQ-WD-5).
@@ -201,23 +201,23 @@ impl Member {
         params: DispatchParams,
         created: impl FnOnce(&JobId) + Send + 'static,
     ) -> Result<Dispatched, RpcError> {
-        let limits = &self.means.limits;
+        let limits = &self.context.limits;
         let wait_until = Instant::now() + Duration::from_secs(limits.dispatch_wait_seconds.into());
         let agent = self.agent(params.agent.as_deref())?;
         let request = self.request(params)?;
-        let place = self.means.places.clone().try_acquire_owned().map_err(|_| {
+        let place = self.context.places.clone().try_acquire_owned().map_err(|_| {
             RpcError::busy(format!(
                 "the host runs limits.running_jobs = {} jobs; try again when one has ended",
                 limits.running_jobs
             ))
         })?;
-        let keep = |bytes: u64| self.means.kept.keep(&self.home.kept, bytes);
+        let keep = |bytes: u64| self.context.kept.keep(&self.data.kept, bytes);
         let kept = keep(kept_of(&request))?;
         let plugin = self.plugin(wait_until).await?;
         let offered = self.offered(wait_until).await?;
         let activation = Arc::new(self.activation(request, &offered, wait_until).await?);
         let scope =
-            ActivateScope { memory: self.home.memory.clone(), files: self.reach.reader.files.clone(), wait_until };
+            ActivateScope { memory: self.data.memory.clone(), files: self.reach.reader.files.clone(), wait_until };
         let span = tracing::debug_span!("activate", member = %self.key(), job = %activation.job);
         let activated = plugin.activate(&activation, scope).instrument(span).await.map_err(|e| match e {
             CallError::Busy(_) => RpcError::busy(format!("{e}; try again")),
@@ -248,15 +248,15 @@ impl Member {
             let no_tool = |name: String| RpcError::internal(format!("no toolbox has the tool {name:?}"));
             let job = this.create(&activation, plan.clone(), activated.log, created).await?;
             let job_id = job.id().clone();
-            let held = (place, kept, this.home.begin(&job_id));
-            let commission = match &plan.plan {
-                Plan::Session(session) => Commission::Session(offered.only(&session.toolbox_tools).map_err(no_tool)?),
-                Plan::OwnRun(_) => Commission::OwnRun(plugin, activation),
+            let held = (place, kept, this.data.begin(&job_id));
+            let request = match &plan.plan {
+                Plan::Session(session) => JobRequest::Session(offered.only(&session.toolbox_tools).map_err(no_tool)?),
+                Plan::OwnRun(_) => JobRequest::OwnRun(plugin, activation),
             };
             // The web of a job is its own: it keeps the pages that the job has read.
             let reach = this.reach_with(this.reach.grants.clone());
-            let served = (this.home.clone(), this.means.limits.clone(), this.means.runtimes.clone());
-            tokio::spawn(work::carry_out(served, job, plan, reach, commission, held));
+            let served = (this.data.clone(), this.context.limits.clone(), this.context.runtimes.clone());
+            tokio::spawn(work::carry_out(served, job, plan, reach, request, held));
             Ok(Dispatched { job_id })
         });
         started.await.unwrap_or_else(|_| Err(RpcError::internal("the host is stopping")))
@@ -266,7 +266,7 @@ impl Member {
     pub(crate) fn agent(&self, asked: Option<&str>) -> Result<Runtime, RpcError> {
         let Some(asked) = asked else { return Ok(self.agent) };
         let agent: Runtime = asked.parse().map_err(RpcError::invalid_params)?;
-        if agent == self.agent || self.means.config.dispatch_agents.contains(&agent) {
+        if agent == self.agent || self.context.config.dispatch_agents.contains(&agent) {
             return Ok(agent);
         }
         Err(RpcError::invalid_params(format!(
@@ -279,7 +279,7 @@ impl Member {
     /// The runtimes that a caller may ask for; none where there is no choice.
     pub fn agents(&self) -> Vec<String> {
         let others: Vec<&Runtime> =
-            self.means.config.dispatch_agents.iter().filter(|agent| **agent != self.agent).collect();
+            self.context.config.dispatch_agents.iter().filter(|agent| **agent != self.agent).collect();
         if others.is_empty() {
             return Vec::new();
         }
@@ -291,7 +291,7 @@ impl Member {
     /// # Errors
     /// What to set or install.
     fn ready(&self, agent: Runtime, model: Option<&str>, later: bool) -> Result<(), String> {
-        self.means.runtimes.ready(agent, &Wanted { model, later, ..self.wanted() }).map(drop)
+        self.context.runtimes.ready(agent, &Wanted { model, later, ..self.wanted() }).map(drop)
     }
 
     /// What every session of this member wants.
@@ -301,7 +301,7 @@ impl Member {
 
     /// What a job reaches that has these grants.
     fn reach_with(&self, grants: Arc<Grants>) -> Reach {
-        Reach::new(Some(self.key()), grants, &self.means.sources, &self.means.runtimes)
+        Reach::new(Some(self.key()), grants, &self.context.sources, &self.context.runtimes)
     }
 
     /// What a job reaches that was accepted earlier, perhaps by a host with another policy: what was granted then, and
@@ -317,7 +317,7 @@ impl Member {
 
     /// What the caller may say, within the limits and the member's own schema.
     fn request(&self, params: DispatchParams) -> Result<Request, RpcError> {
-        let limits = &self.means.limits;
+        let limits = &self.context.limits;
         let config = Value::Object(params.config.unwrap_or_default());
         let bounded = |name: &str, bytes: usize, limit: &str, max: u64| {
             if bytes as u64 <= max {
@@ -339,14 +339,14 @@ impl Member {
     /// Refuses what the member's own schema does not take.
     async fn check_config(&self, config: &Value, until: Instant) -> Result<(), RpcError> {
         let Some(schema) = &self.config_schema else { return Ok(()) };
-        let taken = schema.check(config, &self.means.limits, &self.config_checks, until).await;
+        let taken = schema.check(config, &self.context.limits, &self.config_checks, until).await;
         taken.map_err(|refused| match refused {
             schema::Refused::Invalid(why) => {
-                RpcError::invalid_params(format!("`config` is not what {} takes: {why}", self.home.key))
+                RpcError::invalid_params(format!("`config` is not what {} takes: {why}", self.data.key))
             }
             schema::Refused::Busy => RpcError::busy(format!(
                 "the configurations of other dispatches to {} are being checked; try again",
-                self.home.key
+                self.data.key
             )),
         })
     }
@@ -371,7 +371,7 @@ impl Member {
     /// The toolboxes that it names and whose components are still being loaded.
     pub fn toolboxes_loading(&self) -> Vec<String> {
         let named = self.manifest.component.as_ref().map_or(&[][..], |spec| &spec.toolboxes);
-        let all = self.means.toolboxes.components(named).into_iter();
+        let all = self.context.toolboxes.components(named).into_iter();
         all.filter(|(_, component)| !component.borrow().has_ended()).map(|(key, _)| key.to_string()).collect()
     }
 
@@ -380,7 +380,7 @@ impl Member {
     pub async fn prepared(&self, compiling: impl Fn(&str)) {
         let spec = self.manifest.component.as_ref();
         let own = spec.map(|spec| (spec.file.clone(), self.component.clone()));
-        let toolboxes = self.means.toolboxes.components(spec.map_or(&[], |spec| &spec.toolboxes));
+        let toolboxes = self.context.toolboxes.components(spec.map_or(&[], |spec| &spec.toolboxes));
         let toolboxes = toolboxes.into_iter().map(|(key, component)| (format!("the toolbox {key}"), component));
         for (what, mut component) in own.into_iter().chain(toolboxes) {
             loop {
@@ -410,12 +410,12 @@ impl Member {
         let this = self.clone();
         self.check_config(&request.config, until).await?;
         let (posture, memories) = blocking(move || {
-            let memories = if this.reach.grants.memory { this.home.memory.injection() } else { Vec::new() };
+            let memories = if this.reach.grants.memory { this.data.memory.injection() } else { Vec::new() };
             Ok((this.posture()?, memories))
         })
         .await?;
         Ok(Activation {
-            job: self.home.store.new_id(),
+            job: self.data.store.new_id(),
             request,
             posture,
             memories,
@@ -427,17 +427,17 @@ impl Member {
 
     /// The smaller of manifest and operator.
     pub(crate) fn ceiling(&self) -> Bounds {
-        let limits = &self.means.limits;
+        let limits = &self.context.limits;
         self.manifest.component.as_ref().map_or_else(|| session_limits(limits), |spec| ceiling(spec, limits))
     }
 
     fn posture(&self) -> Result<String, RpcError> {
         let unreadable =
-            |why: String| RpcError::internal(format!("{POSTURE} of member {} cannot be read: {why}", self.home.key));
+            |why: String| RpcError::internal(format!("{POSTURE} of member {} cannot be read: {why}", self.data.key));
         let mut options = OpenOptions::new();
         // A pipe in its place is opened without waiting for a writer, and refused.
         options.read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
-        let file = match self.home.dir.open_with(POSTURE, &options) {
+        let file = match self.data.dir.open_with(POSTURE, &options) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
             Err(e) => return Err(unreadable(e.to_string())),
@@ -462,7 +462,7 @@ impl Member {
     ) -> Result<Arc<RunningJob>, RpcError> {
         let Request { description, task, config } = activation.request.clone();
         let (store, new) =
-            (self.home.store.clone(), NewJob { id: activation.job.clone(), description, task, config, plan });
+            (self.data.store.clone(), NewJob { id: activation.job.clone(), description, task, config, plan });
         blocking(move || {
             let job = store.create(new)?;
             created(job.id());
@@ -493,7 +493,7 @@ impl Member {
     /// # Errors
     /// A filter that is no glob is -32602.
     pub async fn list(&self, params: ListParams) -> Result<Bytes, RpcError> {
-        match self.home.store.list_now(&params) {
+        match self.data.store.list_now(&params) {
             Some(list) => Ok(list),
             None => self.in_store(move |store| store.list(&params)).await,
         }
@@ -504,7 +504,7 @@ impl Member {
     /// # Errors
     /// An unknown job is -32602 (REQ-WD-46).
     pub async fn status(&self, id: &str) -> Result<Bytes, RpcError> {
-        if let Some(status) = self.home.store.status_now(id) {
+        if let Some(status) = self.data.store.status_now(id) {
             return Ok(status);
         }
         let id = id.to_owned();
@@ -526,7 +526,7 @@ impl Member {
     /// # Errors
     /// An unknown job is -32602.
     pub async fn cancel(&self, id: &str) -> Result<CancelView, RpcError> {
-        let work = self.home.under_way(id);
+        let work = self.data.under_way(id);
         let id = id.to_owned();
         let cancelled = self.in_store(move |store| store.cancel(&id)).await?;
         if let Some(work) = work {
@@ -549,7 +549,7 @@ impl Member {
         &self,
         work: impl FnOnce(&JobStore) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, RpcError> {
-        let store = self.home.store.clone();
+        let store = self.data.store.clone();
         blocking(move || Ok(work(&store)?)).await
     }
 }

@@ -18,7 +18,7 @@ use tokio::runtime::Handle;
 use super::Member;
 use crate::{
     interrupted::fail,
-    work::{self, Commission},
+    work::{self, JobRequest},
 };
 
 /// Why nothing goes on that has no seal, or that of another job.
@@ -45,7 +45,7 @@ impl Runner {
 impl Resume for Runner {
     fn seal(&self, job: &JobId, plan: &[u8]) -> Option<String> {
         let member = self.member.upgrade()?;
-        member.means.seals.seal(&member.home.dir, job, plan)
+        member.context.seals.seal(&member.data.dir, job, plan)
     }
 
     fn check(&self, job: &JobId, plan: &Sealed, history: &[Entry]) -> Result<(), String> {
@@ -60,7 +60,7 @@ impl Resume for Runner {
         let reach = member.reach_of(plan);
         let files = reach.reader.files.as_deref();
         let wanted = Wanted { model: session.model.as_deref(), files, ..Wanted::default() };
-        let slot = member.means.runtimes.ready(agent, &wanted)?;
+        let slot = member.context.runtimes.ready(agent, &wanted)?;
         if history.iter().any(|entry| matches!(entry, Entry::Truncated { .. })) {
             return Err("its transcript reached limits.transcript_bytes, so nobody knows where it was".to_owned());
         }
@@ -77,8 +77,8 @@ impl Resume for Runner {
 
 /// Resumes a job. It does not wait for it.
 fn resume(host: &Handle, member: Arc<Member>, job: Arc<RunningJob>) {
-    let places = member.means.places.clone();
-    let under_way = member.home.begin(job.id());
+    let places = member.context.places.clone();
+    let under_way = member.data.begin(job.id());
     host.spawn(async move {
         let place = places.acquire_owned().await;
         if job.cancelled().is_cancelled() {
@@ -107,14 +107,14 @@ fn resume(host: &Handle, member: Arc<Member>, job: Arc<RunningJob>) {
         let today = reach.tools();
         let granted_tools = plan.granted_tools.iter().filter(|tool| today.contains(tool)).cloned().collect();
         let plan = Accepted { granted_tools, ceiling: plan.ceiling.min(member.ceiling()), ..plan };
-        let served = (member.home.clone(), member.means.limits.clone(), member.means.runtimes.clone());
-        work::carry_out(served, job, plan, reach, Commission::Resumed(toolboxes), (place, under_way)).await;
+        let served = (member.data.clone(), member.context.limits.clone(), member.context.runtimes.clone());
+        work::carry_out(served, job, plan, reach, JobRequest::Resumed(toolboxes), (place, under_way)).await;
     });
 }
 
 /// Whether a host began that job of the member with that plan. It blocks.
 fn begun(member: &Member, job: &JobId, plan: &Sealed) -> Result<(), String> {
-    let own = |seal: &String| member.means.seals.is_seal(seal, &member.home.dir, job, &plan.text);
+    let own = |seal: &String| member.context.seals.is_seal(seal, &member.data.dir, job, &plan.text);
     if plan.seal.as_ref().is_some_and(own) { Ok(()) } else { Err(NOT_BEGUN.to_owned()) }
 }
 

@@ -148,7 +148,7 @@ impl From<RpcError> for Failure {
 pub(crate) struct CallOptions {
     /// Where a call would wait for a job, its caller takes a task in place of the answer.
     pub(crate) tasks: bool,
-    /// Told what a worker says of its progress, while a call waits for its job.
+    /// Frame what a worker says of its progress, while a call waits for its job.
     pub(crate) progress: Option<Box<dyn Fn(String) + Send + Sync>>,
 }
 

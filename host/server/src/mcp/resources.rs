@@ -213,7 +213,7 @@ impl Server {
                     Ok(text) => string_bytes(text),
                     Err(_) => (bytes.len() as u64).div_ceil(3).saturating_mul(4),
                 };
-                let bytes = worker::told(caller, read, written).await?;
+                let bytes = worker::within_memory(caller, read, written).await?;
                 match String::from_utf8(bytes) {
                     Ok(text) => (mime_type, Some(text), None),
                     Err(bytes) => {

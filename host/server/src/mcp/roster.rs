@@ -208,8 +208,8 @@ pub(super) async fn call(
         }
         let params = Params::of(arguments);
         return match name {
-            WORKERS => Ok(told(about_workers(server, caller, params))),
-            FIND_TOOLS => Ok(told(find(server, caller, params).await)),
+            WORKERS => Ok(answered(about_workers(server, caller, params))),
+            FIND_TOOLS => Ok(answered(find(server, caller, params).await)),
             _ => call_found(server, caller, params).await,
         };
     }
@@ -223,7 +223,7 @@ pub(super) async fn call(
 }
 
 /// What is refused of a caller's arguments it is told as the tool's answer.
-fn told(answer: Result<Called, RpcError>) -> Answered {
+fn answered(answer: Result<Called, RpcError>) -> Answered {
     Answered::Called(answer.unwrap_or_else(Called::from))
 }
 
@@ -477,7 +477,7 @@ async fn list(server: &Server, caller: &Caller, workers: &[Arc<Member>], params:
         let more = count.checked_sub(all.len()).filter(|more| *more > 0);
         Ok(Called::of_json(&to_json(&Jobs { jobs: all.into_iter().map(|(_, job)| job).collect(), more })))
     };
-    Ok(told(authorized.run(work).await))
+    Ok(answered(authorized.run(work).await))
 }
 
 /// A tool that was found.

@@ -145,15 +145,15 @@ impl Called {
             Value::String(text) => text,
             value => value.to_string(),
         };
-        Self::told(text, is_object)
+        Self::json_text(text, is_object)
     }
 
     /// An object's JSON.
     pub(crate) fn of_json(json: &Bytes) -> Self {
-        Self::told(String::from_utf8_lossy(json).into_owned(), true)
+        Self::json_text(String::from_utf8_lossy(json).into_owned(), true)
     }
 
-    fn told(text: String, structured: bool) -> Self {
+    fn json_text(text: String, structured: bool) -> Self {
         // It was JSON before it was a text.
         let structured_content = if structured { RawValue::from_string(text.clone()).ok() } else { None };
         Self { structured_content, ..Self::text(text) }

@@ -47,12 +47,12 @@ pub(super) fn digest(seen: &(impl Hash + ?Sized)) -> u64 {
 pub(super) struct View {
     host: Arc<Host>,
     path: String,
-    stay: Subscription,
+    subscription: Subscription,
 }
 
 impl View {
-    pub(super) fn new(host: Arc<Host>, path: String, stay: Subscription) -> Self {
-        Self { host, path, stay }
+    pub(super) fn new(host: Arc<Host>, path: String, subscription: Subscription) -> Self {
+        Self { host, path, subscription }
     }
 
     /// Counts the changes of what anybody offers.
@@ -62,7 +62,7 @@ impl View {
 
     /// What answers there now, and the client as one who asks now.
     fn server(&self) -> Option<(Server, Caller)> {
-        let caller = self.stay.caller();
+        let caller = self.subscription.caller();
         let server = Server::at(&self.host.roster().now(), Endpoint::at(&self.path, self.host.single_key())?).ok()?;
         Some((server, caller))
     }

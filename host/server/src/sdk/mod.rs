@@ -302,14 +302,14 @@ impl Services {
                 let error = too_many("limits.listeners", self.host.limits().listeners, "streams");
                 return Ok(later(message.id.as_deref(), error));
             };
-            held.listener = Some(caller.clone().stays_on());
+            held.listener = Some(caller.clone().into_subscription());
             held._place = Some(place);
         } else {
             held.caller = Some(caller.clone());
         }
         if message.method.as_deref().is_some_and(|method| method == LISTEN || method == INITIALIZED) {
             let path = parts.uri.path().to_owned();
-            let view = View::new(self.host.clone(), path, caller.clone().stays_on());
+            let view = View::new(self.host.clone(), path, caller.clone().into_subscription());
             parts.extensions.insert(Arc::new(view));
         }
         let handler = match era {

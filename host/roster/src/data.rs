@@ -12,19 +12,19 @@ use guild_contract::{JobId, MemberKey};
 use guild_jobs::{JobStore, MemoryStore, OwnerLock, StoreOptions, SystemClock};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::{context::Means, interrupted::Resumer, kept::OwnKept, serving::Serving};
+use crate::{budget::MemberBudget, context::HostContext, interrupted::InterruptedJobs, serving::Serving};
 
 /// A member's directory, and what this host keeps in it. It ends with the last who holds it: a member that was taken away
 /// stays owned until its last job has ended.
-pub(crate) struct Home {
+pub(crate) struct MemberData {
     pub(crate) key: MemberKey,
     pub(crate) dir: Dir,
     pub(crate) store: Arc<JobStore>,
     pub(crate) memory: Arc<MemoryStore>,
     /// Goes on with jobs that a host left running.
-    pub(crate) resumer: Arc<Resumer>,
+    pub(crate) interrupted: Arc<InterruptedJobs>,
     /// What of the host's room for running jobs is its own.
-    pub(crate) kept: OwnKept,
+    pub(crate) kept: MemberBudget,
     under_way: Mutex<HashMap<String, CancellationToken>>,
     owner: OwnerLock,
     /// Cancels when the owner's lock is free again: fields are dropped in their order.
@@ -33,35 +33,35 @@ pub(crate) struct Home {
 
 /// A job whose work is under way.
 struct UnderWay {
-    home: Arc<Home>,
+    data: Arc<MemberData>,
     id: JobId,
     ended: CancellationToken,
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.home.all_under_way().remove(self.id.as_str());
+        self.data.all_under_way().remove(self.id.as_str());
         self.ended.cancel();
     }
 }
 
-impl Home {
+impl MemberData {
     /// Opens a member's jobs and memory, with its limits. The caller holds its owner lock.
     ///
     /// # Errors
     /// Where the directories cannot be opened.
-    pub(crate) fn open(key: MemberKey, dir: Dir, means: &Means, owner: OwnerLock) -> Result<Arc<Self>, String> {
+    pub(crate) fn open(key: MemberKey, dir: Dir, context: &HostContext, owner: OwnerLock) -> Result<Arc<Self>, String> {
         let clock = Arc::new(SystemClock);
-        let (limits, directory) = (means.limits.clone(), |name| move |e: io::Error| format!("{name}/: {e}"));
+        let (limits, directory) = (context.limits.clone(), |name| move |e: io::Error| format!("{name}/: {e}"));
         let options = StoreOptions { limits: limits.clone(), clock: clock.clone() };
         let store = JobStore::open(&dir, options).map_err(directory("jobs"))?;
         let memory = MemoryStore::open(&dir, limits, clock).map_err(directory("memory"))?;
-        let resumer = Arc::new(Resumer::new(&store));
-        store.set_resume(resumer.clone());
-        store.set_subscriber(means.events.of_member(&key));
+        let interrupted = Arc::new(InterruptedJobs::new(&store));
+        store.set_resume(interrupted.clone());
+        store.set_subscriber(context.events.of_member(&key));
         let (under_way, gone) = (Mutex::default(), CancellationToken::new().drop_guard());
-        let kept = means.kept.of_member();
-        Ok(Arc::new(Self { key, dir, store, memory, resumer, kept, under_way, owner, gone }))
+        let kept = context.kept.of_member();
+        Ok(Arc::new(Self { key, dir, store, memory, interrupted, kept, under_way, owner, gone }))
     }
 
     /// Which directory it is: device and inode.
@@ -95,6 +95,6 @@ impl Home {
     pub(crate) fn begin(self: &Arc<Self>, id: &JobId) -> impl Drop + Send + use<> {
         let ended = CancellationToken::new();
         self.all_under_way().insert(id.to_string(), ended.clone());
-        UnderWay { home: self.clone(), id: id.clone(), ended }
+        UnderWay { data: self.clone(), id: id.clone(), ended }
     }
 }

@@ -11,39 +11,39 @@ const UNIT: u64 = 1024;
 
 /// The places that all jobs of a host share, in KiB.
 #[derive(Clone)]
-pub(crate) struct Kept {
+pub(crate) struct MemoryBudget {
     all: Arc<Semaphore>,
     most: u64,
 }
 
 /// The places of one member's jobs: it leaves an eighth to others.
-pub(crate) struct OwnKept(Arc<Semaphore>);
+pub(crate) struct MemberBudget(Arc<Semaphore>);
 
 /// What is kept of one job, until this is dropped.
-pub(crate) struct Keeping {
+pub(crate) struct MemoryPermit {
     _own: OwnedSemaphorePermit,
     _all: OwnedSemaphorePermit,
 }
 
-impl Kept {
+impl MemoryBudget {
     pub(crate) fn new(limits: &Limits) -> Self {
         let most = limits.running_bytes;
         Self { all: semaphore(most), most }
     }
 
     /// For a member that comes into service.
-    pub(crate) fn of_member(&self) -> OwnKept {
-        OwnKept(semaphore(self.most - self.most / 8))
+    pub(crate) fn of_member(&self) -> MemberBudget {
+        MemberBudget(semaphore(self.most - self.most / 8))
     }
 
     /// Keeps so many bytes of a job.
     ///
     /// # Errors
     /// -32000 where there is no room.
-    pub(crate) fn keep(&self, own: &OwnKept, bytes: u64) -> Result<Keeping, RpcError> {
+    pub(crate) fn keep(&self, own: &MemberBudget, bytes: u64) -> Result<MemoryPermit, RpcError> {
         let units = u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX);
         let take = |places: &Arc<Semaphore>| places.clone().try_acquire_many_owned(units);
-        let taken = take(&own.0).and_then(|own| Ok(Keeping { _own: own, _all: take(&self.all)? }));
+        let taken = take(&own.0).and_then(|own| Ok(MemoryPermit { _own: own, _all: take(&self.all)? }));
         taken.map_err(|_| {
             RpcError::busy(format!(
                 "what the host keeps of running jobs would be more than limits.running_bytes = {}; try again when some have \
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn a_member_leaves_an_eighth_to_others_and_what_is_dropped_is_given_back() {
-        let kept = Kept::new(&Limits { running_bytes: 16 * UNIT, ..Limits::default() });
+        let kept = MemoryBudget::new(&Limits { running_bytes: 16 * UNIT, ..Limits::default() });
         let (one, other) = (kept.of_member(), kept.of_member());
         let first = kept.keep(&one, 14 * UNIT).map_err(|e| e.message).unwrap();
         let busy = kept.keep(&one, 1).err().unwrap();

@@ -9,19 +9,19 @@ use crate::hosts::check_host;
 /// and its sessions need. `{}` asks for the least of an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default, deny_unknown_fields)]
-pub struct Wishes {
+pub struct RequestedGrants {
     /// Lines into the job's log.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log: Option<Wish>,
     /// The member's memory.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub memory: Option<MemoryWish>,
+    pub memory: Option<MemoryRequest>,
     /// Reading under the granted roots.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub files: Option<FilesWish>,
+    pub files: Option<FilesRequest>,
     /// The web, through the host.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub web: Option<WebWish>,
+    pub web: Option<WebRequest>,
     /// The internal tools, on this job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job_tools: Option<Wish>,
@@ -30,13 +30,13 @@ pub struct Wishes {
     pub status: Option<Wish>,
     /// Agent sessions of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub agent: Option<AgentWish>,
+    pub agent: Option<AgentRequest>,
     /// How much it writes below `/job/artifacts`. Without it, as much as the operator's limits allow.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub artifacts: Option<ArtifactsWish>,
+    pub artifacts: Option<ArtifactsRequest>,
 }
 
-impl Wishes {
+impl RequestedGrants {
     /// Whether an interface is asked for.
     pub fn asks(&self, interface: Interface) -> bool {
         match interface {
@@ -100,7 +100,7 @@ pub struct Wish {}
     deny_unknown_fields,
     expecting = "an object: write {} to ask for reading, or {\"write\": true} to store and delete too"
 )]
-pub struct MemoryWish {
+pub struct MemoryRequest {
     /// And to store and delete in.
     pub write: bool,
 }
@@ -112,7 +112,7 @@ pub struct MemoryWish {
     deny_unknown_fields,
     expecting = "an object: write {} to ask for all read roots, or {\"roots\": [\"NAME\"]} for those"
 )]
-pub struct FilesWish {
+pub struct FilesRequest {
     /// The names of the roots that it needs, with `*` for any characters; all that there are, where it is empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub roots: Vec<String>,
@@ -125,7 +125,7 @@ pub struct FilesWish {
     deny_unknown_fields,
     expecting = "an object: write {\"hosts\": [\"HOST\"]} to ask for these hosts, or {} for all that are opened"
 )]
-pub struct WebWish {
+pub struct WebRequest {
     /// The hosts that it needs, by the patterns of `[web]`; all that the operator opened, where it is empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
@@ -141,7 +141,7 @@ pub struct WebWish {
     deny_unknown_fields,
     expecting = "an object: write {} to ask for it, or {\"ownTools\": true} to give sessions tools of your own too"
 )]
-pub struct AgentWish {
+pub struct AgentRequest {
     /// And to give them tools of its own.
     pub own_tools: bool,
 }
@@ -149,7 +149,7 @@ pub struct AgentWish {
 /// `artifacts`: less than the operator's limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, expecting = "an object: write {\"bytes\": N, \"entries\": N}, either or both")]
-pub struct ArtifactsWish {
+pub struct ArtifactsRequest {
     /// Bytes of a job's files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
