@@ -1,4 +1,10 @@
 //! `guild.toml`: where it is found, what it sets, and what its errors tell.
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "clippy allows these in tests, but not in what tests share"
+)]
 
 use std::{collections::HashMap, ffi::OsString, fs, path::Path, time::Duration};
 

@@ -27,8 +27,11 @@ pub(crate) struct WorkerMethod {
     pub(crate) access: Access,
     /// Its entry in an OpenRPC document.
     pub(crate) describe: fn(&mut Shapes) -> openrpc::Method,
-    run: for<'a> fn(&'a Arc<Member>, &'a Caller, Params, &'a Audit) -> BoxFuture<'a, Result<Bytes, RpcError>>,
+    run: Handler,
 }
+
+/// Carries a method out. The audit log is told which job it is about.
+type Handler = for<'a> fn(&'a Arc<Member>, &'a Caller, Params, &'a Audit) -> BoxFuture<'a, Result<Bytes, RpcError>>;
 
 pub(crate) static DISPATCH: WorkerMethod = WorkerMethod {
     name: method::DISPATCH,

@@ -34,8 +34,6 @@ use guild_roster::{blocking, member::Member, to_json, toolbox::Toolbox};
 const WORKERS: &str = "workers";
 const FIND_TOOLS: &str = "find_tools";
 const CALL_TOOL: &str = "call_tool";
-/// What a token has to be for that is told what there is.
-
 const QUERY: &str = "query";
 const NAME: &str = "name";
 const ARGUMENTS: &str = "arguments";
