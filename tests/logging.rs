@@ -93,7 +93,7 @@ fn a_session_s_tool_error_is_told_with_its_job() {
     let host = home.serve_roster(&["-vv"]);
     let id = host.at("ann").start("Find it out");
     assert_eq!(host.at("ann").ended(&id)["status"], "completed");
-    let told = line(&host, &["DEBUG", "a tool answered a session with an error", "member=ann", &format!("job={id}")]);
+    let told = line(&host, &["DEBUG", "a session's tool call failed", "member=ann", &format!("job={id}")]);
     assert!(told.contains("tool=\"Read\"") && told.contains("session=1") && told.contains("denied=false"), "{told}");
 }
 

@@ -383,13 +383,13 @@ fn a_member_s_tools_and_its_bridge_are_together_where_all_of_it_is() {
     let single = || home.serve(&worker, &["--members", members.to_str().unwrap()]);
     for start in [&roster as &dyn Fn() -> Host, &single] {
         let host = start();
-        let whole = Endpoint::new(&host, "/whole/group/worker/mcp");
+        let whole = Endpoint::new(&host, "/all/group/worker/mcp");
         let listed = whole.modern_result("tools/list", json!({}));
         let all = names(&listed["tools"]);
         assert!(all.len() == 6 && all.iter().all(|name| name.starts_with("group--worker-dispatch__")), "{all:?}");
         let made = whole.modern_result("tools/call", json!({"name": all[0], "arguments": work()}));
         assert_eq!(made["structuredContent"]["status"], "running", "{made}");
-        assert_eq!(Endpoint::new(&host, "/whole/other/mcp").modern("tools/list", json!({})).status, 404);
+        assert_eq!(Endpoint::new(&host, "/all/other/mcp").modern("tools/list", json!({})).status, 404);
         let _ = host.stop();
     }
 }
@@ -478,7 +478,7 @@ fn a_component_s_tool_is_called_by_clients_of_both_kinds() {
         assert_eq!((&called["structuredContent"], &called["isError"]), (&json!({"a": [1, "ü"]}), &json!(false)));
         assert_eq!(called["content"][0]["text"], r#"{"a":[1,"ü"]}"#);
     }
-    for path in ["/mcp", "/whole/echo/mcp"] {
+    for path in ["/mcp", "/all/echo/mcp"] {
         let many = Endpoint::new(&host, path);
         assert_eq!(names(&many.modern_result("tools/list", json!({}))["tools"]), ["echo__do"]);
         assert_eq!(many.modern_result("tools/call", call("echo__do"))["structuredContent"]["a"][0], 1);

@@ -61,8 +61,8 @@ fn a_caller_is_offered_what_its_token_is_for_and_refused_the_rest() {
         assert_eq!(says("cancel") || says("delete"), of_worker.contains(&"cancel"), "{instructions}");
         assert!(says("- `worker`: ") && says("**Follow.**"), "{instructions}");
         assert_eq!(listed("/dispatch/worker/mcp").0, prefixed(""));
-        assert_eq!(listed("/whole/worker/mcp").0, prefixed("worker-dispatch__"));
-        for (path, tool) in [("/members/box/mcp", "tick"), ("/whole/box/mcp", "box__tick")] {
+        assert_eq!(listed("/all/worker/mcp").0, prefixed("worker-dispatch__"));
+        for (path, tool) in [("/members/box/mcp", "tick"), ("/all/box/mcp", "box__tick")] {
             assert_eq!(listed(path).0, if has_tools { vec![tool] } else { Vec::new() }, "{path}");
         }
     }
@@ -221,7 +221,7 @@ fn an_id_that_is_no_job_leads_to_the_list_or_to_whose_it_is() {
         // At an endpoint of one worker there are no others.
         let bridge = Client::new(host.port, "/dispatch/second/mcp");
         assert_eq!(refused(&bridge, tool, json!({"jobId": job})), format!("Unknown job ID: {job}; {list}"), "{tool}");
-        let whole = Client::new(host.port, "/whole/second/mcp");
+        let whole = Client::new(host.port, "/all/second/mcp");
         let told = refused(&whole, &format!("second-dispatch__{tool}"), json!({"jobId": job}));
         assert_eq!(
             told,
@@ -259,7 +259,7 @@ fn a_list_says_what_each_job_is_about_up_to_a_bound() {
     let long = format!("about\nmoths {}", "é".repeat(500));
     let job = host.at("worker").call("worker/dispatch", json!({"description": long, "task": "t"})).unwrap();
     for (path, tool) in
-        [("/mcp", "list"), ("/dispatch/worker/mcp", "list"), ("/whole/worker/mcp", "worker-dispatch__list")]
+        [("/mcp", "list"), ("/dispatch/worker/mcp", "list"), ("/all/worker/mcp", "worker-dispatch__list")]
     {
         let client = Client::new(host.port, path);
         let called = client.call("tools/call", json!({"name": tool})).unwrap();

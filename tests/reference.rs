@@ -81,8 +81,8 @@ struct Table {
 /// The keys of `guild.toml`, out of the types that it is read into.
 fn tables() -> Vec<Table> {
     let mut structs = BTreeMap::new();
-    let top = fs::read_dir(root().join(CONFIG)).unwrap().map(|entry| entry.unwrap().path());
-    for path in top.filter(|path| path.is_file()).chain([root().join(CONFIG).join("config/mod.rs")]) {
+    let files = fs::read_dir(root().join(CONFIG)).unwrap().map(|entry| entry.unwrap().path());
+    for path in files.filter(|path| path.is_file()) {
         let file = syn::parse_file(&fs::read_to_string(path).unwrap()).unwrap();
         let found =
             file.items.into_iter().filter_map(|item| if let Item::Struct(item) = item { Some(item) } else { None });

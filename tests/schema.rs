@@ -398,8 +398,8 @@ fn what_tools_and_prompts_answer_is_what_the_schemas_say() {
     for (path, first) in [
         ("/mcp", "workers"),
         ("/dispatch/quick/mcp", "dispatch"),
-        ("/whole/quick/mcp", "quick-dispatch__dispatch"),
-        ("/whole/box/mcp", "box__text"),
+        ("/all/quick/mcp", "quick-dispatch__dispatch"),
+        ("/all/box/mcp", "box__text"),
     ] {
         let endpoint = Held::at(Client::new(host.port, path));
         endpoint.call("initialize", json!({}));
@@ -408,7 +408,7 @@ fn what_tools_and_prompts_answer_is_what_the_schemas_say() {
         if let Some(name) = prompts["prompts"].get(0).map(|prompt| &prompt["name"]) {
             assert!(endpoint.call("prompts/get", json!({"name": name}))["messages"][0].is_object());
         }
-        assert_eq!(prompts["prompts"].as_array().unwrap().is_empty(), path == "/whole/box/mcp");
+        assert_eq!(prompts["prompts"].as_array().unwrap().is_empty(), path == "/all/box/mcp");
         endpoint.call("resources/list", json!({}));
     }
 }
@@ -507,7 +507,7 @@ fn a_member_is_discovered_with_the_methods_that_it_answers_to() {
         assert_eq!(names(&other), OF_ALL.map(String::from).into());
         assert!(references(&other).iter().all(|to| other.pointer(&to[1..]).is_some()));
     }
-    for path in ["/mcp", "/dispatch/worker/mcp", "/whole/worker/mcp", "/whole/other/mcp"] {
+    for path in ["/mcp", "/dispatch/worker/mcp", "/all/worker/mcp", "/all/other/mcp"] {
         let endpoint = Client::new(host.port, path);
         let document = endpoint.call("rpc.discover", json!({})).unwrap();
         assert_eq!(names(&document), OF_ALL.map(String::from).into(), "{path}");

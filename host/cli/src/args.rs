@@ -137,7 +137,7 @@ Examples:
   guild serve --member . --port 50321        (as Guild Hall starts it, in the member's directory)
 
 One member is served at /mcp, the members of a directory at /members/KEY/mcp. Clients of MCP also find the \
-tools that dispatch to a worker at /dispatch/KEY/mcp, those and a member's own at /whole/KEY/mcp, and where a directory is served \
+tools that dispatch to a worker at /dispatch/KEY/mcp, those and a member's own at /all/KEY/mcp, and where a directory is served \
 those of all members at /mcp. /events tells what happens, /members who is served.
 
 What is added, changed or removed in the directory takes effect at once; a change of one member that is served alone, at the \

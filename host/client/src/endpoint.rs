@@ -39,7 +39,7 @@ fn beside(url: &str, what: &str) -> Result<(Url, Option<MemberKey>), String> {
     let mut url = endpoint(url, None)?;
     let endpoint = url.path().trim_end_matches('/');
     let base = endpoint.strip_suffix("/mcp").unwrap_or(endpoint);
-    let of_a_member = ["/members/", "/dispatch/", "/whole/"].iter().find_map(|part| base.rsplit_once(part));
+    let of_a_member = ["/members/", "/dispatch/", "/all/", "/whole/"].iter().find_map(|part| base.rsplit_once(part));
     let (base, key) = match of_a_member {
         Some((base, key)) => (base, Some(key.parse().map_err(|e| format!("{e}"))?)),
         None => (base, None),

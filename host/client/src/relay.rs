@@ -92,7 +92,7 @@ impl Relay {
         let address = |reason: String| Error::Address { url: url.to_owned(), reason };
         let mut endpoint = endpoint(url, None).map_err(address)?;
         match member {
-            Some(key) if endpoint.path() == "/mcp" => endpoint.set_path(&format!("/whole/{key}/mcp")),
+            Some(key) if endpoint.path() == "/mcp" => endpoint.set_path(&format!("/all/{key}/mcp")),
             Some(key) => {
                 let why = format!("it names an endpoint already; leave the member {key} or its path out");
                 return Err(address(why));

@@ -75,7 +75,7 @@ pub(crate) struct WrittenAuth {
 
 /// The host's TLS certificate: two PEM files.
 #[derive(Deserialize)]
-struct WrittenTls {
+pub(crate) struct WrittenTls {
     /// The certificate, with those between it and the authority's. A relative path begins at the directory of `guild.toml`.
     certificate: PathBuf,
     /// Its private key. A relative path begins there, too.

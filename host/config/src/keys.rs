@@ -3,102 +3,49 @@
 use std::collections::BTreeSet;
 
 use guild_contract::{Limits, grants::Pattern, nearest::hint};
+use serde::de::DeserializeOwned;
+use serde_aux::serde_introspection::serde_introspect;
 use toml::de::{DeTable, DeValue};
 
-use super::value::Wrong;
+use crate::{
+    agents::{WrittenApi, WrittenClaude, WrittenExtractive, WrittenPrice},
+    auth::{WrittenAuth, WrittenTls},
+    policy::WrittenMember,
+    value::Wrong,
+    web::{WrittenSearch, WrittenWeb},
+    written::{Written, WrittenRoot},
+};
 
 /// The keys of a table, by its name in the file.
 struct Keys {
     table: &'static str,
-    known: &'static [&'static str],
+    /// The fields of the types that it is read into.
+    known: fn() -> Vec<&'static str>,
 }
 
-const ROOT: Keys = Keys {
-    table: "",
-    known: &[
-        "members",
-        "roots",
-        "agent",
-        "dispatch_agents",
-        "member",
-        "strict_imports",
-        "extractive",
-        "claude",
-        "api",
-        "prices",
-        "web",
-        "require_approval",
-        "require_signature",
-        "bind",
-        "port",
-        "require_token",
-        "behind_proxy",
-        "hosts",
-        "tls",
-        "audit_log",
-        "audit_log_reads",
-        "limits",
-    ],
-};
-const MEMBER: Keys = Keys { table: "[member.KEY]", known: &["agent", "allow", "deny", "limits", "mcp"] };
-const MEMBER_LIMITS: Keys = Keys { table: "[member.KEY.limits]", known: Limits::OF_MEMBERS };
+fn fields<T: DeserializeOwned>() -> Vec<&'static str> {
+    serde_introspect::<T>().to_vec()
+}
+
+const ROOT: Keys = Keys { table: "", known: || [fields::<Written>(), fields::<WrittenAuth>()].concat() };
+const MEMBER: Keys = Keys { table: "[member.KEY]", known: fields::<WrittenMember> };
+const MEMBER_LIMITS: Keys = Keys { table: "[member.KEY.limits]", known: || Limits::OF_MEMBERS.to_vec() };
 
 /// Tables that stand once.
 const TABLES: [(&str, Keys); 6] = [
-    ("tls", Keys { table: "[tls]", known: &["certificate", "key"] }),
-    ("limits", Keys { table: "[limits]", known: Limits::NAMES }),
-    ("extractive", Keys { table: "[extractive]", known: &["sessions"] }),
-    (
-        "claude",
-        Keys {
-            table: "[claude]",
-            known: &[
-                "sessions",
-                "command",
-                "model",
-                "builtin_tools",
-                "permissions",
-                "resume",
-                "silence_seconds",
-                "environment",
-            ],
-        },
-    ),
-    (
-        "api",
-        Keys {
-            table: "[api]",
-            known: &[
-                "sessions",
-                "provider",
-                "base_url",
-                "model",
-                "key_env",
-                "key_file",
-                "max_output_tokens",
-                "request_seconds",
-                "retries",
-                "unknown_cost_tokens",
-            ],
-        },
-    ),
-    (
-        "web",
-        Keys { table: "[web]", known: &["allow", "deny", "private", "robots", "page_bytes", "page_seconds", "search"] },
-    ),
+    ("tls", Keys { table: "[tls]", known: fields::<WrittenTls> }),
+    ("limits", Keys { table: "[limits]", known: || Limits::NAMES.to_vec() }),
+    ("extractive", Keys { table: "[extractive]", known: fields::<WrittenExtractive> }),
+    ("claude", Keys { table: "[claude]", known: fields::<WrittenClaude> }),
+    ("api", Keys { table: "[api]", known: fields::<WrittenApi> }),
+    ("web", Keys { table: "[web]", known: fields::<WrittenWeb> }),
 ];
-const SEARCH: Keys = Keys { table: "[web.search]", known: &["provider", "url", "key_env", "key_file"] };
+const SEARCH: Keys = Keys { table: "[web.search]", known: fields::<WrittenSearch> };
 
 /// Tables that stand as often as one likes.
 const LISTS: [(&str, Keys); 2] = [
-    ("roots", Keys { table: "[[roots]]", known: &["name", "path"] }),
-    (
-        "prices",
-        Keys {
-            table: "[[prices]]",
-            known: &["model", "input", "cached_input", "cache_write", "output", "above_input_tokens"],
-        },
-    ),
+    ("roots", Keys { table: "[[roots]]", known: fields::<WrittenRoot> }),
+    ("prices", Keys { table: "[[prices]]", known: fields::<WrittenPrice> }),
 ];
 
 /// How somebody may call a key that they write into the file.
@@ -180,15 +127,16 @@ fn check_member(key: &str, member: &DeValue<'_>) -> Result<(), String> {
 impl Keys {
     fn check(&self, table: &DeTable<'_>) -> Result<(), Wrong> {
         // A table iterates by name; the file's first mistake is the one to show.
-        let unknown = table.keys().filter(|key| !self.known.contains(&key.get_ref().as_ref()));
+        let known = (self.known)();
+        let unknown = table.keys().filter(|key| !known.contains(&key.get_ref().as_ref()));
         match unknown.min_by_key(|key| key.span().start) {
-            Some(key) => Err(Wrong::at(key.span(), self.refusal(key.get_ref()))),
+            Some(key) => Err(Wrong::at(key.span(), self.refusal(&known, key.get_ref()))),
             None => Ok(()),
         }
     }
 
-    fn refusal(&self, name: &str) -> String {
-        let Self { table, known } = self;
+    fn refusal(&self, known: &[&str], name: &str) -> String {
+        let table = self.table;
         if SECRETS.contains(&name) && known.contains(&"key_env") {
             return format!(
                 "a key is not written into this file: name the variable that has it with `key_env`, or a file with \
@@ -345,7 +293,7 @@ mod tests {
         let has = |table: &Table, keys: &Keys| {
             // One of two that exclude each other.
             let missing: Vec<_> =
-                keys.known.iter().filter(|key| !table.contains_key(**key) && **key != "key_env").collect();
+                (keys.known)().into_iter().filter(|key| !table.contains_key(*key) && *key != "key_env").collect();
             assert!(missing.is_empty(), "{}: {missing:?}", keys.table);
         };
         has(&full, &ROOT);

@@ -13,6 +13,7 @@ mod runtime;
 pub mod text;
 mod value;
 mod web;
+mod written;
 
 pub use agents::{ApiConfig, ClaudeConfig, ExtractiveConfig};
 pub use auth::{AuthConfig, TlsFiles};

@@ -28,7 +28,7 @@ pub(crate) struct WrittenWeb {
 
 /// The provider of WebSearch. It is asked whatever `allow` and `private` say.
 #[derive(Deserialize)]
-struct WrittenSearch {
+pub(crate) struct WrittenSearch {
     /// `"searxng"` or `"brave"`.
     provider: Spanned<String>,
     /// Its address. `"searxng"` needs it.

@@ -74,7 +74,7 @@ struct Inner {
 
 impl Service {
     /// The service of a host behind its door: `/mcp`, `/members/<key>/mcp` in a roster, `/dispatch/<key>/mcp` for workers,
-    /// `/whole/<key>/mcp` for all that a member offers, and `/healthz`.
+    /// `/all/<key>/mcp` for all that a member offers, and `/healthz`.
     pub fn new(host: Arc<Host>) -> Self {
         let sdk = Services::new(host.clone());
         Self(Arc::new(Inner { host, sdk }))

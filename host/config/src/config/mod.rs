@@ -22,7 +22,6 @@ use guild_contract::{
     text::hex,
 };
 use guild_web::WebOptions;
-use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use toml::{
     Spanned,
@@ -30,16 +29,14 @@ use toml::{
 };
 
 use crate::{
-    agents::{
-        self, ApiConfig, ClaudeConfig, ExtractiveConfig, WrittenApi, WrittenClaude, WrittenExtractive, WrittenPrice,
-    },
+    agents::{self, ApiConfig, ClaudeConfig, ExtractiveConfig, WrittenApi, WrittenClaude},
     auth::{AuthConfig, WrittenAuth},
-    keys,
-    policy::{self, WrittenMember},
+    keys, policy,
     runtime::Runtime,
     text::{line_of, read_file, shell_word},
     value::Wrong,
     web::WrittenWeb,
+    written::Written,
 };
 
 /// The variable that names the file where `--config` does not.
@@ -290,53 +287,6 @@ fn misread(Misread { text, error, .. }: Misread<toml::de::Error>) -> Wrong {
 
 fn syntax(error: toml::de::Error) -> Wrong {
     Wrong::at(error.span().unwrap_or_default(), error.message())
-}
-
-/// The file as it is written. Its keys were checked before, so that errors here are about types and values.
-#[derive(Deserialize)]
-struct Written {
-    /// The directory of members: for `guild serve` without `--members`, for keys on the command line, and for the toolboxes
-    /// of a host of one member.
-    members: Option<PathBuf>,
-    #[serde(default)]
-    roots: Vec<WrittenRoot>,
-    /// What runs agent sessions: `"extractive"`, `"claude"` or `"api"`. Default: `"extractive"`.
-    agent: Option<Spanned<String>>,
-    /// The runtimes that a dispatch may ask for with its `agent`, besides the member's own. Default: `[]`.
-    #[serde(default)]
-    dispatch_agents: Vec<Spanned<String>>,
-    #[serde(default)]
-    member: BTreeMap<Pattern, WrittenMember>,
-    /// Whether a component that imports what it was not granted is refused. Without it each call of such an import answers
-    /// `not-granted`. Default: `false`.
-    #[serde(default)]
-    strict_imports: bool,
-    extractive: Option<WrittenExtractive>,
-    claude: Option<Spanned<WrittenClaude>>,
-    api: Option<Spanned<WrittenApi>>,
-    #[serde(default)]
-    prices: Vec<WrittenPrice>,
-    web: Option<Spanned<WrittenWeb>>,
-    /// Whether a member is loaded only after `guild approve`. Default: `false`.
-    #[serde(default)]
-    require_approval: bool,
-    /// Whether a member is loaded only with a good signature by a key of `guild.trust`. Default: `false`.
-    #[serde(default)]
-    require_signature: bool,
-    /// The port to listen on; 0 takes any that is free. `--port` goes before it. Without both it is 7433.
-    port: Option<u16>,
-    /// The limits of the host, by the names in the table of limits.
-    limits: Option<Spanned<Limits>>,
-}
-
-/// A directory that sessions may read, besides those of `--sources`. One such table for each.
-#[derive(Deserialize)]
-struct WrittenRoot {
-    /// The name by which jobs see it; without one, the directory's own. It has no `/`, is not `.` or `..`, and no other
-    /// root has it.
-    name: Option<Spanned<String>>,
-    /// The directory. A relative path begins at the directory of `guild.toml`.
-    path: PathBuf,
 }
 
 /// A root's name is the first part of the paths that sessions see and reports cite.

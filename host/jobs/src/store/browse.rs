@@ -70,6 +70,11 @@ impl JobStore {
         Some(JobSummary::of(&*self.catalog.read().get(id)?))
     }
 
+    /// The same, once it is known whether there is one. It blocks while the jobs are read at the start of a host.
+    pub fn look_up(&self, id: &str) -> Option<JobSummary> {
+        self.find(id).ok().map(|entry| JobSummary::of(&entry))
+    }
+
     /// A job's own id, and its directory.
     fn open_job(&self, id: &str) -> Result<(JobId, Dir), StoreError> {
         let id = self.find(id)?.id.clone();

@@ -37,6 +37,7 @@ use crate::{
 use bridge::{Bridged, Dispatched};
 use guild_auth::{Access, Audit, Caller, Operation, Refused};
 use guild_roster::{
+    blocking,
     component::Component,
     member::Member,
     roster::{MemberEntry, MemberState, Reading},
@@ -58,7 +59,7 @@ pub(crate) enum Endpoint<'a> {
     /// At a worker's dispatch bridge.
     Dispatch(&'a str),
     /// At the endpoint for all that a member offers: its tools, and its dispatch bridge.
-    Whole(&'a str),
+    All(&'a str),
     /// At the endpoint for all that the host serves.
     Roster,
 }
@@ -77,8 +78,9 @@ impl<'a> Endpoint<'a> {
         if let Some(key) = key("/dispatch/") {
             return here(key).then_some(Self::Dispatch(key));
         }
-        if let Some(key) = key("/whole/") {
-            return here(key).then_some(Self::Whole(key));
+        // `/whole/` is what it was called before.
+        if let Some(key) = key("/all/").or_else(|| key("/whole/")) {
+            return here(key).then_some(Self::All(key));
         }
         if single.is_some() { None } else { key("/members/").map(Self::Member) }
     }
@@ -86,7 +88,7 @@ impl<'a> Endpoint<'a> {
     /// The key of the one member that it is of.
     pub(crate) fn member(self) -> Option<&'a str> {
         match self {
-            Self::Member(key) | Self::Dispatch(key) | Self::Whole(key) => Some(key),
+            Self::Member(key) | Self::Dispatch(key) | Self::All(key) => Some(key),
             Self::Roster => None,
         }
     }
@@ -100,7 +102,7 @@ pub enum Server {
     /// The dispatch bridge of a worker.
     Dispatch(Arc<Member>),
     /// All that a member offers, under the names that a roster has for it.
-    Whole(Arc<Member>),
+    All(Arc<Member>),
     /// All members of a host: one set of tools for all workers, and the components' tools, each under a name that begins with
     /// its member's.
     Roster(Arc<Reading>),
@@ -205,7 +207,7 @@ impl Server {
                 member if member.manifest().is_worker() => Ok(Self::Dispatch(member)),
                 _ => Err(Absent::NotFound),
             },
-            Endpoint::Whole(key) => member(key).map(Self::Whole),
+            Endpoint::All(key) => member(key).map(Self::All),
             Endpoint::Roster => Ok(Self::Roster(reading.clone())),
         }
     }
@@ -213,7 +215,7 @@ impl Server {
     /// The key of the one member that it is of; empty where it is of many.
     pub(crate) fn key(&self) -> &str {
         match self {
-            Self::Member(member) | Self::Dispatch(member) | Self::Whole(member) => member.key().as_str(),
+            Self::Member(member) | Self::Dispatch(member) | Self::All(member) => member.key().as_str(),
             Self::Roster(_) => "",
         }
     }
@@ -221,7 +223,7 @@ impl Server {
     /// Its name and version.
     pub(crate) fn identity(&self) -> Identity<'_> {
         match self {
-            Self::Member(member) | Self::Whole(member) => {
+            Self::Member(member) | Self::All(member) => {
                 let manifest = member.manifest();
                 Identity { name: (&manifest.name).into(), title: None, version: (&manifest.version).into() }
             }
@@ -242,7 +244,7 @@ impl Server {
     pub(crate) fn offers(&self) -> Offers {
         let (jobs, bridge) = match self {
             Self::Member(member) => (member.manifest().is_worker(), false),
-            Self::Whole(member) => (member.manifest().is_worker(), member.manifest().is_worker()),
+            Self::All(member) => (member.manifest().is_worker(), member.manifest().is_worker()),
             Self::Dispatch(_) | Self::Roster(_) => (true, true),
         };
         Offers { resources: jobs, prompts: bridge, tasks: bridge }
@@ -253,7 +255,7 @@ impl Server {
         let naming = match self {
             Self::Member(_) => return None,
             Self::Dispatch(_) => Naming::Servers,
-            Self::Whole(_) => Naming::Prefixes,
+            Self::All(_) => Naming::Prefixes,
             Self::Roster(_) => Naming::Arguments,
         };
         let mut members = self.members(caller);
@@ -266,7 +268,7 @@ impl Server {
     /// The members that it is of and that the caller's token is for, by key.
     pub(crate) fn members(&self, caller: &Caller) -> Vec<Arc<Member>> {
         match self {
-            Self::Member(member) | Self::Dispatch(member) | Self::Whole(member) => vec![member.clone()],
+            Self::Member(member) | Self::Dispatch(member) | Self::All(member) => vec![member.clone()],
             Self::Roster(reading) => {
                 let members = reading.members();
                 let served = members.values().filter_map(MemberEntry::member);
@@ -300,7 +302,7 @@ impl Server {
                 None => Ok(Vec::new()),
             },
             Self::Dispatch(member) => Ok(bridge::tools(member, caller, str::to_owned).collect()),
-            Self::Whole(member) => {
+            Self::All(member) => {
                 let (key, mut tools) = (member.key(), Vec::new());
                 if member.manifest().is_worker() {
                     tools.extend(bridge::tools(member, caller, |tool| key.dispatch_tool(tool)));
@@ -343,7 +345,7 @@ impl Server {
                     bridge::find(name).ok_or_else(|| unknown(name, bridge::BRIDGED.iter().map(|one| one.tool)))?;
                 call_bridged(self, caller, member, bridged, arguments, options).await
             }
-            Self::Whole(member) => {
+            Self::All(member) => {
                 let key = member.key();
                 if let (Some(toolbox), Some(tool)) = (member.toolbox(), name.strip_prefix(&key.tool(""))) {
                     return call_own(caller, toolbox, tool, name, arguments).await;
@@ -358,12 +360,16 @@ impl Server {
         }
     }
 
-    /// The worker whose job that is, and the job's record; none where the caller's token is not for it.
-    pub(crate) fn job(&self, caller: &Caller, id: &str) -> Option<(Arc<Member>, JobId)> {
-        self.workers(caller).into_iter().find_map(|member| {
-            let id = member.store().brief(id)?.id;
-            Some((member, id))
-        })
+    /// The worker whose job that is; none where the caller's token is not for it.
+    pub(crate) async fn job(&self, caller: &Caller, id: &str) -> Option<(Arc<Member>, JobId)> {
+        let (workers, id) = (self.workers(caller), id.to_owned());
+        let found = blocking(move || {
+            Ok(workers.into_iter().find_map(|member| {
+                let id = member.store().look_up(&id)?.id;
+                Some((member, id))
+            }))
+        });
+        found.await.ok().flatten()
     }
 }
 
@@ -418,7 +424,7 @@ fn about_unknown_job(server: &Server, caller: &Caller, job: &str) -> String {
     owners.retain(|worker| worker.store().brief(job).is_some());
     if owners.is_empty() {
         let list = match server {
-            Server::Whole(member) => member.key().dispatch_tool("list"),
+            Server::All(member) => member.key().dispatch_tool("list"),
             _ => "list".to_owned(),
         };
         return format!("`{list}` has the ids of the jobs that there are");

@@ -370,7 +370,7 @@ impl ServerHandler for Handler {
         carried_out(&request, async {
             of_later_versions(&request)?;
             let Asked { server, caller } = Asked::of(&request)?;
-            tasks::update(server, &caller, &params.task_id).map_err(convert::failure)
+            tasks::update(server, &caller, &params.task_id).await.map_err(convert::failure)
         })
         .await
     }

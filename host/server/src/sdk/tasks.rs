@@ -43,7 +43,7 @@ pub(super) async fn created(member: &Member, job: &JobId) -> Result<CreateTaskRe
 
 /// How a task is getting on.
 pub(super) async fn get(server: &Server, caller: &Caller, id: &str) -> Result<GetTaskResult, Failure> {
-    let (member, job) = find(server, caller, id)?;
+    let (member, job) = find(server, caller, id).await?;
     let key = member.key().as_str();
     let authorized = caller.authorize(key, worker::STATUS.operation())?;
     let asked = async |audit: Audit| {
@@ -75,7 +75,7 @@ pub(super) async fn get(server: &Server, caller: &Caller, id: &str) -> Result<Ge
 
 /// Ends a task's job. One that has ended stays as it is: a failed job too, which is a completed task.
 pub(super) async fn cancel(server: &Server, caller: &Caller, id: &str) -> Result<(), Failure> {
-    let (member, job) = find(server, caller, id)?;
+    let (member, job) = find(server, caller, id).await?;
     let key = member.key().as_str();
     let authorized = caller.authorize(key, worker::CANCEL.operation())?;
     if member.store().running(job.as_str()).is_none() {
@@ -90,14 +90,14 @@ pub(super) async fn cancel(server: &Server, caller: &Caller, id: &str) -> Result
 
 /// Takes what a client has to say to a task. No job waits for anything: its worker goes on by itself and logs its questions.
 /// So there is nothing that an answer could be to, and one that is to nothing is ignored.
-pub(super) fn update(server: &Server, caller: &Caller, id: &str) -> Result<(), Failure> {
-    let (member, _) = find(server, caller, id)?;
+pub(super) async fn update(server: &Server, caller: &Caller, id: &str) -> Result<(), Failure> {
+    let (member, _) = find(server, caller, id).await?;
     caller.authorize(member.key().as_str(), worker::STATUS.operation())?;
     Ok(())
 }
 
-fn find(server: &Server, caller: &Caller, id: &str) -> Result<(Arc<Member>, JobId), RpcError> {
-    server.job(caller, id).ok_or_else(|| RpcError::invalid_params(format!("Unknown task: {}", shown(id))))
+async fn find(server: &Server, caller: &Caller, id: &str) -> Result<(Arc<Member>, JobId), RpcError> {
+    server.job(caller, id).await.ok_or_else(|| RpcError::invalid_params(format!("Unknown task: {}", shown(id))))
 }
 
 async fn status(member: &Member, id: &str) -> Result<StatusView, RpcError> {

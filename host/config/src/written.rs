@@ -1,0 +1,60 @@
+//! `guild.toml` as it is written.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use guild_contract::{Limits, grants::Pattern};
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::{
+    agents::{WrittenApi, WrittenClaude, WrittenExtractive, WrittenPrice},
+    policy::WrittenMember,
+    web::WrittenWeb,
+};
+
+/// The file as it is written. Its keys were checked before, so that errors here are about types and values.
+#[derive(Deserialize)]
+pub(crate) struct Written {
+    /// The directory of members: for `guild serve` without `--members`, for keys on the command line, and for the toolboxes
+    /// of a host of one member.
+    pub(crate) members: Option<PathBuf>,
+    #[serde(default)]
+    pub(crate) roots: Vec<WrittenRoot>,
+    /// What runs agent sessions: `"extractive"`, `"claude"` or `"api"`. Default: `"extractive"`.
+    pub(crate) agent: Option<Spanned<String>>,
+    /// The runtimes that a dispatch may ask for with its `agent`, besides the member's own. Default: `[]`.
+    #[serde(default)]
+    pub(crate) dispatch_agents: Vec<Spanned<String>>,
+    #[serde(default)]
+    pub(crate) member: BTreeMap<Pattern, WrittenMember>,
+    /// Whether a component that imports what it was not granted is refused. Without it each call of such an import answers
+    /// `not-granted`. Default: `false`.
+    #[serde(default)]
+    pub(crate) strict_imports: bool,
+    pub(crate) extractive: Option<WrittenExtractive>,
+    pub(crate) claude: Option<Spanned<WrittenClaude>>,
+    pub(crate) api: Option<Spanned<WrittenApi>>,
+    #[serde(default)]
+    pub(crate) prices: Vec<WrittenPrice>,
+    pub(crate) web: Option<Spanned<WrittenWeb>>,
+    /// Whether a member is loaded only after `guild approve`. Default: `false`.
+    #[serde(default)]
+    pub(crate) require_approval: bool,
+    /// Whether a member is loaded only with a good signature by a key of `guild.trust`. Default: `false`.
+    #[serde(default)]
+    pub(crate) require_signature: bool,
+    /// The port to listen on; 0 takes any that is free. `--port` goes before it. Without both it is 7433.
+    pub(crate) port: Option<u16>,
+    /// The limits of the host, by the names in the table of limits.
+    pub(crate) limits: Option<Spanned<Limits>>,
+}
+
+/// A directory that sessions may read, besides those of `--sources`. One such table for each.
+#[derive(Deserialize)]
+pub(crate) struct WrittenRoot {
+    /// The name by which jobs see it; without one, the directory's own. It has no `/`, is not `.` or `..`, and no other
+    /// root has it.
+    pub(crate) name: Option<Spanned<String>>,
+    /// The directory. A relative path begins at the directory of `guild.toml`.
+    pub(crate) path: PathBuf,
+}
