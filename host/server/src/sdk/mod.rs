@@ -279,9 +279,9 @@ impl Services {
             Ok(weight) => caller.takes(weight.saturating_mul(COPIES)).await?,
         }
         // Whether a tool may be called depends on the tool, and is looked at where it is known.
-        if let Some(method) = message.method.as_deref().filter(|method| *method != TOOLS_CALL.name) {
-            parts.extensions.insert(caller.authorize(server.key(), methods::operation(method))?);
-        }
+        let of_method = message.method.as_deref().filter(|method| *method != TOOLS_CALL.name);
+        let authorize = |method| caller.authorize(server.key(), methods::operation(method));
+        let authorized = of_method.map(authorize).transpose()?;
         let owner = Owner { who: caller.identity(), path: parts.uri.path().to_owned() };
         let mut visitor = Visitor::new(self.sessions.clone(), owner);
         let found = match era {
@@ -319,6 +319,9 @@ impl Services {
             Era::Stateless | Era::Sessions => Handler::of_stay(&server, &caller),
         };
         if !listens {
+            if let Some(authorized) = authorized {
+                parts.extensions.insert(authorized);
+            }
             parts.extensions.insert(caller);
             parts.extensions.insert(server);
         }

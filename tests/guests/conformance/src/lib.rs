@@ -2,7 +2,10 @@
 
 use std::borrow::Cow;
 
-use guild_plugin_sdk::{export_toolbox, toolbox::{Tool, Toolbox}};
+use guild_plugin_sdk::{
+    export_toolbox,
+    toolbox::{Tool, Toolbox},
+};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 

@@ -1,6 +1,12 @@
 //! What is tried with files until something says no.
 
-use std::{ffi::{CString, c_char, c_int}, fs::{self, File, OpenOptions}, io::{self, Read, Seek, SeekFrom, Write}, thread, time::Duration};
+use std::{
+    ffi::{CString, c_char, c_int},
+    fs::{self, File, OpenOptions},
+    io::{self, Read, Seek, SeekFrom, Write},
+    thread,
+    time::Duration,
+};
 
 /// What a plain program writes at a time.
 const CHUNK: usize = 4096;

@@ -5,7 +5,11 @@ mod disk;
 use std::{fs, io::Write, thread, time::Duration};
 
 use futures_util::future::join;
-use guild_plugin_sdk::{Activation, AutonomousWorker, Bounds, Decision, Plan, Refusal, Scope, Session, ToolDefinition, Worker, agent::{self, Event, Finish}, block_on, commission, explain, export_autonomous_worker, files, job_tools, memory, status, web};
+use guild_plugin_sdk::{
+    Activation, AutonomousWorker, Bounds, Decision, Plan, Refusal, Scope, Session, ToolDefinition, Worker,
+    agent::{self, Event, Finish},
+    block_on, commission, explain, export_autonomous_worker, files, job_tools, memory, status, web,
+};
 
 struct Probe;
 
