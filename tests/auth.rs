@@ -1,4 +1,4 @@
-//! The door: who may call a host, over what, how much of it, and what is written down.
+//! Auth: who may call a host, over what, how much of it, and what is written down.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! The sandbox through its own door: what a component may import, what it costs to loop, grow or trap, and that it
+//! The sandbox by its own functions: what a component may import, what it costs to loop, grow or trap, and that it
 //! finds only the directories that it was given.
 
 use std::{

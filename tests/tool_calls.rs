@@ -1,4 +1,4 @@
-//! A component's tools at the sandbox's own door: how they are listed, what a call reaches, and how it ends.
+//! A component's tools by the sandbox's own functions: how they are listed, what a call reaches, and how it ends.
 
 use std::fs;
 

@@ -205,7 +205,7 @@ pub(crate) struct Host {
     child: Child,
     pub(crate) port: u16,
     endpoint: String,
-    /// What its clients show at the door.
+    /// What its clients bring as a token.
     pub(crate) token: Option<String>,
     output: Arc<Mutex<String>>,
     closed: Mutex<mpsc::Receiver<()>>,

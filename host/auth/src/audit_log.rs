@@ -21,6 +21,7 @@ use std::{
 };
 
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use guild_config::{Config, directories};
 use guild_contract::text::is_steering;
 use guild_jobs::rfc3339;
 use jiff::Timestamp;
@@ -29,8 +30,6 @@ use rustix::{
     io::Errno,
 };
 use serde::{Serialize, Serializer};
-
-use guild_config::{Config, directories};
 
 /// The file's name in the user's state directory.
 const FILE_NAME: &str = "audit.jsonl";

@@ -5,9 +5,9 @@
 //! whatever it asks for. An address that stands there in place of a name cannot be bound to anything else. Some of a
 //! page's requests have no `Origin`; of those a browser says in `Sec-Fetch-Site` that they come from another site.
 
-use guild_config::{Called, HostName};
 use std::net::{IpAddr, SocketAddr};
 
+use guild_config::{Called, HostName};
 use http::{
     HeaderMap, HeaderName,
     header::{HOST, ORIGIN},

@@ -18,7 +18,7 @@ use crate::{
     tokens::{TokenError, TokenFile},
 };
 
-/// Why a host does not start with the door that it was given.
+/// Why a host does not start with what `guild.toml` says of who may ask.
 #[derive(Debug, thiserror::Error)]
 pub enum IngressError {
     /// Others can reach the host, and nobody could come in.

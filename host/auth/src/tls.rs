@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use guild_config::TlsFiles;
 use guild_session::fingerprint::StrictFingerprint;
 use jiff::Timestamp;
 use rustls::{
@@ -17,8 +18,6 @@ use rustls::{
     server::ParsedCertificate,
 };
 use tokio_rustls::TlsAcceptor;
-
-use guild_config::TlsFiles;
 
 /// How often the files are looked at, at most.
 const LOOK: Duration = Duration::from_secs(1);

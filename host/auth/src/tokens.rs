@@ -15,17 +15,16 @@ use std::{
     str::FromStr,
 };
 
-use guild_contract::{grants::Pattern, secret::Secret, text::hex};
-use jiff::Timestamp;
-use rustix::{fs::OFlags, process::geteuid};
-use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
-
 use guild_config::{
     Config,
     directory_lock::DirectoryLock,
     text::{check_unshared, from_toml},
 };
+use guild_contract::{grants::Pattern, secret::Secret, text::hex};
+use jiff::Timestamp;
+use rustix::{fs::OFlags, process::geteuid};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 /// The file's name.
 pub const FILE_NAME: &str = "guild.tokens";

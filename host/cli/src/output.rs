@@ -12,10 +12,11 @@ use std::{
 
 use anstream::adapter::strip_str;
 use anstyle::{AnsiColor, Style};
-pub(crate) use guild_contract::text::{harmless, is_steering, one_line, visible};
 use guild_contract::{JobStatus, Usage};
 use serde::Serialize;
 use tracing::Level;
+
+pub(crate) use guild_contract::text::{harmless, is_steering, one_line, visible};
 
 use crate::log;
 

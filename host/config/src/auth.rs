@@ -11,7 +11,7 @@ use toml::Spanned;
 use super::value::Wrong;
 use crate::host_name::HostName;
 
-/// What `guild.toml` says about the door. The default lets in whoever is on this machine, and nobody else.
+/// What `guild.toml` says of who may ask, and how. The default lets in whoever is on this machine, and nobody else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthConfig {
     /// `bind`: the address to listen on.
@@ -53,7 +53,7 @@ pub struct TlsFiles {
     pub key: PathBuf,
 }
 
-/// The door's keys as they are written.
+/// The same, as it is written.
 #[derive(Deserialize)]
 pub(crate) struct WrittenAuth {
     /// The address to listen on. One that other machines can reach needs `[tls]` or `behind_proxy`. Default: `"127.0.0.1"`.

@@ -8,6 +8,7 @@ use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
 use guild_contract::{Decision, Grants, JobStatus};
+use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools, parse};
 use schemars::JsonSchema;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -17,7 +18,6 @@ use crate::{
     memory::{MemoryStore, Source},
     running::RunningJob,
 };
-use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools, parse};
 
 /// The internal tools, on one job. Its own methods block on the file system; [`Tools::call`] does not.
 #[derive(Clone)]

@@ -3,7 +3,6 @@
 use std::io::{self, Write as _};
 
 use cap_std::fs::Dir;
-
 use guild_session::fingerprint::Fingerprint;
 
 use crate::durable::{append, ends_with_newline};

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, io, sync::Arc};
 
 use cap_std::fs::Dir;
 use guild_contract::{Decision, JobId, JobStatus, Limits, Meta, objects, rpc::StatusView};
+use guild_session::{fingerprint::Fingerprint, transcript::Line};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use serde_json::{
@@ -17,7 +18,6 @@ use crate::{
     durable::{Contents, Survives, if_there, read, read_whole, remove_temporary, replace},
     error::StoreError,
 };
-use guild_session::{fingerprint::Fingerprint, transcript::Line};
 
 /// The directory of a member that has its jobs.
 pub(crate) const JOBS: &str = "jobs";

@@ -15,6 +15,11 @@ use std::{
 
 use cap_std::fs::Dir;
 use guild_contract::{Decision, JobId, JobStatus, JobUsage, Limits, Meta, News, rpc::StatusView, text::visible};
+use guild_session::{
+    fingerprint::Fingerprint,
+    tools::ToolError,
+    transcript::{self, Entry, Line},
+};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -30,11 +35,6 @@ use crate::{
         self, DECISIONS, LOG, META, QUESTIONS, Recorded, STATUS, SUBMISSION, Submission, TRANSCRIPT, UnsavedResult,
     },
     sync::lock,
-};
-use guild_session::{
-    fingerprint::Fingerprint,
-    tools::ToolError,
-    transcript::{self, Entry, Line},
 };
 
 /// What a question or a decision costs of `limits.notes_bytes` besides its text, so that a flood of tiny ones ends.

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
+use guild_config::Runtime;
 use guild_contract::{Bounds, MemberKey};
 use guild_jobs::{Condense, Condensed, Condenser};
 use guild_session::{
@@ -10,7 +11,6 @@ use guild_session::{
 };
 
 use crate::runtimes::{GRACE, Runtimes};
-use guild_config::Runtime;
 
 /// Has the runtime `agent` condense the memories of the member `key`, when it has a place for that.
 pub(crate) fn condenser(runtimes: &Arc<Runtimes>, agent: Runtime, key: &MemberKey) -> Condenser {

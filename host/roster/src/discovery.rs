@@ -14,14 +14,13 @@ use std::{
 
 use cap_fs_ext::{DirExt, FollowSymlinks, OpenOptionsFollowExt, OpenOptionsSyncExt};
 use cap_std::fs::{Dir, Metadata, MetadataExt as _, OpenOptions};
+use guild_config::Config;
 use guild_contract::{Limits, Manifest, MemberKey, grants::Pattern, manifest::FILE_NAME, text::hex};
 use guild_jobs::durable::open_directory;
 use guild_sandbox::Candidate;
 use guild_session::fingerprint::Fingerprint;
-use sha2::{Digest as _, Sha256};
-
-use guild_config::Config;
 use guild_trust::SUFFIX;
+use sha2::{Digest as _, Sha256};
 
 /// What a directory of members is called, where nobody says otherwise.
 pub const MEMBERS: &str = "guild-members";

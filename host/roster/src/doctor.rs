@@ -7,6 +7,8 @@
 use std::{collections::BTreeSet, fmt, path::PathBuf, sync::Arc};
 
 use guild_agent::{Extractive, Looked, ReadRoots, api::Api};
+use guild_auth::{audit_log::Log, tls::Tls, tokens::TokenFile};
+use guild_config::{Config, Runtime};
 use guild_contract::{
     MemberKey,
     manifest::{Interface, World},
@@ -27,8 +29,6 @@ use crate::{
     sources::{Sources, read_roots},
     survey::{Surveyed, survey_all},
 };
-use guild_auth::{audit_log::Log, tls::Tls, tokens::TokenFile};
-use guild_config::{Config, Runtime};
 
 /// So many documents of a read root are counted.
 const DOCUMENTS: u32 = 1000;

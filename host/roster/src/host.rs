@@ -8,8 +8,11 @@ use std::{
 
 use futures::future::join_all;
 use guild_agent::ReadRoots;
+use guild_auth::{Caller, Ingress};
+use guild_config::{Config, Runtime};
 use guild_contract::{Limits, MemberKey};
 use guild_jobs::durable::open_directory;
+use guild_trust::{Approval, seal::Seals};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
@@ -32,9 +35,6 @@ use crate::{
     sources::{Sources, read_roots},
     toolboxes::{Served, Toolboxes},
 };
-use guild_auth::{Caller, Ingress};
-use guild_config::{Config, Runtime};
-use guild_trust::{Approval, seal::Seals};
 
 /// How long a start waits to hear what there is in the read roots.
 const LOOKING: Duration = Duration::from_secs(5);
@@ -82,7 +82,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Finds the members, becomes their owner, opens their jobs and starts loading their components. `door` is where the
+    /// Finds the members, becomes their owner, opens their jobs and starts loading their components. `ingress` is where the
     /// host is going to serve them, if it is: then, in roster mode, what changes in the members' directories takes effect
     /// from now on.
     ///

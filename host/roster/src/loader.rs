@@ -7,11 +7,13 @@ use std::{
 
 use cap_std::fs::Dir;
 use guild_audit::inspect::InspectError;
+use guild_config::directories;
 use guild_contract::{
     Grants, Limits, MemberKey,
     manifest::{ComponentSpec, FILE_NAME, Lines},
 };
 use guild_sandbox::{Candidate, CompileCache, Effort, LoadError, Plugin, Sandbox, Unlisted};
+use guild_trust::{Approval, Refused, Standing, Trusted};
 use tokio::{
     sync::{Semaphore, watch},
     task::{JoinError, spawn_blocking},
@@ -25,8 +27,6 @@ use crate::{
     interrupted::InterruptedJobs,
     schema::check_config_schema,
 };
-use guild_config::directories;
-use guild_trust::{Approval, Refused, Standing, Trusted};
 
 /// A component to load, and who waits for it.
 pub(crate) struct Load {

@@ -10,14 +10,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use guild_config::Config;
 use guild_contract::{
     Manifest, MemberKey,
     manifest::{FILE_NAME, McpCommand},
 };
+use guild_jobs::durable::open_directory;
 
 use crate::discovery::{self, FoundMember};
-use guild_config::Config;
-use guild_jobs::durable::open_directory;
 
 /// What a manifest says that needs nobody's permission.
 const PLAIN: &str = r#""command": "guild", "args": ["serve", "--member", ".", "--port", "${PORT}"]"#;

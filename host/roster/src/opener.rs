@@ -5,6 +5,8 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
+use guild_agent::ReadRoots;
+use guild_auth::Rules;
 use guild_contract::Limits;
 use tokio::sync::watch;
 
@@ -21,8 +23,6 @@ use crate::{
     roster::{MemberState, Roster},
     takeover,
 };
-use guild_agent::ReadRoots;
-use guild_auth::Rules;
 
 /// Opens members, with what they are opened on.
 pub(crate) struct Opener {
@@ -77,7 +77,7 @@ impl Opener {
         }
     }
 
-    /// Opens what was found; what cannot be is in state error. A `home` that is still there, since its jobs have not
+    /// Opens what was found; what cannot be is in state error. Data that is still there, since its jobs have not
     /// ended, is gone on with.
     pub(crate) async fn settle(&self, Found { path, member }: Found, data: Option<Arc<MemberData>>) -> Opened {
         let looked = member.as_ref().map(|found| found.mark.clone()).map_err(Clone::clone);
@@ -172,7 +172,7 @@ impl Opener {
         }
     }
 
-    /// The members as they are under `means`, each over the same home. They are not in service yet.
+    /// The members as they are under `context`, each over the same data. They are not in service yet.
     ///
     /// # Errors
     /// Why one of them cannot be, with its key.
@@ -182,8 +182,8 @@ impl Opener {
         served.map(|(path, member)| renewed(context, member).map_err(|why| format!("member {path}: {why}"))).collect()
     }
 
-    /// Puts members into service that were renewed for `means`, and the rules by which they are asked, all at once. From now on, every other one is opened with
-    /// these means, too. What is to be loaded is the caller's to begin.
+    /// Puts members into service that were renewed for `context`, and the rules by which they are asked, all at once. From now on, every other one is opened with
+    /// this context, too. What is to be loaded is the caller's to begin.
     pub(crate) fn put_in_service(&self, context: HostContext, rules: Rules, renewed: &[Renewed]) {
         {
             let mut now = self.context.write().unwrap_or_else(PoisonError::into_inner);
@@ -202,7 +202,7 @@ pub(crate) struct Renewed {
     pub(crate) load: Option<Load>,
 }
 
-/// A member as it is under `means`, over the same home, and with the same manifest.
+/// A member as it is under `context`, over the same data, and with the same manifest.
 ///
 /// # Errors
 /// Why it cannot be.

@@ -5,13 +5,13 @@
 
 use std::{fmt, sync::Arc};
 
+use guild_auth::audit_log::{Event, Outcome};
+use guild_config::{Change, Config, changes};
 use guild_session::secret::KeySource;
 use guild_web::SearchOptions;
 use tokio::{sync::Notify, task::spawn_blocking};
 
 use crate::{Host, notice::NOTICE, opener::Prepared};
-use guild_auth::audit_log::{Event, Outcome};
-use guild_config::{Change, Config, changes};
 
 /// How a host reads its `guild.toml` again.
 #[derive(Clone)]

@@ -7,6 +7,7 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
+use guild_auth::{Ingress, Rules};
 use guild_contract::{MemberKey, MemberReport, MemberService};
 use tokio::sync::watch;
 
@@ -15,7 +16,6 @@ use crate::{
     member::Member,
     toolboxes::{Offer, Served, no_toolbox},
 };
-use guild_auth::{Ingress, Rules};
 
 /// What became of a directory that has a manifest.
 #[derive(Clone)]

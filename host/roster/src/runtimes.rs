@@ -4,6 +4,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use guild_agent::{Extractive, LocalSearch, api::Api, claude::Claude};
+use guild_config::{Config, Runtime, directories};
 use guild_contract::{Grants, MemberKey};
 use guild_session::{
     files::Files,
@@ -12,8 +13,6 @@ use guild_session::{
     web::Web,
 };
 use guild_web::{Granted, Internet, MemberHosts};
-
-use guild_config::{Config, Runtime, directories};
 
 /// How long a session may take to end that was cancelled, or is out of time.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);

@@ -9,11 +9,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use guild_config::{Config, Runtime};
 use guild_contract::{Grants, MemberKey};
 use serde::{Deserialize, Serialize};
 
 use crate::sources::{ServedRoot, Sources};
-use guild_config::{Config, Runtime};
 
 /// How a member is served.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,6 +4,7 @@ use std::{pin::pin, sync::Arc, time::Instant};
 
 use async_trait::async_trait;
 use guild_agent::ToolSet;
+use guild_config::Runtime;
 use guild_contract::{
     Bounds, JobUsage, Limits, MemberKey, Usage,
     manifest::FILE_TOOLS,
@@ -34,7 +35,6 @@ use crate::{
     reach::Reach,
     runtimes::{GRACE, Runtimes, Slot},
 };
-use guild_config::Runtime;
 
 /// How a job came here.
 pub(crate) enum JobRequest {

@@ -8,9 +8,8 @@ use axum::{
     },
     response::{IntoResponse, Response},
 };
-use guild_contract::rpc::{RpcError, code};
-
 use guild_auth::Refused;
+use guild_contract::rpc::{RpcError, code};
 use guild_roster::to_json;
 
 /// Why a request is not carried out.
@@ -51,7 +50,7 @@ impl Declined {
     }
 }
 
-/// What did not pass the door.
+/// What the gate refused.
 impl From<Refused> for Declined {
     fn from(refused: Refused) -> Self {
         let (status, retry_after) = (refused.status(), refused.retry_after());

@@ -12,15 +12,15 @@ use axum::{
 };
 use bytes::Bytes;
 use futures::stream;
+use guild_auth::{Caller, Subscription, shares::Share};
 use guild_contract::{JobId, MemberKey, event::Kind};
+use guild_roster::events::{Hub, Record, Start};
 use tokio::{
     sync::{oneshot, watch},
     time::{Instant, timeout_at},
 };
 
 use crate::declined::Declined;
-use guild_auth::{Caller, Subscription, shares::Share};
-use guild_roster::events::{Hub, Record, Start};
 
 /// Where the events are.
 pub(crate) const PATH: &str = "/events";

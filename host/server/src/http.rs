@@ -1,7 +1,7 @@
 //! HTTP: who may ask, where, and what counts as a request. What a request says is for [`rpc`], or for [`sdk`] where its
 //! client has a session, or says that it is of a version of MCP without any.
 //!
-//! The [`door`](guild_auth::) is passed before any path is looked at: a page in a browser whose name was bound to this
+//! [`guild_auth`] is asked before any path is looked at: a page in a browser whose name was bound to this
 //! host's address is told 403, whatever it asks for. An answer of [`rpc`] is always one JSON text, never a stream, whatever
 //! the client accepts.
 
@@ -25,10 +25,12 @@ use axum::{
 };
 use bytes::{Bytes, BytesMut};
 use futures::{FutureExt, StreamExt, future::BoxFuture, poll};
+use guild_auth::{Caller, Connection, Ingress, LARGE, Refused};
 use guild_contract::{
     rpc::{RpcError, code},
     text::{LOGGED_CHARS, one_line},
 };
+use guild_roster::{host::Host, roster::Reading};
 use http_body_util::BodyDataStream;
 use hyper::body::Incoming;
 use tokio::{
@@ -45,8 +47,6 @@ use crate::{
     rpc::{self, Answer, RequestContext, Target},
     sdk::{self, Services},
 };
-use guild_auth::{Caller, Connection, Ingress, LARGE, Refused};
-use guild_roster::{host::Host, roster::Reading};
 
 /// A request whose body may have been read.
 type Asked = Request<Option<Incoming>>;
@@ -73,7 +73,7 @@ struct Inner {
 }
 
 impl Service {
-    /// The service of a host behind its door: `/mcp`, `/members/<key>/mcp` in a roster, `/dispatch/<key>/mcp` for workers,
+    /// The service of a host: `/mcp`, `/members/<key>/mcp` in a roster, `/dispatch/<key>/mcp` for workers,
     /// `/all/<key>/mcp` for all that a member offers, and `/healthz`.
     pub fn new(host: Arc<Host>) -> Self {
         let sdk = Services::new(host.clone());

@@ -13,6 +13,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
+use guild_auth::Connection;
 use guild_contract::Limits;
 use guild_jobs::clock;
 use hyper::{server::conn::http1, service::service_fn};
@@ -34,7 +35,6 @@ use crate::{
     http::Service,
     patience::{PIECE, Patient, Transport},
 };
-use guild_auth::Connection;
 
 /// Connections that the system holds until they are accepted.
 const BACKLOG: i32 = 4096;
@@ -167,8 +167,14 @@ pub async fn serve(listener: TcpListener, service: Service, limits: &Limits, sto
         let mut exhausted = Exhausted::default();
         loop {
             let Ok(slot) = slots.clone().acquire_owned().await else { return };
-            while connections.try_join_next().is_some() {}
-            match listener.accept().await {
+            let accepted = loop {
+                tokio::select! {
+                    accepted = listener.accept() => break accepted,
+                    // What is left of a connection that has ended is dropped at once.
+                    _ = connections.join_next(), if !connections.is_empty() => {}
+                }
+            };
+            match accepted {
                 Ok((stream, peer)) => {
                     let Some(counted) = of_addresses.count(peer.ip().to_canonical()) else {
                         tracing::debug!(%peer, "its address, or all elsewhere, have as many connections as they may");

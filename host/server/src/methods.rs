@@ -69,7 +69,7 @@ const fn of_sdk(name: &'static str, access: Access) -> Method {
     Method { operation: Operation { name, access }, describe: None, handler: Handler::Sdk }
 }
 
-static METHODS: [Method; 22] = [
+static METHODS: [Method; 23] = [
     Method {
         operation: Operation { name: "initialize", access: Access::Open },
         describe: Some(|shapes| {
@@ -244,22 +244,53 @@ static METHODS: [Method; 22] = [
     of_sdk("completion/complete", Access::Open),
     of_sdk("tasks/get", Access::Reads),
     of_sdk("tasks/update", Access::Reads),
+    of_sdk("tasks/cancel", Access::Ends),
 ];
 
-/// The one that ends a task's job.
-static TASKS_CANCEL: Method = of_sdk("tasks/cancel", Access::Ends);
+/// A method that is asked for, looked up in the table once.
+struct Asked<'a> {
+    /// What the gate is asked.
+    operation: Operation<'a>,
+    /// None where the host has no such method.
+    handler: Option<&'static Handler>,
+}
 
-fn find(name: &str) -> Option<&'static Method> {
-    METHODS.iter().chain([&TASKS_CANCEL]).find(|method| method.operation.name == name)
+impl<'a> Asked<'a> {
+    fn of(name: &'a str) -> Self {
+        let unknown = if name.starts_with("notifications/") { Access::Notification } else { Access::Unknown };
+        match METHODS.iter().find(|method| method.operation.name == name) {
+            Some(Method { operation, handler, .. }) => Self { operation: *operation, handler: Some(handler) },
+            None => Self { operation: Operation { name, access: unknown }, handler: None },
+        }
+    }
+
+    async fn carry_out(
+        &self,
+        server: &Server,
+        caller: &Caller,
+        params: Option<&str>,
+        audit: Audit,
+    ) -> Result<Bytes, RpcError> {
+        let not_found = |why: &str| {
+            let message = format!("Method not found: {}{why}", shown(self.operation.name));
+            Err(RpcError::new(code::METHOD_NOT_FOUND, message))
+        };
+        match (self.handler, server) {
+            (Some(Handler::Worker(method)), Server::Member(member)) => {
+                method.call(member, caller, Params::read(params), &audit).await
+            }
+            (Some(Handler::Worker(_)), _) => {
+                not_found("; it is answered at a member's own endpoint, in a roster /members/KEY/mcp (--member KEY)")
+            }
+            (Some(Handler::Endpoint(handle)), server) => handle(Request { server, caller, params }).await,
+            (Some(Handler::Tool | Handler::Sdk) | None, _) => not_found(""),
+        }
+    }
 }
 
 /// What the gate is asked about a method of that name.
 pub(crate) fn operation(name: &str) -> Operation<'_> {
-    match find(name) {
-        Some(method) => method.operation,
-        None if name.starts_with("notifications/") => Operation { name, access: Access::Notification },
-        None => Operation { name, access: Access::Unknown },
-    }
+    Asked::of(name).operation
 }
 
 /// Carries a request out, where its caller may have that done, and answers with the JSON of its result.
@@ -267,11 +298,12 @@ pub(crate) fn operation(name: &str) -> Operation<'_> {
 /// # Errors
 /// What the gate, or the method, refuses.
 pub(crate) async fn call(server: &Server, caller: &Caller, name: &str, params: Option<&str>) -> Result<Bytes, Failure> {
-    if let Some(Method { handler: Handler::Tool, .. }) = find(name) {
+    let asked = Asked::of(name);
+    if let Some(Handler::Tool) = asked.handler {
         return Box::pin(call_tool(server, caller, params)).await;
     }
-    let authorized = caller.authorize(server.key(), operation(name))?;
-    Ok(call_authorized(&authorized, server, caller, name, params).await?)
+    let authorized = caller.authorize(server.key(), asked.operation)?;
+    Ok(authorized.run(async |audit| asked.carry_out(server, caller, params, audit).await).await?)
 }
 
 /// [`call`], of what the gate was asked about already.
@@ -285,32 +317,7 @@ pub(crate) async fn call_authorized(
     name: &str,
     params: Option<&str>,
 ) -> Result<Bytes, RpcError> {
-    authorized.run(async |audit| carry_out(server, caller, name, params, audit).await).await
-}
-
-async fn carry_out(
-    server: &Server,
-    caller: &Caller,
-    name: &str,
-    params: Option<&str>,
-    audit: Audit,
-) -> Result<Bytes, RpcError> {
-    match (find(name).map(|method| &method.handler), server) {
-        (Some(Handler::Worker(method)), Server::Member(member)) => {
-            method.call(member, caller, Params::read(params), &audit).await
-        }
-        (Some(Handler::Worker(_)), _) => Err(RpcError::new(
-            code::METHOD_NOT_FOUND,
-            format!(
-                "Method not found: {name}; it is answered at a member's own endpoint, in a roster /members/KEY/mcp \
-                 (--member KEY)"
-            ),
-        )),
-        (Some(Handler::Endpoint(handle)), server) => handle(Request { server, caller, params }).await,
-        (Some(Handler::Tool | Handler::Sdk) | None, _) => {
-            Err(RpcError::new(code::METHOD_NOT_FOUND, format!("Method not found: {}", shown(name))))
-        }
-    }
+    authorized.run(async |audit| Asked::of(name).carry_out(server, caller, params, audit).await).await
 }
 
 /// `tools/call`, for a client without a session.

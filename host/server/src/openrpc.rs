@@ -2,14 +2,13 @@
 
 use bytes::Bytes;
 use guild_contract::rpc::code;
+use guild_roster::to_json;
 use schemars::{
     JsonSchema,
     generate::{SchemaGenerator, SchemaSettings},
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-
-use guild_roster::to_json;
 
 /// The version of OpenRPC that the document keeps to. Nothing in it needs a later one, and many tools know none.
 const OPENRPC: &str = "1.3.2";

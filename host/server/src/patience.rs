@@ -19,7 +19,7 @@ use tokio::{
 use tokio_rustls::server::TlsStream;
 
 /// How many bytes have to move.
-pub(crate) const PIECE: u32 = 64 * 1024;
+pub(crate) const PIECE: u32 = guild_auth::LARGE as u32;
 
 /// A connection of a client: encrypted, or not.
 pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {

@@ -6,10 +6,12 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use guild_auth::{Caller, Refused};
 use guild_contract::{
     Limits,
     rpc::{RpcError, code},
 };
+use guild_roster::to_json;
 use serde::{Deserialize, Deserializer};
 use serde_json::{error::Category, value::RawValue};
 
@@ -18,8 +20,6 @@ use crate::{
     mcp::{Failure, Server},
     methods,
 };
-use guild_auth::{Caller, Refused};
-use guild_roster::to_json;
 
 /// Whom a request is for.
 #[derive(Clone, Copy)]

@@ -2,18 +2,18 @@
 
 use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-
-use crate::{
-    http::Service,
-    listen::{self, BindError, Bound, Signals},
-};
 use guild_auth::{Ingress, IngressError, audit_log::Event};
 use guild_config::{Config, Runtime};
 use guild_roster::{
     OpenError,
     host::{Host, HostOptions, Target},
     reload::Reloads,
+};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::{
+    http::Service,
+    listen::{self, BindError, Bound, Signals},
 };
 
 /// What `guild serve` was asked for.

@@ -17,6 +17,8 @@ use std::{
 };
 
 use cap_std::fs::{Dir, MetadataExt as _};
+use guild_auth::audit_log::{Event, Log, Outcome, Who};
+use guild_config::{Config, directory_lock::DirectoryLock, shell_word};
 use guild_contract::{
     MemberKey,
     manifest::{ComponentSpec, FILE_NAME},
@@ -32,8 +34,6 @@ use crate::{
     lock::{Asked, FILE, How, Lock, Pin},
     signature::{SUFFIX, Signature, Trust},
 };
-use guild_auth::audit_log::{Event, Log, Outcome, Who};
-use guild_config::{Config, directory_lock::DirectoryLock, shell_word};
 
 /// Why a member's component is not loaded. Each text says what to do about it.
 #[derive(Debug, thiserror::Error)]

@@ -9,6 +9,10 @@ use std::{
 };
 
 use cap_std::fs::{Dir, MetadataExt as _};
+use guild_config::{
+    directory_lock::DirectoryLock,
+    text::{check_unshared, from_toml, line_of},
+};
 use guild_contract::{
     bounds::Bounds,
     manifest::{ArtifactsRequest, ComponentSpec, RequestedGrants, World},
@@ -21,10 +25,6 @@ use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 use crate::error::FileError;
-use guild_config::{
-    directory_lock::DirectoryLock,
-    text::{check_unshared, from_toml, line_of},
-};
 
 /// Its name, beside `guild.toml`.
 pub const FILE: &str = "guild.lock";

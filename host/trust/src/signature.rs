@@ -6,12 +6,12 @@ use std::{
 };
 
 use cap_std::fs::Dir;
+use guild_config::text::read_file;
 use guild_jobs::durable::{Survives, open_dir, open_directory, read_whole, replace};
 use minisign_verify::{Error, PublicKey};
 use serde::Serialize;
 
 use crate::error::FileError;
-use guild_config::text::read_file;
 
 /// The name of the trust file, beside `guild.toml`.
 pub const TRUST_FILE: &str = "guild.trust";

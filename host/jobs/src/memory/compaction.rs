@@ -12,16 +12,15 @@ use std::{
 use cap_std::fs::Dir;
 use futures::future::BoxFuture;
 use guild_contract::{Bounds, JobUsage, Usage};
+use guild_session::{activation::MemoryNote, fingerprint::Fingerprint, meter::Account};
 use serde::{Deserialize, Serialize};
 use tokio::{runtime::Handle, task::spawn_blocking};
 
+use super::{COMPACTED, MEMORY, MemoryStore, Seen};
 use crate::{
     durable::{append, if_there, read_whole},
     sync::lock,
 };
-use guild_session::{activation::MemoryNote, fingerprint::Fingerprint, meter::Account};
-
-use super::{COMPACTED, MEMORY, MemoryStore, Seen};
 
 /// Condenses memories into one text of at most so many characters, within bounds, and says what that used.
 pub type Condense = Arc<dyn Fn(Vec<MemoryNote>, usize, Bounds) -> BoxFuture<'static, Condensed> + Send + Sync>;

@@ -5,6 +5,7 @@ use std::{ops::Bound, path::Path};
 use cap_std::fs::Dir;
 use guild_contract::{JobId, JobStatus};
 
+use super::JobStore;
 use crate::{
     artifacts::{self, ARTIFACTS, Names},
     error::StoreError,
@@ -12,8 +13,6 @@ use crate::{
     record::{RESULT, SUBMISSION},
     sync::lock,
 };
-
-use super::JobStore;
 
 /// A job as one who looks through all of them sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,14 +12,13 @@ use guild_contract::{
     rpc::{Detail, JobList, ListParams},
 };
 
+use super::{JobStore, filter::filter, json};
 use crate::{
     error::StoreError,
     index::{Entry, State},
     record::{self, STATUS},
     sync::lock,
 };
-
-use super::{JobStore, filter::filter, json};
 
 /// The unfiltered lists, by detail.
 #[derive(Default)]

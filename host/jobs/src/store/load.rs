@@ -8,6 +8,7 @@ use std::{
 use guild_contract::{JobId, JobStatus, Meta, News};
 use guild_session::fingerprint::Fingerprint;
 
+use super::{DELETED, JobStore, NEW};
 use crate::{
     ended::EndedJob,
     index::Entry,
@@ -15,8 +16,6 @@ use crate::{
     records,
     sync::{in_threads, lock},
 };
-
-use super::{DELETED, JobStore, NEW};
 
 /// Readers of `meta.json` files at a time.
 const READERS: usize = 2;

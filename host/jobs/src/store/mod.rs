@@ -24,7 +24,7 @@ use guild_contract::{
     rpc::{CancelView, Deleted},
 };
 use guild_session::fingerprint::Fingerprint;
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use serde::Serialize;
 use serde_json::Value;
 use uuid::{ContextV7, Uuid};
@@ -40,6 +40,7 @@ use crate::{
     events::Subscriber,
     index::{Catalog, Entry, State},
     record::{self, CONFIG, JOBS, META, PLAN, STATUS, TASK, UnsavedResult},
+    records::ended_before,
     running::{EndListener, RunningJob},
     sync::lock,
     tree,
@@ -326,9 +327,7 @@ impl JobStore {
                 continue;
             }
             let Some(meta) = entry.meta() else { continue };
-            let time = meta.completed_at.as_ref().unwrap_or(&meta.started_at);
-            let old = time.parse::<Timestamp>().is_ok_and(|time| time <= before);
-            if old && statuses.contains(&meta.status) {
+            if statuses.contains(&meta.status) && ended_before(&meta, before) {
                 match self.take_away(&entry) {
                     Ok(()) => {
                         let bytes = tree::bytes(self.context.jobs(), &format!("{DELETED}{}", meta.job_id));

@@ -13,6 +13,7 @@ use cap_std::fs::Dir;
 use guild_contract::{JobId, JobStatus, JobUsage, Meta, News};
 use guild_session::transcript::{self, Entry as TranscriptEntry};
 
+use super::{JobStore, end_of};
 use crate::{
     Sealed,
     durable::remove_temporaries,
@@ -22,8 +23,6 @@ use crate::{
     running::RunningJob,
     sync::lock,
 };
-
-use super::{JobStore, end_of};
 
 /// Resumes interrupted jobs.
 pub trait Resume: Send + Sync {

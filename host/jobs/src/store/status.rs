@@ -9,6 +9,7 @@ use std::sync::{
 use bytes::Bytes;
 use guild_contract::{JobStatus, rpc::ResultView};
 
+use super::{JobStore, json};
 use crate::{
     ended::EndedJob,
     error::StoreError,
@@ -17,8 +18,6 @@ use crate::{
     records,
     sync::lock,
 };
-
-use super::{JobStore, json};
 
 /// Bytes of [`Notes`] of ended jobs that are held in memory.
 const MAX_NOTES_BYTES: usize = 32 * 1024 * 1024;

@@ -18,6 +18,10 @@ use std::{
     time::Duration,
 };
 
+use guild_auth::{
+    Identity,
+    shares::{Share, Shares},
+};
 use guild_contract::{Event, JobId, Limits, MemberKey, News};
 use guild_jobs::{
     events::{JobEvent, Subscriber},
@@ -29,12 +33,9 @@ use tokio::{
     time::sleep,
 };
 
-use self::ring::Ring;
 pub use self::ring::{Record, Start};
-use guild_auth::{
-    Identity,
-    shares::{Share, Shares},
-};
+
+use self::ring::Ring;
 
 /// The pump rests for so long for each listener that it wakes, which has to be several times what it takes to tell one: so
 /// ten thousand are woken twice in a second, and leave most of the machine to others. `cargo xtask bench listeners` measures

@@ -10,6 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use cap_std::fs::{OpenOptions, OpenOptionsExt};
+use guild_config::Runtime;
 use guild_contract::{
     Bounds, Grants, JobId, Manifest, MemberKey,
     json::parsed_bytes,
@@ -47,7 +48,6 @@ use crate::{
     toolboxes::Offered,
     work::{self, JobRequest},
 };
-use guild_config::Runtime;
 
 /// The member's own text: who this worker is. It is read at each activation, so an edit holds from the next job on.
 const POSTURE: &str = "posture.md";

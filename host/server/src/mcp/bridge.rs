@@ -3,6 +3,7 @@
 //! A tool does what its method does, with the same parameters and results, and a token has to be for the method. `dispatch`
 //! takes one more, `wait`; and a report is handed over as the Markdown that it is.
 
+use guild_auth::Caller;
 use guild_contract::{
     JobId, JobStatus,
     json::parsed_bytes,
@@ -10,6 +11,7 @@ use guild_contract::{
     rpc::{JobList, ListParams, Listed, RpcError, method},
     text::one_line,
 };
+use guild_roster::member::Member;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -18,8 +20,6 @@ use crate::{
     params::shown,
     worker::{self, WorkerMethod},
 };
-use guild_auth::Caller;
-use guild_roster::member::Member;
 
 /// One of the six.
 pub(crate) struct Bridged {

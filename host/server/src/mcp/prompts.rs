@@ -1,11 +1,11 @@
 //! Prompts: how to work with the workers that are here (REQ-WD-39), for clients that do not read a server's instructions.
 
+use guild_auth::Caller;
 use guild_contract::rpc::{RpcError, code};
 use serde::Serialize;
 
 use super::Server;
 use crate::params::shown;
-use guild_auth::Caller;
 
 /// The one prompt's name.
 const WORKERS: &str = "workers";

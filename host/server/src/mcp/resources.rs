@@ -6,19 +6,19 @@
 use std::{borrow::Cow, sync::Arc};
 
 use ct_codecs::{Base64, Base64UrlSafeNoPadding, Decoder as _, Encoder as _};
+use guild_auth::Caller;
 use guild_contract::{
     JobId, JobStatus, MemberKey,
     rpc::{RpcError, code},
 };
 use guild_jobs::JobSummary;
+use guild_roster::{blocking, member::Member};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::Server;
 use crate::{json::string_bytes, params::shown, worker};
-use guild_auth::Caller;
-use guild_roster::{blocking, member::Member};
 
 /// Jobs of which a page of the list tells, at most.
 const PAGE: usize = 50;

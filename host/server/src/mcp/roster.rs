@@ -6,12 +6,14 @@
 
 use std::{cmp::Reverse, collections::HashMap, sync::Arc, vec::IntoIter};
 
+use guild_auth::{Access, Audit, Caller};
 use guild_contract::{
     json::parsed_bytes,
     nearest::{choices, either},
     rpc::{JobList, RpcError, code, method},
     text::{harmless, one_line},
 };
+use guild_roster::{blocking, member::Member, to_json, toolbox::Toolbox};
 use guild_session::tools::ToolDefinition;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -28,8 +30,6 @@ use crate::{
     params::{Params, shown},
     worker,
 };
-use guild_auth::{Access, Audit, Caller};
-use guild_roster::{blocking, member::Member, to_json, toolbox::Toolbox};
 
 const WORKERS: &str = "workers";
 const FIND_TOOLS: &str = "find_tools";

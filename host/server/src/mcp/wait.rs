@@ -1,7 +1,6 @@
 //! Waiting for a job.
 
 use guild_contract::JobId;
-
 use guild_roster::member::Member;
 
 /// Waits until a job has ended, or is gone. What its worker says of its progress meanwhile is told.

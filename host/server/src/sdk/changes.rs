@@ -11,6 +11,8 @@ use std::{
     sync::Arc,
 };
 
+use guild_auth::{Caller, Subscription};
+use guild_roster::{host::Host, to_json};
 use rmcp::{
     RoleServer, ServiceError,
     model::{ServerCapabilities, SubscriptionFilter},
@@ -21,8 +23,6 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::mcp::{Endpoint, Server};
-use guild_auth::{Caller, Subscription};
-use guild_roster::{host::Host, to_json};
 
 /// What a client that listens can be told of, of what it asked for: what the server offers.
 pub(super) fn accepted(requested: &SubscriptionFilter, offered: &ServerCapabilities) -> SubscriptionFilter {

@@ -1,13 +1,13 @@
 //! From the shapes of this project to those of the SDK.
 
+use guild_auth::Refused;
+use guild_contract::rpc::RpcError;
 use rmcp::model::{
     CacheScope, CallToolResult, ContentBlock, DiscoverResult, ErrorCode, ErrorData, Implementation, JsonObject,
     MetaObject,
 };
 
 use crate::mcp::{Failure, Identity, tool::Called};
-use guild_auth::Refused;
-use guild_contract::rpc::RpcError;
 
 /// How long a client may believe a list that follows the roster, where it is not told of changes.
 pub(super) const LIST_TTL_MS: u64 = 10_000;

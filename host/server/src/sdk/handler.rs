@@ -4,6 +4,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use axum::http::request::Parts;
 use futures::FutureExt as _;
+use guild_auth::{Authorized, Caller};
 use guild_contract::json::parsed_bytes;
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
@@ -33,7 +34,6 @@ use crate::{
     methods,
     params::shown,
 };
-use guild_auth::{Authorized, Caller};
 
 /// Jobs change whenever they like.
 const JOBS_TTL_MS: u64 = 0;

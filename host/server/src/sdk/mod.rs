@@ -7,7 +7,7 @@
 //! - [`tasks`]: jobs as tasks; [`progress`]: what a client hears that waits for one.
 //! - [`changes`]: clients are told that a list has changed.
 //!
-//! The [`door`](guild_auth::) has been passed when a request comes here, and the SDK's own checks of Host and Origin are off.
+//! [`guild_auth`] has let a request in that comes here, and the SDK's own checks of Host and Origin are off.
 //! Who asks goes with each request to where it is carried out; the token goes no further than this.
 
 mod changes;
@@ -34,11 +34,13 @@ use axum::{
     response::Response,
 };
 use bytes::Bytes;
+use guild_auth::{Caller, LARGE, Refused, Subscription, shares::Share};
 use guild_contract::{
     Limits,
     rpc::{RpcError, code},
     text::one_line,
 };
+use guild_roster::host::Host;
 use memchr::memmem::Finder;
 use rmcp::{
     model::{
@@ -62,8 +64,6 @@ use crate::{
     methods,
     rpc::{MAX_ID_BYTES, written},
 };
-use guild_auth::{Caller, LARGE, Refused, Subscription, shares::Share};
-use guild_roster::host::Host;
 
 static SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 static VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -385,7 +385,7 @@ impl Services {
     }
 }
 
-/// The SDK's settings. What it would check once more is off: the door has checked it.
+/// The SDK's settings. What it would check once more is off: `guild_auth` has checked it.
 fn config(era: Era) -> StreamableHttpServerConfig {
     StreamableHttpServerConfig::default()
         .disable_allowed_hosts()

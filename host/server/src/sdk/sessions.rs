@@ -15,6 +15,7 @@ use std::{
 };
 
 use futures::Stream;
+use guild_auth::Identity;
 use guild_contract::Limits;
 use rmcp::{
     model::{ClientJsonRpcMessage, ServerJsonRpcMessage},
@@ -28,8 +29,6 @@ use tokio::{
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
-
-use guild_auth::Identity;
 
 /// Who opened a session, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]

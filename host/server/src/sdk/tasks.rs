@@ -7,12 +7,14 @@
 
 use std::sync::Arc;
 
+use guild_auth::{Audit, Caller};
 use guild_contract::{
     JobId, JobStatus,
     rpc::{RpcError, StatusView},
     text::one_line,
 };
 use guild_jobs::rfc3339;
+use guild_roster::member::Member;
 use jiff::Timestamp;
 use rmcp::model::{
     CreateTaskResult, DetailedTask, GetTaskResult, JsonObject, MetaObject, Task, TaskPayload, TaskStatus,
@@ -25,8 +27,6 @@ use crate::{
     params::{Params, shown},
     worker,
 };
-use guild_auth::{Audit, Caller};
-use guild_roster::member::Member;
 
 /// How often to ask for a job.
 const POLL_MS: u64 = 2_000;
