@@ -10,6 +10,8 @@ use std::{
 use guild_config::Config;
 use serde_json::Value;
 
+use crate::support::host::Home;
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
@@ -236,4 +238,23 @@ fn what_the_readme_shows_is_accepted() {
             assert!(known.contains(option), "{command}: no {option}");
         }
     }
+}
+
+#[test]
+fn the_readme_shows_what_the_researcher_answers() {
+    let readme = document("README.md");
+    let (_, session) = readme.split_once("```console\n$ guild run ").unwrap();
+    let question = session.split('"').nth(1).unwrap();
+    let shown = session.lines().skip(1).take_while(|line| !line.starts_with("$ "));
+    let shown: Vec<&str> = shown.filter(|line| !line.starts_with("job: ")).collect();
+    assert!(shown.len() > 15, "{shown:?}");
+
+    let home = Home::new();
+    let member = home.researcher("researcher");
+    let docs = root().join("docs");
+    let answered = home.run(&["run", member.to_str().unwrap(), question, "--sources", docs.to_str().unwrap()]);
+    let report = String::from_utf8(answered.stdout).unwrap();
+    let begins: Vec<&str> = report.lines().take(shown.len() - 1).collect();
+    // The last line is the empty one before the next command.
+    assert_eq!(begins, shown[..shown.len() - 1], "README.md shows another report than `guild run` prints");
 }
