@@ -103,7 +103,7 @@ fn a_changed_component_is_refused_until_it_is_approved() {
 }
 
 #[test]
-fn changed_wishes_are_refused_and_a_served_members_jobs_are_still_answered_for() {
+fn changed_requests_are_refused_and_a_served_members_jobs_are_still_answered_for() {
     let home = Home::new();
     let member = home.quick("quick");
     let host = home.serve(&member, &[]);
@@ -113,7 +113,6 @@ fn changed_wishes_are_refused_and_a_served_members_jobs_are_still_answered_for()
 
     home.edit_manifest("quick", |manifest| {
         manifest["component"]["grants"] = json!({"web": {"hosts": ["example.org"]}, "log": {}});
-        manifest["description"] = json!("another description is no change");
     });
     let host = home.serve(&member, &[]);
     let error = host.client().dispatch(json!({"description": "d", "task": "t"})).unwrap_err();
@@ -132,6 +131,68 @@ fn changed_wishes_are_refused_and_a_served_members_jobs_are_still_answered_for()
 }
 
 #[test]
+fn a_changed_posture_manifest_or_mcp_line_is_a_change() {
+    let home = Home::new();
+    let member = home.quick("quick");
+    home.write("members/quick/posture.md", "Be brief.");
+    let host = home.serve(&member, &[]);
+    let dispatch = || host.client().dispatch(json!({"description": "d", "task": "t"}));
+    dispatch().unwrap();
+    assert_eq!(pins(&home)[0]["mcp"], "guild serve --member . --port '${PORT}'");
+
+    // A host that serves it reads the posture at each dispatch, and `guild.lock` too.
+    home.write("members/quick/posture.md", "Be brief, and look into every file.");
+    let error = dispatch().unwrap_err();
+    assert!(error.message.contains("posture.md") && error.message.contains("posture = \"free\""), "{}", error.message);
+    let (approved, said) = approve(&home, "quick", &["--yes"]);
+    assert!(approved && said.contains("- identity posture.md: ") && said.contains("+ identity posture.md: "), "{said}");
+    dispatch().unwrap();
+    fs::remove_file(member.join("posture.md")).unwrap();
+    assert!(dispatch().is_err());
+    approve(&home, "quick", &["--yes"]);
+    dispatch().unwrap();
+    host.stop();
+
+    home.edit_manifest("quick", |manifest| manifest["mcp"]["args"][0] = json!("mcp"));
+    let why = run(&home, "quick").unwrap_err();
+    assert!(why.contains("+ identity mcp: guild mcp --member . --port '${PORT}'"), "{why}");
+    approve(&home, "quick", &["--yes"]);
+    run(&home, "quick").unwrap();
+    home.edit_manifest("quick", |manifest| manifest["description"] = json!("another one"));
+    let why = run(&home, "quick").unwrap_err();
+    assert!(why.contains("+ identity guild-member.json: "), "{why}");
+    approve(&home, "quick", &["--yes"]);
+
+    configure(&home, "[member.\"q*\"]\nposture = \"free\"\n");
+    for posture in ["One.", "Two."] {
+        home.write("members/quick/posture.md", posture);
+        run(&home, "quick").unwrap();
+    }
+    configure(&home, "[member.quick]\nposture = \"any\"\n");
+    assert!(run(&home, "quick").unwrap_err().contains("guild.toml:2: member.quick.posture: \"any\" is no rule"));
+}
+
+#[test]
+fn a_pin_of_an_earlier_host_is_completed_or_approved_again() {
+    let home = Home::new();
+    home.quick("quick");
+    run(&home, "quick").unwrap();
+    approve(&home, "quick", &["--yes"]);
+    let earlier: String = fs::read_to_string(lock(&home))
+        .unwrap()
+        .lines()
+        .filter(|line| !["manifest = ", "posture = ", "mcp = "].iter().any(|key| line.starts_with(key)))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    fs::write(lock(&home), &earlier).unwrap();
+    configure(&home, "require_approval = true\n");
+    assert!(run(&home, "quick").unwrap_err().contains("+ identity posture.md: none"));
+    configure(&home, "");
+    run(&home, "quick").unwrap();
+    assert_eq!((&pins(&home)[0]["posture"], &pins(&home)[0]["how"]), (&json!("none"), &json!("approved")));
+}
+
+#[test]
 fn a_copy_of_what_is_pinned_loads_and_is_pinned_and_a_changed_copy_is_not() {
     let home = Home::new();
     configure(&home, "require_approval = true\n");
@@ -143,7 +204,6 @@ fn a_copy_of_what_is_pinned_loads_and_is_pinned_and_a_changed_copy_is_not() {
     run(&home, "one").unwrap();
 
     copy(&home, "one", "two");
-    home.edit_manifest("two", |manifest| manifest["name"] = json!("two"));
     assert_eq!(shown(&home, "two")["approval"], "copied");
     run(&home, "two").unwrap();
     assert_eq!(pins(&home)[1]["how"], "copied");
@@ -151,6 +211,12 @@ fn a_copy_of_what_is_pinned_loads_and_is_pinned_and_a_changed_copy_is_not() {
     copy(&home, "one", "three");
     rebuild(&home, "three");
     assert!(run(&home, "three").unwrap_err().contains("require_approval"));
+    for (name, posture) in [("another", ""), ("quick", "Look into every file.")] {
+        copy(&home, "one", name);
+        home.edit_manifest(name, |manifest| manifest["displayName"] = json!(name));
+        home.write(&format!("members/{name}/posture.md"), posture);
+        assert!(run(&home, name).unwrap_err().contains("require_approval"), "{name}");
+    }
     copy(&home, "one", "four");
     home.edit_manifest("four", |manifest| manifest["component"]["tools"] = json!(["WebFetch"]));
     assert!(run(&home, "four").unwrap_err().contains("require_approval"));
@@ -390,7 +456,7 @@ fn what_was_signed_and_comes_unsigned_or_by_another_key_is_a_change() {
     fs::write(&signature, &by_ann).unwrap();
     run(&home, "quick").unwrap();
 
-    // A copy without the signature is not what was pinned; on its first use it is a member of its own.
+    // A copy without the signature is not what was pinned; on its first use it is a separate member.
     rebuild(&home, "quick");
     let why = run(&home, "quick").unwrap_err();
     assert!(why.contains("signature `guest.wasm.minisig`") && why.contains("is bad"), "{why}");
@@ -435,8 +501,8 @@ fn an_approval_says_when_it_comes_into_service_and_then_it_does() {
     };
     state("error");
     let (approved, said) = approve(&home, "quick", &["--yes"]);
-    let told = format!("process {} serves the directory of members at http://", host.pid());
-    assert!(approved && said.contains(&told) && said.contains("loads it at once"), "{said}");
+    let expected = format!("process {} serves the directory of members at http://", host.pid());
+    assert!(approved && said.contains(&expected) && said.contains("loads it at once"), "{said}");
     state("ready");
 
     // One that has another guild.lock does not see it.
@@ -454,8 +520,8 @@ fn an_approval_says_when_it_comes_into_service_and_then_it_does() {
     let host = home.serve(&member, &[]);
     wait_for("error", || (host.members()[0]["state"] == "error").then_some(()));
     let (approved, said) = approve(&home, "quick", &["--yes"]);
-    let told = format!("process {} serves it alone", host.pid());
-    assert!(approved && said.contains(&told) && said.contains("started again"), "{said}");
+    let expected = format!("process {} serves it alone", host.pid());
+    assert!(approved && said.contains(&expected) && said.contains("started again"), "{said}");
     assert_eq!(host.members()[0]["state"], "error");
     host.stop();
     let host = home.serve(&member, &[]);

@@ -148,7 +148,7 @@ fn audit(home: &Home) -> Vec<Value> {
 const STRICT: &str = "require_token = true\naudit_log = \"audit.jsonl\"\n";
 
 #[test]
-fn a_token_is_shown_once_and_kept_as_its_sha_256() {
+fn a_token_is_shown_once_and_stored_as_its_sha_256() {
     let home = home("");
     let output = guild(&home, &["token", "add", "ci", "--methods", "read", "--members", "a*", "--expires", "30d"]);
     let token = stdout(&output);
@@ -156,8 +156,8 @@ fn a_token_is_shown_once_and_kept_as_its_sha_256() {
     assert!(!stderr(&output).contains(&token));
     let file = home.path("guild.tokens");
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-    let kept = fs::read_to_string(&file).unwrap();
-    assert!(!kept.contains(&token["guild_".len()..]), "{kept}");
+    let stored = fs::read_to_string(&file).unwrap();
+    assert!(!stored.contains(&token["guild_".len()..]), "{stored}");
 
     let listed = stdout(&guild(&home, &["token", "list"]));
     assert!(listed.starts_with("ci\tread\ta*\t"), "{listed}");
@@ -215,7 +215,7 @@ fn a_token_is_added_and_revoked_without_a_restart() {
     stdout(&guild(&home, &["token", "revoke", "ci"]));
     assert_eq!((list(&token), list(&second)), (401, 200));
 
-    // The command line takes it from its environment or a file, and never tells it.
+    // The command line takes it from its environment or a file, and never prints it.
     let url = format!("http://127.0.0.1:{}", host.port);
     let as_ours = ["list", "--member", "quick", "--url", &url];
     assert!(with_token(&home, &second, &as_ours).status.success());
@@ -239,9 +239,10 @@ fn no_token_and_any_that_is_not_good_get_one_and_the_same_answer() {
     stdout(&guild(&home, &["token", "revoke", "revoked"]));
     // A day passes.
     let file = home.path("guild.tokens");
-    let kept = fs::read_to_string(&file).unwrap();
-    let lines =
-        kept.lines().map(|line| if line.starts_with("expires") { "expires = \"2020-01-01T00:00:00Z\"" } else { line });
+    let stored = fs::read_to_string(&file).unwrap();
+    let lines = stored
+        .lines()
+        .map(|line| if line.starts_with("expires") { "expires = \"2020-01-01T00:00:00Z\"" } else { line });
     fs::write(&file, lines.collect::<Vec<_>>().join("\n")).unwrap();
     let good = add(&home, &["good"]);
     assert!(stdout(&guild(&home, &["token", "list"])).contains("expired 2020-01-01T00:00:00Z"));
@@ -338,8 +339,8 @@ fn a_token_reaches_the_methods_and_members_that_it_is_for() {
     // What is not there is refused as what is.
     for member in ["other", "nobody"] {
         let reply = call(&host, member, &some, "worker/list", json!({}));
-        let told = format!("the token some is not for the member {member}");
-        assert_eq!((reply.status, reply.why()), (403, told));
+        let expected = format!("the token some is not for the member {member}");
+        assert_eq!((reply.status, reply.why()), (403, expected));
     }
 }
 
@@ -364,7 +365,7 @@ fn in_a_batch_what_the_token_is_not_for_is_an_error_and_the_rest_is_carried_out(
 }
 
 #[test]
-fn a_file_of_tokens_that_is_not_sound_lets_nobody_in() {
+fn an_invalid_file_of_tokens_lets_nobody_in() {
     let home = home(STRICT);
     home.quick("quick");
     let token = add(&home, &["ci"]);
@@ -398,8 +399,8 @@ fn a_file_of_tokens_that_is_not_sound_lets_nobody_in() {
     assert_eq!(ask(&token), 401);
     // It was read once, and not with each request.
     let (_, output) = host.stop();
-    for told in ["it is larger than", "valid UTF-8", "guild.tokens: there are two tokens ci"] {
-        assert_eq!(output.matches(told).count(), 1, "{told}: {output}");
+    for expected in ["it is larger than", "valid UTF-8", "guild.tokens: there are two tokens ci"] {
+        assert_eq!(output.matches(expected).count(), 1, "{expected}: {output}");
     }
 }
 
@@ -453,8 +454,8 @@ fn a_host_that_others_can_reach_speaks_tls_and_wants_a_token() {
 
     Authority::new().issue(&home, &["127.0.0.1"]);
     let host = serve_all(&home);
-    let told = format!("at https://0.0.0.0:{}/members/quick/mcp", host.port);
-    wait_for("its member to be told", || host.output().contains(&told).then_some(()));
+    let expected = format!("at https://0.0.0.0:{}/members/quick/mcp", host.port);
+    wait_for("the line of its member", || host.output().contains(&expected).then_some(()));
     let url = format!("https://127.0.0.1:{}", host.port);
     let ca = home.path("ca.pem");
     let ask = |token: &str, more: &[&str]| {
@@ -480,7 +481,7 @@ fn a_host_that_others_can_reach_speaks_tls_and_wants_a_token() {
 }
 
 #[test]
-fn a_client_that_does_not_finish_its_handshake_is_let_go() {
+fn a_client_that_does_not_finish_its_handshake_is_disconnected() {
     let home = home(&format!("[limits]\nclient_seconds = 1\n{TLS}"));
     home.quick("quick");
     Authority::new().issue(&home, &["127.0.0.1"]);
@@ -531,23 +532,23 @@ fn what_would_travel_in_the_clear_is_refused_at_the_start_with_the_line() {
         home.write("guild.toml", toml);
         stderr(&guild(&home, &["serve", "--members", "members", "--port", "0"]))
     };
-    let told = serve("bind = \"0.0.0.0\"\n");
+    let error = serve("bind = \"0.0.0.0\"\n");
     assert!(
-        told.contains("guild.toml:1: bind: 0.0.0.0 can be reached from other machines") && told.contains("[tls]"),
-        "{told}"
+        error.contains("guild.toml:1: bind: 0.0.0.0 can be reached from other machines") && error.contains("[tls]"),
+        "{error}"
     );
-    let told = serve("bind = \"0.0.0.0\"\nbehind_proxy = true\n");
-    assert!(told.contains("guild token add"), "{told}");
-    let told = serve("\naudit_log = \"nowhere/audit.jsonl\"\n");
-    assert!(told.contains("nowhere/audit.jsonl cannot be opened") && told.contains("`audit_log`"), "{told}");
-    let told = serve("\nhosts = [\"guild.example\"]\n");
-    assert!(told.contains("guild.toml:2: hosts:") && told.contains("write require_token = true"), "{told}");
-    let told = serve("hosts = [\"http://guild.example\"]\n");
-    assert!(told.contains("guild.toml:1: hosts: \"http://guild.example\" is no host's name"), "{told}");
+    let error = serve("bind = \"0.0.0.0\"\nbehind_proxy = true\n");
+    assert!(error.contains("guild token add"), "{error}");
+    let error = serve("\naudit_log = \"nowhere/audit.jsonl\"\n");
+    assert!(error.contains("nowhere/audit.jsonl cannot be opened") && error.contains("`audit_log`"), "{error}");
+    let error = serve("\nhosts = [\"guild.example\"]\n");
+    assert!(error.contains("guild.toml:2: hosts:") && error.contains("write require_token = true"), "{error}");
+    let error = serve("hosts = [\"http://guild.example\"]\n");
+    assert!(error.contains("guild.toml:1: hosts: \"http://guild.example\" is no host's name"), "{error}");
     home.write("cert.pem", "x");
     home.write("key.pem", "x");
-    let told = serve(TLS);
-    assert!(told.contains("cert.pem: has no certificate"), "{told}");
+    let error = serve(TLS);
+    assert!(error.contains("cert.pem: has no certificate"), "{error}");
 }
 
 #[test]
@@ -707,8 +708,8 @@ fn a_host_without_a_free_connection_is_known_to_be_alive_and_keeps_its_member() 
     let host = home.serve_roster(&[]);
     let idle: Vec<_> = (0..12).map(|_| TcpStream::connect(("127.0.0.1", host.port)).unwrap()).collect();
     let second = guild(&home, &["serve", "--member", "members/quick", "--port", "0"]);
-    let told = format!("is already served by process {}", host.pid());
-    assert!(second.status.code() == Some(1) && stderr(&second).contains(&told), "{}", stderr(&second));
+    let expected = format!("is already served by process {}", host.pid());
+    assert!(second.status.code() == Some(1) && stderr(&second).contains(&expected), "{}", stderr(&second));
     drop(idle);
     host.at("quick").start("it lives");
 }
@@ -731,7 +732,7 @@ fn of_an_answer_without_end_a_client_reads_no_more_than_it_shows() {
 }
 
 #[test]
-fn health_is_told_without_a_token_and_nothing_else_is() {
+fn health_is_answered_without_a_token_and_nothing_else_is() {
     let home = home(STRICT);
     home.quick("quick");
     let host = home.serve_roster(&[]);
@@ -749,7 +750,7 @@ fn health_is_told_without_a_token_and_nothing_else_is() {
 }
 
 #[test]
-fn more_requests_than_a_token_may_make_are_told_when_to_come_back_and_reach_nobody() {
+fn requests_over_the_rate_limit_of_a_token_get_retry_after_and_reach_no_member() {
     let limits = "[limits]\ntoken_requests_per_second = 5\ntoken_dispatches_per_minute = 2\n";
     let home = home(&format!("{STRICT}{limits}"));
     home.quick("quick");
@@ -988,8 +989,8 @@ fn a_host_that_wants_tokens_and_tls_is_known_to_be_alive_and_keeps_its_member() 
     Authority::new().issue(&home, &["guild.example"]);
     let host = serve_all(&home);
     let second = guild(&home, &["serve", "--member", "members/quick", "--port", "0"]);
-    let told =
+    let expected =
         format!("is already served by process {} at https://127.0.0.1:{}/members/quick/mcp", host.pid(), host.port);
-    assert!(second.status.code() == Some(1) && stderr(&second).contains(&told), "{}", stderr(&second));
+    assert!(second.status.code() == Some(1) && stderr(&second).contains(&expected), "{}", stderr(&second));
     assert!(host.stop().0.success());
 }

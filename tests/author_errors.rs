@@ -1,4 +1,4 @@
-//! What an author is told of a component that fails: in the caller's error, in the job's log, and in the host's.
+//! What an author reads about a component that fails: in the caller's error, the job's log, and the host's log.
 
 use std::fs;
 
@@ -135,7 +135,7 @@ fn memory_that_is_refused_is_in_the_job_s_log_though_the_component_gets_over_it(
 }
 
 #[test]
-fn a_component_built_for_async_is_told_apart_from_one_that_is_broken() {
+fn a_component_built_for_async_is_distinguished_from_a_broken_one() {
     let home = Home::new();
     let component = "(component
         (core func $return (canon task.return (result string)))

@@ -23,7 +23,7 @@ fn tool(client: &Client, name: &str, arguments: Value) -> Result<Value, String> 
     Ok(called["structuredContent"].clone())
 }
 
-/// Calls a tool that hands a report over: its Markdown, and of which job it is.
+/// Calls a tool that returns a report: its Markdown, and its job.
 fn report(client: &Client, name: &str, arguments: Value) -> (String, Value) {
     let called = client.call("tools/call", json!({"name": name, "arguments": arguments})).unwrap();
     assert_eq!(called["isError"], false, "{called}");
@@ -57,9 +57,9 @@ fn a_worker_s_six_methods_are_the_tools_of_its_dispatch_server() {
     let host = home.serve_roster(&[]);
     let bridge = at(&host, "/dispatch/worker/mcp");
 
-    let told = bridge.call("initialize", json!({"protocolVersion": "2025-06-18"})).unwrap();
-    assert_eq!(told["serverInfo"]["name"], "worker-dispatch");
-    let instructions = told["instructions"].as_str().unwrap();
+    let initialized = bridge.call("initialize", json!({"protocolVersion": "2025-06-18"})).unwrap();
+    assert_eq!(initialized["serverInfo"]["name"], "worker-dispatch");
+    let instructions = initialized["instructions"].as_str().unwrap();
     assert!(instructions.contains("`worker-dispatch`") && !instructions.contains("endless"), "{instructions}");
 
     let listed = tools(&bridge);
@@ -93,7 +93,7 @@ fn a_worker_s_six_methods_are_the_tools_of_its_dispatch_server() {
 }
 
 #[test]
-fn what_a_method_refuses_a_tool_tells_as_its_error() {
+fn what_a_method_refuses_a_tool_returns_as_its_error() {
     let home = Home::new();
     let worker = home.quick("worker");
     home.edit_manifest("worker", |manifest| {
@@ -138,7 +138,7 @@ fn a_dispatch_that_waits_answers_with_how_the_job_ended() {
 }
 
 #[test]
-fn a_name_that_two_members_would_have_means_neither_of_their_tools() {
+fn a_name_that_two_members_would_have_calls_neither_of_their_tools() {
     let home = Home::new();
     for (key, answer) in [("a.b", "1"), ("a_b", "2")] {
         let answer = format!(
@@ -156,13 +156,13 @@ fn a_name_that_two_members_would_have_means_neither_of_their_tools() {
     let error = roster.call("tools/call", json!({"name": "a_b__do", "arguments": {}})).unwrap_err();
     assert!(error.code == -32602 && error.message.starts_with("Unknown tool: a_b__do"), "{error:?}");
     assert!(host.output().contains("a_b__do would be a tool of several members"), "{}", host.output());
-    // At its own endpoint nobody stands in its way.
+    // At the member's own endpoint the name is not ambiguous.
     let called = host.at("a_b").call("tools/call", json!({"name": "do", "arguments": {}})).unwrap();
     assert_eq!(called["content"][0]["text"], "2");
 }
 
 #[test]
-fn nobody_but_a_worker_has_a_dispatch_server() {
+fn only_a_worker_has_a_dispatch_server() {
     let home = Home::new();
     let worker = home.quick("worker");
     home.quick("idle");
@@ -193,9 +193,9 @@ fn how_to_work_with_the_workers_is_a_prompt_and_there_is_none_without_a_worker()
         let prompts = client.call("prompts/list", json!({})).unwrap();
         assert_eq!(prompts["prompts"][0]["name"], "workers", "{path}");
         let prompt = client.call("prompts/get", json!({"name": "workers"})).unwrap();
-        let told = client.call("initialize", json!({})).unwrap();
-        assert_eq!(prompt["messages"][0]["content"]["text"], told["instructions"], "{path}");
-        assert_eq!(told["capabilities"]["prompts"], json!({}), "{path}");
+        let initialized = client.call("initialize", json!({})).unwrap();
+        assert_eq!(prompt["messages"][0]["content"]["text"], initialized["instructions"], "{path}");
+        assert_eq!(initialized["capabilities"]["prompts"], json!({}), "{path}");
     }
     let unknown = at(&host, "/mcp").call("prompts/get", json!({"name": "others"})).unwrap_err();
     assert_eq!((unknown.code, unknown.message.as_str()), (-32602, "Unknown prompt: others"));
@@ -203,8 +203,8 @@ fn how_to_work_with_the_workers_is_a_prompt_and_there_is_none_without_a_worker()
 
     home.edit_manifest("worker", |manifest| manifest["capabilities"] = json!([]));
     let host = home.serve_roster(&[]);
-    let told = at(&host, "/mcp").call("initialize", json!({})).unwrap();
-    assert_eq!(told.get("instructions"), None, "{told}");
+    let initialized = at(&host, "/mcp").call("initialize", json!({})).unwrap();
+    assert_eq!(initialized.get("instructions"), None, "{initialized}");
     assert_eq!(at(&host, "/mcp").call("prompts/list", json!({})).unwrap(), json!({"prompts": []}));
     assert_eq!(
         at(&host, "/mcp").call("resources/templates/list", json!({})).unwrap(),
@@ -343,8 +343,8 @@ fn a_token_sees_and_does_in_a_roster_what_it_is_for() {
     let worker = token(&["worker", "--members", "open", "--methods", "dispatch"]);
     let mut host = home.serve_roster(&[]);
     host.token = Some(reader.clone());
-    let told: Vec<Value> = host.members().iter().map(|member| member["member"].clone()).collect();
-    assert_eq!(told, ["open"]);
+    let listed: Vec<Value> = host.members().iter().map(|member| member["member"].clone()).collect();
+    assert_eq!(listed, ["open"]);
     let roster = |token: &str| {
         let mut client = at(&host, "/mcp");
         client.token = Some(token.to_owned());
@@ -352,9 +352,11 @@ fn a_token_sees_and_does_in_a_roster_what_it_is_for() {
     };
 
     assert_eq!(names(&tools(&roster(&worker)))[1..], SIX[..4]);
-    let told = roster(&worker).call("initialize", json!({})).unwrap();
+    let initialized = roster(&worker).call("initialize", json!({})).unwrap();
     let prompt = roster(&worker).call("prompts/get", json!({"name": "workers"})).unwrap();
-    for text in [told["instructions"].as_str().unwrap(), prompt["messages"][0]["content"]["text"].as_str().unwrap()] {
+    for text in
+        [initialized["instructions"].as_str().unwrap(), prompt["messages"][0]["content"]["text"].as_str().unwrap()]
+    {
         assert!(text.contains("- `open`: ") && !text.contains("closed"), "{text}");
     }
     let call = |token: &str, name: &str, arguments: Value| {

@@ -1,5 +1,5 @@
-//! Sessions of Claude Code, through the whole host: a program that speaks the CLI's protocol stands in for it, and in one
-//! test it is the real one.
+//! Sessions of Claude Code, through the whole host: a fake program speaks the CLI's protocol, and in one test it is
+//! the real CLI.
 
 use std::{
     fs,
@@ -8,7 +8,7 @@ use std::{
     time::Instant,
 };
 
-use guild_stand_ins::{Anthropic, Reply};
+use guild_fakes::{Anthropic, Reply};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -16,32 +16,32 @@ use crate::support::host::{Home, Host, wait_for};
 
 /// What the provider's key is here. Nothing that a job leaves behind may have it.
 const KEY: &str = "sk-sentinel-4b1d";
-/// What the stand-in says that a session cost.
+/// The cost that the fake CLI reports for a session.
 const COST: f64 = 0.25;
 
 /// A home whose sessions are those of a program that plays a script.
-struct House {
+struct Fixture {
     home: Home,
     member: PathBuf,
 }
 
-impl House {
+impl Fixture {
     fn new(claude: &str, steps: Value) -> Self {
         let mut home = Home::new();
         home.set("ANTHROPIC_API_KEY", KEY);
         let member = home.researcher("researcher");
-        let house = Self { home, member };
-        house.configure(claude);
-        house.play(json!({"steps": steps}));
-        let (stand_in, script) = (guild_stand_ins::claude_stand_in(), house.home.path("script.json"));
+        let fixture = Self { home, member };
+        fixture.configure(claude);
+        fixture.play(json!({"steps": steps}));
+        let (fake, script) = (guild_fakes::fake_claude(), fixture.home.path("script.json"));
         // Written by another process: a file that this one has open for writing, and with it any child that another test
         // is just starting, cannot be executed.
-        let exec = format!("exec '{}' '{}' \"$@\"", stand_in.display(), script.display());
+        let exec = format!("exec '{}' '{}' \"$@\"", fake.display(), script.display());
         let write = r#"printf '#!/bin/sh\n%s\n' "$2" > "$1" && chmod 755 "$1""#;
         let mut shell = Command::new("/bin/sh");
-        let written = shell.args(["-c", write, "sh"]).arg(house.home.path("claude")).arg(exec).status().unwrap();
+        let written = shell.args(["-c", write, "sh"]).arg(fixture.home.path("claude")).arg(exec).status().unwrap();
         assert!(written.success());
-        house
+        fixture
     }
 
     /// `[claude]`, with these lines.
@@ -108,14 +108,14 @@ fn submit(id: &str, text: &str) -> Value {
 }
 
 /// A cost that was never said to be nothing: it is what the CLI said, or it is unknown.
-fn settled_or_unknown(usage: &Value) -> bool {
+fn reported_or_unknown(usage: &Value) -> bool {
     usage.as_object().unwrap().contains_key("costUsd")
         && (usage["costUsd"].is_null() || usage["costUsd"].as_f64() == Some(COST))
 }
 
 #[test]
 fn a_job_of_a_member_is_done_by_the_cli_and_accounted_for() {
-    let house = House::new(
+    let fixture = Fixture::new(
         "",
         json!([
             {"do": "answer", "id": "msg_1", "text": "I look.", "tokens": {"input": 100, "cached": 40, "output": 20},
@@ -124,7 +124,7 @@ fn a_job_of_a_member_is_done_by_the_cli_and_accounted_for() {
             {"do": "result"},
         ]),
     );
-    let host = house.serve();
+    let host = fixture.serve();
     let client = host.client();
     let id = client.start("How long does a luna moth live?");
     let status = client.ended(&id);
@@ -132,44 +132,44 @@ fn a_job_of_a_member_is_done_by_the_cli_and_accounted_for() {
     assert_eq!(status["decisions"][0]["question"], "which?");
     assert_eq!(client.result(&id).unwrap()["output"], "A week [docs/moths.md].");
     let used = &status["usage"];
-    assert_eq!((&used["agent"], &used["models"]), (&json!("claude"), &json!(["claude-stand-in-1"])));
+    assert_eq!((&used["agent"], &used["models"]), (&json!("claude"), &json!(["fake-claude-1"])));
     assert_eq!((&used["turns"], &used["inputTokens"], &used["outputTokens"]), (&json!(2), &json!(240), &json!(30)));
     assert_eq!(used["costUsd"].as_f64(), Some(COST));
-    assert_eq!(&house.meta(&id)["usage"], used);
-    let started = house.logged("started");
+    assert_eq!(&fixture.meta(&id)["usage"], used);
+    let started = fixture.logged("started");
     assert_eq!(started["environment"]["ANTHROPIC_API_KEY"], KEY);
     gone(&started["pid"]);
-    assert!(is_empty(&house.scratch()));
+    assert!(is_empty(&fixture.scratch()));
 }
 
 #[test]
-fn a_cancel_ends_the_cli_and_its_cost_is_settled_or_unknown() {
+fn a_cancel_ends_the_cli_and_its_cost_is_reported_or_unknown() {
     for deaf in [false, true] {
-        let house = House::new("", json!([]));
+        let fixture = Fixture::new("", json!([]));
         let steps = json!([answer("msg_1", json!([decide("toolu_1", "q")])), {"do": "start"}, {"do": "hang"}]);
-        house.play(json!({"steps": steps, "deaf": deaf}));
-        let host = house.serve();
+        fixture.play(json!({"steps": steps, "deaf": deaf}));
+        let host = fixture.serve();
         let client = host.client();
         let id = client.start("t");
-        let grandchild = house.logged("grandchild");
+        let grandchild = fixture.logged("grandchild");
         assert_eq!(client.cancel(&id).unwrap()["status"], "cancelled");
-        gone(&house.logged("started")["pid"]);
+        gone(&fixture.logged("started")["pid"]);
         gone(&grandchild);
         let status = client.status(&id).unwrap();
         assert_eq!((&status["status"], &status["usage"]["turns"]), (&json!("cancelled"), &json!(1)), "{status}");
-        let meta = house.meta(&id);
-        assert!(settled_or_unknown(&status["usage"]) && settled_or_unknown(&meta["usage"]), "{status} {meta}");
-        wait_for("the scratch directory to be gone", || is_empty(&house.scratch()).then_some(()));
+        let meta = fixture.meta(&id);
+        assert!(reported_or_unknown(&status["usage"]) && reported_or_unknown(&meta["usage"]), "{status} {meta}");
+        wait_for("the scratch directory to be gone", || is_empty(&fixture.scratch()).then_some(()));
     }
 }
 
 #[test]
 fn a_deadline_fails_the_job_with_what_it_cost_or_with_an_unknown_cost() {
     for (deaf, cost) in [(false, json!(COST)), (true, Value::Null)] {
-        let house = House::new("", json!([]));
+        let fixture = Fixture::new("", json!([]));
         let steps = json!([answer("msg_1", json!([decide("toolu_1", "q")])), {"do": "hang"}]);
-        house.play(json!({"steps": steps, "deaf": deaf}));
-        let host = house.serve();
+        fixture.play(json!({"steps": steps, "deaf": deaf}));
+        let host = fixture.serve();
         let client = host.client();
         let task = json!({"description": "d", "task": "t", "config": {"deadlineSeconds": 1}});
         let id = client.dispatch(task).unwrap();
@@ -177,24 +177,24 @@ fn a_deadline_fails_the_job_with_what_it_cost_or_with_an_unknown_cost() {
         assert_eq!(status["status"], "failed", "{status}");
         assert!(status["error"].as_str().unwrap().contains("deadline of 1 s"), "{status}");
         assert_eq!((&status["usage"]["costUsd"], &status["usage"]["turns"]), (&cost, &json!(1)), "{status}");
-        assert_eq!(house.meta(&id)["usage"], status["usage"]);
-        gone(&house.logged("started")["pid"]);
+        assert_eq!(fixture.meta(&id)["usage"], status["usage"]);
+        gone(&fixture.logged("started")["pid"]);
     }
 }
 
 #[test]
-fn a_host_that_is_killed_leaves_no_process_and_the_job_says_what_would_let_it_go_on() {
+fn a_host_that_is_killed_leaves_no_process_and_the_job_says_how_it_could_be_resumed() {
     let work = json!([answer("msg_1", json!([decide("toolu_1", "q1")])), {"do": "start"}, {"do": "hang"}]);
-    let house = House::new("", work.clone());
-    let host = house.serve();
+    let fixture = Fixture::new("", work.clone());
+    let host = fixture.serve();
     let id = host.client().start("t");
-    let (started, grandchild) = (house.logged("started"), house.logged("grandchild"));
+    let (started, grandchild) = (fixture.logged("started"), fixture.logged("grandchild"));
     host.kill();
     gone(&started["pid"]);
     assert!(lives(&grandchild), "the system ends only what the host itself started");
-    let host = house.serve();
+    let host = fixture.serve();
     gone(&grandchild);
-    wait_for("the scratch directory to be gone", || is_empty(&house.scratch()).then_some(()));
+    wait_for("the scratch directory to be gone", || is_empty(&fixture.scratch()).then_some(()));
     let status = host.client().ended(&id);
     assert_eq!(status["status"], "failed", "{status}");
     assert!(status["error"].as_str().unwrap().contains("resume = true"), "{status}");
@@ -202,23 +202,23 @@ fn a_host_that_is_killed_leaves_no_process_and_the_job_says_what_would_let_it_go
     drop(host);
 
     // As the error said.
-    house.configure("resume = true\n");
-    fs::remove_file(house.home.path("log.jsonl")).unwrap();
-    let host = house.serve();
+    fixture.configure("resume = true\n");
+    fs::remove_file(fixture.home.path("log.jsonl")).unwrap();
+    let host = fixture.serve();
     let id = host.client().start("t");
-    let grandchild = house.logged("grandchild");
+    let grandchild = fixture.logged("grandchild");
     host.kill();
     let steps =
         json!([answer("msg_2", json!([decide("toolu_2", "q2"), submit("toolu_3", "after all")])), {"do": "result"}]);
-    house.play(json!({"steps": steps}));
-    let host = house.serve();
+    fixture.play(json!({"steps": steps}));
+    let host = fixture.serve();
     let status = host.client().ended(&id);
     assert_eq!(status["status"], "completed", "{status}");
     assert_eq!(host.client().result(&id).unwrap()["output"], "after all");
     let questions: Vec<&Value> =
         status["decisions"].as_array().unwrap().iter().map(|decision| &decision["question"]).collect();
     assert_eq!(questions, ["q1", "q2"]);
-    let flags = house.logged("started")["flags"].to_string();
+    let flags = fixture.logged("started")["flags"].to_string();
     assert!(flags.contains("--resume=") && !flags.contains("--no-session-persistence"), "{flags}");
     let used = &status["usage"];
     assert_eq!((&used["turns"], &used["costUsd"]), (&json!(2), &Value::Null), "{used}");
@@ -235,12 +235,12 @@ fn no_key_is_in_anything_that_a_session_of_the_cli_leaves_behind() {
     for end in [json!([failed]), json!([{"do": "stderr", "text": refused}, {"do": "exit", "code": 1}])] {
         let steps: Vec<Value> =
             [json!({"do": "message", "value": retry})].into_iter().chain(end.as_array().unwrap().clone()).collect();
-        let house = House::new("", json!(steps));
-        let host = house.serve();
+        let fixture = Fixture::new("", json!(steps));
+        let host = fixture.serve();
         let id = host.client().start("t");
         let status = host.client().ended(&id);
         assert!(status["error"].as_str().unwrap().contains("the key *** is refused"), "{status}");
-        no_key_in(&house.job(&id), &[status.to_string(), host.output()]);
+        no_key_in(&fixture.job(&id), &[status.to_string(), host.output()]);
     }
 }
 

@@ -156,23 +156,23 @@ fn people_read_lines_without_colours_in_a_pipe() {
 fn errors_say_what_to_do() {
     let home = Home::new();
     home.quick("quick");
-    let told = |arguments: &[&str]| {
+    let error_of = |arguments: &[&str]| {
         let done = output(&mut home.guild(), arguments);
         assert_eq!((done.status.code(), stdout(&done).as_str()), (Some(1), ""), "{arguments:?}");
         stderr(&done)
     };
     let nobody = format!("http://127.0.0.1:{}/mcp", free_port());
-    let text = told(&["list", "--url", &nobody]);
+    let text = error_of(&["list", "--url", &nobody]);
     assert!(text.contains("guild serve") && text.contains("--url"), "{text}");
-    assert!(told(&["run", "nobody", "x", "--members", path(&home.path("members"))]).contains("guild members"));
-    assert!(told(&["run", "quick", "x", "--input", "[]"]).contains("JSON object"));
-    assert!(told(&["run", "quick", "x", "--agent", "oracle"]).contains("extractive"));
-    assert!(told(&["serve", "--config", "none.toml"]).contains("none.toml"));
+    assert!(error_of(&["run", "nobody", "x", "--members", path(&home.path("members"))]).contains("guild members"));
+    assert!(error_of(&["run", "quick", "x", "--input", "[]"]).contains("JSON object"));
+    assert!(error_of(&["run", "quick", "x", "--agent", "oracle"]).contains("extractive"));
+    assert!(error_of(&["serve", "--config", "none.toml"]).contains("none.toml"));
     home.quick("other");
     let host = home.serve_roster(&[]);
-    let text = told(&["dispatch", "x", "--url", &format!("http://127.0.0.1:{}/mcp", host.port)]);
+    let text = error_of(&["dispatch", "x", "--url", &format!("http://127.0.0.1:{}/mcp", host.port)]);
     assert!(text.contains("--member KEY") && text.contains("it serves other, quick"), "{text}");
-    let text = told(&["list", "--url", &format!("http://127.0.0.1:{}/nowhere", host.port)]);
+    let text = error_of(&["list", "--url", &format!("http://127.0.0.1:{}/nowhere", host.port)]);
     assert!(text.contains("404") && text.contains("--member"), "{text}");
 }
 

@@ -58,7 +58,7 @@ fn a_job_is_dispatched_waited_for_and_removed() {
 }
 
 #[test]
-fn what_went_wrong_can_be_told_apart() {
+fn different_failures_are_different_errors() {
     let home = Home::new();
     home.quick("quick");
     let host = home.serve_roster(&[]);
@@ -89,15 +89,15 @@ fn what_went_wrong_can_be_told_apart() {
 
 #[test]
 fn a_tool_may_take_longer_than_any_other_call() {
-    // It answers a call of a tool when it is told to, and nothing else.
-    let (tell, told) = watch::channel(false);
+    // It answers a call of a tool once it is released, and nothing else.
+    let (release, released) = watch::channel(false);
     let host = axum::Router::new().fallback(move |body: String| {
-        let mut told = told.clone();
+        let mut released = released.clone();
         async move {
             if !body.contains("tools/call") {
                 std::future::pending::<()>().await;
             }
-            told.wait_for(|told| *told).await.unwrap();
+            released.wait_for(|released| *released).await.unwrap();
             json!({"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": "done"}]}}).to_string()
         }
     });
@@ -112,15 +112,15 @@ fn a_tool_may_take_longer_than_any_other_call() {
             // Begun after the call of the tool, and given up.
             let timeout = worker.status("j").await.unwrap_err();
             assert!(matches!(timeout, Error::Timeout { .. }), "{timeout}");
-            tell.send_replace(true);
+            release.send_replace(true);
         };
         let (called, ()) = tokio::join!(worker.call_tool("slow", &input), later);
         assert_eq!(called.unwrap().value.content[0].text.as_deref(), Some("done"));
     });
 }
 
-/// Leads to the host whose port `at` has. While it has none, three connections are closed, and told to `refused`; whoever
-/// comes then has to wait for the next host.
+/// Leads to the host whose port `at` has. While it has none, three connections are closed and reported to `refused`; the
+/// next one waits for the next host.
 async fn front(listener: tokio::net::TcpListener, at: watch::Receiver<Option<u16>>, refused: mpsc::Sender<()>) {
     let mut left = 3;
     loop {
@@ -171,7 +171,7 @@ fn a_job_is_waited_for_over_a_restart_of_its_host() {
 fn a_job_is_looked_at_less_and_less_often() {
     let looks = Arc::new(AtomicUsize::new(0));
     let counted = looks.clone();
-    // A host whose job ends before the sixth look.
+    // A host whose job ends before the sixth poll.
     let host = axum::Router::new().fallback(move || {
         let look = counted.fetch_add(1, Ordering::Relaxed) + 1;
         let status = json!({
@@ -193,22 +193,22 @@ fn a_job_is_looked_at_less_and_less_often() {
 }
 
 #[test]
-fn a_main_agent_is_told_of_the_workers_and_of_nothing_where_there_are_none() {
+fn guild_prompt_names_the_workers_and_prints_nothing_where_there_are_none() {
     let home = Home::new();
     home.quick("quick");
     home.quick("tools");
     home.edit_manifest("tools", |manifest| manifest["capabilities"] = json!([]));
     home.quick("broken");
     home.edit_manifest("broken", |manifest| manifest["version"] = json!(""));
-    let told = home.run(&["prompt", "--members", "members"]);
-    let (text, notes) = (String::from_utf8(told.stdout).unwrap(), String::from_utf8(told.stderr).unwrap());
-    assert!(told.status.success() && text.contains("(MCP server `quick-dispatch`)"), "{text}{notes}");
+    let output = home.run(&["prompt", "--members", "members"]);
+    let (text, notes) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert!(output.status.success() && text.contains("(MCP server `quick-dispatch`)"), "{text}{notes}");
     assert!(
         !text.contains("tools-dispatch") && !text.contains("broken-dispatch") && notes.contains("broken"),
         "{text}"
     );
 
     std::fs::remove_dir_all(home.path("members/quick")).unwrap();
-    let told = home.run(&["prompt", "--members", "members"]);
-    assert!(told.status.success() && told.stdout.is_empty() && !told.stderr.is_empty());
+    let output = home.run(&["prompt", "--members", "members"]);
+    assert!(output.status.success() && output.stdout.is_empty() && !output.stderr.is_empty());
 }

@@ -15,16 +15,16 @@ use serde_json::{Value, json};
 
 use crate::support::host::{Client, Home, wait_for};
 
-/// What callers were told before the kill.
+/// What the host had confirmed to its callers before the kill.
 #[derive(Default)]
-struct Told {
+struct Confirmed {
     dispatched: HashSet<String>,
     cancelled: HashSet<String>,
     deleted: HashSet<String>,
 }
 
 /// Keeps dispatching, cancelling and deleting until the host is gone.
-fn load(client: &Client, answered: &AtomicUsize, told: &Mutex<Told>) {
+fn load(client: &Client, answered: &AtomicUsize, confirmed: &Mutex<Confirmed>) {
     let ask = |method: &str, params: Value| -> Option<Value> {
         let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
         let (_, body) = client.post(&request.to_string()).ok()?;
@@ -35,16 +35,16 @@ fn load(client: &Client, answered: &AtomicUsize, told: &Mutex<Told>) {
     for n in 0.. {
         let Some(job) = ask("worker/dispatch", json!({"description": format!("job {n}"), "task": "t"})) else { return };
         let id = job["jobId"].as_str().unwrap().to_owned();
-        told.lock().unwrap().dispatched.insert(id.clone());
+        confirmed.lock().unwrap().dispatched.insert(id.clone());
         if n % 3 == 0 {
             let Some(answer) = ask("worker/cancel", json!({"jobId": id})) else { return };
             if answer["status"] == "cancelled" {
-                told.lock().unwrap().cancelled.insert(id.clone());
+                confirmed.lock().unwrap().cancelled.insert(id.clone());
             }
         }
         if n % 6 == 0 {
             // It may be deleted already when the answer does not come any more.
-            told.lock().unwrap().deleted.insert(id.clone());
+            confirmed.lock().unwrap().deleted.insert(id.clone());
             if ask("worker/delete", json!({"jobId": id})).is_none() {
                 return;
             }
@@ -70,16 +70,16 @@ fn every_file_is_whole(jobs: &Path) {
 fn kill_9_at_any_moment_under_load_loses_nothing() {
     let home = Home::new();
     let members = [home.quick("member"), home.endless("endless")];
-    let mut told = [Told::default(), Told::default()].map(Mutex::new);
+    let mut confirmed = [Confirmed::default(), Confirmed::default()].map(Mutex::new);
     // The moments differ from round to round, and no two runs interleave alike.
     for answers in [1, 7, 20, 45, 80, 130] {
         let host = home.serve_roster(&[]);
         let answered = AtomicUsize::new(0);
         thread::scope(|scope| {
-            for (member, told) in ["member", "endless"].iter().zip(&told) {
+            for (member, confirmed) in ["member", "endless"].iter().zip(&confirmed) {
                 for _ in 0..4 {
                     let (client, answered) = (host.at(member), &answered);
-                    scope.spawn(move || load(&client, answered, told));
+                    scope.spawn(move || load(&client, answered, confirmed));
                 }
             }
             wait_for("answers", || (answered.load(Ordering::Relaxed) >= answers).then_some(()));
@@ -87,8 +87,8 @@ fn kill_9_at_any_moment_under_load_loses_nothing() {
         });
 
         let host = home.serve_roster(&[]);
-        for ((name, member), told) in ["member", "endless"].iter().zip(&members).zip(&mut told) {
-            let (client, told) = (host.at(name), told.get_mut().unwrap());
+        for ((name, member), confirmed) in ["member", "endless"].iter().zip(&members).zip(&mut confirmed) {
+            let (client, confirmed) = (host.at(name), confirmed.get_mut().unwrap());
             let list = client.call("worker/list", json!({})).unwrap();
             let listed: std::collections::HashMap<&str, &str> = list["jobs"]
                 .as_array()
@@ -96,10 +96,10 @@ fn kill_9_at_any_moment_under_load_loses_nothing() {
                 .iter()
                 .map(|job| (job["jobId"].as_str().unwrap(), job["status"].as_str().unwrap()))
                 .collect();
-            for id in told.dispatched.difference(&told.deleted) {
+            for id in confirmed.dispatched.difference(&confirmed.deleted) {
                 assert!(listed.contains_key(id.as_str()), "{id} was answered for, and is lost");
             }
-            for id in told.cancelled.difference(&told.deleted) {
+            for id in confirmed.cancelled.difference(&confirmed.deleted) {
                 assert_eq!(listed[id.as_str()], "cancelled", "{id} was answered as cancelled");
             }
             for (id, status) in &listed {

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use guild_stand_ins::{Gate, OpenAi, Provider, Received, Reply, Script};
+use guild_fakes::{Gate, OpenAi, Provider, Received, Reply, Script};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -31,13 +31,13 @@ fn home(documents: &[(&str, &str)]) -> Home {
 }
 
 /// A digest whose sessions ask a provider.
-struct House {
+struct Fixture {
     home: Home,
     provider: Provider,
     runtime: Runtime,
 }
 
-impl House {
+impl Fixture {
     fn new(documents: &[(&str, &str)], script: impl Into<Script>) -> Self {
         let runtime = Runtime::new().unwrap();
         let provider = runtime.block_on(OpenAi::start(script));
@@ -46,8 +46,8 @@ impl House {
         home.write(
             "guild.toml",
             format!(
-                "agent = \"api\"\n[api]\nprovider = \"openai\"\nbase_url = \"{url}/v1/\"\nmodel = \"stand-in\"\n\
-                 [[prices]]\nmodel = \"stand-in\"\ninput = 1.0\noutput = 2.0\n"
+                "agent = \"api\"\n[api]\nprovider = \"openai\"\nbase_url = \"{url}/v1/\"\nmodel = \"fake\"\n\
+                 [[prices]]\nmodel = \"fake\"\ninput = 1.0\noutput = 2.0\n"
             ),
         );
         Self { home, provider, runtime }
@@ -103,16 +103,16 @@ fn last_message(request: &Received) -> &Value {
     &request.body["messages"].as_array().unwrap().last().unwrap()["content"]
 }
 
-fn hand_over(summary: &str) -> Reply {
+fn submit_summary(summary: &str) -> Reply {
     Reply::call("hand_over_summary", json!({"summary": summary}))
 }
 
-/// A model that hands over one sentence on each file, and another that merges them.
+/// A model that submits one sentence for each file, and another that merges them.
 fn model(request: &Received) -> Reply {
     match (file(request), request.turn()) {
         (_, 1..) => Reply::text("Done."),
-        (Some(file), _) => hand_over(&format!("What {file} says.")),
-        (None, _) => hand_over("All of it together."),
+        (Some(file), _) => submit_summary(&format!("What {file} says.")),
+        (None, _) => submit_summary("All of it together."),
     }
 }
 
@@ -138,7 +138,7 @@ fn part<'a>(report: &'a str, path: &str) -> &'a str {
 }
 
 #[test]
-fn without_a_model_each_file_is_told_in_its_own_words() {
+fn without_a_model_each_file_is_summarised_in_its_own_words() {
     let home = home(&NOTES);
     let docs = home.path("docs");
     let host = home.serve(&home.path("members/digest"), &["--sources", docs.to_str().unwrap()]);
@@ -158,19 +158,19 @@ fn without_a_model_each_file_is_told_in_its_own_words() {
 }
 
 #[test]
-fn with_a_model_summaries_are_handed_over_side_by_side_and_merged() {
+fn with_a_model_files_are_summarised_concurrently_and_merged() {
     let gate = Gate::closed();
-    let held = gate.clone();
-    let house = House::new(&NOTES, move |request: &Received| {
+    let script_gate = gate.clone();
+    let fixture = Fixture::new(&NOTES, move |request: &Received| {
         let reply = model(request);
-        if file(request).is_some() && request.turn() == 0 { reply.behind(&held) } else { reply }
+        if file(request).is_some() && request.turn() == 0 { reply.behind(&script_gate) } else { reply }
     });
-    let host = house.serve();
+    let host = fixture.serve();
     let client = host.client();
     let id = dispatch(&client, json!({"parallel": 3, "focus": "food", "glob": "docs/*"}));
 
     // All three wait for their first answer at the same time.
-    let first = house.asked(3);
+    let first = fixture.asked(3);
     let asked: BTreeSet<_> = first.iter().map(|request| file(request).unwrap()).collect();
     assert_eq!(asked, NOTES.map(|(name, _)| name).into());
     assert_eq!(client.status(&id).unwrap()["summary"], "0 of 3 files");
@@ -181,11 +181,11 @@ fn with_a_model_summaries_are_handed_over_side_by_side_and_merged() {
     let report = result["output"].as_str().unwrap();
     assert!(report.contains("## Overall\n\nAll of it together.\n"), "{report}");
     assert!(part(report, "docs/owls.md").contains("What owls.md says."), "{report}");
-    let summary = fs::read_to_string(house.job(&id).join("artifacts/summaries/2-swifts.md")).unwrap();
+    let summary = fs::read_to_string(fixture.job(&id).join("artifacts/summaries/2-swifts.md")).unwrap();
     assert_eq!(summary, "# `docs/swifts.md`\n\nWhat swifts.md says.\n");
 
-    // The session on a file reads, and hands over; the one that merges has what was handed over. Neither has the job's tools.
-    let requests = house.asked(8);
+    // The session on a file reads and submits; the one that merges gets what was submitted. Neither has the job's tools.
+    let requests = fixture.asked(8);
     let tools = |request: &Received| -> Vec<String> {
         let tools = request.body["tools"].as_array().unwrap();
         tools.iter().map(|tool| tool["function"]["name"].as_str().unwrap().to_owned()).collect()
@@ -198,8 +198,8 @@ fn with_a_model_summaries_are_handed_over_side_by_side_and_merged() {
         assert!(prompt(merging).contains(&format!("Summary of `docs/{name}`:\n\nWhat {name} says.")));
     }
 
-    // The transcript tells them apart: three began before one ended, and what they used is the job's.
-    let entries = house.transcript(&id);
+    // The transcript distinguishes them: three began before one ended, and what they used is the job's.
+    let entries = fixture.transcript(&id);
     let kinds: Vec<_> = entries.iter().map(|e| (e["type"].as_str().unwrap(), e["session"].as_u64().unwrap())).collect();
     let began: BTreeSet<u64> = kinds
         .iter()
@@ -215,14 +215,14 @@ fn with_a_model_summaries_are_handed_over_side_by_side_and_merged() {
 #[test]
 fn no_more_sessions_are_under_way_than_was_asked_for() {
     let gate = Gate::closed();
-    let held = gate.clone();
-    let house = House::new(&NOTES, move |request: &Received| model(request).behind(&held));
-    let host = house.serve();
+    let script_gate = gate.clone();
+    let fixture = Fixture::new(&NOTES, move |request: &Received| model(request).behind(&script_gate));
+    let host = fixture.serve();
     let id = dispatch(&host.client(), json!({"parallel": 2}));
     let asked =
-        |times| house.asked(times).iter().filter_map(|request| file(request).map(str::to_owned)).collect::<Vec<_>>();
+        |times| fixture.asked(times).iter().filter_map(|request| file(request).map(str::to_owned)).collect::<Vec<_>>();
     assert_eq!(asked(2).iter().collect::<BTreeSet<_>>().len(), 2);
-    // Each answer lets its own session go on to its next turn, and no third one begin.
+    // Each answer lets its own session continue with its next turn, and no third one begin.
     gate.pass(1);
     assert_eq!(asked(3).iter().collect::<BTreeSet<_>>().len(), 2);
     gate.open();
@@ -230,16 +230,16 @@ fn no_more_sessions_are_under_way_than_was_asked_for() {
 }
 
 #[test]
-fn what_the_model_hands_over_wrongly_is_told_to_it() {
-    let house = House::new(&NOTES[..1], |request: &Received| match request.turn() {
-        0 => hand_over(" "),
-        1 => hand_over("Owls are birds of the night."),
+fn a_malformed_submission_of_the_model_is_answered_with_an_error() {
+    let fixture = Fixture::new(&NOTES[..1], |request: &Received| match request.turn() {
+        0 => submit_summary(" "),
+        1 => submit_summary("Owls are birds of the night."),
         _ => Reply::text("Done."),
     });
-    let host = house.serve();
+    let host = fixture.serve();
     let result = digested(&host.client(), json!({}));
     assert!(result["output"].as_str().unwrap().contains("Owls are birds of the night."), "{result}");
-    let requests = house.asked(3);
+    let requests = fixture.asked(3);
     assert!(last_message(&requests[1]).as_str().unwrap().contains("not empty"), "{}", last_message(&requests[1]));
 }
 
@@ -248,11 +248,11 @@ fn a_file_that_fails_is_named_and_one_session_does_not_use_up_what_the_others_ha
     let mut documents = NOTES.to_vec();
     documents.extend([("binary.md", "a\0b"), ("empty.md", "\n")]);
     // One model never comes to an end.
-    let house = House::new(&documents, |request: &Received| match file(request) {
+    let fixture = Fixture::new(&documents, |request: &Received| match file(request) {
         Some("owls.md") => Reply::call("Read", json!({"file_path": "docs/owls.md"})),
         _ => model(request),
     });
-    let host = house.serve();
+    let host = fixture.serve();
     let client = host.client();
     let result = digested(&client, json!({"maxTurns": 24}));
     let (_, failed) = result["output"].as_str().unwrap().split_once("## Not summarised\n").unwrap();
@@ -267,8 +267,8 @@ fn a_file_that_fails_is_named_and_one_session_does_not_use_up_what_the_others_ha
 
 #[test]
 fn a_job_none_of_whose_files_can_be_summarised_fails_with_the_reason() {
-    let house = House::new(&NOTES, |_: &Received| Reply::status(400).message("no such model"));
-    let host = house.serve();
+    let fixture = Fixture::new(&NOTES, |_: &Received| Reply::status(400).message("no such model"));
+    let host = fixture.serve();
     let id = dispatch(&host.client(), json!({}));
     let status = host.client().ended(&id);
     let error = status["error"].as_str().unwrap();
@@ -277,8 +277,8 @@ fn a_job_none_of_whose_files_can_be_summarised_fails_with_the_reason() {
 
 #[test]
 fn what_is_left_out_is_a_decision() {
-    let house = House::new(&NOTES, model);
-    let host = house.serve();
+    let fixture = Fixture::new(&NOTES, model);
+    let host = fixture.serve();
     for (config, why) in [(json!({"maxFiles": 2}), "maxFiles is 2"), (json!({"maxTurns": 12}), "turns are not enough")]
     {
         let result = digested(&host.client(), config);
@@ -313,45 +313,45 @@ fn a_config_that_makes_no_sense_is_refused_before_there_is_a_job() {
 #[test]
 fn a_cancel_ends_all_sessions_of_a_job() {
     let gate = Gate::closed();
-    let held = gate.clone();
-    let house = House::new(&NOTES, move |request: &Received| model(request).behind(&held));
-    let host = house.serve();
+    let script_gate = gate.clone();
+    let fixture = Fixture::new(&NOTES, move |request: &Received| model(request).behind(&script_gate));
+    let host = fixture.serve();
     let client = host.client();
     let id = dispatch(&client, json!({"parallel": 2}));
-    house.asked(2);
+    fixture.asked(2);
     let begin = Instant::now();
     assert_eq!(client.cancel(&id).unwrap()["status"], "cancelled");
     assert!(begin.elapsed() < Duration::from_secs(5));
     let files = || {
-        let modified = |file: &str| fs::metadata(house.job(&id).join(file)).and_then(|meta| meta.modified()).ok();
+        let modified = |file: &str| fs::metadata(fixture.job(&id).join(file)).and_then(|meta| meta.modified()).ok();
         ["meta.json", "transcript.jsonl", "status.md", "artifacts"].map(modified)
     };
     let then = files();
     // The answers come, and nobody asks for more of them, though another job does.
     gate.open();
     digested(&client, json!({"maxFiles": 1}));
-    assert_eq!((house.provider.count(), files()), (4, then));
+    assert_eq!((fixture.provider.count(), files()), (4, then));
 }
 
 #[test]
 fn a_job_whose_host_was_killed_has_failed_and_keeps_what_it_wrote() {
     let gate = Gate::closed();
-    let held = gate.clone();
-    let house = House::new(&NOTES, move |request: &Received| match file(request) {
+    let script_gate = gate.clone();
+    let fixture = Fixture::new(&NOTES, move |request: &Received| match file(request) {
         Some("owls.md") => model(request),
-        _ => model(request).behind(&held),
+        _ => model(request).behind(&script_gate),
     });
-    let host = house.serve();
+    let host = fixture.serve();
     let id = dispatch(&host.client(), json!({}));
     wait_for("the first summary", || (host.client().status(&id).unwrap()["summary"] == "1 of 3 files").then_some(()));
     host.kill();
     gate.open();
 
-    let host = house.serve();
+    let host = fixture.serve();
     let status = host.client().ended(&id);
     assert_eq!((&status["status"], &status["summary"]), (&json!("failed"), &json!("1 of 3 files")), "{status}");
     assert!(status["error"].as_str().unwrap().contains("the host stopped while the job was running"), "{status}");
-    let summary = fs::read_to_string(house.job(&id).join("artifacts/summaries/1-owls.md")).unwrap();
+    let summary = fs::read_to_string(fixture.job(&id).join("artifacts/summaries/1-owls.md")).unwrap();
     assert!(summary.contains("What owls.md says."), "{summary}");
     assert!(host.client().result(&id).unwrap_err().message.contains("failed"));
 }
@@ -359,19 +359,19 @@ fn a_job_whose_host_was_killed_has_failed_and_keeps_what_it_wrote() {
 #[test]
 fn what_was_submitted_before_the_host_was_killed_is_the_result() {
     let gate = Gate::closed();
-    let held = gate.clone();
-    let house = House::new(&NOTES, move |request: &Received| match file(request) {
+    let script_gate = gate.clone();
+    let fixture = Fixture::new(&NOTES, move |request: &Received| match file(request) {
         Some(_) => model(request),
-        None => model(request).behind(&held),
+        None => model(request).behind(&script_gate),
     });
-    let host = house.serve();
+    let host = fixture.serve();
     let id = dispatch(&host.client(), json!({}));
     wait_for("the merging", || {
         (host.client().status(&id).unwrap()["summary"] == "Merging the summaries").then_some(())
     });
     host.kill();
 
-    let host = house.serve();
+    let host = fixture.serve();
     assert_eq!(host.client().ended(&id)["status"], "completed");
     let result = host.client().result(&id).unwrap();
     for (name, _) in NOTES {
@@ -382,28 +382,28 @@ fn what_was_submitted_before_the_host_was_killed_is_the_result() {
 }
 
 /// A host of the probe, whose sessions ask a provider; the outcomes of a task's lines.
-fn probed(task: &str, script: impl Into<Script>) -> (House, Vec<String>) {
-    let house = House::new(&NOTES[..1], script);
-    let member = house.home.member("probe", "autonomous-worker", &guest::built("probe"));
-    house.home.edit_manifest("probe", |manifest| {
+fn probed(task: &str, script: impl Into<Script>) -> (Fixture, Vec<String>) {
+    let fixture = Fixture::new(&NOTES[..1], script);
+    let member = fixture.home.member("probe", "autonomous-worker", &guest::built("probe"));
+    fixture.home.edit_manifest("probe", |manifest| {
         manifest["component"]["grants"] = guest::everything();
         manifest["component"]["tools"] = json!(["Read", "Grep", "Glob"]);
     });
-    let host = house.serve_member(&member);
+    let host = fixture.serve_member(&member);
     let id = host.client().dispatch(json!({"description": "probing", "task": task})).unwrap();
     assert_eq!(host.client().ended(&id)["status"], "completed");
     let report = host.client().result(&id).unwrap()["output"].as_str().unwrap().to_owned();
-    (house, report.lines().map(str::to_owned).collect())
+    (fixture, report.lines().map(str::to_owned).collect())
 }
 
 #[test]
 fn a_component_answers_its_own_tools_and_its_errors_reach_the_model() {
-    let (house, outcomes) = probed("ask what is it?", |request: &Received| match request.turn() {
+    let (fixture, outcomes) = probed("ask what is it?", |request: &Received| match request.turn() {
         0 => Reply::call("oracle", json!({"about": "it"})).and_call("oracle", json!({"about": "fail"})),
         _ => Reply::text("It is 42."),
     });
     assert_eq!(outcomes, ["ask what is it?: ok Ending::Success after 2 turns: It is 42."]);
-    let requests = house.asked(2);
+    let requests = fixture.asked(2);
     let answers = &requests[1].body["messages"].as_array().unwrap()[2..];
     let answers: Vec<&str> = answers.iter().filter_map(|message| message["content"].as_str()).collect();
     assert!(answers.iter().any(|answer| answer.contains("42, for {\"about\":\"it\"}")), "{answers:?}");
@@ -411,7 +411,7 @@ fn a_component_answers_its_own_tools_and_its_errors_reach_the_model() {
 }
 
 #[test]
-fn one_session_is_interrupted_while_another_goes_on() {
+fn one_session_is_interrupted_while_another_continues() {
     let (_, outcomes) = probed("pair what is it?", |request: &Received| match request.turn() {
         0 => Reply::text("I ask.").and_call("oracle", json!({})),
         _ => Reply::text("It is 42."),

@@ -48,22 +48,22 @@ fn a_certificate_that_clients_refuse_is_not_usable_and_said_when_a_host_starts()
     home.write("docs/a.md", "text\n");
     let config =
         home.write("guild.toml", "[[roots]]\npath = \"docs\"\n[tls]\ncertificate = \"cert.pem\"\nkey = \"key.pem\"\n");
-    let door = || {
+    let address_check = || {
         let (code, report) = doctor(&home, &["--config-file", config.to_str().unwrap()]);
         (code, check(&report, "door", "127.0.0.1"))
     };
-    for (years, own_key, told) in [
+    for (years, own_key, expected) in [
         ((2001, 2002), true, "certificate 1 of the file expired at 2002-01-01T00:00:00Z"),
         ((2900, 2901), true, "certificate 1 of the file is not valid before 2900-01-01T00:00:00Z"),
         ((2001, 2901), false, "does not go with"),
     ] {
         certificate(&home, years, own_key);
-        let (code, (state, needed, why)) = door();
+        let (code, (state, needed, why)) = address_check();
         assert_eq!((code, state.as_str(), needed), (Some(1), "unusable", true), "{why}");
-        assert!(why.contains(told) && why.contains(".pem"), "{why}");
+        assert!(why.contains(expected) && why.contains(".pem"), "{why}");
     }
     certificate(&home, (2001, 2901), true);
-    assert_eq!(door().0, Some(0));
+    assert_eq!(address_check().0, Some(0));
 
     certificate(&home, (2001, 2002), true);
     let port = crate::support::host::free_port().to_string();
@@ -84,20 +84,20 @@ fn tokens_that_have_expired_let_nobody_in() {
     home.quick("quick");
     home.write("docs/a.md", "text\n");
     home.write("config/guild/guild.toml", "require_token = true\n[[roots]]\npath = \"../../docs\"\n");
-    let door = || check(&doctor(&home, &[]).1, "door", "127.0.0.1");
-    assert!(matches!(door(), (state, true, why) if state == "unusable" && why.contains("guild token add")));
+    let address_check = || check(&doctor(&home, &[]).1, "door", "127.0.0.1");
+    assert!(matches!(address_check(), (state, true, why) if state == "unusable" && why.contains("guild token add")));
     assert!(home.run(&["token", "add", "ci"]).status.success());
-    assert_eq!(door().0, "usable");
+    assert_eq!(address_check().0, "usable");
     let file = home.path("config/guild/guild.tokens");
     let text = fs::read_to_string(&file).unwrap();
     fs::write(&file, text.replace("created = ", "expires = \"2001-01-01T00:00:00Z\"\ncreated = ")).unwrap();
     assert!(
-        matches!(door(), (state, true, why) if state == "unusable" && why.contains("all have expired")),
+        matches!(address_check(), (state, true, why) if state == "unusable" && why.contains("all have expired")),
         "{:?}",
-        door()
+        address_check()
     );
     fs::write(&file, "nothing of the kind").unwrap();
-    assert!(matches!(door(), (state, true, why) if state == "unusable" && why.contains("guild.tokens")));
+    assert!(matches!(address_check(), (state, true, why) if state == "unusable" && why.contains("guild.tokens")));
 }
 
 /// A program that says it is this version of the CLI. Another process writes it, so that no other test's child holds it
@@ -160,9 +160,9 @@ fn read_roots_are_usable_where_there_is_something_to_read() {
     assert_eq!((code, state.as_str(), said.as_str()), (Some(0), "usable", with_picture));
     let (code, (state, needed, said)) = roots(&["docs", "empty", "table"]);
     assert_eq!((code, state.as_str(), needed), (Some(1), "unusable", true), "{said}");
-    let told = "empty has no file that sessions can see; table has no document; not read: tables, styles, lock files and other \
+    let expected = "empty has no file that sessions can see; table has no document; not read: tables, styles, lock files and other \
                 kinds without text to quote (1): `table/a.csv`; docs (2 documents; not read: binary (1): `docs/picture.png`)";
-    assert_eq!(said, told);
+    assert_eq!(said, expected);
     let (code, (state, _, said)) = roots(&["docs", "nowhere"]);
     assert!(code == Some(1) && state == "unusable" && said.contains("nowhere"), "{said}");
     fs::set_permissions(home.path("table"), fs::Permissions::from_mode(0o000)).unwrap();

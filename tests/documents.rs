@@ -100,9 +100,9 @@ fn every_test_that_the_requirements_name_exists() {
 #[test]
 fn every_requirement_is_accounted_for() {
     let text = document("docs/requirements.md");
-    let told: BTreeSet<u32> =
+    let listed: BTreeSet<u32> =
         text.lines().filter_map(|line| line.strip_prefix("| REQ-WD-")?.split_once(' ')?.0.parse().ok()).collect();
-    assert_eq!(told, (1..=47).collect());
+    assert_eq!(listed, (1..=47).collect());
 }
 
 /// The anchors of a document's headings, as GitHub makes them.
@@ -110,8 +110,8 @@ fn anchors(text: &str) -> BTreeSet<String> {
     let headings =
         prose(text).filter_map(|(_, line)| line.strip_prefix('#').map(|rest| rest.trim_start_matches('#').trim()));
     let anchor = |heading: &str| {
-        let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
-        kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
+        let anchor = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+        anchor.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
     };
     headings.map(anchor).collect()
 }
@@ -216,8 +216,8 @@ fn the_architecture_page_has_the_crates_and_the_arrows_that_cargo_has() {
     for section in &sections {
         assert!(page.contains(section.as_str()), "docs/architecture.md has to have this section:\n{section}");
     }
-    let told = page.lines().filter(|line| line.starts_with("### ")).count();
-    assert_eq!(told, sections.len(), "docs/architecture.md has a section of something that is no crate");
+    let headings = page.lines().filter(|line| line.starts_with("### ")).count();
+    assert_eq!(headings, sections.len(), "docs/architecture.md has a section of something that is no crate");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `/events`: what happens on a host, as listeners are told of it; the client crate's stream, and `guild watch`.
+//! `/events`: the events of a host as subscribers get them, the client crate's stream, and `guild watch`.
 
 use std::{
     fs::{self, File},
@@ -9,7 +9,7 @@ use std::{
     sync::LazyLock,
 };
 
-use guild_client::{DispatchParams, Event, Events, Filter, Kind, News, Options, WorkerHandle};
+use guild_client::{DispatchParams, Event, EventDetail, Events, Filter, Kind, Options, WorkerHandle};
 use guild_contract::schema::of;
 use jsonschema::Validator;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -21,7 +21,7 @@ use crate::support::{
     host::{Home, Host, PATIENCE, free_port, wait_for},
 };
 
-/// Every event that a test is told is held against it.
+/// Every event that a test receives is validated against it.
 static SCHEMA: LazyLock<Validator> = LazyLock::new(|| jsonschema::validator_for(&of::<Event>()).unwrap());
 
 /// Asks for the events, and reads the head of the answer.
@@ -48,21 +48,21 @@ fn refused(host: &Host, query: &str, headers: &[&str]) -> (u16, String) {
     (status, head + &body)
 }
 
-/// A listener.
-struct Ear {
+/// A subscriber.
+struct Subscriber {
     reader: BufReader<TcpStream>,
-    /// The id that it was told last.
+    /// The id of the last event that it received.
     id: String,
 }
 
-impl Ear {
-    /// Listens from now on: what happens after this returns is told.
+impl Subscriber {
+    /// Subscribes: it gets every event after this returns.
     fn at(host: &Host, query: &str, headers: &[&str]) -> Self {
         let (status, head, reader) = ask(host.port, query, headers);
         assert!(status == 200 && head.contains("content-type: text/event-stream\r\n"), "{head}");
-        let mut ear = Self { reader, id: String::new() };
-        ear.line("id: ").unwrap();
-        ear
+        let mut subscriber = Self { reader, id: String::new() };
+        subscriber.line("id: ").unwrap();
+        subscriber
     }
 
     fn of(host: &Host) -> Self {
@@ -115,12 +115,12 @@ impl Ear {
 
     /// The next events, up to and with one of that kind, as `kind jobId`.
     fn up_to(&mut self, kind: &str, job: &str) -> Vec<String> {
-        let mut told = Vec::new();
+        let mut events = Vec::new();
         loop {
             let event = self.event();
-            told.push(format!("{} {}", event["kind"].as_str().unwrap(), event["jobId"].as_str().unwrap_or_default()));
+            events.push(format!("{} {}", event["kind"].as_str().unwrap(), event["jobId"].as_str().unwrap_or_default()));
             if event["kind"] == kind && event["jobId"] == job {
-                return told;
+                return events;
             }
         }
     }
@@ -158,16 +158,16 @@ async fn start(host: &Host, member: &str) -> String {
 }
 
 #[test]
-fn what_happens_to_a_job_is_told_in_its_order() {
+fn the_events_of_a_job_come_in_order() {
     let home = Home::new();
     probe(&home);
     home.failing("failing");
     let host = home.serve_roster(&[]);
-    let mut ear = Ear::at(&host, "?member=probe&member=failing", &[]);
+    let mut subscriber = Subscriber::at(&host, "?member=probe&member=failing", &[]);
     let probe = host.at("probe");
     let job = probe.start("summary reading\nquestion Which one?\ndecide here there");
     let mut next = |kind: &str, of: Value| {
-        let mut event = ear.event();
+        let mut event = subscriber.event();
         let time = event.as_object_mut().unwrap().remove("time").unwrap();
         assert!(time.as_str().unwrap().ends_with('Z'), "{time}");
         let mut expected = json!({"kind": kind, "member": "probe", "jobId": job});
@@ -179,18 +179,18 @@ fn what_happens_to_a_job_is_told_in_its_order() {
     next("job-question", json!({"question": "question Which one?"}));
     next("job-decision", json!({"decision": {"question": "here", "decision": "there", "reasoning": "r"}}));
     next("job-ended", json!({"status": "completed", "error": null}));
-    // When the end was told, callers see it.
+    // Once the event of the end was sent, callers see the end.
     assert_eq!(probe.status(&job).unwrap()["status"], "completed");
     probe.delete(&job).unwrap();
     next("job-deleted", json!({}));
 
     let failing = host.at("failing");
     let job = failing.start("t");
-    assert_eq!(ear.event()["kind"], "job-started");
-    let failed = ear.event();
+    assert_eq!(subscriber.event()["kind"], "job-started");
+    let failed = subscriber.event();
     assert_eq!((&failed["status"], &failed["error"]), (&json!("failed"), &json!("date")));
     failing.cancel(&job).unwrap();
-    let cancelled = ear.event();
+    let cancelled = subscriber.event();
     assert_eq!((&cancelled["kind"], &cancelled["status"]), (&json!("job-ended"), &json!("cancelled")));
 }
 
@@ -199,25 +199,25 @@ fn a_long_text_is_cut_and_says_so() {
     let home = Home::new();
     probe(&home);
     let host = home.serve_roster(&[]);
-    let mut ear = Ear::of(&host);
+    let mut subscriber = Subscriber::of(&host);
     let long = "x".repeat(5000);
     let dispatched = json!({"description": "d", "task": format!("summary {long}")});
     host.at("probe").dispatch(dispatched).unwrap();
-    let summary = ear.event_of("job-summary");
+    let summary = subscriber.event_of("job-summary");
     assert_eq!((&summary["summary"], &summary["truncated"]), (&json!(long[..1024]), &json!(true)));
 }
 
 #[test]
-fn a_listener_is_told_of_the_members_jobs_and_kinds_that_it_asked_for() {
+fn a_subscriber_gets_the_members_jobs_and_kinds_that_it_asked_for() {
     let home = Home::new();
     home.quick("quick");
     home.endless("endless");
     let host = home.serve_roster(&[]);
     let (quick, endless) = (host.at("quick"), host.at("endless"));
     let running = endless.start("t");
-    let mut of_member = Ear::at(&host, "?member=quick&kind=job-started&kind=job-ended", &[]);
-    let mut of_job = Ear::at(&host, &format!("?job={running}"), &[]);
-    let mut of_kind = Ear::at(&host, "?kind=job-ended", &[]);
+    let mut of_member = Subscriber::at(&host, "?member=quick&kind=job-started&kind=job-ended", &[]);
+    let mut of_job = Subscriber::at(&host, &format!("?job={running}"), &[]);
+    let mut of_kind = Subscriber::at(&host, "?kind=job-ended", &[]);
     let job = quick.start("t");
     let expected = [format!("job-started {job}"), format!("job-ended {job}")];
     assert_eq!(of_member.up_to("job-ended", &job), expected);
@@ -228,7 +228,7 @@ fn a_listener_is_told_of_the_members_jobs_and_kinds_that_it_asked_for() {
 }
 
 #[test]
-fn a_request_that_makes_no_sense_is_told_what_is_wrong() {
+fn an_invalid_request_is_answered_with_what_is_wrong() {
     let home = Home::new();
     let host = home.serve(&home.quick("quick"), &[]);
     for (query, status, why) in [
@@ -239,8 +239,8 @@ fn a_request_that_makes_no_sense_is_told_what_is_wrong() {
         ("?members=a", 400, "there are member, job, kind, since, lasteventid"),
         ("?lastEventId=yesterday", 400, "is no event's id"),
     ] {
-        let (told, text) = refused(&host, query, &[]);
-        assert!(told == status && text.to_lowercase().contains(why), "{query}: {text}");
+        let (answered, text) = refused(&host, query, &[]);
+        assert!(answered == status && text.to_lowercase().contains(why), "{query}: {text}");
     }
     assert_eq!(refused(&host, "", &["Host: evil.example"]).0, 403);
     assert_eq!(refused(&host, "", &["Origin: http://evil.example"]).0, 403);
@@ -253,36 +253,36 @@ fn a_request_that_makes_no_sense_is_told_what_is_wrong() {
 }
 
 #[test]
-fn who_comes_back_goes_on_without_loss_or_repetition_while_more_happens() {
+fn a_subscriber_that_reconnects_misses_and_repeats_nothing() {
     let home = Home::new();
     home.quick("quick");
     let host = home.serve_roster(&[]);
     let quick = host.at("quick");
-    let (mut steady, mut restless) = (Ear::of(&host), Ear::of(&host));
+    let (mut steady, mut restless) = (Subscriber::of(&host), Subscriber::of(&host));
     let start = restless.id.clone();
-    let (mut told, mut last) = (Vec::new(), String::new());
+    let (mut received, mut last) = (Vec::new(), String::new());
     for round in 0..10 {
         for _ in 0..5 {
             last = quick.start("t");
         }
         for _ in 0..7 {
-            told.push((restless.event(), restless.id.clone()));
+            received.push((restless.event(), restless.id.clone()));
         }
         if round % 2 == 0 {
-            restless = Ear::after(&host, &restless.id);
+            restless = Subscriber::after(&host, &restless.id);
         } else {
             // As a browser without the header does.
-            restless = Ear::at(&host, &format!("?lastEventId={}", restless.id), &[]);
+            restless = Subscriber::at(&host, &format!("?lastEventId={}", restless.id), &[]);
         }
     }
-    while told.len() < 100 {
-        told.push((restless.event(), restless.id.clone()));
+    while received.len() < 100 {
+        received.push((restless.event(), restless.id.clone()));
     }
     let seen: Vec<_> = (0..100).map(|_| (steady.event(), steady.id.clone())).collect();
-    assert_eq!(told, seen);
-    let again = Ear::after(&host, &start).up_to("job-ended", &last);
+    assert_eq!(received, seen);
+    let again = Subscriber::after(&host, &start).up_to("job-ended", &last);
     assert!(again.len() <= 100 && !again.iter().any(|event| event.starts_with("gap")), "{again:?}");
-    let kept = Ear::at(&host, "?since=kept&kind=job-started&kind=job-ended", &[]).up_to("job-ended", &last);
+    let kept = Subscriber::at(&host, "?since=kept&kind=job-started&kind=job-ended", &[]).up_to("job-ended", &last);
     assert_eq!(kept, again);
 }
 
@@ -291,19 +291,19 @@ fn after_a_restart_there_is_a_gap_and_then_what_became_of_the_jobs() {
     let home = Home::new();
     home.endless("endless");
     let host = home.serve_roster(&[]);
-    let mut ear = Ear::of(&host);
+    let mut subscriber = Subscriber::of(&host);
     let job = Runtime::new().unwrap().block_on(start(&host, "endless"));
-    assert_eq!(ear.event()["jobId"], job.as_str());
+    assert_eq!(subscriber.event()["jobId"], job.as_str());
     let port = host.port;
     let (status, output) = host.stop();
     assert!(status.success(), "{output}");
 
     // Its port is free at once, though it had a listener.
     let host = serve_at(&home, port);
-    let mut ear = Ear::after(&host, &ear.id);
-    let gap = ear.event();
+    let mut subscriber = Subscriber::after(&host, &subscriber.id);
+    let gap = subscriber.event();
     assert_eq!((&gap["kind"], &gap["missed"]), (&json!("gap"), &Value::Null));
-    let ended = ear.event_of("job-ended");
+    let ended = subscriber.event_of("job-ended");
     assert_eq!((&ended["jobId"], &ended["status"]), (&json!(job), &json!("failed")));
 }
 
@@ -314,20 +314,20 @@ fn as_many_events_are_kept_as_the_limit_and_of_one_more_the_oldest_goes() {
     let host = home.serve_roster(&[]);
     let quick = host.at("quick");
     let first = quick.start("t");
-    let mut ear = Ear::at(&host, "?since=kept", &[]);
-    ear.up_to("job-ended", &first);
-    let id = ear.id.clone();
+    let mut subscriber = Subscriber::at(&host, "?since=kept", &[]);
+    subscriber.up_to("job-ended", &first);
+    let id = subscriber.id.clone();
     let jobs = [quick.start("t"), quick.start("t")];
-    let told: Vec<_> = (0..4).map(|_| ear.event()).collect();
-    let mut again = Ear::after(&host, &id);
-    assert_eq!((0..4).map(|_| again.event()).collect::<Vec<_>>(), told);
+    let events: Vec<_> = (0..4).map(|_| subscriber.event()).collect();
+    let mut again = Subscriber::after(&host, &id);
+    assert_eq!((0..4).map(|_| again.event()).collect::<Vec<_>>(), events);
 
     quick.delete(&first).unwrap();
-    assert_eq!(ear.event()["kind"], "job-deleted");
-    let mut again = Ear::after(&host, &id);
+    assert_eq!(subscriber.event()["kind"], "job-deleted");
+    let mut again = Subscriber::after(&host, &id);
     let gap = again.event();
     assert_eq!((&gap["kind"], &gap["missed"]), (&json!("gap"), &json!(1)));
-    assert_eq!((0..3).map(|_| again.event()).collect::<Vec<_>>(), told[1..]);
+    assert_eq!((0..3).map(|_| again.event()).collect::<Vec<_>>(), events[1..]);
     assert_eq!(again.event()["kind"], "job-deleted");
     assert!(jobs.iter().all(|job| quick.status(job).is_ok()));
 }
@@ -348,32 +348,32 @@ fn flood(host: &Host) {
 }
 
 #[test]
-fn one_who_does_not_listen_misses_events_and_nobody_waits() {
+fn a_slow_subscriber_misses_events_and_delays_nobody() {
     let home = home("[limits]\nevents_kept = 32\n");
     probe(&home);
     home.quick("quick");
     let host = home.serve_roster(&[]);
-    let mut slow = Ear::of(&host);
+    let mut slow = Subscriber::of(&host);
     flood(&host);
-    // All that while it was told nothing, and another one hears of a job from its beginning to its end.
-    let mut quick = Ear::of(&host);
+    // Meanwhile it reads nothing, and another subscriber gets the events of a job from its beginning to its end.
+    let mut quick = Subscriber::of(&host);
     let job = host.at("quick").start("t");
     assert_eq!(quick.up_to("job-ended", &job), [format!("job-started {job}"), format!("job-ended {job}")]);
 
-    // Now it listens again: what it was told before, how much it missed, and what is kept.
-    let told = slow.up_to("job-ended", &job);
-    let gaps = told.iter().filter(|event| event.starts_with("gap")).count();
-    let questions = told.iter().filter(|event| event.starts_with("job-question")).count();
+    // Now it reads again: what was sent before, how much it missed, and what is stored.
+    let events = slow.up_to("job-ended", &job);
+    let gaps = events.iter().filter(|event| event.starts_with("gap")).count();
+    let questions = events.iter().filter(|event| event.starts_with("job-question")).count();
     assert!(gaps > 0 && questions < 1600, "{gaps} gaps, {questions} questions");
-    assert!(told.len() > 32, "it goes on after a gap: {told:?}");
+    assert!(events.len() > 32, "it goes on after a gap: {events:?}");
 }
 
 #[test]
-fn one_who_never_reads_is_let_go_and_leaves_its_place_to_others() {
+fn a_subscriber_that_never_reads_is_disconnected_and_makes_room_for_others() {
     let home = home("[limits]\nevents_kept = 4096\nlisteners = 1\nclient_seconds = 1\n");
     probe(&home);
     let host = home.serve_roster(&[]);
-    let deaf = Ear::of(&host);
+    let deaf = Subscriber::of(&host);
     assert_eq!(refused(&host, "", &[]).0, 503);
     flood(&host);
     wait_for("the place of one who never reads", || (ask(host.port, "", &[]).0 == 200).then_some(()));
@@ -381,14 +381,14 @@ fn one_who_never_reads_is_let_go_and_leaves_its_place_to_others() {
 }
 
 #[test]
-fn as_many_may_listen_as_the_limit_and_one_more_is_told_to_come_back() {
+fn as_many_may_subscribe_as_the_limit_and_one_more_gets_retry_after() {
     // One caller has not all of them.
     let home = home("[limits]\nlisteners = 3\n");
     home.quick("quick");
     let host = home.serve_roster(&[]);
-    let (mut first, second) = (Ear::of(&host), Ear::of(&host));
-    let (status, told) = refused(&host, "", &[]);
-    assert!(status == 503 && told.contains("retry-after: 5") && told.contains("limits.listeners = 3"), "{told}");
+    let (mut first, second) = (Subscriber::of(&host), Subscriber::of(&host));
+    let (status, answer) = refused(&host, "", &[]);
+    assert!(status == 503 && answer.contains("retry-after: 5") && answer.contains("limits.listeners = 3"), "{answer}");
     drop(second);
     let mut third = wait_for("a place", || Some(ask(host.port, "", &[])).filter(|(status, ..)| *status == 200)).2;
     let job = host.at("quick").start("t");
@@ -400,23 +400,23 @@ fn as_many_may_listen_as_the_limit_and_one_more_is_told_to_come_back() {
 }
 
 #[test]
-fn a_thousand_listeners_are_all_told_of_the_end_of_a_job() {
+fn a_thousand_subscribers_all_get_the_end_of_a_job() {
     // Each of them is a file descriptor here, too.
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }).unwrap();
     let home = home("[limits]\nlisteners = 1200\n");
     home.quick("quick");
     let host = home.serve_roster(&[]);
-    let mut ears: Vec<_> = (0..1000).map(|_| Ear::of(&host)).collect();
+    let mut subscribers: Vec<_> = (0..1000).map(|_| Subscriber::of(&host)).collect();
     let job = host.at("quick").start("t");
     let expected = [format!("job-started {job}"), format!("job-ended {job}")];
-    for ear in &mut ears {
-        assert_eq!(ear.up_to("job-ended", &job), expected);
+    for subscriber in &mut subscribers {
+        assert_eq!(subscriber.up_to("job-ended", &job), expected);
     }
 }
 
 #[test]
-fn a_token_hears_of_its_members_and_as_long_as_it_is_good() {
+fn a_token_gets_events_of_its_members_and_only_while_it_is_valid() {
     let limits = "[limits]\ntoken_requests_at_once = 1\n";
     let home = home(&format!("require_token = true\naudit_log = \"audit.jsonl\"\naudit_log_reads = true\n{limits}"));
     home.quick("ann");
@@ -431,12 +431,12 @@ fn a_token_hears_of_its_members_and_as_long_as_it_is_good() {
     let bearer = |token: &str| format!("Authorization: Bearer {token}");
     assert_eq!(refused(&host, "", &[]).0, 401);
     assert_eq!(refused(&host, "", &[&bearer("guild_0")]).0, 401);
-    let (status, told) = refused(&host, "?member=bob", &[&bearer(&ann)]);
-    assert!(status == 403 && told.contains("not for the member bob"), "{told}");
+    let (status, answer) = refused(&host, "?member=bob", &[&bearer(&ann)]);
+    assert!(status == 403 && answer.contains("not for the member bob"), "{answer}");
 
     // A listener has no place among the requests that are under way.
-    let mut of_all = Ear::at(&host, "", &[&bearer(&all)]);
-    let mut of_ann = Ear::at(&host, "", &[&bearer(&ann)]);
+    let mut of_all = Subscriber::at(&host, "", &[&bearer(&all)]);
+    let mut of_ann = Subscriber::at(&host, "", &[&bearer(&ann)]);
     host.token = Some(all.clone());
     let [of_bob, hers] = ["bob", "ann"].map(|member| host.at(member).start("t"));
     of_all.up_to("job-ended", &of_bob);
@@ -452,7 +452,7 @@ fn a_token_hears_of_its_members_and_as_long_as_it_is_good() {
 }
 
 #[test]
-fn the_client_goes_on_after_its_host_was_started_again() {
+fn the_client_resumes_after_its_host_was_restarted() {
     let home = Home::new();
     home.quick("quick");
     let host = home.serve_roster(&[]);
@@ -478,14 +478,14 @@ fn the_client_goes_on_after_its_host_was_started_again() {
                 Err(error) => assert!(error.may_pass(), "{error}"),
             }
         };
-        assert_eq!(gap.event.news, News::Gap { missed: None });
+        assert_eq!(gap.event.news, EventDetail::Gap { missed: None });
         let job = start(&host, "quick").await;
         let second = events.next().await.unwrap();
         assert_eq!(second.event.job_id.as_ref().map(ToString::to_string), Some(job));
 
         let wrong = Filter { kinds: vec![Kind::JobEnded], ..Filter::default() };
         let resumed = Events::new(&url, &wrong, &Options::default()).unwrap().resume(&ended.id).unwrap().next().await;
-        assert_eq!(resumed.unwrap().event.news, News::Gap { missed: None });
+        assert_eq!(resumed.unwrap().event.news, EventDetail::Gap { missed: None });
         let mut nonsense = Events::new(&url, &wrong, &Options::default()).unwrap().resume("x").unwrap();
         let refused = nonsense.next().await.unwrap_err();
         assert!(!refused.may_pass() && refused.to_string().contains("400"), "{refused}");
@@ -531,7 +531,7 @@ impl Watching {
 }
 
 #[test]
-fn watch_shows_one_line_for_each_event_and_goes_on_after_a_restart() {
+fn watch_shows_one_line_for_each_event_and_resumes_after_a_restart() {
     let home = Home::new();
     home.quick("quick");
     let host = serve_at(&home, free_port());
@@ -544,7 +544,7 @@ fn watch_shows_one_line_for_each_event_and_goes_on_after_a_restart() {
     host.stop();
     wait_for("the command to see that", || watching.errors().contains("trying again").then_some(()));
     let host = serve_at(&home, port);
-    watching.sees("the host was started again; what happened before is missing here");
+    watching.sees("the host was started again; earlier events are missing here");
     let job = host.at("quick").start("More.");
     watching.sees(&format!("quick  {job}  completed"));
     let interrupted = Command::new("kill").args(["-INT", &watching.child.id().to_string()]).status().unwrap();
@@ -571,7 +571,7 @@ fn watch_ends_with_the_job_as_the_job_did() {
     let event: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
     assert_eq!((code, &event["status"], &event["jobId"]), (Some(4), &json!("cancelled"), &json!(job)));
 
-    // One that ended before is told all the same.
+    // The event of a job that ended before comes all the same.
     for (member, code, end) in [("quick", 0, "  completed"), ("failing", 3, "  failed: date")] {
         let client = host.at(member);
         let job = client.start("t");

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use guild_stand_ins::{Gate, OpenAi, Provider, Received, Reply, Script};
+use guild_fakes::{Gate, OpenAi, Provider, Received, Reply, Script};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -95,10 +95,10 @@ fn deny_wins_over_allow_and_a_denied_interface_answers_why() {
     // The rule is for others.
     let bob = report(&host.at("bob"), task);
     ["recall k", "status", "summary seen", "file docs/owls.md"].iter().for_each(|step| is_done(&bob, step));
-    // What was denied is told when it is loaded, with the line that asks for it.
+    // What was denied is logged when the member is loaded, with the line that asks for it.
     let line = line_of(&home, "team/ann", "\"memory\"");
-    let told = format!("guild-member.json:{line} asks for `memory`, which is not granted");
-    wait_for("the log", || host.output().contains(&told).then_some(()));
+    let expected = format!("guild-member.json:{line} asks for `memory`, which is not granted");
+    wait_for("the log", || host.output().contains(&expected).then_some(()));
 }
 
 #[test]
@@ -227,15 +227,15 @@ fn an_import_that_is_not_asked_for_refuses_the_load_and_names_the_line() {
 }
 
 #[test]
-fn an_unknown_wish_is_an_error_with_its_line_and_the_nearest_one() {
+fn an_unknown_capability_is_an_error_with_its_line_and_the_nearest_one() {
     let home = Home::new();
     home.quick("ann");
     pretty(&home, "ann", json!({"files": {"root": ["docs"]}}));
     let shown = home.guild().args(["members", "--members"]).arg(home.path("members")).output().unwrap();
     let shown = String::from_utf8(shown.stdout).unwrap();
     let line = line_of(&home, "ann", "\"root\"");
-    let told = format!("ann/guild-member.json:{line}: unknown field `root`; did you mean `roots`?");
-    assert!(shown.contains(&told), "{shown}");
+    let expected = format!("ann/guild-member.json:{line}: unknown field `root`; did you mean `roots`?");
+    assert!(shown.contains(&expected), "{shown}");
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn a_component_that_may_search_but_not_read_files_does_not_reach_the_read_roots_
 }
 
 /// A provider, and members whose sessions ask it.
-struct House {
+struct Fixture {
     home: Home,
     provider: Provider,
     top: String,
@@ -273,7 +273,7 @@ struct House {
     runtime: Runtime,
 }
 
-impl House {
+impl Fixture {
     fn new(members: &[&str], script: impl Into<Script>) -> Self {
         let runtime = Runtime::new().unwrap();
         let provider = runtime.block_on(OpenAi::start(script));
@@ -308,18 +308,18 @@ fn names(tools: &BTreeMap<String, String>) -> BTreeSet<&str> {
 
 #[test]
 fn what_a_session_is_not_granted_does_not_exist_for_it() {
-    let house = House::new(&["plain", "docs", "closed"], |_: &Received| Reply::text("done"));
-    let host = house.serve(
+    let fixture = Fixture::new(&["plain", "docs", "closed"], |_: &Received| Reply::text("done"));
+    let host = fixture.serve(
         "[member.docs]\ndeny = [\"files:src\", \"memory:write\"]\n\
          [member.closed]\nallow = [\"log\", \"memory:write\"]\ndeny = [\"memory\"]\n",
     );
     for (name, number) in [("plain", 1), ("docs", 2), ("closed", 3)] {
-        house.home.write(&format!("members/{name}/memory/note.md"), "The password is swordfish.");
+        fixture.home.write(&format!("members/{name}/memory/note.md"), "The password is swordfish.");
         let client = host.at(name);
         assert_eq!(client.ended(&client.start("Find it out"))["status"], "completed");
-        assert_eq!(house.asked(number).len(), number);
+        assert_eq!(fixture.asked(number).len(), number);
     }
-    let asked = house.asked(3);
+    let asked = fixture.asked(3);
     let (plain, docs, closed) = (offered(&asked[0]), offered(&asked[1]), offered(&asked[2]));
     let internal = ["log_question", "record_decision", "submit_result", "update_summary"];
     let with = |more: &[&'static str]| internal.iter().chain(more).copied().collect::<BTreeSet<_>>();
@@ -334,33 +334,33 @@ fn what_a_session_is_not_granted_does_not_exist_for_it() {
         }
     }
     // Memories are injected where they are granted.
-    let told = |request: &Received| request.body.to_string().contains("swordfish");
-    assert_eq!(asked.iter().map(told).collect::<Vec<_>>(), [true, true, false]);
+    let has_memory = |request: &Received| request.body.to_string().contains("swordfish");
+    assert_eq!(asked.iter().map(has_memory).collect::<Vec<_>>(), [true, true, false]);
 }
 
 #[test]
-fn a_job_that_is_taken_up_again_has_what_was_granted_when_it_began_and_still_is() {
+fn a_resumed_job_has_what_was_granted_when_it_began_and_still_is() {
     let gate = Gate::closed();
-    let held = gate.clone();
+    let script_gate = gate.clone();
     let script = move |request: &Received| match request.number {
         0 => Reply::call("Read", json!({"file_path": "docs/owls.md"})),
-        1 => Reply::text("never heard").behind(&held),
+        1 => Reply::text("never heard").behind(&script_gate),
         2 => Reply::call("Read", json!({"file_path": "src/main.rs"})),
         3 => Reply::call("store_memory", json!({"key": "k", "content": "c"})),
         _ => Reply::text("done"),
     };
-    let house = House::new(&["ann"], script);
+    let fixture = Fixture::new(&["ann"], script);
     // It begins without `src`, and with memory.
-    let host = house.serve("[member.ann]\ndeny = [\"files:src\"]\n");
+    let host = fixture.serve("[member.ann]\ndeny = [\"files:src\"]\n");
     let id = host.at("ann").start("Find it out");
-    house.asked(2);
+    fixture.asked(2);
     host.kill();
     // Meanwhile `src` is opened, and memory is closed.
-    let host = house.serve("[member.ann]\ndeny = [\"memory:write\"]\n");
+    let host = fixture.serve("[member.ann]\ndeny = [\"memory:write\"]\n");
     let status = host.at("ann").ended(&id);
     assert_eq!(status["status"], "completed", "{status}");
     gate.open();
-    let asked = house.asked(5);
+    let asked = fixture.asked(5);
     let (before, after) = (offered(&asked[0]), offered(&asked[2]));
     assert!(before.contains_key("store_memory") && !after.contains_key("store_memory"));
     assert!(after["Read"].contains("docs/") && !after["Read"].contains("src/"), "{}", after["Read"]);
@@ -368,7 +368,7 @@ fn a_job_that_is_taken_up_again_has_what_was_granted_when_it_began_and_still_is(
         |request: &Received| request.body["messages"].as_array().unwrap().last().unwrap()["content"].to_string();
     assert!(answer(&asked[3]).contains("in no read root"), "{}", answer(&asked[3]));
     assert!(answer(&asked[4]).contains("no tool"), "{}", answer(&asked[4]));
-    assert!(!house.home.path("members/ann/memory/k.md").exists());
+    assert!(!fixture.home.path("members/ann/memory/k.md").exists());
 }
 
 #[test]
@@ -390,7 +390,7 @@ fn a_members_own_limits_hold_for_it_and_for_nobody_else() {
 #[test]
 fn a_members_own_limits_bound_its_jobs_and_nobody_elses() {
     let home = Home::new();
-    // It takes three pages more than the two it begins with, and fails without them; or goes on for ever.
+    // It takes three pages more than the two it begins with, and fails without them; or runs for ever.
     let run = "(if (i32.eq (call $case (local.get 0)) (i32.const 4))
           (then (if (i32.eq (memory.grow (i32.const 3)) (i32.const -1)) (then unreachable)))
           (else (loop (br 0))))
@@ -422,11 +422,12 @@ fn the_log_says_what_each_member_is_granted_when_it_is_loaded() {
                   [member.bob]\ndeny = [\"*\"]\n";
     configure(&home, "", tables);
     let host = home.serve_roster(&["-v", "--config", home.path("guild.toml").to_str().unwrap()]);
-    let told = |line: &str| wait_for(line, || host.output().lines().any(|told| told.ends_with(line)).then_some(()));
-    told(
+    let logged =
+        |line: &str| wait_for(line, || host.output().lines().any(|logged| logged.ends_with(line)).then_some(()));
+    logged(
         r#"granted member=ann granted="log, files, Glob, Grep, Read, WebSearch" roots="docs" narrowed="handles, run_seconds""#,
     );
-    told(r#"granted member=bob granted="" roots="" narrowed="""#);
+    logged(r#"granted member=bob granted="" roots="" narrowed="""#);
 }
 
 fn guild(home: &Home, arguments: &[&str]) -> String {
@@ -530,12 +531,12 @@ fn a_second_root_of_the_same_name_is_an_error_and_no_other_name_for_the_first() 
     let home = probes(&["ann"]);
     configure(&home, "", "[[roots]]\npath = \"other/docs\"\n[member.\"*\"]\ndeny = [\"files:docs\"]\n");
     home.write("other/docs/secret.md", "swordfish");
-    let told = guild(&home, &[&["members", "--grants"][..], &LOOK].concat());
-    assert!(told.contains("two read roots are called \"docs\"") && told.contains("a `name` of its own"), "{told}");
+    let text = guild(&home, &[&["members", "--grants"][..], &LOOK].concat());
+    assert!(text.contains("two read roots are called \"docs\"") && text.contains("a `name` of its own"), "{text}");
     home.write("guild.toml", "[[roots]]\npath = \"docs\"\n");
     let run = ["run", "ann", "file docs/owls.md", "--sources", "other/docs", "--config", "guild.toml"];
-    let told = guild(&home, &[&run[..], &["--members", "members"]].concat());
-    assert!(told.contains("two read roots are called \"docs\""), "{told}");
+    let text = guild(&home, &[&run[..], &["--members", "members"]].concat());
+    assert!(text.contains("two read roots are called \"docs\""), "{text}");
 }
 
 #[test]
@@ -551,12 +552,12 @@ fn members_says_what_is_not_in_service_and_what_there_is_nothing_for() {
     assert_eq!((&of(0)["roots"], of(0)["hosts"].is_null()), (&Value::Null, false));
     assert_eq!((&of(0)["sessionTools"], &of(0)["searched"]), (&json!([]), &json!("nothing")));
     assert_eq!((&of(1)["sessionTools"], &of(1)["searched"]), (&json!([]), &json!("nothing")));
-    // What it would be granted is told beside that.
+    // What it would be granted is shown as well.
     assert!(shown[2]["reason"].as_str().unwrap().contains("gone.wasm") && of(2).is_object(), "{shown}");
-    let told = guild(&home, &[&["members", "bob", "--grants"][..], &LOOK].concat());
-    assert!(told.contains("nothing: guild.toml has no [web.search], and no read root is granted"), "{told}");
-    let told = guild(&home, &[&["members", "eve", "--grants"][..], &LOOK].concat());
-    assert!(told.contains("not in service: ") && told.contains("gone.wasm"), "{told}");
+    let text = guild(&home, &[&["members", "bob", "--grants"][..], &LOOK].concat());
+    assert!(text.contains("nothing: guild.toml has no [web.search], and no read root is granted"), "{text}");
+    let text = guild(&home, &[&["members", "eve", "--grants"][..], &LOOK].concat());
+    assert!(text.contains("not in service: ") && text.contains("gone.wasm"), "{text}");
 }
 
 #[test]
@@ -583,12 +584,13 @@ fn run(home: &Home, member: &str) -> String {
 }
 
 #[test]
-fn what_asks_for_nothing_more_is_no_change() {
+fn an_edited_manifest_is_a_change_and_what_it_asks_for_more_is_shown() {
     let home = Home::new();
     home.quick("quick");
     assert!(run(&home, "quick").starts_with("date\n"));
     home.edit_manifest("quick", |manifest| manifest["component"]["grants"]["artifacts"] = json!({}));
-    assert!(run(&home, "quick").starts_with("date\n"));
+    let shown = run(&home, "quick");
+    assert!(shown.contains("+ identity guild-member.json: ") && !shown.contains("+ wish"), "{shown}");
     home.edit_manifest("quick", |manifest| manifest["component"]["grants"]["artifacts"] = json!({"bytes": 7}));
     assert!(run(&home, "quick").contains("+ wish artifacts.bytes: 7"));
 }
@@ -600,8 +602,8 @@ fn no_members_directory_is_a_place_for_the_policy_of_another() {
     home.quick("other");
     let policy = home.write("members/other/etc/guild.toml", "");
     let config = ["--config", policy.to_str().unwrap()];
-    let told = guild(&home, &[&["run", "quick", "t", "--members", "members"][..], &config].concat());
-    assert!(told.contains("guild.toml is in a member's directory"), "{told}");
+    let text = guild(&home, &[&["run", "quick", "t", "--members", "members"][..], &config].concat());
+    assert!(text.contains("guild.toml is in a member's directory"), "{text}");
     assert!(!policy.with_file_name("guild.lock").exists());
 }
 
@@ -616,8 +618,8 @@ fn what_others_can_write_decides_nothing() {
         let path = home.path(&format!("config/guild/{file}"));
         for mode in [0o666, 0o646] {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-            let told = run(&home, "quick");
-            assert!(told.contains(file) && told.contains("`chmod o-w` it"), "{file}: {told}");
+            let text = run(&home, "quick");
+            assert!(text.contains(file) && text.contains("`chmod o-w` it"), "{file}: {text}");
         }
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
     }
@@ -625,8 +627,8 @@ fn what_others_can_write_decides_nothing() {
     let lock = home.path("config/guild/guild.lock");
     fs::rename(&lock, home.path("elsewhere")).unwrap();
     std::os::unix::fs::symlink(home.path("elsewhere"), &lock).unwrap();
-    let told = run(&home, "quick");
-    assert!(told.contains("guild.lock") && told.contains("it is a symlink, and none is followed"), "{told}");
+    let text = run(&home, "quick");
+    assert!(text.contains("guild.lock") && text.contains("it is a symlink, and none is followed"), "{text}");
 }
 
 #[test]
@@ -650,8 +652,8 @@ fn an_approval_reads_no_more_of_a_component_than_its_member_may_have() {
     let home = Home::new();
     home.quick("quick");
     home.write("config/guild/guild.toml", "[member.quick.limits]\ncomponent_bytes = 10\n");
-    let told = guild(&home, &["approve", "quick", "--yes", "--members", "members"]);
-    assert!(told.contains("component_bytes = 10"), "{told}");
+    let text = guild(&home, &["approve", "quick", "--yes", "--members", "members"]);
+    assert!(text.contains("component_bytes = 10"), "{text}");
     let shown = json_of(&home, &["members", "--json", "--members", "members"]);
     assert!(shown[0]["approval"].is_null() && shown[0]["state"] == "error", "{shown}");
 }

@@ -7,7 +7,7 @@ use std::{
     time::Instant,
 };
 
-use guild_stand_ins::{Gate, OpenAi, Reply};
+use guild_fakes::{Gate, OpenAi, Reply};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -208,7 +208,7 @@ fn a_component_has_no_more_sessions_at_a_time_and_none_larger_than_the_limits_al
     let (_, outcomes) = probe.report("ask where were kites flown, and by whom, and for what, and how often");
     assert!(outcomes.values().next().unwrap().contains("limits.plan_bytes"), "{outcomes:?}");
 
-    // What the host keeps for them is the component's memory too, until it lets go of them.
+    // What the host stores for them counts as the component's memory too, until they are dropped.
     let config = home.write("memory.toml", "[limits]\nmemory_bytes = 8388608\n");
     let probe = Probe::new(&["--config", config.to_str().unwrap(), "--sources", &docs]);
     let (_, outcomes) = probe.report("hoard 2\nhoard 16\nhoard 3");
@@ -291,7 +291,7 @@ fn a_deadline_covers_a_host_call_that_blocks() {
 }
 
 #[test]
-fn a_component_starts_a_session_of_its_own_on_the_jobs_account() {
+fn a_component_starts_its_own_session_on_the_jobs_account() {
     let home = Home::new();
     let docs = home.write("docs/owls.md", "# Owls\n\nOwls turn their heads by 270 degrees.\n");
     let probe = Probe::new(&["--sources", docs.parent().unwrap().to_str().unwrap()]);

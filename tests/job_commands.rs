@@ -69,10 +69,10 @@ fn a_job_is_found_over_all_members_by_its_id_by_how_it_begins_or_as_the_latest()
         assert_eq!(json_of(&guild(&["status", "ac", "--json"]))["jobId"], "ac-1");
 
         let ambiguous = guild(&["status", "ab"]);
-        let told = stderr(&ambiguous);
-        assert_eq!((ambiguous.status.code(), stdout(&ambiguous).as_str()), (Some(1), ""), "{told}");
+        let error = stderr(&ambiguous);
+        assert_eq!((ambiguous.status.code(), stdout(&ambiguous).as_str()), (Some(1), ""), "{error}");
         for (id, member) in [("ab-1", "first"), ("ab-2", "second")] {
-            let line = told.lines().find(|line| line.starts_with(id)).unwrap_or_else(|| panic!("{told}"));
+            let line = error.lines().find(|line| line.starts_with(id)).unwrap_or_else(|| panic!("{error}"));
             assert!(
                 line.contains(member) && line.contains("days ago") && line.contains(&format!("what {id} is")),
                 "{line}"
@@ -222,21 +222,25 @@ fn call_calls_a_tool_here_or_through_the_host_that_serves_its_member() {
 }
 
 #[test]
-fn without_a_host_jobs_are_read_from_their_files_and_what_nobody_runs_is_said_to_be_interrupted() {
+fn without_a_host_jobs_are_read_from_their_files_and_unfinished_ones_are_shown_as_interrupted() {
     let home = two_members();
     home.job("second", "left", json!({"status": "running"}));
     home.write("members/second/jobs/left/status.md", "half way");
     let guild = |arguments: &[&str]| home.run(&[arguments, &["--members", "members"]].concat());
-    let told = "read from the files in members";
+    let expected = "read from the files in members";
     let list = guild(&["list", "--filter", "what *"]);
-    assert!(stdout(&list).contains("left\tinterrupted\tsecond\t") && stderr(&list).contains(told), "{}", stdout(&list));
+    assert!(
+        stdout(&list).contains("left\tinterrupted\tsecond\t") && stderr(&list).contains(expected),
+        "{}",
+        stdout(&list)
+    );
     let quiet = guild(&["list", "--json"]);
     assert_eq!(stderr(&quiet), "");
     let left = json_of(&quiet)["jobs"].as_array().unwrap().iter().find(|job| job["jobId"] == "left").unwrap().clone();
     assert_eq!(left, json!({"member": "second", "jobId": "left", "status": "running", "interrupted": true}));
     let status = guild(&["status", "left"]);
     assert!(stdout(&status).contains("interrupted; no process runs it"), "{}", stdout(&status));
-    assert!(stdout(&status).contains("half way") && stderr(&status).contains(told), "{}", stderr(&status));
+    assert!(stdout(&status).contains("half way") && stderr(&status).contains(expected), "{}", stderr(&status));
     assert_eq!(json_of(&guild(&["status", "left", "--json"]))["interrupted"], true);
     assert_eq!(json_of(&guild(&["status", "aa", "--json"]))["interrupted"], Value::Null);
     let result = guild(&["result", "left"]);
@@ -244,7 +248,7 @@ fn without_a_host_jobs_are_read_from_their_files_and_what_nobody_runs_is_said_to
     let cancel = guild(&["cancel", "left"]);
     assert!(cancel.status.code() == Some(1) && stderr(&cancel).contains("guild serve"), "{}", stderr(&cancel));
 
-    // Where nobody names a place, the usual host is asked first.
+    // Without an option, the default host is asked first.
     home.write("config/guild/guild.toml", format!("members = {:?}", home.path("members")));
     if TcpStream::connect(("127.0.0.1", 7433)).is_err() {
         let result = home.run(&["result", "aa"]);
@@ -380,16 +384,16 @@ fn nothing_is_changed_by_less_than_an_id_where_a_member_cannot_be_asked() {
     let guild = |arguments: &[&str]| home.run(&[arguments, &["--members", "members"]].concat());
     for (command, wanted) in [("delete", "aa"), ("cancel", "aa"), ("delete", "@latest"), ("cancel", "@latest")] {
         let refused = guild(&[command, wanted]);
-        let told = stderr(&refused);
-        assert_eq!((refused.status.code(), stdout(&refused).as_str()), (Some(1), ""), "{told}");
+        let error = stderr(&refused);
+        assert_eq!((refused.status.code(), stdout(&refused).as_str()), (Some(1), ""), "{error}");
         for part in ["broken", "whole id", "--member", "nothing was changed"] {
-            assert!(told.contains(part), "{part:?} is not in {told}");
+            assert!(error.contains(part), "{part:?} is not in {error}");
         }
     }
     for job in ["first/jobs/aa-1", "second/jobs/ab-2"] {
         assert!(home.path("members").join(job).exists(), "{job}");
     }
-    // What changes nothing goes on; and so does what can mean no other job.
+    // Commands that change nothing still work; so do those that can mean no other job.
     assert_eq!(stdout(&guild(&["result", "aa"])), "of aa-1\n");
     assert_eq!(stdout(&guild(&["delete", "ab", "--member", "first"])), "ab-1 is deleted\n");
     assert_eq!(stdout(&guild(&["delete", "aa-1"])), "aa-1 is deleted\n");
@@ -397,7 +401,7 @@ fn nothing_is_changed_by_less_than_an_id_where_a_member_cannot_be_asked() {
 }
 
 #[test]
-fn a_host_that_does_not_answer_keeps_nobody_from_leaving_with_a_signal() {
+fn a_command_ends_at_a_signal_though_its_host_does_not_answer() {
     let home = Home::new();
     for member in ["first", "second", "third"] {
         home.endless(member);
@@ -421,7 +425,7 @@ fn a_host_that_does_not_answer_keeps_nobody_from_leaving_with_a_signal() {
     let (first, of_first) = start("first");
     let (second, of_second) = start("second");
     let (third, of_third) = start("third");
-    let told = |waiting: &Host, part: &str| wait_for(part, || waiting.output().contains(part).then_some(()));
+    let logged = |waiting: &Host, part: &str| wait_for(part, || waiting.output().contains(part).then_some(()));
     // The first signal cancels the job, while the host is there.
     third.signal("-TERM");
     let (status, output) = third.wait();
@@ -432,7 +436,7 @@ fn a_host_that_does_not_answer_keeps_nobody_from_leaving_with_a_signal() {
     // A first signal waits some seconds for the host, and a second one not at all.
     for waiting in [&first, &second] {
         waiting.signal("-INT");
-        told(waiting, "cancelling the job; a second signal");
+        logged(waiting, "cancelling the job; a second signal");
     }
     second.signal("-TERM");
     for (waiting, id) in [(second, &of_second), (first, &of_first)] {
@@ -470,13 +474,13 @@ fn a_member_without_jobs_is_named_and_an_ambiguous_name_lists_the_newest_first()
         let guild = |arguments: &[&str]| stderr(&home.run(&[arguments, &place].concat()));
         let none = guild(&["result", "@latest", "--member", "idle"]);
         assert!(none.contains("there are no jobs of member idle in "), "{none}");
-        let told = guild(&["status", "a"]);
-        let listed: Vec<_> = told
+        let text = guild(&["status", "a"]);
+        let listed: Vec<_> = text
             .lines()
             .filter_map(|line| line.split(' ').next())
             .filter(|id| id.starts_with('a') && id.contains('-'))
             .collect();
-        assert_eq!(listed, ["ab-2", "ac-1", "ab-1", "aa-1"], "{told}");
+        assert_eq!(listed, ["ab-2", "ac-1", "ab-1", "aa-1"], "{text}");
     }
 }
 
@@ -497,13 +501,13 @@ fn without_a_host_each_command_says_what_it_can_do_and_what_to_do() {
     }
     assert_eq!(json_of(&guild(&["cancel", "aa", "--json"])), json!({"jobId": "aa-1", "status": "completed"}));
     let failed = guild(&["cancel", "broken"]);
-    let told = stderr(&failed);
-    assert!(failed.status.code() == Some(1) && told.contains("no host serves first"), "{told}");
-    assert!(told.contains("`guild serve`") && !told.contains("prune"), "{told}");
+    let error = stderr(&failed);
+    assert!(failed.status.code() == Some(1) && error.contains("no host serves first"), "{error}");
+    assert!(error.contains("`guild serve`") && !error.contains("prune"), "{error}");
     let deleted = guild(&["delete", "@latest"]);
-    let told = stderr(&deleted);
-    assert!(deleted.status.code() == Some(1) && told.contains("no host serves second"), "{told}");
-    assert!(told.contains("`guild serve`") && told.contains("`guild prune`"), "{told}");
+    let error = stderr(&deleted);
+    assert!(deleted.status.code() == Some(1) && error.contains("no host serves second"), "{error}");
+    assert!(error.contains("`guild serve`") && error.contains("`guild prune`"), "{error}");
     let help = stdout(&home.run(&["delete", "--help"])).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
         help.contains("then ask the process that serves the job's member, and where none does, they say so"),

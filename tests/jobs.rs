@@ -18,7 +18,7 @@ fn files(dir: &std::path::Path) -> Vec<String> {
 
 /// The worker-dispatch specification's integration test: directory, status transitions, result.
 #[test]
-fn a_dispatched_job_has_its_files_runs_and_hands_its_result_over() {
+fn a_dispatched_job_has_its_files_runs_and_returns_its_result() {
     let home = Home::new();
     let sources = home
         .write("docs/moons.md", "# Moons\n\nJupiter has ninety-five known moons. Io is the most volcanic of them.\n");
@@ -72,7 +72,7 @@ fn a_running_job_shows_the_nine_fields_and_has_no_result() {
     let client = host.client();
     let id = client.start("endless work");
     let status = client.status(&id).unwrap();
-    // What the job used stands under a key of its own, which is not one of the nine.
+    // The job's usage has a separate key, which is not one of the nine.
     let mut fields: Vec<&String> = status.as_object().unwrap().keys().filter(|key| *key != "usage").collect();
     fields.sort_unstable();
     assert_eq!(
@@ -268,7 +268,7 @@ fn a_session_out_of_turns_is_failed_with_that_reason() {
 }
 
 #[test]
-fn a_host_that_keeps_as_much_of_running_jobs_as_it_may_answers_busy() {
+fn a_host_that_stores_as_much_of_running_jobs_as_it_may_answers_busy() {
     let home = Home::new();
     let config = home.write("guild.toml", "[limits]\nrunning_bytes = 1048576\n");
     let endless = Guest::default().pages(32).run("(loop (br 0)) (i32.const 0)").build();
@@ -307,7 +307,7 @@ fn a_host_at_its_limit_of_running_jobs_answers_busy_and_loses_nothing() {
     assert_eq!(client.status(&three).unwrap()["status"], "running");
 }
 
-/// A caller that gives up while its dispatch is being stored must not leave a job that nobody carries out.
+/// A caller that gives up while its dispatch is being stored must not leave a job that is never run.
 #[test]
 fn a_caller_that_goes_away_leaves_no_job_stuck() {
     use std::{io::Write, net::TcpStream};
@@ -340,7 +340,7 @@ fn a_caller_that_goes_away_leaves_no_job_stuck() {
 
 /// A job that waits for its place has not begun: its deadline has not either.
 #[test]
-fn jobs_beyond_the_live_ones_wait_for_their_place_outside_of_their_deadline() {
+fn jobs_over_the_limit_of_live_runs_are_queued_outside_of_their_deadline() {
     let home = Home::new();
     let config = home.write("guild.toml", "[limits]\nlive_runs = 1\nrun_seconds = 1\n");
     let host = home.serve(&home.endless("endless"), &["--config", config.to_str().unwrap()]);
@@ -353,12 +353,12 @@ fn jobs_beyond_the_live_ones_wait_for_their_place_outside_of_their_deadline() {
 }
 
 #[test]
-fn a_job_begins_when_the_one_before_it_has_left_its_place_among_the_live_runs_and_not_before() {
+fn a_queued_job_begins_when_a_live_run_has_ended_and_not_before() {
     let home = Home::new();
-    // It says that it has begun, and goes on until it is cancelled.
+    // It says that it has begun, and runs until it is cancelled.
     let run = "(call $log.write (i32.const 1) (i32.const 1024) (i32.const 5)) (loop (br 0)) (i32.const 0)";
     let guest = Guest::importing(&["log"]).run(run).with("(data (i32.const 1024) \"begun\")").build();
-    // Of two members, each of which has places of its own.
+    // Of two members, each of which has its own limit.
     for name in ["one", "two"] {
         home.member(name, "autonomous-worker", &guest);
         home.edit_manifest(name, |manifest| manifest["component"]["grants"] = json!({"log": {}}));

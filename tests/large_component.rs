@@ -1,4 +1,4 @@
-//! Components that take long to compile: a command waits for them, and what was compiled is kept.
+//! Components that take long to compile: a command waits for them, and what was compiled is cached.
 
 use std::{fs, path::Path};
 
@@ -10,7 +10,7 @@ use crate::support::{
     output::{stderr, stdout},
 };
 
-/// A home whose processes have a compile cache of their own.
+/// A home whose processes have a separate compile cache.
 fn cold() -> Home {
     let mut home = Home::new();
     let cache = home.path("cache").to_str().unwrap().to_owned();
@@ -19,13 +19,13 @@ fn cold() -> Home {
 }
 
 /// What is in its compile cache, each with when it was written.
-fn kept(home: &Home) -> Vec<(String, std::time::SystemTime)> {
+fn cached(home: &Home) -> Vec<(String, std::time::SystemTime)> {
     let entries = fs::read_dir(home.path("cache/guild/components")).into_iter().flatten().map(Result::unwrap);
-    let mut kept: Vec<_> = entries
+    let mut cached: Vec<_> = entries
         .map(|entry| (entry.file_name().into_string().unwrap(), entry.metadata().unwrap().modified().unwrap()))
         .collect();
-    kept.sort();
-    kept
+    cached.sort();
+    cached
 }
 
 fn path(path: &Path) -> &str {
@@ -51,21 +51,21 @@ fn in_service(host: &Host) {
 }
 
 #[test]
-fn run_waits_for_a_component_longer_than_a_dispatch_would_and_keeps_it() {
+fn run_waits_for_a_component_longer_than_a_dispatch_would_and_caches_it() {
     let home = cold();
     home.write("config/guild/guild.toml", "[limits]\ndispatch_wait_seconds = 1\n");
     let member = home.member("large", "autonomous-worker", &answering("done").with(&long().repeat(8)).build());
     let first = home.run(&["run", path(&member), "Do it."]);
     assert_eq!((first.status.code(), stdout(&first).as_str()), (Some(0), "done\n"), "{}", stderr(&first));
     assert!(stderr(&first).contains("compiling guest.wasm ..."), "{}", stderr(&first));
-    assert_eq!(kept(&home).len(), 1);
+    assert_eq!(cached(&home).len(), 1);
     let again = home.run(&["run", path(&member), "Do it."]);
     assert_eq!((again.status.code(), stdout(&again).as_str()), (Some(0), "done\n"), "{}", stderr(&again));
     assert!(!stderr(&again).contains("compiling"), "{}", stderr(&again));
 }
 
 #[test]
-fn a_host_goes_on_compiling_when_a_caller_has_given_up() {
+fn a_host_continues_compiling_when_a_caller_has_given_up() {
     let home = cold();
     home.write("config/guild/guild.toml", "[limits]\ndispatch_wait_seconds = 1\n");
     home.member("large", "autonomous-worker", &answering("done").with(&long().repeat(8)).build());
@@ -93,9 +93,9 @@ fn another_memory_limit_compiles_nothing_again() {
         assert_eq!(host.at("quick").ended(&job)["status"], "completed");
         let (_, output) = host.stop();
         assert_eq!(output.matches("compiling its component").count(), compiled, "{limits}: {output}");
-        let kept = kept(&home);
-        assert_eq!(kept.len(), 1, "{kept:?}");
-        assert_eq!(*first.get_or_insert_with(|| kept.clone()), kept);
+        let cached = cached(&home);
+        assert_eq!(cached.len(), 1, "{cached:?}");
+        assert_eq!(*first.get_or_insert_with(|| cached.clone()), cached);
     }
 }
 
@@ -142,14 +142,14 @@ fn run_waits_until_a_host_of_all_members_has_taken_a_change_up() {
     let run = || home.run(&["run", path(&member), "Do it."]);
     assert_eq!(stdout(&run()), "old\n");
     home.write("members/worker/guest.wasm", answering("new").build());
-    // What it does not take up is told with what is to be done.
+    // A change that it does not load is logged with what to do.
     let refused = run();
     assert_eq!(refused.status.code(), Some(1), "{}", stderr(&refused));
-    assert!(stderr(&refused).contains("goes on with what worker was before"), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("still serves what worker was before"), "{}", stderr(&refused));
     assert!(stderr(&refused).contains("guild approve"), "{}", stderr(&refused));
     let approved = home.run(&["approve", path(&member), "--yes"]);
     assert!(approved.status.success(), "{}", stderr(&approved));
-    wait_for("the approval to be taken up", || {
+    wait_for("the approval to be loaded", || {
         let done = run();
         if done.status.code() == Some(0) {
             assert_eq!(stdout(&done), "new\n");
@@ -178,10 +178,10 @@ fn run_waits_for_the_toolboxes_of_a_host_of_one_member() {
     home.member("tools", "toolbox-plugin", &tools);
     home.edit_manifest("tools", |manifest| manifest["capabilities"] = json!(["tools"]));
     let host = home.serve(&member, &["--members", path(&home.path("members"))]);
-    let told = wait_for("the worker to be in service", || {
+    let ready = wait_for("the worker to be in service", || {
         host.members().into_iter().find(|member| member["state"] == "ready")
     });
-    assert_eq!(told["toolboxesLoading"], json!(["tools"]), "the toolbox was compiled too soon to show anything");
+    assert_eq!(ready["toolboxesLoading"], json!(["tools"]), "the toolbox was compiled too soon to show anything");
     let done = home.run(&["run", path(&member), "Do it."]);
     assert_eq!((done.status.code(), stdout(&done).as_str()), (Some(0), "done\n"), "{}", stderr(&done));
     assert!(stderr(&done).contains("is compiling the component of tools ..."), "{}", stderr(&done));

@@ -29,7 +29,7 @@ const TESTED: &[(&str, &str)] = &[
     ("hostcall_bytes", "tests/limits.rs::one_host_call_copies_no_more_than_the_limit"),
     ("random_bytes", "tests/limits.rs::one_call_for_random_bytes_has_a_limit"),
     ("activate_seconds", "tests/sandbox.rs::a_loop_ends_at_its_deadline_and_others_do_not_notice"),
-    ("run_seconds", "tests/limits.rs::a_deadline_names_whose_it_is"),
+    ("run_seconds", "tests/limits.rs::a_deadline_names_its_origin"),
     ("call_tool_seconds", "tests/limits.rs::a_tool_call_that_loops_or_sleeps_ends_at_its_deadline"),
     ("list_tools_seconds", "tests/tool_calls.rs::a_component_that_cannot_list_its_tools_is_not_loaded"),
     ("live_tool_calls", "tests/tool_calls.rs::a_member_s_tool_calls_leave_room_for_another_s"),
@@ -39,16 +39,13 @@ const TESTED: &[(&str, &str)] = &[
     ),
     ("tools", "tests/limits.rs::as_many_tools_as_the_limits_allow_are_offered_and_no_more"),
     ("tools_bytes", "tests/limits.rs::as_many_tools_as_the_limits_allow_are_offered_and_no_more"),
-    (
-        "live_runs",
-        "tests/jobs.rs::a_job_begins_when_the_one_before_it_has_left_its_place_among_the_live_runs_and_not_before",
-    ),
+    ("live_runs", "tests/jobs.rs::a_queued_job_begins_when_a_live_run_has_ended_and_not_before"),
     (
         "job_sessions",
         "tests/guests.rs::a_component_has_no_more_sessions_at_a_time_and_none_larger_than_the_limits_allow",
     ),
     ("call_tool_wait_seconds", "tests/tool_calls.rs::a_member_s_tool_calls_leave_room_for_another_s"),
-    ("dispatch_wait_seconds", "tests/sandbox.rs::the_lane_of_activations_is_bounded_and_answers_busy"),
+    ("dispatch_wait_seconds", "tests/sandbox.rs::the_queue_of_activations_is_bounded_and_answers_busy"),
     ("component_bytes", "tests/limits.rs::a_component_of_exactly_the_limit_is_loaded"),
     ("compile_seconds", "tests/limits.rs::a_component_that_takes_too_long_to_compile_is_given_up"),
     ("compile_memory_bytes", "tests/hostile/compile.rs::a_component_that_takes_gigabytes_to_compile_is_given_up"),
@@ -79,10 +76,10 @@ const TESTED: &[(&str, &str)] = &[
     ),
     (
         "tool_result_bytes",
-        "host/agent/tests/belt.rs::a_result_of_exactly_the_limit_is_whole_and_of_one_byte_more_is_cut",
+        "host/agent/tests/tool_set.rs::a_result_of_exactly_the_limit_is_whole_and_of_one_byte_more_is_cut",
     ),
-    ("resumes", "host/jobs/tests/resume.rs::a_job_is_taken_up_as_often_as_is_allowed_and_has_failed_then"),
-    ("running_bytes", "tests/jobs.rs::a_host_that_keeps_as_much_of_running_jobs_as_it_may_answers_busy"),
+    ("resumes", "host/jobs/tests/resume.rs::a_job_is_resumed_as_often_as_is_allowed_and_then_fails"),
+    ("running_bytes", "tests/jobs.rs::a_host_that_stores_as_much_of_running_jobs_as_it_may_answers_busy"),
     ("running_jobs", "tests/jobs.rs::a_host_at_its_limit_of_running_jobs_answers_busy_and_loses_nothing"),
     ("description_bytes", "host/jobs/tests/store.rs::what_is_missing_or_too_large_makes_no_job"),
     ("task_bytes", "host/jobs/tests/store.rs::what_is_missing_or_too_large_makes_no_job"),
@@ -108,10 +105,10 @@ const TESTED: &[(&str, &str)] = &[
     ("memory_entries", "host/jobs/tests/memory.rs::a_memory_that_could_never_be_injected_is_refused"),
     (
         "document_seconds",
-        "tests/hostile/documents.rs::documents_that_take_long_are_left_out_and_keep_nobody_waiting_who_may_not_read_them",
+        "tests/hostile/documents.rs::slow_documents_are_left_out_and_delay_nobody_who_may_not_read_them",
     ),
     ("document_memory_bytes", "tests/hostile/documents.rs::a_document_has_no_more_memory_than_its_limit"),
-    ("search_seconds", "tests/hostile/documents.rs::a_search_ends_at_its_limit_and_nothing_of_it_goes_on"),
+    ("search_seconds", "tests/hostile/documents.rs::a_search_ends_at_its_limit_and_nothing_of_it_runs_on"),
     ("search_memory_bytes", "tests/hostile/documents.rs::a_search_has_no_more_memory_than_its_limit"),
     ("searches", "tests/hostile/documents.rs::a_member_has_so_many_searches_at_a_time"),
     ("body_bytes", "host/server/tests/server/http.rs::a_body_of_exactly_the_limit_is_read_and_one_byte_more_is_413"),
@@ -126,8 +123,8 @@ const TESTED: &[(&str, &str)] = &[
     ),
     ("batch", "host/server/tests/server/rpc.rs::an_empty_or_oversized_batch_is_one_32600"),
     ("connections", "host/server/tests/server/http.rs::connections_beyond_the_limit_wait_for_their_turn"),
-    ("mcp_sessions", "tests/mcp.rs::a_host_has_no_more_sessions_than_its_limit_and_one_that_nobody_uses_makes_room"),
-    ("mcp_session_seconds", "tests/mcp.rs::a_session_that_nobody_uses_is_closed_and_one_with_a_call_under_way_is_not"),
+    ("mcp_sessions", "tests/mcp.rs::a_host_has_no_more_sessions_than_its_limit_and_an_idle_one_makes_room"),
+    ("mcp_session_seconds", "tests/mcp.rs::an_idle_session_is_closed_and_one_with_a_call_under_way_is_not"),
     (
         "connections_per_address",
         "tests/auth.rs::an_address_elsewhere_has_so_many_connections_and_one_more_is_closed_until_one_of_them_ends",
@@ -137,14 +134,14 @@ const TESTED: &[(&str, &str)] = &[
     ("client_seconds", "host/server/tests/server/http.rs::a_client_that_stops_in_the_middle_is_let_go"),
     (
         "token_requests_per_second",
-        "tests/auth.rs::more_requests_than_a_token_may_make_are_told_when_to_come_back_and_reach_nobody",
+        "tests/auth.rs::requests_over_the_rate_limit_of_a_token_get_retry_after_and_reach_no_member",
     ),
     (
         "token_dispatches_per_minute",
-        "tests/auth.rs::more_requests_than_a_token_may_make_are_told_when_to_come_back_and_reach_nobody",
+        "tests/auth.rs::requests_over_the_rate_limit_of_a_token_get_retry_after_and_reach_no_member",
     ),
     ("token_requests_at_once", "tests/auth.rs::a_token_has_so_many_requests_under_way_and_no_more"),
-    ("listeners", "tests/events.rs::as_many_may_listen_as_the_limit_and_one_more_is_told_to_come_back"),
+    ("listeners", "tests/events.rs::as_many_may_subscribe_as_the_limit_and_one_more_gets_retry_after"),
     ("events_kept", "tests/events.rs::as_many_events_are_kept_as_the_limit_and_of_one_more_the_oldest_goes"),
 ];
 
@@ -358,29 +355,29 @@ fn functions_of_exactly_the_limits_are_compiled() {
 
 #[test]
 fn a_compile_cache_of_exactly_the_limit_is_kept_and_of_one_byte_more_the_oldest_goes() {
-    // The names, by which component it is, and the sizes of what is kept after three are compiled.
-    let kept = |compile_cache_bytes: u64| -> Vec<(String, u64)> {
+    // The names, by which component it is, and the sizes of what is cached after three are compiled.
+    let cached = |compile_cache_bytes: u64| -> Vec<(String, u64)> {
         let bench = Bench::new(Limits { compile_cache_bytes, ..Limits::default() });
-        let mut kept = Vec::new();
+        let mut cached = Vec::new();
         for (n, text) in ["one", "two", "three"].iter().enumerate() {
             bench.prepare(&guest::refusing(text), worker()).unwrap();
             for entry in fs::read_dir(bench.dir.path().join("cache")).unwrap().map(Result::unwrap) {
                 let name = entry.file_name().into_string().unwrap();
-                if kept.iter().all(|(known, _)| *known != name) {
-                    // Whatever the system's clock can tell apart.
+                if cached.iter().all(|(known, _)| *known != name) {
+                    // Far enough apart for the system's clock.
                     let time = SystemTime::now() - Duration::from_secs(60 - n as u64);
                     fs::File::options().append(true).open(entry.path()).unwrap().set_modified(time).unwrap();
-                    kept.push((name, entry.metadata().unwrap().len()));
+                    cached.push((name, entry.metadata().unwrap().len()));
                 }
             }
         }
-        kept.retain(|(name, _)| bench.dir.path().join("cache").join(name).exists());
-        kept
+        cached.retain(|(name, _)| bench.dir.path().join("cache").join(name).exists());
+        cached
     };
-    let all = kept(Limits::default().compile_cache_bytes);
+    let all = cached(Limits::default().compile_cache_bytes);
     let bytes = all.iter().map(|(_, bytes)| bytes).sum();
-    assert_eq!((all.len(), kept(bytes)), (3, all.clone()));
-    assert_eq!(kept(bytes - 1), all[1..]);
+    assert_eq!((all.len(), cached(bytes)), (3, all.clone()));
+    assert_eq!(cached(bytes - 1), all[1..]);
 }
 
 #[tokio::test]
@@ -404,7 +401,7 @@ async fn a_plan_of_exactly_the_limit_is_accepted() {
 }
 
 #[tokio::test]
-async fn a_deadline_names_whose_it_is() {
+async fn a_deadline_names_its_origin() {
     let bench = Bench::new(Limits { run_seconds: 1, ..Limits::default() });
     let sleeping = |nanoseconds: i64| {
         let sleep = format!("(call $monotonic-clock.subscribe-duration (i64.const {nanoseconds}))");
@@ -439,8 +436,8 @@ async fn a_tool_call_that_loops_or_sleeps_ends_at_its_deadline() {
     for component in [sleeping(-1), guest::toolbox("(loop (br 0)) (i32.const 0)")] {
         let plugin = bench.prepare(&component, toolbox()).unwrap();
         let error = bench.call_tool(&plugin, "do").await.unwrap_err();
-        let told = "`call-tool` did not end within its deadline of 1 s (limits.call_tool_seconds)";
-        assert_eq!(error.to_string(), told);
+        let expected = "`call-tool` did not end within its deadline of 1 s (limits.call_tool_seconds)";
+        assert_eq!(error.to_string(), expected);
     }
 }
 
@@ -484,7 +481,7 @@ async fn a_limit_is_the_reason_only_of_what_fails_for_it() {
         activated(limits(), &exits, json!({})).await,
         trapped("it exited with a failure instead of answering (its exit code is not passed on)")
     );
-    // Whoever opens a file is told that there are too many, and may fail of something else.
+    // The call that opens a file gets an error that there are too many, and may fail for another reason.
     let opens = Guest::importing(&["filesystem/types", "filesystem/preopens"])
         .activate(
             "(local $n i32)

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use guild_stand_ins::{OpenAi, Received, Reply};
+use guild_fakes::{OpenAi, Received, Reply};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -32,7 +32,7 @@ fn audited(home: &Home, event: &str) -> Vec<Value> {
 }
 
 #[test]
-fn vv_tells_each_request_dispatch_denial_and_tool_error_with_its_ids_and_nothing_else_does() {
+fn vv_logs_each_request_dispatch_denial_and_tool_error_with_its_ids_and_nothing_else_does() {
     let home = Home::new();
     probe(&home, "ann");
     let failing = guest::toolbox("unreachable");
@@ -69,12 +69,12 @@ fn vv_tells_each_request_dispatch_denial_and_tool_error_with_its_ids_and_nothing
     // What a caller writes is on one line, and not all of it.
     let hostile = format!("x\nERROR forged\u{1b}[2J{}", "y".repeat(5000));
     ann.call(&hostile, json!({})).unwrap_err();
-    let told = line(&host, &["request method=\"x ERROR forged"]);
-    assert!(told.len() < 1000 && !told.contains('\u{1b}'), "{told}");
+    let logged = line(&host, &["request method=\"x ERROR forged"]);
+    assert!(logged.len() < 1000 && !logged.contains('\u{1b}'), "{logged}");
 }
 
 #[test]
-fn a_session_s_tool_error_is_told_with_its_job() {
+fn a_session_s_tool_error_is_logged_with_its_job() {
     let runtime = Runtime::new().unwrap();
     let script = |asked: &Received| match asked.turn() {
         0 => Reply::call("Read", json!({"file_path": "nowhere/x.md"})),
@@ -93,8 +93,11 @@ fn a_session_s_tool_error_is_told_with_its_job() {
     let host = home.serve_roster(&["-vv"]);
     let id = host.at("ann").start("Find it out");
     assert_eq!(host.at("ann").ended(&id)["status"], "completed");
-    let told = line(&host, &["DEBUG", "a session's tool call failed", "member=ann", &format!("job={id}")]);
-    assert!(told.contains("tool=\"Read\"") && told.contains("session=1") && told.contains("denied=false"), "{told}");
+    let logged = line(&host, &["DEBUG", "a session's tool call failed", "member=ann", &format!("job={id}")]);
+    assert!(
+        logged.contains("tool=\"Read\"") && logged.contains("session=1") && logged.contains("denied=false"),
+        "{logged}"
+    );
 }
 
 #[test]
@@ -126,12 +129,12 @@ fn json_logs_are_one_object_a_line_with_ids_as_fields() {
     home.set("GUILD_LOG_FORMAT", "json");
     home.edit_manifest("ann", |manifest| manifest["component"]["file"] = json!("gone.wasm"));
     let host = home.serve_roster(&[]);
-    let told = line(&host, &["\"level\":\"ERROR\"", "gone.wasm"]);
-    assert_eq!(serde_json::from_str::<Value>(&told).unwrap()["fields"]["member"], "ann");
+    let logged = line(&host, &["\"level\":\"ERROR\"", "gone.wasm"]);
+    assert_eq!(serde_json::from_str::<Value>(&logged).unwrap()["fields"]["member"], "ann");
 }
 
 #[test]
-fn an_error_that_is_resolved_is_told_as_resolved_once() {
+fn a_resolved_error_is_logged_as_resolved_once() {
     let home = Home::new();
     home.quick("ann");
     home.quick("bob");
@@ -147,7 +150,7 @@ fn an_error_that_is_resolved_is_told_as_resolved_once() {
     line(&host, &["INFO", "its error is resolved: it is in service", "member=\"ann\""]);
     home.edit_manifest("bob", |manifest| manifest["component"]["file"] = json!("guest.wasm"));
     line(&host, &["INFO", "its error is resolved: it is in service", "member=\"bob\""]);
-    // One that goes on as it was while its change is wrong, and is put right.
+    // A member that stays in service while its change is invalid, until the change is corrected.
     fs::write(&path, "{").unwrap();
     line(&host, &["ERROR", "its change is not in service", "member=\"ann\""]);
     fs::write(&path, &good).unwrap();
@@ -212,6 +215,9 @@ fn approvals_first_uses_and_refused_signatures_are_in_the_audit_log() {
     fs::write(&file, rebuilt).unwrap();
     line(&host, &["ERROR", "guild approve"]);
     assert_eq!(audited(&home, "approval-missing")[0]["outcome"], "forbidden");
+    // There is no terminal on which somebody could agree.
+    assert!(!home.run(&["approve", "ann", "--members", "members"]).status.success());
+    assert_eq!(audited(&home, "approval-refused")[0]["outcome"], "forbidden");
     let approved = home.run(&["approve", "ann", "--members", "members", "--yes"]);
     assert!(approved.status.success(), "{approved:?}");
     let [approval] = &audited(&home, "approved")[..] else { panic!("{:?}", audited(&home, "approved")) };
@@ -271,7 +277,7 @@ fn what_is_logged_has_fields_and_no_text_of_the_code() {
 }
 
 #[test]
-fn a_refusal_is_told_once_however_often_it_is_tried_again() {
+fn a_refusal_is_logged_once_however_often_it_is_tried_again() {
     let home = Home::new();
     home.quick("ann");
     home.quick("bob");

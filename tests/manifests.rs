@@ -11,9 +11,9 @@ use crate::support::{
 
 /// Why `guild members` does not load the member.
 fn reason(home: &Home, name: &str) -> String {
-    let told = home.run(&["members", name, "--members", "members", "--json"]);
+    let output = home.run(&["members", name, "--members", "members", "--json"]);
     // Of a manifest that is no manifest there is nothing to show.
-    let (shown, error) = (String::from_utf8(told.stdout).unwrap(), String::from_utf8(told.stderr).unwrap());
+    let (shown, error) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     let Ok(members) = serde_json::from_str::<Value>(&shown) else { return error };
     let member = members.as_array().map_or(&members, |members| &members[0]);
     member["reason"].as_str().unwrap_or_else(|| panic!("{name} is loaded: {member}")).to_owned()
@@ -38,7 +38,7 @@ fn a_world_that_is_not_the_components_is_refused_with_the_one_that_is() {
     let plans = guest::refusing("fine");
     let tools = guest::toolbox("unreachable");
     let both = Guest::default().activate("unreachable").tools(&[("do", guest::ANYTHING)]).call("unreachable").build();
-    for (name, component, world, told) in [
+    for (name, component, world, expected) in [
         ("a", &runs, "worker", ["exports `run` too", "write `\"world\": \"autonomous-worker\"`"]),
         ("b", &both, "worker", ["exports `toolbox` too", "write `\"world\": \"worker-toolbox\"`"]),
         ("c", &plans, "autonomous-worker", ["does not export `run`", "write `\"world\": \"worker\"`"]),
@@ -58,7 +58,8 @@ fn a_world_that_is_not_the_components_is_refused_with_the_one_that_is() {
         home.member(name, world, component);
         let why = reason(&home, name);
         assert!(
-            why.starts_with("guild-member.json:1: the manifest says") && told.iter().all(|told| why.contains(told)),
+            why.starts_with("guild-member.json:1: the manifest says")
+                && expected.iter().all(|expected| why.contains(expected)),
             "{why}"
         );
     }
@@ -104,15 +105,15 @@ fn all_grants_that_are_missing_are_named_at_once() {
     // So are all that `strict_imports` refuses.
     home.edit_manifest("all", |manifest| manifest["component"]["grants"] = guest::everything());
     home.write("guild.toml", "strict_imports = true\n[member.all]\ndeny = [\"status\", \"agent\"]\n");
-    let told = home
+    let output = home
         .guild()
         .current_dir(home.path("."))
         .args(["members", "all", "--members", "members", "--config-file", "guild.toml", "--json"])
         .output();
-    let told = String::from_utf8(told.unwrap().stdout).unwrap();
+    let output = String::from_utf8(output.unwrap().stdout).unwrap();
     assert!(
-        ["status", "agent", "web"].iter().all(|name| told.contains(&format!("`guild:worker/{name}@0.1.0`"))),
-        "{told}"
+        ["status", "agent", "web"].iter().all(|name| output.contains(&format!("`guild:worker/{name}@0.1.0`"))),
+        "{output}"
     );
 }
 
@@ -120,7 +121,7 @@ fn all_grants_that_are_missing_are_named_at_once() {
 fn a_grant_that_is_no_object_is_refused_with_what_to_write() {
     let home = Home::new();
     home.member("odd", "worker", &guest::refusing("fine"));
-    for (grants, told) in [
+    for (grants, expected) in [
         (json!({"log": true}), "write {} to ask for it"),
         (json!({"memory": true}), "write {} to ask for reading, or {\"write\": true}"),
         (json!({"files": ["docs"]}), "{\"roots\": [\"NAME\"]}"),
@@ -131,7 +132,7 @@ fn a_grant_that_is_no_object_is_refused_with_what_to_write() {
     ] {
         home.edit_manifest("odd", |manifest| manifest["component"]["grants"] = grants.clone());
         let why = reason(&home, "odd");
-        assert!(why.contains("; it must be an object") && why.contains(told), "{grants}: {why}");
+        assert!(why.contains("; it must be an object") && why.contains(expected), "{grants}: {why}");
     }
 }
 
@@ -145,7 +146,7 @@ fn a_component_that_cannot_be_read_says_which_part_of_its_path_and_why() {
     symlink(&outside, member.join("absolute.wasm")).unwrap();
     symlink("../../outside.wasm", member.join("up.wasm")).unwrap();
     symlink("../..", member.join("out")).unwrap();
-    for (file, told) in [
+    for (file, expected) in [
         ("none.wasm", "`none.wasm` does not exist in the member's directory"),
         ("build/none.wasm", "`build` does not exist in the member's directory"),
         ("guest.wasm/x.wasm", "`guest.wasm` in the member's directory is no directory"),
@@ -158,7 +159,7 @@ fn a_component_that_cannot_be_read_says_which_part_of_its_path_and_why() {
         home.edit_manifest("odd", |manifest| manifest["component"]["file"] = json!(file));
         let why = reason(&home, "odd");
         assert!(
-            why.contains(&format!("the component `{file}` cannot be read: ")) && why.contains(told),
+            why.contains(&format!("the component `{file}` cannot be read: ")) && why.contains(expected),
             "{file}: {why}"
         );
     }

@@ -1,5 +1,5 @@
-//! MCP with sessions (2024-11-05 to 2025-11-25) and without (2026-07-28), on one path. What clients are told that speak neither,
-//! `bridge` has.
+//! MCP with sessions (2024-11-05 to 2025-11-25) and without (2026-07-28), on one path. `bridge` tests what
+//! clients of neither get.
 
 use std::fs;
 
@@ -20,15 +20,15 @@ fn all_versions_with_sessions_dispatch_to_the_end_and_close() {
     home.quick("worker");
     let host = home.serve_roster(&[]);
     for version in ["2024-11-05", "2025-03-26", "2025-06-18", OLD] {
-        let (session, told) = Endpoint::new(&host, "/dispatch/worker/mcp").open(version);
+        let (session, initialized) = Endpoint::new(&host, "/dispatch/worker/mcp").open(version);
         assert_eq!(
-            (&told["protocolVersion"], &told["serverInfo"]["name"]),
+            (&initialized["protocolVersion"], &initialized["serverInfo"]["name"]),
             (&json!(version), &json!("worker-dispatch"))
         );
-        assert!(told["instructions"].as_str().unwrap().contains("`dispatch`"), "{told}");
-        assert_eq!(told["capabilities"]["tools"]["listChanged"], true);
+        assert!(initialized["instructions"].as_str().unwrap().contains("`dispatch`"), "{initialized}");
+        assert_eq!(initialized["capabilities"]["tools"]["listChanged"], true);
         // Tasks are of later versions.
-        assert!(told["capabilities"].get("extensions").is_none(), "{told}");
+        assert!(initialized["capabilities"].get("extensions").is_none(), "{initialized}");
 
         let listed = session.ask("tools/list", json!({}));
         assert_eq!(names(&listed["tools"]), ["dispatch", "list", "status", "result", "cancel", "delete"]);
@@ -48,7 +48,7 @@ fn all_versions_with_sessions_dispatch_to_the_end_and_close() {
         let prompts = session.ask("prompts/list", json!({}));
         assert_eq!(names(&prompts["prompts"]), ["workers"]);
         let prompt = session.ask("prompts/get", json!({"name": "workers"}));
-        assert_eq!(prompt["messages"][0]["content"]["text"], told["instructions"]);
+        assert_eq!(prompt["messages"][0]["content"]["text"], initialized["instructions"]);
         assert_eq!(session.ask("ping", json!({})), json!({}));
         host.at("worker").delete(id).unwrap();
 
@@ -77,7 +77,7 @@ fn a_client_that_takes_json_alone_gets_json_on_the_same_path() {
 }
 
 #[test]
-fn a_request_of_2026_07_28_stands_alone_and_says_what_may_be_kept() {
+fn a_request_of_2026_07_28_is_stateless_and_its_answer_says_what_may_be_cached() {
     let home = Home::new();
     home.quick("worker");
     let host = home.serve_roster(&[]);
@@ -97,9 +97,9 @@ fn a_request_of_2026_07_28_stands_alone_and_says_what_may_be_kept() {
     let resources = bridge.modern_result("resources/list", json!({}));
     let templates = bridge.modern_result("resources/templates/list", json!({}));
     let prompts = bridge.modern_result("prompts/list", json!({}));
-    for kept in [&found, &listed, &read, &resources, &templates, &prompts] {
-        assert_eq!(kept["cacheScope"], "private", "{kept}");
-        assert!(kept["ttlMs"].is_u64(), "{kept}");
+    for cacheable in [&found, &listed, &read, &resources, &templates, &prompts] {
+        assert_eq!(cacheable["cacheScope"], "private", "{cacheable}");
+        assert!(cacheable["ttlMs"].is_u64(), "{cacheable}");
     }
     let prompt = bridge.modern_result("prompts/get", json!({"name": "workers"}));
     // A method of this host's own, too.
@@ -114,7 +114,7 @@ fn a_request_of_2026_07_28_stands_alone_and_says_what_may_be_kept() {
 }
 
 #[test]
-fn what_is_wrong_with_a_request_of_2026_07_28_is_told_by_its_own_codes() {
+fn an_invalid_request_of_2026_07_28_is_answered_with_its_own_codes() {
     let home = Home::new();
     home.quick("worker");
     let host = home.serve_roster(&[]);
@@ -149,9 +149,12 @@ fn what_is_wrong_with_a_request_of_2026_07_28_is_told_by_its_own_codes() {
     let unknown = request("tools/list", json!({"_meta": modern_meta("2099-01-01", json!({}))}));
     let answer = later.send("POST", &unknown.to_string().replace("protocol/", "protocol\\/"));
     assert_eq!(answer.status, 400);
-    let told = answer.message();
-    assert_eq!((&told["error"]["code"], &told["error"]["data"]["requested"]), (&json!(-32022), &json!("2099-01-01")));
-    assert!(told["error"]["data"]["supported"].as_array().unwrap().contains(&json!(NEW)), "{told}");
+    let message = answer.message();
+    assert_eq!(
+        (&message["error"]["code"], &message["error"]["data"]["requested"]),
+        (&json!(-32022), &json!("2099-01-01"))
+    );
+    assert!(message["error"]["data"]["supported"].as_array().unwrap().contains(&json!(NEW)), "{message}");
 
     // What there is not.
     for method in ["no/such", "ping", "logging/setLevel", "resources/subscribe", "completion/complete"] {
@@ -238,7 +241,7 @@ fn a_session_is_nobody_s_but_its_opener_s() {
         assert_eq!(stranger.send("DELETE", "").status, status);
     }
     assert_eq!(session.post(&list).status, 200);
-    // Who may no longer come in may no longer use it, nor hear of what happens.
+    // A caller that lost its access can neither use the session nor get its notifications.
     let mut stream = session.send("GET", "");
     assert_eq!(stream.status, 200);
     assert!(home.run(&["token", "rm", "first"]).status.success());
@@ -287,7 +290,7 @@ fn each_request_may_what_its_own_token_may() {
 }
 
 #[test]
-fn a_host_has_no_more_sessions_than_its_limit_and_one_that_nobody_uses_makes_room() {
+fn a_host_has_no_more_sessions_than_its_limit_and_an_idle_one_makes_room() {
     // One caller has not all of them.
     let home = home("[limits]\nmcp_sessions = 3\n");
     let worker = home.quick("worker");
@@ -301,18 +304,18 @@ fn a_host_has_no_more_sessions_than_its_limit_and_one_that_nobody_uses_makes_roo
     assert_eq!((full.status, full.header("retry-after")), (503, Some("30")));
     assert!(full.message()["error"]["message"].as_str().unwrap().contains("limits.mcp_sessions"));
     assert_eq!(second.ask("ping", json!({})), json!({}));
-    // Nobody else is kept out.
+    // Other callers can still open sessions.
     assert_eq!(endpoint.modern("server/discover", json!({})).status, 200);
     assert_eq!(first.send("DELETE", "").status, 204);
     let (third, _) = endpoint.open(OLD);
-    // Who uses a session keeps it.
+    // A session in use is not closed.
     wait_for("room for a session", || (endpoint.post(&initialize(OLD, json!({}))).status == 200).then_some(()));
     let ping = |session: &Endpoint| session.post(&request("ping", json!({}))).status;
     assert_eq!((ping(&second), ping(&third)), (200, 404));
 }
 
 #[test]
-fn a_session_that_nobody_uses_is_closed_and_one_with_a_call_under_way_is_not() {
+fn an_idle_session_is_closed_and_one_with_a_call_under_way_is_not() {
     let mut home = home("[limits]\nmcp_session_seconds = 5\n");
     home.set("GUILD_LOG", "info,guild_server=debug");
     home.endless("worker");
@@ -337,15 +340,15 @@ fn a_session_that_nobody_uses_is_closed_and_one_with_a_call_under_way_is_not() {
 }
 
 #[test]
-fn clients_of_both_kinds_hear_that_the_lists_have_changed() {
+fn clients_of_both_kinds_are_notified_that_the_lists_have_changed() {
     let home = Home::new();
     home.quick("worker");
     let host = home.serve_roster(&[]);
     let roster = Endpoint::new(&host, "/mcp");
     let (session, _) = roster.open(OLD);
     session.ask("tools/list", json!({}));
-    let mut told = session.send("GET", "");
-    assert_eq!(told.status, 200);
+    let mut stream = session.send("GET", "");
+    assert_eq!(stream.status, 200);
     let wanted = json!({"notifications": {"toolsListChanged": true, "promptsListChanged": true}});
     let mut listener = roster.modern("subscriptions/listen", wanted);
     assert!(listener.is_stream());
@@ -354,18 +357,18 @@ fn clients_of_both_kinds_hear_that_the_lists_have_changed() {
     assert_eq!(accepted["params"]["notifications"]["toolsListChanged"], true, "{accepted}");
     assert!(accepted["params"]["notifications"].get("resourcesListChanged").is_none(), "{accepted}");
 
-    // One set of tools is for all workers: another worker is news of the prompt that names them, and of no tool.
+    // One set of tools is for all workers: another worker changes the prompt that names them, and no tool.
     home.quick("added");
     let next = |stream: &mut Answer| stream.next().unwrap()["method"].clone();
     assert_eq!(next(&mut listener), "notifications/prompts/list_changed");
-    let mut both = [next(&mut told), next(&mut told)].map(|method| method.as_str().unwrap().to_owned());
+    let mut both = [next(&mut stream), next(&mut stream)].map(|method| method.as_str().unwrap().to_owned());
     both.sort();
     assert_eq!(both, ["notifications/prompts/list_changed", "notifications/resources/list_changed"]);
     home.member("box", "toolbox-plugin", &guest::toolbox("(call $ok (local.get 2) (local.get 3))"));
     home.edit_manifest("box", |manifest| manifest["capabilities"] = json!(["tools"]));
-    // Until its manifest is edited it may be a worker, which is told of before.
+    // Until its manifest is edited it may be a worker, which is notified first.
     while next(&mut listener) != "notifications/tools/list_changed" {}
-    while next(&mut told) != "notifications/tools/list_changed" {}
+    while next(&mut stream) != "notifications/tools/list_changed" {}
     let workers = json!({"name": "workers", "arguments": {}});
     wait_for("the new worker", || {
         session.ask("tools/call", workers.clone()).to_string().contains("added").then_some(())
@@ -395,7 +398,7 @@ fn a_member_s_tools_and_its_bridge_are_together_where_all_of_it_is() {
 }
 
 #[test]
-fn the_door_is_passed_before_any_session() {
+fn auth_comes_before_any_session() {
     let home = Home::new();
     let worker = home.quick("worker");
     let host = home.serve(&worker, &[]);
@@ -441,23 +444,23 @@ fn a_session_is_answered_by_its_member_as_that_is_now() {
     let own = Endpoint::new(&host, "/members/box/mcp");
     let (session, _) = own.open(OLD);
     assert_eq!(names(&session.ask("tools/list", json!({}))["tools"]), ["before"]);
-    let told = session.send("GET", "");
+    let stream = session.send("GET", "");
     let wanted = json!({"toolsListChanged": true, "promptsListChanged": true, "resourcesListChanged": true});
     let mut listener = own.modern("subscriptions/listen", json!({"notifications": wanted}));
     assert_eq!(listener.next().unwrap()["params"]["notifications"], json!({"toolsListChanged": true}));
     member("after");
-    wait_for("the change to be taken up", || {
+    wait_for("the change to be loaded", || {
         let approved = home.run(&["approve", "box", "--members", "members", "--yes"]);
         assert!(approved.status.success(), "{approved:?}");
         (names(&session.ask("tools/list", json!({}))["tools"]) == ["after"]).then_some(())
     });
     let called = session.ask("tools/call", json!({"name": "after", "arguments": {"a": 1}}));
     assert_eq!(called["structuredContent"], json!({"a": 1}));
-    // Of what there is not here, nobody is told, nor of what others offer: with the next change of its tools comes the next
-    // word.
+    // There is no notification of what this endpoint does not have, nor of what others offer: the next one is of the next
+    // change of its own tools.
     home.quick("added");
     wait_for("the new worker", || (host.members().len() == 2).then_some(()));
-    for mut stream in [told, listener] {
+    for mut stream in [stream, listener] {
         assert_eq!(stream.next().unwrap()["method"], "notifications/tools/list_changed");
     }
 }
@@ -470,9 +473,9 @@ fn a_component_s_tool_is_called_by_clients_of_both_kinds() {
     home.edit_manifest("echo", |manifest| manifest["capabilities"] = json!(["tools"]));
     let host = home.serve_roster(&[]);
     let member = Endpoint::new(&host, "/members/echo/mcp");
-    let (session, told) = member.open("2025-06-18");
-    // Nothing can be dispatched here, so there are no jobs, and nobody to tell of.
-    assert_eq!(told["capabilities"], json!({"tools": {"listChanged": true}}));
+    let (session, initialized) = member.open("2025-06-18");
+    // Nothing can be dispatched here, so there are no jobs, and no workers to list.
+    assert_eq!(initialized["capabilities"], json!({"tools": {"listChanged": true}}));
     let call = |name: &str| json!({"name": name, "arguments": {"a": [1, "ü"]}});
     for called in [session.ask("tools/call", call("do")), member.modern_result("tools/call", call("do"))] {
         assert_eq!((&called["structuredContent"], &called["isError"]), (&json!({"a": [1, "ü"]}), &json!(false)));

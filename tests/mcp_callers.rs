@@ -1,4 +1,4 @@
-//! What a caller of MCP is offered, told and refused: no more than its token is for, in words that lead on.
+//! What a caller of MCP is offered, sent and refused: no more than its token is for, with errors that say what to do.
 
 use serde_json::{Value, json};
 
@@ -47,9 +47,9 @@ fn a_caller_is_offered_what_its_token_is_for_and_refused_the_rest() {
         let listed = |path: &str| {
             let modern = at(path).modern_result("tools/list", json!({}))["tools"].take();
             // A session has the list of the token that comes with the request.
-            let (session, told) = at(path).open(OLD);
+            let (session, initialized) = at(path).open(OLD);
             assert_eq!(session.ask("tools/list", json!({}))["tools"], modern);
-            (names(&modern).into_iter().map(str::to_owned).collect::<Vec<_>>(), told["instructions"].to_string())
+            (names(&modern).into_iter().map(str::to_owned).collect::<Vec<_>>(), initialized["instructions"].to_string())
         };
         let prefixed = |prefix: &str| of_worker.iter().map(|tool| format!("{prefix}{tool}")).collect::<Vec<_>>();
         let (roster, instructions) = listed("/mcp");
@@ -66,12 +66,12 @@ fn a_caller_is_offered_what_its_token_is_for_and_refused_the_rest() {
             assert_eq!(listed(path).0, if has_tools { vec![tool] } else { Vec::new() }, "{path}");
         }
     }
-    // What is not listed is refused to whoever calls it all the same.
+    // A tool that is not listed is refused when it is called all the same.
     let reader = Endpoint::new(&host, "/mcp").with("Authorization", &read);
     for name in ["dispatch", "cancel"] {
         let arguments = json!({"worker": "worker", "jobId": "x"});
-        let (_, code, told) = error(reader.modern("tools/call", json!({"name": name, "arguments": arguments})));
-        assert!(code == -32003 && told.contains("the token reader is not for worker/"), "{name} {code} {told}");
+        let (_, code, text) = error(reader.modern("tools/call", json!({"name": name, "arguments": arguments})));
+        assert!(code == -32003 && text.contains("the token reader is not for worker/"), "{name} {code} {text}");
     }
     let unknown = error(reader.modern("tools/call", json!({"name": "lits"})));
     assert!(unknown.2.contains("did you mean `list`? known are list, status, result, workers"), "{unknown:?}");
@@ -122,19 +122,19 @@ fn whoever_is_refused_at_an_endpoint_gets_an_error_of_json_rpc_with_the_http_sta
     assert_eq!(declined(plain("/members/worker/mcp").post(&notification)).1, Value::Null);
     let no_session = declined(at("/mcp").with("Mcp-Session-Id", "x").post(&ask("ping")));
     assert_eq!((no_session.0, no_session.1), (404, json!(7)));
-    // Where nobody speaks JSON-RPC it is a text.
+    // Outside of JSON-RPC it is a text.
     for path in ["/members", "/events", "/nothing"] {
         let answer = plain(path).with("Authorization", "Bearer guild_wrong").send("GET", "");
         assert_eq!((answer.status, answer.text()), (401, format!("{needed}\n")));
     }
-    // Too many are told when to come back.
+    // Too many requests are answered with when to retry.
     let dispatch = token(&home, &["--methods", "dispatch", "dispatcher"]);
     let send = || plain("/members/worker/mcp").with("Authorization", &dispatch).post(&ask("worker/dispatch"));
     assert_eq!(send().status, 200);
     let busy = send();
     assert!(busy.header("retry-after").unwrap().parse::<u64>().unwrap() > 0);
-    let (status, id, told) = declined(busy);
-    assert!(status == 429 && id == 7 && told.contains("limits.token_dispatches_per_minute"), "{status} {id} {told}");
+    let (status, id, text) = declined(busy);
+    assert!(status == 429 && id == 7 && text.contains("limits.token_dispatches_per_minute"), "{status} {id} {text}");
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn a_method_that_there_is_not_is_not_found_whatever_the_token_is_for() {
 }
 
 #[test]
-fn a_client_of_a_host_that_starts_is_told_of_no_change_of_what_it_saw_whole() {
+fn a_client_of_a_starting_host_is_not_notified_of_what_it_has_seen() {
     let home = Home::new();
     home.quick("worker");
     for key in ["a", "b", "c"] {
@@ -169,28 +169,28 @@ fn a_client_of_a_host_that_starts_is_told_of_no_change_of_what_it_saw_whole() {
     }
     let host = home.serve_roster(&[]);
     let roster = Endpoint::new(&host, "/mcp");
-    // Its components are being loaded meanwhile, and the list is told when they are.
+    // Its components are being loaded meanwhile, and the list is answered when they are.
     let (session, _) = roster.open(OLD);
-    let mut told = session.send("GET", "");
+    let mut notifications = session.send("GET", "");
     let mut listener = roster.modern("subscriptions/listen", json!({"notifications": {"toolsListChanged": true}}));
     assert_eq!(listener.next().unwrap()["method"], "notifications/subscriptions/acknowledged");
     let before = session.ask("tools/list", json!({}))["tools"].take();
     assert!(names(&before).ends_with(&["a__do", "b__do", "c__do"]), "{before}");
     assert_eq!(roster.modern_result("tools/list", json!({}))["tools"], before);
-    // The first that they hear of is a change that they have not seen: one tool less.
+    // The first notification is of a change that they have not seen: one tool less.
     std::fs::remove_dir_all(home.path("members/b")).unwrap();
-    for stream in [&mut told, &mut listener] {
+    for stream in [&mut notifications, &mut listener] {
         assert_eq!(stream.next().unwrap()["method"], "notifications/tools/list_changed");
         let now = session.ask("tools/list", json!({}))["tools"].take();
         assert!(names(&now).ends_with(&["a__do", "c__do"]), "{now}");
     }
-    // Another worker changes no list of tools: what they hear next is of the next toolbox.
+    // Another worker changes no list of tools: the next notification is of the next toolbox.
     home.quick("added");
-    let mut both = [0; 2].map(|_| told.next().unwrap()["method"].as_str().unwrap().to_owned());
+    let mut both = [0; 2].map(|_| notifications.next().unwrap()["method"].as_str().unwrap().to_owned());
     both.sort();
     assert_eq!(both, ["notifications/prompts/list_changed", "notifications/resources/list_changed"]);
     std::fs::remove_dir_all(home.path("members/c")).unwrap();
-    for mut stream in [told, listener] {
+    for mut stream in [notifications, listener] {
         assert_eq!(stream.next().unwrap()["method"], "notifications/tools/list_changed");
         let now = session.ask("tools/list", json!({}))["tools"].take();
         assert!(names(&now).ends_with(&["delete", "a__do"]), "{now}");
@@ -202,7 +202,7 @@ fn roster(host: &Host) -> Client {
 }
 
 #[test]
-fn an_id_that_is_no_job_leads_to_the_list_or_to_whose_it_is() {
+fn an_error_for_an_unknown_job_names_the_list_or_the_member_that_has_it() {
     let home = Home::new();
     home.quick("first");
     home.quick("second");
@@ -222,9 +222,9 @@ fn an_id_that_is_no_job_leads_to_the_list_or_to_whose_it_is() {
         let bridge = Client::new(host.port, "/dispatch/second/mcp");
         assert_eq!(refused(&bridge, tool, json!({"jobId": job})), format!("Unknown job ID: {job}; {list}"), "{tool}");
         let whole = Client::new(host.port, "/all/second/mcp");
-        let told = refused(&whole, &format!("second-dispatch__{tool}"), json!({"jobId": job}));
+        let refusal = refused(&whole, &format!("second-dispatch__{tool}"), json!({"jobId": job}));
         assert_eq!(
-            told,
+            refusal,
             format!("Unknown job ID: {job}; `second-dispatch__list` has the ids of the jobs that there are")
         );
     }
@@ -232,7 +232,7 @@ fn an_id_that_is_no_job_leads_to_the_list_or_to_whose_it_is() {
 }
 
 #[test]
-fn whose_job_it_is_is_told_to_those_only_who_may_see_the_worker() {
+fn the_member_of_a_job_is_named_only_to_callers_that_may_see_it() {
     let home = home("require_token = true\n");
     home.quick("first");
     home.quick("second");
@@ -266,8 +266,8 @@ fn a_list_says_what_each_job_is_about_up_to_a_bound() {
         let text: Value = serde_json::from_str(called["content"][0]["text"].as_str().unwrap()).unwrap();
         assert_eq!(text, called["structuredContent"], "{path}");
         assert_eq!(text["jobs"][0]["jobId"], job["jobId"]);
-        let told = text["jobs"][0]["description"].as_str().unwrap();
-        assert!(told.starts_with("about moths é") && told.chars().count() <= 123, "{told}");
+        let description = text["jobs"][0]["description"].as_str().unwrap();
+        assert!(description.starts_with("about moths é") && description.chars().count() <= 123, "{description}");
         let detailed = client.call("tools/call", json!({"name": tool, "arguments": {"detail": "detailed"}})).unwrap();
         assert_eq!(detailed["structuredContent"]["jobs"][0]["description"], long);
     }
@@ -291,12 +291,12 @@ fn an_argument_of_a_tool_that_takes_none_is_named() {
     let home = Home::new();
     worker_and_toolbox(&home);
     let host = home.serve_roster(&[]);
-    let told = refused(&roster(&host), "box__tick", json!({"x": 1}));
-    assert!(told.ends_with("unknown property \"x\"; none is known here, write {}"), "{told}");
+    let refusal = refused(&roster(&host), "box__tick", json!({"x": 1}));
+    assert!(refusal.ends_with("unknown property \"x\"; none is known here, write {}"), "{refusal}");
 }
 
 #[test]
-fn an_agent_is_told_of_only_where_there_is_one_to_choose() {
+fn the_agent_is_offered_only_where_there_is_a_choice() {
     for (toml, has_agents) in [("", false), ("dispatch_agents = [\"claude\"]\n", true)] {
         let home = home(toml);
         home.quick("worker");
@@ -305,9 +305,13 @@ fn an_agent_is_told_of_only_where_there_is_one_to_choose() {
             let client = Client::new(host.port, path);
             let mut arguments = json!({"description": "d", "task": "t", "agnet": "claude"});
             arguments.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-            let told = refused(&client, "dispatch", arguments);
-            assert!(told.contains("`dispatch` has no argument `agnet`; "), "{told}");
-            assert_eq!(told.contains("`agent`?") && told.contains("config, agent, wait"), has_agents, "{path}: {told}");
+            let refusal = refused(&client, "dispatch", arguments);
+            assert!(refusal.contains("`dispatch` has no argument `agnet`; "), "{refusal}");
+            assert_eq!(
+                refusal.contains("`agent`?") && refusal.contains("config, agent, wait"),
+                has_agents,
+                "{path}: {refusal}"
+            );
             let listed = client.call("tools/list", json!({})).unwrap().to_string();
             assert_eq!(listed.contains("\"agent\""), has_agents, "{path}");
         }

@@ -12,9 +12,9 @@ use crate::support::{
 
 /// A rough count of the tokens that a model reads: a quarter of the bytes.
 fn tokens(client: &Client) -> usize {
-    let told = client.call("initialize", json!({"protocolVersion": "2025-06-18"})).unwrap();
+    let initialized = client.call("initialize", json!({"protocolVersion": "2025-06-18"})).unwrap();
     let listed = client.call("tools/list", json!({})).unwrap();
-    (told["instructions"].as_str().map_or(0, str::len) + listed["tools"].to_string().len()) / 4
+    (initialized["instructions"].as_str().map_or(0, str::len) + listed["tools"].to_string().len()) / 4
 }
 
 fn roster(host: &Host) -> Client {
@@ -67,8 +67,8 @@ fn a_hundred_workers_cost_a_model_no_more_than_3000_tokens() {
     let roster = roster(&host);
     assert_eq!(names(&roster), OF_WORKERS);
     assert!(tokens(&roster) <= 3000, "{}", tokens(&roster));
-    let told = roster.call("initialize", json!({})).unwrap();
-    let instructions = told["instructions"].as_str().unwrap();
+    let initialized = roster.call("initialize", json!({})).unwrap();
+    let instructions = initialized["instructions"].as_str().unwrap();
     assert!(
         instructions.contains("`department/worker-099`") && instructions.contains("`wait: true`"),
         "{instructions}"
@@ -95,8 +95,8 @@ fn one_set_of_tools_reaches_every_worker_and_finds_a_job_by_its_id() {
     let host = home.serve_roster(&[]);
     let roster = roster(&host);
     assert_eq!(names(&roster), OF_WORKERS);
-    let told = roster.call("initialize", json!({})).unwrap();
-    let instructions = told["instructions"].as_str().unwrap();
+    let initialized = roster.call("initialize", json!({})).unwrap();
+    let instructions = initialized["instructions"].as_str().unwrap();
     assert!(instructions.contains("- `group/a`: ") && !instructions.contains("idle"), "{instructions}");
 
     let work = |worker: &str, wait: bool| json!({"worker": worker, "description": "d", "task": "t", "wait": wait});
@@ -199,7 +199,7 @@ fn tools_of_components_are_listed_up_to_the_limit_in_turns_and_the_others_are_fo
     let host = home.serve_roster(&[]);
     let roster = roster(&host);
     let listed = names(&roster);
-    // Each has its turn: the large toolbox does not keep the small one out.
+    // Each has its turn: the large toolbox does not displace the small one.
     assert_eq!(listed[..2], ["find_tools", "call_tool"]);
     assert!(
         listed.contains(&"small__count_words".to_owned()) && listed.contains(&"large__tool_00".to_owned()),
@@ -289,11 +289,11 @@ fn a_tool_that_is_found_is_called_by_whom_it_is_for_and_checked_as_any() {
 }
 
 /// Everything in a tool that a model reads: its texts, and where each stands.
-fn walk(value: &Value, place: &str, told: &mut dyn FnMut(&str, &Value)) {
-    told(place, value);
+fn walk(value: &Value, place: &str, visit: &mut dyn FnMut(&str, &Value)) {
+    visit(place, value);
     match value {
-        Value::Object(fields) => fields.iter().for_each(|(key, value)| walk(value, &format!("{place}/{key}"), told)),
-        Value::Array(items) => items.iter().for_each(|item| walk(item, place, told)),
+        Value::Object(fields) => fields.iter().for_each(|(key, value)| walk(value, &format!("{place}/{key}"), visit)),
+        Value::Array(items) => items.iter().for_each(|item| walk(item, place, visit)),
         _ => {}
     }
 }
@@ -408,12 +408,12 @@ fn an_input_that_is_none_of_the_choices_is_answered_with_all_of_them() {
         let name = tool["name"].as_str().unwrap();
         for (field, schema) in tool["inputSchema"]["properties"].as_object().unwrap() {
             let Some(choices) = choices(schema).filter(|_| name.contains("__")) else { continue };
-            let told = call(&roster, name, json!({field: "none of them"})).unwrap_err();
+            let refusal = call(&roster, name, json!({field: "none of them"})).unwrap_err();
             for choice in choices {
-                assert!(told.contains(&choice.to_string()), "{name} {field}: {choice} is not in {told}");
+                assert!(refusal.contains(&choice.to_string()), "{name} {field}: {choice} is not in {refusal}");
             }
-            let told = call(&roster, name, json!({format!("{field}x"): 1})).unwrap_err();
-            assert!(told.contains(&format!("did you mean `{field}`? known are ")), "{told}");
+            let refusal = call(&roster, name, json!({format!("{field}x"): 1})).unwrap_err();
+            assert!(refusal.contains(&format!("did you mean `{field}`? known are ")), "{refusal}");
             tried += 1;
         }
     }

@@ -80,9 +80,9 @@ impl Client {
     /// Begins as a client of 2025-11-25 does.
     fn open(&mut self) -> Value {
         let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
-        let told = self.ask("initialize", params);
+        let initialized = self.ask("initialize", params);
         self.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
-        told
+        initialized
     }
 
     /// A request of 2026-07-28.
@@ -148,8 +148,11 @@ fn without_a_host_it_is_one_itself_until_stdin_ends() {
     home.quick("one");
     home.quick("two");
     let mut client = Client::start(&home, &["--members", "members"]);
-    let told = client.open();
-    assert_eq!((&told["serverInfo"]["name"], &told["protocolVersion"]), (&json!("guild"), &json!("2025-11-25")));
+    let initialized = client.open();
+    assert_eq!(
+        (&initialized["serverInfo"]["name"], &initialized["protocolVersion"]),
+        (&json!("guild"), &json!("2025-11-25"))
+    );
     assert_eq!(client.tools(), OF_ROSTER);
     let mut arguments = dispatch_to("two", "t");
     arguments["wait"] = true.into();
@@ -191,7 +194,7 @@ fn it_goes_through_the_host_that_serves_the_members() {
 }
 
 #[test]
-fn clients_of_the_same_members_meet_and_the_second_goes_on_when_the_first_is_gone() {
+fn clients_of_the_same_members_share_a_host_and_the_second_continues_when_the_first_is_gone() {
     let home = Home::new();
     home.quick("worker");
     let mut first = Client::start(&home, &["--members", "members"]);
@@ -209,7 +212,7 @@ fn clients_of_the_same_members_meet_and_the_second_goes_on_when_the_first_is_gon
 }
 
 #[test]
-fn a_notification_while_another_host_is_looked_for_holds_nobody_up() {
+fn a_notification_while_another_host_is_looked_for_delays_nobody() {
     let home = Home::new();
     home.quick("worker");
     for ends in [Client::close, Client::terminate] {
@@ -237,7 +240,7 @@ fn a_session_that_the_host_has_closed_is_opened_anew_at_the_same_host() {
         json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
     let mut first = Client::start(&home, &["--members", "members", "-v"]);
     first.ask("initialize", initialize.clone());
-    // There is room for one, and nobody uses that of the first.
+    // There is room for one session, and the first one's is idle.
     let mut second = Client::start(&home, &["--members", "members"]);
     second.ask("initialize", initialize);
     assert_eq!(first.tools(), OF_ROSTER);
@@ -305,7 +308,7 @@ fn a_client_of_2026_07_28_is_carried_too() {
     let id = client
         .modern("resources/read", json!({"uri": format!("guild://probe/jobs/{}/status", task.as_str().unwrap())}));
     assert!(client.answer(id)["result"]["contents"][0]["text"].as_str().unwrap().contains("cancelled"));
-    // What is still open holds nobody up.
+    // Calls that are still open delay nothing.
     client.close();
 }
 
@@ -366,7 +369,7 @@ fn why_there_is_no_host_is_said_on_stderr() {
 }
 
 #[test]
-fn a_token_of_the_environment_opens_the_door() {
+fn a_token_of_the_environment_is_accepted() {
     let mut home = Home::new();
     home.quick("worker");
     let file = home.write("guild.toml", "require_token = true\n");

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use guild_stand_ins::{Gate, OpenAi, Received, Reply};
+use guild_fakes::{Gate, OpenAi, Received, Reply};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -31,7 +31,7 @@ fn a_dispatch_that_waits_is_a_task_for_a_client_that_knows_tasks() {
     let get = |id: &str| result(task("tasks/get", id).message());
     let working = wait_for("the worker to ask", || {
         let found = get(id);
-        found["statusMessage"].as_str().is_some_and(|told| told.contains("who?")).then_some(found)
+        found["statusMessage"].as_str().is_some_and(|message| message.contains("who?")).then_some(found)
     });
     assert_eq!((&working["status"], &working["resultType"]), (&json!("working"), &json!("complete")), "{working}");
     assert!(working["statusMessage"].as_str().unwrap().starts_with("half\nquestion: "), "{working}");
@@ -119,15 +119,15 @@ fn a_task_outlives_its_connection_and_its_host() {
 }
 
 #[test]
-fn a_task_that_works_when_its_host_is_killed_goes_on_as_the_same_or_has_failed() {
+fn a_task_that_works_when_its_host_is_killed_is_resumed_as_the_same_or_has_failed() {
     let gates = [Gate::closed(), Gate::closed()];
-    let held = gates.clone();
+    let script_gates = gates.clone();
     let runtime = Runtime::new().unwrap();
     let provider = runtime.block_on(OpenAi::start(move |request: &Received| {
         let reply = Reply::call("submit_result", json!({"output": "done"}));
         match request.number {
-            0 => reply.behind(&held[0]),
-            1 => reply.behind(&held[1]),
+            0 => reply.behind(&script_gates[0]),
+            1 => reply.behind(&script_gates[1]),
             _ => Reply::text("Done."),
         }
     }));
@@ -172,7 +172,7 @@ fn a_task_that_works_when_its_host_is_killed_goes_on_as_the_same_or_has_failed()
 }
 
 #[test]
-fn who_does_not_know_tasks_waits_and_hears_of_the_progress() {
+fn a_client_without_tasks_waits_and_gets_the_progress() {
     let home = Home::new();
     probe(&home);
     let host = home.serve_roster(&[]);
@@ -194,8 +194,8 @@ fn who_does_not_know_tasks_waits_and_hears_of_the_progress() {
         assert!(call.is_stream());
         let progress = call.next().unwrap();
         assert_eq!(progress["method"], "notifications/progress", "{progress}");
-        let told = &progress["params"];
-        assert_eq!((&told["progressToken"], &told["message"]), (&json!("p"), &json!("half")), "{progress}");
+        let params = &progress["params"];
+        assert_eq!((&params["progressToken"], &params["message"]), (&json!("p"), &json!("half")), "{progress}");
         let found = host.at("probe").call("worker/list", json!({"filter": description})).unwrap();
         let id = found["jobs"][0]["jobId"].as_str().unwrap();
         host.at("probe").cancel(id).unwrap();

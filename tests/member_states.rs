@@ -1,4 +1,4 @@
-//! Members that are loaded, or approved, or have failed, and that nobody can use as they are: each is said, with what to do.
+//! Members that are loaded, approved or failed, and cannot be used as they are: each is reported with what to do.
 
 use std::fs;
 
@@ -9,8 +9,8 @@ use crate::support::{guest, host::Home};
 /// The member as `guild members --json` shows it, and the text without it.
 fn shown(home: &Home, name: &str) -> (Value, String) {
     let text = |more: &[&str]| {
-        let told = home.run(&[&["members", name, "--members", "members"], more].concat());
-        String::from_utf8(told.stdout).unwrap()
+        let output = home.run(&[&["members", name, "--members", "members"], more].concat());
+        String::from_utf8(output.stdout).unwrap()
     };
     let all: Value = serde_json::from_str(&text(&["--json"])).unwrap();
     (all.as_array().map_or(&all, |all| &all[0]).clone(), text(&[]))
@@ -27,14 +27,14 @@ fn a_member_to_which_nothing_can_be_dispatched_is_loaded_and_says_so_everywhere(
     home.quick("idle");
     for (capabilities, named) in [(json!([]), "names nothing"), (json!(["memory"]), "names memory, and not `worker`")] {
         home.edit_manifest("idle", |manifest| manifest["capabilities"] = capabilities);
-        let told = format!("`capabilities` {named}, so no work can be dispatched to this member");
+        let expected = format!("`capabilities` {named}, so no work can be dispatched to this member");
         let (json, text) = shown(&home, "idle");
         assert_eq!(json["state"], "ready", "{json}");
         let warning = json["warnings"][0].as_str().unwrap();
-        assert!(warning.contains(&told) && warning.ends_with("write \"capabilities\": [\"worker\"]"), "{warning}");
+        assert!(warning.contains(&expected) && warning.ends_with("write \"capabilities\": [\"worker\"]"), "{warning}");
         assert!(text.contains(&format!("warning: {warning}")), "{text}");
         let doctor = String::from_utf8(home.run(&["doctor", "--members", "members"]).stdout).unwrap();
-        assert!(doctor.contains(&told), "{doctor}");
+        assert!(doctor.contains(&expected), "{doctor}");
     }
     let (_, log) = home.serve_roster(&[]).stop();
     assert!(log.contains("no work can be dispatched to this member"), "{log}");
@@ -51,8 +51,8 @@ fn a_misspelt_capability_is_refused_with_the_right_one_where_this_host_serves_th
     for named in ["wroker", "Worker", "workers", "WORKER"] {
         home.edit_manifest("idle", |manifest| manifest["capabilities"] = json!([named]));
         let why = String::from_utf8(home.run(&["members", "idle", "--members", "members"]).stderr).unwrap();
-        let told = format!("`capabilities` names {named:?}; did you mean `worker`?");
-        assert!(why.contains(&told), "{why}");
+        let expected = format!("`capabilities` names {named:?}; did you mean `worker`?");
+        assert!(why.contains(&expected), "{why}");
     }
 }
 
@@ -64,8 +64,8 @@ fn a_member_that_guild_hall_could_not_start_says_so_with_what_to_write() {
     let (json, text) = shown(&home, "odd");
     let warning = json["warnings"][0].as_str().unwrap();
     assert_eq!(json["state"], "ready", "{json}");
-    for told in ["Guild Hall cannot start it", "`mcp.env` sets \"GUILD_CONFIG\"", "\"args\": [\"serve\""] {
-        assert!(warning.contains(told) && text.contains(told), "{warning}\n{text}");
+    for expected in ["Guild Hall cannot start it", "`mcp.env` sets \"GUILD_CONFIG\"", "\"args\": [\"serve\""] {
+        assert!(warning.contains(expected) && text.contains(expected), "{warning}\n{text}");
     }
     let doctor = String::from_utf8(home.run(&["doctor", "--members", "members"]).stdout).unwrap();
     assert!(doctor.contains("Guild Hall cannot start it"), "{doctor}");
@@ -74,11 +74,11 @@ fn a_member_that_guild_hall_could_not_start_says_so_with_what_to_write() {
 }
 
 #[test]
-fn a_value_of_the_wrong_type_is_told_by_its_key_and_in_the_words_of_the_format() {
+fn a_value_of_the_wrong_type_is_reported_by_its_key_and_in_the_words_of_the_format() {
     let home = Home::new();
     let path = home.quick("odd").join("guild-member.json");
     let sound: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-    for (pointer, value, told) in [
+    for (pointer, value, expected) in [
         ("/capabilities", json!("worker"), "`capabilities` is the text \"worker\"; it must be a list in [ ]"),
         ("/component/tools", json!({}), "`component.tools` is an object; it must be a list in [ ]"),
         (
@@ -98,9 +98,9 @@ fn a_value_of_the_wrong_type_is_told_by_its_key_and_in_the_words_of_the_format()
         let (parent, key) = pointer.rsplit_once('/').unwrap();
         manifest.pointer_mut(parent).unwrap()[key] = value;
         let error = parse(manifest.to_string().as_bytes());
-        assert_eq!(error, format!("guild-member.json:1: {told}"));
+        assert_eq!(error, format!("guild-member.json:1: {expected}"));
     }
-    for (toml, told) in [
+    for (toml, expected) in [
         ("port = \"80\"", "`port` is the text \"80\"; it must be a whole number from 0 to 65535"),
         ("require_token = 1", "`require_token` is the number `1`; it must be true or false"),
         ("hosts = \"a\"", "`hosts` is the text \"a\"; it must be a list in [ ]"),
@@ -109,7 +109,7 @@ fn a_value_of_the_wrong_type_is_told_by_its_key_and_in_the_words_of_the_format()
         home.write("guild.toml", toml);
         let error = home.run(&["members", "--members", "members", "--config", "guild.toml"]).stderr;
         let error = String::from_utf8(error).unwrap();
-        assert!(error.contains(told), "{toml}: {error}");
+        assert!(error.contains(expected), "{toml}: {error}");
     }
 }
 
@@ -151,16 +151,16 @@ fn the_log_of_a_job_that_failed_by_its_own_error_ends_with_that_error() {
     let job: Value = serde_json::from_slice(&run.stdout).unwrap();
     let id = job["jobId"].as_str().unwrap();
     let logs = home.run(&["logs", id, "--member", "fails", "--members", "members"]);
-    let told = String::from_utf8(logs.stderr).unwrap();
-    assert!(told.contains("the job ended with an error: ") && told.contains("date"), "{told}");
-    assert!(!told.contains("nothing was logged"), "{told}");
+    let text = String::from_utf8(logs.stderr).unwrap();
+    assert!(text.contains("the job ended with an error: ") && text.contains("date"), "{text}");
+    assert!(!text.contains("nothing was logged"), "{text}");
 }
 
 #[test]
-fn a_trap_is_told_once() {
+fn a_trap_is_reported_once() {
     let home = Home::new();
     home.member("traps", "autonomous-worker", &guest::autonomous("unreachable"));
     let run = home.run(&["run", "./members/traps", "What is tea?"]);
-    let told = String::from_utf8(run.stderr).unwrap();
-    assert_eq!(told.matches("the component failed in `run`").count(), 1, "{told}");
+    let text = String::from_utf8(run.stderr).unwrap();
+    assert_eq!(text.matches("the component failed in `run`").count(), 1, "{text}");
 }

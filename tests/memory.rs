@@ -77,7 +77,7 @@ fn memories_are_compacted_when_they_pass_the_threshold() {
         (left.count() == 0).then(|| fs::read_to_string(member.join("memory/compacted.md")).unwrap())
     });
     assert!(compacted.chars().count() <= 4000 && compacted.contains("tidal range"), "{compacted}");
-    // The next job is told what was condensed.
+    // The next job gets what was condensed.
     let next = host.client().start("When do spring tides come?");
     assert!(system_prompt(&member, &next).contains("tidal range"));
     assert_eq!(json!("completed"), host.client().ended(&next)["status"]);

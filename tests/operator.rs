@@ -121,7 +121,7 @@ fn usage_shows_a_table_and_says_what_is_not_in_it() {
     assert_eq!(row(2), "group/second|extractive|-|1|4|4000|400|40|0.0000|30.0", "{table}");
     assert_eq!(row(3), "group/second|memory|m|1|1|1000|100|10|0.0100|30.0", "{table}");
     assert_eq!(row(4), "total|-|-|5|11|11000|1100|110|0.7600+?|150.0", "{table}");
-    let told = stderr(&shown);
+    let notes = stderr(&shown);
     for remark in [
         "1 whose cost is not wholly known",
         "[[prices]]",
@@ -129,7 +129,7 @@ fn usage_shows_a_table_and_says_what_is_not_in_it() {
         "1 job without a record",
         "1 job whose meta.json",
     ] {
-        assert!(told.contains(remark), "{told}");
+        assert!(notes.contains(remark), "{notes}");
     }
 }
 
@@ -194,16 +194,16 @@ fn logs_says_what_there_is_not() {
     home.quick("quick");
     home.job("quick", "run", json!({"status": "running"}));
     home.job("quick", "done", json!({"status": "completed", "completedAt": "2026-01-03T00:00:01Z"}));
-    let told = |arguments: &[&str]| {
+    let error_of = |arguments: &[&str]| {
         let output = guild(&home, &[&["logs", "--members", "members"], arguments].concat());
         (output.status.code().unwrap(), stderr(&output))
     };
-    assert!(matches!(told(&["run"]), (0, text) if text.contains("interrupted; no process runs it")));
+    assert!(matches!(error_of(&["run"]), (0, text) if text.contains("interrupted; no process runs it")));
     let _owner = owned(&home.path("members/quick"));
-    assert!(matches!(told(&["run"]), (0, text) if text.contains("--follow")));
-    assert!(matches!(told(&["done"]), (0, text) if text.contains("no session")));
-    assert!(matches!(told(&["none"]), (1, text) if text.contains("no job none") && text.contains("guild list")));
-    assert!(matches!(told(&["../run"]), (1, text) if text.contains("../run")));
+    assert!(matches!(error_of(&["run"]), (0, text) if text.contains("--follow")));
+    assert!(matches!(error_of(&["done"]), (0, text) if text.contains("no session")));
+    assert!(matches!(error_of(&["none"]), (1, text) if text.contains("no job none") && text.contains("guild list")));
+    assert!(matches!(error_of(&["../run"]), (1, text) if text.contains("../run")));
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn a_dispatch_asks_for_a_runtime_and_the_operator_allows_it() {
     let ask = |agent: &str| guild(&home, &["dispatch", "Do it.", "--url", &url, "--agent", agent]);
     let refused = stderr(&ask("api"));
     assert!(refused.contains("dispatch_agents") && refused.contains("guild.toml"), "{refused}");
-    // What it runs on anyway needs nobody's leave.
+    // What it runs with anyway needs no permission.
     assert!(ask("extractive").status.success());
     let through = guild(&home, &["run", "members/quick", "Do it.", "--agent", "claude"]);
     assert!(stderr(&through).contains("dispatch_agents"), "{}", stderr(&through));
@@ -281,7 +281,7 @@ fn a_dispatch_asks_for_a_runtime_and_the_operator_allows_it() {
 }
 
 #[test]
-fn prune_leaves_a_job_that_a_host_may_go_on_with() {
+fn prune_leaves_a_job_that_a_host_may_resume() {
     let home = Home::new();
     let member = home.quick("quick");
     home.job("quick", "left", json!({"status": "running"}));
@@ -322,7 +322,7 @@ fn doctor_says_what_the_configured_runtime_lacks() {
     assert_eq!(check(&report, "sources", "read roots").2, "docs (1 document)");
     assert_eq!(check(&report, "member", "quick").0, "usable");
     assert_eq!(check(&report, "web", "pages").0, "off");
-    // What nobody needs may be missing.
+    // What is not needed may be missing.
     let (state, needed, why) = check(&report, "runtime", "claude");
     assert!(state == "unusable" && !needed && why.contains("npm install"), "{why}");
 
@@ -410,7 +410,7 @@ fn searxng() -> String {
 }
 
 #[test]
-fn doctor_asks_the_search_provider_only_where_it_is_told_to() {
+fn doctor_asks_the_search_provider_only_on_request() {
     let home = Home::new();
     let provider = |url: &str| {
         let text = format!(
@@ -436,11 +436,11 @@ fn doctor_asks_the_search_provider_only_where_it_is_told_to() {
 }
 
 #[test]
-fn a_wrong_guild_toml_is_told_with_file_line_and_what_would_be_right() {
+fn an_invalid_guild_toml_is_reported_with_file_line_and_what_would_be_right() {
     let home = Home::new();
     home.quick("quick");
     let file = home.path("guild.toml");
-    for (text, told) in [
+    for (text, problem) in [
         ("[api]\nkey = \"sk-1\"\n", ":2: a key is not written into this file"),
         ("[claude]\nsessions = 0\n", ":2: claude.sessions must be above 0"),
         ("[web]\nalow = []\n", ":2: unknown key `alow` in [web]; did you mean `allow`?"),
@@ -449,7 +449,7 @@ fn a_wrong_guild_toml_is_told_with_file_line_and_what_would_be_right() {
         for command in [&["doctor"][..], &["usage"], &["logs", "j"], &["run", "members/quick", "x"]] {
             let output = guild(&home, &[command, &["--config", file.to_str().unwrap()]].concat());
             assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(1), ""), "{command:?}");
-            let expected = format!("error: {}{told}", Path::display(&file));
+            let expected = format!("error: {}{problem}", Path::display(&file));
             assert!(stderr(&output).starts_with(&expected), "{} does not begin with {expected}", stderr(&output));
         }
     }

@@ -84,9 +84,9 @@ fn the_command_that_a_refusal_names_is_whole() {
     let policy = home.write("the policy/guild.toml", "require_approval = true");
     let run = || home.run(&["run", "team/one", "a task", "--members", "members", "--config", policy.to_str().unwrap()]);
     let members = home.run(&["members", "--members", "members", "--config", policy.to_str().unwrap()]);
-    for told in [said(&run()), said(&members)] {
+    for refusal in [said(&run()), said(&members)] {
         let command =
-            told.split('`').find(|part| part.starts_with("guild approve ")).unwrap_or_else(|| panic!("{told}"));
+            refusal.split('`').find(|part| part.starts_with("guild approve ")).unwrap_or_else(|| panic!("{refusal}"));
         assert!(command.contains("--members") && command.contains("--config"), "{command}");
         // From another directory, as it is printed.
         let approved = shell(&home, &format!("{command} --yes"));
@@ -214,7 +214,7 @@ fn the_error_of_what_is_not_approved_has_the_whole_command() {
         assert!(command.contains("--members ") && command.contains("--config "), "{command}");
         command.to_owned()
     };
-    // Of this process; and of a host, whose callers are not told it.
+    // Of this process; and of a host, which does not tell its callers.
     let here = [command(&run()), command(&call())];
     let host = home.serve_roster(&["--config", policy.to_str().unwrap()]);
     assert_eq!([command(&run()), command(&call())], here);

@@ -84,7 +84,7 @@ fn of_hosts_that_start_on_one_port_at_the_same_moment_one_has_it_and_the_others_
 }
 
 #[test]
-fn a_host_without_descriptors_for_more_connections_says_so_once_and_goes_on_when_there_are_some() {
+fn a_host_without_descriptors_for_more_connections_says_so_once_and_accepts_again_when_there_are_some() {
     let home = Home::new();
     let member = home.quick("quick");
     let port = free_port();
@@ -188,7 +188,7 @@ fn sigterm_ends_the_host_at_once_and_its_jobs_are_reconciled_at_the_next_start()
     let member = home.endless("endless");
     let host = home.serve(&member, &[]);
     let id = host.client().start("d");
-    // A connection that stays open does not hold it up.
+    // An open connection does not delay it.
     let _idle = TcpStream::connect(("127.0.0.1", host.port)).unwrap();
     let begin = Instant::now();
     let (status, output) = host.stop();
@@ -276,7 +276,7 @@ fn a_second_host_takes_a_member_over_from_an_owner_that_is_dead() {
 }
 
 #[test]
-fn a_member_that_another_host_owns_is_in_state_error_and_the_others_go_on() {
+fn a_member_that_another_host_owns_is_in_state_error_and_the_others_are_served() {
     let home = Home::new();
     let owned = home.quick("owned");
     home.quick("free");
@@ -360,12 +360,12 @@ fn an_operator_allows_a_member_s_own_mcp_line_where_the_line_cannot() {
     let (status, output) = refused();
     assert_eq!(status.code(), Some(1), "{output}");
     let user = home.path("config/guild/guild.toml");
-    for told in [
+    for expected in [
         "guild-member.json:1: `mcp.args` has \"--sources\"",
         r#""args": ["serve", "--member", ".", "--port", "${PORT}"]"#,
         &format!("`mcp = \"any\"` under [member.\"quick\"] in {}", user.display()),
     ] {
-        assert!(output.contains(told), "{told}: {output}");
+        assert!(output.contains(expected), "{expected}: {output}");
     }
     // By hand, in its directory and elsewhere, it is the same.
     let by_hand = home.run(&["serve", "--member", "members/quick", "--port", "0"]);
@@ -398,7 +398,7 @@ fn a_person_gives_a_host_options_that_its_member_could_not() {
 }
 
 #[test]
-fn a_lock_that_another_user_left_behind_is_told_with_what_to_do() {
+fn a_lock_that_another_user_left_behind_is_reported_with_what_to_do() {
     if !rustix::process::geteuid().is_root() {
         // Nobody else can give a file away.
         return;
@@ -417,9 +417,9 @@ fn a_lock_that_another_user_left_behind_is_told_with_what_to_do() {
         let output = home.guild_under_permissions().arg("prune").arg(&member).output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
-    for (code, told) in [run(), prune()] {
-        assert!(code == Some(1) && told.contains("the user with the id 65534"), "{told}");
-        assert!(told.contains("remove the file .lock") && !told.contains(".owner does not name"), "{told}");
+    for (code, error) in [run(), prune()] {
+        assert!(code == Some(1) && error.contains("the user with the id 65534"), "{error}");
+        assert!(error.contains("remove the file .lock") && !error.contains(".owner does not name"), "{error}");
     }
     fs::remove_file(lock).unwrap();
     assert_eq!(run().0, Some(0));

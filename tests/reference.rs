@@ -59,7 +59,7 @@ fn every_default_of_a_key_that_the_reference_names_holds() {
             let value = default.strip_suffix("`.").expect(&about);
             let without = read(&format!("{heading}\n")).unwrap();
             let with = read(&format!("{heading}\n{key} = {value}\n")).unwrap();
-            // What tells how the file is written differs.
+            // Lines about how the file is written differ.
             let Config { sha256, written, .. } = without.clone();
             assert_eq!(Config { sha256, written, ..with }, without, "{key} = {value} is not the default of {heading}");
             checked += 1;

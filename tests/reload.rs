@@ -55,8 +55,8 @@ fn reload(home: &Home, host: &Host, toml: &str) -> String {
 fn hang_up(host: &Host) -> String {
     let before = host.output().len();
     host.signal("-HUP");
-    let is_told = |output: &String| output.lines().any(|line| line.contains("guild.toml was read again"));
-    wait_for("the file to be read again", || Some(host.output().split_off(before)).filter(is_told))
+    let was_read = |output: &String| output.lines().any(|line| line.contains("guild.toml was read again"));
+    wait_for("the file to be read again", || Some(host.output().split_off(before)).filter(was_read))
 }
 
 /// Carries a task out; the outcome of each of its lines.
@@ -219,9 +219,9 @@ fn a_limit_changes_at_once_or_is_named_as_one_of_the_next_start() {
         "guild.toml: extractive.sessions: not set -> 3; it takes effect at the next start of the host",
         "guild.toml: port: not set -> 1; it takes effect at the next start of the host",
     ] {
-        assert!(log.lines().any(|told| told.ends_with(line)), "{line} in {log}");
+        assert!(log.lines().any(|logged| logged.ends_with(line)), "{line} in {log}");
     }
-    // The first goes on, and there is a place for a second one still.
+    // The first still runs, and there is still room for a second one.
     assert_eq!(ann.status(&first).unwrap()["status"], "running");
     let second = dispatch(20).unwrap();
     assert!(dispatch(20).unwrap_err().contains("limits.running_jobs = 2"));
@@ -246,7 +246,7 @@ fn a_limit_of_one_member_that_waits_for_the_next_start_waits_too_and_is_named_ea
         "guild.toml: member.ann.limits.memory_bytes: not set -> 65536; it takes effect at the next start of the host",
     ];
     let names = |log: &str| {
-        pending.iter().for_each(|line| assert!(log.lines().any(|told| told.ends_with(line)), "{line} in {log}"));
+        pending.iter().for_each(|line| assert!(log.lines().any(|logged| logged.ends_with(line)), "{line} in {log}"));
     };
     let log = reload(&home, &host, &toml);
     names(&log);
@@ -282,7 +282,7 @@ fn a_limit_that_one_member_was_started_with_stays_when_its_table_goes() {
 }
 
 #[test]
-fn a_component_that_runs_goes_on_under_the_new_policy_where_its_file_was_replaced_and_is_not_approved() {
+fn a_running_component_gets_the_new_policy_though_its_replaced_file_is_not_approved() {
     let home = probes(&["ann"]);
     let host = serve(&home, ROOT);
     let ann = host.at("ann");
@@ -365,7 +365,7 @@ impl Tls {
         Ok(Self(stream))
     }
 
-    /// Asks, and goes on with the same connection.
+    /// Asks over the same connection.
     fn is_answered(&mut self) {
         self.0.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
         let (mut answer, mut byte) = (Vec::new(), [0]);
@@ -426,8 +426,8 @@ fn many_signals_at_once_do_no_harm_and_the_last_file_holds() {
     }
     home.write("guild.toml", format!("{ROOT}[member.ann]\ndeny = [\"memory\"]\n"));
     host.signal("-HUP");
-    let told = |line: &str| line.contains("member.ann.deny: ") && line.ends_with("added \"memory\"");
-    wait_for("the last file to be read", || host.output().lines().any(told).then_some(()));
+    let changed = |line: &str| line.contains("member.ann.deny: ") && line.ends_with("added \"memory\"");
+    wait_for("the last file to be read", || host.output().lines().any(changed).then_some(()));
     let now = report(&ann, "file docs/owls.md\nrecall k");
     is_done(&now, "file docs/owls.md");
     is_refused(&now, "recall k", "take \"memory\" out of its `deny`");
@@ -526,7 +526,7 @@ impl Bridge {
 }
 
 #[test]
-fn guild_mcp_reads_it_again_where_it_is_the_host_and_goes_on_where_it_is_not() {
+fn guild_mcp_reloads_it_where_it_is_the_host_and_continues_where_it_is_not() {
     let home = Home::new();
     home.quick("ann");
     home.write("config/guild/guild.toml", "[limits]\ntask_bytes = 10\n");
@@ -537,8 +537,8 @@ fn guild_mcp_reads_it_again_where_it_is_the_host_and_goes_on_where_it_is_not() {
     other.hang_up();
     home.write("config/guild/guild.toml", "[limits]\ntask_bytes = 11\n");
     own.hang_up();
-    let told = "guild.toml: limits.task_bytes: 10 -> 11";
-    wait_for("the host to read it", || own.log.lock().unwrap().contains(told).then_some(()));
+    let expected = "guild.toml: limits.task_bytes: 10 -> 11";
+    wait_for("the host to read it", || own.log.lock().unwrap().contains(expected).then_some(()));
     // Both are there, and end with their clients.
     other.end();
     own.end();
@@ -567,13 +567,13 @@ fn a_read_root_that_cannot_be_read_any_more_is_named_with_what_to_do() {
     assert!(!host.output().contains("the read root"), "{}", host.output());
     fs::set_permissions(home.path("more"), fs::Permissions::from_mode(0o000)).unwrap();
     host.signal("-HUP");
-    let is_told = |line: &&str| line.contains("WARN") && line.contains("the read root \"more\"");
-    let told = wait_for("the warning", || host.output().lines().find(is_told).map(str::to_owned));
+    let is_warning = |line: &&str| line.contains("WARN") && line.contains("the read root \"more\"");
+    let warning = wait_for("the warning", || host.output().lines().find(is_warning).map(str::to_owned));
     fs::set_permissions(home.path("more"), fs::Permissions::from_mode(0o700)).unwrap();
     for part in
         [home.path("more").canonicalize().unwrap().to_str().unwrap(), "cannot be read", "permissions", "[[roots]]"]
     {
-        assert!(told.contains(part), "{part:?} is not in {told}");
+        assert!(warning.contains(part), "{part:?} is not in {warning}");
     }
     assert!(!host.output().contains("the read root \"docs\""), "{}", host.output());
 }

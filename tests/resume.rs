@@ -1,5 +1,5 @@
-//! Jobs that a member's directory has as left running: they go on where a host began them, and the directory was known before
-//! the host started, and nowhere else. Their plans say what is run, and a directory is copied to be installed.
+//! Interrupted jobs in a member's directory: they are resumed only where a host began them and knew the directory before
+//! its start. Otherwise their plans would decide what is run in any directory that is copied here.
 
 use std::{collections::BTreeMap, fs, net::TcpListener, path::Path};
 
@@ -12,7 +12,7 @@ use crate::support::host::{Client, Home, Host, wait_for};
 const TASK: &str = "How long does a luna moth live?";
 
 /// A home with the researcher and something for it to read.
-fn house() -> Home {
+fn fixture() -> Home {
     let home = Home::new();
     home.researcher("one");
     home.write("docs/moths.md", "# Moths\n\nThe luna moth lives for a week.\n");
@@ -43,7 +43,7 @@ fn plant(home: &Home, member: &str, id: &str, edit: impl FnOnce(&mut Value)) {
     forge(home, member, id, &json!(plan).to_string());
 }
 
-/// A plan, which nobody has sealed.
+/// A plan without a seal.
 fn plan(edit: impl FnOnce(&mut Value)) -> Value {
     let tools = json!(["Read", "Grep", "Glob"]);
     let mut plan = json!({
@@ -81,8 +81,8 @@ fn copy(home: &Home, from: &str, to: &str) {
 }
 
 #[test]
-fn what_a_pinned_member_left_running_goes_on() {
-    let home = house();
+fn an_interrupted_job_of_a_pinned_member_is_resumed() {
+    let home = fixture();
     run(&home, "one");
     plant(&home, "one", "left", |_| ());
     let host = serve(&home);
@@ -101,8 +101,8 @@ fn began(home: &Home, member: &str) -> (String, String) {
 }
 
 #[test]
-fn a_plan_goes_on_as_the_job_that_it_was_accepted_for_and_as_no_other() {
-    let home = house();
+fn a_plan_is_resumed_as_the_job_that_it_was_accepted_for_and_as_no_other() {
+    let home = fixture();
     home.researcher("two");
     let (same, of_same) = began(&home, "one");
     let (edited, of_edited) = began(&home, "one");
@@ -124,7 +124,7 @@ fn a_plan_goes_on_as_the_job_that_it_was_accepted_for_and_as_no_other() {
 /// An archive has its jobs last, or the copy pauses: by then the member is in service.
 #[test]
 fn jobs_that_a_new_directory_brings_along_after_it_was_pinned_are_not_run() {
-    let home = house();
+    let home = fixture();
     let host = serve(&home);
     home.researcher("new");
     wait_for("the member to be pinned", || {
@@ -139,8 +139,8 @@ fn jobs_that_a_new_directory_brings_along_after_it_was_pinned_are_not_run() {
 }
 
 #[test]
-fn where_the_seals_key_cannot_be_had_jobs_are_run_and_do_not_go_on() {
-    let home = house();
+fn without_the_key_of_seals_jobs_are_run_and_not_resumed() {
+    let home = fixture();
     let key = home.path("config/guild/guild.seal");
     let (id, plan) = began(&home, "one");
     fs::write(&key, "short").unwrap();
@@ -153,8 +153,8 @@ fn where_the_seals_key_cannot_be_had_jobs_are_run_and_do_not_go_on() {
 }
 
 #[test]
-fn a_job_of_a_member_that_nobody_approved_is_not_run() {
-    let home = house();
+fn a_job_of_an_unapproved_member_is_not_run() {
+    let home = fixture();
     home.write("config/guild/guild.toml", "require_approval = true\n");
     copy(&home, "one", "broken");
     home.write("members/broken/researcher.wasm", "garbage");
@@ -169,8 +169,8 @@ fn a_job_of_a_member_that_nobody_approved_is_not_run() {
 }
 
 #[test]
-fn a_job_does_not_go_on_with_an_agent_that_the_operator_does_not_allow() {
-    let home = house();
+fn a_job_is_not_resumed_with_an_agent_that_the_operator_does_not_allow() {
+    let home = fixture();
     let provider = TcpListener::bind("127.0.0.1:0").unwrap();
     provider.set_nonblocking(true).unwrap();
     let api = format!(
@@ -202,7 +202,7 @@ fn a_job_does_not_go_on_with_an_agent_that_the_operator_does_not_allow() {
 
 #[test]
 fn a_job_that_a_copy_of_an_approved_member_brings_along_is_not_run_and_new_ones_are() {
-    let home = house();
+    let home = fixture();
     home.write("config/guild/guild.toml", "require_approval = true\n");
     approve(&home, "one");
     copy(&home, "one", "two");
@@ -225,7 +225,7 @@ fn a_job_that_a_copy_of_an_approved_member_brings_along_is_not_run_and_new_ones_
 /// Else a host that is killed in between would leave them to one that knows the member.
 #[test]
 fn what_a_new_member_brings_along_is_ended_before_the_member_is_pinned() {
-    let home = house();
+    let home = fixture();
     plant(&home, "one", "planted", |_| ());
     fs::create_dir_all(home.path("config/guild")).unwrap();
     let pins = fs::File::create(home.path("config/guild/.guild-lock")).unwrap();
@@ -241,7 +241,7 @@ fn what_a_new_member_brings_along_is_ended_before_the_member_is_pinned() {
 /// A component is looked at before it is approved; what it would do is not what a plan says that came along.
 #[test]
 fn what_came_along_is_ended_when_its_member_is_approved() {
-    let home = house();
+    let home = fixture();
     home.write("config/guild/guild.toml", "require_approval = true\n");
     plant(&home, "one", "planted", |_| ());
     approve(&home, "one");
@@ -254,7 +254,7 @@ fn what_came_along_is_ended_when_its_member_is_approved() {
 
 #[test]
 fn a_running_job_that_is_put_there_while_a_host_runs_is_not_run() {
-    let home = house();
+    let home = fixture();
     run(&home, "one");
     let host = serve(&home);
     let job = host.at("one").start(TASK);
@@ -269,7 +269,7 @@ fn a_running_job_that_is_put_there_while_a_host_runs_is_not_run() {
 /// It leaves the jobs of members that it knows to the next host, and would pin the others.
 #[test]
 fn a_single_run_of_a_new_member_leaves_none_of_its_jobs_to_the_next_host() {
-    let home = house();
+    let home = fixture();
     plant(&home, "one", "planted", |_| ());
     run(&home, "one");
     plant(&home, "one", "left", |_| ());
@@ -284,20 +284,20 @@ fn a_single_run_of_a_new_member_leaves_none_of_its_jobs_to_the_next_host() {
 }
 
 #[test]
-fn where_nothing_can_be_pinned_nothing_goes_on() {
-    let mut home = house();
+fn where_nothing_can_be_pinned_nothing_is_resumed() {
+    let mut home = fixture();
     // Nobody makes a directory there, root neither.
     home.set("XDG_CONFIG_HOME", "/sys/guild-test");
     run(&home, "one");
     plant(&home, "one", "left", |_| ());
     let host = serve(&home);
     // There is no key either.
-    assert!(failed(&home, &host.at("one"), "one", "left").contains("does not go on"));
+    assert!(failed(&home, &host.at("one"), "one", "left").contains("is not resumed"));
 }
 
 #[test]
 fn a_plan_that_does_not_say_what_was_granted_is_none() {
-    let home = house();
+    let home = fixture();
     run(&home, "one");
     plant(&home, "one", "absent", |plan| drop(plan.as_object_mut().unwrap().remove("grants")));
     plant(&home, "one", "null", |plan| plan["grants"] = Value::Null);

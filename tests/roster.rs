@@ -18,27 +18,27 @@ use crate::support::{
 /// Waits until the host says of a member what is asked for.
 fn wait(host: &Host, member: &str, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
     wait_for(&format!("{member} to be {what}; {}", host.output()), || {
-        host.members().into_iter().find(|told| told["member"] == member).filter(&is_so)
+        host.members().into_iter().find(|shown| shown["member"] == member).filter(&is_so)
     })
 }
 
 fn ready(host: &Host, member: &str) -> Value {
-    wait(host, member, "ready", |told| told["state"] == "ready" && told["error"].is_null())
+    wait(host, member, "ready", |shown| shown["state"] == "ready" && shown["error"].is_null())
 }
 
-/// Why what is in a member's directory is not in service.
+/// Waits for an error of what is in a member's directory.
 fn error(host: &Host, member: &str, part: &str) -> Value {
-    wait(host, member, part, |told| told["error"].as_str().is_some_and(|why| why.contains(part)))
+    wait(host, member, part, |shown| shown["error"].as_str().is_some_and(|why| why.contains(part)))
 }
 
-/// Waits until whoever listens has been told that of a member.
-fn heard(host: &Host, member: &str, kind: &str) {
+/// Waits for an event of this kind about a member.
+fn wait_for_event(host: &Host, member: &str, kind: &str) {
     let mut stream = TcpStream::connect(("127.0.0.1", host.port)).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let query = format!("since=kept&member={member}&kind={kind}");
     write!(stream, "GET /events?{query} HTTP/1.0\r\nHost: localhost:{}\r\n\r\n", host.port).unwrap();
-    let told = BufReader::new(stream).lines().map_while(Result::ok);
-    let mut kinds = told.filter_map(|line| line.strip_prefix("event:").map(|kind| kind.trim().to_owned()));
+    let lines = BufReader::new(stream).lines().map_while(Result::ok);
+    let mut kinds = lines.filter_map(|line| line.strip_prefix("event:").map(|kind| kind.trim().to_owned()));
     assert_eq!(kinds.next().as_deref(), Some(kind));
 }
 
@@ -84,7 +84,7 @@ fn an_added_member_answers_without_a_restart() {
     home.quick("new");
     ready(&host, "new");
     assert_eq!(result(&host.at("new"), "t"), "date");
-    heard(&host, "new", "member-added");
+    wait_for_event(&host, "new", "member-added");
     home.quick("group/inner");
     ready(&host, "group/inner");
     assert_eq!(result(&host.at("group/inner"), "t"), "date");
@@ -102,11 +102,11 @@ fn a_changed_component_waits_for_its_approval_and_then_has_the_next_job_while_on
     fs::write(member.join("guest.wasm"), fs::read(home.quick("other").join("guest.wasm")).unwrap()).unwrap();
     let refused = error(&host, "worker", "`guild approve`");
     assert_eq!((&refused["state"], &refused["sha256"]), (&json!("ready"), &before["sha256"]));
-    assert!(host.output().contains("what was before goes on"), "{}", host.output());
+    assert!(host.output().contains("what was there before is still served"), "{}", host.output());
     assert!(result(&client, "write /job/artifacts/x 1").contains(": ok"), "the old one goes on");
 
     approve(&home, "worker");
-    let after = wait(&host, "worker", "the new one", |told| told["sha256"] != before["sha256"]);
+    let after = wait(&host, "worker", "the new one", |shown| shown["sha256"] != before["sha256"]);
     assert_eq!((&after["state"], &after["error"]), (&json!("ready"), &Value::Null));
     assert_eq!(result(&client, "write /job/artifacts/x 1"), "date");
 
@@ -132,7 +132,11 @@ fn a_bad_change_leaves_the_old_one_in_service_until_it_is_mended() {
 
     fs::write(member.join("guild-member.json"), "{").unwrap();
     still_works(&error(&host, "quick", "quick/guild-member.json"));
-    assert!(host.output().contains("what was before goes on: quick/guild-member.json"), "{}", host.output());
+    assert!(
+        host.output().contains("what was there before is still served: quick/guild-member.json"),
+        "{}",
+        host.output()
+    );
 
     let output = home.run(&["members", "--url", &format!("http://127.0.0.1:{}", host.port)]);
     let said = String::from_utf8(output.stdout).unwrap();
@@ -141,7 +145,7 @@ fn a_bad_change_leaves_the_old_one_in_service_until_it_is_mended() {
         said.contains("\tready\t") && said.contains("a change is not in service: quick/guild-member.json"),
         "{said}"
     );
-    heard(&host, "quick", "member-error");
+    wait_for_event(&host, "quick", "member-error");
 
     fs::write(member.join("guild-member.json"), &manifest).unwrap();
     home.edit_manifest("quick", |manifest| manifest["component"]["configSchema"] = json!({"type": "nothing"}));
@@ -149,15 +153,15 @@ fn a_bad_change_leaves_the_old_one_in_service_until_it_is_mended() {
 
     fs::write(member.join("guild-member.json"), &manifest).unwrap();
     home.edit_manifest("quick", |manifest| manifest["version"] = json!("0.2.0"));
-    let after = wait(&host, "quick", "mended", |told| told["version"] == "0.2.0");
+    let after = wait(&host, "quick", "mended", |shown| shown["version"] == "0.2.0");
     assert_eq!((&after["state"], &after["error"]), (&json!("ready"), &Value::Null));
     assert_eq!(client.call("initialize", json!({})).unwrap()["serverInfo"]["version"], "0.2.0");
-    heard(&host, "quick", "member-changed");
+    wait_for_event(&host, "quick", "member-changed");
 
     // A copy that has not come to its end yet.
     let component = fs::read(member.join("guest.wasm")).unwrap();
     fs::write(member.join("guest.wasm"), &component[..component.len() / 2]).unwrap();
-    still_works(&wait(&host, "quick", "half-written", |told| told["error"].is_string()));
+    still_works(&wait(&host, "quick", "half-written", |shown| shown["error"].is_string()));
     fs::write(member.join("guest.wasm"), &component).unwrap();
     assert_eq!(ready(&host, "quick")["sha256"], before["sha256"]);
 }
@@ -175,7 +179,7 @@ fn a_removed_member_is_unknown_and_its_running_job_ends_properly() {
     let moved = home.path("moved");
     fs::rename(&member, &moved).unwrap();
     gone(&client);
-    heard(&host, "worker", "member-removed");
+    wait_for_event(&host, "worker", "member-removed");
     let meta =
         || -> Value { serde_json::from_slice(&fs::read(moved.join(format!("jobs/{id}/meta.json"))).unwrap()).unwrap() };
     assert_eq!(meta()["status"], "running");
@@ -258,7 +262,7 @@ fn what_could_not_be_served_at_the_start_comes_into_service_when_it_is_mended() 
     let host = home.serve_roster(&[]);
     assert_eq!(error(&host, "unread", "unread/guild-member.json")["state"], "error");
     assert_eq!(error(&host, "unloaded", "component")["state"], "error");
-    assert_eq!(wait(&host, "foreign", "told", |_| true)["state"], "foreign");
+    assert_eq!(wait(&host, "foreign", "listed", |_| true)["state"], "foreign");
 
     fs::write(unread.join("guild-member.json"), &manifest).unwrap();
     fs::write(unloaded.join("guest.wasm"), &component).unwrap();
@@ -269,7 +273,7 @@ fn what_could_not_be_served_at_the_start_comes_into_service_when_it_is_mended() 
     }
     // And the other way round: another process is going to serve it.
     home.edit_manifest("foreign", |manifest| drop(manifest.as_object_mut().unwrap().remove("component")));
-    wait(&host, "foreign", "foreign", |told| told["state"] == "foreign");
+    wait(&host, "foreign", "foreign", |shown| shown["state"] == "foreign");
     wait_for("its owner to let go", || (!foreign.join(".owner").exists()).then_some(()));
 }
 
@@ -296,7 +300,7 @@ fn changed_limits_hold_for_new_jobs_and_one_under_way_keeps_its_own() {
     artifacts(8);
     error(&host, "worker", "`guild approve`");
     approve(&home, "worker");
-    wait(&host, "worker", "changed", |told| told["version"] == "8");
+    wait(&host, "worker", "changed", |shown| shown["version"] == "8");
     assert!(result(&client, tries).contains(": ok"));
     fs::write(member.join("memory/go.md"), "go").unwrap();
     assert_eq!(client.ended(&under_way)["status"], "completed");
@@ -317,11 +321,11 @@ fn a_hundred_members_are_served_by_one_process() {
     for (client, id) in jobs {
         assert_eq!(client.ended(&id)["status"], "completed");
     }
-    assert!(host.members().iter().all(|told| told["state"] == "ready"));
+    assert!(host.members().iter().all(|shown| shown["state"] == "ready"));
 }
 
 #[test]
-fn a_component_that_was_missing_and_is_a_symlink_now_is_told_so() {
+fn a_missing_component_that_became_a_symlink_is_reported_as_one() {
     let home = Home::new();
     let outside = home.write("outside/guest.wasm", "");
     for (member, file) in [("leaf", "gone.wasm"), ("way", "now/gone.wasm")] {

@@ -158,7 +158,7 @@ async fn what_a_language_runtime_drags_in_is_linked_and_denied() {
 
 /// Sockets use the same pollables as sessions do, and may be of another patch version of WASI than `wit/` is.
 #[tokio::test]
-async fn denied_sockets_link_beside_what_is_granted() {
+async fn denied_sockets_link_next_to_what_is_granted() {
     let bytes = guest::component_with(
         "package wasi:sockets@0.2.3;
          interface tcp {
@@ -306,7 +306,7 @@ async fn where_there_is_no_room_for_a_pool_components_run_without_one() {
 }
 
 #[tokio::test]
-async fn the_lane_of_activations_is_bounded_and_answers_busy() {
+async fn the_queue_of_activations_is_bounded_and_answers_busy() {
     let bench = Bench::new(Limits { activate_seconds: 3, dispatch_wait_seconds: 1, ..Limits::default() });
     let plugin = bench.prepare(&guest::worker("(loop (br 0)) (i32.const 0)"), worker()).unwrap();
     let cores = std::thread::available_parallelism().unwrap().get();

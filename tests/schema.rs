@@ -1,4 +1,4 @@
-//! The shapes of the wire: as they are published in `docs/schema/`, as `rpc.discover` tells of them, and as a running host
+//! The shapes of the wire: as they are published in `docs/schema/`, as `rpc.discover` describes them, and as a running host
 //! answers.
 
 use std::{
@@ -213,7 +213,7 @@ fn is_valid(what: &str, validator: &Validator, value: &Value) {
     assert!(problems.is_empty(), "{what} {value}: {problems:?}");
 }
 
-/// A member's endpoint, whose requests and answers are held against its own document and against the published schemas.
+/// A member's endpoint, whose requests and answers are validated against its own document and the published schemas.
 struct Held {
     client: Client,
     document: Value,
@@ -234,7 +234,7 @@ impl Held {
         self.document["methods"].as_array().unwrap().iter().find(|method| method["name"] == name).unwrap()
     }
 
-    /// A schema that stands in the document, by itself.
+    /// A schema of the document, by itself.
     fn discovered(&self, schema: &Value) -> Validator {
         let schema = json!({"allOf": [schema], "components": {"schemas": self.document["components"]["schemas"]}});
         validator(schema, Draft::Draft7)
@@ -346,7 +346,7 @@ fn what_a_running_host_answers_is_what_the_schemas_say() {
     let id = failing.start("t");
     assert_eq!(failing.ended(&id, "failed")["error"], "date");
 
-    // What sessions used is told where there were any.
+    // The usage of sessions is there where there were any.
     let id = researcher.start("How many known moons has Jupiter?");
     let mut status = researcher.ended(&id, "completed");
     let usage = status["usage"].clone();
@@ -425,15 +425,15 @@ fn what_a_host_says_of_its_members_is_what_the_schema_says() {
     home.edit_manifest("slow", |manifest| manifest["capabilities"] = json!(["tools"]));
     let host = home.serve_roster(&[]);
     let expected = [("broken", "error"), ("foreign", "foreign"), ("ready", "ready"), ("slow", "loading")];
-    let told = wait_for("what became of them", || {
-        let told = host.members();
+    let members = wait_for("what became of them", || {
+        let members = host.members();
         let states: Vec<_> =
-            told.iter().map(|one| [&one["member"], &one["state"]].map(|text| text.as_str().unwrap())).collect();
-        (states == expected.map(|(member, state)| [member, state])).then_some(told)
+            members.iter().map(|one| [&one["member"], &one["state"]].map(|text| text.as_str().unwrap())).collect();
+        (states == expected.map(|(member, state)| [member, state])).then_some(members)
     });
     let schema = validator(of::<MemberReport>(), Draft::Draft202012);
-    told.iter().for_each(|one| is_valid("a member", &schema, one));
-    let ready = told.iter().find(|one| one["state"] == "ready").unwrap();
+    members.iter().for_each(|one| is_valid("a member", &schema, one));
+    let ready = members.iter().find(|one| one["state"] == "ready").unwrap();
     assert!(ready["version"].is_string() && ready["sha256"].is_string(), "{ready}");
 }
 
@@ -511,9 +511,9 @@ fn a_member_is_discovered_with_the_methods_that_it_answers_to() {
         let endpoint = Client::new(host.port, path);
         let document = endpoint.call("rpc.discover", json!({})).unwrap();
         assert_eq!(names(&document), OF_ALL.map(String::from).into(), "{path}");
-        let told = endpoint.call("initialize", json!({})).unwrap();
-        assert_eq!(document["info"]["title"], told["serverInfo"]["name"], "{path}");
-        assert_eq!(document["info"]["version"], told["serverInfo"]["version"], "{path}");
+        let initialized = endpoint.call("initialize", json!({})).unwrap();
+        assert_eq!(document["info"]["title"], initialized["serverInfo"]["name"], "{path}");
+        assert_eq!(document["info"]["version"], initialized["serverInfo"]["version"], "{path}");
     }
     let document = host.at("worker").call("rpc.discover", json!({})).unwrap();
     assert_eq!(names(&document), OF_ALL.into_iter().chain(OF_WORKERS).map(String::from).collect());
@@ -544,7 +544,7 @@ fn a_member_is_discovered_with_the_methods_that_it_answers_to() {
 #[test]
 fn the_codes_of_the_document_are_those_of_the_table_on_the_wire() {
     let text = fs::read_to_string(schema_dir().join("../protocol.md")).unwrap();
-    let told: BTreeSet<i64> = text
+    let listed: BTreeSet<i64> = text
         .lines()
         .filter_map(|line| line.strip_prefix("| ")?.split_once(' ')?.0.parse().ok())
         .filter(|code| *code < 0)
@@ -555,5 +555,5 @@ fn the_codes_of_the_document_are_those_of_the_table_on_the_wire() {
     let mut described: BTreeSet<i64> = inline.chain(shared).filter_map(|error| error["code"].as_i64()).collect();
     // Of what the document does not name, there is no such method.
     described.insert(code::METHOD_NOT_FOUND.into());
-    assert_eq!(described, told);
+    assert_eq!(described, listed);
 }

@@ -6,7 +6,7 @@ use std::{
     process::Command,
 };
 
-use guild_stand_ins::{Gate, OpenAi, Provider, Received, Reply, Script, Tokens};
+use guild_fakes::{Gate, OpenAi, Provider, Received, Reply, Script, Tokens};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -16,7 +16,7 @@ use crate::support::{
 };
 
 /// A provider, and a home whose sessions ask it.
-struct House {
+struct Fixture {
     home: Home,
     provider: Provider,
     member: PathBuf,
@@ -24,10 +24,9 @@ struct House {
 }
 
 /// What every session here costs: a dollar for a million tokens in, two for a million out.
-const PRICE: &str =
-    "[[prices]]\nmodel = \"stand-in\"\ninput = 1.0\ncached_input = 0.1\ncache_write = 1.0\noutput = 2.0\n";
+const PRICE: &str = "[[prices]]\nmodel = \"fake\"\ninput = 1.0\ncached_input = 0.1\ncache_write = 1.0\noutput = 2.0\n";
 
-impl House {
+impl Fixture {
     fn new(script: impl Into<Script>) -> Self {
         Self::with("sessions = 8\n", "", script)
     }
@@ -40,7 +39,7 @@ impl House {
         home.write("docs/moths.md", "# Moths\n\nThe luna moth lives for a week.\n");
         let url = provider.url();
         let config = format!(
-            "agent = \"api\"\n{more}\n[api]\nprovider = \"openai\"\nbase_url = \"{url}/v1/\"\nmodel = \"stand-in\"\n{api}\n{PRICE}"
+            "agent = \"api\"\n{more}\n[api]\nprovider = \"openai\"\nbase_url = \"{url}/v1/\"\nmodel = \"fake\"\n{api}\n{PRICE}"
         );
         home.write("guild.toml", config);
         Self { home, provider, member, runtime }
@@ -76,7 +75,7 @@ fn decide(n: usize) -> Reply {
 #[test]
 fn a_model_researches_with_its_tools_and_every_token_is_accounted_for() {
     let tokens = Tokens { input: 1000, cached: 400, cache_write: 0, output: 100 };
-    let house = House::new(move |request: &Received| {
+    let fixture = Fixture::new(move |request: &Received| {
         let reply = match request.turn() {
             0 => Reply::text("I look.").and_call("Grep", json!({"pattern": "luna", "output_mode": "content"})),
             1 => decide(1).and_call("update_summary", json!({"summary": "found it"})),
@@ -85,7 +84,7 @@ fn a_model_researches_with_its_tools_and_every_token_is_accounted_for() {
         };
         reply.tokens(tokens)
     });
-    let host = house.serve();
+    let host = fixture.serve();
     let client = host.client();
     let id = client.start("How long does a luna moth live?");
     let status = client.ended(&id);
@@ -94,23 +93,23 @@ fn a_model_researches_with_its_tools_and_every_token_is_accounted_for() {
 
     // Four turns of 600 fresh, 400 cached and 100 answered tokens.
     let used = &status["usage"];
-    assert_eq!((&used["agent"], &used["models"]), (&json!("api"), &json!(["stand-in"])));
+    assert_eq!((&used["agent"], &used["models"]), (&json!("api"), &json!(["fake"])));
     assert_eq!((&used["turns"], &used["inputTokens"]), (&json!(4), &json!(4000)));
     assert_eq!((&used["cachedTokens"], &used["outputTokens"]), (&json!(1600), &json!(400)));
     let cost = 4.0 * (600.0 * 1.0 + 400.0 * 0.1 + 100.0 * 2.0) / 1e6;
     assert!((used["costUsd"].as_f64().unwrap() - cost).abs() < 1e-9, "{used}");
     assert!(used["wallSeconds"].as_f64().unwrap() > 0.0);
-    let meta: Value = serde_json::from_str(&house.job_file(&id, "meta.json")).unwrap();
+    let meta: Value = serde_json::from_str(&fixture.job_file(&id, "meta.json")).unwrap();
     assert_eq!(&meta["usage"], used);
 
     // The model saw what the transcript says.
-    let requests = house.asked(4);
+    let requests = fixture.asked(4);
     let names = requests[0].tool_names();
     for tool in ["Read", "Grep", "Glob", "submit_result", "store_memory"] {
         assert!(names.contains(tool), "{tool} is missing: {names:?}");
     }
     assert!(names.is_disjoint(&["Write", "Edit", "Bash"].map(str::to_owned).into()));
-    let entries = house.transcript(&id);
+    let entries = fixture.transcript(&id);
     let found = entries.iter().find(|entry| entry["type"] == "result").unwrap();
     assert!(found["output"].as_str().unwrap().contains("docs/moths.md:3:The luna moth lives for a week."), "{found}");
     let seen = requests[1].body["messages"].as_array().unwrap().last().unwrap();
@@ -119,32 +118,32 @@ fn a_model_researches_with_its_tools_and_every_token_is_accounted_for() {
     assert_eq!(kinds[..4], ["session", "turn", "call", "result"]);
     assert_eq!(kinds.last(), Some(&"end"));
 
-    let summed = house.home.guild().args(["usage", "--json", "--members"]).arg(house.home.path("members")).output();
+    let summed = fixture.home.guild().args(["usage", "--json", "--members"]).arg(fixture.home.path("members")).output();
     let summed = String::from_utf8(summed.unwrap().stdout).unwrap();
     assert!(summed.contains("\"turns\": 4") || summed.contains("\"turns\":4"), "{summed}");
 }
 
 #[test]
-fn killed_in_the_middle_of_ten_turns_a_job_goes_on_and_records_each_decision_once() {
+fn killed_in_the_middle_of_ten_turns_a_job_is_resumed_and_records_each_decision_once() {
     let gates: Vec<Gate> = (0..3).map(|_| Gate::closed()).collect();
-    let held = gates.clone();
+    let script_gates = gates.clone();
     // Three times the host is killed while it waits for an answer: at its third, sixth and ninth turn.
-    let house = House::new(move |request: &Received| {
+    let fixture = Fixture::new(move |request: &Received| {
         let n = request.turn();
         let reply = if n < 10 { decide(n) } else { submit("ten decisions") };
         match (n, request.number) {
-            (2, 2) => reply.behind(&held[0]),
-            (5, 6) => reply.behind(&held[1]),
-            (8, 10) => reply.behind(&held[2]),
+            (2, 2) => reply.behind(&script_gates[0]),
+            (5, 6) => reply.behind(&script_gates[1]),
+            (8, 10) => reply.behind(&script_gates[2]),
             _ => reply,
         }
     });
-    let mut host = house.serve();
+    let mut host = fixture.serve();
     let id = host.client().start("Decide ten times.");
     for requests in [3, 7, 11] {
-        house.asked(requests);
+        fixture.asked(requests);
         host.kill();
-        host = house.serve();
+        host = fixture.serve();
     }
     let status = host.client().ended(&id);
     assert_eq!(status["status"], "completed", "{status}");
@@ -152,36 +151,36 @@ fn killed_in_the_middle_of_ten_turns_a_job_goes_on_and_records_each_decision_onc
     let questions: Vec<&str> = decisions.iter().map(|decision| decision["question"].as_str().unwrap()).collect();
     assert_eq!(questions, ["q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "q8", "q9"]);
     assert_eq!(host.client().result(&id).unwrap()["output"], "ten decisions");
-    let meta: Value = serde_json::from_str(&house.job_file(&id, "meta.json")).unwrap();
+    let meta: Value = serde_json::from_str(&fixture.job_file(&id, "meta.json")).unwrap();
     assert_eq!(meta["resumes"], 3);
-    let resumed = house.transcript(&id).iter().filter(|entry| entry["type"] == "resumed").count();
+    let resumed = fixture.transcript(&id).iter().filter(|entry| entry["type"] == "resumed").count();
     assert_eq!(resumed, 3);
 }
 
 #[test]
 fn a_runtime_that_cannot_start_refuses_the_dispatch_and_says_what_to_set() {
-    let house = House::with("key_env = \"A_KEY_THAT_IS_NOT_SET\"\n", "", vec![]);
-    let host = house.serve();
+    let fixture = Fixture::with("key_env = \"A_KEY_THAT_IS_NOT_SET\"\n", "", vec![]);
+    let host = fixture.serve();
     let refused = host.client().dispatch(json!({"description": "d", "task": "t"})).unwrap_err();
     assert_eq!(refused.code, -32602);
     assert!(refused.message.contains("A_KEY_THAT_IS_NOT_SET"), "{}", refused.message);
 
     drop(host);
-    house.home.write("guild.toml", "agent = \"claude\"\n[claude]\ncommand = \"no-such-claude\"\n");
-    let refused = house.serve().client().dispatch(json!({"description": "d", "task": "t"})).unwrap_err();
+    fixture.home.write("guild.toml", "agent = \"claude\"\n[claude]\ncommand = \"no-such-claude\"\n");
+    let refused = fixture.serve().client().dispatch(json!({"description": "d", "task": "t"})).unwrap_err();
     assert!(refused.message.contains("no-such-claude"), "{}", refused.message);
-    assert!(fs::read_dir(house.member.join("jobs")).unwrap().next().is_none());
+    assert!(fs::read_dir(fixture.member.join("jobs")).unwrap().next().is_none());
 }
 
 #[test]
 fn a_model_whose_price_is_unknown_is_refused_or_bounded_by_tokens() {
     let model = json!({"description": "d", "task": "t", "config": {"model": "mystery-1"}});
-    let house = House::new(vec![]);
-    let refused = house.serve().client().dispatch(model.clone()).unwrap_err();
+    let fixture = Fixture::new(vec![]);
+    let refused = fixture.serve().client().dispatch(model.clone()).unwrap_err();
     assert!(refused.message.contains("mystery-1") && refused.message.contains("prices"), "{}", refused.message);
 
-    let house = House::with("unknown_cost_tokens = 300\n", "", |request: &Received| decide(request.turn()));
-    let host = house.serve();
+    let fixture = Fixture::with("unknown_cost_tokens = 300\n", "", |request: &Received| decide(request.turn()));
+    let host = fixture.serve();
     let id = host.client().dispatch(model).unwrap();
     let status = host.client().ended(&id);
     assert_eq!((&status["status"], &status["usage"]["costUsd"]), (&json!("failed"), &Value::Null));
@@ -191,9 +190,9 @@ fn a_model_whose_price_is_unknown_is_refused_or_bounded_by_tokens() {
 
 #[test]
 fn a_caller_chooses_the_agent_only_where_the_operator_lets_callers() {
-    let house = House::new(vec![Reply::text("from the model")]);
+    let fixture = Fixture::new(vec![Reply::text("from the model")]);
     let asks = |agent: &str| json!({"description": "d", "task": "How long does a luna moth live?", "agent": agent});
-    let host = house.serve();
+    let host = fixture.serve();
     let refused = host.client().dispatch(asks("extractive")).unwrap_err();
     assert!(refused.message.contains("dispatch_agents"), "{}", refused.message);
     let refused = host.client().dispatch(asks("oracle")).unwrap_err();
@@ -201,22 +200,22 @@ fn a_caller_chooses_the_agent_only_where_the_operator_lets_callers() {
     assert_eq!(host.client().ended(&host.client().dispatch(asks("api")).unwrap())["usage"]["agent"], "api");
     drop(host);
 
-    let house = House::with("", "dispatch_agents = [\"extractive\"]", vec![Reply::text("from the model")]);
-    let host = house.serve();
+    let fixture = Fixture::with("", "dispatch_agents = [\"extractive\"]", vec![Reply::text("from the model")]);
+    let host = fixture.serve();
     let ended = host.client().ended(&host.client().dispatch(asks("extractive")).unwrap());
     assert_eq!((&ended["usage"]["agent"], &ended["usage"]["costUsd"]), (&json!("extractive"), &json!(0.0)));
-    assert_eq!(house.provider.count(), 0);
+    assert_eq!(fixture.provider.count(), 0);
 }
 
 #[test]
-fn sessions_wait_for_their_place_and_the_status_says_so() {
+fn sessions_over_the_limit_wait_and_the_status_says_so() {
     let gate = Gate::closed();
     let behind = gate.clone();
-    let house = House::with("sessions = 1\n", "", move |_: &Received| Reply::text("done").behind(&behind));
-    let host = house.serve();
+    let fixture = Fixture::with("sessions = 1\n", "", move |_: &Received| Reply::text("done").behind(&behind));
+    let host = fixture.serve();
     let client = host.client();
     let first = client.start("first");
-    house.asked(1);
+    fixture.asked(1);
     let (second, third) = (client.start("second"), client.start("third"));
     for waiting in [&second, &third] {
         let status = wait_for("the job to wait for its place", || {
@@ -231,17 +230,17 @@ fn sessions_wait_for_their_place_and_the_status_says_so() {
     gate.open();
     assert_eq!(client.ended(&first)["status"], "completed");
     assert_eq!(client.ended(&third)["status"], "completed");
-    assert_eq!(house.provider.count(), 2);
+    assert_eq!(fixture.provider.count(), 2);
 }
 
 #[test]
 fn a_cancel_reaches_a_session_that_waits_for_the_provider() {
     let gate = Gate::closed();
     let behind = gate.clone();
-    let house = House::new(move |_: &Received| submit("late").behind(&behind));
-    let host = house.serve();
+    let fixture = Fixture::new(move |_: &Received| submit("late").behind(&behind));
+    let host = fixture.serve();
     let id = host.client().start("t");
-    house.asked(1);
+    fixture.asked(1);
     assert_eq!(host.client().cancel(&id).unwrap()["status"], "cancelled");
     gate.open();
     assert_eq!(host.client().status(&id).unwrap()["status"], "cancelled");
@@ -249,21 +248,21 @@ fn a_cancel_reaches_a_session_that_waits_for_the_provider() {
 }
 
 #[test]
-fn a_budget_ends_a_session_and_a_result_that_was_submitted_stays() {
+fn a_budget_ends_a_session_and_a_submitted_result_remains() {
     let tokens = Tokens { input: 100_000, cached: 0, cache_write: 0, output: 0 };
     let config = json!({"maxBudgetUsd": 0.25});
     let task = |config: &Value| json!({"description": "d", "task": "t", "config": config});
-    let house = House::new(move |request: &Received| decide(request.turn()).tokens(tokens));
-    let host = house.serve();
+    let fixture = Fixture::new(move |request: &Received| decide(request.turn()).tokens(tokens));
+    let host = fixture.serve();
     let ended = host.client().ended(&host.client().dispatch(task(&config)).unwrap());
     assert_eq!((&ended["status"], &ended["usage"]["turns"]), (&json!("failed"), &json!(3)));
     assert!(ended["error"].as_str().unwrap().contains("budget of 0.25 USD"), "{ended}");
 
-    let house = House::new(move |request: &Received| match request.turn() {
+    let fixture = Fixture::new(move |request: &Received| match request.turn() {
         0 => submit("early").tokens(tokens),
         n => decide(n).tokens(tokens),
     });
-    let host = house.serve();
+    let host = fixture.serve();
     let id = host.client().dispatch(task(&config)).unwrap();
     assert_eq!(host.client().ended(&id)["status"], "completed");
     assert_eq!(host.client().result(&id).unwrap()["output"], "early");
@@ -272,7 +271,7 @@ fn a_budget_ends_a_session_and_a_result_that_was_submitted_stays() {
 #[test]
 fn memories_are_condensed_by_the_model_on_an_account_of_their_own() {
     let limits = "[limits]\nmemory_injection_chars = 200\nmemory_compaction_chars = 100\n";
-    let house = House::with("", "", |request: &Received| {
+    let fixture = Fixture::with("", "", |request: &Received| {
         if request.tool_names().is_empty() {
             return Reply::text("All notes say: moths.");
         }
@@ -282,18 +281,18 @@ fn memories_are_condensed_by_the_model_on_an_account_of_their_own() {
             _ => submit("noted"),
         }
     });
-    let config = fs::read_to_string(house.home.path("guild.toml")).unwrap();
-    house.home.write("guild.toml", format!("{config}\n{limits}"));
-    let host = house.serve();
+    let config = fs::read_to_string(fixture.home.path("guild.toml")).unwrap();
+    fixture.home.write("guild.toml", format!("{config}\n{limits}"));
+    let host = fixture.serve();
     let id = host.client().start("t");
     assert_eq!(host.client().ended(&id)["status"], "completed");
-    let memory = house.member.join("memory");
+    let memory = fixture.member.join("memory");
     let compacted = wait_for("the memories to be condensed", || fs::read_to_string(memory.join("compacted.md")).ok());
     assert_eq!(compacted, "All notes say: moths.");
     wait_for("what was condensed to be gone", || {
         (!memory.join("a.md").exists() && !memory.join("b.md").exists()).then_some(())
     });
-    let requests = house.provider.requests();
+    let requests = fixture.provider.requests();
     let condensing: Vec<_> = requests.iter().filter(|request| request.tool_names().is_empty()).collect();
     assert_eq!(condensing.len(), 1);
     let prompt = condensing[0].body.to_string();
@@ -310,33 +309,33 @@ fn a_session_reads_the_web_under_the_policy_and_a_denial_names_the_grant() {
     let address = runtime.block_on(web::pages());
     let urls =
         [format!("http://{address}/moths"), format!("http://{address}/away"), "http://moths.example/".to_owned()];
-    let house = House::with("", "", move |request: &Received| match request.turn() {
+    let fixture = Fixture::with("", "", move |request: &Received| match request.turn() {
         n @ 0..3 => Reply::call("WebFetch", json!({"url": urls[n]})),
         _ => submit("read"),
     });
-    let config = fs::read_to_string(house.home.path("guild.toml")).unwrap();
+    let config = fs::read_to_string(fixture.home.path("guild.toml")).unwrap();
     let web = format!("[web]\nallow = [\"{address}\"]\nprivate = [\"{address}\"]\nrobots = false\n");
-    house.home.write("guild.toml", format!("{config}\n{web}"));
-    let host = house.serve();
+    fixture.home.write("guild.toml", format!("{config}\n{web}"));
+    let host = fixture.serve();
     let id = host.client().start("t");
     assert_eq!(host.client().ended(&id)["status"], "completed");
-    assert!(house.asked(1)[0].tool_names().contains("WebFetch"));
-    let entries = house.transcript(&id);
+    assert!(fixture.asked(1)[0].tool_names().contains("WebFetch"));
+    let entries = fixture.transcript(&id);
     let results: Vec<&Value> = entries.iter().filter(|entry| entry["type"] == "result").collect();
     assert!(results[0]["output"].as_str().unwrap().contains("The atlas moth has no mouth"), "{}", results[0]);
     for (denied, host) in [(results[1], "169.254.169.254"), (results[2], "moths.example")] {
         let error = denied["error"].as_str().unwrap();
         assert!(error.starts_with("not granted") && error.contains(host) && error.contains("[web]"), "{error}");
     }
-    assert!(house.job_file(&id, "log.txt").contains("moths.example"));
+    assert!(fixture.job_file(&id, "log.txt").contains("moths.example"));
 
     // Without the section, the tool is not there; a search is one of the granted sources.
     drop(host);
-    house.home.write("guild.toml", config);
-    let host = house.serve();
+    fixture.home.write("guild.toml", config);
+    let host = fixture.serve();
     let id = host.client().start("t");
     host.client().ended(&id);
-    let names = house.provider.requests().last().unwrap().tool_names();
+    let names = fixture.provider.requests().last().unwrap().tool_names();
     assert!(!names.contains("WebFetch") && names.contains("WebSearch"), "{names:?}");
 }
 
@@ -349,14 +348,14 @@ fn processes_with(text: &Path) -> Vec<String> {
 #[test]
 fn no_key_is_in_anything_that_a_job_leaves_behind() {
     let key = "sk-sentinel-7f3a";
-    let house = House::with("key_file = \"key\"\n", "", vec![Reply::status(401).message(format!("bad key {key}"))]);
-    house.home.write("key", format!("{key}\n"));
-    let host = house.serve();
+    let fixture = Fixture::with("key_file = \"key\"\n", "", vec![Reply::status(401).message(format!("bad key {key}"))]);
+    fixture.home.write("key", format!("{key}\n"));
+    let host = fixture.serve();
     let id = host.client().start("t");
     let status = host.client().ended(&id);
     assert_eq!(status["status"], "failed");
-    assert_eq!(house.asked(1)[0].header("authorization"), format!("Bearer {key}"));
-    let job = house.member.join("jobs").join(&id);
+    assert_eq!(fixture.asked(1)[0].header("authorization"), format!("Bearer {key}"));
+    let job = fixture.member.join("jobs").join(&id);
     let mut texts = vec![status.to_string(), host.output()];
     texts.extend(fs::read_dir(job).unwrap().filter_map(|file| fs::read_to_string(file.unwrap().path()).ok()));
     assert!(texts.iter().all(|text| !text.contains(key)), "{texts:?}");
@@ -373,8 +372,8 @@ fn the_operator_s_limits_bound_the_turns_the_dollars_and_the_time_of_a_job() {
             let reply = if request.turn() < 2 { decide(request.turn()) } else { Reply::text("Done.").behind(&gate) };
             reply.tokens(tokens)
         };
-        let house = House::with("sessions = 8\n", &format!("[limits]\n{limit}\n"), script);
-        let host = house.serve();
+        let fixture = Fixture::with("sessions = 8\n", &format!("[limits]\n{limit}\n"), script);
+        let host = fixture.serve();
         let status = host.client().ended(&host.client().start("t"));
         status["error"].as_str().unwrap_or("completed").to_owned()
     };

@@ -1,6 +1,6 @@
 //! Hostile and healthy jobs side by side on one host, for as long as one likes: nothing grows, and no healthy job fails.
 //!
-//! In the test suite it takes seconds, and looks at descriptors only. `cargo xtask soak` lets it go on for minutes and
+//! In the test suite it takes seconds, and looks at descriptors only. `cargo xtask soak` lets it run for minutes and
 //! compares what the host takes of the machine after its first minute with what it takes in its last.
 #![allow(clippy::print_stdout, reason = "`cargo xtask soak` shows it")]
 
@@ -27,7 +27,7 @@ use crate::support::{
 const VARIABLE: &str = "GUILD_SOAK_SECONDS";
 /// How long in the test suite.
 const SECONDS: u64 = 5;
-/// From so many seconds on, growth can be told from what a host sets up when it is first needed.
+/// From so many seconds on, growth differs from what a host allocates on first use.
 const MEASURED: u64 = 20;
 /// The first and the last part that are compared, at most: minutes.
 const PART: Duration = Duration::from_secs(60);
@@ -39,7 +39,7 @@ const RUN_SECONDS: u32 = 1;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two looks at a job.
 const POLL: Duration = Duration::from_millis(25);
-/// By how much memory may differ between the two parts: what an allocator keeps differs by that much.
+/// By how much memory may differ between the two parts: what an allocator retains differs by that much.
 const MEMORY: (f64, f64) = (0.05, 8.0);
 /// By how much the numbers of descriptors and threads may.
 const COUNT: f64 = 8.0;

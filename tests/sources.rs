@@ -1,5 +1,5 @@
-//! What a command is told of read roots, the runtime and `guild.toml` holds for its jobs, also where another process serves
-//! the member; or the command ends, and says which process that is, and what to do.
+//! A command's options for read roots, the runtime and `guild.toml` hold for its jobs, also where another process serves
+//! the member; otherwise the command ends with an error that names the process and says what to do.
 
 use std::{
     fs,
@@ -47,18 +47,18 @@ fn names(text: &str, pid: u32, parts: &[&str]) {
 }
 
 #[test]
-fn a_run_beside_a_host_with_other_read_roots_is_refused_and_makes_no_job() {
+fn a_run_next_to_a_host_with_other_read_roots_is_refused_and_makes_no_job() {
     let home = home();
     let host = home.serve(&home.path("members/researcher"), &["--sources", home.path("book").to_str().unwrap()]);
     let refused = run(&home, &["--sources", "other"]);
     assert_eq!(refused.status.code(), Some(1));
-    let told = format!("it reads {}, not {}", real(&home, "book"), real(&home, "other"));
-    names(&stderr(&refused), host.pid(), &[&told]);
+    let expected = format!("it reads {}, not {}", real(&home, "book"), real(&home, "other"));
+    names(&stderr(&refused), host.pid(), &[&expected]);
     // More than it reads is not what it reads, either.
     let more = run(&home, &["--sources", "book", "--sources", "other"]);
     assert_eq!((more.status.code(), jobs(&host)), (Some(1), 0), "{}", stderr(&more));
 
-    // The same directory, by whatever path; and without a wish, what the host has.
+    // The same directory, by whatever path; and without the option, what the host reads.
     symlink(home.path("book"), home.path("link")).unwrap();
     for options in [&["--sources", "link"][..], &[]] {
         let output = run(&home, options);
@@ -75,7 +75,7 @@ fn a_run_beside_a_host_with_other_read_roots_is_refused_and_makes_no_job() {
 }
 
 #[test]
-fn what_a_host_reads_is_told_to_its_own_user_alone_and_gone_when_it_ends() {
+fn what_a_host_reads_is_recorded_for_its_own_user_alone_and_removed_when_it_ends() {
     let home = home();
     let member = home.path("members/researcher");
     let host = home.serve(&member, &["--sources", home.path("book").to_str().unwrap()]);
@@ -85,11 +85,11 @@ fn what_a_host_reads_is_told_to_its_own_user_alone_and_gone_when_it_ends() {
     assert_eq!(fs::metadata(&note).unwrap().permissions().mode() & 0o777, 0o600);
     assert!(!fs::read_to_string(member.join(".owner")).unwrap().contains("book"));
 
-    // Whoever cannot read it is not told that all is well.
+    // A command that cannot read the note does not assume that the roots match.
     fs::write(&note, "{").unwrap();
     let refused = stderr(&run(&home, &["--sources", "book"]));
     names(&refused, host.pid(), &["cannot be read"]);
-    // What a process that is gone has told is nobody's.
+    // The note of a process that is gone is ignored.
     let mut gone: Value = serde_json::from_str(&text).unwrap();
     gone["started"] = json!(1);
     fs::write(&note, gone.to_string()).unwrap();
@@ -173,7 +173,7 @@ fn two_clients_with_other_read_roots_do_not_read_each_other_s_project() {
     let mut first = Client::start(&home, &["--sources", "book"]);
     assert!(first.ask()["result"]["tools"].is_array());
     let pid = first.child.id();
-    for (options, told) in [
+    for (options, expected) in [
         (&["--sources", "other"][..], format!("it reads {}, not {}", real(&home, "book"), real(&home, "other"))),
         (&["--member", "researcher", "--sources", "other"], format!("not {}", real(&home, "other"))),
         (&["--agent", "claude"], "its sessions run on extractive, not on claude".to_owned()),
@@ -184,7 +184,7 @@ fn two_clients_with_other_read_roots_do_not_read_each_other_s_project() {
     ] {
         let (code, said) = Client::start(&home, options).end();
         assert_eq!(code, Some(1), "{said}");
-        names(&said, pid, &[&told]);
+        names(&said, pid, &[&expected]);
     }
     for options in
         [&["--sources", "./book", "--agent", "extractive"][..], &["--member", "researcher", "--sources", "book"], &[]]
@@ -221,7 +221,7 @@ fn a_client_is_carried_to_no_host_that_took_over_with_other_read_roots() {
     let mut client = Client::start(&home, &["--sources", "book"]);
     assert!(client.ask()["result"]["tools"].is_array());
     host.stop();
-    // At the very same address, where nothing but its note tells it from the one before.
+    // At the same address: only its note distinguishes it from the host before.
     let other = serve_at(&home, port, "other");
     let refused = client.ask();
     let text = refused["error"]["message"].as_str().unwrap_or_else(|| panic!("{refused}"));
@@ -240,7 +240,7 @@ fn a_read_root_in_which_there_is_nothing_to_read_is_said_at_the_start() {
     home.write("pictures/a.bin", b"\0\x01\x02");
     home.write("hidden/.secret.md", "# Secret\n");
     let roots = ["--sources", "empty", "--sources", "pictures", "--sources", "hidden", "--sources", "book"];
-    let told = |said: &str| {
+    let refused_for = |said: &str| {
         assert!(
             said.contains(&format!("\"empty\" ({}) has no file that sessions can see", real(&home, "empty"))),
             "{said}"
@@ -251,10 +251,10 @@ fn a_read_root_in_which_there_is_nothing_to_read_is_said_at_the_start() {
         );
         assert!(!said.contains("\"book\""), "{said}");
     };
-    told(&stderr(&run(&home, &roots)));
+    refused_for(&stderr(&run(&home, &roots)));
     let mut client = Client::start(&home, &roots);
     client.ask();
-    told(&client.end().1);
+    refused_for(&client.end().1);
     let absolute: Vec<String> = roots
         .iter()
         .map(|root| match *root {
@@ -264,5 +264,5 @@ fn a_read_root_in_which_there_is_nothing_to_read_is_said_at_the_start() {
         .collect();
     let host = home.serve_roster(&absolute.iter().map(String::as_str).collect::<Vec<_>>());
     wait_for("the warnings", || host.output().contains("has no document").then_some(()));
-    told(&host.output());
+    refused_for(&host.output());
 }

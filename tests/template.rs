@@ -8,13 +8,13 @@ use crate::support::host::Home;
 
 /// The worker-dispatch specification's template test, with jobs that come along.
 #[test]
-fn a_copied_researcher_is_a_member_of_its_own() {
+fn a_copied_researcher_is_a_separate_member() {
     let home = Home::new();
     let docs = home.write("docs/tea.md", "# Tea\n\nGreen tea is steeped at eighty degrees for two minutes.\n");
     let original = home.researcher("researcher");
     let options = ["--sources", docs.parent().unwrap().to_str().unwrap()];
 
-    // A job of the original's, and one that its host left running.
+    // A job of the original's, and an interrupted one.
     let host = home.serve(&original, &options);
     let old = host.client().start("How hot is green tea steeped?");
     host.client().ended(&old);
@@ -56,6 +56,7 @@ fn the_posture_is_read_at_each_activation() {
     let home = Home::new();
     let docs = home.write("docs/a.md", "# Kites\n\nKites were flown in China first.\n");
     let member = home.researcher("researcher");
+    home.write("config/guild/guild.toml", "[member.\"*\"]\nposture = \"free\"\n");
     let host = home.serve(&member, &["--sources", docs.parent().unwrap().to_str().unwrap()]);
     let prompt = |posture: &str| {
         fs::write(member.join("posture.md"), posture).unwrap();

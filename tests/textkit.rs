@@ -110,7 +110,7 @@ fn what_takes_the_textkit_longest_ends_within_a_call() {
     let tools = Tools::of(&host);
     let numbers = |of: usize| (0..45_000).map(|n| format!("{}\n", n * of % 977)).collect::<String>();
     let answered = tools.call("diff", json!({"before": numbers(7), "after": numbers(11), "context": 0}));
-    // There is more of a difference than an answer can hold, and that is what the caller is told.
+    // The difference is larger than an answer may be, and the error says so.
     assert!(answered.unwrap_err().contains("limits.tool_result_bytes"));
     let text = "a".repeat(400_000);
     let search = json!({"text": text, "find": "(a+)+b", "replace": "", "regex": true});

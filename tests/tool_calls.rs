@@ -117,7 +117,7 @@ async fn a_call_is_given_its_input_and_answers_with_json() {
 }
 
 #[tokio::test]
-async fn each_call_has_an_instance_of_its_own() {
+async fn each_call_has_its_own_instance() {
     let bench = Bench::new(Limits::default());
     let counts = "(global.set $calls (i32.add (global.get $calls) (i32.const 1)))
          (i32.store8 (i32.const 4112) (i32.add (i32.const 48) (global.get $calls)))
@@ -131,7 +131,7 @@ async fn each_call_has_an_instance_of_its_own() {
 }
 
 #[tokio::test]
-async fn what_a_tool_says_of_its_failure_is_told_and_cut() {
+async fn the_error_text_of_a_tool_is_passed_on_and_truncated() {
     let fails = |case: u8, bytes: u32| {
         let call = format!("(call $fault (i32.const {case}) (i32.const 8192) (i32.const {bytes}))");
         Guest::default().tools(&[("do", ANYTHING)]).call(&call).with("(data (i32.const 8192) \"why\")").build()
@@ -241,7 +241,7 @@ fn a_component_exports_all_that_its_world_has() {
     }
 }
 
-/// Whatever is kept of an instance's memory for the next one, it is as the component has it at its beginning.
+/// Memory that is reused for the next instance has the component's initial contents.
 #[tokio::test]
 async fn nothing_of_a_call_is_left_in_the_next_however_much_it_changed() {
     let fails_unless_new_and_changes_all = "
@@ -285,7 +285,7 @@ async fn a_member_s_tool_calls_leave_room_for_another_s() {
     let bench = Bench::new(limits);
     let echoes = guest::toolbox("(call $ok (local.get 2) (local.get 3))");
     let (one, other) = (bench.prepare(&sleeping(1), toolbox()).unwrap(), bench.prepare(&echoes, toolbox()).unwrap());
-    // Seven of its own; the eighth waits in vain, and what it was not given is the other's.
+    // Seven run; the eighth waits in vain, and the last permit is for the other component.
     let mut calls: FuturesUnordered<_> = (0..8).map(|_| bench.call_tool(&one, "do")).collect();
     assert_eq!(calls.next().await, Some(Err(CallError::Busy(1))));
     assert_eq!(bench.call_tool(&other, "do").await, Ok(Ok(json!({}))));

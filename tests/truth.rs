@@ -60,12 +60,12 @@ fn where_nothing_was_read_the_report_and_stderr_say_so_and_nothing_of_what_sourc
     let home = Home::new();
     home.researcher("researcher");
     home.write("empty/.hidden", "The lighthouse of Varg is 31 metres high.");
-    let (report, told) = run(&home, "researcher", QUESTION, "empty");
+    let (report, log) = run(&home, "researcher", QUESTION, "empty");
     assert!(report.contains("**No document was read**"), "{report}");
     assert!(!report.contains("never mention") && !report.contains("Not found in the sources"), "{report}");
-    assert!(told.contains("WARN") && told.contains("no document was read in the read roots (empty)"), "{told}");
-    assert!(told.contains("; they have no file that sessions can see") && !told.contains("came by"), "{told}");
-    assert!(told.contains("member=researcher") && told.contains("job="), "{told}");
+    assert!(log.contains("WARN") && log.contains("no document was read in the read roots (empty)"), "{log}");
+    assert!(log.contains("; they have no file that sessions can see") && !log.contains("came by"), "{log}");
+    assert!(log.contains("member=researcher") && log.contains("job="), "{log}");
 }
 
 #[test]
@@ -76,10 +76,10 @@ fn a_directory_that_cannot_be_read_is_named_and_nothing_is_said_of_what_is_in_it
     let closed = home.write("docs/closed/lights.md", "The lighthouse of Varg is 31 metres high.");
     let closed = closed.parent().unwrap();
     fs::set_permissions(closed, Permissions::from_mode(0o000)).unwrap();
-    let (report, told) = run(&home, "researcher", QUESTION, "docs");
+    let (report, log) = run(&home, "researcher", QUESTION, "docs");
     assert!(report.contains("- cannot be read, check the permissions (1): `docs/closed`"), "{report}");
     assert!(report.contains("the documents that could be read never mention"), "{report}");
-    assert!(told.contains("WARN") && told.contains("`docs/closed`"), "{told}");
+    assert!(log.contains("WARN") && log.contains("`docs/closed`"), "{log}");
 }
 
 #[test]

@@ -78,7 +78,7 @@ fn taken(job: &BenchJob) -> (u64, u64) {
 }
 
 const NO_SPACE: &str = "No space left on device (os error 51)";
-/// What some versions of wasi-libc make of any stream that fails, without asking `filesystem-error-code`, which tells more.
+/// What some versions of wasi-libc make of any stream that fails, without asking `filesystem-error-code`, which is more specific.
 const STREAM_FAILED: &str = "I/O error (os error 29)";
 
 #[tokio::test]
@@ -407,7 +407,7 @@ async fn a_pipe_or_a_device_in_a_file_s_place_is_refused_and_nothing_waits_for_i
         assert!(outcomes[step].starts_with("error"), "{step}: {}", outcomes[step]);
     }
     assert!(outcomes["ls /memory"].contains("pipe"));
-    // Nothing is left that waits for the pipe: one who opens it finds nobody at its other end.
+    // Nothing waits for the pipe any more: whoever opens it has no peer.
     let other =
         rustix::fs::open(memory.join("pipe"), rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::NONBLOCK, Mode::empty());
     assert_eq!(other.unwrap_err(), rustix::io::Errno::NXIO);
@@ -441,7 +441,7 @@ async fn a_flood_of_empty_writes_takes_nothing() {
 }
 
 #[tokio::test]
-async fn what_the_host_keeps_for_open_files_counts_as_memory() {
+async fn what_the_host_stores_for_open_files_counts_as_memory() {
     let probe = Probe::new(Limits { memory_bytes: 4 << 20, open_files: 10_000, ..Limits::default() });
     let (outcomes, _) = probe.try_each(&["write /job/artifacts/a x", "opens /job/artifacts/a 1000"]).await;
     let opened = outcomes["opens /job/artifacts/a 1000"].strip_prefix("ok ").unwrap();
@@ -495,7 +495,7 @@ async fn nothing_is_written_after_the_call_has_ended() {
 }
 
 #[tokio::test]
-async fn nothing_is_written_after_the_job_has_ended_though_the_call_goes_on() {
+async fn nothing_is_written_after_the_job_has_ended_though_the_call_runs_on() {
     let probe = Probe::new(Limits { run_seconds: 2, ..Limits::default() });
     let job = probe.bench.job("scribble");
     let file = job.dir.join("artifacts/n.txt");
@@ -561,7 +561,7 @@ fn logging() -> Value {
     json!({"file": "guest.wasm", "world": "autonomous-worker", "grants": {"log": {}}})
 }
 
-/// A guest that opens `/job/artifacts/a` as `$file` of `$dir`, has a stream of it in `$stream`, and goes on with these steps.
+/// A guest that opens `/job/artifacts/a` as `$file` of `$dir`, has a stream of it in `$stream`, and then runs these steps.
 fn streaming(steps: &str) -> Vec<u8> {
     let body = format!(
         "(local $stream i32)
@@ -583,7 +583,7 @@ fn streaming(steps: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_stream_tells_who_asks_that_there_is_no_space() {
+async fn a_stream_reports_that_there_is_no_space() {
     // The error's code, as a letter: `A` is the first one of `error-code`.
     let component = streaming(
         "(call $streams.output-stream.blocking-write-and-flush (local.get $stream) (i32.const 9000) (i32.const 11) (i32.const 8192))
@@ -614,7 +614,7 @@ async fn a_write_beyond_what_a_stream_permits_ends_the_call() {
 }
 
 #[tokio::test]
-async fn a_component_whose_writes_all_wait_keeps_nobody_else_from_writing() {
+async fn a_component_whose_writes_all_wait_does_not_block_the_writes_of_others() {
     let limits = Limits { open_files: 2000, memory_bytes: 128 << 20, ..Limits::default() };
     let bench = Bench::caching(limits);
     // It waits until it may begin, and writes to more streams than there are threads for what blocks.

@@ -1,4 +1,4 @@
-//! What HTTP is compared to: axum, a handler, and nothing else, in a process of its own.
+//! What HTTP is compared to: axum, a handler, and nothing else, in a separate process.
 
 use std::{
     io::{BufRead, BufReader},

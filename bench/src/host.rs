@@ -56,7 +56,7 @@ impl Setup {
         for file in files {
             fs::copy(Path::new("guild-members").join(installed).join(file), member.join(file))?;
         }
-        // Documents that stay as they are, so that figures of different times compare.
+        // Documents that do not change, so that figures of different times compare.
         for document in ["README.md", "operators.md", "protocol.md", "reviewers.md"] {
             fs::copy(Path::new("host/agent/tests/corpora/guild").join(document), sources.join(document))?;
         }

@@ -1,4 +1,4 @@
-//! `worker/status` and `worker/list` over keep-alive HTTP, beside a bare handler.
+//! `worker/status` and `worker/list` over keep-alive HTTP, compared with a bare handler.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -30,12 +30,12 @@ pub(crate) async fn status(report: &mut Report, host: &Host, jobs: u32) -> Outco
     };
     let polled = requests(&mut (0..CONNECTIONS as u32).map(|n| n * (jobs / CONNECTIONS as u32)));
     let name = format!("worker/status, {jobs} jobs, 16 of them polled");
-    compare(report, &name, Aim::AtLeast(0.8), host.address, baseline.address, polled).await?;
+    compare(report, &name, Aim::AtLeast(0.6), host.address, baseline.address, polled).await?;
     let name = format!("worker/status, {jobs} jobs, all in turn");
-    compare(report, &name, Aim::AtLeast(0.8), host.address, baseline.address, requests(&mut (0..jobs))).await
+    compare(report, &name, Aim::AtLeast(0.6), host.address, baseline.address, requests(&mut (0..jobs))).await
 }
 
-/// `worker/list` of all jobs, beside a handler that serializes the same list for each request.
+/// `worker/list` of all jobs, compared with a handler that serializes the same list for each request.
 pub(crate) async fn list(report: &mut Report, host: &Host) -> Outcome<()> {
     for detail in ["simple", "detailed"] {
         let params = json!({"detail": detail});

@@ -1,4 +1,4 @@
-//! One activation: a store, an instance, the call, and the drop of it all; beside bare wasmtime doing the same.
+//! One activation: a store, an instance, the call, and the drop of it all; compared with bare wasmtime.
 
 use std::{
     fs,
@@ -99,7 +99,7 @@ fn each(begun: Instant, calls: u32) -> f64 {
     begun.elapsed().as_secs_f64() * 1e6 / f64::from(calls)
 }
 
-/// The host's own way: limits, deadline, lane, log, checks.
+/// An activation as the host makes it: limits, deadline, queue, log, checks.
 pub(crate) struct Ours {
     plugin: Arc<Plugin>,
     memory: Arc<MemoryStore>,
@@ -143,7 +143,7 @@ pub(crate) struct Bare {
     pre: WorkerPre<State>,
 }
 
-/// What bare wasmtime keeps for a component.
+/// What bare wasmtime needs for a component.
 pub(crate) struct State {
     wasi: WasiCtx,
     table: ResourceTable,
@@ -180,17 +180,17 @@ impl Bare {
     pub(crate) async fn calls(&self, activation: &Activation, calls: u32) -> Outcome<f64> {
         let begun = Instant::now();
         for _ in 0..calls {
-            let told = told(activation);
+            let converted = converted(activation);
             let mut store = Store::new(&self.engine, State::default());
             let worker = self.pre.instantiate_async(&mut store).await?;
-            let plan = worker.guild_worker_dispatch().call_activate(&mut store, &told).await?;
+            let plan = worker.guild_worker_dispatch().call_activate(&mut store, &converted).await?;
             plan.map_err(|refusal| format!("{refusal:?}"))?;
         }
         Ok(each(begun, calls))
     }
 }
 
-fn told(activation: &Activation) -> dispatch::Activation {
+fn converted(activation: &Activation) -> dispatch::Activation {
     dispatch::Activation {
         context: dispatch::Context::Commission(dispatch::Commission {
             id: activation.job.to_string(),

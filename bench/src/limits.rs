@@ -1,4 +1,4 @@
-//! What the limits cost: a component that computes, and an activation, with every limit on, beside the same engine
+//! What the limits cost: a component that computes, and an activation, with every limit on, compared with the same engine
 //! without epochs, limiter, fuel and deadline.
 
 use std::{fs, path::Path};

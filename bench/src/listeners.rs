@@ -1,5 +1,5 @@
-//! What ten thousand listeners at `GET /events` cost a dispatch: those that wait for a job of somebody else's, and those
-//! that are told everything and take nothing.
+//! What ten thousand listeners at `GET /events` cost a dispatch: those that filter for another job, and those
+//! that are sent every event and read none.
 
 use std::time::{Duration, Instant};
 

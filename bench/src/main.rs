@@ -26,7 +26,7 @@ use std::process::ExitCode;
 
 use crate::stats::Report;
 
-/// Any error ends the run; it is told to the person who started it, and to nobody else.
+/// Any error ends the run, and is printed.
 type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 fn main() -> ExitCode {

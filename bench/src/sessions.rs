@@ -1,9 +1,9 @@
-//! Ten thousand jobs at once, whose sessions wait for a slow provider or for their place: what they cost, and that
-//! nobody else notices.
+//! Ten thousand jobs at once, whose sessions wait for a slow provider or in the queue: what they cost, and that
+//! other callers do not notice.
 //!
 //! The provider is a local server of this process that speaks OpenAI's protocol and holds every answer back until it
-//! is told. The jobs are measured twice: with places for a part of them, as an operator would set it, and with a place
-//! for each, so that ten thousand requests are under way and the host has a connection for each of them.
+//! is released. The jobs are measured twice: with a limit for a part of them, as an operator would set it, and without a
+//! queue, so that ten thousand requests are under way and the host has a connection for each of them.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use guild_stand_ins::{Gate, OpenAi, Provider, Received, Reply};
+use guild_fakes::{Gate, OpenAi, Provider, Received, Reply};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -38,31 +38,31 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Measures jobs that wait, that end, and that are cancelled.
 pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
     crate::burst::more_descriptors()?;
-    let queued = House::new("sessions", PLACES).await?;
+    let queued = Fixture::new("sessions", PLACES).await?;
     let jobs = queued.wait(report, Aim::AtMost(400.0)).await?;
     queued.answer(report, &jobs).await?;
     drop(queued);
-    let at_once = House::new("at-once", JOBS).await?;
+    let at_once = Fixture::new("at-once", JOBS).await?;
     let jobs = at_once.wait(report, Aim::AtMost(400.0)).await?;
     at_once.cancel(report, &jobs).await
 }
 
 /// A host, and the provider that its sessions ask.
-struct House {
+struct Fixture {
     host: Host,
     provider: Provider,
     gate: Gate,
     places: usize,
 }
 
-impl House {
+impl Fixture {
     async fn new(name: &str, places: usize) -> Outcome<Self> {
         let gate = Gate::closed();
         let behind = gate.clone();
         let script = move |_: &Received| Reply::text("Nothing is known about it.").behind(&behind);
         let provider = OpenAi::start(script).await;
         let config = format!(
-            "agent = \"api\"\n[api]\nprovider = \"openai\"\nbase_url = \"{}/v1/\"\nmodel = \"stand-in\"\n\
+            "agent = \"api\"\n[api]\nprovider = \"openai\"\nbase_url = \"{}/v1/\"\nmodel = \"fake\"\n\
              sessions = {places}\nrequest_seconds = 3600\nunknown_cost_tokens = 1000000\n",
             provider.url()
         );
@@ -97,7 +97,7 @@ impl House {
     async fn answer(&self, report: &mut Report, jobs: &[String]) -> Outcome<()> {
         let begun = Instant::now();
         self.gate.open();
-        let ended = settled(&self.host).await?;
+        let ended = all_ended(&self.host).await?;
         let completed = ended.get("completed").copied().unwrap_or_default();
         let how = format!("{ended:?} within {:.1} s", begun.elapsed().as_secs_f64());
         let aim = Aim::AtLeast(jobs.len() as f64);
@@ -112,7 +112,7 @@ impl House {
         let answers = ask_all(&self.host, CANCELLERS, calls).await?;
         let took = begun.elapsed().as_secs_f64();
         let cancelled = answers.iter().filter(|a| a.pointer("/result/status") == Some(&json!("cancelled"))).count();
-        let how = format!("{cancelled} answered cancelled; {:?}", settled(&self.host).await?);
+        let how = format!("{cancelled} answered cancelled; {:?}", all_ended(&self.host).await?);
         report.add("10,000 jobs, all of them cancelled", took, "s", Aim::AtMost(2.0), &how);
         if cancelled < jobs.len() {
             return Err(format!("only {cancelled} of {} jobs were cancelled", jobs.len()).into());
@@ -181,7 +181,7 @@ async fn poll(host: &Host, jobs: &[String]) -> Outcome<Vec<f64>> {
 }
 
 /// Waits until no job runs; how many ended how.
-async fn settled(host: &Host) -> Outcome<BTreeMap<String, usize>> {
+async fn all_ended(host: &Host) -> Outcome<BTreeMap<String, usize>> {
     let begun = Instant::now();
     loop {
         let list = host.result("worker/list", &json!({})).await?;

@@ -1,4 +1,4 @@
-//! `tools/call` of a small tool over keep-alive HTTP, in a fresh instance each time: beside an axum handler that calls the
+//! `tools/call` of a small tool over keep-alive HTTP, in a fresh instance each time, compared with an axum handler that calls the
 //! same component with bare wasmtime, and one that calls nothing.
 
 use std::{
@@ -56,7 +56,7 @@ const ECHO: &str = r#"(module
     (global.set $next (i32.add (local.get $at) (local.get 3)))
     (local.get $at)))"#;
 
-/// Measures the trivial tool; and beside it one that the SDK for Rust made, which answers with a sentence, and one of the
+/// Measures the trivial tool, one that the SDK for Rust made, which answers with a sentence, and one of the
 /// textkit, whose component is eight times as large as that.
 pub(crate) async fn measure(report: &mut Report) -> Outcome<()> {
     let echo = scratch().join("echo.wasm");

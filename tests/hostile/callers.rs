@@ -37,7 +37,7 @@ fn reader(case: &Case) -> String {
     format!("Bearer {}", String::from_utf8(made.stdout).unwrap().trim_end())
 }
 
-/// How much more memory the host had at most while this happened, in MiB.
+/// How much more memory the host had at most during this, in MiB.
 fn grew(case: &Case, happens: impl FnOnce()) -> u64 {
     let process = format!("/proc/{}", case.host.pid());
     let kib = |field: &str| -> u64 {
@@ -113,7 +113,7 @@ fn ways(case: &Case, token: &str) -> [String; 3] {
 }
 
 #[test]
-fn what_initialize_brings_is_not_kept_for_as_long_as_its_session_lives() {
+fn what_initialize_sends_is_not_stored_while_its_session_lives() {
     talkative().growth_mib(56).attacks(|case| {
         let endpoint = Endpoint::new(&case.host, "/members/hostile/mcp").with("Authorization", &reader(case));
         let large = json!({"experimental": {"x": {"y": "z".repeat(2 << 20)}}});
@@ -162,7 +162,7 @@ fn json_that_takes_many_times_its_text_is_refused_whichever_way_it_comes() {
 
 #[test]
 fn many_requests_at_once_hold_no_more_than_the_limit_whichever_way_they_come() {
-    // What the allocator keeps of small values that were given back, for each thread.
+    // Freed small values that the allocator retains, for each thread.
     let hostile = talkative().limit("requests_bytes = 25165824").growth_mib(192);
     hostile.attacks(|case| {
         let token = reader(case);
@@ -223,7 +223,7 @@ fn bodies_that_do_not_come_leave_room_for_others() {
 
 #[test]
 fn answers_that_are_not_taken_hold_no_more_than_the_limit_and_leave_room_for_others() {
-    // What the allocator keeps of answers that were given back is less than they had.
+    // The allocator retains less of the freed answers than they had.
     let hostile = talkative().limit("requests_bytes = 67108864").limit("result_bytes = 4194304").growth_mib(128);
     hostile.attacks(|case| {
         let (id, result) = case.completes(1);
@@ -238,7 +238,7 @@ fn answers_that_are_not_taken_hold_no_more_than_the_limit_and_leave_room_for_oth
         );
         for (way, request) in [("", ask("worker/result", json!({"jobId": id}))), (&modern, tool)] {
             let request = request.to_string();
-            let mut told = String::new();
+            let mut counts = String::new();
             let grown = grew(case, || {
                 let asked: Vec<_> = (0..48).map(|_| send(case, &token, way, &request)).collect();
                 let answers: Vec<String> = asked.iter().map(beginning).collect();
@@ -246,17 +246,17 @@ fn answers_that_are_not_taken_hold_no_more_than_the_limit_and_leave_room_for_oth
                     answers.iter().partition(|answer| answer.contains("limits.requests_bytes"));
                 assert!(taken.iter().all(|answer| answer.contains("xxxxxxxx")), "{taken:?}");
                 assert!(!busy.is_empty() && !taken.is_empty(), "{} {}", busy.len(), taken.len());
-                told = format!("{} busy, {} answered", busy.len(), taken.len());
-                // Nobody else is kept waiting.
+                counts = format!("{} busy, {} answered", busy.len(), taken.len());
+                // Other callers do not wait.
                 assert_eq!(case.client().result(&id).unwrap()["output"].as_str().unwrap().len(), RESULT);
             });
-            assert!(grown < 128, "{grown} MiB: {told}");
+            assert!(grown < 128, "{grown} MiB: {counts}");
         }
     });
 }
 
 #[test]
-fn one_token_does_not_take_all_places_of_listeners() {
+fn one_token_does_not_take_all_subscriptions() {
     talkative().limit("listeners = 8").attacks(|case| {
         let token = reader(case);
         let listen = |token: &str| {
@@ -298,7 +298,7 @@ fn what_a_page_of_another_site_makes_a_browser_send_is_not_answered() {
 }
 
 #[test]
-fn who_comes_by_a_proxy_needs_a_token_whatever_the_proxy_adds() {
+fn a_caller_behind_a_proxy_needs_a_token_whatever_the_proxy_adds() {
     let component = Guest::default().run("(call $ok (i32.const 1024) (i32.const 0))").build();
     Hostile::autonomous(component).attacks(|case| {
         let sent = |field: &str| {

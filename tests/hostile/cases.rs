@@ -104,7 +104,7 @@ const CPU_AND_TIME: &[(&str, &[&str])] = &[
     (
         "cancel against complete",
         &[
-            "cpu::of_cancel_and_completion_one_wins_and_the_other_is_told",
+            "cpu::of_cancel_and_completion_one_wins_and_the_other_gets_the_outcome",
             "host/jobs/tests/store.rs::cancel_and_completion_race_for_one_outcome",
         ],
     ),
@@ -112,7 +112,7 @@ const CPU_AND_TIME: &[(&str, &[&str])] = &[
     (
         "a guest that goes on after its cancel",
         &[
-            "cpu::a_guest_does_not_go_on_after_its_cancel",
+            "cpu::a_guest_does_not_run_on_after_its_cancel",
             "tests/guests.rs::after_the_answer_to_cancel_not_even_the_components_own_files_change",
         ],
     ),
@@ -190,7 +190,7 @@ const FILES: &[(&str, &[&str])] = &[
     (
         "meta.json replaced with a directory, a pipe, a 10 GB sparse file",
         &[
-            "files::a_record_that_becomes_something_else_holds_nobody_up",
+            "files::a_record_that_becomes_something_else_delays_nobody",
             "host/jobs/tests/load.rs::files_that_are_traps_are_left_out_of_a_status",
         ],
     ),
@@ -222,11 +222,14 @@ const FILES: &[(&str, &[&str])] = &[
     (
         "times before 1970 and far in the future",
         &[
-            "files::times_that_no_file_can_have_are_refused_or_kept_as_far_as_they_go",
+            "files::times_that_no_file_can_have_are_refused_or_stored_as_near_as_possible",
             "files::a_guest_reads_files_of_any_time",
         ],
     ),
-    ("memory keys", &["files::only_sound_keys_name_a_memory", "host/jobs/tests/memory.rs::only_sound_keys_are_taken"]),
+    (
+        "memory keys",
+        &["files::only_sound_keys_name_a_memory", "host/jobs/tests/memory.rs::only_valid_keys_are_accepted"],
+    ),
     (
         "compaction against store",
         &[
@@ -303,7 +306,7 @@ const NEIGHBOURS_AND_CALLERS: &[(&str, &[&str])] = &[
         &[
             "neighbours::a_memory_that_instructs_comes_with_its_origin_and_grants_nothing",
             "tests/memory.rs::the_second_job_sees_what_the_first_one_stored",
-            "host/jobs/tests/memory.rs::an_origin_is_told_while_the_text_is_what_was_stored",
+            "host/jobs/tests/memory.rs::an_origin_is_given_while_the_text_is_what_was_stored",
             "tests/isolation.rs::a_session_has_the_internal_tools_and_the_read_only_ones",
         ],
     ),
@@ -365,7 +368,7 @@ const NEIGHBOURS_AND_CALLERS: &[(&str, &[&str])] = &[
         "redirects to private addresses",
         &[
             "neighbours::a_redirect_to_a_private_address_is_not_followed",
-            "host/web/tests/policy.rs::each_redirect_is_judged_anew",
+            "host/web/tests/policy.rs::each_redirect_is_checked",
             "tests/guests.rs::a_component_reads_the_web_where_the_operator_opens_it_and_no_further",
         ],
     ),
@@ -400,7 +403,7 @@ const SCHEMAS: &[(&str, &[&str])] = &[
     ),
     (
         "a reference that means another place than it says",
-        &["schemas::a_reference_that_means_another_place_than_it_says_is_refused"],
+        &["schemas::a_reference_that_resolves_elsewhere_than_it_says_is_refused"],
     ),
     (
         "a schema whose work doubles with each level of a value",
@@ -412,7 +415,7 @@ const SCHEMAS: &[(&str, &[&str])] = &[
     (
         "millions of errors",
         &[
-            "schemas::a_schema_of_thousands_of_parts_for_a_value_of_thousands_is_told_in_a_few_problems",
+            "schemas::a_schema_of_thousands_of_parts_for_a_value_of_thousands_is_reported_as_a_few_problems",
             "schemas::a_schema_of_thousands_of_parts_takes_no_more_memory_than_the_limit",
         ],
     ),
@@ -424,7 +427,7 @@ const DOCUMENTS: &[(&str, &[&str])] = &[
     (
         "a pattern that takes long on a file",
         &[
-            "documents::a_search_ends_at_its_limit_and_nothing_of_it_goes_on",
+            "documents::a_search_ends_at_its_limit_and_nothing_of_it_runs_on",
             "documents::a_search_ends_with_the_job_that_asked_for_it",
             "documents::a_member_has_so_many_searches_at_a_time",
             "documents::a_search_has_no_more_memory_than_its_limit",
@@ -438,7 +441,7 @@ const DOCUMENTS: &[(&str, &[&str])] = &[
     (
         "Markdown and HTML that take long to read",
         &[
-            "documents::documents_that_take_long_are_left_out_and_keep_nobody_waiting_who_may_not_read_them",
+            "documents::slow_documents_are_left_out_and_delay_nobody_who_may_not_read_them",
             "documents::reading_a_document_ends_with_the_job_that_asked_for_it",
             "documents::a_document_has_no_more_memory_than_its_limit",
             "documents::whatever_a_document_is_made_of_it_is_read_or_left_out",
@@ -452,7 +455,7 @@ const HELD_FOR_CALLERS: &[(&str, &[&str])] = &[
     (
         "what `initialize` or `subscriptions/listen` brings, kept by many sessions and streams",
         &[
-            "callers::what_initialize_brings_is_not_kept_for_as_long_as_its_session_lives",
+            "callers::what_initialize_sends_is_not_stored_while_its_session_lives",
             "callers::what_opens_a_stream_is_small",
         ],
     ),
@@ -469,7 +472,7 @@ const HELD_FOR_CALLERS: &[(&str, &[&str])] = &[
         "large answers that are not taken",
         &["callers::answers_that_are_not_taken_hold_no_more_than_the_limit_and_leave_room_for_others"],
     ),
-    ("all listeners for one token", &["callers::one_token_does_not_take_all_places_of_listeners"]),
+    ("all listeners for one token", &["callers::one_token_does_not_take_all_subscriptions"]),
     (
         "a page's request without an Origin",
         &[
@@ -480,14 +483,14 @@ const HELD_FOR_CALLERS: &[(&str, &[&str])] = &[
     (
         "coming by a proxy as if from this machine",
         &[
-            "callers::who_comes_by_a_proxy_needs_a_token_whatever_the_proxy_adds",
+            "callers::a_caller_behind_a_proxy_needs_a_token_whatever_the_proxy_adds",
             "host/auth/src/names.rs::a_request_that_a_proxy_passed_on_is_known_by_what_the_proxy_added",
         ],
     ),
     (
         "running out of descriptors by connections",
         &[
-            "tests/process.rs::a_host_without_descriptors_for_more_connections_says_so_once_and_goes_on_when_there_are_some",
+            "tests/process.rs::a_host_without_descriptors_for_more_connections_says_so_once_and_accepts_again_when_there_are_some",
         ],
     ),
     (
@@ -529,7 +532,7 @@ const ADVISORIES: &[(&str, &[&str])] = &[
     (
         "times before 1970",
         &[
-            "files::times_that_no_file_can_have_are_refused_or_kept_as_far_as_they_go",
+            "files::times_that_no_file_can_have_are_refused_or_stored_as_near_as_possible",
             "files::a_guest_reads_files_of_any_time",
         ],
     ),
@@ -548,8 +551,8 @@ const MEMBERS: &[(&str, &[&str])] = &[
     (
         "schemas that are small as text and large in memory",
         &[
-            "members::what_the_host_keeps_of_own_tools_is_the_memory_of_their_component",
-            "members::what_the_host_keeps_of_listed_tools_is_bounded_as_it_is_once_it_is_read",
+            "members::own_tools_that_the_host_stores_count_as_memory_of_their_component",
+            "members::what_the_host_stores_of_listed_tools_is_bounded_by_its_parsed_size",
         ],
     ),
     (
@@ -582,13 +585,13 @@ const MEMBERS: &[(&str, &[&str])] = &[
         "a clock before 1970, or after 9999",
         &[
             "host/jobs/tests/store.rs::a_clock_before_1970_or_at_its_end_makes_jobs_like_any_other",
-            "host/jobs/src/clock.rs::a_clock_is_sound_from_1970_to_9999",
+            "host/jobs/src/clock.rs::a_clock_is_valid_from_1970_to_9999",
         ],
     ),
     ("files that a kill left half-written", &["members::what_a_killed_host_left_half_written_is_removed_by_the_next"]),
     (
         "many toolboxes that loop in list-tools",
-        &["members::toolboxes_whose_listings_do_not_end_keep_no_other_from_being_loaded"],
+        &["members::toolboxes_whose_listings_do_not_end_do_not_block_the_loading_of_others"],
     ),
 ];
 
@@ -629,15 +632,15 @@ fn every_case_has_tests_and_each_of_them_exists() {
     }
 }
 
-/// Cases that no test brings to a running host with healthy jobs beside it, and why not.
+/// Cases that no test tries on a running host with healthy jobs, and why not.
 const WITHOUT_A_HOST: [(&str, &str); 8] = [
     ("a cache that others can write", "the host goes on without a cache"),
     ("reading what another call left in memory", "the sandbox alone gives the same memory to call after call"),
     ("taking the memories of others", "the sandbox alone counts how many calls wait"),
     ("DNS rebinding", "names resolve as the system says; a crate's test says it in its place"),
-    ("a kill at every point where the host writes, then a restart", "nothing runs beside a host that is killed"),
+    ("a kill at every point where the host writes, then a restart", "nothing runs next to a host that is killed"),
     ("running out of descriptors by connections", "its neighbours are the connections that it has"),
-    ("keeping a port from the next host", "nothing runs beside a host that has no port"),
+    ("keeping a port from the next host", "nothing runs next to a host that has no port"),
     ("a clock before 1970, or after 9999", "the system has one clock for all tests, and does not let it be set so"),
 ];
 

@@ -196,7 +196,7 @@ fn a_storm_of_cancels_cancels_each_job_once_and_for_all() {
 }
 
 #[test]
-fn of_cancel_and_completion_one_wins_and_the_other_is_told() {
+fn of_cancel_and_completion_one_wins_and_the_other_gets_the_outcome() {
     let component =
         Guest::default().with("(data (i32.const 1024) \"done\")").run("(call $ok (i32.const 1024) (i32.const 4))");
     Hostile::autonomous(component.build()).attacks(|case| {
@@ -231,7 +231,7 @@ fn a_job_that_runs_is_not_deleted() {
 
 /// A guest that writes and writes, and does not care about answers.
 #[test]
-fn a_guest_does_not_go_on_after_its_cancel() {
+fn a_guest_does_not_run_on_after_its_cancel() {
     let component = Guest::importing(&["job-tools"])
         .with("(data (i32.const 1024) \"n.txt\")")
         .run(

@@ -92,7 +92,7 @@ fn too_long(seconds: u32) -> String {
 }
 
 #[test]
-fn a_search_ends_at_its_limit_and_nothing_of_it_goes_on() {
+fn a_search_ends_at_its_limit_and_nothing_of_it_runs_on() {
     let hostile = searcher(COSTLY, "docs/a.txt").document("docs/a.txt", &"a".repeat(130_000));
     hostile.limit("search_seconds = 1").attacks(|case| {
         let (most, memory) = watched(case, || drop(case.fails(&too_long(1))));
@@ -199,7 +199,7 @@ fn quiet() -> Hostile {
     Hostile::autonomous(searching("x", "x"))
 }
 
-/// The reader's job, beside which the other's jobs end in time; what the first decided.
+/// Runs the reader's job while jobs of the other member end in time; the decisions of the first.
 fn reads(case: &Case) -> String {
     let reader = case.host.at("reader");
     let id = reader.start("How do moths fly at night?");
@@ -219,7 +219,7 @@ fn reads(case: &Case) -> String {
 }
 
 #[test]
-fn documents_that_take_long_are_left_out_and_keep_nobody_waiting_who_may_not_read_them() {
+fn slow_documents_are_left_out_and_delay_nobody_who_may_not_read_them() {
     let hostile = read_by_two(quiet())
         .document("docs/1.html", &attributes("p"))
         .document("docs/2.html", &attributes("div"))

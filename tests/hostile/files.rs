@@ -11,7 +11,7 @@ use std::{
 
 use serde_json::json;
 
-use super::harness::{ARTIFACTS, Case, Hostile, Plant, WAIT, settles};
+use super::harness::{ARTIFACTS, Case, Hostile, Plant, WAIT, eventually};
 use crate::support::{
     guest::{self, Guest},
     host::{RpcError, wait_for},
@@ -305,7 +305,7 @@ fn a_link_that_is_swapped_in_while_a_path_is_opened_leads_nowhere() {
 }
 
 #[test]
-fn a_record_that_becomes_something_else_holds_nobody_up() {
+fn a_record_that_becomes_something_else_delays_nobody() {
     let plants: [Plant; 4] = [
         |meta| fs::create_dir(meta).unwrap(),
         |meta| assert!(Command::new("mkfifo").arg(meta).status().unwrap().success()),
@@ -470,8 +470,8 @@ fn a_path_with_a_nul_or_nothing_in_it_is_invalid() {
 }
 
 #[test]
-fn times_that_no_file_can_have_are_refused_or_kept_as_far_as_they_go() {
-    // The last second before 1970, or of 64 bits; one of which a file keeps what it can; more nanoseconds than a second
+fn times_that_no_file_can_have_are_refused_or_stored_as_near_as_possible() {
+    // The last second before 1970, or of 64 bits; one that a file stores as near as it can; more nanoseconds than a second
     // has, and both at once.
     for (seconds, nanoseconds, refused) in [
         ("-1", "0", Some(OVERFLOW)),
@@ -553,7 +553,7 @@ fn memories_of_a_host_that_died_between_write_and_unlink_are_condensed_by_the_ne
                 fs::read_dir(memory("")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
             entries.filter(|name| name.ends_with(".md") && name != "go.md").collect::<Vec<_>>()
         };
-        settles("memories", texts, |left| left == &["compacted.md"]);
+        eventually("memories", texts, |left| left == &["compacted.md"]);
         let condensed = fs::read_to_string(memory("compacted.md")).unwrap();
         assert!(condensed.contains("fly at night") && condensed.chars().count() <= 1000, "{condensed}");
     });
@@ -582,7 +582,7 @@ fn memories_that_are_stored_while_others_are_condensed_are_whole() {
             let entries = fs::read_dir(&memory).unwrap().map(|entry| entry.unwrap().path());
             entries.filter(|path| path.extension().is_some_and(|is| is == "md")).collect::<Vec<_>>()
         };
-        settles("memories", || left().len(), |left| *left < 8);
+        eventually("memories", || left().len(), |left| *left < 8);
         for path in left() {
             let found = fs::read_to_string(&path).unwrap();
             let name = path.file_stem().unwrap().to_str().unwrap().to_owned();

@@ -1,4 +1,4 @@
-//! What every case has in common: a host with a hostile member and healthy ones beside it, and what must be so
+//! What every case has in common: a host with a hostile member and healthy ones next to it, and what must hold
 //! whatever the hostile one does.
 
 use std::{
@@ -27,7 +27,7 @@ use crate::support::{
 /// build on a loaded machine.
 const IN_TIME: Duration = Duration::from_secs(10);
 /// Within what time a host has given everything back.
-const SETTLED: Duration = Duration::from_secs(30);
+const IDLE_WITHIN: Duration = Duration::from_secs(30);
 /// How much more resident memory a host may have after an attack than before. Most have none, and some have 7 MiB; the
 /// memory that one component may have is 64 MiB.
 const GROWTH_KIB: u64 = 24 * 1024;
@@ -35,7 +35,7 @@ const GROWTH_KIB: u64 = 24 * 1024;
 const PEAK_KIB: u64 = 512 * 1024;
 /// What the artifacts of one job may have, in bytes and in entries.
 pub(super) const ARTIFACTS: (u64, u64) = (4 << 20, 64);
-/// What a job's own files may have beside its artifacts: the largest result, log and transcript.
+/// How large a job's own files may be without its artifacts: the largest result, log and transcript.
 const OWN_FILES: u64 = 26 << 20;
 
 /// Puts something at a path.
@@ -144,7 +144,7 @@ impl Hostile {
         Self { tokens: true, ..self }.policy("require_token = true\n")
     }
 
-    /// Puts something of its own in the place of a file of the member.
+    /// Replaces a file of the member with something else.
     pub(super) fn plant(self, file: &'static str, plant: Plant) -> Self {
         Self { planted: Some((file, plant)), ..self }
     }
@@ -154,7 +154,7 @@ impl Hostile {
         Self { edit: Some(edit), ..self }
     }
 
-    /// Has the host keep its compiled components where no other test does, compiles this one, and says where it is.
+    /// Gives the host a compile cache that no other test uses, compiles this component, and returns its path there.
     pub(super) fn with_own_cache(mut self) -> (Self, PathBuf) {
         self.home.set("XDG_CACHE_HOME", self.home.path("cache").to_str().unwrap());
         self.install();
@@ -165,7 +165,7 @@ impl Hostile {
         (self, cache)
     }
 
-    /// Another member beside it: the researcher, whose sessions the host runs.
+    /// Adds the researcher as another member, whose sessions the host runs.
     pub(super) fn researcher(mut self, name: &str) -> Self {
         self.home.researcher(name);
         self.researchers += 1;
@@ -246,20 +246,20 @@ impl Hostile {
 
         let healthy = host.at("patient").start("healthy");
         let case = Case { home, host, member };
-        beside_healthy_jobs(&case, self.full, attack);
+        with_healthy_jobs(&case, self.full, attack);
 
         let Case { home, host, member } = case;
         end_patient(&host, &patient, &healthy);
         case_is_over(&home, &host, &member);
         wait_until_idle(&host);
-        settles("processes", || children(&host), Vec::is_empty);
-        settles(
+        eventually("processes", || children(&host), Vec::is_empty);
+        eventually(
             "descriptors",
             || more(&before.descriptors, Taken::by(&host).descriptors, 1 + self.researchers),
             Vec::is_empty,
         );
         let memory = format!("KiB of memory, {} before", before.memory);
-        settles(&memory, || Taken::by(&host).memory, |now| *now <= before.memory + self.growth);
+        eventually(&memory, || Taken::by(&host).memory, |now| *now <= before.memory + self.growth);
         let peak = of_status(&proc(&host, "status"), "VmHWM:");
         assert!(peak <= before.memory + PEAK_KIB, "the host had {peak} KiB");
         let (status, output) = host.stop();
@@ -397,7 +397,7 @@ fn end_patient(host: &Host, member: &Path, id: &str) {
 
 /// Lets the attack happen while healthy jobs begin and end, one after another: the first begins with it, the last one
 /// when it is over.
-fn beside_healthy_jobs(case: &Case, full: bool, attack: impl FnOnce(&Case)) {
+fn with_healthy_jobs(case: &Case, full: bool, attack: impl FnOnce(&Case)) {
     let (both, over) = (Barrier::new(2), AtomicBool::new(false));
     thread::scope(|scope| {
         let _over = OnDrop(&over);
@@ -442,7 +442,7 @@ fn end_quick(host: &Host, full: bool) {
     client.delete(&id).unwrap();
 }
 
-/// No job is left running, nothing is left in a job that does not belong there, and each can be removed.
+/// No job still runs, no job has a file that does not belong there, and each can be removed.
 fn case_is_over(home: &Home, host: &Host, member: &Path) {
     let (bytes, entries) = ARTIFACTS;
     let client = host.at("hostile");
@@ -468,7 +468,7 @@ fn case_is_over(home: &Home, host: &Host, member: &Path) {
     }
     if !jobs.is_empty() {
         let left = || fs::read_dir(member.join("jobs")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        settles("entries of jobs/", left, |left: &Vec<_>| left.is_empty());
+        eventually("entries of jobs/", left, |left: &Vec<_>| left.is_empty());
     }
     for entry in fs::read_dir(home.path("members")).unwrap() {
         let memory = entry.unwrap().path().join("memory");
@@ -569,7 +569,7 @@ fn wait_until_idle(host: &Host) {
     let status = epoch.expect("the thread that ticks").join("status");
     let wakes = || of_status(&status, "voluntary_ctxt_switches:");
     let (mut seen, mut since) = (wakes(), Instant::now());
-    settles(
+    eventually(
         "wakes of the tick",
         || {
             let now = wakes();
@@ -584,14 +584,14 @@ fn wait_until_idle(host: &Host) {
 }
 
 /// Looks until what is there is as it should be.
-pub(super) fn settles<T: Debug>(what: &str, mut now: impl FnMut() -> T, as_it_should: impl Fn(&T) -> bool) {
+pub(super) fn eventually<T: Debug>(what: &str, mut now: impl FnMut() -> T, as_it_should: impl Fn(&T) -> bool) {
     let begun = Instant::now();
     loop {
         let found = now();
         if as_it_should(&found) {
             return;
         }
-        assert!(begun.elapsed() < SETTLED, "the host did not settle: {what}: {found:?}");
+        assert!(begun.elapsed() < IDLE_WITHIN, "the host did not become idle: {what}: {found:?}");
         thread::park_timeout(Duration::from_millis(5));
     }
 }

@@ -8,7 +8,7 @@ use std::{
     thread,
 };
 
-use super::harness::{Case, Hostile, OnDrop, Plant, settles, task};
+use super::harness::{Case, Hostile, OnDrop, Plant, eventually, task};
 use crate::support::guest::{self, Guest};
 
 /// A file that is no component that this host loads. Its member says so, and no other notices.
@@ -16,14 +16,14 @@ fn is_not_loaded(bytes: impl Into<Vec<u8>>, why: &str) {
     Hostile::worker(bytes).attacks(|case| refused(case, why));
 }
 
-/// As a caller is told it.
+/// How the error that a caller gets begins.
 const STATE: &str = "member hostile is in state error: ";
 
 fn refused(case: &Case, why: &str) {
     case.refused(-32603, &format!("{STATE}{why}"));
 }
 
-/// What is wrong with the file itself is told without a line of the manifest, which has nothing to do with it.
+/// An error of the file itself names no line of the manifest, which has nothing to do with it.
 const NO_COMPONENT: &str = "the file is no WebAssembly component: ";
 
 /// One section of a component: its number, and what is in it.
@@ -121,7 +121,7 @@ fn an_entry_of_the_compile_cache_from_another_engine_is_never_used() {
     let before = entries(&cache).len();
     hostile.attacks(|case| {
         assert_eq!(case.completes(1).1, "good");
-        settles("entries of the cache", || entries(&cache).len(), |now| *now > before);
+        eventually("entries of the cache", || entries(&cache).len(), |now| *now > before);
     });
 }
 
@@ -136,7 +136,7 @@ fn a_symlinked_entry_of_the_compile_cache_is_never_followed() {
     hostile.attacks(|case| {
         assert_eq!(case.completes(1).1, "good");
         let replaced = || entries(&cache).iter().filter(|entry| entry.is_symlink()).count();
-        settles("links in the cache", replaced, |left| *left == 0);
+        eventually("links in the cache", replaced, |left| *left == 0);
     });
 }
 
@@ -165,7 +165,7 @@ fn types_that_nest_without_end_are_refused() {
     Hostile::worker(worker_with(section(4, &nested))).attacks(not_compiled);
 }
 
-/// Refused with words of the compiler, which say where in the file the trouble is.
+/// Refused with the compiler's message, which says where in the file the error is.
 fn not_compiled(case: &Case) {
     let error = case.client().dispatch(task(1)).unwrap_err();
     let expected = format!("{STATE}the file is no valid component: ");
@@ -195,7 +195,7 @@ fn components_that_nest_without_end_are_refused() {
 #[test]
 fn a_hundred_thousand_functions_are_compiled_within_the_time_for_that_or_given_up() {
     let component = Guest::default().with(&"(func (result i32) (i32.const 1))".repeat(100_000)).build();
-    // What the compiler's threads keep: 40 MiB of what it had.
+    // Memory that the compiler's threads do not free: 40 MiB of what it had.
     Hostile::worker(component).limit("compile_seconds = 1").growth_mib(96).attacks(|case| {
         refused(case, "compiling the component takes longer than limits.compile_seconds = 1");
     });
@@ -226,7 +226,7 @@ fn hundreds_of_thousands_of_globals_are_refused() {
     let component = Guest::default().with(&"(global i32 (i32.const 0))".repeat(300_000)).build();
     let why = "the component cannot be loaded: an instance of it would take more than 4194304 bytes of the host, for its globals, \
                its functions in tables and its imports";
-    // What the compiler's threads keep.
+    // Memory that the compiler's threads do not free.
     Hostile::worker(component).growth_mib(128).attacks(|case| refused(case, why));
 }
 
@@ -399,7 +399,7 @@ fn a_component_that_is_a_link_a_pipe_or_a_directory_is_refused() {
 /// A worker whose `list-tools` is this WAT. Its member says so, and no other notices.
 fn tools_are_not_listed(list: &str, why: &str) {
     let guest = Guest::default().activate("unreachable").pages(32).list(list);
-    // What the allocator keeps of a listing that was copied up to the limit.
+    // Memory that the allocator does not return after a listing was copied up to the limit.
     let hostile = Hostile::hybrid(guest.build()).limit("list_tools_seconds = 1").growth_mib(96);
     hostile.attacks(|case| refused(case, &format!("the component's tools cannot be offered: {why}")));
 }

@@ -73,7 +73,7 @@ fn querying() -> Vec<u8> {
 }
 
 #[test]
-fn what_the_host_keeps_of_own_tools_is_the_memory_of_their_component() {
+fn own_tools_that_the_host_stores_count_as_memory_of_their_component() {
     Hostile::autonomous(querying()).attacks(|case| {
         let full = "with what the host keeps for the session, limits.memory_bytes = 67108864 is reached";
         case.case_fails(1, full);
@@ -88,7 +88,7 @@ fn what_the_host_keeps_of_own_tools_is_the_memory_of_their_component() {
 
 /// Lists one tool, whose input schema is a mebibyte of objects.
 #[test]
-fn what_the_host_keeps_of_listed_tools_is_bounded_as_it_is_once_it_is_read() {
+fn what_the_host_stores_of_listed_tools_is_bounded_by_its_parsed_size() {
     let list = "(local $to i32)
          (memory.copy (i32.const 131072) (i32.const 1024) (i32.const 25))
          (local.set $to (i32.const 131097))
@@ -119,7 +119,7 @@ fn what_the_host_keeps_of_listed_tools_is_bounded_as_it_is_once_it_is_read() {
     });
 }
 
-/// Of a line break, a carriage return, NUL, an escape, a mark that turns the direction of text, and one that nobody sees.
+/// Of a line break, a carriage return, NUL, an escape, a mark that turns the direction of text, and an invisible one.
 const FORGED: &str = "x\nERROR forged\r\u{0}\u{1b}[2J\u{9b}\u{202e}\u{2066}\u{200b}\u{2028}\u{e0041}";
 
 /// The member's manifest, edited before the host sees it.
@@ -186,8 +186,8 @@ fn started_by_its_manifest(case: &Case) -> (Option<i32>, String) {
 }
 
 fn line_is_refused(case: &Case, why: &str) {
-    let (code, told) = started_by_its_manifest(case);
-    assert!(code == Some(1) && told.contains(why) && told.lines().count() == 1, "{code:?}: {told}");
+    let (code, error) = started_by_its_manifest(case);
+    assert!(code == Some(1) && error.contains(why) && error.lines().count() == 1, "{code:?}: {error}");
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn a_manifest_starts_no_host_of_other_members() {
     hostile.attacks(|case| line_is_refused(case, "`mcp.args` has \"--members\""));
 }
 
-/// Holds a lock on something for as long as this program lives, as whoever can read it can.
+/// Locks a file until this process ends, as any reader of the file can.
 fn hold(path: &Path) {
     let held = fs::File::open(path).unwrap();
     flock(&held, FlockOperation::NonBlockingLockExclusive).unwrap();
@@ -294,7 +294,7 @@ fn what_a_killed_host_left_half_written_is_removed_by_the_next() {
 
 /// As many toolboxes as could hold every place for a while, and another one after them.
 #[test]
-fn toolboxes_whose_listings_do_not_end_keep_no_other_from_being_loaded() {
+fn toolboxes_whose_listings_do_not_end_do_not_block_the_loading_of_others() {
     const LOOPING: usize = 20;
     let looping = Guest::default().list("(loop (br 0)) (i32.const 0)").build();
     let hostile = Hostile::worker(guest::worker("unreachable")).limit("list_tools_seconds = 1");

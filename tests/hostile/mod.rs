@@ -1,6 +1,6 @@
 //! What a plugin, a caller or a document may try, each through a running host.
 //!
-//! Every test here goes through [`harness`]: whatever is tried, the host stays up, healthy jobs that run beside it end
+//! Every test here goes through [`harness`]: whatever is tried, the host stays up, healthy jobs that run meanwhile end
 //! as they should and in time, what was tried ends with its stable reason, and what was taken is given back.
 
 mod callers;

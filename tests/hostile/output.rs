@@ -166,8 +166,8 @@ fn a_description_cannot_forge_what_a_terminal_shows() {
     });
 }
 
-/// The host's own trouble: what callers and guests are told of it names neither a directory of the machine nor a place
-/// in the host's source.
+/// Failures of the host itself: the errors that callers and guests get name neither a directory of the machine nor a line
+/// of the host's source.
 #[test]
 fn no_error_carries_a_path_of_the_host_or_a_backtrace() {
     let component = Guest::importing(&["memory", "job-tools"])

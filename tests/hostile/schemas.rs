@@ -1,4 +1,4 @@
-//! Schemas that came with a member, and values made for them: what a validator can be kept busy with, and made to grow by.
+//! Schemas that came with a member, and values made for them: what takes a validator time and memory.
 
 use std::{
     io::Write,
@@ -17,7 +17,7 @@ use crate::support::{
     mcp::{BOTH, Endpoint, request},
 };
 
-/// Within what time a host answers whose workers are free. It takes a millisecond; the rest is for a loaded machine.
+/// The time within which a host with idle workers answers. It takes a millisecond; the rest is for a loaded machine.
 const AT_ONCE: Duration = Duration::from_secs(2);
 /// A schema that takes all that it may.
 const ANY: &str = r#"{"type": "object"}"#;
@@ -28,8 +28,8 @@ fn call(case: &Case, arguments: Value) -> String {
     let client = Endpoint::new(&case.host, "/members/hostile/mcp");
     let answer = client.post(&request("tools/call", json!({"name": "t", "arguments": arguments})));
     let answer = answer.message();
-    let told = &answer["result"]["content"][0]["text"];
-    told.as_str().map_or_else(|| answer.to_string(), str::to_owned)
+    let text = &answer["result"]["content"][0]["text"];
+    text.as_str().map_or_else(|| answer.to_string(), str::to_owned)
 }
 
 /// A member whose tool `t` answers with this JSON.
@@ -75,12 +75,12 @@ fn at_once(case: &Case, callers: usize, arguments: &Value) -> Vec<String> {
 fn patterns_that_take_a_minute_delay_nobody_and_are_given_up() {
     let answer = format!("{{\"a\":\"{}\"}}", "a".repeat(120_000));
     answering(ANY, SLOW, &answer).limit("schema_seconds = 1").attacks(|case| {
-        let told = at_once(case, 8, &json!({}));
+        let errors = at_once(case, 8, &json!({}));
         let given_up = "the tool t did not answer what its output schema says: checking it takes longer than \
                         limits.schema_seconds = 1";
-        assert!(told.iter().any(|told| told == given_up), "{told:?}");
+        assert!(errors.iter().any(|errors| errors == given_up), "{errors:?}");
         let busy = "the inputs and answers of other calls of hostile are being checked; try again";
-        assert!(told.iter().all(|told| told == given_up || told.contains(busy)), "{told:?}");
+        assert!(errors.iter().all(|errors| errors == given_up || errors.contains(busy)), "{errors:?}");
     });
 }
 
@@ -96,20 +96,20 @@ fn doubling(levels: usize) -> (&'static str, Value) {
 fn a_schema_that_doubles_with_each_level_of_a_value_is_given_up() {
     let (schema, value) = doubling(40);
     answering(schema, ANY, "{}").limit("schema_seconds = 1").attacks(|case| {
-        let told = call(case, value.clone());
-        assert!(told.starts_with("the input is not what t takes: checking it takes "), "{told}");
-        assert!(told.contains("limits.schema_"), "{told}");
+        let error = call(case, value.clone());
+        assert!(error.starts_with("the input is not what t takes: checking it takes "), "{error}");
+        assert!(error.contains("limits.schema_"), "{error}");
     });
 }
 
 #[test]
-fn a_schema_of_thousands_of_parts_for_a_value_of_thousands_is_told_in_a_few_problems() {
+fn a_schema_of_thousands_of_parts_for_a_value_of_thousands_is_reported_as_a_few_problems() {
     let schema =
         json!({"type": "object", "properties": {"a": {"items": {"allOf": vec![json!({"type": "string"}); 8000]}}}});
     answering(&schema.to_string(), ANY, "{}").attacks(|case| {
-        let told = call(case, json!({"a": vec![1; 2000]}));
-        assert!(told.starts_with("the input is not what t takes: "), "{told}");
-        assert!(told.len() < 4096, "{}", told.len());
+        let error = call(case, json!({"a": vec![1; 2000]}));
+        assert!(error.starts_with("the input is not what t takes: "), "{error}");
+        assert!(error.len() < 4096, "{}", error.len());
     });
 }
 
@@ -119,10 +119,10 @@ fn a_schema_of_thousands_of_parts_takes_no_more_memory_than_the_limit() {
         json!({"type": "object", "properties": {"a": {"items": {"allOf": vec![json!({"type": "string"}); 8000]}}}});
     let hostile = answering(&schema.to_string(), ANY, "{}");
     hostile.limit("schema_memory_bytes = 33554432").attacks(|case| {
-        let told = call(case, json!({"a": vec![1; 2000]}));
+        let error = call(case, json!({"a": vec![1; 2000]}));
         let why =
             "the input is not what t takes: checking it takes more memory than limits.schema_memory_bytes = 33554432";
-        assert_eq!(told, why);
+        assert_eq!(error, why);
     });
 }
 
@@ -165,7 +165,7 @@ fn a_schema_that_nests_to_the_end_of_a_stack_is_refused() {
 }
 
 #[test]
-fn a_reference_that_means_another_place_than_it_says_is_refused() {
+fn a_reference_that_resolves_elsewhere_than_it_says_is_refused() {
     let twice = vec![json!({"$ref": "#/%24defs/a"}); 2];
     let hidden = json!({"$defs": {"a": {"items": {"allOf": twice}}}, "%24defs": {"a": true}, "$ref": "#/%24defs/a"});
     is_no_schema(hidden, "has a `%`, which is not supported");

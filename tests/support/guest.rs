@@ -107,7 +107,7 @@ pub(crate) fn refusing(text: &str) -> Vec<u8> {
     Guest::default().activate(&body).with(&format!("(data (i32.const 1024) {text:?})")).build()
 }
 
-/// A guest written in WAT. Its module finds at hand
+/// A guest written in WAT. Its module has
 /// - every function of the interfaces that it imports, as `$interface.function` with the canonical signature; methods
 ///   are `$poll.pollable.block`, and the end of a resource is `$poll.pollable.drop`;
 /// - `$ok` and `$failed`, which give `run` its answer: a text, by address and length;
@@ -116,7 +116,7 @@ pub(crate) fn refusing(text: &str) -> Vec<u8> {
 /// - `$outcome`, which gives `run` as its answer what a host function answered at 8192: "ok", or the error's text;
 /// - `$case`, the length of the task that the activation at an address has, by which a caller chooses what it does.
 ///
-/// Addresses from 4096 to 8191 are for answers to the host, from 8192 for those of host functions; what these hand over
+/// Addresses from 4096 to 8191 are for answers to the host, from 8192 for those of host functions; what these return
 /// stands above 65536, unless [`Guest::realloc`] puts it elsewhere.
 #[derive(Default)]
 pub(crate) struct Guest {
@@ -141,7 +141,7 @@ impl Guest {
         Self { imports: interfaces.iter().map(name).collect(), ..Self::default() }
     }
 
-    /// The body of `activate`, where it is not to plan a run of its own.
+    /// The body of `activate`, unless it plans to run itself.
     pub(crate) fn activate(mut self, body: &str) -> Self {
         self.activate = Some(body.to_owned());
         self
@@ -196,7 +196,7 @@ impl Guest {
         self
     }
 
-    /// The body of the function that makes room for what the host hands over: the size is its fourth parameter.
+    /// The body of the function that allocates for what the host passes: the size is its fourth parameter.
     pub(crate) fn realloc(mut self, body: &str) -> Self {
         self.realloc = Some(body.to_owned());
         self

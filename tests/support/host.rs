@@ -1,4 +1,4 @@
-//! A host as Guild Hall runs it: the `guild` binary in a process of its own, spoken to through its socket.
+//! A host as Guild Hall runs it: the `guild` binary as a separate process, called through its socket.
 
 use std::{
     fs,
@@ -33,7 +33,7 @@ pub(crate) fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A home of its own for the processes of one test: members, configuration, documents.
+/// A separate home directory for the processes of one test: members, configuration, documents.
 pub(crate) struct Home {
     dir: TempDir,
     environment: Vec<(String, String)>,
@@ -192,8 +192,8 @@ impl Home {
     }
 }
 
-/// A port that nobody listens on at this moment. It is below those that a system hands out by itself, so that whoever lets
-/// go of it for a while finds it free again.
+/// A port that is free at this moment. It is below those that a system assigns by itself, so that a test that closes it
+/// for a while finds it free again.
 pub(crate) fn free_port() -> u16 {
     let random = || u16::try_from(RandomState::new().build_hasher().finish() % 20_000).unwrap();
     let mut tried = (0..100).map(|_| 10_000 + random());
@@ -342,7 +342,7 @@ impl Client {
         format!("http://127.0.0.1:{}{}", self.port, self.path)
     }
 
-    /// One POST on a connection of its own: status and body.
+    /// One POST on a new connection: status and body.
     pub(crate) fn post(&self, body: &str) -> std::io::Result<(u16, String)> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
         stream.set_read_timeout(Some(PATIENCE))?;

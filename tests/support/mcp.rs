@@ -127,13 +127,13 @@ impl Endpoint {
         let answer = self.post(&initialize(version, json!({})));
         assert_eq!(answer.status, 200);
         let session = answer.header("mcp-session-id").unwrap().to_owned();
-        let told = answer.message()["result"].take();
+        let result = answer.message()["result"].take();
         let within = self.with("Mcp-Session-Id", &session);
         // Clients of the first two versions do not say it again.
         let within = if version < "2025-06-18" { within } else { within.with("MCP-Protocol-Version", version) };
         let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
         assert_eq!(within.post(&initialized).status, 202);
-        (within, told)
+        (within, result)
     }
 
     /// A request in a session, and its result.

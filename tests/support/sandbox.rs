@@ -1,4 +1,4 @@
-//! A sandbox of its own, without a host around it.
+//! A sandbox without a host.
 
 use std::{
     fs,
@@ -61,7 +61,7 @@ impl Bench {
         fs::write(self.dir.path().join("member/guest.wasm"), bytes).unwrap();
         let spec = spec(component);
         let candidate = Candidate::read(&self.member(), &spec.file, self.limits.component_bytes)?;
-        // Nothing is denied but the web, which nobody opened.
+        // Nothing is denied but the web, which the policy does not allow.
         let member = "guest".parse().unwrap();
         let grants = Grants::of(&member, &spec, &self.policy);
         self.sandbox.prepare(&member, &candidate, &spec, Arc::new(grants), self.limits.clone()).map(Arc::new)
@@ -99,7 +99,7 @@ impl Bench {
         (job.run(plugin).await, job.log())
     }
 
-    /// A job with this task that nobody carries out yet.
+    /// A job with this task that does not run yet.
     pub(crate) fn job(&self, task: &str) -> BenchJob {
         let options = StoreOptions { limits: self.limits.clone(), clock: Arc::new(SystemClock) };
         let store = JobStore::open(&self.member(), options).unwrap();

@@ -178,7 +178,7 @@ impl Host {
                 .current_dir(member)
                 .env("PATH", &path)
                 .env("GUILD_CONFIG", policy)
-                // Compiled components stay in the build directory too.
+                // Compiled components are cached in the build directory too.
                 .env("XDG_CACHE_HOME", root().join("target/demo-cache"))
                 .stdin(Stdio::null())
                 .stdout(Stdio::piped())

@@ -21,7 +21,7 @@ const UNUSED: [&str; 2] = ["unmatched-skip", "license-not-encountered"];
 /// How long the advisories may take to come.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Whoever only talks to a host builds this one, and not the engine that runs components.
+/// A client of a host builds this one, and not the engine that runs components.
 const CLIENT: &str = "guild-client";
 const ENGINE: &str = "wasmtime";
 
@@ -65,10 +65,10 @@ fn on(deny: &Path, workspace: &str) -> Command {
     command
 }
 
-/// Fetches the advisories. That is a step of its own, so that not to reach them is told from what they say.
+/// Fetches the advisories. It is a separate step, so that a failed download differs from a finding.
 fn fetch(deny: &Path) -> Result<(), String> {
     let mut fetch = on(deny, "Cargo.toml");
-    // In a group of its own: it has children, which must not outlive it.
+    // In its own process group: it has children, which must not outlive it.
     fetch.args(["fetch", "db"]).env("GIT_TERMINAL_PROMPT", "0").process_group(0);
     fetch.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut fetch = fetch.spawn().map_err(|e| format!("cannot start cargo-deny: {e}"))?;

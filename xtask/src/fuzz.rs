@@ -17,7 +17,7 @@ use crate::{
     tools,
 };
 
-/// Seconds in all, where nobody says how many.
+/// The default duration of all, in seconds.
 const SECONDS: u64 = 180;
 /// One input that takes longer is a finding; so is one that takes more MiB.
 const INPUT_SECONDS: u32 = 20;
@@ -136,7 +136,7 @@ impl Build {
             build.arg(one);
         }
         if let Some(toolchain) = self.toolchain {
-            // The cargo of this process is of its own toolchain.
+            // The cargo of this process belongs to another toolchain.
             build.env("RUSTUP_TOOLCHAIN", toolchain).env_remove("CARGO");
         }
         eprintln!("building, {}", self.words());

@@ -137,7 +137,7 @@ impl Toolchain {
             }
             Self::Debian { linkers, .. } => {
                 let mut command = Command::new(DEBIAN_CARGO);
-                // What cargo and rustup tell the programs that they run would lead to the other toolchain.
+                // The variables that cargo and rustup set for the programs that they run would select the other toolchain.
                 for name in ["CARGO", "LD_LIBRARY_PATH", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "RUSTFLAGS"] {
                     command.env_remove(name);
                 }
@@ -169,7 +169,7 @@ impl Toolchain {
     }
 }
 
-/// Flags that keep paths of this machine out of what is built: who made it, and where, is nobody's business.
+/// Flags that leave paths of this machine out of what is built.
 fn without_paths() -> Vec<String> {
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let cargo = std::env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| Some(home?.join(".cargo")));

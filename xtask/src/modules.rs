@@ -1,7 +1,7 @@
-//! No crate of the host has a cycle among its top-level modules: whoever reads one of them has read what it stands on.
+//! No crate of the host has a cycle among its top-level modules: each can be read after those that it uses.
 //!
 //! An arrow is every path that leads from one module into another, in code and in macros, but for tests. A name that the
-//! crate's root re-exports is an arrow to the module that defines it. Cargo keeps arrows between crates without cycles.
+//! crate's root re-exports is an arrow to the module that defines it. Cargo refuses cycles between crates.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},

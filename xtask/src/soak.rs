@@ -5,7 +5,7 @@ use crate::{
     steps::{cargo, run},
 };
 
-/// Minutes, where nobody says how many.
+/// The default duration, in minutes.
 const MINUTES: &str = "10";
 
 /// `arguments` are `[--minutes N] [--release]`.

@@ -7,7 +7,7 @@ use crate::{
     steps::{Steps, cargo, root, run, run_keeping_end},
 };
 
-/// The workspaces beside the main one: code that is made for WebAssembly, and checked here natively.
+/// The workspaces besides the main one: code that is made for WebAssembly, and checked here natively.
 const GUEST_WORKSPACES: [&str; 2] = ["plugins/Cargo.toml", "tests/guests/Cargo.toml"];
 
 /// Sets everything up and runs all checks; the first that fails ends it. The real Claude Code CLI is a check of its own,
@@ -25,7 +25,7 @@ pub(crate) fn all(with_claude: bool) -> Result<(), String> {
         done = steps.take("clients that are not ours", || clients::check(&guild));
     }
     println!("\n{steps}");
-    // The test runner's own closing lines come last, as they were, for whoever reads only the end.
+    // The test runner's summary comes last, unchanged, for readers of the end only.
     summary.iter().for_each(|line| println!("{line}"));
     done
 }

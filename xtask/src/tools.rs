@@ -1,4 +1,4 @@
-//! Programs that are no part of a toolchain. Those that are missing are installed below `target/`, so that nobody's own
+//! Programs that are no part of a toolchain. Those that are missing are installed below `target/`, so that the user's own
 //! are touched.
 
 use std::{

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use guild_audit::{Audit, Difference, Member, Severity, Subject, inspect};
+use guild_audit::{Audit, Difference, Member, Operator, Package, Rule, Subject, inspect};
 use guild_contract::{Bounds, Grants, Limits, Manifest, MemberKey, Policy, manifest::ComponentSpec};
 use serde_json::json;
 
@@ -37,7 +37,8 @@ pub fn run(data: &[u8]) {
 }
 
 fn is_warned(audit: &Audit) -> bool {
-    audit.findings.iter().any(|finding| finding.severity == Severity::High)
+    // The rules of what a host refuses have the first ids.
+    audit.findings.iter().any(|finding| finding.rule <= Rule::GA010)
 }
 
 /// Audits twice, and writes and reads the outcome.
@@ -46,7 +47,23 @@ fn audit(bytes: &[u8], member: Option<(&ComponentSpec, &Grants)>) -> Audit {
     let manifest = json!({"name": "ann", "displayName": "Ann", "description": "d", "version": "1", "plugin": {}});
     let manifest = Manifest::parse(manifest.to_string().as_bytes()).unwrap();
     let bounds = Bounds { max_turns: Some(3), ..Bounds::default() };
-    let member = member.map(|(spec, grants)| Member { key: &key, manifest: &manifest, spec, grants, bounds });
+    let operator = Operator {
+        grants: member.map(|(_, grants)| grants.clone()).unwrap_or_default(),
+        roots: vec!["docs".to_owned()],
+        hosts: vec!["*".to_owned()],
+        ..Operator::default()
+    };
+    // The same bytes are a posture too: any bytes may stand there.
+    let package = Package { posture: Some(bytes), ..Package::default() };
+    let member = member.map(|(spec, grants)| Member {
+        key: &key,
+        manifest: &manifest,
+        spec,
+        grants,
+        bounds,
+        package,
+        operator: &operator,
+    });
     let limits = Limits::default();
     let subject = Subject { file: "x.wasm", bytes, member, limits: &limits, signature: None };
     let audit = Audit::of(&subject);

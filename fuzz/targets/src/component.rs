@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use guild_audit::inspect;
 use guild_contract::{
     Grants, Limits, MemberKey, Policy,
-    manifest::{AgentRequest, ComponentSpec, FilesRequest, MemoryRequest, RequestedGrants, WebRequest, Wish},
+    manifest::{AgentRequest, ComponentSpec, FilesRequest, MemoryRequest, PlainRequest, RequestedGrants, WebRequest},
 };
 use guild_sandbox::{Candidate, CompileCache, Sandbox};
 
@@ -22,12 +22,12 @@ fn sandbox() -> &'static Arc<Sandbox> {
 /// What a manifest can say: everything is asked for, or nothing. Which one, the input decides.
 pub(crate) fn spec_for(data: &[u8]) -> ComponentSpec {
     let all = RequestedGrants {
-        log: Some(Wish {}),
+        log: Some(PlainRequest {}),
         memory: Some(MemoryRequest { write: true }),
         files: Some(FilesRequest::default()),
         web: Some(WebRequest { search: true, ..WebRequest::default() }),
-        job_tools: Some(Wish {}),
-        status: Some(Wish {}),
+        job_tools: Some(PlainRequest {}),
+        status: Some(PlainRequest {}),
         agent: Some(AgentRequest { own_tools: true }),
         artifacts: None,
     };

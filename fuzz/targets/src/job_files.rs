@@ -34,7 +34,7 @@ const FILES: [&str; 12] = [
     "artifacts/a",
 ];
 
-/// Takes jobs up, and keeps them.
+/// Collects the jobs that are resumed.
 #[derive(Default)]
 struct Resumer(Mutex<Vec<Arc<RunningJob>>>);
 
@@ -68,7 +68,7 @@ pub fn run(data: &[u8]) {
             ".origin.json" | "note.md" => scratch.inside().join("memory").join(&*name),
             _ => continue,
         };
-        // One that comes twice stays as it came first.
+        // Of one that comes twice the first counts.
         let _ = match contents.as_slice() {
             b"" => fs::create_dir(path),
             [b'-', b'>', ..] => symlink("../../../outside/secret", path),
@@ -80,7 +80,7 @@ pub fn run(data: &[u8]) {
         };
     }
     memory(&scratch);
-    // A host that goes on with what it finds, and then one that does not.
+    // A host that resumes what it finds, and then one that does not.
     let resumer = Arc::new(Resumer::default());
     let store = open(&scratch);
     store.set_resume(resumer.clone());
@@ -117,7 +117,7 @@ fn look(scratch: &Scratch, store: &JobStore) -> Option<StatusView> {
     };
     let (simple, detailed) = (listed(None), listed(Some(Detail::Detailed)));
     if let Ok(Some(mut follow)) = Follow::open(&scratch.dir(), &id) {
-        let _ = follow.is_running(&Limits::default());
+        let _ = follow.meta(&Limits::default());
         while let Ok(Some(_)) = follow.next_line() {}
     }
     let Ok(json) = store.status("job") else {
@@ -146,7 +146,7 @@ fn look(scratch: &Scratch, store: &JobStore) -> Option<StatusView> {
     Some(status)
 }
 
-/// A job that goes on can be worked on, and has read what was there.
+/// A resumed job can be worked on, and has read what was there.
 fn take_up(scratch: &Scratch, job: &RunningJob) {
     if let Ok(history) = job.history() {
         assert!(!history.is_empty() || transcript::account(&history).usage.turns == 0, "turns out of nothing");

@@ -2,7 +2,7 @@
 //! not to panic itself is only the least of them.
 //!
 //! `fuzz/fuzz_targets` has a binary for each, which libFuzzer drives (`cargo xtask fuzz`). The tests here run each on its
-//! seeds, `fuzz/seeds/TARGET/`, without a fuzzer: an input that once was a finding is kept among them.
+//! seeds, `fuzz/seeds/TARGET/`, without a fuzzer: an input that once was a finding is one of them.
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,

@@ -5,7 +5,7 @@ use std::path::Path;
 use guild_config::{Config, ConfigError};
 use guild_contract::{
     Grants, Manifest, MemberKey, Policy,
-    grants::{Capability, Pattern, Rule, wildcard},
+    grants::{Capability, ComponentGrants, Pattern, Rule, wildcard},
     manifest::{ComponentSpec, Interface, Lines},
 };
 
@@ -76,14 +76,14 @@ fn again(mut manifest: Manifest) {
 fn grants(key: &MemberKey, spec: &ComponentSpec, policy: &Policy) {
     let granted = Grants::of(key, spec, policy);
     let asked: Vec<_> = Interface::ALL.into_iter().filter(|interface| spec.grants.asks(*interface)).collect();
-    let mut judged: Vec<_> = granted.interfaces.keys().copied().collect();
+    let mut judged: Vec<_> = granted.verdicts.interfaces.keys().copied().collect();
     judged.sort_by_key(|interface| Interface::ALL.iter().position(|other| other == interface));
     assert_eq!(judged, asked, "judged is what is asked for");
-    assert!(!granted.memory_write || (granted.has(Interface::Memory) && granted.memory));
-    assert!(!granted.search || (granted.has(Interface::Web) && policy.web));
-    assert!(!granted.own_tools || granted.has(Interface::Agent));
-    assert!(policy.web || (granted.hosts.is_none() && !granted.has(Interface::Web)), "a web that nobody opened");
-    assert!(granted.tools.iter().all(|tool| spec.tools.contains(tool)), "a tool that was not asked for");
+    assert!(!granted.component.memory_write || (granted.has(Interface::Memory) && granted.memory));
+    assert!(!granted.component.search || (granted.has(Interface::Web) && policy.web));
+    assert!(!granted.component.own_tools || granted.has(Interface::Agent));
+    assert!(policy.web || (granted.hosts.is_none() && !granted.has(Interface::Web)), "a web that was not opened");
+    assert!(granted.sessions.tools.iter().all(|tool| spec.tools.contains(tool)), "a tool that was not asked for");
     serde_json::to_string(&granted).unwrap();
 
     let names = names(spec, policy);
@@ -110,21 +110,22 @@ fn grants(key: &MemberKey, spec: &ComponentSpec, policy: &Policy) {
         less.rules.push(Rule { members: Pattern("*".to_owned()), allow: None, deny: vec![denied], limits: None });
         let less = Grants::of(key, spec, &less);
         assert!(within(&less, &granted, &names), "a denial grants something");
-        let none = less.interfaces.keys().all(|interface| !less.has(*interface)) && less.roots.is_none();
-        let none = none && less.hosts.is_none() && less.tools.is_empty() && !less.artifacts && !less.memory;
-        assert!(!all || (none && !less.session_memory), "all is denied, and something is granted");
+        let none = less.verdicts.interfaces.keys().all(|interface| !less.has(*interface)) && less.roots.is_none();
+        let none = none && less.hosts.is_none() && less.sessions.tools.is_empty() && !less.artifacts && !less.memory;
+        assert!(!all || (none && !less.sessions.memory), "all is denied, and something is granted");
     }
 }
 
-/// Names to try: those that somebody wrote, and some others.
+/// Names to try: those in the manifest and the policy, and some others.
 fn names(spec: &ComponentSpec, policy: &Policy) -> Vec<String> {
     let written = policy.rules.iter().flat_map(|rule| rule.allow.iter().flatten().chain(&rule.deny));
     let written = written.filter_map(|capability| match capability {
         Capability::Root(name) | Capability::Host(name) => Some(name.clone()),
         _ => None,
     });
-    let wishes = &spec.grants;
-    let asked = wishes.files.iter().flat_map(|files| &files.roots).chain(wishes.web.iter().flat_map(|web| &web.hosts));
+    let requested = &spec.grants;
+    let asked =
+        requested.files.iter().flat_map(|files| &files.roots).chain(requested.web.iter().flat_map(|web| &web.hosts));
     let some = ["", "docs", "*", "www.example.com"].map(str::to_owned);
     some.into_iter().chain(written).chain(asked.cloned()).take(64).collect()
 }
@@ -132,16 +133,17 @@ fn names(spec: &ComponentSpec, policy: &Policy) -> Vec<String> {
 /// Whether `less` grants nothing that `more` does not.
 fn within(less: &Grants, more: &Grants, names: &[String]) -> bool {
     let flags = |grants: &Grants| {
-        let Grants { memory, memory_write, session_memory, search, own_tools, artifacts, .. } = *grants;
-        [memory, memory_write, session_memory, search, own_tools, artifacts]
+        let Grants { component, sessions, memory, artifacts, .. } = grants;
+        let ComponentGrants { memory_write, search, own_tools } = *component;
+        [*memory, *artifacts, memory_write, search, own_tools, sessions.memory, sessions.search]
     };
     let each = |of: fn(&Grants) -> &Option<guild_contract::grants::Names>| {
         let has = |grants: &Grants, name: &str| of(grants).as_ref().is_some_and(|names| names.grant(name, wildcard));
         names.iter().all(|name| !has(less, name) || has(more, name))
     };
-    less.interfaces.keys().all(|interface| !less.has(*interface) || more.has(*interface))
+    less.verdicts.interfaces.keys().all(|interface| !less.has(*interface) || more.has(*interface))
         && flags(less).into_iter().zip(flags(more)).all(|(less, more)| !less || more)
-        && less.tools.iter().all(|tool| more.tools.contains(tool))
+        && less.sessions.tools.iter().all(|tool| more.sessions.tools.contains(tool))
         && each(|grants| &grants.roots)
         && each(|grants| &grants.hosts)
 }

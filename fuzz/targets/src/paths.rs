@@ -43,7 +43,7 @@ fn names(text: &str) {
     }
 }
 
-/// A read root with what nobody may see.
+/// A read root with files that must not be seen.
 fn root() -> &'static (Scratch, ReadRoots) {
     static ROOT: OnceLock<(Scratch, ReadRoots)> = OnceLock::new();
     ROOT.get_or_init(|| {

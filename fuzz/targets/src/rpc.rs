@@ -6,6 +6,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
+use guild_auth::Caller;
 use guild_config::Config;
 use guild_contract::{Limits, rpc::code};
 use guild_roster::{Host, HostOptions, Target};
@@ -83,7 +84,7 @@ pub fn run(data: &[u8]) {
     let Fixture { scratch, runtime, host } = fixture();
     let member = host.single().expect("it was opened for one");
     let limits = Limits { batch: 8, json_depth: 32, ..Limits::default() };
-    let caller = host.caller_of_this_machine();
+    let caller = Caller::of_this_machine(host.ingress().clone());
     let servers = [Server::Member(member.clone()), Server::Dispatch(member), Server::Roster(host.roster().now())];
     for target in servers.iter().map(Asked::Server).chain([Asked::Unavailable("it is not in service")]) {
         let context = RequestContext { caller: &caller, member: "ann", target };

@@ -1,4 +1,4 @@
-//! A directory for one run, with a witness: something beside it that nobody may touch.
+//! A directory for one run, with a witness: a file outside of it that must not be touched.
 
 use std::{
     collections::BTreeMap,
@@ -11,15 +11,15 @@ use std::{
 use cap_std::{ambient_authority, fs::Dir};
 use tempfile::TempDir;
 
-/// What stands in the witness. No text that a run shows may have it.
+/// The contents of the witness. No text that a run shows may contain it.
 pub(crate) const SECRET: &str = "a-secret-that-nobody-granted";
 
-/// Whether an input has [`SECRET`] itself, as a fuzzer finds out: to be told it then means nothing.
+/// Whether an input has [`SECRET`] itself, as a fuzzer finds out: showing it then is no finding.
 pub(crate) fn knows_the_secret(data: &[u8]) -> bool {
     data.windows(SECRET.len()).any(|window| window == SECRET.as_bytes())
 }
 
-/// A directory `inside`, and beside it `outside` with a file of [`SECRET`].
+/// A directory `inside`, and next to it `outside` with a file of [`SECRET`].
 pub(crate) struct Scratch {
     base: TempDir,
 }
@@ -41,7 +41,7 @@ impl Scratch {
         Dir::open_ambient_dir(self.inside(), ambient_authority()).unwrap()
     }
 
-    /// That nothing beside `inside` was touched.
+    /// That nothing outside of `inside` was touched.
     pub(crate) fn check(&self) {
         let there = tree(self.base.path());
         let outside: Vec<_> = there.iter().filter(|(path, _)| !path.starts_with("inside")).collect();
@@ -50,10 +50,10 @@ impl Scratch {
         assert_eq!(found, expected, "something outside of the directory was touched");
     }
 
-    /// That a text for somebody else names neither the secret nor a place of this machine.
+    /// That a text for callers names neither the secret nor a path of this machine.
     pub(crate) fn check_text(&self, text: &str) {
-        assert!(!text.contains(SECRET), "the secret is told: {text}");
-        assert!(!text.contains(&*self.base.path().to_string_lossy()), "a path of the host is told: {text}");
+        assert!(!text.contains(SECRET), "the secret is shown: {text}");
+        assert!(!text.contains(&*self.base.path().to_string_lossy()), "a path of the host is shown: {text}");
     }
 }
 

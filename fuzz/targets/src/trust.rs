@@ -1,4 +1,4 @@
-//! What the operator's own decisions are kept in: `guild.lock`, `guild.tokens`, `guild.trust`, and signatures.
+//! The files with the operator's decisions: `guild.lock`, `guild.tokens`, `guild.trust`, and signatures.
 
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
@@ -33,7 +33,7 @@ pub fn run(data: &[u8]) {
     scratch.check();
 }
 
-/// A pin that is forgotten is gone, and the others stay as they were.
+/// A pin that is forgotten is gone, and the others do not change.
 fn lock(config: &Config) {
     let approval = Approval::new(config);
     let pins = match approval.lock() {
@@ -51,7 +51,7 @@ fn lock(config: &Config) {
     left.insert(first.clone(), pins[first].clone());
     for pin in left.values_mut().zip(pins.values()) {
         // A number that is no integer may come back as its neighbour.
-        pin.0.wishes.resources.max_budget_usd = pin.1.wishes.resources.max_budget_usd;
+        pin.0.requested.resources.max_budget_usd = pin.1.requested.resources.max_budget_usd;
     }
     assert_eq!(left, pins, "another pin changed");
 }

@@ -28,7 +28,7 @@ const INTERFACES: [&str; 16] = [
 const VERSIONS: [&str; 6] = ["@0.1.0", "@0.1.1", "@0.2.0", "@0.2.12", "@99.0.0-rc.1+x", ""];
 /// What an instance without arguments is made with.
 const NOTHING: [(&str, ComponentExportKind, u32); 0] = [];
-/// Custom sections that somebody reads.
+/// Custom sections that the host reads.
 const CUSTOM: [&str; 6] = ["producers", "name", ".dep-v0", "component-type", ".debug_str", "minisig"];
 
 /// What a component is made of.
@@ -183,7 +183,7 @@ fn build(parts: &[Part<'_>]) -> ComponentBuilder {
     component
 }
 
-/// A custom section with its id, as it stands in the file.
+/// A custom section with its id, as it is in the file.
 fn custom(name: &str, data: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0];
     wasm_encoder::Encode::encode(&CustomSection { name: name.into(), data: data.into() }, &mut bytes);

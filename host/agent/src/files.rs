@@ -37,10 +37,10 @@ use crate::{
 };
 
 pub use confined::FILES_TASK;
-use confined::{ChildSearch, Entry, Operation};
+use confined::{ChildSearch, Operation};
 use glob::PathGlob;
 use search::Search;
-use visible::{Exclusion, Rules, VisibleFile, Walk};
+use visible::{Rules, VisibleFile, Walk};
 
 /// Files larger than this are neither searched nor read line by line.
 const MAX_FILE_BYTES: u64 = 64 << 20;
@@ -52,7 +52,7 @@ const MAX_LINE_CHARS: usize = 2000;
 const PIECE_BYTES: usize = 64 << 10;
 /// The paths of a listing have at most so many bytes together.
 const MAX_LISTED_BYTES: usize = 64 << 20;
-/// What a path of a listing takes beside its text, in bytes.
+/// Bytes that a path of a listing takes besides its text.
 const OVERHEAD: usize = 64;
 
 /// How many files are looked at for each document that is wanted.
@@ -96,7 +96,7 @@ impl Looked {
         self.documents > 0 || self.empty > 0 || other.iter().any(|count| *count > 0)
     }
 
-    /// What was come by and is no document, and why; none where there is nothing of the kind.
+    /// The files that are no documents, and why; `None` where there are none.
     pub fn left_out(&self) -> Option<String> {
         let empty = (self.empty > 0).then(|| format!("without text ({})", self.empty));
         let all: Vec<String> = self.unread.lines().chain(empty).collect();
@@ -105,31 +105,11 @@ impl Looked {
     }
 }
 
-/// Why there are no read roots.
+/// Why there are no read roots: the first directory that is missing or no directory, or two directories of one name, by
+/// which roots are granted and denied.
 #[derive(Debug, thiserror::Error)]
-pub enum RootError {
-    /// One could not be opened.
-    #[error("cannot read the directory {}: {source}", path.display())]
-    Unreadable {
-        /// The directory, as it was named.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// Two have the same name, by which roots are granted and denied.
-    #[error(
-        "two read roots are called {name:?}, {} and {}; give one of them a `name` of its own in `[[roots]]`, or leave it out",
-        first.display(), second.display()
-    )]
-    SameName {
-        /// The name.
-        name: String,
-        /// The directory that has it, as it was named.
-        first: PathBuf,
-        /// The other one.
-        second: PathBuf,
-    },
-}
+#[error("{0}")]
+pub struct RootError(String);
 
 struct Root {
     name: String,
@@ -150,7 +130,7 @@ pub struct ReadRoots {
 }
 
 impl ReadRoots {
-    /// Opens directories under the names of their own.
+    /// Opens directories under their own names.
     ///
     /// # Errors
     /// The first that is missing, is no directory, or has the name of one before it.
@@ -168,27 +148,31 @@ impl ReadRoots {
         let mut roots: Vec<Arc<Root>> = Vec::new();
         for (name, path) in directories {
             let path = path.as_ref();
-            let failed = |source| RootError::Unreadable { path: path.to_owned(), source };
-            // The real path gives `.` and `docs/..` a name of their own.
+            let failed = |e| RootError(format!("cannot read the directory {}: {e}", path.display()));
+            // The real path gives `.` and `docs/..` a name.
             let real = path.canonicalize().map_err(failed)?;
             let dir = Dir::open_ambient_dir(&real, ambient_authority()).map_err(failed)?;
             let name = name
                 .unwrap_or_else(|| real.file_name().map_or("root".into(), |name| name.to_string_lossy().into_owned()));
-            let path = path.to_owned();
             if let Some(first) = roots.iter().find(|root| root.name == name) {
-                return Err(RootError::SameName { name, first: first.path.clone(), second: path });
+                return Err(RootError(format!(
+                    "two read roots are called {name:?}, {} and {}; give one of them a `name` of its own in \
+                     `[[roots]]`, or leave it out",
+                    first.path.display(),
+                    path.display()
+                )));
             }
-            roots.push(Arc::new(Root { name, path, real, dir }));
+            roots.push(Arc::new(Root { name, path: path.to_owned(), real, dir }));
         }
         Ok(Self { roots, child: ChildSearch::new(&Limits::default()) })
     }
 
-    /// Those of these names, as they are open already, for one member: its searches take turns with each other, and with
-    /// nobody else's.
+    /// Those of these names, as they are open already, for one member: its searches share permits with each other, and with
+    /// no other member's.
     #[must_use]
     pub fn only(&self, names: &[String]) -> Self {
         let roots = self.roots.iter().filter(|root| names.contains(&root.name)).cloned().collect();
-        Self { roots, child: self.child.another() }
+        Self { roots, child: self.child.for_member() }
     }
 
     /// The same, with these limits of searches; the default limits hold where this is not said.
@@ -197,13 +181,13 @@ impl ReadRoots {
         Self { child: ChildSearch::new(limits), ..self }
     }
 
-    /// The names of the roots, and where they are: absolute paths without symlinks.
-    pub fn places(&self) -> impl Iterator<Item = (&str, &Path)> {
+    /// The names of the roots and their absolute paths, without symlinks.
+    pub fn paths(&self) -> impl Iterator<Item = (&str, &Path)> {
         self.roots.iter().map(|root| (root.name.as_str(), root.real.as_path()))
     }
 
-    /// What there is to read in each root. It stops in a root where it has come by `enough` documents, or by a thousand
-    /// files for each of them.
+    /// What there is to read in each root. It stops in a root after `enough` documents, or after a thousand files for each
+    /// of them.
     ///
     /// # Errors
     /// Where the roots cannot be looked at: it takes too long, or too much memory.
@@ -258,7 +242,7 @@ impl ReadRoots {
     /// A file, if a session may see it.
     fn open_file(&self, path: &str, max: u64) -> Result<(File, Metadata), ToolError> {
         let (root, inner) = self.locate(path)?;
-        Rules::on_the_way(root, inner, false).map_err(|out| hidden(path, out))?;
+        Rules::on_the_way(root, inner, path, false)?;
         Self::open_in(root, inner, path, max)
     }
 
@@ -278,8 +262,8 @@ impl ReadRoots {
         Ok((file, meta))
     }
 
-    /// Comes by all files that a session can see at a path, in the order of their paths; everywhere, without a path.
-    fn visit(
+    /// Calls `each` with all files that a session can see at a path, sorted by path; everywhere, without a path.
+    fn for_each_file(
         &self,
         path: Option<&str>,
         cancel: &CancellationToken,
@@ -309,7 +293,7 @@ impl ReadRoots {
         wants: &mut dyn FnMut(&FileEntry) -> bool,
     ) -> Result<Listing, ToolError> {
         let (mut files, mut bytes) = (Vec::new(), 0);
-        let unread = self.visit(path, cancel, &mut |seen| {
+        let unread = self.for_each_file(path, cancel, &mut |seen| {
             if wants(&seen.entry) {
                 bytes += seen.entry.path.len() + OVERHEAD;
                 files.push(seen.entry);
@@ -324,44 +308,30 @@ impl ReadRoots {
         Ok(Listing { files, unread })
     }
 
-    /// [`Files::walk`] in this process.
-    fn walk_here(&self, cancel: &CancellationToken) -> Result<Listing, ToolError> {
-        self.list(None, cancel, &mut |_| true)
-    }
-
     /// [`Files::grep`] in this process.
     fn grep_here(&self, request: &GrepRequest, cancel: &CancellationToken) -> Result<GrepResult, ToolError> {
         let path = request.path.as_deref().filter(|path| !everything(path));
         let mut search = Search::new(request, path.map_or("", plain), cancel)?;
-        if request.wanted == GrepWanted::Files {
-            // Those that were written last come first, so all are looked at before one is opened.
+        let unread = if request.wanted == GrepWanted::Files {
+            // The newest come first, so all are listed before one is opened.
             let mut wanted = self.list(path, cancel, &mut |entry| search.wants(entry))?;
-            search.left_out(wanted.unread);
             newest_first(&mut wanted.files);
             for entry in wanted.files {
                 let (root, inner) = self.locate(&entry.path)?;
-                let Ok(file) = open(&root.dir, inner) else {
-                    search.denied(&entry.path);
-                    continue;
-                };
-                if search.file(&entry.path, file)?.is_break() {
+                if search.file(&entry.path, open(&root.dir, inner))?.is_break() {
                     break;
                 }
             }
+            wanted.unread
         } else {
-            let unread = self.visit(path, cancel, &mut |seen| {
+            self.for_each_file(path, cancel, &mut |seen| {
                 if !search.wants(&seen.entry) {
                     return Ok(ControlFlow::Continue(()));
                 }
-                let Ok(file) = open(seen.dir, seen.name) else {
-                    search.denied(&seen.entry.path);
-                    return Ok(ControlFlow::Continue(()));
-                };
-                search.file(&seen.entry.path, file)
-            })?;
-            search.left_out(unread);
-        }
-        Ok(search.finish())
+                search.file(&seen.entry.path, open(seen.dir, seen.name))
+            })?
+        };
+        Ok(search.finish(unread))
     }
 
     /// [`Files::glob`] in this process.
@@ -381,34 +351,18 @@ impl ReadRoots {
     }
 }
 
-/// A line of a file, as far as it is shown.
-struct LinePrefix {
-    /// Its first bytes: enough for the characters that are shown, and one more.
-    start: Vec<u8>,
-    /// Whether the file ended before it.
-    end: bool,
-}
-
-/// Reads a line in pieces, and keeps its beginning only.
-fn read_line(reader: &mut impl BufRead) -> io::Result<LinePrefix> {
-    const KEPT: usize = 4 * (MAX_LINE_CHARS + 1);
-    let mut line = LinePrefix { start: Vec::new(), end: true };
-    loop {
-        let piece = reader.fill_buf()?;
-        if piece.is_empty() {
-            return Ok(line);
-        }
-        line.end = false;
-        let newline = piece.iter().position(|byte| *byte == b'\n');
-        let part = newline.and_then(|newline| piece.get(..newline)).unwrap_or(piece);
-        let room = KEPT.saturating_sub(line.start.len());
-        line.start.extend_from_slice(part.get(..room).unwrap_or(part));
-        let read = newline.map_or(piece.len(), |newline| newline + 1);
-        reader.consume(read);
-        if newline.is_some() {
-            return Ok(line);
-        }
+/// Reads a line, and keeps its first bytes only: enough for the characters that are shown, and one more. `None` at the
+/// end of the file.
+fn read_line(reader: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
+    const KEPT: u64 = 4 * (MAX_LINE_CHARS as u64 + 1);
+    let mut line = Vec::new();
+    if reader.by_ref().take(KEPT).read_until(b'\n', &mut line)? == 0 {
+        return Ok(None);
     }
+    if line.pop_if(|last| *last == b'\n').is_none() {
+        reader.skip_until(b'\n')?;
+    }
+    Ok(Some(line))
 }
 
 /// A file's bytes.
@@ -422,8 +376,8 @@ fn whole((file, meta): (File, Metadata), path: &str, max: u64) -> Result<Vec<u8>
     Ok(bytes)
 }
 
-/// Opens a file for reading. What became a pipe meanwhile is opened without waiting for its writer, what became a
-/// symlink is not opened.
+/// Opens a file for reading. A path that has become a pipe is opened without waiting for its writer; one that has
+/// become a symlink is not opened.
 fn open(dir: &Dir, path: &str) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags((OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed());
@@ -440,16 +394,11 @@ fn everything(path: &str) -> bool {
     matches!(plain(path), "" | ".")
 }
 
-fn hidden(path: &str, out: Exclusion) -> ToolError {
-    match out {
-        Exclusion::Hidden => {
-            ToolError::InvalidInput(format!("{path:?} is hidden, left out by .gitignore, or behind a symlink"))
-        }
-        Exclusion::Beyond(why) => ToolError::OverLimit(format!("{path:?} is not read: {why}")),
-    }
+fn hidden(path: &str) -> ToolError {
+    ToolError::InvalidInput(format!("{path:?} is hidden, left out by .gitignore, or behind a symlink"))
 }
 
-/// The error of a session's path. It has the error's kind only: its text could name a place of the host.
+/// The error for a path of a session. It has the error's kind only: its text could name a path of the host.
 fn unreadable(path: &str, error: &io::Error) -> ToolError {
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
@@ -465,8 +414,7 @@ impl Files for ReadRoots {
     }
 
     fn walk(&self, cancel: &CancellationToken) -> Result<Listing, ToolError> {
-        let (files, unread): (Vec<Entry>, Unread) = self.ask(Operation::Walk, cancel)?;
-        Ok(Listing { files: files.into_iter().map(FileEntry::from).collect(), unread })
+        self.ask(Operation::Walk, cancel)
     }
 
     fn bytes(&self, path: &str, max: u64) -> Result<Vec<u8>, ToolError> {
@@ -476,7 +424,7 @@ impl Files for ReadRoots {
     fn listed_bytes(&self, path: &str, max: u64) -> Result<Vec<u8>, ToolError> {
         let (root, inner) = self.locate(path)?;
         if Rules::is_hidden(root, inner) {
-            return Err(hidden(path, Exclusion::Hidden));
+            return Err(hidden(path));
         }
         whole(Self::open_in(root, inner, path, max)?, path, max)
     }
@@ -491,17 +439,16 @@ impl Files for ReadRoots {
         let first = offset.max(1);
         let mut text = String::new();
         for number in 1..first.saturating_add(limit) {
-            let line = read_line(&mut reader).map_err(failed)?;
-            if line.end {
+            let Some(line) = read_line(&mut reader).map_err(failed)? else {
                 if number <= first && first > 1 {
                     return Err(ToolError::InvalidInput(format!("{path:?} has {} lines", number - 1)));
                 }
                 break;
-            }
+            };
             if number < first {
                 continue;
             }
-            let content = String::from_utf8_lossy(&line.start);
+            let content = String::from_utf8_lossy(&line);
             let (shown, whole) = cut(content.trim_end_matches('\r'), MAX_LINE_CHARS);
             if text.len() + shown.len() > MAX_READ_BYTES {
                 text.push_str(&format!("(cut here: go on with offset {number})\n"));

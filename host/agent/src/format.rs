@@ -1,4 +1,4 @@
-//! Which files are documents: files with text that the built-in runtime quotes, told by their names and sizes.
+//! Which files are documents: files with text that the built-in runtime quotes. Their names and sizes decide.
 
 use guild_session::files::{FileEntry, Reason};
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ pub(crate) enum Format {
     Code,
 }
 
-/// In which form the text of a document is; or why a file is not read, as far as its name and its size tell.
+/// How the text of a document is read; or why a file is not read, by its name and its size.
 pub(crate) fn document_format(file: &FileEntry) -> Result<Format, Reason> {
     match format(&file.path) {
         None => Err(Reason::Kind),
@@ -28,7 +28,7 @@ pub(crate) fn document_format(file: &FileEntry) -> Result<Format, Reason> {
     }
 }
 
-/// How a file is to be read, by its name. `None` for what holds no text that anybody would quote.
+/// How a file is to be read, by its name. `None` for files without text to quote.
 pub(crate) fn format(path: &str) -> Option<Format> {
     let name = path.rsplit('/').next().unwrap_or(path).to_ascii_lowercase();
     let Some((stem, extension)) = name.rsplit_once('.') else { return Some(Format::Text) };

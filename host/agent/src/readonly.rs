@@ -1,104 +1,69 @@
 //! The built-in read-only tools: Read, Grep and Glob over the granted read roots, as agents know them, and WebSearch
 //! and WebFetch over the web as far as it was opened.
 //!
-//! [`TABLE`] is all there is of a tool: its name, its input, and what it does. What a model reads of it are the doc comments
-//! of its input.
+//! What a model reads of a tool are the doc comments of its input.
 
 mod local;
 mod web;
 
 use std::sync::Arc;
 
-use futures::{FutureExt as _, future::BoxFuture};
 use guild_contract::manifest::FILE_TOOLS;
 use guild_session::{
     files::Files,
     tools::{ToolDefinition, ToolError, parse},
-    web::Web,
+    web::{Fetch, Search, Web},
 };
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-/// Bytes of an answer that are kept for the line that says how to go on.
+/// Bytes of an answer that are reserved for the line that says how to continue.
 const LAST_LINE_BYTES: usize = 200;
 
-/// A tool with what it reads: its input, how many bytes its answer has at most where it can be given in parts, and what
-/// stops it.
-pub(crate) type ReadOnly = Arc<dyn Fn(Value, usize, CancellationToken) -> Answering + Send + Sync>;
-
-/// A call under way.
-type Answering = BoxFuture<'static, Result<String, ToolError>>;
-
-/// Binds a tool to what it reads, where there is something.
-type Bind = fn(&Tool, Option<&Arc<dyn Files>>, &Web) -> Option<ReadOnly>;
-
-/// A built-in read-only tool.
-struct Tool {
-    name: &'static str,
-    define: fn(&str, Option<&str>, bool) -> ToolDefinition,
-    bind: Bind,
+/// A tool with what it reads.
+pub(crate) enum ReadOnly {
+    Read(Arc<dyn Files>),
+    Grep(Arc<dyn Files>),
+    Glob(Arc<dyn Files>),
+    WebSearch(Arc<dyn Search>),
+    WebFetch(Arc<dyn Fetch>),
 }
 
-static TABLE: [Tool; 5] = [
-    Tool {
-        name: "Read",
-        define: ToolDefinition::of::<local::ReadInput>,
-        bind: |tool, files, _| tool.reading(files?, local::read),
-    },
-    Tool {
-        name: "Grep",
-        define: ToolDefinition::of::<local::GrepInput>,
-        bind: |tool, files, _| tool.reading(files?, local::grep),
-    },
-    Tool {
-        name: "Glob",
-        define: ToolDefinition::of::<local::GlobInput>,
-        bind: |tool, files, _| tool.reading(files?, local::glob),
-    },
-    Tool {
-        name: "WebSearch",
-        define: ToolDefinition::of::<web::SearchInput>,
-        bind: |tool, _, web| tool.asking(web.search.clone()?, |search, input, _| web::search(search, input).boxed()),
-    },
-    Tool {
-        name: "WebFetch",
-        define: ToolDefinition::of::<web::FetchInput>,
-        bind: |tool, _, web| tool.asking(web.fetch.clone()?, |page, input, room| web::fetch(page, input, room).boxed()),
-    },
-];
-
-impl Tool {
-    /// A tool over local files. They are read on another thread, which stops soon after the call is cancelled.
-    fn reading<T: DeserializeOwned + Send + 'static>(
-        &self,
-        files: &Arc<dyn Files>,
-        read: fn(&dyn Files, T, usize, &CancellationToken) -> Result<String, ToolError>,
-    ) -> Option<ReadOnly> {
-        let (name, files) = (self.name, files.clone());
-        Some(Arc::new(move |input, room, cancel| {
-            let files = files.clone();
-            let done = async move {
-                let (input, room) = (parse(name, input)?, room.saturating_sub(LAST_LINE_BYTES));
-                let done = tokio::task::spawn_blocking(move || read(&*files, input, room, &cancel)).await;
-                done.unwrap_or_else(|_| Err(ToolError::Unavailable("reading the files broke off".to_owned())))
-            };
-            done.boxed()
-        }))
+impl ReadOnly {
+    /// Calls the tool. Its answer has at most `room` bytes where it can be given in parts.
+    pub(crate) async fn call(&self, input: Value, room: usize, cancel: CancellationToken) -> Result<String, ToolError> {
+        let room = room.saturating_sub(LAST_LINE_BYTES);
+        match self {
+            Self::Read(files) => on_files(parse("Read", input)?, files, room, cancel, local::read).await,
+            Self::Grep(files) => on_files(parse("Grep", input)?, files, room, cancel, local::grep).await,
+            Self::Glob(files) => on_files(parse("Glob", input)?, files, room, cancel, local::glob).await,
+            Self::WebSearch(search) => web::search(&**search, parse("WebSearch", input)?).await,
+            Self::WebFetch(pages) => web::fetch(&**pages, parse("WebFetch", input)?, room).await,
+        }
     }
+}
 
-    /// A tool that asks a source elsewhere.
-    fn asking<S: Send + Sync + ?Sized + 'static, T: DeserializeOwned + 'static>(
-        &self,
-        source: Arc<S>,
-        ask: fn(Arc<S>, T, usize) -> Answering,
-    ) -> Option<ReadOnly> {
-        let name = self.name;
-        Some(Arc::new(move |input, room, _| match parse(name, input) {
-            Ok(input) => ask(source.clone(), input, room.saturating_sub(LAST_LINE_BYTES)),
-            Err(error) => async { Err(error) }.boxed(),
-        }))
-    }
+/// Reads local files on another thread, which stops soon after the call is cancelled.
+async fn on_files<T: Send + 'static>(
+    input: T,
+    files: &Arc<dyn Files>,
+    room: usize,
+    cancel: CancellationToken,
+    read: fn(&dyn Files, T, usize, &CancellationToken) -> Result<String, ToolError>,
+) -> Result<String, ToolError> {
+    let files = files.clone();
+    let done = tokio::task::spawn_blocking(move || read(&*files, input, room, &cancel)).await;
+    done.unwrap_or_else(|_| Err(ToolError::Unavailable("reading the files broke off".to_owned())))
+}
+
+fn definitions() -> [ToolDefinition; 5] {
+    [
+        ToolDefinition::of::<local::ReadInput>("Read", None, true),
+        ToolDefinition::of::<local::GrepInput>("Grep", None, true),
+        ToolDefinition::of::<local::GlobInput>("Glob", None, true),
+        ToolDefinition::of::<web::SearchInput>("WebSearch", None, true),
+        ToolDefinition::of::<web::FetchInput>("WebFetch", None, true),
+    ]
 }
 
 /// The read-only tools of a host, over the read roots that were granted: made once, and shared by all sessions.
@@ -114,17 +79,16 @@ impl Broker {
         let files = files.filter(|files| !files.roots().is_empty());
         let roots = files.as_ref().map(|files| files.roots()).unwrap_or_default();
         let roots = roots.iter().map(|root| format!("{root}/")).collect::<Vec<_>>().join(", ");
-        let define = |tool: &Tool| {
-            let mut definition = (tool.define)(tool.name, None, true);
+        let complete = |mut definition: ToolDefinition| {
             // A session has no other way to learn the names of the roots.
-            if FILE_TOOLS.contains(&tool.name) {
+            if FILE_TOOLS.contains(&&*definition.name) {
                 let paths =
                     format!(" Paths begin with the name of a read root: {roots}; a / before it changes nothing.");
                 definition.description.push_str(&paths);
             }
             Arc::new(definition)
         };
-        Self { files, definitions: TABLE.iter().map(define).collect() }
+        Self { files, definitions: definitions().into_iter().map(complete).collect() }
     }
 
     /// Whether a session can be given the tool of this name: whether it exists, and there is something for it to read.
@@ -135,8 +99,16 @@ impl Broker {
 
     /// A tool, with its definition.
     pub(crate) fn tool(&self, name: &str, web: &Web) -> Option<(Arc<ToolDefinition>, ReadOnly)> {
-        let (tool, definition) = TABLE.iter().zip(&*self.definitions).find(|(tool, _)| tool.name == name)?;
-        Some((definition.clone(), (tool.bind)(tool, self.files.as_ref(), web)?))
+        let definition = self.definitions.iter().find(|definition| definition.name == name)?;
+        let tool = match name {
+            "Read" => ReadOnly::Read(self.files.clone()?),
+            "Grep" => ReadOnly::Grep(self.files.clone()?),
+            "Glob" => ReadOnly::Glob(self.files.clone()?),
+            "WebSearch" => ReadOnly::WebSearch(web.search.clone()?),
+            "WebFetch" => ReadOnly::WebFetch(web.fetch.clone()?),
+            _ => return None,
+        };
+        Some((definition.clone(), tool))
     }
 }
 
@@ -149,10 +121,10 @@ mod tests {
 
     #[test]
     fn the_tools_are_those_that_a_manifest_can_ask_for() {
-        assert_eq!(TABLE.each_ref().map(|tool| tool.name), SESSION_TOOLS);
+        assert_eq!(definitions().map(|tool| tool.name), SESSION_TOOLS);
     }
 
-    /// What a model is told, word by word.
+    /// The texts for models, word by word.
     #[test]
     fn a_schema_is_its_type_and_nothing_besides() {
         let definition = |name: &str| {

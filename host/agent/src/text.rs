@@ -1,4 +1,6 @@
-//! Texts of files, as far as they are looked at.
+//! Parts of texts, and how binary files are detected.
+
+use std::ops::Range;
 
 /// How much of a file decides whether it is binary: a NUL in there says so.
 pub(crate) const HEAD_BYTES: usize = 8192;
@@ -14,4 +16,17 @@ pub(crate) fn cut(text: &str, max: usize) -> (&str, bool) {
         Some((end, _)) => (text.get(..end).unwrap_or(text), false),
         None => (text, true),
     }
+}
+
+/// A text on one line, with one space for each run of white space.
+pub(crate) fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// A range of a text without the white space at its ends.
+pub(crate) fn trimmed(text: &str, range: Range<usize>) -> Range<usize> {
+    let part = text.get(range.clone()).unwrap_or_default();
+    let start = range.start + (part.len() - part.trim_start().len());
+    let end = range.end - (part.len() - part.trim_end().len());
+    start..end.max(start)
 }

@@ -23,24 +23,17 @@ use crate::readonly::{Broker, ReadOnly};
 /// Names that no tool of a session can have, in whatever case: those by which agents know tools that write files or run
 /// commands. A tool that is called so would be taken for one of them.
 const FORBIDDEN: &[&str] = &["Write", "Edit", "MultiEdit", "NotebookEdit", "Bash", "PowerShell"];
-/// Bytes of a cut result that are kept for the line that says so.
+/// Bytes of a cut result that are reserved for the line that says so.
 const CUT_LINE_BYTES: usize = 200;
 /// Characters of a text that the host's log repeats.
 const LOGGED_CHARS: usize = 300;
 
 /// What answers the calls of one tool.
 enum Target {
-    /// To one of the sets of tools.
+    /// One of the sets of tools.
     Set(Arc<dyn Tools>),
-    /// To the read roots, or the web.
+    /// A read-only tool, over the read roots or the web.
     ReadOnly(ReadOnly),
-}
-
-/// A call that was answered before the host restarted.
-struct PastCall {
-    tool: String,
-    input: Value,
-    result: Result<Value, ToolError>,
 }
 
 /// The tools of one session: sets of tools that were made elsewhere, and those of the read-only tools that were both
@@ -49,11 +42,12 @@ pub struct ToolSet {
     session: u32,
     tools: Vec<(Arc<ToolDefinition>, Target)>,
     journal: Arc<dyn Journal>,
-    past_calls: HashMap<String, PastCall>,
+    /// Calls that were answered before the host restarted, by id, with their results.
+    past_calls: HashMap<String, (ToolCall, Result<Value, ToolError>)>,
     result_bytes: usize,
     cancel: CancellationToken,
     /// The span of the job, for the log.
-    of: Span,
+    span: Span,
 }
 
 impl ToolSet {
@@ -70,7 +64,7 @@ impl ToolSet {
             past_calls: HashMap::new(),
             result_bytes: size(Limits::default().tool_result_bytes),
             cancel: CancellationToken::new(),
-            of: Span::current(),
+            span: Span::current(),
         };
         for set in sets {
             for definition in set.definitions() {
@@ -107,8 +101,8 @@ impl ToolSet {
     }
 
     /// Answers calls that have a result in `history`, the session's entries from before its host stopped, with that
-    /// result: nothing is called or written down for them. Another call under the same id, as a session may make whose
-    /// sources have changed, is a call of its own.
+    /// result: nothing is called or written down for them. A different call under the same id, which a session makes
+    /// whose sources have changed, is made.
     #[must_use]
     pub fn with_history(mut self, history: &[Entry]) -> Self {
         let mut calls = HashMap::new();
@@ -122,8 +116,8 @@ impl ToolSet {
                         Some(text) => Err(ToolError::Unavailable(text.clone())),
                         None => Ok(output.clone().unwrap_or_default()),
                     };
-                    let past = PastCall { tool: (*tool).clone(), input: (*input).clone(), result };
-                    self.past_calls.insert(call.clone(), past);
+                    let past = ToolCall { id: call.clone(), name: String::clone(tool), input: Value::clone(input) };
+                    self.past_calls.insert(call.clone(), (past, result));
                 }
                 _ => {}
             }
@@ -164,9 +158,9 @@ impl ToolSet {
                 Target::Set(set) => set.call(call).await,
                 Target::ReadOnly(tool) => {
                     let cancel = self.cancel.child_token();
-                    // Whoever drops the call ends what it left running on another thread.
+                    // A dropped call stops its work on another thread.
                     let _stop = cancel.clone().drop_guard();
-                    tool(call.input, self.result_bytes, cancel).await.map(Value::String)
+                    tool.call(call.input, self.result_bytes, cancel).await.map(Value::String)
                 }
             }
         };
@@ -182,10 +176,10 @@ impl Tools for ToolSet {
     }
 
     async fn call(&self, call: ToolCall) -> Result<Value, ToolError> {
-        if let Some(past) = self.past_calls.get(&call.id)
-            && (&past.tool, &past.input) == (&call.name, &call.input)
+        if let Some((past, result)) = self.past_calls.get(&call.id)
+            && *past == call
         {
-            return past.result.clone();
+            return result.clone();
         }
         let (session, id, tool) = (self.session, call.id.clone(), call.name.clone());
         self.journal.write(&Entry::Call { session, call: id.clone(), tool: tool.clone(), input: call.input.clone() });
@@ -193,14 +187,14 @@ impl Tools for ToolSet {
         let result = bounded(self.dispatch(call).await, self.result_bytes);
         let over = matches!(result, Err(ToolError::JobEnded)) || result.is_err() && self.cancel.is_cancelled();
         if over {
-            // Its session ended meanwhile, so the call counts as not answered: a resumed session makes it again.
+            // The session ended during the call, so the call counts as not answered: a resumed session makes it again.
             return result;
         }
         let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         if let Err(error) = &result {
             let denied = matches!(error, ToolError::NotGranted(_));
             tracing::debug!(
-                parent: &self.of,
+                parent: &self.span,
                 session,
                 tool = one_line(&tool, LOGGED_CHARS),
                 denied,
@@ -221,7 +215,7 @@ impl Tools for ToolSet {
     }
 }
 
-/// A limit in bytes, as far as memory goes.
+/// A limit in bytes as a size in memory.
 fn size(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }

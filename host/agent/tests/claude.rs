@@ -1,8 +1,8 @@
 //! The runtime `claude`, against a program that speaks the CLI's protocol and can do what a CLI must not.
 #![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
-#[path = "claude/house.rs"]
-mod house;
+#[path = "claude/fixture.rs"]
+mod fixture;
 #[path = "claude/real.rs"]
 mod real;
 
@@ -11,7 +11,7 @@ mod common;
 use std::{
     fs,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU32, Ordering},
     },
     time::{Duration, Instant},
@@ -32,14 +32,14 @@ use serde_json::{Value, json};
 use tokio::sync::{Barrier, Notify};
 
 use common::{Job, Kept, session, write};
-use house::{House, lives, until};
+use fixture::{Fixture, lives, until};
 
 /// A session with the job's tools, whose transcript is kept.
 fn asked(history: Vec<Entry>) -> (Session, Arc<Job>, Arc<Kept>) {
     let (job, kept) = (Arc::new(Job::default()), Arc::new(Kept::default()));
-    let belt = ToolSet::new(1, [job.clone() as Arc<dyn Tools>]).unwrap();
-    let belt = belt.with_journal(kept.clone()).with_history(&history);
-    let session = Session { journal: kept.clone(), history, ..session("Who is it?", Arc::new(belt), None) };
+    let tool_set = ToolSet::new(1, [job.clone() as Arc<dyn Tools>]).unwrap();
+    let tool_set = tool_set.with_journal(kept.clone()).with_history(&history);
+    let session = Session { journal: kept.clone(), history, ..session("Who is it?", Arc::new(tool_set), None) };
     (session, job, kept)
 }
 
@@ -71,7 +71,7 @@ fn kinds(kept: &Kept) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_calls_the_hosts_tools_over_the_pipe_and_is_accounted_for() {
-    let house = House::new(json!({"steps": [
+    let fixture = Fixture::new(json!({"steps": [
         {"do": "answer", "id": "msg_1", "text": "Looking.", "tokens": {"input": 100, "cached": 40, "output": 20}, "calls": [
             call("toolu_1", "update_summary", json!({"summary": "Half way."})),
             call("toolu_2", "submit_result", json!({"output": "It is Ada."})),
@@ -81,8 +81,8 @@ async fn a_session_calls_the_hosts_tools_over_the_pipe_and_is_accounted_for() {
         {"do": "result", "fields": {"result": "Submitted."}},
     ]}));
     let (session, job, kept) = asked(Vec::new());
-    let (meter, scratch) = (session.meter.clone(), house.state());
-    let end = house.claude().run(session).await;
+    let (meter, scratch) = (session.meter.clone(), fixture.state());
+    let end = fixture.claude().run(session).await;
     assert_eq!((end.ending, end.text.as_str()), (Ending::Success, "Submitted."));
 
     assert_eq!(job.report(), "It is Ada.");
@@ -90,31 +90,31 @@ async fn a_session_calls_the_hosts_tools_over_the_pipe_and_is_accounted_for() {
     assert_eq!(ids, ["1.toolu_1", "1.toolu_2"]);
     assert_eq!(kinds(&kept), ["turn", "call", "result", "call", "result", "call", "result", "turn"]);
     let Entry::Turn { turn: 1, text, model: Some(model), usage, .. } = kept.entries()[0].clone() else { panic!() };
-    assert_eq!((text.as_str(), model.as_str()), ("Looking.", "claude-stand-in-1"));
+    assert_eq!((text.as_str(), model.as_str()), ("Looking.", "fake-claude-1"));
     assert_eq!((usage.turns, usage.input_tokens, usage.cached_tokens, usage.output_tokens), (1, 140, 40, 20));
     let account = meter.account();
     let used = account.usage;
     assert_eq!((used.turns, used.input_tokens, used.output_tokens, used.cost_usd), (2, 340, 50, Some(0.25)));
-    assert_eq!(account.models, ["claude-stand-in-1"]);
+    assert_eq!(account.models, ["fake-claude-1"]);
 
     let answers: Vec<Value> =
-        house.answers().into_iter().filter(|answer| answer["result"]["content"].is_array()).collect();
+        fixture.answers().into_iter().filter(|answer| answer["result"]["content"].is_array()).collect();
     let text = |answer: &Value| answer["result"]["content"][0]["text"].as_str().unwrap().to_owned();
     assert_eq!(answers.iter().filter(|answer| answer["result"]["isError"] == false && text(answer) == "ok").count(), 2);
     let refused = answers.iter().find(|answer| answer["result"]["isError"] == true).unwrap();
     assert!(text(refused).contains("no_such_tool"));
     assert!(fs::read_dir(scratch).unwrap().next().is_none(), "the scratch directory is removed");
-    assert!(!lives(house.pid()));
+    assert!(!lives(fixture.pid()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_cli_is_given_exact_flags_a_bare_environment_and_an_empty_directory() {
-    let house = House::new(json!({"steps": [{"do": "result"}]}));
+    let fixture = Fixture::new(json!({"steps": [{"do": "result"}]}));
     let meter = Meter::new(Bounds { max_turns: Some(7), max_budget_usd: Some(0.05), deadline_seconds: None });
     let session = Session { meter, model: Some("--bypass".to_owned()), ..asked(Vec::new()).0 };
-    assert_eq!(house.claude().run(session).await.ending, Ending::Success);
+    assert_eq!(fixture.claude().run(session).await.ending, Ending::Success);
 
-    let started = house.started();
+    let started = fixture.started();
     let flags: Vec<&str> = started["flags"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
     let flags: Vec<&str> = flags.into_iter().filter(|flag| !flag.starts_with("--system-prompt-file=")).collect();
     assert_eq!(
@@ -141,31 +141,31 @@ async fn the_cli_is_given_exact_flags_a_bare_environment_and_an_empty_directory(
     assert_eq!(started["systemPrompt"], "You are a researcher.");
     assert_eq!(started["files"], json!({}));
     let cwd = started["cwd"].as_str().unwrap();
-    assert!(cwd.starts_with(house.state().to_str().unwrap()), "{cwd}");
+    assert!(cwd.starts_with(fixture.state().to_str().unwrap()), "{cwd}");
     let environment = started["environment"].as_object().unwrap();
-    assert!(environment["TMPDIR"].as_str().unwrap().starts_with(house.state().to_str().unwrap()));
+    assert!(environment["TMPDIR"].as_str().unwrap().starts_with(fixture.state().to_str().unwrap()));
     assert_eq!(environment["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"], "1");
     // Cargo sets this for the tests; nobody named it.
     assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some() && !environment.contains_key("CARGO_MANIFEST_DIR"));
     assert!(!environment.contains_key("CLAUDECODE"));
-    assert_eq!(house.user_messages(), ["Who is it?"]);
+    assert_eq!(fixture.user_messages(), ["Who is it?"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_operator_names_further_variables() {
-    let house = House::new(json!({"steps": [{"do": "result"}]}));
-    let options = ClaudeOptions { environment: vec!["CARGO_MANIFEST_DIR".to_owned()], ..house.options() };
+    let fixture = Fixture::new(json!({"steps": [{"do": "result"}]}));
+    let options = ClaudeOptions { environment: vec!["CARGO_MANIFEST_DIR".to_owned()], ..fixture.options() };
     assert_eq!(Claude::new(options).unwrap().run(asked(Vec::new()).0).await.ending, Ending::Success);
-    assert_eq!(house.started()["environment"]["CARGO_MANIFEST_DIR"], env!("CARGO_MANIFEST_DIR"));
+    assert_eq!(fixture.started()["environment"]["CARGO_MANIFEST_DIR"], env!("CARGO_MANIFEST_DIR"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_waits_for_the_end_of_the_answer_that_makes_it() {
     let mut early = working("msg_1");
     early["early"] = json!(true);
-    let house = House::new(json!({"steps": [early, {"do": "result"}]}));
+    let fixture = Fixture::new(json!({"steps": [early, {"do": "result"}]}));
     let (session, _, kept) = asked(Vec::new());
-    assert_eq!(house.claude().run(session).await.ending, Ending::Success);
+    assert_eq!(fixture.claude().run(session).await.ending, Ending::Success);
     assert_eq!(kinds(&kept), ["turn", "call", "result"]);
     let Entry::Turn { text, usage, .. } = &kept.entries()[0] else { panic!() };
     assert_eq!((text.as_str(), usage.output_tokens), ("Working.", 10), "the turn is written down whole");
@@ -175,10 +175,11 @@ async fn a_call_waits_for_the_end_of_the_answer_that_makes_it() {
 async fn a_call_of_an_answer_that_broke_off_has_no_effect() {
     let mut abandoned = working("msg_1");
     abandoned["abandoned"] = json!(true);
-    let house =
-        House::new(json!({"steps": [abandoned, {"do": "answer", "id": "msg_2", "text": "Again."}, {"do": "result"}]}));
+    let fixture = Fixture::new(
+        json!({"steps": [abandoned, {"do": "answer", "id": "msg_2", "text": "Again."}, {"do": "result"}]}),
+    );
     let (session, job, kept) = asked(Vec::new());
-    assert_eq!(house.claude().run(session).await.ending, Ending::Success);
+    assert_eq!(fixture.claude().run(session).await.ending, Ending::Success);
     assert!(job.calls().is_empty());
     assert_eq!(kinds(&kept), ["turn", "turn"]);
 }
@@ -187,26 +188,27 @@ async fn a_call_of_an_answer_that_broke_off_has_no_effect() {
 async fn an_answer_that_is_not_streamed_is_one_turn_too() {
     let mut whole = working("msg_1");
     whole["whole"] = json!(true);
-    let house = House::new(json!({"steps": [whole, {"do": "result"}]}));
+    let fixture = Fixture::new(json!({"steps": [whole, {"do": "result"}]}));
     let (session, job, kept) = asked(Vec::new());
     let meter = session.meter.clone();
-    assert_eq!(house.claude().run(session).await.ending, Ending::Success);
+    assert_eq!(fixture.claude().run(session).await.ending, Ending::Success);
     assert_eq!((job.calls().len(), meter.account().usage.turns), (1, 1));
     assert_eq!(kinds(&kept), ["turn", "call", "result"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn texts_reach_whoever_listens_as_they_come() {
-    let house = House::new(json!({"steps": [working("msg_1"), {"do": "result"}]}));
+async fn texts_reach_a_listener_as_they_come() {
+    let fixture = Fixture::new(json!({"steps": [working("msg_1"), {"do": "result"}]}));
     let (sender, mut texts) = tokio::sync::mpsc::channel(4);
     let session = Session { texts: Some(sender), ..asked(Vec::new()).0 };
-    house.claude().run(session).await;
+    fixture.claude().run(session).await;
     assert_eq!(texts.recv().await.as_deref(), Some("Working."));
 }
 
-/// Tools that tell how many of them run at a time.
+/// Tools that tell how many of them run at a time, and in which order they were called.
 struct Meeting {
     read_only: bool,
+    called: Mutex<Vec<String>>,
     barrier: Barrier,
     running: AtomicU32,
     most: AtomicU32,
@@ -219,7 +221,8 @@ impl Tools for Meeting {
         vec![Arc::new(ToolDefinition { read_only: self.read_only, ..(*first).clone() })]
     }
 
-    async fn call(&self, _call: ToolCall) -> Result<Value, ToolError> {
+    async fn call(&self, call: ToolCall) -> Result<Value, ToolError> {
+        self.called.lock().unwrap().push(call.id);
         let now = self.running.fetch_add(1, Ordering::SeqCst) + 1;
         self.most.fetch_max(now, Ordering::SeqCst);
         if self.read_only {
@@ -233,17 +236,25 @@ impl Tools for Meeting {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_that_only_read_run_beside_each_other_and_others_alone() {
-    let calls: Vec<Value> = (0..3).map(|n| call(&format!("toolu_{n}"), "update_summary", json!({}))).collect();
+async fn calls_that_only_read_run_beside_each_other_and_others_alone_in_order() {
+    let calls: Vec<Value> = (0..12).map(|n| call(&format!("toolu_{n}"), "update_summary", json!({}))).collect();
     for read_only in [true, false] {
-        let house = House::new(json!({"steps": [{"do": "answer", "calls": calls}, {"do": "result"}]}));
-        let meeting =
-            Meeting { read_only, barrier: Barrier::new(3), running: AtomicU32::new(0), most: AtomicU32::new(0) };
-        let tools = Arc::new(meeting);
-        let end = house.claude().run(session("Meet.", tools.clone(), None)).await;
+        let fixture = Fixture::new(json!({"steps": [{"do": "answer", "calls": calls}, {"do": "result"}]}));
+        let tools = Arc::new(Meeting {
+            read_only,
+            called: Mutex::default(),
+            barrier: Barrier::new(12),
+            running: AtomicU32::new(0),
+            most: AtomicU32::new(0),
+        });
+        let end = fixture.claude().run(session("Meet.", tools.clone(), None)).await;
         assert_eq!(end.ending, Ending::Success);
-        assert_eq!(tools.most.load(Ordering::SeqCst), if read_only { 3 } else { 1 });
-        let listed = house.answers().into_iter().find(|answer| answer["result"]["tools"].is_array()).unwrap();
+        assert_eq!(tools.most.load(Ordering::SeqCst), if read_only { 12 } else { 1 });
+        if !read_only {
+            let in_order: Vec<String> = (0..12).map(|n| format!("1.toolu_{n}")).collect();
+            assert_eq!(*tools.called.lock().unwrap(), in_order);
+        }
+        let listed = fixture.answers().into_iter().find(|answer| answer["result"]["tools"].is_array()).unwrap();
         assert_eq!(listed["result"]["tools"][0]["annotations"]["readOnlyHint"], read_only);
     }
 }
@@ -262,9 +273,9 @@ async fn results_become_endings() {
         (json!({"subtype": "error_of_a_new_kind", "is_error": true}), Err("error_of_a_new_kind")),
     ];
     for (fields, expected) in cases {
-        let house =
-            House::new(json!({"steps": [{"do": "answer", "text": "So far."}, {"do": "result", "fields": fields}]}));
-        let end = house.claude().run(asked(Vec::new()).0).await;
+        let fixture =
+            Fixture::new(json!({"steps": [{"do": "answer", "text": "So far."}, {"do": "result", "fields": fields}]}));
+        let end = fixture.claude().run(asked(Vec::new()).0).await;
         match expected {
             Ok(ending) => assert_eq!(end.ending, ending),
             Err(part) => assert!(error(&end.ending).contains(part), "{:?}", end.ending),
@@ -275,43 +286,43 @@ async fn results_become_endings() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_jobs_turns_bound_the_session_whatever_the_cli_counts() {
-    let house = House::new(json!({"steps": [working("msg_1"), working("msg_2"), {"do": "result"}]}));
+    let fixture = Fixture::new(json!({"steps": [working("msg_1"), working("msg_2"), {"do": "result"}]}));
     let session = bounded(Bounds { max_turns: Some(1), ..Bounds::default() });
     let meter = session.meter.clone();
-    let end = house.claude().run(session).await;
+    let end = fixture.claude().run(session).await;
     assert_eq!(end.ending, Ending::MaxTurns);
     let used = meter.account().usage;
     assert_eq!((used.turns, used.cost_usd), (1, Some(0.25)), "what the interrupted CLI says it cost is booked");
-    assert!(house.was_interrupted());
+    assert!(fixture.was_interrupted());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bound_that_is_reached_starts_no_process() {
-    let house = House::new(json!({"steps": [{"do": "result"}]}));
+    let fixture = Fixture::new(json!({"steps": [{"do": "result"}]}));
     let none = bounded(Bounds { max_turns: Some(0), ..Bounds::default() });
-    assert_eq!(house.claude().run(none).await.ending, Ending::MaxTurns);
+    assert_eq!(fixture.claude().run(none).await.ending, Ending::MaxTurns);
     let session = bounded(Bounds { max_budget_usd: Some(0.5), ..Bounds::default() });
     session.meter.book(guild_contract::Usage { cost_usd: Some(0.5), ..Default::default() }, None);
-    assert_eq!(house.claude().run(session).await.ending, Ending::MaxBudget);
-    assert!(house.log().is_empty());
+    assert_eq!(fixture.claude().run(session).await.ending, Ending::MaxBudget);
+    assert!(fixture.log().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_deadline_ends_a_session_that_works_on() {
-    let house = House::new(json!({"steps": [working("msg_1"), {"do": "hang"}]}));
+    let fixture = Fixture::new(json!({"steps": [working("msg_1"), {"do": "hang"}]}));
     let session = bounded(Bounds { deadline_seconds: Some(1), ..Bounds::default() });
-    assert_eq!(house.claude().run(session).await.ending, Ending::Deadline);
-    assert!(house.was_interrupted() && !lives(house.pid()));
+    assert_eq!(fixture.claude().run(session).await.ending, Ending::Deadline);
+    assert!(fixture.was_interrupted() && !lives(fixture.pid()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cli_that_ends_early_fails_the_session_with_its_code_and_its_last_words_and_its_cost_is_unknown() {
-    let house = House::new(json!({"steps": [
+    let fixture = Fixture::new(json!({"steps": [
         working("msg_1"), {"do": "stderr", "text": "\u{1b}[31mout of cheese"}, {"do": "exit", "code": 3},
     ]}));
     let (session, _, kept) = asked(Vec::new());
     let meter = session.meter.clone();
-    let end = house.claude().run(session).await;
+    let end = fixture.claude().run(session).await;
     let text = error(&end.ending);
     assert!(text.contains("exit status: 3") && text.contains("out of cheese") && !text.contains('\u{1b}'), "{text}");
     let used = meter.account().usage;
@@ -334,10 +345,10 @@ fn about(usd: Option<f64>, expected: f64) -> bool {
 async fn a_turn_is_booked_at_its_price_and_the_result_books_the_rest() {
     for (total, cost) in [(json!(4.5), Some(4.5)), (json!(1.0), Some(THREE_DOLLARS)), (json!(null), None)] {
         let result = json!({"do": "result", "fields": {"total_cost_usd": total}});
-        let house = House::new(json!({"steps": [three_dollars("msg_1"), result]}));
+        let fixture = Fixture::new(json!({"steps": [three_dollars("msg_1"), result]}));
         let (session, _, kept) = asked(Vec::new());
         let meter = session.meter.clone();
-        assert_eq!(house.claude().run(session).await.ending, Ending::Success);
+        assert_eq!(fixture.claude().run(session).await.ending, Ending::Success);
         let Entry::Turn { usage, .. } = &kept.entries()[0] else { panic!() };
         assert!(about(usage.cost_usd, THREE_DOLLARS), "{usage:?}");
         let used = meter.account().usage;
@@ -346,12 +357,12 @@ async fn a_turn_is_booked_at_its_price_and_the_result_books_the_rest() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_that_is_cut_off_costs_at_least_its_turns_and_nobody_knows_how_much_more() {
+async fn a_session_that_is_cut_off_costs_at_least_its_turns_and_the_rest_is_unknown() {
     for steps in [json!([three_dollars("msg_1"), {"do": "exit", "code": 1}]), json!([{"do": "exit", "code": 1}])] {
-        let house = House::new(json!({"steps": steps}));
+        let fixture = Fixture::new(json!({"steps": steps}));
         let session = bounded(Bounds::default());
         let meter = session.meter.clone();
-        error(&house.claude().run(session).await.ending);
+        error(&fixture.claude().run(session).await.ending);
         let account = meter.account();
         let known = f64::from(account.usage.turns) * THREE_DOLLARS;
         assert!(account.usage.cost_usd.is_none() && about(account.usage.known_cost_usd, known), "{account:?}");
@@ -363,10 +374,10 @@ async fn a_session_that_is_cut_off_costs_at_least_its_turns_and_nobody_knows_how
 async fn sessions_of_one_job_are_bounded_by_what_all_of_them_have_cost_so_far() {
     let go = tempfile::tempdir().unwrap();
     let file = go.path().join("go");
-    let first = House::new(json!({"steps": [
+    let first = Fixture::new(json!({"steps": [
         three_dollars("msg_1"), {"do": "until", "file": file}, three_dollars("msg_2"), {"do": "result"},
     ]}));
-    let second = House::new(json!({"steps": [three_dollars("msg_3"), {"do": "result"}]}));
+    let second = Fixture::new(json!({"steps": [three_dollars("msg_3"), {"do": "result"}]}));
     let job = Meter::new(Bounds { max_budget_usd: Some(5.0), ..Bounds::default() });
     let of_job = || Session { meter: job.for_session(Bounds::default()), ..asked(Vec::new()).0 };
     let (claude, session) = (first.claude(), of_job());
@@ -394,8 +405,8 @@ async fn nothing_that_a_session_says_repeats_a_secret_that_the_cli_was_given() {
         // An error shows so much of a line that the secret is cut.
         json!([{"do": "line", "text": format!("{}{secret}", "y".repeat(198 - secret.len() / 2))}]),
     ] {
-        let house = House::new(json!({"steps": steps}));
-        let options = ClaudeOptions { environment: vec!["CARGO_MANIFEST_DIR".to_owned()], ..house.options() };
+        let fixture = Fixture::new(json!({"steps": steps}));
+        let options = ClaudeOptions { environment: vec!["CARGO_MANIFEST_DIR".to_owned()], ..fixture.options() };
         let (session, _, kept) = asked(Vec::new());
         let end = Claude::new(options).unwrap().run(session).await;
         let shown = format!("{} {:?} {}", error(&end.ending), kept.entries(), end.text);
@@ -407,42 +418,42 @@ async fn nothing_that_a_session_says_repeats_a_secret_that_the_cli_was_given() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn flags_that_the_cli_does_not_know_fail_the_session_with_what_to_do() {
-    let house = House::new(json!({}));
-    house.replace_command("echo \"error: unknown option '--restricted'\" >&2; exit 1");
-    let text = error(&house.claude().run(asked(Vec::new()).0).await.ending);
+    let fixture = Fixture::new(json!({}));
+    fixture.replace_command("echo \"error: unknown option '--restricted'\" >&2; exit 1");
+    let text = error(&fixture.claude().run(asked(Vec::new()).0).await.ending);
     assert!(text.contains("unknown option") && text.contains("update Claude Code"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_flood_on_stderr_neither_blocks_nor_is_kept() {
+async fn a_flood_on_stderr_neither_blocks_nor_is_stored() {
     let flood = json!({"do": "stderr", "bytes": 8 << 20, "text": "the end"});
-    let house = House::new(json!({"steps": [flood, {"do": "result"}]}));
-    assert_eq!(house.claude().run(asked(Vec::new()).0).await.ending, Ending::Success);
-    let house = House::new(json!({"steps": [flood, {"do": "exit", "code": 1}]}));
-    let text = error(&house.claude().run(asked(Vec::new()).0).await.ending);
+    let fixture = Fixture::new(json!({"steps": [flood, {"do": "result"}]}));
+    assert_eq!(fixture.claude().run(asked(Vec::new()).0).await.ending, Ending::Success);
+    let fixture = Fixture::new(json!({"steps": [flood, {"do": "exit", "code": 1}]}));
+    let text = error(&fixture.claude().run(asked(Vec::new()).0).await.ending);
     assert!(text.contains("the end") && text.len() < 5000, "{} bytes", text.len());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_line_that_is_not_json_fails_the_session_and_is_shown() {
     let line = format!("Segmentation\u{7} fault {}", "x".repeat(1000));
-    let house = House::new(json!({"steps": [{"do": "line", "text": line}, {"do": "hang"}]}));
-    let text = error(&house.claude().run(asked(Vec::new()).0).await.ending);
+    let fixture = Fixture::new(json!({"steps": [{"do": "line", "text": line}, {"do": "hang"}]}));
+    let text = error(&fixture.claude().run(asked(Vec::new()).0).await.ending);
     assert!(text.contains("not JSON") && text.contains("Segmentation fault") && text.len() < 500, "{text}");
-    assert!(!lives(house.pid()));
+    assert!(!lives(fixture.pid()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_that_lacks_what_is_needed_fails_the_session() {
     let message = json!({"do": "message", "value": {"type": "result", "no": "subtype"}});
-    let house = House::new(json!({"steps": [message, {"do": "hang"}]}));
-    let text = error(&house.claude().run(asked(Vec::new()).0).await.ending);
+    let fixture = Fixture::new(json!({"steps": [message, {"do": "hang"}]}));
+    let text = error(&fixture.claude().run(asked(Vec::new()).0).await.ending);
     assert!(text.contains("does not understand") && text.contains("subtype"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn messages_that_are_not_known_are_passed_over() {
-    let house = House::new(json!({"steps": [
+async fn unknown_messages_are_ignored() {
+    let fixture = Fixture::new(json!({"steps": [
         {"do": "message", "value": {"type": "tombstone", "of": [1]}},
         {"do": "message", "value": {"type": "system", "subtype": "compact_boundary"}},
         {"do": "message", "value": {"type": "assistant", "message": {"id": "x", "model": "<synthetic>", "content": []}}},
@@ -452,16 +463,16 @@ async fn messages_that_are_not_known_are_passed_over() {
         {"do": "result"},
     ]}));
     let (session, _, kept) = asked(Vec::new());
-    assert_eq!(house.claude().run(session).await.ending, Ending::Success);
+    assert_eq!(fixture.claude().run(session).await.ending, Ending::Success);
     assert_eq!(kinds(&kept), ["note"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_line_without_end_fails_the_session() {
-    let house = House::new(json!({"steps": [{"do": "huge", "bytes": 40 << 20}, {"do": "hang"}]}));
-    let text = error(&house.claude().run(asked(Vec::new()).0).await.ending);
+    let fixture = Fixture::new(json!({"steps": [{"do": "huge", "bytes": 40 << 20}, {"do": "hang"}]}));
+    let text = error(&fixture.claude().run(asked(Vec::new()).0).await.ending);
     assert!(text.contains("32 MiB"), "{text}");
-    assert!(!lives(house.pid()));
+    assert!(!lives(fixture.pid()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -469,11 +480,11 @@ async fn a_cli_that_says_nothing_is_given_up() {
     let begins = json!({"steps": [working("msg_1"), {"do": "hang"}]});
     let never = json!({"handshake": "none"});
     for (script, part) in [(begins, "silence_seconds"), (never, "did not begin the conversation")] {
-        let house = House::new(script);
-        let options = ClaudeOptions { silence: Duration::from_millis(500), ..house.options() };
+        let fixture = Fixture::new(script);
+        let options = ClaudeOptions { silence: Duration::from_millis(500), ..fixture.options() };
         let text = error(&Claude::new(options).unwrap().run(asked(Vec::new()).0).await.ending);
         assert!(text.contains(part), "{text}");
-        assert!(!lives(house.pid()));
+        assert!(!lives(fixture.pid()));
     }
 }
 
@@ -490,8 +501,8 @@ async fn a_tool_that_takes_long_is_not_taken_for_silence() {
             Ok(json!("at last"))
         }
     }
-    let house = House::new(json!({"steps": [working("msg_1"), {"do": "result"}]}));
-    let options = ClaudeOptions { silence: Duration::from_millis(300), ..house.options() };
+    let fixture = Fixture::new(json!({"steps": [working("msg_1"), {"do": "result"}]}));
+    let options = ClaudeOptions { silence: Duration::from_millis(300), ..fixture.options() };
     let end = Claude::new(options).unwrap().run(session("Wait.", Arc::new(Slow), None)).await;
     assert_eq!(end.ending, Ending::Success);
 }
@@ -499,18 +510,18 @@ async fn a_tool_that_takes_long_is_not_taken_for_silence() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_without_its_tools_fails_at_once() {
     for (handshake, part) in [("failed", "worker-internal is failed"), ("refused", "does not begin")] {
-        let house = House::new(json!({"steps": [{"do": "hang"}], "handshake": handshake}));
-        let text = error(&house.claude().run(asked(Vec::new()).0).await.ending);
+        let fixture = Fixture::new(json!({"steps": [{"do": "hang"}], "handshake": handshake}));
+        let text = error(&fixture.claude().run(asked(Vec::new()).0).await.ending);
         assert!(text.contains(part), "{text}");
-        assert!(!lives(house.pid()));
+        assert!(!lives(fixture.pid()));
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cli_that_is_not_there_is_refused_with_what_to_install_or_set() {
-    let house = House::new(json!({}));
+    let fixture = Fixture::new(json!({}));
     for command in ["/nowhere/claude", "no-such-claude-anywhere"] {
-        let claude = Claude::new(ClaudeOptions { command: command.into(), ..house.options() }).unwrap();
+        let claude = Claude::new(ClaudeOptions { command: command.into(), ..fixture.options() }).unwrap();
         let text = claude.check(&Wanted::default()).unwrap_err();
         for part in [command, "npm install -g @anthropic-ai/claude-code", "[claude] command"] {
             assert!(text.contains(part), "{text}");
@@ -518,146 +529,146 @@ async fn a_cli_that_is_not_there_is_refused_with_what_to_install_or_set() {
         assert_eq!(error(&claude.run(asked(Vec::new()).0).await.ending), text);
         assert_eq!(claude.version().unwrap_err(), text);
     }
-    assert_eq!(house.claude().check(&Wanted::default()), Ok(()));
-    assert_eq!(house.claude().version().unwrap(), "2.1.248 (Claude Code stand-in)");
+    assert_eq!(fixture.claude().check(&Wanted::default()), Ok(()));
+    assert_eq!(fixture.claude().version().unwrap(), "2.1.248 (fake Claude Code)");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_that_cannot_be_started_fails_the_session() {
-    let house = House::new(json!({}));
-    fs::write(house.command(), "#!/no/such/interpreter\n").unwrap();
-    let text = error(&house.claude().run(asked(Vec::new()).0).await.ending);
+    let fixture = Fixture::new(json!({}));
+    fs::write(fixture.command(), "#!/no/such/interpreter\n").unwrap();
+    let text = error(&fixture.claude().run(asked(Vec::new()).0).await.ending);
     assert!(text.starts_with("cannot start"), "{text}");
-    assert!(fs::read_dir(house.state()).unwrap().next().is_none());
+    assert!(fs::read_dir(fixture.state()).unwrap().next().is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cancel_asks_the_cli_and_books_what_it_says_it_used() {
-    let house = House::new(json!({"steps": [working("msg_1"), {"do": "start"}, {"do": "hang"}]}));
+    let fixture = Fixture::new(json!({"steps": [working("msg_1"), {"do": "start"}, {"do": "hang"}]}));
     let (session, ..) = asked(Vec::new());
     let (meter, cancel) = (session.meter.clone(), session.cancel.clone());
     let running = tokio::spawn({
-        let claude = house.claude();
+        let claude = fixture.claude();
         async move { claude.run(session).await }
     });
-    let grandchild = house.grandchild().await;
+    let grandchild = fixture.grandchild().await;
     cancel.cancel();
     assert_eq!(running.await.unwrap().ending, Ending::Interrupted);
-    assert!(house.was_interrupted());
+    assert!(fixture.was_interrupted());
     assert_eq!(meter.account().usage.cost_usd, Some(0.25));
-    assert!(!lives(house.pid()));
+    assert!(!lives(fixture.pid()));
     until(|| !lives(grandchild)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cli_that_ignores_interrupts_and_sigterm_is_killed_with_all_that_it_started() {
-    let house = House::new(json!({"steps": [{"do": "start"}, {"do": "hang"}], "deaf": true}));
-    house.trap_sigterm();
+    let fixture = Fixture::new(json!({"steps": [{"do": "start"}, {"do": "hang"}], "deaf": true}));
+    fixture.trap_sigterm();
     let (session, ..) = asked(Vec::new());
     let cancel = session.cancel.clone();
     let running = tokio::spawn({
-        let claude = house.claude();
+        let claude = fixture.claude();
         async move { claude.run(session).await }
     });
-    let grandchild = house.grandchild().await;
+    let grandchild = fixture.grandchild().await;
     let begun = Instant::now();
     cancel.cancel();
     assert_eq!(running.await.unwrap().ending, Ending::Interrupted);
     assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
-    assert!(!lives(house.pid()));
+    assert!(!lives(fixture.pid()));
     until(|| !lives(grandchild)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_cli_started_ends_with_it_also_where_the_cli_just_ends() {
-    let house = House::new(json!({"steps": [{"do": "start"}, {"do": "result"}]}));
-    assert_eq!(house.claude().run(asked(Vec::new()).0).await.ending, Ending::Success);
-    let grandchild = house.grandchild().await;
+    let fixture = Fixture::new(json!({"steps": [{"do": "start"}, {"do": "result"}]}));
+    assert_eq!(fixture.claude().run(asked(Vec::new()).0).await.ending, Ending::Success);
+    let grandchild = fixture.grandchild().await;
     until(|| !lives(grandchild)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_left_the_process_group_ends_with_the_session_too() {
+async fn processes_outside_of_the_process_group_end_with_the_session() {
     for state in [true, false] {
-        let house = House::new(json!({"steps": [working("msg_1"), {"do": "result"}]}));
-        let (stand_in, left) = (guild_stand_ins::claude_stand_in(), house.directory().join("left"));
-        house.wrap(&format!(
+        let fixture = Fixture::new(json!({"steps": [working("msg_1"), {"do": "result"}]}));
+        let (fake, left) = (guild_fakes::fake_claude(), fixture.directory().join("left"));
+        fixture.wrap(&format!(
             "setsid '{}' linger </dev/null >/dev/null 2>&1 &\necho $! > '{}'\nstat -c %a .. > '{}'",
-            stand_in.display(),
+            fake.display(),
             left.display(),
-            house.directory().join("mode").display(),
+            fixture.directory().join("mode").display(),
         ));
-        let options = ClaudeOptions { state: state.then(|| house.state()), ..house.options() };
+        let options = ClaudeOptions { state: state.then(|| fixture.state()), ..fixture.options() };
         assert_eq!(Claude::new(options).unwrap().run(asked(Vec::new()).0).await.ending, Ending::Success);
         let left: u32 = fs::read_to_string(left).unwrap().trim().parse().unwrap();
         until(|| !lives(left)).await;
-        let mode = fs::read_to_string(house.directory().join("mode")).unwrap();
+        let mode = fs::read_to_string(fixture.directory().join("mode")).unwrap();
         assert_eq!(mode.trim(), "700", "nobody else looks into the scratch directory");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dropped_session_leaves_no_process_and_writes_nothing_more() {
-    let house = House::new(json!({"steps": [working("msg_1"), {"do": "start"}, {"do": "hang"}], "deaf": true}));
+    let fixture = Fixture::new(json!({"steps": [working("msg_1"), {"do": "start"}, {"do": "hang"}], "deaf": true}));
     let (session, _, kept) = asked(Vec::new());
     let running = tokio::spawn({
-        let claude = house.claude();
+        let claude = fixture.claude();
         async move { claude.run(session).await }
     });
-    let grandchild = house.grandchild().await;
+    let grandchild = fixture.grandchild().await;
     running.abort();
     assert!(running.await.unwrap_err().is_cancelled());
     let written = kept.entries().len();
-    until(|| !lives(house.pid()) && !lives(grandchild)).await;
-    until(|| fs::read_dir(house.state()).unwrap().next().is_none()).await;
+    until(|| !lives(fixture.pid()) && !lives(grandchild)).await;
+    until(|| fs::read_dir(fixture.state()).unwrap().next().is_none()).await;
     assert_eq!(kept.entries().len(), written);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_runtime_that_shuts_down_takes_its_sessions_along() {
-    let house = House::new(json!({"steps": [{"do": "start"}, {"do": "hang"}], "deaf": true}));
-    house.trap_sigterm();
+    let fixture = Fixture::new(json!({"steps": [{"do": "start"}, {"do": "hang"}], "deaf": true}));
+    fixture.trap_sigterm();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let (session, ..) = asked(Vec::new());
-    let claude = house.claude();
+    let claude = fixture.claude();
     runtime.spawn(async move { claude.run(session).await });
-    let grandchild = house.grandchild().await;
+    let grandchild = fixture.grandchild().await;
     runtime.shutdown_background();
-    until(|| !lives(house.pid()) && !lives(grandchild)).await;
+    until(|| !lives(fixture.pid()) && !lives(grandchild)).await;
 }
 
-/// Names the directory of the house, for the process that is to be killed.
+/// Names the directory of the fixture, for the process that is to be killed.
 const KILLED_HOST: &str = "GUILD_TEST_KILLED_HOST";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_host_that_is_killed_takes_its_cli_along_and_the_next_one_ends_the_rest() {
     if let Some(directory) = std::env::var_os(KILLED_HOST) {
         // This is the host: the test below started it.
-        House::at(directory.into()).claude().run(asked(Vec::new()).0).await;
+        Fixture::at(directory.into()).claude().run(asked(Vec::new()).0).await;
         return;
     }
-    let house = House::new(json!({"steps": [{"do": "start"}, {"do": "hang"}], "deaf": true}));
+    let fixture = Fixture::new(json!({"steps": [{"do": "start"}, {"do": "hang"}], "deaf": true}));
     let mut host = std::process::Command::new(std::env::current_exe().unwrap());
     host.args(["--exact", "a_host_that_is_killed_takes_its_cli_along_and_the_next_one_ends_the_rest", "--nocapture"]);
-    let mut host = host.env(KILLED_HOST, house.directory()).spawn().unwrap();
-    let grandchild = house.grandchild().await;
-    assert!(lives(house.pid()) && lives(grandchild));
-    assert_eq!(house.claude().reap_orphans(), 0, "sessions of a host that lives are left alone");
-    assert!(lives(house.pid()) && lives(grandchild));
+    let mut host = host.env(KILLED_HOST, fixture.directory()).spawn().unwrap();
+    let grandchild = fixture.grandchild().await;
+    assert!(lives(fixture.pid()) && lives(grandchild));
+    assert_eq!(fixture.claude().reap_orphans(), 0, "sessions of a host that lives are left alone");
+    assert!(lives(fixture.pid()) && lives(grandchild));
 
     host.kill().unwrap();
     host.wait().unwrap();
-    until(|| !lives(house.pid())).await;
+    until(|| !lives(fixture.pid())).await;
     assert!(lives(grandchild), "the system ends only what the host itself started");
-    assert_eq!(house.claude().reap_orphans(), 1);
+    assert_eq!(fixture.claude().reap_orphans(), 1);
     until(|| !lives(grandchild)).await;
-    assert!(fs::read_dir(house.state()).unwrap().next().is_none(), "the record is removed");
+    assert!(fs::read_dir(fixture.state()).unwrap().next().is_none(), "the record is removed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_that_only_has_the_id_of_a_recorded_one_is_left_alone() {
-    let house = House::new(json!({}));
-    let mut other = std::process::Command::new(guild_stand_ins::claude_stand_in()).arg("linger").spawn().unwrap();
+    let fixture = Fixture::new(json!({}));
+    let mut other = std::process::Command::new(guild_fakes::fake_claude()).arg("linger").spawn().unwrap();
     let started = guild_session::process::start_time(other.id()).unwrap();
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     let record = |boot: &str, started: u64| {
@@ -666,7 +677,7 @@ async fn a_process_that_only_has_the_id_of_a_recorded_one_is_left_alone() {
             "child": {"pid": other.id(), "started": started},
         })
     };
-    let (claude, place) = (house.claude(), house.state().join("claude-left"));
+    let (claude, place) = (fixture.claude(), fixture.state().join("claude-left"));
     for (record, ended) in
         [(record(&boot, started + 1), 0), (record("another", started), 0), (record(&boot, started), 1)]
     {
@@ -685,14 +696,14 @@ async fn what_the_host_does_not_serve_is_refused_and_permissions_are_denied() {
             "subtype": "mcp_message", "server_name": server, "message": {"jsonrpc": "2.0", "id": 9, "method": method},
         }})
     };
-    let house = House::new(json!({"steps": [
+    let fixture = Fixture::new(json!({"steps": [
         {"do": "request", "value": {"subtype": "can_use_tool", "tool_name": "Bash", "input": {}}},
         {"do": "request", "value": {"subtype": "hook_callback", "callback_id": "x"}},
         mcp("another", "tools/list"), mcp("worker-internal", "ping"), mcp("worker-internal", "resources/list"),
         {"do": "result"},
     ]}));
-    assert_eq!(house.claude().run(asked(Vec::new()).0).await.ending, Ending::Success);
-    let responses = house.responses();
+    assert_eq!(fixture.claude().run(asked(Vec::new()).0).await.ending, Ending::Success);
+    let responses = fixture.responses();
     let [.., permission, hook, another, ping, resources] = responses.as_slice() else { panic!("{responses:?}") };
     assert_eq!(permission["response"]["behavior"], "deny");
     assert_eq!((&hook["subtype"], &another["subtype"]), (&json!("error"), &json!("error")));
@@ -740,11 +751,11 @@ async fn a_call_that_the_cli_no_longer_waits_for_is_given_up() {
         let directory = tempfile::tempdir().unwrap();
         let called = directory.path().join("called");
         let wait = json!({"do": "until", "file": called});
-        let house = House::new(json!({"steps": [calling, wait, cancel, {"do": "hang"}]}));
+        let fixture = Fixture::new(json!({"steps": [calling, wait, cancel, {"do": "hang"}]}));
         let tools = Arc::new(Endless::default());
         let session = session("Wait.", tools.clone(), None);
         let stop = session.cancel.clone();
-        let claude = house.claude();
+        let claude = fixture.claude();
         let running = tokio::spawn(async move { claude.run(session).await });
         tools.called.notified().await;
         fs::write(called, "").unwrap();
@@ -757,16 +768,16 @@ async fn a_call_that_the_cli_no_longer_waits_for_is_given_up() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancel_does_not_wait_for_a_tool() {
-    let house = House::new(json!({"steps": [working("msg_1"), {"do": "result"}]}));
+    let fixture = Fixture::new(json!({"steps": [working("msg_1"), {"do": "result"}]}));
     let tools = Arc::new(Endless::default());
     let session = session("Wait.", tools.clone(), None);
     let stop = session.cancel.clone();
-    let claude = house.claude();
+    let claude = fixture.claude();
     let running = tokio::spawn(async move { claude.run(session).await });
     tools.called.notified().await;
     stop.cancel();
     assert_eq!(running.await.unwrap().ending, Ending::Interrupted);
-    assert!(!lives(house.pid()));
+    assert!(!lives(fixture.pid()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -781,23 +792,23 @@ async fn the_end_of_the_job_ends_the_session() {
             Err(ToolError::JobEnded)
         }
     }
-    let house = House::new(json!({"steps": [working("msg_1"), {"do": "hang"}]}));
-    let end = house.claude().run(session("Go.", Arc::new(Ended), None)).await;
+    let fixture = Fixture::new(json!({"steps": [working("msg_1"), {"do": "hang"}]}));
+    let end = fixture.claude().run(session("Go.", Arc::new(Ended), None)).await;
     assert_eq!(end.ending, Ending::Interrupted);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_goes_on_after_a_restart_where_that_is_set() {
-    let house = House::new(json!({"steps": [working("msg_2"), {"do": "result"}]}));
-    let claude = Claude::new(ClaudeOptions { resume: true, ..house.options() }).unwrap();
+async fn a_session_is_resumed_after_a_restart_where_that_is_set() {
+    let fixture = Fixture::new(json!({"steps": [working("msg_2"), {"do": "result"}]}));
+    let claude = Claude::new(ClaudeOptions { resume: true, ..fixture.options() }).unwrap();
     let (session, _, kept) = asked(Vec::new());
     assert_eq!(claude.run(session).await.ending, Ending::Success);
     let history = kept.entries();
     let Entry::Handle { handle, session: 1 } = &history[0] else { panic!("{history:?}") };
-    assert!(!house.flags().contains("no-session-persistence"));
+    assert!(!fixture.flags().contains("no-session-persistence"));
     assert_eq!(claude.can_resume(&history), Ok(()));
 
-    let again = House::new(json!({"steps": [{"do": "answer", "id": "msg_3"}, {"do": "result"}]}));
+    let again = Fixture::new(json!({"steps": [{"do": "answer", "id": "msg_3"}, {"do": "result"}]}));
     let claude = Claude::new(ClaudeOptions { resume: true, ..again.options() }).unwrap();
     let (session, _, kept) = asked(history.clone());
     assert_eq!(claude.run(session).await.ending, Ending::Success);
@@ -829,8 +840,8 @@ async fn what_a_resumed_session_cost_before_is_not_booked_again() {
         let turn = Entry::Turn { session: 1, turn: 1, model: None, text: String::new(), content: None, usage };
         let history = vec![Entry::Handle { session: 1, handle: "it".to_owned() }, turn];
         let fields = json!({"total_cost_usd": total + 0.5, "modelUsage": {"claude-sonnet-4-5": tokens}});
-        let house = House::new(json!({"steps": [three_dollars("msg_2"), {"do": "result", "fields": fields}]}));
-        let claude = Claude::new(ClaudeOptions { resume: true, ..house.options() }).unwrap();
+        let fixture = Fixture::new(json!({"steps": [three_dollars("msg_2"), {"do": "result", "fields": fields}]}));
+        let claude = Claude::new(ClaudeOptions { resume: true, ..fixture.options() }).unwrap();
         let (session, ..) = asked(history);
         let meter = session.meter.clone();
         assert_eq!(claude.run(session).await.ending, Ending::Success);
@@ -847,27 +858,28 @@ async fn the_clis_own_tools_see_a_copy_of_the_sources_and_nothing_else() {
     let files = guild_agent::ReadRoots::open_named([(Some("library".to_owned()), sources.path())]).unwrap();
     let files: Arc<dyn guild_session::files::Files> = Arc::new(files);
     let names = ["Read", "Glob", "WebSearch"].map(str::to_owned);
-    let belt = ToolSet::new(1, [Arc::new(Job::default()) as Arc<dyn Tools>]).unwrap();
+    let tool_set = ToolSet::new(1, [Arc::new(Job::default()) as Arc<dyn Tools>]).unwrap();
     let web = Web { search: Some(Arc::new(NoSearch)), ..Web::default() };
-    let belt = Arc::new(belt.with_read_only(&Broker::new(Some(files.clone())), &web, &names, &names));
-    let house = House::new(json!({"steps": [{"do": "result"}]}));
-    let claude = Claude::new(ClaudeOptions { builtin_tools: true, ..house.options() }).unwrap();
-    let end = claude.run(session("Read.", belt.clone(), Some(files))).await;
+    let tool_set = Arc::new(tool_set.with_read_only(&Broker::new(Some(files.clone())), &web, &names, &names));
+    let fixture = Fixture::new(json!({"steps": [{"do": "result"}]}));
+    let claude = Claude::new(ClaudeOptions { builtin_tools: true, ..fixture.options() }).unwrap();
+    let end = claude.run(session("Read.", tool_set.clone(), Some(files))).await;
     assert_eq!(end.ending, Ending::Success);
-    assert_eq!(house.started()["files"], json!({"library": {"docs": {"ada.md": "Ada wrote it."}}}));
-    let flags = house.flags();
+    assert_eq!(fixture.started()["files"], json!({"library": {"docs": {"ada.md": "Ada wrote it."}}}));
+    let flags = fixture.flags();
     assert!(flags.contains("--tools=Read,Glob\n"), "{flags}");
     assert!(flags.contains("--allowedTools=mcp__worker-internal,Read(./**),Glob\n"), "{flags}");
     assert!(flags.contains("--restricted\n"));
-    let listed = house.answers().into_iter().find_map(|answer| answer["result"]["tools"].as_array().cloned()).unwrap();
+    let listed =
+        fixture.answers().into_iter().find_map(|answer| answer["result"]["tools"].as_array().cloned()).unwrap();
     assert!(listed.iter().all(|tool| tool["name"] != "Read" && tool["name"] != "Glob"));
     assert!(listed.iter().any(|tool| tool["name"] == "WebSearch"), "the web is always the host's");
 
     // Without sources of its own, a session's tools are all the host's.
-    let house = House::new(json!({"steps": [{"do": "result"}]}));
-    let claude = Claude::new(ClaudeOptions { builtin_tools: true, ..house.options() }).unwrap();
-    assert_eq!(claude.run(session("Read.", belt, None)).await.ending, Ending::Success);
-    assert!(house.flags().contains("--tools=\n"), "{}", house.flags());
+    let fixture = Fixture::new(json!({"steps": [{"do": "result"}]}));
+    let claude = Claude::new(ClaudeOptions { builtin_tools: true, ..fixture.options() }).unwrap();
+    assert_eq!(claude.run(session("Read.", tool_set, None)).await.ending, Ending::Success);
+    assert!(fixture.flags().contains("--tools=\n"), "{}", fixture.flags());
 }
 
 /// A search that finds nothing.
@@ -882,7 +894,7 @@ impl Search for NoSearch {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn memories_are_condensed_in_one_turn_without_tools() {
-    let house = House::new(json!({"steps": [
+    let fixture = Fixture::new(json!({"steps": [
         {"do": "answer", "text": "One note."}, {"do": "result", "fields": {"result": " One note.\n"}},
     ]}));
     let note = MemoryNote {
@@ -892,16 +904,16 @@ async fn memories_are_condensed_in_one_turn_without_tools() {
         origin: None,
     };
     let meter = Meter::new(Bounds { max_turns: Some(1), max_budget_usd: Some(0.05), deadline_seconds: Some(60) });
-    assert_eq!(house.claude().condense(vec![note], 4000, meter).await.as_deref(), Ok("One note."));
-    let flags = house.flags();
+    assert_eq!(fixture.claude().condense(vec![note], 4000, meter).await.as_deref(), Ok("One note."));
+    let flags = fixture.flags();
     assert!(flags.contains("--tools=\n") && !flags.contains("allowedTools") && flags.contains("--max-turns=1\n"));
-    assert_eq!(house.initialized()["sdkMcpServers"], json!([]));
+    assert_eq!(fixture.initialized()["sdkMcpServers"], json!([]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn many_sessions_run_beside_each_other() {
-    let house = House::new(json!({"steps": [working("msg_1"), {"do": "result"}]}));
-    let claude = Arc::new(house.claude());
+    let fixture = Fixture::new(json!({"steps": [working("msg_1"), {"do": "result"}]}));
+    let claude = Arc::new(fixture.claude());
     let sessions = (0..8).map(|_| {
         let claude = claude.clone();
         tokio::spawn(async move { claude.run(session("Go.", Arc::new(NoTools), None)).await.ending })
@@ -913,25 +925,25 @@ async fn many_sessions_run_beside_each_other() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn permissions_are_bypassed_where_the_operator_says_so_but_for_root() {
-    let house = House::new(json!({"steps": [{"do": "result"}]}));
-    let claude = Claude::new(ClaudeOptions { bypass_permissions: true, ..house.options() }).unwrap();
+    let fixture = Fixture::new(json!({"steps": [{"do": "result"}]}));
+    let claude = Claude::new(ClaudeOptions { bypass_permissions: true, ..fixture.options() }).unwrap();
     let root = rustix::process::geteuid().is_root();
     let refused = claude.check(&Wanted::default()).err();
     assert_eq!(refused.is_some_and(|text| text.contains("dontAsk")), root);
     assert_eq!(claude.run(asked(Vec::new()).0).await.ending, Ending::Success);
-    let flags = house.flags();
+    let flags = fixture.flags();
     assert!(flags.contains("--permission-mode=bypassPermissions\n") && !flags.contains("--restricted"), "{flags}");
 }
 
 #[test]
 fn options_that_exclude_each_other_are_refused() {
-    let house = House::new(json!({}));
+    let fixture = Fixture::new(json!({}));
     let refused = |options: ClaudeOptions| Claude::new(options).unwrap_err();
-    let both = ClaudeOptions { builtin_tools: true, bypass_permissions: true, ..house.options() };
+    let both = ClaudeOptions { builtin_tools: true, bypass_permissions: true, ..fixture.options() };
     assert!(refused(both).contains("builtin_tools"));
-    assert!(refused(ClaudeOptions { silence: Duration::ZERO, ..house.options() }).contains("silence_seconds"));
-    assert!(refused(ClaudeOptions { environment: vec!["A=B".to_owned()], ..house.options() }).contains("A=B"));
-    let file = house.directory().join("file");
+    assert!(refused(ClaudeOptions { silence: Duration::ZERO, ..fixture.options() }).contains("silence_seconds"));
+    assert!(refused(ClaudeOptions { environment: vec!["A=B".to_owned()], ..fixture.options() }).contains("A=B"));
+    let file = fixture.directory().join("file");
     fs::write(&file, "").unwrap();
-    assert!(refused(ClaudeOptions { state: Some(file), ..house.options() }).contains("file"));
+    assert!(refused(ClaudeOptions { state: Some(file), ..fixture.options() }).contains("file"));
 }

@@ -491,7 +491,7 @@ async fn each_turn_is_in_the_transcript_before_its_calls() {
 }
 
 #[tokio::test]
-async fn a_session_goes_on_from_wherever_its_host_stopped_and_each_effect_happens_once() {
+async fn a_session_is_resumed_wherever_its_host_stopped_and_each_effect_happens_once() {
     let dir = manual();
     let runtime = Extractive::new();
     let (job, kept) = (Arc::new(Job::default()), Arc::new(Kept::default()));

@@ -14,16 +14,18 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     findings::Findings,
+    flows::Reach,
     inspect::{self, InspectError, Outside},
     judge, meaning,
     model::{
         Audit, Contents, Export, ExportState, FORMAT, Function, Identity, Import, ImportState, Kind, Limit,
-        RequestState, SessionTool, Sessions, Wish,
+        RequestState, RequestedCapability, SessionTool, Sessions,
     },
     rules::Rule,
     scan::{Scan, scan},
     subject::{Member, Subject},
     text::cut,
+    texts::{self, Texts},
 };
 
 /// Imports, and exports, that an audit lists.
@@ -43,20 +45,27 @@ impl Audit {
             imports: Vec::new(),
             imports_total: 0,
             exports: Vec::new(),
-            wishes: Vec::new(),
+            requested: Vec::new(),
             sessions: member
                 .filter(|member| member.spec.world.exports_dispatch())
                 .map(|member| sessions(&member, limits)),
             limits: limits_of(limits),
+            reach: None,
+            flows: Vec::new(),
+            texts: Vec::new(),
+            hosts: Vec::new(),
+            packed: Vec::new(),
+            files: member.map(|member| member.package.files.to_vec()).unwrap_or_default(),
             findings: Vec::new(),
         };
+        let mut texts = Texts::default();
         let mut findings = Findings::default();
         judge::signature(signature, &mut findings);
         judge::size(bytes.len() as u64, limits, &mut findings);
         match inspect::outside(bytes) {
             Ok(outside) => {
                 audit.identity.kind = Kind::Component;
-                let scan = scan(bytes, &outside.imports);
+                let scan = scan(bytes, &outside.imports, &mut texts);
                 audit.read(&outside, scan, member, limits, &mut findings);
             }
             Err(error) => {
@@ -66,8 +75,23 @@ impl Audit {
                 audit.identity.problem = Some(problem);
             }
         }
+        if let Some(member) = member {
+            texts.declared(&member);
+            judge::package(&member, &mut findings);
+            audit.flow(&member, &mut findings);
+        }
+        let asked = member.and_then(|member| member.spec.grants.web.as_ref()).map(|web| web.hosts.clone());
+        texts.finish(&mut audit, &asked.unwrap_or_default(), &mut findings);
         audit.findings = findings.sorted(FINDINGS);
         audit
+    }
+
+    /// Fills in what can flow where, with a finding for each place that something can go to.
+    fn flow(&mut self, member: &Member<'_>, findings: &mut Findings) {
+        let reach = Reach::of(member, &self.imports);
+        self.reach = Some(reach.sentence());
+        self.flows = reach.flows(&texts::purpose(member));
+        judge::flows(&self.flows, findings);
     }
 
     /// Fills in what a component's bytes say.
@@ -92,7 +116,7 @@ impl Audit {
         // Long names were cut, which can change their order.
         self.imports.sort_by(|a, b| a.name.cmp(&b.name));
         self.exports = exports(outside, member.map(|member| member.spec.world));
-        self.wishes = member.map(|member| requested(&member, &self.imports)).unwrap_or_default();
+        self.requested = member.map(|member| requested(&member, &self.imports)).unwrap_or_default();
         let truncated = scan.truncated || outside.imports.len() > LISTED || outside.exports.len() > LISTED;
         self.contents = std::mem::take(&mut scan.contents);
         self.identity.claims = std::mem::take(&mut scan.claimed.claims);
@@ -213,7 +237,7 @@ fn exports(outside: &Outside, world: Option<World>) -> Vec<Export> {
 }
 
 /// What the manifest asks for, with what became of it.
-fn requested(member: &Member<'_>, imports: &[Import]) -> Vec<Wish> {
+fn requested(member: &Member<'_>, imports: &[Import]) -> Vec<RequestedCapability> {
     let (asked, grants) = (&member.spec.grants, member.grants);
     // Without a job there are no sessions, and nothing to write to.
     let has_jobs = member.spec.world.exports_dispatch();
@@ -234,10 +258,10 @@ fn requested(member: &Member<'_>, imports: &[Import]) -> Vec<Wish> {
         let users = [(imported(interface), "component"), (by_sessions, "sessions")];
         users.into_iter().filter(|(uses, _)| *uses).map(|(_, user)| user.to_owned()).collect::<Vec<_>>()
     };
-    let mut wishes = Vec::new();
+    let mut all = Vec::new();
     let mut add = |grant: String, key: &str, (state, why), used_by| {
         let key = format!("component.grants.{key}");
-        wishes.push(Wish { grant, key, state, why, used_by });
+        all.push(RequestedCapability { grant, key, state, why, used_by });
     };
     let verdict = |verdict: Option<&Verdict>| match verdict {
         Some(Verdict::Denied(why)) => (RequestState::Denied, Some(why.clone())),
@@ -245,7 +269,7 @@ fn requested(member: &Member<'_>, imports: &[Import]) -> Vec<Wish> {
     };
     for interface in Interface::ALL.into_iter().filter(|interface| asked.asks(*interface)) {
         let name = interface.as_str();
-        add(name.to_owned(), name, verdict(grants.interfaces.get(&interface)), used_by(interface));
+        add(name.to_owned(), name, verdict(grants.verdicts.interfaces.get(&interface)), used_by(interface));
     }
     let files = asked.files.iter().flat_map(|files| &files.roots).map(|root| (Interface::Files, "files.roots", root));
     let hosts = asked.web.iter().flat_map(|web| &web.hosts).map(|host| (Interface::Web, "web.hosts", host));
@@ -267,17 +291,17 @@ fn requested(member: &Member<'_>, imports: &[Import]) -> Vec<Wish> {
         let is_used = imported(interface) && (has_jobs || request == Capability::Search);
         let users = if is_used { vec!["component".to_owned()] } else { Vec::new() };
         let request = request.to_string();
-        let became = verdict(grants.details.get(&request));
+        let became = verdict(grants.verdicts.details.get(&request));
         add(request, key, became, users);
     }
     if asked.artifacts.is_some() {
         let request = Capability::Artifacts.to_string();
-        let became = verdict(grants.details.get(&request));
+        let became = verdict(grants.verdicts.details.get(&request));
         let users = ["component", "sessions"].into_iter().filter(|_| has_jobs).map(str::to_owned).collect();
         add(request, "artifacts", became, users);
     }
-    wishes.sort();
-    wishes
+    all.sort();
+    all
 }
 
 /// What became of one name, or pattern of names, that was asked for.
@@ -301,7 +325,7 @@ fn sessions(member: &Member<'_>, limits: &Limits) -> Sessions {
         .spec
         .tools
         .iter()
-        .map(|tool| SessionTool { name: tool.clone(), granted: grants.tools.contains(tool) })
+        .map(|tool| SessionTool { name: tool.clone(), granted: grants.sessions.tools.contains(tool) })
         .collect();
     tools.sort();
     tools.dedup();
@@ -311,9 +335,9 @@ fn sessions(member: &Member<'_>, limits: &Limits) -> Sessions {
         tools,
         toolboxes,
         memory: grants.memory,
-        memory_write: grants.session_memory,
+        memory_write: grants.sessions.memory,
         artifacts: grants.artifacts,
-        own_tools: grants.own_tools,
+        own_tools: grants.component.own_tools,
         max_turns: bounds.max_turns.unwrap_or(limits.session_turns),
         max_budget_usd: bounds.max_budget_usd.unwrap_or(limits.session_budget_usd),
         deadline_seconds: bounds.deadline_seconds.unwrap_or(limits.session_seconds),

@@ -1,6 +1,9 @@
 //! The findings of an audit, as they are made.
 
-use crate::{model::Finding, rules::Rule};
+use crate::{
+    model::Finding,
+    rules::{Rule, Severity},
+};
 
 /// Findings as they are made.
 #[derive(Debug, Default)]
@@ -8,7 +11,12 @@ pub(crate) struct Findings(Vec<Finding>);
 
 impl Findings {
     pub(crate) fn add(&mut self, rule: Rule, place: impl Into<String>, text: impl Into<String>) {
-        self.0.push(Finding { rule, severity: rule.severity(), place: place.into(), text: text.into() });
+        self.add_as(rule.severity(), rule, place, text);
+    }
+
+    /// A finding that matters more or less than its rule says.
+    pub(crate) fn add_as(&mut self, severity: Severity, rule: Rule, place: impl Into<String>, text: impl Into<String>) {
+        self.0.push(Finding { rule, severity, place: place.into(), text: text.into(), accepted: None });
     }
 
     /// The most severe first, and at most `most` of them.

@@ -1,5 +1,5 @@
 //! The functions of a component, before a compiler sees them. What a compiler takes for a function can grow with its locals
-//! times its loops; the process that it runs in is bounded, and here a component that is far beyond all others is told what
+//! times its loops; the process that it runs in is bounded, and here a component that is far beyond all others gets an error that says what
 //! is wrong with it.
 
 use guild_contract::Limits;
@@ -12,7 +12,7 @@ use wasmparser::{BinaryReaderError, FunctionBody, Operator, Parser, Payload};
 pub fn check(component: &[u8], limits: &Limits) -> Result<(), String> {
     let (mut module, mut function) = (0_u32, 0_u32);
     for payload in Parser::new(0).parse_all(component) {
-        // What is not valid is told by the compiler, in its words.
+        // What is not valid is reported by the compiler, in its words.
         let Ok(payload) = payload else { return Ok(()) };
         match payload {
             Payload::CodeSectionStart { .. } => {

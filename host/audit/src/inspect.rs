@@ -240,7 +240,7 @@ pub fn check(outside: &Outside, spec: &ComponentSpec, grants: &Grants) -> Result
     check_exports(outside, spec.world)
 }
 
-/// Checks that a component exports what its world has, and nothing that another world has: nobody would call that.
+/// Checks that a component exports what its world has, and nothing that another world has: no host would call that.
 fn check_exports(outside: &Outside, world: World) -> Result<(), InspectError> {
     let found = |interface: &str| outside.exports.iter().find(|name| is_export(name, interface));
     let exported: Vec<&str> = EXPORTS.into_iter().filter(|interface| found(interface).is_some()).collect();

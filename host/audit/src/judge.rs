@@ -1,20 +1,20 @@
 //! What a reviewer should look at: the rules, applied.
 
-use guild_contract::{
-    Limits,
-    interfaces::EXPORTS,
-    manifest::{FILE_TOOLS, Interface, World},
-};
+use std::collections::BTreeMap;
+
+use guild_contract::{Limits, interfaces::EXPORTS, manifest::World};
 
 use crate::{
     findings::Findings,
+    flows::{Flow, Sink, listed},
     inspect::{self, Outside},
     meaning::Language,
     model::{Audit, ExportState, Import, ImportState, RequestState, Signature, SignatureState},
-    rules::Rule,
+    rules::{Rule, Severity},
     scan::{Scan, beyond},
     subject::{Member, in_manifest},
     text::steers,
+    texts,
 };
 
 /// Data above this share of a component, and this size, is pointed out.
@@ -66,7 +66,7 @@ pub(crate) fn size(bytes: u64, limits: &Limits, findings: &mut Findings) {
     }
 }
 
-/// What its bytes say, whoever runs it.
+/// What its bytes say, under any policy.
 pub(crate) fn bytes(audit: &Audit, scan: &Scan, truncated: bool, limits: &Limits, findings: &mut Findings) {
     let (identity, contents) = (&audit.identity, &audit.contents);
     if let Some(invalid) = &scan.invalid {
@@ -79,10 +79,14 @@ pub(crate) fn bytes(audit: &Audit, scan: &Scan, truncated: bool, limits: &Limits
         );
         findings.add(Rule::GA009, format!("limits.{limit}"), text);
     }
+    let mut programs: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for program in &contents.programs {
+        programs.entry(&program.form).or_default().push(program.offset.to_string());
+    }
+    for (form, offsets) in programs {
         let text = format!(
-            "its data holds what looks like {} at byte {}; a component cannot start a program, but ask what it is for",
-            program.form, program.offset
+            "its data holds what looks like {form} at byte {}; a component cannot start a program, but ask what it is for",
+            offsets.join(", ")
         );
         findings.add(Rule::GA024, "data", text);
     }
@@ -213,7 +217,7 @@ pub(crate) fn outside(
 }
 
 /// The functions of an interface that this host has, which it does not: it refuses such a component. Of what it does not
-/// have at all, or in another version, that is told already; and what is denied may have any function.
+/// have at all, or in another version, there is a finding already; and what is denied may have any function.
 fn unknown_functions(import: &Import) -> Option<String> {
     if matches!(import.state, ImportState::Unknown | ImportState::WrongVersion | ImportState::LinkedDenied) {
         return None;
@@ -235,7 +239,7 @@ fn unknown_functions(import: &Import) -> Option<String> {
 /// What its manifest asks for.
 pub(crate) fn requested(audit: &Audit, member: Member<'_>, findings: &mut Findings) {
     let (spec, grants) = (member.spec, member.grants);
-    for request in &audit.wishes {
+    for request in &audit.requested {
         let place = in_manifest(&request.key);
         if request.used_by.is_empty() {
             let unused = match spec.world.exports_dispatch() {
@@ -245,42 +249,27 @@ pub(crate) fn requested(audit: &Audit, member: Member<'_>, findings: &mut Findin
             let text = format!("it asks for `{}`, {unused}; take it out of the manifest", request.grant);
             findings.add(Rule::GA022, &place, text);
         }
-        // Of an interface that is denied as a whole, the parts are not told again.
+        // Of an interface that is denied as a whole, the parts are not repeated.
         let is_told = request.grant.split_once(':').is_some_and(|(interface, _)| is_denied(audit, interface));
         if request.state == RequestState::Denied && !is_told {
             let why = request.why.as_deref().unwrap_or_default();
             findings.add(Rule::GA042, &place, format!("it asks for `{}`, which is not granted: {why}", request.grant));
         }
     }
-    let has_tool = |of: &[&str]| grants.tools.iter().any(|tool| of.contains(&tool.as_str()));
-    let reads_files = grants.has(Interface::Files) || has_tool(&FILE_TOOLS);
-    let reads_web = grants.has(Interface::Web) || has_tool(&["WebFetch"]);
-    // It asks the search provider or, where there is none, which is not known here, searches the roots.
-    let searches = has_tool(&["WebSearch"]);
-    let carries_by_search =
-        searches && ((reads_files && grants.session_search) || (reads_web && grants.roots.is_some()));
-    if (reads_files && reads_web) || carries_by_search {
-        let text = "it or its sessions may read the granted roots, and ask for web addresses or search the web, which can \
-                    carry out what was read; grant roots that may become public, or one of the two only";
-        findings.add(Rule::GA020, in_manifest("component.grants"), text);
-    }
     let asks = &spec.grants;
-    if asks.web.as_ref().is_some_and(|web| web.hosts.is_empty()) {
-        let text = "it asks for every host that `[web]` opens; have it name the hosts that it needs in `web.hosts`";
-        findings.add(Rule::GA021, in_manifest("component.grants.web"), text);
-    }
     if asks.files.as_ref().is_some_and(|files| files.roots.is_empty()) {
         let text = "it asks for every read root; have it name those that it needs in `files.roots`, or allow it only some in \
                     guild.toml (\"files:ROOT\")";
         findings.add(Rule::GA030, in_manifest("component.grants.files"), text);
     }
-    let uses = |grant: &str| audit.wishes.iter().any(|request| request.grant == grant && !request.used_by.is_empty());
-    if grants.memory_write && uses("memory:write") {
+    let uses =
+        |grant: &str| audit.requested.iter().any(|request| request.grant == grant && !request.used_by.is_empty());
+    if grants.component.memory_write && uses("memory:write") {
         let text = "it may write memories, which later jobs of the member are shown: what one job was told can lead the next. \
                     Deny \"memory:write\" where that is not wanted";
         findings.add(Rule::GA031, in_manifest("component.grants.memory.write"), text);
     }
-    if grants.own_tools && uses("agent:own-tools") {
+    if grants.component.own_tools && uses("agent:own-tools") {
         let text = "sessions that it starts may call tools of its own; what they answer is the component's word";
         findings.add(Rule::GA040, in_manifest("component.grants.agent.ownTools"), text);
     }
@@ -297,5 +286,24 @@ pub(crate) fn requested(audit: &Audit, member: Member<'_>, findings: &mut Findin
 
 /// Whether an interface is asked for and not granted.
 fn is_denied(audit: &Audit, interface: &str) -> bool {
-    audit.wishes.iter().any(|request| request.grant == interface && request.state == RequestState::Denied)
+    audit.requested.iter().any(|request| request.grant == interface && request.state == RequestState::Denied)
+}
+
+/// What its directory and its `mcp` line say.
+pub(crate) fn package(member: &Member<'_>, findings: &mut Findings) {
+    texts::files(member.package.files, findings);
+    texts::line(member.manifest, findings);
+}
+
+/// What can flow where: a finding for each place, with all that can go there for one reason.
+pub(crate) fn flows(flows: &[Flow], findings: &mut Findings) {
+    let mut by_reason: BTreeMap<(Severity, &Sink, &str), Vec<String>> = BTreeMap::new();
+    for flow in flows {
+        if let (Some(severity), Some(why)) = (flow.severity, &flow.why) {
+            by_reason.entry((severity, &flow.sink, why)).or_default().push(flow.source.to_string());
+        }
+    }
+    for ((severity, sink, why), sources) in by_reason {
+        findings.add_as(severity, Rule::GA060, sink.to_string(), format!("{} {why}", listed(sources.into_iter())));
+    }
 }

@@ -7,20 +7,24 @@
 mod audit;
 mod claims;
 mod difference;
+pub mod evidence;
 mod findings;
+pub mod flows;
 pub mod functions;
 pub mod inspect;
 mod judge;
 mod languages;
 pub mod meaning;
 pub mod model;
+mod reach;
 mod rules;
 mod scan;
 mod subject;
 mod text;
+mod texts;
 mod traces;
 
 pub use difference::{Change, Difference, Facts};
 pub use model::{Audit, Finding};
 pub use rules::{Rule, Severity};
-pub use subject::{Member, Subject};
+pub use subject::{Member, OfferedTool, Operator, Package, Subject};

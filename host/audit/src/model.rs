@@ -1,12 +1,15 @@
 //! What an audit says: plain data that every rendering shows, and that `docs/schema/audit.json` describes.
 //!
 //! It is the same from run to run: lists are sorted, and nothing depends on the time or the machine. Texts that came
-//! with a component are kept as they are but for their length; whoever shows them makes them harmless.
+//! with a component are kept as they are but for their length; the code that shows them makes them harmless.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::rules::{Rule, Severity};
+use crate::{
+    flows::Flow,
+    rules::{Rule, Severity},
+};
 
 /// The name of this form of an audit. It changes when a field goes or changes its meaning; new fields may come.
 pub const FORMAT: &str = "guild-audit/1";
@@ -27,15 +30,108 @@ pub struct Audit {
     pub imports_total: u64,
     /// What it offers, sorted by name, and what its world has and it does not; at most 1,000 are listed.
     pub exports: Vec<Export>,
-    /// What its manifest asks for, and what became of each wish. Empty without a manifest.
-    pub wishes: Vec<Wish>,
+    /// What its manifest asks for, and what became of each request. Empty without a manifest.
+    #[serde(rename = "wishes", alias = "requested")]
+    pub requested: Vec<RequestedCapability>,
     /// What its sessions may do. None without a manifest, or where no work is dispatched to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sessions: Option<Sessions>,
     /// The limits that hold for it, sorted by name.
     pub limits: Vec<Limit>,
+    /// What it can read, where that can go, and whom its texts reach, in a sentence. None without a manifest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reach: Option<String>,
+    /// What can flow where: the most severe first. Empty without a manifest.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub flows: Vec<Flow>,
+    /// The texts that models or people will read, whole: those of the manifest and the posture, and those in data that
+    /// address a reader; at most 200.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub texts: Vec<ModelText>,
+    /// The hosts that its texts and its data name, by name; at most 200.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<NamedHost>,
+    /// What is packed into its data and its texts; at most 100.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub packed: Vec<PackedBlock>,
+    /// The files and links in its directory that are neither manifest, posture nor component; at most 200.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<OtherFile>,
     /// What a reviewer should look at: the most severe first.
     pub findings: Vec<Finding>,
+}
+
+/// A text that models or people will read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ModelText {
+    /// Where it stands: a file, a key of the manifest, an offset in the component.
+    pub place: String,
+    /// The text, with characters that are not shown written as `<U+202E>`; at most its first 20,000 characters.
+    pub text: String,
+}
+
+/// A host that a text or data names.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NamedHost {
+    /// Its name, or its address.
+    pub host: String,
+    /// The address as it stands there first.
+    pub shown: String,
+    /// Where it stands first.
+    pub place: String,
+    /// Whether the manifest asks for it.
+    pub asked: bool,
+    /// Why what is sent there can reach anybody, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open: Option<String>,
+}
+
+/// Something that is packed into data or a text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PackedBlock {
+    /// Where it stands.
+    pub place: String,
+    /// The bytes that it takes there.
+    pub bytes: u64,
+    /// How it was unpacked, the outermost step first: `base64`, `hex`, `gzip`, `zlib`, `deflate`, `zstd`.
+    pub steps: Vec<String>,
+    /// What is in it, in words.
+    pub what: String,
+    /// The beginning of its content.
+    pub preview: String,
+}
+
+/// A file or link in a member's directory that is neither manifest, posture nor component.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct OtherFile {
+    /// Its path in the directory.
+    pub path: String,
+    /// What it is.
+    pub kind: OtherKind,
+    /// Its bytes; none of a link or a directory.
+    pub bytes: u64,
+}
+
+/// What a file is that stands next to a member's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum OtherKind {
+    /// A WebAssembly file.
+    Wasm,
+    /// A program or a script, or a file that may be executed.
+    Program,
+    /// A private key.
+    PrivateKey,
+    /// A symbolic link to something in the directory.
+    Link,
+    /// A symbolic link that leads out of the directory, or nowhere.
+    LinkOut,
+    /// Neither a file, a link nor a directory.
+    Special,
+    /// A text.
+    Text,
+    /// Some other file.
+    Other,
 }
 
 /// What was looked at.
@@ -77,7 +173,7 @@ pub struct Identity {
     pub dependencies: Option<Dependencies>,
     /// Sections that hold a software bill of materials; at most 20.
     pub sboms: Vec<Sbom>,
-    /// Its signature, where whoever asked looked for one.
+    /// Its signature, where one was looked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<Signature>,
 }
@@ -213,7 +309,7 @@ pub enum SignatureState {
     Valid,
     /// There is none.
     Missing,
-    /// There is one, with a key that the operator does not trust: nobody can say whether it holds.
+    /// There is one, with a key that the operator does not trust: it is unknown whether it holds.
     Unknown,
     /// There is one, and it does not hold.
     Invalid,
@@ -365,7 +461,7 @@ pub struct Export {
 pub enum ExportState {
     /// The world has it; or there is no manifest, and the host knows it.
     Known,
-    /// The world does not have it, and nobody calls it.
+    /// The world does not have it, and no host calls it.
     Extra,
     /// The world has it, and the component does not.
     Missing,
@@ -374,7 +470,7 @@ pub enum ExportState {
 /// Something that a manifest asks for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Wish {
+pub struct RequestedCapability {
     /// What is asked for, as `guild.toml` spells it: `files`, `files:docs`, `memory:write`.
     pub grant: String,
     /// The manifest's key that asks.
@@ -384,11 +480,11 @@ pub struct Wish {
     /// Why it is denied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// Who has a use for it: `component`, `sessions`, both or, for a wish that is unused, nobody.
+    /// Who has a use for it: `component`, `sessions`, both or, for a request that is unused, none.
     pub used_by: Vec<String>,
 }
 
-/// What became of a wish.
+/// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RequestState {
@@ -443,7 +539,7 @@ pub struct Limit {
     pub name: String,
     /// What holds for this component.
     pub value: serde_json::Number,
-    /// What holds where nobody sets it.
+    /// What holds by default.
     pub default: serde_json::Number,
 }
 
@@ -459,6 +555,9 @@ pub struct Finding {
     pub place: String,
     /// What it is, and what to do.
     pub text: String,
+    /// Why it is accepted, and until when, where `.guildaudit.toml` says so: no gate counts it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accepted: Option<String>,
 }
 
 impl Audit {
@@ -468,9 +567,9 @@ impl Audit {
         self.identity.kind == Kind::Component
     }
 
-    /// Whether there is a finding of at least this severity.
+    /// Whether there is a finding of at least this severity that is not accepted.
     pub fn has(&self, least: Severity) -> bool {
-        self.findings.iter().any(|finding| finding.severity <= least)
+        self.findings.iter().any(|finding| finding.severity <= least && finding.accepted.is_none())
     }
 
     /// The JSON Schema of an audit, as `docs/schema/audit.json` has it.

@@ -7,11 +7,14 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// A host refuses it, or it is not what it says.
+    /// It deceives about what it is, or hides instructions or code.
+    Critical,
+    /// A host refuses it; or what it should not see can reach a host, a reader or a policy that its manifest and posture do
+    /// not declare.
     High,
-    /// It reaches, or tries to reach, more than a reviewer expects. Decide.
+    /// It reaches more than its purpose seems to need. Decide.
     Medium,
-    /// It is untidy, or wider than it need be.
+    /// It is untidy, or a hint of something that only a reader can judge.
     Low,
     /// Worth knowing.
     Info,
@@ -19,11 +22,12 @@ pub enum Severity {
 
 impl Severity {
     /// All of them, the most severe first.
-    pub const ALL: [Self; 4] = [Self::High, Self::Medium, Self::Low, Self::Info];
+    pub const ALL: [Self; 5] = [Self::Critical, Self::High, Self::Medium, Self::Low, Self::Info];
 
     /// Its name, as the JSON has it.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Critical => "critical",
             Self::High => "high",
             Self::Medium => "medium",
             Self::Low => "low",
@@ -54,7 +58,7 @@ macro_rules! rules {
                 match self { $(Self::$id => $name),+ }
             }
 
-            /// How much a finding of it matters.
+            /// How much a finding of it matters, where what was found does not make it matter more or less.
             pub fn severity(self) -> Severity {
                 match self { $(Self::$id => Severity::$severity),+ }
             }
@@ -67,8 +71,7 @@ macro_rules! rules {
     };
 }
 
-// Ids are never given to another rule. High: a host refuses it, or it is not what it says. Medium: decide. Low: untidy or
-// wide. Info: worth knowing.
+// Ids are never given to another rule: GA020 and GA021 are GA060 now.
 rules! {
     GA001 "not-a-component" High "The file is no component that a host could load: what it is instead.";
     GA002 "not-valid" High "The component does not validate.";
@@ -80,12 +83,10 @@ rules! {
     GA008 "oversize" High "Its file is larger than the limit.";
     GA009 "beyond-limits" High "It declares more memory or tables than its limits allow.";
     GA010 "signature-bad" High "Its signature does not hold, or is missing where the operator requires one.";
-    GA020 "web-and-files" Medium "It or its sessions may read private files and the web: one can be carried to the other.";
-    GA021 "web-any-host" Medium "It asks for the web without naming hosts.";
     GA022 "asks-for-unused" Medium "It asks for something that neither it nor its sessions have a use for.";
     GA023 "network-import" Medium "It imports sockets or HTTP, and no runtime that its producers name does so by itself.";
     GA024 "embedded-program" Medium "Its data holds what looks like a program.";
-    GA025 "hidden-characters" Medium "Texts in it steer a terminal or turn the direction of reading.";
+    GA025 "hidden-characters" Medium "Names in it steer a terminal or turn the direction of reading.";
     GA026 "not-all-listed" Medium "It has more than an audit lists.";
     GA027 "signature-unknown" Medium "It is signed with a key that the operator does not trust.";
     GA028 "dependencies-unreadable" Medium "Its embedded dependency list cannot be read.";
@@ -102,4 +103,15 @@ rules! {
     GA043 "debug-sections" Info "It has sections for debuggers.";
     GA044 "no-dependencies" Info "It has no list of its dependencies.";
     GA045 "runtime-network" Info "The runtime of its language imports sockets or HTTP: every call traps.";
+    GA050 "hidden-text" Critical "A text that models or people read has characters that are not shown, or that turn the direction of reading.";
+    GA051 "mixed-scripts" Medium "A text has words with letters of several scripts that look alike.";
+    GA052 "look-alike-name" Critical "Its name can be taken for another member's.";
+    GA053 "packed-instructions" Critical "Instructions, hosts or code are packed into its data or its texts.";
+    GA054 "packed-data" Low "Its data or its texts hold something packed, or bytes that look random.";
+    GA055 "host-not-named" Low "It names hosts that its manifest does not ask for.";
+    GA056 "telling-phrase" Low "A text reaches for secrets, hides something, or claims that somebody agreed.";
+    GA057 "other-file" Medium "Its directory holds links, programs, or second components.";
+    GA058 "mcp-line" High "Its manifest says more of how a host is started than which member to serve.";
+    GA060 "flow" High "What it reads can go to a place that its manifest and its texts do not declare, or to any host.";
+    GA061 "sending-page" High "A page or report that it makes sends to, or loads from, a host that its manifest does not ask for.";
 }

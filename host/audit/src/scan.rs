@@ -13,10 +13,11 @@ use crate::{
     languages::Libraries,
     model::{Contents, Section},
     text::{cut, steers},
+    texts::Texts,
     traces::{Programs, Traces},
 };
 
-/// Distinct names of sections that are told apart; those that follow are counted together.
+/// Distinct names of sections that are counted; those that follow are counted together.
 const SECTION_NAMES: usize = 500;
 /// Sections that are looked into; those that follow are only validated, and what their modules declare is counted.
 const LOOKED_AT: usize = 100_000;
@@ -53,7 +54,7 @@ fn features() -> WasmFeatures {
 }
 
 /// Reads a component, of which the imports are known, to its end.
-pub(crate) fn scan(bytes: &[u8], imports: &[String]) -> Scan {
+pub(crate) fn scan(bytes: &[u8], imports: &[String], texts: &mut Texts) -> Scan {
     let mut scan = Scan::default();
     let mut sections = Sections::default();
     let mut traces = Traces::default();
@@ -106,10 +107,13 @@ pub(crate) fn scan(bytes: &[u8], imports: &[String]) -> Scan {
                 scan.contents.data_bytes += data.len() as u64;
                 traces.look("data", data);
                 programs.look(range.start as u64, data);
+                texts.data("data", data, range.start);
             }
             Payload::CustomSection(custom) => {
                 if is_debug(custom.name()) {
                     scan.contents.debug_bytes += custom.data().len() as u64;
+                } else if !is_of_tools(custom.name()) {
+                    texts.data(&quoted(custom.name()), custom.data(), custom.data_offset());
                 }
                 scan.steers |= steers(custom.name());
                 traces.look(&quoted(custom.name()), custom.data());
@@ -258,7 +262,7 @@ impl Sections {
     }
 }
 
-/// What a section is called. Those that hold a whole module or component are not counted beside what is in them.
+/// What a section is called. Those that hold a whole module or component are not counted in addition to what is in them.
 fn section_name(payload: &Payload<'_>) -> Option<String> {
     let standard = match payload {
         Payload::CustomSection(custom) => return Some(quoted(custom.name())),
@@ -293,6 +297,11 @@ fn section_name(payload: &Payload<'_>) -> Option<String> {
 /// A custom section's name as it is shown: a section that calls itself `data` is not the data.
 fn quoted(name: &str) -> String {
     format!("\"{}\"", cut(name))
+}
+
+/// Whether a custom section is one that tools write, and that is read as what it is.
+fn is_of_tools(name: &str) -> bool {
+    matches!(name, "producers" | "target_features" | ".dep-v0" | "dylink.0") || name.starts_with("component-")
 }
 
 /// Whether a custom section is there for debuggers.

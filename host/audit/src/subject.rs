@@ -6,7 +6,7 @@ use guild_contract::{
     manifest::{ComponentSpec, FILE_NAME, Manifest},
 };
 
-use crate::model::Signature;
+use crate::model::{OtherFile, Signature};
 
 /// What is to be audited.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +36,47 @@ pub struct Member<'a> {
     pub grants: &'a Grants,
     /// What its jobs may use at most: the smaller of its manifest and the operator's limits.
     pub bounds: Bounds,
+    /// What else its directory holds.
+    pub package: Package<'a>,
+    /// What there is to be reached where it is installed.
+    pub operator: &'a Operator,
+}
+
+/// What a member's directory holds besides manifest and component.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Package<'a> {
+    /// Its posture, which its sessions are given.
+    pub posture: Option<&'a [u8]>,
+    /// Its memories, which its sessions are shown: path and content. One that is new should have none.
+    pub memories: &'a [(String, Vec<u8>)],
+    /// The tools that its component offers, where they were listed.
+    pub tools: &'a [OfferedTool],
+    /// All other files and links, sorted by name.
+    pub files: &'a [OtherFile],
+}
+
+/// A tool as a component offers it.
+#[derive(Clone, Debug, Default)]
+pub struct OfferedTool {
+    /// Its name.
+    pub name: String,
+    /// What a model is told of it: title, description, and the schemas of input and output, with their defaults.
+    pub texts: Vec<(&'static str, String)>,
+}
+
+/// What there is to be reached where a member is installed.
+#[derive(Clone, Debug, Default)]
+pub struct Operator {
+    /// What the member would be granted with an open web: flows are judged by it also where `[web]` is not there yet.
+    pub grants: Grants,
+    /// The names of the read roots.
+    pub roots: Vec<String>,
+    /// The patterns of hosts that `[web]` opens.
+    pub hosts: Vec<String>,
+    /// Whether there is a search provider.
+    pub has_provider: bool,
+    /// The names and keys of the other members that are installed, or that ship with the host.
+    pub names: Vec<String>,
 }
 
 /// A key of the manifest, as a finding's place.

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 const NAME_BYTES: usize = 400;
 
 /// The beginning of a text that came with a component; of one that is cut with a hash of the whole, so that two that begin
-/// alike are told apart.
+/// alike are distinguished.
 pub(crate) fn cut(text: &str) -> String {
     match text.get(..text.floor_char_boundary(NAME_BYTES)) {
         Some(beginning) if beginning.len() < text.len() => {
@@ -20,7 +20,7 @@ pub(crate) fn cut(text: &str) -> String {
     }
 }
 
-/// Whether a text has characters that nobody sees, or that change how what follows is shown.
+/// Whether a text has characters that are invisible, or that change how what follows is shown.
 pub(crate) fn steers(text: &str) -> bool {
     text.contains(is_steering)
 }

@@ -13,7 +13,7 @@ use crate::{
 /// Where files of people and of build machines are. What the Rust project compiled (`/rustc/..`) says nothing of anybody.
 const PLACES: [&str; 8] =
     ["/home/", "/Users/", "/root/", "/builds/", "/var/folders/", "/tmp/", ":\\Users\\", ":/Users/"];
-/// Paths that are told apart.
+/// Paths that are distinguished.
 const COUNTED: usize = 1000;
 /// Places that are looked at, so that a file made of nothing but their names takes no time.
 const LOOKED_AT: usize = 200_000;
@@ -21,6 +21,8 @@ const LOOKED_AT: usize = 200_000;
 const LISTED: usize = 10;
 /// Data that is shorter holds none of them: `/tmp/a/b`.
 const SHORTEST: usize = 8;
+/// Bytes of a script that are looked at.
+const SCRIPT_BYTES: usize = 400;
 /// Bytes of a path that are looked at.
 const PATH_BYTES: usize = 240;
 
@@ -68,7 +70,7 @@ impl Traces {
 }
 
 /// The path that begins here: up to the first byte that paths of build machines do not have. One without a file in a
-/// folder of somebody's is none.
+/// folder of a user is none.
 fn path(data: &[u8], place: &str) -> Option<String> {
     let is_path = |b: &&u8| b.is_ascii_alphanumeric() || b"/\\:._-+@~=".contains(b);
     let path: Vec<u8> = data.iter().take(PATH_BYTES).take_while(is_path).copied().collect();
@@ -108,7 +110,8 @@ impl Programs {
             if self.found.len() >= COUNTED {
                 return;
             }
-            for at in finder.find_iter(data).take(LISTED) {
+            let places = finder.find_iter(data).filter(|at| !form.ends_with("script") || is_script(data, *at));
+            for at in places.take(LISTED) {
                 self.found.insert(Program { offset: offset + at as u64, form: (*form).to_owned() });
             }
         }
@@ -118,6 +121,15 @@ impl Programs {
     pub(crate) fn finish(self) -> Vec<Program> {
         bounded(self.found, LISTED)
     }
+}
+
+/// Whether what begins with the line of an interpreter goes on for a line: a linter knows many such lines, and runs none.
+fn is_script(data: &[u8], at: usize) -> bool {
+    let rest = data.get(at..).unwrap_or_default();
+    let text =
+        rest.iter().take(SCRIPT_BYTES).take_while(|byte| !byte.is_ascii_control() || b"\n\t".contains(byte)).count();
+    let lines = rest.get(..text).unwrap_or_default().split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    lines.filter(|line| !line.starts_with(b"#!")).count() > 0
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@
 use std::{fs, io::Read, path::Path};
 
 use flate2::read::ZlibDecoder;
-use guild_audit::{Audit, Member, Rule, Severity, Subject};
+use guild_audit::{Audit, Member, Operator, Package, Rule, Severity, Subject};
 use guild_contract::{
     Bounds, Limits, Manifest,
     grants::{Grants, Policy},
@@ -29,13 +29,22 @@ fn real(name: &str) -> Vec<u8> {
 fn audit(name: &str, strict_imports: bool) -> Audit {
     let manifest = json!({
         "name": "ann", "displayName": "Ann", "description": "d", "version": "1.0.0", "transport": "http",
-        "mcp": {"command": "guild", "args": []}, "capabilities": ["worker"],
+        "mcp": {"command": "guild", "args": ["serve", "--member", "."]}, "capabilities": ["worker"],
         "component": {"file": "worker.wasm", "world": "worker"},
     });
     let manifest = Manifest::parse(manifest.to_string().as_bytes()).unwrap();
     let (key, spec) = ("ann".parse().unwrap(), manifest.component.as_ref().unwrap());
     let grants = Grants::of(&key, spec, &Policy { strict_imports, ..Policy::default() });
-    let member = Member { key: &key, manifest: &manifest, spec, grants: &grants, bounds: Bounds::default() };
+    let operator = Operator { grants: grants.clone(), ..Operator::default() };
+    let member = Member {
+        key: &key,
+        manifest: &manifest,
+        spec,
+        grants: &grants,
+        bounds: Bounds::default(),
+        package: Package::default(),
+        operator: &operator,
+    };
     let limits = Limits::default();
     Audit::of(&Subject {
         file: "worker.wasm",

@@ -4,7 +4,7 @@
 //! there before its request is answered. After a line that was cut off, by a full disk say, the next begins on its own.
 //! What stands in a line is the host's own words, names that were checked, and numbers: no text of a caller gets in,
 //! and what is quoted is escaped, so that nobody can forge a line. What cannot be written, on a full disk say, is
-//! counted and told in the next line that can: requests go on.
+//! counted and reported in the next line that can be written: requests go on.
 
 use std::{
     borrow::Cow,
@@ -125,7 +125,7 @@ impl Serialize for Outcome {
     }
 }
 
-/// One line: what happened.
+/// One line: one event.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Event<'a> {
     /// What it was, as `request`, `host-started`, `token-added`.
@@ -482,8 +482,8 @@ mod tests {
         log.record(&Event { event: "host-stopped", ..Event::default() });
         let lines = lines(&path);
         assert!(lines.len() < 1000, "{} lines", lines.len());
-        let told: u64 = lines.iter().filter_map(|line| line["suppressed"].as_u64()).sum();
-        assert_eq!(told + lines.len() as u64 - 1, 100_000);
+        let suppressed: u64 = lines.iter().filter_map(|line| line["suppressed"].as_u64()).sum();
+        assert_eq!(suppressed + lines.len() as u64 - 1, 100_000);
     }
 
     #[test]

@@ -64,7 +64,7 @@ impl Ingress {
         self.rules().record(event);
     }
 
-    /// What another `guild.toml` says, ready to hold: the address, and whether it is TLS, stay as they are.
+    /// What another `guild.toml` says, ready to apply. The address, and whether it is TLS, do not change.
     ///
     /// # Errors
     /// As where a host starts with it.

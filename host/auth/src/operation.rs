@@ -26,7 +26,7 @@ pub enum Access {
     Ends,
     /// Calls a tool.
     Calls,
-    /// The host has none of that name, as everybody is told who asks for it.
+    /// The host has none of that name: the answer to any caller who asks for it.
     Unknown,
 }
 

@@ -16,7 +16,7 @@ const AGAIN_SECONDS: u64 = 1;
 /// Why a request, or one method of a batch, is not carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// No token, or no good one: unknown, expired or revoked, which nobody is told apart.
+    /// No token, or an invalid one: unknown, expired or revoked, for which the answer is the same.
     Unauthorized,
     /// The host cannot tell which tokens are good.
     Unreadable,

@@ -76,7 +76,7 @@ impl Rules {
             Err(_) => None,
         };
         let credentials = match before {
-            // What has been used of the bounds stays used.
+            // What was used of the bounds counts under the new ones.
             Some(before) if before.credentials.is_bounded_by(&config.limits) => before.credentials.clone(),
             _ => Arc::new(Credentials::new(file.clone(), &config.limits)),
         };

@@ -11,7 +11,7 @@ use std::{
 
 use tokio::{sync::Notify, time::timeout};
 
-/// Who somebody is that came in, to be compared with who comes later: whoever has one token is one and the same, and so is
+/// The identity of a caller, for comparison with later requests: all with one token are one caller, and so is
 /// everybody without.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Identity(pub(crate) Option<[u8; 32]>);

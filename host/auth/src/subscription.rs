@@ -1,4 +1,4 @@
-//! Who came in and stays, for longer than a request takes.
+//! Callers whose streams are open for longer than a request takes.
 
 use std::sync::{Arc, OnceLock};
 
@@ -12,14 +12,14 @@ use crate::{
 /// What a listener is called in the audit log.
 const EVENTS: &str = "events";
 
-/// What a listener may hear. It has no place among the requests of its token: there are other bounds for those who stay.
+/// Which events a listener may receive. It has no permit among the requests of its token: streams have bounds of their own.
 pub struct Subscription {
     from: Arc<Connection>,
     credential: Option<Arc<Credential>>,
 }
 
 impl Caller {
-    /// Gives the place of the request back, for one who stays to hear of these members; of none, of all that there are.
+    /// Releases the permit of the request, for a stream of the events of these members; if none are named, of all.
     ///
     /// # Errors
     /// Where the token is not for one of them.
@@ -49,7 +49,7 @@ impl Caller {
         Ok(subscription)
     }
 
-    /// Gives the place of the request back, for one who stays and was let in as any request is.
+    /// Releases the permit of the request, for a stream that was authorised as any request is.
     pub fn into_subscription(self) -> Subscription {
         Subscription { from: self.from, credential: self.credential }
     }

@@ -1,6 +1,6 @@
-//! `guild.tokens`: who may come in, beside `guild.toml`.
+//! `guild.tokens`, next to `guild.toml`: the tokens that callers authenticate with.
 //!
-//! The file has the SHA-256 of each token, never a token: whoever reads it cannot come in. That needs neither salt nor
+//! The file has the SHA-256 of each token, never a token: a reader of the file cannot authenticate. That needs neither salt nor
 //! a slow hash, since a token is 256 random bits, which nobody can guess their way to. It is written by `guild token`
 //! only, one command at a time, and replaced as a whole, so that hosts see the old tokens or the new. A file that is
 //! not sound lets nobody in.
@@ -91,7 +91,7 @@ impl FromStr for Methods {
     }
 }
 
-/// A token, as it is kept.
+/// A token, as the file has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Token {
@@ -152,7 +152,7 @@ fn check_name(name: &str) -> Result<(), String> {
     Err(format!("{name:?} cannot name a token; a name is 1 to 64 letters, digits, '-', '_' or '.'"))
 }
 
-/// Why tokens cannot be had, or kept.
+/// Why tokens cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
     /// There is no place for them.
@@ -208,7 +208,7 @@ struct Written {
 }
 
 impl TokenFile {
-    /// The file beside that `guild.toml`, where it is or would be.
+    /// The file next to that `guild.toml`, where it is or would be.
     ///
     /// # Errors
     /// Where the user has no configuration directory.

@@ -1,4 +1,4 @@
-//! Spans of time, as people write and read them.
+//! Parsing and display of durations and times.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     Duration::try_from(exact).map_err(|_| "a time cannot be negative".to_owned())
 }
 
-/// Parses a moment: an age, which is that long ago, or a date, whose day begins at midnight UTC, or an RFC 3339 time.
+/// Parses a time in the past: an age, a date (midnight UTC), or an RFC 3339 time.
 pub(crate) fn since(text: &str) -> Result<Timestamp, String> {
     moment(text, |age| Timestamp::now().checked_sub(age).map_err(|_| "that is too long ago".to_owned()))
 }
 
-/// Parses a moment that is to come: a span, which is so long from now, or as [`since`].
+/// Parses a time in the future: a duration from now, a date (midnight UTC), or an RFC 3339 time.
 pub(crate) fn until(text: &str) -> Result<Timestamp, String> {
     let moment = moment(text, |span| Timestamp::now().checked_add(span).map_err(|_| "that is too far off".to_owned()))?;
     if moment > Timestamp::now() { Ok(moment) } else { Err("that is over already".to_owned()) }
@@ -34,12 +34,12 @@ fn moment(text: &str, of_span: impl FnOnce(Duration) -> Result<Timestamp, String
     of_span(parse(text).map_err(|why| format!("{why}, or a date, as 2026-01-01"))?)
 }
 
-/// A span in its two largest units: `2 h 05 min`.
+/// A duration in its two largest units: `2 h 05 min`.
 pub(crate) fn span(seconds: f64) -> String {
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "it saturates, and a span is not negative"
+        reason = "the cast saturates, and a duration is not negative"
     )]
     let whole = seconds as u64;
     match whole {
@@ -50,7 +50,7 @@ pub(crate) fn span(seconds: f64) -> String {
     }
 }
 
-/// How long ago a timestamp of the wire was, in its largest unit: `3 min ago`. `None` where it is not RFC 3339.
+/// The age of an RFC 3339 timestamp in its largest unit: `3 min ago`. `None` if it cannot be parsed.
 pub(crate) fn ago(timestamp: &str, now: Timestamp) -> Option<String> {
     let then: Timestamp = timestamp.parse().ok()?;
     let seconds = now.duration_since(then).as_secs();
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_to_come_is_a_span_or_a_date_and_not_over() {
+    fn a_future_moment_is_a_span_or_a_date_and_not_over() {
         let day = until("1d").unwrap().duration_since(Timestamp::now()).as_secs();
         assert!((86_340..=86_400).contains(&day), "{day}");
         assert_eq!(until("2999-01-01").unwrap(), "2999-01-01T00:00:00Z".parse().unwrap());
@@ -98,12 +98,12 @@ mod tests {
     }
 
     #[test]
-    fn a_span_is_told_in_its_two_largest_units() {
+    fn a_span_is_shown_in_its_two_largest_units() {
         assert_eq!([0.26, 42.9, 65.0, 7505.0].map(span), ["0.3 s", "42 s", "1 min 05 s", "2 h 05 min"]);
     }
 
     #[test]
-    fn an_old_timestamp_is_told_in_its_largest_unit() {
+    fn an_old_timestamp_is_shown_in_its_largest_unit() {
         let now: Timestamp = "2026-01-02T00:00:00Z".parse().unwrap();
         assert_eq!(ago("2026-01-01T23:59:30Z", now).unwrap(), "30 s ago");
         assert_eq!(ago("2026-01-01T20:00:00.5Z", now).unwrap(), "3 h ago");

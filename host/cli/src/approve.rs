@@ -1,4 +1,4 @@
-//! `guild approve`: shows what a member is against what it was, and trusts it from now on.
+//! `guild approve`: shows how a member has changed, and pins its present state as trusted.
 
 use std::{
     io::{self, BufRead as _, IsTerminal as _, Write},
@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use crate::{
     args::Approve,
+    audit::first_screen,
     failure::Failure,
     local,
     output::{BAD, LABEL, harmless, one_line, print, print_json, tell},
@@ -21,11 +22,11 @@ use crate::{
     table::{Cell, Column, Table},
 };
 
-/// A pin with `--list --json`.
+/// A pin in the output of `--list --json`.
 #[derive(Serialize)]
 struct Listed<'a> {
     directory: &'a str,
-    /// Whether the directory is still there.
+    /// Whether the directory still exists.
     exists: bool,
     #[serde(flatten)]
     pin: &'a Pin,
@@ -41,52 +42,64 @@ pub(crate) fn approve(args: &Approve) -> Result<(), Failure> {
         Some(member) => {
             let directory = match local::member_directory(member, &args.local, &config) {
                 Ok(directory) => directory,
-                // A member that was pinned is also known by the name it has there.
+                // A pinned member can also be named by its name in guild.lock.
                 Err(unknown) => match pinned(&approval, member)?.as_slice() {
                     [directory] => directory.into(),
                     _ => return Err(unknown),
                 },
             };
             let found = local::member(&directory, &args.local, &config).map_err(Failure::error)?;
-            approve_member(&approval, found, &config, args.yes)
+            let screen = first_screen(&directory.display().to_string(), &args.local, &config)?;
+            approve_member(&approval, found, &config, args.yes, &screen)
         }
     }
 }
 
-fn approve_member(approval: &Approval, found: FoundMember, config: &Config, yes: bool) -> Result<(), Failure> {
+fn approve_member(
+    approval: &Approval,
+    found: FoundMember,
+    config: &Config,
+    yes: bool,
+    screen: &str,
+) -> Result<(), Failure> {
     let Some(spec) = &found.manifest.component else {
         return Err(Failure::error(format!("member {} has no `component`: its own process serves it", found.key)));
     };
     let granted = Granted::of(&found, spec, config).map_err(Failure::error)?;
     let max = granted.limits.limits.component_bytes;
-    let standing = approval.look(&found.key, &found.dir, spec, max).map_err(|why| failed(&why))?;
+    let (_, standing) = approval.look(&found.key, &found.dir, spec, max)?;
     let name = standing.trusted.pin().map_or(found.key.as_str(), |pin| &pin.name).to_owned();
-    print(|out| write_standing(out, &name, &standing))?;
-    approval.check_signature(&standing).map_err(|why| failed(&why))?;
+    print(|out| {
+        writeln!(out, "{screen}")?;
+        write_standing(out, &name, &standing)
+    })?;
+    approval.check_signature(&standing)?;
     let is_pinned = matches!(standing.trusted, Trusted::Pinned(_));
     if matches!(&standing.trusted, Trusted::Pinned(pin) if pin.how == How::Approved) && standing.difference.is_empty() {
         tell(format_args!("{name} is approved already, as it is"));
-        return loads(found, config, &name);
+        return check_loads(found, config, &name);
     }
-    if !yes && !is_confirmed(&name)? {
-        return Err(Failure::error(format!("{name} was not approved")));
+    let confirmed = if yes { Ok(true) } else { is_confirmed(&name) };
+    if !matches!(confirmed, Ok(true)) {
+        approval.refused(&standing);
+        return confirmed.and(Err(Failure::error(format!("{name} was not approved"))));
     }
     if !is_pinned {
         let ended = guild_roster::end_before_approval(&found.dir, &Arc::new(config.limits.clone()));
         ended.map_err(|why| Failure::error(format!("{name} was not approved: {why}")))?;
     }
-    approval.approve(&standing).map_err(|why| failed(&why))?;
+    approval.approve(&standing)?;
     let file = approval.file().unwrap_or_default();
     tell(format_args!("approved {name} in {}", harmless(&file.display().to_string())));
     if !is_pinned {
         tell(what_follows(approval, &found));
     }
-    loads(found, config, &name)
+    check_loads(found, config, &name)
 }
 
-/// Whether what is approved can be in service. It is not tried before: nothing of a component that nobody trusts is compiled
-/// or run.
-fn loads(found: FoundMember, config: &Config, name: &str) -> Result<(), Failure> {
+/// Checks that the approved member can be served. This is only done after the approval, since an untrusted component is
+/// neither compiled nor run.
+fn check_loads(found: FoundMember, config: &Config, name: &str) -> Result<(), Failure> {
     let progress = Progress::start();
     let surveyed = survey_one(found, config, &|what| progress.compiling(what));
     drop(progress);
@@ -98,7 +111,7 @@ fn loads(found: FoundMember, config: &Config, name: &str) -> Result<(), Failure>
     })
 }
 
-/// When what was approved comes into service.
+/// Says when the approved state is served.
 fn what_follows(approval: &Approval, found: &FoundMember) -> String {
     let owner = Owner::of(&found.dir).ok().flatten();
     let Some(owner) = owner.filter(|owner| !owner.url.is_empty()) else {
@@ -118,7 +131,7 @@ fn what_follows(approval: &Approval, found: &FoundMember) -> String {
             harmless(&has)
         );
     }
-    // A roster's host looks at guild.lock; that of one member has read it.
+    // A host of a directory watches guild.lock; a host of one member reads it once.
     if owner.url.contains("/members/") {
         format!(
             "process {pid} serves the directory of members at {url}, and loads it at once; `guild members --url` with that \
@@ -131,7 +144,7 @@ fn what_follows(approval: &Approval, found: &FoundMember) -> String {
     }
 }
 
-/// What is about to be approved.
+/// Writes what is about to be approved.
 fn write_standing(out: &mut dyn Write, name: &str, standing: &Standing) -> io::Result<()> {
     let mut row =
         |label: &str, value: &str| writeln!(out, "{LABEL}{label:<10}{LABEL:#} {}", one_line(value, usize::MAX));
@@ -150,7 +163,7 @@ fn write_standing(out: &mut dyn Write, name: &str, standing: &Standing) -> io::R
     write_difference(out, &standing.difference)
 }
 
-/// A signature in a line.
+/// A description of a signature on one line.
 fn signature(signature: &Signature) -> String {
     match signature {
         Signature::None => "none".to_owned(),
@@ -167,7 +180,7 @@ fn write_difference(out: &mut dyn Write, difference: &Difference) -> io::Result<
     })
 }
 
-/// Asks on the terminal.
+/// Asks for confirmation on the terminal.
 fn is_confirmed(name: &str) -> Result<bool, Failure> {
     if !io::stdin().is_terminal() {
         return Err(Failure::error(format!(
@@ -176,7 +189,7 @@ fn is_confirmed(name: &str) -> Result<bool, Failure> {
     }
     let mut err = io::stderr();
     let mut answer = String::new();
-    // A closed stderr shows no question, and then an answer is to nothing.
+    // If stderr is closed, the question is not shown, and no answer is accepted.
     let asked = write!(err, "Approve {name}? [y/N] ").and_then(|()| err.flush());
     asked.and_then(|()| io::stdin().lock().read_line(&mut answer)).map_err(|e| Failure::error(e.to_string()))?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
@@ -184,7 +197,7 @@ fn is_confirmed(name: &str) -> Result<bool, Failure> {
 
 /// `--list`.
 fn list(approval: &Approval, json: bool) -> Result<(), Failure> {
-    let lock = approval.lock().map_err(|why| failed(&why.into()))?;
+    let lock = approval.lock().map_err(Refused::from)?;
     let pins = lock.pins.iter().map(|(directory, pin)| {
         let exists = Path::new(directory).is_dir();
         Listed { directory, exists, pin }
@@ -202,8 +215,7 @@ fn list(approval: &Approval, json: bool) -> Result<(), Failure> {
 }
 
 fn table(pins: &[Listed<'_>]) -> Table {
-    let columns = ["MEMBER", "PINNED BY", "SINCE", "SHA-256", "SIGNED"].map(Column::Left);
-    let mut table = Table::new(columns.into_iter().chain([Column::Left("DIRECTORY")]).collect::<Vec<_>>());
+    let mut table = Table::new(["MEMBER", "PINNED BY", "SINCE", "SHA-256", "SIGNED", "DIRECTORY"].map(Column::Left));
     for Listed { directory, exists, pin } in pins {
         let hash: String = pin.sha256.chars().take(12).collect();
         let gone = if *exists { "" } else { " (gone)" };
@@ -223,14 +235,14 @@ fn table(pins: &[Listed<'_>]) -> Table {
 /// `--forget`.
 fn forget(approval: &Approval, member: &str) -> Result<(), Failure> {
     let path = Path::new(member).canonicalize().ok().and_then(|path| path.into_os_string().into_string().ok());
-    let lock = approval.lock().map_err(|why| failed(&why.into()))?;
+    let lock = approval.lock().map_err(Refused::from)?;
     let itself = [Some(member.to_owned()), path].into_iter().flatten().find(|path| lock.pins.contains_key(path));
     let found = itself.map_or_else(|| pinned(approval, member), |path| Ok(vec![path]))?;
     let file = approval.file().unwrap_or_default();
     let file = file.display();
     match found.as_slice() {
         [directory] => {
-            approval.forget(directory).map_err(|why| failed(&why))?;
+            approval.forget(directory)?;
             tell(format_args!("forgot {} in {file}", one_line(directory, usize::MAX)));
             Ok(())
         }
@@ -239,13 +251,15 @@ fn forget(approval: &Approval, member: &str) -> Result<(), Failure> {
     }
 }
 
-/// The directories that are pinned under a name.
+/// The directories of the pins with that name.
 fn pinned(approval: &Approval, name: &str) -> Result<Vec<String>, Failure> {
-    let lock = approval.lock().map_err(|why| failed(&why.into()))?;
+    let lock = approval.lock().map_err(Refused::from)?;
     let named = lock.pins.iter().filter(|(_, pin)| pin.name == name);
     Ok(named.map(|(directory, _)| directory.clone()).collect())
 }
 
-fn failed(why: &Refused) -> Failure {
-    Failure::error(harmless(&why.to_string()))
+impl From<Refused> for Failure {
+    fn from(why: Refused) -> Self {
+        Self::error(harmless(&why.to_string()))
+    }
 }

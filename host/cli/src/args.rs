@@ -24,12 +24,12 @@ use crate::{
 /// Run Guild Hall workers as sandboxed WebAssembly components
 ///
 /// A member is a directory with a guild-member.json and a component. `guild serve` answers for members over HTTP,
-/// `guild run` carries one task out without a server, and the other commands talk to a host that runs.
+/// `guild run` carries one task out without a server, and the other commands call a running host.
 #[derive(Debug, Parser)]
 #[command(name = "guild", version, propagate_version = true, max_term_width = 100, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
-    /// Log more on stderr: -v informs, -vv tells each request, dispatch, denial and error of a tool, -vvv everything (GUILD_LOG
-    /// sets a filter of its own)
+    /// Log more on stderr: -v information, -vv each request, dispatch, denial and error of a tool, -vvv everything (GUILD_LOG
+    /// sets a filter)
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
     /// How the log on stderr is written
@@ -45,14 +45,14 @@ Exit codes: 0 done; 1 error, with the reason on stderr; 2 `serve` found its port
 `audit`: 1 findings, 2 cannot read or write; \
 3 the job of `run` or `watch` failed; 4 it was cancelled elsewhere; 130 the command was ended by Ctrl-C or SIGTERM, which cancel the job.";
 
-/// What `--help` says of a command for one job, after its examples.
+/// The end of the help of commands for one job: examples, and where jobs are searched.
 macro_rules! job_help {
     ($examples:literal) => {
         concat!(
             "Examples:\n  ",
             $examples,
             "\n\nJOB is looked for in all members of the host, or in the one that --member names. The files in the directory of members \
-             are read where nobody named a host and none answers, or where --members names that directory; `cancel` and `delete` \
+             are read where no host was named and none answers, or where --members names that directory; `cancel` and `delete` \
              then ask the process that serves the job's member, and where none does, they say so."
         )
     };
@@ -65,7 +65,7 @@ pub(crate) enum Command {
     Serve(Serve),
     /// Speak MCP on stdin and stdout, for Claude Code, Claude Desktop and others that start their servers themselves
     Mcp(Mcp),
-    /// Carry out one task here, without a server, and print its report
+    /// Run one task here, without a server, and print its report
     Run(Run),
     /// Give a running host a task, and print the job's id; or wait for its report
     Dispatch(Dispatch),
@@ -73,7 +73,7 @@ pub(crate) enum Command {
     Call(Call),
     /// List jobs, newest first
     List(List),
-    /// Show where a job is: its summary, questions and decisions
+    /// Show a job's status: its summary, questions and decisions
     #[command(after_help = job_help!("\
 guild status @latest
   guild status 0199d2 --member researcher --json"))]
@@ -103,18 +103,18 @@ guild delete JOB
     Prune(Prune),
     /// Show members and what state they are in
     Members(Members),
-    /// Look at what a member is against what it was, and trust it from now on
+    /// Show what changed in a member, and trust its present state
     Approve(Approve),
     /// Sign a component, or make a key to sign with
     Sign(Sign),
-    /// Make, list and revoke tokens, with which others may call a host
+    /// Make, list and revoke tokens, with which others can call a host
     #[command(subcommand)]
     Token(Token),
-    /// Show what a component can do, without running it; and what a reviewer should look at
+    /// Show what a component can do, without running it, and what a reviewer should check
     Audit(Audit),
     /// Check what is usable: runtimes, keys, search, members; and say what is missing
     Doctor(Doctor),
-    /// Print what a main agent is to be told about the workers: how to dispatch, follow, and present results
+    /// Print what a main agent needs to know about the workers: how to dispatch, follow, and present results
     Prompt(Prompt),
     /// Print a shell's completion script
     #[command(after_help = "\
@@ -160,7 +160,7 @@ pub(crate) struct Serve {
     pub(crate) policy: PolicyArgs,
 }
 
-/// What sessions may read, and what runs them.
+/// What sessions may read, and the runtime that runs them.
 #[derive(Debug, Args)]
 pub(crate) struct SessionArgs {
     /// A directory that jobs may read; give it again for each
@@ -183,17 +183,17 @@ Examples:
 It offers the tools of all members, and for each worker the tools that dispatch to it; with --member, those of one. Where a host \
 serves the members already, everything goes through it; where that serves them with other read roots than --sources asks for, on \
 another runtime than --agent or by another guild.toml than is named, this ends, and says so. Where none does, \
-this process is the host, until its client closes stdin: jobs that run then are taken up again by the next one.
+this process is the host, until its client closes stdin: jobs that run then are resumed by the next one.
 
 stdout has messages of MCP only; what there is to log goes to stderr.")]
 pub(crate) struct Mcp {
     /// Only this member: its directory, or its key in the members' directory; with --url, its key
     #[arg(long, value_name = "MEMBER", value_parser = NonEmptyStringValueParser::new(), add = ArgValueCompleter::new(complete::member_or_directory))]
     pub(crate) member: Option<String>,
-    /// The host that runs there, in place of one that serves the members here
+    /// The host at this URL, instead of one that serves the members here
     #[arg(long, value_name = "URL", conflicts_with_all = ["members", "config", "sources", "agent"])]
     pub(crate) url: Option<String>,
-    /// How the host knows who asks
+    /// How to authenticate to the host
     #[command(flatten)]
     pub(crate) access: AccessArgs,
     /// What the jobs' sessions read and run on
@@ -227,7 +227,7 @@ pub(crate) struct Run {
     /// The task; `-` reads it from stdin
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     pub(crate) task: String,
-    /// What is asked for, and how
+    /// What goes with the task
     #[command(flatten)]
     pub(crate) work: WorkArgs,
     /// What the job's sessions read and run on
@@ -266,16 +266,16 @@ pub(crate) struct Dispatch {
     /// The task; `-` reads it from stdin
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     pub(crate) task: String,
-    /// What is asked for, and how
+    /// What goes with the task
     #[command(flatten)]
     pub(crate) work: WorkArgs,
-    /// What --input was called before
+    /// The former name of --input
     #[arg(long, hide = true, value_name = "JSON", value_parser = job_input, conflicts_with = "input")]
     pub(crate) config: Option<Map<String, Value>>,
     /// Ask for this agent runtime; the host's operator has to allow it [default: the host's choice]
     #[arg(long, value_name = "NAME", value_parser = runtimes())]
     pub(crate) agent: Option<Runtime>,
-    /// Follow the job to its end, and print its report in place of its id; with --json, as `guild run` does
+    /// Follow the job to its end, and print its report instead of its id; with --json, as `guild run` does
     #[arg(long)]
     pub(crate) wait: bool,
     /// The host
@@ -303,10 +303,10 @@ pub(crate) struct Call {
     /// What the tool takes, a JSON object; `-` reads it from stdin
     #[arg(value_name = "JSON", default_value = "{}")]
     pub(crate) input: String,
-    /// The host that runs there, in place of one that serves the member here
+    /// The host at this URL, instead of one that serves the member here
     #[arg(long, value_name = "URL", env = "GUILD_URL")]
     pub(crate) url: Option<String>,
-    /// How the host knows who asks
+    /// How to authenticate to the host
     #[command(flatten)]
     pub(crate) access: AccessArgs,
     /// Where members are looked up by their key
@@ -326,7 +326,7 @@ Examples:
 
 On a terminal it has columns; in a pipe, each line has the job's id, its status, its member, when it was made (RFC 3339) and its \
 description, between tabs, and with --detailed the summary. --json prints the host's answer; of several members, each job with \
-its `member`. The files in the directory of members are read where nobody named a host and none answers, or where --members names \
+its `member`. The files in the directory of members are read where no host was named and none answers, or where --members names \
 that directory.")]
 pub(crate) struct List {
     /// Show each worker's own summary too
@@ -338,7 +338,7 @@ pub(crate) struct List {
     /// The host
     #[command(flatten)]
     pub(crate) endpoint: Endpoint,
-    /// Where members' files are, where no host runs
+    /// Where members' files are, if no host runs
     #[command(flatten)]
     pub(crate) local: LocalArgs,
 }
@@ -352,7 +352,7 @@ pub(crate) struct Job {
     /// The host
     #[command(flatten)]
     pub(crate) endpoint: Endpoint,
-    /// Where members' files are, where no host runs
+    /// Where members' files are, if no host runs
     #[command(flatten)]
     pub(crate) local: LocalArgs,
 }
@@ -366,7 +366,7 @@ Examples:
   guild watch --member researcher --json
 
 One line for each event: jobs that start, say how far they are, ask, decide and end, and members that come, change and go. Times are UTC. \
-A connection that breaks is made again, and goes on where it ended; what is missing then is said. --json prints the host's own events.
+A connection that breaks is made again, and continues after the last event; a gap is reported. --json prints the host's own events.
 
 Exit code: 0 when Ctrl-C or SIGTERM ends it; with --job, 0 completed, 3 failed, 4 cancelled; 1 any error.")]
 pub(crate) struct Watch {
@@ -385,7 +385,7 @@ Examples:
   guild logs JOB --members ./guild-members
   guild logs @latest --member researcher --follow
 
-It reads the job's transcript.jsonl and its log.txt, in the order of their times, whoever runs the job. Times are UTC. Long inputs and \
+It reads the job's transcript.jsonl and its log.txt, in the order of their times, whichever process runs the job. Times are UTC. Long inputs and \
 results are shortened; --json prints the lines of the transcript as they are, and those of the log with the type `log`.")]
 pub(crate) struct Logs {
     /// The job's id, as `guild dispatch` and `guild list` print it, or how only this one begins; @latest is the newest
@@ -478,20 +478,20 @@ pub(crate) struct Members {
     /// member]
     #[arg(value_parser = NonEmptyStringValueParser::new(), add = ArgValueCompleter::new(complete::member_or_directory))]
     pub(crate) member: Option<String>,
-    /// Show what is asked for, what of it is granted, and why the rest is not
+    /// Show which permissions are requested, which are granted, and why the rest is not
     #[arg(long)]
     pub(crate) grants: bool,
-    /// Show every limit, and where it comes from
+    /// Show every limit and its source
     #[arg(long)]
     pub(crate) limits: bool,
     /// Where the members are
     #[command(flatten)]
     pub(crate) local: LocalArgs,
-    /// Ask the host that listens there what it serves, and why what is in a directory is not in service, in place of looking
-    /// at the directories
+    /// Show what the host at this URL serves, and why the present state of a directory is not in service, instead of reading
+    /// the directories
     #[arg(long, value_name = "URL", conflicts_with_all = ["member", "grants", "limits", "members", "config"])]
     pub(crate) url: Option<String>,
-    /// How the host knows who asks
+    /// How to authenticate to the host
     #[command(flatten)]
     pub(crate) access: AccessArgs,
     /// Print them as JSON
@@ -506,7 +506,7 @@ Example:
   guild prompt --members ./guild-members
 
 It names each member with the capability `worker`, and its MCP server KEY-dispatch, which a host has at /dispatch/KEY/mcp. It is for \
-agents that have these servers; clients of `guild mcp`, and of a host's /mcp, are told with the names of the tools there, by \
+agents that have these servers; clients of `guild mcp`, and of a host's /mcp, get this with the names of the tools there, by \
 `instructions` and the prompt `workers`. Where there is no worker, stdout stays empty.")]
 pub(crate) struct Prompt {
     /// Where the members are
@@ -525,7 +525,7 @@ Examples:
 
 It shows what changed since the member was pinned in guild.lock, and asks. A host of a directory of members loads at once what is \
 approved; one that serves the member alone, when it is started again. Where a host is started with --config FILE, give the same \
-file here: guild.lock stands beside it.")]
+file here: guild.lock is next to it.")]
 pub(crate) struct Approve {
     /// The member: its directory, its key in the members' directory, or its name in guild.lock
     #[arg(required_unless_present = "list", value_parser = NonEmptyStringValueParser::new(), add = ArgValueCompleter::new(complete::member_or_directory))]
@@ -554,8 +554,8 @@ Examples:
   guild sign --new-key release.key
   guild sign researcher.wasm --key release.key --comment 'researcher 0.2.0'
 
-Keys and signatures are those of minisign. The signature is FILE.minisig; it belongs beside the component in the member's \
-directory. Who trusts the key has its two lines (release.key.pub) in guild.trust beside guild.toml.")]
+Keys and signatures are those of minisign. The signature is FILE.minisig; it belongs next to the component in the member's \
+directory. To trust the key, put its two lines (release.key.pub) into guild.trust next to guild.toml.")]
 pub(crate) struct Sign {
     /// The file to sign
     #[arg(required_unless_present = "new_key", requires = "key")]
@@ -584,7 +584,7 @@ Examples:
   guild token add ci --methods dispatch --members 'research-*' --expires 30d > ci.token
 
 Callers send it as `Authorization: Bearer TOKEN`; the commands of guild take it from $GUILD_TOKEN or --token-file. Only its \
-SHA-256 is kept, in guild.tokens beside guild.toml. A host that runs takes it from the next request on.")]
+SHA-256 is kept, in guild.tokens next to guild.toml. A host that runs takes it from the next request on.")]
     Add(TokenAdd),
     /// Show which tokens there are, and what each is for
     #[command(after_help = "Examples:\n  guild token list\n  guild token list --json")]
@@ -630,7 +630,7 @@ pub(crate) struct TokenAdd {
 /// Which hosts' tokens.
 #[derive(Debug, Args)]
 pub(crate) struct TokensOf {
-    /// Tokens are kept beside the operator's policy
+    /// Tokens are kept next to the operator's policy
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
 }
@@ -663,7 +663,16 @@ pub(crate) struct Audit {
     /// Print it as JSON: --format json
     #[arg(long, conflicts_with = "format")]
     pub(crate) json: bool,
-    /// End with 1 where a finding is at least this severe: high, medium, low, none
+    /// Show everything, not only what was found: imports, texts, flows, limits, sections
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Compile its component and ask it for its tools, in the sandbox, where it reaches nothing: their texts are audited too
+    #[arg(long)]
+    pub(crate) list_tools: bool,
+    /// Findings that are accepted, in place of .guildaudit.toml next to guild.toml
+    #[arg(long, value_name = "FILE")]
+    pub(crate) accept: Option<PathBuf>,
+    /// End with 1 where a finding is at least this severe: critical, high, medium, low, none
     #[arg(long, value_name = "SEVERITY", default_value = "high", value_parser = severities(), hide_possible_values = true)]
     pub(crate) fail_on: FailOn,
     /// Where members and the operator's policy are
@@ -684,7 +693,7 @@ pub(crate) enum AuditFormat {
     Sarif,
 }
 
-/// The least severity that ends `guild audit` with 1; none for no finding at all.
+/// The lowest severity that ends `guild audit` with 1; `None` if no finding does.
 pub(crate) type FailOn = Option<Severity>;
 
 /// `guild doctor`.
@@ -702,10 +711,10 @@ pub(crate) struct Doctor {
     /// Send one real query to the search provider
     #[arg(long)]
     pub(crate) online: bool,
-    /// Ask the host that listens there, too [default: those that serve the members here]
+    /// Check the host at this URL, too [default: those that serve the members here]
     #[arg(long, value_name = "URL")]
     pub(crate) url: Option<String>,
-    /// How hosts that run know who asks
+    /// How to authenticate to running hosts
     #[command(flatten)]
     pub(crate) access: AccessArgs,
     /// What a host would be started with
@@ -719,19 +728,19 @@ pub(crate) struct Doctor {
     pub(crate) json: bool,
 }
 
-/// The words for what a token is for.
+/// A parser for the methods of a token.
 fn methods() -> impl TypedValueParser<Value = Methods> {
     PossibleValuesParser::new(Methods::EACH.map(Methods::as_str)).try_map(|name| name.parse::<Methods>())
 }
 
-/// The severities that can end `guild audit` with 1.
+/// A parser for the severities that can end `guild audit` with 1.
 fn severities() -> impl TypedValueParser<Value = FailOn> {
-    let severities = [Severity::High, Severity::Medium, Severity::Low];
+    let severities = [Severity::Critical, Severity::High, Severity::Medium, Severity::Low];
     PossibleValuesParser::new(severities.map(Severity::as_str).into_iter().chain(["none"]))
         .map(move |name| severities.into_iter().find(|severity| severity.as_str() == name))
 }
 
-/// The names of the agent runtimes.
+/// A parser for the names of the agent runtimes.
 fn runtimes() -> impl TypedValueParser<Value = Runtime> {
     PossibleValuesParser::new(Runtime::ALL.map(Runtime::as_str)).try_map(|name| name.parse::<Runtime>())
 }
@@ -749,9 +758,9 @@ pub(crate) fn job_input(text: &str) -> Result<Map<String, Value>, String> {
     }
 }
 
-/// Parses the status of a job that has ended.
+/// Parses the status of an ended job.
 fn ended(text: &str) -> Result<JobStatus, String> {
-    [JobStatus::Completed, JobStatus::Failed, JobStatus::Cancelled]
+    JobStatus::ENDED
         .into_iter()
         .find(|status| status.as_str() == text)
         .ok_or_else(|| "one of completed, failed, cancelled; running jobs are never pruned".to_owned())
@@ -768,8 +777,8 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    /// Commands that show nothing of what a host or a member is: they serve, make, end or remove something, or print what is
-    /// for one reader in one form.
+    /// Commands without a result that scripts would parse: they serve, make, end or remove something, or print a text in one
+    /// form.
     const WITHOUT_JSON: [&str; 8] =
         ["serve", "mcp", "sign", "token", "token add", "token revoke", "prompt", "completions"];
 

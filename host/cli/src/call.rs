@@ -1,4 +1,4 @@
-//! `guild call`: a tool of a member's component, as a client of MCP would call it.
+//! `guild call`: calls a tool of a member's component, as an MCP client would.
 
 use std::io::{self, Read as _};
 
@@ -16,10 +16,10 @@ use crate::{
     worker::Worker,
 };
 
-/// The largest input that is read from stdin: no host takes a larger one.
+/// The largest input that is read from stdin. No host accepts a larger one.
 const INPUT_BYTES: u64 = 64 * 1024 * 1024;
 
-/// What a tool answered.
+/// Calls the tool, and returns its result.
 async fn called(args: &Call) -> Result<Box<RawValue>, Failure> {
     let input = input(&args.input)?;
     let called = match open(args).await? {
@@ -64,7 +64,7 @@ pub(crate) async fn call(args: Call) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Who calls the tool: the host that is named, or that serves the member; else this process.
+/// Opens the member: at the host that is named, or that serves the member; else in this process.
 async fn open(args: &Call) -> Result<Worker, Failure> {
     if args.url.is_some() {
         return served(args).await;
@@ -86,7 +86,7 @@ async fn open(args: &Call) -> Result<Worker, Failure> {
     Ok(worker)
 }
 
-/// A failure with the command that approves the member, where that is what is missing and the member is here.
+/// Adds the command that approves the member to a failure for want of an approval, if the member is local.
 fn with_approval(args: &Call, failure: Failure) -> Failure {
     let found = local::config(&args.local.policy)
         .and_then(|config| Ok((local::member_directory(&args.member, &args.local, &config)?, config)));
@@ -98,7 +98,7 @@ fn with_approval(args: &Call, failure: Failure) -> Failure {
     }
 }
 
-/// The member, at a host that runs.
+/// The member at a running host.
 async fn served(args: &Call) -> Result<Worker, Failure> {
     let key = args.member.parse().map_err(|e| Failure::error(format!("{}: {e}", args.member)))?;
     let url = args.url.clone().unwrap_or_else(crate::client::default_url);
@@ -119,7 +119,7 @@ fn unreadable(error: serde_json::Error) -> Failure {
     Failure::error(format!("the tool's answer cannot be read: {error}"))
 }
 
-/// The input: the argument, or stdin where that is `-`.
+/// The input: the argument, or stdin if the argument is `-`.
 fn input(argument: &str) -> Result<Map<String, Value>, Failure> {
     let mut text = argument.to_owned();
     if argument == "-" {

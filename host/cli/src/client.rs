@@ -1,4 +1,4 @@
-//! How the client commands reach a host.
+//! Options with which the client commands connect to a host.
 
 use std::{
     env, fs,
@@ -18,18 +18,18 @@ use crate::{
     output::{one_line, tell},
 };
 
-/// The variable that has the token, where no file does.
+/// The variable with the token, if no file is given.
 const TOKEN_VARIABLE: &str = "GUILD_TOKEN";
-/// The variable that names a host.
+/// The variable with the URL of a host.
 const URL_VARIABLE: &str = "GUILD_URL";
-/// How much is shown of what a host says to a request that it refuses.
+/// The maximum length of a host's refusal in an error.
 const REFUSAL_CHARS: usize = 400;
 
-/// How a host is told who asks, and how the host is known. A token is never an argument: those are seen by everybody on
-/// the machine.
+/// How a client authenticates to a host, and the host to it. A token is never an argument, since every user of the machine
+/// can see those.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct AccessArgs {
-    /// Send the token that is in this file [default: $GUILD_TOKEN, where it is set]
+    /// Send the token in this file [default: $GUILD_TOKEN, if set]
     #[arg(long, value_name = "FILE", env = "GUILD_TOKEN_FILE")]
     token_file: Option<PathBuf>,
     /// Trust the certificate authority in this PEM file, and no other
@@ -37,7 +37,7 @@ pub(crate) struct AccessArgs {
     ca: Option<PathBuf>,
 }
 
-/// How a running host is reached.
+/// How to reach a running host.
 #[derive(Debug, Args)]
 pub(crate) struct Endpoint {
     /// Where the host listens, as http://127.0.0.1:PORT/mcp, or https:// where it has a certificate [default:
@@ -47,7 +47,7 @@ pub(crate) struct Endpoint {
     /// The member: `dispatch` needs it where the host serves several [default: every member]
     #[arg(long, value_name = "KEY", add = ArgValueCandidates::new(complete::members))]
     pub(crate) member: Option<MemberKey>,
-    /// How the host knows who asks
+    /// How to authenticate to the host
     #[command(flatten)]
     pub(crate) access: AccessArgs,
     /// Print the host's answer as JSON, exactly as it came
@@ -56,31 +56,31 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Where the host listens.
+    /// The host's URL.
     pub(crate) fn url(&self) -> String {
         self.url.clone().unwrap_or_else(default_url)
     }
 }
 
-/// Where a host listens, where nobody says otherwise.
+/// The URL at which a host listens by default.
 pub(crate) fn default_url() -> String {
     format!("http://127.0.0.1:{DEFAULT_PORT}/mcp")
 }
 
 impl AccessArgs {
-    /// What the environment says, for commands that find their host by themselves.
+    /// The options from the environment, for commands that find their host by themselves.
     pub(crate) fn of_environment() -> Self {
         let file = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         Self { token_file: file("GUILD_TOKEN_FILE"), ca: file("GUILD_CA") }
     }
 
-    /// A client of the endpoint at `url`, which a member's `.owner` names.
+    /// A client of the endpoint at `url`, which comes from a member's `.owner`.
     pub(crate) fn client_of_owner(&self, url: &str) -> Result<WorkerHandle, Failure> {
         Ok(WorkerHandle::with_options(url, None, &self.options_of_owner(url, None)?)?)
     }
 
-    /// How the host at `url` is reached, which a member's `.owner` names. Whoever may write there can name any address, so
-    /// the token goes to this machine and to the host that --url (`named`) or GUILD_URL names, and nowhere else.
+    /// Options for the host at `url`, which comes from a member's `.owner`. Anyone who can write that file can put any
+    /// address there, so the token is only sent to this machine and to the host that --url (`named`) or GUILD_URL names.
     pub(crate) fn options_of_owner(&self, url: &str, named: Option<&str>) -> Result<Options, Failure> {
         let mut options = self.options()?;
         let variable = env::var(URL_VARIABLE).ok();
@@ -96,7 +96,7 @@ impl AccessArgs {
         Ok(options)
     }
 
-    /// How a host is reached.
+    /// Options for a host that the user named.
     pub(crate) fn options(&self) -> Result<Options, Failure> {
         let source = match &self.token_file {
             Some(file) => Some(KeySource::File(file.clone())),
@@ -110,13 +110,13 @@ impl AccessArgs {
     }
 }
 
-/// Whether an address is on this machine.
+/// Whether a URL points to this machine.
 fn is_here(url: &str) -> bool {
-    // Without encryption, a key may leave no machine.
+    // A key may be sent without encryption on this machine only.
     url.parse::<Url>().is_ok_and(|url| may_carry_key("http", url.host_str().unwrap_or_default()))
 }
 
-/// Whether two addresses are of the same host, at the same port.
+/// Whether two URLs have the same scheme, host and port.
 fn is_same_host(one: &str, other: &str) -> bool {
     let origin = |url: &str| url.parse().ok().map(|url: Url| url.origin());
     origin(one).is_some_and(|one| one.is_tuple() && origin(other) == Some(one))
@@ -146,11 +146,11 @@ impl From<Error> for Failure {
             }
             _ => String::new(),
         };
-        let said = match error {
+        let error = match error {
             Error::Http { url, status, text } => Error::Http { url, status, text: one_line(&text, REFUSAL_CHARS) },
             error => error,
         };
-        Self::error(format!("{said}{hint}"))
+        Self::error(format!("{error}{hint}"))
     }
 }
 

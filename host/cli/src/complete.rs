@@ -1,7 +1,7 @@
-//! What the shell completes besides words of the command line: members and jobs, read from the directory of members.
+//! Shell completion of members and jobs, which are read from the directory of members.
 //!
-//! The shell's script starts `guild` with the line as it stands. What cannot be read completes to nothing: there is nobody
-//! to tell.
+//! The shell's script starts `guild` with the present command line. Read errors result in no candidates, since there is
+//! nowhere to report them.
 
 use std::{
     cmp::Reverse,
@@ -27,21 +27,21 @@ use crate::{
     output::{one_line, print},
 };
 
-/// The word for the job that was made last, in place of an id.
+/// The word for the newest job, in place of an id.
 pub(crate) const LATEST: &str = "@latest";
-/// The variable by which a shell's script asks.
+/// The variable with which a shell's script requests candidates.
 const VARIABLE: &str = "GUILD_COMPLETE";
-/// More jobs are not offered: nobody chooses among them.
+/// The maximum number of jobs that are offered.
 const JOBS: usize = 100;
-/// Characters of a job's description, or a member's, that are shown.
+/// The maximum length of the description of a job or a member.
 const DESCRIPTION_CHARS: usize = 80;
 
-/// Answers a shell that asks, and ends the process then.
+/// Answers a shell's request for candidates and exits, if there is one.
 pub(crate) fn answer_if_asked(command: fn() -> Command) {
     CompleteEnv::with_factory(command).var(VARIABLE).complete();
 }
 
-/// `guild completions`: the script that asks `guild` itself.
+/// `guild completions`: the script that requests candidates from `guild` itself.
 pub(crate) fn script(shell: Shell) -> Result<(), Failure> {
     let shells = Shells::builtins();
     let name = shell.to_string();
@@ -62,27 +62,22 @@ pub(crate) fn members() -> Vec<CompletionCandidate> {
     found().into_iter().map(candidate).collect()
 }
 
-/// How jobs end.
+/// The statuses of ended jobs.
 pub(crate) fn ended() -> Vec<CompletionCandidate> {
-    [JobStatus::Completed, JobStatus::Failed, JobStatus::Cancelled].map(|status| status.as_str().into()).into()
+    JobStatus::ENDED.map(|status| status.as_str().into()).into()
 }
 
-/// The newest jobs, with what they are about.
+/// The newest jobs, with their descriptions.
 pub(crate) fn jobs() -> Vec<CompletionCandidate> {
     let limits = Limits::default();
-    let members: Vec<OfflineJobs> =
-        found().into_iter().filter_map(|member| OfflineJobs::open(member.dir).ok()).collect();
-    let ids = members.iter().flat_map(|jobs| {
-        let ids = jobs.ids().unwrap_or_default();
-        ids.into_iter().map(move |id| (made_at(&id), id, jobs))
-    });
-    let mut ids: Vec<_> = ids.collect();
+    let members = found().into_iter().filter_map(|member| OfflineJobs::open(member.dir).ok());
+    let members: Vec<OfflineJobs> = members.collect();
+    let ids_of = |jobs| OfflineJobs::ids(jobs).unwrap_or_default().into_iter().map(move |id| (made_at(&id), id, jobs));
+    let mut ids: Vec<_> = members.iter().flat_map(ids_of).collect();
     ids.sort_by_key(|(made, ..)| Reverse(*made));
     let newest = ids.into_iter().take(JOBS).map(|(_, id, jobs)| {
-        let about = jobs
-            .meta(&id, &limits)
-            .ok()
-            .map(|meta| one_line(&format!("{}: {}", meta.status, meta.description), DESCRIPTION_CHARS));
+        let meta = jobs.meta(&id, &limits).ok();
+        let about = meta.map(|meta| one_line(&format!("{}: {}", meta.status, meta.description), DESCRIPTION_CHARS));
         CompletionCandidate::new(id.as_str()).help(about.map(Into::into))
     });
     newest.chain([CompletionCandidate::new(LATEST).help(Some("the newest job".into()))]).collect()
@@ -93,7 +88,7 @@ pub(crate) fn member_or_directory(current: &OsStr) -> Vec<CompletionCandidate> {
     member_or(PathCompleter::dir(), current)
 }
 
-/// A member, or a component's file.
+/// A member, or the file of a component.
 pub(crate) fn member_or_file(current: &OsStr) -> Vec<CompletionCandidate> {
     member_or(PathCompleter::any(), current)
 }
@@ -104,7 +99,7 @@ fn member_or(paths: PathCompleter, current: &OsStr) -> Vec<CompletionCandidate> 
     members().into_iter().filter(begins).chain(paths.complete(current)).collect()
 }
 
-/// The members of the directory that the line names, or that a command without `--members` takes.
+/// The members of the directory that the command line names, or else of the default one.
 fn found() -> Vec<FoundMember> {
     let line: Vec<OsString> = std::env::args_os().collect();
     let policy = PolicyArgs { config: option(&line, "--config").into_iter().collect() };
@@ -114,7 +109,7 @@ fn found() -> Vec<FoundMember> {
     found.unwrap_or_default().into_iter().filter_map(|found| found.member.ok()).collect()
 }
 
-/// The last value of an option of the line, in whichever of its two forms.
+/// The last value of an option on the command line, as `--name VALUE` or `--name=VALUE`.
 fn option(line: &[OsString], name: &str) -> Option<PathBuf> {
     let spaced = line.windows(2).filter_map(|pair| match pair {
         [option, value] if option == name => Some(value.as_os_str()),

@@ -1,4 +1,4 @@
-//! `guild doctor`: what is usable, and why the rest is not.
+//! `guild doctor`: checks what is usable, and reports why the rest is not.
 
 mod running;
 
@@ -20,14 +20,22 @@ use crate::{
     progress::Progress,
 };
 
-/// With `--json`.
+/// The output with `--json`.
 #[derive(Serialize)]
 struct Shown<'a> {
-    /// The guild.toml that was read; null where there is none.
+    /// The guild.toml that was read; null if there is none.
     config: Option<&'a PathBuf>,
-    /// Whether nothing that is needed is missing.
+    /// Whether everything that is needed is usable.
     usable: bool,
-    checks: &'a [Check],
+    checks: Vec<ShownCheck<'a>>,
+}
+
+/// A check with its category: the same as `kind`, except for `auth`, for which `kind` keeps the former name `door`.
+#[derive(Serialize)]
+struct ShownCheck<'a> {
+    category: &'static str,
+    #[serde(flatten)]
+    check: &'a Check,
 }
 
 /// `guild doctor`.
@@ -36,14 +44,15 @@ pub(crate) async fn doctor(args: Doctor) -> Result<(), Failure> {
     let file = config.file.clone();
     let progress = Progress::start();
     let members = members(&args.local, &config)?;
-    let hosts = running::look(&args, members.as_deref(), &config).await?;
+    let hosts = running::check(&args, members.as_deref(), &config).await?;
     let examination =
         Examination { members, config, sources: args.session.sources, agent: args.session.agent, online: args.online };
     let mut checks = examine(examination, move |what| progress.compiling(what)).await;
     checks.extend(hosts);
     let missing: Vec<_> = checks.iter().filter(|check| check.is_missing()).map(named).collect();
     if args.json {
-        print_json(&Shown { config: file.as_ref(), usable: missing.is_empty(), checks: &checks })?;
+        let checks = checks.iter().map(|check| ShownCheck { category: kind(check), check }).collect();
+        print_json(&Shown { config: file.as_ref(), usable: missing.is_empty(), checks })?;
     } else {
         print(|out| {
             let file =
@@ -59,7 +68,7 @@ pub(crate) async fn doctor(args: Doctor) -> Result<(), Failure> {
     Err(Failure::code(exit::ERROR))
 }
 
-/// The directory of members. Where nobody named one, there need be none.
+/// The directory of members. It may be missing if none was named.
 fn members(local: &LocalArgs, config: &Config) -> Result<Option<PathBuf>, Failure> {
     let is_named = local.members.is_some() || config.members.is_some();
     match local::members_directory(local.members.as_deref(), config) {
@@ -76,7 +85,7 @@ fn kind(check: &Check) -> &'static str {
         Kind::Sources => "sources",
         Kind::Web => "web",
         Kind::Search => "search",
-        Kind::Ingress => "door",
+        Kind::Ingress => "auth",
         Kind::Member => "member",
         Kind::Host => "host",
     }

@@ -1,4 +1,4 @@
-//! `guild members --grants` and `--limits`: what members may do and use, and who says so.
+//! `guild members --grants` and `--limits`: the permissions and limits of members, and where they come from.
 
 use std::{
     fmt::Display,
@@ -25,12 +25,12 @@ use crate::{
     output::{self, LABEL, STRONG, count, one_line, print, print_json},
 };
 
-/// One member, for people and for programs.
+/// A member as it is shown, and its form with `--json`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Shown {
     member: String,
-    /// Why it is not in service, where it is not: what else is said is what it would have.
+    /// Why it is not in service, if it is not. Its grants and limits are then those it would have.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,11 +46,11 @@ struct ShownGrants {
     grants: Grants,
     /// The read roots of guild.toml, and whether each is granted.
     read_roots: Vec<ShownRoot>,
-    /// The tools that a session can be given: granted, and with something to read.
+    /// The tools that a session can be given: they are granted, and there is something to read.
     session_tools: Vec<String>,
-    /// What a search of a session searches.
+    /// What a search tool of a session searches.
     searched: Searched,
-    /// What a job's sessions may use at most.
+    /// The bounds on what a job's sessions may use.
     bounds: Bounds,
     artifacts_bytes: u64,
     artifacts_entries: u64,
@@ -70,19 +70,19 @@ struct ShownLimit {
     source: String,
 }
 
-/// Prints them, with what was asked for.
+/// Prints the grants, the limits, or both.
 pub(crate) fn show(
     survey: Vec<Surveyed>,
     config: &Config,
     (grants, limits): (bool, bool),
     as_json: bool,
 ) -> Result<(), Failure> {
-    let outlook = grants.then(|| Preview::new(config)).transpose().map_err(|e| Failure::error(e.to_string()))?;
+    let preview = grants.then(|| Preview::new(config)).transpose().map_err(|e| Failure::error(e.to_string()))?;
     let shown = |Surveyed { found, state, granted, .. }: Surveyed| {
         let member = found.member.as_ref().ok();
-        let grants = member.zip(granted.as_ref()).zip(outlook.as_ref());
+        let grants = member.zip(granted.as_ref()).zip(preview.as_ref());
         Shown {
-            grants: grants.and_then(|((member, granted), outlook)| shown_grants(member, granted, outlook)),
+            grants: grants.and_then(|((member, granted), preview)| shown_grants(member, granted, preview)),
             limits: granted.as_ref().filter(|_| limits).map(|granted| shown_limits(granted, config)),
             member: found.path,
             reason: match state {
@@ -93,24 +93,20 @@ pub(crate) fn show(
         }
     };
     let all: Vec<Shown> = survey.into_iter().map(shown).collect();
-    if as_json {
-        print_json(&all)?;
-    } else {
-        print(|out| all.iter().try_for_each(|member| write_member(out, member)))?;
-    }
-    Ok(())
+    let write = |out: &mut dyn Write| all.iter().try_for_each(|member| write_member(out, member));
+    Ok(if as_json { print_json(&all) } else { print(write) }?)
 }
 
-fn shown_grants(member: &FoundMember, granted: &Granted, outlook: &Preview) -> Option<ShownGrants> {
+fn shown_grants(member: &FoundMember, granted: &Granted, preview: &Preview) -> Option<ShownGrants> {
     let spec = member.manifest.component.as_ref()?;
     let Granted { grants, limits } = granted;
     let root = |name: String| {
         let denial = grants.root_denial(&name, &member.key, spec);
         ShownRoot { name, verdict: denial.map_or(Verdict::Granted, Verdict::Denied) }
     };
-    let (session_tools, searched) = outlook.of(grants);
+    let (session_tools, searched) = preview.of(grants);
     Some(ShownGrants {
-        read_roots: outlook.roots().into_iter().map(root).collect(),
+        read_roots: preview.roots().into_iter().map(root).collect(),
         session_tools,
         searched,
         bounds: ceiling(spec, &limits.limits),
@@ -162,8 +158,8 @@ fn write_grants(out: &mut dyn Write, shown: &ShownGrants) -> io::Result<()> {
     row("session tools", &tools)?;
     let memory = [
         (grants.memory, "given to sessions"),
-        (grants.session_memory, "stored by sessions"),
-        (grants.memory_write, "written by the component"),
+        (grants.sessions.memory, "stored by sessions"),
+        (grants.component.memory_write, "written by the component"),
     ];
     let memory: Vec<&str> = memory.into_iter().filter(|(granted, _)| *granted).map(|(_, what)| what).collect();
     row("memory", &if memory.is_empty() { "none".to_owned() } else { memory.join(", ") })?;
@@ -198,9 +194,9 @@ fn write_verdict(out: &mut dyn Write, name: &str, verdict: &Verdict) -> io::Resu
     }
 }
 
-/// What is searched, and why it is not the web where it is not.
+/// What is searched, and if that is not the web, why not.
 fn searches(ShownGrants { grants, searched, .. }: &ShownGrants) -> String {
-    let why = if grants.session_search { "guild.toml has no [web.search]" } else { "`web:search` is not granted" };
+    let why = if grants.sessions.search { "guild.toml has no [web.search]" } else { "`web:search` is not granted" };
     match searched {
         Searched::Provider => "what the search provider has".to_owned(),
         Searched::ReadRoots => format!("what is in the granted read roots: {why}"),
@@ -208,7 +204,7 @@ fn searches(ShownGrants { grants, searched, .. }: &ShownGrants) -> String {
     }
 }
 
-/// Patterns of hosts in a sentence.
+/// Patterns of hosts as a sentence.
 fn hosts(names: &Names) -> String {
     let mut parts = vec!["those of [web]".to_owned()];
     parts.extend(names.all_of.iter().map(|list| match list.as_slice() {

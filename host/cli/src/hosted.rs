@@ -1,5 +1,7 @@
-//! Where another process serves a member already, a command's work is done there. What the command was told itself has to
-//! hold there, or it ends, and says which process that is, how it serves the member, and what to do.
+//! Commands that go through the process that already serves a member.
+//!
+//! That process has to serve the member as the command line asks for. Otherwise the command fails, and its error names the
+//! process, how it serves the member, and what to do.
 
 use std::{
     env,
@@ -25,87 +27,87 @@ use crate::{
     output::{harmless, tell},
 };
 
-/// How long a host that has just become the owner may take to tell how it serves.
-const PATIENCE: Duration = Duration::from_secs(3);
-/// Between two looks.
+/// How long a new owner may take to publish how it serves a member.
+const PUBLISHED: Duration = Duration::from_secs(3);
+/// The interval of checks for that.
 const POLL: Duration = Duration::from_millis(20);
 
-/// What a command was told of how a member's jobs are carried out.
+/// What a command line requires of the host that runs a member's jobs.
 pub(crate) struct Terms {
-    /// A host of its own; none where nothing was said.
-    would: Option<PlannedHost>,
-    /// What of it has to hold at another one.
+    /// The host that the command itself would be; `None` if nothing is required.
+    planned: Option<PlannedHost>,
+    /// The parts in which another host has to agree with it.
     parts: Vec<Part>,
-    /// Whether the environment names a `guild.toml`: another one is told of.
+    /// Whether the environment names a `guild.toml`. A host with another one is reported.
     variable: bool,
 }
 
-/// What a host told when it was found to hold to the terms.
-pub(crate) struct Held {
+/// A host that satisfied the terms, with what it had published then.
+pub(crate) struct VerifiedHost {
     member: Dir,
     note: Note<Serving>,
 }
 
-impl Held {
-    /// Whether that is still so: the same process, which serves the member as it did.
-    pub(crate) fn is_so(&self) -> bool {
+impl VerifiedHost {
+    /// Whether the same process still serves the member in the same way.
+    pub(crate) fn is_unchanged(&self) -> bool {
         Note::last(&self.member).is_ok_and(|last| last.as_ref() == Some(&self.note))
     }
 }
 
 impl Terms {
-    /// What the options say. `agent` is for a command that cannot ask a host for a runtime.
+    /// The terms that the options set. `agent` is for commands that cannot request a runtime with the task.
     ///
     /// # Errors
-    /// Where a read root cannot be opened.
+    /// If a read root cannot be opened.
     pub(crate) fn new(
         local: &LocalArgs,
         sources: &[PathBuf],
         agent: Option<Runtime>,
         config: &Config,
     ) -> Result<Self, Failure> {
-        let said = [
+        let options = [
             (Part::Roots, !sources.is_empty()),
             (Part::Agent, agent.is_some()),
             (Part::Config, !local.policy.config.is_empty()),
             (Part::Members, local.members.is_some()),
         ];
-        let parts: Vec<Part> = said.into_iter().filter_map(|(part, is_said)| is_said.then_some(part)).collect();
+        let parts: Vec<Part> = options.into_iter().filter_map(|(part, is_set)| is_set.then_some(part)).collect();
         let variable = local.policy.config.is_empty() && env::var_os(VARIABLE).is_some_and(|value| !value.is_empty());
         if parts.is_empty() && !variable {
-            return Ok(Self { would: None, parts, variable });
+            return Ok(Self { planned: None, parts, variable });
         }
         let members = local.members.clone().or_else(|| config.members.clone());
-        let would = match PlannedHost::new(&Config { members, ..config.clone() }, sources.to_vec(), agent) {
-            Ok(would) => Some(would),
+        let planned = match PlannedHost::new(&Config { members, ..config.clone() }, sources.to_vec(), agent) {
+            Ok(planned) => Some(planned),
             Err(_) if parts.is_empty() => None,
             Err(error) => return Err(Failure::error(error.to_string())),
         };
-        Ok(Self { would, parts, variable })
+        Ok(Self { planned, parts, variable })
     }
 
-    /// Whether the owner of a member serves it so; none where nothing was said. It blocks while an owner that has just
-    /// begun has not told how it serves.
+    /// Checks that the owner of a member satisfies the terms; `None` if there are none. It blocks while a new owner has not
+    /// yet published how it serves the member.
     ///
     /// # Errors
-    /// What would not hold, and what to do.
-    pub(crate) fn check(&self, member: &FoundMember, owner: &Owner) -> Result<Option<Held>, Failure> {
-        let Some(would) = &self.would else { return Ok(None) };
+    /// If the owner does not satisfy the terms.
+    pub(crate) fn check(&self, member: &FoundMember, owner: &Owner) -> Result<Option<VerifiedHost>, Failure> {
+        let Some(planned) = &self.planned else { return Ok(None) };
         let has_toolboxes = member.manifest.component.as_ref().is_some_and(|spec| !spec.toolboxes.is_empty());
-        // Of a member that is found, its toolboxes are all that is looked for in a directory of members.
-        let is_asked = |part: &Part| self.parts.contains(part) && (*part != Part::Members || has_toolboxes);
-        if !self.parts.iter().any(is_asked) && !self.variable {
+        // Once the member is found, the directory of members only matters for its toolboxes.
+        let is_required = |part: &Part| self.parts.contains(part) && (*part != Part::Members || has_toolboxes);
+        if !self.parts.iter().any(is_required) && !self.variable {
             return Ok(None);
         }
         let refused = |why: &str| Failure::error(refusal(&member.key, owner, why));
-        let serving = match told(&member.dir, owner) {
+        let serving = match published(&member.dir, owner) {
             Ok(serving) => serving,
-            Err(why) if self.parts.iter().any(is_asked) => return Err(refused(&why)),
+            Err(why) if self.parts.iter().any(is_required) => return Err(refused(&why)),
             Err(_) => return Ok(None),
         };
-        let would = would.serve(member).map_err(|why| Failure::error(format!("member {}: {why}", member.key)))?;
-        let differences = serving.differences(&would);
-        let (others, rest): (Vec<_>, Vec<_>) = differences.into_iter().partition(|(part, _)| is_asked(part));
+        let planned = planned.serve(member).map_err(|why| Failure::error(format!("member {}: {why}", member.key)))?;
+        let differences = serving.differences(&planned);
+        let (others, rest): (Vec<_>, Vec<_>) = differences.into_iter().partition(|(part, _)| is_required(part));
         if !others.is_empty() {
             let others: Vec<String> = others.into_iter().map(|(_, text)| text).collect();
             return Err(refused(&others.join("; ")));
@@ -115,13 +117,13 @@ impl Terms {
             tell(harmless(&format!("process {} serves {}: {text}", owner.pid, member.key)));
         }
         let member = member.dir.try_clone().map_err(|e| Failure::error(e.to_string()))?;
-        Ok(Some(Held { member, note: Note { pid: owner.pid, started: owner.started, serving } }))
+        Ok(Some(VerifiedHost { member, note: Note { pid: owner.pid, started: owner.started, serving } }))
     }
 }
 
-/// What the owner says of how it serves.
-fn told(member: &Dir, owner: &Owner) -> Result<Serving, String> {
-    let until = Instant::now() + PATIENCE;
+/// How the owner serves the member, as published by it.
+fn published(member: &Dir, owner: &Owner) -> Result<Serving, String> {
+    let until = Instant::now() + PUBLISHED;
     loop {
         match owner.note::<Serving>(member) {
             Ok(Some(serving)) => return Ok(serving),

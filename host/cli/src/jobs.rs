@@ -1,7 +1,6 @@
-//! Which jobs there are, and which one is meant: those of a host that runs, else those in the files of a directory of
-//! members.
+//! Finding and listing jobs: those of a running host, or else those in the files of a directory of members.
 
-use std::{cmp::Reverse, path::PathBuf};
+use std::{cmp::Reverse, io, path::PathBuf};
 
 use cap_std::fs::Dir;
 use futures::{StreamExt as _, stream};
@@ -14,6 +13,10 @@ use guild_contract::{Limits, Meta, rpc::code};
 use guild_roster::offline::{OfflineJob, OfflineJobs, filter, made_at};
 use jiff::Timestamp;
 use serde::Serialize;
+use serde_json::{
+    json,
+    value::{RawValue, to_raw_value},
+};
 
 use crate::{
     client::{AccessArgs, Endpoint},
@@ -21,18 +24,18 @@ use crate::{
     failure::{Failure, exit},
     local::{self, LocalArgs},
     output::{one_line, stderr_width, tell, tell_error},
-    status::{GOES_ON, INTERRUPTED},
+    status::{INTERRUPTED, NEXT_HOST_RESUMES},
     table::{Cell, Column, Table},
 };
 
-/// How many jobs an ambiguous name lists.
+/// How many candidates are listed for an ambiguous id.
 const CHOICES: usize = 10;
-/// How many members of a host are asked at a time.
+/// How many members of a host are queried concurrently.
 const AT_A_TIME: usize = 8;
 
-/// Where jobs are looked for.
+/// A source of jobs.
 pub(crate) enum Jobs {
-    /// Members of a host that runs.
+    /// Members of a running host.
     Host { url: String, members: Vec<Served> },
     /// Members' directories.
     Files(Files),
@@ -43,20 +46,20 @@ pub(crate) struct Files {
     directory: PathBuf,
     limits: Box<Limits>,
     members: Vec<MemberFiles>,
-    /// How the hosts are reached that serve them.
+    /// How to reach the hosts that serve the members.
     access: AccessArgs,
-    /// Those that cannot be read, and why.
+    /// Members that cannot be read, with the reasons.
     left_out: Vec<String>,
 }
 
 /// The files of one member.
 struct MemberFiles {
-    /// Its key, or as it was named.
+    /// Its key, or its name on the command line.
     member: String,
     jobs: OfflineJobs,
 }
 
-/// A job that was found: whose it is, by its place among the members, and its whole id.
+/// A job that was found: the index of its member, and its full id.
 pub(crate) struct JobRef {
     at: usize,
     pub(crate) id: String,
@@ -67,50 +70,46 @@ pub(crate) struct Row {
     pub(crate) member: Option<String>,
     pub(crate) listed: Listed,
     pub(crate) interrupted: bool,
-    /// When it was made, where that is known.
+    /// When it was made, if known.
     pub(crate) made: Option<Timestamp>,
 }
 
-/// With `--json`: a job of a list of all members.
+/// With `--json`: a host's view of a job, with the job's member where there are several.
 #[derive(Serialize)]
-pub(crate) struct OfMember<'a> {
+struct JobJson<'a, T> {
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) member: Option<&'a str>,
+    member: Option<&'a str>,
     #[serde(flatten)]
-    pub(crate) listed: &'a Listed,
+    view: &'a T,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) interrupted: bool,
+    interrupted: bool,
 }
 
-/// JobRows jobs that there are.
+/// A list of jobs.
 pub(crate) struct JobRows {
-    /// Newest first.
-    pub(crate) rows: Vec<Row>,
-    /// The host's own answer, where one member was asked.
-    pub(crate) json: Option<Box<serde_json::value::RawValue>>,
-    /// Members that could not be asked, and why.
+    /// Newest first. The JSON is the host's own answer if one member was queried.
+    pub(crate) rows: Reply<Vec<Row>>,
+    /// Members that could not be queried, with the reasons.
     pub(crate) left_out: Vec<String>,
 }
 
-/// Where a job is.
+/// A job's status.
 pub(crate) struct Status {
     pub(crate) member: Option<String>,
-    pub(crate) view: StatusView,
-    /// The host's own answer.
-    pub(crate) json: Option<Box<serde_json::value::RawValue>>,
+    pub(crate) reply: Reply<StatusView>,
     pub(crate) interrupted: bool,
 }
 
-/// With `--json`: a status that was read from files.
-#[derive(Serialize)]
-pub(crate) struct FileStatus<'a> {
-    #[serde(flatten)]
-    pub(crate) view: &'a StatusView,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) interrupted: bool,
+/// What was read from files, in the form of a host's reply.
+pub(crate) fn reply<T: Serialize>(value: T) -> Result<Reply<T>, Failure> {
+    Ok(Reply { json: to_json(&value)?, value })
 }
 
-/// The members of the host at an endpoint, or the one that is named.
+fn to_json(value: &impl Serialize) -> Result<Box<RawValue>, Failure> {
+    Ok(to_raw_value(value).map_err(io::Error::from)?)
+}
+
+/// The members of the host at an endpoint, or the one that the endpoint names.
 pub(crate) async fn served(endpoint: &Endpoint) -> Result<Vec<Served>, Failure> {
     served_at(&endpoint.url(), endpoint.member.as_ref(), &endpoint.access.options()?).await
 }
@@ -129,7 +128,7 @@ fn of(members: Vec<Served>, url: &str, named: Option<&MemberKey>) -> Result<Vec<
     }
 }
 
-/// Which members there are, as an error says it.
+/// The keys of members, for errors.
 fn keys(members: &[Served]) -> String {
     let keys: Vec<_> = members.iter().filter_map(|served| served.member.as_ref()).map(MemberKey::as_str).collect();
     if keys.is_empty() { "it serves no member".to_owned() } else { format!("it serves {}", keys.join(", ")) }
@@ -151,8 +150,8 @@ pub(crate) async fn worker(endpoint: &Endpoint) -> Result<WorkerHandle, Failure>
 }
 
 impl Jobs {
-    /// The jobs of the host at the endpoint; of the directory that `--members` names; or of the directory of members,
-    /// where nobody named a host and none answers.
+    /// The jobs in the directory that `--members` names, or else of the host at the endpoint. If no host was named and
+    /// none answers, the jobs in the default directory of members.
     pub(crate) async fn open(endpoint: &Endpoint, local: &LocalArgs) -> Result<Self, Failure> {
         let files = |why: Option<&str>| {
             let config = local::config(&local.policy)?;
@@ -195,7 +194,7 @@ impl Jobs {
         Files::open(local, config, member).map(Self::Files)
     }
 
-    /// The directory of a job's member, where it was found in files.
+    /// The directory of a job's member, if the job was found in files.
     pub(crate) fn directory_of(&self, found: &JobRef) -> Option<&Dir> {
         match self {
             Self::Host { .. } => None,
@@ -210,7 +209,7 @@ impl Jobs {
         }
     }
 
-    /// Where it is looked, for errors: at the one member that is meant, or at all there are.
+    /// Where jobs are searched, for errors: in the only member, or in all of them.
     fn place(&self) -> String {
         let place = match self {
             Self::Host { url, .. } => one_line(url, usize::MAX),
@@ -230,13 +229,13 @@ impl Jobs {
         }
     }
 
-    /// The job of that id, of the only id that begins so, or the one that was made last.
+    /// The job with that id, with the only id that has that prefix, or, for `@latest`, the newest job.
     pub(crate) async fn find(&self, wanted: &str) -> Result<JobRef, Failure> {
         self.search(wanted, false).await
     }
 
-    /// As [`Self::find`], for a command that changes the job. What is not a whole id could mean another job of a member that
-    /// cannot be asked, so that is an error.
+    /// Like [`Self::find`], for a command that changes the job. Anything but a full id is an error while a member cannot be
+    /// queried, because it could mean a job of that member.
     pub(crate) async fn find_to_change(&self, wanted: &str) -> Result<JobRef, Failure> {
         self.search(wanted, true).await
     }
@@ -251,13 +250,13 @@ impl Jobs {
             left_out = why;
             found = all.into_iter().filter(|found| !wanted.is_empty() && found.id.starts_with(wanted)).collect();
             if changes && !found.is_empty() {
-                all_asked(wanted, &left_out)?;
+                check_complete(wanted, &left_out)?;
             }
         }
         match found.len() {
             1 => found.pop().ok_or_else(|| Failure::error("the job is gone")),
             0 if self.count() == 1 && left_out.is_empty() && matches!(self, Self::Host { .. }) => {
-                // The host's own words.
+                // The host's own error is reported.
                 Ok(JobRef { at: 0, id: wanted.to_owned() })
             }
             0 => {
@@ -269,8 +268,8 @@ impl Jobs {
         }
     }
 
-    /// The member of a job, for who asks a host itself. Where no host serves it, the error ends with `besides`.
-    pub(crate) fn worker_of(&self, found: &JobRef, besides: &str) -> Result<WorkerHandle, Failure> {
+    /// A client for the member of a job. If no host serves the member, the error ends with `hint`.
+    pub(crate) fn worker_of(&self, found: &JobRef, hint: &str) -> Result<WorkerHandle, Failure> {
         match self {
             Self::Host { members, .. } => {
                 let served = members.get(found.at).ok_or_else(|| Failure::error("the member is gone"))?;
@@ -280,9 +279,7 @@ impl Jobs {
                 let MemberFiles { member, jobs } = files.member(found)?;
                 match jobs.host() {
                     Some(owner) => files.access.client_of_owner(&owner.url),
-                    None => {
-                        Err(Failure::error(format!("no host serves {member}; start one with `guild serve`{besides}")))
-                    }
+                    None => Err(Failure::error(format!("no host serves {member}; start one with `guild serve`{hint}"))),
                 }
             }
         }
@@ -296,25 +293,18 @@ impl Jobs {
         }
     }
 
-    /// The key of a job's member, where it is known.
+    /// The key of a job's member, if known.
     pub(crate) fn key_of(&self, found: &JobRef) -> Option<MemberKey> {
         self.member(found.at)?.parse().ok()
     }
 
-    /// Who has a job of exactly that id.
+    /// The jobs with exactly that id.
     async fn of_id(&self, id: &str) -> (Vec<JobRef>, Vec<String>) {
         let found = |at| JobRef { at, id: id.to_owned() };
         match self {
             Self::Host { members, .. } => {
-                let asked = each(members, |served| served.worker.status(id)).await;
-                let (mut all, mut left_out) = (Vec::new(), Vec::new());
-                for (at, answer) in asked.into_iter().enumerate() {
-                    match answer {
-                        Ok(_) => all.push(found(at)),
-                        Err(error) => left_out.extend(self.reason(at, &error)),
-                    }
-                }
-                (all, left_out)
+                let (replies, left_out) = self.replies(members, |served| served.worker.status(id)).await;
+                (replies.into_iter().map(|(at, _)| found(at)).collect(), left_out)
             }
             Self::Files(files) => {
                 let Ok(id) = id.parse::<JobId>() else { return (Vec::new(), Vec::new()) };
@@ -325,35 +315,47 @@ impl Jobs {
         }
     }
 
-    /// JobRows jobs there are.
+    /// All jobs.
     async fn ids(&self) -> (Vec<JobRef>, Vec<String>) {
-        let (mut all, mut left_out) = (Vec::new(), Vec::new());
         match self {
             Self::Host { members, .. } => {
                 let params = ListParams::default();
-                for (at, answer) in each(members, |served| served.worker.list(&params)).await.into_iter().enumerate() {
-                    match answer {
-                        Ok(Reply { value: JobList { jobs }, .. }) => {
-                            all.extend(jobs.into_iter().map(|job| JobRef { at, id: job.job_id.into() }));
-                        }
-                        Err(error) => left_out.extend(self.reason(at, &error)),
-                    }
-                }
+                let (replies, left_out) = self.replies(members, |served| served.worker.list(&params)).await;
+                let jobs = |(at, reply): (usize, Reply<JobList>)| {
+                    reply.value.jobs.into_iter().map(move |job| JobRef { at, id: job.job_id.into() })
+                };
+                (replies.into_iter().flat_map(jobs).collect(), left_out)
             }
             Self::Files(files) => {
-                left_out.clone_from(&files.left_out);
+                let (mut all, mut left_out) = (Vec::new(), files.left_out.clone());
                 for (at, MemberFiles { member, jobs }) in files.members.iter().enumerate() {
                     match jobs.ids() {
                         Ok(ids) => all.extend(ids.into_iter().map(|id| JobRef { at, id: id.into() })),
                         Err(e) => left_out.push(format!("{member}: its jobs cannot be read: {e}")),
                     }
                 }
+                (all, left_out)
             }
         }
-        (all, left_out)
     }
 
-    /// Why a member could not be asked; nothing where it has no such job, or no jobs at all.
+    /// The replies of members of a host, with each member's index, and the reasons of those that could not be queried.
+    async fn replies<'a, T, F: Future<Output = Result<T, Error>> + 'a>(
+        &self,
+        members: &'a [Served],
+        query: impl Fn(&'a Served) -> F + 'a,
+    ) -> (Vec<(usize, T)>, Vec<String>) {
+        let (mut replies, mut left_out) = (Vec::new(), Vec::new());
+        for (at, answer) in query_all(members, query).await.into_iter().enumerate() {
+            match answer {
+                Ok(reply) => replies.push((at, reply)),
+                Err(error) => left_out.extend(self.reason(at, &error)),
+            }
+        }
+        (replies, left_out)
+    }
+
+    /// Why a member could not be queried; `None` if it has no such job, or no jobs at all.
     fn reason(&self, at: usize, error: &Error) -> Option<String> {
         match error {
             Error::Refused { code: code::INVALID_PARAMS | code::METHOD_NOT_FOUND, .. } => None,
@@ -367,7 +369,7 @@ impl Jobs {
     async fn latest(&self, changes: bool) -> Result<JobRef, Failure> {
         let (mut all, left_out) = self.ids().await;
         if changes {
-            all_asked(LATEST, &left_out)?;
+            check_complete(LATEST, &left_out)?;
         }
         left_out.iter().for_each(tell_error);
         if let Self::Host { .. } = self {
@@ -384,7 +386,7 @@ impl Jobs {
         newest.ok_or_else(|| Failure::error(format!("there are no jobs {}", self.place())))
     }
 
-    /// When a job was made: as its id says, or else its record.
+    /// When a job was made, according to its id, or else to its record.
     async fn made(&self, found: &JobRef) -> Option<Timestamp> {
         match found.id.parse().ok().and_then(|id| made_at(&id)) {
             Some(made) => Some(made),
@@ -392,12 +394,12 @@ impl Jobs {
         }
     }
 
-    /// A job's status, if it can be had.
+    /// A job's status, if it can be read.
     async fn look(&self, found: &JobRef) -> Option<StatusView> {
-        self.status(found).await.ok().map(|status| status.view)
+        self.status(found).await.ok().map(|status| status.reply.value)
     }
 
-    /// Lists what a name could mean, newest first.
+    /// Lists the jobs that an ambiguous id could mean, newest first. It always fails.
     async fn ambiguous(&self, wanted: &str, found: Vec<JobRef>) -> Result<JobRef, Failure> {
         let count = found.len();
         let mut by_age = Vec::new();
@@ -406,20 +408,17 @@ impl Jobs {
         }
         by_age.sort_by_key(|(made, _)| Reverse(*made));
         let found = by_age.into_iter().map(|(_, found)| found);
-        let mut table =
-            Table::new([Column::Left("JOB"), Column::Left("MEMBER"), Column::Left("AGE"), Column::Rest("DESCRIPTION")]);
+        let mut table = Table::new(["JOB", "MEMBER", "AGE"].map(Column::Left)).rest("DESCRIPTION");
         for found in found.take(CHOICES) {
             let view = self.look(&found).await;
             let made = view.as_ref().and_then(|view| view.started_at.parse().ok());
-            table.row(
-                [
-                    Cell::text(&found.id),
-                    Cell::text(&self.member(found.at).unwrap_or_default()),
-                    Cell::age(made, Timestamp::now()),
-                    Cell::text(view.as_ref().map_or("", |view| &view.description)),
-                ],
-                None,
-            );
+            let cells = [
+                Cell::text(&found.id),
+                Cell::text(&self.member(found.at).unwrap_or_default()),
+                Cell::age(made, Timestamp::now()),
+                Cell::text(view.as_ref().map_or("", |view| &view.description)),
+            ];
+            table.row(cells, None);
         }
         tell_error(format_args!("{count} jobs are meant by {wanted:?}; write more of the id, or name the --member:"));
         let mut text = Vec::new();
@@ -436,41 +435,37 @@ impl Jobs {
         let member = self.member(found.at);
         match self {
             Self::Host { .. } => {
-                let Reply { value, json } = self.worker_of(found, "")?.status(&found.id).await?;
-                Ok(Status { member, view: value, json: Some(json), interrupted: false })
+                let reply = self.worker_of(found, "")?.status(&found.id).await?;
+                Ok(Status { member, reply, interrupted: false })
             }
             Self::Files(files) => {
                 let (jobs, meta) = files.record(found)?;
                 let view = jobs.status(&meta, &files.limits).map_err(|e| Failure::error(e.to_string()))?;
-                Ok(Status { member, view, json: None, interrupted: jobs.is_interrupted(&meta) })
+                let interrupted = jobs.is_interrupted(&meta);
+                let json = to_json(&JobJson { member: None, view: &view, interrupted })?;
+                Ok(Status { member, reply: Reply { json, value: view }, interrupted })
             }
         }
     }
 
-    /// A completed job's result; the host's own answer beside it.
-    pub(crate) async fn result(
-        &self,
-        found: &JobRef,
-    ) -> Result<(ResultView, Option<Box<serde_json::value::RawValue>>), Failure> {
+    /// A completed job's result.
+    pub(crate) async fn result(&self, found: &JobRef) -> Result<Reply<ResultView>, Failure> {
         match self {
-            Self::Host { .. } => {
-                let Reply { value, json } = self.worker_of(found, "")?.result(&found.id).await?;
-                Ok((value, Some(json)))
-            }
+            Self::Host { .. } => Ok(self.worker_of(found, "")?.result(&found.id).await?),
             Self::Files(files) => {
                 let (jobs, meta) = files.record(found)?;
                 if jobs.is_interrupted(&meta) {
                     return Err(Failure::error(format!(
-                        "the job {} has no result: {INTERRUPTED}; {GOES_ON}",
+                        "the job {} has no result: {INTERRUPTED}; {NEXT_HOST_RESUMES}",
                         found.id
                     )));
                 }
-                Ok((jobs.result(&meta, &files.limits).map_err(|e| Failure::error(e.to_string()))?, None))
+                reply(jobs.result(&meta, &files.limits).map_err(|e| Failure::error(e.to_string()))?)
             }
         }
     }
 
-    /// JobRows jobs that match, newest first.
+    /// The jobs that match, newest first.
     pub(crate) async fn list(&self, params: &ListParams) -> Result<JobRows, Failure> {
         match self {
             Self::Host { members, .. } => self.list_there(members, params).await,
@@ -481,39 +476,34 @@ impl Jobs {
     async fn list_there(&self, members: &[Served], params: &ListParams) -> Result<JobRows, Failure> {
         if let [one] = members {
             let Reply { value, json } = one.worker.list(params).await?;
-            let rows = value.jobs.into_iter().map(|listed| Row::of(self.member(0), listed, false, None)).collect();
-            return Ok(JobRows { rows, json: Some(json), left_out: Vec::new() });
+            let rows = value.jobs.into_iter().map(|listed| Row::served(self.member(0), listed)).collect();
+            return Ok(JobRows { rows: Reply { json, value: rows }, left_out: Vec::new() });
         }
         let (mut rows, mut left_out) = (Vec::new(), Vec::new());
-        for (at, answer) in each(members, |served| served.worker.list(params)).await.into_iter().enumerate() {
+        for (at, answer) in query_all(members, |served| served.worker.list(params)).await.into_iter().enumerate() {
             match answer {
                 Ok(Reply { value, .. }) => {
-                    rows.extend(value.jobs.into_iter().map(|listed| Row::of(self.member(at), listed, false, None)));
+                    rows.extend(value.jobs.into_iter().map(|listed| Row::served(self.member(at), listed)));
                 }
-                // What is asked of all of them is wrong for all of them.
+                // Parameters that one member refuses, all refuse.
                 Err(error @ Error::Refused { code: code::INVALID_PARAMS, .. }) => return Err(error.into()),
                 Err(error) => left_out.extend(self.reason(at, &error)),
             }
         }
         rows.sort_by_key(|row| Reverse(row.made));
-        Ok(JobRows { rows, json: None, left_out })
-    }
-
-    /// Whether only one member was asked.
-    pub(crate) fn is_of_one(&self) -> bool {
-        self.count() == 1
+        JobRows::new(rows, left_out, members.len())
     }
 }
 
-/// No host answers, and nobody said where the files are.
+/// The failure if no host answers and there is no directory of members.
 fn unreachable(error: Error) -> Failure {
     let failure = Failure::from(error);
     let said = failure.message.unwrap_or_default();
     Failure { message: Some(format!("{said}; --members DIR reads the jobs from the files of members")), ..failure }
 }
 
-/// Refuses what is not a whole id where a member could not be asked.
-fn all_asked(wanted: &str, left_out: &[String]) -> Result<(), Failure> {
+/// Refuses an abbreviated id if a member could not be queried.
+fn check_complete(wanted: &str, left_out: &[String]) -> Result<(), Failure> {
     if left_out.is_empty() {
         return Ok(());
     }
@@ -525,18 +515,32 @@ fn all_asked(wanted: &str, left_out: &[String]) -> Result<(), Failure> {
     )))
 }
 
-/// Asks members of a host, a few at a time.
-async fn each<'a, T, F: Future<Output = Result<T, Error>> + 'a>(
+/// Queries members of a host, a few at a time.
+async fn query_all<'a, T, F: Future<Output = Result<T, Error>> + 'a>(
     members: &'a [Served],
-    ask: impl Fn(&'a Served) -> F + 'a,
+    query: impl Fn(&'a Served) -> F + 'a,
 ) -> Vec<Result<T, Error>> {
-    stream::iter(members).map(ask).buffered(AT_A_TIME).collect().await
+    stream::iter(members).map(query).buffered(AT_A_TIME).collect().await
+}
+
+impl JobRows {
+    /// A list of jobs of `members` members. In JSON, each job names its member if there are several.
+    fn new(rows: Vec<Row>, left_out: Vec<String>, members: usize) -> Result<Self, Failure> {
+        let row_json = |row: &Row| {
+            let member = row.member.as_deref().filter(|_| members != 1);
+            serde_json::to_value(JobJson { member, view: &row.listed, interrupted: row.interrupted })
+        };
+        let jobs: Result<Vec<_>, _> = rows.iter().map(row_json).collect();
+        let json = to_json(&json!({"jobs": jobs.map_err(io::Error::from)?}))?;
+        Ok(Self { rows: Reply { json, value: rows }, left_out })
+    }
 }
 
 impl Row {
-    fn of(member: Option<String>, listed: Listed, interrupted: bool, made: Option<Timestamp>) -> Self {
-        let made = made.or_else(|| made_at(&listed.job_id));
-        Self { member, listed, interrupted, made }
+    /// A job that a host lists.
+    fn served(member: Option<String>, listed: Listed) -> Self {
+        let made = made_at(&listed.job_id);
+        Self { member, listed, interrupted: false, made }
     }
 }
 
@@ -553,13 +557,10 @@ impl Files {
         let directory = local::members_directory(local.members.as_deref(), config)?;
         let (mut members, mut left_out) = (Vec::new(), Vec::new());
         for found in local::discovered(&directory)? {
-            let unreadable = |why: String| format!("{} is left out: {why}", one_line(&found.path, 80));
-            match found.member {
-                Ok(member) => match MemberFiles::open(found.path.clone(), member.dir) {
-                    Ok(files) => members.push(files),
-                    Err(why) => left_out.push(unreadable(why)),
-                },
-                Err(why) => left_out.push(unreadable(why)),
+            let name = one_line(&found.path, 80);
+            match found.member.and_then(|member| MemberFiles::open(found.path, member.dir)) {
+                Ok(files) => members.push(files),
+                Err(why) => left_out.push(format!("{name} is left out: {why}")),
             }
         }
         Ok(Self { directory, limits, members, access, left_out })
@@ -592,23 +593,21 @@ impl Files {
                     continue;
                 }
             };
-            let unreadable = list.unreadable.into_iter();
-            left_out
-                .extend(unreadable.map(|(id, e)| format!("job {id} of {member}: its meta.json cannot be read: {e}")));
+            let reason = |(id, e)| format!("job {id} of {member}: its meta.json cannot be read: {e}");
+            left_out.extend(list.unreadable.into_iter().map(reason));
             rows.extend(list.jobs.into_iter().map(|OfflineJob { listed, interrupted, made }| {
-                Row::of(Some(member.clone()), listed, interrupted, made)
+                let made = made.or_else(|| made_at(&listed.job_id));
+                Row { member: Some(member.clone()), listed, interrupted, made }
             }));
         }
         rows.sort_by(|one, other| (other.made, &other.listed.job_id).cmp(&(one.made, &one.listed.job_id)));
-        Ok(JobRows { rows, json: None, left_out })
+        JobRows::new(rows, left_out, self.members.len())
     }
 }
 
 impl MemberFiles {
     fn open(member: String, dir: Dir) -> Result<Self, String> {
-        match OfflineJobs::open(dir) {
-            Ok(jobs) => Ok(Self { member, jobs }),
-            Err(why) => Err(format!("{member}: {why}")),
-        }
+        let jobs = OfflineJobs::open(dir).map_err(|why| format!("{member}: {why}"))?;
+        Ok(Self { member, jobs })
     }
 }

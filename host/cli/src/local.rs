@@ -1,4 +1,4 @@
-//! Where the operator's policy and the members are.
+//! Locating the operator's policy and the members.
 
 use std::path::{Path, PathBuf};
 
@@ -17,16 +17,16 @@ use guild_trust::Approval;
 
 use crate::failure::Failure;
 
-/// Where the operator's policy is found.
+/// The location of the operator's policy.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct PolicyArgs {
     /// The operator's guild.toml [default: $GUILD_CONFIG, else guild/guild.toml in the user's configuration directory]
-    // A list, so that `guild run` still understands `--config JSON --config-file FILE`. `local::config` accepts one.
+    // A list, so that `guild run` still accepts `--config JSON --config-file FILE`. `local::config` accepts only one.
     #[arg(long, value_name = "FILE", alias = "config-file")]
     pub(crate) config: Vec<PathBuf>,
 }
 
-/// Where members and the operator's policy are found.
+/// The location of the members and of the operator's policy.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct LocalArgs {
     /// The directory of members [default: `members` of guild.toml, else ./guild-members]
@@ -54,7 +54,7 @@ pub(crate) fn policy_file(policy: &PolicyArgs) -> Result<Option<&Path>, Failure>
     }
 }
 
-/// The directory of members: the option's, else `guild.toml`'s, else `guild-members` where that exists.
+/// The directory of members: from the option, else from `guild.toml`, else `guild-members` if that exists.
 pub(crate) fn members_directory(option: Option<&Path>, config: &Config) -> Result<PathBuf, Failure> {
     let named = option.or(config.members.as_deref());
     let directory = named.unwrap_or(Path::new(MEMBERS));
@@ -69,8 +69,8 @@ pub(crate) fn members_directory(option: Option<&Path>, config: &Config) -> Resul
     }))
 }
 
-/// The directory of one member. A name without `/` is a key where the option names the directory of members. Else what
-/// is written is a directory, or a key; where it is both, of two members, nobody guesses which.
+/// The directory of one member. A name without `/` is a key if the option names the directory of members. Otherwise it is
+/// a directory or a key; if both exist and are different members, that is an error.
 pub(crate) fn member_directory(member: &str, local: &LocalArgs, config: &Config) -> Result<PathBuf, Failure> {
     let members = match local.members.as_deref() {
         Some(named) => Some(members_directory(Some(named), config)?),
@@ -83,7 +83,7 @@ pub(crate) fn member_directory(member: &str, local: &LocalArgs, config: &Config)
 
     let has_manifest = |directory: &PathBuf| directory.join(FILE_NAME).is_file();
     match (itself.clone().filter(has_manifest), by_key.clone().filter(has_manifest)) {
-        (Some(itself), Some(by_key)) if !same(&itself, &by_key) => Err(Failure::error(format!(
+        (Some(itself), Some(by_key)) if !is_same(&itself, &by_key) => Err(Failure::error(format!(
             "{member:?} is both the directory ./{member} and the key of {}; write ./{member} or {}",
             by_key.display(),
             by_key.display()
@@ -104,15 +104,15 @@ pub(crate) fn member_directory(member: &str, local: &LocalArgs, config: &Config)
     }
 }
 
-/// The member that a directory is, with its key.
+/// The member in a directory, with its key.
 pub(crate) fn member(directory: &Path, local: &LocalArgs, config: &Config) -> Result<FoundMember, String> {
     let members = members_directory(local.members.as_deref(), config).ok();
     single(directory, members.as_deref(), config)
 }
 
-/// Checks that work can be dispatched to the member that a directory is, as far as its manifest says. What else is wrong with
-/// it is told by the host that opens it.
-pub(crate) fn worker(directory: &Path, local: &LocalArgs, config: &Config) -> Result<(), Failure> {
+/// Checks that the manifest of the member in a directory allows dispatches. Other problems are reported by the host that
+/// opens it.
+pub(crate) fn check_worker(directory: &Path, local: &LocalArgs, config: &Config) -> Result<(), Failure> {
     let Ok(FoundMember { key, manifest, .. }) = member(directory, local, config) else { return Ok(()) };
     let Some(component) = manifest.component.as_ref().filter(|_| !manifest.is_worker()) else { return Ok(()) };
     Err(Failure::error(match component.world.exports_dispatch() {
@@ -125,15 +125,16 @@ pub(crate) fn worker(directory: &Path, local: &LocalArgs, config: &Config) -> Re
     }))
 }
 
-/// A failure with the command that approves the member in a directory, or a toolbox of it, where it fails for want of that.
-/// Who serves it says that an approval is missing, and not the command, since that names directories.
+/// Adds the command that approves the member in a directory, or one of its toolboxes, to a failure for want of an approval.
+/// The host only says that an approval is missing: the command has paths, which are not for every client.
 pub(crate) fn with_approval(failure: Failure, directory: &Path, local: &LocalArgs, config: &Config) -> Failure {
     let Some(message) = failure.message.as_deref().filter(|message| message.contains("`guild approve`")) else {
         return failure;
     };
     let approval = Approval::new(config);
     let command = |FoundMember { key, dir, manifest, .. }: &FoundMember| {
-        let standing = approval.look(key, dir, manifest.component.as_ref()?, config.limits.component_bytes).ok()?;
+        let (_, standing) =
+            approval.look(key, dir, manifest.component.as_ref()?, config.limits.component_bytes).ok()?;
         Some(approval.check(&standing).err()?.command()?.to_owned())
     };
     let found = || {
@@ -149,18 +150,26 @@ pub(crate) fn with_approval(failure: Failure, directory: &Path, local: &LocalArg
     }
 }
 
-/// Whether two paths lead to one directory.
-fn same(one: &Path, other: &Path) -> bool {
+/// Whether two paths lead to the same directory.
+fn is_same(one: &Path, other: &Path) -> bool {
     matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
 }
 
-/// What is in the directory of members.
+/// The members in a directory.
 pub(crate) fn discovered(directory: &Path) -> Result<Vec<Found>, Failure> {
     open(directory)
         .and_then(|dir| discover(&dir).map_err(|e| Failure::error(format!("cannot read {}: {e}", directory.display()))))
 }
 
-/// Opens a directory that the person named.
+/// The member that a command names, or else all in the directory of members. The path of a named member is its name on the
+/// command line. A member whose manifest cannot be read has the error in its place.
+pub(crate) fn one_or_all(named: Option<&str>, local: &LocalArgs, config: &Config) -> Result<Vec<Found>, Failure> {
+    let Some(name) = named else { return discovered(&members_directory(local.members.as_deref(), config)?) };
+    let directory = member_directory(name, local, config)?;
+    Ok(vec![Found { path: name.to_owned(), member: member(&directory, local, config) }])
+}
+
+/// Opens a directory that the user named.
 pub(crate) fn open(directory: &Path) -> Result<Dir, Failure> {
     open_directory(directory).map_err(|e| Failure::error(format!("cannot open {}: {e}", directory.display())))
 }

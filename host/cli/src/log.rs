@@ -1,4 +1,4 @@
-//! Logs, on stderr: one event is one line, whatever texts of plugins and callers are in it.
+//! Logging to stderr: one event is one line, whatever texts of plugins and callers it contains.
 
 use std::{
     env,
@@ -31,26 +31,26 @@ use tracing_subscriber::{
 
 use crate::failure::Failure;
 
-/// The variable that takes a filter of its own, as `warn,guild_server=debug`.
+/// The variable with a log filter, such as `warn,guild_server=debug`.
 const FILTER: &str = "GUILD_LOG";
 
-/// What it warns of, and calls errors, is what clients do: that they go away, or ask for what there is not.
+/// Silences rmcp, whose warnings and errors are about clients: they disconnect, or request something unknown.
 const QUIET: &str = "rmcp=off";
 
-/// Begins to log: what `GUILD_LOG` says, else warnings, and more with each `-v`. Warnings of the target `told` are left out
-/// without `-v`: the command's own error says them.
-pub(crate) fn start(verbose: u8, format: LogFormat, told: Option<&str>) -> Result<(), Failure> {
+/// Starts logging according to `GUILD_LOG`, else warnings, and more with each `-v`. Without `-v`, warnings of the target
+/// `printed` are left out, since the command's own error has them.
+pub(crate) fn start(verbose: u8, format: LogFormat, printed: Option<&str>) -> Result<(), Failure> {
     let own = env::var(FILTER).ok().filter(|filter| !filter.is_empty());
     let filter = match (own, verbose) {
         (Some(filter), _) => EnvFilter::try_new(&filter).map_err(|e| {
             Failure::error(format!("{FILTER}={filter} is no log filter, as warn,guild_server=debug: {e}"))
         })?,
         (None, 0) => {
-            let told = told.map(|target| format!(",{target}=error")).unwrap_or_default();
-            EnvFilter::new(format!("warn,{NOTICE}=info,{QUIET}{told}"))
+            let printed = printed.map(|target| format!(",{target}=error")).unwrap_or_default();
+            EnvFilter::new(format!("warn,{NOTICE}=info,{QUIET}{printed}"))
         }
         (None, 1) => EnvFilter::new(format!("info,{QUIET}")),
-        // Of this program only: what its libraries say besides is for those who work on it.
+        // Details of this program only: those of its libraries are for developers.
         (None, 2) => EnvFilter::new(format!("info,guild=debug,{QUIET}")),
         (None, _) => EnvFilter::new("debug"),
     };
@@ -65,7 +65,7 @@ pub(crate) fn start(verbose: u8, format: LogFormat, told: Option<&str>) -> Resul
     Ok(())
 }
 
-/// What a command says besides its log, as one more line of a log in JSON.
+/// Writes a message of a command as a line of the JSON log.
 pub(crate) fn tell(level: Level, message: &str) {
     let line = JsonLine { message: message.into(), ..JsonLine::now(level, env!("CARGO_CRATE_NAME")) };
     line.write(Unbreakable);
@@ -80,10 +80,10 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// Writes each event as one JSON object on a line: what it says itself, and the fields of what it happened in.
+/// Writes each event as one JSON object on a line, with its own fields and those of its spans.
 struct JsonLines<W>(W);
 
-/// The fields of a span, for the events in it.
+/// The fields of a span, kept for the events in it.
 struct SpanFields(Map<String, Value>);
 
 #[derive(Serialize)]
@@ -137,7 +137,7 @@ impl<'a> JsonLine<'a> {
     }
 }
 
-/// Fields by their names, as JSON.
+/// The fields of an event or a span, as JSON.
 #[derive(Default)]
 struct Fields(Map<String, Value>);
 
@@ -177,7 +177,7 @@ impl Visit for Fields {
     }
 }
 
-/// Writes a message, or another field with its name, so that nothing in it can pass for another line or steer a terminal.
+/// Writes a message, or a field with its name, escaped so that it stays on one line and cannot control a terminal.
 fn field(to: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> Formatted {
     if field.name() != "message" {
         write!(to, "{}=", field.name())?;
@@ -189,7 +189,7 @@ fn colours() -> bool {
     anstream::AutoStream::choice(&io::stderr()) != anstream::ColorChoice::Never
 }
 
-/// A stderr whose reader may go away: a host outlives whoever reads its log.
+/// A stderr without write errors: a host outlives the reader of its log.
 struct Unbreakable;
 
 impl Write for Unbreakable {

@@ -1,7 +1,7 @@
-//! `guild logs`: a job's transcript and its log, for people.
+//! `guild logs`: a job's transcript and log in readable form.
 //!
-//! The files are read beside whoever owns the job. What stands in them was written by a model, by tools, by the component and
-//! by the web: it is shown without control characters, and shortened.
+//! The files are read without owning the job. Their contents come from a model, tools, the component and the web, so they
+//! are shown without control characters, and shortened.
 
 use std::{
     collections::HashMap,
@@ -12,7 +12,7 @@ use std::{
 
 use anstyle::{AnsiColor, Style};
 use cap_std::fs::Dir;
-use guild_contract::{JobId, Limits};
+use guild_contract::{JobId, JobStatus, Limits};
 use guild_roster::offline::{Follow, Owner};
 use guild_session::transcript::{Entry, Line, SUCCESS};
 use jiff::Timestamp;
@@ -25,18 +25,18 @@ use crate::{
     jobs::Jobs,
     local,
     output::{self, LABEL, STRONG, harmless, one_line, print, print_json, tell, tokens, visible},
-    status::{GOES_ON, INTERRUPTED},
+    status::{INTERRUPTED, NEXT_HOST_RESUMES},
 };
 
-/// Between two looks at a transcript that has come to its end.
-const LOOK: Duration = Duration::from_millis(200);
-/// How long `--follow` waits for a next host, where no process runs the job any more.
+/// The polling interval at the end of a transcript.
+const POLL: Duration = Duration::from_millis(200);
+/// How long `--follow` waits for the next host if no process runs the job any more.
 const NEXT_HOST: Duration = Duration::from_secs(10);
-/// Characters of a tool's input, or its result, that are shown.
+/// The maximum length of a tool's input or result.
 const SHOWN_CHARS: usize = 160;
-/// For lines of a job's log.
+/// The style of lines of a job's log.
 const LOG: Style = AnsiColor::Blue.on_default();
-/// How far texts are moved to the right: by a time, a session's number and a word.
+/// The indentation of texts: the width of a time, a session's number and a word.
 const INDENT: usize = 24;
 
 /// `guild logs`.
@@ -52,10 +52,10 @@ pub(crate) async fn logs(args: Logs) -> Result<(), Failure> {
     let mut merged = Merged::of(job.ok_or_else(|| Failure::error("the job was deleted meanwhile"))?);
     let mut out = Out { is_json: args.json, pages: Pages::default() };
     let mut is_empty = true;
-    // Since when no process runs the job.
+    // When it was noticed that no process runs the job.
     let mut alone: Option<Instant> = None;
     loop {
-        // Asked first: what a job writes, it writes before it ends.
+        // Read before the lines: a job writes its last line before it ends.
         let state = State::of(&merged.job, member, &config.limits)?;
         while let Some(line) = merged.next()? {
             is_empty = false;
@@ -68,17 +68,17 @@ pub(crate) async fn logs(args: Logs) -> Result<(), Failure> {
             alone = Some(Instant::now());
         }
         if args.follow && (state == State::Runs || alone.is_some_and(|since| since.elapsed() < NEXT_HOST)) {
-            thread::sleep(LOOK);
+            thread::sleep(POLL);
             continue;
         }
         let error = match state {
-            State::Ended => merged.job.error(&config.limits).ok().flatten(),
+            State::Ended => merged.job.meta(&config.limits).ok().and_then(|meta| meta.error),
             State::Runs | State::Interrupted => None,
         };
         if let Some(error) = error {
             tell(format_args!("the job ended with an error: {}", visible(error)));
         } else if state == State::Interrupted {
-            tell(format_args!("the job is {INTERRUPTED}; {GOES_ON}"));
+            tell(format_args!("the job is {INTERRUPTED}; {NEXT_HOST_RESUMES}"));
         } else if is_empty {
             tell(match state {
                 State::Runs => "nothing is logged yet: no session of the job has begun (--follow waits for it)",
@@ -89,24 +89,24 @@ pub(crate) async fn logs(args: Logs) -> Result<(), Failure> {
     }
 }
 
-/// Whether a job goes on.
+/// The state of a job.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Runs,
-    /// It is recorded as running, and no process owns its member.
+    /// Recorded as running, while no process owns the member.
     Interrupted,
     Ended,
 }
 
 impl State {
     fn of(job: &Follow, member: &Dir, limits: &Limits) -> Result<Self, Failure> {
-        // Who owns it is asked first: an owner that ends meanwhile has recorded what ended before.
+        // The owner is read first: one that ends in between has already recorded the jobs that ended.
         let owner = Owner::of(member).map_err(|e| Failure::error(format!("the member's owner: {e}")))?;
-        let is_running = job.is_running(limits).map_err(|e| match e.kind() {
+        let meta = job.meta(limits).map_err(|e| match e.kind() {
             io::ErrorKind::NotFound => Failure::error("the job was deleted meanwhile"),
             _ => Failure::error(format!("the job's meta.json: {e}")),
         })?;
-        Ok(match (is_running, owner) {
+        Ok(match (meta.status == JobStatus::Running, owner) {
             (false, _) => Self::Ended,
             (true, Some(_)) => Self::Runs,
             (true, None) => Self::Interrupted,
@@ -114,22 +114,22 @@ impl State {
     }
 }
 
-/// A line of what a job wrote down.
+/// A line that a job has written.
 enum Written {
-    /// Of its transcript.
+    /// A line of its transcript.
     Transcript(Vec<u8>),
-    /// Of its log.
-    Log(String),
+    /// A line of its log: the time, if there is one, and the text.
+    Log(Option<Timestamp>, String),
 }
 
-/// The lines of a job's transcript and of its log, in the order of their times.
+/// The lines of a job's transcript and log, in the order of their times.
 struct Merged {
     job: Follow,
     transcript: Option<(Option<Timestamp>, Vec<u8>)>,
     log: Option<(Option<Timestamp>, String)>,
 }
 
-/// A line, as far as it says when it was written.
+/// The time of a line of the transcript.
 #[derive(Deserialize)]
 struct At {
     at: Timestamp,
@@ -140,7 +140,7 @@ impl Merged {
         Self { job, transcript: None, log: None }
     }
 
-    /// The next line that there is.
+    /// The next line, if there is one.
     fn next(&mut self) -> Result<Option<Written>, Failure> {
         if self.transcript.is_none() {
             let line = self.job.next_line().map_err(|e| Failure::error(format!("the transcript: {e}")))?;
@@ -149,8 +149,7 @@ impl Merged {
         }
         if self.log.is_none() {
             let line = self.job.next_log().map_err(|e| Failure::error(format!("log.txt: {e}")))?;
-            let line = line.map(|line| String::from_utf8_lossy(&line).into_owned());
-            self.log = line.map(|line| (time_of(&line).map(|(at, _)| at), line));
+            self.log = line.map(|line| split_time(&String::from_utf8_lossy(&line)));
         }
         // A line without a time belongs to the one before it.
         let log_is_next = match (&self.transcript, &self.log) {
@@ -158,19 +157,19 @@ impl Merged {
             (transcript, _) => transcript.is_none(),
         };
         Ok(match log_is_next {
-            true => self.log.take().map(|(_, line)| Written::Log(line)),
+            true => self.log.take().map(|(at, text)| Written::Log(at, text)),
             false => self.transcript.take().map(|(_, line)| Written::Transcript(line)),
         })
     }
 }
 
-/// The time at the begin of a line of a log, and what follows it.
-fn time_of(line: &str) -> Option<(Timestamp, &str)> {
-    let (at, text) = line.split_once(' ')?;
-    Some((at.parse().ok()?, text))
+/// Splits a line of a log into its time, if it begins with one, and its text.
+fn split_time(line: &str) -> (Option<Timestamp>, String) {
+    let timed = line.split_once(' ').and_then(|(at, text)| Some((at.parse().ok()?, text)));
+    timed.map_or_else(|| (None, line.to_owned()), |(at, text)| (Some(at), text.to_owned()))
 }
 
-/// Where lines go.
+/// The output.
 struct Out {
     is_json: bool,
     pages: Pages,
@@ -185,33 +184,30 @@ impl Out {
                 out.write_all(b"\n")?;
                 out.flush()
             }
-            (Written::Log(line), true) => {
-                let (at, text) = time_of(line).map_or((None, line.as_str()), |(at, text)| (Some(at), text));
-                print_json(&json!({"at": at, "type": "log", "text": text}))
-            }
+            (Written::Log(at, text), true) => print_json(&json!({"at": at, "type": "log", "text": text})),
             (Written::Transcript(line), false) => print(|out| match serde_json::from_slice::<Line>(line) {
                 Ok(line) => self.pages.write(out, &line),
-                // A crash cut it in two, or another version of the host wrote it.
+                // A crash truncated it, or another version of the host wrote it.
                 Err(_) => {
                     writeln!(out, "{LABEL}?{LABEL:#} {}", one_line(&String::from_utf8_lossy(line), SHOWN_CHARS))
                 }
             }),
-            (Written::Log(line), false) => print(|out| self.pages.write_log(out, line)),
+            (Written::Log(at, text), false) => print(|out| self.pages.write_log(out, *at, text)),
         }
     }
 }
 
-/// Lines as people read them: what one line leaves out because an earlier one said it.
+/// Readable output, and the state that a line has from earlier ones.
 #[derive(Default)]
 struct Pages {
-    /// The day that was written last.
+    /// The last day that was written.
     day: String,
-    /// The tools of the calls that have no result yet, by session and call.
+    /// The tools of calls without a result so far, by session and call.
     calls: HashMap<(u32, String), String>,
 }
 
 impl Pages {
-    /// The time of day, after the day where that is another one.
+    /// The time of day. If the day has changed, it is written first.
     fn time(&mut self, out: &mut dyn Write, at: Option<Timestamp>) -> io::Result<String> {
         let Some(at) = at else { return Ok("?".to_owned()) };
         let day = at.strftime("%Y-%m-%d").to_string();
@@ -222,9 +218,8 @@ impl Pages {
         Ok(at.strftime("%H:%M:%S").to_string())
     }
 
-    /// A line of `log.txt`: the component's words, or a denial.
-    fn write_log(&mut self, out: &mut dyn Write, line: &str) -> io::Result<()> {
-        let (at, text) = time_of(line).map_or((None, line), |(at, text)| (Some(at), text));
+    /// A line of `log.txt`: a message of the component, or a denial.
+    fn write_log(&mut self, out: &mut dyn Write, at: Option<Timestamp>, text: &str) -> io::Result<()> {
         let time = self.time(out, at)?;
         writeln!(out, "{LABEL}{time:<8} {:>3}{LABEL:#}  {LOG}{:<8}{LOG:#}  {}", "", "log", one_line(text, usize::MAX))
     }
@@ -250,7 +245,7 @@ impl Pages {
             Entry::Handle { handle, .. } => row("handle", LABEL, &one_line(handle, SHOWN_CHARS)),
             Entry::Turn { turn, model, text, usage, .. } => {
                 let model = model.as_ref().map(|model| format!("{}, ", one_line(model, 80))).unwrap_or_default();
-                // Where a turn's own cost is not known, that of the session may be: the end tells it.
+                // The cost of a turn may be unknown while that of the session, shown at its end, is known.
                 let cost = usage.cost_usd.map(|_| format!(", {}", output::cost(usage))).unwrap_or_default();
                 let used = format!("{}{cost}", tokens(usage));
                 row(&format!("turn {turn}"), STRONG, &format!("{LABEL}{model}{used}{LABEL:#}"))?;
@@ -296,7 +291,7 @@ fn size(text: &str) -> String {
     format!("{} characters", output::count(text.chars().count() as u64))
 }
 
-/// The size of a result as the model saw it: a text without its quotation marks.
+/// The size of a result as the model sees it: a string counts without its quotation marks.
 fn bytes(output: &Value) -> String {
     let bytes = output.as_str().map_or_else(|| output.to_string().len(), str::len);
     format!("{} bytes", output::count(bytes as u64))

@@ -1,4 +1,4 @@
-//! The `guild` command: serve members, run a task, and talk to a running host.
+//! The `guild` command: serve members, run a task, and call a running host.
 
 mod age;
 mod approve;
@@ -50,15 +50,15 @@ fn main() -> ExitCode {
     complete::answer_if_asked(Cli::command);
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(told) => {
-            // Not clap's own 2: from `serve`, Guild Hall would take that for a port in use. From `audit`, 1 would be findings.
+        Err(usage) => {
+            // Clap's own code, 2, means a port in use for Guild Hall if `serve` exits with it. For `audit`, 1 means findings.
             let is_audit = std::env::args_os().skip(1).find(|word| !word.as_encoded_bytes().starts_with(b"-"));
-            let code = match told.use_stderr() {
+            let code = match usage.use_stderr() {
                 false => 0,
                 true if is_audit.is_some_and(|command| command == "audit") => exit::CANNOT_READ,
                 true => exit::ERROR,
             };
-            let _ = told.print();
+            let _ = usage.print();
             return ExitCode::from(code);
         }
     };
@@ -79,13 +79,13 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> Result<(), Failure> {
     guild_roster::clock::check(SystemTime::now()).map_err(Failure::error)?;
-    // How the call failed that the command makes, its error says.
-    let told = match &cli.command {
+    // The error of these commands already says how their call failed.
+    let printed = match &cli.command {
         Command::Run(_) => Some("guild_sandbox::plugin"),
         Command::Call(_) => Some("guild_sandbox::toolbox"),
         _ => None,
     };
-    log::start(cli.verbose, cli.log_format, told)?;
+    log::start(cli.verbose, cli.log_format, printed)?;
     match cli.command {
         Command::Serve(args) => on(&mut Builder::new_multi_thread(), serve::serve(args)),
         Command::Mcp(args) => on(&mut Builder::new_multi_thread(), mcp::mcp(args)),
@@ -115,8 +115,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
     }
 }
 
-/// Runs a command to its end. What still blocks then, such as a compilation or the reading of sources, is not waited
-/// for: the process is told to stop at once.
+/// Runs a command to its end. Blocking work that is left, such as a compilation or the reading of sources, is not awaited,
+/// so that the process stops at once.
 fn on(runtime: &mut Builder, command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     let runtime = runtime.enable_all().build().map_err(|e| Failure::error(format!("cannot start: {e}")))?;
     let done = runtime.block_on(command);

@@ -1,10 +1,10 @@
-//! Reports on a terminal: Markdown, with styles in place of its markup.
+//! Rendering of Markdown reports on a terminal, with styles in place of the markup.
 //!
-//! What is written here comes from workers, who may mean harm. No text reaches the terminal with its control characters,
-//! those that an entity (`&#27;`) stands for among them; a link shows where it leads; HTML is shown as it stands. What is
-//! written is bounded by what came in, however deep that is nested.
+//! Reports come from workers and are untrusted. Control characters never reach the terminal, including those written as an
+//! entity (`&#27;`); a link shows its target; HTML is shown as source text. The size of the output is bounded by the size of
+//! the input, however deeply that is nested.
 
-use std::io::{self, Write};
+use std::io::{self, Write as _};
 
 use anstyle::{AnsiColor, Effects, Style};
 use pulldown_cmark::{Alignment, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
@@ -14,63 +14,65 @@ use crate::output::{LABEL, harmless, stdout_width, write_whole};
 const CODE: Style = AnsiColor::Cyan.on_default();
 const HEADING: Style = Style::new().effects(Effects::BOLD);
 const TITLE: Style = AnsiColor::Magenta.on_default().effects(Effects::BOLD);
-/// How deep lists and quotations are indented at most.
+/// The maximum depth to which lists and quotations are indented.
 const DEPTH: usize = 12;
-/// The longest lines of prose, where the terminal has room for more.
+/// The maximum line length of prose on a wider terminal.
 const PROSE_CHARS: usize = 100;
-/// How many columns of a table are aligned at most, and how wide each is at most.
+/// The maximum number of columns that are aligned in a table, and the maximum width of each.
 const COLUMNS: usize = 16;
 const CELL_CHARS: usize = 40;
-
 /// The largest report that is rendered.
 const RENDERED_BYTES: usize = 1024 * 1024;
 
-/// Prints a worker's report: rendered on a terminal that shows styles, as far as it is no larger than this host renders;
-/// without control characters on any other; as it is into a file or a pipe.
+/// Prints a worker's report: rendered on a terminal with styles, unless it is too large; without control characters on any
+/// other terminal; unchanged into a file or a pipe.
 pub(crate) fn print_report(report: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let shows_styles = anstream::AutoStream::choice(&out) != anstream::ColorChoice::Never;
     match stdout_width() {
-        Some(width) if shows_styles && report.len() <= RENDERED_BYTES => write(&mut out, report, width)?,
+        Some(width) if shows_styles && report.len() <= RENDERED_BYTES => {
+            out.write_all(render(report, width).as_bytes())?
+        }
         width => write_whole(&mut out, report, width.is_some())?,
     }
     out.flush()
 }
 
-/// Writes a text of Markdown for a terminal of so many characters a line.
-pub(crate) fn write(out: &mut dyn Write, text: &str, width: usize) -> io::Result<()> {
+/// Renders Markdown for a terminal with lines of `width` characters.
+fn render(text: &str, width: usize) -> String {
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
-    let mut page = Page::new(out, width.min(PROSE_CHARS));
-    // Events are read from a stack of their own: depth costs no recursion.
-    Parser::new_ext(text, options).try_for_each(|event| page.event(event))?;
-    page.end_line()
+    let mut page = Page { width: width.min(PROSE_CHARS), ..Page::default() };
+    // The parser yields events from its own stack, so nesting costs no recursion here.
+    Parser::new_ext(text, options).for_each(|event| page.event(event));
+    page.end_line();
+    page.out
 }
 
-/// What indents lines.
+/// A block that indents its lines.
 enum Block {
     Quote,
-    /// An item of a list, by what stands before its first line, until that is written.
+    /// An item of a list. The marker precedes its first line.
     Item {
         marker: String,
         is_written: bool,
     },
 }
 
-/// A link or an image that is being read.
+/// A link or an image that is being parsed.
 struct Link {
     target: String,
     /// Its text so far.
     text: String,
 }
 
-/// A table that is being read.
+/// A table that is being parsed.
 struct Table {
     alignments: Vec<Alignment>,
     rows: Vec<Vec<Fragment>>,
     row: Vec<Fragment>,
 }
 
-/// A styled text, and how many characters it shows.
+/// A styled text, and its number of visible characters.
 #[derive(Default)]
 struct Fragment {
     text: String,
@@ -82,43 +84,33 @@ impl Fragment {
         self.text.push_str(&format!("{style}{text}{style:#}"));
         self.chars += text.chars().count();
     }
+
+    fn append(&mut self, other: Self) {
+        self.text.push_str(&other.text);
+        self.chars += other.chars;
+    }
 }
 
-struct Page<'a> {
-    out: &'a mut dyn Write,
+#[derive(Default)]
+struct Page {
+    out: String,
     width: usize,
     blocks: Vec<Block>,
-    /// The next number of each list that is open; `None` where it has none.
+    /// The next number of each open list; `None` for a list without numbers.
     lists: Vec<Option<u64>>,
     styles: Vec<Style>,
     links: Vec<Link>,
     table: Option<Table>,
     is_code: bool,
-    /// The line, and the word at its end, which may not fit on it.
     line: Fragment,
+    /// The word at the end of the line, which may not fit on it.
     word: Fragment,
-    /// Whether an empty line is due before the next block.
+    /// Whether an empty line precedes the next block.
     is_gap: bool,
 }
 
-impl<'a> Page<'a> {
-    fn new(out: &'a mut dyn Write, width: usize) -> Self {
-        Self {
-            out,
-            width,
-            blocks: Vec::new(),
-            lists: Vec::new(),
-            styles: Vec::new(),
-            links: Vec::new(),
-            table: None,
-            is_code: false,
-            line: Fragment::default(),
-            word: Fragment::default(),
-            is_gap: false,
-        }
-    }
-
-    fn event(&mut self, event: Event<'_>) -> io::Result<()> {
+impl Page {
+    fn event(&mut self, event: Event<'_>) {
         match event {
             Event::Start(tag) => self.start(tag),
             Event::End(tag) => self.end(tag),
@@ -129,46 +121,43 @@ impl<'a> Page<'a> {
             Event::HardBreak if self.table.is_some() => self.text(" ", self.style()),
             Event::HardBreak => self.end_line(),
             Event::Rule => {
-                self.start_block()?;
+                self.start_block();
                 self.line.push(&"─".repeat(self.width), LABEL);
-                self.end_block()
+                self.end_block();
             }
             Event::TaskListMarker(is_done) => self.text(if is_done { "[x] " } else { "[ ] " }, self.style()),
-            // Of extensions that are not read.
+            // Extensions that are not enabled.
             Event::FootnoteReference(text) | Event::InlineMath(text) | Event::DisplayMath(text) => {
                 self.text(&text, self.style())
             }
         }
     }
 
-    fn start(&mut self, tag: Tag<'_>) -> io::Result<()> {
+    fn start(&mut self, tag: Tag<'_>) {
         match tag {
             Tag::Heading { level, .. } => {
                 self.styles.push(if level == HeadingLevel::H1 { TITLE } else { HEADING });
-                self.start_block()
+                self.start_block();
             }
             Tag::BlockQuote(_) => {
-                self.start_block()?;
+                self.start_block();
                 self.blocks.push(Block::Quote);
-                Ok(())
             }
             Tag::CodeBlock(_) => {
-                self.start_block()?;
+                self.start_block();
                 self.is_code = true;
-                Ok(())
             }
             Tag::List(first) => {
-                // One within an item follows its text at once.
+                // No empty line between the text of an item and a list in it.
                 if !self.lists.is_empty() {
-                    self.end_line()?;
+                    self.end_line();
                     self.is_gap = false;
                 }
-                self.start_block()?;
+                self.start_block();
                 self.lists.push(first);
-                Ok(())
             }
             Tag::Item => {
-                self.start_block()?;
+                self.start_block();
                 let marker = match self.lists.last_mut() {
                     Some(Some(number)) => {
                         let marker = format!("{number}. ");
@@ -178,76 +167,67 @@ impl<'a> Page<'a> {
                     _ => "• ".to_owned(),
                 };
                 self.blocks.push(Block::Item { marker, is_written: false });
-                Ok(())
             }
             Tag::Table(alignments) => {
-                self.start_block()?;
+                self.start_block();
                 self.table = Some(Table { alignments, rows: Vec::new(), row: Vec::new() });
-                Ok(())
             }
             Tag::Emphasis => self.style_with(Effects::ITALIC),
             Tag::Strong => self.style_with(Effects::BOLD),
             Tag::Strikethrough => self.style_with(Effects::STRIKETHROUGH),
             Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. } => {
                 self.links.push(Link { target: dest_url.into_string(), text: String::new() });
-                Ok(())
             }
             Tag::Paragraph | Tag::HtmlBlock => self.start_block(),
-            _ => Ok(()),
+            _ => {}
         }
     }
 
-    fn end(&mut self, tag: TagEnd) -> io::Result<()> {
+    fn end(&mut self, tag: TagEnd) {
         match tag {
             TagEnd::Paragraph | TagEnd::HtmlBlock => self.end_block(),
             TagEnd::Heading(_) => {
                 self.styles.pop();
-                self.end_block()
+                self.end_block();
             }
             TagEnd::CodeBlock => {
                 self.is_code = false;
-                self.end_block()
+                self.end_block();
             }
             TagEnd::BlockQuote(_) => {
-                self.end_line()?;
+                self.end_line();
                 self.blocks.pop();
                 self.is_gap = true;
-                Ok(())
             }
             TagEnd::Item => {
-                self.end_line()?;
-                // An item without a text is one, too.
+                self.end_line();
+                // An item without text is shown, too.
                 if matches!(self.blocks.last(), Some(Block::Item { is_written: false, .. })) {
-                    self.write_line()?;
+                    self.write_line();
                 }
                 self.blocks.pop();
-                Ok(())
             }
             TagEnd::List(_) => {
                 self.lists.pop();
                 self.is_gap |= self.lists.is_empty();
-                Ok(())
             }
             TagEnd::TableCell => {
                 let cell = std::mem::take(&mut self.word);
                 if let Some(table) = &mut self.table {
                     table.row.push(cell);
                 }
-                Ok(())
             }
             TagEnd::TableHead | TagEnd::TableRow => {
                 if let Some(table) = &mut self.table {
                     table.rows.push(std::mem::take(&mut table.row));
                 }
-                Ok(())
             }
             TagEnd::Table => self.end_table(),
             TagEnd::Emphasis | TagEnd::Strong | TagEnd::Strikethrough => {
                 self.styles.pop();
-                Ok(())
             }
             TagEnd::Link | TagEnd::Image => self.end_link(),
-            _ => Ok(()),
+            _ => {}
         }
     }
 
@@ -255,20 +235,19 @@ impl<'a> Page<'a> {
         self.styles.last().copied().unwrap_or_default()
     }
 
-    fn style_with(&mut self, effects: Effects) -> io::Result<()> {
+    fn style_with(&mut self, effects: Effects) {
         let style = self.style();
         self.styles.push(style.effects(style.get_effects().insert(effects)));
-        Ok(())
     }
 
-    /// Text of a paragraph, a heading, an item or a cell: its words go on the line for which they have room.
-    fn text(&mut self, text: &str, style: Style) -> io::Result<()> {
+    /// Text of a paragraph, a heading, an item or a cell, wrapped by words.
+    fn text(&mut self, text: &str, style: Style) {
         if let Some(link) = self.links.last_mut() {
             link.text.push_str(text);
         }
         if self.table.is_some() {
             self.word.push(&harmless(text).replace('\n', " "), style);
-            return Ok(());
+            return;
         }
         for part in harmless(text).split_inclusive(char::is_whitespace) {
             let word = part.trim_end_matches(char::is_whitespace);
@@ -276,13 +255,12 @@ impl<'a> Page<'a> {
                 self.word.push(word, style);
             }
             if word.len() < part.len() {
-                self.end_word()?;
+                self.end_word();
             }
         }
-        Ok(())
     }
 
-    fn code(&mut self, text: &str) -> io::Result<()> {
+    fn code(&mut self, text: &str) {
         for part in harmless(text).split_inclusive('\n') {
             let line = part.strip_suffix('\n');
             if self.line.chars == 0 {
@@ -290,84 +268,80 @@ impl<'a> Page<'a> {
             }
             self.line.push(line.unwrap_or(part), CODE);
             if line.is_some() {
-                self.write_line()?;
+                self.write_line();
             }
         }
-        Ok(())
     }
 
-    /// Says where a link leads, unless its text is just that.
-    fn end_link(&mut self) -> io::Result<()> {
-        let Some(Link { target, text }) = self.links.pop() else { return Ok(()) };
+    /// Adds the target of a link, unless its text is the target.
+    fn end_link(&mut self) {
+        let Some(Link { target, text }) = self.links.pop() else { return };
         if target.is_empty() || target == text || target.strip_prefix("mailto:") == Some(text.as_str()) {
-            return Ok(());
+            return;
         }
         self.text(&format!(" ({target})"), LABEL)
     }
 
-    fn end_word(&mut self) -> io::Result<()> {
+    fn end_word(&mut self) {
         if self.word.chars == 0 {
-            return Ok(());
+            return;
         }
         let indent: usize = self.blocks.iter().take(DEPTH).map(Block::chars).sum();
         if self.line.chars > 0 {
             match indent + self.line.chars + 1 + self.word.chars > self.width {
-                true => self.write_line()?,
+                true => self.write_line(),
                 false => self.line.push(" ", Style::new()),
             }
         }
-        let word = std::mem::take(&mut self.word);
-        self.line.text.push_str(&word.text);
-        self.line.chars += word.chars;
-        Ok(())
+        self.line.append(std::mem::take(&mut self.word));
     }
 
-    fn end_line(&mut self) -> io::Result<()> {
-        self.end_word()?;
-        if self.line.chars == 0 { Ok(()) } else { self.write_line() }
+    fn end_line(&mut self) {
+        self.end_word();
+        if self.line.chars > 0 {
+            self.write_line();
+        }
     }
 
-    fn start_block(&mut self) -> io::Result<()> {
-        self.end_line()?;
+    fn start_block(&mut self) {
+        self.end_line();
         if std::mem::take(&mut self.is_gap) {
-            // What a quotation has on its left goes through it.
+            // The bars of quotations continue on the empty line.
             let quotes = self.blocks.iter().take(DEPTH).take_while(|block| matches!(block, Block::Quote)).count();
             match quotes {
-                0 => writeln!(self.out)?,
-                _ => writeln!(self.out, "{LABEL}{}{LABEL:#}", "│ ".repeat(quotes).trim_end())?,
+                0 => self.out.push('\n'),
+                _ => self.out.push_str(&format!("{LABEL}{}{LABEL:#}\n", "│ ".repeat(quotes).trim_end())),
             }
         }
-        Ok(())
     }
 
-    fn end_block(&mut self) -> io::Result<()> {
-        self.end_line()?;
+    fn end_block(&mut self) {
+        self.end_line();
         self.is_gap = true;
-        Ok(())
     }
 
-    /// Writes the line, after what indents it.
-    fn write_line(&mut self) -> io::Result<()> {
+    /// Writes the line with its indentation.
+    fn write_line(&mut self) {
         for block in self.blocks.iter_mut().take(DEPTH) {
             match block {
-                Block::Quote => write!(self.out, "{LABEL}│ {LABEL:#}")?,
-                Block::Item { is_written: true, .. } => write!(self.out, "{:width$}", "", width = block.chars())?,
+                Block::Quote => self.out.push_str(&format!("{LABEL}│ {LABEL:#}")),
+                Block::Item { is_written: true, .. } => self.out.push_str(&" ".repeat(block.chars())),
                 Block::Item { marker, is_written } => {
                     *is_written = true;
-                    write!(self.out, "{marker}")?;
+                    self.out.push_str(marker);
                 }
             }
         }
-        // The marker of a deeper one is not shown.
+        // The marker of an item below the maximum depth is not shown.
         if let Some(Block::Item { is_written, .. }) = self.blocks.last_mut() {
             *is_written = true;
         }
-        let line = std::mem::take(&mut self.line);
-        writeln!(self.out, "{}", line.text)
+        self.out.push_str(&std::mem::take(&mut self.line).text);
+        self.out.push('\n');
     }
 
-    fn end_table(&mut self) -> io::Result<()> {
-        let Some(Table { alignments, rows, .. }) = self.table.take() else { return Ok(()) };
+    fn end_table(&mut self) {
+        let Some(Table { alignments, rows, .. }) = self.table.take() else { return };
         let is_aligned = alignments.len() <= COLUMNS;
         let width = |column: usize| {
             let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars);
@@ -375,7 +349,7 @@ impl<'a> Page<'a> {
         };
         let widths: Vec<usize> = (0..alignments.len()).map(|at| if is_aligned { width(at) } else { 0 }).collect();
         for (at, mut row) in rows.into_iter().enumerate() {
-            // The parser gives each row all columns, whatever it has.
+            // The parser pads each row to all columns.
             let used = row.iter().rposition(|cell| cell.chars > 0).map_or(0, |last| last + 1);
             row.truncate(used);
             for (column, cell) in row.into_iter().enumerate() {
@@ -389,19 +363,17 @@ impl<'a> Page<'a> {
                     _ => 0,
                 };
                 self.line.push(&" ".repeat(before), Style::new());
-                self.line.text.push_str(&cell.text);
-                self.line.chars += cell.chars;
+                self.line.append(cell);
                 self.line.push(&" ".repeat(room - before), Style::new());
             }
-            self.write_line()?;
+            self.write_line();
             if at == 0 && is_aligned {
                 let rules: Vec<_> = widths.iter().map(|width| "─".repeat(*width)).collect();
                 self.line.push(&rules.join("─┼─"), LABEL);
-                self.write_line()?;
+                self.write_line();
             }
         }
         self.is_gap = true;
-        Ok(())
     }
 }
 
@@ -421,9 +393,7 @@ mod tests {
     use super::*;
 
     fn rendered(text: &str) -> String {
-        let mut out = Vec::new();
-        write(&mut out, text, 40).unwrap();
-        String::from_utf8(out).unwrap()
+        render(text, 40)
     }
 
     fn plain(text: &str) -> String {

@@ -1,7 +1,7 @@
-//! `guild members`: who is there, and in what state.
+//! `guild members`: the members and their states.
 //!
-//! It looks as a host does when it starts: manifests are read, and components are compiled, or taken from the cache.
-//! The owner is told by its lock. With `--url` it asks a host that runs, which may serve what a directory had before.
+//! It checks members as a host does when it starts: it reads manifests, and compiles components or takes them from the cache.
+//! The owner is found by its lock. With `--url` it queries a running host, which may serve an earlier state of a directory.
 
 use guild_client::{MemberReport, MemberService, Reply};
 use guild_contract::manifest::{Interface, World};
@@ -23,26 +23,26 @@ use crate::{
     table::{Cell, Column, Table},
 };
 
-/// What a member is, for people and, with `--json`, for programs.
+/// A member as it is shown, and its form with `--json`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Shown {
-    /// Its key, or its path where that can be no key.
+    /// Its key, or its path if that is not a valid key.
     member: String,
     state: State,
     /// Why it cannot be served.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
-    /// What is wrong with its manifest, where it can be served all the same.
+    /// Problems of its manifest that do not keep it from being served.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<String>,
     /// The process that serves it, or works on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<u32>,
-    /// Where that process answers.
+    /// The address of that process.
     #[serde(skip_serializing_if = "Option::is_none")]
     url: Option<String>,
-    /// When its newest job was made, as far as its id says.
+    /// When its newest job was made, according to the job's id.
     #[serde(skip)]
     last_job: Option<Timestamp>,
     #[serde(flatten)]
@@ -51,10 +51,10 @@ struct Shown {
     trust: Option<ShownTrust>,
 }
 
-/// What guild.lock and guild.trust say of it.
+/// The trust in a member, from guild.lock and guild.trust.
 #[derive(Serialize)]
 struct ShownTrust {
-    /// How it came to be trusted, or `new`, or `changed`.
+    /// How it became trusted, or `new`, or `changed`.
     approval: &'static str,
     signature: Signature,
 }
@@ -75,7 +75,7 @@ struct ShownManifest {
     tools: Vec<String>,
 }
 
-/// Whether a member can be worked with.
+/// The state of a member.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum State {
@@ -133,7 +133,7 @@ pub(crate) fn members(args: &Members) -> Result<(), Failure> {
     Ok(())
 }
 
-/// `guild members --url`: what a running host serves, which may be what a directory had before.
+/// `guild members --url`: what a running host serves.
 pub(crate) async fn served(args: &Members, url: &str) -> Result<(), Failure> {
     let Reply { value, json } = guild_client::members(url, &args.access.options()?).await?;
     if args.json {
@@ -172,7 +172,7 @@ fn shown(surveyed: Surveyed) -> Shown {
         Ok(false) => (State::Foreign, None),
         Err(reason) => (State::Error, Some(reason)),
     };
-    // Where it cannot be told, the state is an error, with that reason.
+    // Without a standing, the state is an error with the reason.
     let trust = standing.map(|it| ShownTrust { approval: it.as_str(), signature: it.signature });
     let mut shown =
         Shown { member: path, state, reason, warnings, pid: None, url: None, last_job: None, manifest: None, trust };
@@ -211,7 +211,7 @@ fn add_manifest(shown: &mut Shown, FoundMember { dir, manifest, .. }: FoundMembe
 
 fn table(members: &[Shown]) -> Table {
     let head = ["MEMBER", "STATE", "VERSION", "CAPABILITIES", "WORLD", "TRUST", "LAST JOB"].map(Column::Left);
-    let mut table = Table::new(head.into_iter().chain([Column::Rest("DESCRIPTION")]).collect::<Vec<_>>());
+    let mut table = Table::new(head).rest("DESCRIPTION");
     let now = Timestamp::now();
     for member in members {
         let manifest = member.manifest.as_ref();

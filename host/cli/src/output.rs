@@ -1,7 +1,7 @@
-//! What the commands print: results on stdout, and everything else on stderr.
+//! Output of the commands: results on stdout, and everything else on stderr.
 //!
-//! A reader that closes stdout early (`guild list | head -1`) ends a command quietly. Texts that a worker wrote
-//! never reach a terminal with their control characters.
+//! A reader that closes stdout early (`guild list | head -1`) ends a command without an error. Control characters in texts of
+//! workers never reach a terminal.
 
 use std::{
     borrow::Cow,
@@ -23,19 +23,19 @@ use crate::log;
 pub(crate) const LABEL: Style = Style::new().dimmed();
 pub(crate) const BAD: Style = AnsiColor::Red.on_default();
 pub(crate) const STRONG: Style = Style::new().bold();
-/// The width of a terminal that does not tell it.
+/// The width of a terminal that does not report it.
 const WIDTH: usize = 80;
-/// How much of the names of models is shown.
+/// The maximum length of a list of models.
 pub(crate) const MODEL_CHARS: usize = 80;
 
-/// Runs `write` on a stdout that drops colours where they are not wanted (a pipe, `NO_COLOR`).
+/// Runs `write` on a stdout that strips styles in a pipe, or with `NO_COLOR`.
 pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let mut out = anstream::AutoStream::auto(io::stdout().lock());
     write(&mut out)?;
     out.flush()
 }
 
-/// Prints JSON on one line, byte for byte where it is a host's own.
+/// Prints JSON on one line. A host's raw JSON is printed unchanged.
 pub(crate) fn print_json(value: &impl Serialize) -> io::Result<()> {
     let mut out = io::stdout().lock();
     serde_json::to_writer(&mut out, value)?;
@@ -43,19 +43,19 @@ pub(crate) fn print_json(value: &impl Serialize) -> io::Result<()> {
     out.flush()
 }
 
-/// How many characters a line of stdout has, where it is a terminal.
+/// The width of stdout in characters; `None` if it is not a terminal.
 pub(crate) fn stdout_width() -> Option<usize> {
     let out = io::stdout();
     let width = || terminal_size::terminal_size_of(&out).map_or(WIDTH, |(width, _)| width.0.into());
     out.is_terminal().then(width)
 }
 
-/// How many characters a line of stderr has.
+/// The width of stderr in characters.
 pub(crate) fn stderr_width() -> usize {
     terminal_size::terminal_size_of(io::stderr()).map_or(WIDTH, |(width, _)| width.0.into())
 }
 
-/// Prints a text of a component: without control characters on a terminal; as it is into a file or a pipe.
+/// Prints a text of a component: without control characters on a terminal; unchanged into a file or a pipe.
 pub(crate) fn print_text(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     write_whole(&mut out, text, stdout_width().is_some())?;
@@ -68,10 +68,10 @@ pub(crate) fn write_whole(out: &mut dyn Write, text: &str, is_terminal: bool) ->
     if text.ends_with('\n') { Ok(()) } else { out.write_all(b"\n") }
 }
 
-/// Whether what is told is written as lines of a log in JSON.
+/// Whether messages on stderr are written as lines of the JSON log.
 static AS_JSON: AtomicBool = AtomicBool::new(false);
 
-/// From now on, whatever this process writes to stderr is JSON: one object a line.
+/// From now on, everything that this process writes to stderr is JSON, one object per line.
 pub(crate) fn tell_as_json() {
     AS_JSON.store(true, Ordering::Relaxed);
     std::panic::set_hook(Box::new(|panic| tell_at(Level::ERROR, panic)));
@@ -81,7 +81,7 @@ fn tell_at(level: Level, text: impl Display) {
     strip_str(&text.to_string()).to_string().lines().for_each(|line| log::tell(level, line));
 }
 
-/// Tells the person something that is not the result. A closed stderr is nobody's concern.
+/// Writes a message to stderr. A closed stderr is ignored.
 pub(crate) fn tell(text: impl Display) {
     if AS_JSON.load(Ordering::Relaxed) {
         return tell_at(Level::INFO, text);
@@ -89,7 +89,7 @@ pub(crate) fn tell(text: impl Display) {
     let _ = writeln!(anstream::AutoStream::auto(io::stderr().lock()), "{text}");
 }
 
-/// Tells why the command failed, on one line. The text may be a plugin's own.
+/// Writes an error to stderr, on one line. The text may come from a plugin.
 pub(crate) fn tell_error(text: impl Display) {
     if AS_JSON.load(Ordering::Relaxed) {
         return tell_at(Level::ERROR, text);
@@ -98,12 +98,12 @@ pub(crate) fn tell_error(text: impl Display) {
     tell(format_args!("{strong}error:{strong:#} {}", visible(text)));
 }
 
-/// What only a person can answer, one a line.
-pub(crate) fn write_questions(out: &mut dyn Write, questions: &[String]) -> io::Result<()> {
-    questions.iter().try_for_each(|question| writeln!(out, "  - {}", one_line(question, usize::MAX)))
+/// A worker's open questions, one per line.
+pub(crate) fn questions(questions: &[String]) -> String {
+    questions.iter().map(|question| format!("  - {}\n", one_line(question, usize::MAX))).collect()
 }
 
-/// A number with a comma after each three digits.
+/// A number with commas between groups of three digits.
 pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let ends_group = |at: usize| at > 0 && (digits.len() - at).is_multiple_of(3);
@@ -112,19 +112,24 @@ pub(crate) fn count(number: u64) -> String {
     grouped.collect()
 }
 
-/// Turns; tokens in, those of them that were cached, and out.
+/// A number of jobs.
+pub(crate) fn jobs(number: u64) -> String {
+    if number == 1 { "1 job".to_owned() } else { format!("{} jobs", count(number)) }
+}
+
+/// Turns, and tokens as [`tokens`] shows them.
 pub(crate) fn turns_and_tokens(usage: &Usage) -> String {
     let turns = if usage.turns == 1 { "1 turn".to_owned() } else { format!("{} turns", count(usage.turns.into())) };
     format!("{turns}, {}", tokens(usage))
 }
 
-/// Tokens in, those of them that were cached, and out.
+/// Input tokens, how many of them were cached, and output tokens.
 pub(crate) fn tokens(usage: &Usage) -> String {
     let [sent, cached, received] = [usage.input_tokens, usage.cached_tokens, usage.output_tokens].map(count);
     format!("{sent} tokens in ({cached} cached), {received} out")
 }
 
-/// What it cost in US dollars, as far as that is known.
+/// The cost in US dollars, as far as it is known.
 pub(crate) fn cost(usage: &Usage) -> String {
     match (usage.cost_usd, usage.known_cost()) {
         (Some(usd), _) => format!("{usd:.4} USD"),
@@ -142,7 +147,7 @@ pub(crate) fn status_style(status: JobStatus) -> Style {
     }
 }
 
-/// For a word that says whether something is well.
+/// The style of a word for a good or a bad state.
 pub(crate) fn state_style(is_bad: bool) -> Style {
     if is_bad { BAD } else { AnsiColor::Green.on_default() }
 }

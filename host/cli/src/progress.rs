@@ -1,4 +1,4 @@
-//! What a command that waits shows meanwhile: a line on a terminal that changes, and plain lines elsewhere.
+//! Progress of a command that waits: a line on a terminal that changes, and plain lines elsewhere.
 
 use std::{
     io::{self, IsTerminal},
@@ -10,13 +10,14 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::output::{one_line, tell};
 
-/// Between two frames of the line.
+/// The interval of redraws.
 const FRAME: Duration = Duration::from_millis(120);
 
-/// The line, where stderr is a terminal.
+/// The progress of a command.
 pub(crate) struct Progress {
+    /// `None` if stderr is not a terminal.
     line: Option<ProgressBar>,
-    /// What is waited for.
+    /// What the command is waiting for.
     waits: Mutex<Option<String>>,
 }
 
@@ -33,19 +34,19 @@ impl Progress {
         Self { line, waits: Mutex::default() }
     }
 
-    /// Shows what a worker says of its work; nothing where stderr is no terminal.
+    /// Shows a worker's summary of its work; nothing if stderr is not a terminal.
     pub(crate) fn show(&self, summary: Option<&str>) {
         if let (Some(line), Some(summary)) = (&self.line, summary) {
             line.set_message(one_line(summary, usize::MAX));
         }
     }
 
-    /// A component has to be compiled first.
+    /// Shows that a component is being compiled.
     pub(crate) fn compiling(&self, what: &str) {
         self.waiting(&format!("compiling {what}"));
     }
 
-    /// Shows what is waited for, and for how long by now. Elsewhere than on a terminal it is told once.
+    /// Shows what the command is waiting for, and for how long. If stderr is not a terminal, it is printed once.
     pub(crate) fn waiting(&self, what: &str) {
         let what = one_line(what, usize::MAX);
         let mut waits = self.waits.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! `guild prompt`: what a main agent is told about the workers.
+//! `guild prompt`: instructions about the workers for a main agent.
 
 use guild_client::{Naming, guidance};
 

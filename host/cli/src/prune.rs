@@ -1,7 +1,7 @@
-//! `guild prune`: removes jobs that ended long ago.
+//! `guild prune`: removes old ended jobs.
 //!
-//! Where nobody serves the member, this process owns it meanwhile and removes them itself. Where a host does, it is
-//! asked for each job's end and told to delete it: the host's index then never holds what is gone.
+//! If no host serves the member, this process becomes its owner and removes the jobs itself. Otherwise the host is asked
+//! when each job ended, and to delete it, so that the host's index never lists a deleted job.
 
 use std::{
     io::{self, Write},
@@ -12,7 +12,10 @@ use guild_contract::{
     JobId, JobStatus, Limits,
     rpc::{ListParams, StatusView, code},
 };
-use guild_roster::offline::{OfflineJobs, Pruning};
+use guild_roster::{
+    discovery::Found,
+    offline::{OfflineJobs, Pruning},
+};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -21,25 +24,25 @@ use crate::{
     client::AccessArgs,
     failure::{Failure, exit},
     local,
-    output::{count, one_line, print, print_json, tell, tell_error},
+    output::{self, one_line, print, print_json, tell, tell_error},
 };
 
-/// What came of it, for one member.
+/// The outcome for one member.
 #[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Pruned {
     member: String,
     removed: Vec<JobId>,
-    /// With `--dry-run`: what would be removed.
+    /// With `--dry-run`: the jobs that would be removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     would_remove: Option<Vec<JobId>>,
-    /// What the files of these jobs have, or had.
+    /// The size of the files of these jobs.
     bytes: u64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     errors: Vec<String>,
 }
 
-/// Which jobs go.
+/// Which jobs to remove.
 struct Choice {
     older_than: Duration,
     statuses: Vec<JobStatus>,
@@ -48,37 +51,28 @@ struct Choice {
 /// `guild prune`.
 pub(crate) async fn prune(args: Prune) -> Result<(), Failure> {
     let config = local::config(&args.local.policy)?;
-    let members = match &args.member {
-        Some(member) => {
-            let directory = local::member_directory(member, &args.local, &config)?;
-            let found = local::member(&directory, &args.local, &config).map_err(Failure::error)?;
-            if found.manifest.component.is_none() {
-                return Err(Failure::error(format!(
-                    "member {member} has no component: its own process keeps its jobs"
-                )));
+    let mut members = Vec::new();
+    for Found { path: member, member: found } in local::one_or_all(args.member.as_deref(), &args.local, &config)? {
+        match found {
+            Ok(found) if found.manifest.component.is_some() => members.push((member, found.dir)),
+            // Without a named member, only members that a host can serve are pruned.
+            _ if args.member.is_none() => {}
+            found => {
+                let no_component = format!("member {member} has no component: its own process keeps its jobs");
+                return Err(Failure::error(found.err().unwrap_or(no_component)));
             }
-            vec![(member.clone(), found.dir)]
         }
-        None => local::discovered(&local::members_directory(args.local.members.as_deref(), &config)?)?
-            .into_iter()
-            .filter_map(|found| Some((found.path, found.member.ok()?)))
-            .filter(|(_, found)| found.manifest.component.is_some())
-            .map(|(path, found)| (path, found.dir))
-            .collect(),
-    };
-    let statuses = match args.statuses {
-        none if none.is_empty() => vec![JobStatus::Completed, JobStatus::Failed, JobStatus::Cancelled],
-        some => some,
-    };
+    }
+    let statuses = if args.statuses.is_empty() { JobStatus::ENDED.to_vec() } else { args.statuses };
     let choice = Choice { older_than: args.older_than, statuses };
     let limits = config.limits;
     let mut all = Vec::new();
     for (member, dir) in members {
         let mut pruned = Pruned { member, ..Pruned::default() };
         match OfflineJobs::open(dir) {
-            // A member without jobs has none to remove, and is not locked for that.
+            // A member without jobs is not locked.
             Ok(jobs) if !jobs.is_used() => {}
-            Ok(jobs) if args.dry_run => look(&mut pruned, &jobs, &choice, &limits),
+            Ok(jobs) if args.dry_run => dry_run(&mut pruned, &jobs, &choice, &limits),
             Ok(jobs) => prune_member(&mut pruned, &jobs, &choice, &limits).await,
             Err(why) => pruned.errors.push(why),
         }
@@ -87,12 +81,14 @@ pub(crate) async fn prune(args: Prune) -> Result<(), Failure> {
     if args.json {
         print_json(&all)?;
     } else {
-        print(|out| all.iter().filter(|one| one.is_told(args.member.is_some())).try_for_each(|one| one.write(out)))?;
+        // Members without jobs to remove are only shown by name.
+        let shown = |one: &&Pruned| args.member.is_some() || one.jobs() > 0;
+        print(|out| all.iter().filter(shown).try_for_each(|one| one.write(out)))?;
         let (jobs, bytes) = (all.iter().map(Pruned::jobs).sum(), all.iter().map(|one| one.bytes).sum());
         tell(format_args!(
             "{}: {}, {}",
             if args.dry_run { "to be freed" } else { "freed" },
-            count_of(jobs),
+            output::jobs(jobs),
             size(bytes)
         ));
     }
@@ -102,38 +98,29 @@ pub(crate) async fn prune(args: Prune) -> Result<(), Failure> {
 }
 
 impl Pruned {
-    fn jobs(&self) -> usize {
-        self.would_remove.as_ref().unwrap_or(&self.removed).len()
-    }
-
-    /// Whether it has something to say: that there was nothing is said of the one member that was asked for.
-    fn is_told(&self, is_asked_for: bool) -> bool {
-        is_asked_for || self.jobs() > 0
+    fn jobs(&self) -> u64 {
+        self.would_remove.as_ref().unwrap_or(&self.removed).len() as u64
     }
 
     fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let done = if self.would_remove.is_some() { "would be removed" } else { "removed" };
-        writeln!(out, "{}: {} {done}, {}", one_line(&self.member, 80), count_of(self.jobs()), size(self.bytes))?;
+        writeln!(out, "{}: {} {done}, {}", one_line(&self.member, 80), output::jobs(self.jobs()), size(self.bytes))?;
         self.would_remove.iter().flatten().try_for_each(|job| writeln!(out, "  {job}"))
     }
 }
 
-fn count_of(jobs: usize) -> String {
-    if jobs == 1 { "1 job".to_owned() } else { format!("{} jobs", count(jobs as u64)) }
-}
-
-/// Bytes for people, in the largest unit of which there is one.
+/// A size in the largest unit that fits.
 fn size(bytes: u64) -> String {
     const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     match UNITS.into_iter().find(|(unit, _)| bytes >= *unit) {
-        #[allow(clippy::cast_precision_loss, reason = "it is shown with one decimal")]
+        #[allow(clippy::cast_precision_loss, reason = "it is shown with one decimal place")]
         Some((unit, name)) => format!("{:.1} {name}", bytes as f64 / unit as f64),
         None => format!("{bytes} bytes"),
     }
 }
 
-/// Looks what would be removed, and changes nothing.
-fn look(pruned: &mut Pruned, jobs: &OfflineJobs, choice: &Choice, limits: &Limits) {
+/// Finds what would be removed, without changing anything.
+fn dry_run(pruned: &mut Pruned, jobs: &OfflineJobs, choice: &Choice, limits: &Limits) {
     let ids = jobs.prunable(choice.older_than, &choice.statuses, limits).unwrap_or_else(|error| {
         pruned.errors.push(format!("cannot read its jobs: {error}"));
         Vec::new()
@@ -149,7 +136,7 @@ async fn prune_member(pruned: &mut Pruned, jobs: &OfflineJobs, choice: &Choice, 
             pruned.errors.extend(report.failed.into_iter().map(|(job, reason)| format!("job {job}: {reason}")));
         }
         Ok(Pruning::Owned(url)) => {
-            if let Err(error) = prune_there(pruned, jobs, &url, choice).await {
+            if let Err(error) = prune_at_host(pruned, jobs, &url, choice).await {
                 pruned.errors.push(error.message.unwrap_or_default());
             }
         }
@@ -157,13 +144,13 @@ async fn prune_member(pruned: &mut Pruned, jobs: &OfflineJobs, choice: &Choice, 
     }
 }
 
-/// Through the member's owner.
-async fn prune_there(pruned: &mut Pruned, files: &OfflineJobs, url: &str, choice: &Choice) -> Result<(), Failure> {
+/// Prunes through the host that owns the member.
+async fn prune_at_host(pruned: &mut Pruned, files: &OfflineJobs, url: &str, choice: &Choice) -> Result<(), Failure> {
     let host = AccessArgs::of_environment().client_of_owner(url)?;
     let now = Timestamp::now();
     let jobs = match host.list(&ListParams::default()).await {
         Ok(reply) => reply.value.jobs,
-        // A toolbox has no jobs, whatever its directory has.
+        // A toolbox has no jobs, even if its directory has some.
         Err(guild_client::Error::Refused { code: code::METHOD_NOT_FOUND, .. }) => return Ok(()),
         Err(error) => return Err(error.into()),
     };
@@ -188,7 +175,7 @@ async fn prune_there(pruned: &mut Pruned, files: &OfflineJobs, url: &str, choice
                 pruned.removed.push(job.job_id);
             }
             Ok(None) => {}
-            // One job's trouble, such as that somebody else has deleted it meanwhile.
+            // An error of one job, for example because another client has deleted it.
             Err(error @ guild_client::Error::Refused { .. }) => {
                 pruned.errors.push(format!("job {}: {error}", job.job_id))
             }

@@ -1,16 +1,15 @@
-//! The commands that are about jobs: those of a running host, or those in the files where none runs.
+//! The commands about jobs of a running host, or in the files of members if none runs.
 
 use std::io;
 
-use guild_client::{Detail, DispatchParams, JobStatus, ListParams, StatusView};
+use guild_client::{Detail, DispatchParams, JobStatus, ListParams, Reply, StatusView};
 use guild_contract::rpc::CancelView;
 use jiff::Timestamp;
-use serde_json::json;
 
 use crate::{
     args::{Dispatch, Job, List, WorkArgs},
     failure::{Failure, exit},
-    jobs::{self, FileStatus, Jobs, OfMember, Row, Status},
+    jobs::{self, Jobs, Row, Status},
     markdown::print_report,
     output::{BAD, harmless, one_line, print, print_json, status_style, tell, tell_error},
     status::write_status,
@@ -28,48 +27,31 @@ pub(crate) async fn dispatch(args: Dispatch) -> Result<(), Failure> {
         return wait_for(worker, params, args.endpoint.json).await;
     }
     let reply = worker.dispatch(&params).await?;
-    if args.endpoint.json {
-        print_json(&reply.json)?;
-    } else {
-        print(|out| writeln!(out, "{}", reply.value.job_id))?;
-    }
-    Ok(())
+    show(args.endpoint.json, &reply, |dispatched| print(|out| writeln!(out, "{}", dispatched.job_id)))
 }
 
 /// `guild list`.
 pub(crate) async fn list(args: List) -> Result<(), Failure> {
     let json = args.endpoint.json;
-    // People are always shown the description; JSON is what was asked for.
+    // The table always shows the description; the JSON has it only on request.
     let detailed = args.detailed || !json;
     let params = ListParams { detail: detailed.then_some(Detail::Detailed), filter: args.filter };
     let jobs = Jobs::open(&args.endpoint, &args.local).await?;
     let all = jobs.list(&params).await?;
-    if let Some(json) = all.json.as_ref().filter(|_| json) {
-        print_json(json)?;
-    } else if json {
-        let is_of_one = jobs.is_of_one();
-        let of_member = |row: &Row| {
-            serde_json::to_value(OfMember {
-                member: row.member.as_deref().filter(|_| !is_of_one),
-                listed: &row.listed,
-                interrupted: row.interrupted,
-            })
-        };
-        let rows: Result<Vec<_>, _> = all.rows.iter().map(of_member).collect();
-        print_json(&json!({"jobs": rows.map_err(io::Error::from)?}))?;
-    } else if all.rows.is_empty() {
-        tell("no jobs");
-    } else {
-        table(&all.rows, args.detailed).print()?;
-    }
+    show(json, &all.rows, |rows| {
+        if rows.is_empty() {
+            tell("no jobs");
+            return Ok(());
+        }
+        table(rows, args.detailed).print()
+    })?;
     all.left_out.iter().for_each(tell_error);
     if all.left_out.is_empty() { Ok(()) } else { Err(Failure::code(exit::ERROR)) }
 }
 
 /// Jobs, as `guild list` shows them.
 fn table(rows: &[Row], with_summary: bool) -> Table {
-    let head = ["JOB", "STATUS", "MEMBER", "AGE"].map(Column::Left);
-    let mut table = Table::new(head.into_iter().chain([Column::Rest("DESCRIPTION")]).collect::<Vec<_>>());
+    let mut table = Table::new(["JOB", "STATUS", "MEMBER", "AGE"].map(Column::Left)).rest("DESCRIPTION");
     let now = Timestamp::now();
     for Row { member, listed, interrupted, made } in rows {
         let (word, style) = match interrupted {
@@ -94,70 +76,53 @@ fn table(rows: &[Row], with_summary: bool) -> Table {
 pub(crate) async fn status(args: Job) -> Result<(), Failure> {
     let jobs = Jobs::open(&args.endpoint, &args.local).await?;
     let found = jobs.find(&args.id).await?;
-    let Status { member, view, json, interrupted } = jobs.status(&found).await?;
-    match json.filter(|_| args.endpoint.json) {
-        Some(json) => print_json(&json)?,
-        None if args.endpoint.json => print_json(&FileStatus { view: &view, interrupted })?,
-        None => print(|out| write_status(out, &view, (member.as_deref(), interrupted), Timestamp::now()))?,
-    }
-    Ok(())
+    let Status { member, reply, interrupted } = jobs.status(&found).await?;
+    show(args.endpoint.json, &reply, |view| {
+        print(|out| write_status(out, view, (member.as_deref(), interrupted), Timestamp::now()))
+    })
 }
 
 /// `guild result`.
 pub(crate) async fn result(args: Job) -> Result<(), Failure> {
     let jobs = Jobs::open(&args.endpoint, &args.local).await?;
     let found = jobs.find(&args.id).await?;
-    let (result, json) = jobs.result(&found).await?;
-    match json.filter(|_| args.endpoint.json) {
-        Some(json) => print_json(&json)?,
-        None if args.endpoint.json => print_json(&result)?,
-        None => {
-            print_report(&result.output)?;
-            for artifact in result.artifacts.iter().flatten() {
-                tell(format_args!("artifact: {}", one_line(artifact, usize::MAX)));
-            }
+    show(args.endpoint.json, &jobs.result(&found).await?, |result| {
+        print_report(&result.output)?;
+        for artifact in result.artifacts.iter().flatten() {
+            tell(format_args!("artifact: {}", one_line(artifact, usize::MAX)));
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// `guild cancel`.
 pub(crate) async fn cancel(args: Job) -> Result<(), Failure> {
     let jobs = Jobs::open(&args.endpoint, &args.local).await?;
     let found = jobs.find_to_change(&args.id).await?;
-    if !jobs.is_served(&found) {
-        let StatusView { job_id, status, .. } = jobs.status(&found).await?.view;
-        // There is nothing to cancel, as a host would answer.
-        if matches!(status, JobStatus::Completed | JobStatus::Cancelled) {
-            return cancelled(args.endpoint.json, &CancelView { job_id, status });
+    let offline = match jobs.is_served(&found) {
+        true => None,
+        false => Some(jobs.status(&found).await?.reply.value),
+    };
+    let reply = match offline {
+        // There is nothing to cancel, and a host would answer the same.
+        Some(StatusView { job_id, status: status @ (JobStatus::Completed | JobStatus::Cancelled), .. }) => {
+            jobs::reply(CancelView { job_id, status })?
         }
-    }
-    let reply = jobs.worker_of(&found, ", which goes on with the job or ends it as failed")?.cancel(&found.id).await?;
-    match args.endpoint.json {
-        true => Ok(print_json(&reply.json)?),
-        false => cancelled(false, &reply.value),
-    }
-}
-
-/// Shows what `guild cancel` was answered.
-fn cancelled(json: bool, view: &CancelView) -> Result<(), Failure> {
-    match json {
-        true => print_json(view)?,
-        false => print(|out| writeln!(out, "{} is {}", view.job_id, view.status))?,
-    }
-    Ok(())
+        _ => jobs.worker_of(&found, ", which goes on with the job or ends it as failed")?.cancel(&found.id).await?,
+    };
+    show(args.endpoint.json, &reply, |view| print(|out| writeln!(out, "{} is {}", view.job_id, view.status)))
 }
 
 /// `guild delete`.
 pub(crate) async fn delete(args: Job) -> Result<(), Failure> {
     let jobs = Jobs::open(&args.endpoint, &args.local).await?;
     let found = jobs.find_to_change(&args.id).await?;
-    let besides = ", or remove ended jobs by their age with `guild prune`";
-    let reply = jobs.worker_of(&found, besides)?.delete(&found.id).await?;
-    if args.endpoint.json {
-        print_json(&reply.json)?;
-    } else {
-        print(|out| writeln!(out, "{} is deleted", reply.value.job_id))?;
-    }
-    Ok(())
+    let hint = ", or remove ended jobs by their age with `guild prune`";
+    let reply = jobs.worker_of(&found, hint)?.delete(&found.id).await?;
+    show(args.endpoint.json, &reply, |deleted| print(|out| writeln!(out, "{} is deleted", deleted.job_id)))
+}
+
+/// Prints a reply: its JSON unchanged, or its value with `text`.
+fn show<T>(json: bool, reply: &Reply<T>, text: impl FnOnce(&T) -> io::Result<()>) -> Result<(), Failure> {
+    Ok(if json { print_json(&reply.json) } else { text(&reply.value) }?)
 }

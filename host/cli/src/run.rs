@@ -1,7 +1,7 @@
-//! `guild run`: one task, from here to its report.
+//! `guild run`: runs one task and prints its report.
 //!
-//! The member is opened in this process, without a server. Where a host serves it already, the task goes through that
-//! host: a member's jobs have one owner.
+//! The member is opened in this process, without a server. If a host already serves it, the task goes through that host,
+//! since a member's jobs have one owner.
 
 use std::path::{Path, PathBuf};
 
@@ -20,18 +20,18 @@ use crate::{
 /// `guild run`.
 pub(crate) async fn run(mut args: Run) -> Result<(), Failure> {
     take_old_input(&mut args)?;
-    // A host of its own has no other, and one that runs already is asked for it.
+    // A host in this process has no other runtime; a running one is requested to use it.
     let agent = args.session.agent;
     let params = DispatchParams { agent: agent.map(|agent| agent.to_string()), ..work(&args.task, args.work)? };
     let mut config = local::config(&args.local.policy)?;
     let directory = local::member_directory(&args.member, &args.local, &config)?;
-    local::worker(&directory, &args.local, &config)?;
-    // A member's key is its path in there.
+    local::check_worker(&directory, &args.local, &config)?;
+    // A member's key is its path in the directory of members.
     config.members = local::members_directory(args.local.members.as_deref(), &config).ok();
     let mut stop = stop_signals()?;
     let policy = config.clone();
     let with_approval = |failure| local::with_approval(failure, &directory, &args.local, &policy);
-    // A runtime is asked for with the task.
+    // The runtime is requested with the task, so it is not among the terms.
     let terms = Terms::new(&args.local, &args.session.sources, None, &config)?;
     let options =
         HostOptions { config, target: Target::Member(directory.clone()), sources: args.session.sources, agent };
@@ -52,7 +52,7 @@ pub(crate) async fn run(mut args: Run) -> Result<(), Failure> {
     carry_out(&worker, (&id, &job), is_to_end, args.json, stop).await
 }
 
-/// `--config JSON` is what `--input JSON` was called before `--config` named the operator's file here, too.
+/// Takes `--config JSON`, the former name of `--input JSON`, from the values of `--config FILE`.
 fn take_old_input(args: &mut Run) -> Result<(), Failure> {
     let is_input = |value: &mut PathBuf| value.as_os_str().as_encoded_bytes().trim_ascii_start().starts_with(b"{");
     for input in args.local.policy.config.extract_if(.., is_input) {
@@ -65,7 +65,7 @@ fn take_old_input(args: &mut Run) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A path for people: absolute where that can be had.
+/// A path for display: absolute if possible.
 fn shown(path: &Path) -> String {
     path.canonicalize().unwrap_or_else(|_| path.to_owned()).display().to_string()
 }

@@ -18,7 +18,7 @@ use crate::{
 
 /// Serves until SIGTERM or Ctrl-C.
 pub(crate) async fn serve(args: Serve) -> Result<(), Failure> {
-    // First of all: a supervisor may send SIGHUP as soon as there is a process.
+    // This comes first: a supervisor may send SIGHUP as soon as the process exists.
     let signals = Signals::new().map_err(|e| Failure::error(format!("cannot listen for signals: {e}")))?;
     mcp_line::check(args.member.as_deref()).map_err(Failure::error)?;
     let config = local::config(&args.policy)?;
@@ -54,7 +54,7 @@ pub(crate) async fn serve(args: Serve) -> Result<(), Failure> {
     })
 }
 
-/// What the host says when clients can connect: where, and who is not served.
+/// The message that clients can connect: the address, and the members that are not served.
 fn listening(base: &str, host: &Host) -> String {
     if let Some(key) = host.single_key() {
         return format!("listening at {base}/mcp, for {key}");
@@ -70,8 +70,7 @@ fn listening(base: &str, host: &Host) -> String {
     lines.join("\n")
 }
 
-/// Says of each member that it is served, once it has turned out that its component can be in service. Why one cannot is in
-/// the log.
+/// Reports each member as served once its component is in service. The log says why one is not.
 fn tell_served(base: &str, host: &Host) {
     let is_single = host.single_key().is_some();
     for member in host.members().values().filter_map(MemberEntry::member) {

@@ -1,4 +1,4 @@
-//! `guild sign`: signatures as minisign makes them, and keys for them.
+//! `guild sign`: minisign signatures, and keys for them.
 
 use std::{
     fmt,
@@ -19,11 +19,11 @@ use crate::{
     output::{harmless, one_line, tell},
 };
 
-/// A key is two lines.
+/// The maximum size of a key file, which has two lines.
 const MAX_KEY_BYTES: u64 = 16 * 1024;
-/// How the second line of a secret key begins that has a password: its three algorithms, in base64.
+/// The prefix of the second line of a secret key with a password: its three algorithms in base64.
 const ENCRYPTED: &str = "RWRTY0Iy";
-/// And of one that has none.
+/// The prefix for a secret key without a password.
 const PLAIN: &str = "RWQAAEIy";
 
 /// `guild sign`.
@@ -31,12 +31,12 @@ pub(crate) fn sign(args: &Sign) -> Result<(), Failure> {
     match (&args.new_key, &args.file, &args.key) {
         (Some(path), ..) => new_key(path, args.no_password),
         (None, Some(file), Some(key)) => sign_file(file, key, args.comment.as_deref()),
-        // clap has seen to that.
+        // Clap refuses other combinations.
         _ => Err(Failure::error("name a file and --key, or --new-key")),
     }
 }
 
-/// Makes a key pair: the secret key in the file, the public one beside it.
+/// Generates a key pair: the secret key in the file, and the public key next to it.
 fn new_key(path: &Path, no_password: bool) -> Result<(), Failure> {
     let mut public = path.as_os_str().to_owned();
     public.push(".pub");
@@ -56,21 +56,21 @@ fn new_key(path: &Path, no_password: bool) -> Result<(), Failure> {
     create(path, 0o600, &secret)?;
     create(&public, 0o644, &shown)?;
     tell(format_args!(
-        "the secret key is {}; whoever is to believe it puts the two lines of {} into {TRUST_FILE} beside their guild.toml",
+        "the secret key is {}; operators who trust it put the two lines of {} into {TRUST_FILE} next to their guild.toml",
         path.display(),
         public.display()
     ));
     Ok(())
 }
 
-/// Writes a file that is not there yet.
+/// Creates a file. An existing one is an error.
 fn create(path: &Path, mode: u32, text: &str) -> Result<(), Failure> {
     let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
     file.and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
         .map_err(|e| Failure::error(format!("{} cannot be written: {e}", path.display())))
 }
 
-/// A password that was typed twice.
+/// Asks for a new password twice.
 fn new_password() -> Result<String, Failure> {
     let password = ask("Password for the new key: ")?;
     if password != ask("Once more: ")? {
@@ -110,7 +110,7 @@ fn sign_file(file: &Path, key: &Path, comment: Option<&str>) -> Result<(), Failu
     Ok(())
 }
 
-/// Reads a secret key; where it has a password, asks for it.
+/// Reads a secret key, and asks for its password if it has one.
 fn secret_key(path: &Path) -> Result<SecretKey, Failure> {
     let mut text = String::new();
     let read = File::open(path).and_then(|file| file.take(MAX_KEY_BYTES).read_to_string(&mut text));
@@ -123,8 +123,8 @@ fn secret_key(path: &Path) -> Result<SecretKey, Failure> {
         let key = SecretKeyBox::from_string(&text).and_then(|boxed| boxed.into_secret_key(Some(password)));
         key.map_err(|e| no_key(&e))
     } else if line.starts_with(PLAIN) {
-        // Not by way of the box: minisign itself leaves the checksum of such a key out, which the box does not allow. That
-        // both halves of the key belong together is seen when its first signature is verified.
+        // `SecretKeyBox` requires a checksum, which minisign omits in such a key. A mismatch of the key's two halves is
+        // noticed when its first signature is verified.
         let bytes = Base64::decode_to_vec(line, None).map_err(|e| no_key(&e))?;
         SecretKey::from_bytes(&bytes).map_err(|e| no_key(&e))
     } else {

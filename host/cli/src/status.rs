@@ -1,4 +1,4 @@
-//! A job's status for people.
+//! A job's status in readable form.
 
 use std::{
     fmt::Display,
@@ -10,18 +10,15 @@ use jiff::Timestamp;
 
 use crate::{
     age,
-    output::{
-        BAD, LABEL, MODEL_CHARS, STRONG, cost, harmless, one_line, status_style, turns_and_tokens, write_questions,
-    },
+    output::{self, BAD, LABEL, MODEL_CHARS, STRONG, cost, harmless, one_line, status_style, turns_and_tokens},
 };
 
-/// What is said of a job that is recorded as running while no process runs it.
+/// The state of a job that is recorded as running while no process runs it.
 pub(crate) const INTERRUPTED: &str = "interrupted; no process runs it";
-/// What becomes of such a job.
-pub(crate) const GOES_ON: &str = "the next host that serves its member goes on with it, or ends it as failed";
+/// What happens to such a job.
+pub(crate) const NEXT_HOST_RESUMES: &str = "the next host that serves its member goes on with it, or ends it as failed";
 
-/// `guild status` for people: of which member the job is, where that is known, and whether it is recorded as running where
-/// nobody runs it.
+/// Writes the output of `guild status`, with the job's member, if known, and whether the job is interrupted.
 pub(crate) fn write_status(
     out: &mut dyn Write,
     job: &StatusView,
@@ -37,7 +34,7 @@ pub(crate) fn write_status(
         row("member", &one_line(member, usize::MAX))?;
     }
     match interrupted {
-        true => row("status", &format_args!("{BAD}{}{BAD:#} ({})", INTERRUPTED, GOES_ON))?,
+        true => row("status", &format_args!("{BAD}{}{BAD:#} ({})", INTERRUPTED, NEXT_HOST_RESUMES))?,
         false => row("status", &format_args!("{style}{}{style:#}{queued}", job.status))?,
     }
     row("description", &one_line(&job.description, usize::MAX))?;
@@ -62,7 +59,7 @@ pub(crate) fn write_status(
     }
     if let Some(questions) = &job.questions {
         writeln!(out, "\n{STRONG}Questions{STRONG:#}")?;
-        write_questions(out, questions)?;
+        out.write_all(output::questions(questions).as_bytes())?;
     }
     if let Some(decisions) = &job.decisions {
         writeln!(out, "\n{STRONG}Decisions{STRONG:#}")?;
@@ -75,7 +72,7 @@ pub(crate) fn write_status(
     Ok(())
 }
 
-/// A runtime, and the models that answered.
+/// The runtime, and the models that answered.
 fn agent(used: &JobUsage) -> String {
     let models = if used.models.is_empty() { String::new() } else { format!(" ({})", used.models.join(", ")) };
     one_line(&format!("{}{models}", used.agent), MODEL_CHARS)

@@ -1,8 +1,8 @@
-//! Lists: aligned columns under a header on a terminal, a line of fields between tabs in a pipe.
+//! Tables: aligned columns under a header on a terminal, tab-separated fields in a pipe.
 //!
-//! On a terminal a list is for people: times are ages, numbers are grouped, and a long text is cut where the line ends.
-//! In a pipe it is for scripts: no header, whole texts, times as RFC 3339, numbers as digits, and `-` for what is not
-//! there. The fields and their order are the same for every row.
+//! On a terminal, times are shown as ages, digits are grouped, and a long text is cut at the end of the line. In a pipe, the
+//! output is for scripts: no header, full texts, times as RFC 3339, plain digits, and `-` for a missing value. Every row has
+//! the same fields in the same order.
 
 use std::io::{self, Write};
 
@@ -14,21 +14,21 @@ use crate::{
     output::{LABEL, count, one_line, print, stdout_width},
 };
 
-/// Between two columns.
+/// The gap between two columns.
 const GAP: &str = "  ";
-/// What a cut column keeps at least.
+/// The minimum width of a cut column.
 const LEAST: usize = 12;
-/// What stands for nothing.
-const NOTHING: &str = "-";
+/// The placeholder for a missing value.
+const MISSING: &str = "-";
 
 /// A column.
 #[derive(Clone, Copy)]
 pub(crate) enum Column {
-    /// Its texts begin at its left.
+    /// Left-aligned texts.
     Left(&'static str),
-    /// Numbers.
+    /// Right-aligned numbers.
     Right(&'static str),
-    /// A text that is cut where the terminal ends; the last column.
+    /// The last column, with texts that are cut at the width of the terminal.
     Rest(&'static str),
 }
 
@@ -42,15 +42,15 @@ impl Column {
 
 /// A field of a row.
 pub(crate) struct Cell {
-    /// On a terminal.
+    /// The text on a terminal.
     shown: String,
-    /// In a pipe.
+    /// The text in a pipe.
     raw: String,
     style: Style,
 }
 
 impl Cell {
-    /// A text of others, or one's own.
+    /// A text, which may be untrusted.
     pub(crate) fn text(text: &str) -> Self {
         let text = one_line(text, usize::MAX);
         Self::both(text.clone(), text)
@@ -61,16 +61,16 @@ impl Cell {
         Self::both(count(number), number.to_string())
     }
 
-    /// A moment: how long ago it was, or when.
+    /// A time: its age on a terminal, RFC 3339 in a pipe.
     pub(crate) fn age(moment: Option<Timestamp>, now: Timestamp) -> Self {
         let raw = moment.map(|moment| format!("{moment:.3}")).unwrap_or_default();
         Self::both(age::ago(&raw, now).unwrap_or_default(), raw)
     }
 
-    /// What a terminal shows, and what a pipe gets.
+    /// Different texts on a terminal and in a pipe.
     pub(crate) fn both(shown: String, raw: String) -> Self {
-        let there = |text: String| if text.is_empty() { NOTHING.to_owned() } else { text };
-        Self { shown: there(shown), raw: there(raw), style: Style::new() }
+        let or_placeholder = |text: String| if text.is_empty() { MISSING.to_owned() } else { text };
+        Self { shown: or_placeholder(shown), raw: or_placeholder(raw), style: Style::new() }
     }
 
     pub(crate) fn styled(self, style: Style) -> Self {
@@ -78,7 +78,7 @@ impl Cell {
     }
 }
 
-/// A list.
+/// A table.
 pub(crate) struct Table {
     columns: Vec<Column>,
     rows: Vec<Row>,
@@ -94,7 +94,13 @@ impl Table {
         Self { columns: columns.into(), rows: Vec::new() }
     }
 
-    /// Adds a row, which has a cell for each column. A note stands below it, indented; in a pipe it is one more field.
+    /// Adds [`Column::Rest`].
+    pub(crate) fn rest(mut self, head: &'static str) -> Self {
+        self.columns.push(Column::Rest(head));
+        self
+    }
+
+    /// Adds a row, with a cell for each column. A note is shown below the row, indented; in a pipe it is one more field.
     pub(crate) fn row(&mut self, cells: impl Into<Vec<Cell>>, note: Option<String>) {
         self.rows.push(Row { cells: cells.into(), note });
     }
@@ -104,7 +110,7 @@ impl Table {
         print(|out| self.write(out, stdout_width()))
     }
 
-    /// Writes it for a terminal of that width, or for a pipe.
+    /// Writes it for a terminal of that width, or for a pipe if there is none.
     pub(crate) fn write(&self, out: &mut dyn Write, width: Option<usize>) -> io::Result<()> {
         match width {
             Some(width) => self.write_aligned(out, width),
@@ -168,8 +174,7 @@ mod tests {
     use super::*;
 
     fn table() -> Table {
-        let mut table =
-            Table::new([Column::Left("JOB"), Column::Right("TURNS"), Column::Left("AGE"), Column::Rest("WHAT")]);
+        let mut table = Table::new([Column::Left("JOB"), Column::Right("TURNS"), Column::Left("AGE")]).rest("WHAT");
         let now = "2026-01-01T03:00:00Z".parse().unwrap();
         let then = Some("2026-01-01T00:00:00Z".parse().unwrap());
         table.row(

@@ -1,4 +1,4 @@
-//! `guild token`: who may call the hosts of this `guild.toml` from elsewhere.
+//! `guild token`: tokens with which callers authenticate to the hosts of this `guild.toml`.
 
 use guild_auth::{
     audit_log::{Event, Log, Who},
@@ -28,7 +28,7 @@ pub(crate) fn token(args: Token) -> Result<(), Failure> {
 fn add(args: TokenAdd) -> Result<(), Failure> {
     let TokenAdd { name, members, methods, expires, of } = args;
     let members = if members.is_empty() { vec![Pattern("*".to_owned())] } else { members };
-    let (file, log) = found(&of)?;
+    let (file, log) = open(&of)?;
     let detail = format!("{name}: {methods}");
     let secret = file.add(NewToken { name: name.clone(), methods, members, expires })?;
     record(log.as_ref(), "token-added", &detail);
@@ -38,15 +38,15 @@ fn add(args: TokenAdd) -> Result<(), Failure> {
 }
 
 fn revoke(name: &str, of: &TokensOf) -> Result<(), Failure> {
-    let (file, log) = found(of)?;
-    // Whatever becomes of the log.
+    let (file, log) = open(of)?;
+    // The token is revoked even if the audit log cannot be written.
     file.revoke(name)?;
     record(log.as_ref(), "token-revoked", name);
     tell(format_args!("the token {name} is revoked"));
     Ok(())
 }
 
-/// A token as `guild token list --json` shows it: not even its hash.
+/// A token in `guild token list --json`, without its hash.
 #[derive(Serialize)]
 struct Shown<'a> {
     name: &'a str,
@@ -92,8 +92,8 @@ fn list(of: &TokensOf, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The tokens, and the audit log that is told of what becomes of them.
-fn found(of: &TokensOf) -> Result<(TokenFile, Option<Log>), Failure> {
+/// The tokens, and the audit log that records changes of them.
+fn open(of: &TokensOf) -> Result<(TokenFile, Option<Log>), Failure> {
     let config = local::config(&of.policy)?;
     Ok((TokenFile::of(&config)?, Log::of(&config)))
 }

@@ -1,7 +1,9 @@
-//! `guild usage`: what jobs have used, summed over members.
+//! `guild usage`: the sums of what jobs have used, by member.
 
-use cap_std::fs::Dir;
-use guild_roster::offline::{self, MemberUsage, Sum};
+use guild_roster::{
+    discovery::{Found, FoundMember},
+    offline::{self, MemberUsage, Sum},
+};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -10,14 +12,14 @@ use crate::{
     args::Usage,
     failure::{Failure, exit},
     local,
-    output::{MODEL_CHARS, STRONG, count, one_line, print_json, tell, tell_error},
+    output::{MODEL_CHARS, STRONG, count, jobs, one_line, print_json, tell, tell_error},
     table::{Cell, Column, Table},
 };
 
-/// With `--json`: everything.
+/// The output with `--json`.
 #[derive(Serialize)]
 struct Shown {
-    /// From when on.
+    /// Jobs that ended earlier are not counted.
     since: Option<Timestamp>,
     members: Vec<Member>,
     total: Total,
@@ -25,14 +27,14 @@ struct Shown {
 
 #[derive(Serialize)]
 struct Member {
-    /// Its key, or as it was named.
+    /// Its key, or its name on the command line.
     member: String,
     #[serde(flatten)]
     usage: MemberUsage,
 }
 
-/// Over all members.
-#[derive(Default, Serialize)]
+/// The totals over all members.
+#[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Total {
     jobs: u64,
@@ -50,18 +52,14 @@ struct Total {
 }
 
 impl Total {
-    fn of(members: &[Member]) -> Self {
-        let mut total = Self::default();
-        let mut sum = Sum::default();
-        for Member { usage, .. } in members {
-            total.jobs += usage.jobs.iter().map(|sum| sum.count).sum::<u64>();
-            total.compactions += usage.compactions.iter().map(|sum| sum.count).sum::<u64>();
-            total.running += usage.running;
-            total.unrecorded += usage.unrecorded;
-            total.unreadable += usage.unreadable;
-            usage.jobs.iter().chain(&usage.compactions).for_each(|part| sum.plus(part));
-        }
+    fn new(members: &[Member], sum: &Sum) -> Self {
+        let total = |of_member: fn(&MemberUsage) -> u64| members.iter().map(|member| of_member(&member.usage)).sum();
         Self {
+            jobs: total(|usage| usage.jobs.iter().map(|sum| sum.count).sum()),
+            compactions: total(|usage| usage.compactions.iter().map(|sum| sum.count).sum()),
+            running: total(|usage| usage.running),
+            unrecorded: total(|usage| usage.unrecorded),
+            unreadable: total(|usage| usage.unreadable),
             turns: sum.turns,
             input_tokens: sum.input_tokens,
             cached_tokens: sum.cached_tokens,
@@ -69,7 +67,6 @@ impl Total {
             cost_usd: sum.cost_usd,
             unknown_costs: sum.unknown_costs,
             wall_seconds: sum.wall_seconds,
-            ..total
         }
     }
 }
@@ -77,102 +74,76 @@ impl Total {
 /// `guild usage`.
 pub(crate) fn usage(args: &Usage) -> Result<(), Failure> {
     let config = local::config(&args.local.policy)?;
-    let found: Vec<(String, Result<Dir, String>)> = match &args.member {
-        Some(member) => {
-            let directory = local::member_directory(member, &args.local, &config)?;
-            vec![(member.clone(), local::member(&directory, &args.local, &config).map(|found| found.dir))]
-        }
-        None => local::discovered(&local::members_directory(args.local.members.as_deref(), &config)?)?
-            .into_iter()
-            .map(|found| (found.path, found.member.map(|member| member.dir)))
-            .collect(),
-    };
     let (mut members, mut left_out) = (Vec::new(), Vec::new());
-    for (member, dir) in found {
-        let usage = dir.and_then(|dir| offline::usage(&dir, args.since, &config.limits).map_err(|e| e.to_string()));
-        match usage {
+    for Found { path: member, member: found } in local::one_or_all(args.member.as_deref(), &args.local, &config)? {
+        let usage = |found: FoundMember| offline::usage(&found.dir, args.since, &config.limits);
+        match found.and_then(|found| usage(found).map_err(|e| e.to_string())) {
             Ok(usage) => members.push(Member { member, usage }),
             Err(why) => left_out.push(format!("{} is left out: {why}", one_line(&member, 80))),
         }
     }
-    let total = Total::of(&members);
-    let shown = Shown { since: args.since, members, total };
+    let mut sum = Sum::default();
+    members.iter().flat_map(|member| rows(&member.usage)).for_each(|(_, part)| sum.plus(part));
+    let total = Total::new(&members, &sum);
     if args.json {
-        print_json(&shown)?;
+        print_json(&Shown { since: args.since, members, total })?;
     } else {
-        table(&shown).print()?;
-        remarks(&shown.total).iter().for_each(tell);
+        table(&members, &sum).print()?;
+        remarks(&total).for_each(tell);
     }
     left_out.iter().for_each(tell_error);
     if left_out.is_empty() { Ok(()) } else { Err(Failure::code(exit::ERROR)) }
 }
 
-/// A row of the table.
-struct Row<'a> {
-    member: &'a str,
-    what: &'a str,
-    model: String,
-    sum: Sum,
+/// What a member has used by runtime and models, with the runtime's name, or `memory` for compactions.
+fn rows(usage: &MemberUsage) -> impl Iterator<Item = (&str, &Sum)> {
+    let jobs = usage.jobs.iter().map(|sum| (sum.agent.as_str(), sum));
+    jobs.chain(usage.compactions.iter().map(|sum| ("memory", sum)))
 }
 
-fn table(shown: &Shown) -> Table {
-    let mut rows = Vec::new();
-    for Member { member, usage } in &shown.members {
-        let parts = usage.jobs.iter().map(|sum| (sum.agent.as_str(), sum));
-        let parts = parts.chain(usage.compactions.iter().map(|sum| ("memory", sum)));
-        rows.extend(parts.map(|(what, sum)| {
-            let model =
-                if sum.models.is_empty() { String::new() } else { one_line(&sum.models.join(", "), MODEL_CHARS) };
-            Row { member, what, model, sum: sum.clone() }
-        }));
-    }
-    let mut all = Sum::default();
-    rows.iter().for_each(|row| all.plus(&row.sum));
-    rows.push(Row { member: "total", what: "", model: String::new(), sum: all });
+fn table(members: &[Member], total: &Sum) -> Table {
     let names = ["MEMBER", "AGENT", "MODEL"].map(Column::Left);
     let numbers = ["COUNT", "TURNS", "TOKENS IN", "CACHED", "OUT", "COST USD", "WALL TIME"].map(Column::Right);
-    let mut table = Table::new(names.into_iter().chain(numbers).collect::<Vec<_>>());
-    let last = rows.len().saturating_sub(1);
-    for (at, row) in rows.iter().enumerate() {
-        let style = if at == last { STRONG } else { anstyle::Style::new() };
-        table.row(row.cells().into_iter().map(|cell| cell.styled(style)).collect::<Vec<_>>(), None);
+    let mut table = Table::new([names.as_slice(), &numbers].concat());
+    for Member { member, usage } in members {
+        rows(usage).for_each(|(agent, sum)| table.row(cells(member, agent, sum), None));
     }
+    table.row(cells("total", "", total).into_iter().map(|cell| cell.styled(STRONG)).collect::<Vec<_>>(), None);
     table
 }
 
-impl Row<'_> {
-    fn cells(&self) -> Vec<Cell> {
-        let Sum { count: number, turns, input_tokens, cached_tokens, output_tokens, .. } = self.sum;
-        // What is not known comes on top.
-        let more = if self.sum.unknown_costs > 0 { "+?" } else { "" };
-        let mut cells: Vec<_> = [self.member, self.what, &self.model].map(Cell::text).into();
-        cells.extend([number, turns, input_tokens, cached_tokens, output_tokens].map(Cell::number));
-        cells.push(Cell::text(&format!("{:.4}{more}", self.sum.cost_usd)));
-        cells.push(Cell::both(age::span(self.sum.wall_seconds), format!("{:.1}", self.sum.wall_seconds)));
-        cells
-    }
+fn cells(member: &str, agent: &str, sum: &Sum) -> Vec<Cell> {
+    let Sum { count: number, turns, input_tokens, cached_tokens, output_tokens, .. } = *sum;
+    // An unknown cost would add to the sum.
+    let more = if sum.unknown_costs > 0 { "+?" } else { "" };
+    let models = if sum.models.is_empty() { String::new() } else { one_line(&sum.models.join(", "), MODEL_CHARS) };
+    let mut cells: Vec<_> = [member, agent, &models].map(Cell::text).into();
+    cells.extend([number, turns, input_tokens, cached_tokens, output_tokens].map(Cell::number));
+    cells.push(Cell::text(&format!("{:.4}{more}", sum.cost_usd)));
+    cells.push(Cell::both(age::span(sum.wall_seconds), format!("{:.1}", sum.wall_seconds)));
+    cells
 }
 
-/// What the sums do not have in them.
-fn remarks(total: &Total) -> Vec<String> {
-    let jobs = |number: u64| if number == 1 { "1 job".to_owned() } else { format!("{} jobs", count(number)) };
-    let mut remarks = Vec::new();
-    if total.unknown_costs > 0 {
-        remarks.push(format!(
-            "{} whose cost is not wholly known (+?; the sum has what is known): of a model without a price (see [[prices]] in guild.toml), or cut \
-             off before their cost was told",
-            count(total.unknown_costs)
-        ));
-    }
-    if total.running > 0 {
-        remarks
-            .push(format!("not counted: {} that run; `guild status` shows what they have used", jobs(total.running)));
-    }
-    if total.unrecorded > 0 {
-        remarks.push(format!("not counted: {} without a record of what they used", jobs(total.unrecorded)));
-    }
-    if total.unreadable > 0 {
-        remarks.push(format!("not counted: {} whose meta.json cannot be read (-vv says why)", jobs(total.unreadable)));
-    }
-    remarks
+/// Notes on what the sums do not include.
+fn remarks(total: &Total) -> impl Iterator<Item = String> {
+    let remarks = [
+        (
+            total.unknown_costs,
+            format!(
+                "{} whose cost is not wholly known (+?; the sum has what is known): of a model without a price (see \
+                 [[prices]] in guild.toml), or cut off before their cost was known",
+                count(total.unknown_costs)
+            ),
+        ),
+        (
+            total.running,
+            format!("not counted: {} that run; `guild status` shows what they have used", jobs(total.running)),
+        ),
+        (total.unrecorded, format!("not counted: {} without a record of what they used", jobs(total.unrecorded))),
+        (
+            total.unreadable,
+            format!("not counted: {} whose meta.json cannot be read (-vv says why)", jobs(total.unreadable)),
+        ),
+    ];
+    remarks.into_iter().filter(|(number, _)| *number > 0).map(|(_, remark)| remark)
 }

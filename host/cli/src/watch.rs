@@ -1,11 +1,11 @@
-//! `guild watch`: what happens on a host, as it happens.
+//! `guild watch`: prints the events of a host as they happen.
 
 use std::io::{self, Write};
 
 use guild_client::{
-    Event, Events, Filter, Happened, JobId, JobStatus, Kind, MemberKey, News, StatusView, WorkerHandle,
+    Event, EventDetail, Events, Filter, JobId, JobStatus, Kind, MemberKey, ReceivedEvent, StatusView, WorkerHandle,
 };
-use guild_server::listen::StopSignals;
+use serde::Serialize;
 
 use crate::{
     args::Watch,
@@ -13,21 +13,22 @@ use crate::{
     failure::{Failure, exit},
     jobs::Jobs,
     output::{BAD, LABEL, STRONG, one_line, print, print_json, status_style, tell},
+    worker::stop_signals,
 };
 
-/// How much of a text a line shows.
+/// The maximum length of a text on a line.
 const TEXT_CHARS: usize = 200;
 
 /// `guild watch`.
 pub(crate) async fn watch(args: Watch) -> Result<(), Failure> {
-    let mut stop = StopSignals::new().map_err(|e| Failure::error(format!("cannot listen for signals: {e}")))?;
+    let mut stop = stop_signals()?;
     tokio::select! {
         ended = find_and_follow(&args) => ended,
         () = stop.next() => Ok(()),
     }
 }
 
-/// Looks whether there is what is to be watched, before it is waited for.
+/// Checks that the member or job exists, and follows its events.
 async fn find_and_follow(args: &Watch) -> Result<(), Failure> {
     let jobs = Jobs::of_host(&args.endpoint).await?;
     let Some(job) = &args.job else { return follow(&args.endpoint, args.endpoint.member.as_ref(), None).await };
@@ -51,28 +52,24 @@ async fn follow(
     let mut events = Events::new(&url, &filter, &endpoint.access.options()?)?;
     events.connect().await?;
     tell(format_args!("watching {}", one_line(&url, TEXT_CHARS)));
-    // Whatever happened before is not told.
-    let mut unseen = true;
+    // Earlier events are not sent, so the job may have ended without one.
+    let mut missed = true;
     let mut is_lost = false;
     loop {
-        if let (Some((job, worker)), true) = (job, unseen)
+        if let (Some((job, worker)), true) = (job, missed)
             && let Some(event) = ended(worker, member, job).await?
         {
-            show(endpoint, &event)?;
+            show(endpoint.json, &event, &event)?;
             return outcome(&event.news);
         }
-        unseen = false;
+        missed = false;
         match events.next().await {
-            Ok(Happened { event, json, .. }) => {
+            Ok(ReceivedEvent { event, json, .. }) => {
                 is_lost = false;
-                if endpoint.json {
-                    print_json(&json)?
-                } else {
-                    print(|out| write_event(out, &event))?
-                }
+                show(endpoint.json, &json, &event)?;
                 match event.news.kind() {
                     Kind::JobEnded | Kind::JobDeleted if job.is_some() => return outcome(&event.news),
-                    Kind::Gap => unseen = true,
+                    Kind::Gap => missed = true,
                     _ => {}
                 }
             }
@@ -87,11 +84,11 @@ async fn follow(
     }
 }
 
-/// How a job ended, if it has.
+/// The event of a job's end, if it has ended.
 async fn ended(worker: &WorkerHandle, member: Option<&MemberKey>, job: &JobId) -> Result<Option<Event>, Failure> {
     let status = match worker.status(job.as_str()).await {
         Ok(reply) => reply.value,
-        // The next event tells.
+        // The next event reports the end.
         Err(error) if error.may_pass() => return Ok(None),
         Err(error) => return Err(error.into()),
     };
@@ -100,27 +97,28 @@ async fn ended(worker: &WorkerHandle, member: Option<&MemberKey>, job: &JobId) -
         time: completed_at.unwrap_or(started_at),
         member: member.cloned(),
         job_id: Some(job_id),
-        news: News::JobEnded { status, error },
+        news: EventDetail::JobEnded { status, error },
         truncated: false,
     };
     Ok((status != JobStatus::Running).then_some(event))
 }
 
-fn show(endpoint: &Endpoint, event: &Event) -> io::Result<()> {
-    if endpoint.json { print_json(event) } else { print(|out| write_event(out, event)) }
+/// Prints an event: its JSON, or a line.
+fn show(as_json: bool, json: &impl Serialize, event: &Event) -> io::Result<()> {
+    if as_json { print_json(json) } else { print(|out| write_event(out, event)) }
 }
 
-/// With what the command ends when the job has.
-fn outcome(news: &News) -> Result<(), Failure> {
+/// The outcome of the command after the last event of its job.
+fn outcome(news: &EventDetail) -> Result<(), Failure> {
     match news {
-        News::JobEnded { status: JobStatus::Failed, .. } => Err(Failure::code(exit::JOB_FAILED)),
-        News::JobEnded { status: JobStatus::Cancelled, .. } => Err(Failure::code(exit::JOB_CANCELLED)),
-        News::JobDeleted => Err(Failure::error("the job was deleted")),
+        EventDetail::JobEnded { status: JobStatus::Failed, .. } => Err(Failure::code(exit::JOB_FAILED)),
+        EventDetail::JobEnded { status: JobStatus::Cancelled, .. } => Err(Failure::code(exit::JOB_CANCELLED)),
+        EventDetail::JobDeleted => Err(Failure::error("the job was deleted")),
         _ => Ok(()),
     }
 }
 
-/// A line: when, of which member and job, and what.
+/// Writes an event on a line: its time, member, job and details.
 fn write_event(out: &mut dyn Write, event: &Event) -> io::Result<()> {
     write!(out, "{LABEL}{}{LABEL:#}", one_line(&event.time, 40))?;
     if let Some(member) = &event.member {
@@ -134,16 +132,16 @@ fn write_event(out: &mut dyn Write, event: &Event) -> io::Result<()> {
         if event.truncated && !text.ends_with('…') { format!("{text} …") } else { text }
     };
     match &event.news {
-        News::JobStarted { description } => writeln!(out, "  started: {}", text(description)),
-        News::JobResumed { description } => writeln!(out, "  goes on: {}", text(description)),
-        News::JobSummary { summary } => {
+        EventDetail::JobStarted { description } => writeln!(out, "  started: {}", text(description)),
+        EventDetail::JobResumed { description } => writeln!(out, "  resumed: {}", text(description)),
+        EventDetail::JobSummary { summary } => {
             writeln!(out, "  {}", text(summary.as_deref().unwrap_or("(no summary any more)")))
         }
-        News::JobQuestion { question } => writeln!(out, "  {STRONG}asks{STRONG:#}: {}", text(question)),
-        News::JobDecision { decision } => {
+        EventDetail::JobQuestion { question } => writeln!(out, "  {STRONG}asks{STRONG:#}: {}", text(question)),
+        EventDetail::JobDecision { decision } => {
             writeln!(out, "  decided: {}: {}", text(&decision.question), text(&decision.decision))
         }
-        News::JobEnded { status, error } => {
+        EventDetail::JobEnded { status, error } => {
             let style = status_style(*status);
             write!(out, "  {style}{status}{style:#}")?;
             // A failed job that was cancelled keeps its error.
@@ -152,16 +150,18 @@ fn write_event(out: &mut dyn Write, event: &Event) -> io::Result<()> {
                 _ => writeln!(out),
             }
         }
-        News::JobDeleted => writeln!(out, "  deleted"),
-        News::MemberAdded => writeln!(out, "  is served from now on"),
-        News::MemberChanged => writeln!(out, "  was changed"),
-        News::MemberRemoved => writeln!(out, "  is not served any more"),
-        News::MemberError { error } => {
+        EventDetail::JobDeleted => writeln!(out, "  deleted"),
+        EventDetail::MemberAdded => writeln!(out, "  is served from now on"),
+        EventDetail::MemberChanged => writeln!(out, "  was changed"),
+        EventDetail::MemberRemoved => writeln!(out, "  is not served any more"),
+        EventDetail::MemberError { error } => {
             writeln!(out, "  {BAD}what is in its directory cannot be served{BAD:#}: {}", text(error))
         }
-        News::Gap { missed: Some(missed) } => writeln!(out, "  {BAD}up to {missed} events are missing here{BAD:#}"),
-        News::Gap { missed: None } => {
-            writeln!(out, "  {BAD}the host was started again; what happened before is missing here{BAD:#}")
+        EventDetail::Gap { missed: Some(missed) } => {
+            writeln!(out, "  {BAD}up to {missed} events are missing here{BAD:#}")
+        }
+        EventDetail::Gap { missed: None } => {
+            writeln!(out, "  {BAD}the host was started again; earlier events are missing here{BAD:#}")
         }
     }
 }

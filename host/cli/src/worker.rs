@@ -1,4 +1,4 @@
-//! A worker that jobs are dispatched to and followed at: a member opened in this process, or the host that serves it.
+//! Dispatching and following jobs, at a member opened in this process or at the host that serves it.
 
 use std::{
     io::{self, Read as _},
@@ -28,23 +28,24 @@ use crate::{
     hosted::Terms,
     local,
     markdown::print_report,
-    output::{one_line, print_json, tell, tell_error, write_questions},
+    output::{self, one_line, print_json, tell, tell_error},
     progress::Progress,
 };
 
-/// How long a description becomes that is taken from the task.
+/// The maximum length of a description that is taken from the task.
 const DESCRIPTION_CHARS: usize = 80;
-/// Between two looks at the job, at first; and at one of a host, in the end.
-const LOOK: Duration = Duration::from_millis(100);
+/// The initial polling interval.
+const POLL: Duration = Duration::from_millis(100);
+/// The longest polling interval for a job of another host.
 const SLOWEST: Duration = Duration::from_secs(1);
-/// How long a host of all members may take to notice that a component has changed.
+/// How long a host of a directory may take to notice a changed component.
 const NOTICED: Duration = Duration::from_secs(10);
-/// How long a host may take to cancel a job, where a person waits.
-const SILENT: Duration = Duration::from_secs(5);
-/// So many looks in a row may find that the host is busy, or being restarted.
-const FORGIVEN: u32 = 40;
+/// The timeout of a host's answer to a cancellation.
+const CANCEL: Duration = Duration::from_secs(5);
+/// How many polls in a row may find that the host is busy or being restarted.
+const MAX_FAILED_POLLS: u32 = 40;
 
-/// What is asked for, out of the command line and, where the task is `-`, stdin.
+/// The parameters of a dispatch from the command line, and from stdin if the task is `-`.
 pub(crate) fn work(task: &str, args: WorkArgs) -> Result<DispatchParams, Failure> {
     let task = match task {
         "-" => {
@@ -63,7 +64,7 @@ pub(crate) fn work(task: &str, args: WorkArgs) -> Result<DispatchParams, Failure
     Ok(DispatchParams { description, task, config: args.input, agent: None })
 }
 
-/// `guild dispatch --wait`: the task, at a host that runs, from here to its report.
+/// `guild dispatch --wait`: dispatches the task to a running host and prints its report.
 pub(crate) async fn wait_for(worker: WorkerHandle, params: DispatchParams, json: bool) -> Result<(), Failure> {
     let mut stop = stop_signals()?;
     let worker = Worker::Owner(worker);
@@ -76,21 +77,21 @@ pub(crate) fn stop_signals() -> Result<StopSignals, Failure> {
     StopSignals::new().map_err(|e| Failure::error(format!("cannot listen for signals: {e}")))
 }
 
-/// Why a command ends that was told to.
+/// The failure of a command that a signal ended.
 pub(crate) fn interrupted(why: impl Into<String>) -> Failure {
     Failure { code: exit::INTERRUPTED, message: Some(why.into()) }
 }
 
-/// Why a job is left that nobody has said to have ended.
-fn left(id: &str) -> Failure {
+/// The failure of a command that a signal ended while its job may still run.
+fn interrupted_early(id: &str) -> Failure {
     interrupted(format!(
         "interrupted before the job {id} was said to have ended; it may go on: `guild status {id}` shows it, and `guild \
          cancel {id}` ends it"
     ))
 }
 
-/// Follows a job to its end, and prints what came of it. `job` is its id, and what it is called on stderr; `is_to_end` is
-/// whether it is to be cancelled at once.
+/// Follows a job to its end, and prints its outcome. `id` is its id, `job` its name on stderr; with `is_to_end`, it is
+/// cancelled at once.
 pub(crate) async fn carry_out(
     worker: &Worker,
     (id, job): (&str, &str),
@@ -103,12 +104,8 @@ pub(crate) async fn carry_out(
         outcome = report(worker, &ended.status, json) => outcome,
         () = stop.next() => Err(interrupted(format!("interrupted before its report was there; `guild result {id}` shows it"))),
     };
-    if let Some(questions) = &ended.status.questions
-        && !json
-    {
-        let mut text = Vec::new();
-        write_questions(&mut text, questions)?;
-        tell(format_args!("questions:\n{}", String::from_utf8_lossy(&text).trim_end()));
+    if let Some(questions) = ended.status.questions.as_ref().filter(|_| !json) {
+        tell(format_args!("questions:\n{}", output::questions(questions).trim_end()));
     }
     tell(format_args!("job: {job}"));
     outcome?;
@@ -120,7 +117,7 @@ pub(crate) async fn carry_out(
     }
 }
 
-/// Prints what came of a job.
+/// Prints the outcome of a job.
 async fn report(worker: &Worker, job: &StatusView, json: bool) -> Result<(), Failure> {
     match job.status {
         JobStatus::Completed => {
@@ -136,7 +133,7 @@ async fn report(worker: &Worker, job: &StatusView, json: bool) -> Result<(), Fai
     Ok(())
 }
 
-/// Who carries the task out.
+/// The process that runs the task.
 pub(crate) enum Worker {
     /// This process.
     Here { member: Arc<Member>, _host: Arc<Host> },
@@ -144,8 +141,8 @@ pub(crate) enum Worker {
     Owner(WorkerHandle),
 }
 
-/// Refuses to go through an owner that does not serve the member as it is asked for.
-fn hold(directory: &Path, config: &Config, terms: &Terms, owner: &Owner) -> Result<(), Failure> {
+/// Checks that an owner serves the member as the terms require.
+fn check_terms(directory: &Path, config: &Config, terms: &Terms, owner: &Owner) -> Result<(), Failure> {
     let member = discovery::single(directory, config.members.as_deref(), config).map_err(Failure::error)?;
     terms.check(&member, owner).map(drop)
 }
@@ -153,7 +150,7 @@ fn hold(directory: &Path, config: &Config, terms: &Terms, owner: &Owner) -> Resu
 /// How a job ended.
 struct Ended {
     status: StatusView,
-    /// Whether it was told to from here.
+    /// Whether this command cancelled it.
     interrupted: bool,
 }
 
@@ -164,15 +161,15 @@ impl Worker {
         terms: &Terms,
         access: &AccessArgs,
     ) -> Result<Self, Failure> {
-        // A host that wants to serve a member waits for its owner to let go. There is no need to: the owner does it.
+        // Opening a member waits for its owner to release it. Using the owner avoids that.
         if let Ok(Some(owner)) = Owner::of(&local::open(directory)?)
             && !owner.url.is_empty()
         {
             let client = access.client_of_owner(&owner.url)?;
             let listed = client.list(&ListParams { detail: None, filter: Some("-".to_owned()) }).await;
-            // A toolbox answers that it has no jobs.
+            // A toolbox refuses, since it has no jobs.
             if matches!(listed, Ok(_) | Err(Error::Refused { .. })) {
-                hold(directory, &options.config, terms, &owner)?;
+                check_terms(directory, &options.config, terms, &owner)?;
                 return Ok(Self::Owner(client));
             }
         }
@@ -184,18 +181,18 @@ impl Worker {
             },
             Err(OpenError::Owner(OwnerError::Served { key, .. })) => {
                 let owner = Owner::of(&local::open(directory)?);
-                let owner = owner.map_err(|e| Failure::error(format!("who serves {key} cannot be told: {e}")))?;
+                let owner = owner.map_err(|e| Failure::error(format!("cannot find out who serves {key}: {e}")))?;
                 let owner = owner.filter(|owner| !owner.url.is_empty()).ok_or_else(|| {
                     Failure::error(format!("the process that serves {key} has just ended, or begun; run this again"))
                 })?;
-                hold(directory, &config, terms, &owner)?;
+                check_terms(directory, &config, terms, &owner)?;
                 Ok(Self::Owner(access.client_of_owner(&owner.url)?))
             }
             Err(error) => Err(Failure::error(error.to_string())),
         }
     }
 
-    /// Waits until the component is in service that the member's directory has, as long as compiling it takes.
+    /// Waits until the component in the member's directory is in service, for as long as its compilation takes.
     pub(crate) async fn prepared(
         &self,
         here: &FoundMember,
@@ -205,7 +202,7 @@ impl Worker {
         let progress = Progress::start();
         match self {
             Self::Here { member, .. } => member.prepared(|what| progress.compiling(what)).await,
-            Self::Owner(host) => served_as_here(access, host.url(), here, limits, &progress).await?,
+            Self::Owner(host) => wait_until_current(access, host.url(), here, limits, &progress).await?,
         }
         Ok(())
     }
@@ -218,8 +215,8 @@ impl Worker {
         Ok(dispatched.job_id.to_string())
     }
 
-    /// Dispatches a task. There may be a job as soon as this begins, so a signal waits for its id, to cancel it: then the
-    /// answer is that it is to end. A second signal does not wait.
+    /// Dispatches a task, and returns the job's id and whether to cancel the job. After a signal the job's id is still
+    /// awaited, so that the job can be cancelled. A second signal ends that.
     pub(crate) async fn dispatch_or_stop(
         &self,
         params: DispatchParams,
@@ -244,7 +241,7 @@ impl Worker {
         }
     }
 
-    /// Where the job is; `None` where that cannot be known for now, as while the host is being restarted.
+    /// The job's status; `None` while it is temporarily unknown, for example because the host is being restarted.
     async fn status(&self, id: &str) -> Result<Option<StatusView>, Failure> {
         match self {
             Self::Here { member, .. } => {
@@ -269,11 +266,11 @@ impl Worker {
         }
     }
 
-    /// Cancels the job; `false` where the host does not answer.
+    /// Cancels the job; `false` if the host does not answer.
     async fn cancel(&self, id: &str) -> Result<bool, Failure> {
         match self {
             Self::Here { member, .. } => drop(member.cancel(id).await?),
-            Self::Owner(host) => match tokio::time::timeout(SILENT, host.cancel(id)).await {
+            Self::Owner(host) => match tokio::time::timeout(CANCEL, host.cancel(id)).await {
                 Ok(Ok(_)) => {}
                 Ok(Err(error)) if !error.may_pass() => return Err(error.into()),
                 Ok(Err(_)) | Err(_) => return Ok(false),
@@ -282,11 +279,10 @@ impl Worker {
         Ok(true)
     }
 
-    /// Does what a signal asks for: the first cancels the job. It is an error where a host does not answer, and with the
-    /// second signal.
+    /// Handles a signal: the first one cancels the job. A host that does not answer is an error, and so is a second signal.
     async fn end(&self, id: &str, interrupted: &mut bool, stop: &mut StopSignals) -> Result<(), Failure> {
         if *interrupted {
-            return Err(left(id));
+            return Err(interrupted_early(id));
         }
         *interrupted = true;
         tell("cancelling the job; a second signal ends this command at once");
@@ -294,17 +290,17 @@ impl Worker {
             cancelled = self.cancel(id) => cancelled?,
             () = stop.next() => false,
         };
-        if is_cancelled { Ok(()) } else { Err(left(id)) }
+        if is_cancelled { Ok(()) } else { Err(interrupted_early(id)) }
     }
 
-    /// Follows a job to its end, and cancels it when told to stop, or at once.
+    /// Follows a job to its end, and cancels it on a signal, or at once with `is_to_end`.
     async fn follow(&self, id: &str, is_to_end: bool, stop: &mut StopSignals) -> Result<Ended, Failure> {
         let progress = Progress::start();
-        let (mut interrupted, mut unknown) = (false, 0);
+        let (mut interrupted, mut failed_polls) = (false, 0);
         if is_to_end {
             self.end(id, &mut interrupted, stop).await?;
         }
-        let mut pause = LOOK;
+        let mut pause = POLL;
         loop {
             let status = tokio::select! {
                 status = self.status(id) => status?,
@@ -316,18 +312,18 @@ impl Worker {
             let pause = match status {
                 Some(status) if status.status != JobStatus::Running => return Ok(Ended { status, interrupted }),
                 Some(status) => {
-                    unknown = 0;
+                    failed_polls = 0;
                     progress.show(Some("cancelling").filter(|_| interrupted).or(status.summary.as_deref()));
-                    // A host is asked ever less often: others ask it, too.
+                    // Other clients poll the host, too, so the interval grows.
                     if let Self::Owner(_) = self {
                         pause = (pause * 5 / 4).min(SLOWEST);
                     }
                     pause
                 }
-                None if interrupted => return Err(left(id)),
+                None if interrupted => return Err(interrupted_early(id)),
                 None => {
-                    unknown += 1;
-                    if unknown > FORGIVEN {
+                    failed_polls += 1;
+                    if failed_polls > MAX_FAILED_POLLS {
                         return Err(Failure::error("the host does not answer any more; the job may go on there"));
                     }
                     SLOWEST
@@ -341,9 +337,9 @@ impl Worker {
     }
 }
 
-/// Waits until the host at `url` serves the member as its directory has it, and the toolboxes that it names. What the host
-/// does not take up by itself is an error: the task would be carried out by something older.
-async fn served_as_here(
+/// Waits until the host at `url` serves the present state of the member's directory and of its toolboxes. A change that the
+/// host does not load by itself is an error, since an older component would run the task.
+async fn wait_until_current(
     access: &AccessArgs,
     url: &str,
     here: &FoundMember,
@@ -354,7 +350,7 @@ async fn served_as_here(
     let file = here.manifest.component.as_ref().map_or(FILE_NAME, |spec| &spec.file);
     let key = here.key.as_str();
     let options = access.options_of_owner(url, None)?;
-    // A host of one member has it at its one endpoint, and reads its files when it starts.
+    // A host of one member has a single endpoint, and only reads the member's files when it starts.
     let is_roster = url.contains("/members/");
     let compiled = Duration::from_secs(limits.compile_seconds.into());
     let mut until = Instant::now() + NOTICED;
@@ -362,7 +358,7 @@ async fn served_as_here(
         let members = match guild_client::members(url, &options).await {
             Ok(members) => members.value,
             Err(e) => {
-                tell(format_args!("whether the host at {url} serves {key} as it is here cannot be told: {e}"));
+                tell(format_args!("cannot find out whether the host at {url} serves {key} as it is here: {e}"));
                 return Ok(());
             }
         };
@@ -376,11 +372,11 @@ async fn served_as_here(
             progress.waiting(&format!("the host at {url} is compiling the component of {loading}"));
             until = Instant::now() + NOTICED;
         } else if is_same || served.state == MemberService::Error {
-            // What is wrong with it, the dispatch says.
+            // The dispatch reports the error.
             return Ok(());
         } else if let Some(why) = &served.error {
             return Err(Failure::error(format!(
-                "the host at {url} goes on with what {key} was before its directory changed: {why}"
+                "the host at {url} still serves what {key} was before its directory changed: {why}"
             )));
         } else if !is_roster {
             return Err(Failure::error(format!(
@@ -395,7 +391,7 @@ async fn served_as_here(
         } else {
             progress.waiting(&format!("waiting for the host at {url} to take up the change of {key}"));
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL).await;
     }
 }
 

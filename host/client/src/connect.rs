@@ -1,4 +1,4 @@
-//! How a host is connected to, how its answers are read, and what it means where that fails.
+//! Connecting to a host, and reading its answers and errors.
 
 use std::{borrow::Cow, io, time::Duration};
 
@@ -18,26 +18,26 @@ use sse_stream::{Sse, SseStream};
 
 use crate::Error;
 
-/// How long a call may take. Guild Hall's own client gives up as late.
+/// The default timeout of a call. Guild Hall's own client has the same.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// The pause between one try and the next, at first.
+/// The first pause between two attempts.
 pub(crate) const FIRST: Duration = Duration::from_millis(50);
-/// The longest pause between two tries.
+/// The longest pause between two attempts.
 const SLOWEST: Duration = Duration::from_secs(2);
-/// How much is read of what a host says to a request that it refuses.
+/// How much is read of the body of an HTTP error.
 const REFUSAL_BYTES: usize = 4 * 1024;
-/// How long it may take until there is a connection, where the whole answer may not take less.
+/// The timeout for connecting.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// How a host is reached.
+/// How to reach a host.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The token, where the host wants one.
+    /// The token, if the host requires one.
     pub token: Option<Secret>,
-    /// The certificate authorities that are trusted in place of the system's.
+    /// The certificate authorities to trust instead of the system's.
     pub authorities: Option<Authorities>,
-    /// How long a call may take; 30 s, if nobody says otherwise. A host answers a dispatch within 20 s. That of a tool ends
-    /// when the host says so.
+    /// The timeout of a call; 30 s by default. A host answers a dispatch within 20 s. For calls of tools, only the host sets a
+    /// time limit.
     pub timeout: Duration,
 }
 
@@ -52,10 +52,10 @@ impl Default for Options {
 pub struct Authorities(Vec<Certificate>);
 
 impl Authorities {
-    /// All that are in a PEM file.
+    /// All certificates in a PEM file.
     ///
     /// # Errors
-    /// Where there is none in it.
+    /// If there is none in it.
     pub fn from_pem(pem: &[u8]) -> Result<Self, Error> {
         let authorities = Certificate::from_pem_bundle(pem).map_err(|e| Error::Authority(e.to_string()))?;
         if authorities.is_empty() {
@@ -65,21 +65,28 @@ impl Authorities {
     }
 }
 
-/// A result: as it came, and typed.
+/// A result: its JSON as received, and typed.
 #[derive(Debug)]
 pub struct Reply<T> {
-    /// The result's own JSON.
+    /// The JSON as received.
     pub json: Box<RawValue>,
-    /// What it says.
+    /// The value that was parsed from it.
     pub value: T,
 }
 
-/// The pause after the next try: longer by half, up to 2 s.
+impl<T: DeserializeOwned> Reply<T> {
+    pub(crate) fn parse(url: &Url, json: Box<RawValue>) -> Result<Self, Error> {
+        let value = serde_json::from_str(json.get()).map_err(|e| protocol(url, e.to_string()))?;
+        Ok(Self { json, value })
+    }
+}
+
+/// The next pause: longer by half, up to 2 s.
 pub(crate) fn longer(pause: Duration) -> Duration {
     (pause * 3 / 2).min(SLOWEST)
 }
 
-/// A client of one endpoint. `timeout` is how long a whole answer may take; it may go on for ever where there is none.
+/// A client of one endpoint. `timeout` is that of a complete answer; without it, an answer may take forever.
 pub(crate) fn client(
     endpoint: &Url,
     options: &Options,
@@ -89,7 +96,7 @@ pub(crate) fn client(
     if let Some(token) = &options.token {
         headers.insert(AUTHORIZATION, authorization(token, endpoint)?);
     }
-    // A proxy from the environment could only be in the way, and a redirect lead a token elsewhere.
+    // A proxy from the environment could only get in the way, and a redirect could leak the token.
     let http = reqwest::Client::builder().no_proxy().redirect(Policy::none()).default_headers(headers);
     let mut http = http.connect_timeout(CONNECT);
     if let Some(timeout) = timeout {
@@ -101,7 +108,7 @@ pub(crate) fn client(
     http.build().map_err(|e| Error::Address { url: endpoint.to_string(), reason: e.to_string() })
 }
 
-/// The header that brings a token; an error where others could read it on its way.
+/// The header with a token; an error if others could read it on the way.
 fn authorization(token: &Secret, endpoint: &Url) -> Result<HeaderValue, Error> {
     if !may_carry_key(endpoint.scheme(), endpoint.host_str().unwrap_or_default()) {
         let why = format!("{endpoint} is on another machine, to which a token goes encrypted only: use https://");
@@ -113,10 +120,10 @@ fn authorization(token: &Secret, endpoint: &Url) -> Result<HeaderValue, Error> {
     Ok(header)
 }
 
-/// Why there is no answer of `endpoint`.
+/// The error for a request to `endpoint` that failed.
 pub(crate) fn failed(error: reqwest::Error, endpoint: &Url, timeout: Duration) -> Error {
     let url = endpoint.clone();
-    // The innermost cause is the one that says something: "connection refused".
+    // The innermost cause has the information, such as "connection refused".
     let mut cause: &dyn std::error::Error = &error;
     while let Some(inner) = cause.source() {
         cause = inner;
@@ -131,64 +138,64 @@ pub(crate) fn failed(error: reqwest::Error, endpoint: &Url, timeout: Duration) -
     }
 }
 
-/// What an answer says, and whether that is all of it: of one that is longer than `most` bytes, at least so many.
-async fn read(response: &mut Response, most: usize) -> reqwest::Result<(Vec<u8>, bool)> {
+/// Reads the body of an answer, and returns whether it is complete: reading stops once it exceeds `max` bytes.
+async fn read(response: &mut Response, max: usize) -> reqwest::Result<(Vec<u8>, bool)> {
     let mut body = Vec::new();
     while let Some(piece) = response.chunk().await? {
         body.extend_from_slice(&piece);
-        if body.len() > most {
+        if body.len() > max {
             return Ok((body, false));
         }
     }
     Ok((body, true))
 }
 
-/// All that an answer says, which is no more than `most` bytes.
-pub(crate) async fn whole(
+/// Reads the body of an answer. More than `max` bytes are an error.
+pub(crate) async fn read_all(
     url: &Url,
     response: &mut Response,
-    most: usize,
+    max: usize,
     timeout: Duration,
 ) -> Result<Vec<u8>, Error> {
-    match read(response, most).await.map_err(|e| failed(e, url, timeout))? {
+    match read(response, max).await.map_err(|e| failed(e, url, timeout))? {
         (body, true) => Ok(body),
-        (_, false) => Err(protocol(url, format!("with more than {most} bytes"))),
+        (_, false) => Err(protocol(url, format!("with more than {max} bytes"))),
     }
 }
 
-/// What an answer says in JSON, of no more than `most` bytes; an error where it refuses.
+/// Parses an answer in JSON of at most `max` bytes. An HTTP error is an error.
 pub(crate) async fn json<T: DeserializeOwned>(
     url: &Url,
     mut response: Response,
-    most: usize,
+    max: usize,
     timeout: Duration,
 ) -> Result<T, Error> {
     if !response.status().is_success() {
         return Err(refused(url, &mut response).await);
     }
-    let body = whole(url, &mut response, most, timeout).await?;
+    let body = read_all(url, &mut response, max, timeout).await?;
     serde_json::from_slice(&body).map_err(|e| protocol(url, e.to_string()))
 }
 
-/// What a host says that refuses a request: a text, or, at an endpoint, the message of an error of JSON-RPC.
+/// The reason in a host's HTTP error: the body as text, or, at an endpoint, the message of the JSON-RPC error in it.
 pub fn refusal(text: &str) -> Cow<'_, str> {
     #[derive(Deserialize)]
     struct Refusal<'a> {
         #[serde(borrow)]
-        error: Told<'a>,
+        error: Message<'a>,
     }
     #[derive(Deserialize)]
-    struct Told<'a> {
+    struct Message<'a> {
         #[serde(borrow)]
         message: Cow<'a, str>,
     }
     match serde_json::from_str(text) {
-        Ok(Refusal { error: Told { message } }) => message,
+        Ok(Refusal { error: Message { message } }) => message,
         Err(_) => text.into(),
     }
 }
 
-/// What the host says to a request that it refuses.
+/// The error for an answer with an HTTP error.
 pub(crate) async fn refused(url: &Url, response: &mut Response) -> Error {
     let (mut text, _) = read(response, REFUSAL_BYTES).await.unwrap_or_default();
     text.truncate(REFUSAL_BYTES);
@@ -196,23 +203,23 @@ pub(crate) async fn refused(url: &Url, response: &mut Response) -> Error {
     Error::Http { url: url.clone(), status: response.status(), text }
 }
 
-/// It is not what a host says.
+/// The error for an answer that no host gives.
 pub(crate) fn protocol(url: &Url, reason: impl Into<String>) -> Error {
     Error::Protocol { url: url.clone(), reason: reason.into() }
 }
 
-/// The events of an answer, each of which has no more than some `most` bytes.
-pub(crate) fn sse(response: Response, most: usize) -> BoxStream<'static, Result<Sse, sse_stream::Error>> {
+/// The server-sent events of an answer. An event with more than about `max` bytes is an error.
+pub(crate) fn sse(response: Response, max: usize) -> BoxStream<'static, Result<Sse, sse_stream::Error>> {
     let pieces = stream::unfold((response, 0_usize), move |(mut response, open)| async move {
         let piece = response.chunk().await.map_err(io::Error::other).transpose()?;
-        // An event ends with an empty line.
+        // An event ends with an empty line. `open` is the size of the event so far.
         let open = match &piece {
             Ok(piece) if piece.windows(2).any(|two| two == b"\n\n") => 0,
             Ok(piece) => open + piece.len(),
             Err(_) => open,
         };
-        let too_long = || Err(io::Error::other(format!("an event has more than {most} bytes")));
-        Some((if open > most { too_long() } else { piece }, (response, open)))
+        let too_long = || Err(io::Error::other(format!("an event has more than {max} bytes")));
+        Some((if open > max { too_long() } else { piece }, (response, open)))
     });
     SseStream::from_bytes_stream(pieces).boxed()
 }

@@ -1,47 +1,60 @@
-//! Which address is meant.
+//! URLs of a host's endpoints.
 
 use guild_contract::MemberKey;
 use reqwest::Url;
 
-/// The endpoint that is meant: a bare address means its `/mcp`, and a member of it `/members/KEY/mcp`.
-pub(crate) fn endpoint(url: &str, member: Option<&MemberKey>) -> Result<Url, String> {
-    let mut url: Url = url.parse().map_err(|_| "it should look like http://127.0.0.1:7433/mcp".to_owned())?;
+use crate::Error;
+
+/// The endpoint for an address: `/mcp` for a bare address, and `/members/KEY/mcp` for a member.
+pub(crate) fn endpoint(address: &str, member: Option<&MemberKey>) -> Result<Url, Error> {
+    let invalid = |reason: &str| Error::Address { url: address.to_owned(), reason: reason.to_owned() };
+    let mut url: Url = address.parse().map_err(|_| invalid("it should look like http://127.0.0.1:7433/mcp"))?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
-        return Err("it should begin with http:// or https:// and a host's name".to_owned());
+        return Err(invalid("it should begin with http:// or https:// and a host's name"));
     }
     let bare = matches!(url.path(), "/" | "/mcp");
     match member {
         None if bare => url.set_path("/mcp"),
         None => {}
         Some(key) if bare => url.set_path(&format!("/members/{key}/mcp")),
-        Some(key) => return Err(format!("it names an endpoint already; leave the member {key} or its path out")),
+        Some(key) => return Err(is_endpoint(address, key)),
     }
     Ok(url)
 }
 
-/// Whether an address names a host only, and no endpoint of one member.
+/// The error if both the address and the caller name a member.
+pub(crate) fn is_endpoint(address: &str, key: &MemberKey) -> Error {
+    let reason = format!("it names an endpoint already; leave the member {key} or its path out");
+    Error::Address { url: address.to_owned(), reason }
+}
+
+/// Whether an address is that of a host, and not an endpoint of one member.
 pub(crate) fn is_bare(url: &str) -> bool {
     url.parse::<Url>().is_ok_and(|url| matches!(url.path(), "/" | "/mcp"))
 }
 
-/// Where a host has its events, and which member's are meant: the host's own address, or an endpoint of it.
-pub(crate) fn events(url: &str) -> Result<(Url, Option<MemberKey>), String> {
-    beside(url, "events")
+/// The URL of a host's events, and the member if `url` is the endpoint of one.
+pub(crate) fn events(url: &str) -> Result<(Url, Option<MemberKey>), Error> {
+    sibling(url, "events")
 }
 
-/// Where a host tells of its members.
-pub(crate) fn members(url: &str) -> Result<Url, String> {
-    beside(url, "members").map(|(url, _)| url)
+/// The URL of a host's report of its members.
+pub(crate) fn members(url: &str) -> Result<Url, Error> {
+    sibling(url, "members").map(|(url, _)| url)
 }
 
-/// What a host has beside its endpoints, and the member whose endpoint `url` is.
-fn beside(url: &str, what: &str) -> Result<(Url, Option<MemberKey>), String> {
-    let mut url = endpoint(url, None)?;
+/// The URL next to the host's endpoints, and the member if `address` is the endpoint of one.
+fn sibling(address: &str, what: &str) -> Result<(Url, Option<MemberKey>), Error> {
+    let mut url = endpoint(address, None)?;
     let endpoint = url.path().trim_end_matches('/');
     let base = endpoint.strip_suffix("/mcp").unwrap_or(endpoint);
     let of_a_member = ["/members/", "/dispatch/", "/all/", "/whole/"].iter().find_map(|part| base.rsplit_once(part));
     let (base, key) = match of_a_member {
-        Some((base, key)) => (base, Some(key.parse().map_err(|e| format!("{e}"))?)),
+        Some((base, key)) => {
+            let key = key.parse::<MemberKey>();
+            let key = key.map_err(|e| Error::Address { url: address.to_owned(), reason: e.to_string() })?;
+            (base, Some(key))
+        }
         None => (base, None),
     };
     let path = format!("{base}/{what}");
@@ -64,13 +77,13 @@ mod tests {
         assert_eq!(at("http://localhost:1/mcp", Some("a/b")).unwrap(), "http://localhost:1/members/a/b/mcp");
         assert_eq!(at("http://localhost:1/members/a/mcp", None).unwrap(), "http://localhost:1/members/a/mcp");
         assert_eq!(at("https://guild.example", None).unwrap(), "https://guild.example/mcp");
-        assert!(at("http://localhost:1/members/a/mcp", Some("b")).unwrap_err().contains("member b"));
-        assert!(at("localhost:7433", None).unwrap_err().contains("http://"));
-        assert!(at("7433", None).unwrap_err().contains("http://"));
+        assert!(at("http://localhost:1/members/a/mcp", Some("b")).unwrap_err().to_string().contains("member b"));
+        assert!(at("localhost:7433", None).unwrap_err().to_string().contains("http://"));
+        assert!(at("7433", None).unwrap_err().to_string().contains("http://"));
     }
 
     #[test]
-    fn the_events_are_beside_the_endpoints() {
+    fn the_events_are_next_to_the_endpoints() {
         let at = |url| events(url).map(|(url, key)| (url.to_string(), key.map(String::from)));
         assert_eq!(at("http://127.0.0.1:7433").unwrap(), ("http://127.0.0.1:7433/events".into(), None));
         assert_eq!(at("http://127.0.0.1:7433/mcp").unwrap(), ("http://127.0.0.1:7433/events".into(), None));

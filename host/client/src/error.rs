@@ -1,75 +1,75 @@
-//! Why a call has no result.
+//! Errors of calls.
 
 use std::time::Duration;
 
 use reqwest::{StatusCode, Url};
 
-/// Why a call has no result. What the host says is shown as it came: it may have characters that steer a terminal.
+/// An error of a call. Texts of the host are unchanged, and may have control characters.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The address cannot be a host's.
+    /// The address is not that of a host.
     #[error("{url:?} is not the address of a host: {reason}")]
     Address {
-        /// What was given.
+        /// The address.
         url: String,
-        /// What is wrong with it.
+        /// Why it is invalid.
         reason: String,
     },
-    /// The token may not be sent there, or is none.
+    /// The token may not be sent there, or is invalid.
     #[error("no token: {0}")]
     Token(String),
-    /// The certificate authority is none.
+    /// The certificate authority is invalid.
     #[error("the certificate authority: {0}")]
     Authority(String),
-    /// Nobody listens.
+    /// The connection failed.
     #[error("cannot connect to {url} ({reason})")]
     Unreachable {
-        /// Where.
+        /// The endpoint.
         url: Url,
-        /// What the connection failed with.
+        /// Why the connection failed.
         reason: String,
     },
     /// No answer in time.
     #[error("{url} did not answer within {} s", after.as_secs())]
     Timeout {
-        /// Where.
+        /// The endpoint.
         url: Url,
-        /// How long it was waited for.
+        /// The timeout.
         after: Duration,
     },
     /// The connection broke before the answer was complete.
     #[error("the connection to {url} broke: {reason}")]
     Broken {
-        /// Where.
+        /// The endpoint.
         url: Url,
-        /// With what.
+        /// Why the connection broke.
         reason: String,
     },
     /// An HTTP error.
     #[error("{url} answered HTTP {status}{}", said(.text))]
     Http {
-        /// Where.
+        /// The endpoint.
         url: Url,
-        /// The answer.
+        /// The status of the answer.
         status: StatusCode,
-        /// What the host says about it: the beginning of the body.
+        /// The reason: the beginning of the body.
         text: String,
     },
-    /// Something that JSON-RPC does not know.
+    /// An answer that is not valid JSON-RPC, or not that of a host.
     #[error("{url} answered, but not as a host does: {reason}")]
     Protocol {
-        /// Where.
+        /// The endpoint.
         url: Url,
-        /// What is wrong with the answer.
+        /// Why the answer is invalid.
         reason: String,
     },
-    /// The host's own refusal.
+    /// A JSON-RPC error of the host.
     #[error("{message}")]
     Refused {
         /// The code: see [`code`](guild_contract::rpc::code).
         code: i32,
-        /// What the host says.
+        /// The host's message.
         message: String,
     },
 }
@@ -79,7 +79,7 @@ fn said(text: &str) -> String {
 }
 
 impl Error {
-    /// Whether the same call may succeed a little later: the host is busy, is being restarted, or was not reached.
+    /// Whether the same call may succeed later: the host is busy, is being restarted, or was not reached.
     pub fn may_pass(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::Timeout { .. } | Self::Broken { .. } => true,

@@ -1,4 +1,4 @@
-//! What happens on a host, as it happens.
+//! The events of a host, as a stream.
 
 use std::time::Duration;
 
@@ -17,37 +17,37 @@ use crate::{
     endpoint::events,
 };
 
-/// A host that is silent for longer is gone: it shows a sign of life every 15 s.
+/// The timeout without any message. A host sends a keep-alive every 15 s.
 const SILENCE: Duration = Duration::from_secs(45);
-/// How much of an event is read.
+/// The maximum size of an event.
 const EVENT_BYTES: usize = 1024 * 1024;
 
-/// What is to be told; of each, empty is everything.
+/// The events to subscribe to. An empty list selects all.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// Of these members.
+    /// Events of these members.
     pub members: Vec<MemberKey>,
-    /// Of these jobs.
+    /// Events of these jobs.
     pub jobs: Vec<JobId>,
-    /// Of these kinds. A gap is told in any case.
+    /// Events of these kinds. A gap is always reported.
     pub kinds: Vec<Kind>,
 }
 
-/// An event: as it came, and typed.
+/// An event: its JSON as received, and typed.
 #[derive(Debug)]
-pub struct Happened {
-    /// What [`Events::resume`] goes on after.
+pub struct ReceivedEvent {
+    /// The event's id, for [`Events::resume`].
     pub id: String,
-    /// The event's own JSON.
+    /// The JSON as received.
     pub json: Box<RawValue>,
-    /// What it says.
+    /// The event that was parsed from it.
     pub event: Event,
 }
 
-/// The events of a host, from the moment on at which the first is asked for.
+/// The events of a host, beginning with the first call of [`Self::connect`] or [`Self::next`].
 ///
-/// A connection that breaks is made again, and goes on after the last event: where the host has not kept all of them, or
-/// was started again, that is an event, too ([`News::Gap`](guild_contract::News::Gap)).
+/// A broken connection is made again, and continues after the last event. If the host has not kept all events since then, or
+/// was restarted, that is an event, too ([`EventDetail::Gap`](guild_contract::EventDetail::Gap)).
 pub struct Events {
     http: reqwest::Client,
     url: Url,
@@ -58,14 +58,13 @@ pub struct Events {
 }
 
 impl Events {
-    /// The events of the host at `url`, which may be that of a member's endpoint: then they are that member's, unless
-    /// `filter` names others. Nothing is sent yet.
+    /// The events of the host at `url`. If that is a member's endpoint, they are that member's events, unless `filter` names
+    /// other members. Nothing is sent yet.
     ///
     /// # Errors
     /// As [`WorkerHandle::with_options`](crate::WorkerHandle::with_options).
     pub fn new(url: &str, filter: &Filter, options: &Options) -> Result<Self, Error> {
-        let address = |reason| Error::Address { url: url.to_owned(), reason };
-        let (mut url, of) = events(url).map_err(address)?;
+        let (mut url, of) = events(url)?;
         {
             let mut query = url.query_pairs_mut();
             let own = of.as_ref().filter(|_| filter.members.is_empty());
@@ -77,20 +76,20 @@ impl Events {
         Ok(Self { http, url, timeout: options.timeout, last: None, now: None, pause: None })
     }
 
-    /// The same, after the event of that id.
+    /// Continues after the event with that id.
     ///
     /// # Errors
-    /// Where it can be no event's id.
+    /// If it is not a valid id.
     pub fn resume(mut self, id: &str) -> Result<Self, Error> {
         let id = HeaderValue::from_str(id);
         self.last = Some(id.map_err(|_| protocol(&self.url, "an event's id has no such characters"))?);
         Ok(self)
     }
 
-    /// Connects, where there is no connection: from then on nothing is missed.
+    /// Connects, if there is no connection. No later event is missed.
     ///
     /// # Errors
-    /// See [`Error`]. After one that [may pass](Error::may_pass), the next call waits a little and tries again.
+    /// See [`Error`]. After one that [may pass](Error::may_pass), the next call waits briefly and tries again.
     pub async fn connect(&mut self) -> Result<(), Error> {
         if self.now.is_some() {
             return Ok(());
@@ -113,23 +112,23 @@ impl Events {
         Ok(())
     }
 
-    /// The next event. It waits as long as nothing happens. To stop, drop it.
+    /// Waits for the next event. Dropping the future is safe.
     ///
     /// # Errors
-    /// Where the connection broke and cannot be made again at once: see [`Error`]. After one that
-    /// [may pass](Error::may_pass), the next call waits a little and goes on where this one ended.
-    pub async fn next(&mut self) -> Result<Happened, Error> {
+    /// If the connection broke and cannot be made again at once: see [`Error`]. After one that
+    /// [may pass](Error::may_pass), the next call waits briefly and continues where this one ended.
+    pub async fn next(&mut self) -> Result<ReceivedEvent, Error> {
         loop {
             self.connect().await?;
             let Some(stream) = &mut self.now else { continue };
             match tokio::time::timeout(SILENCE, stream.next()).await {
-                Ok(Some(Ok(told))) => {
+                Ok(Some(Ok(message))) => {
                     self.pause = None;
-                    if let Some(happened) = self.told(told)? {
-                        return Ok(happened);
+                    if let Some(received) = self.parse(message)? {
+                        return Ok(received);
                     }
                 }
-                // A host that stops, a proxy that is restarted, a token that was revoked: the next answer tells which.
+                // The host or a proxy stopped, or the token was revoked: the next answer shows which.
                 Err(_) | Ok(Some(Err(sse_stream::Error::Body(_))) | None) => self.now = None,
                 Ok(Some(Err(error))) => {
                     self.now = None;
@@ -139,9 +138,9 @@ impl Events {
         }
     }
 
-    /// What came; `None` where it is nothing that happened, or of a kind that this client does not know.
-    fn told(&mut self, told: Sse) -> Result<Option<Happened>, Error> {
-        let Sse { event, data, id, .. } = told;
+    /// The event of a message; `None` for a message without an event, or with one of an unknown kind.
+    fn parse(&mut self, message: Sse) -> Result<Option<ReceivedEvent>, Error> {
+        let Sse { event, data, id, .. } = message;
         if let Some(id) = &id {
             self.last = HeaderValue::from_str(id).ok();
         }
@@ -152,6 +151,6 @@ impl Events {
         let wrong = |e: serde_json::Error| protocol(&self.url, e.to_string());
         let event = serde_json::from_str(&data).map_err(wrong)?;
         let json = RawValue::from_string(data).map_err(wrong)?;
-        Ok(Some(Happened { id: id.unwrap_or_default(), json, event }))
+        Ok(Some(ReceivedEvent { id: id.unwrap_or_default(), json, event }))
     }
 }

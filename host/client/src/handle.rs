@@ -24,14 +24,14 @@ use crate::{
     endpoint::endpoint,
 };
 
-/// The version of MCP under which Guild Hall's own client speaks.
+/// The MCP version of Guild Hall's own client.
 const PROTOCOL_VERSION: &str = "2025-06-18";
-/// How much is read of an answer: more than any host's, which is largest where it lists every job in detail.
+/// The maximum size of an answer. The largest is a detailed list of all jobs.
 const ANSWER_BYTES: usize = 256 * 1024 * 1024;
-/// So many looks in a row may fail in a way that passes: with the pauses that is more than half a minute.
-const FORGIVEN: u32 = 20;
+/// How many polls in a row may fail temporarily. With the pauses, that is more than half a minute.
+const MAX_FAILED_POLLS: u32 = 20;
 
-/// A member's worker (REQ-WD-36). It can be shared: calls do not wait for each other.
+/// A client of a member's worker (REQ-WD-36). It can be shared: calls do not wait for each other.
 #[derive(Debug)]
 pub struct WorkerHandle {
     http: reqwest::Client,
@@ -49,13 +49,13 @@ struct Call<'a, P> {
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct Response {
     result: Option<Box<RawValue>>,
-    error: Option<AnswerError>,
+    error: Option<ResponseError>,
 }
 
 #[derive(Deserialize)]
-struct AnswerError {
+struct ResponseError {
     code: i32,
     message: String,
 }
@@ -68,21 +68,20 @@ impl Clone for WorkerHandle {
 }
 
 impl WorkerHandle {
-    /// The worker whose endpoint is at `url`, or that is `member` of the host at `url`. Nothing is sent yet.
+    /// The worker with the endpoint `url`, or `member` of the host at `url`. Nothing is sent yet.
     ///
     /// # Errors
-    /// Where the address can be no host's.
+    /// If the address is not that of a host.
     pub fn new(url: &str, member: Option<&MemberKey>) -> Result<Self, Error> {
         Self::with_options(url, member, &Options::default())
     }
 
-    /// As [`Self::new`], with options of one's own.
+    /// Like [`Self::new`], with options.
     ///
     /// # Errors
-    /// Where the address can be no host's, or the token would go there unencrypted.
+    /// If the address is not that of a host, or the token would be sent there unencrypted.
     pub fn with_options(url: &str, member: Option<&MemberKey>, options: &Options) -> Result<Self, Error> {
-        let address = |reason| Error::Address { url: url.to_owned(), reason };
-        let endpoint = endpoint(url, member).map_err(address)?;
+        let endpoint = endpoint(url, member)?;
         let mut headers = HeaderMap::new();
         headers.insert("MCP-Protocol-Version", HeaderValue::from_static(PROTOCOL_VERSION));
         let http = connect::client(&endpoint, options, headers, Some(options.timeout))?;
@@ -101,12 +100,12 @@ impl WorkerHandle {
         Ok(response.status() != StatusCode::NOT_FOUND)
     }
 
-    /// Where its requests go.
+    /// The endpoint of its requests.
     pub fn url(&self) -> &str {
         self.endpoint.as_str()
     }
 
-    /// `worker/dispatch`: hands a task over (REQ-WD-5).
+    /// `worker/dispatch`: dispatches a task (REQ-WD-5).
     ///
     /// # Errors
     /// See [`Error`].
@@ -122,7 +121,7 @@ impl WorkerHandle {
         self.call(method::LIST, params).await
     }
 
-    /// `worker/status`: where a job is (REQ-WD-11).
+    /// `worker/status`: the state of a job (REQ-WD-11).
     ///
     /// # Errors
     /// See [`Error`]; an unknown job is [`Error::Refused`].
@@ -130,7 +129,7 @@ impl WorkerHandle {
         self.call(method::STATUS, &JobParams { job_id: job.to_owned() }).await
     }
 
-    /// `worker/result`: what a completed job made (REQ-WD-15).
+    /// `worker/result`: the result of a completed job (REQ-WD-15).
     ///
     /// # Errors
     /// See [`Error`]; a job that is not completed is [`Error::Refused`].
@@ -154,19 +153,18 @@ impl WorkerHandle {
         self.call(method::DELETE, &JobParams { job_id: job.to_owned() }).await
     }
 
-    /// Waits until a job has ended, and answers with its last status. It looks soon at first, and then ever less often,
-    /// up to every 2 s. A host that is busy, or is being restarted, is given more than half a minute. To stop waiting, drop
-    /// it: the job goes on.
+    /// Waits until a job has ended, and returns its last status. It polls with growing intervals, up to 2 s. A host that is
+    /// busy or being restarted is given more than half a minute. Dropping the future does not end the job.
     ///
     /// # Errors
-    /// Of the first look that fails for good: see [`Error::may_pass`].
+    /// The error of the first poll that fails permanently: see [`Error::may_pass`].
     pub async fn wait_for(&self, job: &str) -> Result<StatusView, Error> {
         let (mut pause, mut failed) = (FIRST, 0);
         loop {
             match self.status(job).await {
                 Ok(Reply { value, .. }) if value.status != JobStatus::Running => return Ok(value),
                 Ok(_) => failed = 0,
-                Err(error) if error.may_pass() && failed < FORGIVEN => failed += 1,
+                Err(error) if error.may_pass() && failed < MAX_FAILED_POLLS => failed += 1,
                 Err(error) => return Err(error),
             }
             tokio::time::sleep(pause).await;
@@ -182,7 +180,7 @@ impl WorkerHandle {
         self.call_within(self.timeout, method, params).await
     }
 
-    /// As [`Self::call`], with a time of its own.
+    /// Like [`Self::call`], with another timeout.
     pub(crate) async fn call_within<P: Serialize + Sync, R: DeserializeOwned>(
         &self,
         timeout: Duration,
@@ -194,12 +192,9 @@ impl WorkerHandle {
         let request = request.timeout(timeout);
         let response = request.send().await.map_err(|e| connect::failed(e, &self.endpoint, timeout))?;
         match connect::json(&self.endpoint, response, ANSWER_BYTES, timeout).await? {
-            Answer { error: Some(error), .. } => Err(Error::Refused { code: error.code, message: error.message }),
-            Answer { result: Some(json), .. } => {
-                let value = serde_json::from_str(json.get()).map_err(|e| protocol(&self.endpoint, e.to_string()))?;
-                Ok(Reply { json, value })
-            }
-            Answer { .. } => Err(protocol(&self.endpoint, "neither `result` nor `error`")),
+            Response { error: Some(error), .. } => Err(Error::Refused { code: error.code, message: error.message }),
+            Response { result: Some(json), .. } => Reply::parse(&self.endpoint, json),
+            Response { .. } => Err(protocol(&self.endpoint, "neither `result` nor `error`")),
         }
     }
 }
@@ -241,7 +236,7 @@ mod tests {
         assert_eq!(pauses.last(), Some(&Duration::from_secs(2)));
         // Of a host that is being restarted.
         let all: Duration =
-            std::iter::successors(Some(FIRST), |pause| Some(longer(*pause))).take(FORGIVEN as usize).sum();
+            std::iter::successors(Some(FIRST), |pause| Some(longer(*pause))).take(MAX_FAILED_POLLS as usize).sum();
         assert!(all.as_secs() < 60 && all.as_secs() > 20, "{all:?}");
     }
 }

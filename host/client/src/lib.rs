@@ -1,4 +1,4 @@
-//! A client of a plugin host: it dispatches work to a member, follows it, and takes its result.
+//! A client of a plugin host, for dispatching work to a member, following it, and fetching its result.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), guild_client::Error> {
@@ -29,9 +29,9 @@ mod tools;
 
 pub use connect::{Authorities, Options, Reply, refusal};
 pub use error::Error;
-pub use events::{Events, Filter, Happened};
+pub use events::{Events, Filter, ReceivedEvent};
 pub use guild_contract::{
-    Event, JobId, JobStatus, Manifest, MemberKey, MemberReport, MemberService, News,
+    Event, EventDetail, JobId, JobStatus, Manifest, MemberKey, MemberReport, MemberService,
     event::Kind,
     guidance::{self, Naming},
     rpc::{
@@ -42,6 +42,16 @@ pub use guild_contract::{
 };
 pub use handle::WorkerHandle;
 pub use members::{Served, members, served};
-pub use relay::{Coming, Head, Relay};
+pub use relay::{Head, Relay, RelayResponse};
 pub use reqwest::Url;
 pub use tools::{CallResult, Content, Tool};
+
+/// The former name of [`ReceivedEvent`].
+#[deprecated(note = "use `ReceivedEvent`")]
+pub type Happened = ReceivedEvent;
+/// The former name of [`RelayResponse`].
+#[deprecated(note = "use `RelayResponse`")]
+pub type Coming = RelayResponse;
+/// The former name of [`EventDetail`].
+#[deprecated(note = "use `EventDetail`")]
+pub type News = EventDetail;

@@ -1,4 +1,4 @@
-//! Messages of MCP, carried to a host and back as they are.
+//! Relaying of MCP messages to a host and back, unchanged.
 
 use std::time::Duration;
 
@@ -11,54 +11,57 @@ use reqwest::{
 };
 use sse_stream::Sse;
 
-use crate::{Error, Options, connect, endpoint::endpoint};
+use crate::{
+    Error, Options, connect,
+    endpoint::{endpoint, is_endpoint},
+};
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
-/// How much is read of a message.
+/// The maximum size of a message.
 const MESSAGE_BYTES: usize = 256 * 1024 * 1024;
 
-/// Carries messages of MCP to an endpoint.
+/// Relays MCP messages to an endpoint.
 #[derive(Clone, Debug)]
 pub struct Relay {
     http: reqwest::Client,
     endpoint: Url,
 }
 
-/// What stands in headers beside a message. Empty, it opens a session, or stands alone.
+/// The headers of a message. Empty for a message that opens a session, or needs none.
 #[derive(Clone, Debug, Default)]
 pub struct Head(HeaderMap);
 
 impl Head {
-    /// Of a message of a session, in which that version is spoken.
+    /// The headers of a message in a session with that protocol version.
     pub fn of_session(id: &str, version: &str) -> Self {
         Self::of([(SESSION, id), (VERSION, version)])
     }
 
-    /// Of a message that says itself which version it is of, as from 2026-07-28 on. `name` is that of the tool, prompt,
+    /// The headers of a self-describing message, as of protocol version 2026-07-28. `name` is that of the tool, prompt,
     /// resource or task that it is about.
     pub fn of_message(version: &str, method: &str, name: Option<&str>) -> Self {
         let mut head = Self::of([(VERSION, version), (METHOD, method)]);
-        head.0.extend(name.and_then(|name| Some((NAME, HeaderValue::try_from(plain(name)).ok()?))));
+        head.0.extend(name.and_then(|name| Some((NAME, HeaderValue::try_from(encode(name)).ok()?))));
         head
     }
 
-    /// What can be no header's value is left out.
-    fn of(said: [(HeaderName, &str); 2]) -> Self {
-        let said = said.into_iter().filter_map(|(name, value)| Some((name, HeaderValue::try_from(value).ok()?)));
-        Self(said.collect())
+    /// Values that are not valid in a header are left out.
+    fn of(headers: [(HeaderName, &str); 2]) -> Self {
+        let valid = headers.into_iter().filter_map(|(name, value)| Some((name, HeaderValue::try_from(value).ok()?)));
+        Self(valid.collect())
     }
 
-    /// Whether it says nothing.
+    /// Whether there are no headers.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// A value as a header can say it.
-fn plain(value: &str) -> String {
+/// Encodes a value for a header.
+fn encode(value: &str) -> String {
     let is_plain = value.bytes().all(|byte| (0x20..=0x7e).contains(&byte)) && value.trim_matches([' ', '\t']) == value;
     if is_plain && !value.starts_with("=?base64?") {
         return value.to_owned();
@@ -66,11 +69,11 @@ fn plain(value: &str) -> String {
     Base64::encode_to_string(value).map(|encoded| format!("=?base64?{encoded}?=")).unwrap_or_default()
 }
 
-/// What comes back for a message.
-pub struct Coming {
+/// The response to a message.
+pub struct RelayResponse {
     /// The HTTP status.
     pub status: u16,
-    /// The session that was opened, if one was.
+    /// The id of the session that was opened, if any.
     pub session: Option<String>,
     endpoint: Url,
     messages: Messages,
@@ -83,44 +86,40 @@ enum Messages {
 }
 
 impl Relay {
-    /// To the endpoint at `url`. Where that names none, only a host: to the one for all that the host offers, or for all
-    /// that it offers of `member`.
+    /// A relay to the endpoint at `url`. If `url` only names a host, it leads to the endpoint with everything that the host
+    /// offers, or everything of `member`.
     ///
     /// # Errors
     /// See [`WorkerHandle::with_options`](crate::WorkerHandle::with_options).
     pub fn new(url: &str, member: Option<&MemberKey>, options: &Options) -> Result<Self, Error> {
-        let address = |reason: String| Error::Address { url: url.to_owned(), reason };
-        let mut endpoint = endpoint(url, None).map_err(address)?;
+        let mut endpoint = endpoint(url, None)?;
         match member {
             Some(key) if endpoint.path() == "/mcp" => endpoint.set_path(&format!("/all/{key}/mcp")),
-            Some(key) => {
-                let why = format!("it names an endpoint already; leave the member {key} or its path out");
-                return Err(address(why));
-            }
+            Some(key) => return Err(is_endpoint(url, key)),
             None => {}
         }
         let http = connect::client(&endpoint, options, HeaderMap::new(), None)?;
         Ok(Self { http, endpoint })
     }
 
-    /// Where it leads.
+    /// The endpoint.
     pub fn endpoint(&self) -> &Url {
         &self.endpoint
     }
 
-    /// Carries a message there. `head` goes with it.
+    /// Sends a message with the headers `head`.
     ///
     /// # Errors
-    /// Where nobody could be reached, or the connection broke.
-    pub async fn send(&self, message: String, head: &Head) -> Result<Coming, Error> {
+    /// If the host could not be reached, or the connection broke.
+    pub async fn send(&self, message: String, head: &Head) -> Result<RelayResponse, Error> {
         self.ask(Method::POST, head, Some(message)).await
     }
 
-    /// Listens to what the host has to say in a session by itself.
+    /// Opens the stream of the host's own messages in a session.
     ///
     /// # Errors
     /// As [`Self::send`].
-    pub async fn listen(&self, head: &Head) -> Result<Coming, Error> {
+    pub async fn listen(&self, head: &Head) -> Result<RelayResponse, Error> {
         self.ask(Method::GET, head, None).await
     }
 
@@ -132,7 +131,7 @@ impl Relay {
         self.ask(Method::DELETE, head, None).await.map(drop)
     }
 
-    async fn ask(&self, method: Method, head: &Head, body: Option<String>) -> Result<Coming, Error> {
+    async fn ask(&self, method: Method, head: &Head, body: Option<String>) -> Result<RelayResponse, Error> {
         let accept = if body.is_some() { "application/json, text/event-stream" } else { "text/event-stream" };
         let mut request =
             self.http.request(method, self.endpoint.clone()).header(ACCEPT, accept).headers(head.0.clone());
@@ -151,20 +150,20 @@ impl Relay {
         } else {
             Messages::One(response)
         };
-        Ok(Coming { status: status.as_u16(), session, endpoint: self.endpoint.clone(), messages })
+        Ok(RelayResponse { status: status.as_u16(), session, endpoint: self.endpoint.clone(), messages })
     }
 }
 
-impl Coming {
-    /// The next message; `None` after the last. What is no JSON is a message too: what a host says that refuses something.
+impl RelayResponse {
+    /// The next message; `None` after the last. It may be a text that is not JSON, with the reason of a refusal.
     ///
     /// # Errors
-    /// Where the connection broke.
+    /// If the connection broke.
     pub async fn next(&mut self) -> Result<Option<String>, Error> {
         match &mut self.messages {
             Messages::None => Ok(None),
             Messages::One(response) => {
-                let text = connect::whole(&self.endpoint, response, MESSAGE_BYTES, Duration::ZERO).await?;
+                let text = connect::read_all(&self.endpoint, response, MESSAGE_BYTES, Duration::ZERO).await?;
                 self.messages = Messages::None;
                 Ok(Some(String::from_utf8_lossy(&text).into_owned()))
             }
@@ -172,7 +171,7 @@ impl Coming {
                 while let Some(event) = events.next().await {
                     let broken =
                         |e: sse_stream::Error| Error::Broken { url: self.endpoint.clone(), reason: e.to_string() };
-                    // One that says nothing only keeps the connection.
+                    // An event without data is a keep-alive.
                     if let Some(text) = event.map_err(broken)?.data.filter(|data| !data.is_empty()) {
                         return Ok(Some(text));
                     }
@@ -188,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_message_is_about_stands_beside_it_as_a_header_can_say_it() {
+    fn the_name_of_a_message_is_encoded_for_its_header() {
         let name = |name| Head::of_message("2026-07-28", "tools/call", Some(name)).0.remove(NAME).unwrap();
         assert_eq!(name("count"), "count");
         assert_eq!(name("z\u{e4}hle"), "=?base64?esOkaGxl?=");

@@ -1,4 +1,4 @@
-//! The tools of a member's component, as MCP tells of them.
+//! The tools of a member's component, over MCP.
 
 use std::time::Duration;
 
@@ -10,21 +10,21 @@ use crate::{Error, Reply, WorkerHandle};
 /// A tool that a member offers.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Tool {
-    /// By which it is called.
+    /// The name by which it is called.
     pub name: String,
     /// What it does.
     #[serde(default)]
     pub description: String,
 }
 
-/// What a call of a tool is answered with.
+/// The result of a call of a tool.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CallResult {
-    /// What it answered.
+    /// The parts of the answer.
     #[serde(default)]
     pub content: Vec<Content>,
-    /// Whether the text says why it did not work.
+    /// Whether the call failed, and the text says why.
     #[serde(default)]
     pub is_error: bool,
 }
@@ -32,7 +32,7 @@ pub struct CallResult {
 /// A part of an answer.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Content {
-    /// The text, where it is one.
+    /// The text; `None` for other content.
     #[serde(default)]
     pub text: Option<String>,
 }
@@ -58,11 +58,11 @@ impl WorkerHandle {
         Ok(tools)
     }
 
-    /// `tools/call`: calls a tool of the member's component. The host bounds how long that may take, as its operator says;
-    /// there is no other end here. To stop waiting, drop it.
+    /// `tools/call`: calls a tool of the member's component. Only the host sets a time limit, according to its operator.
+    /// Dropping the future stops waiting.
     ///
     /// # Errors
-    /// See [`Error`]; an unknown tool is [`Error::Refused`]. What the tool itself refuses is a result.
+    /// See [`Error`]; an unknown tool is [`Error::Refused`]. An error of the tool itself is a result.
     pub async fn call_tool(&self, name: &str, arguments: &Map<String, Value>) -> Result<Reply<CallResult>, Error> {
         self.call_within(Duration::MAX, "tools/call", &Call { name, arguments }).await
     }

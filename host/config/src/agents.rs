@@ -15,41 +15,25 @@ use toml::Spanned;
 
 use super::{
     Runtime,
-    value::{Wrong, above_zero, dollars, key_source, text},
+    value::{Wrong, above_zero, dollars, key_source, text, written_table},
 };
 
-/// `[extractive]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ExtractiveConfig {
-    /// `sessions`: how many are under way at a time; others wait.
-    pub sessions: u32,
-}
-
-/// `[claude]`.
+/// The settings of a runtime: `[extractive]`, `[claude]`, or `[api]` with `[[prices]]`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ClaudeConfig {
+pub struct RuntimeConfig<T> {
     /// `sessions`: how many are under way at a time; others wait.
     pub sessions: u32,
     /// Everything else.
-    pub options: ClaudeOptions,
+    pub options: T,
 }
 
-/// `[api]` and `[[prices]]`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ApiConfig {
-    /// `sessions`: how many are under way at a time; others wait.
-    pub sessions: u32,
-    /// Everything else.
-    pub options: ApiOptions,
-}
-
-impl Default for ExtractiveConfig {
+impl Default for RuntimeConfig<()> {
     fn default() -> Self {
-        Self { sessions: 1024 }
+        Self { sessions: 1024, options: () }
     }
 }
 
-impl Default for ClaudeConfig {
+impl Default for RuntimeConfig<ClaudeOptions> {
     /// Few sessions: each is a process of some 200 MB.
     fn default() -> Self {
         let options = ClaudeOptions {
@@ -67,7 +51,7 @@ impl Default for ClaudeConfig {
     }
 }
 
-impl Default for ApiConfig {
+impl Default for RuntimeConfig<ApiOptions> {
     fn default() -> Self {
         Self { sessions: 64, options: ApiOptions::new(Provider::Anthropic) }
     }
@@ -84,24 +68,21 @@ pub(crate) fn runtimes(names: &[Spanned<String>]) -> Result<BTreeSet<Runtime>, W
 }
 
 /// Sessions on the built-in runtime.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 pub(crate) struct WrittenExtractive {
     /// Sessions at a time; others wait. Default: `1024`.
     sessions: Option<Spanned<u32>>,
 }
 
 impl WrittenExtractive {
-    pub(crate) fn read(self) -> Result<ExtractiveConfig, Wrong> {
-        let mut config = ExtractiveConfig::default();
-        if let Some(sessions) = self.sessions {
-            config.sessions = above_zero("extractive.sessions", &sessions)?;
-        }
-        Ok(config)
+    pub(crate) fn read(self) -> Result<RuntimeConfig<()>, Wrong> {
+        let default = RuntimeConfig::<()>::default();
+        Ok(RuntimeConfig { sessions: above_zero("extractive.sessions", self.sessions, default.sessions)?, ..default })
     }
 }
 
 /// Sessions on the Claude Code command line.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 pub(crate) struct WrittenClaude {
     /// Sessions at a time; others wait. Each is a process of some 200 MB. Default: `4`.
     sessions: Option<Spanned<u32>>,
@@ -123,52 +104,46 @@ pub(crate) struct WrittenClaude {
 }
 
 impl WrittenClaude {
-    pub(crate) fn read(written: Spanned<Self>, prices: Prices, base: &Path) -> Result<ClaudeConfig, Wrong> {
-        let span = written.span();
-        let written = written.into_inner();
-        let mut config = ClaudeConfig::default();
-        let options = &mut config.options;
-        if let Some(sessions) = written.sessions {
-            config.sessions = above_zero("claude.sessions", &sessions)?;
-        }
-        if let Some(command) = written.command {
-            options.command = program(command, base)?;
-        }
-        if let Some(model) = written.model {
-            options.model = Some(text("claude.model", model)?);
-        }
-        if let Some(builtin_tools) = written.builtin_tools {
-            options.builtin_tools = builtin_tools;
-        }
-        if let Some(permissions) = written.permissions {
-            options.bypass_permissions = match permissions.get_ref().as_str() {
-                "dontAsk" => false,
-                "bypassPermissions" => true,
-                other => {
-                    let why = format!(
-                        "claude.permissions: {other:?} is not offered here; there are \"dontAsk\" and \"bypassPermissions\""
-                    );
-                    return Err(Wrong::at(permissions.span(), why));
-                }
-            };
-        }
-        if let Some(resume) = written.resume {
-            options.resume = resume;
-        }
-        if let Some(seconds) = written.silence_seconds {
-            options.silence = Duration::from_secs(above_zero("claude.silence_seconds", &seconds)?.into());
-        }
-        if let Some(names) = written.environment {
-            options.environment = names.into_iter().map(variable).collect::<Result<_, _>>()?;
-        }
-        options.prices = prices;
-        // What excludes each other is the runtime's own to know.
-        Claude::new(config.options.clone()).map_err(|why| Wrong::at(span, why))?;
-        Ok(config)
+    pub(crate) fn read(
+        written: Option<Spanned<Self>>,
+        prices: Prices,
+        base: &Path,
+    ) -> Result<RuntimeConfig<ClaudeOptions>, Wrong> {
+        let (span, written) = written_table(written);
+        let RuntimeConfig { sessions, options } = RuntimeConfig::<ClaudeOptions>::default();
+        let sessions = above_zero("claude.sessions", written.sessions, sessions)?;
+        let options = ClaudeOptions {
+            command: written.command.map_or(Ok(options.command), |command| program(command, base))?,
+            model: written.model.map(|model| text("claude.model", model)).transpose()?,
+            builtin_tools: written.builtin_tools.unwrap_or_default(),
+            bypass_permissions: written.permissions.as_ref().map_or(Ok(false), bypasses)?,
+            resume: written.resume.unwrap_or_default(),
+            silence: seconds("claude.silence_seconds", written.silence_seconds, options.silence)?,
+            environment: written.environment.into_iter().flatten().map(variable).collect::<Result<_, _>>()?,
+            prices,
+            state: options.state,
+        };
+        // The runtime knows which options exclude each other.
+        Claude::new(options.clone()).map_err(|why| Wrong::at(span, why))?;
+        Ok(RuntimeConfig { sessions, options })
     }
 }
 
-/// A program: a name is looked up on the `PATH`, a path is one, beside `guild.toml` where it is relative.
+/// `claude.permissions`: whether permissions are bypassed.
+fn bypasses(permissions: &Spanned<String>) -> Result<bool, Wrong> {
+    match permissions.get_ref().as_str() {
+        "dontAsk" => Ok(false),
+        "bypassPermissions" => Ok(true),
+        other => {
+            let why = format!(
+                "claude.permissions: {other:?} is not offered here; there are \"dontAsk\" and \"bypassPermissions\""
+            );
+            Err(Wrong::at(permissions.span(), why))
+        }
+    }
+}
+
+/// A program: a name is looked up on the `PATH`, a path is one, next to `guild.toml` where it is relative.
 fn program(command: Spanned<PathBuf>, base: &Path) -> Result<PathBuf, Wrong> {
     let span = command.span();
     let command = command.into_inner();
@@ -190,7 +165,7 @@ fn variable(name: Spanned<String>) -> Result<String, Wrong> {
 }
 
 /// Sessions on a model provider over HTTP.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 pub(crate) struct WrittenApi {
     /// Sessions at a time; others wait. Default: `64`.
     sessions: Option<Spanned<u32>>,
@@ -235,45 +210,48 @@ pub(crate) struct WrittenPrice {
 }
 
 impl WrittenApi {
-    pub(crate) fn read(written: Spanned<Self>, prices: Prices, base: &Path) -> Result<ApiConfig, Wrong> {
-        let mut span = written.span();
-        let written = written.into_inner();
-        let mut config = ApiConfig::default();
-        let options = &mut config.options;
-        if let Some(sessions) = written.sessions {
-            config.sessions = above_zero("api.sessions", &sessions)?;
-        }
-        if let Some(name) = written.provider {
-            options.provider = Provider::named(name.get_ref()).ok_or_else(|| {
-                let known = Provider::NAMES.map(|(name, _)| name).join(", ");
-                Wrong::at(name.span(), format!("api.provider: {:?} is no provider; there are {known}", name.get_ref()))
-            })?;
-        }
-        if let Some(url) = written.base_url {
-            span = url.span();
-            options.base_url = Some(url.into_inner());
-        }
-        if let Some(model) = written.model {
-            options.model = Some(text("api.model", model)?);
-        }
-        options.key = key_source("api", written.key_env, written.key_file, base)?;
-        if let Some(tokens) = written.max_output_tokens {
-            options.max_output_tokens = above_zero("api.max_output_tokens", &tokens)?;
-        }
-        if let Some(seconds) = written.request_seconds {
-            options.request = Duration::from_secs(above_zero("api.request_seconds", &seconds)?.into());
-        }
-        if let Some(retries) = written.retries {
-            options.retries = retries;
-        }
-        if let Some(tokens) = written.unknown_cost_tokens {
-            options.unknown_cost_tokens = Some(above_zero("api.unknown_cost_tokens", &tokens)?);
-        }
-        options.prices = prices;
-        // Which addresses there can be is the runtime's own to know.
+    pub(crate) fn read(
+        written: Option<Spanned<Self>>,
+        prices: Prices,
+        base: &Path,
+    ) -> Result<RuntimeConfig<ApiOptions>, Wrong> {
+        let (span, written) = written_table(written);
+        let span = written.base_url.as_ref().map_or(span, Spanned::span);
+        let RuntimeConfig { sessions, options } = RuntimeConfig::<ApiOptions>::default();
+        let sessions = above_zero("api.sessions", written.sessions, sessions)?;
+        let tokens = |tokens| above_zero("api.unknown_cost_tokens", Some(tokens), 0);
+        let options = ApiOptions {
+            provider: written.provider.as_ref().map_or(Ok(options.provider), provider)?,
+            base_url: written.base_url.map(Spanned::into_inner),
+            model: written.model.map(|model| text("api.model", model)).transpose()?,
+            key: key_source("api", written.key_env, written.key_file, base)?,
+            max_output_tokens: above_zero(
+                "api.max_output_tokens",
+                written.max_output_tokens,
+                options.max_output_tokens,
+            )?,
+            request: seconds("api.request_seconds", written.request_seconds, options.request)?,
+            retries: written.retries.unwrap_or(options.retries),
+            unknown_cost_tokens: written.unknown_cost_tokens.map(tokens).transpose()?,
+            prices,
+            first_pause: options.first_pause,
+        };
+        // The runtime knows which addresses there can be.
         Api::new(options.clone()).map_err(|why| Wrong::at(span, why))?;
-        Ok(config)
+        Ok(RuntimeConfig { sessions, options })
     }
+}
+
+fn provider(name: &Spanned<String>) -> Result<Provider, Wrong> {
+    Provider::named(name.get_ref()).ok_or_else(|| {
+        let known = Provider::NAMES.map(|(name, _)| name).join(", ");
+        Wrong::at(name.span(), format!("api.provider: {:?} is no provider; there are {known}", name.get_ref()))
+    })
+}
+
+/// A time in seconds.
+fn seconds(name: &str, written: Option<Spanned<u32>>, default: Duration) -> Result<Duration, Wrong> {
+    written.map_or(Ok(default), |value| Ok(Duration::from_secs(above_zero(name, Some(value), 0)?.into())))
 }
 
 /// `[[prices]]`, before the list that comes with the host.

@@ -11,7 +11,7 @@ use toml::Spanned;
 use super::value::Wrong;
 use crate::host_name::HostName;
 
-/// What `guild.toml` says of who may ask, and how. The default lets in whoever is on this machine, and nobody else.
+/// What `guild.toml` says of who may call, and how. The default allows clients on this machine only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthConfig {
     /// `bind`: the address to listen on.
@@ -20,7 +20,7 @@ pub struct AuthConfig {
     pub require_token: bool,
     /// `behind_proxy`: a proxy on another machine speaks TLS to the callers, so that this host need not.
     pub behind_proxy: bool,
-    /// `hosts`: names by which requests may call the host, beside those of this machine.
+    /// `hosts`: names by which requests may call the host, besides those of this machine.
     pub hosts: Vec<HostName>,
     /// `[tls]`.
     pub tls: Option<TlsFiles>,
@@ -83,7 +83,7 @@ pub(crate) struct WrittenTls {
 }
 
 impl WrittenAuth {
-    /// Checks what is written. Relative files are beside `guild.toml`, in `base`.
+    /// Checks what is written. Relative files are next to `guild.toml`, in `base`.
     pub(crate) fn read(self, base: &Path) -> Result<AuthConfig, Wrong> {
         let default = AuthConfig::default();
         let mut hosts = Vec::new();

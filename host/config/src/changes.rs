@@ -115,18 +115,18 @@ mod tests {
     #[test]
     fn each_key_that_differs_is_named_with_what_it_was_and_is() {
         assert_eq!(of("agent = 'claude'\n[limits]\ntables = 3", "agent = 'claude'\n[limits]\ntables = 3"), []);
-        let told = |key: &str, text: &str, at_start| (key.to_owned(), text.to_owned(), at_start);
+        let change = |key: &str, text: &str, at_start| (key.to_owned(), text.to_owned(), at_start);
         assert_eq!(
             of(
                 "port = 1\n[limits]\ntask_bytes = 3\nrunning_jobs = 5\n[member.'a/b']\nallow = ['log', 'web']",
                 "[limits]\ntask_bytes = 4\nrunning_jobs = 6\n[member.'a/b']\nallow = ['log', 'memory']\n[member.c]\nmcp = 'any'"
             ),
             [
-                told("limits.running_jobs", "5 -> 6", true),
-                told("limits.task_bytes", "3 -> 4", false),
-                told("member.\"a/b\".allow", "removed \"web\"; added \"memory\"", false),
-                told("member.c.mcp", "not set -> \"any\"", true),
-                told("port", "1 -> not set", true),
+                change("limits.running_jobs", "5 -> 6", true),
+                change("limits.task_bytes", "3 -> 4", false),
+                change("member.\"a/b\".allow", "removed \"web\"; added \"memory\"", false),
+                change("member.c.mcp", "not set -> \"any\"", true),
+                change("port", "1 -> not set", true),
             ]
         );
     }
@@ -135,11 +135,11 @@ mod tests {
     fn of_a_list_of_tables_only_what_is_new_and_gone_is_told() {
         let roots =
             |paths: &[&str]| paths.iter().map(|path| format!("[[roots]]\npath = '{path}'\n")).collect::<String>();
-        let told = |old: &[&str], new: &[&str]| of(&roots(old), &roots(new)).remove(0).1;
-        assert_eq!(told(&["a"], &["a", "b"]), "added { path = \"b\" }");
-        assert_eq!(told(&["a", "b"], &["b"]), "removed { path = \"a\" }");
-        assert_eq!(told(&["a", "b"], &["b", "a"]), "the same values, in another order or number");
-        assert_eq!(told(&[], &["a"]), "added { path = \"a\" }");
+        let change = |old: &[&str], new: &[&str]| of(&roots(old), &roots(new)).remove(0).1;
+        assert_eq!(change(&["a"], &["a", "b"]), "added { path = \"b\" }");
+        assert_eq!(change(&["a", "b"], &["b"]), "removed { path = \"a\" }");
+        assert_eq!(change(&["a", "b"], &["b", "a"]), "the same values, in another order or number");
+        assert_eq!(change(&[], &["a"]), "added { path = \"a\" }");
     }
 
     #[test]

@@ -7,7 +7,7 @@ pub fn cache() -> Option<PathBuf> {
     of_user("XDG_CACHE_HOME", ".cache").map(|caches| caches.join("components"))
 }
 
-/// What is to outlive a host, and is nobody's configuration: the audit log, and what is below.
+/// What outlives a host and is no configuration: the audit log, and what is below.
 pub fn state() -> Option<PathBuf> {
     of_user("XDG_STATE_HOME", ".local/state")
 }

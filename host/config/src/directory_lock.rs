@@ -1,4 +1,4 @@
-//! Files beside `guild.toml`, in which the operator's decisions are kept: `guild.lock`, `guild.trust`, `guild.tokens`,
+//! Files next to `guild.toml`, in which the operator's decisions are kept: `guild.lock`, `guild.trust`, `guild.tokens`,
 //! `guild.seal`.
 
 use std::{
@@ -18,25 +18,18 @@ use guild_jobs::{
 };
 use guild_session::fingerprint::Fingerprint;
 
-/// What is pinned, and what was approved.
-pub const LOCK_FILE: &str = "guild.lock";
-/// The hashes of tokens.
-pub const TOKENS_FILE: &str = "guild.tokens";
-/// The key of seals.
-pub const SEAL_FILE: &str = "guild.seal";
-
-/// The file that is locked by whoever changes one of the others.
+/// The file that is locked while one of the others is changed.
 const LOCK: &str = ".guild-lock";
-/// What is changed there.
-const FILES: [&str; 3] = [LOCK_FILE, TOKENS_FILE, SEAL_FILE];
+/// The files that are changed under the lock: pins and approvals, hashes of tokens, the key of seals.
+const FILES: [&str; 3] = ["guild.lock", "guild.tokens", "guild.seal"];
 
 /// How long others may take to change a file. Each takes some milliseconds.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Between two looks.
 const POLL: Duration = Duration::from_millis(2);
 
-/// The directory of `guild.toml`, held so that nobody else changes what is in it: whoever does holds the operating
-/// system's lock on a file there, which other users cannot open, and which ends with the process.
+/// A lock of the directory of `guild.toml`, under which its files are changed: the operating system's lock of a file there,
+/// which other users cannot open, and which ends with the process.
 pub struct DirectoryLock {
     dir: Arc<Dir>,
     _lock: FileLock,

@@ -1,4 +1,4 @@
-//! Which keys `guild.toml` has. One that nobody knows is an error, with the nearest one that is known.
+//! Which keys `guild.toml` has. An unknown one is an error, with the nearest one that is known.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::{
     written::{Written, WrittenRoot},
 };
 
-/// The keys of a table, by its name in the file.
+/// The keys of a table, as it is begun in the file.
 struct Keys {
     table: &'static str,
     /// The fields of the types that it is read into.
@@ -31,41 +31,39 @@ const ROOT: Keys = Keys { table: "", known: || [fields::<Written>(), fields::<Wr
 const MEMBER: Keys = Keys { table: "[member.KEY]", known: fields::<WrittenMember> };
 const MEMBER_LIMITS: Keys = Keys { table: "[member.KEY.limits]", known: || Limits::OF_MEMBERS.to_vec() };
 
-/// Tables that stand once.
-const TABLES: [(&str, Keys); 6] = [
-    ("tls", Keys { table: "[tls]", known: fields::<WrittenTls> }),
-    ("limits", Keys { table: "[limits]", known: || Limits::NAMES.to_vec() }),
-    ("extractive", Keys { table: "[extractive]", known: fields::<WrittenExtractive> }),
-    ("claude", Keys { table: "[claude]", known: fields::<WrittenClaude> }),
-    ("api", Keys { table: "[api]", known: fields::<WrittenApi> }),
-    ("web", Keys { table: "[web]", known: fields::<WrittenWeb> }),
+/// Tables that stand once; one in another after that.
+const TABLES: [Keys; 7] = [
+    Keys { table: "[tls]", known: fields::<WrittenTls> },
+    Keys { table: "[limits]", known: || Limits::NAMES.to_vec() },
+    Keys { table: "[extractive]", known: fields::<WrittenExtractive> },
+    Keys { table: "[claude]", known: fields::<WrittenClaude> },
+    Keys { table: "[api]", known: fields::<WrittenApi> },
+    Keys { table: "[web]", known: fields::<WrittenWeb> },
+    Keys { table: "[web.search]", known: fields::<WrittenSearch> },
 ];
-const SEARCH: Keys = Keys { table: "[web.search]", known: fields::<WrittenSearch> };
 
 /// Tables that stand as often as one likes.
-const LISTS: [(&str, Keys); 2] = [
-    ("roots", Keys { table: "[[roots]]", known: fields::<WrittenRoot> }),
-    ("prices", Keys { table: "[[prices]]", known: fields::<WrittenPrice> }),
+const LISTS: [Keys; 2] = [
+    Keys { table: "[[roots]]", known: fields::<WrittenRoot> },
+    Keys { table: "[[prices]]", known: fields::<WrittenPrice> },
 ];
 
-/// How somebody may call a key that they write into the file.
+/// Names under which a secret may be written into the file.
 const SECRETS: [&str; 5] = ["key", "api_key", "token", "secret", "password"];
 
 /// Refuses the first key that is not known, naming the nearest one that is.
 pub(crate) fn check(root: &DeTable<'_>) -> Result<(), Wrong> {
     ROOT.check(root)?;
-    for (name, keys) in &TABLES {
-        if let Some(table) = table(root, name, keys.table)? {
-            keys.check(table)?;
+    for keys in &TABLES {
+        let mut found = Some(root);
+        for name in keys.name().split('.') {
+            found = found.map(|parent| table(parent, name, keys.table)).transpose()?.flatten();
         }
+        found.map_or(Ok(()), |found| keys.check(found))?;
     }
-    if let Some(DeValue::Table(web)) = value(root, "web")
-        && let Some(search) = table(web, "search", SEARCH.table)?
-    {
-        SEARCH.check(search)?;
-    }
-    for (name, keys) in &LISTS {
-        let Some(list) = root.get(*name) else { continue };
+    for keys in &LISTS {
+        let name = keys.name();
+        let Some(list) = root.get(name) else { continue };
         let wrong = |span| Wrong::at(span, format!("`{name}` is a list of tables: write {} for each", keys.table));
         let DeValue::Array(tables) = list.get_ref() else { return Err(wrong(list.span())) };
         for table in tables.iter() {
@@ -95,15 +93,9 @@ fn table<'a, 'i>(parent: &'a DeTable<'i>, name: &str, written: &str) -> Result<O
 }
 
 /// The keys that a table of the file has.
-pub(crate) fn names(root: &DeTable<'_>, table: &str) -> BTreeSet<String> {
-    match value(root, table) {
-        Some(DeValue::Table(table)) => table.keys().map(|key| key.get_ref().to_string()).collect(),
-        _ => BTreeSet::new(),
-    }
-}
-
-fn value<'a, 'i>(table: &'a DeTable<'i>, name: &str) -> Option<&'a DeValue<'i>> {
-    table.get(name).map(toml::Spanned::get_ref)
+pub(crate) fn names(root: &DeTable<'_>, name: &str) -> BTreeSet<String> {
+    let keys = table(root, name, name).ok().flatten().into_iter().flat_map(DeTable::keys);
+    keys.map(|key| key.get_ref().to_string()).collect()
 }
 
 /// `[member.KEY]`, where KEY may be a pattern; the key of a member in a group, X/Y, has to be quoted.
@@ -125,6 +117,10 @@ fn check_member(key: &str, member: &DeValue<'_>) -> Result<(), String> {
 }
 
 impl Keys {
+    fn name(&self) -> &'static str {
+        self.table.trim_matches(['[', ']'])
+    }
+
     fn check(&self, table: &DeTable<'_>) -> Result<(), Wrong> {
         // A table iterates by name; the file's first mistake is the one to show.
         let known = (self.known)();
@@ -186,6 +182,7 @@ mod tests {
             allow = ["log"]
             deny = ["web"]
             mcp = "any"
+            posture = "free"
             [tls]
             certificate = "cert.pem"
             key = "key.pem"
@@ -297,9 +294,12 @@ mod tests {
             assert!(missing.is_empty(), "{}: {missing:?}", keys.table);
         };
         has(&full, &ROOT);
-        TABLES.iter().for_each(|(name, keys)| has(full[*name].as_table().unwrap(), keys));
-        LISTS.iter().for_each(|(name, keys)| has(full[*name][0].as_table().unwrap(), keys));
-        has(full["web"]["search"].as_table().unwrap(), &SEARCH);
+        let whole = Value::from(full.clone());
+        for keys in &TABLES {
+            let table = keys.name().split('.').fold(&whole, |table, name| &table[name]);
+            has(table.as_table().unwrap(), keys);
+        }
+        LISTS.iter().for_each(|keys| has(full[keys.name()][0].as_table().unwrap(), keys));
         has(full["member"]["team/*"].as_table().unwrap(), &MEMBER);
         has(full["member"]["team/*"]["limits"].as_table().unwrap(), &MEMBER_LIMITS);
     }

@@ -1,4 +1,4 @@
-//! What the operator decided: `guild.toml`, the files beside it, and the host's own directories of the user.
+//! What the operator decided: `guild.toml`, the files next to it, and the host's own directories of the user.
 
 mod agents;
 mod auth;
@@ -15,7 +15,7 @@ mod value;
 mod web;
 mod written;
 
-pub use agents::{ApiConfig, ClaudeConfig, ExtractiveConfig};
+pub use agents::RuntimeConfig;
 pub use auth::{AuthConfig, TlsFiles};
 pub use changes::{Change, changes};
 pub use config::{Config, ConfigError, ReadRoot, VARIABLE};

@@ -31,39 +31,46 @@ pub(crate) struct WrittenMember {
     /// `"any"` accepts whatever the manifest says under `mcp` of its host. Counts in the file of the user's configuration
     /// directory alone.
     mcp: Option<Spanned<String>>,
+    /// `"free"` lets `posture.md` change without `guild approve`: an edit holds from the next job on.
+    posture: Option<Spanned<String>>,
 }
 
 /// `[member]`, read.
 pub(crate) struct Members {
     /// What they may do.
     pub(crate) rules: Vec<Rule>,
-    /// What runs the sessions of whom.
+    /// What runs whose sessions.
     pub(crate) agents: BTreeMap<Pattern, Runtime>,
     /// Whose manifests may have any `mcp` line.
     pub(crate) any_mcp: BTreeSet<Pattern>,
+    /// Whose postures may change.
+    pub(crate) free_posture: BTreeSet<Pattern>,
 }
 
 /// `[member]`, of a host with these limits.
 pub(crate) fn members(written: BTreeMap<Pattern, WrittenMember>, limits: &Limits) -> Result<Members, Wrong> {
-    let (mut rules, mut agents, mut any_mcp) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
+    let (mut rules, mut agents) = (Vec::new(), BTreeMap::new());
+    let (mut any_mcp, mut free_posture) = (BTreeSet::new(), BTreeSet::new());
     for (members, member) in written {
         let name = |of: &str| format!("member.{members}.{of}");
         if let Some(agent) = member.agent {
             agents.insert(members.clone(), runtime(&name("agent"), &agent)?);
         }
-        if let Some(mcp) = member.mcp {
-            if mcp.get_ref() != "any" {
-                let why = format!("{}: {:?} is no rule; write \"any\", or leave it out", name("mcp"), mcp.get_ref());
-                return Err(Wrong::at(mcp.span(), why));
+        let words = [("mcp", member.mcp, "any", &mut any_mcp), ("posture", member.posture, "free", &mut free_posture)];
+        for (key, written, word, all) in words {
+            let Some(written) = written else { continue };
+            if written.get_ref() != word {
+                let why = format!("{}: {:?} is no rule; write {word:?}, or leave it out", name(key), written.get_ref());
+                return Err(Wrong::at(written.span(), why));
             }
-            any_mcp.insert(members.clone());
+            all.insert(members.clone());
         }
         let allow = member.allow.map(|names| capabilities(&name("allow"), names)).transpose()?;
         let deny = capabilities(&name("deny"), member.deny)?;
         let limits = own_limits(&name("limits"), member.limits, limits)?;
         rules.push(Rule { members, allow, deny, limits });
     }
-    Ok(Members { rules, agents, any_mcp })
+    Ok(Members { rules, agents, any_mcp, free_posture })
 }
 
 fn capabilities(list: &str, names: Vec<Spanned<String>>) -> Result<Vec<Capability>, Wrong> {

@@ -37,11 +37,11 @@ pub fn from_toml<T: DeserializeOwned>(text: &str) -> Result<T, toml::de::Error> 
     T::deserialize(Objects::called(TABLE, Deserializer::from(DeTable::parse(text)?)))
 }
 
-/// The text of a file that the operator wrote, and that nobody else can write.
+/// The text of a file that the operator wrote, and that other users cannot write.
 pub fn read_file(path: &Path) -> io::Result<String> {
     let file = File::open(path)?;
     let metadata = file.metadata()?;
-    // A pipe or a device, as /dev/null, belongs to whoever named it.
+    // A pipe or a device, as /dev/null, is the operator's choice.
     if metadata.is_file() {
         check_unshared(metadata.mode())?;
     }

@@ -23,10 +23,21 @@ impl Wrong {
     }
 }
 
-/// A number of which there must be one at least. `name` is the whole of its key.
-pub(crate) fn above_zero<T: Copy + Default + PartialOrd>(name: &str, value: &Spanned<T>) -> Result<T, Wrong> {
-    let number = *value.get_ref();
-    if number > T::default() { Ok(number) } else { Err(Wrong::at(value.span(), format!("{name} must be above 0"))) }
+/// A table and its place in the file; the default where the file does not have it.
+pub(crate) fn written_table<T: Default>(written: Option<Spanned<T>>) -> (Range<usize>, T) {
+    written.map_or_else(Default::default, |table| (table.span(), table.into_inner()))
+}
+
+/// A number that must be 1 at least. `name` is the whole of its key.
+pub(crate) fn above_zero<T: Default + PartialOrd>(
+    name: &str,
+    written: Option<Spanned<T>>,
+    default: T,
+) -> Result<T, Wrong> {
+    let Some(value) = written else { return Ok(default) };
+    let span = value.span();
+    let number = value.into_inner();
+    if number > T::default() { Ok(number) } else { Err(Wrong::at(span, format!("{name} must be above 0"))) }
 }
 
 /// US dollars.
@@ -46,7 +57,7 @@ pub(crate) fn text(name: &str, value: Spanned<String>) -> Result<String, Wrong> 
     Ok(value.into_inner())
 }
 
-/// The name of an environment variable. Small letters are refused so that nobody takes a key for the name of one: this
+/// The name of an environment variable. Small letters are refused so that a key is not taken for the name of one: this
 /// is shown where the variable is not set.
 pub(crate) fn variable_name(name: &str, value: &Spanned<String>) -> Result<String, Wrong> {
     let variable = value.get_ref();
@@ -60,7 +71,7 @@ pub(crate) fn variable_name(name: &str, value: &Spanned<String>) -> Result<Strin
     ))
 }
 
-/// `key_env` and `key_file` of a table: where its key is. A relative file is beside `guild.toml`, in `base`.
+/// `key_env` and `key_file` of a table: where its key is. A relative file is next to `guild.toml`, in `base`.
 pub(crate) fn key_source(
     table: &str,
     variable: Option<Spanned<String>>,

@@ -49,8 +49,8 @@ impl WrittenWeb {
             deny: web.deny.unwrap_or(default.deny),
             private: web.private.unwrap_or(default.private),
             robots: web.robots.unwrap_or(default.robots),
-            page_bytes: web.page_bytes.map_or(Ok(default.page_bytes), |bytes| above_zero("web.page_bytes", &bytes))?,
-            page_seconds: web.page_seconds.map_or(Ok(default.page_seconds), |s| above_zero("web.page_seconds", &s))?,
+            page_bytes: above_zero("web.page_bytes", web.page_bytes, default.page_bytes)?,
+            page_seconds: above_zero("web.page_seconds", web.page_seconds, default.page_seconds)?,
             search: web.search.map(|search| read_search(search, base)).transpose()?,
         };
         options.check().map_err(|why| Wrong::at(span, why))?;

@@ -333,6 +333,7 @@ fn each_wrong_value_is_named_with_file_line_and_what_would_be_right() {
         ("[member.a]\n\ndeny = [\"web:a*b\"]", 3, ["member.a.deny: \"a*b\"", "pattern of hosts"]),
         ("[member.a]\nallow = \"log\"", 2, ["`member.a.allow` is the text \"log\"", "must be a list"]),
         ("[member.a]\nmcp = \"plain\"", 2, ["member.a.mcp: \"plain\"", "write \"any\""]),
+        ("[member.a]\nposture = \"pinned\"", 2, ["member.a.posture: \"pinned\"", "write \"free\""]),
         ("[member.a]\nlimits = 3", 2, ["`limits` is a table", "[member.\"a\".limits]"]),
         ("\nweb = 3", 2, ["`web` is a table", "[web]"]),
         ("[web]\nsearch = true", 2, ["`search` is a table", "[web.search]"]),

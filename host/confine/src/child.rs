@@ -1,4 +1,4 @@
-//! What a child does: limits itself, then answers one request after another until its host hangs up.
+//! The child: it limits itself, then answers requests one after another until the host closes the connection.
 
 use std::{
     env,
@@ -27,31 +27,31 @@ use crate::{Bounds, Task};
 pub(crate) const COMMAND: &str = "confined-task";
 /// Files that a child may have open: its standard streams, and what its runtime opens for a moment to count the cores.
 const OPEN_FILES: u64 = 16;
-/// Files that a child may have open besides which was handed directories: it walks them.
+/// Further files that a child with directories may have open, to walk them.
 const OPEN_BELOW: u64 = 256;
-/// Directories that a child can be handed. The system passes no more at a time.
+/// Most directories that a child can receive. The system sends no more in one message.
 pub(crate) const MAX_DIRECTORIES: usize = 253;
-/// What a message may have at most, either way: more than any that is sent, and less than would be trouble to allocate.
+/// Most bytes of a message, either way: more than any real one has, and little enough to allocate.
 pub(crate) const MESSAGE_BYTES: u64 = 1 << 30;
 
 /// Whether this program's main function serves tasks.
 static SERVED: AtomicBool = AtomicBool::new(false);
 
-/// The directories that this process was handed.
+/// The directories that this process received.
 static DIRECTORIES: OnceLock<Vec<OwnedFd>> = OnceLock::new();
 
-/// Whether this program can have children: whether its main function called [`serve_if_asked`].
+/// Whether this program can start children: whether its main function called [`serve_if_asked`].
 pub fn has_children() -> bool {
     SERVED.load(Ordering::Relaxed)
 }
 
-/// The directories that this child was handed, see [`crate::Worker::with_directories`].
+/// The directories that this child received, see [`crate::Worker::with_directories`].
 pub fn directories() -> &'static [OwnedFd] {
     DIRECTORIES.get().map_or(&[], Vec::as_slice)
 }
 
-/// Runs the task that the command line names, if this process is a child, until its host hangs up. A program that has any
-/// of these tasks run calls it before it does anything else.
+/// If this process is a child, runs the task that the command line names until the host closes the connection. A program
+/// that uses any of these tasks calls this before it does anything else.
 pub fn serve_if_asked(tasks: &[&Task]) -> Option<ExitCode> {
     let mut arguments = env::args().skip(1);
     if arguments.next().as_deref() != Some(COMMAND) {
@@ -74,7 +74,7 @@ pub fn serve_if_asked(tasks: &[&Task]) -> Option<ExitCode> {
 }
 
 fn limit_itself(bounds: Bounds, handed: u64) -> io::Result<()> {
-    // Where the machine runs out of memory, this process goes first. Not every system has this.
+    // Makes the system end this process first where it runs out of memory. Not every system has this.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     set_no_new_privs(true)?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
@@ -85,7 +85,7 @@ fn limit_itself(bounds: Bounds, handed: u64) -> io::Result<()> {
     set(Resource::Nofile, OPEN_FILES + below)
 }
 
-/// Takes the directories that the host handed over, before the first request.
+/// Receives the directories that the host sent, before the first request.
 fn take(handed: u64) -> io::Result<()> {
     if handed == 0 {
         return Ok(());
@@ -109,7 +109,7 @@ fn set(resource: Resource, most: u64) -> io::Result<()> {
     Ok(setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })?)
 }
 
-/// Lets the system end this process where the next request takes more of the processor than its share.
+/// Has the system end this process if the next request uses more CPU time than its share.
 fn limit_time(bounds: Bounds) -> io::Result<()> {
     let used = u64::try_from(clock_gettime(ClockId::ProcessCPUTime).tv_sec).unwrap_or_default();
     let cores = thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
@@ -117,14 +117,14 @@ fn limit_time(bounds: Bounds) -> io::Result<()> {
     Ok(setrlimit(Resource::Cpu, Rlimit { current: Some(most), maximum: None })?)
 }
 
-/// Ends this process as soon as its host is gone, also while a request is being worked on.
+/// Ends this process as soon as the host is gone, also during a request.
 fn end_with_host() -> io::Result<()> {
     const STACK: usize = 64 * 1024;
     let watch = || loop {
         let stdin = io::stdin();
-        // Of a pipe, the end of its writer is always told.
-        let told = poll(&mut [PollFd::new(&stdin, PollFlags::empty())], None);
-        if told.is_ok() {
+        // `poll` always reports a hang-up.
+        let hung_up = poll(&mut [PollFd::new(&stdin, PollFlags::empty())], None);
+        if hung_up.is_ok() {
             std::process::exit(0);
         }
     };

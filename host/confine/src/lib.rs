@@ -1,9 +1,9 @@
 //! Runs work on untrusted input in child processes whose memory and time are bounded.
 //!
-//! A parser, a validator or a compiler that a hostile input can keep busy cannot be interrupted inside the host, and nobody
-//! there counts what it allocates. A process can be ended at any moment, and the system counts its memory. So a [`Task`] is
-//! a function from bytes to bytes that the program's own executable runs in a child: the child limits itself before it reads
-//! the input, and the host ends it at the deadline, or as soon as nobody waits for its answer.
+//! A parser, a validator or a compiler that a hostile input keeps busy cannot be interrupted inside the host, and its
+//! allocations are not counted there. A process can be ended at any moment, and the system counts its memory. So a [`Task`]
+//! is a function from bytes to bytes that the program's own executable runs in a child: the child limits itself before it
+//! reads the input, and the host ends it at the deadline, or as soon as the request is dropped.
 //!
 //! - memory: `RLIMIT_DATA`, the child's heap and all that it maps for itself;
 //! - time: the wall clock in the host, and `RLIMIT_CPU` in the child, which holds also where the host is gone;
@@ -12,7 +12,7 @@
 //!
 //! All children of a process together have a bound of memory, too: others wait ([`set_room`]).
 //!
-//! A child that has to read files is handed the open directories that they are in, and no paths.
+//! A child that has to read files receives the open directories that they are in, and no paths.
 
 mod child;
 mod parent;
@@ -22,10 +22,10 @@ pub use parent::{Worker, run, run_blocking, set_room};
 
 /// Work on untrusted input, as a function from the request's bytes to the answer's.
 ///
-/// It must be complete in itself: a child knows nothing of its host but the request.
+/// It must be self-contained: a child knows nothing of its host but the request.
 #[derive(Debug)]
 pub struct Task {
-    /// How the child is told which one to run.
+    /// The name by which the child's command line selects it.
     pub name: &'static str,
     /// The work. A panic ends the child, and the caller gets [`Ended::Failed`].
     pub run: fn(&[u8]) -> Vec<u8>,
@@ -34,7 +34,7 @@ pub struct Task {
 /// What one request may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Seconds of the wall clock. The processor's time is bounded by as many on each core.
+    /// Seconds of the wall clock. CPU time is bounded by as many seconds on each core.
     pub seconds: u32,
     /// Bytes that the child may allocate, from its start.
     pub memory_bytes: u64,

@@ -1,4 +1,4 @@
-//! What the host does: starts children, asks them, and ends them.
+//! The host: it starts children, sends them requests, and ends them.
 
 use std::{
     env,
@@ -34,21 +34,22 @@ use crate::{
     child::{self, COMMAND, MAX_DIRECTORIES, MESSAGE_BYTES},
 };
 
-/// What is read of the last words of a child that failed.
-const LAST_WORDS: u64 = 4096;
-/// How long a child that hung up may take to be gone.
-const LAST: Duration = Duration::from_secs(2);
+/// Bytes that are read of the stderr of a child that failed.
+const STDERR_BYTES: u64 = 4096;
+/// How long a child that closed the connection may take to exit.
+const EXIT_WAIT: Duration = Duration::from_secs(2);
 
-/// What all children of this process may have together, where nobody says: 8 GiB.
+/// Default of [`set_room`]: 8 GiB.
 const ALL_BYTES: u64 = 8 << 30;
-/// How long a request waits for its child to have room beside others.
+/// How long a request waits until there is room for its child.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The room of all children, in units of a MiB.
 static ROOM: OnceLock<(u32, Arc<Semaphore>)> = OnceLock::new();
 
-/// Says what all children of this process may have together, before the first is started: the sum of their
-/// [`Bounds::memory_bytes`]. A request whose child finds no room waits; one that may have more than all waits until it is the only one.
+/// Sets how much memory all children of this process may have together, before the first is started: the sum of their
+/// [`Bounds::memory_bytes`]. A request waits until there is room for its child; a child that may have more than the sum
+/// waits until it is the only one.
 pub fn set_room(bytes: u64) {
     let _ = room_of(bytes);
 }
@@ -74,7 +75,7 @@ async fn room_for(bytes: u64) -> Result<OwnedSemaphorePermit, Ended> {
         .ok_or_else(|| Ended::Failed("too many others are under way (limits.processes_bytes); try again".to_owned()))
 }
 
-/// Has a child of its own answer one request. Dropping the future ends the child.
+/// Sends one request to a new child. Dropping the future ends the child.
 ///
 /// # Panics
 /// Outside of a Tokio runtime whose IO is enabled.
@@ -96,7 +97,7 @@ pub fn run_blocking(task: &'static Task, bounds: Bounds, request: Vec<u8>) -> Re
         runtime.shutdown_background();
         answer
     };
-    // Where the caller is, blocking on other work may be forbidden; a thread of its own is free to.
+    // The caller's thread may not be allowed to block on other work.
     thread::scope(|scope| {
         let waiting = thread::Builder::new().name("confined-task".to_owned()).spawn_scoped(scope, waits);
         let waiting = waiting.map_err(|e| Ended::Failed(e.to_string()))?;
@@ -104,10 +105,10 @@ pub fn run_blocking(task: &'static Task, bounds: Bounds, request: Vec<u8>) -> Re
     })
 }
 
-/// A child that answers requests of one kind, one after another. It is started with the first. Dropping it ends the child.
+/// A child that answers requests of one kind, one after another. The first request starts it. Dropping this ends it.
 ///
-/// A program that does not call [`crate::serve_if_asked`] has no children, as the tests of a part of the host: there the
-/// work is done on a thread of the process itself, where nothing ends it and nobody counts its memory.
+/// A program that does not call [`crate::serve_if_asked`], such as the tests of some crates, has no children: there the
+/// work runs on a thread of the process itself, without a bound of memory, and nothing ends it.
 #[derive(Debug)]
 pub struct Worker {
     task: &'static Task,
@@ -130,15 +131,15 @@ impl Worker {
         Self { task, bounds, directories: Vec::new(), child: None }
     }
 
-    /// Hands the child these open directories, which it finds with [`crate::directories`] in their order: 253 at most.
+    /// Sends the child these open directories, which it finds with [`crate::directories`] in their order: 253 at most.
     #[must_use]
     pub fn with_directories(mut self, directories: Vec<Arc<OwnedFd>>) -> Self {
         self.directories = directories;
         self
     }
 
-    /// The child's answer to a request. Where there is none, or nobody waits for it any more, the child is ended, and the
-    /// next request has another one.
+    /// The child's answer to a request. Without an answer, or if this future is dropped, the child is ended, and the next
+    /// request starts another one.
     ///
     /// # Errors
     /// See [`Ended`].
@@ -150,7 +151,7 @@ impl Worker {
             let done = time::timeout(deadline, work).await.map_err(|_| Ended::TooLong)?;
             return done.map_err(|e| Ended::Failed(e.to_string()));
         }
-        // It is back in its place only after a whole answer.
+        // It is put back only after a whole answer.
         let mut child = match self.child.take() {
             Some(child) => child,
             None => {
@@ -170,7 +171,7 @@ impl Worker {
 }
 
 fn start(task: &Task, bounds: Bounds, directories: &[Arc<OwnedFd>], room: OwnedSemaphorePermit) -> io::Result<Child> {
-    // On Linux this is the very file that runs, also where it was replaced meanwhile.
+    // On Linux this is the file that runs, even if it was replaced on disk.
     let own = Path::new("/proc/self/exe");
     let own = if own.exists() { own.to_owned() } else { env::current_exe()? };
     let (requests, input) = Socket::pair()?;
@@ -192,7 +193,7 @@ fn start(task: &Task, bounds: Bounds, directories: &[Arc<OwnedFd>], room: OwnedS
     Ok(Child { process, requests: UnixStream::from_std(requests)?, _room: room })
 }
 
-/// Sends open directories, which wait in the socket until the child takes them.
+/// Sends open directories, which wait in the socket until the child receives them.
 fn hand_over(requests: &Socket, directories: &[Arc<OwnedFd>]) -> io::Result<()> {
     if directories.is_empty() {
         return Ok(());
@@ -218,19 +219,19 @@ async fn exchange(child: &mut Child, request: &[u8]) -> io::Result<Vec<u8>> {
     if answer.len() as u64 == length { Ok(answer) } else { Err(gone()) }
 }
 
-/// Why a child hung up.
+/// Why a child closed the connection.
 async fn why(child: Child) -> Ended {
     let Child { process: mut child, requests, _room } = child;
-    // It waits for nothing more from here.
+    // So that it does not wait for another request.
     drop((requests, child.stdout.take()));
     let mut said = Vec::new();
     let last = async {
-        if let Some(words) = child.stderr.as_mut() {
-            let _ = words.take(LAST_WORDS).read_to_end(&mut said).await;
+        if let Some(stderr) = child.stderr.as_mut() {
+            let _ = stderr.take(STDERR_BYTES).read_to_end(&mut said).await;
         }
         child.wait().await
     };
-    let status = time::timeout(LAST, last).await;
+    let status = time::timeout(EXIT_WAIT, last).await;
     let said = String::from_utf8_lossy(&said);
     match status {
         _ if said.contains("memory allocation of") => Ended::TooMuchMemory,

@@ -1,4 +1,4 @@
-//! What happens on a host, as `GET /events` tells it.
+//! The events of a host, as `GET /events` sends them.
 //!
 //! What stands here in doc comments, callers read too, in the JSON Schema that is made from these types.
 
@@ -15,7 +15,7 @@ use crate::{
 /// How much of a text an event has, in bytes.
 pub const TEXT_BYTES: usize = 1024;
 
-/// Something that happened on a host. Texts are cut after their first KiB; all of them are in `worker/status`.
+/// An event of a host. Texts are cut after their first KiB; all of them are in `worker/status`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Event {
@@ -32,7 +32,7 @@ pub struct Event {
     pub job_id: Option<JobId>,
     /// What it was.
     #[serde(flatten)]
-    pub news: News,
+    pub news: EventDetail,
     /// Whether a text was cut; absent where none was.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
@@ -41,13 +41,13 @@ pub struct Event {
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum News {
+pub enum EventDetail {
     /// A job was made. It may wait for its turn.
     JobStarted {
         /// The label of the dispatch.
         description: String,
     },
-    /// A job goes on that the host's last run left running.
+    /// A job that a stop of the host interrupted is resumed.
     JobResumed {
         /// The label of the dispatch.
         description: String,
@@ -98,7 +98,7 @@ macro_rules! kinds {
     ($($variant:ident = $word:literal,)+) => {
         /// What can happen.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[allow(missing_docs, reason = "they are those of `News`")]
+        #[allow(missing_docs, reason = "they are those of `EventDetail`")]
         pub enum Kind {
             $($variant,)+
         }
@@ -115,7 +115,7 @@ macro_rules! kinds {
             }
         }
 
-        impl News {
+        impl EventDetail {
             /// Which kind of news it is.
             pub fn kind(&self) -> Kind {
                 match self {
@@ -159,14 +159,14 @@ impl FromStr for Kind {
     }
 }
 
-impl News {
+impl EventDetail {
     /// The same, with each text cut to [`TEXT_BYTES`]; and whether one was.
     #[must_use]
     pub fn cut(mut self) -> (Self, bool) {
         let mut truncated = false;
         let mut cut = |text: &mut String| {
             if text.len() > TEXT_BYTES {
-                // What is kept goes into a text of its own: the long one's memory is given back.
+                // What is kept is copied, so that the memory of the long text is freed.
                 *text = text.get(..text.floor_char_boundary(TEXT_BYTES)).unwrap_or_default().to_owned();
                 truncated = true;
             }
@@ -205,7 +205,7 @@ mod tests {
             time: "2026-01-01T00:00:00Z".into(),
             member: Some("team/ann".parse().unwrap()),
             job_id: Some("j".parse().unwrap()),
-            news: News::JobEnded { status: JobStatus::Completed, error: None },
+            news: EventDetail::JobEnded { status: JobStatus::Completed, error: None },
             truncated: false,
         };
         let spelled = json!({"time": "2026-01-01T00:00:00Z", "member": "team/ann", "jobId": "j", "kind": "job-ended",
@@ -222,20 +222,20 @@ mod tests {
     fn each_kind_is_called_as_its_news_are_spelled() {
         let text = String::new;
         let news = [
-            News::JobStarted { description: text() },
-            News::JobResumed { description: text() },
-            News::JobSummary { summary: None },
-            News::JobQuestion { question: text() },
-            News::JobDecision { decision: Decision { question: text(), decision: text(), reasoning: text() } },
-            News::JobEnded { status: JobStatus::Failed, error: None },
-            News::JobDeleted,
-            News::MemberAdded,
-            News::MemberChanged,
-            News::MemberRemoved,
-            News::MemberError { error: text() },
-            News::Gap { missed: None },
+            EventDetail::JobStarted { description: text() },
+            EventDetail::JobResumed { description: text() },
+            EventDetail::JobSummary { summary: None },
+            EventDetail::JobQuestion { question: text() },
+            EventDetail::JobDecision { decision: Decision { question: text(), decision: text(), reasoning: text() } },
+            EventDetail::JobEnded { status: JobStatus::Failed, error: None },
+            EventDetail::JobDeleted,
+            EventDetail::MemberAdded,
+            EventDetail::MemberChanged,
+            EventDetail::MemberRemoved,
+            EventDetail::MemberError { error: text() },
+            EventDetail::Gap { missed: None },
         ];
-        let kinds: Vec<Kind> = news.iter().map(News::kind).collect();
+        let kinds: Vec<Kind> = news.iter().map(EventDetail::kind).collect();
         assert_eq!(kinds, Kind::EACH);
         for news in news {
             assert_eq!(serde_json::to_value(&news).unwrap()["kind"], news.kind().as_str());
@@ -244,9 +244,9 @@ mod tests {
 
     #[test]
     fn texts_are_cut_between_characters_and_it_is_said() {
-        let (news, truncated) = News::JobQuestion { question: "é".repeat(TEXT_BYTES) }.cut();
-        assert_eq!((news, truncated), (News::JobQuestion { question: "é".repeat(TEXT_BYTES / 2) }, true));
-        let whole = News::JobSummary { summary: Some("x".repeat(TEXT_BYTES)) };
+        let (news, truncated) = EventDetail::JobQuestion { question: "é".repeat(TEXT_BYTES) }.cut();
+        assert_eq!((news, truncated), (EventDetail::JobQuestion { question: "é".repeat(TEXT_BYTES / 2) }, true));
+        let whole = EventDetail::JobSummary { summary: Some("x".repeat(TEXT_BYTES)) };
         assert_eq!(whole.clone().cut(), (whole, false));
     }
 }

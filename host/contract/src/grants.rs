@@ -43,7 +43,7 @@ impl Names {
     }
 }
 
-/// What became of a wish.
+/// What became of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "verdict", content = "reason")]
 pub enum Verdict {
@@ -54,49 +54,78 @@ pub enum Verdict {
 }
 
 /// What a member may do: asked for, and allowed. It is made when the member's component is loaded, and does not change
-/// while a job runs: it is kept with the job, and a job that is taken up again has what was granted when it began, and
-/// still is. What it does not say is not granted.
+/// while a job runs: it is stored with the job, and a job that is resumed has what was granted when it began, and still is.
+/// What it does not say is not granted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Grants {
-    /// The interfaces that the manifest asks for, and what became of each.
-    pub interfaces: BTreeMap<Interface, Verdict>,
-    /// What else it asks for, as [`Capability`] spells it, and the session tools by their names.
-    pub details: BTreeMap<String, Verdict>,
+    /// What was asked for, and what became of it.
+    #[serde(flatten)]
+    pub verdicts: Verdicts,
+    /// What only the component may do.
+    #[serde(flatten)]
+    pub component: ComponentGrants,
+    /// What only its sessions may do.
+    #[serde(flatten)]
+    pub sessions: SessionGrants,
     /// Whether memories may be given to a session, and read by one.
     pub memory: bool,
-    /// Whether the component may store and delete memories.
-    pub memory_write: bool,
-    /// Whether sessions have the tool that stores memories. It is one of the internal tools, which need not be asked for.
-    pub session_memory: bool,
     /// Which read roots the component and its sessions may read; `None`: none at all, as where neither `files` nor a tool
     /// that reads files is asked for.
     pub roots: Option<Names>,
     /// Which hosts the component and its sessions may read, out of those that `[web]` opens; `None`: none at all, as where
     /// neither `web` nor WebFetch is asked for.
     pub hosts: Option<Names>,
-    /// Whether the component may ask the search provider.
-    pub search: bool,
-    /// Whether the WebSearch of sessions asks the search provider. Without it, it searches the read roots.
-    pub session_search: bool,
-    /// Whether sessions that the component starts may be given tools of its own.
-    pub own_tools: bool,
     /// Whether the job's files may be written.
     pub artifacts: bool,
-    /// The read-only tools that sessions may be given, where there is something for them to read.
-    pub tools: Vec<String>,
     /// Whether a component that imports what was not granted is refused.
     pub strict_imports: bool,
+}
+
+/// What was asked for, by name, and what became of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Verdicts {
+    /// The interfaces that the manifest asks for.
+    pub interfaces: BTreeMap<Interface, Verdict>,
+    /// What else it asks for, as [`Capability`] spells it, and the session tools by their names.
+    pub details: BTreeMap<String, Verdict>,
+}
+
+/// What a component may do by itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ComponentGrants {
+    /// Whether it may store and delete memories.
+    pub memory_write: bool,
+    /// Whether it may ask the search provider.
+    pub search: bool,
+    /// Whether sessions that it starts may be given tools of its own.
+    pub own_tools: bool,
+}
+
+/// What a member's sessions may do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SessionGrants {
+    /// Whether they have the tool that stores memories. It is one of the internal tools, which need not be asked for.
+    #[serde(rename = "sessionMemory")]
+    pub memory: bool,
+    /// Whether their WebSearch asks the search provider. Without it, it searches the read roots.
+    #[serde(rename = "sessionSearch")]
+    pub search: bool,
+    /// The read-only tools that they may be given, where there is something for them to read.
+    pub tools: Vec<String>,
 }
 
 impl Grants {
     /// What the member `key` may do, whose manifest says `spec`, under `policy`.
     pub fn of(key: &MemberKey, spec: &ComponentSpec, policy: &Policy) -> Self {
         let rules = Rules::of(key, policy);
-        let wishes = &spec.grants;
+        let asked = &spec.grants;
         let denial = |wanted: &Capability| {
             let closed = !policy.web && wanted.interface() == Some(Interface::Web);
-            match (closed.then(|| no_web(wanted, &wishes.web)), rules.denial(wanted)) {
+            match (closed.then(|| no_web(wanted, &asked.web)), rules.denial(wanted)) {
                 (Some(closed), Some(denied)) => Some(format!("{closed}; besides, {denied}")),
                 (closed, denied) => closed.or(denied),
             }
@@ -104,21 +133,21 @@ impl Grants {
         let verdict = |denied: Option<String>| denied.map_or(Verdict::Granted, Verdict::Denied);
         let interfaces: BTreeMap<_, _> = Interface::ALL
             .into_iter()
-            .filter(|interface| wishes.asks(*interface))
+            .filter(|interface| asked.asks(*interface))
             .map(|interface| (interface, verdict(denial(&Capability::Interface(interface)))))
             .collect();
         let allowed = |capability: Capability| denial(&capability).is_none();
         let whole = |interface| allowed(Capability::Interface(interface));
 
         let uses = |tools: &[&str]| spec.tools.iter().any(|tool| tools.contains(&tool.as_str()));
-        let reads_files = wishes.asks(Interface::Files) || uses(&FILE_TOOLS) || uses(&["WebSearch"]);
-        let reads_web = wishes.asks(Interface::Web) || uses(&["WebFetch"]);
-        let asked_roots = wishes.files.as_ref().map(|files| files.roots.clone()).unwrap_or_default();
+        let reads_files = asked.asks(Interface::Files) || uses(&FILE_TOOLS) || uses(&["WebSearch"]);
+        let reads_web = asked.asks(Interface::Web) || uses(&["WebFetch"]);
+        let asked_roots = asked.files.as_ref().map(|files| files.roots.clone()).unwrap_or_default();
         let roots = (reads_files && whole(Interface::Files)).then(|| {
             let root = |c: &Capability| if let Capability::Root(root) = c { Some(root.clone()) } else { None };
             rules.names(Interface::Files, asked_roots, root)
         });
-        let asked_hosts = wishes.web.as_ref().map(|web| web.hosts.clone()).unwrap_or_default();
+        let asked_hosts = asked.web.as_ref().map(|web| web.hosts.clone()).unwrap_or_default();
         let hosts = (reads_web && whole(Interface::Web)).then(|| {
             let host = |c: &Capability| if let Capability::Host(host) = c { Some(host.clone()) } else { None };
             rules.names(Interface::Web, asked_hosts, host)
@@ -130,66 +159,80 @@ impl Grants {
             "WebSearch" => denial(&Capability::Search),
             _ => denial(&Capability::Interface(Interface::Files)),
         };
-        let writes = wishes.memory.is_some_and(|memory| memory.write);
-        let searches = wishes.web.as_ref().is_some_and(|web| web.search);
-        let own_tools = wishes.agent.is_some_and(|agent| agent.own_tools);
-        let asked = [
+        let writes = asked.memory.is_some_and(|memory| memory.write);
+        let searches = asked.web.as_ref().is_some_and(|web| web.search);
+        let own_tools = asked.agent.is_some_and(|agent| agent.own_tools);
+        let details = [
             (writes, Capability::MemoryWrite),
             (searches, Capability::Search),
             (own_tools, Capability::OwnTools),
-            (wishes.artifacts.is_some(), Capability::Artifacts),
+            (asked.artifacts.is_some(), Capability::Artifacts),
         ];
-        let asked = asked.into_iter().filter(|(asked, _)| *asked);
-        let details = asked
+        let details = details
+            .into_iter()
+            .filter(|(asked, _)| *asked)
             .map(|(_, wanted)| (wanted.to_string(), verdict(denial(&wanted))))
             .chain(spec.tools.iter().map(|tool| (tool.clone(), verdict(tool_denial(tool)))))
             .collect();
-        let judged = Self { interfaces, details, roots, hosts, ..Self::default() };
-        let is_granted = |tool: &&String| judged.details.get(*tool) == Some(&Verdict::Granted);
+        let verdicts = Verdicts { interfaces, details };
+        let is_granted = |tool: &&String| verdicts.details.get(*tool) == Some(&Verdict::Granted);
+        let has = |interface| verdicts.interfaces.get(&interface) == Some(&Verdict::Granted);
         Self {
+            component: ComponentGrants {
+                memory_write: has(Interface::Memory) && writes && allowed(Capability::MemoryWrite),
+                search: has(Interface::Web) && searches && allowed(Capability::Search),
+                own_tools: has(Interface::Agent) && own_tools && allowed(Capability::OwnTools),
+            },
+            sessions: SessionGrants {
+                memory: allowed(Capability::MemoryWrite),
+                search: allowed(Capability::Search),
+                tools: spec.tools.iter().filter(is_granted).cloned().collect(),
+            },
             memory: whole(Interface::Memory),
-            memory_write: judged.has(Interface::Memory) && writes && allowed(Capability::MemoryWrite),
-            session_memory: allowed(Capability::MemoryWrite),
-            search: judged.has(Interface::Web) && searches && allowed(Capability::Search),
-            session_search: allowed(Capability::Search),
-            own_tools: judged.has(Interface::Agent) && own_tools && allowed(Capability::OwnTools),
+            roots,
+            hosts,
             artifacts: allowed(Capability::Artifacts),
-            tools: spec.tools.iter().filter(is_granted).cloned().collect(),
             strict_imports: policy.strict_imports,
-            ..judged
+            verdicts,
         }
     }
 
-    /// What is granted here and was granted `then`: what a job may do that began under `then`, and is taken up again.
+    /// What is granted here and was granted `then`: what a job may do that began under `then`, and is resumed.
     #[must_use]
     pub fn and(self, then: &Self) -> Self {
         let both = |a: Option<Names>, b: &Option<Names>| Some(a?.and(b.clone()?));
+        let Verdicts { interfaces, details } = self.verdicts;
+        let interfaces = interfaces.into_iter().filter(|(interface, _)| then.has(*interface)).collect();
+        let (component, sessions) = (&then.component, &then.sessions);
         Self {
-            interfaces: self.interfaces.into_iter().filter(|(interface, _)| then.has(*interface)).collect(),
-            details: self.details,
+            verdicts: Verdicts { interfaces, details },
+            component: ComponentGrants {
+                memory_write: self.component.memory_write && component.memory_write,
+                search: self.component.search && component.search,
+                own_tools: self.component.own_tools && component.own_tools,
+            },
+            sessions: SessionGrants {
+                memory: self.sessions.memory && sessions.memory,
+                search: self.sessions.search && sessions.search,
+                tools: self.sessions.tools.into_iter().filter(|tool| sessions.tools.contains(tool)).collect(),
+            },
             memory: self.memory && then.memory,
-            memory_write: self.memory_write && then.memory_write,
-            session_memory: self.session_memory && then.session_memory,
             roots: both(self.roots, &then.roots),
             hosts: both(self.hosts, &then.hosts),
-            search: self.search && then.search,
-            session_search: self.session_search && then.session_search,
-            own_tools: self.own_tools && then.own_tools,
             artifacts: self.artifacts && then.artifacts,
-            tools: self.tools.into_iter().filter(|tool| then.tools.contains(tool)).collect(),
             strict_imports: self.strict_imports || then.strict_imports,
         }
     }
 
     /// All that was asked for, by name, and what became of it: interfaces, what is behind them, tools.
     pub fn requested(&self) -> impl Iterator<Item = (&str, &Verdict)> {
-        let interfaces = self.interfaces.iter().map(|(interface, verdict)| (interface.as_str(), verdict));
-        interfaces.chain(self.details.iter().map(|(name, verdict)| (name.as_str(), verdict)))
+        let interfaces = self.verdicts.interfaces.iter().map(|(interface, verdict)| (interface.as_str(), verdict));
+        interfaces.chain(self.verdicts.details.iter().map(|(name, verdict)| (name.as_str(), verdict)))
     }
 
     /// Whether an interface was asked for and is granted.
     pub fn has(&self, interface: Interface) -> bool {
-        self.interfaces.get(&interface) == Some(&Verdict::Granted)
+        self.verdicts.interfaces.get(&interface) == Some(&Verdict::Granted)
     }
 
     /// Why a read root is not granted to the member `key`, whose manifest says `spec`, and which line would allow it.
@@ -218,14 +261,14 @@ impl Grants {
 
     /// Why an interface is not granted that was asked for.
     pub fn denial(&self, interface: Interface) -> Option<&str> {
-        match self.interfaces.get(&interface) {
+        match self.verdicts.interfaces.get(&interface) {
             Some(Verdict::Denied(why)) => Some(why),
             _ => None,
         }
     }
 }
 
-/// The web is closed where nobody opened it.
+/// The web is closed unless guild.toml opens it.
 fn no_web(wanted: &Capability, request: &Option<WebRequest>) -> String {
     let hosts = request.as_ref().map(|web| web.hosts.as_slice()).filter(|hosts| !hosts.is_empty());
     let add = match (wanted, hosts) {
@@ -332,7 +375,13 @@ mod tests {
         assert!(
             !grants.has(Interface::Files) && !grants.has(Interface::Web) && grants.denial(Interface::Web).is_none()
         );
-        assert!(grants.memory && grants.session_memory && !grants.memory_write && !grants.search && !grants.own_tools);
+        assert!(
+            grants.memory
+                && grants.sessions.memory
+                && !grants.component.memory_write
+                && !grants.component.search
+                && !grants.component.own_tools
+        );
     }
 
     #[test]
@@ -343,9 +392,14 @@ mod tests {
         }, "tools": ["Read", "WebFetch"]});
         let policy = Policy::default();
         let without = Grants::of(&"ann".parse().unwrap(), &spec(wanted), &policy);
-        assert!(without.memory_write && without.own_tools && without.artifacts && !without.search);
+        assert!(
+            without.component.memory_write
+                && without.component.own_tools
+                && without.artifacts
+                && !without.component.search
+        );
         assert_eq!(roots(&without), ["docs"]);
-        assert_eq!(without.tools, ["Read"]);
+        assert_eq!(without.sessions.tools, ["Read"]);
         assert!(without.denial(Interface::Web).unwrap().contains("no [web]"));
     }
 
@@ -355,8 +409,10 @@ mod tests {
         let grants = grants(wanted, vec![rule("team/*", Some(&["log", "files:docs"]), &[])]);
         assert!(grants.has(Interface::Log) && grants.has(Interface::Files));
         assert_eq!(roots(&grants), ["docs"]);
-        assert!(!grants.has(Interface::Memory) && !grants.memory && !grants.memory_write && !grants.artifacts);
-        assert!(!grants.session_memory);
+        assert!(
+            !grants.has(Interface::Memory) && !grants.memory && !grants.component.memory_write && !grants.artifacts
+        );
+        assert!(!grants.sessions.memory);
         let why = grants.denial(Interface::Memory).unwrap();
         assert!(why.contains(r#"add "memory" to `allow` of [member."team/ann"]"#), "{why}");
     }
@@ -372,11 +428,16 @@ mod tests {
         ];
         let some = grants(wanted.clone(), rules);
         assert_eq!(roots(&some), ["docs", "src"]);
-        assert!(some.has(Interface::Web) && !some.search);
+        assert!(some.has(Interface::Web) && !some.component.search);
         assert_eq!(some.hosts.unwrap().none_of, ["*.evil.example"]);
 
         let none = grants(wanted, vec![rule("team/ann", Some(&["*"]), &[]), rule("*", None, &["files", "web"])]);
-        assert!(!none.has(Interface::Files) && none.roots.is_none() && none.hosts.is_none() && none.tools.is_empty());
+        assert!(
+            !none.has(Interface::Files)
+                && none.roots.is_none()
+                && none.hosts.is_none()
+                && none.sessions.tools.is_empty()
+        );
         let why = none.denial(Interface::Files).unwrap();
         assert!(why.contains(r#"[member."*"]"#) && why.contains(r#"take "files" out of its `deny`"#), "{why}");
     }
@@ -398,7 +459,12 @@ mod tests {
             (roots(&then), roots(&now), roots(&both)),
             (vec!["docs", "secret"], vec!["docs", "src"], vec!["docs"])
         );
-        assert!(both.has(Interface::Files) && !both.has(Interface::Log) && !both.memory_write && !both.session_memory);
+        assert!(
+            both.has(Interface::Files)
+                && !both.has(Interface::Log)
+                && !both.component.memory_write
+                && !both.sessions.memory
+        );
         assert_eq!((now.clone().and(&now), both.and(&now).roots.is_some()), (now.clone(), true));
         let kept: Grants = serde_json::from_value(json!(then)).unwrap();
         assert_eq!(kept, then);
@@ -424,20 +490,20 @@ mod tests {
 
     #[test]
     fn a_root_that_is_not_granted_is_told_with_the_line_that_would_allow_it() {
-        let told = |wanted: Value, rules: Vec<Rule>, root: &str| {
+        let denial_of = |wanted: Value, rules: Vec<Rule>, root: &str| {
             let spec = spec(wanted.clone());
             grants(wanted, rules).root_denial(root, &"team/ann".parse().unwrap(), &spec)
         };
         let asked = json!({"grants": {"files": {"roots": ["docs", "src"]}}});
         let rules = || vec![rule("*", Some(&["files:docs"]), &["files:s*t"])];
-        assert_eq!(told(asked.clone(), rules(), "docs"), None);
-        let why = |root: &str| told(asked.clone(), rules(), root).unwrap();
+        assert_eq!(denial_of(asked.clone(), rules(), "docs"), None);
+        let why = |root: &str| denial_of(asked.clone(), rules(), root).unwrap();
         assert!(why("src").contains(r#"add "files:src" to `allow` of [member."team/ann"]"#), "{}", why("src"));
         assert!(why("secret").contains(r#""files:s*t" in a `deny`"#), "{}", why("secret"));
         assert!(why("other").contains("`component.grants.files.roots`"), "{}", why("other"));
-        let closed = told(asked.clone(), vec![rule("*", None, &["files"])], "docs").unwrap();
+        let closed = denial_of(asked.clone(), vec![rule("*", None, &["files"])], "docs").unwrap();
         assert!(closed.contains(r#"take "files" out"#), "{closed}");
-        assert!(told(json!({}), Vec::new(), "docs").unwrap().contains("asks for nothing"));
+        assert!(denial_of(json!({}), Vec::new(), "docs").unwrap().contains("asks for nothing"));
     }
 
     #[test]

@@ -1,20 +1,20 @@
-//! What a main agent is told about the workers that it can hand work to (REQ-WD-39).
+//! The guidance for a main agent about the workers that it can dispatch to (REQ-WD-39).
 
 use std::fmt::Write as _;
 
 use crate::{Manifest, MemberKey, text::one_line};
 
-/// How much of a name or description is told: it is the plugin's own text, in somebody else's prompt.
+/// Characters of a name or description that are shown: it is the plugin's text, in another agent's prompt.
 const CHARS: usize = 300;
 
-/// How many bytes of worker lines there are where the tool `workers` has the rest: with more, only names are told, as many
+/// How many bytes of worker lines there are where the tool `workers` has the rest: with more, only names are listed, as many
 /// as fit.
 const LINES_BYTES: usize = 4096;
 
 /// How the tools that dispatch to a worker are called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Naming {
-    /// Each worker has an MCP server of its own, which [`MemberKey::dispatch_server`] names, with tools of plain names.
+    /// Each worker has its own MCP server, which [`MemberKey::dispatch_server`] names, with tools of plain names.
     Servers,
     /// One MCP server has the tools of the worker, under names that begin with the worker's.
     Prefixes,
@@ -47,7 +47,7 @@ impl May {
 }
 
 /// How to work with workers, for a main agent that may do everything: which there are, and how to dispatch, poll, relay
-/// questions and present results. None where nobody in the roster is a worker.
+/// questions and present results. None where the roster has no worker.
 pub fn of<'a>(roster: impl IntoIterator<Item = (&'a MemberKey, &'a Manifest)>, naming: Naming) -> Option<String> {
     for_whom(roster, naming, May::ALL)
 }
@@ -103,8 +103,8 @@ fn how(may: May) -> String {
 }
 
 fn line(key: &MemberKey, manifest: &Manifest, naming: Naming) -> String {
-    let told = |text: &str| one_line(text, CHARS);
-    let (name, description) = (told(&manifest.display_name), told(&manifest.description));
+    let shown = |text: &str| one_line(text, CHARS);
+    let (name, description) = (shown(&manifest.display_name), shown(&manifest.description));
     match naming {
         Naming::Servers => format!("- {name} (MCP server `{}`): {description}\n", key.dispatch_server()),
         Naming::Prefixes => format!("- {name} (tools `{}`): {description}\n", key.dispatch_tool("*")),
@@ -194,14 +194,14 @@ mod tests {
         (key.parse().unwrap(), Manifest::parse(manifest.to_string().as_bytes()).unwrap())
     }
 
-    fn told(roster: &[(MemberKey, Manifest)]) -> Option<String> {
+    fn guidance(roster: &[(MemberKey, Manifest)]) -> Option<String> {
         of(roster.iter().map(|(key, manifest)| (key, manifest)), Naming::Servers)
     }
 
     #[test]
     fn workers_are_named_and_nobody_else_is() {
-        let text =
-            told(&[member("a", "Finds out.", true), member("b", "Adds.", false), member("c/d", "x", true)]).unwrap();
+        let text = guidance(&[member("a", "Finds out.", true), member("b", "Adds.", false), member("c/d", "x", true)])
+            .unwrap();
         assert!(text.contains("- The M (MCP server `a-dispatch`): Finds out.\n"), "{text}");
         assert!(text.contains("`c--d-dispatch`") && !text.contains("b-dispatch") && !text.contains("Adds"), "{text}");
         for said in [
@@ -231,16 +231,16 @@ mod tests {
 
     #[test]
     fn where_one_set_of_tools_is_for_all_many_workers_take_no_more_room_than_some() {
-        let told = |count: usize, description: &str| {
+        let guidance = |count: usize, description: &str| {
             let roster: Vec<_> =
                 (0..count).map(|n| member(&format!("team/worker-{n:04}"), description, true)).collect();
             of(roster.iter().map(|(key, manifest)| (key, manifest)), Naming::Arguments).unwrap()
         };
-        let few = told(3, "Finds out.");
+        let few = guidance(3, "Finds out.");
         assert!(few.contains("- `team/worker-0000`: Finds out.\n") && few.contains("`workers`"), "{few}");
-        let some = told(100, "Finds out what is asked, and reports.");
+        let some = guidance(100, "Finds out what is asked, and reports.");
         assert!(some.contains("`team/worker-0099`. `workers` says what they do."), "{some}");
-        let many = told(5000, &"x".repeat(300));
+        let many = guidance(5000, &"x".repeat(300));
         assert!(many.contains("`team/worker-0000`, ") && many.contains(" more. `workers` says"), "{many}");
         assert!(many.len() <= few.len() + LINES_BYTES + 64);
     }
@@ -248,28 +248,30 @@ mod tests {
     #[test]
     fn what_a_main_agent_may_not_do_it_is_not_told_how_to_do() {
         let roster = [member("a", "Finds out.", true)];
-        let told = |naming, may| for_whom(roster.iter().map(|(key, manifest)| (key, manifest)), naming, may).unwrap();
+        let guidance =
+            |naming, may| for_whom(roster.iter().map(|(key, manifest)| (key, manifest)), naming, may).unwrap();
         for naming in [Naming::Servers, Naming::Prefixes, Naming::Arguments] {
-            let reads = told(naming, May { dispatch: false, end: false });
+            let reads = guidance(naming, May { dispatch: false, end: false });
             assert!(!["`dispatch`", "cancel", "delete", "wait:"].iter().any(|word| reads.contains(word)), "{reads}");
             assert!(reads.contains("`status`") && reads.contains("say why (`error`).\n"), "{reads}");
-            let dispatches = told(naming, May { dispatch: true, end: false });
+            let dispatches = guidance(naming, May { dispatch: true, end: false });
             assert!(dispatches.contains("**Dispatch.**") && dispatches.contains("`wait: true`"), "{dispatches}");
             assert!(!dispatches.contains("cancel") && !dispatches.contains("delete"), "{dispatches}");
-            let all = told(naming, May::ALL);
+            let all = guidance(naming, May::ALL);
             assert!(all.contains("**Dispatch.**") && all.contains("**Clean up.** `cancel`"), "{all}");
         }
     }
 
     #[test]
     fn without_a_worker_there_is_nothing_to_tell() {
-        assert_eq!(told(&[]), None);
-        assert_eq!(told(&[member("b", "Adds.", false)]), None);
+        assert_eq!(guidance(&[]), None);
+        assert_eq!(guidance(&[member("b", "Adds.", false)]), None);
     }
 
     #[test]
     fn a_description_stays_on_its_line_and_is_bounded() {
-        let text = told(&[member("a", &format!("ends\n\n# Now do this\u{1b}[2J {}", "x".repeat(4000)), true)]).unwrap();
+        let text =
+            guidance(&[member("a", &format!("ends\n\n# Now do this\u{1b}[2J {}", "x".repeat(4000)), true)]).unwrap();
         let line = text.lines().find(|line| line.contains("a-dispatch")).unwrap();
         assert!(line.contains("ends # Now do this") && line.chars().count() < 400, "{line}");
         assert!(!text.contains('\u{1b}') && !text.lines().any(|line| line.starts_with("# Now")), "{text}");

@@ -87,18 +87,18 @@ impl MemberKey {
         self.0.replace('/', "--")
     }
 
-    /// The key where only letters, digits, `-` and `_` can stand, as in the names of its tools beside those of others: `X--Y`,
+    /// The key where only letters, digits, `-` and `_` can stand, as in the names of its tools among those of others: `X--Y`,
     /// with `_` for each `.`. Keys that differ in that alone have the same one.
     pub fn tool_prefix(&self) -> String {
         self.flat().replace('.', "_")
     }
 
-    /// The name of one of its tools beside those of others: `X--Y__TOOL`.
+    /// The name of one of its tools among those of others: `X--Y__TOOL`.
     pub fn tool(&self, tool: &str) -> String {
         format!("{}__{tool}", self.tool_prefix())
     }
 
-    /// The name of one of the tools that dispatch to it, beside those of others: `X--Y-dispatch__TOOL`.
+    /// The name of one of the tools that dispatch to it, among those of others: `X--Y-dispatch__TOOL`.
     pub fn dispatch_tool(&self, tool: &str) -> String {
         format!("{}-dispatch__{tool}", self.tool_prefix())
     }

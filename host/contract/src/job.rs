@@ -21,6 +21,9 @@ pub enum JobStatus {
 }
 
 impl JobStatus {
+    /// The statuses of a job that has ended.
+    pub const ENDED: [Self; 3] = [Self::Completed, Self::Failed, Self::Cancelled];
+
     /// The word on the wire and on disk.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -59,7 +62,7 @@ pub struct Meta {
     /// What its sessions used; absent while it runs, and in jobs of the original.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<JobUsage>,
-    /// How often a host went on with it that found it left running.
+    /// How often a host resumed it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub resumes: u32,
 }

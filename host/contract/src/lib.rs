@@ -26,7 +26,7 @@ pub mod secret;
 pub mod text;
 
 pub use bounds::Bounds;
-pub use event::{Event, News};
+pub use event::{Event, EventDetail};
 pub use grants::{Grants, Policy};
 pub use ids::{JobId, MemberKey};
 pub use job::{Decision, JobStatus, JobUsage, Meta, Usage};

@@ -207,10 +207,10 @@ limits! {
     /// What the host keeps in memory of running jobs, queued ones included: tasks, prompts, and parsed configurations, which
     /// take up to 150 times their text. One member may have seven eighths of it; beyond it a dispatch is answered "busy".
     @start running_bytes: u64 = 1024 * MIB;
-    /// Size of all files under a job's `artifacts/`, whoever writes them.
+    /// Size of all files under a job's `artifacts/`, of every writer.
     [member]
     artifacts_bytes: u64 = 256 * MIB;
-    /// Files and directories under a job's `artifacts/`, whoever makes them.
+    /// Files and directories under a job's `artifacts/`, of every writer.
     [member]
     artifacts_entries: u64 = 4096;
     /// `description` of a dispatch.
@@ -280,7 +280,7 @@ limits! {
     /// MCP sessions that are open at a time on a host. Beyond it the one that was unused longest is closed; where all are in
     /// use, `initialize` is answered 503.
     @start mcp_sessions: u32 = 256;
-    /// How long an unused MCP session stays open: no request of it is in progress, and nobody listens.
+    /// How long an unused MCP session stays open: no request of it is in progress, and no stream is open.
     @start mcp_session_seconds: u32 = 1800;
     /// A request's head: its first line and its header fields.
     @start header_bytes: u64 = 16 * KIB;
@@ -295,7 +295,7 @@ limits! {
     /// Requests with one token that are in progress.
     token_requests_at_once: u32 = 64;
     /// Subscribers to `/events`, and MCP streams that announce changes, at a time, seven eighths of them for one caller.
-    /// Others are told to come back.
+    /// Others are asked to retry.
     @start listeners: u32 = 1024;
     /// Events that are kept for subscribers that reconnect, and as many KiB at most.
     @start events_kept: u32 = 4096;

@@ -1,6 +1,7 @@
 //! `guild-member.json`: Guild Hall's own manifest, and the key `component` that this host adds to it.
 
 mod lines;
+mod mcp_line;
 mod requested;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,10 +18,19 @@ use crate::{
 };
 
 pub use lines::{Lines, ManifestError};
-pub use requested::{AgentRequest, ArtifactsRequest, FilesRequest, MemoryRequest, RequestedGrants, WebRequest, Wish};
+pub use mcp_line::Unplain;
+pub use requested::{
+    AgentRequest, ArtifactsRequest, FilesRequest, MemoryRequest, PlainRequest, RequestedGrants, WebRequest,
+};
 
 /// The manifest's file name in a member's directory.
 pub const FILE_NAME: &str = "guild-member.json";
+/// The file with a member's own text for its sessions.
+pub const POSTURE: &str = "posture.md";
+/// A posture is a prompt; a larger one is a mistake.
+pub const POSTURE_BYTES: u64 = 256 * 1024;
+/// A manifest that is larger is none.
+pub const MANIFEST_BYTES: u64 = 256 * 1024;
 /// The capability of a member that accepts dispatched work (REQ-WD-1).
 pub const WORKER: &str = "worker";
 /// The capability of a member that offers tools.
@@ -35,7 +45,7 @@ const KEYS: [&str; 9] =
 /// Bytes of a file's or a directory's name, as file systems have them.
 const NAME_BYTES: usize = 255;
 
-/// A member's manifest. Keys that nobody knows are ignored, as Guild Hall does, but for one that is a slip of the pen of a
+/// A member's manifest. Unknown keys are ignored, as Guild Hall does, except one that is probably a misspelling of a
 /// key that is not there; under `component` all of them are errors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -80,7 +90,7 @@ impl Fault {
     }
 }
 
-/// How Guild Hall talks to a member.
+/// How Guild Hall calls a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Transport {
@@ -108,7 +118,7 @@ pub struct ComponentSpec {
     pub file: String,
     /// The world of `guild:worker` whose exports it has.
     pub world: World,
-    /// What it asks for; each is a wish that the operator may refuse.
+    /// What it asks for; each is a request that the operator may refuse.
     #[serde(default)]
     pub grants: RequestedGrants,
     /// The read-only tools that its sessions may be given: out of [`SESSION_TOOLS`].
@@ -139,7 +149,7 @@ pub enum World {
     Worker,
     /// Carries its jobs out itself.
     AutonomousWorker,
-    /// Offers tools, and does no work of its own.
+    /// Offers tools, and takes no dispatched work.
     ToolboxPlugin,
     /// Plans, and offers tools.
     WorkerToolbox,
@@ -186,7 +196,7 @@ pub enum Interface {
     JobTools,
     /// The job's own status record.
     Status,
-    /// Agent sessions of its own.
+    /// Agent sessions.
     Agent,
 }
 
@@ -209,7 +219,7 @@ impl Interface {
     }
 }
 
-/// Whether a name has characters that nobody sees, or that change how what follows is shown.
+/// Whether a name has characters that are invisible, or that change how what follows is shown.
 fn has_unseen(name: &str) -> bool {
     name.contains(|c: char| c.is_control() || is_steering(c))
 }
@@ -226,7 +236,7 @@ impl Manifest {
     /// What is wrong, for the person who wrote it, with its line.
     pub fn parse(text: &[u8]) -> Result<Self, ManifestError> {
         objects::check_begin(text).map_err(|why| ManifestError { line: 1, text: why.to_owned() })?;
-        // What is no JSON has no lines, and is told next.
+        // What is no JSON has no lines; its error comes next.
         let lines = Lines::of(str::from_utf8(text).unwrap_or_default());
         let (known, unknown): (Vec<&str>, Vec<&str>) = lines.keys().partition(|key| KEYS.contains(key));
         let missing = || KEYS.into_iter().filter(|key| !known.contains(key));
@@ -255,7 +265,7 @@ impl Manifest {
         self.capabilities.iter().any(|c| c == WORKER)
     }
 
-    /// What this host loads and nobody can use as it is, each with its line and what to write.
+    /// What this host loads and is of no use as it is, each with its line and what to write.
     pub fn warnings(&self) -> Vec<ManifestError> {
         let Some(component) = &self.component else { return Vec::new() };
         if self.is_worker() || !component.world.exports_dispatch() {
@@ -439,7 +449,7 @@ mod tests {
             let line = text.lines().position(|line| line.contains(at)).unwrap() + 1;
             (Manifest::parse(text.as_bytes()).unwrap_err(), line)
         };
-        for (component, at, told) in [
+        for (component, at, expected) in [
             (json!({"grants": {"file": {}}}), "\"file\": {}", "unknown field `file`; did you mean `files`?"),
             (json!({"grants": {"files": {"root": []}}}), "\"root\"", "unknown field `root`; did you mean `roots`?"),
             (
@@ -456,7 +466,7 @@ mod tests {
             (json!({"file": "../x"}), "\"../x\"", "`component.file`"),
         ] {
             let (error, line) = error(component, at);
-            assert!(error.line == line && error.text.contains(told), "line {line}: {error}");
+            assert!(error.line == line && error.text.contains(expected), "line {line}: {error}");
             assert!(error.to_string().starts_with(&format!("guild-member.json:{line}: ")), "{error}");
         }
     }
@@ -480,8 +490,8 @@ mod tests {
             ("version", "Version"),
         ] {
             let (parsed, line) = renamed(key, slip);
-            let told = format!("guild-member.json:{line}: unknown field `{slip}`; did you mean `{key}`?");
-            assert_eq!(parsed.unwrap_err().to_string(), told);
+            let expected = format!("guild-member.json:{line}: unknown field `{slip}`; did you mean `{key}`?");
+            assert_eq!(parsed.unwrap_err().to_string(), expected);
             // Beside the key it is one of those that are not this host's.
             let mut both = researcher();
             both[slip] = json!("x");
@@ -541,7 +551,7 @@ mod tests {
 
     #[test]
     fn what_an_operator_is_shown_can_be_told_apart() {
-        for (pointer, value, told) in [
+        for (pointer, value, expected) in [
             ("/component/file", json!("a\n  ready.wasm"), "\"a\\n  ready.wasm\""),
             ("/component/file", json!("a\u{202e}b.wasm"), "\\u{202e}"),
             ("/component/grants", json!({"files": {"roots": ["docs\u{200b}"]}}), "\\u{200b}"),
@@ -551,7 +561,7 @@ mod tests {
             ("/component/grants", json!({"web": {"hosts": ["a".repeat(254)]}}), "at most 253"),
         ] {
             let error = error_with(pointer, value);
-            assert!(error.contains(told), "{told}: {error}");
+            assert!(error.contains(expected), "{expected}: {error}");
         }
     }
 

@@ -44,7 +44,7 @@ impl MemberLimits {
             session_turns: bounds.max_turns.unwrap_or(now.session_turns),
             session_budget_usd: bounds.max_budget_usd.unwrap_or(now.session_budget_usd),
             session_seconds: bounds.deadline_seconds.unwrap_or(now.session_seconds),
-            // What bounds a `run` more is the job's own deadline, and is told so: it is no limit of guild.toml's.
+            // A tighter bound of a `run` is the job's own deadline, which is no limit of guild.toml.
             ..now.clone()
         };
         own.narrow(&asked, &Narrowed::Manifest);

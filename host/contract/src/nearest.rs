@@ -1,11 +1,11 @@
-//! What somebody probably meant who wrote a name that nobody knows, and what there is to choose from.
+//! The known names that are nearest to an unknown one, and what there is to choose from.
 
 use std::fmt::{Display, Write as _};
 
 /// How alike two names have to be, from 0 to 1, that one is taken for a slip of the pen.
 const LIKENESS: f64 = 0.5;
 
-/// How alike they have to be, that a name is one where others may stand that nobody knows.
+/// How alike they have to be where unknown names are allowed.
 const SLIP: f64 = 0.75;
 
 /// How many characters are enough to be the beginning of one.
@@ -41,7 +41,7 @@ pub fn choices<T: Display>(all: impl IntoIterator<Item = T>) -> String {
     text
 }
 
-/// The end of an error about a name that nobody knows, for whoever cannot look up what there is: the nearest one, and all
+/// The end of an error about an unknown name, for readers who cannot look up what there is: the nearest one, and all
 /// of them.
 pub fn either<'a>(name: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> String {
     let is_short = |name: &&str| name.len() <= COMPARED_BYTES;
@@ -62,7 +62,7 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     found.max_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, candidate)| candidate)
 }
 
-/// The known name that `name` is a slip of the pen of, where names that nobody knows may stand too: fewer are taken for one
+/// The known name that `name` is probably a misspelling of, where unknown names are allowed too: fewer are taken for one
 /// than [`nearest`] finds.
 pub fn slip<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // What is much longer is not looked at: that takes as long as it is.
@@ -71,7 +71,7 @@ pub fn slip<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<
     known.into_iter().find(|known| is_alike(known))
 }
 
-/// The end of an error about a name that nobody knows: the nearest one, else all of them.
+/// The end of an error about an unknown name: the nearest one, else all of them.
 pub fn hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> String {
     match nearest(name, known.clone()) {
         Some(candidate) => format!("did you mean `{candidate}`?"),
@@ -79,7 +79,7 @@ pub fn hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str> + Clone) ->
     }
 }
 
-/// serde's text about a name that nobody knows, with the nearest known one for the list of all; none where it is about
+/// serde's text about an unknown name, with the nearest known one for the list of all; none where it is about
 /// something else.
 pub fn suggested(text: &str) -> Option<String> {
     let is_unknown = text.starts_with("unknown field `") || text.starts_with("unknown variant `");

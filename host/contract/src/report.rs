@@ -1,4 +1,4 @@
-//! Who is served by a host, as `GET /members` tells it.
+//! The members of a host, as `GET /members` lists them.
 //!
 //! What stands here in doc comments, callers read too, in the JSON Schema that is made from these types.
 

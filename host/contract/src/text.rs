@@ -8,7 +8,7 @@ use std::{
 /// Characters of a caller's text that a log line repeats.
 pub const LOGGED_CHARS: usize = 300;
 
-/// Whether nobody sees a character, or it steers a terminal, or changes how what follows is shown. A newline and a tab do
+/// Whether a character is invisible, or steers a terminal, or changes how what follows is shown. A newline and a tab do
 /// not.
 pub fn is_steering(c: char) -> bool {
     (c.is_control() && !matches!(c, '\n' | '\t'))
@@ -36,7 +36,7 @@ impl<W: Write> Write for OneLine<W> {
 /// A text as [`OneLine`] writes it.
 pub fn visible(text: impl fmt::Display) -> String {
     let mut line = OneLine(String::new());
-    // Only the text's own `Display` could fail; what it wrote before that is kept.
+    // Only the text's own `Display` could fail; what it wrote before that stays.
     let _ = write!(line, "{text}");
     line.0
 }

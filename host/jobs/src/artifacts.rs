@@ -7,7 +7,7 @@ use guild_contract::JobId;
 use guild_session::tools::ToolError;
 
 use crate::{
-    durable::{Survives, if_there, open, open_dir, open_or_make_dir, replace_from, sync_dir},
+    durable::{ANYBODY, Survives, if_there, open, open_dir, open_or_make_dir, replace_from, sync_dir},
     quota::{MAX_DEPTH, Quota, Refused, given_back},
     tree::walk,
 };
@@ -21,19 +21,16 @@ const MAX_NAME_BYTES: usize = 255;
 
 /// The regular files under the job's `artifacts/`, as paths relative to the job's directory, sorted (REQ-WD-15).
 ///
-/// A name that is no UTF-8 cannot be said in JSON and is left out. So is, logged, what cannot be looked into, and all
-/// that follows the first `max` files and directories.
+/// A name that is not UTF-8 cannot be written in JSON and is left out. A directory that cannot be read, and all that follows
+/// the first `max` files and directories, is left out with a warning.
 pub(crate) fn list(job: &Dir, id: &JobId, max: u64) -> Vec<String> {
     let left_out = |e: io::Error| tracing::warn!(job = %id, "some of {ARTIFACTS}/ cannot be listed: {e}");
     let mut paths = Vec::new();
-    let root = match if_there(open_dir(job, ARTIFACTS)) {
-        Ok(Some(root)) => root,
-        Ok(None) => return paths,
-        Err(e) => {
-            left_out(e);
-            return paths;
-        }
-    };
+    let root = if_there(open_dir(job, ARTIFACTS)).unwrap_or_else(|e| {
+        left_out(e);
+        None
+    });
+    let Some(root) = root else { return paths };
     for (n, found) in (0..).zip(walk(&root)) {
         if n == max {
             tracing::warn!(job = %id, "{ARTIFACTS}/ has more than limits.artifacts_entries, {max}; the rest is not listed");
@@ -51,8 +48,7 @@ pub(crate) fn list(job: &Dir, id: &JobId, max: u64) -> Vec<String> {
     paths
 }
 
-/// Writes one file, and the directories that its path needs. It grows on the account that a component's own writes
-/// are on, and what is already there counts, whoever wrote it.
+/// Writes one file, and the directories that its path needs, within the quota that a component's own writes use too.
 ///
 /// # Errors
 /// [`Refused::Full`] names the limit that was reached.
@@ -73,7 +69,7 @@ pub(crate) fn write(job: &Dir, path: &Names<'_>, contents: &[u8], quota: &Quota)
         for parent in parents.iter().skip(there) {
             dir = open_or_make_dir(&dir, parent)?;
         }
-        replace_from(job, TEMPORARY, (&dir, name.as_ref()), contents, Survives::PowerCut)?;
+        replace_from(job, TEMPORARY, (&dir, name.as_ref()), contents, (ANYBODY, Survives::PowerCut))?;
         if replaced.is_some() {
             room.freed();
         }
@@ -81,11 +77,10 @@ pub(crate) fn write(job: &Dir, path: &Names<'_>, contents: &[u8], quota: &Quota)
     })
 }
 
-/// The bytes of one file, at most `max` and one more of them; none where there is no regular file of that path. No symlink
-/// is followed on the way.
+/// The first `max + 1` bytes of one file; `None` if there is no regular file of that path. No symlink is followed.
 ///
 /// # Errors
-/// Where it cannot be read.
+/// If it cannot be read.
 pub(crate) fn read(job: &Dir, path: &Names<'_>, max: u64) -> io::Result<Option<Vec<u8>>> {
     let [parents @ .., name] = path.0.as_slice() else { return Ok(None) };
     let Ok(mut dir) = open_dir(job, ARTIFACTS) else { return Ok(None) };
@@ -99,14 +94,14 @@ pub(crate) fn read(job: &Dir, path: &Names<'_>, max: u64) -> io::Result<Option<V
     Ok(Some(bytes))
 }
 
-/// The names of a sound path.
+/// The names of a valid path.
 pub(crate) struct Names<'a>(Vec<&'a str>);
 
 impl<'a> Names<'a> {
     /// Of a path below `artifacts/`.
     ///
     /// # Errors
-    /// What a sound path is, where this is none.
+    /// If the path is invalid; the error says what a valid one is.
     pub(crate) fn of(path: &'a str) -> Result<Self, ToolError> {
         let names: Vec<_> = path.split('/').take(MAX_DEPTH + 1).collect();
         let sound = names.len() <= MAX_DEPTH
@@ -160,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn unsound_paths_are_refused() {
+    fn invalid_paths_are_refused() {
         let (long, deep) = ("x".repeat(256), vec!["d"; 17].join("/"));
         for path in ["", "/a", "a/", "a//b", ".", "..", "a/../b", "./a", "a\0b", "a\nb", "a/\x1b[2J", &long, &deep] {
             assert!(matches!(Names::of(path), Err(ToolError::InvalidInput(_))), "{path:?}");
@@ -205,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_bounded_and_what_is_too_deep_to_be_opened_spoils_nothing() {
+    fn a_list_is_bounded_and_leaves_out_directories_too_deep_to_be_opened() {
         let (job, quota) = (job(), quota(u64::MAX, u64::MAX));
         for n in 0..10 {
             write(&job, &format!("{n}"), b"", &quota).unwrap();

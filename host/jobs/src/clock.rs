@@ -1,10 +1,10 @@
-//! Time, as the stores see it: injected, so that a test can move it.
+//! The clock of the stores, which a test can replace.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use jiff::{Timestamp, Unit};
 
-/// Tells the time.
+/// A source of the time.
 pub trait Clock: Send + Sync {
     /// Now.
     fn now(&self) -> Timestamp;
@@ -21,11 +21,10 @@ impl Clock for SystemClock {
     }
 }
 
-/// Whether the system's clock says a time that files, answers and tokens can have: one from 1970 to 9999. Libraries that
-/// spell times panic at others.
+/// Checks that the system's time is from 1970 to 9999. Libraries that format times panic at others.
 ///
 /// # Errors
-/// A sentence that tells what to do.
+/// A sentence that says what to do.
 pub fn check(now: SystemTime) -> Result<(), &'static str> {
     if now >= UNIX_EPOCH && Timestamp::try_from(now).is_ok() {
         return Ok(());
@@ -33,8 +32,8 @@ pub fn check(now: SystemTime) -> Result<(), &'static str> {
     Err("this machine's clock says a time before 1970 or after 9999; set the clock")
 }
 
-/// RFC 3339 in UTC, to the millisecond: how every file and every answer spells a time.
-/// There are always three digits behind the point, so that times line up, and sort as texts.
+/// The format of times in files and answers: RFC 3339 in UTC, always with three decimals, so that times align and sort as
+/// texts.
 pub fn rfc3339(time: Timestamp) -> String {
     format!("{:.3}", time.round(Unit::Millisecond).unwrap_or(time))
 }
@@ -57,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_is_sound_from_1970_to_9999() {
+    fn a_clock_is_valid_from_1970_to_9999() {
         for (seconds, sound) in [(0, true), (1_800_000_000, true), (253_402_000_000, true), (253_402_300_800, false)] {
             assert_eq!(check(UNIX_EPOCH + Duration::from_secs(seconds)).is_ok(), sound, "{seconds}");
         }

@@ -1,7 +1,7 @@
-//! Small files: read with care, and written so that a reader, or a crash, sees the old or the new.
+//! Small files, written atomically: a reader, or a crash, sees the old bytes or the new ones.
 //!
-//! A symlink is never followed in a file's own place, and a FIFO, a device or a directory that stands where a
-//! file should never blocks: it is an error.
+//! The last part of a path is never followed if it is a symlink. A FIFO, a device or a directory in the place of a file is an
+//! error, and never blocks.
 
 use std::{
     ffi::OsStr,
@@ -31,7 +31,7 @@ impl Contents {
         Ok(self.bytes)
     }
 
-    /// As text. Bytes that are no UTF-8 become U+FFFD; a character that was cut in two at the end is left out.
+    /// As text. Bytes that are not UTF-8 become U+FFFD; an incomplete character at the end is left out.
     pub(crate) fn text(self) -> String {
         let cut = self.fingerprint.size() > self.bytes.len() as u64;
         match String::from_utf8(self.bytes) {
@@ -47,7 +47,7 @@ impl Contents {
     }
 }
 
-/// Turns "there is none" into `None`.
+/// Turns `NotFound` into `None`.
 pub fn if_there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -68,8 +68,7 @@ fn check_regular(file: &File) -> io::Result<()> {
 
 /// Reads up to `max` bytes of a file; `None` if there is none.
 pub(crate) fn read(dir: &Dir, path: impl AsRef<Path>, max: u64) -> io::Result<Option<Contents>> {
-    let Some((file, state)) = open(dir, path)? else { return Ok(None) };
-    read_from(file, state, max).map(Some)
+    open(dir, path)?.map(|(file, fingerprint)| read_from(file, fingerprint, max)).transpose()
 }
 
 /// Reads all of a file; `None` if there is none. One that is longer than `max` bytes is an error, and not read.
@@ -110,7 +109,7 @@ pub(crate) fn append(dir: &Dir, path: impl AsRef<Path>) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens the directory that the operator named. This is the one place where a path becomes a [`Dir`].
+/// Opens a directory that the operator named. Only here a path becomes a [`Dir`].
 pub fn open_directory(path: &Path) -> io::Result<Dir> {
     Dir::open_ambient_dir(path, cap_std::ambient_authority())
 }
@@ -121,7 +120,7 @@ pub fn open_dir(dir: &Dir, name: impl AsRef<Path>) -> io::Result<Dir> {
     Ok(Dir::from_std_file(file.into_std()))
 }
 
-/// Opens a directory, and makes it if there is none; then it outlasts a power cut.
+/// Opens a directory, and makes it if there is none. A new one survives a power cut.
 pub(crate) fn open_or_make_dir(dir: &Dir, name: impl AsRef<Path>) -> io::Result<Dir> {
     match dir.create_dir(&name) {
         Ok(()) => sync_dir(&open_dir(dir, ".")?)?,
@@ -131,24 +130,25 @@ pub(crate) fn open_or_make_dir(dir: &Dir, name: impl AsRef<Path>) -> io::Result<
     open_dir(dir, name)
 }
 
-/// Makes what was renamed into, or removed from, a directory outlast a power cut. The directory must be one of
-/// [`open_dir`]: a handle that is only a place, as cap-std's own may be, cannot be synced.
+/// Makes renames into, and removals from, a directory survive a power cut. The directory must be opened by [`open_dir`]: a
+/// handle with `O_PATH`, as cap-std's own may be, cannot be synced.
 pub(crate) fn sync_dir(dir: &Dir) -> io::Result<()> {
     Ok(rustix::fs::fsync(dir)?)
-}
-
-/// Makes a new file and makes its bytes outlast a power cut. Its name does so only after [`sync_dir`].
-pub(crate) fn create(dir: &Dir, name: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
-    write_new(dir, name.as_ref(), bytes, (ANYBODY, true)).map(drop)
 }
 
 /// The mode of a new file, before the process's umask.
 pub(crate) const ANYBODY: u32 = 0o666;
 
-fn write_new(dir: &Dir, name: &Path, bytes: &[u8], (mode, sync): (u32, bool)) -> io::Result<Fingerprint> {
+/// Makes a new file. What survives is its bytes; its name survives a power cut only after [`sync_dir`].
+pub(crate) fn create(
+    dir: &Dir,
+    name: impl AsRef<Path>,
+    bytes: &[u8],
+    (mode, survives): (u32, Survives),
+) -> io::Result<Fingerprint> {
     let mut file = dir.open_with(name, options(OFlags::empty()).write(true).create_new(true).mode(mode))?;
     file.write_all(bytes)?;
-    if sync {
+    if survives == Survives::PowerCut {
         file.sync_all()?;
     }
     Fingerprint::of(&file)
@@ -163,10 +163,10 @@ pub enum Survives {
     PowerCut,
 }
 
-/// How the name of a file begins that is to become another.
+/// The prefix of a file's name until it is renamed to its own.
 const TEMPORARY: &str = ".tmp-";
 
-/// Removes what a crash left of any [`replace`]. Nobody else may be writing in the directory.
+/// Removes what a crash left of any [`replace`]. No other process may be writing in the directory.
 pub(crate) fn remove_temporaries(dir: &Dir) -> io::Result<()> {
     for entry in dir.entries()? {
         let name = entry?.file_name();
@@ -177,40 +177,30 @@ pub(crate) fn remove_temporaries(dir: &Dir) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes what a crash left of a [`replace`] of this file. Nobody else may be writing it.
+/// Removes what a crash left of a [`replace`] of this file. No other process may be writing it.
 pub fn remove_temporary(dir: &Dir, name: &str) -> io::Result<()> {
     if_there(dir.remove_file(format!("{TEMPORARY}{name}"))).map(drop)
 }
 
-/// Replaces a file, or makes it: whoever reads sees the old bytes or the new. Whatever else had that name, a
-/// symlink say, is replaced and not followed.
+/// Replaces a file, or makes it. A reader sees the old bytes or the new ones. A symlink of that name is replaced and not
+/// followed.
 pub fn replace(dir: &Dir, name: &str, bytes: &[u8], survives: Survives) -> io::Result<Fingerprint> {
     replace_as(dir, name, bytes, (ANYBODY, survives))
 }
 
-/// As [`replace`], with the new file's mode: who may read and write it, at most.
+/// As [`replace`], with the new file's mode before the umask.
 pub fn replace_as(dir: &Dir, name: &str, bytes: &[u8], (mode, survives): (u32, Survives)) -> io::Result<Fingerprint> {
     let to = (dir, OsStr::new(name));
-    let written = rename_new(dir, &format!("{TEMPORARY}{name}"), to, bytes, (mode, survives))?;
+    let written = replace_from(dir, &format!("{TEMPORARY}{name}"), to, bytes, (mode, survives))?;
     if survives == Survives::PowerCut {
         sync_dir(dir)?;
     }
     Ok(written)
 }
 
-/// As [`replace`], but the new bytes are first written to `temporary` in another directory of the same file
-/// system, and the target's directory is not synced.
+/// As [`replace`], but the new bytes are first written to `temporary` in another directory of the same file system, and the
+/// target's directory is not synced.
 pub(crate) fn replace_from(
-    dir: &Dir,
-    temporary: &str,
-    to: (&Dir, &OsStr),
-    bytes: &[u8],
-    survives: Survives,
-) -> io::Result<Fingerprint> {
-    rename_new(dir, temporary, to, bytes, (ANYBODY, survives))
-}
-
-fn rename_new(
     dir: &Dir,
     temporary: &str,
     (to_dir, to): (&Dir, &OsStr),
@@ -219,10 +209,10 @@ fn rename_new(
 ) -> io::Result<Fingerprint> {
     // A crash can have left one. Each directory that is written here has one writer.
     if_there(dir.remove_file(temporary))?;
-    let renamed = write_new(dir, temporary.as_ref(), bytes, (mode, survives == Survives::PowerCut))
+    let renamed = create(dir, temporary, bytes, (mode, survives))
         .and_then(|written| dir.rename(temporary, to_dir, to).map(|()| written));
     if renamed.is_err() {
-        // What it took of a full disk is given back; the error that is told is the first one.
+        // Frees what it took of a full disk. The first error is returned.
         let _ = dir.remove_file(temporary);
     }
     renamed

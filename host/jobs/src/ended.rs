@@ -1,13 +1,13 @@
-//! What is known of a job that has ended.
+//! A job that has ended.
 
 use std::sync::Arc;
 
 use guild_contract::Meta;
 use guild_session::fingerprint::Fingerprint;
 
-use crate::record::{Notes, UnsavedResult};
+use crate::record::{NoteFiles, Notes, UnsavedResult};
 
-/// What is known of a job that has ended.
+/// What the store knows of a job that has ended.
 pub(crate) struct EndedJob {
     pub(crate) meta: Meta,
     /// The `meta.json` that `meta` was read from; `None` while it could not be stored.
@@ -18,8 +18,8 @@ pub(crate) struct EndedJob {
     pub(crate) warning: Option<String>,
     /// The start of the summary, once a detailed list has asked for it, and the file that it was read from.
     pub(crate) head: Option<(Option<String>, Option<Fingerprint>)>,
-    /// The worker's own words, once a status has asked for them.
-    pub(crate) notes: Option<Arc<Notes>>,
+    /// The worker's notes, once a status has asked for them, and the files that they were read from.
+    pub(crate) notes: Option<Arc<(Notes, NoteFiles)>>,
     /// When `notes` and `meta` were last compared to the files, in milliseconds.
     pub(crate) checked: i64,
 }

@@ -1,34 +1,34 @@
-//! How an operation on the job store fails.
+//! Errors of the job store.
 
 use std::io;
 
 use guild_contract::rpc::RpcError;
 use guild_session::tools::ToolError;
 
-/// Why the store did not do what it was asked. `Display` is the text for the wire; it never shows a host path.
+/// Why an operation of the store failed. `Display` is the text for the wire; it never shows a path of the host.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// No job of this member has that id, whatever the id looks like (REQ-WD-46).
+    /// No job of this member has that id, valid or not (REQ-WD-46).
     #[error("Unknown job ID: {0}")]
     Unknown(String),
-    /// The job's state, or what was given, does not allow it; the text says why.
+    /// The job's state or the input does not allow it; the text says why.
     #[error("{0}")]
     Refused(String),
-    /// A size or count limit; the text names it.
+    /// It exceeds a limit, which the text names.
     #[error("{0}")]
     OverLimit(String),
-    /// The file system would not have it.
+    /// The file system refused it.
     #[error("{doing}: {source}")]
     Io {
-        /// What was being done: `could not write meta.json`.
+        /// What failed: `could not write meta.json`.
         doing: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
 impl StoreError {
-    /// Wraps an I/O error with what was being done.
+    /// Wraps an I/O error with what failed.
     pub(crate) fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { doing: doing.into(), source }
     }

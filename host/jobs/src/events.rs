@@ -1,25 +1,25 @@
-//! Events of jobs, for whoever passes them on to clients.
+//! Events of jobs.
 //!
-//! An event is published after its change is stored, and the events of one job in the order of their changes.
+//! An event is published after its change is stored. The events of one job are in the order of their changes.
 
-use guild_contract::{JobId, News};
+use guild_contract::{EventDetail, JobId};
 use jiff::Timestamp;
 
 /// A change of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobEvent {
-    /// When it happened.
+    /// The time of the change.
     pub time: Timestamp,
     /// The job.
     pub job: JobId,
-    /// What happened; its texts are cut.
-    pub news: News,
+    /// The change; long texts are cut.
+    pub detail: EventDetail,
     /// Whether a text was cut.
     pub truncated: bool,
 }
 
 /// Receives the events of a store.
 pub trait Subscriber: Send + Sync {
-    /// Takes an event. The job's own thread calls it, with locks of the job held: it must only put the event away.
+    /// Takes an event. The thread that changes the job calls it while it holds locks of the job, so it must only queue the event.
     fn receive(&self, event: JobEvent);
 }

@@ -1,8 +1,7 @@
 //! Locks that other users of the machine cannot take.
 //!
-//! Whoever can open a file or a directory for reading can lock it, so a lock on what others may read is theirs to hold.
-//! These are on a file of their own with mode 0600. Whoever lets go removes the file; whoever got hold of one that was
-//! removed meanwhile tries the next.
+//! A user who can open a file or a directory for reading can lock it. So each of these locks is on a separate file with mode
+//! 0600. A release removes the file; a process that locked a file that was removed meanwhile tries again.
 
 use std::{io, sync::Arc};
 
@@ -16,7 +15,7 @@ use crate::durable::{if_there, options};
 
 /// Only its owner opens it.
 const PRIVATE: u32 = 0o600;
-/// How often a file is opened that others remove meanwhile, before somebody is taken to hold the lock.
+/// Attempts to lock a file that others remove meanwhile, until the lock counts as taken.
 const TRIES: usize = 100;
 
 /// An exclusive lock, until it is dropped or the process ends.
@@ -28,17 +27,17 @@ pub struct FileLock {
 }
 
 impl FileLock {
-    /// Takes the lock that the file `name` in `dir` stands for; `None` where somebody else holds it. It does not wait.
+    /// Takes the lock on the file `name` in `dir`; `None` if another process holds it. It does not wait.
     ///
     /// # Errors
-    /// Where the file cannot be made or locked, or something else has its name.
+    /// If the file cannot be made or locked, or something else has its name.
     pub fn try_acquire(dir: &Arc<Dir>, name: &'static str) -> io::Result<Option<Self>> {
         for _ in 0..TRIES {
             let mut how = options(OFlags::NONBLOCK);
             how.read(true).write(true).create(true).mode(PRIVATE);
             let file = match dir.open_with(name, &how) {
                 Ok(file) => file,
-                // Another user's, who holds the lock, or did not live to remove it.
+                // The file is another user's, who holds the lock, or whose process ended without removing it.
                 Err(e) if e.kind() == io::ErrorKind::PermissionDenied && dir.symlink_metadata(name).is_ok() => {
                     return Ok(None);
                 }
@@ -65,10 +64,10 @@ impl FileLock {
         Ok(None)
     }
 
-    /// Whether somebody holds the lock. It makes nothing, and is in nobody's way for longer than it takes to look.
+    /// Whether a process holds the lock. It creates no file, and holds the lock itself for a moment only.
     ///
     /// # Errors
-    /// Where that cannot be told, as of another user's file (`PermissionDenied`).
+    /// If the file cannot be opened, as that of another user (`PermissionDenied`).
     pub fn is_held(dir: &Dir, name: &str) -> io::Result<bool> {
         let Some(file) = if_there(dir.open_with(name, options(OFlags::NONBLOCK).read(true)))? else { return Ok(false) };
         match flock(&file, FlockOperation::NonBlockingLockShared) {
@@ -91,11 +90,11 @@ impl FileLock {
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        // While the lock is held, the name is nobody else's to take.
+        // While the lock is held, no other process takes the name.
         if self.is_named().unwrap_or(false) {
             let _ = self.dir.remove_file(self.name);
         }
-        // A process that is being started just now has a copy of the descriptor, so closing ours is not enough.
+        // Closing is not enough: a child process that is starting now has a copy of the descriptor.
         let _ = flock(&self.file, FlockOperation::Unlock);
     }
 }

@@ -1,19 +1,19 @@
-//! What a job wrote down, read as it grows, beside whoever owns the job.
+//! The transcript and the log of a job, read as they grow, by a process that need not own the member.
 
-use std::io::{self, BufRead as _, BufReader};
+use std::io::{self, BufRead as _, BufReader, Read as _};
 
 use cap_std::fs::{Dir, File};
-use guild_contract::{JobId, JobStatus, Limits};
+use guild_contract::{JobId, Limits, Meta};
 
 use crate::{
     durable::{if_there, open, open_dir},
     record::{self, JOBS, LOG, TRANSCRIPT},
 };
 
-/// No transcript, and no log, has a longer line: each entry is bounded by limits far below.
+/// More than any line of a transcript or a log has: limits bound each entry far below.
 const MAX_LINE_BYTES: usize = 64 * 1024 * 1024;
 
-/// Reads one job's transcript, and its log, from their begin.
+/// Reads one job's transcript and its log, from their start.
 pub struct Follow {
     jobs: Dir,
     id: JobId,
@@ -23,37 +23,28 @@ pub struct Follow {
 }
 
 impl Follow {
-    /// A job of a member, whose directory `member` is; none where it has no such job.
+    /// A job of the member in the directory `member`; `None` if it has no such job.
     ///
     /// # Errors
-    /// Where directories cannot be opened; a symlink is not followed.
+    /// If the directories cannot be opened; a symlink is not followed.
     pub fn open(member: &Dir, id: &JobId) -> io::Result<Option<Self>> {
         let Some(jobs) = if_there(open_dir(member, JOBS))? else { return Ok(None) };
         let Some(dir) = if_there(open_dir(&jobs, id.as_str()))? else { return Ok(None) };
         Ok(Some(Self { jobs, id: id.clone(), dir, transcript: Tail::of(TRANSCRIPT), log: Tail::of(LOG) }))
     }
 
-    /// Whether the job is running, by its record.
+    /// The job's record.
     ///
     /// # Errors
-    /// Where there is none, as after the job was deleted, or it cannot be read.
-    pub fn is_running(&self, limits: &Limits) -> io::Result<bool> {
-        record::read_meta(&self.jobs, &self.id, limits).map(|(meta, _)| meta.status == JobStatus::Running)
+    /// If there is none, as after the job was deleted, or it cannot be read.
+    pub fn meta(&self, limits: &Limits) -> io::Result<Meta> {
+        record::read_meta(&self.jobs, &self.id, limits).map(|(meta, _)| meta)
     }
 
-    /// The error that ended the job, by its record; none where none did.
+    /// The next whole line of the transcript, without the newline; `None` if there is none yet.
     ///
     /// # Errors
-    /// As [`Self::is_running`].
-    pub fn error(&self, limits: &Limits) -> io::Result<Option<String>> {
-        record::read_meta(&self.jobs, &self.id, limits).map(|(meta, _)| meta.error)
-    }
-
-    /// The next whole line of the transcript, without its end. None where there is none yet: a line that is being written is
-    /// given when it is whole.
-    ///
-    /// # Errors
-    /// Where the transcript cannot be read.
+    /// If the transcript cannot be read.
     pub fn next_line(&mut self) -> io::Result<Option<Vec<u8>>> {
         self.transcript.next(&self.dir)
     }
@@ -61,7 +52,7 @@ impl Follow {
     /// The next whole line of `log.txt`, as [`Self::next_line`]: a time, a space, and what was logged.
     ///
     /// # Errors
-    /// Where the log cannot be read.
+    /// If the log cannot be read.
     pub fn next_log(&mut self) -> io::Result<Option<Vec<u8>>> {
         self.log.next(&self.dir)
     }
@@ -72,7 +63,7 @@ struct Tail {
     name: &'static str,
     /// The file, once there is one.
     file: Option<BufReader<File>>,
-    /// The start of a line that is being written.
+    /// The start of a line that is not complete yet.
     begun: Vec<u8>,
 }
 
@@ -89,24 +80,14 @@ impl Tail {
                 None => return Ok(None),
             },
         };
-        loop {
-            let read = file.fill_buf()?;
-            let (bytes, is_whole) = match read.iter().position(|byte| *byte == b'\n') {
-                Some(end) => (read.split_at(end).0, true),
-                None => (read, false),
-            };
-            let used = bytes.len() + usize::from(is_whole);
-            self.begun.extend_from_slice(bytes);
-            file.consume(used);
-            if is_whole {
-                return Ok(Some(std::mem::take(&mut self.begun)));
-            }
-            if self.begun.len() > MAX_LINE_BYTES {
-                return Err(io::Error::new(io::ErrorKind::FileTooLarge, "a line of it has no end"));
-            }
-            if used == 0 {
-                return Ok(None);
-            }
+        let room = (MAX_LINE_BYTES + 1).saturating_sub(self.begun.len());
+        file.take(room as u64).read_until(b'\n', &mut self.begun)?;
+        if self.begun.pop_if(|byte| *byte == b'\n').is_some() {
+            return Ok(Some(std::mem::take(&mut self.begun)));
         }
+        if self.begun.len() > MAX_LINE_BYTES {
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "a line of it has no end"));
+        }
+        Ok(None)
     }
 }

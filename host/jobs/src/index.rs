@@ -4,10 +4,7 @@ use std::{
     cmp::Reverse,
     collections::{BTreeMap, HashMap, HashSet},
     ops::Bound,
-    sync::{
-        Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
 use guild_contract::{
@@ -26,9 +23,9 @@ use crate::{
 /// A job of the index.
 pub(crate) struct Entry {
     pub(crate) id: JobId,
-    /// Held while an ended job's files are looked at or changed; taken before `state`.
+    /// Held while an ended job's files are read or changed; taken before `state`.
     pub(crate) files: Mutex<()>,
-    /// Never held over I/O.
+    /// Never held over I/O. Taken after the index, if both are.
     pub(crate) state: Mutex<State>,
 }
 
@@ -37,48 +34,44 @@ pub(crate) enum State {
     Ended(Box<EndedJob>),
 }
 
+impl State {
+    /// Reads the job's record.
+    pub(crate) fn with_meta<T>(&self, look: impl FnOnce(&Meta) -> T) -> T {
+        match self {
+            Self::Running(job) => job.look(|meta, _| look(meta)),
+            Self::Ended(ended) => look(&ended.meta),
+        }
+    }
+}
+
 impl Entry {
-    pub(crate) fn running(job: Arc<RunningJob>) -> Arc<Self> {
-        Self::new(job.id().clone(), State::Running(job))
-    }
-
-    pub(crate) fn ended(ended: EndedJob) -> Arc<Self> {
-        Self::new(ended.meta.job_id.clone(), State::Ended(Box::new(ended)))
-    }
-
-    fn new(id: JobId, state: State) -> Arc<Self> {
+    pub(crate) fn new(state: State) -> Arc<Self> {
+        let id = state.with_meta(|meta| meta.job_id.clone());
         Arc::new(Self { id, files: Mutex::new(()), state: Mutex::new(state) })
     }
 
-    /// As a list shows it.
-    pub(crate) fn listed(&self, detailed: bool) -> Listed {
-        let details = |description: &str, summary: Option<&str>| {
-            detailed.then(|| ListedDetails {
-                description: description.to_owned(),
-                summary: summary.map(|text| head(text, HEAD_BYTES as usize).to_owned()),
-            })
-        };
-        let (status, details) = match &*lock(&self.state) {
-            State::Running(job) => {
-                job.with_view(|view| (view.status, details(&view.description, view.summary.as_deref())))
-            }
-            State::Ended(ended) => {
-                let summary = ended.head.as_ref().and_then(|(text, _)| text.as_deref());
-                (ended.meta.status, details(&ended.meta.description, summary))
-            }
-        };
-        Listed { job_id: self.id.clone(), status, details }
+    /// Reads its record.
+    pub(crate) fn with_meta<T>(&self, look: impl FnOnce(&Meta) -> T) -> T {
+        lock(&self.state).with_meta(look)
     }
 
-    /// Whether its description is one that is wanted.
-    pub(crate) fn has_description(&self, is_wanted: impl FnOnce(&str) -> bool) -> bool {
+    /// The job in a list.
+    pub(crate) fn listed(&self, detailed: bool) -> Listed {
+        let listed = |meta: &Meta, summary: Option<&String>| Listed {
+            job_id: self.id.clone(),
+            status: meta.status,
+            details: detailed.then(|| ListedDetails {
+                description: meta.description.clone(),
+                summary: summary.map(|text| head(text, HEAD_BYTES as usize).to_owned()),
+            }),
+        };
         match &*lock(&self.state) {
-            State::Running(job) => job.with_view(|view| is_wanted(&view.description)),
-            State::Ended(ended) => is_wanted(&ended.meta.description),
+            State::Running(job) => job.look(|meta, notes| listed(meta, notes.summary.as_ref())),
+            State::Ended(ended) => listed(&ended.meta, ended.head.as_ref().and_then(|(text, _)| text.as_ref())),
         }
     }
 
-    /// Changes what is known of the job, if it has ended.
+    /// Changes the state of a job that has ended.
     pub(crate) fn update_ended(&self, change: impl FnOnce(&mut EndedJob)) {
         if let State::Ended(ended) = &mut *lock(&self.state) {
             change(ended);
@@ -93,20 +86,16 @@ impl Entry {
         }
     }
 
-    /// Its status.
     pub(crate) fn status(&self) -> JobStatus {
-        match &*lock(&self.state) {
-            State::Running(_) => JobStatus::Running,
-            State::Ended(ended) => ended.meta.status,
-        }
+        self.with_meta(|meta| meta.status)
     }
 }
 
-/// Newest first, then by id, newest first too, as UUIDv7 have it.
+/// Newest first, then by id in descending order, which is newest first too for UUIDv7.
 pub(crate) type Order = (Reverse<Timestamp>, Reverse<JobId>);
 
 pub(crate) fn order(id: &JobId, started_at: &str) -> Order {
-    // What the original wrote is RFC 3339; what a person wrote may be anything, and comes last.
+    // A time that does not parse, as after an edit, comes last.
     (Reverse(started_at.parse().unwrap_or(Timestamp::MIN)), Reverse(id.clone()))
 }
 
@@ -114,7 +103,7 @@ pub(crate) fn order(id: &JobId, started_at: &str) -> Order {
 pub(crate) struct Index {
     by_id: HashMap<String, (Order, Arc<Entry>)>,
     ordered: BTreeMap<Order, Arc<Entry>>,
-    /// Ids of jobs that are being made or removed: what is on disk of them is not to be touched by others.
+    /// Ids of jobs that are being made or removed, whose directories no other thread may touch.
     claimed: HashSet<JobId>,
 }
 
@@ -123,7 +112,7 @@ impl Index {
         self.by_id.get(id).map(|(_, entry)| entry.clone())
     }
 
-    /// Whether the job is there, or being made or removed.
+    /// Whether the job is in the index, or being made or removed.
     pub(crate) fn knows(&self, id: &JobId) -> bool {
         self.by_id.contains_key(id.as_str()) || self.claimed.contains(id)
     }
@@ -133,7 +122,7 @@ impl Index {
         !self.by_id.contains_key(id.as_str()) && self.claimed.insert(id.clone())
     }
 
-    /// Takes a job out, but keeps its id reserved; false if there is no such job.
+    /// Removes a job, but keeps its id reserved; false if there is no such job.
     pub(crate) fn take(&mut self, id: &JobId) -> bool {
         self.remove(id) && self.claimed.insert(id.clone())
     }
@@ -142,8 +131,8 @@ impl Index {
         self.claimed.remove(id);
     }
 
-    pub(crate) fn insert(&mut self, entry: Arc<Entry>, started_at: &str) {
-        let order = order(&entry.id, started_at);
+    pub(crate) fn insert(&mut self, entry: Arc<Entry>) {
+        let order = entry.with_meta(|meta| order(&entry.id, &meta.started_at));
         let id = entry.id.as_str().to_owned();
         if let Some((old, _)) = self.by_id.insert(id, (order.clone(), entry.clone())) {
             self.ordered.remove(&old);
@@ -160,7 +149,7 @@ impl Index {
         self.by_id.len()
     }
 
-    /// Jobs, newest first, from one on.
+    /// Jobs, newest first, starting at `begin`.
     pub(crate) fn from(&self, begin: Bound<Order>) -> impl Iterator<Item = &Arc<Entry>> {
         self.ordered.range((begin, Bound::Unbounded)).map(|(_, entry)| entry)
     }
@@ -171,57 +160,16 @@ impl Index {
     }
 }
 
-/// The index, and the changes on disk that it does not show yet.
+/// The index behind its lock, which is never held over I/O.
 #[derive(Default)]
-pub(crate) struct Catalog {
-    index: RwLock<Index>,
-    /// Whether `noticed` is not empty.
-    stale: AtomicBool,
-    noticed: Mutex<Noticed>,
-}
-
-/// What has to be compared to the disk.
-#[derive(Debug, Default)]
-pub(crate) struct Noticed {
-    /// Everything.
-    pub(crate) all: bool,
-    /// These jobs.
-    pub(crate) ids: HashSet<JobId>,
-}
+pub(crate) struct Catalog(RwLock<Index>);
 
 impl Catalog {
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, Index> {
-        self.index.read().unwrap_or_else(PoisonError::into_inner)
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Index> {
-        self.index.write().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A name appeared in `jobs/`, or vanished from it. What the index already shows is ignored.
-    pub(crate) fn notice(&self, name: &str, appeared: bool) {
-        let Ok(id) = name.parse::<JobId>() else { return };
-        let is_new = if appeared { !self.read().knows(&id) } else { self.read().get(id.as_str()).is_some() };
-        if is_new {
-            lock(&self.noticed).ids.insert(id);
-            self.stale.store(true, Ordering::Release);
-        }
-    }
-
-    /// Anything may have changed.
-    pub(crate) fn notice_all(&self) {
-        lock(&self.noticed).all = true;
-        self.stale.store(true, Ordering::Release);
-    }
-
-    /// Whether the index may not show what is on disk.
-    pub(crate) fn is_stale(&self) -> bool {
-        self.stale.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn take_noticed(&self) -> Noticed {
-        let mut noticed = lock(&self.noticed);
-        self.stale.store(false, Ordering::Release);
-        std::mem::take(&mut *noticed)
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

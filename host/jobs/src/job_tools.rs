@@ -1,8 +1,8 @@
-//! The internal tools (REQ-WD-22 to REQ-WD-26): one implementation, which components call with typed values and
-//! agent sessions with JSON.
+//! The internal tools (REQ-WD-22 to REQ-WD-26): one implementation, which components call with typed values and agent sessions
+//! with JSON.
 //!
-//! [`TABLE`] is all there is of a tool for sessions: its name, its input, its answer, the grant that it needs, and what it
-//! does. What a model reads of it are the doc comments of its input.
+//! [`TABLE`] defines each tool for sessions: its name, input, answer, grant and handler. A model reads the doc comments of the
+//! input types.
 
 use std::sync::{Arc, LazyLock};
 
@@ -33,7 +33,7 @@ impl JobTools {
         Self { job, memory, tools: TABLE.iter().collect() }
     }
 
-    /// Those that these grants allow, for whoever calls them as [`Tools`]: the others do not exist there.
+    /// Only the tools that these grants allow, for calls by [`Tools`]: the others do not exist there.
     #[must_use]
     pub fn granted(mut self, grants: &Grants) -> Self {
         self.tools.retain(|tool| (tool.granted)(grants));
@@ -58,8 +58,8 @@ impl JobTools {
     }
 
     fn check_running(&self) -> Result<(), ToolError> {
-        // A cancel fires its token before its end is stored.
-        let running = self.job.with_view(|view| view.status) == JobStatus::Running;
+        // A cancel triggers the token before the end is stored.
+        let running = self.job.status() == JobStatus::Running;
         if running && !self.job.cancelled().is_cancelled() { Ok(()) } else { Err(ToolError::JobEnded) }
     }
 
@@ -77,7 +77,7 @@ type Handler = Box<dyn Fn(&JobTools, ToolCall) -> Result<(), ToolError> + Send +
 /// An internal tool, as sessions have it.
 struct Tool {
     definition: Arc<ToolDefinition>,
-    /// What a call that succeeded is answered with.
+    /// The answer to a successful call.
     answer: &'static str,
     /// Whether these grants allow it.
     granted: fn(&Grants) -> bool,
@@ -120,7 +120,7 @@ static TABLE: LazyLock<[Tool; 6]> = LazyLock::new(|| {
         Tool::new("store_memory", "Store memory", "The memory is stored.", |tools, input: StoreMemory, call| {
             tools.store_memory(&input.key, &input.content, Some(call))
         })
-        .needing(|grants| grants.session_memory),
+        .needing(|grants| grants.sessions.memory),
         Tool::new(
             "submit_result",
             "Submit result",

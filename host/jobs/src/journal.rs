@@ -7,10 +7,10 @@ use guild_session::fingerprint::Fingerprint;
 
 use crate::durable::{append, ends_with_newline};
 
-/// One of the two.
+/// One of the two files.
 #[derive(Debug)]
 pub(crate) struct Journal {
-    /// The file, from `jobs/`.
+    /// The path of the file in `jobs/`.
     path: String,
     limit: u64,
     state: State,
@@ -18,9 +18,9 @@ pub(crate) struct Journal {
 
 #[derive(Debug)]
 enum State {
-    /// Lines are taken; so many bytes are written.
+    /// Lines are written; so many bytes are in the file.
     Open(u64),
-    /// A line could not be written: what follows is dropped, and the file is to say so.
+    /// A line could not be written: further lines are dropped, and the file has to say so.
     Broken,
     /// Over the limit or closed: lines are dropped.
     Closed,
@@ -31,7 +31,7 @@ impl Journal {
         Self { path, limit, state: State::Open(0) }
     }
 
-    /// Goes on with what is there. A line that a crash cut in two stays one of its own, which nobody can read.
+    /// Continues the file that is there. A line that a crash cut is ended, and stays unreadable.
     pub(crate) fn continue_after(&mut self, jobs: &Dir) -> io::Result<()> {
         let Some(file) = Fingerprint::at(jobs, &self.path)? else { return Ok(()) };
         let mut size = file.size();
@@ -45,36 +45,28 @@ impl Journal {
 
     /// Appends a line, which must not contain a newline. The first one that would exceed the limit is replaced by
     /// `last`, and nothing follows that.
-    pub(crate) fn append(&mut self, jobs: &Dir, mut line: String, last: impl FnOnce(u64) -> String) {
-        let written = match self.state {
-            State::Open(written) => written,
-            State::Broken => return self.say_broken(jobs, last),
+    pub(crate) fn append(&mut self, jobs: &Dir, line: String, last: impl FnOnce(u64) -> String) {
+        let (line, next) = match self.state {
+            State::Open(written) => {
+                let size = written.saturating_add(line.len() as u64 + 1);
+                if size > self.limit { (last(self.limit), State::Closed) } else { (line, State::Open(size)) }
+            }
+            // The file has to say that lines are missing. If that fails too, it is tried again with the next line.
+            State::Broken => (format!("\n{}", last(self.limit)), State::Closed),
             State::Closed => return,
         };
-        line.push('\n');
-        let after = written.saturating_add(line.len() as u64);
-        self.state = State::Open(after);
-        if after > self.limit {
-            line = last(self.limit) + "\n";
-            self.state = State::Closed;
-        }
-        // The file is opened for each line: ten thousand running jobs would not leave a descriptor to others.
-        if let Err(e) = append(jobs, &self.path).and_then(|mut file| file.write_all(line.as_bytes())) {
-            self.state = State::Broken;
-            tracing::warn!(file = self.path, "lines are dropped from here on: {e}");
+        // The file is opened for each line, so that ten thousand running jobs keep no descriptors.
+        match append(jobs, &self.path).and_then(|mut file| file.write_all((line + "\n").as_bytes())) {
+            Ok(()) => self.state = next,
+            Err(_) if matches!(self.state, State::Broken) => {}
+            Err(e) => {
+                tracing::warn!(file = self.path, "a line could not be written, so further lines are dropped: {e}");
+                self.state = State::Broken;
+            }
         }
     }
 
-    /// Whoever reads the file must know that lines are missing. Where that cannot be written either, it is tried again
-    /// with the next line.
-    fn say_broken(&mut self, jobs: &Dir, last: impl FnOnce(u64) -> String) {
-        let line = format!("\n{}\n", last(self.limit));
-        if append(jobs, &self.path).and_then(|mut file| file.write_all(line.as_bytes())).is_ok() {
-            self.state = State::Closed;
-        }
-    }
-
-    /// Drops all that follows.
+    /// Drops all further lines.
     pub(crate) fn close(&mut self) {
         self.state = State::Closed;
     }

@@ -1,7 +1,7 @@
 //! Jobs and memory of a member, as files that people can read.
 //!
-//! All of it blocks on the file system and none of it needs a runtime, but for the calls of [`Tools`](guild_session::tools::Tools)
-//! and for compaction: call it where blocking is allowed. The methods that end in `_now` never block.
+//! Everything blocks on the file system, except the calls of [`Tools`](guild_session::tools::Tools) and compaction, which need
+//! a runtime: call it where blocking is allowed.
 
 mod artifacts;
 pub mod clock;
@@ -26,7 +26,6 @@ pub mod store;
 mod sync;
 mod tree;
 pub mod usage;
-mod watch;
 
 pub use clock::{Clock, SystemClock, rfc3339};
 pub use error::StoreError;

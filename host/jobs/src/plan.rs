@@ -26,8 +26,8 @@ pub struct Accepted {
 pub struct Sealed {
     /// What was accepted.
     pub accepted: Accepted,
-    /// What is sealed: all that the file says but for `seal`, byte by byte where it is not between the fields.
+    /// What is sealed: all fields of the file except `seal`, byte by byte apart from the space between them.
     pub text: Vec<u8>,
-    /// What [`Resume::seal`](crate::Resume::seal) made of that when the job was made; none where nobody did.
+    /// The seal that [`Resume::seal`](crate::Resume::seal) made of it when the job was made, if any.
     pub seal: Option<String>,
 }

@@ -1,16 +1,15 @@
-//! How far the files under a job's `artifacts/` may grow: one account for all who write there.
+//! The quota of a job's `artifacts/`, which all writers there share.
 //!
-//! The account knows how much room there certainly is, and every growth uses it up. When it does not suffice, what is
-//! there is measured anew; so what was deleted meanwhile is room again, however it was deleted, and nobody has to keep
-//! a second set of books that could be wrong. Whoever changes the files holds the account's lock while doing so, and
-//! a measurement therefore sees no half-made change: exactly the limit fits, and nothing beyond it.
+//! The quota knows how much room there is at least, and every growth uses it up. When it does not suffice, the files are
+//! measured again, so that whatever was deleted meanwhile is room again. Every change of the files holds the quota's lock, so
+//! a measurement sees no incomplete change: exactly the limit fits, and nothing beyond it.
 //!
-//! What counts is the apparent size of regular files, sparse ones too, each file once however many links it has; and
-//! as an entry every name below `artifacts/`. A file without a name there counts as long as a descriptor of it is open.
+//! Bytes are the apparent sizes of regular files, sparse ones too, each file once however many links it has. Entries are all
+//! names below `artifacts/`. A file without a name there counts as long as a descriptor of it is open.
 
 use std::{
     collections::HashSet,
-    fmt, fs, io,
+    fs, io,
     os::unix::fs::MetadataExt as _,
     path::Path,
     sync::{Arc, Mutex, Weak},
@@ -26,15 +25,15 @@ use rustix::{
 
 use crate::{durable::open_dir, sync::lock, tree::walk};
 
-/// Directories below each other, so that no path under `artifacts/` is longer than a path can be (4,095 bytes), and
-/// all that is there can be walked.
+/// The depth of directories, so that no path under `artifacts/` exceeds what the system takes (4,095 bytes), and the whole
+/// tree can be walked.
 pub(crate) const MAX_DEPTH: usize = 16;
 
-/// How long a measurement holds while nobody changes anything here: a person may have. Who tries in vain again and again
-/// does not have everything measured each time.
+/// How long a measurement holds unless something changes through this quota; a person may change files too. It bounds how
+/// often repeated attempts that fail have everything measured.
 const FRESH: Duration = Duration::from_millis(50);
 
-/// The account of one job.
+/// The quota of one job.
 #[derive(Debug)]
 pub struct Quota {
     max_bytes: u64,
@@ -44,21 +43,21 @@ pub struct Quota {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Room that there certainly is; there may be more.
+    /// Room that there is at least.
     bytes: u64,
     entries: u64,
-    /// When there was measured last, and how many files were open then; `None` when something was taken or freed since.
+    /// The time of the last measurement, and how many files were open then; `None` if something was taken or freed since.
     measured: Option<(Instant, usize)>,
     /// Open descriptors' files: one without a name takes room until it is closed.
     open: Vec<Open>,
     /// Whether the job has ended: nothing changes any more.
     closed: bool,
-    /// Whether it was said before that this limit was reached.
-    told_bytes: bool,
-    told_entries: bool,
+    /// Whether it was reported before that this limit was reached.
+    bytes_reported: bool,
+    entries_reported: bool,
 }
 
-/// A file that was open when there was looked last.
+/// A file that was opened under the quota.
 #[derive(Debug)]
 struct Open {
     file: Weak<fs::File>,
@@ -67,33 +66,24 @@ struct Open {
 }
 
 /// Why a change was not made.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Refused {
-    /// It needs more than a limit gives.
+    /// It would exceed a limit.
+    #[error(transparent)]
     Full(Full),
-    /// What the system said.
-    Failed(io::Error),
+    /// The file system refused it.
+    #[error(transparent)]
+    Failed(#[from] io::Error),
 }
 
 /// A limit that was reached.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("the job's artifacts would take more than {limit}")]
 pub struct Full {
     /// The limit and its value, as `guild.toml` spells it.
     pub limit: String,
     /// Whether it was reached for the first time in this job.
     pub first: bool,
-}
-
-impl fmt::Display for Full {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the job's artifacts would take more than {}", self.limit)
-    }
-}
-
-impl From<io::Error> for Refused {
-    fn from(error: io::Error) -> Self {
-        Self::Failed(error)
-    }
 }
 
 impl From<Errno> for Refused {
@@ -108,10 +98,10 @@ impl Quota {
         Self { max_bytes, max_entries, state: Mutex::default() }
     }
 
-    /// Changes something below `root`, which is the job's `artifacts/`; no other change is under way meanwhile. It blocks.
+    /// Changes something below `root`, the job's `artifacts/`, while no other change is under way. It blocks.
     ///
     /// # Errors
-    /// What `work` says; [`Errno::PERM`] when the job has ended.
+    /// Those of `work`; [`Errno::PERM`] when the job has ended.
     pub fn change<T>(&self, root: &Dir, work: impl FnOnce(&mut Room<'_>) -> Result<T, Refused>) -> Result<T, Refused> {
         let mut state = lock(&self.state);
         if state.closed {
@@ -120,13 +110,13 @@ impl Quota {
         work(&mut Room { quota: self, root, state: &mut state })
     }
 
-    /// Lets no change begin any more, and waits for the one that is under way. It blocks.
+    /// Refuses further changes, and waits for the one that is under way. It blocks.
     pub(crate) fn close(&self) {
         lock(&self.state).closed = true;
     }
 
     /// Waits until no change is under way. It blocks.
-    pub fn settle(&self) {
+    pub fn wait_idle(&self) {
         drop(lock(&self.state));
     }
 }
@@ -138,7 +128,7 @@ impl State {
     }
 }
 
-/// The account while a change is made.
+/// The quota while a change is made.
 pub struct Room<'a> {
     quota: &'a Quota,
     root: &'a Dir,
@@ -154,25 +144,24 @@ impl Room<'_> {
         if (bytes > self.state.bytes || entries > self.state.entries) && !self.state.is_fresh() {
             self.measure()?;
         }
-        let State { told_bytes, told_entries, .. } = self.state;
-        let full = |name: &str, max: u64, told: &mut bool| {
-            let first = !std::mem::replace(told, true);
+        let full = |name: &str, max: u64, is_reported: &mut bool| {
+            let first = !std::mem::replace(is_reported, true);
             Err(Refused::Full(Full { limit: format!("limits.{name} = {max}"), first }))
         };
         if entries > self.state.entries {
-            return full("artifacts_entries", self.quota.max_entries, told_entries);
+            return full("artifacts_entries", self.quota.max_entries, &mut self.state.entries_reported);
         }
         if bytes > self.state.bytes {
-            return full("artifacts_bytes", self.quota.max_bytes, told_bytes);
+            return full("artifacts_bytes", self.quota.max_bytes, &mut self.state.bytes_reported);
         }
         self.state.bytes -= bytes;
         self.state.entries -= entries;
-        // What is taken for a change that fails then is room again at the next measurement.
+        // Room that was taken for a change that fails is found again by the next measurement.
         self.state.measured = None;
         Ok(())
     }
 
-    /// Says that something was given back: who finds no room measures anew.
+    /// Notes that something was freed: when room runs out, it is measured again.
     pub fn freed(&mut self) {
         self.state.measured = None;
     }
@@ -200,8 +189,8 @@ impl Room<'_> {
         Ok(())
     }
 
-    /// Remembers an open file: it takes room while it is open, with a name or without. One that was not opened as an
-    /// artifact may still be one, but takes room only below `artifacts/` or without a name: it cannot grow by this way.
+    /// Registers an open file, which takes room while it is open, with a name or without. One that is not opened as an
+    /// `artifact` cannot grow by this descriptor, so it takes room only below `artifacts/` or without a name.
     pub fn register(&mut self, file: &Arc<fs::File>, artifact: bool) {
         self.state.open.retain(|open| open.file.strong_count() > 0);
         self.state.open.push(Open { file: Arc::downgrade(file), artifact });
@@ -210,7 +199,7 @@ impl Room<'_> {
         }
     }
 
-    /// Whether somebody has this file open.
+    /// Whether a registered file is this one.
     pub(crate) fn is_open(&self, inode: (u64, u64)) -> bool {
         let mut open = self.state.open.iter().filter_map(|open| open.file.upgrade());
         open.any(|file| file.metadata().is_ok_and(|meta| (meta.dev(), meta.ino()) == inode))
@@ -265,10 +254,10 @@ impl Room<'_> {
     }
 }
 
-/// How many directories a directory is high: 1 without one in it.
+/// The height of a directory tree: 1 if it has no directories in it.
 ///
 /// # Errors
-/// Where it cannot be walked.
+/// If it cannot be walked.
 pub fn height(parent: &Dir, path: &Path) -> io::Result<usize> {
     let top = open_dir(parent, path)?;
     let mut height = 1;
@@ -281,7 +270,7 @@ pub fn height(parent: &Dir, path: &Path) -> io::Result<usize> {
     Ok(height)
 }
 
-/// What a file's replacement gives back: its bytes, unless it has another name or somebody has it open.
+/// The bytes that replacing a file frees: none if it has another name or is open.
 pub(crate) fn given_back(room: &Room<'_>, dir: &Dir, name: &str) -> io::Result<u64> {
     let meta = dir.symlink_metadata(name)?;
     let alone = meta.is_file() && meta.nlink() == 1 && !room.is_open((meta.dev(), meta.ino()));

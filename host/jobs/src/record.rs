@@ -1,5 +1,5 @@
-//! How a job's files are spelled, and how they are read: those of this host, those of the original, and those
-//! that a person edited.
+//! The formats of a job's files, and how the files are read: those of this host, those of the original, and those that a
+//! person edited.
 
 use std::{collections::BTreeMap, io, sync::Arc};
 
@@ -16,7 +16,6 @@ use serde_json::{
 use crate::{
     Accepted, Sealed,
     durable::{Contents, Survives, if_there, read, read_whole, remove_temporary, replace},
-    error::StoreError,
 };
 
 /// The directory of a member that has its jobs.
@@ -35,7 +34,7 @@ pub(crate) const QUESTIONS: &str = "questions.md";
 pub(crate) const DECISIONS: &str = "decisions.json";
 /// The accepted plan.
 pub(crate) const PLAN: &str = "plan.json";
-/// A result that was handed over while the job runs: [`Submission`].
+/// A result that was submitted while the job runs: [`Submission`].
 pub(crate) const SUBMISSION: &str = "submission.json";
 /// The result of a completed job.
 pub(crate) const RESULT: &str = "result.md";
@@ -44,8 +43,8 @@ pub(crate) const LOG: &str = "log.txt";
 /// What its sessions did.
 pub(crate) const TRANSCRIPT: &str = "transcript.jsonl";
 
-/// Bytes that are read at most of a file that is read whole, where no limit asks for more. A limit that is lowered must
-/// not make unreadable what was written before.
+/// The most bytes that are read of a whole file, unless a limit allows more. Lowering a limit must not make unreadable what
+/// was written before.
 const READABLE_BYTES: u64 = 64 * 1024 * 1024;
 /// Bytes of an error in `meta.json`; what is longer is cut.
 pub(crate) const MAX_ERROR_BYTES: usize = 8 * 1024;
@@ -64,7 +63,7 @@ fn readable(limit: u64) -> u64 {
 pub(crate) struct Submission {
     /// The result.
     pub(crate) output: String,
-    /// The tool call that handed it over, where it was one.
+    /// The tool call that submitted it, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) call: Option<String>,
 }
@@ -75,7 +74,7 @@ pub(crate) struct Recorded {
     /// The decision.
     #[serde(flatten)]
     pub(crate) decision: Decision,
-    /// The tool call that recorded it, where it was one.
+    /// The tool call that recorded it, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) call: Option<String>,
 }
@@ -103,12 +102,12 @@ fn split_questions(text: &str) -> Vec<String> {
     text.lines().map(str::trim_end).filter(|line| !line.is_empty()).map(str::to_owned).collect()
 }
 
-/// A summary that says nothing is none.
+/// A blank summary is no summary.
 pub(crate) fn summary(text: String) -> Option<String> {
     if text.trim().is_empty() { None } else { Some(text) }
 }
 
-/// `None` for nothing, as the wire has it.
+/// An empty list is `None` on the wire.
 pub(crate) fn some<T>(items: Vec<T>) -> Option<Vec<T>> {
     if items.is_empty() { None } else { Some(items) }
 }
@@ -122,9 +121,9 @@ fn path(id: &JobId, file: &str) -> String {
     format!("{id}/{file}")
 }
 
-/// Reads `meta.json`. The error says why it cannot serve as the job's record; see [`is_transient`].
+/// Reads `meta.json`; see [`is_transient`] for the error.
 ///
-/// The directory's name is the job's id, also where a copied file says otherwise.
+/// The directory's name is the job's id, even if a copied file has another one.
 pub(crate) fn read_meta(jobs: &Dir, id: &JobId, limits: &Limits) -> io::Result<(Meta, Fingerprint)> {
     let (json, state) = read_whole(jobs, path(id, META), readable(limits.description_bytes))?
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "there is none"))?;
@@ -133,10 +132,10 @@ pub(crate) fn read_meta(jobs: &Dir, id: &JobId, limits: &Limits) -> io::Result<(
     Ok((meta, state))
 }
 
-/// Whether a file could not be read for a reason that may pass, such as too many open files, and not because of its type
-/// or its contents.
+/// Whether a file could not be read for a reason that may pass, such as too many open files, and not because of its type or its
+/// contents.
 pub(crate) fn is_transient(error: &io::Error) -> bool {
-    // A symlink, a directory or a pipe that stands in the file's place stays one.
+    // The file is a symlink, a directory or a pipe.
     let is_of_the_file = [Errno::LOOP, Errno::ISDIR, Errno::NOTDIR, Errno::NXIO];
     Errno::from_io_error(error).is_some_and(|errno| !is_of_the_file.contains(&errno))
 }
@@ -146,8 +145,8 @@ pub(crate) fn fingerprint(jobs: &Dir, id: &JobId, file: &str) -> Option<Fingerpr
     Fingerprint::at(jobs, path(id, file)).ok().flatten()
 }
 
-/// Reads one of a job's files. One that cannot be read is logged and counts as absent, but its fingerprint is given, so
-/// that it is not tried again before it changes.
+/// Reads one of a job's files. One that cannot be read is logged and counts as absent, but its fingerprint is returned, so that
+/// it is not read again before it changes.
 fn read_part(jobs: &Dir, id: &JobId, file: &str, max: u64) -> (Option<Contents>, Option<Fingerprint>) {
     match read(jobs, path(id, file), max) {
         Ok(contents) => {
@@ -167,24 +166,30 @@ pub(crate) fn read_head(jobs: &Dir, id: &JobId) -> (Option<String>, Option<Finge
     (contents.and_then(|c| summary(c.text())), state)
 }
 
-/// The files that have a worker's own words.
+/// The files that hold a worker's notes.
 const NOTES: [&str; 3] = [STATUS, QUESTIONS, DECISIONS];
+/// The states of these files.
+pub(crate) type NoteFiles = [Option<Fingerprint>; NOTES.len()];
 
-/// The worker's own words in the files of a job that has ended.
+pub(crate) fn note_files(jobs: &Dir, id: &JobId) -> NoteFiles {
+    NOTES.map(|file| fingerprint(jobs, id, file))
+}
+
+/// What a worker reports of its job.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Notes {
-    summary: Option<String>,
-    questions: Option<Vec<String>>,
-    decisions: Option<Vec<Decision>>,
-    files: [Option<Fingerprint>; NOTES.len()],
+    pub(crate) summary: Option<String>,
+    pub(crate) questions: Option<Vec<String>>,
+    pub(crate) decisions: Option<Vec<Decision>>,
 }
 
 impl Notes {
-    /// Reads them. Decisions that do not parse are those of `before`, if it is given.
-    pub(crate) fn read(jobs: &Dir, id: &JobId, limits: &Limits, before: Option<&Self>) -> Self {
-        let notes = readable(limits.notes_bytes);
+    /// Reads those of a job that has ended. Decisions that do not parse are replaced by those of `before`, if it is given.
+    pub(crate) fn read(jobs: &Dir, id: &JobId, limits: &Limits, before: Option<&Self>) -> (Self, NoteFiles) {
+        let max = readable(limits.notes_bytes);
         let (summary_text, status) = read_part(jobs, id, STATUS, limits.summary_bytes);
-        let (questions_text, questions) = read_part(jobs, id, QUESTIONS, notes);
-        let (decisions_json, decisions) = read_part(jobs, id, DECISIONS, notes);
+        let (questions_text, questions) = read_part(jobs, id, QUESTIONS, max);
+        let (decisions_json, decisions) = read_part(jobs, id, DECISIONS, max);
         let decided = decisions_json.and_then(|contents| {
             let parsed = contents.whole().and_then(|bytes| Ok(objects::from_json::<Vec<Decision>>(&bytes)?));
             parsed.map_or_else(
@@ -195,60 +200,47 @@ impl Notes {
                 some,
             )
         });
-        Self {
+        let notes = Self {
             summary: summary_text.and_then(|c| summary(c.text())),
             questions: questions_text.and_then(|c| some(split_questions(&c.text()))),
             decisions: decided,
-            files: [status, questions, decisions],
-        }
+        };
+        (notes, [status, questions, decisions])
     }
 
-    /// Whether the files are still those that were read.
-    pub(crate) fn are_current(&self, jobs: &Dir, id: &JobId) -> bool {
-        self.files == NOTES.map(|file| fingerprint(jobs, id, file))
-    }
-
-    /// Roughly what they take of memory.
-    pub(crate) fn bytes(&self) -> usize {
-        let questions = self.questions.iter().flatten().map(|question| size_of::<String>() + question.len());
+    /// Reads those of an interrupted job, and its decisions as they were recorded. An error is a reason not to resume it.
+    pub(crate) fn read_interrupted(dir: &Dir, limits: &Limits) -> io::Result<(Self, Vec<Recorded>)> {
+        let max = readable(limits.notes_bytes);
         let decisions =
-            self.decisions.iter().flatten().map(|decision| size_of::<Decision>() + decision_bytes(decision));
-        size_of::<Self>() + self.summary.as_ref().map_or(0, String::len) + questions.chain(decisions).sum::<usize>()
+            read_whole(dir, DECISIONS, max)?.map_or(Ok(Vec::new()), |(json, _)| serde_json::from_slice(&json))?;
+        let notes = Self {
+            summary: read(dir, STATUS, limits.summary_bytes)?.and_then(|c| summary(c.text())),
+            questions: read(dir, QUESTIONS, max)?.and_then(|c| some(split_questions(&c.text()))),
+            decisions: some(decided(&decisions)),
+        };
+        Ok((notes, decisions))
     }
 
     /// What `worker/status` answers of a job with this record.
     pub(crate) fn view(&self, meta: &Meta) -> StatusView {
         StatusView {
+            job_id: meta.job_id.clone(),
+            status: meta.status,
+            description: meta.description.clone(),
             summary: self.summary.clone(),
             questions: self.questions.clone(),
             decisions: self.decisions.clone(),
-            ..bare_view(meta)
+            error: meta.error.clone(),
+            started_at: meta.started_at.clone(),
+            completed_at: meta.completed_at.clone(),
+            usage: meta.usage.clone(),
         }
     }
 }
 
-/// A status of what `meta.json` says, without the worker's own words.
-pub(crate) fn bare_view(meta: &Meta) -> StatusView {
-    StatusView {
-        job_id: meta.job_id.clone(),
-        status: meta.status,
-        description: meta.description.clone(),
-        summary: None,
-        questions: None,
-        decisions: None,
-        error: meta.error.clone(),
-        started_at: meta.started_at.clone(),
-        completed_at: meta.completed_at.clone(),
-        usage: meta.usage.clone(),
-    }
-}
-
-/// The decisions of an interrupted job. An error is a reason not to resume it.
-pub(crate) fn read_decisions(dir: &Dir, limits: &Limits) -> io::Result<Vec<Recorded>> {
-    match read_whole(dir, DECISIONS, readable(limits.notes_bytes))? {
-        Some((json, _)) => Ok(serde_json::from_slice(&json)?),
-        None => Ok(Vec::new()),
-    }
+/// Decisions without the calls that recorded them.
+pub(crate) fn decided(decisions: &[Recorded]) -> Vec<Decision> {
+    decisions.iter().map(|recorded| recorded.decision.clone()).collect()
 }
 
 /// The fields of `plan.json`, each as it is spelled there.
@@ -256,7 +248,7 @@ type Fields = BTreeMap<String, Box<RawValue>>;
 /// The field of the seal.
 const SEAL: &str = "seal";
 
-/// `plan.json`, with what `seal` makes of the plan.
+/// `plan.json`, with the seal that `seal` makes of the plan.
 pub(crate) fn sealed(plan: &Accepted, seal: impl FnOnce(&[u8]) -> Option<String>) -> io::Result<Vec<u8>> {
     let mut fields: Fields = serde_json::from_slice(&pretty(plan)?)?;
     if let Some(seal) = seal(&serde_json::to_vec(&fields)?) {
@@ -265,18 +257,17 @@ pub(crate) fn sealed(plan: &Accepted, seal: impl FnOnce(&[u8]) -> Option<String>
     pretty(&fields)
 }
 
-/// The accepted plan; `None` for a job of the original.
+/// Reads the accepted plan; `None` for a job of the original.
 pub(crate) fn read_plan(dir: &Dir, limits: &Limits) -> io::Result<Option<Sealed>> {
     let Some((json, _)) = read_whole(dir, PLAN, readable(limits.plan_bytes))? else { return Ok(None) };
     let mut fields: Fields = serde_json::from_slice(&json)?;
     let seal = fields.remove(SEAL).and_then(|seal| serde_json::from_str(seal.get()).ok());
     let text = serde_json::to_vec(&fields)?;
-    // Nothing counts but what was sealed: a field can come twice in a file.
+    // Only what was sealed counts: the file can have a field twice.
     Ok(Some(Sealed { accepted: serde_json::from_slice(&text)?, text, seal }))
 }
 
-/// The lines of the transcript; `None` if there is none. What is no line of a transcript, as one that a crash cut in
-/// two, is left out.
+/// Reads the lines of the transcript; `None` if there is none. A line that does not parse, as one that a crash cut, is left out.
 pub(crate) fn read_transcript(dir: &Dir, limits: &Limits) -> io::Result<Option<Vec<Line>>> {
     // The last line of one that is full comes on top.
     let max = limits.transcript_bytes.saturating_add(READABLE_BYTES);
@@ -284,18 +275,7 @@ pub(crate) fn read_transcript(dir: &Dir, limits: &Limits) -> io::Result<Option<V
     Ok(Some(text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()))
 }
 
-/// Why a job of this status has no result (REQ-WD-14); `None` where it is completed.
-pub(crate) fn no_result(status: JobStatus, error: Option<&str>) -> Option<StoreError> {
-    let why = match status {
-        JobStatus::Completed => return None,
-        JobStatus::Running => "Job is still running".to_owned(),
-        JobStatus::Cancelled => "Job was cancelled".to_owned(),
-        JobStatus::Failed => format!("Job failed: {}", error.unwrap_or("no reason was recorded")),
-    };
-    Some(StoreError::Refused(why))
-}
-
-/// The result of a completed job, whose directory is `dir`. A completed job without one, as the original could leave it, has an empty one.
+/// Reads the result of a completed job from its directory `dir`. It is empty if there is none, which the original permits.
 pub(crate) fn read_result(dir: &Dir, limits: &Limits) -> io::Result<String> {
     let max = limits.result_bytes.max(READABLE_BYTES);
     let Some((bytes, _)) = read_whole(dir, RESULT, max)? else { return Ok(String::new()) };
@@ -307,7 +287,7 @@ pub(crate) fn read_result(dir: &Dir, limits: &Limits) -> io::Result<String> {
 pub(crate) enum UnsavedResult {
     /// It is in `submission.json`.
     Submission,
-    /// It was not submitted, and is nowhere else.
+    /// It was not submitted, and is only here.
     Text(Arc<str>),
 }
 
@@ -327,21 +307,10 @@ fn read_submission(dir: &Dir, limits: &Limits) -> io::Result<Option<String>> {
     Ok(Some(serde_json::from_slice::<Submission>(&json)?.output))
 }
 
-/// The questions of an interrupted job.
-pub(crate) fn read_questions(dir: &Dir, limits: &Limits) -> io::Result<Vec<String>> {
-    let contents = read(dir, QUESTIONS, readable(limits.notes_bytes))?;
-    Ok(contents.map(|contents| split_questions(&contents.text())).unwrap_or_default())
-}
-
-/// The summary of an interrupted job.
-pub(crate) fn read_summary(dir: &Dir, limits: &Limits) -> io::Result<Option<String>> {
-    Ok(read(dir, STATUS, limits.summary_bytes)?.and_then(|contents| summary(contents.text())))
-}
-
-/// What an interrupted job has of a result.
+/// The result of an interrupted job.
 #[derive(Debug)]
 pub(crate) enum FoundResult {
-    /// None that counts. A `result.md` of the original does not: its agents wrote it bit by bit.
+    /// There is none. A `result.md` of the original does not count: its agents wrote it bit by bit.
     Nothing,
     /// It was submitted.
     Submission,
@@ -349,27 +318,25 @@ pub(crate) enum FoundResult {
     Result,
 }
 
-/// Looks for the result of an interrupted job in `dir`, the job's. An error is of the system, and may pass.
+/// Finds the result of an interrupted job in its directory `dir`. An error is of the system, and may pass.
 pub(crate) fn find_result(dir: &Dir, id: &JobId, limits: &Limits) -> io::Result<FoundResult> {
-    match read_submission(dir, limits) {
-        Ok(Some(_)) => return Ok(FoundResult::Submission),
-        Ok(None) => {}
-        Err(e) if is_transient(&e) => return Err(e),
-        Err(e) => tracing::warn!(job = %id, file = SUBMISSION, "ignoring an unreadable file: {e}"),
+    // A file that cannot be read because of what it is does not count.
+    let is_there = |file: &str, found: io::Result<bool>| match found {
+        Err(e) if !is_transient(&e) => {
+            tracing::warn!(job = %id, file, "ignoring an unreadable file: {e}");
+            Ok(false)
+        }
+        found => found,
+    };
+    if is_there(SUBMISSION, read_submission(dir, limits).map(|output| output.is_some()))? {
+        return Ok(FoundResult::Submission);
     }
     let written = || Ok(Fingerprint::at(dir, PLAN)?.is_some() && read(dir, RESULT, 0)?.is_some());
-    match written() {
-        Ok(written) => Ok(if written { FoundResult::Result } else { FoundResult::Nothing }),
-        Err(e) if is_transient(&e) => Err(e),
-        Err(e) => {
-            tracing::warn!(job = %id, file = RESULT, "ignoring an unreadable file: {e}");
-            Ok(FoundResult::Nothing)
-        }
-    }
+    Ok(if is_there(RESULT, written())? { FoundResult::Result } else { FoundResult::Nothing })
 }
 
-/// Stores how a job ended, in its directory `dir`. The order matters to a crash: what `meta.json` says is true when it
-/// says it, and a submission is removed only when nothing needs it any more. Where it fails, it can be tried again.
+/// Stores how a job ended, in its directory `dir`. The order is safe for a crash: `meta.json` is written after the result, and
+/// the submission is removed last. After an error, it can be tried again.
 pub(crate) fn store_end(
     dir: &Dir,
     meta: &Meta,
@@ -388,7 +355,7 @@ pub(crate) fn store_end(
     Ok(stored)
 }
 
-/// Removes what a crash left of a change of a job that has ended: only these two files of it are written.
+/// Removes the temporary files that a crash left in the directory of an ended job: only these two files of it are written.
 pub(crate) fn remove_leftovers(dir: &Dir) -> io::Result<()> {
     [META, RESULT].into_iter().try_for_each(|file| remove_temporary(dir, file))
 }
@@ -398,19 +365,15 @@ pub(crate) fn store_meta(dir: &Dir, meta: &Meta) -> io::Result<Fingerprint> {
     replace(dir, META, &pretty(meta)?, Survives::PowerCut)
 }
 
-/// `config.json`: `{}` where none came.
+/// `config.json`: `{}` if the dispatch has none.
 pub(crate) fn config_json(config: &Value) -> io::Result<Vec<u8>> {
     if config.is_null() { Ok(b"{}\n".to_vec()) } else { pretty(config) }
 }
 
 /// A job's record when it ends.
-pub(crate) fn ended(meta: &Meta, status: JobStatus, error: Option<String>, at: String) -> Meta {
-    Meta {
-        status,
-        error: error.map(|text| head(&text, MAX_ERROR_BYTES).to_owned()),
-        completed_at: Some(at),
-        ..meta.clone()
-    }
+pub(crate) fn ended(meta: Meta, status: JobStatus, error: Option<String>, at: String) -> Meta {
+    let error = error.map(|text| head(&text, MAX_ERROR_BYTES).to_owned());
+    Meta { status, error, completed_at: Some(at), ..meta }
 }
 
 #[cfg(test)]

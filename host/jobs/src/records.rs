@@ -1,7 +1,7 @@
-//! The jobs of a member as their files say, for whoever is not their owner.
+//! The jobs of a member as their files say, for a process that does not own the member.
 //!
-//! The files are read as they are: no owner is asked, none is needed, and nothing is changed or repaired. A job that
-//! is recorded as running runs only where the member has an owner; see [`Owner::of`](crate::Owner::of).
+//! It only reads the files, and needs no owner. A job that is recorded as running runs only if the member has an owner; see
+//! [`Owner::of`](crate::Owner::of).
 
 use std::io;
 
@@ -17,14 +17,13 @@ use crate::{
     artifacts,
     durable::{if_there, open_dir},
     error::StoreError,
-    record::{self, JOBS, Notes, UnsavedResult, no_result},
+    record::{self, JOBS, Notes, UnsavedResult},
     sync::in_threads,
     tree,
 };
 
-/// Readers of `meta.json` files at a time, and how many jobs are worth so many.
+/// Threads that read `meta.json` files.
 const READERS: usize = 4;
-const WORTH_READERS: usize = 256;
 
 /// The records of one member's jobs.
 pub struct Records {
@@ -32,10 +31,10 @@ pub struct Records {
 }
 
 impl Records {
-    /// Those of the member whose directory `member` is; `None` where it never had a job.
+    /// Those of the member in the directory `member`; `None` if it never had a job.
     ///
     /// # Errors
-    /// Where `jobs/` cannot be opened; a symlink is not followed.
+    /// If `jobs/` cannot be opened; a symlink is not followed.
     pub fn open(member: &Dir) -> io::Result<Option<Self>> {
         Ok(if_there(open_dir(member, JOBS))?.map(|jobs| Self { jobs }))
     }
@@ -43,24 +42,22 @@ impl Records {
     /// The names under `jobs/` that can be jobs, in no order.
     ///
     /// # Errors
-    /// Where `jobs/` cannot be read.
+    /// If `jobs/` cannot be read.
     pub fn ids(&self) -> io::Result<Vec<JobId>> {
         Ok(directories(&self.jobs)?.iter().filter_map(|name| name.parse().ok()).collect())
     }
 
-    /// All records, in no order; of a job whose record cannot be read, why.
+    /// All records, in no order, or why a record cannot be read.
     ///
     /// # Errors
-    /// Where `jobs/` cannot be read.
+    /// If `jobs/` cannot be read.
     pub fn all(&self, limits: &Limits) -> io::Result<Vec<(JobId, io::Result<Meta>)>> {
-        let ids = self.ids()?;
-        let readers = if ids.len() < WORTH_READERS { 1 } else { READERS };
         let read = |id: &JobId| match self.meta(id, limits) {
             // It was deleted meanwhile.
             Err(e) if e.kind() == io::ErrorKind::NotFound && self.jobs.symlink_metadata(id.as_str()).is_err() => None,
             read => Some((id.clone(), read)),
         };
-        Ok(in_threads(readers, &ids, read).into_iter().flatten().collect())
+        Ok(in_threads(READERS, &self.ids()?, read).into_iter().flatten().collect())
     }
 
     /// Whether there is a directory for a job of that id.
@@ -71,7 +68,7 @@ impl Records {
     /// A job's record.
     ///
     /// # Errors
-    /// Where there is none, or it cannot be read.
+    /// If there is none, or it cannot be read.
     pub fn meta(&self, id: &JobId, limits: &Limits) -> io::Result<Meta> {
         record::read_meta(&self.jobs, id, limits).map(|(meta, _)| meta)
     }
@@ -83,33 +80,41 @@ impl Records {
 
     /// What `worker/status` would answer. `meta` is the job's record.
     pub fn status(&self, meta: &Meta, limits: &Limits) -> StatusView {
-        Notes::read(&self.jobs, &meta.job_id, limits, None).view(meta)
+        Notes::read(&self.jobs, &meta.job_id, limits, None).0.view(meta)
     }
 
     /// What `worker/result` would answer. `meta` is the job's record.
     ///
     /// # Errors
-    /// Where the job is not completed, or its result cannot be read.
+    /// If the job is not completed, or its result cannot be read.
     pub fn result(&self, meta: &Meta, limits: &Limits) -> Result<ResultView, StoreError> {
-        result(&self.jobs, &meta.job_id, (meta.status, meta.error.as_deref()), None, limits)
+        result(&self.jobs, meta, None, limits)
     }
 
-    /// How many bytes a job's files have; what cannot be looked at counts nothing.
+    /// How many bytes a job's files have; what cannot be read counts nothing.
     pub fn bytes(&self, id: &JobId) -> u64 {
         tree::bytes(&self.jobs, id.as_str())
     }
 }
 
-/// The result of the job in `jobs/`, of this status and error; `unsaved` is the one that is not in `result.md` yet.
+/// The result of a job in `jobs/` with this record; refused unless it is completed (REQ-WD-14). `unsaved` is a result that is
+/// not in `result.md` yet.
 pub(crate) fn result(
     jobs: &Dir,
-    id: &JobId,
-    (status, error): (JobStatus, Option<&str>),
-    unsaved: Option<UnsavedResult>,
+    meta: &Meta,
+    unsaved: Option<&UnsavedResult>,
     limits: &Limits,
 ) -> Result<ResultView, StoreError> {
-    if let Some(refused) = no_result(status, error) {
-        return Err(refused);
+    let id = &meta.job_id;
+    let refused = |why: &str| Err(StoreError::Refused(why.to_owned()));
+    match meta.status {
+        JobStatus::Completed => {}
+        JobStatus::Running => return refused("Job is still running"),
+        JobStatus::Cancelled => return refused("Job was cancelled"),
+        JobStatus::Failed => {
+            let why = meta.error.as_deref().unwrap_or("no reason was recorded");
+            return refused(&format!("Job failed: {why}"));
+        }
     }
     let dir = open_dir(jobs, id.as_str()).map_err(StoreError::io("could not read the job"))?;
     let output = unsaved.map_or_else(|| record::read_result(&dir, limits), |result| result.read(&dir, limits));
@@ -130,7 +135,7 @@ pub(crate) fn directories(jobs: &Dir) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// When a job was made, by its id; `None` where that is no UUID of version 7.
+/// When a job was made, by its id; `None` if that is not a UUID of version 7.
 pub fn made_at(id: &JobId) -> Option<Timestamp> {
     let (seconds, nanos) = Uuid::parse_str(id.as_str()).ok()?.get_timestamp()?.to_unix();
     Timestamp::new(i64::try_from(seconds).ok()?, i32::try_from(nanos).ok()?).ok()
@@ -141,7 +146,7 @@ pub fn started_at(meta: &Meta) -> Option<Timestamp> {
     meta.started_at.parse().ok()
 }
 
-/// Whether a record says that the job ended so long ago.
+/// Whether the job ended at `before` or earlier, by its record.
 pub fn ended_before(meta: &Meta, before: Timestamp) -> bool {
     let ended = meta.completed_at.as_ref().unwrap_or(&meta.started_at);
     meta.status != JobStatus::Running && ended.parse::<Timestamp>().is_ok_and(|ended| ended <= before)

@@ -1,8 +1,8 @@
 //! A running job: the one owner of its files, and the state machine `running -> completed | failed | cancelled`.
 //!
-//! The job's state is in memory; its files follow, and are written again where a person edited them. All writers of a job's
-//! files take one lock, and that lock decides the race between cancel and completion: the first to take it ends the job,
-//! and the others are answered how it ended.
+//! The job's state is in memory. Its files follow, and are written again if a person edited them. All writers of a job's files
+//! take one lock, which decides the race between cancel and completion: the first to take it ends the job, and the others
+//! return how it ended.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use std::{
 };
 
 use cap_std::fs::Dir;
-use guild_contract::{Decision, JobId, JobStatus, JobUsage, Limits, Meta, News, rpc::StatusView, text::visible};
+use guild_contract::{Decision, EventDetail, JobId, JobStatus, JobUsage, Limits, Meta, rpc::StatusView, text::visible};
 use guild_session::{
     fingerprint::Fingerprint,
     tools::ToolError,
@@ -32,26 +32,27 @@ use crate::{
     journal::Journal,
     quota::{Quota, Refused},
     record::{
-        self, DECISIONS, LOG, META, QUESTIONS, Recorded, STATUS, SUBMISSION, Submission, TRANSCRIPT, UnsavedResult,
+        self, DECISIONS, LOG, META, Notes, QUESTIONS, Recorded, STATUS, SUBMISSION, Submission, TRANSCRIPT,
+        UnsavedResult,
     },
     sync::lock,
 };
 
-/// What a question or a decision costs of `limits.notes_bytes` besides its text, so that a flood of tiny ones ends.
+/// Bytes that a question or a decision counts in `limits.notes_bytes` besides its text, to bound the number of tiny ones.
 const NOTE_COST: u64 = 64;
 
-/// Receives the end of a running job: the store, which keeps what is known of jobs that have ended.
+/// Receives the end of a running job. The store implements it.
 pub(crate) trait EndListener: Send + Sync {
     /// The job has ended as `ended` says; its directory may be `gone`.
     fn ended(&self, ended: EndedJob, gone: bool);
 }
 
-/// A job while it runs, and its outcome afterwards. Its methods block on the file system, but for [`Self::id`],
+/// A job while it runs, and its outcome afterwards. Its methods block on the file system, except [`Self::id`],
 /// [`Self::cancelled`], [`Self::has_submission`] and [`Self::snapshot`].
 pub struct RunningJob {
     id: JobId,
     context: Arc<StoreContext>,
-    /// As they were when it was created or resumed.
+    /// The limits from when it was created or resumed.
     limits: Arc<Limits>,
     store: Weak<dyn EndListener>,
     cancelled: CancellationToken,
@@ -65,12 +66,11 @@ pub struct RunningJob {
     /// Changes with the record; its last change is the end.
     changed: watch::Sender<()>,
     sessions: AtomicU32,
-    resumes: u32,
 }
 
 struct Files {
     ended: bool,
-    /// What questions and decisions cost so far.
+    /// What questions and decisions count so far.
     notes: u64,
     /// `decisions.json`, with the calls that recorded them.
     decisions: Vec<Recorded>,
@@ -79,18 +79,19 @@ struct Files {
 }
 
 struct Record {
-    view: StatusView,
+    /// Also what the sessions have used so far, which `meta.json` has only at the end.
+    meta: Meta,
+    notes: Notes,
     submitted: bool,
     /// Whether a request is under way whose cost is not known yet.
     open: bool,
 }
 
 impl RunningJob {
-    pub(crate) fn new(context: Arc<StoreContext>, store: Weak<dyn EndListener>, meta: &Meta) -> Self {
+    pub(crate) fn new(context: Arc<StoreContext>, store: Weak<dyn EndListener>, meta: Meta) -> Self {
         let (id, limits) = (meta.job_id.clone(), context.limits());
         let written = [META, STATUS].into_iter();
-        let written =
-            written.filter_map(|file| Some((file, record::fingerprint(context.jobs(), &id, file)?))).collect();
+        let written = written.filter_map(|file| Some((file, record::fingerprint(&context.jobs, &id, file)?))).collect();
         let journal = |file, limit| Mutex::new(Journal::new(format!("{id}/{file}"), limit));
         Self {
             log: journal(LOG, limits.log_bytes),
@@ -101,48 +102,39 @@ impl RunningJob {
             store,
             cancelled: CancellationToken::new(),
             files: Mutex::new(Files { ended: false, notes: 0, decisions: Vec::new(), written }),
-            record: Mutex::new(Record { view: record::bare_view(meta), submitted: false, open: false }),
+            record: Mutex::new(Record { meta, notes: Notes::default(), submitted: false, open: false }),
             changed: watch::Sender::new(()),
             sessions: AtomicU32::new(0),
-            resumes: meta.resumes,
             context,
         }
     }
 
-    /// An interrupted job, with all that it had on disk. `dir` is its directory; `meta` has what it used.
+    /// An interrupted job, with what its directory `dir` has of it. `meta` has what it used.
     ///
     /// # Errors
-    /// Where something of it cannot be read.
+    /// If a file of it cannot be read.
     pub(crate) fn resumed(
         context: Arc<StoreContext>,
         store: Weak<dyn EndListener>,
-        meta: &Meta,
+        meta: Meta,
         dir: &Dir,
     ) -> io::Result<Self> {
         let job = Self::new(context, store, meta);
-        let limits = job.limits.clone();
-        let decisions = record::read_decisions(dir, &limits)?;
-        let questions = record::read_questions(dir, &limits)?;
-        let summary = record::read_summary(dir, &limits)?;
-        let cost = |text: usize| text as u64 + NOTE_COST;
-        let decided = decisions.iter().map(|recorded| cost(record::decision_bytes(&recorded.decision))).sum::<u64>();
-        let asked = questions.iter().map(|question| cost(question.len())).sum::<u64>();
+        let (notes, decisions) = Notes::read_interrupted(dir, &job.limits)?;
+        let decided = decisions.iter().map(|recorded| record::decision_bytes(&recorded.decision));
+        let asked = notes.questions.iter().flatten().map(String::len);
         {
             let mut files = lock(&job.files);
-            files.notes = decided + asked;
+            files.notes = decided.chain(asked).map(|bytes| bytes as u64 + NOTE_COST).sum();
             for file in [QUESTIONS, DECISIONS] {
-                let there = record::fingerprint(job.context.jobs(), &job.id, file);
+                let there = record::fingerprint(&job.context.jobs, &job.id, file);
                 files.written.extend(there.map(|there| (file, there)));
             }
-            job.update(|record| {
-                record.view.summary = summary;
-                record.view.questions = record::some(questions);
-                record.view.decisions = record::some(decisions.iter().map(|r| r.decision.clone()).collect());
-            });
             files.decisions = decisions;
         }
+        job.update(|record| record.notes = notes);
         for journal in [&job.log, &job.transcript] {
-            lock(journal).continue_after(job.context.jobs())?;
+            lock(journal).continue_after(&job.context.jobs)?;
         }
         Ok(job)
     }
@@ -150,19 +142,17 @@ impl RunningJob {
     /// What its sessions did before its host stopped, by its transcript.
     ///
     /// # Errors
-    /// Where that cannot be read.
+    /// If the transcript cannot be read.
     pub fn history(&self) -> io::Result<Vec<Line>> {
-        let dir = open_dir(self.context.jobs(), self.id.as_str())?;
-        Ok(record::read_transcript(&dir, &self.limits)?.unwrap_or_default())
+        Ok(record::read_transcript(&self.dir()?, &self.limits)?.unwrap_or_default())
     }
 
-    /// What it was accepted with. It stays on disk until it is needed: many jobs can wait for their turn.
+    /// Its `plan.json`, which is not kept in memory: many jobs can be queued.
     ///
     /// # Errors
-    /// Where its `plan.json` cannot be read.
+    /// If it cannot be read.
     pub fn plan(&self) -> io::Result<Sealed> {
-        let dir = open_dir(self.context.jobs(), self.id.as_str())?;
-        record::read_plan(&dir, &self.limits)?.ok_or_else(|| io::ErrorKind::NotFound.into())
+        record::read_plan(&self.dir()?, &self.limits)?.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     /// The number of the session that begins now, from 1.
@@ -173,7 +163,7 @@ impl RunningJob {
     /// Shows what the job's sessions have used; it goes into `meta.json` when the job ends. While a request is `open`, its
     /// cost is not known.
     pub fn set_usage(&self, usage: JobUsage, open: bool) {
-        self.update(|record| (record.view.usage, record.open) = (Some(usage), open));
+        self.update(|record| (record.meta.usage, record.open) = (Some(usage), open));
     }
 
     /// Its id.
@@ -186,19 +176,25 @@ impl RunningJob {
         &self.cancelled
     }
 
-    /// Whether a result was handed over.
+    /// Whether a result was submitted.
     pub fn has_submission(&self) -> bool {
         lock(&self.record).submitted
     }
 
     /// What `worker/status` answers (REQ-WD-11).
     pub fn snapshot(&self) -> StatusView {
-        lock(&self.record).view.clone()
+        let record = lock(&self.record);
+        record.notes.view(&record.meta)
     }
 
-    /// [`Self::snapshot`] without a copy.
-    pub(crate) fn with_view<T>(&self, look: impl FnOnce(&StatusView) -> T) -> T {
-        look(&lock(&self.record).view)
+    /// Reads the record and the notes without copying them.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&Meta, &Notes) -> T) -> T {
+        let record = lock(&self.record);
+        look(&record.meta, &record.notes)
+    }
+
+    pub(crate) fn status(&self) -> JobStatus {
+        lock(&self.record).meta.status
     }
 
     /// Replaces the summary (REQ-WD-23). It changes often, so it is not synced.
@@ -207,14 +203,13 @@ impl RunningJob {
         within(summary.len(), limits.summary_bytes, "the summary", "summary_bytes")?;
         self.change(|files, dir| {
             self.write(files, dir, STATUS, summary.as_bytes(), Survives::Process)?;
-            self.update(|record| record.view.summary = record::summary(summary.to_owned()));
-            self.context.changed();
-            self.publish(|| News::JobSummary { summary: record::summary(summary.to_owned()) });
+            self.update(|record| record.notes.summary = record::summary(summary.to_owned()));
+            self.publish(|| EventDetail::JobSummary { summary: record::summary(summary.to_owned()) });
             Ok(())
         })
     }
 
-    /// Appends a judgment call (REQ-WD-24). The same `call` again has its effect once.
+    /// Appends a judgment call (REQ-WD-24). A repeated `call` takes effect only once.
     pub fn record_decision(&self, decision: Decision, call: Option<&str>) -> Result<(), ToolError> {
         self.change(|files, dir| {
             let again = |recorded: &Recorded| recorded.call.as_deref() == call && recorded.decision == decision;
@@ -224,26 +219,25 @@ impl RunningJob {
             let cost = self.cost_of_note(files, record::decision_bytes(&decision), "the decision")?;
             let mut decisions = files.decisions.clone();
             decisions.push(Recorded { decision: decision.clone(), call: call.map(str::to_owned) });
-            let json = record::pretty(&decisions).map_err(unavailable(DECISIONS))?;
+            let json = record::pretty(&decisions).map_err(not_written(DECISIONS))?;
             self.write(files, dir, DECISIONS, &json, Survives::PowerCut)?;
             files.notes += cost;
-            let shown = decisions.iter().map(|recorded| recorded.decision.clone()).collect();
+            self.update(|record| record.notes.decisions = Some(record::decided(&decisions)));
             files.decisions = decisions;
-            self.update(|record| record.view.decisions = Some(shown));
-            self.publish(|| News::JobDecision { decision });
+            self.publish(|| EventDetail::JobDecision { decision });
             Ok(())
         })
     }
 
-    /// Appends a question that only a person can answer (REQ-WD-25). It is kept on one line. One that was logged before
-    /// is not logged again: so a call that comes again has its effect once, and nobody answers twice.
+    /// Appends a question that only a person can answer (REQ-WD-25), on one line. A question that was logged before is not
+    /// logged again, so that a repeated call takes effect only once.
     pub fn log_question(&self, question: &str) -> Result<(), ToolError> {
         let question = question.trim().replace("\r\n", " ").replace(['\n', '\r'], " ");
         if question.is_empty() {
             return Err(ToolError::InvalidInput("question must not be empty".to_owned()));
         }
         self.change(|files, dir| {
-            let mut questions = self.with_view(|view| view.questions.clone()).unwrap_or_default();
+            let mut questions = self.look(|_, notes| notes.questions.clone()).unwrap_or_default();
             if questions.contains(&question) {
                 return Ok(());
             }
@@ -252,14 +246,14 @@ impl RunningJob {
             let text = record::join_questions(&questions);
             self.write(files, dir, QUESTIONS, text.as_bytes(), Survives::PowerCut)?;
             files.notes += cost;
-            self.update(|record| record.view.questions = Some(questions));
-            self.publish(|| News::JobQuestion { question });
+            self.update(|record| record.notes.questions = Some(questions));
+            self.publish(|| EventDetail::JobQuestion { question });
             Ok(())
         })
     }
 
-    /// Writes one file under the job's `artifacts/`, with the directories that it needs. `path` is relative to
-    /// `artifacts/`, without `..`. All that is there counts towards the limits, whoever wrote it.
+    /// Writes one file under the job's `artifacts/`, with the directories that it needs. `path` is relative to `artifacts/`,
+    /// without `..`. All files there count towards the limits.
     pub fn write_artifact(&self, path: &str, contents: &[u8]) -> Result<(), ToolError> {
         let names = artifacts::Names::of(path)?;
         self.change(|_, dir| match artifacts::write(dir, &names, contents, &self.artifacts) {
@@ -276,23 +270,23 @@ impl RunningJob {
         })
     }
 
-    /// The account of what is under the job's `artifacts/`, which all who write there have to use.
+    /// The quota of the job's `artifacts/`, which every writer there has to use.
     pub fn artifacts(&self) -> &Arc<Quota> {
         &self.artifacts
     }
 
-    /// Hands the result over; not empty. The last submission while the job runs is the result. It outlasts an
-    /// error that follows and a crash, but not a cancel. It keeps the `call` that it came with.
+    /// Submits the result, which must not be empty. The last submission while the job runs is the result. It survives a later
+    /// error and a crash, but not a cancel. It is stored with its `call`.
     pub fn submit_result(&self, output: &str, call: Option<&str>) -> Result<(), ToolError> {
         if output.trim().is_empty() {
             return Err(ToolError::InvalidInput("output must not be empty".to_owned()));
         }
         within(output.len(), self.limits.result_bytes, "the result", "result_bytes")?;
-        self.change(|files, dir| {
+        self.change(|_, dir| {
             let call = call.map(str::to_owned);
-            let json = serde_json::to_vec(&Submission { output: output.to_owned(), call })
-                .map_err(|e| unavailable(SUBMISSION)(e.into()))?;
-            self.write(files, dir, SUBMISSION, &json, Survives::PowerCut)?;
+            let submission = Submission { output: output.to_owned(), call };
+            let json = serde_json::to_vec(&submission).map_err(|e| not_written(SUBMISSION)(e.into()))?;
+            replace(dir, SUBMISSION, &json, Survives::PowerCut).map_err(not_written(SUBMISSION))?;
             self.update(|record| record.submitted = true);
             Ok(())
         })
@@ -302,7 +296,7 @@ impl RunningJob {
     /// terminal escapes is written as one line without them.
     pub fn log(&self, line: &str) {
         let line = format!("{} {}", self.context.now(), visible(line));
-        lock(&self.log).append(self.context.jobs(), line, |limit| {
+        lock(&self.log).append(&self.context.jobs, line, |limit| {
             format!("(the log reached limits.log_bytes, {limit} bytes; what followed was dropped)")
         });
     }
@@ -310,40 +304,41 @@ impl RunningJob {
     /// Appends an entry to the job's `transcript.jsonl`, until it is full or the job ends.
     pub fn transcript(&self, entry: &Entry) {
         let line = |entry: &Entry| {
-            // Every entry is of texts, numbers and JSON, which all can be written.
+            // Serializing cannot fail: an entry has only texts, numbers and JSON.
             serde_json::to_string(&Line { at: self.context.now(), entry: entry.clone() }).unwrap_or_default()
         };
-        lock(&self.transcript).append(self.context.jobs(), line(entry), |limit| {
+        lock(&self.transcript).append(&self.context.jobs, line(entry), |limit| {
             let text =
                 format!("the transcript reached limits.transcript_bytes, {limit} bytes; what followed was dropped");
             line(&Entry::Truncated { text })
         });
     }
 
-    /// Ends the job because its work is done: completed with the submitted result, else with `final_text`, else
-    /// failed. Answers how the job ended, which is not this way if it was cancelled before.
+    /// Ends the job because its work is done: completed with the submitted result, else with `final_text`, else failed. Returns
+    /// how the job ended, which is otherwise if it was cancelled before.
     ///
-    /// An error says what could not be stored. The job has ended all the same: its outcome is kept, and stored when
-    /// the file system permits. Unknown is a job whose directory is gone.
+    /// # Errors
+    /// What could not be stored. The job has ended nevertheless: its outcome stays in memory, and is stored when the file
+    /// system permits. [`StoreError::Unknown`] if the job's directory is gone.
     pub fn complete(&self, final_text: Option<&str>) -> Result<JobStatus, StoreError> {
         let text = final_text.filter(|text| !text.trim().is_empty());
         self.finish(text, "the session ended without handing over a result")
     }
 
-    /// Ends the job because its work cannot go on. A submitted result makes it completed all the same. Answers
-    /// and errors as [`Self::complete`].
+    /// Ends the job because its work cannot continue. With a submitted result it is completed nevertheless. Returns and fails
+    /// as [`Self::complete`].
     pub fn fail(&self, reason: &str) -> Result<JobStatus, StoreError> {
         self.finish(None, reason)
     }
 
-    /// Ends the job because a caller wants it to end. When this returns, no file of the job changes any more.
-    /// `None` if it had ended before.
+    /// Ends the job at a caller's request. When this returns, no file of the job changes any more. `None` if it had ended
+    /// before.
     pub(crate) fn cancel(&self) -> Option<Result<(), StoreError>> {
         let mut files = lock(&self.files);
         if files.ended {
             return None;
         }
-        // Under the lock: the work that stops now must not be first to say how the job ended.
+        // Under the lock, so that the work that stops now cannot end the job first.
         self.cancelled.cancel();
         Some(self.end(&mut files, JobStatus::Cancelled, None, None))
     }
@@ -351,7 +346,7 @@ impl RunningJob {
     fn finish(&self, text: Option<&str>, reason: &str) -> Result<JobStatus, StoreError> {
         let files = &mut *lock(&self.files);
         if files.ended {
-            return Ok(self.with_view(|view| view.status));
+            return Ok(self.status());
         }
         let result = match text {
             _ if self.has_submission() => Ok(UnsavedResult::Submission),
@@ -360,22 +355,12 @@ impl RunningJob {
                 .map(|()| UnsavedResult::Text(text.into()))
                 .map_err(|e| e.to_string()),
         };
-        let (status, error, result) = match result {
-            Ok(result) => (JobStatus::Completed, None, Some(result)),
-            Err(reason) => (JobStatus::Failed, Some(reason), None),
-        };
-        self.end(files, status, error, result).map(|()| status)
+        let status = if result.is_ok() { JobStatus::Completed } else { JobStatus::Failed };
+        let error = result.as_ref().err().cloned();
+        self.end(files, status, error, result.ok()).map(|()| status)
     }
 
-    /// What the job used, as it stays.
-    fn final_usage(&self) -> Option<JobUsage> {
-        let record = lock(&self.record);
-        let used = record.view.usage.clone()?;
-        let usage = if record.open { used.usage.and_unknown() } else { used.usage };
-        Some(JobUsage { usage, queued: false, ..used })
-    }
-
-    /// Stores the outcome and tells the store, which keeps what could not be stored and tries again.
+    /// Stores the outcome and passes it to the store, which retries what could not be stored.
     fn end(
         &self,
         files: &mut Files,
@@ -387,20 +372,17 @@ impl RunningJob {
         lock(&self.log).close();
         lock(&self.transcript).close();
         self.artifacts.close();
-        let view = self.snapshot();
-        let meta = Meta {
-            job_id: self.id.clone(),
-            status: JobStatus::Running,
-            description: view.description.clone(),
-            started_at: view.started_at.clone(),
-            completed_at: None,
-            error: None,
-            usage: self.final_usage(),
-            resumes: self.resumes,
+        let (mut meta, notes, open) = {
+            let record = lock(&self.record);
+            (record.meta.clone(), record.notes.clone(), record.open)
         };
-        let meta = record::ended(&meta, status, error, self.context.now());
-        let stored = open_dir(self.context.jobs(), self.id.as_str()).and_then(|dir| {
-            if let Err(e) = self.undo_edits(files, &dir, &view) {
+        if let Some(used) = &mut meta.usage {
+            used.usage = if open { used.usage.and_unknown() } else { used.usage };
+            used.queued = false;
+        }
+        let meta = record::ended(meta, status, error, self.context.now());
+        let stored = self.dir().and_then(|dir| {
+            if let Err(e) = self.undo_edits(files, &dir, &notes) {
                 tracing::warn!(job = %self.id, "cannot undo edits made while the job was running: {e}");
             }
             self.warn_of_edit(files, META);
@@ -409,34 +391,29 @@ impl RunningJob {
         let gone = matches!(&stored, Err(e) if e.kind() == io::ErrorKind::NotFound);
         let shown = meta.clone();
         if let Some(store) = self.store.upgrade() {
-            let summary = view.summary.map(|text| record::head(&text, record::HEAD_BYTES as usize).to_owned());
+            let summary = notes.summary.map(|text| record::head(&text, record::HEAD_BYTES as usize).to_owned());
             let head = (summary, files.written.get(STATUS).copied());
             let unsaved = result.filter(|_| stored.is_err());
             let ended = EndedJob::new(meta, stored.as_ref().ok().copied());
             store.ended(EndedJob { head: Some(head), unsaved, ..ended }, gone);
         }
-        // Callers are shown the end once it is stored, and by every method at the same moment.
-        self.update(|record| {
-            record.view.status = shown.status;
-            record.view.error = shown.error;
-            record.view.completed_at = shown.completed_at;
-            record.view.usage = shown.usage;
-        });
+        // After the store has it, so that all methods show the end at the same time.
+        self.update(|record| record.meta = shown);
         if gone {
             return Err(StoreError::Unknown(self.id.to_string()));
         }
         stored.map(drop).map_err(StoreError::io(format!("could not store that the job is {status}")))
     }
 
-    /// Writes what a person changed while the job ran once more: when the job has ended, its files are what counts.
-    fn undo_edits(&self, files: &mut Files, dir: &Dir, view: &StatusView) -> io::Result<()> {
+    /// Overwrites the edits of a person while the job ran: from the end of the job on, the files count.
+    fn undo_edits(&self, files: &mut Files, dir: &Dir, notes: &Notes) -> io::Result<()> {
         for file in [STATUS, QUESTIONS, DECISIONS] {
             if !self.warn_of_edit(files, file) {
                 continue;
             }
             let bytes = match file {
-                STATUS => view.summary.clone().unwrap_or_default().into_bytes(),
-                QUESTIONS => view.questions.as_deref().map_or_else(String::new, record::join_questions).into_bytes(),
+                STATUS => notes.summary.clone().unwrap_or_default().into_bytes(),
+                QUESTIONS => notes.questions.as_deref().map_or_else(String::new, record::join_questions).into_bytes(),
                 _ => record::pretty(&files.decisions)?,
             };
             replace(dir, file, &bytes, Survives::PowerCut)?;
@@ -446,25 +423,24 @@ impl RunningJob {
 
     /// Whether a file is not as this host wrote it.
     fn warn_of_edit(&self, files: &Files, file: &'static str) -> bool {
-        let edited = record::fingerprint(self.context.jobs(), &self.id, file) != files.written.get(file).copied();
+        let edited = record::fingerprint(&self.context.jobs, &self.id, file) != files.written.get(file).copied();
         if edited {
             tracing::warn!(job = %self.id, file, "ignoring an edit of a running job's file");
         }
         edited
     }
 
-    fn dir(&self) -> Result<Dir, ToolError> {
-        open_dir(self.context.jobs(), self.id.as_str())
-            .map_err(|e| ToolError::Unavailable(format!("the job's directory cannot be opened: {e}")))
+    fn dir(&self) -> io::Result<Dir> {
+        open_dir(&self.context.jobs, self.id.as_str())
     }
 
-    /// Does something to the job's files, unless the job has ended.
+    /// Changes the job's files, unless the job has ended.
     fn change(&self, work: impl FnOnce(&mut Files, &Dir) -> Result<(), ToolError>) -> Result<(), ToolError> {
         let mut files = lock(&self.files);
         if files.ended {
             return Err(ToolError::JobEnded);
         }
-        work(&mut files, &self.dir()?)
+        work(&mut files, &self.dir().map_err(StoreError::io("the job's directory cannot be opened"))?)
     }
 
     fn write(
@@ -475,16 +451,14 @@ impl RunningJob {
         bytes: &[u8],
         survives: Survives,
     ) -> Result<(), ToolError> {
-        if file != SUBMISSION {
-            self.warn_of_edit(files, file);
-        }
-        let written = replace(dir, file, bytes, survives).map_err(unavailable(file))?;
+        self.warn_of_edit(files, file);
+        let written = replace(dir, file, bytes, survives).map_err(not_written(file))?;
         files.written.insert(file, written);
         Ok(())
     }
 
-    fn publish(&self, news: impl FnOnce() -> News) {
-        self.context.publish(&self.id, news);
+    fn publish(&self, detail: impl FnOnce() -> EventDetail) {
+        self.context.publish(&self.id, detail);
     }
 
     fn update(&self, change: impl FnOnce(&mut Record)) {
@@ -494,12 +468,12 @@ impl RunningJob {
         self.changed.send_replace(());
     }
 
-    /// Signals changes of the record from now on. When it signals the end, the store shows it.
+    /// Signals changes of the record from now on. When it signals the end, the store has it.
     pub fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
 
-    /// What a note costs, if it is within both limits.
+    /// What a note counts, if it is within both limits.
     fn cost_of_note(&self, files: &Files, bytes: usize, what: &str) -> Result<u64, ToolError> {
         let limits = &self.limits;
         within(bytes, limits.note_bytes, what, "note_bytes")?;
@@ -531,6 +505,6 @@ fn within(bytes: usize, limit: u64, what: &str, name: &str) -> Result<(), ToolEr
     Ok(())
 }
 
-fn unavailable(file: &str) -> impl FnOnce(io::Error) -> ToolError {
-    move |e| ToolError::Unavailable(format!("could not write {file}: {e}"))
+fn not_written(file: &str) -> impl FnOnce(io::Error) -> StoreError {
+    StoreError::io(format!("could not write {file}"))
 }

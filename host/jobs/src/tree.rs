@@ -1,9 +1,10 @@
-//! Directory trees that a guest or a person may have filled: walked and removed without following a symlink,
-//! without recursion, and with few descriptors, however deep they are.
+//! Directory trees that a component or a person may have filled: walked and removed without following a symlink, without
+//! recursion, and with few descriptors, however deep they are.
 
 use std::{
     ffi::{OsStr, OsString},
     io::{self, ErrorKind},
+    iter,
     path::{Path, PathBuf},
 };
 
@@ -18,69 +19,57 @@ pub(crate) struct Found {
     pub(crate) kind: FileType,
     /// Bytes of a regular file; 0 for others.
     pub(crate) size: u64,
-    /// What tells a regular file from every other one.
+    /// Device and inode of a regular file.
     pub(crate) inode: (u64, u64),
 }
 
-/// What is under `root`, in no order. What cannot be looked into, as a directory whose path is too long to be opened,
-/// is an error, and the walk goes on after it. What vanishes between two steps is not there.
-pub(crate) fn walk(root: &Dir) -> Walk<'_> {
-    Walk { root, unread: vec![PathBuf::from(".")], reading: None }
+/// What is under `root`, in no order. A directory that cannot be read, for example because its path is too long to be opened,
+/// is an error, and the walk continues after it. What vanishes between two steps is left out.
+pub(crate) fn walk(root: &Dir) -> impl Iterator<Item = io::Result<Found>> {
+    let (mut unread, mut reading) = (vec![PathBuf::from(".")], None::<(PathBuf, ReadDir)>);
+    iter::from_fn(move || {
+        loop {
+            let Some((dir, entries)) = &mut reading else {
+                let dir = unread.pop()?;
+                match if_there(open_dir(root, &dir).and_then(|open| open.entries())) {
+                    Ok(entries) => reading = entries.map(|entries| (dir, entries)),
+                    Err(e) => return Some(Err(e)),
+                }
+                continue;
+            };
+            let Some(entry) = entries.next() else {
+                reading = None;
+                continue;
+            };
+            match entry.and_then(|entry| found(dir, &entry)).transpose() {
+                Some(Ok(found)) => {
+                    unread.extend(found.kind.is_dir().then(|| found.path.clone()));
+                    return Some(Ok(found));
+                }
+                None => {}
+                error => return error,
+            }
+        }
+    })
 }
 
-/// How many bytes the files under `name` in `parent` have; what cannot be looked at counts nothing.
+fn found(dir: &Path, entry: &DirEntry) -> io::Result<Option<Found>> {
+    let path = if dir == Path::new(".") { entry.file_name().into() } else { dir.join(entry.file_name()) };
+    let Some(kind) = if_there(entry.file_type())? else { return Ok(None) };
+    let meta = if kind.is_file() { if_there(entry.metadata())? } else { None };
+    let (size, inode) = meta.map_or((0, (0, 0)), |m| (m.len(), (m.dev(), m.ino())));
+    Ok(Some(Found { path, kind, size, inode }))
+}
+
+/// How many bytes the files under `name` in `parent` have; what cannot be read counts nothing.
 pub(crate) fn bytes(parent: &Dir, name: &str) -> u64 {
     let Ok(dir) = open_dir(parent, name) else { return 0 };
     walk(&dir).flatten().map(|found| found.size).fold(0, u64::saturating_add)
 }
 
-pub(crate) struct Walk<'a> {
-    root: &'a Dir,
-    unread: Vec<PathBuf>,
-    reading: Option<(PathBuf, ReadDir)>,
-}
-
-impl Walk<'_> {
-    fn look(&mut self, dir: &Path, entry: &DirEntry) -> io::Result<Option<Found>> {
-        let path = if dir == Path::new(".") { entry.file_name().into() } else { dir.join(entry.file_name()) };
-        let Some(kind) = if_there(entry.file_type())? else { return Ok(None) };
-        let meta = if kind.is_file() { if_there(entry.metadata())? } else { None };
-        let (size, inode) = meta.map_or((0, (0, 0)), |m| (m.len(), (m.dev(), m.ino())));
-        if kind.is_dir() {
-            self.unread.push(path.clone());
-        }
-        Ok(Some(Found { path, kind, size, inode }))
-    }
-}
-
-impl Iterator for Walk<'_> {
-    type Item = io::Result<Found>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let Some((dir, mut entries)) = self.reading.take() else {
-                let dir = self.unread.pop()?;
-                match if_there(open_dir(self.root, &dir).and_then(|open| open.entries())) {
-                    Ok(entries) => self.reading = entries.map(|entries| (dir, entries)),
-                    Err(e) => return Some(Err(e)),
-                }
-                continue;
-            };
-            let Some(entry) = entries.next() else { continue };
-            let found = entry.and_then(|entry| self.look(&dir, &entry));
-            self.reading = Some((dir, entries));
-            if let Some(found) = found.transpose() {
-                return Some(found);
-            }
-        }
-    }
-}
-
-/// Removes `name` and all that is under it. Nothing that is there is an error only if it cannot be removed; what is
-/// left then is under `name`.
+/// Removes `name` and all that is under it; it need not exist. After an error, what is left is still under `name`.
 ///
-/// A directory that is not empty is moved up, to be one of those directly under `name`, before it is emptied, so that
-/// depth does not matter.
+/// A directory that is not empty is moved up to be directly under `name` before it is emptied, so that depth does not matter.
 pub(crate) fn remove(root: &Dir, name: &str) -> io::Result<()> {
     let Some(top) = if_there(open_dir(root, name))? else { return Ok(()) };
     let mut doomed = vec![OsString::from(".")];
@@ -154,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_taken_is_in_no_removal_s_way() {
+    fn a_name_that_is_taken_blocks_no_removal() {
         let dir = TempDir::new(ambient_authority()).unwrap();
         for path in ["tree/a/b/c/d", "tree/a/e/f/g", "tree/1/x", "tree.1/x", "tree.2"] {
             dir.create_dir_all(path).unwrap();

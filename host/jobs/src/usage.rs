@@ -1,6 +1,6 @@
 //! What the jobs and the memory of a member have used, summed from its files.
 //!
-//! The files are read as they are: no owner is asked, none is needed, and nothing is repaired.
+//! It only reads the files, and needs no owner of the member.
 
 use std::{collections::BTreeMap, io};
 
@@ -21,19 +21,19 @@ pub struct MemberUsage {
     pub compactions: Vec<Sum>,
     /// Jobs that run. What they use is written into their `meta.json` when they end.
     pub running: u64,
-    /// Jobs that have ended and say nothing of what they used, as those of the original.
+    /// Jobs that have ended without a record of what they used, as those of the original.
     pub unrecorded: u64,
     /// Jobs whose `meta.json` cannot be read.
     pub unreadable: u64,
 }
 
-/// What was used by those of the same runtime and models.
+/// What the jobs, or compactions, with the same runtime and models used.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sum {
     /// The runtime.
     pub agent: String,
-    /// The models that answered, in the order of their first use; none where it has none.
+    /// The models that answered, in the order of their first use; empty if the runtime has none.
     pub models: Vec<String>,
     /// How many jobs, or compactions.
     pub count: u64,
@@ -47,9 +47,9 @@ pub struct Sum {
     pub output_tokens: u64,
     /// US dollars, as far as they are known.
     pub cost_usd: f64,
-    /// How many there are of which a part of the cost is not known: it comes on top.
+    /// How many have a cost that is partly unknown, which is not in `cost_usd`.
     pub unknown_costs: u64,
-    /// Seconds for which they were under way, one after the other.
+    /// The sum of their durations in seconds.
     pub wall_seconds: f64,
 }
 
@@ -69,7 +69,7 @@ impl Sum {
         });
     }
 
-    /// Adds another sum, whatever its runtime and models are.
+    /// Adds another sum, of any runtime and models.
     pub fn plus(&mut self, other: &Self) {
         self.count = self.count.saturating_add(other.count);
         self.turns = self.turns.saturating_add(other.turns);
@@ -82,32 +82,25 @@ impl Sum {
     }
 }
 
-/// Sums up by runtime and models.
-#[derive(Default)]
-struct Sums(BTreeMap<(String, Vec<String>), Sum>);
+/// Sums by runtime and models.
+type Sums = BTreeMap<(String, Vec<String>), Sum>;
 
-impl Sums {
-    fn add(&mut self, used: JobUsage) {
-        let (agent, models) = (used.agent.clone(), used.models.clone());
-        let sum = self.0.entry((agent.clone(), models.clone()));
-        sum.or_insert_with(|| Sum { agent, models, ..Sum::default() }).add(&used);
-    }
-
-    fn into_vec(self) -> Vec<Sum> {
-        self.0.into_values().collect()
-    }
+fn add(sums: &mut Sums, used: &JobUsage) {
+    let (agent, models) = (used.agent.clone(), used.models.clone());
+    let sum = sums.entry((agent.clone(), models.clone()));
+    sum.or_insert_with(|| Sum { agent, models, ..Sum::default() }).add(used);
 }
 
-/// What a member has used: by the jobs, and the compactions, that ended at `since` or later; by all of them without it.
-/// `member` is the member's directory.
+/// What the member in the directory `member` has used: by the jobs and the compactions that ended at `since` or later; by all of
+/// them without `since`.
 ///
 /// # Errors
-/// Where `jobs/`, or the ledger of compactions, cannot be read.
+/// If `jobs/`, or the ledger of compactions, cannot be read.
 pub fn of_member(member: &Dir, since: Option<Timestamp>, limits: &Limits) -> io::Result<MemberUsage> {
-    let (mut usage, mut jobs, mut compactions) = (MemberUsage::default(), Sums::default(), Sums::default());
+    let (mut usage, mut jobs, mut compactions) = (MemberUsage::default(), Sums::new(), Sums::new());
     let counts = |ended: &str| {
         let ended = ended.parse::<Timestamp>().ok();
-        // A moment that a person misspelled is no reason to hide a cost.
+        // A time that does not parse, as after an edit, must not hide a cost.
         since.zip(ended).is_none_or(|(since, ended)| ended >= since)
     };
     let records = Records::open(member)?.map(|records| records.all(limits)).transpose()?;
@@ -115,7 +108,7 @@ pub fn of_member(member: &Dir, since: Option<Timestamp>, limits: &Limits) -> io:
         match read {
             Ok(Meta { status: JobStatus::Running, .. }) => usage.running += 1,
             Ok(meta) if !counts(meta.completed_at.as_ref().unwrap_or(&meta.started_at)) => {}
-            Ok(Meta { usage: Some(used), .. }) => jobs.add(used),
+            Ok(Meta { usage: Some(used), .. }) => add(&mut jobs, &used),
             Ok(_) => usage.unrecorded += 1,
             Err(e) => {
                 tracing::debug!(job = %id, "its meta.json cannot be read: {e}");
@@ -125,8 +118,9 @@ pub fn of_member(member: &Dir, since: Option<Timestamp>, limits: &Limits) -> io:
     }
     for compaction in MemoryStore::compactions(member)? {
         if counts(&compaction.at) {
-            compactions.add(compaction.usage);
+            add(&mut compactions, &compaction.usage);
         }
     }
-    Ok(MemberUsage { jobs: jobs.into_vec(), compactions: compactions.into_vec(), ..usage })
+    let sums = |sums: Sums| sums.into_values().collect();
+    Ok(MemberUsage { jobs: sums(jobs), compactions: sums(compactions), ..usage })
 }

@@ -6,7 +6,7 @@ mod common;
 
 use std::{sync::Arc, thread};
 
-use common::{Member, is_unknown, listed_ids, start, status};
+use common::{Member, is_unknown, listed_ids, running_count, start, status};
 use guild_contract::{JobId, JobStatus, Meta, rpc::StatusView};
 use guild_jobs::{JobStore, RunningJob};
 use proptest::prelude::*;
@@ -158,7 +158,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whoever_acts_at_the_same_time_in_whichever_life_of_the_host_no_job_is_lost_or_stuck(
+    fn concurrent_acts_and_restarts_lose_no_job_and_leave_none_stuck(
         lives in prop::collection::vec((somebody(), somebody()), 1..5),
     ) {
         let member = Member::new();
@@ -177,7 +177,7 @@ proptest! {
                 }
                 *before = after;
             }
-            prop_assert_eq!(store.running_count(), 0);
+            prop_assert_eq!(running_count(&store), 0);
             for _ in 0..BEGIN {
                 let work = start(&store, "d");
                 views.push(known(&member, &store, work.id()));
@@ -197,7 +197,7 @@ proptest! {
                 *before = after;
             }
             let running = views.iter().filter(|view| state(view) == Some(JobStatus::Running)).count();
-            prop_assert_eq!(store.running_count(), running);
+            prop_assert_eq!(running_count(&store), running);
             // The host dies.
             jobs.iter_mut().for_each(|job| job.work = None);
         }

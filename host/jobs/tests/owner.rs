@@ -50,7 +50,7 @@ fn acquire(member: &Member) -> Result<OwnerLock, Owner> {
 }
 
 #[test]
-fn a_member_has_one_owner_and_others_are_told_who() {
+fn a_member_has_one_owner_whom_others_learn() {
     let member = Member::new();
     let lock = acquire(&member).unwrap();
     let owner = acquire(&member).unwrap_err();
@@ -131,7 +131,7 @@ fn a_file_that_is_removed_or_replaced_makes_no_second_owner() {
 }
 
 #[test]
-fn who_only_asks_for_the_owner_changes_nothing() {
+fn asking_for_the_owner_changes_nothing() {
     let member = Member::new();
     assert_eq!(Owner::of(&member.dir).unwrap(), None);
     assert_eq!(member.dir.entries().unwrap().count(), 0);
@@ -156,7 +156,7 @@ fn asking_for_the_owner_is_in_no_new_owner_s_way() {
 
 /// Whoever can read a directory can lock it, and all in it that they can read.
 #[test]
-fn a_lock_on_the_directory_or_on_its_files_is_in_nobody_s_way() {
+fn a_lock_on_the_directory_or_on_its_files_blocks_no_owner() {
     let member = Member::new();
     let begin = std::time::Instant::now();
     let of_directory = std::fs::File::open(member.path("")).unwrap();

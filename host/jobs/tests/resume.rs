@@ -105,7 +105,7 @@ async fn a_call_that_comes_again_after_a_restart_has_its_effect_once() {
 }
 
 #[test]
-fn a_resumed_job_keeps_its_transcript_and_what_was_cut_in_two_spoils_nothing() {
+fn a_resumed_job_continues_its_transcript_after_an_incomplete_line() {
     let member = Member::new();
     let job = start(&member.store(), "d");
     job.transcript(&turn(1, Some(0.5)));
@@ -122,7 +122,7 @@ fn a_resumed_job_keeps_its_transcript_and_what_was_cut_in_two_spoils_nothing() {
 }
 
 #[test]
-fn a_job_is_taken_up_as_often_as_is_allowed_and_has_failed_then() {
+fn a_job_is_resumed_as_often_as_is_allowed_and_then_fails() {
     let member = Member::with(Limits { resumes: 2, ..Limits::default() });
     let id = start(&member.store(), "poison").id().clone();
     for resumes in 1..=2 {
@@ -137,7 +137,7 @@ fn a_job_is_taken_up_as_often_as_is_allowed_and_has_failed_then() {
 }
 
 #[test]
-fn a_job_that_cannot_go_on_has_failed_with_the_reason_and_with_what_it_used() {
+fn a_job_that_cannot_be_resumed_fails_with_the_reason_and_its_usage() {
     let member = Member::new();
     let job = start(&member.store(), "d");
     job.transcript(&turn(1, Some(0.25)));
@@ -157,7 +157,7 @@ fn a_job_that_cannot_go_on_has_failed_with_the_reason_and_with_what_it_used() {
 }
 
 #[test]
-fn a_job_whose_files_are_none_fails_at_the_first_look_and_not_at_a_later_one() {
+fn a_job_with_invalid_files_fails_when_the_store_is_loaded() {
     for file in ["transcript.jsonl", "plan.json"] {
         let member = Member::new();
         let job = start(&member.store(), "d");
@@ -175,7 +175,7 @@ fn a_job_whose_files_are_none_fails_at_the_first_look_and_not_at_a_later_one() {
 }
 
 #[test]
-fn a_job_that_goes_on_shows_at_once_what_it_used_before() {
+fn a_resumed_job_shows_its_earlier_usage_at_once() {
     let member = Member::new();
     let job = start(&member.store(), "d");
     job.transcript(&turn(1, Some(0.25)));
@@ -199,7 +199,7 @@ fn the_same_id_with_another_content_is_another_decision() {
 }
 
 #[test]
-fn a_submitted_result_needs_no_one_to_go_on() {
+fn a_job_with_a_submitted_result_is_completed_and_not_resumed() {
     let member = Member::new();
     let job = start(&member.store(), "d");
     job.submit_result("done", Some("1.3.0")).unwrap();

@@ -4,9 +4,9 @@ mod common;
 
 use std::{sync::Barrier, time::Duration};
 
-use common::{Member, accepted, eventually, is_unknown, list, listed_ids, new_job, start, status};
+use common::{Member, accepted, eventually, is_unknown, list, listed_ids, new_job, running_count, start, status};
 use guild_contract::{Decision, JobStatus, Limits};
-use guild_jobs::{NewJob, StoreError};
+use guild_jobs::{JobStore, NewJob, StoreError};
 use guild_session::{tools::ToolError, transcript::Entry};
 use serde_json::{Value, json};
 
@@ -39,11 +39,11 @@ fn a_new_job_is_there_whole() {
     let started = "2026-01-01T00:00:00.000Z";
     assert_eq!(meta, json!({"jobId": id, "status": "running", "description": "label", "startedAt": started}));
     assert_eq!(
-        serde_json::from_slice::<Value>(&store.status_now(id.as_str()).unwrap()).unwrap(),
+        serde_json::from_slice::<Value>(&store.status(id.as_str()).unwrap()).unwrap(),
         json!({"jobId": id, "status": "running", "description": "label", "summary": null, "questions": null,
                "decisions": null, "error": null, "startedAt": started, "completedAt": null})
     );
-    assert_eq!(store.running_count(), 1);
+    assert_eq!(running_count(&store), 1);
     assert_eq!(member.dir.read_dir("jobs").unwrap().count(), 1, "something was left beside the job");
 }
 
@@ -74,7 +74,7 @@ fn what_is_missing_or_too_large_makes_no_job() {
     assert_eq!(refused("d", "123456", Value::Null), over("task", 6, 5));
     assert_eq!(refused("d", "t", config(21)), over("config", 21, 20));
     assert_eq!(member.dir.read_dir("jobs").unwrap().count(), 0);
-    assert_eq!(store.running_count(), 0);
+    assert_eq!(running_count(&store), 0);
     // Exactly the limit of each is taken whole.
     let job = create("12345", "12345", config(20)).unwrap();
     assert_eq!(status(&store, job.id()).description, "12345");
@@ -103,7 +103,7 @@ fn a_submitted_result_becomes_the_result_on_completion() {
     assert_eq!((result.output.as_str(), result.artifacts), ("second", None));
     let view = status(&store, id);
     assert_eq!((view.status, view.completed_at.as_deref()), (JobStatus::Completed, Some("2026-01-01T00:00:05.000Z")));
-    assert_eq!(store.running_count(), 0);
+    assert_eq!(running_count(&store), 0);
 }
 
 #[test]
@@ -275,9 +275,32 @@ fn an_id_that_is_no_job_of_this_member_is_unknown_whatever_it_looks_like() {
         assert_eq!(store.result(id).unwrap_err().to_string(), unknown);
         assert_eq!(store.cancel(id).unwrap_err().to_string(), unknown);
         assert_eq!(store.delete(id).unwrap_err().to_string(), unknown);
-        assert!(store.status_now(id).is_none() && store.running(id).is_none());
+        assert!(store.running(id).is_none());
     }
     assert!(member.dir.exists("outside/meta.json"));
+}
+
+#[test]
+fn a_job_whose_directory_was_taken_away_is_unknown_to_whoever_asks_first() {
+    type Ask = fn(&JobStore, &str) -> Option<StoreError>;
+    let asks: [Ask; 4] = [
+        |store, id| store.result_bytes(id).err(),
+        |store, id| store.artifacts(id).err(),
+        |store, id| store.result(id).err(),
+        |store, id| store.look_up(id).is_none().then(|| StoreError::Unknown(id.to_owned())),
+    ];
+    for ask in asks {
+        let member = Member::new();
+        let store = member.store();
+        let job = start(&store, "d");
+        job.complete(Some("done")).unwrap();
+        let id = job.id().as_str().to_owned();
+        drop(job);
+        assert!(ask(&store, &id).is_none());
+        member.dir.remove_dir_all(format!("jobs/{id}")).unwrap();
+        assert_eq!(ask(&store, &id).unwrap().to_string(), format!("Unknown job ID: {id}"));
+        assert!(store.brief(&id).is_none());
+    }
 }
 
 #[test]
@@ -454,35 +477,18 @@ fn a_detailed_list_shows_the_first_kib_of_the_summary() {
 }
 
 #[test]
-fn fresh_answers_need_no_look_at_the_disk() {
+fn a_clock_that_is_set_back_makes_nothing_fresh() {
     let member = Member::new();
     let store = member.store();
     let job = start(&store, "d");
-    let id = job.id().as_str();
-    let params = serde_json::from_value(json!({"detail": "detailed"})).unwrap();
-    assert!(store.status_now(id).is_some());
     job.complete(Some("done")).unwrap();
-    let (status, list) = (store.status(id).unwrap(), store.list(&params).unwrap());
-    assert_eq!((store.status_now(id), store.list_now(&params)), (Some(status.clone()), Some(list)));
-    let filtered = serde_json::from_value(json!({"detail": "detailed", "filter": "d"})).unwrap();
-    assert_eq!(store.list_now(&filtered), None, "a filter may be a lot of work");
-    member.clock.advance(1);
-    assert_eq!(
-        (store.status_now(id), store.list_now(&params)),
-        (Some(status), None),
-        "it was looked at, and is the same"
-    );
-    // What is no longer what was read has to be read.
+    status(&store, job.id());
+    list(&store, json!({"detail": "detailed"}));
     member.dir.write(member.file(job.id(), "status.md"), "by hand").unwrap();
-    assert!(store.status_now(id).is_some(), "it was looked at a moment ago");
-    member.clock.advance(1);
-    assert_eq!(store.status_now(id), None);
-    // A clock that is set back makes nothing fresh for hours.
-    store.status(id).unwrap();
-    store.list(&params).unwrap();
-    member.dir.write(member.file(job.id(), "status.md"), "by hand again").unwrap();
     member.clock.advance(-3600);
-    assert_eq!((store.status_now(id), store.list_now(&params)), (None, None));
+    assert_eq!(status(&store, job.id()).summary.as_deref(), Some("by hand"));
+    let details = list(&store, json!({"detail": "detailed"})).jobs.remove(0).details.unwrap();
+    assert_eq!(details.summary.as_deref(), Some("by hand"));
 }
 
 #[test]
@@ -550,39 +556,45 @@ fn memory_wins_over_an_edit_while_the_job_runs() {
 fn directories_that_people_put_there_or_take_away_are_noticed() {
     let member = Member::new();
     let store = member.store();
+    let eventually = |what: &str, holds: &dyn Fn() -> bool| {
+        eventually(what, || {
+            member.clock.advance(2);
+            holds()
+        });
+    };
     assert!(listed_ids(&store, json!({})).is_empty());
     let meta = json!({"jobId": "x", "status": "completed", "description": "d", "startedAt": "2026-01-01T00:00:00Z"});
     // Made elsewhere and moved in, as a person would.
     member.dir.create_dir("elsewhere").unwrap();
     member.dir.write("elsewhere/meta.json", meta.to_string()).unwrap();
     member.dir.rename("elsewhere", &member.dir, "jobs/moved").unwrap();
-    eventually("a moved directory is listed", || listed_ids(&store, json!({})) == ["moved"]);
+    eventually("a moved directory is listed", &|| listed_ids(&store, json!({})) == ["moved"]);
     // Made in place: the directory is there before its record is.
     member.dir.create_dir("jobs/made").unwrap();
     member.clock.advance(2);
-    eventually("an empty directory is left out", || listed_ids(&store, json!({})) == ["moved"]);
+    eventually("an empty directory is left out", &|| listed_ids(&store, json!({})) == ["moved"]);
     member.dir.write("jobs/made/meta.json", meta.to_string()).unwrap();
-    eventually("a directory that got its record is listed", || {
+    eventually("a directory that got its record is listed", &|| {
         member.clock.advance(2);
         listed_ids(&store, json!({})).len() == 2
     });
     assert_eq!(status(&store, &"made".parse().unwrap()).job_id.as_str(), "made");
     // Nothing tells of a record that is repaired; asking for the job does.
     member.dir.create_dir("jobs/repaired").unwrap();
-    eventually("a directory without a record is unknown", || is_unknown(&store, "repaired"));
+    eventually("a directory without a record is unknown", &|| is_unknown(&store, "repaired"));
     member.dir.write("jobs/repaired/meta.json", meta.to_string()).unwrap();
-    eventually("a directory that got its record is known", || !is_unknown(&store, "repaired"));
+    eventually("a directory that got its record is known", &|| !is_unknown(&store, "repaired"));
     member.dir.remove_dir_all("jobs/repaired").unwrap();
-    eventually("a directory that vanished is unknown", || is_unknown(&store, "repaired"));
+    eventually("a directory that vanished is unknown", &|| is_unknown(&store, "repaired"));
     member.dir.create_dir("jobs/again").unwrap();
-    eventually("a directory without a record has no result", || store.result("again").is_err());
+    eventually("a directory without a record has no result", &|| store.result("again").is_err());
     member.dir.write("jobs/again/meta.json", meta.to_string()).unwrap();
-    eventually("a directory that got its record has a result", || store.result("again").is_ok());
+    eventually("a directory that got its record has a result", &|| store.result("again").is_ok());
     assert!(store.delete("again").unwrap().deleted);
     member.dir.remove_dir_all("jobs/moved").unwrap();
-    eventually("a directory that vanished is not listed", || listed_ids(&store, json!({})) == ["made"]);
+    eventually("a directory that vanished is not listed", &|| listed_ids(&store, json!({})) == ["made"]);
     member.dir.rename("jobs/made", &member.dir, "elsewhere").unwrap();
-    eventually("a directory that was moved away is unknown", || is_unknown(&store, "made"));
+    eventually("a directory that was moved away is unknown", &|| is_unknown(&store, "made"));
 }
 
 #[test]
@@ -594,14 +606,14 @@ fn a_job_whose_directory_is_taken_away_ends_without_a_trace() {
     assert!(matches!(job.log_question("q"), Err(ToolError::Unavailable(_))));
     assert!(matches!(job.complete(Some("x")), Err(StoreError::Unknown(_))));
     assert!(is_unknown(&store, job.id().as_str()));
-    assert_eq!(store.running_count(), 0);
+    assert_eq!(running_count(&store), 0);
     assert!(!member.dir.exists(format!("jobs/{}", job.id())));
 
     let job = start(&store, "d");
     member.dir.remove_dir_all(format!("jobs/{}", job.id())).unwrap();
     assert!(matches!(store.cancel(job.id().as_str()), Err(StoreError::Unknown(_))));
     assert!(job.cancelled().is_cancelled());
-    assert_eq!(store.running_count(), 0);
+    assert_eq!(running_count(&store), 0);
 
     member.dir.remove_dir_all("jobs").unwrap();
     let error = store.create(new_job(&store, "d")).err().unwrap().to_string();
@@ -610,7 +622,7 @@ fn a_job_whose_directory_is_taken_away_ends_without_a_trace() {
 
 /// As where the disk has room for the record, but not for the result.
 #[test]
-fn a_result_that_could_not_be_written_is_kept_and_written_later() {
+fn a_result_that_could_not_be_written_is_written_later() {
     let member = Member::new();
     let store = member.store();
     let (submitted, text) = (start(&store, "submitted"), start(&store, "text"));
@@ -714,7 +726,7 @@ fn many_dispatches_at_once_are_all_there() {
             });
         }
     });
-    assert_eq!((listed_ids(&store, json!({})).len(), store.running_count()), (80, 0));
+    assert_eq!((listed_ids(&store, json!({})).len(), running_count(&store)), (80, 0));
     let report = member.store().load();
     assert_eq!((report.jobs, report.recovered.len(), report.unreadable.len()), (80, 0, 0));
 }

@@ -9,21 +9,18 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// What is counted in one.
 const UNIT: u64 = 1024;
 
-/// The places that all jobs of a host share, in KiB.
+/// The memory that all jobs of a host share, in KiB.
 #[derive(Clone)]
 pub(crate) struct MemoryBudget {
     all: Arc<Semaphore>,
     most: u64,
 }
 
-/// The places of one member's jobs: it leaves an eighth to others.
+/// The memory of one member's jobs: it leaves an eighth to others.
 pub(crate) struct MemberBudget(Arc<Semaphore>);
 
 /// What is kept of one job, until this is dropped.
-pub(crate) struct MemoryPermit {
-    _own: OwnedSemaphorePermit,
-    _all: OwnedSemaphorePermit,
-}
+pub(crate) type MemoryPermit = [OwnedSemaphorePermit; 2];
 
 impl MemoryBudget {
     pub(crate) fn new(limits: &Limits) -> Self {
@@ -42,8 +39,8 @@ impl MemoryBudget {
     /// -32000 where there is no room.
     pub(crate) fn keep(&self, own: &MemberBudget, bytes: u64) -> Result<MemoryPermit, RpcError> {
         let units = u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX);
-        let take = |places: &Arc<Semaphore>| places.clone().try_acquire_many_owned(units);
-        let taken = take(&own.0).and_then(|own| Ok(MemoryPermit { _own: own, _all: take(&self.all)? }));
+        let take = |permits: &Arc<Semaphore>| permits.clone().try_acquire_many_owned(units);
+        let taken = take(&own.0).and_then(|own| Ok([own, take(&self.all)?]));
         taken.map_err(|_| {
             RpcError::busy(format!(
                 "what the host keeps of running jobs would be more than limits.running_bytes = {}; try again when some have \

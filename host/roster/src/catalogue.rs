@@ -54,6 +54,11 @@ impl Catalogue {
         Ok(Self { offered: tools.iter().map(offered).collect(), tools, schemas })
     }
 
+    /// The names of its tools.
+    pub fn names(&self) -> Vec<String> {
+        self.tools.iter().map(|tool| tool.name.clone()).collect()
+    }
+
     /// Each tool, and how sessions are offered it.
     pub fn offered(&self) -> impl Iterator<Item = (&Arc<ToolDefinition>, &Arc<ToolDefinition>)> {
         self.tools.iter().zip(&self.offered)

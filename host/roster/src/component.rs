@@ -26,11 +26,8 @@ impl Component {
     }
 
     /// The component, where it is in service.
-    pub fn ready(&self) -> Option<&Arc<Plugin>> {
-        match self {
-            Self::Ready(loaded) => Some(&loaded.plugin),
-            Self::Loading(_) | Self::Failed(_) => None,
-        }
+    pub fn ready(&self) -> Option<&Arc<Loaded>> {
+        if let Self::Ready(loaded) = self { Some(loaded) } else { None }
     }
 }
 
@@ -60,7 +57,7 @@ pub async fn ready(
             Component::Loading(_) => Err(RpcError::busy("the component is being loaded; try again")),
         },
         Ok(Err(_)) => Err(RpcError::internal("the host is stopping")),
-        // The compilation goes on.
+        // The compilation continues.
         Err(_) => Err(RpcError::busy("the component is still being compiled; try again")),
     }
 }

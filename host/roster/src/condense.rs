@@ -3,42 +3,31 @@
 use std::{sync::Arc, time::Instant};
 
 use guild_config::Runtime;
-use guild_contract::{Bounds, MemberKey};
+use guild_contract::MemberKey;
 use guild_jobs::{Condense, Condensed, Condenser};
-use guild_session::{
-    activation::MemoryNote,
-    meter::{Account, Meter},
-};
+use guild_session::meter::{Account, Meter};
+use tokio::time::timeout_at;
 
-use crate::runtimes::{GRACE, Runtimes};
+use crate::{reach::Resources, runtimes::GRACE};
 
-/// Has the runtime `agent` condense the memories of the member `key`, when it has a place for that.
-pub(crate) fn condenser(runtimes: &Arc<Runtimes>, agent: Runtime, key: &MemberKey) -> Condenser {
-    let (runtimes, key) = (runtimes.clone(), key.clone());
+/// Has the runtime `agent` condense the memories of the member `key`, when it has a permit for that.
+pub(crate) fn condenser(resources: &Arc<Resources>, agent: Runtime, key: &MemberKey) -> Condenser {
+    let (resources, key) = (resources.clone(), key.clone());
     let condense: Condense = Arc::new(move |notes, max_chars, bounds| {
-        let (runtimes, key) = (runtimes.clone(), key.clone());
-        Box::pin(async move { condense(&runtimes, agent, &key, notes, max_chars, bounds).await })
+        let (slot, key) = (resources.runtimes.get(agent), key.clone());
+        Box::pin(async move {
+            let slot = match slot {
+                Ok(slot) => slot,
+                Err(why) => return Condensed { text: Err(why), account: Account::default(), seconds: 0.0 },
+            };
+            let _permit = slot.queue.acquire(&key, 1).await;
+            // Its time begins with its permit.
+            let (meter, begun) = (Meter::new(bounds), Instant::now());
+            let until = meter.deadline() + GRACE;
+            let text = timeout_at(until.into(), slot.runtime.condense(notes, max_chars, meter.clone())).await;
+            let text = text.unwrap_or_else(|_| Err("it took too long".to_owned()));
+            Condensed { text, account: meter.account(), seconds: begun.elapsed().as_secs_f64() }
+        })
     });
     Condenser { agent: agent.to_string(), condense }
-}
-
-async fn condense(
-    runtimes: &Runtimes,
-    agent: Runtime,
-    key: &MemberKey,
-    notes: Vec<MemoryNote>,
-    max_chars: usize,
-    bounds: Bounds,
-) -> Condensed {
-    let slot = match runtimes.get(agent) {
-        Ok(slot) => slot,
-        Err(why) => return Condensed { text: Err(why), account: Account::default(), seconds: 0.0 },
-    };
-    let _place = slot.places.acquire(key, 1).await;
-    // Its time begins with its place.
-    let (meter, begun) = (Meter::new(bounds), Instant::now());
-    let until = meter.deadline() + GRACE;
-    let text = tokio::time::timeout_at(until.into(), slot.runtime.condense(notes, max_chars, meter.clone())).await;
-    let text = text.unwrap_or_else(|_| Err("it took too long".to_owned()));
-    Condensed { text, account: meter.account(), seconds: begun.elapsed().as_secs_f64() }
 }

@@ -1,5 +1,5 @@
-//! What stays of a member for as long as its directory is served, whatever its manifest says meanwhile: its jobs, its
-//! memory, the work that is under way, and that this process is its owner.
+//! The state of a member that outlives changes of its manifest: its jobs, its memory, the work that is under way, and the
+//! lock by which this process owns it.
 
 use std::{
     collections::HashMap,
@@ -14,17 +14,17 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{budget::MemberBudget, context::HostContext, interrupted::InterruptedJobs, serving::Serving};
 
-/// A member's directory, and what this host keeps in it. It ends with the last who holds it: a member that was taken away
-/// stays owned until its last job has ended.
+/// A member's directory, and what this host has open in it. It is dropped with its last reference: a member that was removed
+/// is owned until its last job has ended.
 pub(crate) struct MemberData {
     pub(crate) key: MemberKey,
     pub(crate) dir: Dir,
     pub(crate) store: Arc<JobStore>,
     pub(crate) memory: Arc<MemoryStore>,
-    /// Goes on with jobs that a host left running.
+    /// Resumes jobs that were interrupted by the end of a host.
     pub(crate) interrupted: Arc<InterruptedJobs>,
-    /// What of the host's room for running jobs is its own.
-    pub(crate) kept: MemberBudget,
+    /// The part of the host's memory for running jobs that the member may use.
+    pub(crate) budget: MemberBudget,
     under_way: Mutex<HashMap<String, CancellationToken>>,
     owner: OwnerLock,
     /// Cancels when the owner's lock is free again: fields are dropped in their order.
@@ -60,8 +60,8 @@ impl MemberData {
         store.set_resume(interrupted.clone());
         store.set_subscriber(context.events.of_member(&key));
         let (under_way, gone) = (Mutex::default(), CancellationToken::new().drop_guard());
-        let kept = context.kept.of_member();
-        Ok(Arc::new(Self { key, dir, store, memory, interrupted, kept, under_way, owner, gone }))
+        let budget = context.budget.of_member();
+        Ok(Arc::new(Self { key, dir, store, memory, interrupted, budget, under_way, owner, gone }))
     }
 
     /// Which directory it is: device and inode.
@@ -69,16 +69,16 @@ impl MemberData {
         self.dir.dir_metadata().ok().map(|own| (own.dev(), own.ino()))
     }
 
-    /// Is cancelled when nobody holds this any more, and the directory is free for another owner.
+    /// Cancelled when this is dropped, and another process can own the directory.
     pub(crate) fn gone(&self) -> CancellationToken {
         self.gone.token().clone()
     }
 
-    /// Tells other processes how the member is served.
-    pub(crate) fn tell(&self, serving: Result<Serving, String>) {
-        let told = serving.and_then(|serving| self.owner.tell(&serving).map_err(|e| e.to_string()));
-        if let Err(why) = told {
-            tracing::warn!(member = %self.key, "other processes cannot be told how it is served: {why}");
+    /// Writes down for other processes how the member is served.
+    pub(crate) fn note_serving(&self, serving: Result<Serving, String>) {
+        let noted = serving.and_then(|serving| self.owner.set_note(&serving).map_err(|e| e.to_string()));
+        if let Err(why) = noted {
+            tracing::warn!(member = %self.key, "commands cannot see how the member is served: {why}");
         }
     }
 

@@ -1,9 +1,9 @@
 //! Finding members: directories with a `guild-member.json`.
 //!
 //! `X/guild-member.json`, or `X/Y/guild-member.json` where `X` has none; the key is the path. Directories whose
-//! name begins with `.` are passed over, and so are symlinks: a member is the directory itself, and two keys for
-//! one directory would be two owners of the same jobs. A manifest that is not sound makes a member with an error,
-//! and the others go on.
+//! name begins with `.` are skipped, and so are symlinks: a member is the directory itself, and two keys for
+//! one directory would be two owners of the same jobs. An invalid manifest makes a member with an error,
+//! and the other members are found all the same.
 
 use std::{
     ffi::OsString,
@@ -15,17 +15,20 @@ use std::{
 use cap_fs_ext::{DirExt, FollowSymlinks, OpenOptionsFollowExt, OpenOptionsSyncExt};
 use cap_std::fs::{Dir, Metadata, MetadataExt as _, OpenOptions};
 use guild_config::Config;
-use guild_contract::{Limits, Manifest, MemberKey, grants::Pattern, manifest::FILE_NAME, text::hex};
+use guild_contract::{
+    Limits, Manifest, MemberKey,
+    grants::Pattern,
+    manifest::{FILE_NAME, MANIFEST_BYTES, POSTURE, POSTURE_BYTES},
+    text::hex,
+};
 use guild_jobs::durable::open_directory;
 use guild_sandbox::Candidate;
 use guild_session::fingerprint::Fingerprint;
 use guild_trust::SUFFIX;
 use sha2::{Digest as _, Sha256};
 
-/// What a directory of members is called, where nobody says otherwise.
+/// The usual name of a directory of members.
 pub const MEMBERS: &str = "guild-members";
-/// No sensible manifest is larger; reading stops here.
-const MAX_MANIFEST_BYTES: u64 = 256 * 1024;
 
 /// A directory with a manifest.
 #[derive(Debug)]
@@ -55,6 +58,14 @@ impl FoundMember {
         hex(&self.mark.manifest)
     }
 
+    /// Its posture, which its sessions are given; none where it has none.
+    ///
+    /// # Errors
+    /// Why it cannot be read: the rest of a sentence that begins with the file's name.
+    pub fn posture(&self) -> Result<Option<Vec<u8>>, String> {
+        posture(&self.dir)
+    }
+
     /// The SHA-256 of its component, in lower-case hexadecimal; none where it has none. It blocks.
     ///
     /// # Errors
@@ -71,7 +82,7 @@ impl FoundMember {
     }
 }
 
-/// What tells one state of a member's directory from another: which directory it is, what its manifest says, and which
+/// Identifies a state of a member's directory: which directory it is, what its manifest says, and which
 /// state its component and the component's signature are in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mark {
@@ -83,7 +94,7 @@ pub(crate) struct Mark {
     files: [Vec<FileMark>; 2],
 }
 
-/// What tells one state of a file from another without reading it.
+/// Identifies a state of a file without reading it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct FileMark {
     file: Fingerprint,
@@ -91,7 +102,7 @@ struct FileMark {
     fresh: bool,
 }
 
-/// Two changes of a file that are so far apart are told apart by its times.
+/// The times of a file differ after two changes that are so far apart.
 const TICK: Duration = Duration::from_secs(1);
 
 impl Mark {
@@ -103,7 +114,7 @@ impl Mark {
         Self { directory: own.map(|own| (own.dev(), own.ino())), manifest: sha256, files }
     }
 
-    /// Whether nothing has changed from `before` to this, as far as can be told without reading.
+    /// Whether nothing has changed from `before` to this, as far as is known without reading.
     pub(crate) fn is_same(&self, before: &Self) -> bool {
         let fresh = before.files.iter().flatten().any(|file| file.fresh);
         !fresh && self == before
@@ -167,7 +178,7 @@ fn discover_inner(outer_name: &str, outer: &Dir, found: &mut Vec<Found>) {
 /// its directory's name: it is not for the manifest to choose, since the operator's rules go by it. The error is a sentence
 /// for the person who started the host.
 ///
-/// A member `X/Y` of a directory of members that nobody named would have the key `Y` here, and the rules of another one.
+/// A member `X/Y` of a directory of members that was not named would have the key `Y` here, and the rules of another one.
 /// Where `[member.PATTERN]` in `config` makes a difference between the two, that is an error.
 pub fn single(path: &Path, members: Option<&Path>, config: &Config) -> Result<FoundMember, String> {
     let shown = path.display();
@@ -177,14 +188,14 @@ pub fn single(path: &Path, members: Option<&Path>, config: &Config) -> Result<Fo
         return Err(format!("{shown} is no member's directory: it has no {FILE_NAME}"));
     }
     let (manifest, mark) = manifest(&dir).map_err(|why| path.join(why).display().to_string())?;
-    let real = path.canonicalize().map_err(|error| format!("where {shown} is cannot be told: {error}"))?;
+    let real = path.canonicalize().map_err(|error| format!("cannot resolve {shown}: {error}"))?;
     let members = members.and_then(|members| members.canonicalize().ok());
     let under = members.and_then(|members| real.strip_prefix(members).ok()?.to_str()?.parse().ok());
     let key = under.map_or_else(|| key_by_name(&real, config), Ok).map_err(|why| format!("{shown}: {why}"))?;
     Ok(FoundMember { key, dir, manifest, mark })
 }
 
-/// The key of the member in `directory`, where nobody knows of a directory of members that it is in.
+/// The key of the member in `directory`, where it is in no known directory of members.
 fn key_by_name(directory: &Path, config: &Config) -> Result<MemberKey, String> {
     let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let key = name(directory).parse::<MemberKey>().map_err(|error| error.to_string())?;
@@ -239,23 +250,38 @@ fn has_manifest(dir: &Dir) -> bool {
     dir.symlink_metadata(FILE_NAME).is_ok()
 }
 
-/// Reads a manifest that is a plain file. Opening does not wait for a FIFO's writer, nor follow a symlink.
-/// The error names the file, and the line where there is one.
+/// Reads a manifest, without following a symlink. The error names the file, and the line where there is one.
 pub(crate) fn manifest(dir: &Dir) -> Result<(Manifest, Mark), String> {
-    let failed = |why: String| format!("{FILE_NAME}: {why}");
-    let mut options = OpenOptions::new();
-    options.read(true).nonblock(true).follow(FollowSymlinks::No);
-    let file = dir.open_with(FILE_NAME, &options).map_err(|error| failed(format!("cannot be opened: {error}")))?;
-    if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
-        return Err(failed("is not a regular file".to_owned()));
-    }
-    let mut text = Vec::new();
-    let read = file.take(MAX_MANIFEST_BYTES + 1).read_to_end(&mut text);
-    read.map_err(|error| failed(format!("cannot be read: {error}")))?;
-    if text.len() as u64 > MAX_MANIFEST_BYTES {
-        return Err(failed(format!("is larger than {MAX_MANIFEST_BYTES} bytes")));
-    }
+    let text = read_plain(dir, FILE_NAME, MANIFEST_BYTES, FollowSymlinks::No);
+    let text = text.and_then(|text| text.ok_or_else(|| "is not there".to_owned()));
+    let text = text.map_err(|why| format!("{FILE_NAME}: {why}"))?;
     let manifest = Manifest::parse(&text).map_err(|error| error.to_string())?;
     let mark = Mark::of(dir, &manifest, Sha256::digest(&text).into());
     Ok((manifest, mark))
+}
+
+/// Reads a posture, also through a symlink within the directory.
+pub(crate) fn posture(dir: &Dir) -> Result<Option<Vec<u8>>, String> {
+    read_plain(dir, POSTURE, POSTURE_BYTES, FollowSymlinks::Yes)
+}
+
+/// Reads a regular file of so many bytes at most; none where it is not there. A pipe in its place is opened without waiting for
+/// a writer, and refused. The error is the rest of a sentence that begins with the file's name.
+pub(crate) fn read_plain(dir: &Dir, name: &str, most: u64, follow: FollowSymlinks) -> Result<Option<Vec<u8>>, String> {
+    let mut options = OpenOptions::new();
+    options.read(true).nonblock(true).follow(follow);
+    let file = match dir.open_with(name, &options) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(format!("cannot be opened: {error}")),
+    };
+    if !file.metadata().is_ok_and(|found| found.is_file()) {
+        return Err("is not a regular file".to_owned());
+    }
+    let mut bytes = Vec::new();
+    file.take(most + 1).read_to_end(&mut bytes).map_err(|error| format!("cannot be read: {error}"))?;
+    if bytes.len() as u64 > most {
+        return Err(format!("is larger than {most} bytes"));
+    }
+    Ok(Some(bytes))
 }

@@ -1,8 +1,8 @@
 //! What of a host would be usable: runtimes, keys, read roots, the web, members; and for what is not, what to install or
 //! to set.
 //!
-//! It makes what a host would make and asks each part, so that what it says is what a dispatch would be told. It becomes
-//! nobody's owner, ends no process, and sends nothing anywhere unless it is asked to.
+//! It makes what a host would make and asks each part, so that it says what a dispatch would be answered. It becomes
+//! the owner of no member, ends no process, and sends nothing anywhere unless it is asked to.
 
 use std::{collections::BTreeSet, fmt, path::PathBuf, sync::Arc};
 
@@ -10,7 +10,7 @@ use guild_agent::{Extractive, Looked, ReadRoots, api::Api};
 use guild_auth::{audit_log::Log, tls::Tls, tokens::TokenFile};
 use guild_config::{Config, Runtime};
 use guild_contract::{
-    MemberKey,
+    Grants, MemberKey,
     manifest::{Interface, World},
 };
 use guild_session::{
@@ -24,7 +24,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
-    reach::Reach,
+    reach::{Reach, Resources},
     runtimes::{self, Runtimes},
     sources::{Sources, read_roots},
     survey::{Surveyed, survey_all},
@@ -42,7 +42,7 @@ pub struct Examination {
     pub config: Config,
     /// The directory of members, if there is one.
     pub members: Option<PathBuf>,
-    /// Read roots beside those of the configuration (`--sources`).
+    /// Read roots besides those of the configuration (`--sources`).
     pub sources: Vec<PathBuf>,
     /// The runtime of all sessions, where it is not the configuration's (`--agent`).
     pub agent: Option<Runtime>,
@@ -127,32 +127,24 @@ impl Check {
     }
 }
 
-/// Looks at everything, in the order in which it is to be shown. `compiling` is told the file of each component that has to
+/// Looks at everything, in the order in which it is to be shown. `compiling` is called with the file of each component that has to
 /// be compiled.
 pub async fn examine(examination: Examination, compiling: impl Fn(&str) + Send + 'static) -> Vec<Check> {
     let Examination { config, members, sources, agent, online } = examination;
     let config = config.with_agent(agent);
-    let survey = match members {
-        Some(directory) => {
-            let config = config.clone();
-            let survey = tokio::task::spawn_blocking(move || {
-                survey_all(&directory, &config, &compiling).map_err(|e| e.to_string())
-            });
-            survey.await.unwrap_or_else(|e| Err(e.to_string()))
-        }
-        None => Ok(Vec::new()),
-    };
-    let (survey, survey_failed) = match survey {
-        Ok(survey) => (survey, None),
-        Err(why) => (Vec::new(), Some(Check::new(Kind::Member, "all", true, Err(why)))),
-    };
+    let surveyed = config.clone();
+    let survey = tokio::task::spawn_blocking(move || {
+        let survey = members.map(|directory| survey_all(&directory, &surveyed, &compiling));
+        survey.transpose().map_err(|e| e.to_string())
+    });
+    let survey = survey.await.unwrap_or_else(|e| Err(e.to_string()));
+    let survey_failed = survey.as_ref().err().map(|why| Check::new(Kind::Member, "all", true, Err(why.clone())));
+    let survey = survey.ok().flatten().unwrap_or_default();
 
-    let (roots, unreadable) = match read_roots(&config, sources) {
-        Ok(roots) => (roots, None),
-        Err(why) => (None, Some(why.to_string())),
-    };
+    let read = read_roots(&config, sources).map_err(|e| e.to_string());
+    let roots = read.clone().ok().flatten();
     let files = roots.clone().map(|roots| Arc::new(roots) as Arc<dyn Files>);
-    // What guild.toml or the command line names is asked for, whoever runs on it. Where there is no member, one may come.
+    // What guild.toml or the command line names is needed in any case. Where there is no member, one may be added.
     let is_named = agent.is_some() || config.written.contains_key("agent") || survey.is_empty();
     let agent_of = |member: &Surveyed| match member.found.path.parse::<MemberKey>() {
         Ok(key) => config.agent_of(&key),
@@ -167,15 +159,15 @@ pub async fn examine(examination: Examination, compiling: impl Fn(&str) + Send +
         checks.push(Check::new(Kind::Runtime, runtime, needed.contains(&runtime), found));
     }
     checks.extend(look_at_keys(&config, needed.contains(&Runtime::Api)));
-    checks.push(look_at_sources(roots.clone(), unreadable, needed.contains(&Runtime::Extractive)).await);
+    checks.push(look_at_sources(read, needed.contains(&Runtime::Extractive)).await);
     checks.extend(look_at_web(&config, files.is_some(), online).await);
-    checks.push(Check::new(Kind::Ingress, config.auth.bind, true, look_at_door(&config)));
+    checks.push(Check::new(Kind::Ingress, config.auth.bind, true, look_at_ingress(&config)));
     checks.extend(survey_failed);
-    let (sources, runtimes) = (Sources::new(roots), Runtimes::new(&config));
+    let resources = Runtimes::new(&config).map(|runtimes| Resources { sources: Sources::new(roots), runtimes });
     let known: BTreeSet<String> = survey.iter().map(|member| member.found.path.clone()).collect();
     checks.extend(survey.into_iter().map(|member| {
         let agent = agent_of(&member);
-        look_at_member(member, agent, &sources, runtimes.as_ref().ok())
+        look_at_member(member, agent, resources.as_ref().ok())
     }));
     if !known.is_empty() {
         checks.extend(config.strangers(|key| known.contains(key)).map(|key| {
@@ -241,15 +233,16 @@ fn look_at_keys(config: &Config, api_is_needed: bool) -> Vec<Check> {
 
 /// The read roots, opened as a host opens them: all, or none, and why. `searched`: whether the built-in runtime reads them,
 /// for which a root needs documents.
-async fn look_at_sources(roots: Option<ReadRoots>, unreadable: Option<String>, searched: bool) -> Check {
+async fn look_at_sources(read: Result<Option<ReadRoots>, String>, searched: bool) -> Check {
     let check = |found| Check::new(Kind::Sources, "read roots", true, found);
-    if let Some(why) = unreadable {
-        return check(Err(why));
-    }
-    let Some(roots) = roots else {
-        let hint =
-            "sessions read no local files; --sources DIR, or [[roots]] in guild.toml, names directories for them";
-        return Check::off(Kind::Sources, "read roots", hint);
+    let roots = match read {
+        Ok(Some(roots)) => roots,
+        Ok(None) => {
+            let hint =
+                "sessions read no local files; --sources DIR, or [[roots]] in guild.toml, names directories for them";
+            return Check::off(Kind::Sources, "read roots", hint);
+        }
+        Err(why) => return check(Err(why)),
     };
     let looked = tokio::task::spawn_blocking(move || roots.look(DOCUMENTS).map_err(|e| e.to_string())).await;
     let looked = match looked.map_err(|e| e.to_string()).and_then(|looked| looked) {
@@ -311,7 +304,7 @@ async fn look_at_web(config: &Config, has_roots: bool, online: bool) -> Vec<Chec
 }
 
 /// Who may come in, over what, and where it is written down. It makes no audit log.
-fn look_at_door(config: &Config) -> Result<String, String> {
+fn look_at_ingress(config: &Config) -> Result<String, String> {
     let ingress = &config.auth;
     let tls = match &ingress.tls {
         Some(files) => Tls::open(files).and_then(|tls| tls.check_times()).map(|()| "TLS").map_err(|e| e.to_string())?,
@@ -365,12 +358,7 @@ async fn ask(search: &dyn Search) -> Result<String, String> {
 }
 
 /// A member, its component, what its sessions do not have, and what else was not granted.
-fn look_at_member(
-    member: Surveyed,
-    agent: Result<Runtime, String>,
-    sources: &Sources,
-    runtimes: Option<&Runtimes>,
-) -> Check {
+fn look_at_member(member: Surveyed, agent: Result<Runtime, String>, resources: Option<&Resources>) -> Check {
     let Surveyed { found, state, granted, warnings, .. } = member;
     let agent = match (state, agent) {
         (Ok(true), Ok(agent)) => agent,
@@ -381,18 +369,18 @@ fn look_at_member(
     };
     let mut detail = format!("its component loads; sessions on {agent}");
     let spec = found.member.ok().and_then(|member| member.manifest.component);
-    let (world, wished) = spec.map_or((None, Vec::new()), |spec| (Some(spec.world), spec.tools));
-    if let (Some(granted), Some(runtimes)) = (granted, runtimes) {
-        let reach = Reach::new(None, granted.grants.clone(), sources, runtimes);
-        if let Err(why) = is_ready(world, agent, &reach, runtimes) {
+    let (world, asked) = spec.map_or((None, Vec::new()), |spec| (Some(spec.world), spec.tools));
+    if let (Some(granted), Some(resources)) = (granted, resources) {
+        let reach = resources.reach(None, &granted.grants);
+        if let Err(why) = is_ready(world, agent, &granted.grants, &reach, &resources.runtimes) {
             return Check::new(Kind::Member, found.path, true, Err(format!("dispatches are refused: {why}")));
         }
-        let given = reach.tools();
-        let absent: Vec<_> = wished.iter().filter(|tool| !given.contains(tool)).map(String::as_str).collect();
+        let given = reach.tools(&granted.grants);
+        let absent: Vec<_> = asked.iter().filter(|tool| !given.contains(tool)).map(String::as_str).collect();
         if !absent.is_empty() {
             detail.push_str(&format!(", without {}", absent.join(", ")));
         }
-        let denied = granted.denied().filter(|(name, _)| !wished.iter().any(|tool| tool == name));
+        let denied = granted.denied().filter(|(name, _)| !asked.iter().any(|tool| tool == name));
         for (name, why) in denied {
             detail.push_str(&format!("; `{name}` is not granted: {why}"));
         }
@@ -404,12 +392,18 @@ fn look_at_member(
 }
 
 /// Whether a dispatch to a member would find its runtime ready. Which model its plan names is not known before.
-fn is_ready(world: Option<World>, agent: Runtime, reach: &Reach, runtimes: &Runtimes) -> Result<(), String> {
+fn is_ready(
+    world: Option<World>,
+    agent: Runtime,
+    grants: &Grants,
+    reach: &Reach,
+    runtimes: &Runtimes,
+) -> Result<(), String> {
     let later = match world {
         Some(World::Worker | World::WorkerToolbox) => agent == Runtime::Api,
-        Some(World::AutonomousWorker) if reach.grants.has(Interface::Agent) => true,
+        Some(World::AutonomousWorker) if grants.has(Interface::Agent) => true,
         _ => return Ok(()),
     };
-    let wanted = Wanted { files: reach.reader.files.as_deref(), later, ..Wanted::default() };
+    let wanted = Wanted { files: reach.files.as_deref(), later, ..Wanted::default() };
     runtimes.ready(agent, &wanted).map(drop)
 }

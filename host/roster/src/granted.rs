@@ -39,7 +39,7 @@ impl Granted {
         })
     }
 
-    /// Logs what is granted in one line, and each wish that is not.
+    /// Logs what is granted in one line, and each request that is not.
     pub(crate) fn log(&self, member: &FoundMember, roots: &[String]) {
         let Self { grants, limits } = self;
         let granted: Vec<&str> =
@@ -67,7 +67,16 @@ impl Granted {
     }
 }
 
-/// Where in a manifest a wish stands, as [`Grants::wishes`] names it.
+/// Why a session cannot be given a tool.
+pub(crate) fn no_tool(grants: &Grants, tool: &str) -> String {
+    match grants.verdicts.details.get(tool) {
+        Some(Verdict::Denied(why)) => format!("the tool {tool:?}: {why}"),
+        Some(Verdict::Granted) => format!("the tool {tool:?}: there is nothing for it to read"),
+        None => format!("the tool {tool:?}; add it to `component.tools` in {FILE_NAME}"),
+    }
+}
+
+/// Where a manifest asks for what [`Grants::requested`] names so.
 pub(crate) fn request_path(name: &str) -> String {
     match name {
         tool if SESSION_TOOLS.contains(&tool) => "component.tools".to_owned(),
@@ -76,8 +85,8 @@ pub(crate) fn request_path(name: &str) -> String {
     }
 }
 
-/// What the jobs of a member may use at most, where `limits` are its own, its manifest's wishes of turns and dollars among
-/// them.
+/// What the jobs of a member may use at most, where `limits` are its own, with the turns and dollars that its manifest
+/// asks for.
 pub fn ceiling(spec: &ComponentSpec, limits: &Limits) -> Bounds {
     let mut most = session_limits(limits);
     if spec.world == World::AutonomousWorker {

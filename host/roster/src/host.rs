@@ -2,21 +2,20 @@
 
 use std::{
     path::PathBuf,
-    sync::{Arc, Weak},
+    sync::{Arc, RwLock},
     time::Duration,
 };
 
 use futures::future::join_all;
 use guild_agent::ReadRoots;
-use guild_auth::{Caller, Ingress};
+use guild_auth::Ingress;
 use guild_config::{Config, Runtime};
 use guild_contract::{Limits, MemberKey};
 use guild_jobs::durable::open_directory;
 use guild_trust::{Approval, seal::Seals};
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
-use tokio_util::{
-    sync::{CancellationToken, DropGuard},
-    task::TaskTracker,
+use tokio::{
+    sync::{Mutex, Semaphore, mpsc, oneshot, watch},
+    task::JoinSet,
 };
 
 use crate::{
@@ -29,11 +28,12 @@ use crate::{
     member::Member,
     neighbours,
     opener::{Opened, Opener, Prepared},
+    reach::Resources,
     reconciler::{Reconciler, Renewal},
     roster::{MemberState, Members, Roster},
     runtimes::Runtimes,
     sources::{Sources, read_roots},
-    toolboxes::{Served, Toolboxes},
+    toolboxes::{Others, Toolboxes},
 };
 
 /// How long a start waits to hear what there is in the read roots.
@@ -55,7 +55,7 @@ pub struct HostOptions {
     pub config: Config,
     /// Whose jobs it keeps.
     pub target: Target,
-    /// Read roots beside those of the configuration (`--sources`).
+    /// Read roots besides those of the configuration (`--sources`).
     pub sources: Vec<PathBuf>,
     /// The runtime of its sessions, where it is not the configuration's (`--agent`).
     pub agent: Option<Runtime>,
@@ -69,16 +69,14 @@ pub struct Host {
     events: Arc<Hub>,
     /// The key of the one member, where it was opened for one.
     single: Option<MemberKey>,
-    /// Read roots beside those of the configuration.
+    /// Read roots besides those of the configuration.
     sources: Vec<PathBuf>,
     /// The runtime of its sessions, where it is not the configuration's.
     agent: Option<Runtime>,
-    /// Who writes the roster, where others are served.
+    /// Leads to the reconciler, which changes the roster, where the host serves.
     reconciler: Option<mpsc::Sender<Renewal>>,
-    reconciling: TaskTracker,
-    ending: CancellationToken,
-    /// Whoever looks for changes ends with the host.
-    _watching: DropGuard,
+    /// The reconciler's task, which ends with the host.
+    reconciling: Mutex<JoinSet<()>>,
 }
 
 impl Host {
@@ -89,7 +87,7 @@ impl Host {
     /// When it returns, every member answers; jobs and components are still being loaded, and what needs them waits.
     ///
     /// # Errors
-    /// See [`OpenError`]. In roster mode a member that cannot be served is in state error, and the others go on.
+    /// See [`OpenError`]. In roster mode a member that cannot be served is in state error, and the others are served.
     pub async fn open(options: HostOptions, ingress: Option<Arc<Ingress>>) -> Result<Arc<Self>, OpenError> {
         let HostOptions { config, target, sources, agent } = options;
         let approval = Arc::new(Approval::new(&config));
@@ -97,14 +95,14 @@ impl Host {
         guild_confine::set_room(limits.processes_bytes);
         let named = sources.clone();
         let roots = read_roots(&config, sources)?;
-        let sources = Arc::new(Sources::new(roots.clone()));
-        let runtimes = Arc::new(Runtimes::new(&config).map_err(OpenError::Config)?);
+        let runtimes = Runtimes::new(&config).map_err(OpenError::Config)?;
+        let resources = Arc::new(Resources { sources: Sources::new(roots.clone()), runtimes });
         let mut config = config.with_agent(agent);
         if let Target::Members(path) = &target {
             config.members = Some(path.clone());
         }
         let config = Arc::new(config);
-        let places = Arc::new(Semaphore::new(limits.running_jobs as usize));
+        let permits = Arc::new(Semaphore::new(limits.running_jobs as usize));
         let base = ingress.as_ref().map(|ingress| ingress.url());
         let ingress = ingress.unwrap_or_else(|| Arc::new(Ingress::of_this_machine(&limits)));
         let roster = Arc::new(Roster::new(ingress.clone()));
@@ -113,23 +111,23 @@ impl Host {
             limits: limits.clone(),
             config: config.clone(),
             approval,
-            sources,
-            runtimes: runtimes.clone(),
+            resources: resources.clone(),
             seals: Arc::new(Seals::new(config.directory.clone())),
-            places,
-            kept: MemoryBudget::new(&limits),
-            toolboxes: Toolboxes::of(weak(&roster)),
+            permits,
+            budget: MemoryBudget::new(&limits),
+            toolboxes: Toolboxes::new(roster.offers(), Others::None, true),
             events: events.clone(),
         };
         let loader = Arc::new(Loader::new(limits.clone()));
         let serves = base.is_some();
-        let (mut one, mut beside) = (None, Vec::new());
+        let (mut one, mut loads) = (None, Vec::new());
         if let Target::Member(path) = &target {
             let found = discovery::single(path, config.members.as_deref(), &config).map_err(OpenError::Member)?;
-            (context.toolboxes, beside) = neighbours::find(&roster, &found.key, &found.manifest, &context, serves);
+            (context.toolboxes, loads) = neighbours::find(&roster, &found.key, &found.manifest, &context, serves);
             one = Some(found);
         }
-        let opener = Arc::new(Opener::new(context, base, one.is_some(), loader, roster.clone()));
+        let context = RwLock::new(Arc::new(context));
+        let opener = Arc::new(Opener { context, base, single: one.is_some(), loader, roster: roster.clone() });
         let (mut opened, mut single) = (Vec::new(), None);
         if let Some(found) = one {
             let (path, looked) = (found.key.to_string(), Ok(found.mark.clone()));
@@ -145,7 +143,7 @@ impl Host {
             let unreadable = |source| OpenError::Members { path: path.clone(), source };
             let dir = open_directory(path).map_err(unreadable)?;
             let found = discovery::discover(&dir).map_err(unreadable)?;
-            opened = join_all(found.into_iter().map(|found| opener.settle(found, None))).await;
+            opened = join_all(found.into_iter().map(|found| opener.open_found(found, None))).await;
             for Opened { path, state, .. } in &opened {
                 if let MemberState::Error(reason) = state {
                     tracing::error!(member = path, "the member is not in service: {reason}");
@@ -158,21 +156,21 @@ impl Host {
         }
         roster.begin(opened.iter().map(|opened| (opened.path.clone(), opened.state.clone())));
         let looking = tokio::task::spawn_blocking(move || roots.as_ref().map(warn_of_roots));
-        let ended = tokio::task::spawn_blocking(move || runtimes.end_orphans()).await;
+        let ended = tokio::task::spawn_blocking(move || resources.runtimes.end_orphans()).await;
         if ended.is_err() {
-            tracing::error!("what earlier sessions left could not be ended");
+            tracing::error!("processes of earlier sessions could not be ended");
         }
-        // Where that takes long, it is told later.
+        // Where that takes long, the warnings come later.
         let _ = tokio::time::timeout(LOOKING, looking).await;
-        let (ending, reconciling) = (CancellationToken::new(), TaskTracker::new());
-        start(&opener.loader, &mut opened, beside);
+        let mut reconciling = JoinSet::new();
+        start(&opener.loader, &mut opened, loads);
         let mut renewals = None;
         if serves {
             let (sender, received) = mpsc::channel(1);
             renewals = Some(sender);
             let members = if let Target::Members(path) = target { Some(path) } else { None };
             let reconciler = Reconciler::new(opener.clone(), members, opened, received);
-            reconciling.spawn(ending.clone().run_until_cancelled_owned(reconciler.run()));
+            reconciling.spawn(reconciler.run());
         }
         Ok(Arc::new(Self {
             opener,
@@ -183,9 +181,7 @@ impl Host {
             sources: named,
             agent,
             reconciler: renewals,
-            reconciling,
-            ending: ending.clone(),
-            _watching: ending.drop_guard(),
+            reconciling: Mutex::new(reconciling),
         }))
     }
 
@@ -207,31 +203,32 @@ impl Host {
         let old = self.opener.context();
         let config = config.for_running(&old.config);
         let roots = read_roots(&config, self.sources.clone()).map_err(|e| OpenError::from(e).to_string())?;
-        let runtimes = old.runtimes.renewed(&config)?;
+        let runtimes = old.resources.runtimes.renewed(&config)?;
         let rules = self.ingress.prepare(&config).map_err(|e| e.to_string())?;
         let approval = Arc::new(Approval::new(&config));
         let mut config = config.with_agent(self.agent);
-        // The directory of members stays until the next start.
+        // The directory of members changes at the next start only.
         config.members.clone_from(&old.config.members);
         let config = Arc::new(config);
         let limits = Arc::new(config.limits.clone());
-        let (sources, runtimes) = (Arc::new(Sources::new(roots.clone())), Arc::new(runtimes));
-        let mut context = HostContext { limits, config, approval, sources, runtimes, ..(*old).clone() };
-        let mut beside = Vec::new();
+        let resources = Arc::new(Resources { sources: Sources::new(roots.clone()), runtimes });
+        let mut context = HostContext { limits, config, approval, resources, ..(*old).clone() };
+        let mut loads = Vec::new();
         if let Some(member) = self.single() {
             let (key, manifest, serves) = (member.key(), member.manifest(), self.opener.base.is_some());
-            (context.toolboxes, beside) = neighbours::find(&self.roster, key, manifest, &context, serves);
+            (context.toolboxes, loads) = neighbours::find(&self.roster, key, manifest, &context, serves);
         }
-        Ok(Prepared { context, rules, beside, roots })
+        Ok(Prepared { context, rules, loads, roots })
     }
 
-    /// Puts that in service, for all members at once. What is under way goes on with what it began with.
+    /// Puts that in service, for all members at once. Jobs and requests under way keep what they began with.
     ///
     /// # Errors
     /// Why it cannot be; then nothing has changed.
     pub(crate) async fn renew(&self, prepared: Prepared) -> Result<(), String> {
         let stopping = || "the host is stopping".to_owned();
-        let reconciler = self.reconciler.as_ref().ok_or("this process serves nobody, so it reads nothing again")?;
+        let reconciler =
+            self.reconciler.as_ref().ok_or("this process serves no member, so it has nothing to reload")?;
         let (done, outcome) = oneshot::channel();
         let roots = prepared.roots.clone();
         reconciler.send(Renewal { prepared, done }).await.map_err(|_| stopping())?;
@@ -253,15 +250,10 @@ impl Host {
 
     /// The member of that key, where it is served: as it is now, for one request, or one job.
     pub fn member(&self, key: &str) -> Option<Arc<Member>> {
-        match self.state(key) {
+        match self.roster.now().state(key) {
             Some(MemberState::Ready(member)) => Some(member),
             _ => None,
         }
-    }
-
-    /// What became of the member of that key.
-    pub fn state(&self, key: &str) -> Option<MemberState> {
-        self.roster.state(key)
     }
 
     /// Who is served.
@@ -271,45 +263,38 @@ impl Host {
 
     /// Every member that there is now, by key.
     pub fn members(&self) -> Arc<Members> {
-        self.roster.members()
+        self.roster.now().members()
     }
 
-    /// Ends what watches and changes the roster, and waits for that: what is dropped then lets go of the members.
+    /// Ends the reconciler, and waits for that: when the host is dropped then, nothing of it holds the members.
     pub async fn end(&self) {
-        self.ending.cancel();
-        self.reconciling.close();
-        self.reconciling.wait().await;
+        self.reconciling.lock().await.shutdown().await;
     }
 
-    /// Somebody on this machine who asks it without a token: for those who call its methods in their own process.
-    pub fn caller_of_this_machine(&self) -> Caller {
-        Caller::of_this_machine(self.ingress().clone())
-    }
-
-    /// Where it is asked.
+    /// Where requests come in.
     pub fn ingress(&self) -> &Arc<Ingress> {
         &self.ingress
     }
 
-    /// What happens here, for whoever listens.
+    /// The events of this host.
     pub fn events(&self) -> &Arc<Hub> {
         &self.events
     }
 
-    /// Counts the changes of who is served, and of what they offer.
+    /// Counts the changes of the members that are served, and of what they offer.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.roster.changes()
     }
 }
 
 /// Reads jobs and loads components, in the background.
-fn start(loader: &Arc<Loader>, opened: &mut [Opened], beside: Vec<Load>) {
+fn start(loader: &Arc<Loader>, opened: &mut [Opened], loads: Vec<Load>) {
     for Opened { state, .. } in opened.iter() {
         let MemberState::Ready(member) = state else { continue };
         let (loader, member) = (loader.clone(), member.clone());
         tokio::spawn(async move { loader.in_turn(move || member.load_jobs()).await });
     }
-    for load in opened.iter_mut().filter_map(|opened| opened.load.take()).chain(beside) {
+    for load in opened.iter_mut().filter_map(|opened| opened.load.take()).chain(loads) {
         tokio::spawn(loader.clone().load(load));
     }
 }
@@ -318,7 +303,7 @@ fn start(loader: &Arc<Loader>, opened: &mut [Opened], beside: Vec<Load>) {
 fn warn_of_roots(roots: &ReadRoots) {
     match roots.look(1) {
         Ok(looked) => {
-            let path = |name: &str| roots.places().find(|(other, _)| *other == name).map(|(_, path)| path.display());
+            let path = |name: &str| roots.paths().find(|(other, _)| *other == name).map(|(_, path)| path.display());
             for root in looked {
                 if let (Some(problem), Some(path)) = (root.problem(), path(&root.name)) {
                     let advice = match root.unreadable {
@@ -331,10 +316,4 @@ fn warn_of_roots(roots: &ReadRoots) {
         }
         Err(error) => tracing::warn!("the read roots could not be looked at: {error}"),
     }
-}
-
-/// Who is served, for toolboxes: the roster holds the members, and these hold their toolboxes.
-fn weak(roster: &Arc<Roster>) -> Weak<dyn Served> {
-    let roster: Arc<dyn Served> = roster.clone();
-    Arc::downgrade(&roster)
 }

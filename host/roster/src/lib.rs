@@ -1,7 +1,6 @@
 //! The members: found, approved, opened, served, and changed while the host runs; their jobs, dispatched, carried out and
 //! resumed; their toolboxes, and the events of all of it.
 
-mod before_approval;
 mod blocking;
 mod budget;
 pub mod catalogue;
@@ -40,17 +39,17 @@ pub mod toolbox;
 mod toolboxes;
 mod work;
 
-pub use before_approval::end_before_approval;
 pub use blocking::blocking;
 pub use error::OpenError;
 pub use guild_jobs::{clock, durable::open_directory};
 pub use host::{Host, HostOptions, Target};
 pub use json::to_json;
 pub use member::Member;
+pub use offline::end_before_approval;
 pub use reload::Reloads;
 pub use roster::{MemberEntry, MemberState, Members};
 
-/// The tasks that a host has run in child processes. The main function of a program that has a host hands them to
+/// The tasks that a host has run in child processes. The main function of a program that has a host passes them to
 /// [`guild_confine::serve_if_asked`].
 pub const TASKS: &[&guild_confine::Task] = &[
     &guild_agent::DOCUMENT_TASK,

@@ -7,7 +7,7 @@ use std::{
 
 use cap_std::fs::Dir;
 use guild_audit::inspect::InspectError;
-use guild_config::directories;
+use guild_config::{Config, directories};
 use guild_contract::{
     Grants, Limits, MemberKey,
     manifest::{ComponentSpec, FILE_NAME, Lines},
@@ -28,12 +28,12 @@ use crate::{
     schema::check_config_schema,
 };
 
-/// A component to load, and who waits for it.
+/// A component to load, and what waits for it.
 pub(crate) struct Load {
     pub(crate) wanted: WantedComponent,
     pub(crate) done: watch::Sender<Component>,
-    /// Waits for it with the jobs that a host left running; none where the member's jobs are another host's. Then it is not
-    /// pinned either: nobody here knows which jobs its directory brought along.
+    /// Waits for it with the interrupted jobs; none where the member's jobs are another host's. Then it is not
+    /// pinned either: it is not known here which jobs its directory brought along.
     pub(crate) interrupted: Option<Arc<InterruptedJobs>>,
 }
 
@@ -53,24 +53,28 @@ pub(crate) struct WantedComponent {
 }
 
 impl WantedComponent {
-    /// The component of `member`, with what it is granted. `dir` is the member's directory.
+    /// The component of a member, as `spec` has it, and what `config` grants it.
+    ///
+    /// # Errors
+    /// Why it cannot be in service.
     pub(crate) fn new(
         member: &FoundMember,
-        dir: Dir,
         spec: ComponentSpec,
-        granted: &Granted,
+        config: &Config,
         approval: Arc<Approval>,
-    ) -> Self {
-        Self {
+    ) -> Result<(Self, Granted), String> {
+        let granted = Granted::of(member, &spec, config)?;
+        let wanted = Self {
             key: member.key.clone(),
-            dir,
+            dir: member.dir.try_clone().map_err(|e| e.to_string())?,
             spec,
             lines: member.manifest.lines.clone(),
             grants: granted.grants.clone(),
             limits: Arc::new(granted.limits.limits.clone()),
             approval,
             running: None,
-        }
+        };
+        Ok((wanted, granted))
     }
 }
 
@@ -88,7 +92,7 @@ pub(crate) struct Loader {
     /// Who compiles a component, by its effort: one at a time each, since the compiler uses all cores.
     short: Semaphore,
     full: Semaphore,
-    /// Made for the first component, so that nobody who asks for something else waits for it.
+    /// Made for the first component, so that other requests do not wait for it.
     sandbox: OnceLock<Result<Arc<Sandbox>, String>>,
 }
 
@@ -98,7 +102,7 @@ impl Loader {
         Self { limits, turns, short, full, sandbox: OnceLock::new() }
     }
 
-    /// Runs what blocks on a member's files, when it has a turn. Nobody who asks for a member's jobs waits for a turn.
+    /// Runs what blocks on a member's files, when it has a turn. Requests for a member's jobs do not wait for a turn.
     ///
     /// # Errors
     /// Where the host is stopping.
@@ -110,7 +114,7 @@ impl Loader {
         spawn_blocking(work).await
     }
 
-    /// Loads a component, and tells those who wait for it.
+    /// Loads a component, and sends what became of it.
     pub(crate) async fn load(self: Arc<Self>, Load { wanted, done, interrupted }: Load) {
         let wanted = Arc::new(wanted);
         let decide = |verdict| interrupted.as_ref().map_or((), |interrupted| interrupted.decide(verdict));
@@ -130,14 +134,14 @@ impl Loader {
         let _ = done.send(component);
     }
 
-    /// Reads, checks, loads and pins a component, each part when it has a turn; `told_to` learns that it has to be
+    /// Reads, checks, loads and pins a component, each part when it has a turn; `done` is sent that it has to be
     /// compiled. While it lists its tools, which can take
     /// long, it has none. The error says why it cannot be in service.
     pub(crate) async fn prepare(
         self: &Arc<Self>,
         wanted: Arc<WantedComponent>,
         interrupted: Option<Arc<InterruptedJobs>>,
-        told_to: &watch::Sender<Component>,
+        done: &watch::Sender<Component>,
     ) -> Result<Loaded, String> {
         let stopping = |_| "the host is stopping".to_owned();
         let queues = [(Effort::Cached, &self.turns), (Effort::Short, &self.short), (Effort::Full, &self.full)];
@@ -148,7 +152,7 @@ impl Loader {
             }
             if effort == Effort::Short {
                 tracing::info!(member = %wanted.key, file = wanted.spec.file, "compiling its component");
-                told_to.send_replace(Component::Loading(Some(Instant::now())));
+                done.send_replace(Component::Loading(Some(Instant::now())));
             }
             let (this, of) = (self.clone(), wanted.clone());
             let _turn = queue.acquire().await;
@@ -215,27 +219,21 @@ impl Loader {
 
 /// The engine of this process's components.
 pub(crate) fn sandbox(limits: &Arc<Limits>) -> Result<Arc<Sandbox>, LoadError> {
-    let cache = directories::cache().map(|path| CompileCache::open(&path, limits.compile_cache_bytes));
-    let cache = match cache {
-        Some(Ok(cache)) => cache,
-        Some(Err(e)) => {
-            tracing::warn!("no compile cache, so each start compiles: {e}");
-            CompileCache::none()
-        }
-        None => CompileCache::none(),
-    };
-    Sandbox::new(limits.clone(), cache)
+    let cache = directories::cache().map(|path| CompileCache::open(&path, limits.compile_cache_bytes)).transpose();
+    let cache = cache.unwrap_or_else(|e| {
+        tracing::warn!("no compile cache, so each start compiles: {e}");
+        None
+    });
+    Sandbox::new(limits.clone(), cache.unwrap_or_else(CompileCache::none))
 }
 
 /// Reads one component, and finds whether it is trusted. It refuses only what cannot be read.
 pub(crate) fn read(wanted: &WantedComponent) -> Result<(Candidate, Standing), Refused> {
     let WantedComponent { key, dir, spec, limits, approval, .. } = wanted;
-    let candidate = Candidate::read(dir, &spec.file, limits.component_bytes)?;
-    let standing = approval.of(key, dir, spec, &candidate)?;
-    Ok((candidate, standing))
+    approval.look(key, dir, spec, limits.component_bytes)
 }
 
-/// Checks and loads what was read; `compiling` is told the file where it has to be compiled first.
+/// Checks and loads what was read; `compiling` is called with the file where it has to be compiled first.
 pub(crate) fn prepare(
     sandbox: &Arc<Sandbox>,
     wanted: &WantedComponent,
@@ -270,7 +268,10 @@ fn pin(approval: &Approval, standing: &Standing, interrupted: &InterruptedJobs) 
         && let Err(e) = interrupted.end_all_of_a_new_member()
     {
         let member = &standing.presented.name;
-        tracing::warn!(member, "it is not pinned in guild.lock, since nobody knows which jobs it brought along: {e}");
+        tracing::warn!(
+            member,
+            "the member is not pinned in guild.lock, since the jobs that it brought along cannot be read: {e}"
+        );
         return Ok(());
     }
     approval.pin(standing)

@@ -1,4 +1,4 @@
-//! Toolboxes beside the one member of a host: members of the same directory, which another host may serve.
+//! Toolboxes next to the one member of a host: members of the same directory, which another host may serve.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,12 +13,10 @@ use crate::{
     component::Component,
     context::HostContext,
     discovery::{self, FoundMember},
-    granted::Granted,
     loader::{Load, WantedComponent},
-    reach::Reach,
     roster::Roster,
     toolbox::Toolbox,
-    toolboxes::{Offer, Others, Served, Toolboxes, no_toolbox},
+    toolboxes::{Offer, Others, Toolboxes, no_toolbox},
 };
 
 /// Those that the one member of a host names, and what is to be loaded of them: they are looked for once, in the directory
@@ -54,8 +52,7 @@ pub(crate) fn find(
         offers.insert((*key).clone(), offer);
     }
     let others = if members.is_some() { Others::Found(offers) } else { Others::Unknown };
-    let roster: Arc<dyn Served> = roster.clone();
-    (Toolboxes::beside(Arc::downgrade(&roster), others, serves), loads)
+    (Toolboxes::new(roster.offers(), others, serves), loads)
 }
 
 /// A toolbox of another host's member.
@@ -64,15 +61,11 @@ fn open_beside(found: FoundMember, context: &HostContext) -> Result<(Offer, Opti
         Some(spec) if spec.world.exports_toolbox() => spec.clone(),
         spec => return Ok((Offer::None(no_toolbox(spec.as_ref())), None)),
     };
-    let granted = Granted::of(&found, &spec, &context.config)?;
-    granted.log(&found, &context.sources.granted(&granted.grants));
-    let dir = found.dir.try_clone().map_err(|e| e.to_string())?;
-    let wanted = WantedComponent::new(&found, dir, spec, &granted, context.approval.clone());
+    let (wanted, granted) = WantedComponent::new(&found, spec, &context.config, context.approval.clone())?;
+    granted.log(&found, &context.resources.sources.granted(&granted.grants));
     let memory = MemoryStore::to_read(&found.dir, wanted.limits.clone(), Arc::new(SystemClock));
     let memory = memory.map_err(|e| format!("memory/: {e}"))?;
     let (done, component) = watch::channel(Component::Loading(None));
-    let reach = Reach::new(Some(&found.key), granted.grants, &context.sources, &context.runtimes);
-    let toolbox =
-        Toolbox::new(found.key, memory, &reach, (&context.sources, &context.runtimes, &context.limits), component);
+    let toolbox = Toolbox::new(found.key, memory, granted.grants, context.for_toolbox(), component);
     Ok((Offer::Toolbox(toolbox), Some(Load { wanted, done, interrupted: None })))
 }

@@ -11,9 +11,10 @@ use guild_contract::{
     rpc::{Listed, ListedDetails, ResultView, StatusView},
 };
 use guild_jobs::{
-    JobStore, OwnerLock, PruneReport, Records, StoreError, StoreOptions, SystemClock,
+    JobStore, OwnerLock, PruneReport, Records, Resume, RunningJob, Sealed, StoreError, StoreOptions, SystemClock,
     records::{ended_before, started_at},
 };
+use guild_session::transcript::Entry;
 use jiff::Timestamp;
 
 pub use guild_jobs::{
@@ -189,8 +190,7 @@ impl OfflineJobs {
     pub fn prune(&self, older_than: Duration, statuses: &[JobStatus], limits: &Limits) -> Result<Pruning, String> {
         let owner = match OwnerLock::try_acquire(&self.dir, "").map_err(|e| format!("cannot lock it: {e}"))? {
             Ok(_lock) => {
-                let options = StoreOptions { limits: Arc::new(limits.clone()), clock: Arc::new(SystemClock) };
-                let store = JobStore::open(&self.dir, options).map_err(|e| format!("cannot open its jobs: {e}"))?;
+                let store = open_store(&self.dir, limits).map_err(|e| format!("cannot open its jobs: {e}"))?;
                 // The next host resumes them.
                 store.defer_recovery();
                 store.load();
@@ -214,4 +214,44 @@ impl OfflineJobs {
 /// When the newest job of the member whose directory `member` is was made, as far as ids say.
 pub fn last_made(member: &Dir) -> Option<Timestamp> {
     Records::open(member).ok()??.ids().ok()?.iter().filter_map(made_at).max()
+}
+
+/// The jobs of a member that this process owns for a moment.
+fn open_store(member: &Dir, limits: &Limits) -> io::Result<Arc<JobStore>> {
+    JobStore::open(member, StoreOptions { limits: Arc::new(limits.clone()), clock: Arc::new(SystemClock) })
+}
+
+/// Fails the interrupted jobs in a member's directory before the member is approved: else the next host would resume what the
+/// directory brought along. A host that serves the member meanwhile has ended them, or they are its own.
+///
+/// # Errors
+/// Where they cannot be ended, or a process works on the member that leaves them to the next host.
+pub fn end_before_approval(member: &Dir, limits: &Limits) -> Result<(), String> {
+    if member.symlink_metadata("jobs").is_err_and(|e| e.kind() == io::ErrorKind::NotFound) {
+        return Ok(());
+    }
+    let failed = |e: io::Error| format!("the jobs that are in its directory cannot be looked at: {e}");
+    match OwnerLock::try_acquire(member, "").map_err(failed)? {
+        Ok(_owner) => {
+            let store = open_store(member, limits).map_err(failed)?;
+            store.set_resume(Arc::new(Unapproved));
+            store.recover().map_err(failed)
+        }
+        Err(owner) if owner.url.is_empty() => {
+            Err(format!("process {} works on it; try again when that has ended", owner.pid))
+        }
+        Err(_) => Ok(()),
+    }
+}
+
+/// Resumes nothing.
+struct Unapproved;
+
+impl Resume for Unapproved {
+    fn check(&self, _: &JobId, _: &Sealed, _: &[Entry]) -> Result<(), String> {
+        Err("it was there before the member was approved as it is, and is not resumed".to_owned())
+    }
+
+    /// None gets here.
+    fn resume(&self, _: Arc<RunningJob>) {}
 }

@@ -19,15 +19,15 @@ use crate::{
     granted::Granted,
     loader::{Load, Loader, WantedComponent},
     member::Member,
-    reach::Reach,
     roster::{MemberState, Roster},
+    schema::config_schema,
     takeover,
 };
 
 /// Opens members, with what they are opened on.
 pub(crate) struct Opener {
     /// What the operator gives, before a member's own limits: replaced as a whole.
-    context: RwLock<Arc<HostContext>>,
+    pub(crate) context: RwLock<Arc<HostContext>>,
     /// The address at which they are served, if they are.
     pub(crate) base: Option<String>,
     /// Whether there is one member, at an address without its key.
@@ -48,16 +48,6 @@ pub(crate) struct Opened {
 }
 
 impl Opener {
-    pub(crate) fn new(
-        context: HostContext,
-        base: Option<String>,
-        single: bool,
-        loader: Arc<Loader>,
-        roster: Arc<Roster>,
-    ) -> Self {
-        Self { context: RwLock::new(Arc::new(context)), base, single, loader, roster }
-    }
-
     /// What the operator gives now.
     pub(crate) fn context(&self) -> Arc<HostContext> {
         self.context.read().unwrap_or_else(PoisonError::into_inner).clone()
@@ -68,7 +58,7 @@ impl Opener {
         self.context.read().unwrap_or_else(PoisonError::into_inner).limits.clone()
     }
 
-    /// Where a member is served: at `/mcp` alone, or under its key in a roster. Empty where the host serves nobody.
+    /// Where a member is served: at `/mcp` alone, or under its key in a roster. Empty where the host serves no member.
     fn url(&self, key: &str) -> String {
         match &self.base {
             None => String::new(),
@@ -77,9 +67,9 @@ impl Opener {
         }
     }
 
-    /// Opens what was found; what cannot be is in state error. Data that is still there, since its jobs have not
-    /// ended, is gone on with.
-    pub(crate) async fn settle(&self, Found { path, member }: Found, data: Option<Arc<MemberData>>) -> Opened {
+    /// Opens what was found; what cannot be is in state error. `data` is that of the same directory, where
+    /// its jobs have not ended.
+    pub(crate) async fn open_found(&self, Found { path, member }: Found, data: Option<Arc<MemberData>>) -> Opened {
         let looked = member.as_ref().map(|found| found.mark.clone()).map_err(Clone::clone);
         let opened = match member {
             Ok(found) => self.open(found, data).await.map_err(|e| e.to_string()),
@@ -102,7 +92,7 @@ impl Opener {
         let failed = |key: &str, why: String| OpenError::Member(format!("member {key}: {why}"));
         let key = found.key.to_string();
         let wanted = wanted(&self.context(), &found).map_err(|why| failed(&key, why))?;
-        let Some(Wanted { component: wanted, granted, context, reach }) = wanted else { return Ok(None) };
+        let Some(Wanted { component: wanted, granted, context }) = wanted else { return Ok(None) };
         let sha256 = found.manifest_sha256();
         let data = match data {
             Some(data) => data,
@@ -112,7 +102,7 @@ impl Opener {
                 let data = MemberData::open(found.key.clone(), found.dir, &context, owner);
                 let data = data.map_err(|why| failed(&key, why))?;
                 if self.base.is_none() {
-                    // One task is carried out here. What a host left running is the next host's.
+                    // One task is carried out here. The next host resumes interrupted jobs.
                     data.store.defer_recovery();
                 }
                 data
@@ -121,26 +111,27 @@ impl Opener {
         let (done, component) = watch::channel(Component::Loading(None));
         let interrupted = data.interrupted.clone();
         let manifest = (found.manifest, sha256);
-        let member = Member::new(data, manifest, context, reach, component).map_err(|why| failed(&key, why))?;
+        let member =
+            Member::new(data, manifest, context, granted.grants, component).map_err(|why| failed(&key, why))?;
         member.enter_service();
         Ok(Some((member, Load { wanted, done, interrupted: Some(interrupted) })))
     }
 
-    /// Makes what a member is to be from now on, over the same home, and loads its component. It is not in service yet.
+    /// Makes what a member is to be from now on, over the same data, and loads its component. It is not in service yet.
     /// None where there is nothing new.
     ///
     /// # Errors
     /// Why it cannot be in service.
     pub(crate) async fn change(&self, before: &Arc<Member>, found: FoundMember, same: bool) -> Result<Change, String> {
         let Some(wanted) = wanted(&self.context(), &found)? else { return Ok(Change::Foreign) };
-        let Wanted { component: wanted, granted, context, reach } = wanted;
+        let Wanted { component: wanted, granted, context } = wanted;
         log(&context, &found, &granted);
         let (done, component) = watch::channel(Component::Loading(None));
         let data = before.data.clone();
         let manifest = (found.manifest.clone(), found.manifest_sha256());
-        let member = Member::new(data.clone(), manifest, context, reach, component)?;
+        let member = Member::new(data.clone(), manifest, context, granted.grants, component)?;
         let (wanted, interrupted) = (Arc::new(wanted), data.interrupted.clone());
-        let sha256 = before.component().ready().map(|plugin| plugin.sha256().to_owned());
+        let sha256 = before.component().ready().map(|loaded| loaded.plugin.sha256().to_owned());
         let is_still = match sha256.filter(|_| same) {
             Some(sha256) => {
                 let (wanted, interrupted) = (wanted.clone(), interrupted.clone());
@@ -160,12 +151,12 @@ impl Opener {
                 Ok(Change::Another(member))
             }
             Err(why) => {
-                // One that is still being loaded, or linked anew, may be the one that goes on.
+                // One that is still being loaded, or linked anew, may be the one that serves on.
                 before.loaded().await;
                 if before.component().ready().is_some() {
                     return Err(why);
                 }
-                // There is no other one, and whoever asks for it is told what is wrong now.
+                // There is no other one, and requests are answered what is wrong now.
                 done.send_replace(Component::Failed(why));
                 Ok(Change::Another(member))
             }
@@ -177,13 +168,13 @@ impl Opener {
     /// # Errors
     /// Why one of them cannot be, with its key.
     pub(crate) fn renewed(&self, context: &HostContext) -> Result<Vec<Renewed>, String> {
-        let members = self.roster.members();
+        let members = self.roster.now().members();
         let served = members.iter().filter_map(|(path, entry)| Some((path, entry.member()?)));
         served.map(|(path, member)| renewed(context, member).map_err(|why| format!("member {path}: {why}"))).collect()
     }
 
-    /// Puts members into service that were renewed for `context`, and the rules by which they are asked, all at once. From now on, every other one is opened with
-    /// this context, too. What is to be loaded is the caller's to begin.
+    /// Puts members into service that were renewed for `context`, and the rules for requests, all at once. From now on, every
+    /// other member is opened with this context, too. What is to be loaded is the caller's to begin.
     pub(crate) fn put_in_service(&self, context: HostContext, rules: Rules, renewed: &[Renewed]) {
         {
             let mut now = self.context.write().unwrap_or_else(PoisonError::into_inner);
@@ -195,7 +186,7 @@ impl Opener {
     }
 }
 
-/// A member as it is under other means.
+/// A member as it is under another context.
 pub(crate) struct Renewed {
     pub(crate) member: Arc<Member>,
     /// Its component is to be loaded: what it is granted, or how it has to be approved, is not what it was.
@@ -210,48 +201,45 @@ pub(crate) fn renewed(context: &HostContext, before: &Arc<Member>) -> Result<Ren
     let dir = before.data.dir.try_clone().map_err(|e| e.to_string())?;
     let found = FoundMember::served(before.key().clone(), dir, before.manifest().clone());
     let wanted = wanted(context, &found)?.ok_or("it has no component")?;
-    let Wanted { component: wanted, granted, context, reach } = wanted;
+    let Wanted { component: wanted, granted, context } = wanted;
     let may_still = context.approval.allows_all_of(&before.context.approval);
-    let is_same = reach.grants == before.reach.grants
+    let is_same = granted.grants == before.grants
         && context.limits.same_for_components(&before.context.limits)
         && may_still
         && !matches!(before.component(), Component::Failed(_));
     let manifest = (before.manifest().clone(), before.manifest_sha256.clone());
     if is_same {
         let component = before.component.clone();
-        let member = Member::new(before.data.clone(), manifest, context, reach, component)?;
+        let member = Member::new(before.data.clone(), manifest, context, granted.grants, component)?;
         return Ok(Renewed { member, load: None });
     }
     log(&context, &found, &granted);
     // What its file has by now is another matter, and not in service before it has been accepted.
-    let running = before.component().ready().filter(|_| may_still).cloned();
+    let running = before.component().ready().filter(|_| may_still).map(|loaded| loaded.plugin.clone());
     let wanted = WantedComponent { running, ..wanted };
     let (done, component) = watch::channel(Component::Loading(None));
     let interrupted = Some(before.data.interrupted.clone());
-    let member = Member::new(before.data.clone(), manifest, context, reach, component)?;
+    let member = Member::new(before.data.clone(), manifest, context, granted.grants, component)?;
     Ok(Renewed { member, load: Some(Load { wanted, done, interrupted }) })
 }
 
-/// The component that a member wants, its means with its own limits, and its reach; none where it has no component.
+/// What a member is to be; none where it has no component.
 fn wanted(context: &HostContext, found: &FoundMember) -> Result<Option<Wanted>, String> {
     let Some(spec) = found.manifest.component.clone() else { return Ok(None) };
-    let granted = Granted::of(found, &spec, &context.config)?;
     // Before anything is opened for it.
-    crate::schema::config_schema(&spec)?;
-    let dir = found.dir.try_clone().map_err(|e| e.to_string())?;
-    let component = WantedComponent::new(found, dir, spec, &granted, context.approval.clone());
-    let reach = Reach::new(Some(&found.key), granted.grants.clone(), &context.sources, &context.runtimes);
+    config_schema(&spec)?;
+    let (component, granted) = WantedComponent::new(found, spec, &context.config, context.approval.clone())?;
     let context = HostContext { limits: component.limits.clone(), ..context.clone() };
-    Ok(Some(Wanted { component, granted, context, reach }))
+    Ok(Some(Wanted { component, granted, context }))
 }
 
-/// Logs what a member is granted, and what it asks for in vain.
+/// Logs what a member is granted, and what it asks for without effect.
 fn log(context: &HostContext, found: &FoundMember, granted: &Granted) {
     for warning in found.warnings() {
         tracing::warn!(member = %found.key, "{warning}");
     }
-    granted.log(found, &context.sources.granted(&granted.grants));
-    for root in found.manifest.component.iter().flat_map(|spec| context.sources.missing(spec)) {
+    granted.log(found, &context.resources.sources.granted(&granted.grants));
+    for root in found.manifest.component.iter().flat_map(|spec| context.resources.sources.missing(spec)) {
         tracing::warn!(member = %found.key, "it asks for the read root {root:?}, and there is no such root");
     }
 }
@@ -262,7 +250,6 @@ struct Wanted {
     granted: Granted,
     /// With the member's own limits.
     context: HostContext,
-    reach: Reach,
 }
 
 /// What came of a change of a member's directory.
@@ -280,8 +267,8 @@ pub(crate) enum Change {
 pub(crate) struct Prepared {
     pub(crate) context: HostContext,
     pub(crate) rules: Rules,
-    /// The components of toolboxes beside the one member.
-    pub(crate) beside: Vec<Load>,
+    /// The components of toolboxes next to the one member.
+    pub(crate) loads: Vec<Load>,
     /// The read roots, as they were opened for it.
     pub(crate) roots: Option<ReadRoots>,
 }

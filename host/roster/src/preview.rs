@@ -1,27 +1,23 @@
 //! How a host would serve members, before it is started.
 
-use std::{path::PathBuf, sync::Arc};
+use std::path::PathBuf;
 
 use guild_config::{Config, Runtime};
 use guild_contract::Grants;
-use guild_session::files::Files;
 use serde::Serialize;
 
 use crate::{
     discovery::FoundMember,
     error::OpenError,
     granted::Granted,
-    reach::Reach,
+    reach::Resources,
     runtimes::Runtimes,
     serving::Serving,
     sources::{Sources, read_roots},
 };
 
 /// What members reach of a host that is started with a configuration.
-pub struct Preview {
-    sources: Sources,
-    runtimes: Runtimes,
-}
+pub struct Preview(Resources);
 
 /// What answers a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -42,23 +38,23 @@ impl Preview {
     /// Where a host would not start: a read root that cannot be opened, a `[web]` that cannot be.
     pub fn new(config: &Config) -> Result<Self, OpenError> {
         let sources = Sources::new(read_roots(config, Vec::new())?);
-        Ok(Self { sources, runtimes: Runtimes::new(config).map_err(OpenError::Config)? })
+        Ok(Self(Resources { sources, runtimes: Runtimes::new(config).map_err(OpenError::Config)? }))
     }
 
     /// The names of the read roots.
     pub fn roots(&self) -> Vec<String> {
-        self.sources.roots.as_ref().map(Files::roots).unwrap_or_default()
+        self.0.sources.names()
     }
 
     /// The tools that sessions with these grants can be given, and what their WebSearch searches.
-    pub fn of(&self, grants: &Arc<Grants>) -> (Vec<String>, Searched) {
-        let reach = Reach::new(None, grants.clone(), &self.sources, &self.runtimes);
-        let searched = match (self.runtimes.web(grants).search, &reach.web.search) {
+    pub fn of(&self, grants: &Grants) -> (Vec<String>, Searched) {
+        let reach = self.0.reach(None, grants);
+        let searched = match (self.0.runtimes.web(grants).search, &reach.web.search) {
             (Some(_), _) => Searched::Provider,
             (None, Some(_)) => Searched::ReadRoots,
             (None, None) => Searched::Nothing,
         };
-        (reach.tools(), searched)
+        (reach.tools(grants), searched)
     }
 }
 

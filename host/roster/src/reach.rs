@@ -1,23 +1,42 @@
-//! What a member may do, and what it reaches of what the host has: read roots, the web.
-//!
-//! [`Granted`] is found once, when a member is opened; what it was granted is frozen with each of its jobs. [`Reach`] is
-//! made of it for a job.
+//! What jobs and tool calls reach of what the host has: read roots and the web.
 
 use std::sync::Arc;
 
-use guild_contract::{Grants, MemberKey, grants::Verdict, manifest::Interface};
-use guild_session::web::Web;
+use guild_agent::Broker;
+use guild_contract::{Grants, MemberKey, manifest::Interface};
+use guild_session::{files::Files, web::Web};
 
 use crate::{
     runtimes::Runtimes,
     sources::{Reader, Sources},
 };
 
-/// What a job reaches, with what it was granted.
+/// What a host has that members can be granted: read roots, the web, and what runs sessions.
+pub(crate) struct Resources {
+    pub(crate) sources: Sources,
+    pub(crate) runtimes: Runtimes,
+}
+
+impl Resources {
+    /// What one job of a member reaches with these grants; without a member, it is only to be shown. The web keeps the pages
+    /// that the job has read.
+    pub(crate) fn reach(&self, member: Option<&MemberKey>, grants: &Grants) -> Reach {
+        let Reader { files, broker, local } = self.sources.of(member, grants, &self.runtimes);
+        let provided = self.runtimes.web(grants);
+        let search = provided.search.clone().or_else(|| local.map(|local| local as _));
+        let web = Web { search, fetch: provided.fetch.clone() };
+        let own_web = if grants.has(Interface::Files) { web.clone() } else { provided };
+        Reach { files, broker, web, own_web }
+    }
+}
+
+/// What a job reaches.
 #[derive(Clone)]
 pub(crate) struct Reach {
-    pub(crate) grants: Arc<Grants>,
-    pub(crate) reader: Reader,
+    /// The read roots; none where none is granted.
+    pub(crate) files: Option<Arc<dyn Files>>,
+    /// The read-only tools over them.
+    pub(crate) broker: Broker,
     /// The web of its sessions. Without a provider, or where that is not granted, a search is one of the read roots.
     pub(crate) web: Web,
     /// The web of its component, which reaches the read roots only where it was granted `files`.
@@ -25,27 +44,8 @@ pub(crate) struct Reach {
 }
 
 impl Reach {
-    /// What a member's job reaches; nobody's, where it is only to be shown.
-    pub(crate) fn new(member: Option<&MemberKey>, grants: Arc<Grants>, sources: &Sources, runtimes: &Runtimes) -> Self {
-        let reader = sources.of(member, &grants, runtimes);
-        let provided = runtimes.web(&grants);
-        let local = || reader.local.clone().map(|local| local as _);
-        let web = Web { search: provided.search.clone().or_else(local), fetch: provided.fetch.clone() };
-        let own_web = if grants.has(Interface::Files) { web.clone() } else { provided };
-        Self { grants, reader, web, own_web }
-    }
-
-    /// Why a session cannot be given a tool.
-    pub(crate) fn no_tool(&self, tool: &str) -> String {
-        match self.grants.details.get(tool) {
-            Some(Verdict::Denied(why)) => format!("the tool {tool:?}: {why}"),
-            Some(Verdict::Granted) => format!("the tool {tool:?}: there is nothing for it to read"),
-            None => format!("the tool {tool:?}; add it to `component.tools` in guild-member.json"),
-        }
-    }
-
     /// The read-only tools that its sessions can be given: granted, and with something to read.
-    pub(crate) fn tools(&self) -> Vec<String> {
-        self.grants.tools.iter().filter(|tool| self.reader.broker.offers(tool, &self.web)).cloned().collect()
+    pub(crate) fn tools(&self, grants: &Grants) -> Vec<String> {
+        grants.sessions.tools.iter().filter(|tool| self.broker.offers(tool, &self.web)).cloned().collect()
     }
 }

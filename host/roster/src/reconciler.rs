@@ -1,7 +1,7 @@
 //! Reconciling the roster: what is added, changed or removed in the members' directories takes effect while the host runs.
 //!
-//! What is in service is replaced only by what has been found to load. A bad change leaves it where it is, and is told: in
-//! the log, as an event, and to whoever asks for the members.
+//! What is in service is replaced only by what has been found to load. A bad change leaves it in service, and is shown in
+//! the log, as an event, and among the members.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,7 +12,7 @@ use std::{
 };
 
 use cap_std::fs::MetadataExt as _;
-use guild_contract::News;
+use guild_contract::EventDetail;
 use tokio::{
     sync::{mpsc, oneshot, watch},
     task::JoinSet,
@@ -35,15 +35,15 @@ use crate::{
 /// for that.
 const QUIET: Duration = Duration::from_millis(200);
 const MOST: Duration = Duration::from_secs(2);
-/// How often is looked in any case: what no file tells can be over, as another process that had a member.
+/// The longest time between two scans: another process may have given up a member, which changes no file.
 const SWEEP: Duration = Duration::from_secs(30);
-/// How often is looked where the system does not tell of all changes.
+/// The same, where the system does not notify of all changes.
 const SEARCH: Duration = Duration::from_secs(2);
 
 /// Who brings a host's roster up to what there is. Nobody else writes it once the host has started.
 pub(crate) struct Reconciler {
     opener: Arc<Opener>,
-    /// Away while it looks; none on a host of one member, whose directory is read once.
+    /// None while a scan runs, and on a host of one member, whose directory is read once.
     scanner: Option<Scanner>,
     noticed: watch::Receiver<Noticed>,
     known: BTreeMap<String, Known>,
@@ -54,7 +54,7 @@ pub(crate) struct Reconciler {
     behind: bool,
     /// Why the directory of members could not be read.
     unreadable: Option<String>,
-    /// Members of which an error was told, and nothing since.
+    /// Members whose error was logged, and is not resolved.
     failing: BTreeSet<String>,
     /// What the operator has decided anew.
     renewals: mpsc::Receiver<Renewal>,
@@ -63,16 +63,14 @@ pub(crate) struct Reconciler {
 /// What members are to work with from now on.
 pub(crate) struct Renewal {
     pub(crate) prepared: Prepared,
-    /// Told when they do; or why they cannot, and nothing has changed.
+    /// Notified when they do; or why they cannot, and nothing has changed.
     pub(crate) done: oneshot::Sender<Result<(), String>>,
 }
 
-/// What is known of a path, beside what the roster says of it.
+/// What is known of a path, besides what the roster says of it.
 struct Known {
     /// What its directory was at the last look.
     looked: Result<Mark, String>,
-    /// The manifest, by its SHA-256, of the member that is in service.
-    manifest: Option<[u8; 32]>,
     /// It is being opened or loaded, and not to be touched.
     busy: bool,
     /// How it is tried again when it is not busy any more. It is owed to this one alone: if all were tried again, several
@@ -85,8 +83,8 @@ enum Done {
     /// A member's first component is in service, or cannot be.
     Loaded {
         path: String,
-        /// What is told then.
-        news: Option<News>,
+        /// The event that is published then.
+        detail: Option<EventDetail>,
     },
     /// The component of a member that was renewed is in service, or cannot be.
     Renewed {
@@ -98,7 +96,7 @@ enum Done {
         looked: Result<Mark, String>,
         change: Result<Change, String>,
     },
-    /// A home that was left is free.
+    /// The directory of a member that left is free.
     Gone,
 }
 
@@ -121,10 +119,8 @@ impl Reconciler {
         renewals: mpsc::Receiver<Renewal>,
     ) -> Self {
         let scanner = members.map(|members| Scanner::new(members, opener.context().config.directory.clone()));
-        let (scanner, noticed) = scanner.map_or_else(
-            || (None, watch::channel(Noticed::default()).1),
-            |(scanner, noticed)| (Some(scanner), noticed),
-        );
+        let (scanner, noticed) =
+            scanner.map_or_else(|| (None, watch::channel(0).1), |(scanner, noticed)| (Some(scanner), noticed));
         let mut reconciler = Self {
             opener,
             scanner,
@@ -138,8 +134,7 @@ impl Reconciler {
             renewals,
         };
         for Opened { path, looked, state, .. } in opened {
-            let manifest = looked.as_ref().ok().map(|mark| mark.manifest);
-            let mut known = Known { looked, manifest, busy: false, owed: Again::Nothing };
+            let mut known = Known { looked, busy: false, owed: Again::Nothing };
             if let MemberState::Error(_) = state {
                 reconciler.failing.insert(path.clone());
             }
@@ -148,7 +143,7 @@ impl Reconciler {
                 let path = path.clone();
                 reconciler.tasks.spawn(async move {
                     member.loaded().await;
-                    Done::Loaded { path, news: None }
+                    Done::Loaded { path, detail: None }
                 });
             }
             reconciler.known.insert(path, known);
@@ -156,13 +151,13 @@ impl Reconciler {
         reconciler
     }
 
-    /// Goes on until it is dropped.
+    /// Runs until it is dropped.
     pub(crate) async fn run(mut self) {
         // What has changed since the host read it is found by a first look.
         self.rescan(Again::Nothing).await;
         let (mut swept, mut trusted) = (Instant::now(), 0);
         loop {
-            let told = self.scanner.as_ref().is_none_or(Scanner::is_told);
+            let notified = self.scanner.as_ref().is_none_or(Scanner::is_complete);
             tokio::select! {
                 Some(done) = self.tasks.join_next() => {
                     let again = match done {
@@ -185,13 +180,13 @@ impl Reconciler {
                 }
                 Ok(()) = self.noticed.changed() => {
                     self.quiet().await;
-                    // What is told from here on is a reason for another look.
-                    let now = self.noticed.borrow_and_update().trust;
+                    // Later notifications cause another scan.
+                    let now = *self.noticed.borrow_and_update();
                     let again = if now == trusted { Again::Nothing } else { Again::All };
                     trusted = now;
                     self.rescan(again).await;
                 }
-                () = sleep_until(swept + if told { SWEEP } else { SEARCH }) => {
+                () = sleep_until(swept + if notified { SWEEP } else { SEARCH }) => {
                     self.rescan(Again::Unopened).await;
                     swept = Instant::now();
                 }
@@ -200,10 +195,10 @@ impl Reconciler {
     }
 
     /// Puts what the operator has decided in service, for all members at once; whether it could be.
-    fn renew(&mut self, Renewal { prepared: Prepared { context, rules, beside, .. }, done }: Renewal) -> bool {
+    fn renew(&mut self, Renewal { prepared: Prepared { context, rules, loads, .. }, done }: Renewal) -> bool {
         let outcome = self.opener.renewed(&context).map(|renewed| {
             self.opener.put_in_service(context, rules, &renewed);
-            for load in beside {
+            for load in loads {
                 tokio::spawn(self.opener.loader.clone().load(load));
             }
             for Renewed { member, load } in renewed {
@@ -235,7 +230,7 @@ impl Reconciler {
         opener::renewed(&context, &member)
     }
 
-    /// Waits until nothing has happened for a while.
+    /// Waits until nothing has changed for a while.
     async fn quiet(&mut self) {
         let most = Instant::now() + MOST;
         while let Ok(Ok(())) = timeout_at(most.min(Instant::now() + QUIET), self.noticed.changed()).await {
@@ -285,13 +280,13 @@ impl Reconciler {
         if let Some(member) = member {
             self.leave(&member);
             tracing::info!(member = path, "removed: it is not served any more, and its jobs go on to their end");
-            self.tell(&path, News::MemberRemoved);
+            self.publish(&path, EventDetail::MemberRemoved);
         }
     }
 
     /// The member that is in service at a path.
     fn member(&self, path: &str) -> Option<Arc<Member>> {
-        self.opener.roster.entry(path)?.member().cloned()
+        self.opener.roster.now().entry(path)?.member().cloned()
     }
 
     /// A member is not served any more. Whoever works for it still has it.
@@ -313,7 +308,7 @@ impl Reconciler {
             (Err(before), Err(now)) => before == now,
             _ => false,
         };
-        let entry = self.opener.roster.entry(&found.path);
+        let entry = self.opener.roster.now().entry(&found.path);
         let is_error = |entry: &MemberEntry| matches!(entry.state, MemberState::Error(_));
         let tried = match again {
             Again::Nothing => false,
@@ -344,7 +339,7 @@ impl Reconciler {
             return self.open(Found { member: Ok(now), ..found });
         }
         // The component may be the same still, and only touched.
-        let unchanged = known.manifest == Some(now.mark.manifest);
+        let unchanged = member.manifest_sha256 == now.manifest_sha256();
         let (opener, path) = (self.opener.clone(), found.path);
         self.busy(&path);
         self.tasks.spawn(async move {
@@ -360,21 +355,19 @@ impl Reconciler {
         }
     }
 
-    /// Begins to open what was found. What the roster has in its place stays there meanwhile.
+    /// Begins to open what was found. The roster is unchanged meanwhile.
     fn open(&mut self, found: Found) {
         let directory = found.member.as_ref().ok().and_then(|found| found.mark.directory);
-        let left = directory.and_then(|directory| {
-            let homes = self.leaving.iter().filter_map(Weak::upgrade);
-            homes.into_iter().find(|data| data.directory() == Some(directory))
+        let leaving = directory.and_then(|directory| {
+            let all = self.leaving.iter().filter_map(Weak::upgrade);
+            all.into_iter().find(|data| data.directory() == Some(directory))
         });
         let (path, looked) = (found.path.clone(), found.member.as_ref().map(|found| found.mark.clone()));
-        self.known.insert(
-            path,
-            Known { looked: looked.map_err(Clone::clone), manifest: None, busy: true, owed: Again::Nothing },
-        );
+        let looked = looked.map_err(Clone::clone);
+        self.known.insert(path, Known { looked, busy: true, owed: Again::Nothing });
         let opener = self.opener.clone();
         self.tasks.spawn(async move {
-            let opened = match (left, found) {
+            let opened = match (leaving, found) {
                 (Some(data), Found { path, member }) if data.key.as_str() != path => {
                     let why = format!(
                         "jobs of {} are under way in its directory, which had that name; it comes into service when they have \
@@ -384,7 +377,7 @@ impl Reconciler {
                     let looked = member.map(|found| found.mark);
                     Opened { path, looked, state: MemberState::Error(why.into()), load: None }
                 }
-                (data, found) => opener.settle(found, data).await,
+                (data, found) => opener.open_found(found, data).await,
             };
             Done::Opened(Box::new(opened))
         });
@@ -392,38 +385,39 @@ impl Reconciler {
 
     /// Takes in what a task has done; whether another look is due for it.
     fn take(&mut self, done: Done) -> Option<Again> {
-        match done {
+        let path = match done {
             Done::Gone => return Some(Again::Unopened),
             Done::Opened(opened) => {
                 let path = opened.path.clone();
                 self.opened(*opened);
-                self.note(path);
+                path
             }
-            Done::Loaded { path, news } => {
-                self.loaded(&path, news);
-                self.note(path);
+            Done::Loaded { path, detail } => {
+                self.loaded(&path, detail);
+                path
             }
             Done::Renewed { path } => {
                 if let Some(member) = self.member(&path) {
                     match member.component() {
-                        Component::Failed(error) => self.tell(&path, News::MemberError { error }),
-                        _ => self.tell(&path, News::MemberChanged),
+                        Component::Failed(error) => self.publish(&path, EventDetail::MemberError { error }),
+                        _ => self.publish(&path, EventDetail::MemberChanged),
                     }
                     self.opener.roster.touch();
                 }
-                self.note(path);
+                path
             }
             Done::Changed { path, looked, change } => {
                 self.changed(&path, looked, change);
-                self.note(path);
+                path
             }
-        }
+        };
+        self.note(path);
         None
     }
 
     /// Logs that an error of a member is over, where one was logged before.
     fn note(&mut self, path: String) {
-        let Some(entry) = self.opener.roster.entry(&path) else { return };
+        let Some(entry) = self.opener.roster.now().entry(&path) else { return };
         if entry.member().is_some_and(|member| matches!(member.component(), Component::Loading(_))) {
             // It is not known yet.
             return;
@@ -462,26 +456,26 @@ impl Reconciler {
         self.place(&path, looked, state.clone());
         let MemberState::Ready(member) = state else { return };
         self.busy(&path);
-        let news = if before.is_some() { News::MemberChanged } else { News::MemberAdded };
+        let detail = if before.is_some() { EventDetail::MemberChanged } else { EventDetail::MemberAdded };
         let loader = self.opener.loader.clone();
         tokio::task::spawn_blocking(move || member.load_jobs());
         self.tasks.spawn(async move {
             if let Some(load) = load {
                 loader.load(load).await;
             }
-            Done::Loaded { path, news: Some(news) }
+            Done::Loaded { path, detail: Some(detail) }
         });
     }
 
-    fn loaded(&mut self, path: &str, news: Option<News>) {
+    fn loaded(&mut self, path: &str, detail: Option<EventDetail>) {
         let Some(known) = self.known.get_mut(path) else { return };
         known.busy = false;
         let Some(member) = self.member(path) else { return };
-        match (member.component(), news) {
-            (Component::Failed(error), _) => self.tell(path, News::MemberError { error }),
-            (_, Some(news)) => {
+        match (member.component(), detail) {
+            (Component::Failed(error), _) => self.publish(path, EventDetail::MemberError { error }),
+            (_, Some(detail)) => {
                 tracing::info!(member = path, "it is in service");
-                self.tell(path, news);
+                self.publish(path, detail);
             }
             (_, None) => {}
         }
@@ -504,11 +498,11 @@ impl Reconciler {
             Err(why) => self.refuse(path, looked, why),
             Ok(Change::Nothing) => {
                 known.looked = looked;
-                let entry = self.opener.roster.entry(path);
+                let entry = self.opener.roster.now().entry(path);
                 if let Some(entry) = entry.filter(|entry| entry.refused.is_some()) {
                     // What was wrong was taken back.
                     self.opener.roster.set(path, Some(entry.state.into()));
-                    self.tell(path, News::MemberChanged);
+                    self.publish(path, EventDetail::MemberChanged);
                 }
             }
             Ok(Change::Foreign) => self.place(path, looked, MemberState::Foreign),
@@ -523,60 +517,62 @@ impl Reconciler {
     }
 
     /// What is in a directory now takes the place of what was there before. Of a component that is still to be loaded
-    /// nothing is told yet.
+    /// no event is published yet.
     fn place(&mut self, path: &str, looked: Result<Mark, String>, state: MemberState) {
         let Some(known) = self.known.get_mut(path) else { return };
-        known.manifest = looked.as_ref().ok().map(|mark| mark.manifest);
         known.looked = looked;
-        let (before, entry) = (self.opener.roster.entry(path), MemberEntry::from(state));
+        let (before, entry) = (self.opener.roster.now().entry(path), MemberEntry::from(state));
         self.opener.roster.set(path, Some(entry.clone()));
-        let (told, before) = before.map_or((None, None), |before| (before.error(), before.member().cloned()));
+        let (known, before) = before.map_or((None, None), |before| (before.error(), before.member().cloned()));
         if let Some(before) = &before
             && entry.member().is_none_or(|member| !Arc::ptr_eq(&member.data, &before.data))
         {
             self.leave(before);
         }
         match (entry.error(), entry.member()) {
-            (Some(error), _) if told.as_ref() == Some(&error) => {}
+            (Some(error), _) if known.as_ref() == Some(&error) => {}
             (Some(error), _) => {
                 tracing::error!(member = path, "it is not in service: {error}");
-                self.tell(path, News::MemberError { error });
+                self.publish(path, EventDetail::MemberError { error });
             }
             (None, Some(member)) if member.component().ready().is_some() => {
                 let version = &member.manifest().version;
                 tracing::info!(member = path, version, "changed: the new one is in service");
-                self.tell(path, News::MemberChanged);
+                self.publish(path, EventDetail::MemberChanged);
             }
             (None, Some(_)) => {}
             (None, None) => {
                 tracing::info!(member = path, "it has no component, and is not served here");
                 if before.is_some() {
-                    self.tell(path, News::MemberRemoved);
+                    self.publish(path, EventDetail::MemberRemoved);
                 }
             }
         }
     }
 
-    /// What is in a directory now cannot be in service; what was before goes on.
+    /// What is in a directory now cannot be in service; what was there before is still served.
     fn refuse(&mut self, path: &str, looked: Result<Mark, String>, error: String) {
         let Some(known) = self.known.get_mut(path) else { return };
         known.looked = looked;
-        let Some(before) = self.opener.roster.entry(path) else { return };
-        let told = before.error();
+        let Some(before) = self.opener.roster.now().entry(path) else { return };
+        let known = before.error();
         self.failing.insert(path.to_owned());
         let refused = Some(error.as_str().into());
         self.opener.roster.set(path, Some(MemberEntry { refused, ..before }));
-        if told.as_ref() != Some(&error) {
-            tracing::error!(member = path, "its change is not in service, and what was before goes on: {error}");
-            self.tell(path, News::MemberError { error });
+        if known.as_ref() != Some(&error) {
+            tracing::error!(
+                member = path,
+                "its change is not in service, and what was there before is still served: {error}"
+            );
+            self.publish(path, EventDetail::MemberError { error });
         }
     }
 
-    /// Tells whoever listens what became of a member.
-    fn tell(&self, path: &str, news: News) {
-        // What can be no key is no member to anybody.
+    /// Publishes what became of a member.
+    fn publish(&self, path: &str, detail: EventDetail) {
+        // A path that is no key is no member.
         if let Ok(key) = path.parse() {
-            self.opener.context().events.member(key, news);
+            self.opener.context().events.member(key, detail);
         }
     }
 }

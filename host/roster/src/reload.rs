@@ -1,7 +1,7 @@
 //! Reading `guild.toml` again while a host runs.
 //!
 //! All of it is read, and what it names is opened, before anything changes; then all of it holds at once. Where something
-//! is wrong, nothing changes. What a host is made for at its start stays as it is, and is told.
+//! is wrong, nothing changes. What a host is made for at its start does not change, and is logged.
 
 use std::{fmt, sync::Arc};
 
@@ -36,9 +36,9 @@ impl Reloads {
             self.asked.notified().await;
             let outcome = self.once(host, &started).await;
             let detail = match &outcome {
-                Ok(told) => {
-                    tracing::info!(target: NOTICE, "guild.toml was read again: {told}");
-                    told.clone()
+                Ok(changed) => {
+                    tracing::info!(target: NOTICE, "guild.toml was read again: {changed}");
+                    changed.clone()
                 }
                 Err(why) => {
                     tracing::error!("guild.toml was read again, and what it said before stays in service: {why}");

@@ -1,5 +1,5 @@
-//! Who is served now. It changes while the host runs, always as a whole: whoever looked somebody up goes on with what it
-//! found, and nobody waits for a change that is being prepared.
+//! The members that are served now. It changes while the host runs, always as a whole: a request keeps the member that it
+//! looked up, and none waits for a change that is being prepared.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use crate::{
     component::Component,
     member::Member,
-    toolboxes::{Offer, Served, no_toolbox},
+    toolboxes::{FindOffer, Offer, no_toolbox},
 };
 
 /// What became of a directory that has a manifest.
@@ -36,7 +36,7 @@ pub type Members = BTreeMap<String, MemberEntry>;
 pub struct MemberEntry {
     /// What is in service there.
     pub state: MemberState,
-    /// Why what the directory has now is not in service, where what it had before goes on.
+    /// Why what the directory has now is not in service, where what it had before is still served.
     pub(crate) refused: Option<Arc<str>>,
 }
 
@@ -60,35 +60,26 @@ impl MemberEntry {
         self.report("").error
     }
 
-    /// What is told of it.
+    /// How it is shown.
     fn report(&self, key: &str) -> MemberReport {
-        let bare = |state, error| MemberReport {
+        let (member, component) = (self.member(), self.member().map(|member| member.component()));
+        let loaded = component.as_ref().and_then(Component::ready);
+        let (state, error) = match (&self.state, &component) {
+            (MemberState::Foreign, _) => (MemberService::Foreign, None),
+            (MemberState::Error(why), _) => (MemberService::Error, Some(why.to_string())),
+            (_, Some(Component::Failed(why))) => (MemberService::Error, Some(why.clone())),
+            (_, Some(Component::Ready(_))) => (MemberService::Ready, None),
+            (_, Some(Component::Loading(_)) | None) => (MemberService::Loading, None),
+        };
+        MemberReport {
             member: key.to_owned(),
             state,
-            version: None,
-            sha256: None,
-            manifest: None,
+            version: member.map(|member| member.manifest().version.clone()),
+            sha256: loaded.map(|loaded| loaded.plugin.sha256().to_owned()),
+            manifest: member.filter(|_| loaded.is_some()).map(|member| member.manifest_sha256.clone()),
             toolboxes_loading: Vec::new(),
-            error,
-        };
-        let report = match &self.state {
-            MemberState::Foreign => bare(MemberService::Foreign, None),
-            MemberState::Error(why) => bare(MemberService::Error, Some(why.to_string())),
-            MemberState::Ready(member) => {
-                let version = Some(member.manifest().version.clone());
-                match member.component() {
-                    Component::Loading(_) => MemberReport { version, ..bare(MemberService::Loading, None) },
-                    Component::Failed(why) => MemberReport { version, ..bare(MemberService::Error, Some(why)) },
-                    Component::Ready(loaded) => MemberReport {
-                        version,
-                        sha256: Some(loaded.plugin.sha256().to_owned()),
-                        manifest: Some(member.manifest_sha256.clone()),
-                        ..bare(MemberService::Ready, None)
-                    },
-                }
-            }
-        };
-        MemberReport { error: self.refused.as_ref().map(ToString::to_string).or(report.error), ..report }
+            error: self.refused.as_ref().map(ToString::to_string).or(error),
+        }
     }
 }
 
@@ -116,7 +107,7 @@ impl Reading {
         self.members.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What is told of all of them.
+    /// How all of them are shown.
     pub fn report(&self) -> Vec<MemberReport> {
         let report = |(key, entry): (&String, &MemberEntry)| {
             let toolboxes_loading = entry.member().map_or_else(Vec::new, |member| member.toolboxes_loading());
@@ -135,7 +126,7 @@ pub struct Roster {
 }
 
 impl Roster {
-    /// Of nobody yet, by the rules of where they are going to be served.
+    /// Without members yet, with the rules of `ingress`.
     pub fn new(ingress: Arc<Ingress>) -> Self {
         let reading = Reading { rules: ingress.rules(), members: RwLock::default() };
         Self { ingress, now: RwLock::new(Arc::new(reading)), changes: watch::channel(0).0 }
@@ -144,18 +135,6 @@ impl Roster {
     /// What is in service now.
     pub fn now(&self) -> Arc<Reading> {
         self.now.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    pub(crate) fn entry(&self, key: &str) -> Option<MemberEntry> {
-        self.now().entry(key)
-    }
-
-    pub(crate) fn state(&self, key: &str) -> Option<MemberState> {
-        self.now().state(key)
-    }
-
-    pub(crate) fn members(&self) -> Arc<Members> {
-        self.now().members()
     }
 
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
@@ -168,19 +147,19 @@ impl Roster {
         *self.now().members.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(members);
     }
 
-    /// From now on `path` is as `entry` says; nobody is there where it says nothing.
+    /// From now on `path` is as `entry` says; without one, there is no member.
     pub fn set(&self, path: &str, entry: Option<MemberEntry>) {
         let now = self.now();
         let old = {
             let mut members = now.members.write().unwrap_or_else(PoisonError::into_inner);
-            // Copied only where somebody still looks at what there was.
+            // Copied only where the old map is still in use.
             let members = Arc::make_mut(&mut members);
             match entry {
                 Some(entry) => members.insert(path.to_owned(), entry),
                 None => members.remove(path),
             }
         };
-        // Its end may close files: nobody has to wait for that.
+        // Dropped without the lock, since that may close files.
         drop(old);
         self.touch();
     }
@@ -188,7 +167,7 @@ impl Roster {
     /// From now on these rules hold, and these members serve in the place of those over the same directories, all of it at
     /// once. Whoever changes the roster otherwise does so at another time.
     pub fn renew<'a>(&self, rules: Rules, renewed: impl Iterator<Item = &'a Arc<Member>>) {
-        let mut all = (*self.members()).clone();
+        let mut all = (*self.now().members()).clone();
         for member in renewed {
             if let Some(entry) = all.get_mut(member.key().as_str()) {
                 entry.state = MemberState::Ready(member.clone());
@@ -202,15 +181,19 @@ impl Roster {
         self.touch();
     }
 
-    /// Says that something has changed of what somebody offers.
+    /// Counts a change of what a member offers.
     pub fn touch(&self) {
         self.changes.send_modify(|changes| *changes += 1);
     }
-}
 
-impl Served for Roster {
+    /// Finds what members offer as toolboxes, as long as there is this roster. Members hold it, and the roster holds them.
+    pub(crate) fn offers(self: &Arc<Self>) -> FindOffer {
+        let roster = Arc::downgrade(self);
+        Box::new(move |key| roster.upgrade()?.offer(key))
+    }
+
     fn offer(&self, key: &MemberKey) -> Option<Offer> {
-        Some(match self.state(key.as_str())? {
+        Some(match self.now().state(key.as_str())? {
             MemberState::Ready(member) => match member.toolbox() {
                 Some(toolbox) => Offer::Toolbox(toolbox.clone()),
                 None => Offer::None(no_toolbox(member.manifest().component.as_ref())),

@@ -1,6 +1,6 @@
 //! Looking at the members' directories: what is there, and when it is worth another look.
 //!
-//! The system tells of changes by path. That is only a reason to look; what counts is what is found then.
+//! The system notifies of changes by path. That only causes a scan, and what the scan finds counts.
 
 use std::{
     collections::BTreeMap,
@@ -19,14 +19,9 @@ use tokio::sync::watch;
 
 use crate::discovery::{self, Found};
 
-/// What has been noticed, counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Noticed {
-    /// Changes of what is trusted: of `guild.lock` and `guild.trust`.
-    pub(crate) trust: u64,
-    /// All other changes.
-    pub(crate) members: u64,
-}
+/// Changes when something was noticed; counts the changes of what is trusted, which are those of `guild.lock` and
+/// `guild.trust`.
+pub(crate) type Noticed = u64;
 
 /// Looks at the members' directories.
 pub(crate) struct Scanner {
@@ -35,7 +30,7 @@ pub(crate) struct Scanner {
     /// Where `guild.lock` and `guild.trust` are.
     trust: Option<PathBuf>,
     watch: Option<Watch>,
-    /// Where there is no watch, nobody tells; but that is not the end.
+    /// Keeps the channel open where there is no watch.
     _noticed: watch::Sender<Noticed>,
 }
 
@@ -43,15 +38,15 @@ pub(crate) struct Scanner {
 const ROUNDS: usize = 3;
 
 impl Scanner {
-    /// For a directory of members, and that of `guild.lock`, with what tells of changes.
+    /// For a directory of members, and that of `guild.lock`, with the channel of changes.
     pub(crate) fn new(members: PathBuf, trust: Option<PathBuf>) -> (Self, watch::Receiver<Noticed>) {
-        let (sender, noticed) = watch::channel(Noticed::default());
+        let (sender, noticed) = watch::channel(0);
         let watch = Watch::new(sender.clone(), trust.clone()).inspect_err(cannot_watch).ok();
         (Self { members, trust, watch, _noticed: sender }, noticed)
     }
 
-    /// Whether the system tells of all changes. It does not where it has no watches, or no more of them.
-    pub(crate) fn is_told(&self) -> bool {
+    /// Whether the system notifies of all changes. It does not where it has no watches, or no more of them.
+    pub(crate) fn is_complete(&self) -> bool {
         self.watch.as_ref().is_some_and(|watch| watch.complete)
     }
 
@@ -62,7 +57,7 @@ impl Scanner {
     pub(crate) fn look(&mut self) -> io::Result<Vec<Found>> {
         let mut rounds = 0;
         loop {
-            // Watched first, and read then: a change in between is told.
+            // Watched first, and read then: a change in between is noticed.
             let found = discovery::discover(&open_directory(&self.members)?)?;
             rounds += 1;
             let directories = self.directories(&found);
@@ -79,9 +74,9 @@ impl Scanner {
         for member in found.iter().flat_map(|found| &found.member) {
             let component = member.manifest.component.as_ref();
             let inner = component.and_then(|component| Path::new(&component.file).parent());
-            // A component need not be beside its manifest. A symlink on the way to it leads nowhere but to its member.
+            // A component need not be next to its manifest. A symlink on the way to it leads to no other place than its member.
             let inner = inner.into_iter().flat_map(Path::ancestors).filter(|inner| !inner.as_os_str().is_empty());
-            let places = inner.filter_map(|inner| guild_trust::place(&member.dir.open_dir(inner).ok()?).ok());
+            let places = inner.filter_map(|inner| guild_trust::directory_path(&member.dir.open_dir(inner).ok()?).ok());
             directories.extend(places.map(PathBuf::from));
         }
         directories.extend(self.trust.clone());
@@ -133,11 +128,11 @@ impl Watch {
             .collect();
         // First those that go: a directory that was renamed is the same to the system, whatever its name is.
         self.watched.retain(|path, id| {
-            let stays = wanted.get(path) == Some(id);
-            if !stays && let Err(e) = self.watcher.unwatch(path) {
+            let remains = wanted.get(path) == Some(id);
+            if !remains && let Err(e) = self.watcher.unwatch(path) {
                 tracing::debug!(path = %path.display(), "a watch was gone before its end: {e}");
             }
-            stays
+            remains
         });
         let (mut more, mut failed) = (false, None);
         for (path, id) in wanted {
@@ -149,7 +144,7 @@ impl Watch {
                     self.watched.insert(path, id);
                     more = true;
                 }
-                // It has gone meanwhile, which whoever watches what it was in is told.
+                // It has gone meanwhile, which the watch of its parent notices.
                 Err(_) if !path.exists() => {}
                 Err(e) => failed = Some(e),
             }
@@ -184,14 +179,11 @@ fn notice(noticed: &watch::Sender<Noticed>, trust: Option<&Path>, event: notify:
                 }
             }
         }
-        // Anything may have happened.
+        // Anything may have changed.
         _ => (of_trust, of_members) = (true, true),
     }
     if of_trust || of_members {
-        noticed.send_modify(|noticed| {
-            noticed.trust += u64::from(of_trust);
-            noticed.members += u64::from(of_members);
-        });
+        noticed.send_modify(|noticed| *noticed += u64::from(of_trust));
     }
 }
 

@@ -21,7 +21,7 @@ use self::explain::Checked;
 /// Compiles schemas, and applies one to a value. The request is a [`Request`] in JSON, the answer a [`Problem`] or null.
 pub(crate) static SCHEMA: Task = Task { name: "schema", run: in_child };
 
-/// Problems of a value that are told.
+/// Problems of a value that are listed.
 const PROBLEMS: usize = 5;
 /// Bytes that the compiled patterns of a component may take together: each as much as the others, but so much at most.
 const ALL_PATTERNS_BYTES: usize = 128 * 1024 * 1024;
@@ -96,7 +96,7 @@ pub(crate) enum Refused {
 }
 
 /// How many values of one member's callers are checked in child processes at a time.
-pub(crate) const PLACES: usize = 2;
+pub(crate) const PERMITS: usize = 2;
 
 /// Answers each `$ref` that leads out of the schema.
 struct NothingElse;
@@ -130,7 +130,7 @@ fn patterns(schema: &Value) -> usize {
 }
 
 impl Schema {
-    /// A schema, each of whose patterns may take so much room. It is known to be valid once [`check_all`] has passed. `room`
+    /// A schema, each of whose patterns may take so much room. It is known to be valid once [`check_all`] has succeeded. `room`
     /// is what weight its component has left for schemas that are compiled in the host itself.
     ///
     /// # Errors
@@ -143,7 +143,7 @@ impl Schema {
         }
         let json = serde_json::value::to_raw_value(schema).map_err(|e| e.to_string())?;
         let is_quick = scale.is_plain && weight <= QUICK_WEIGHT.min(*room);
-        // What is no schema is for the child to tell.
+        // The child says why it is no schema.
         let validator = is_quick.then(|| compile(schema, pattern_bytes).ok()).flatten();
         let quick = validator.map(|validator| {
             *room = room.saturating_sub(weight);
@@ -152,14 +152,14 @@ impl Schema {
         Ok(Self { json, pattern_bytes, quick })
     }
 
-    /// The validator, where a value is checked so quickly that nobody else waits.
+    /// The validator, where a value is checked so quickly that nothing else is delayed.
     fn quick(&self, value: &Value) -> Option<&Validator> {
         let Quick { validator, weight } = self.quick.as_ref()?;
         let Size { parts, text } = Size::of(value);
         (weight.saturating_mul(parts.saturating_add(text / TEXT_UNIT)) <= QUICK).then_some(validator)
     }
 
-    /// Whether a value satisfies it. Where that is not quick to tell, a child process tells, once it has one of `places`, for
+    /// Whether a value satisfies it. Where that is not quick, a child process checks it, once it has one of `permits`, for
     /// which it waits until `until`; it is ended with the future.
     ///
     /// # Errors
@@ -168,15 +168,15 @@ impl Schema {
         &self,
         value: &Value,
         limits: &Limits,
-        places: &Semaphore,
+        permits: &Semaphore,
         until: Instant,
     ) -> Result<(), Refused> {
         if let Some(validator) = self.quick(value) {
             return applied(validator, value, || serde_json::from_str(self.json.get()).unwrap_or_default())
                 .map_err(Refused::Invalid);
         }
-        let of_own_and_of_all = async { (places.acquire().await, CHILDREN.acquire().await) };
-        let _places = timeout_at(until.into(), of_own_and_of_all).await.map_err(|_| Refused::Busy)?;
+        let of_own_and_of_all = async { (permits.acquire().await, CHILDREN.acquire().await) };
+        let _permits = timeout_at(until.into(), of_own_and_of_all).await.map_err(|_| Refused::Busy)?;
         let answer = self.ask_child(value, limits).await.map_err(Refused::Invalid)?;
         answer.map_or(Ok(()), |problem| Err(Refused::Invalid(problem.why)))
     }
@@ -185,7 +185,7 @@ impl Schema {
         let value = Some(RawValue::from_string(value.to_string()).map_err(|e| e.to_string())?);
         let request = Request { schemas: vec![&self.json], pattern_bytes: self.pattern_bytes, value };
         let request = serde_json::to_vec(&request).map_err(|e| e.to_string())?;
-        told(guild_confine::run(&SCHEMA, bounds(limits), request).await, limits)
+        answered(guild_confine::run(&SCHEMA, bounds(limits), request).await, limits)
     }
 }
 
@@ -204,7 +204,7 @@ pub(crate) fn check_all<'a>(
     let request = Request { schemas: json, pattern_bytes: first.pattern_bytes, value: None };
     let request = serde_json::to_vec(&request).map_err(|e| e.to_string())?;
     let answer = guild_confine::run_blocking(&SCHEMA, bounds(limits), request);
-    match told(answer, limits) {
+    match answered(answer, limits) {
         Ok(None) => Ok(()),
         Ok(Some(Problem { schema, why })) => Err(format!("{}: {why}", names.get(schema).unwrap_or(name))),
         Err(why) => Err(format!("{name}: {why}")),
@@ -216,7 +216,7 @@ fn bounds(limits: &Limits) -> Bounds {
 }
 
 /// What a child found, or which limit ended it.
-fn told(answer: Result<Vec<u8>, Ended>, limits: &Limits) -> Result<Option<Problem>, String> {
+fn answered(answer: Result<Vec<u8>, Ended>, limits: &Limits) -> Result<Option<Problem>, String> {
     let answer = answer.map_err(|ended| match ended {
         Ended::TooLong => format!("checking it takes longer than limits.schema_seconds = {}", limits.schema_seconds),
         Ended::TooMuchMemory => {
@@ -267,8 +267,8 @@ fn applied(validator: &Validator, value: &Value, schema: impl FnOnce() -> Value)
         return Ok(());
     }
     let schema = schema();
-    let held = Checked { value, schema: &schema };
-    let problems = validator.iter_errors(value).take(PROBLEMS).map(|error| explain::explained(&error, held));
+    let checked = Checked { value, schema: &schema };
+    let problems = validator.iter_errors(value).take(PROBLEMS).map(|error| explain::explained(&error, checked));
     Err(problems.collect::<Vec<_>>().join("; "))
 }
 
@@ -398,14 +398,11 @@ impl<'a> Scale<'a> {
 /// What a `configSchema` is called that is not valid.
 const NOT_A_SCHEMA: &str = "`component.configSchema` in guild-member.json is no JSON Schema";
 
-/// The manifest's `configSchema`. It is known to be valid once [`check_config_schema`] has passed.
+/// The manifest's `configSchema`. It is known to be valid once [`check_config_schema`] has succeeded.
 pub(crate) fn config_schema(spec: &ComponentSpec) -> Result<Option<Schema>, String> {
-    let schema = spec
-        .config_schema
-        .as_ref()
-        .map(|schema| Schema::of(schema, pattern_bytes([schema]), &mut QUICK_WEIGHTS.clone()))
-        .transpose();
-    schema.map_err(|why| format!("{NOT_A_SCHEMA}: {why}"))
+    let schema = spec.config_schema.as_ref();
+    let schema = schema.map(|schema| Schema::of(schema, pattern_bytes([schema]), &mut QUICK_WEIGHTS.clone()));
+    schema.transpose().map_err(|why| format!("{NOT_A_SCHEMA}: {why}"))
 }
 
 /// Whether the manifest's `configSchema` is valid. It blocks, where that is not plain.
@@ -429,9 +426,9 @@ mod tests {
 
     fn check(schema: &Schema, value: &Value) -> Result<(), String> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let (limits, places) = (Limits::default(), Semaphore::new(1));
+        let (limits, permits) = (Limits::default(), Semaphore::new(1));
         let until = Instant::now() + std::time::Duration::from_secs(10);
-        runtime.block_on(schema.check(value, &limits, &places, until)).map_err(|refused| match refused {
+        runtime.block_on(schema.check(value, &limits, &permits, until)).map_err(|refused| match refused {
             Refused::Invalid(why) => why,
             Refused::Busy => panic!("nothing else is checked"),
         })
@@ -456,7 +453,7 @@ mod tests {
         {
             refused(meta);
         }
-        // The compiler itself has nobody who would fetch, whatever it finds.
+        // The compiler itself has no way to fetch anything.
         let built = jsonschema::options().with_retriever(NothingElse).build(&json!({"$ref": url}));
         assert!(built.unwrap_err().to_string().contains("nothing is fetched"));
         assert!(server.accept().is_err());

@@ -1,8 +1,8 @@
 //! How a member is served: with which read roots, on which runtime, by which `guild.toml`.
 //!
-//! A host tells it to the other processes of its own user, in a file beside the member's `.owner` that nobody else can
-//! read: it has paths of the operator's. A command that goes through that host finds there whether what it was told itself
-//! would hold.
+//! A host writes it for other processes of the same user, into a file next to the member's `.owner` that other users cannot
+//! read, since it has paths of the operator's. A command that goes through that host sees there whether its own options would
+//! hold.
 
 use std::{
     collections::BTreeSet,
@@ -50,7 +50,7 @@ impl Serving {
         })
     }
 
-    /// In what it would be served otherwise as `would` says: this is what it is, and not that.
+    /// The differences between how it is served and how it would be, in words.
     pub fn differences(&self, would: &Self) -> Vec<(Part, String)> {
         let mut differences = Vec::new();
         if self.directories() != would.directories() {

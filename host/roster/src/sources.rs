@@ -1,7 +1,7 @@
 //! The read roots of a host, and of each member.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -36,7 +36,7 @@ pub(crate) fn read_roots(config: &Config, sources: Vec<PathBuf>) -> Result<Optio
 /// The read roots of a host: opened once, and indexed once for those who read the same ones. Each member has readers of
 /// its own, so that its searches wait for its own only.
 pub(crate) struct Sources {
-    pub(crate) roots: Option<ReadRoots>,
+    roots: Option<ReadRoots>,
     readers: Mutex<BTreeMap<Reading, Reader>>,
 }
 
@@ -58,19 +58,21 @@ impl Sources {
         Self { roots, readers: Mutex::default() }
     }
 
+    /// The names of all of them.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.roots.as_ref().map(Files::roots).unwrap_or_default()
+    }
+
     /// The names of those that are granted.
     pub(crate) fn granted(&self, grants: &Grants) -> Vec<String> {
-        let names = self.roots.as_ref().map(Files::roots).unwrap_or_default();
-        names
-            .into_iter()
-            .filter(|name| grants.roots.as_ref().is_some_and(|roots| roots.grant(name, wildcard)))
-            .collect()
+        let is_granted = |name: &String| grants.roots.as_ref().is_some_and(|roots| roots.grant(name, wildcard));
+        self.names().into_iter().filter(is_granted).collect()
     }
 
     /// The same, with where they are.
     pub(crate) fn places(&self, grants: &Grants) -> Vec<ServedRoot> {
         let granted = self.granted(grants);
-        let all = self.roots.iter().flat_map(ReadRoots::places);
+        let all = self.roots.iter().flat_map(ReadRoots::paths);
         all.filter(|(name, _)| granted.iter().any(|granted| granted == name))
             .map(|(name, path)| ServedRoot { name: name.to_owned(), path: path.to_owned() })
             .collect()
@@ -78,7 +80,7 @@ impl Sources {
 
     /// The names of exact roots that a manifest asks for, and that the host does not have.
     pub(crate) fn missing<'a>(&self, spec: &'a ComponentSpec) -> Vec<&'a str> {
-        let known: BTreeSet<String> = self.roots.as_ref().map(Files::roots).unwrap_or_default().into_iter().collect();
+        let known = self.names();
         let asked = spec.grants.files.iter().flat_map(|files| &files.roots);
         asked.filter(|name| !name.contains('*') && !known.contains(*name)).map(String::as_str).collect()
     }

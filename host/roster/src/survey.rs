@@ -5,6 +5,8 @@ use std::{io, path::Path, sync::Arc};
 use cap_std::fs::Dir;
 use guild_config::Config;
 use guild_jobs::durable::open_directory;
+use guild_sandbox::{Candidate, Effort};
+use guild_session::tools::ToolDefinition;
 use guild_trust::{Approval, Standing};
 
 use crate::{
@@ -29,8 +31,8 @@ pub struct Surveyed {
     pub warnings: Vec<String>,
 }
 
-/// Finds the members of a directory and checks each one's component, without becoming anybody's owner. It blocks;
-/// `compiling` is told the file of each component that has to be compiled.
+/// Finds the members of a directory and checks each one's component, without becoming the owner of one. It blocks;
+/// `compiling` is called with the file of each component that has to be compiled.
 ///
 /// # Errors
 /// Where the directory cannot be read.
@@ -51,6 +53,28 @@ pub fn survey_one(member: FoundMember, config: &Config, compiling: &dyn Fn(&str)
     survey(found, config, &approval, sandbox.as_ref(), compiling)
 }
 
+/// The tools that a member's component offers: it is compiled, and asked in the sandbox, where it reaches nothing. It may be
+/// one that nobody approved. It blocks.
+///
+/// # Errors
+/// Why there are none to be had.
+pub fn tools_of(
+    member: &FoundMember,
+    config: &Config,
+    compiling: &dyn Fn(&str),
+) -> Result<Vec<Arc<ToolDefinition>>, String> {
+    let Some(spec) = &member.manifest.component else { return Ok(Vec::new()) };
+    let (wanted, _) = WantedComponent::new(member, spec.clone(), config, Arc::new(Approval::new(config)))?;
+    let sandbox = loader::sandbox(&Arc::new(config.limits.clone())).map_err(|e| e.to_string())?;
+    let candidate =
+        Candidate::read(&member.dir, &spec.file, wanted.limits.component_bytes).map_err(|e| e.to_string())?;
+    compiling(&spec.file);
+    let (grants, limits) = (wanted.grants.clone(), wanted.limits.clone());
+    let unlisted = sandbox.prepare_unlisted(&wanted.key, &candidate, spec, grants, limits, Effort::Full);
+    let plugin = unlisted.and_then(guild_sandbox::Unlisted::with_tools).map_err(|e| e.to_string())?;
+    Ok(plugin.tools().to_vec())
+}
+
 /// Checks a member as a host would that serves it.
 fn survey(
     found: Found,
@@ -62,10 +86,9 @@ fn survey(
     let (mut granted, mut standing) = (None, None);
     let state = found.member.as_ref().map_err(Clone::clone).and_then(|member| {
         let Some(spec) = &member.manifest.component else { return Ok(false) };
-        let granted = granted.insert(Granted::of(member, spec, config)?);
-        let dir = member.dir.try_clone().map_err(|e| e.to_string())?;
-        let wanted = WantedComponent::new(member, dir, spec.clone(), granted, approval.clone());
-        // What is wrong with the member itself is told first.
+        let (wanted, found) = WantedComponent::new(member, spec.clone(), config, approval.clone())?;
+        granted = Some(found);
+        // What is wrong with the member itself is reported first.
         let read = loader::read(&wanted).map(|(candidate, found)| (candidate, standing.insert(found)));
         check_config_schema(spec, &wanted.limits)?;
         check_directories(&member.dir)?;

@@ -1,9 +1,9 @@
-//! Becoming a member's owner, also where another host has not let go of it.
+//! Becoming a member's owner, also where another host still has its lock.
 //!
 //! Guild Hall can start a second host on a directory whose first still lives, and never ends the first. The newcomer
 //! gives the owner a moment to end by itself, then looks whether it lives: one that answers keeps the member; so does one
 //! whose `.owner` is touched each second, since one that has no connection left for the newcomer is not hung. One that
-//! does neither is ended, since otherwise nobody would serve the member any more.
+//! does neither is ended, since otherwise the member would not be served any more.
 
 use std::{
     future::pending,
@@ -16,7 +16,7 @@ use std::{
 
 use cap_std::fs::Dir;
 use guild_contract::MemberKey;
-use guild_jobs::{OtherUser, Owner, OwnerLock, Pulse};
+use guild_jobs::{Owner, OwnerLock, Pulse};
 use serde_json::{Value, json};
 use tokio::{
     runtime::{Builder, Handle},
@@ -56,41 +56,30 @@ pub enum OwnerError {
         /// The owner's process.
         pid: u32,
     },
-    /// The lock is another user's, whose processes cannot be looked at.
-    #[error("member {key} is {user}")]
-    OtherUser {
+    /// The lock is another user's or an unknown process's, or it could not be taken.
+    #[error("member {key}{why}")]
+    Failed {
         /// The member.
         key: MemberKey,
-        /// The user who has the lock file.
-        user: OtherUser,
-    },
-    /// The member stays locked, though the owner that it names is gone or was ended.
-    #[error(
-        "member {key} stays locked by a process that its file .owner does not name; stop the one that has the member's directory open"
-    )]
-    Locked {
-        /// The member.
-        key: MemberKey,
-    },
-    /// The lock, or the owner's process, could not be dealt with.
-    #[error("member {key}: could not become its owner: {source}")]
-    Io {
-        /// The member.
-        key: MemberKey,
-        /// What the system said.
-        source: io::Error,
+        /// The rest of the sentence.
+        why: String,
     },
 }
 
-/// Takes a member over: at once where nobody owns it, after 3 s where the owner does not let go, and shows no life for
+impl OwnerError {
+    fn io(key: &MemberKey, error: &io::Error) -> Self {
+        Self::Failed { key: key.clone(), why: format!(": could not become its owner: {error}") }
+    }
+}
+
+/// Takes a member over: at once where it has no owner, after 3 s where the owner keeps the lock, and shows no life for
 /// 3 s more. `url` is where this process is going to serve it; empty where it is not. The owner says that it lives for
 /// as long as it is not dropped.
 ///
 /// Nothing of the member may be touched before this succeeds.
 pub async fn own(member: &Dir, key: &MemberKey, url: &str) -> Result<OwnerLock, OwnerError> {
     let lock = acquire(member, key, url).await?;
-    let failed = |source| OwnerError::Io { key: key.clone(), source };
-    heartbeats().map_err(failed)?.spawn(live(lock.pulse()));
+    heartbeats().map_err(|e| OwnerError::io(key, &e))?.spawn(live(lock.pulse()));
     Ok(lock)
 }
 
@@ -121,7 +110,7 @@ async fn live(pulse: Pulse) {
 }
 
 async fn acquire(member: &Dir, key: &MemberKey, url: &str) -> Result<OwnerLock, OwnerError> {
-    let failed = |source| OwnerError::Io { key: key.clone(), source };
+    let failed = |e: io::Error| OwnerError::io(key, &e);
     let owner = match wait(member, url, PATIENCE).await.map_err(failed)? {
         Ok(lock) => return Ok(lock),
         Err(owner) => owner,
@@ -144,12 +133,15 @@ async fn acquire(member: &Dir, key: &MemberKey, url: &str) -> Result<OwnerLock, 
     wait(member, url, GRACE).await.map_err(failed)?.map_err(|_| locked(member, key))
 }
 
-/// Why a member cannot be had whose owner is not known.
+/// Why a member cannot be owned whose present owner is not known.
 fn locked(member: &Dir, key: &MemberKey) -> OwnerError {
-    match Owner::other_user(member) {
-        Some(user) => OwnerError::OtherUser { key: key.clone(), user },
-        None => OwnerError::Locked { key: key.clone() },
-    }
+    let why = match Owner::other_user(member) {
+        Some(user) => format!(" is {user}"),
+        None => " stays locked by a process that its file .owner does not name; stop the one that has the member's \
+                 directory open"
+            .to_owned(),
+    };
+    OwnerError::Failed { key: key.clone(), why }
 }
 
 /// Tries for the lock until it is free or the time is over; then the owner.
@@ -202,7 +194,7 @@ async fn answers(url: &str) -> bool {
         let client = reqwest::Client::builder()
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
-            // It is asked for nothing but a sign of life, and told nothing: whose certificate it has does not matter.
+            // The request has no secret, and its answer shows only that the process lives: any certificate will do.
             .tls_danger_accept_invalid_certs(true);
         let client = client.build().ok()?;
         let request = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});

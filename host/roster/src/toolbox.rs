@@ -1,8 +1,7 @@
-//! The tools of one member's component, for whoever calls them: clients of MCP, and the sessions of workers that named the
-//! member among their toolboxes. Each call is under the grants of the toolbox, whoever it is for.
+//! The tools of one member's component, for their callers: clients of MCP, and the sessions of workers that named the
+//! member among their toolboxes. Each call is under the grants of the toolbox, not of its caller.
 
 use std::{
-    fmt,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -26,77 +25,50 @@ use tracing::Instrument as _;
 use crate::{
     catalogue::Catalogue,
     component::{self, Component, Loaded},
-    reach::Reach,
-    runtimes::Runtimes,
+    reach::{Reach, Resources},
     schema::{self, Refused, Schema},
-    sources::{Reader, Sources},
 };
 
 /// How long an answer waits to be checked, at least.
 const LAST_CHECK: Duration = Duration::from_secs(1);
 
 /// Why a tool gave no result.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ToolFailure {
     /// There is no tool of this name.
+    #[error("there is no such tool")]
     Unknown(String),
     /// The caller is to see it as the tool's answer: input that its schema refuses (the text says where), the tool's own
     /// error, a trap, the deadline.
+    #[error("{0}")]
     Failed(String),
     /// The component is not there: it is being loaded, broken, or busy.
+    #[error("{}", .0.message)]
     Unavailable(RpcError),
 }
 
-impl fmt::Display for ToolFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unknown(_) => f.write_str("there is no such tool"),
-            Self::Failed(why) => f.write_str(why),
-            Self::Unavailable(error) => f.write_str(&error.message),
-        }
-    }
-}
-
-/// The tools of one member, as its manifest and its component have it now. Where those change, another one takes its place;
-/// whoever holds this one goes on with what it began with.
+/// The tools of one member, as its manifest and its component have it now. Where those change, another one replaces it; jobs
+/// and requests keep the one that they began with.
 pub struct Toolbox {
     key: MemberKey,
-    component: watch::Receiver<Component>,
+    pub(crate) component: watch::Receiver<Component>,
     memory: Arc<MemoryStore>,
     grants: Arc<Grants>,
-    reader: Reader,
-    sources: Arc<Sources>,
-    runtimes: Arc<Runtimes>,
-    /// How long one who wants to know its tools waits until the component is there.
-    wait: Duration,
-    /// How long a call waits for its turn.
-    call_wait: Duration,
-    checks: Semaphore,
+    resources: Arc<Resources>,
     limits: Arc<Limits>,
+    checks: Semaphore,
 }
 
 impl Toolbox {
-    /// The tools of a member that reaches `reach`, once its component is loaded.
+    /// The tools of a member with these grants, once its component is loaded. The limits are those that hold for calls.
     pub(crate) fn new(
         key: MemberKey,
         memory: Arc<MemoryStore>,
-        reach: &Reach,
-        (sources, runtimes, limits): (&Arc<Sources>, &Arc<Runtimes>, &Arc<Limits>),
+        grants: Arc<Grants>,
+        (resources, limits): (Arc<Resources>, Arc<Limits>),
         component: watch::Receiver<Component>,
     ) -> Arc<Self> {
-        Arc::new(Self {
-            key,
-            component,
-            memory,
-            grants: reach.grants.clone(),
-            reader: reach.reader.clone(),
-            sources: sources.clone(),
-            runtimes: runtimes.clone(),
-            wait: Duration::from_secs(limits.dispatch_wait_seconds.into()),
-            call_wait: Duration::from_secs(limits.call_tool_wait_seconds.into()),
-            checks: Semaphore::new(schema::PLACES),
-            limits: limits.clone(),
-        })
+        Arc::new(Self { key, component, memory, grants, resources, limits, checks: Semaphore::new(schema::PERMITS) })
     }
 
     /// Whose tools they are.
@@ -104,14 +76,9 @@ impl Toolbox {
         &self.key
     }
 
-    /// Where its component is.
-    pub fn component(&self) -> watch::Receiver<Component> {
-        self.component.clone()
-    }
-
-    /// Until when a caller that asks now waits for the component.
+    /// Until when a caller that asks for its tools now waits for the component.
     pub fn patience(&self) -> Instant {
-        Instant::now() + self.wait
+        Instant::now() + Duration::from_secs(self.limits.dispatch_wait_seconds.into())
     }
 
     /// Its tools, once its component is loaded.
@@ -129,18 +96,12 @@ impl Toolbox {
 
     /// Whether it has a tool of that name; none where that is not known, since its component is not in service.
     pub fn lists(&self, name: &str) -> Option<bool> {
-        match &*self.component.borrow() {
-            Component::Ready(loaded) => Some(loaded.catalogue.schemas.contains_key(name)),
-            Component::Loading(_) | Component::Failed(_) => None,
-        }
+        self.component.borrow().ready().map(|loaded| loaded.catalogue.schemas.contains_key(name))
     }
 
     /// The names of its tools; none where its component is not in service.
     pub fn names(&self) -> Vec<String> {
-        match &*self.component.borrow() {
-            Component::Ready(loaded) => loaded.catalogue.tools.iter().map(|tool| tool.name.clone()).collect(),
-            Component::Loading(_) | Component::Failed(_) => Vec::new(),
-        }
+        self.component.borrow().ready().map(|loaded| loaded.catalogue.names()).unwrap_or_default()
     }
 
     /// Calls a tool: its input is checked against its schema, then the component is called, in a fresh instance.
@@ -160,7 +121,7 @@ impl Toolbox {
 
     /// Until when a call waits that is made now, for all that it has to wait for before its component is called.
     fn turn(&self) -> Instant {
-        Instant::now() + self.call_wait
+        Instant::now() + Duration::from_secs(self.limits.call_tool_wait_seconds.into())
     }
 
     async fn call_until(
@@ -171,39 +132,34 @@ impl Toolbox {
         input: Value,
     ) -> Result<Value, ToolFailure> {
         let span = tracing::debug_span!("call", member = %self.key, tool = one_line(name, LOGGED_CHARS));
-        let called = self.checked_call(until, loaded, name, input).instrument(span.clone()).await;
+        let call = async {
+            let schemas = loaded.catalogue.schemas.get(name).ok_or_else(|| ToolFailure::Unknown(name.to_owned()))?;
+            self.check(&schemas.input, &input, until, || format!("the input is not what {name} takes")).await?;
+            let output = match loaded.plugin.call_tool(name, &input, self.scope(until)).await {
+                Ok(Ok(output)) => output,
+                Ok(Err(fault)) => return Err(ToolFailure::Failed(fault.to_string())),
+                Err(busy @ CallError::Busy(_)) => {
+                    let why = format!("the tools of {}: {busy}; try again", self.key);
+                    return Err(ToolFailure::Unavailable(RpcError::busy(why)));
+                }
+                Err(e) => return Err(ToolFailure::Failed(format!("the tool {name} did not work: {e}"))),
+            };
+            let Some(schema) = &schemas.output else { return Ok(output) };
+            // Clients believe what is listed, and many refuse an answer that is not so.
+            let until = until.max(Instant::now() + LAST_CHECK);
+            self.check(schema, &output, until, || {
+                format!("the tool {name} did not answer what its output schema says")
+            })
+            .await?;
+            Ok(output)
+        };
+        let called = call.instrument(span.clone()).await;
         if let Err(failure) = &called {
             span.in_scope(|| {
                 tracing::debug!(why = one_line(&failure.to_string(), LOGGED_CHARS), "a tool call has no result");
             });
         }
         called
-    }
-
-    async fn checked_call(
-        &self,
-        until: Instant,
-        loaded: &Loaded,
-        name: &str,
-        input: Value,
-    ) -> Result<Value, ToolFailure> {
-        let schemas = loaded.catalogue.schemas.get(name).ok_or_else(|| ToolFailure::Unknown(name.to_owned()))?;
-        self.check(&schemas.input, &input, until, || format!("the input is not what {name} takes")).await?;
-        let output = match loaded.plugin.call_tool(name, &input, self.scope(until)).await {
-            Ok(Ok(output)) => output,
-            Ok(Err(fault)) => return Err(ToolFailure::Failed(fault.to_string())),
-            Err(busy @ CallError::Busy(_)) => {
-                let why = format!("the tools of {}: {busy}; try again", self.key);
-                return Err(ToolFailure::Unavailable(RpcError::busy(why)));
-            }
-            Err(e) => return Err(ToolFailure::Failed(format!("the tool {name} did not work: {e}"))),
-        };
-        let Some(schema) = &schemas.output else { return Ok(output) };
-        // Clients believe what is listed, and many refuse an answer that is not so.
-        let until = until.max(Instant::now() + LAST_CHECK);
-        self.check(schema, &output, until, || format!("the tool {name} did not answer what its output schema says"))
-            .await?;
-        Ok(output)
     }
 
     /// Refuses a value that a schema does not take. `what` is said of it before the reason.
@@ -224,14 +180,11 @@ impl Toolbox {
         })
     }
 
-    /// What a call reaches: what the toolbox was granted, and nothing of whoever calls. Pages that are fetched are kept for
+    /// What a call reaches: what the toolbox was granted, and nothing of what the caller was. Pages that are fetched are kept for
     /// the one call.
     fn scope(&self, wait_until: Instant) -> ToolScope {
-        let web = match self.grants.has(Interface::Web) {
-            true => Reach::new(Some(&self.key), self.grants.clone(), &self.sources, &self.runtimes).own_web,
-            false => Web::default(),
-        };
-        let files = self.reader.files.clone();
+        let Reach { files, own_web, .. } = self.resources.reach(Some(&self.key), &self.grants);
+        let web = if self.grants.has(Interface::Web) { own_web } else { Web::default() };
         ToolScope { memory: self.memory.clone(), files, web, host: Handle::current(), wait_until }
     }
 }

@@ -1,11 +1,7 @@
 //! The toolboxes that workers name in their manifests: which there are, and the tools of those that a worker needs
 //! (REQ-WKR-12). A worker never runs with a part of its tools (REQ-WKR-13).
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Weak},
-    time::Instant,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use async_trait::async_trait;
 use guild_contract::{
@@ -24,18 +20,14 @@ use crate::{
 /// Characters of a tool's name that every runtime takes.
 const NAME_CHARS: usize = 64;
 
-/// Who is served.
-pub(crate) trait Served: Send + Sync {
-    /// What the member of that key offers as a toolbox; none where there is no such member.
-    fn offer(&self, key: &MemberKey) -> Option<Offer>;
-}
+/// Finds what the member of a key offers as a toolbox; none where no such member is served.
+pub(crate) type FindOffer = Box<dyn Fn(&MemberKey) -> Option<Offer> + Send + Sync>;
 
 /// The toolboxes that there are.
 pub(crate) struct Toolboxes {
-    /// Who is served. It holds the members, and these hold this.
-    roster: Weak<dyn Served>,
+    in_roster: FindOffer,
     others: Others,
-    /// Whether the host goes on when this task is done.
+    /// Whether the host serves, rather than to carry out one task.
     serves: bool,
 }
 
@@ -43,7 +35,7 @@ pub(crate) struct Toolboxes {
 pub(crate) enum Others {
     /// All members are in the roster.
     None,
-    /// The host has one member, and nobody named a directory of members.
+    /// The host has one member, and no directory of members is named.
     Unknown,
     /// The host has one member: in the directory of members, what was found there of those that it names.
     Found(BTreeMap<MemberKey, Offer>),
@@ -58,15 +50,9 @@ pub(crate) enum Offer {
 }
 
 impl Toolboxes {
-    /// Those of the members of a roster.
-    pub(crate) fn of(roster: Weak<dyn Served>) -> Arc<Self> {
-        Arc::new(Self { roster, others: Others::None, serves: true })
-    }
-
-    /// Those of the roster of a host of one member, and others beside it. `serves` is whether the host does, or carries out
-    /// one task.
-    pub(crate) fn beside(roster: Weak<dyn Served>, others: Others, serves: bool) -> Arc<Self> {
-        Arc::new(Self { roster, others, serves })
+    /// Those of a roster, and others next to it. `serves` is whether the host does, or carries out one task.
+    pub(crate) fn new(in_roster: FindOffer, others: Others, serves: bool) -> Arc<Self> {
+        Arc::new(Self { in_roster, others, serves })
     }
 
     fn find(&self, key: &MemberKey) -> Option<Offer> {
@@ -75,7 +61,7 @@ impl Toolboxes {
         {
             return Some(offer.clone());
         }
-        self.roster.upgrade()?.offer(key)
+        (self.in_roster)(key)
     }
 
     /// All tools of these toolboxes, which `worker` names.
@@ -132,13 +118,13 @@ impl Toolboxes {
                 )));
             }
         }
-        Ok(Offered { tools })
+        Ok(Offered(tools))
     }
 
     /// The components of those of `named` that are there.
     pub(crate) fn components(&self, named: &[MemberKey]) -> Vec<(MemberKey, watch::Receiver<Component>)> {
         let found = named.iter().filter_map(|key| match self.find(key) {
-            Some(Offer::Toolbox(toolbox)) => Some((key.clone(), toolbox.component())),
+            Some(Offer::Toolbox(toolbox)) => Some((key.clone(), toolbox.component.clone())),
             _ => None,
         });
         found.collect()
@@ -177,10 +163,9 @@ pub(crate) fn no_toolbox(spec: Option<&ComponentSpec>) -> String {
     format!("offers no tools: {what}; name a member whose world is `toolbox-plugin` or `worker-toolbox`")
 }
 
-/// The tools of a worker's toolboxes, with their components as they were when the job was dispatched.
-pub(crate) struct Offered {
-    tools: Vec<OfferedTool>,
-}
+/// Tools of a worker's toolboxes, all of them or those of one session, with their components as they were when the job was
+/// dispatched.
+pub(crate) struct Offered(Vec<OfferedTool>);
 
 #[derive(Clone)]
 struct OfferedTool {
@@ -193,35 +178,29 @@ struct OfferedTool {
 }
 
 impl Offered {
-    /// What the worker is told of them.
-    pub(crate) fn definitions(&self) -> Vec<Arc<ToolDefinition>> {
-        self.tools.iter().map(|tool| tool.definition.clone()).collect()
-    }
-
     /// Those of these names, for a session.
     ///
     /// # Errors
     /// The name of which there is none.
     pub(crate) fn only(&self, names: &[String]) -> Result<Arc<dyn Tools>, String> {
-        let find = |name: &String| {
-            self.tools.iter().find(|tool| tool.definition.name == *name).cloned().ok_or_else(|| name.clone())
-        };
-        Ok(Arc::new(Chosen(names.iter().map(find).collect::<Result<_, _>>()?)))
+        let find = |name: &String| self.find(name).cloned().ok_or_else(|| name.clone());
+        Ok(Arc::new(Self(names.iter().map(find).collect::<Result<_, _>>()?)))
+    }
+
+    fn find(&self, name: &str) -> Option<&OfferedTool> {
+        self.0.iter().find(|tool| tool.definition.name == name)
     }
 }
 
-/// The toolbox tools of one session.
-struct Chosen(Vec<OfferedTool>);
-
 #[async_trait]
-impl Tools for Chosen {
+impl Tools for Offered {
     fn definitions(&self) -> Vec<Arc<ToolDefinition>> {
         self.0.iter().map(|tool| tool.definition.clone()).collect()
     }
 
     async fn call(&self, call: ToolCall) -> Result<serde_json::Value, ToolError> {
         let unknown = |name: &str| ToolError::InvalidInput(format!("there is no tool {name:?}"));
-        let tool = self.0.iter().find(|tool| tool.definition.name == call.name).ok_or_else(|| unknown(&call.name))?;
+        let tool = self.find(&call.name).ok_or_else(|| unknown(&call.name))?;
         let called = tool.toolbox.call_of(&tool.loaded, &tool.name, call.input).await;
         called.map_err(|failure| match failure {
             ToolFailure::Unknown(name) => unknown(&name),

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use guild_agent::ToolSet;
 use guild_config::Runtime;
 use guild_contract::{
-    Bounds, JobUsage, Limits, MemberKey, Usage,
+    Bounds, Grants, JobUsage, MemberKey, Usage,
     manifest::FILE_TOOLS,
     rpc::RpcError,
     text::{LOGGED_CHARS, one_line},
@@ -31,43 +31,46 @@ use tracing::{Instrument as _, Span};
 
 use crate::{
     blocking::blocking,
+    context::HostContext,
     data::MemberData,
+    granted::no_tool,
     reach::Reach,
-    runtimes::{GRACE, Runtimes, Slot},
+    runtimes::{GRACE, Slot},
 };
 
-/// How a job came here.
+/// Who carries a job out.
 pub(crate) enum JobRequest {
-    /// It was dispatched, and the host runs its session, with these tools of toolboxes.
-    Session(Arc<dyn Tools>),
+    /// The host runs its session.
+    Session {
+        /// Its tools of toolboxes.
+        toolboxes: Arc<dyn Tools>,
+        /// Whether the end of a host interrupted it.
+        resumed: bool,
+    },
     /// It was dispatched, and its component carries it out.
     OwnRun(Arc<Plugin>, Arc<Activation>),
-    /// A host left it running. The host runs its session, with these tools of toolboxes.
-    Resumed(Arc<dyn Tools>),
 }
 
-/// Carries a job out and stores its end. Whatever happens on the way, the job does not stay `running`. What it `held`
-/// meanwhile is dropped at the end.
+/// Carries a job out and stores its end. Whatever happens on the way, the job does not remain `running`. `held` is
+/// dropped at the end.
 pub(crate) async fn carry_out(
-    (data, limits, runtimes): (Arc<MemberData>, Arc<Limits>, Arc<Runtimes>),
+    (data, context): (Arc<MemberData>, HostContext),
     job: Arc<RunningJob>,
     accepted: Accepted,
-    reach: Reach,
+    grants: Arc<Grants>,
     request: JobRequest,
     held: impl Send,
 ) {
-    let tools = Arc::new(JobTools::new(job.clone(), data.memory.clone()).granted(&reach.grants));
+    let tools = Arc::new(JobTools::new(job.clone(), data.memory.clone()).granted(&grants));
+    let reach = context.resources.reach(Some(&data.key), &grants);
     let Accepted { agent, granted_tools, ceiling, plan, .. } = accepted;
     let span = tracing::debug_span!("job", member = %data.key, job = %job.id());
-    let work = Work { data, limits, runtimes, job: job.clone(), tools, reach, granted_tools };
+    let work = Work { data, context, job: job.clone(), tools, grants, reach, granted_tools };
     let carried_out = async move {
         let agent: Runtime = agent.parse()?;
         match (plan, request) {
-            (Plan::Session(plan), JobRequest::Session(toolboxes)) => {
-                work.session(agent, plan, ceiling, toolboxes, false).await
-            }
-            (Plan::Session(plan), JobRequest::Resumed(toolboxes)) => {
-                work.session(agent, plan, ceiling, toolboxes, true).await
+            (Plan::Session(plan), JobRequest::Session { toolboxes, resumed }) => {
+                work.session(agent, plan, ceiling, toolboxes, resumed).await
             }
             (Plan::OwnRun(bounds), JobRequest::OwnRun(plugin, activation)) => {
                 work.own_run(agent, &plugin, activation, bounds.min(ceiling)).await
@@ -99,16 +102,16 @@ pub(crate) async fn carry_out(
     drop(held);
 }
 
-/// A job's final text, where it has one beside what was submitted; or why it failed.
+/// A job's final text, where it has one besides what was submitted; or why it failed.
 type Outcome = Result<Option<String>, String>;
 
 /// A job under way.
 struct Work {
     data: Arc<MemberData>,
-    limits: Arc<Limits>,
-    runtimes: Arc<Runtimes>,
+    context: HostContext,
     job: Arc<RunningJob>,
     tools: Arc<JobTools>,
+    grants: Arc<Grants>,
     reach: Reach,
     granted_tools: Vec<String>,
 }
@@ -123,15 +126,15 @@ impl Work {
         toolboxes: Arc<dyn Tools>,
         resumed: bool,
     ) -> Outcome {
-        let slot = self.runtimes.get(agent)?.clone();
-        let place = place(&slot, &self.job, agent, &self.data.key).await?;
+        let slot = self.context.resources.runtimes.get(agent)?;
+        let permit = permit(&slot, &self.job, agent, &self.data.key).await?;
         let (history, account, seconds) = if resumed { self.history().await? } else { Default::default() };
         if let Some(ended) = ended_before(&history) {
             return ended;
         }
         let bounds = plan.bounds.min(ceiling);
         let clock = Clock::start(&self.job, agent, account.clone(), seconds);
-        let meter = Meter::for_job(bounds, &self.limits, account, seconds, clock.observer());
+        let meter = Meter::for_job(bounds, &self.context.limits, account, seconds, clock.observer());
         let number = self.job.next_session();
         let sets = [self.tools.clone() as Arc<dyn Tools>, toolboxes];
         let session = Session {
@@ -151,7 +154,7 @@ impl Work {
         };
         let end = run(&*slot.runtime, session).instrument(span(&self.data.key, &self.job)).await;
         clock.show(&meter.account());
-        drop(place);
+        drop(permit);
         match end.ending.reason(meter.bounds()) {
             None => Ok(Some(end.text)),
             Some(reason) => Err(reason),
@@ -178,13 +181,10 @@ impl Work {
         activation: Arc<Activation>,
         bounds: Bounds,
     ) -> Outcome {
-        let (data, limits) = (self.data.clone(), self.limits.clone());
+        let (data, limits) = (self.data.clone(), self.context.limits.clone());
         queue(&self.job, agent);
-        let permit = match plugin.permit(&self.job).await {
-            Ok(permit) => permit,
-            Err(e) => return Err(e.to_string()),
-        };
-        // The time in which it waited for its place is not its own.
+        let permit = plugin.permit(&self.job).await.map_err(|e| e.to_string())?;
+        // The time in the queue does not count.
         let clock = Clock::start(&self.job, agent, Account::default(), 0.0);
         let meter = Meter::for_run(bounds, &limits, clock.observer());
         let no_dir = |e: std::io::Error| format!("the job's directory cannot be opened: {}", e.kind());
@@ -203,7 +203,7 @@ impl Work {
             artifacts_dir: job_dir.open_dir("artifacts").map_err(no_dir)?,
             job_dir,
             memory: data.memory.clone(),
-            files: reach.reader.files,
+            files: reach.files,
             web: reach.own_web,
             host: Handle::current(),
             sessions: Some(sessions),
@@ -227,7 +227,7 @@ impl Work {
     /// The read roots, for a session that has all three tools which read them.
     fn readable(&self, asked: &[String]) -> Option<Arc<dyn Files>> {
         let has = |name: &&str| [asked, &self.granted_tools].iter().all(|tools| tools.iter().any(|tool| tool == name));
-        self.reach.reader.files.clone().filter(|_| FILE_TOOLS.iter().all(has))
+        self.reach.files.clone().filter(|_| FILE_TOOLS.iter().all(has))
     }
 
     /// All that a session may call: whole sets of tools, and the read-only ones that were granted and asked for.
@@ -240,10 +240,10 @@ impl Work {
         cancel: &CancellationToken,
     ) -> Result<Arc<dyn Tools>, ToolError> {
         let tool_set = ToolSet::new(session, sets)?
-            .with_read_only(&self.reach.reader.broker, &self.reach.web, &self.granted_tools, asked)
+            .with_read_only(&self.reach.broker, &self.reach.web, &self.granted_tools, asked)
             .with_journal(self.job.clone())
             .with_history(history)
-            .with_result_bytes(self.limits.tool_result_bytes)
+            .with_result_bytes(self.context.limits.tool_result_bytes)
             .with_cancel(cancel.clone());
         Ok(Arc::new(tool_set))
     }
@@ -258,7 +258,7 @@ fn ended_before(history: &[Entry]) -> Option<Outcome> {
     })
 }
 
-/// Says in the host's log whose session a line is about.
+/// The span of the log lines of a job's sessions.
 fn span(member: &MemberKey, job: &RunningJob) -> Span {
     tracing::warn_span!("session", %member, job = %job.id())
 }
@@ -280,7 +280,7 @@ async fn run(runtime: &dyn AgentRuntime, session: Session) -> SessionEnd {
         Entry::Resumed { session: number }
     });
     let late = async {
-        // A runtime ends by itself in time, and tells what it used; one that does not is dropped.
+        // A runtime ends by itself in time, and reports what it used; one that does not is dropped.
         let ending = tokio::select! {
             () = cancel.cancelled() => Ending::Interrupted,
             () = tokio::time::sleep_until(meter.deadline().into()) => Ending::Deadline,
@@ -329,7 +329,7 @@ impl Clock {
     }
 }
 
-/// Shows that the job waits for a place, beside what it used before.
+/// Shows that the job is queued, and what it used before.
 fn queue(job: &RunningJob, agent: Runtime) {
     let used = job.snapshot().usage.unwrap_or_else(|| JobUsage {
         agent: agent.to_string(),
@@ -341,19 +341,19 @@ fn queue(job: &RunningJob, agent: Runtime) {
     job.set_usage(JobUsage { queued: true, ..used }, false);
 }
 
-/// Waits for a place in which a session can run. Whoever watches the job sees that it waits.
-async fn place(
+/// Waits for a permit to run a session. The job's status shows that it waits.
+async fn permit(
     slot: &Slot,
     job: &Arc<RunningJob>,
     agent: Runtime,
     member: &MemberKey,
 ) -> Result<Permit<MemberKey>, String> {
-    if let Some(place) = slot.places.try_acquire(member, 1) {
-        return Ok(place);
+    if let Some(permit) = slot.queue.try_acquire(member, 1) {
+        return Ok(permit);
     }
     queue(job, agent);
     tokio::select! {
-        place = slot.places.acquire(member, 1) => Ok(place),
+        permit = slot.queue.acquire(member, 1) => Ok(permit),
         () = job.cancelled().cancelled() => Err("the job was cancelled".to_owned()),
     }
 }
@@ -384,22 +384,22 @@ impl Sessions for OwnSessions {
                         "the tool {tool:?} is a toolbox's, which only a session that `activate` plans has; one that the component \
                      starts itself has built-in tools and own ones"
                     ),
-                    false => work.reach.no_tool(tool),
+                    false => no_tool(&work.grants, tool),
                 },
             ));
         }
-        let (runtimes, files) = (work.runtimes.clone(), work.reach.reader.files.clone());
+        let (resources, files) = (work.context.resources.clone(), work.reach.files.clone());
         let (model, agent) = (query.model.clone(), self.agent);
         let ready = self.host.spawn_blocking(move || {
             let wanted = Wanted { model: model.as_deref(), files: files.as_deref(), ..Wanted::default() };
-            runtimes.ready(agent, &wanted).cloned()
+            resources.runtimes.ready(agent, &wanted)
         });
         let slot = ready.await.unwrap_or_else(|_| Err("the host is stopping".to_owned()));
         let slot = slot.map_err(ToolError::Unavailable)?;
         if let Some(bound) = used_up(&self.meter.left()) {
             return Err(ToolError::OverLimit(format!("the job has no {bound} left")));
         }
-        let most = work.limits.job_sessions;
+        let most = work.context.limits.job_sessions;
         let over = || {
             ToolError::OverLimit(format!(
                 "the job has {most} sessions, as many as limits.job_sessions allows; let one end before another begins"
@@ -413,7 +413,7 @@ impl Sessions for OwnSessions {
         let interrupt = work.job.cancelled().child_token();
         let (texts, mut heard) = mpsc::channel(EVENTS);
         let number = work.job.next_session();
-        let bounds = query.bounds.min(session_limits(&work.limits));
+        let bounds = query.bounds.min(session_limits(&work.context.limits));
         let session = Session {
             number,
             system_prompt: query.system_prompt,
@@ -442,21 +442,21 @@ impl Sessions for OwnSessions {
                 }
             };
             let session = async {
-                let place = tokio::select! {
-                    place = slot.places.acquire(&member, 1) => place,
-                    () = stop.cancelled() => return interrupted(),
+                let permit = tokio::select! {
+                    permit = slot.queue.acquire(&member, 1) => permit,
+                    () = stop.cancelled() => return (Ending::Interrupted.into(), Usage::default()),
                 };
-                // Its time begins with its place.
+                // Its time begins with its permit.
                 let meter = job_meter.for_session(bounds);
                 let end = run(&*slot.runtime, Session { meter: meter.clone(), ..session }).instrument(span).await;
-                drop((place, turn));
+                drop((permit, turn));
                 (end, meter.account().usage)
             };
             let mut both = pin!(async { tokio::join!(session, forward).0 });
             tokio::select! {
                 (end, used) = &mut both => drop(sender.send(QueryEvent::Finished(end, used)).await),
                 () = dropped.cancelled() => {
-                    // Nobody listens any more; but its place is its own until it has ended.
+                    // Its events are not read any more, but it keeps its permit until it has ended.
                     stop.cancel();
                     both.await;
                 }
@@ -466,12 +466,7 @@ impl Sessions for OwnSessions {
     }
 }
 
-/// The end of a session that never began.
-fn interrupted() -> (SessionEnd, Usage) {
-    (Ending::Interrupted.into(), Usage::default())
-}
-
-/// The bound of which nothing is left.
+/// The bound that is used up.
 fn used_up(left: &Bounds) -> Option<&'static str> {
     if left.max_turns == Some(0) {
         return Some("turns");

@@ -1,11 +1,11 @@
-//! Compiled components, kept between starts.
+//! The compile cache: compiled components on disk.
 //!
 //! An entry is native code, so whoever writes one runs code here. That is why the directory must belong to this
 //! user and to nobody else (0700), no symlink is followed in it, and each entry carries a digest that is verified
 //! over the very bytes that are then deserialized.
 
 use std::{
-    hash::{Hash, Hasher},
+    hash::{DefaultHasher, Hash, Hasher},
     io::{self, Read, Write},
     path::Path,
     time::Duration,
@@ -18,9 +18,10 @@ use cap_std::{
 use guild_contract::text::hex;
 use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
+use uuid::Uuid;
 use wasmtime::{Engine, component::Component};
 
-/// A component as native code: out of the cache, or from this program's own compiler, and from nowhere else.
+/// A component as native code, either from the cache or from this program's own compiler.
 pub(crate) struct Code(Vec<u8>);
 
 impl Code {
@@ -29,10 +30,10 @@ impl Code {
         Self(code)
     }
 
-    /// Takes it into an engine.
+    /// Loads it into an engine.
     ///
     /// # Errors
-    /// What the engine does not take: code of another engine, or of a component that needs more than the engine gives.
+    /// If the code is of another engine, or the component needs more than the engine gives.
     pub(crate) fn load(&self, engine: &Engine) -> wasmtime::Result<Component> {
         // SAFETY: the bytes were made by `Engine::precompile_component` of a compatible engine (its hash is in the name of
         // a cache entry, and `deserialize` checks it again). They come from this program's own compiler, through a pipe that
@@ -102,7 +103,7 @@ impl CompileCache {
         Some(Code(code))
     }
 
-    /// Keeps a compiled component. A failure costs the next start a compilation, nothing else.
+    /// Stores a compiled component. After a failure the next start compiles it again.
     pub(crate) fn put(&self, engine: &Engine, hash: &[u8; DIGEST], Code(code): &Code) {
         let Some(dir) = &self.dir else { return };
         let keep = || {
@@ -113,7 +114,7 @@ impl CompileCache {
             file.replace(entry_name(engine, hash))
         };
         if let Err(e) = keep() {
-            tracing::warn!("the compile cache cannot keep a component: {e}");
+            tracing::warn!("cannot store a component in the compile cache: {e}");
         }
     }
 
@@ -156,22 +157,17 @@ impl CompileCache {
     }
 }
 
-/// An entry is written in less time; what has a temporary name for longer is of a process that was killed.
+/// An entry is written in less time: an older temporary file is of a process that was killed.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(3600);
 
-/// Removes what processes that were killed left half-written: files as `cap_tempfile` names them, a UUID and no more. Others
-/// may be writing in the directory, so only old ones.
+/// Removes temporary files of processes that were killed: `cap_tempfile` names them by a UUID. Other processes may be
+/// writing in the directory, so it removes only old ones.
 fn remove_leftovers(dir: &Dir) -> io::Result<()> {
     for entry in dir.entries()? {
         let entry = entry?;
         let (name, found) = (entry.file_name(), entry.metadata()?);
-        let is_uuid = |name: &str| {
-            let is_of_uuid = |(at, byte): (usize, u8)| match at {
-                8 | 13 | 18 | 23 => byte == b'-',
-                _ => byte.is_ascii_hexdigit(),
-            };
-            name.len() == 36 && name.bytes().enumerate().all(is_of_uuid)
-        };
+        // With hyphens; the other forms that the parser takes have another length.
+        let is_uuid = |name: &str| name.len() == 36 && Uuid::try_parse(name).is_ok();
         let is_old = found.modified()?.into_std().elapsed().is_ok_and(|age| age > WRITTEN_WITHIN);
         if found.is_file() && is_old && name.to_str().is_some_and(is_uuid) {
             dir.remove_file(name)?;
@@ -181,21 +177,8 @@ fn remove_leftovers(dir: &Dir) -> io::Result<()> {
 }
 
 fn entry_name(engine: &Engine, component: &[u8; DIGEST]) -> String {
-    let mut engine_hash = EngineHash(Sha256::new());
+    // Has the same keys in every process. The engine checks again when it loads the entry.
+    let mut engine_hash = DefaultHasher::new();
     engine.precompile_compatibility_hash().hash(&mut engine_hash);
-    let engine_hash: [u8; DIGEST] = engine_hash.0.finalize().into();
-    format!("{}-{}{SUFFIX}", hex(component), hex(engine_hash.first_chunk::<8>().unwrap_or(&[0; 8])))
-}
-
-/// Turns what the engine calls its compatibility hash into bytes that are the same in every process.
-struct EngineHash(Sha256);
-
-impl Hasher for EngineHash {
-    fn write(&mut self, bytes: &[u8]) {
-        self.0.update(bytes);
-    }
-
-    fn finish(&self) -> u64 {
-        0
-    }
+    format!("{}-{:016x}{SUFFIX}", hex(component), engine_hash.finish())
 }

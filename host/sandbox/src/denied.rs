@@ -1,5 +1,5 @@
-//! What a language's runtime drags in without using it: there, so that the component links; of no use, so that
-//! nothing leaves.
+//! Imports that a language's runtime declares without using them: they are defined so that the component links, and
+//! every call traps.
 //!
 //! No socket and no HTTP code is linked. Each function of such an import traps, and says why; its resource types exist
 //! only so that the types fit.
@@ -14,7 +14,7 @@ use guild_audit::inspect;
 
 use crate::state::State;
 
-/// The type of a resource that nobody can make.
+/// The type of a resource that cannot be constructed.
 struct Denied;
 
 /// Defines a component's denied imports in a linker of its own.

@@ -11,28 +11,15 @@ use crate::usage::{Reached, ResourceUsage};
 const ELEMENT_BYTES: u64 = 8;
 
 /// Counts what a Store's memories and tables take, and refuses growth beyond the limits.
-#[derive(Debug)]
 pub(crate) struct Limiter {
+    limits: Arc<Limits>,
     usage: Arc<ResourceUsage>,
-    max_memory_bytes: u64,
     table_elements: u64,
-    max_table_elements: u64,
-    instances: usize,
-    tables: usize,
-    memories: usize,
 }
 
 impl Limiter {
-    pub(crate) fn new(limits: &Limits, usage: Arc<ResourceUsage>) -> Self {
-        Self {
-            usage,
-            max_memory_bytes: limits.memory_bytes,
-            table_elements: 0,
-            max_table_elements: limits.table_elements,
-            instances: limits.instances as usize,
-            tables: limits.tables as usize,
-            memories: limits.memories as usize,
-        }
+    pub(crate) fn new(limits: Arc<Limits>, usage: Arc<ResourceUsage>) -> Self {
+        Self { limits, usage, table_elements: 0 }
     }
 }
 
@@ -50,16 +37,17 @@ fn more(current: usize, desired: usize) -> u64 {
 
 impl ResourceLimiter for Limiter {
     fn memory_growing(&mut self, current: usize, desired: usize, max: Option<usize>) -> wasmtime::Result<bool> {
-        Ok(!is_beyond(desired, max, self.max_memory_bytes) && self.usage.grow(more(current, desired)))
+        Ok(!is_beyond(desired, max, self.limits.memory_bytes) && self.usage.grow(more(current, desired)))
     }
 
     fn table_growing(&mut self, current: usize, desired: usize, max: Option<usize>) -> wasmtime::Result<bool> {
-        if is_beyond(desired, max, self.max_table_elements) {
+        let limit = self.limits.table_elements;
+        if is_beyond(desired, max, limit) {
             return Ok(false);
         }
         let elements = self.table_elements.saturating_add(more(current, desired));
-        let fits = elements <= self.max_table_elements;
-        self.usage.note(Reached { name: "table_elements", max: self.max_table_elements }, fits);
+        let fits = elements <= limit;
+        self.usage.note(Reached { name: "table_elements", max: limit }, fits);
         if !fits {
             return Ok(false);
         }
@@ -71,14 +59,14 @@ impl ResourceLimiter for Limiter {
     }
 
     fn instances(&self) -> usize {
-        self.instances
+        self.limits.instances as usize
     }
 
     fn tables(&self) -> usize {
-        self.tables
+        self.limits.tables as usize
     }
 
     fn memories(&self) -> usize {
-        self.memories
+        self.limits.memories as usize
     }
 }

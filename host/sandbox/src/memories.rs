@@ -11,7 +11,7 @@ pub(crate) const INSTANCE_BYTES: usize = 4 * 1024 * 1024;
 pub(crate) enum Memories {
     /// In a pool, each with all the addresses that 32 bits reach: it never moves, and few accesses need a check.
     Pooled,
-    /// Where the machine has no room for that: each is mapped when it is made, and moves when it outgrows its place.
+    /// Where the machine has no room for a pool: each is mapped when it is made, and moves when it outgrows its addresses.
     Mapped,
 }
 

@@ -10,8 +10,8 @@ use crate::{
 };
 
 /// Error texts of wasmtime that have no error type of their own, and the limit that each is about. `tests/limits.rs` reaches
-/// all of them, so it fails with a version of wasmtime that words them otherwise.
-const WORDS: [(&str, &str, Max); 9] = [
+/// all of them, so it fails with a version of wasmtime that changes them.
+const WORDS: [(&str, &str, Max); 10] = [
     ("memory has a minimum byte size of", "memory_bytes", |limits| limits.memory_bytes),
     ("has a minimum element size of", "table_elements", |limits| limits.table_elements),
     ("exceeds the total tables limit of", "tables", |limits| limits.tables.into()),
@@ -20,6 +20,7 @@ const WORDS: [(&str, &str, Max); 9] = [
     ("memory count too high", "memories", |limits| limits.memories.into()),
     ("store handle limit exceeded", "handles", |limits| limits.handles.into()),
     ("resource table has no free keys", "handles", |limits| limits.handles.into()),
+    ("requested len", "random_bytes", |limits| limits.random_bytes),
     ("fuel allocated for hostcalls has been exhausted", "hostcall_bytes", |limits| limits.hostcall_bytes),
 ];
 type Max = fn(&Limits) -> u64;

@@ -105,7 +105,7 @@ impl CallContext {
         if granted {
             return Ok(());
         }
-        Err(ToolError::NotGranted(match self.grants.details.get(&wanted.to_string()) {
+        Err(ToolError::NotGranted(match self.grants.verdicts.details.get(&wanted.to_string()) {
             Some(Verdict::Denied(why)) => format!("the operator did not grant `{wanted}` to this member: {why}"),
             _ => format!("the manifest does not ask for `{wanted}`; add `{line}` to `component.grants`"),
         }))
@@ -142,7 +142,7 @@ impl State {
             preopens,
             artifacts,
             open: HashMap::new(),
-            limiter: Limiter::new(limits, usage.clone()),
+            limiter: Limiter::new(limits.clone(), usage.clone()),
             usage,
             limits: limits.clone(),
             context,
@@ -150,11 +150,9 @@ impl State {
             stderr,
         }
     }
-}
 
-impl State {
-    /// What whoever is told that `call` failed should know besides: what the component wrote to its stderr last, as its own
-    /// words, and that a function of the host needs a job.
+    /// What the error of a failed `call` should also say: the last lines of the component's stderr, quoted, and that a
+    /// function of the host needs a job.
     pub(crate) fn notes(&self, call: &str) -> Option<String> {
         let last = Some(self.stderr.last()).filter(|last| !last.is_empty());
         let last = last.map(|last| format!("its stderr ended with {last:?}"));

@@ -2,10 +2,7 @@
 
 use std::{
     collections::VecDeque,
-    io,
-    pin::Pin,
     sync::{Arc, Mutex, PoisonError},
-    task::{Context, Poll},
 };
 
 use bytes::Bytes;
@@ -77,17 +74,15 @@ impl Lines {
         part.clear();
     }
 
-    /// Writes what is left without a line's end.
+    /// Writes the unfinished line.
     pub(crate) fn finish(&self) {
         let mut part = self.part.lock().unwrap_or_else(PoisonError::into_inner);
         if !part.is_empty() {
             self.emit(&mut part);
         }
     }
-}
 
-impl Lines {
-    /// The last lines that are not empty: at most 8 of them, and 1 KiB. What has no line's end yet is written before.
+    /// The last lines that are not empty: at most 8 of them, and 1 KiB. An unfinished line is written first.
     pub(crate) fn last(&self) -> String {
         self.finish();
         let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
@@ -102,27 +97,13 @@ impl IsTerminal for Lines {
 }
 
 impl StdoutStream for Lines {
+    /// Only WASI 0.3 asks for it, which is not linked.
     fn async_stream(&self) -> Box<dyn AsyncWrite + Send + Sync> {
-        Box::new(self.clone())
+        Box::new(tokio::io::sink())
     }
 
     fn p2_stream(&self) -> Box<dyn OutputStream> {
         Box::new(self.clone())
-    }
-}
-
-impl AsyncWrite for Lines {
-    fn poll_write(self: Pin<&mut Self>, _cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.push(bytes);
-        Poll::Ready(Ok(bytes.len()))
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
     }
 }
 

@@ -11,10 +11,10 @@ use std::{
 
 use wasmtime::Engine;
 
-/// How often a running component is interrupted, so that others run and deadlines are seen.
+/// How often a running component is interrupted, so that others run and deadlines are checked.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Ticks the engine's epoch from a thread of its own, so that it ticks also when every worker thread is busy.
+/// Increments the engine's epoch from its own thread, so that it ticks also when every worker thread is busy.
 /// It holds the engine weakly, ends with it, and sleeps while no component runs.
 pub(crate) struct Ticker {
     /// How many components run; none when the ticker ends.
@@ -22,7 +22,7 @@ pub(crate) struct Ticker {
     thread: Thread,
 }
 
-/// A component is running: the clock ticks.
+/// The epoch ticks while this exists: a component is running.
 pub(crate) struct Ticking(Option<Arc<AtomicUsize>>);
 
 impl Ticker {

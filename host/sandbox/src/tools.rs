@@ -9,7 +9,7 @@ pub(crate) const TOOL_BYTES: usize = 512;
 /// How much of a tool's name an error repeats.
 const HEAD_BYTES: usize = 256;
 
-/// A tool as a component defines it: its schemas are texts that nobody has read yet.
+/// A tool as a component defines it: its schemas are texts that are not parsed yet.
 #[derive(Clone, Debug)]
 pub(crate) struct WrittenTool {
     pub(crate) name: String,

@@ -4,12 +4,9 @@
 //! the host keeps for the component's open streams, listings and sessions. Open files are the process's too, so all components
 //! together are left no more than half of those.
 
-use std::{
-    fmt,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering},
 };
 
 use guild_contract::Limits;
@@ -33,12 +30,6 @@ pub(crate) struct ResourceUsage {
     reported: Mutex<Vec<&'static str>>,
 }
 
-impl fmt::Debug for ResourceUsage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Held").field("memory", &self.memory).field("files", &self.files).finish_non_exhaustive()
-    }
-}
-
 /// A limit that was reached, as `guild.toml` spells it: an error where the component can only be ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("limits.{name} = {max}")]
@@ -48,14 +39,12 @@ pub(crate) struct Reached {
 }
 
 /// Memory of the host that counts as the component's until this is dropped.
-#[derive(Debug)]
 pub(crate) struct Memory {
     usage: Arc<ResourceUsage>,
     bytes: u64,
 }
 
 /// A permit for an open file, until this is dropped.
-#[derive(Debug)]
 pub(crate) struct OpenFilePermit(Arc<ResourceUsage>);
 
 /// Adds to a sum, if that stays within the limit.

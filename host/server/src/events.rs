@@ -29,15 +29,15 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// When to come back where there are too many listeners.
 const COME_BACK: HeaderValue = HeaderValue::from_static("5");
 
-/// What a listener wants to be told; of each, empty is everything.
+/// Which events a listener subscribes to; of each, empty is everything.
 #[derive(Debug, Default, PartialEq)]
 struct Wanted {
     members: BTreeSet<MemberKey>,
     jobs: BTreeSet<JobId>,
     kinds: Vec<Kind>,
-    /// Whether to begin with what is kept.
-    kept: bool,
-    /// The id of the last event that it was told.
+    /// Whether to begin with the events that the host still has.
+    from_oldest: bool,
+    /// The id of the last event that it received.
     after: Option<String>,
 }
 
@@ -50,8 +50,8 @@ impl Wanted {
                 "member" => drop(wanted.members.insert(value.parse().map_err(|e| format!("member: {e}"))?)),
                 "job" => drop(wanted.jobs.insert(value.parse().map_err(|e| format!("job: {e}"))?)),
                 "kind" => wanted.kinds.push(value.parse().map_err(|e| format!("kind: {e}"))?),
-                "since" if value == "now" => wanted.kept = false,
-                "since" if value == "kept" => wanted.kept = true,
+                "since" if value == "now" => wanted.from_oldest = false,
+                "since" if value == "kept" => wanted.from_oldest = true,
                 "since" => return Err(format!("since: {value:?} is neither now nor kept")),
                 "lastEventId" => wanted.after = Some(value.into_owned()),
                 name => {
@@ -89,7 +89,7 @@ pub(crate) fn listen(hub: &Arc<Hub>, caller: Caller, uri: &Uri, headers: &Header
             Some(start) => start,
             None => return bad(format!("Last-Event-ID: {id:?} is no event's id")),
         },
-        None if wanted.kept => Start::Oldest,
+        None if wanted.from_oldest => Start::Oldest,
         None => Start::Now,
     };
     let Some(place) = hub.place(caller.identity()) else {
@@ -130,15 +130,15 @@ struct EventStream {
     newest: watch::Receiver<u64>,
     wanted: Wanted,
     subscription: Subscription,
-    /// The number of the event up to which it was told all that it wants.
+    /// The number of the event up to which it received all that it subscribes to.
     at: u64,
     first: Option<Bytes>,
-    /// Ready when what was told last is with the system.
+    /// Ready when the last frame was given to the operating system.
     taken: Option<oneshot::Receiver<Infallible>>,
     _place: Share,
 }
 
-/// What a listener is told. With it goes the note that it was not taken yet.
+/// A frame for a listener, with the mark that it was not sent yet.
 struct Frame {
     text: Bytes,
     _taken: oneshot::Sender<Infallible>,
@@ -151,7 +151,7 @@ impl AsRef<[u8]> for Frame {
 }
 
 impl EventStream {
-    /// What it is told next. Nothing is prepared while the client has not taken what came before.
+    /// The next frame. None is prepared while the client has not read the one before.
     async fn next(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
         if let Some(taken) = self.taken.take() {
             let _ = taken.await;
@@ -201,7 +201,7 @@ mod tests {
         let of = |query: &str| Wanted::of(query, &HeaderMap::new());
         let wanted = of("member=team%2Fann&member=b&job=j&kind=job-ended&since=kept&lastEventId=f-1").unwrap();
         assert_eq!(wanted.members.iter().map(MemberKey::as_str).collect::<Vec<_>>(), ["b", "team/ann"]);
-        assert_eq!((wanted.jobs.len(), wanted.kinds, wanted.kept), (1, vec![Kind::JobEnded], true));
+        assert_eq!((wanted.jobs.len(), wanted.kinds, wanted.from_oldest), (1, vec![Kind::JobEnded], true));
         assert_eq!(wanted.after.as_deref(), Some("f-1"));
         assert_eq!(of("").unwrap(), Wanted::default());
         for (query, why) in [
@@ -211,8 +211,8 @@ mod tests {
             ("since=yesterday", "neither now nor kept"),
             ("members=a", "there are member, job"),
         ] {
-            let told = of(query).unwrap_err();
-            assert!(told.contains(why), "{told}");
+            let error = of(query).unwrap_err();
+            assert!(error.contains(why), "{error}");
         }
         let headers = HeaderMap::from_iter([("last-event-id".parse().unwrap(), HeaderValue::from_static("f-2"))]);
         assert_eq!(Wanted::of("lastEventId=f-1", &headers).unwrap().after.as_deref(), Some("f-2"));

@@ -2,7 +2,7 @@
 //! client has a session, or says that it is of a version of MCP without any.
 //!
 //! [`guild_auth`] is asked before any path is looked at: a page in a browser whose name was bound to this
-//! host's address is told 403, whatever it asks for. An answer of [`rpc`] is always one JSON text, never a stream, whatever
+//! host's address is answered 403, whatever it asks for. An answer of [`rpc`] is always one JSON text, never a stream, whatever
 //! the client accepts.
 
 use std::{
@@ -58,7 +58,7 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const DISCARD_BYTES: usize = 64 * 1024 * 1024;
 const DISCARD_TIME: Duration = Duration::from_secs(2);
 
-/// Says that the host is up, and nothing else: to whoever asks, with or without a token.
+/// Says that the host is up, and nothing else, with or without a token.
 const HEALTH: &str = "/healthz";
 /// Tells who is served, and why somebody is not.
 const MEMBERS: &str = "/members";
@@ -168,7 +168,7 @@ impl Inner {
         let (member, target) = match (server, sdk::wanted(request.method(), request.headers(), &body)) {
             (Ok(server), Some(era)) => {
                 let (parts, _) = mem::take(request).into_parts();
-                // In a box of its own: what a poll waits in stays small.
+                // Boxed, so that the future of a request stays small.
                 let handled = Box::pin(self.sdk.handle(era, Server::clone(server), caller.clone(), parts, body));
                 return if is_large { beside_others(handled).await } else { handled.await };
             }

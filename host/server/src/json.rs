@@ -10,7 +10,7 @@ use serde_json::{Number, Value};
 /// Whether the arrays and objects of a JSON text nest deeper than so many levels. A text that is no JSON nests no deeper
 /// than it has brackets.
 pub(crate) fn is_deeper(text: &[u8], levels: usize) -> bool {
-    // Most have fewer brackets than that, and those are counted much faster than they are told from brackets in strings.
+    // Most have fewer brackets than that, and those are counted much faster than brackets are distinguished from those in strings.
     memchr2_iter(b'[', b'{', text).nth(levels).is_some() && depth(text) > levels
 }
 
@@ -45,7 +45,7 @@ const LIGHT: usize = 512;
 /// About how many bytes a JSON text takes as values, and hardly more: for a request's body, before it is parsed. 0 is little.
 ///
 /// # Errors
-/// Where it is more than `limits.parsed_bytes`: the text for whoever sent it.
+/// The error for the sender where it is more than `limits.parsed_bytes`.
 pub(crate) fn weigh(text: &[u8], limits: &Limits) -> Result<u64, String> {
     let weight = if text.len() <= LIGHT { 0 } else { parsed_bytes(text) };
     let most = limits.parsed_bytes;

@@ -43,12 +43,12 @@ const LAST_WORDS: Duration = Duration::from_millis(100);
 /// How long to wait where the system has nothing left for another connection.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
 /// How often the log says so.
-const EXHAUSTED_TOLD: Duration = Duration::from_secs(60);
+const EXHAUSTED_LOGGED: Duration = Duration::from_secs(60);
 
 /// Bytes of a client's that are read before somebody asks for them, on each connection.
 const READ_AHEAD: usize = 64 * 1024;
 
-/// Connections that are kept for this machine, where there are many.
+/// Connections that are reserved for this machine, if there are many.
 const OWN: u32 = 16;
 
 /// Why the host cannot have its address.
@@ -121,7 +121,7 @@ impl Bound {
     pub fn listen(self, limits: &Limits) -> Result<TcpListener, BindError> {
         let listen = || {
             // Connections inherit all of this. An answer is one write, which waiting to fill a packet would only delay; one
-            // that its client does not take must not be kept for ever.
+            // that its client does not read must not stay in memory for ever.
             self.socket.set_tcp_nodelay(true)?;
             #[cfg(target_os = "linux")]
             {
@@ -207,22 +207,22 @@ pub async fn serve(listener: TcpListener, service: Service, limits: &Limits, sto
     connections.shutdown().await;
 }
 
-/// Failed attempts to accept a connection, as the log is told of them: the first at once, the others as a number, once in
-/// each [`EXHAUSTED_TOLD`].
+/// Failed attempts to accept a connection, as they are logged: the first at once, the others as a number, once in
+/// each [`EXHAUSTED_LOGGED`].
 #[derive(Default)]
 struct Exhausted {
-    told: Option<Instant>,
+    logged: Option<Instant>,
     untold: u64,
 }
 
 impl Exhausted {
-    /// Counts one more. The number of those that the log was not told of, where it is to be told now.
+    /// Counts one more. Returns the number of those that were not logged, if they are to be logged now.
     fn failed(&mut self, now: Instant) -> Option<u64> {
         self.untold = self.untold.saturating_add(1);
-        if self.told.is_some_and(|told| now.duration_since(told) < EXHAUSTED_TOLD) {
+        if self.logged.is_some_and(|logged| now.duration_since(logged) < EXHAUSTED_LOGGED) {
             return None;
         }
-        self.told = Some(now);
+        self.logged = Some(now);
         Some(mem::take(&mut self.untold))
     }
 }
@@ -274,7 +274,7 @@ async fn refuse_without_clock(mut stream: impl Transport) {
 struct OfAddresses {
     /// Of one of them.
     most: u32,
-    /// Of all of them together: whoever is elsewhere cannot keep this machine's own from being served.
+    /// All together: clients elsewhere cannot keep clients on this machine from being served.
     most_of_all: u32,
     now: Mutex<Counts>,
 }
@@ -383,8 +383,8 @@ impl Signals {
         Ok(Self { stop: StopSignals::new()?, hangup: signal(SignalKind::hangup())?, has_terminal })
     }
 
-    /// Ready when the process is told to end: by SIGTERM, by SIGINT, or by SIGHUP when its terminal is gone. Any other SIGHUP
-    /// wakes whoever waits for `hangup`.
+    /// Ready when the process is asked to end: by SIGTERM, by SIGINT, or by SIGHUP when its terminal is gone. Any other SIGHUP
+    /// wakes those who wait for `hangup`.
     pub async fn ended(mut self, hangup: &Notify) {
         loop {
             tokio::select! {
@@ -405,7 +405,7 @@ fn is_on_terminal() -> bool {
     File::open("/dev/tty").is_ok()
 }
 
-/// Whether whoever started the process let it ignore SIGHUP, as `nohup` does. Elsewhere than on Linux nobody knows.
+/// Whether the process was started with SIGHUP ignored, as `nohup` does. This is known on Linux only.
 fn ignores_hangups() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -167,7 +167,7 @@ async fn answer_one(
     Ok(())
 }
 
-/// What a request of a batch is told that was not carried out, since there is no room for its answer.
+/// The answer to a request of a batch that was not carried out, since there is no room for its result.
 fn over(most: usize) -> RpcError {
     let message = format!("the answers of this batch are over {most} bytes; send this request by itself");
     RpcError::new(code::BUSY, message)

@@ -36,7 +36,7 @@ pub struct ServeOptions {
 /// Why the host does not serve.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The address cannot be had; a port that is taken is told apart.
+    /// The address cannot be bound. A port that is taken has an error of its own.
     #[error(transparent)]
     Bind(#[from] BindError),
     /// Nobody could come in, or anybody could.
@@ -54,10 +54,10 @@ pub enum ServeError {
 pub const DEFAULT_PORT: u16 = 7433;
 
 /// Serves until SIGTERM or SIGINT, and reads `guild.toml` again at each SIGHUP: `signals` stands since the process began.
-/// `ready` is told where, as `http://127.0.0.1:7433`, once clients can connect.
+/// `ready` is called with the address, as `http://127.0.0.1:7433`, once clients can connect.
 ///
 /// The address is bound first, so that a port that is taken is known at once, and listened on last, when every member
-/// answers: a client that can connect is never told to come back.
+/// answers: a client that can connect never has to retry.
 ///
 /// # Errors
 /// See [`ServeError`].
@@ -105,6 +105,6 @@ fn more_descriptors() {
     let most = Rlimit { current: limit.maximum, maximum: limit.maximum };
     if let Err(e) = setrlimit(Resource::Nofile, most) {
         let current = limit.current.map_or_else(|| "what it is".to_owned(), |current| current.to_string());
-        tracing::warn!("the limit of file descriptors stays at {current}: {e}");
+        tracing::warn!("cannot raise the limit of file descriptors, which is {current}: {e}");
     }
 }

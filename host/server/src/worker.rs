@@ -30,7 +30,7 @@ pub(crate) struct WorkerMethod {
     run: Handler,
 }
 
-/// Carries a method out. The audit log is told which job it is about.
+/// Carries a method out, and notes for the audit log which job it is about.
 type Handler = for<'a> fn(&'a Arc<Member>, &'a Caller, Params, &'a Audit) -> BoxFuture<'a, Result<Bytes, RpcError>>;
 
 pub(crate) static DISPATCH: WorkerMethod = WorkerMethod {
@@ -120,7 +120,7 @@ impl WorkerMethod {
         Operation { name: self.name, access: self.access }
     }
 
-    /// Carries it out. The audit log is told which job it is about.
+    /// Carries it out, and notes for the audit log which job it is about.
     pub(crate) async fn call(
         &self,
         member: &Arc<Member>,

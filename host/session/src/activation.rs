@@ -1,4 +1,4 @@
-//! What a component is told when it is activated, and what it answers (REQ-WD-30, REQ-WKR-4a): the Rust
+//! The input of a component when it is activated, and its answer (REQ-WD-30, REQ-WKR-4a): the Rust
 //! side of the WIT interface `dispatch`.
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub struct Request {
     pub description: String,
     /// The whole prompt.
     pub task: String,
-    /// What the plugin defines; `{}` where none came.
+    /// What the plugin defines; `{}` where there is none.
     pub config: Value,
 }
 

@@ -1,6 +1,6 @@
 //! Reading local files under the read roots that the operator granted.
 
-use std::{collections::BTreeMap, fmt, time::SystemTime};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
@@ -8,67 +8,60 @@ use tokio_util::sync::CancellationToken;
 use crate::tools::ToolError;
 
 /// A file that can be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileEntry {
     /// The file, as [`Files`] spells paths.
     pub path: String,
     /// Its size in bytes.
     pub size: u64,
-    /// When it was last written.
-    pub modified: SystemTime,
+    /// When it was last written: seconds since 1970, and nanoseconds.
+    pub modified: (i64, i64),
 }
 
 /// Why something under the read roots is not read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, thiserror::Error)]
 pub enum Reason {
     /// The system does not let the host read it: mostly for lack of permission.
+    #[error("cannot be read, check the permissions")]
     Denied,
     /// It is a symbolic link.
+    #[error("symbolic links, which are not followed")]
     Link,
     /// It is a device, a pipe or a socket.
+    #[error("devices, pipes or sockets")]
     Special,
     /// It is nested too deep.
+    #[error("nested too deep")]
     Deep,
     /// A `.gitignore` above it goes beyond the bounds.
+    #[error("below a .gitignore that is too large or cannot be read")]
     Ignore,
     /// Its name is no UTF-8.
+    #[error("with a name that is no UTF-8")]
     Name,
     /// It is larger than what is read.
+    #[error("too large")]
     Large,
     /// It is binary.
+    #[error("binary")]
     Binary,
     /// Its name says that it holds no text to quote: tables, styles, lock files, pictures.
+    #[error("tables, styles, lock files and other kinds without text to quote")]
     Kind,
     /// Other files filled what can be held at a time.
+    #[error("beyond the text that is held at a time")]
     Beyond,
     /// Reading it took longer, or more memory, than it may.
+    #[error("that took too long, or too much memory, to read")]
     Costly,
 }
 
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Denied => "cannot be read, check the permissions",
-            Self::Link => "symbolic links, which are not followed",
-            Self::Special => "devices, pipes or sockets",
-            Self::Deep => "nested too deep",
-            Self::Ignore => "below a .gitignore that is too large or cannot be read",
-            Self::Name => "with a name that is no UTF-8",
-            Self::Large => "too large",
-            Self::Binary => "binary",
-            Self::Kind => "tables, styles, lock files and other kinds without text to quote",
-            Self::Beyond => "beyond the text that is held at a time",
-            Self::Costly => "that took too long, or too much memory, to read",
-        })
-    }
-}
-
-/// What was come by under the read roots and not read: how often for each reason, with the first paths.
+/// What was found under the read roots and not read: how often for each reason, with the first paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Unread(BTreeMap<Reason, Few>);
+pub struct Unread(BTreeMap<Reason, Tally>);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Few {
+struct Tally {
     count: usize,
     first: Vec<String>,
 }
@@ -81,44 +74,44 @@ impl Unread {
 
     /// Notes one.
     pub fn add(&mut self, reason: Reason, path: &str) {
-        let few = self.0.entry(reason).or_default();
-        few.count += 1;
-        if few.first.len() < Self::NAMED {
-            few.first.push(path.chars().take(Self::PATH_CHARS).collect());
+        let tally = self.0.entry(reason).or_default();
+        tally.count += 1;
+        if tally.first.len() < Self::NAMED {
+            tally.first.push(path.chars().take(Self::PATH_CHARS).collect());
         }
     }
 
-    /// Takes in those of another.
+    /// Adds those of another.
     pub fn extend(&mut self, other: Self) {
-        for (reason, few) in other.0 {
+        for (reason, tally) in other.0 {
             let own = self.0.entry(reason).or_default();
-            own.count += few.count;
+            own.count += tally.count;
             let room = Self::NAMED.saturating_sub(own.first.len());
-            own.first.extend(few.first.into_iter().take(room));
+            own.first.extend(tally.first.into_iter().take(room));
         }
     }
 
-    /// Those that are left where some of the paths, which were noted for this reason, were read otherwise.
+    /// The rest, without paths that were noted for this reason and read in another way.
     #[must_use]
     pub fn without(&self, reason: Reason, paths: &[&str]) -> Self {
         let mut left = self.clone();
-        if let Some(few) = left.0.get_mut(&reason) {
-            few.count = few.count.saturating_sub(paths.len());
-            few.first.retain(|named| !paths.contains(&named.as_str()));
-            few.first.truncate(few.count);
+        if let Some(tally) = left.0.get_mut(&reason) {
+            tally.count = tally.count.saturating_sub(paths.len());
+            tally.first.retain(|named| !paths.contains(&named.as_str()));
+            tally.first.truncate(tally.count);
         }
-        left.0.retain(|_, few| few.count > 0);
+        left.0.retain(|_, tally| tally.count > 0);
         left
     }
 
     /// How many there are for this reason.
     pub fn count(&self, reason: Reason) -> usize {
-        self.0.get(&reason).map_or(0, |few| few.count)
+        self.0.get(&reason).map_or(0, |tally| tally.count)
     }
 
     /// How many there are.
     pub fn total(&self) -> usize {
-        self.0.values().map(|few| few.count).sum()
+        self.0.values().map(|tally| tally.count).sum()
     }
 
     /// Whether there are none.
@@ -128,23 +121,23 @@ impl Unread {
 
     /// A line for each reason: why, how many, and the first of them.
     pub fn lines(&self) -> impl Iterator<Item = String> {
-        self.0.iter().map(|(reason, few)| {
+        self.0.iter().map(|(reason, tally)| {
             // A path is what people call files: on one line, and in backticks.
             let plain = |path: &String| path.replace(['`', '\n', '\r'], "?");
-            let named = few.first.iter().map(|path| format!("`{}`", plain(path))).collect::<Vec<_>>().join(", ");
-            let more = few.count - few.first.len();
+            let named = tally.first.iter().map(|path| format!("`{}`", plain(path))).collect::<Vec<_>>().join(", ");
+            let more = tally.count - tally.first.len();
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            format!("{reason} ({}): {named}{more}", few.count)
+            format!("{reason} ({}): {named}{more}", tally.count)
         })
     }
 }
 
 /// What a walk over the read roots gives.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listing {
     /// The files, sorted by path.
     pub files: Vec<FileEntry>,
-    /// What else was come by: files and directories that are not read.
+    /// Files and directories that were found and are not read.
     pub unread: Unread,
 }
 
@@ -193,7 +186,7 @@ pub struct GrepResult {
     pub files: Vec<FileMatches>,
     /// Files that could not be searched to their end, such as those that are too large.
     pub skipped: u32,
-    /// What was come by and not searched at all.
+    /// What was found and not searched at all.
     pub unread: Unread,
     /// Whether it stopped since what it found is too much to keep.
     pub full: bool,
@@ -204,7 +197,7 @@ pub struct GrepResult {
 pub struct FileMatches {
     /// The file, as [`Files`] spells paths.
     pub path: String,
-    /// How many lines match, as far as was looked.
+    /// How many lines match in the searched part.
     pub count: u32,
     /// The lines, where they are wanted.
     pub lines: Vec<FoundLine>,
@@ -225,7 +218,7 @@ pub struct FoundLine {
 /// nothing. No host path is ever shown, and nothing outside of the roots can be reached, by `..` or by a symlink.
 ///
 /// All methods block on the file system: call them where blocking is allowed. Those that look at many files stop soon
-/// after they are cancelled, with an error that nobody waits for.
+/// after they are cancelled, with an error that has no reader.
 pub trait Files: Send + Sync {
     /// The names of the roots, in the order in which they were granted.
     fn roots(&self) -> Vec<String>;

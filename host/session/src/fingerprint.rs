@@ -1,4 +1,4 @@
-//! Which file something is, and in which state: what tells a change without reading the file.
+//! The identity and the state of a file: they show a change without reading the file.
 
 use std::{io, path::Path};
 
@@ -23,7 +23,7 @@ impl Fingerprint {
     /// The state of an open file.
     ///
     /// # Errors
-    /// Where the system does not tell.
+    /// Where the metadata cannot be read.
     pub fn of(file: impl AsFd) -> io::Result<Self> {
         Ok((&fstat(file)?).into())
     }
@@ -31,12 +31,12 @@ impl Fingerprint {
     /// The state of whatever has that name in the directory, a symlink itself; `None` if nothing has. One system call.
     ///
     /// # Errors
-    /// Where the system does not tell.
+    /// Where the metadata cannot be read.
     pub fn at(dir: impl AsFd, path: impl AsRef<Path>) -> io::Result<Option<Self>> {
         found(statat(dir, path.as_ref(), AtFlags::SYMLINK_NOFOLLOW))
     }
 
-    /// From what another library tells of a file; `modified` is as [`Self::modified`].
+    /// From the metadata that another library has read; `modified` is as [`Self::modified`].
     pub fn from_parts(device: u64, inode: u64, size: u64, modified: (i64, i64)) -> Self {
         Self { device, inode, size, modified }
     }
@@ -74,7 +74,7 @@ impl StrictFingerprint {
     /// The state of the file that a path leads to, through symlinks too; `None` where it leads to none.
     ///
     /// # Errors
-    /// Where the system does not tell.
+    /// Where the metadata cannot be read.
     pub fn of(path: &Path) -> io::Result<Option<Self>> {
         found(statat(CWD, path, AtFlags::empty()))
     }

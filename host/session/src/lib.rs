@@ -1,7 +1,7 @@
 //! The traits and types through which a sandboxed component, an agent session, a tool and the job store reach each other
 //! without knowing each other.
 //!
-//! Nothing here stores or runs anything. What implements a trait says so beside it: `guild-agent` the runtimes and the
+//! Nothing here stores or runs anything. Other crates implement the traits: `guild-agent` the runtimes and the
 //! files, `guild-web` search and pages, `guild-jobs` the journal, `guild-server` the sessions of a component.
 
 pub mod activation;

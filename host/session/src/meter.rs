@@ -20,7 +20,7 @@ pub enum Ending {
     Deadline,
     /// Cancelled.
     Interrupted,
-    /// It could not go on; the text says why.
+    /// It failed; the text says why.
     Error(String),
 }
 
@@ -43,13 +43,13 @@ impl Ending {
 pub struct Account {
     /// What was used.
     pub usage: Usage,
-    /// How many requests are under way whose cost is not known yet; see [`Meter::paid`].
+    /// How many requests are under way whose cost is not known yet; see [`Meter::open_cost`].
     pub open: u32,
     /// The models that were used, in the order of their first use.
     pub models: Vec<String>,
 }
 
-/// Who is told of each change of a job's account.
+/// Called with each change of a job's account.
 pub type Observer = Arc<dyn Fn(&Account) + Send + Sync>;
 
 /// Counts what a session uses, and says when a bound is reached. A session's meter has the job's as parent,
@@ -63,7 +63,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// A meter of its own, which nobody observes. Its time begins now.
+    /// A separate meter without an observer. Its time begins now.
     pub fn new(bounds: Bounds) -> Arc<Self> {
         Self::make(bounds, Account::default(), Duration::ZERO, None, None)
     }
@@ -154,15 +154,15 @@ impl Meter {
             account.usage.turns = account.usage.turns.saturating_sub(1);
             return Err(reached);
         }
-        self.tell();
+        self.notify();
         Ok(())
     }
 
-    /// Says that something begins which costs, and whose cost is known when it ends. Where the job ends before that, or
-    /// what is given back is dropped, the cost is unknown.
-    pub fn paid(self: &Arc<Self>) -> Paid {
+    /// Opens a cost whose amount is known later. Where the job ends before that, or the returned value is dropped, the cost
+    /// is unknown.
+    pub fn open_cost(self: &Arc<Self>) -> OpenCost {
         self.open(|open| open.saturating_add(1));
-        Paid(Some(self.clone()))
+        OpenCost(Some(self.clone()))
     }
 
     fn open(&self, change: fn(u32) -> u32) {
@@ -173,10 +173,10 @@ impl Meter {
         if let Some(parent) = &self.parent {
             parent.open(change);
         }
-        self.tell();
+        self.notify();
     }
 
-    /// Books what was used, besides turns; `model` is what it was used of. A cost that is no amount is unknown.
+    /// Books what was used of `model`, except turns. A cost that is no amount is unknown.
     pub fn book(&self, used: Usage, model: Option<&str>) {
         let sound = |usd: &f64| usd.is_finite() && *usd >= 0.0;
         let (cost_usd, known_cost_usd) = (used.cost_usd.filter(sound), used.known_cost_usd.filter(sound));
@@ -193,27 +193,27 @@ impl Meter {
         if let Some(parent) = &self.parent {
             parent.book(used, model);
         }
-        self.tell();
+        self.notify();
     }
 
     fn counted(&self) -> MutexGuard<'_, Account> {
         self.account.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self) {
+    fn notify(&self) {
         if let Some(observer) = &self.observer {
             observer(&self.account());
         }
     }
 }
 
-/// Something under way that costs. Dropped without an account of it, its cost is unknown.
+/// A cost of unknown amount, such as that of a request under way. Dropped before it is resolved, it stays unknown.
 #[must_use]
-pub struct Paid(Option<Arc<Meter>>);
+pub struct OpenCost(Option<Arc<Meter>>);
 
-impl Paid {
-    /// It has ended, and used this.
-    pub fn settle(mut self, used: Usage, model: Option<&str>) {
+impl OpenCost {
+    /// Books what was used.
+    pub fn resolve(mut self, used: Usage, model: Option<&str>) {
         if let Some(meter) = self.0.take() {
             meter.book(used, model);
             meter.open(|open| open.saturating_sub(1));
@@ -221,7 +221,7 @@ impl Paid {
     }
 }
 
-impl Drop for Paid {
+impl Drop for OpenCost {
     fn drop(&mut self) {
         if let Some(meter) = self.0.take() {
             meter.book(Usage::default().and_unknown(), None);
@@ -276,7 +276,7 @@ mod tests {
     fn an_unknown_cost_does_not_give_the_spent_budget_back() {
         let job = job(Bounds { max_budget_usd: Some(0.5), ..Bounds::default() });
         job.book(spent(Some(0.4)), None);
-        drop(job.for_session(Bounds::default()).paid());
+        drop(job.for_session(Bounds::default()).open_cost());
         assert!((job.left().max_budget_usd.unwrap() - 0.1).abs() < 1e-9);
         job.book(spent(Some(0.1)), None);
         assert_eq!(job.take_turn(), Err(Ending::MaxBudget));
@@ -285,9 +285,9 @@ mod tests {
     #[test]
     fn what_is_paid_for_is_open_until_its_cost_is_known() {
         let job = job(Bounds::default());
-        let (first, second) = (job.for_session(Bounds::default()).paid(), job.paid());
+        let (first, second) = (job.for_session(Bounds::default()).open_cost(), job.open_cost());
         assert_eq!(job.account().open, 2);
-        first.settle(spent(Some(0.5)), Some("m"));
+        first.resolve(spent(Some(0.5)), Some("m"));
         drop(second);
         let account = job.account();
         assert_eq!((account.open, account.usage.cost_usd, account.usage.known_cost_usd), (0, None, Some(0.5)));

@@ -1,4 +1,4 @@
-//! Processes of this machine, told apart.
+//! Identifies processes of this machine.
 
 /// When a process started, if it lives: field 22 of `/proc/<pid>/stat`, unless field 3 says that it has ended. The
 /// name before them may contain anything, also parentheses.

@@ -1,7 +1,7 @@
 //! A fair queue: a number of permits that members share.
 //!
 //! Members take turns: one with a thousand requests does not hold up another's first. Within a member, requests are granted
-//! in the order in which they came. One member holds no more permits than its share.
+//! in order of arrival. One member holds no more permits than its share.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -11,7 +11,7 @@ use std::{
 
 use tokio::sync::oneshot;
 
-/// What a member is known by.
+/// The identity of a member.
 pub trait Key: Clone + Eq + Hash {}
 
 impl<K: Clone + Eq + Hash> Key for K {}
@@ -64,7 +64,7 @@ impl<K: Key> FairQueue<K> {
         self.permits_of_member
     }
 
-    /// So many permits, if they are free now and nobody waits.
+    /// Takes so many permits, if they are free and no request waits.
     pub fn try_acquire(self: &Arc<Self>, member: &K, permits: u32) -> Option<Permit<K>> {
         let mut state = self.state();
         let held = state.members.get(member).map_or(0, |member| member.held);
@@ -74,7 +74,8 @@ impl<K: Key> FairQueue<K> {
         Some(self.take(&mut state, member.clone(), permits))
     }
 
-    /// Waits for so many permits; for all of a member's, where it wants more. To drop the future is to leave the queue.
+    /// Waits for so many permits; for all of a member's, where it wants more. Dropping the future removes the request from
+    /// the queue.
     pub async fn acquire(self: &Arc<Self>, member: &K, permits: u32) -> Permit<K> {
         let permits = permits.min(self.permits_of_member);
         if let Some(permit) = self.try_acquire(member, permits) {
@@ -101,7 +102,7 @@ impl<K: Key> FairQueue<K> {
         Permit { queue: self.clone(), member, permits }
     }
 
-    /// Grants what is free to those whose turn it is.
+    /// Grants free permits to the next requests.
     fn grant(self: &Arc<Self>) {
         loop {
             let next = {
@@ -110,7 +111,7 @@ impl<K: Key> FairQueue<K> {
                 next.map(|(member, request)| (self.take(&mut state, member, request.permits), request.granted))
             };
             let Some((permit, granted)) = next else { return };
-            // Where the request left just now, the permit comes back, and is free again when it is dropped.
+            // If the request was dropped just now, so is the permit, which frees it.
             let _ = granted.send(permit);
         }
     }
@@ -135,7 +136,7 @@ impl<K: Key> State<K> {
     }
 
     /// Removes the next request that can be granted, and gives its member's turn to the one after it. One for which too few
-    /// permits are free is waited for: nobody overtakes it but those of members that wait for permits of their own.
+    /// permits are free blocks those after it, unless it waits for permits of its own member.
     fn next(&mut self, permits_of_member: u32) -> Option<(K, Request<K>)> {
         if self.free == 0 {
             return None;
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn members_take_turns_and_those_who_left_are_passed_over() {
+    fn members_take_turns_and_dropped_requests_are_skipped() {
         let queue = FairQueue::new(1, 1);
         let (many, few) = ("many", "few");
         let first = queue.try_acquire(&many, 1).unwrap();
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_permit_granted_to_one_who_left_goes_to_the_next() {
+    fn a_permit_granted_to_a_dropped_request_goes_to_the_next() {
         let queue = FairQueue::new(1, 1);
         let first = queue.try_acquire(&"a", 1).unwrap();
         let mut held = Held::new();
@@ -249,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_holds_no_more_than_its_share_and_waits_in_nobody_s_way() {
+    fn a_member_holds_no_more_than_its_share_and_blocks_no_other() {
         let queue = FairQueue::new(8, 7);
         let mut held = Held::new();
         held.push(queue.try_acquire(&"many", 7).unwrap());

@@ -1,4 +1,4 @@
-//! Where keys of providers, and tokens, come from.
+//! The sources of keys of providers, and of tokens.
 
 use std::{env, fmt, fs, io::Read as _, path::PathBuf};
 

@@ -57,7 +57,7 @@ pub fn parse<T: DeserializeOwned>(tool: &str, input: Value) -> Result<T, ToolErr
 
 /// Why a tool, or a host function of a component, did not do what it was asked: `host-error` in WIT.
 ///
-/// It is an answer to the one who asked, not the end of the job.
+/// It is an answer to the caller, not the end of the job.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum ToolError {
     /// The input was not acceptable; the text says what would be.

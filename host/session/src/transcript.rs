@@ -1,6 +1,6 @@
 //! `transcript.jsonl`: what the sessions of a job did, line by line, as it happened, and exactly as the model saw it.
 //!
-//! It is read by people (`guild logs`) and by the host itself: after a restart a session goes on from it.
+//! It is read by people (`guild logs`) and by the host itself: after a restart a session is resumed from it.
 
 use std::collections::BTreeMap;
 
@@ -34,12 +34,12 @@ pub enum Entry {
         /// The names of all its tools.
         tools: Vec<String>,
     },
-    /// The host stopped, and a host goes on with the session.
+    /// A host resumes the session after a restart.
     Resumed {
         /// The session's number.
         session: u32,
     },
-    /// What the runtime calls the session, where that lets it go on with it.
+    /// The runtime's name for the session, where it can resume the session by that.
     Handle {
         /// The session's number.
         session: u32,
@@ -58,7 +58,7 @@ pub enum Entry {
         /// Its text.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         text: String,
-        /// The whole answer as the runtime has it, where it needs that to go on.
+        /// The whole answer as the runtime has it, where it needs that to resume.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         content: Option<Value>,
         /// What the turn used; it counts one turn.
@@ -90,7 +90,7 @@ pub enum Entry {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
-    /// Something that happened on the way: a retry, a warning of the runtime.
+    /// A remark of the runtime, such as a retry or a warning.
     Note {
         /// The session's number.
         session: u32,
@@ -150,8 +150,7 @@ pub fn usage(lines: &[Line], agent: String) -> JobUsage {
 }
 
 /// What the sessions of these lines used, all turns counted. Where a session had not ended, a request of its model was
-/// likely under way, which has to be paid for all the same, and nobody knows how much; but for the very first one, which
-/// left no trace.
+/// likely under way, whose cost is unknown; but for the very first one, which left no trace.
 pub fn account(lines: &[Line]) -> Account {
     let mut models: Vec<String> = Vec::new();
     let mut sessions: BTreeMap<u32, Usage> = BTreeMap::new();

@@ -1,15 +1,15 @@
 //! Approval: whether a member is still what the operator trusts.
 //!
-//! `guild.lock` beside `guild.toml` pins each member: its component, and what its manifest asks for. The first load pins
-//! (trust on first use), unless `require_approval = true`; what changed since is not loaded until `guild approve`. A copy of
-//! what is pinned is what was trusted already, and loads. `guild.trust`, beside it, has the keys whose signatures are
-//! believed.
+//! `guild.lock` in the directory of `guild.toml` pins each member: its component, and what its manifest requests. The first
+//! load pins (trust on first use), unless `require_approval = true`. A member that changed since is not loaded until
+//! `guild approve`. A copy of a pinned member is trusted too. `guild.trust` in the same directory has the trusted signing
+//! keys.
 //!
-//! Neither file is looked for in a member's directory: what a member brings along cannot make it trusted. Where one of
-//! them cannot be read, nothing loads.
+//! Neither file is read from a member's directory: no content of a member can make it trusted. If one of them cannot be read,
+//! nothing is loaded.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io,
     os::fd::{AsFd as _, AsRawFd as _},
     path::{Path, PathBuf},
@@ -20,13 +20,16 @@ use cap_std::fs::{Dir, MetadataExt as _};
 use guild_auth::audit_log::{Event, Log, Outcome, Who};
 use guild_config::{Config, directory_lock::DirectoryLock, shell_word};
 use guild_contract::{
-    MemberKey,
-    manifest::{ComponentSpec, FILE_NAME},
+    Manifest, MemberKey,
+    grants::Pattern,
+    manifest::{ComponentSpec, FILE_NAME, MANIFEST_BYTES, McpCommand, POSTURE, POSTURE_BYTES},
+    text::hex,
 };
-use guild_jobs::durable::open_directory;
+use guild_jobs::durable::{if_there, open_directory, read_whole};
 use guild_sandbox::{Candidate, LoadError};
 use guild_session::fingerprint::Fingerprint;
 use jiff::{Timestamp, Unit};
+use sha2::{Digest as _, Sha256};
 
 use crate::{
     difference::Difference,
@@ -41,107 +44,58 @@ pub enum Refused {
     /// It cannot be read, checked or compiled.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// What was trusted cannot be read.
+    /// `guild.lock` or `guild.trust` cannot be read.
     #[error(transparent)]
     File(#[from] FileError),
-    /// It is not what it was when it was trusted.
-    #[error(
-        "member {name} is not what it was when it was pinned ({}): {}; if that is meant, its operator \
-         approves it with `guild approve`, and restarts its host if that serves it alone",
-        how.as_str(), difference.sentence()
-    )]
-    Changed {
-        /// The member.
-        name: String,
-        /// How it came to be trusted.
-        how: How,
-        /// What changed.
-        difference: Difference,
-        /// What approves it.
-        command: String,
-    },
-    /// Nobody approved it, and `require_approval = true`.
-    #[error(
-        "member {name} was never approved, and `require_approval = true` in guild.toml wants that; its \
-         operator looks at it with `guild approve`, which asks before it approves, and restarts its host if that serves it alone"
-    )]
-    NotApproved {
-        /// The member.
-        name: String,
-        /// What approves it.
-        command: String,
-    },
-    /// It has a signature that is wrong.
-    #[error("the signature `{file}{SUFFIX}` of member {name} is bad: {why}")]
-    BadSignature {
-        /// The member.
-        name: String,
-        /// The component's file.
-        file: String,
-        /// What is wrong.
-        why: String,
-    },
-    /// It has no signature by a trusted key, and `require_signature = true`.
-    #[error(
-        "the component of member {name} {}, and `require_signature = true` in guild.toml wants a signature `{file}{SUFFIX}` by a \
-         key of guild.trust",
-        if *signed { "is signed by a key that guild.trust does not have" } else { "is not signed" }
-    )]
-    NotSigned {
-        /// The member.
-        name: String,
-        /// The component's file.
-        file: String,
-        /// Whether it has a signature, by a key that is not trusted.
-        signed: bool,
-    },
-    /// Its directory is nowhere that a pin could name.
-    #[error("member {name}: its directory cannot be pinned: {why}")]
-    Directory {
+    /// It changed since it was trusted, or `require_approval = true` and it was never approved.
+    #[error("member {name} {why}")]
+    NotTrusted {
         /// The member.
         name: String,
         /// Why.
         why: String,
+        /// The command that approves it.
+        command: String,
     },
-    /// The policy is kept in a member's directory.
-    #[error(
-        "guild.toml is in a member's directory, where guild.lock would be the member's own to write; keep it in a directory of \
-         its own"
-    )]
-    Misplaced,
+    /// Its signature is wrong, or `require_signature = true` and it has none by a trusted key.
+    #[error("{0}")]
+    Signature(String),
+    /// `guild.toml` is in a member's directory, or the member's directory has no path that a pin could name.
+    #[error("{0}")]
+    Directory(String),
     /// It could not be pinned.
     #[error("member {name} could not be pinned in guild.lock: {why}")]
     Unpinned {
         /// The member.
         name: String,
         /// Why.
-        why: String,
+        why: io::Error,
     },
 }
 
 impl Refused {
-    /// The command that approves the member, wherever it is typed. It names directories, and so is for who operates the
-    /// host, and not for its callers.
+    /// The command that approves the member, from any working directory. It names directories, so it is for the operator of
+    /// the host, and not for its callers.
     pub fn command(&self) -> Option<&str> {
         match self {
-            Self::Changed { command, .. } | Self::NotApproved { command, .. } => Some(command),
+            Self::NotTrusted { command, .. } => Some(command),
             _ => None,
         }
     }
 }
 
-/// What a member presents to be trusted, and what is to be said about that.
+/// What a member presents, and whether that is trusted.
 #[derive(Clone, Debug)]
 pub struct Standing {
     /// Its directory: absolute, without symlinks.
     pub directory: String,
-    /// It as it would be pinned now.
+    /// The pin that it would get now.
     pub presented: Pin,
     /// Whether it is trusted.
     pub trusted: Trusted,
     /// Its signature.
     pub signature: Signature,
-    /// What its pin and `presented` differ in; all that there is, where it has no pin.
+    /// The difference between its pin and `presented`; all of `presented` if it has no pin.
     pub difference: Difference,
     file: String,
     trust: Trust,
@@ -150,18 +104,18 @@ pub struct Standing {
 /// Whether a member is trusted.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Trusted {
-    /// It is what was pinned.
+    /// It matches its pin.
     Pinned(Pin),
-    /// It has no pin, and is what is pinned in this other directory.
+    /// It has no pin, and matches that of this other directory.
     Copy(String),
-    /// It has no pin; its first load pins it, unless that has to be approved.
+    /// It has no pin. Its first load pins it, unless approval is required.
     New,
-    /// It is not what was pinned.
+    /// It differs from its pin.
     Changed(Pin),
 }
 
 impl Trusted {
-    /// What is pinned of its directory.
+    /// The pin of its directory.
     pub fn pin(&self) -> Option<&Pin> {
         match self {
             Self::Pinned(pin) | Self::Changed(pin) => Some(pin),
@@ -171,7 +125,7 @@ impl Trusted {
 }
 
 impl Standing {
-    /// In words: how it came to be trusted, `new` or `changed`.
+    /// How it came to be trusted, else `new` or `changed`.
     pub fn as_str(&self) -> &'static str {
         match &self.trusted {
             Trusted::Pinned(pin) => pin.how.as_str(),
@@ -182,48 +136,51 @@ impl Standing {
     }
 }
 
-/// Who is trusted: `guild.lock` and `guild.trust` of one directory, and what `guild.toml` demands.
+/// `guild.lock` and `guild.trust` of one directory, and what `guild.toml` requires.
 #[derive(Debug)]
 pub struct Approval {
     directory: Option<PathBuf>,
-    /// Where `guild.toml` itself is, if it is a symlink.
+    /// The real path of `guild.toml`, which may be a symlink.
     leads_to: Option<PathBuf>,
     required: bool,
     signature_required: bool,
+    /// The members whose postures may change.
+    free_posture: BTreeSet<Pattern>,
     /// [`Config::policy_option`].
     policy_option: String,
     /// The audit log that `guild.toml` names.
     audit_log: Option<PathBuf>,
-    /// What was read last, and which state of the file that was.
+    /// The lock that was read last, and the state of its file.
     read: Mutex<Option<(Fingerprint, Arc<Lock>)>>,
-    /// What was refused last, by its directory: its component's SHA-256, and why.
-    told: Mutex<BTreeMap<String, (String, String)>>,
-    /// What holds in its place, once `guild.toml` was read again.
+    /// The last refusal that was reported of each directory: the component's SHA-256, and why.
+    reported: Mutex<BTreeMap<String, (String, String)>>,
+    /// What replaces this, once `guild.toml` was read again.
     successor: OnceLock<Arc<Self>>,
 }
 
 impl Approval {
-    /// As `guild.toml` has it.
+    /// By the settings of `guild.toml`.
     pub fn new(config: &Config) -> Self {
         Self {
             directory: config.directory.clone(),
             leads_to: config.file.as_deref().and_then(|file| file.canonicalize().ok()),
             required: config.require_approval,
             signature_required: config.require_signature,
+            free_posture: config.free_posture.clone(),
             policy_option: config.policy_option(),
             audit_log: config.auth.audit_log.clone(),
             read: Mutex::default(),
-            told: Mutex::default(),
+            reported: Mutex::default(),
             successor: OnceLock::new(),
         }
     }
 
-    /// Another one holds in its place from now on.
+    /// Replaces this by another from now on.
     pub fn is_succeeded_by(&self, successor: Arc<Self>) {
         let _ = self.successor.set(successor);
     }
 
-    /// The one that holds now: a component may have begun to load under an earlier one.
+    /// The one that is in force now: a component may have begun to load under an earlier one.
     pub fn current(self: &Arc<Self>) -> Arc<Self> {
         let mut current = self;
         while let Some(successor) = current.successor.get() {
@@ -232,14 +189,14 @@ impl Approval {
         current.clone()
     }
 
-    /// Whether whoever may be loaded under `other` may be so under this.
+    /// Whether every member that `other` admits is admitted by this.
     pub fn allows_all_of(&self, other: &Self) -> bool {
         self.directory == other.directory
             && self.required <= other.required
             && self.signature_required <= other.signature_required
     }
 
-    /// Where `guild.lock` is, or would be.
+    /// The path of `guild.lock`, which need not exist.
     pub fn file(&self) -> Option<PathBuf> {
         self.directory.as_ref().map(|directory| directory.join(FILE))
     }
@@ -247,15 +204,11 @@ impl Approval {
     /// The pins.
     ///
     /// # Errors
-    /// Where they cannot be read.
+    /// If they cannot be read.
     pub fn lock(&self) -> Result<Arc<Lock>, FileError> {
         let Some(directory) = &self.directory else { return Ok(Arc::default()) };
-        let unreadable = |e: io::Error| FileError::Unreadable { file: FILE, why: e.to_string() };
-        let dir = match open_directory(directory) {
-            Ok(dir) => dir,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Arc::default()),
-            Err(e) => return Err(unreadable(e)),
-        };
+        let unreadable = FileError::unreadable(FILE);
+        let Some(dir) = if_there(open_directory(directory)).map_err(unreadable)? else { return Ok(Arc::default()) };
         let now = Fingerprint::at(&dir, FILE).map_err(unreadable)?;
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((at, lock)) = &*read
@@ -269,67 +222,103 @@ impl Approval {
         Ok(lock)
     }
 
-    /// What is to be said about a member whose component is these bytes. It writes nothing and refuses nothing.
+    /// Reads a member's component, which may have `max` bytes, and finds whether it is trusted. It writes nothing, and refuses
+    /// only what cannot be read.
     ///
     /// # Errors
-    /// Where `guild.lock` or `guild.trust` cannot be read, or the directory is none that can be pinned.
-    pub fn of(
+    /// If the component, `guild.lock` or `guild.trust` cannot be read, or the directory cannot be pinned.
+    pub fn look(
         &self,
         key: &MemberKey,
         dir: &Dir,
         spec: &ComponentSpec,
-        candidate: &Candidate,
-    ) -> Result<Standing, Refused> {
-        let directory = place(dir).map_err(|why| Refused::Directory { name: key.to_string(), why })?;
-        self.check_place(&directory)?;
+        max: u64,
+    ) -> Result<(Candidate, Standing), Refused> {
+        let candidate = Candidate::read(dir, &spec.file, max)?;
+        let directory = directory_path(dir)
+            .map_err(|why| Refused::Directory(format!("member {key}: its directory cannot be pinned: {why}")))?;
+        self.check_location(&directory)?;
         let trust = self.directory.as_deref().map(Trust::load).transpose()?.unwrap_or_default();
         let signature = Signature::beside(dir, &spec.file, &candidate.bytes, &trust);
+        let unreadable = |e: io::Error| Refused::Directory(format!("member {key}: {FILE_NAME} cannot be read: {e}"));
+        let manifest = read_whole(dir, FILE_NAME, MANIFEST_BYTES).map_err(unreadable)?.map(|(text, _)| text);
         let presented = Pin {
             name: key.to_string(),
             how: How::FirstUse,
             since: Timestamp::now().round(Unit::Second).unwrap_or_default(),
             sha256: candidate.hash(),
             bytes: candidate.bytes.len() as u64,
+            manifest: manifest.as_deref().map(digest),
+            posture: self.presented_posture(key, dir)?,
+            mcp: manifest.and_then(|text| Manifest::parse(&text).ok()?.mcp).map(|line| spelled(&line)),
             key: signature.key().map(str::to_owned),
             imports: candidate.outside.imports.iter().cloned().collect(),
-            wishes: Asked::of(spec),
+            requested: Asked::of(spec),
         };
         let lock = self.lock()?;
         let trusted = self.trusted(&lock, &directory, &presented);
         let difference = Difference::between(trusted.pin(), &presented, &trust);
-        Ok(Standing { directory, presented, trusted, signature, difference, file: spec.file.clone(), trust })
+        let file = spec.file.clone();
+        Ok((candidate, Standing { directory, presented, trusted, signature, difference, file, trust }))
     }
 
-    /// What is to be said about a member, whose component may have `max` bytes.
-    ///
-    /// # Errors
-    /// As [`Self::of`], or where its component cannot be read.
-    pub fn look(&self, key: &MemberKey, dir: &Dir, spec: &ComponentSpec, max: u64) -> Result<Standing, Refused> {
-        self.of(key, dir, spec, &Candidate::read(dir, &spec.file, max)?)
+    /// The posture as a pin has it; none where it may change.
+    fn presented_posture(&self, key: &MemberKey, dir: &Dir) -> Result<Option<String>, Refused> {
+        if self.is_posture_free(key) {
+            return Ok(None);
+        }
+        let found = read_whole(dir, POSTURE, POSTURE_BYTES);
+        let found = found.map_err(|e| Refused::Directory(format!("member {key}: {POSTURE} cannot be read: {e}")))?;
+        Ok(Some(posture_digest(found.as_ref().map(|(text, _)| text.as_slice()))))
     }
 
-    /// Whether a member may be loaded, for a host that is about to. That it may not is written into the audit log, and the
-    /// command that would help into the host's: callers are not told it, since it names directories. A host tries again
-    /// what it refused; both are written once, until something else is refused.
+    fn is_posture_free(&self, key: &MemberKey) -> bool {
+        self.free_posture.iter().any(|pattern| pattern.matches(key.as_str()))
+    }
+
+    /// Whether sessions of a member may be given this posture: it is the one that was pinned, or may change. A member that is
+    /// in service is asked at each dispatch, since its posture is read then.
     ///
     /// # Errors
-    /// Why not: see [`Refused`].
+    /// Where it is another one, or `guild.lock` cannot be read.
+    pub fn check_posture(&self, key: &MemberKey, dir: &Dir, posture: Option<&[u8]>) -> Result<(), Refused> {
+        if self.is_posture_free(key) {
+            return Ok(());
+        }
+        let lock = self.lock()?;
+        let Ok(directory) = directory_path(dir) else { return Ok(()) };
+        let pinned = lock.pins.get(&directory).and_then(|pin| pin.posture.as_ref());
+        if pinned.is_none_or(|pinned| *pinned == posture_digest(posture)) {
+            return Ok(());
+        }
+        let why = format!(
+            "has another {POSTURE} than the one that was pinned; its operator looks at it with `guild approve`, or lets it \
+             change: `posture = \"free\"` under [member.{:?}] in guild.toml",
+            key.as_str()
+        );
+        Err(Refused::NotTrusted { name: key.to_string(), why, command: self.command(&directory, key.as_str()) })
+    }
+
+    /// Whether a host may load a member. A refusal is written to the audit log, and the command that approves the member to the
+    /// host's log: callers do not see it, since it names directories. A host retries what it refused; both are written once,
+    /// until something else is refused.
+    ///
+    /// # Errors
+    /// Why it may not: see [`Refused`].
     pub fn admit(&self, standing: &Standing) -> Result<(), Refused> {
         let Standing { directory, presented, .. } = standing;
         let checked = self.check(standing);
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
         let Err(refused) = &checked else {
-            told.remove(directory);
+            reported.remove(directory);
             return checked;
         };
         let now = (presented.sha256.clone(), refused.to_string());
-        if told.insert(directory.clone(), now.clone()) == Some(now) {
+        if reported.insert(directory.clone(), now.clone()) == Some(now) {
             return checked;
         }
-        let event = match refused {
-            Refused::BadSignature { .. } | Refused::NotSigned { .. } => "signature-refused",
-            _ => "approval-missing",
-        };
+        let is_signature = matches!(refused, Refused::Signature(_));
+        let event = if is_signature { "signature-refused" } else { "approval-missing" };
         self.record(event, Who::Host, Outcome::Forbidden, presented, directory);
         if let Some(command) = refused.command() {
             tracing::warn!(member = presented.name, "`{command}` shows what would be approved, and asks");
@@ -337,8 +326,7 @@ impl Approval {
         checked
     }
 
-    /// Writes into the audit log what became of a member. Whoever does so has the file for one line only: it may be a host's
-    /// at the same time.
+    /// Writes one line about a member to the audit log, which a host may have open at the same time.
     fn record(&self, event: &str, who: Who<'_>, outcome: Outcome, pin: &Pin, directory: &str) {
         let Some(log) = Log::named(self.audit_log.as_deref()) else { return };
         let member = Some(pin.name.as_str()).filter(|name| name.parse::<MemberKey>().is_ok());
@@ -349,7 +337,7 @@ impl Approval {
     /// Whether a member may be loaded.
     ///
     /// # Errors
-    /// Why not: see [`Refused`].
+    /// Why it may not: see [`Refused`].
     pub fn check(&self, standing: &Standing) -> Result<(), Refused> {
         self.check_signature(standing)?;
         self.check_trust(&standing.trusted, standing)
@@ -357,22 +345,29 @@ impl Approval {
 
     fn check_trust(&self, trusted: &Trusted, standing: &Standing) -> Result<(), Refused> {
         let Standing { presented, trust, .. } = standing;
-        let name = presented.name.clone();
-        let command = || self.command(standing);
-        match trusted {
-            Trusted::Changed(pin) => {
-                let difference = Difference::between(Some(pin), presented, trust);
-                Err(Refused::Changed { name, how: pin.how, difference, command: command() })
-            }
-            Trusted::New if self.required => Err(Refused::NotApproved { name, command: command() }),
-            _ => Ok(()),
-        }
+        let why = match trusted {
+            Trusted::Changed(pin) => format!(
+                "is not what it was when it was pinned ({}): {}; if that is meant, its operator approves it with `guild \
+                 approve`, and restarts its host if that serves it alone",
+                pin.how.as_str(),
+                Difference::between(Some(pin), presented, trust).sentence()
+            ),
+            Trusted::New if self.required => "was never approved, and `require_approval = true` in guild.toml wants that; \
+                 its operator looks at it with `guild approve`, which asks before it approves, and restarts its host if that \
+                 serves it alone"
+                .to_owned(),
+            _ => return Ok(()),
+        };
+        Err(Refused::NotTrusted {
+            name: presented.name.clone(),
+            why,
+            command: self.command(&standing.directory, &presented.name),
+        })
     }
 
-    /// The command that approves a member, wherever it is typed.
-    fn command(&self, Standing { directory, presented, .. }: &Standing) -> String {
+    /// The command that approves a member, from any working directory.
+    fn command(&self, directory: &str, key: &str) -> String {
         let directory = Path::new(directory);
-        let key = &presented.name;
         // A key is the end of its directory's path.
         let members =
             directory.ancestors().nth(key.split('/').count()).filter(|members| members.join(key) == directory);
@@ -383,39 +378,54 @@ impl Approval {
         format!("guild approve {member}{}", self.policy_option)
     }
 
-    /// Whether its signature is as it has to be; `guild approve` does not make up for it.
+    /// Whether a member's signature permits loading it. `guild approve` does not replace a signature.
     ///
     /// # Errors
-    /// Why it is not.
+    /// Why it does not.
     pub fn check_signature(&self, standing: &Standing) -> Result<(), Refused> {
-        let (name, file) = (standing.presented.name.clone(), standing.file.clone());
-        match &standing.signature {
-            Signature::Bad { why } => Err(Refused::BadSignature { name, file, why: why.clone() }),
-            Signature::None | Signature::Unknown if self.signature_required => {
-                Err(Refused::NotSigned { name, file, signed: standing.signature == Signature::Unknown })
+        let (name, file) = (&standing.presented.name, &standing.file);
+        let state = match &standing.signature {
+            Signature::Bad { why } => {
+                let text = format!("the signature `{file}{SUFFIX}` of member {name} is bad: {why}");
+                return Err(Refused::Signature(text));
             }
-            _ => Ok(()),
+            Signature::None => "is not signed",
+            Signature::Unknown => "is signed by a key that guild.trust does not have",
+            Signature::Good { .. } => return Ok(()),
+        };
+        if !self.signature_required {
+            return Ok(());
         }
+        Err(Refused::Signature(format!(
+            "the component of member {name} {state}, and `require_signature = true` in guild.toml wants a signature \
+             `{file}{SUFFIX}` by a key of guild.trust"
+        )))
     }
 
-    /// Pins what was checked and has turned out to load, where that is not pinned yet.
+    /// Pins a member that was checked and could be loaded, unless it is pinned already.
     ///
     /// # Errors
-    /// Where it is no longer trusted by now, or cannot be pinned. Where nothing may be written beside `guild.toml`, that is
-    /// only logged: a member that is loaded for the first time then is so each time.
+    /// If it is no longer trusted, or cannot be pinned. If nothing may be written in the directory of `guild.toml`, that is
+    /// only logged: then each load of the member is a first one.
     pub fn pin(&self, standing: &Standing) -> Result<(), Refused> {
         let Standing { directory, presented, trusted, .. } = standing;
-        if matches!(trusted, Trusted::Pinned(pin) if pin.key == presented.key) {
+        if matches!(trusted, Trusted::Pinned(pin) if pin.key == presented.key && pin.is_whole(presented)) {
             return Ok(());
         }
         let name = &presented.name;
         let mut pinned = None;
-        let changed = self.change(|lock| {
-            // Others may have changed it since it was read.
+        let changed = self.change(name, |lock| {
+            // Another process may have changed it since it was read.
             let trusted = self.trusted(lock, directory, presented);
             self.check_trust(&trusted, standing)?;
             let pin = match trusted {
-                Trusted::Pinned(pin) | Trusted::Changed(pin) => Pin { key: presented.key.clone(), ..pin },
+                Trusted::Pinned(pin) | Trusted::Changed(pin) => Pin {
+                    key: presented.key.clone(),
+                    manifest: presented.manifest.clone().or(pin.manifest),
+                    posture: presented.posture.clone().or(pin.posture),
+                    mcp: presented.mcp.clone().or(pin.mcp),
+                    ..pin
+                },
                 Trusted::Copy(_) => Pin { how: How::Copied, ..presented.clone() },
                 Trusted::New => Pin { how: How::FirstUse, ..presented.clone() },
             };
@@ -424,35 +434,30 @@ impl Approval {
             lock.pins.insert(directory.clone(), pin);
             Ok(())
         });
-        let why = match changed {
-            Ok(()) => {
-                if let Some(pin) = pinned {
-                    let event = if pin.how == How::FirstUse { "trusted-on-first-use" } else { "pinned" };
-                    self.record(event, Who::Host, Outcome::Ok, &pin, directory);
-                }
+        match changed {
+            Err(Refused::Unpinned { why, .. }) if self.directory.is_none() || is_forbidden(&why) => {
+                tracing::warn!(
+                    member = name,
+                    "it could not be pinned in guild.lock, so a change of it will not be noticed: {why}"
+                );
                 return Ok(());
             }
-            Err(ChangeError::Refused(why)) => return Err(why),
-            Err(ChangeError::Write(e)) if !is_forbidden(&e) => {
-                return Err(Refused::Unpinned { name: name.clone(), why: e.to_string() });
-            }
-            Err(ChangeError::Write(e)) => e.to_string(),
-            Err(ChangeError::Nowhere) => "there is no configuration directory".to_owned(),
-        };
-        tracing::warn!(
-            member = name,
-            "it could not be pinned in guild.lock, so a change of it will not be noticed: {why}"
-        );
+            changed => changed?,
+        }
+        if let Some(pin) = pinned {
+            let event = if pin.how == How::FirstUse { "trusted-on-first-use" } else { "pinned" };
+            self.record(event, Who::Host, Outcome::Ok, &pin, directory);
+        }
         Ok(())
     }
 
-    /// Approves what was shown: only that is loaded from now on.
+    /// Approves what was shown: from now on only that is loaded.
     ///
     /// # Errors
-    /// Where it cannot be written down.
+    /// If the change cannot be written.
     pub fn approve(&self, standing: &Standing) -> Result<(), Refused> {
         let presented = &standing.presented;
-        let changed = self.change(|lock| {
+        let changed = self.change(&presented.name, |lock| {
             let name = standing.trusted.pin().map_or(&presented.name, |pin| &pin.name).clone();
             let pin = Pin { how: How::Approved, name, ..presented.clone() };
             lock.pins.insert(standing.directory.clone(), pin);
@@ -460,47 +465,56 @@ impl Approval {
         });
         let outcome = if changed.is_ok() { Outcome::Ok } else { Outcome::Failed };
         self.record("approved", by_user(), outcome, presented, &standing.directory);
-        changed.map_err(|e| e.of(&presented.name))
+        changed
     }
 
-    /// Forgets the pin of a directory; false where there is none.
+    /// Writes into the audit log that somebody looked at a member, and did not approve it.
+    pub fn refused(&self, standing: &Standing) {
+        self.record("approval-refused", by_user(), Outcome::Forbidden, &standing.presented, &standing.directory);
+    }
+
+    /// Forgets the pin of a directory; false if there is none.
     ///
     /// # Errors
-    /// Where it cannot be written down.
+    /// If the change cannot be written.
     pub fn forget(&self, directory: &str) -> Result<bool, Refused> {
         let mut found = None;
-        let changed = self.change(|lock| {
+        self.change(directory, |lock| {
             found = lock.pins.remove(directory);
             Ok(())
-        });
-        if let (Ok(()), Some(pin)) = (&changed, &found) {
+        })?;
+        if let Some(pin) = &found {
             self.record("approval-forgotten", by_user(), Outcome::Ok, pin, directory);
         }
-        changed.map(|()| found.is_some()).map_err(|e| e.of(directory))
+        Ok(found.is_some())
     }
 
-    /// Reads the lock, changes it and writes it, while nobody else does.
-    fn change(&self, change: impl FnOnce(&mut Lock) -> Result<(), Refused>) -> Result<(), ChangeError> {
-        let directory = self.directory.as_deref().ok_or(ChangeError::Nowhere)?;
-        let held = DirectoryLock::acquire(directory).map_err(ChangeError::Write)?;
-        // Anew: two writes can be too close for a file's times to tell them apart.
-        let (before, _) = Lock::read(held.dir()).map_err(|e| ChangeError::Refused(e.into()))?;
+    /// Reads the lock, changes it and writes it, while no other process does. An error of the files names `name`.
+    fn change(&self, name: &str, change: impl FnOnce(&mut Lock) -> Result<(), Refused>) -> Result<(), Refused> {
+        let unpinned = |why| Refused::Unpinned { name: name.to_owned(), why };
+        let nowhere = || io::Error::other("there is no configuration directory; set HOME, or name a guild.toml");
+        let directory = self.directory.as_deref().ok_or_else(nowhere).map_err(unpinned)?;
+        let held = DirectoryLock::acquire(directory).map_err(unpinned)?;
+        // Read again: two writes can be too close for the file's times to tell them apart.
+        let (before, _) = Lock::read(held.dir())?;
         let mut lock = before.clone();
-        change(&mut lock).map_err(ChangeError::Refused)?;
+        change(&mut lock)?;
         if lock != before {
-            let stamp = lock.write(&held).map_err(ChangeError::Write)?;
+            let stamp = lock.write(&held).map_err(unpinned)?;
             *self.read.lock().unwrap_or_else(PoisonError::into_inner) = Some((stamp, Arc::new(lock)));
         }
         Ok(())
     }
 
-    /// Whether what a directory presents is trusted. A pin of the directory itself decides, even where the same is pinned
-    /// elsewhere: else an old version that lies about in a copy could come back. Where an approval is required, only what
-    /// was approved vouches for a copy.
+    /// Whether what a directory presents is trusted. A pin of the directory itself decides, even if another directory has the
+    /// same pinned: otherwise an old version in some copy could come back. If approval is required, only an approved pin
+    /// vouches for a copy.
     fn trusted(&self, lock: &Lock, directory: &str, presented: &Pin) -> Trusted {
-        let vouches = |pin: &Pin| (!self.required || pin.how == How::Approved) && pin.covers(presented);
+        // What was approved by an earlier host has to be approved again where it pinned less.
+        let covers = |pin: &Pin| pin.covers(presented) && (!self.required || pin.is_whole(presented));
+        let vouches = |pin: &Pin| (!self.required || pin.how == How::Approved) && covers(pin);
         match lock.pins.get(directory) {
-            Some(pin) if pin.covers(presented) => Trusted::Pinned(pin.clone()),
+            Some(pin) if covers(pin) => Trusted::Pinned(pin.clone()),
             Some(pin) => Trusted::Changed(pin.clone()),
             None => match lock.pins.iter().find(|(_, pin)| vouches(pin)) {
                 Some((other, _)) => Trusted::Copy(other.clone()),
@@ -509,65 +523,75 @@ impl Approval {
         }
     }
 
-    /// Refuses a policy in a member's directory, at whatever depth, whichever member that is.
-    fn check_place(&self, member: &str) -> Result<(), Refused> {
+    /// Refuses a `guild.toml` in the directory of any member, at any depth.
+    fn check_location(&self, member: &str) -> Result<(), Refused> {
         let Some(directory) = &self.directory else { return Ok(()) };
         let real = directory.canonicalize().unwrap_or_else(|_| directory.clone());
         let file = self.leads_to.as_deref().unwrap_or(&real);
         let is_member = |directory: &Path| directory.join(FILE_NAME).symlink_metadata().is_ok();
-        // Any member's, and not only this one's: what is in there is that member's to write. So is the file that a symlink
-        // leads to.
+        // A member can write in its directory. That counts for every member, and for the file that a symlink leads to.
         let inside = [directory, &real, file].into_iter().flat_map(Path::ancestors).any(is_member);
-        if inside || real.starts_with(member) || file.starts_with(member) { Err(Refused::Misplaced) } else { Ok(()) }
+        if !inside && !real.starts_with(member) && !file.starts_with(member) {
+            return Ok(());
+        }
+        let why = "guild.toml is in a member's directory, where guild.lock would be the member's own to write; keep it in a \
+                   directory of its own";
+        Err(Refused::Directory(why.to_owned()))
     }
 }
 
-/// Whoever is at the command line.
+/// The user at the command line.
 fn by_user<'a>() -> Who<'a> {
     Who::User(rustix::process::getuid().as_raw())
 }
 
-/// Why the lock was not changed.
-enum ChangeError {
-    /// There is no configuration directory.
-    Nowhere,
-    /// It could not be written.
-    Write(io::Error),
-    /// It must not be.
-    Refused(Refused),
-}
-
-impl ChangeError {
-    fn of(self, name: &str) -> Refused {
-        let why = match self {
-            Self::Refused(why) => return why,
-            Self::Nowhere => "there is no configuration directory; set HOME, or name a guild.toml".to_owned(),
-            Self::Write(e) => e.to_string(),
-        };
-        Refused::Unpinned { name: name.to_owned(), why }
-    }
-}
-
-/// Whether nothing may be written there, which does not pass and which no plugin can bring about.
+/// Whether writing is forbidden there, which is permanent and which no plugin can cause.
 fn is_forbidden(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
 }
 
 impl Pin {
-    /// Whether what is presented is what was pinned. What was signed has to be signed by the same key; what was not, may
-    /// be now.
+    /// Whether what is presented is what was pinned. A signed component must be signed by the same key; an unsigned one may be
+    /// signed since.
     fn covers(&self, presented: &Self) -> bool {
         self.sha256 == presented.sha256
-            && self.wishes == presented.wishes
+            && self.requested == presented.requested
+            && (self.manifest.is_none() || self.manifest == presented.manifest)
+            && (self.posture.is_none() || presented.posture.is_none() || self.posture == presented.posture)
             && (self.key.is_none() || self.key == presented.key)
+    }
+
+    /// Whether it pins all that is presented.
+    fn is_whole(&self, presented: &Self) -> bool {
+        self.manifest.is_some() >= presented.manifest.is_some() && self.posture.is_some() >= presented.posture.is_some()
     }
 }
 
-/// Where a directory is, that is open: its path without symlinks, as the system tells it, and still leading there.
-pub fn place(dir: &Dir) -> Result<String, String> {
+/// SHA-256 in lower-case hexadecimal.
+fn digest(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+/// A posture as a pin has it.
+fn posture_digest(posture: Option<&[u8]>) -> String {
+    posture.map_or_else(|| "none".to_owned(), digest)
+}
+
+/// An `mcp` line as a shell would spell it, with its variables before it.
+fn spelled(line: &McpCommand) -> String {
+    let variables = line.env.iter().map(|(name, value)| format!("{name}={}", shell_word(Path::new(value))));
+    let words = [&line.command].into_iter().chain(&line.args).map(|word| shell_word(Path::new(word)));
+    variables.chain(words).collect::<Vec<_>>().join(" ")
+}
+
+/// The path of an open directory, without symlinks, if it still leads there.
+///
+/// # Errors
+/// Why it has no such path.
+pub fn directory_path(dir: &Dir) -> Result<String, String> {
     let own = dir.dir_metadata().map_err(|e| e.to_string())?;
     let path = std::fs::read_link(Path::new("/proc/self/fd").join(dir.as_fd().as_raw_fd().to_string()));
-    let path = path.map_err(|e| format!("the system does not tell where it is: {e}"))?;
+    let path = path.map_err(|e| format!("its path cannot be read: {e}"))?;
     let found = std::fs::symlink_metadata(&path);
     let found = found.is_ok_and(|found| {
         use std::os::unix::fs::MetadataExt as _;

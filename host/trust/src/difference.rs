@@ -1,26 +1,36 @@
 //! What changed between a member as it was pinned and as it is.
 
+use std::collections::BTreeSet;
+
 use guild_audit::{Change, Facts};
-use guild_contract::{grants::Capability, manifest::Interface, text::one_line};
+use guild_contract::{
+    grants::Capability,
+    manifest::{FILE_NAME, Interface, POSTURE},
+    text::one_line,
+};
 
 use crate::{
     lock::{Asked, Pin},
     signature::Trust,
 };
 
-/// How many lines a sentence names.
+/// The most lines in a sentence.
 const IN_A_SENTENCE: usize = 6;
-/// How many characters of a name that a component or `guild.trust` has are shown.
+/// The most characters of a name from a component or `guild.trust`.
 const CHARS: usize = 120;
 /// The fact that is a hash.
 const SHA256: &str = "sha256";
-/// How many digits of a hash a sentence has.
+/// How the line of an import of WASI goes on after its sign.
+const WASI: &str = " import wasi:";
+/// The most of such lines that are not one.
+const WASI_LINES: usize = 3;
+/// The digits of a hash in a sentence.
 const DIGITS: usize = 12;
 
 /// What changed between a member as it was pinned and as it is, in the words of the audit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Difference {
-    /// Each thing that came, went or became another.
+    /// Each thing that was added, removed or changed.
     pub changes: Vec<Change>,
 }
 
@@ -36,12 +46,29 @@ impl Difference {
         self.changes.is_empty()
     }
 
-    /// A line for each thing that is gone or new: see [`Change::lines`].
+    /// A line for each thing that is gone or new: see [`Change::lines`]. Many interfaces of WASI are one line.
     pub fn lines(&self) -> impl Iterator<Item = String> {
-        self.changes.iter().flat_map(Change::lines)
+        let (wasi, mut lines): (Vec<_>, Vec<_>) = self
+            .changes
+            .iter()
+            .flat_map(Change::lines)
+            .partition(|line| line.get(1..).is_some_and(|l| l.starts_with(WASI)));
+        for sign in ["-", "+"] {
+            let of_sign: Vec<_> = wasi.iter().filter(|line| line.starts_with(sign)).cloned().collect();
+            if of_sign.len() <= WASI_LINES {
+                lines.extend(of_sign);
+                continue;
+            }
+            let package =
+                |line: &String| line.get(1 + WASI.len()..).and_then(|l| l.split('/').next()).map(str::to_owned);
+            let packages: BTreeSet<_> = of_sign.iter().filter_map(package).collect();
+            let packages = packages.into_iter().collect::<Vec<_>>().join(", ");
+            lines.push(format!("{sign}{WASI}* ({} interfaces of {packages})", of_sign.len()));
+        }
+        lines.into_iter()
     }
 
-    /// In a sentence: the first lines, and how many more there are. Of hashes it has the first digits.
+    /// A sentence of the first lines, and how many more there are. It has the first digits of hashes.
     pub fn sentence(&self) -> String {
         let mut lines: Vec<_> = self.changes.iter().map(brief).flat_map(|change| change.lines()).collect();
         let more = lines.len().saturating_sub(IN_A_SENTENCE);
@@ -54,7 +81,7 @@ impl Difference {
 /// A change with a hash's first digits only.
 fn brief(change: &Change) -> Change {
     let mut change = change.clone();
-    if change.name == SHA256 {
+    if [SHA256, FILE_NAME, POSTURE].contains(&change.name.as_str()) {
         let begin = |hash: String| hash.chars().take(DIGITS).chain(['…']).collect();
         (change.old, change.new) = (change.old.map(begin), change.new.map(begin));
     }
@@ -62,7 +89,7 @@ fn brief(change: &Change) -> Change {
 }
 
 impl Pin {
-    /// What is pinned, one thing at a time.
+    /// What is pinned, as single facts.
     fn facts(&self, trust: &Trust) -> Facts {
         let mut facts = Facts::new();
         let mut add = |subject, name: String, value: String| _ = facts.insert((subject, name), value);
@@ -71,10 +98,14 @@ impl Pin {
         if let Some(key) = &self.key {
             add("identity", "signer".to_owned(), signer(key, trust));
         }
+        let files = [(FILE_NAME, &self.manifest), (POSTURE, &self.posture), ("mcp", &self.mcp)];
+        for (name, value) in files.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?))) {
+            add("identity", name.to_owned(), value.clone());
+        }
         for import in &self.imports {
             add("import", one_line(import, CHARS), String::new());
         }
-        self.wishes.tell(add);
+        self.requested.add_facts(add);
         facts
     }
 }
@@ -88,8 +119,8 @@ fn signer(key: &str, trust: &Trust) -> String {
 }
 
 impl Asked {
-    /// Tells each thing that is asked for; what `guild.toml` can allow or deny as it is spelled there.
-    fn tell(&self, mut add: impl FnMut(&'static str, String, String)) {
+    /// Adds each thing that is requested; what `guild.toml` can allow or deny as it is spelled there.
+    fn add_facts(&self, mut add: impl FnMut(&'static str, String, String)) {
         add("identity", "world".to_owned(), self.world.as_str().to_owned());
         let grants = &self.grants;
         for interface in Interface::ALL.into_iter().filter(|interface| grants.asks(*interface)) {
@@ -203,11 +234,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn different_wishes_are_shown_as_lines_that_differ((a, b) in (asked(), asked())) {
+        fn different_requests_are_shown_as_lines_that_differ((a, b) in (asked(), asked())) {
             let (Some(a), Some(b)) = (a, b) else { return Ok(()) };
             let (was, is) = (pin(&a), pin(&b));
             let difference = Difference::between(Some(&was), &is, &Trust::default());
-            prop_assert_eq!(difference.is_empty(), was.wishes == is.wishes, "{:?}", difference);
+            prop_assert_eq!(difference.is_empty(), was.requested == is.requested, "{:?}", difference);
             let mut seen = BTreeSet::new();
             prop_assert!(difference.lines().all(|line| seen.insert(line.trim_start_matches(['+', '-']).to_owned())), "{:?}", difference);
         }

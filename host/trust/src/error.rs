@@ -1,4 +1,6 @@
-//! Why a file beside `guild.toml` cannot be used.
+//! Why `guild.lock` or `guild.trust` cannot be used.
+
+use std::io;
 
 /// Why `guild.lock` or `guild.trust` cannot be used. The files are named without their directory: callers see it too.
 #[derive(Debug, thiserror::Error)]
@@ -8,10 +10,10 @@ pub enum FileError {
     Unreadable {
         /// Which one.
         file: &'static str,
-        /// What the system said.
-        why: String,
+        /// Why.
+        why: io::Error,
     },
-    /// It says something that cannot be.
+    /// Its content is invalid.
     #[error("{file}:{line}: {text}; until that is put right, no member is loaded")]
     Invalid {
         /// Which one.
@@ -21,4 +23,10 @@ pub enum FileError {
         /// What is wrong with it.
         text: String,
     },
+}
+
+impl FileError {
+    pub(crate) fn unreadable(file: &'static str) -> impl Fn(io::Error) -> Self + Copy {
+        move |why| Self::Unreadable { file, why }
+    }
 }

@@ -1,4 +1,4 @@
-//! Whether a member is still what the operator trusts, and whether a job was begun here.
+//! Whether a member is still what the operator trusts, and whether a job was dispatched here.
 
 mod approval;
 mod difference;
@@ -7,7 +7,7 @@ mod lock;
 pub mod seal;
 mod signature;
 
-pub use approval::{Approval, Refused, Standing, Trusted, place};
+pub use approval::{Approval, Refused, Standing, Trusted, directory_path};
 pub use difference::Difference;
 pub use error::FileError;
 pub use lock::{Asked, FILE, How, Lock, Pin};

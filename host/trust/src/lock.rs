@@ -1,7 +1,7 @@
 //! `guild.lock`: what each member was when it was approved, or first used.
 //!
-//! It is read without a lock, since it is only ever replaced as a whole, and changed under one: whoever changes it holds
-//! the operating system's lock on its directory, so that many hosts that start at once lose nothing.
+//! It is read without a lock, since it is only replaced as a whole. Every change holds the lock of its directory, so that hosts
+//! that start at the same time lose nothing.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,13 +26,13 @@ use toml::Spanned;
 
 use crate::error::FileError;
 
-/// Its name, beside `guild.toml`.
+/// Its name, in the directory of `guild.toml`.
 pub const FILE: &str = "guild.lock";
 /// The version of its format.
 const VERSION: u32 = 1;
-/// Some ten thousand members. What would make it larger is not added, so that it can always be read.
+/// Some ten thousand members. A pin that would make it larger is not added, so that it can always be read.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
-/// Who may read and write it: a host may run as another user than the one who approves.
+/// All users may read it: a host may run as another user than the one who approves.
 const MODE: u32 = 0o644;
 const HEADER: &str = "\
 # What each member was when it was approved, or first used. `guild approve` changes it, and so does the first load of a
@@ -44,8 +44,8 @@ const HEADER: &str = "\
 #[serde(deny_unknown_fields)]
 pub struct Lock {
     version: u32,
-    /// The pins, by the directory of the member: absolute, without symlinks. The key would not do: the same member has
-    /// another one in a roster than alone, and two houses may each have a `researcher`.
+    /// The pins, by the directory of the member: absolute, without symlinks. A member's key would be ambiguous: it differs in a
+    /// roster and alone, and two rosters may each have a `researcher`.
     #[serde(rename = "member", default)]
     pub pins: BTreeMap<String, Pin>,
 }
@@ -64,13 +64,24 @@ pub struct Pin {
     pub sha256: String,
     /// Bytes of the component.
     pub bytes: u64,
+    /// SHA-256 of its manifest. None in a lock that an earlier host wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub manifest: Option<String>,
+    /// SHA-256 of its posture, or `none` where it has none. None in a lock that an earlier host wrote, and where the operator
+    /// lets the posture change (`posture = "free"`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub posture: Option<String>,
+    /// How others start its host: the command, the arguments and the variables of the manifest's `mcp`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mcp: Option<String>,
     /// The minisign public key that it was signed with, where that was one of `guild.trust`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// What the component imports, sorted. They follow from its hash, and stand here so that a change can be shown.
     pub imports: BTreeSet<String>,
     /// What its manifest asked for.
-    pub wishes: Asked,
+    #[serde(rename = "wishes", alias = "requested")]
+    pub requested: Asked,
 }
 
 /// How a member came to be trusted.
@@ -81,7 +92,7 @@ pub enum How {
     FirstUse,
     /// `guild approve`.
     Approved,
-    /// The same component with the same wishes was pinned in another directory.
+    /// The same component with the same requests was pinned in another directory.
     Copied,
 }
 
@@ -160,18 +171,17 @@ impl Default for Lock {
 impl Lock {
     /// Reads the lock of a directory; an empty one where there is none.
     pub(crate) fn read(dir: &Dir) -> Result<(Self, Option<Fingerprint>), FileError> {
-        let unreadable = |why: String| FileError::Unreadable { file: FILE, why };
-        if let Some(found) = if_there(dir.symlink_metadata(FILE)).map_err(|e| unreadable(e.to_string()))? {
+        let unreadable = FileError::unreadable(FILE);
+        if let Some(found) = if_there(dir.symlink_metadata(FILE)).map_err(unreadable)? {
             if found.is_symlink() {
                 let why = "it is a symlink, and none is followed; put the file itself there";
-                return Err(unreadable(why.to_owned()));
+                return Err(unreadable(io::Error::other(why)));
             }
-            check_unshared(found.mode()).map_err(|e| unreadable(e.to_string()))?;
+            check_unshared(found.mode()).map_err(unreadable)?;
         }
-        let Some((bytes, stamp)) = read_whole(dir, FILE, MAX_BYTES).map_err(|e| unreadable(e.to_string()))? else {
-            return Ok((Self::default(), None));
-        };
-        let text = str::from_utf8(&bytes).map_err(|e| unreadable(e.to_string()))?;
+        let found = read_whole(dir, FILE, MAX_BYTES).map_err(unreadable)?;
+        let Some((bytes, stamp)) = found else { return Ok((Self::default(), None)) };
+        let text = str::from_utf8(&bytes).map_err(|e| unreadable(io::Error::other(e)))?;
         Ok((Self::parse(text)?, Some(stamp)))
     }
 
@@ -189,27 +199,22 @@ impl Lock {
             let why = suggested(e.message()).unwrap_or_else(|| e.message().to_owned());
             wrong(e.span().unwrap_or_default().start, &why)
         };
-        // Only where there is something to say about it is it read for its version alone: it may be of another one.
-        let parsed = from_toml(text);
-        if let Ok(Self { version: VERSION, .. }) = &parsed {
-            return parsed.map_err(invalid);
-        }
+        // The version is read first: the keys of another version may be others.
         let Versioned { version } = from_toml(text).map_err(invalid)?;
         if *version.get_ref() != VERSION {
             let why = format!("version {} is not of this host, which knows version {VERSION}", version.get_ref());
             return Err(wrong(version.span().start, &why));
         }
-        parsed.map_err(invalid)
+        from_toml(text).map_err(invalid)
     }
 
-    /// Replaces the lock of a directory that is held.
+    /// Replaces the lock in the directory that `held` locks.
     pub(crate) fn write(&self, held: &DirectoryLock) -> io::Result<Fingerprint> {
         held.replace(FILE, self.text()?.as_bytes(), MODE)
     }
 
     fn text(&self) -> io::Result<String> {
-        let text = toml::to_string_pretty(self).map_err(io::Error::other)?;
-        let text = format!("{HEADER}{text}");
+        let text = HEADER.to_owned() + &toml::to_string_pretty(self).map_err(io::Error::other)?;
         if text.len() as u64 > MAX_BYTES {
             let why =
                 "it would be larger than 16 MiB; `guild approve --list` shows its pins, and `--forget` removes one";
@@ -226,7 +231,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// The pin of some component with these wishes.
+    /// The pin of some component with these requested.
     pub(crate) fn pin(spec: &ComponentSpec) -> Pin {
         Pin {
             name: "a".into(),
@@ -234,9 +239,12 @@ pub(crate) mod tests {
             since: Timestamp::UNIX_EPOCH,
             sha256: "00".into(),
             bytes: 8,
+            manifest: None,
+            posture: None,
+            mcp: None,
             key: None,
             imports: BTreeSet::new(),
-            wishes: Asked::of(spec),
+            requested: Asked::of(spec),
         }
     }
 

@@ -1,8 +1,8 @@
-//! Seals: what shows a host that a job was begun here, and did not come along with a member's directory.
+//! Seals: they prove to a host that a job was dispatched here, and was not copied with a member's directory.
 //!
-//! A seal is the HMAC-SHA-256 of the member's directory, the job's id and its plan, with a key that no directory can bring
-//! along: `guild.seal` beside `guild.toml`, 32 random bytes. The hosts that use that `guild.toml` share it, so each goes on
-//! with what another began.
+//! A seal is the HMAC-SHA-256 of the member's directory, the job's id and its plan. Its key is never in a member's directory:
+//! it is `guild.seal` in the directory of `guild.toml`, 32 random bytes. The hosts that use that `guild.toml` share it, so each
+//! can resume the jobs of the others.
 
 use std::{
     io,
@@ -19,22 +19,24 @@ use rustix::process::geteuid;
 use sha2::Sha256;
 use subtle::ConstantTimeEq as _;
 
+use crate::approval::directory_path;
+
 /// The name of the key's file.
 pub const FILE: &str = "guild.seal";
 /// Its bytes.
 const KEY_BYTES: usize = 32;
-/// Who may read and write it: its owner.
+/// Only its owner may read and write it.
 const MODE: u32 = 0o600;
-/// All that others could be allowed.
+/// The permissions of other users.
 const OTHERS: u32 = 0o077;
 
 type Key = [u8; KEY_BYTES];
 
-/// Seals jobs, and knows them again.
+/// Makes and verifies seals.
 #[derive(Debug)]
 pub struct Seals {
     directory: Option<PathBuf>,
-    /// Once it was looked for and found, or cannot be had.
+    /// `Some` once it was read or made, or could not be.
     key: Mutex<Option<Option<Key>>>,
 }
 
@@ -44,8 +46,8 @@ impl Seals {
         Self { directory, key: Mutex::default() }
     }
 
-    /// The seal of a job, of the member whose directory `member` is, with that plan, in hexadecimal. The first one makes the
-    /// key. None where there is no key to be had, which is logged once. It blocks.
+    /// The seal of a job with that plan, of the member in the directory `member`, in hexadecimal. The first one makes the key.
+    /// `None` if there is no key and none can be made, which is logged once. It blocks.
     pub fn seal(&self, member: &Dir, job: &JobId, plan: &[u8]) -> Option<String> {
         sealed(&self.key(true)?, member, job, plan)
     }
@@ -56,7 +58,7 @@ impl Seals {
         own.is_some_and(|own| own.as_bytes().ct_eq(seal.as_bytes()).into())
     }
 
-    /// The key; where there is none, it is made if that is wanted.
+    /// The key. If there is none and `make` is set, makes it.
     fn key(&self, make: bool) -> Option<Key> {
         let mut known = self.key.lock().unwrap_or_else(PoisonError::into_inner);
         if known.is_none() {
@@ -68,7 +70,9 @@ impl Seals {
                 Ok(None) => {}
                 Ok(key) => *known = Some(key),
                 Err(e) => {
-                    tracing::warn!("jobs that this host leaves running will not go on: {FILE} beside guild.toml: {e}");
+                    tracing::warn!(
+                        "jobs that a stop of this host interrupts will not be resumed: {FILE} beside guild.toml: {e}"
+                    );
                     *known = Some(None);
                 }
             }
@@ -113,10 +117,10 @@ fn read(dir: &Dir) -> io::Result<Option<Key>> {
     bytes.try_into().map(Some).map_err(unsound)
 }
 
-/// None where nobody can say where the directory is.
+/// `None` if the directory has no path.
 fn sealed(key: &Key, member: &Dir, job: &JobId, plan: &[u8]) -> Option<String> {
     let directory =
-        crate::approval::place(member).inspect_err(|why| tracing::warn!(%job, "it cannot be sealed: {why}")).ok()?;
+        directory_path(member).inspect_err(|why| tracing::warn!(%job, "the job cannot be sealed: {why}")).ok()?;
     let mut mac = Hmac::<Sha256>::new_from_slice(key).ok()?;
     for part in [directory.as_bytes(), job.as_str().as_bytes(), plan] {
         // With its length, so that no part can be taken for another.
@@ -151,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_somebody_else_could_have_made_is_none() {
+    fn a_key_that_another_user_could_have_made_is_not_used() {
         let spoil: [fn(&std::path::Path); 3] = [
             |key| fs::set_permissions(key, fs::Permissions::from_mode(0o640)).unwrap(),
             |key| fs::write(key, "short").unwrap(),

@@ -1,4 +1,4 @@
-//! Signatures of components in minisign's format, and `guild.trust`, which says whose are believed.
+//! Signatures of components in minisign's format, and `guild.trust`, the trusted keys.
 
 use std::{
     io,
@@ -7,22 +7,22 @@ use std::{
 
 use cap_std::fs::Dir;
 use guild_config::text::read_file;
-use guild_jobs::durable::{Survives, open_dir, open_directory, read_whole, replace};
+use guild_jobs::durable::{Survives, if_there, open_dir, open_directory, read_whole, replace};
 use minisign_verify::{Error, PublicKey};
 use serde::Serialize;
 
 use crate::error::FileError;
 
-/// The name of the trust file, beside `guild.toml`.
+/// The name of the trust file, in the directory of `guild.toml`.
 pub const TRUST_FILE: &str = "guild.trust";
-/// What a signature's file is called after the component's: `researcher.wasm.minisig`.
+/// The suffix of a signature's file after the component's name: `researcher.wasm.minisig`.
 pub const SUFFIX: &str = ".minisig";
 /// A signature is four lines.
 const MAX_SIGNATURE_BYTES: u64 = 16 * 1024;
 /// The first line of a key, and of a signature.
 const COMMENT: &str = "untrusted comment: ";
 
-/// The keys whose signatures are believed: what `guild.trust` has, which is public keys of minisign, one after the other.
+/// The trusted keys: `guild.trust` has public keys of minisign, one after the other.
 #[derive(Clone, Debug, Default)]
 pub struct Trust {
     keys: Vec<TrustedKey>,
@@ -37,10 +37,10 @@ struct TrustedKey {
     key: PublicKey,
 }
 
-/// Writes a file's signature beside it, so that a reader or a crash sees the old or the new one, and returns its path.
+/// Writes a file's signature beside the file, atomically, and returns its path.
 ///
 /// # Errors
-/// Where it cannot be written, or the file's name is not UTF-8. The error names the signature.
+/// If it cannot be written, or the file's name is not UTF-8. The error names the signature.
 pub fn write_beside(file: &Path, signature: &str) -> io::Result<PathBuf> {
     let mut path = file.as_os_str().to_owned();
     path.push(SUFFIX);
@@ -54,13 +54,13 @@ pub fn write_beside(file: &Path, signature: &str) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// What is to be said of a component's signature.
+/// The state of a component's signature.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "kebab-case")]
 pub enum Signature {
     /// There is none.
     None,
-    /// It is by a trusted key, and of these bytes.
+    /// It is by a trusted key, and valid.
     Good {
         /// The public key, as minisign writes it.
         key: String,
@@ -69,9 +69,9 @@ pub enum Signature {
         /// What the signer said, and signed.
         comment: String,
     },
-    /// It is by a key that is not trusted, so nobody can say whether it is of these bytes.
+    /// It is by a key that is not trusted, so it cannot be verified.
     Unknown,
-    /// It is not of these bytes, or no signature at all.
+    /// It is invalid, or not a signature.
     Bad {
         /// What is wrong.
         why: String,
@@ -79,22 +79,19 @@ pub enum Signature {
 }
 
 impl Trust {
-    /// The trust file of a directory; nobody is trusted where there is none.
+    /// Reads the trust file of a directory; without one, no key is trusted.
     ///
     /// # Errors
-    /// Where it cannot be read, or a line is not what it has to be.
+    /// If it cannot be read, or a line is invalid.
     pub fn load(directory: &Path) -> Result<Self, FileError> {
-        match read_file(&directory.join(TRUST_FILE)) {
-            Ok(text) => Self::parse(&text),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
-            Err(e) => Err(FileError::Unreadable { file: TRUST_FILE, why: e.to_string() }),
-        }
+        let text = if_there(read_file(&directory.join(TRUST_FILE))).map_err(FileError::unreadable(TRUST_FILE))?;
+        text.map_or_else(|| Ok(Self::default()), |text| Self::parse(&text))
     }
 
     /// Reads the text of a trust file.
     ///
     /// # Errors
-    /// The first line that is not what it has to be.
+    /// The first invalid line.
     pub fn parse(text: &str) -> Result<Self, FileError> {
         let wrong = |line: usize, text: &str| FileError::Invalid { file: TRUST_FILE, line, text: text.to_owned() };
         let mut trust = Self::default();
@@ -117,14 +114,14 @@ impl Trust {
         Ok(trust)
     }
 
-    /// The name of a key, where it is trusted.
+    /// The name of a trusted key.
     pub fn name(&self, key: &str) -> Option<&str> {
         self.keys.iter().find(|known| known.text == key).map(|known| known.name.as_str())
     }
 }
 
 impl Signature {
-    /// What is to be said of `signature`, the content of the file beside the component, if there is one.
+    /// Verifies `signature`, the content of the file beside the component, if there is one.
     pub fn of(component: &[u8], signature: Option<&[u8]>, trust: &Trust) -> Self {
         let Some(signature) = signature else { return Self::None };
         let bad = |why: &str| Self::Bad { why: why.to_owned() };
@@ -132,7 +129,7 @@ impl Signature {
         let Some(decoded) = decoded else { return bad("its file is no signature of minisign") };
         let mut found = Self::Unknown;
         for TrustedKey { name, text, key } in &trust.keys {
-            // Two keys can have the same id, by which a signature says whose it is.
+            // Two keys can have the same id, by which a signature names its key.
             match key.verify(component, &decoded, false) {
                 Ok(()) => {
                     let comment = decoded.trusted_comment().to_owned();
@@ -150,7 +147,7 @@ impl Signature {
         found
     }
 
-    /// What is to be said of the signature beside the component `file` of a member's directory.
+    /// Verifies the signature beside the component `file` in a member's directory.
     pub fn beside(member: &Dir, file: &str, component: &[u8], trust: &Trust) -> Self {
         match read_whole(member, format!("{file}{SUFFIX}"), MAX_SIGNATURE_BYTES) {
             Ok(signature) => Self::of(component, signature.as_ref().map(|(bytes, _)| bytes.as_slice()), trust),
@@ -213,7 +210,7 @@ cXmo9vQSzo3YOmMjnRIMdy9iqimXsHzffKNTDb4FL8BshCWY5CXu4/IT8tJlZjuLh949rg8MJD9wsYG3
 
     /// A member brings its signature's file along.
     #[test]
-    fn no_file_is_good_but_the_signature_and_none_is_a_panic() {
+    fn only_the_signature_is_good_and_no_file_is_a_panic() {
         let bytes = SIGNATURE.as_bytes();
         for cut in 0..bytes.len() - 3 {
             let signature = Signature::of(COMPONENT, Some(&bytes[..cut]), &trust());

@@ -7,16 +7,16 @@ use std::{
 };
 
 use guild_session::tools::ToolError;
-use reqwest::{Client, RequestBuilder, Response, dns::Resolve, redirect};
+use reqwest::{Client, RequestBuilder, Response, redirect};
 use url::Url;
 
 use crate::{
     policy::{Reach, private_address, shown},
-    resolver::{AnyAddress, NotPublic, PublicOnly, Resolver},
+    resolver::{NotPublic, Resolver, WithinReach},
     robots::AGENT,
 };
 
-/// A connection that nobody uses is closed after this.
+/// An idle connection is closed after this.
 const IDLE: Duration = Duration::from_secs(10);
 
 /// The clients. They differ in the addresses that they connect to.
@@ -34,26 +34,25 @@ impl Clients {
         Self { resolver, public: Made::new(), any: Made::new() }
     }
 
-    /// A request that a client is to send which connects as far as `reach` says.
+    /// A request of the client that connects to the addresses that `reach` allows.
     pub(crate) fn get(&self, url: Url, reach: Reach) -> Result<RequestBuilder, ToolError> {
         let client = match reach {
-            Reach::Public => self.public.get_or_init(|| made(PublicOnly(self.resolver.clone()))),
-            Reach::Any => self.any.get_or_init(|| made(AnyAddress(self.resolver.clone()))),
+            Reach::Public => &self.public,
+            Reach::Any => &self.any,
         };
+        let client = client.get_or_init(|| {
+            let client = Client::builder()
+                .user_agent(AGENT)
+                .no_proxy()
+                .referer(false)
+                .redirect(redirect::Policy::none())
+                .pool_idle_timeout(IDLE)
+                .pool_max_idle_per_host(2)
+                .dns_resolver(WithinReach { resolver: self.resolver.clone(), reach });
+            client.build().map_err(|e| format!("[web]: requests cannot be made here: {}", cause(&e)))
+        });
         client.as_ref().map(|client| client.get(url)).map_err(|why| ToolError::Unavailable(why.clone()))
     }
-}
-
-fn made(resolver: impl Resolve + 'static) -> Result<Client, String> {
-    let client = Client::builder()
-        .user_agent(AGENT)
-        .no_proxy()
-        .referer(false)
-        .redirect(redirect::Policy::none())
-        .pool_idle_timeout(IDLE)
-        .pool_max_idle_per_host(2)
-        .dns_resolver(resolver);
-    client.build().map_err(|e| format!("[web]: requests cannot be made here: {}", cause(&e)))
 }
 
 /// Why a request to `url` failed.

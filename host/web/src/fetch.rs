@@ -14,8 +14,9 @@ use tokio::{sync::Semaphore, time};
 use url::Url;
 
 use crate::{
+    WebOptions,
     client::{Clients, body, failed},
-    page::{self, Form, PageResponse, essence},
+    page::{self, PageHead, essence, is_readable},
     policy::{MemberHosts, Policy, normal, shown},
     robots::{self, RobotsCache, Rules},
 };
@@ -41,20 +42,15 @@ pub(crate) struct Fetcher {
 }
 
 impl Fetcher {
-    pub(crate) fn new(
-        policy: Policy,
-        clients: Arc<Clients>,
-        page_bytes: u64,
-        page_time: Duration,
-        robots: bool,
-    ) -> Self {
+    /// Reads pages as `options` say; `policy` is what they open.
+    pub(crate) fn new(policy: Policy, clients: Arc<Clients>, options: &WebOptions) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             policy,
             clients,
-            page_bytes,
-            page_time,
-            robots: robots.then(RobotsCache::default),
+            page_bytes: options.page_bytes,
+            page_time: options.page_time(),
+            robots: options.robots.then(RobotsCache::default),
             reads: Semaphore::new(MAX_READS),
             conversions: Semaphore::new(2 * processors),
         }
@@ -70,29 +66,23 @@ impl Fetcher {
     ) -> Result<String, ToolError> {
         let _turn = self.reads.acquire().await.map_err(|_| closed())?;
         let until = Instant::now() + self.page_time;
-        let shown = shown(&url);
+        let host = shown(&url);
         let read = async {
-            let answer = self.answer(url, hosts).await?;
-            let _turn = conversions.acquire().await.map_err(|_| closed())?;
-            self.text(answer).await
+            let (head, body) = self.answer(url, hosts).await?;
+            let _turn_of_job = conversions.acquire().await.map_err(|_| closed())?;
+            let _turn = self.conversions.acquire().await.map_err(|_| closed())?;
+            let text = page::read_confined(&head, body, self.page_bytes).await;
+            text.map_err(|why| ToolError::Unavailable(format!("the page at {} is not read: {why}", shown(&head.url))))
         };
         time::timeout_at(until.into(), read).await.unwrap_or_else(|_| {
             Err(ToolError::Unavailable(format!(
-                "{shown} did not answer in full within {} s ([web] page_seconds)",
+                "{host} did not answer in full within {} s ([web] page_seconds)",
                 self.page_time.as_secs()
             )))
         })
     }
 
-    /// Makes text of an answer.
-    async fn text(&self, answer: PageResponse) -> Result<String, ToolError> {
-        let _turn = self.conversions.acquire().await.map_err(|_| closed())?;
-        let shown = shown(&answer.url);
-        let text = page::read_confined(answer, self.page_bytes).await;
-        text.map_err(|why| ToolError::Unavailable(format!("the page at {shown} is not read: {why}")))
-    }
-
-    async fn answer(&self, url: Url, hosts: &MemberHosts) -> Result<PageResponse, ToolError> {
+    async fn answer(&self, url: Url, hosts: &MemberHosts) -> Result<(PageHead, Vec<u8>), ToolError> {
         let asked = url.clone();
         let (url, response) = self.follow(url, hosts, self.robots.as_ref()).await?;
         let status = response.status();
@@ -102,12 +92,12 @@ impl Fetcher {
         let header =
             |name| response.headers().get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
         let content_type = header(CONTENT_TYPE);
-        let Some(form) = Form::of(content_type.as_deref()) else {
+        if !is_readable(content_type.as_deref()) {
             return Err(ToolError::Unavailable(format!(
                 "{url} is {}, which is not read: only HTML, text, JSON, XML and Markdown are",
                 essence(content_type.as_deref().unwrap_or_default())
             )));
-        };
+        }
         // What could be decompressed has no such header any more.
         if let Some(encoding) = header(CONTENT_ENCODING).filter(|encoding| encoding != "identity") {
             return Err(ToolError::Unavailable(format!("{url} is compressed as {encoding:?}, which is not read")));
@@ -122,13 +112,13 @@ impl Fetcher {
             return Err(too_large());
         }
         match body(response, self.page_bytes).await {
-            Ok((body, true)) => Ok(PageResponse { redirected: url != asked, url, content_type, form, body }),
+            Ok((body, true)) => Ok((PageHead { redirected: url != asked, url, content_type }, body)),
             Ok((_, false)) => Err(too_large()),
             Err(error) => Err(failed(&url, &error)),
         }
     }
 
-    /// The answer that is no redirect, and where it came from. The policy, and `hosts`, hold at each step, and `robots`
+    /// The first answer that is no redirect, and its address. The policy, and `hosts`, hold at each step, and `robots`
     /// too.
     async fn follow(
         &self,

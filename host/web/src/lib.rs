@@ -1,10 +1,10 @@
 //! The web, as far as the operator opened it: the one place through which a session or a component reaches it.
 //!
-//! [`Internet`] is made once for a host and hands each job its part, [`guild_session::web::Web`]. What may be reached is
-//! the network policy, whose whole rule stands at the top of `policy.rs`. A page comes back as text, its main part as
+//! [`Internet`] is made once for a host and gives each job its part, [`guild_session::web::Web`]. The network policy
+//! decides what may be reached; the top of `policy.rs` has the whole rule. A page comes back as text, its main part as
 //! Markdown; a search asks the provider that the operator named. Everything has a bound: the bytes of a page after
-//! decompression, the seconds for all of it, redirects, pages at a time, and what is kept. What a page or the answer of a
-//! search says is found out in a child process, whose time and memory are bounded.
+//! decompression, the seconds for all of it, redirects, pages at a time, and what is kept. Pages and the
+//! answers of searches are parsed in a child process, whose time and memory are bounded.
 
 mod address;
 mod cache;
@@ -22,7 +22,7 @@ use async_trait::async_trait;
 use guild_session::{
     secret::KeySource,
     tools::ToolError,
-    web::{Fetch, Web},
+    web::{Fetch, Search, Web},
 };
 use tokio::sync::Semaphore;
 
@@ -90,6 +90,10 @@ impl WebOptions {
         self.search.as_ref().map_or(Ok(()), |search| search::endpoint(search).map(drop))
     }
 
+    fn page_time(&self) -> Duration {
+        Duration::from_secs(self.page_seconds.into())
+    }
+
     fn policy(&self) -> Result<Policy, String> {
         let policy = Policy::new(&self.allow, &self.deny, &self.private)?;
         if !(1..=MAX_PAGE_BYTES).contains(&self.page_bytes) {
@@ -122,7 +126,7 @@ pub enum SearchOptions {
 /// The web of a host.
 pub struct Internet {
     fetcher: Option<Arc<Fetcher>>,
-    search: Option<Arc<Provider>>,
+    search: Option<Arc<dyn Search>>,
 }
 
 impl Internet {
@@ -141,13 +145,14 @@ impl Internet {
     /// As there.
     pub fn with_resolver(options: &WebOptions, resolver: Arc<dyn Resolver>) -> Result<Arc<Self>, String> {
         let policy = options.policy()?;
-        let time = Duration::from_secs(options.page_seconds.into());
         let clients = Arc::new(Clients::new(resolver));
-        let search = options.search.as_ref().map(|search| Provider::new(search, clients.clone(), time)).transpose()?;
-        let fetcher = policy
-            .allows_any()
-            .then(|| Arc::new(Fetcher::new(policy, clients, options.page_bytes, time, options.robots)));
-        Ok(Arc::new(Self { fetcher, search: search.map(Arc::new) }))
+        let search = options
+            .search
+            .as_ref()
+            .map(|search| Provider::new(search, clients.clone(), options.page_time()))
+            .transpose()?;
+        let fetcher = policy.allows_any().then(|| Arc::new(Fetcher::new(policy, clients, options)));
+        Ok(Arc::new(Self { fetcher, search: search.map(|search| Arc::new(search) as Arc<dyn Search>) }))
     }
 
     /// The web of one job, as far as `granted` goes: it keeps the pages that the job has read. Pages are read only where
@@ -163,9 +168,8 @@ impl Internet {
                 conversions: Semaphore::new(MAX_CONVERSIONS_OF_A_JOB),
             })
         };
-        let search = self.search.clone().filter(|_| granted.search);
         Web {
-            search: search.map(|search| -> Arc<dyn guild_session::web::Search> { search }),
+            search: self.search.clone().filter(|_| granted.search),
             fetch: self.fetcher.as_ref().zip(hosts).map(pages),
         }
     }

@@ -1,7 +1,7 @@
 //! The network policy: which addresses a session or a component may have the host read.
 //!
 //! The whole of the rule, in the order in which it is applied. It is applied to the address that was asked for, to
-//! the `robots.txt` that is read before it, and anew to each redirect ([`crate::fetch`] follows them one by one).
+//! the `robots.txt` that is read before it, and again to each redirect ([`crate::fetch`] follows them one by one).
 //!
 //! 1. **Scheme.** `http` and `https`. A redirect from `https` to `http` is refused.
 //! 2. **No credentials** in the address. Requests carry no cookies, no authorisation and no `Referer`.
@@ -74,23 +74,21 @@ impl Policy {
 
     /// Rules 3 and 5, and rule 4 for a host that is an address. For a name, rule 4 is the resolver's.
     pub(crate) fn check(&self, url: &Url) -> Result<Reach, ToolError> {
-        let (Some(host), Some(port)) = (url.host().map(|host| host.to_owned()), url.port_or_known_default()) else {
-            return Err(ToolError::InvalidInput(format!("{url} names no host")));
-        };
+        let (host, port) = host_and_port(url)?;
         let shown = shown(url);
-        let covers = |patterns: &[Pattern]| patterns.iter().find(|pattern| pattern.covers(&host, port)).cloned();
-        if let Some(pattern) = covers(&self.deny) {
+        let covers = |pattern: &Pattern| pattern.covers(&host, port);
+        if let Some(pattern) = self.deny.iter().find(|pattern| covers(pattern)) {
             return Err(ToolError::NotGranted(format!(
                 "the host {shown} is denied by {:?} in `[web] deny` of guild.toml",
                 pattern.text
             )));
         }
-        if covers(&self.allow).is_none() {
+        if !self.allow.iter().any(covers) {
             return Err(ToolError::NotGranted(format!(
                 "the host {shown} is not allowed; in guild.toml, `[web] allow = [\"{shown}\"]` would allow it"
             )));
         }
-        if covers(&self.private).is_some() {
+        if self.private.iter().any(covers) {
             return Ok(Reach::Any);
         }
         let address = match host {
@@ -126,18 +124,16 @@ impl MemberHosts {
     }
 
     pub(crate) fn check(&self, url: &Url) -> Result<(), ToolError> {
-        let (Some(host), Some(port)) = (url.host().map(|host| host.to_owned()), url.port_or_known_default()) else {
-            return Err(ToolError::InvalidInput(format!("{url} names no host")));
-        };
+        let (host, port) = host_and_port(url)?;
         let shown = shown(url);
-        let covering = |patterns: &[Pattern]| patterns.iter().find(|pattern| pattern.covers(&host, port)).cloned();
-        if let Some(pattern) = covering(&self.none_of) {
+        let covers = |pattern: &Pattern| pattern.covers(&host, port);
+        if let Some(pattern) = self.none_of.iter().find(|pattern| covers(pattern)) {
             return Err(ToolError::NotGranted(format!(
                 "the host {shown} is denied to this member by \"web:{}\" in `deny` of its [member] in guild.toml",
                 pattern.text
             )));
         }
-        if let Some(others) = self.all_of.iter().find(|patterns| covering(patterns).is_none()) {
+        if let Some(others) = self.all_of.iter().find(|patterns| !patterns.iter().any(covers)) {
             let others: Vec<&str> = others.iter().map(|pattern| pattern.text.as_str()).collect();
             return Err(ToolError::NotGranted(format!(
                 "the host {shown} is not granted to this member, which is granted {} only: its guild-member.json asks \
@@ -147,6 +143,11 @@ impl MemberHosts {
         }
         Ok(())
     }
+}
+
+fn host_and_port(url: &Url) -> Result<(Host, u16), ToolError> {
+    let host = url.host().map(|host| host.to_owned());
+    host.zip(url.port_or_known_default()).ok_or_else(|| ToolError::InvalidInput(format!("{url} names no host")))
 }
 
 /// Whether a text is a pattern of hosts; the error says what would be.

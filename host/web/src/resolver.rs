@@ -1,9 +1,9 @@
-//! Names to addresses, with the rule that addresses are public at the only place where it cannot be gone around: a
+//! Names to addresses, with the rule that addresses are public at the only place where it cannot be bypassed: a
 //! connection is made to what this answers, and to nothing else.
 
 use std::{
     error::Error,
-    fmt, io,
+    io,
     net::{IpAddr, SocketAddr},
     sync::Arc,
 };
@@ -11,7 +11,7 @@ use std::{
 use async_trait::async_trait;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-use crate::address::not_public;
+use crate::{address::not_public, policy::Reach};
 
 /// Finds the addresses of a name.
 #[async_trait]
@@ -33,49 +33,36 @@ impl Resolver for SystemResolver {
     }
 }
 
-/// Answers with public addresses only.
-pub(crate) struct PublicOnly(pub(crate) Arc<dyn Resolver>);
+/// Answers with those addresses of a name that may be reached.
+pub(crate) struct WithinReach {
+    pub(crate) resolver: Arc<dyn Resolver>,
+    pub(crate) reach: Reach,
+}
 
-/// Answers with whatever addresses there are.
-pub(crate) struct AnyAddress(pub(crate) Arc<dyn Resolver>);
-
-impl Resolve for PublicOnly {
+impl Resolve for WithinReach {
     fn resolve(&self, name: Name) -> Resolving {
-        let resolver = self.0.clone();
+        let (resolver, reach) = (self.resolver.clone(), self.reach);
         Box::pin(async move {
-            let found = resolver.resolve(name.as_str()).await?;
-            let public: Vec<IpAddr> = found.iter().copied().filter(|address| not_public(*address).is_none()).collect();
-            match (found.first(), public.is_empty()) {
-                (Some(address), true) => Err(NotPublic(*address).into()),
-                _ => Ok(addresses(public)),
+            let mut found = resolver.resolve(name.as_str()).await?;
+            if reach == Reach::Public
+                && let Some(first) = found.first().copied()
+            {
+                found.retain(|address| not_public(*address).is_none());
+                if found.is_empty() {
+                    return Err(NotPublic(first).into());
+                }
             }
+            // Port 0 stands for the port of the address that is read.
+            let addresses: Addrs = Box::new(found.into_iter().map(|address| SocketAddr::new(address, 0)));
+            Ok(addresses)
         })
     }
 }
 
-impl Resolve for AnyAddress {
-    fn resolve(&self, name: Name) -> Resolving {
-        let resolver = self.0.clone();
-        Box::pin(async move { Ok(addresses(resolver.resolve(name.as_str()).await?)) })
-    }
-}
-
-/// Port 0 stands for the port of the address that is read.
-fn addresses(found: Vec<IpAddr>) -> Addrs {
-    Box::new(found.into_iter().map(|address| SocketAddr::new(address, 0)))
-}
-
 /// A name resolves to nothing but addresses that are not public; this is one of them.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("it resolves to {0}, {what}", what = not_public(*.0).unwrap_or("a public address"))]
 pub(crate) struct NotPublic(IpAddr);
-
-impl fmt::Display for NotPublic {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "it resolves to {}, {}", self.0, not_public(self.0).unwrap_or("a public address"))
-    }
-}
-
-impl Error for NotPublic {}
 
 impl NotPublic {
     /// The refusal among the causes of an error, if there is one.
@@ -110,7 +97,7 @@ mod tests {
             vec!["::ffff:10.0.0.1", "64:ff9b::a00:1"],
             vec![],
         ];
-        let resolver = PublicOnly(Arc::new(Changing(Mutex::new(answers.into()))));
+        let resolver = WithinReach { resolver: Arc::new(Changing(Mutex::new(answers.into()))), reach: Reach::Public };
         let mut seen = Vec::new();
         for _ in 0..5 {
             seen.push(match resolver.resolve("rebinding.example".parse().unwrap()).await {

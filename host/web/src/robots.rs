@@ -2,7 +2,7 @@
 //!
 //! A group is ours if it names `guild`, and else if it names `*`; all groups of one name are one. The longest pattern
 //! that matches a path decides, and `allow` where two are equally long. `*` stands for anything, `$` at the end for
-//! the end. Our own, since the crates that there are for it have not been kept for years.
+//! the end. No crate is used, since those for it have been unmaintained for years.
 
 use std::{
     collections::HashMap,
@@ -21,7 +21,7 @@ pub(crate) const MAX_FILE_BYTES: usize = 500 * 1024;
 /// The patterns of a group are kept up to so many bytes together, since each is compared with each path.
 const MAX_PATTERN_BYTES: usize = 32 * 1024;
 
-/// The rules of a host are asked for anew after this.
+/// The rules of a host are read again after this.
 const MAX_AGE: Duration = Duration::from_secs(60 * 60);
 /// The rules of so many hosts are kept.
 const MAX_HOSTS: usize = 256;
@@ -156,7 +156,7 @@ fn normal(text: &str) -> Vec<u8> {
     out
 }
 
-/// The rules of hosts, by scheme, host and port. Those who ask at the same time wait for one answer.
+/// The rules of hosts, by scheme, host and port. Concurrent readers of one host share one request.
 #[derive(Default)]
 pub(crate) struct RobotsCache(Mutex<HashMap<String, CachedRules>>);
 
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rules_of_hosts_are_kept_within_bounds() {
+    fn the_cache_of_rules_is_bounded() {
         let cache = RobotsCache::default();
         let first = cache.of("http://0.example");
         assert!(Arc::ptr_eq(&first, &cache.of("http://0.example")));

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Reply, Site, open_to, reader, trouble};
+use common::{Reply, Site, open_to, reader, unavailable};
 use flate2::{Compression, write};
 use guild_session::{tools::ToolError, web::Fetch};
 use guild_web::{Granted, Internet, WebOptions};
@@ -48,11 +48,11 @@ async fn text_is_shown_as_it_is() {
 async fn what_is_no_text_is_refused_with_its_type() {
     for content_type in ["application/pdf", "image/png", "application/octet-stream; x=y", "video/mp4"] {
         let site = Site::start(move |_| Reply::new(content_type, "%PDF")).await;
-        let why = trouble(&reader(&open_to(&site)), &site.url("127.0.0.1", "/")).await;
+        let why = unavailable(&reader(&open_to(&site)), &site.url("127.0.0.1", "/")).await;
         assert!(why.contains(content_type.split(';').next().unwrap()), "{why}");
     }
     let site = Site::start(|_| Reply::text("a\0b")).await;
-    assert!(trouble(&reader(&open_to(&site)), &site.url("127.0.0.1", "/")).await.contains("no text"));
+    assert!(unavailable(&reader(&open_to(&site)), &site.url("127.0.0.1", "/")).await.contains("no text"));
 }
 
 #[tokio::test]
@@ -112,7 +112,7 @@ async fn a_compressed_page_is_read() {
 async fn a_compression_that_was_not_offered_is_refused() {
     for encoding in ["zstd", "gzip, gzip", "x-own"] {
         let site = Site::start(move |_| Reply::text("(bytes)").with("content-encoding", encoding)).await;
-        let why = trouble(&reader(&open_to(&site)), &site.url("127.0.0.1", "/")).await;
+        let why = unavailable(&reader(&open_to(&site)), &site.url("127.0.0.1", "/")).await;
         assert!(why.contains(encoding), "{why}");
     }
 }
@@ -160,7 +160,7 @@ async fn a_body_that_drips_and_a_server_that_is_silent_end_in_time() {
     let reader = reader(&WebOptions { page_seconds: 1, ..open_to(&site) });
     let started = Instant::now();
     let (drips, silent) = (site.url("127.0.0.1", "/drips"), site.url("127.0.0.1", "/silent"));
-    let (drips, silent) = tokio::join!(trouble(&reader, &drips), trouble(&reader, &silent));
+    let (drips, silent) = tokio::join!(unavailable(&reader, &drips), unavailable(&reader, &silent));
     for why in [drips, silent] {
         assert!(why.contains("within 1 s ([web] page_seconds)"), "{why}");
     }
@@ -176,7 +176,7 @@ async fn the_time_counts_for_a_page_with_all_its_redirects() {
     })
     .await;
     let reader = reader(&WebOptions { page_seconds: 1, ..open_to(&site) });
-    assert!(trouble(&reader, &site.url("127.0.0.1", "/")).await.contains("page_seconds"));
+    assert!(unavailable(&reader, &site.url("127.0.0.1", "/")).await.contains("page_seconds"));
 }
 
 #[tokio::test]
@@ -195,12 +195,12 @@ async fn an_error_of_the_server_is_named() {
         ("/304", "304 Not Modified"),
         ("/cut", "broke off"),
     ] {
-        let why = trouble(&reader, &site.url("127.0.0.1", path)).await;
+        let why = unavailable(&reader, &site.url("127.0.0.1", path)).await;
         assert!(why.contains(expected), "{path}: {why}");
     }
     let nobody = format!("http://127.0.0.1:{}/", unused_port().await);
     let options = WebOptions { private: vec!["127.0.0.1".to_owned()], ..open_to(&site) };
-    assert!(trouble(&common::reader(&options), &nobody).await.contains("could not be reached: Connection refused"));
+    assert!(unavailable(&common::reader(&options), &nobody).await.contains("could not be reached: Connection refused"));
 }
 
 async fn unused_port() -> u16 {
@@ -238,7 +238,7 @@ async fn a_job_reads_eight_pages_at_a_time_and_the_time_of_those_that_wait_has_n
     let started = Instant::now();
     let reads = (0..9).map(|page| {
         let (reader, url) = (reader.clone(), site.url("127.0.0.1", &format!("/{page}")));
-        tokio::spawn(async move { trouble(&reader, &url).await })
+        tokio::spawn(async move { unavailable(&reader, &url).await })
     });
     for read in reads.collect::<Vec<_>>() {
         assert!(read.await.unwrap().contains("within 1 s"));
@@ -256,7 +256,7 @@ async fn a_hostile_page_is_refused_and_the_next_is_read() {
     })
     .await;
     let reader = reader(&open_to(&site));
-    assert!(trouble(&reader, &site.url("127.0.0.1", "/deep")).await.contains("deep in each other"));
-    assert!(trouble(&reader, &site.url("127.0.0.1", "/wide")).await.contains("elements"));
+    assert!(unavailable(&reader, &site.url("127.0.0.1", "/deep")).await.contains("deep in each other"));
+    assert!(unavailable(&reader, &site.url("127.0.0.1", "/wide")).await.contains("elements"));
     assert_eq!(reader.fetch(&site.url("127.0.0.1", "/")).await.unwrap(), "a page");
 }

@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use common::{Names, Reply, Site, open_to, options, reader, reader_with, refusal, trouble};
+use common::{Names, Reply, Site, open_to, options, reader, reader_with, refusal, unavailable};
 use guild_session::tools::ToolError;
 use guild_web::{Granted, Internet, SearchOptions, WebOptions};
 
@@ -135,7 +135,7 @@ async fn a_refusal_is_in_the_log_too() {
 }
 
 #[tokio::test]
-async fn each_redirect_is_judged_anew() {
+async fn each_redirect_is_checked() {
     let inner = Site::start(|_| Reply::text("secret")).await;
     let port = inner.port;
     let outer = Site::start(move |request| {
@@ -178,7 +178,7 @@ async fn redirects_are_followed_and_bounded() {
     let reader = reader(&open_to(&site));
     let page = reader.fetch(&site.url("127.0.0.1", "/here")).await.unwrap();
     assert_eq!(page, format!("(read at {})\n\na page", site.url("127.0.0.1", "/there")));
-    let why = trouble(&reader, &site.url("127.0.0.1", "/round")).await;
+    let why = unavailable(&reader, &site.url("127.0.0.1", "/round")).await;
     assert!(why.contains("more than 10 times"), "{why}");
     assert_eq!(site.paths().iter().filter(|path| *path == "/round").count(), 11);
 }
@@ -194,7 +194,7 @@ async fn a_redirect_out_of_the_web_is_refused() {
         "data:text/plain,x",
         "http://user:pw@127.0.0.1/",
     ] {
-        let why = trouble(&reader, &site.url("127.0.0.1", &format!("/?to={to}"))).await;
+        let why = unavailable(&reader, &site.url("127.0.0.1", &format!("/?to={to}"))).await;
         assert!(why.contains("not followed"), "{to}: {why}");
     }
     assert_eq!(site.connections(), 5);
@@ -252,7 +252,7 @@ fn a_proxy_of_the_environment_is_not_used() {
 }
 
 #[test]
-fn bad_options_are_told_with_their_key() {
+fn bad_options_are_errors_that_name_their_key() {
     let good = || options(&["*"], &[]);
     for (options, key) in [
         (options(&["https://example.org/"], &[]), "[web] allow"),

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Reply, Site, open_to, reader, refusal, trouble};
+use common::{Reply, Site, open_to, reader, refusal, unavailable};
 use guild_web::{Granted, Internet, WebOptions};
 
 fn honouring(site: &Site) -> WebOptions {
@@ -38,7 +38,7 @@ async fn where_it_is_not_honoured_it_is_not_asked_for() {
 }
 
 #[tokio::test]
-async fn a_host_without_robots_txt_may_be_read_and_one_whose_cannot_be_found_out_may_not() {
+async fn a_host_without_robots_txt_may_be_read_and_one_whose_cannot_be_read_may_not() {
     for (status, is_read) in [(404, true), (403, true), (410, true), (429, false), (500, false), (503, false)] {
         let site = Site::start(move |request| match request.path.as_str() {
             "/robots.txt" => Reply::status(status),
@@ -50,7 +50,7 @@ async fn a_host_without_robots_txt_may_be_read_and_one_whose_cannot_be_found_out
         if is_read {
             assert_eq!(reader.fetch(&url).await.unwrap(), "a page", "{status}");
         } else {
-            let why = trouble(&reader, &url).await;
+            let why = unavailable(&reader, &url).await;
             assert!(why.contains("robots.txt") && why.contains(&status.to_string()), "{why}");
             assert_eq!(site.paths(), ["/robots.txt"]);
         }

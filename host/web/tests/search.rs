@@ -31,7 +31,7 @@ fn brave_at(site: &Site, key: &Path) -> SearchOptions {
     SearchOptions::Brave { url, key: KeySource::File(key.to_owned()) }
 }
 
-async fn trouble(search: &Arc<dyn Search>) -> String {
+async fn unavailable(search: &Arc<dyn Search>) -> String {
     match search.search("wasm", 5).await {
         Err(ToolError::Unavailable(why)) => why,
         other => panic!("{other:?}"),
@@ -82,7 +82,7 @@ async fn searxng_may_stand_below_a_path() {
 }
 
 #[tokio::test]
-async fn the_troubles_of_searxng_say_what_to_do() {
+async fn the_errors_of_searxng_say_what_to_do() {
     for (reply, expected) in [
         (Reply::status(403), "add `json` to `search.formats` in the settings.yml"),
         (Reply::status(429), "limiter.toml"),
@@ -97,7 +97,7 @@ async fn the_troubles_of_searxng_say_what_to_do() {
         (Reply::cut_short("{"), "broke off"),
     ] {
         let site = Site::start(move |_| reply.clone()).await;
-        let why = trouble(&searxng(&site)).await;
+        let why = unavailable(&searxng(&site)).await;
         assert!(why.contains(expected) && why.contains(&site.at("127.0.0.1")), "{why}");
         assert_eq!(site.connections(), 1);
     }
@@ -108,7 +108,7 @@ async fn a_provider_that_is_silent_ends_in_time() {
     let site = Site::start(|_| Reply::silence()).await;
     let search = SearchOptions::SearXng { url: site.url("127.0.0.1", "") };
     let internet = Internet::new(&WebOptions { page_seconds: 1, ..options(search) }).unwrap();
-    assert!(trouble(&internet.for_job(&Granted::all()).search.unwrap()).await.contains("within 1 s"));
+    assert!(unavailable(&internet.for_job(&Granted::all()).search.unwrap()).await.contains("within 1 s"));
     site.abandoned().await;
 }
 
@@ -151,7 +151,7 @@ async fn brave_is_asked_with_the_key_of_the_moment() {
 }
 
 #[tokio::test]
-async fn the_troubles_of_brave_say_what_to_do_and_never_the_key() {
+async fn the_errors_of_brave_say_what_to_do_and_never_the_key() {
     let folder = tempfile::tempdir().unwrap();
     let key = folder.path().join("key");
     let refused = r#"{"type":"ErrorResponse","error":{"status":422,"code":"SUBSCRIPTION_TOKEN_INVALID"}}"#;
@@ -170,14 +170,14 @@ async fn the_troubles_of_brave_say_what_to_do_and_never_the_key() {
         let site = Site::start(move |_| reply.clone()).await;
         let search = searcher(brave_at(&site, &key));
         fs::write(&key, key_text).unwrap();
-        let why = trouble(&search).await;
+        let why = unavailable(&search).await;
         assert!(why.contains(expected), "{why}");
         assert!(!why.contains("secret"), "{why}");
     }
 }
 
 #[test]
-fn a_provider_that_cannot_work_is_told_before_it_is_asked() {
+fn a_provider_that_cannot_work_is_an_error_before_it_is_asked() {
     let missing = KeySource::Env("GUILD_TEST_NO_SUCH_KEY".to_owned());
     for (search, expected) in [
         (SearchOptions::Brave { url: None, key: missing.clone() }, "GUILD_TEST_NO_SUCH_KEY"),

@@ -1,5 +1,5 @@
 //! What the clients run on. It comes from their registries, in the versions of the locks in `tests/clients`, and goes
-//! below `target/clients`, so that nobody's own are touched.
+//! below `target/clients`, so that the user's own are not touched.
 
 use std::{
     env::consts::ARCH,
@@ -17,7 +17,7 @@ const STAMP: &str = "installed.lock";
 
 /// The clients, ready to run.
 pub(super) struct Clients {
-    /// Where the JavaScript ones are, beside what they import.
+    /// Where the JavaScript ones are, next to what they import.
     pub(super) scripts: PathBuf,
     pub(super) node: PathBuf,
     pub(super) python: PathBuf,
@@ -34,7 +34,7 @@ impl Clients {
         let target = root().join("target/clients");
         let scripts = target.join("npm");
         fs::create_dir_all(&scripts).map_err(|e| format!("{}: {e}", scripts.display()))?;
-        // A module looks for what it imports beside itself.
+        // A module looks for its imports next to itself.
         copy_all(&sources(), &scripts).map_err(|e| format!("cannot copy the clients to {}: {e}", scripts.display()))?;
         once(&lock("package-lock.json")?, &scripts, || packages(&scripts, &target))?;
         let place = target.join("python");

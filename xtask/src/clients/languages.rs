@@ -10,18 +10,18 @@ use std::{
 
 use serde_json::Value;
 
-use super::{House, install::once};
+use super::{Fixture, install::once};
 use crate::steps::{root, run};
 
 const GUIDE: &str = "docs/authors.md";
 const CHAPTER: &str = "\n## A worker in another language\n";
 /// What a report of the documents has.
 const REPORTED: &str = "## Findings";
-/// What the shell is told first: the first line that fails ends it.
+/// The shell's first line: any line that fails ends it.
 const STRICT: &str = "set -eu";
 
 /// Builds, runs and audits each.
-pub(super) fn check(guild: &Path, house: &House) -> Result<(), String> {
+pub(super) fn check(guild: &Path, fixture: &Fixture) -> Result<(), String> {
     let guide = fs::read_to_string(root().join(GUIDE)).map_err(|e| format!("{GUIDE}: {e}"))?;
     let chapter = guide.split_once(CHAPTER).and_then(|(_, rest)| rest.split("\n## ").next());
     let chapter = chapter.ok_or_else(|| format!("{GUIDE} has no chapter {}", CHAPTER.trim()))?;
@@ -38,9 +38,9 @@ pub(super) fn check(guild: &Path, house: &House) -> Result<(), String> {
             let (installing, lines): (Vec<&str>, Vec<&str>) = build.code.lines().partition(|line| installs(line));
             let tool = installing.last().and_then(|line| line.rsplit([' ', '/']).next()).unwrap_or(language);
             let failed = |why| format!("the worker in {language} by {tool}: {why}");
-            let directory = house.directory().join("languages").join(tool);
+            let directory = fixture.directory().join("languages").join(tool);
             let worker = furnish(&directory, &tools, &common, source).map_err(failed)?;
-            let shell = |lines: &str| shell(house, guild, &worker, lines);
+            let shell = |lines: &str| shell(fixture, guild, &worker, lines);
             let said = shell(&lines.join("\n")).map_err(failed)?;
             if !said.contains(REPORTED) {
                 return Err(failed(format!("no report came of its job, but:\n{said}")));
@@ -91,7 +91,7 @@ fn install(chapter: &str) -> Result<PathBuf, String> {
         eprintln!("installing the languages' tools of {GUIDE} below target/clients, once");
         let manifest = tools.join("package.json");
         fs::create_dir_all(&tools).map_err(|e| format!("{}: {e}", tools.display()))?;
-        // npm installs beside the nearest of these.
+        // npm installs next to the nearest of these.
         fs::write(&manifest, "{}").map_err(|e| format!("{}: {e}", manifest.display()))?;
         let mut shell = Command::new("sh");
         shell.args(["-c", &format!("{STRICT}\n{lines}")]).current_dir(&tools).stdout(Stdio::null());
@@ -104,7 +104,7 @@ fn install(chapter: &str) -> Result<PathBuf, String> {
     Ok(tools)
 }
 
-/// The member's directory, as the guide has an author make it beside a checkout, with the tools in it.
+/// The member's directory, as the guide has an author make it next to a checkout, with the tools in it.
 fn furnish(directory: &Path, tools: &Path, common: &[Block<'_>], source: &Block<'_>) -> Result<PathBuf, String> {
     let code = |tag: &str| {
         let block = common.iter().find(|block| block.tag == tag);
@@ -131,11 +131,11 @@ fn furnish(directory: &Path, tools: &Path, common: &[Block<'_>], source: &Block<
 }
 
 /// Runs lines as an author types them, and gives back what they print.
-fn shell(house: &House, guild: &Path, worker: &Path, lines: &str) -> Result<String, String> {
+fn shell(fixture: &Fixture, guild: &Path, worker: &Path, lines: &str) -> Result<String, String> {
     let path = env::var_os("PATH").unwrap_or_default();
     let path = guild.parent().map(Path::to_owned).into_iter().chain(env::split_paths(&path));
     let path = env::join_paths(path).map_err(|e| e.to_string())?;
-    let mut shell = house.command("sh");
+    let mut shell = fixture.command("sh");
     shell.args(["-c", &format!("{STRICT}\n{lines}")]).current_dir(worker).env("PATH", path).stdin(Stdio::null());
     let output = shell.output().map_err(|e| format!("cannot start sh: {e}"))?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -1,10 +1,10 @@
 //! MCP clients that are not ours, against a host as it is: see `tests/clients`.
 //!
-//! Each client is a program that tells of its checks line by line, in JSON. They run side by side, as clients do, on one
-//! `guild serve` over a roster, and on a `guild mcp` of their own each; then come the conformance suite, and workers in other
+//! Each client is a program that reports its checks line by line, in JSON. They run at the same time, as clients do, on
+//! one `guild serve` over a roster, and on a separate `guild mcp` each; then come the conformance suite, and workers in other
 //! languages.
 
-mod house;
+mod fixture;
 mod install;
 mod languages;
 
@@ -23,7 +23,7 @@ use crate::{
     guests,
     steps::{build, root},
 };
-use house::{CONFORMANCE, ENDLESS, FOUND, House, QUESTION, TOOLBOX, WORKER};
+use fixture::{CONFORMANCE, ENDLESS, FOUND, Fixture, QUESTION, TOOLBOX, WORKER};
 use install::{Clients, sources};
 
 /// The real Claude Code CLI, where `cargo xtask test --with-claude` has installed it.
@@ -40,14 +40,14 @@ pub(crate) fn alone() -> Result<(), String> {
 pub(crate) fn check(guild: &Path) -> Result<(), String> {
     let clients = Clients::ready()?;
     runs_curl()?;
-    let house = House::open(guild)?;
-    let checked = all(&clients, guild, &house);
+    let fixture = Fixture::open(guild)?;
+    let checked = all(&clients, guild, &fixture);
     if checked.is_err() {
-        eprintln!("The host's log is {}", house.log().display());
+        eprintln!("The host's log is {}", fixture.log().display());
     }
-    let log = house.log();
+    let log = fixture.log();
     // Where a check has failed, that says more than how the host ended.
-    checked.and(house.close())?;
+    checked.and(fixture.close())?;
     match fs::read_to_string(&log) {
         Ok(said) if !said.contains("panicked") => Ok(()),
         Ok(_) => Err(format!("the host panicked on the way; its log is {}", log.display())),
@@ -55,9 +55,9 @@ pub(crate) fn check(guild: &Path) -> Result<(), String> {
     }
 }
 
-fn all(clients: &Clients, guild: &Path, house: &House) -> Result<(), String> {
-    let file = house.directory().join("plan.json");
-    fs::write(&file, plan(guild, house).to_string()).map_err(|e| format!("{}: {e}", file.display()))?;
+fn all(clients: &Clients, guild: &Path, fixture: &Fixture) -> Result<(), String> {
+    let file = fixture.directory().join("plan.json");
+    fs::write(&file, plan(guild, fixture).to_string()).map_err(|e| format!("{}: {e}", file.display()))?;
     let script = |name: &str| {
         let mut command = Command::new(&clients.node);
         command.arg(clients.scripts.join(name)).arg(&file);
@@ -84,22 +84,22 @@ fn all(clients: &Clients, guild: &Path, house: &House) -> Result<(), String> {
         commands.into_iter().map(|(name, command)| Running::start(name, command)).collect::<Result<_, _>>()?;
     let mut failed: Vec<String> = running.into_iter().filter_map(|client| client.end().err()).collect();
     println!("the clients took {:.1} s", begun.elapsed().as_secs_f64());
-    failed.extend(conformance(clients, house).err());
-    failed.extend(languages::check(guild, house).err());
+    failed.extend(conformance(clients, fixture).err());
+    failed.extend(languages::check(guild, fixture).err());
     if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
 }
 
-/// What the clients are told: where the host is, what to ask of it, and what to expect.
-fn plan(guild: &Path, house: &House) -> Value {
-    let http = |path: &str| format!("http://127.0.0.1:{}{path}", house.port);
-    let members = house.members();
+/// The input of the clients: where the host is, what to ask of it, and what to expect.
+fn plan(guild: &Path, fixture: &Fixture) -> Value {
+    let http = |path: &str| format!("http://127.0.0.1:{}{path}", fixture.port);
+    let members = fixture.members();
     // Where a host serves these members already, it finds it.
     let stdio = |more: &[&str]| {
         let command = [guild, Path::new("mcp"), Path::new("--members"), &members].map(|word| json!(word));
         command.into_iter().chain(more.iter().map(|word| json!(word))).collect::<Vec<_>>()
     };
     let environment: Map<String, Value> =
-        house.environment().into_iter().map(|(name, path)| (name.to_owned(), json!(path))).collect();
+        fixture.environment().into_iter().map(|(name, path)| (name.to_owned(), json!(path))).collect();
     json!({
         "http": {
             "roster": http("/mcp"),
@@ -113,10 +113,10 @@ fn plan(guild: &Path, house: &House) -> Value {
             "toolbox": stdio(&["--member", TOOLBOX]),
             "bridge": stdio(&["--member", WORKER]),
             // The directory of members comes last.
-            "alone": [guild, Path::new("mcp"), Path::new("--sources"), &house.documents(), Path::new("--members")],
+            "alone": [guild, Path::new("mcp"), Path::new("--sources"), &fixture.documents(), Path::new("--members")],
         },
         "env": environment,
-        "directory": house.directory(),
+        "directory": fixture.directory(),
         "members": members,
         "worker": WORKER,
         "endless": ENDLESS,
@@ -164,7 +164,7 @@ impl Running {
             };
             let ok = check.get("ok") == Some(&Value::Bool(true));
             *(if ok { &mut passed } else { &mut failed }) += 1;
-            println!("{}", told(self.name, ok, &check));
+            println!("{}", check_line(self.name, ok, &check));
         }
         let why = match failed {
             0 if status.success() && passed > 0 => return Ok(()),
@@ -183,7 +183,7 @@ impl Drop for Running {
 }
 
 /// One check on a line; what went wrong, below it.
-fn told(name: &str, ok: bool, check: &Value) -> String {
+fn check_line(name: &str, ok: bool, check: &Value) -> String {
     let text = |key: &str| check.get(key).and_then(Value::as_str).unwrap_or_default();
     let ms = check.get("ms").and_then(Value::as_u64).unwrap_or_default();
     let mut line =
@@ -199,7 +199,7 @@ fn told(name: &str, ok: bool, check: &Value) -> String {
 
 /// The official conformance suite, all of it. What it may find fault with, and why, is in `conformance.yml`: anything else is
 /// an error, and so is anything there that it is content with.
-fn conformance(clients: &Clients, house: &House) -> Result<(), String> {
+fn conformance(clients: &Clients, fixture: &Fixture) -> Result<(), String> {
     let log = root().join("target/clients/conformance.log");
     let file = File::create(&log).map_err(|e| format!("{}: {e}", log.display()))?;
     let suite = clients.scripts.join("node_modules/@modelcontextprotocol/conformance/dist/index.js");
@@ -210,12 +210,12 @@ fn conformance(clients: &Clients, house: &House) -> Result<(), String> {
             "--suite",
             "all",
             "--url",
-            &format!("http://127.0.0.1:{}/members/{CONFORMANCE}/mcp", house.port),
+            &format!("http://127.0.0.1:{}/members/{CONFORMANCE}/mcp", fixture.port),
         ])
         .arg("--expected-failures")
         .arg(sources().join("conformance.yml"))
         .arg("--output-dir")
-        .arg(house.directory().join("conformance"))
+        .arg(fixture.directory().join("conformance"))
         .stdin(Stdio::null())
         .stdout(file.try_clone().map_err(|e| e.to_string())?)
         .stderr(file)

@@ -1,4 +1,4 @@
-//! A model's answer: as it came, as it is kept in the transcript, and as it is told back to the model.
+//! A model's answer: as it was received, as the transcript stores it, and as it is sent back to the model.
 
 use genai::chat::{ChatMessage, ContentPart, MessageContent, StopReason, StreamEnd, ToolCall};
 use serde::{Deserialize, Serialize};
@@ -14,14 +14,14 @@ pub(crate) enum Stop {
     Done,
     /// It reached the limit of output tokens.
     Cut,
-    /// The provider kept the answer, or the rest of it, back; the provider's word for why.
+    /// The provider withheld the answer, or the rest of it; the provider's own reason.
     Withheld(String),
 }
 
-/// An answer: what a transcript keeps of it lets the session go on after a restart.
+/// An answer. The transcript stores it, so that the session can be resumed after a restart.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ModelAnswer {
-    /// What the model said and called, in order, with what the provider wants to see of it again.
+    /// What the model said and called, in order, with what the provider needs to get back.
     parts: Vec<ContentPart>,
     /// Why it stopped.
     pub(crate) stop: Stop,
@@ -35,8 +35,8 @@ impl ModelAnswer {
             _ => Stop::Done,
         };
         let mut parts = end.captured_content.map(MessageContent::into_parts).unwrap_or_default();
-        // Reasoning that came without a place among the parts goes before them; a model that calls tools is asked on
-        // with it.
+        // Reasoning that is not among the parts is put before them: a model that calls tools needs it in the next
+        // request.
         let has_reasoning = parts.iter().any(|part| matches!(part, ContentPart::ReasoningContent(_)));
         let calls = parts.iter().any(|part| matches!(part, ContentPart::ToolCall(_)));
         if let Some(reasoning) = end.captured_reasoning_content
@@ -68,7 +68,7 @@ impl ModelAnswer {
         self.parts.iter().filter_map(ContentPart::as_tool_call)
     }
 
-    /// The input of one of its calls, or what the model is told of it: a call that broke off is not made.
+    /// The input of one of its calls, or the error for the model: a call that broke off is not made.
     pub(crate) fn input(&self, call: &ToolCall, max_output_tokens: u32) -> Result<Value, String> {
         match &call.fn_arguments {
             Value::Object(_) => Ok(call.fn_arguments.clone()),
@@ -77,13 +77,13 @@ impl ModelAnswer {
                  with less input, or in several calls."
             )),
             Value::Null => Ok(Value::Object(Map::new())),
-            // A call without input comes as an empty text from some servers.
+            // Some servers send an empty text for a call without input.
             Value::String(text) if text.trim().is_empty() => Ok(Value::Object(Map::new())),
             _ => Err("the call was not made: its input is no JSON object".to_owned()),
         }
     }
 
-    /// The message that tells the model again what it answered. Providers want objects as the input of calls.
+    /// The message that repeats the answer to the model. Providers want objects as the input of calls.
     pub(crate) fn message(&self) -> ChatMessage {
         let part = |part: &ContentPart| match part {
             ContentPart::ToolCall(call) if !call.fn_arguments.is_object() => {
@@ -106,7 +106,7 @@ pub(crate) fn tokens(end: &StreamEnd) -> Option<Tokens> {
         input: count(usage.prompt_tokens),
         cached: count(cache.and_then(|cache| cache.cached_tokens)),
         cache_write: count(cache.and_then(|cache| cache.cache_creation_tokens)),
-        // Gemini tells of an answer that was all thinking only how much was thought.
+        // For an answer of reasoning only, Gemini counts the reasoning and no completion.
         output: count(usage.completion_tokens.or(reasoning)),
     };
     (tokens != Tokens::default()).then_some(tokens)

@@ -1,8 +1,8 @@
 //! The loop of a session: model, tool calls, tools, model, until the model says something without a call.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, ops::ControlFlow};
 
-use futures::{StreamExt as _, stream};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use genai::chat::{ChatMessage, ContentPart, CustomPart, MessageContent, ToolCall as ModelCall, ToolResponse};
 use guild_contract::Usage;
 use guild_session::{
@@ -20,6 +20,9 @@ use super::{
     request::{Completion, within},
 };
 
+/// The message to a model whose answer was cut.
+const CONTINUE: &str = "Your answer was cut off at the limit of output tokens. Go on exactly where it stopped, without \
+                        repeating anything.";
 /// Calls of one turn that run at a time, where all of them only read.
 const PARALLEL_CALLS: usize = 8;
 
@@ -32,26 +35,16 @@ pub(super) struct Conversation<'a> {
     messages: Vec<ChatMessage>,
     /// The last turn.
     turn: u32,
-    /// The text that the session would end with: that of the last turn, with the turns before it that it goes on from.
+    /// The text that the session would end with: that of the last turn, after those that it continues.
     pub(super) text: String,
-    /// Whether the last turn was cut, so that the next goes on from its text.
+    /// Whether the last turn was cut, so that the next one continues its text.
     cut: bool,
     /// Whether the provider did not say what the last turn used.
     uncounted: bool,
 }
 
-/// What the model is told after a call.
-struct Outcome {
-    text: String,
-    failed: bool,
-}
-
-/// Whether the session goes on.
-#[derive(PartialEq)]
-enum Next {
-    Turn,
-    End,
-}
+/// The answer to a call: the tool's result as text, or why the call failed.
+type Outcome = Result<String, String>;
 
 impl<'a> Conversation<'a> {
     /// A session that begins with `prompt`.
@@ -63,12 +56,12 @@ impl<'a> Conversation<'a> {
     /// Runs to the end, first through what the session did before its host stopped; an error is why it did not end by
     /// itself.
     pub(super) async fn run(&mut self, history: Vec<Entry>) -> Result<(), Ending> {
-        if self.recall(history).await? == Next::End {
+        if self.recall(history).await?.is_break() {
             return Ok(());
         }
         loop {
             let answer = self.next_turn().await?;
-            if self.apply(&answer).await? == Next::End {
+            if self.apply(&answer).await?.is_break() {
                 return Ok(());
             }
         }
@@ -76,18 +69,18 @@ impl<'a> Conversation<'a> {
 
     /// Replays what the session did before its host stopped. All of its calls are made again, under their ids: the tool
     /// set answers those that have a result in the transcript from there.
-    async fn recall(&mut self, history: Vec<Entry>) -> Result<Next, Ending> {
+    async fn recall(&mut self, history: Vec<Entry>) -> Result<ControlFlow<()>, Ending> {
         for entry in &history {
             let Entry::Turn { turn, content, usage, .. } = entry else { continue };
             let content = content.as_ref().ok_or_else(|| Ending::Error(format!("turn {turn} was not kept")))?;
             let answer = ModelAnswer::restore(content).map_err(Ending::Error)?;
             self.turn = *turn;
             self.uncounted = usage.cost_usd.is_none() && usage.tokens() == 0;
-            if self.apply(&answer).await? == Next::End {
-                return Ok(Next::End);
+            if self.apply(&answer).await?.is_break() {
+                return Ok(ControlFlow::Break(()));
             }
         }
-        Ok(Next::Turn)
+        Ok(ControlFlow::Continue(()))
     }
 
     /// Has the model answer, within the bounds, and writes the answer down.
@@ -102,7 +95,7 @@ impl<'a> Conversation<'a> {
         api.check_bounds(session, model)?;
         session.meter.take_turn()?;
         self.turn += 1;
-        let Completion { answer, tokens, paid } = api.ask(session, model, &self.messages).await?;
+        let Completion { answer, tokens, cost } = api.ask(session, model, &self.messages).await?;
         let usage: Usage = api.options.prices.usage(model, tokens);
         let text = answer.text();
         session.journal.write(&Entry::Turn {
@@ -113,22 +106,19 @@ impl<'a> Conversation<'a> {
             content: serde_json::to_value(&answer).ok(),
             usage,
         });
-        match paid {
-            Some(paid) => paid.settle(usage, Some(model)),
+        match cost {
+            Some(cost) => cost.resolve(usage, Some(model)),
             None => session.meter.book(usage, Some(model)),
         }
         self.uncounted = tokens.is_none() && usage.cost_usd.is_none();
-        if let Some(texts) = &session.texts
-            && !text.is_empty()
-        {
-            // A listener that does not keep up misses it; the session does not wait.
-            let _ = texts.try_send(text);
+        if !text.is_empty() {
+            session.say(&text);
         }
         Ok(answer)
     }
 
-    /// Does what an answer asks for: its calls, or the end.
-    async fn apply(&mut self, answer: &ModelAnswer) -> Result<Next, Ending> {
+    /// Does what an answer asks for. It breaks where the session ends with the answer.
+    async fn apply(&mut self, answer: &ModelAnswer) -> Result<ControlFlow<()>, Ending> {
         let calls: Vec<&ModelCall> = answer.calls().collect();
         let text = answer.text();
         if let Stop::Withheld(reason) = &answer.stop {
@@ -142,18 +132,18 @@ impl<'a> Conversation<'a> {
         let outcomes = self.call_all(answer, &calls).await?;
         let responses = calls.into_iter().zip(outcomes).map(|(call, outcome)| self.response(call, outcome));
         let responses: Vec<ContentPart> = responses.collect();
-        if self.api.endpoint.provider() == Provider::Ollama {
+        if self.api.endpoint.provider == Provider::Ollama {
             // Its messages hold one response each.
             let messages = responses.into_iter().map(|response| ChatMessage::tool(MessageContent::from(response)));
             self.messages.extend(messages);
         } else {
             self.messages.push(ChatMessage::tool(MessageContent::from_parts(responses)));
         }
-        Ok(Next::Turn)
+        Ok(ControlFlow::Continue(()))
     }
 
     /// Takes an answer without calls: the session's last, unless it was cut.
-    fn say(&mut self, answer: &ModelAnswer, text: &str) -> Result<Next, Ending> {
+    fn say(&mut self, answer: &ModelAnswer, text: &str) -> Result<ControlFlow<()>, Ending> {
         let tokens = self.api.options.max_output_tokens;
         if !self.cut {
             self.text.clear();
@@ -167,11 +157,11 @@ impl<'a> Conversation<'a> {
             ))),
             (Stop::Cut, false) => {
                 self.messages.push(answer.message());
-                self.messages.push(ChatMessage::user(GO_ON));
-                Ok(Next::Turn)
+                self.messages.push(ChatMessage::user(CONTINUE));
+                Ok(ControlFlow::Continue(()))
             }
             (_, true) => Err(Ending::Error("the model's answer was empty".to_owned())),
-            (_, false) => Ok(Next::End),
+            (_, false) => Ok(ControlFlow::Break(())),
         }
     }
 
@@ -186,12 +176,7 @@ impl<'a> Conversation<'a> {
         for (index, call) in calls.iter().enumerate() {
             outcomes.push(self.call(format!("{}.{}.{index}", self.session.number, self.turn), answer, call));
         }
-        let mut outcomes = Box::pin(stream::iter(outcomes).buffered(at_once));
-        let mut all = Vec::new();
-        while let Some(outcome) = within(self.session, outcomes.next()).await? {
-            all.push(outcome?);
-        }
-        Ok(all)
+        within(self.session, Box::pin(stream::iter(outcomes).buffered(at_once).try_collect())).await?
     }
 
     async fn call(&self, id: String, answer: &ModelAnswer, call: &ModelCall) -> Result<Outcome, Ending> {
@@ -200,38 +185,28 @@ impl<'a> Conversation<'a> {
         let input = match answer.input(call, self.api.options.max_output_tokens) {
             Ok(input) => input,
             Err(text) => {
-                let note = format!("{name} ({id}): {text}");
-                session.journal.write(&Entry::Note { session: session.number, text: note });
-                return Ok(Outcome { text, failed: true });
+                session.note(format!("{name} ({id}): {text}"));
+                return Ok(Err(text));
             }
         };
         match session.tools.call(ToolCall { id, name, input }).await {
-            Ok(output) => Ok(Outcome { text: as_text(&output), failed: false }),
+            Ok(Value::String(text)) => Ok(Ok(text)),
+            Ok(output) => Ok(Ok(output.to_string())),
             Err(ToolError::JobEnded) => Err(Ending::Interrupted),
-            Err(error) => Ok(Outcome { text: error.to_string(), failed: true }),
+            Err(error) => Ok(Err(error.to_string())),
         }
     }
 
     fn response(&self, call: &ModelCall, outcome: Outcome) -> ContentPart {
-        if outcome.failed && self.api.endpoint.provider() == Provider::Anthropic {
-            // genai has no word for a failed call; Anthropic has.
-            let data = json!({
-                "type": "tool_result", "tool_use_id": call.call_id, "content": outcome.text, "is_error": true,
-            });
-            return ContentPart::Custom(CustomPart { model_iden: None, data });
+        match outcome {
+            // genai cannot mark a call as failed; Anthropic's protocol can.
+            Err(text) if self.api.endpoint.provider == Provider::Anthropic => {
+                let data = json!({
+                    "type": "tool_result", "tool_use_id": call.call_id, "content": text, "is_error": true,
+                });
+                ContentPart::Custom(CustomPart { model_iden: None, data })
+            }
+            Ok(text) | Err(text) => ContentPart::ToolResponse(ToolResponse::from_tool_call(call, text)),
         }
-        ContentPart::ToolResponse(ToolResponse::from_tool_call(call, outcome.text))
-    }
-}
-
-/// What a model is told whose answer was cut.
-const GO_ON: &str = "Your answer was cut off at the limit of output tokens. Go on exactly where it stopped, without \
-                     repeating anything.";
-
-/// A tool's result as the model reads it: a text as it is, everything else as JSON.
-fn as_text(output: &Value) -> String {
-    match output {
-        Value::String(text) => text.clone(),
-        value => value.to_string(),
     }
 }

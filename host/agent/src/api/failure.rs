@@ -1,7 +1,8 @@
-//! Why a request failed, whether to ask again, and after how long.
+//! Why a request failed, whether to repeat it, and after how long.
 
 use std::{
     error::Error as _,
+    iter,
     time::{Duration, SystemTime},
 };
 
@@ -17,13 +18,13 @@ use crate::text::cut;
 
 /// No pause between two requests is longer, unless the provider asks for it.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// How much of an error is passed on; a provider may say any amount.
+/// Characters of an error that are shown; a provider may send any amount.
 const ERROR_CHARS: usize = 1000;
 
 /// A request that failed.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Failure {
-    /// What happened, for the one who reads the job's error.
+    /// What failed, for the job's error.
     pub(crate) text: String,
     /// Whether the same request may succeed later.
     pub(crate) again: bool,
@@ -34,25 +35,25 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// A failure after which it is no use to ask again.
+    /// A failure that a repetition would not change.
     pub(crate) fn last(text: impl Into<String>) -> Self {
         Self { text: text.into(), again: false, unpaid: false, after: None }
     }
 
-    /// A request that was not sent, after which it is no use to try again.
+    /// A request that was not sent, and would fail again.
     pub(crate) fn unsent(text: impl Into<String>) -> Self {
         Self { unpaid: true, ..Self::last(text) }
     }
 
-    /// A failure that may have passed when the request is made again.
+    /// A temporary failure: the same request may succeed later.
     pub(crate) fn passing(text: impl Into<String>) -> Self {
         Self { text: text.into(), again: true, unpaid: false, after: None }
     }
 
-    /// What genai could not do. `key` is what a 401 is told to look at.
+    /// An error of genai. `key` names the source of the key, for a 401.
     pub(crate) fn of(error: Error, key: Option<&str>) -> Self {
         match error {
-            // What went wrong with the connection or the answer's status comes within the stream's error.
+            // The stream's error wraps errors of the connection and of the answer's status.
             Error::WebStream { error, cause, .. } => match error.downcast::<Error>() {
                 Ok(error) => Self::of(*error, key),
                 Err(error) => match error.downcast::<reqwest::Error>() {
@@ -71,10 +72,7 @@ impl Failure {
         let again = !error.is_builder();
         let error = error.without_url();
         // The innermost cause is what says something: "connection refused", "certificate has expired".
-        let mut cause = error.source();
-        while let Some(deeper) = cause.and_then(|cause| cause.source()) {
-            cause = Some(deeper);
-        }
+        let cause = iter::successors(error.source(), |cause| (*cause).source()).last();
         let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
         let what = if error.is_connect() { "the provider cannot be reached" } else { "the connection broke" };
         let unpaid = error.is_connect() || error.is_builder();
@@ -123,7 +121,7 @@ impl Failure {
         }
     }
 
-    /// Without the key, wherever it was quoted, and not longer than what one reads.
+    /// The failure without the key, wherever it was quoted, and cut to [`ERROR_CHARS`].
     pub(crate) fn without(mut self, key: Option<&Secret>) -> Self {
         if let Some(key) = key {
             self.text = self.text.replace(key.expose(), "***");

@@ -49,9 +49,9 @@ pub struct ApiOptions {
     pub max_output_tokens: u32,
     /// How long one request may take, from the connection to the last byte of the answer.
     pub request: Duration,
-    /// How often a request is made again that failed in a way that may pass.
+    /// How often a request is repeated after a temporary failure.
     pub retries: u32,
-    /// The pause before it is made again, where the provider does not say how long to wait; it doubles each time.
+    /// The pause before the first repetition, where the provider does not say how long to wait; it doubles each time.
     pub first_pause: Duration,
 }
 
@@ -92,14 +92,14 @@ impl Api {
         Ok(Self { options, endpoint, client: OnceLock::new() })
     }
 
-    /// Where the provider is asked.
+    /// The address of the provider.
     pub fn address(&self) -> &str {
-        self.endpoint.base().as_str()
+        self.endpoint.base.as_str()
     }
 
     /// Where its key is; none where it is asked without one.
     pub fn key_source(&self) -> Option<&KeySource> {
-        self.endpoint.key_source()
+        self.endpoint.key_source.as_ref()
     }
 
     fn client(&self) -> Result<&genai::Client, String> {
@@ -149,7 +149,7 @@ impl AgentRuntime for Api {
     }
 
     async fn run(&self, mut session: Session) -> SessionEnd {
-        // What is taken up into the conversation is not kept twice: many sessions wait at a time.
+        // The conversation takes these over, since many waiting sessions would keep them twice.
         let (prompt, history) = (mem::take(&mut session.prompt), mem::take(&mut session.history));
         let model = match self.model(session.model.as_deref()) {
             Ok(model) => model,
@@ -164,10 +164,7 @@ impl AgentRuntime for Api {
             .into();
         }
         let mut conversation = Conversation::new(self, &session, model, prompt);
-        let ending = match conversation.run(history).await {
-            Ok(()) => Ending::Success,
-            Err(ending) => ending,
-        };
+        let ending = conversation.run(history).await.err().unwrap_or(Ending::Success);
         SessionEnd { ending, text: conversation.text }
     }
 }

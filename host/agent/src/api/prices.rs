@@ -75,18 +75,25 @@ pub(crate) struct Tokens {
     pub(crate) output: u64,
 }
 
+impl Tokens {
+    /// The tokens as usage, without a turn.
+    pub(crate) fn usage(self, cost_usd: Option<f64>) -> Usage {
+        let Self { input: input_tokens, cached: cached_tokens, output: output_tokens, .. } = self;
+        Usage { turns: 0, input_tokens, cached_tokens, output_tokens, cost_usd, known_cost_usd: None }
+    }
+}
+
 /// The prices of all models that are known.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prices {
-    /// The operator's come first.
-    entries: Vec<Price>,
-    operators: usize,
+    operators: Vec<Price>,
+    list: Vec<Price>,
 }
 
 impl Default for Prices {
     /// The list prices, as the providers' pages, or reports of them, had them in November 2026.
     fn default() -> Self {
-        Self { entries: list(), operators: 0 }
+        Self { operators: Vec::new(), list: list() }
     }
 }
 
@@ -98,8 +105,7 @@ impl Prices {
     /// A price that is no amount of money, by its field.
     pub fn new(operators: Vec<Price>) -> Result<Self, String> {
         operators.iter().try_for_each(Price::check)?;
-        let count = operators.len();
-        Ok(Self { entries: operators.into_iter().chain(list()).collect(), operators: count })
+        Ok(Self { operators, list: list() })
     }
 
     /// Whether the price of a model is known.
@@ -115,31 +121,18 @@ impl Prices {
 
     /// The prices of a model: one, or one for each size of request.
     fn of(&self, model: &str) -> Vec<&Price> {
-        let (own, list) = self.entries.split_at_checked(self.operators).unwrap_or_default();
-        for prices in [own, list] {
-            let named = |price: &&Price| price.closeness(model);
-            if let Some(closest) = prices.iter().filter_map(|price| price.closeness(model)).max() {
-                return prices.iter().filter(|price| named(price) == Some(closest)).collect();
-            }
-        }
-        Vec::new()
+        let closest = |prices: &'_ Vec<Price>| prices.iter().filter_map(|price| price.closeness(model)).max();
+        let prices = [&self.operators, &self.list].into_iter().find(|prices| closest(prices).is_some());
+        prices.into_iter().flatten().filter(|price| price.closeness(model) == prices.and_then(closest)).collect()
     }
 
     /// What one request used, with its cost where the price is known.
     pub(crate) fn usage(&self, model: &str, tokens: Option<Tokens>) -> Usage {
-        let used = tokens.unwrap_or_default();
         let cost_usd = match tokens {
             Some(tokens) => self.cost(model, tokens),
             None => self.is_free(model).then_some(0.0),
         };
-        Usage {
-            turns: 1,
-            input_tokens: used.input,
-            cached_tokens: used.cached,
-            output_tokens: used.output,
-            cost_usd,
-            known_cost_usd: None,
-        }
+        Usage { turns: 1, ..tokens.unwrap_or_default().usage(cost_usd) }
     }
 
     #[allow(clippy::cast_precision_loss, reason = "no request has 2^52 tokens")]
@@ -156,8 +149,8 @@ impl Prices {
     }
 }
 
-/// The list prices, of models that are used with tools over the protocols that are spoken here. What nobody could
-/// confirm is not in it. What a provider asks more for, such as priority or a cache that lives for an hour, is never
+/// The list prices, of models that are used with tools over these protocols. Prices that could not be
+/// confirmed are not in it. What a provider asks more for, such as priority or a cache that lives for an hour, is never
 /// asked for here.
 fn list() -> Vec<Price> {
     // Model, above this many tokens of input, input, cached input, cache write, output.
@@ -246,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_operators_price_holds_against_the_list_and_the_closest_of_them_wins() {
+    fn the_operators_price_overrides_the_list_and_the_closest_of_them_wins() {
         let prices = Prices::new(vec![price("*", 0.0, 0.0), price("gpt-*", 7.0, 0.0), price("gpt-5", 9.0, 0.0)]);
         let prices = prices.unwrap();
         assert_eq!(cost(&prices, "gpt-5", MILLION), Some(9.0));

@@ -1,4 +1,4 @@
-//! The providers: where each is asked, how it is shown the key, and what is its own way.
+//! The providers: the address of each, how it takes the key, and how its protocol differs.
 
 use genai::{
     Headers, ModelIden, ServiceTarget,
@@ -33,15 +33,9 @@ impl Provider {
         Self::NAMES.into_iter().find_map(|(known, provider)| (known == name).then_some(provider))
     }
 
-    /// Where its key is looked for where nobody says, as its own tools do it. Ollama asks for none.
-    pub(crate) fn usual_key(self) -> Option<KeySource> {
-        let name = match self {
-            Self::Anthropic => "ANTHROPIC_API_KEY",
-            Self::OpenAi => "OPENAI_API_KEY",
-            Self::Gemini => "GEMINI_API_KEY",
-            Self::Ollama => return None,
-        };
-        Some(KeySource::Env(name.to_owned()))
+    /// The default source of its key, which its own tools use too. Ollama needs no key.
+    fn usual_key(self) -> Option<KeySource> {
+        self.adapter().default_key_env_name().map(|name| KeySource::Env(name.to_owned()))
     }
 
     fn usual_base(self) -> &'static str {
@@ -72,12 +66,16 @@ impl Provider {
     }
 }
 
+/// The header of keys that are bearer tokens.
+const AUTHORIZATION: &str = "authorization";
+
 /// Where requests go, and with which key.
 #[derive(Clone, Debug)]
 pub(crate) struct ProviderEndpoint {
-    provider: Provider,
-    base: Url,
-    key: Option<KeySource>,
+    pub(crate) provider: Provider,
+    pub(crate) base: Url,
+    /// Where the key is; `None` where none is sent.
+    pub(crate) key_source: Option<KeySource>,
 }
 
 impl ProviderEndpoint {
@@ -99,20 +97,7 @@ impl ProviderEndpoint {
         if key.is_some() && !may_carry_key(url.scheme(), url.host_str().unwrap_or_default()) {
             return Err(format!("api.base_url {text:?}: the key would travel unencrypted; use https"));
         }
-        Ok(Self { provider, base: url, key })
-    }
-
-    pub(crate) fn provider(&self) -> Provider {
-        self.provider
-    }
-
-    pub(crate) fn base(&self) -> &Url {
-        &self.base
-    }
-
-    /// Where the key is; none where none is sent.
-    pub(crate) fn key_source(&self) -> Option<&KeySource> {
-        self.key.as_ref()
+        Ok(Self { provider, base: url, key_source: key })
     }
 
     /// The key of the moment, where one is needed. The error says what to set.
@@ -124,45 +109,37 @@ impl ProviderEndpoint {
                 )
             })
         };
-        self.key.as_ref().map(read).transpose()
+        self.key_source.as_ref().map(read).transpose()
     }
 
-    /// Where its key comes from, in words; for the one who has to change it.
+    /// Where its key comes from, for an error text.
     pub(crate) fn key_named(&self) -> Option<String> {
-        self.key.as_ref().map(ToString::to_string)
+        self.key_source.as_ref().map(ToString::to_string)
     }
 
-    /// The whole target of a request: address and headers are made here, so that a model's name stays as it is and
-    /// an endpoint without a key is not shown an empty one.
+    /// The whole target of a request: address and headers are made here, so that a model's name is not
+    /// changed, and an endpoint without a key gets no empty one.
     pub(crate) fn target(&self, model: &str, key: Option<&Secret>) -> Result<ServiceTarget, String> {
-        let mut url = self.base.clone();
-        let at = |url: &mut Url, path: &[&str]| {
-            let segments = url.path_segments_mut().map(|mut segments| {
-                segments.pop_if_empty().extend(path);
-            });
-            segments.map_err(|()| "api.base_url cannot have a path".to_owned())
+        let in_gemini = format!("{model}:streamGenerateContent");
+        let (path, key_header) = match self.provider {
+            Provider::Anthropic => (["v1", "messages"], "x-api-key"),
+            Provider::OpenAi => (["chat", "completions"], AUTHORIZATION),
+            Provider::Gemini => (["models", in_gemini.as_str()], "x-goog-api-key"),
+            Provider::Ollama => (["api", "chat"], AUTHORIZATION),
         };
+        let mut url = self.base.clone();
+        let segments = url.path_segments_mut();
+        segments.map_err(|()| "api.base_url cannot have a path".to_owned())?.pop_if_empty().extend(path);
+        if self.provider == Provider::Gemini {
+            url.set_query(Some("alt=sse"));
+        }
         let mut headers = Vec::new();
-        let key = key.map(Secret::expose);
-        match self.provider {
-            Provider::Anthropic => {
-                at(&mut url, &["v1", "messages"])?;
-                headers.push(("anthropic-version".to_owned(), "2023-06-01".to_owned()));
-                headers.extend(key.map(|key| ("x-api-key".to_owned(), key.to_owned())));
-            }
-            Provider::OpenAi => {
-                at(&mut url, &["chat", "completions"])?;
-                headers.extend(key.map(bearer));
-            }
-            Provider::Gemini => {
-                at(&mut url, &["models", &format!("{model}:streamGenerateContent")])?;
-                url.set_query(Some("alt=sse"));
-                headers.extend(key.map(|key| ("x-goog-api-key".to_owned(), key.to_owned())));
-            }
-            Provider::Ollama => {
-                at(&mut url, &["api", "chat"])?;
-                headers.extend(key.map(bearer));
-            }
+        if self.provider == Provider::Anthropic {
+            headers.push(("anthropic-version".to_owned(), "2023-06-01".to_owned()));
+        }
+        if let Some(key) = key.map(Secret::expose) {
+            let scheme = if key_header == AUTHORIZATION { "Bearer " } else { "" };
+            headers.push((key_header.to_owned(), format!("{scheme}{key}")));
         }
         // genai reads a namespace off the beginning of a name, and off its end, but for Ollama, an effort: this name has
         // an empty one of each, so that nothing of the model's is read. What is sent is the URL from here, and `model`
@@ -172,10 +149,6 @@ impl ProviderEndpoint {
         let auth = AuthData::RequestOverride { url: url.into(), headers: Headers::from(headers) };
         Ok(ServiceTarget { endpoint: Endpoint::from_owned(self.base.as_str()), auth, model })
     }
-}
-
-fn bearer(key: &str) -> (String, String) {
-    ("authorization".to_owned(), format!("Bearer {key}"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! One request to the provider, and its repetition while it fails in a way that passes.
+//! One request to the provider, and its repetition after temporary failures.
 
 use std::{
     collections::HashMap,
@@ -9,9 +9,8 @@ use futures::StreamExt as _;
 use genai::chat::{CacheControl, ChatMessage, ChatOptions, ChatRequest, ChatStreamEvent, StreamEnd, Tool, ToolCall};
 use guild_contract::Usage;
 use guild_session::{
-    meter::{Ending, Paid},
+    meter::{Ending, OpenCost},
     session::Session,
-    transcript::Entry,
 };
 use serde_json::{Value, json};
 use tokio::time::{sleep_until, timeout};
@@ -25,18 +24,18 @@ use super::{
     provider::Provider,
 };
 
-/// What is taken of one answer, its text, its thoughts and all of its calls together: far more than any model says. It
-/// bounds what genai hands over. What genai collects before it hands anything over, such as the body of an error or a
-/// line without an end, only the request's time bounds.
+/// Bytes of one answer: its text, its reasoning and all of its calls together. It bounds what genai delivers. What genai
+/// buffers before it delivers anything, such as the body of an error or a line without an end, is bounded by the
+/// request's time only.
 const MAX_ANSWER_BYTES: usize = 8 * 1024 * 1024;
 
-/// An answer, and what has to be settled for it.
+/// An answer, and the cost that has to be booked for it.
 pub(super) struct Completion {
     pub(super) answer: ModelAnswer,
     /// What was used, where the provider says it.
     pub(super) tokens: Option<Tokens>,
-    /// The cost, open until it is settled; none where the model costs nothing.
-    pub(super) paid: Option<Paid>,
+    /// The cost, open until it is resolved; `None` where the model costs nothing.
+    pub(super) cost: Option<OpenCost>,
 }
 
 impl Api {
@@ -63,8 +62,8 @@ impl Api {
         }
     }
 
-    /// Asks for the next answer, again and again while that may help, with pauses between. A request that breaks off
-    /// after it was sent may have cost something, and nobody says how much.
+    /// Requests the next answer, and repeats the request after temporary failures, with pauses between. The cost of a
+    /// request that breaks off after it was sent is unknown.
     pub(super) async fn ask(
         &self,
         session: &Session,
@@ -74,15 +73,15 @@ impl Api {
         let mut failures = 0;
         loop {
             // Dropped, as by a cancel, it makes the cost unknown.
-            let paid = (!self.options.prices.is_free(model)).then(|| session.meter.paid());
+            let cost = (!self.options.prices.is_free(model)).then(|| session.meter.open_cost());
             let request = Box::pin(timeout(self.options.request, self.send(session, model, messages)));
             let failure = match within(session, request).await? {
-                Ok(Ok((answer, tokens))) => return Ok(Completion { answer, tokens, paid }),
+                Ok(Ok((answer, tokens))) => return Ok(Completion { answer, tokens, cost }),
                 Ok(Err(failure)) => failure,
                 Err(_) => Failure::passing(format!("no answer within {} s", self.options.request.as_secs_f64())),
             };
-            match paid {
-                Some(paid) if failure.unpaid => paid.settle(Usage::default(), None),
+            match cost {
+                Some(cost) if failure.unpaid => cost.resolve(Usage::default(), None),
                 lost => drop(lost),
             }
             let text = &failure.text;
@@ -100,10 +99,8 @@ impl Api {
                     "{text}; the session ends before it could ask again, in {seconds} s"
                 )));
             }
-            let number = session.number;
             let (retries, seconds) = (self.options.retries, pause.as_secs_f64());
-            let text = format!("{text}; asking again in {seconds:.1} s ({failures} of {retries})");
-            session.journal.write(&Entry::Note { session: number, text });
+            session.note(format!("{text}; asking again in {seconds:.1} s ({failures} of {retries})"));
             within(session, tokio::time::sleep(pause)).await?;
             self.check_bounds(session, model)?;
         }
@@ -151,14 +148,14 @@ impl Api {
             }
             Err(Failure::passing("the answer broke off before its end"))
         };
-        // genai writes errors to the log as the provider sent them, and a provider may quote the key in one. What is
-        // worth telling is in the failure.
+        // genai writes errors to the log as the provider sent them, and a provider may quote the key in one. The
+        // failure has what matters.
         exchange.with_subscriber(Dispatch::none()).await.map_err(|failure: Failure| failure.without(key.as_ref()))
     }
 
-    /// Whether the stream came to its end: for Gemini and Ollama, genai makes an end of a cut stream too.
+    /// Whether the stream is complete: for Gemini and Ollama, genai reports the end of a cut stream too.
     fn is_whole(&self, end: &StreamEnd) -> bool {
-        match self.endpoint.provider() {
+        match self.endpoint.provider {
             Provider::Anthropic | Provider::OpenAi => true,
             Provider::Gemini => end.captured_stop_reason.is_some(),
             Provider::Ollama => end.captured_stop_reason.is_some() || end.captured_usage.is_some(),
@@ -166,7 +163,7 @@ impl Api {
     }
 
     fn chat_options(&self, model: &str) -> ChatOptions {
-        let provider = self.endpoint.provider();
+        let provider = self.endpoint.provider;
         let options = ChatOptions::default()
             .with_max_tokens(self.options.max_output_tokens)
             .with_capture_content(true)
@@ -198,9 +195,9 @@ impl Api {
             all.push(ChatMessage::system(session.system_prompt.as_str()));
         }
         all.extend_from_slice(messages);
-        // A session with tools asks many times with the same beginning: Anthropic is told to keep it, up to the end of
-        // the system prompt, and up to the end of what is sent. The others keep it unasked.
-        if self.endpoint.provider() == Provider::Anthropic && !tools.is_empty() {
+        // A session with tools sends the same beginning many times. Anthropic caches it where the request asks for that:
+        // up to the end of the system prompt, and up to the end of the request. The others cache it by themselves.
+        if self.endpoint.provider == Provider::Anthropic && !tools.is_empty() {
             let last = all.len().saturating_sub(1);
             for (index, message) in all.iter_mut().enumerate() {
                 if index == 0 || index == last {
@@ -213,17 +210,17 @@ impl Api {
     }
 }
 
-/// How much of an answer has come.
+/// Bytes of an answer that were received.
 #[derive(Default)]
 struct Size {
     total: usize,
-    /// Of each call that comes in pieces, by its id.
+    /// Of each call that is received in pieces, by its id.
     calls: HashMap<String, usize>,
 }
 
 impl Size {
-    /// Counts a call as far as it has come: some providers send it whole, others its input as text, of which genai shows
-    /// all pieces that came before too.
+    /// Counts what was received of a call: some providers send it whole, others its input as text in pieces, which genai
+    /// repeats with each further piece.
     fn add_call(&mut self, call: &ToolCall) {
         let Value::String(input) = &call.fn_arguments else {
             self.total += call.fn_name.len() + call.fn_arguments.to_string().len();

@@ -1,4 +1,4 @@
-//! One session: the CLI is started, asked, served, and seen to its end.
+//! One session: starts the CLI, sends it the task, serves its tools, and ends it.
 
 use std::{path::PathBuf, process::ExitStatus, sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ use super::{
     scratch::{MARK, Scratch},
 };
 
-/// How long it may take to end once it has nothing more to do.
+/// How long the CLI may take to end once it has nothing more to do.
 const EXIT: Duration = Duration::from_secs(5);
 
 /// A session that is about to begin.
@@ -29,9 +29,9 @@ pub(super) struct Conversation {
     pub(super) options: Arc<ClaudeOptions>,
     program: PathBuf,
     pub(super) session: Session,
-    /// What the CLI calls the session that it goes on with.
+    /// The CLI's id of the session that it resumes.
     pub(super) resumed: Option<String>,
-    /// Cancelled once nobody waits for the session any more.
+    /// Cancelled when the future that runs the session is dropped.
     pub(super) dropped: CancellationToken,
     /// What no error and no note shows.
     pub(super) secrets: Secrets,
@@ -107,19 +107,8 @@ impl Conversation {
     }
 
     fn command(&self, scratch: &Scratch, builtin: &[String], serves: bool, left: &Bounds) -> Command {
-        let system_prompt = scratch.system_prompt();
-        let flags = flags::Command {
-            options: &self.options,
-            model: self.session.model.as_deref().or(self.options.model.as_deref()),
-            system_prompt: &system_prompt,
-            serves,
-            builtin,
-            turns: left.max_turns,
-            budget_usd: left.max_budget_usd,
-            resumed: self.resumed.as_deref(),
-        };
         let mut command = Command::new(&self.program);
-        command.args(flags.arguments());
+        command.args(flags::arguments(self, &scratch.system_prompt(), builtin, serves, left));
         command.env_clear().envs(flags::environment(&self.options.environment));
         command.env("TMPDIR", scratch.tmp()).env(MARK, scratch.mark());
         command.current_dir(scratch.work());
@@ -133,7 +122,7 @@ impl Conversation {
         outbox: Outbox,
         served: Vec<Arc<ToolDefinition>>,
     ) -> SessionEnd {
-        let mut driver = Driver::new(self, process, lines, outbox, served);
+        let mut driver = Driver::new(Arc::new(self), process, lines, outbox, served);
         match driver.drive().await {
             Ok(outcome) => {
                 let (_, said) = driver.close(Some(&outcome), EXIT).await;
@@ -141,13 +130,13 @@ impl Conversation {
             }
             Err(stop) => {
                 let outcome = driver.stop(&stop).await;
-                let patience = if outcome.is_some() || matches!(stop, Stop::Gone) { EXIT } else { Duration::ZERO };
+                let patience = if outcome.is_some() || matches!(stop, Stop::Ended) { EXIT } else { Duration::ZERO };
                 let stderr = driver.stderr();
                 let (status, text) = driver.close(outcome.as_ref(), patience).await;
                 let ending = match stop {
                     Stop::Ask(ending) => ending,
                     Stop::Broken(why) => Ending::Error(why),
-                    Stop::Gone => Ending::Error(gone(status, &stderr.text())),
+                    Stop::Ended => Ending::Error(ended_early(status, &stderr.text())),
                     Stop::Dropped => Ending::Interrupted,
                 };
                 SessionEnd { ending, text }
@@ -184,8 +173,8 @@ fn ended(outcome: Outcome, said: String) -> SessionEnd {
     SessionEnd { ending, text: said }
 }
 
-/// Why a session failed whose CLI ended without a result.
-fn gone(status: Option<ExitStatus>, stderr: &str) -> String {
+/// The error of a session whose CLI ended without a result.
+fn ended_early(status: Option<ExitStatus>, stderr: &str) -> String {
     let how = status.map_or_else(|| "it cannot be ended".to_owned(), |status| status.to_string());
     let text = if stderr.is_empty() { String::new() } else { format!(": {stderr}") };
     with_hint(format!("claude ended before its result ({how}){text}"))

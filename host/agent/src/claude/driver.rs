@@ -1,6 +1,6 @@
 //! Drives the CLI: reads its lines, answers its requests, and runs its tool calls, from the first line to the result.
 
-use std::{process::ExitStatus, sync::Arc, time::Duration};
+use std::{collections::VecDeque, process::ExitStatus, sync::Arc, time::Duration};
 
 use guild_session::{
     meter::Ending,
@@ -9,7 +9,7 @@ use guild_session::{
 };
 use serde_json::{Value, json};
 use tokio::{
-    sync::{RwLock, mpsc::error::TrySendError},
+    sync::mpsc::error::TrySendError,
     task::{AbortHandle, JoinError, JoinSet},
     time::{Instant, sleep_until, timeout},
 };
@@ -37,7 +37,7 @@ const MAX_CALLS: usize = 256;
 const BEGIN: &str = "begin";
 /// The id of our last one.
 const STOP: &str = "stop";
-/// What the agent is told after a restart.
+/// The message to the agent after a restart.
 const RESUMED: &str = "The host was restarted while you worked. A tool call that had no result by then may or may not have \
 had its effect; what you submitted or recorded before counts. Go on with your task.";
 
@@ -45,17 +45,17 @@ had its effect; what you submitted or recorded before counts. Go on with your ta
 pub(super) enum Stop {
     /// The host ends it. The CLI is asked to stop, and may say what it used.
     Ask(Ending),
-    /// The CLI does what it must not; it is not asked any more.
+    /// The CLI broke the protocol; nothing more is sent to it.
     Broken(String),
     /// The CLI ended, or closed its stdout.
-    Gone,
-    /// Nobody waits for the session any more.
+    Ended,
+    /// The future that runs the session was dropped.
     Dropped,
 }
 
 /// A running session of the CLI.
 pub(super) struct Driver {
-    conversation: Conversation,
+    conversation: Arc<Conversation>,
     deadline: Instant,
     /// The tools that the host serves.
     served: Vec<Arc<ToolDefinition>>,
@@ -63,13 +63,16 @@ pub(super) struct Driver {
     lines: Lines,
     outbox: Outbox,
     turns: Turns,
-    calls: JoinSet<CallDone>,
-    running: Vec<Running>,
-    /// Calls that came before the answer of the model that makes them was complete. They wait for its end, so that the
+    /// The calls under way. Each ends with whether the job has ended.
+    calls: JoinSet<bool>,
+    running: Vec<(CallKey, AbortHandle)>,
+    /// Calls that arrived before the model's answer that makes them was complete. They wait for its end, so that the
     /// turn stands in the transcript before what it does.
     waiting: Vec<(String, mcp::Call)>,
-    /// Calls of tools that only read run beside each other; others run alone.
-    order: Arc<RwLock<()>>,
+    /// Calls whose turn has not come, in the order in which the CLI made them.
+    queued: VecDeque<QueuedCall>,
+    /// Whether the call under way is one that runs alone.
+    exclusive: bool,
     /// Calls to which the CLI gave no name.
     unnamed: usize,
     begun: Instant,
@@ -81,20 +84,18 @@ pub(super) struct Driver {
     ended: Option<Instant>,
 }
 
-struct Running {
-    rpc_id: Value,
-    request_id: String,
-    abort: AbortHandle,
-}
+/// What the CLI gives a call up by: the id of its request, and the id of the JSON-RPC message in it.
+type CallKey = (String, Value);
 
-struct CallDone {
-    request_id: String,
-    job_ended: bool,
+struct QueuedCall {
+    key: CallKey,
+    read_only: bool,
+    call: ToolCall,
 }
 
 impl Driver {
     pub(super) fn new(
-        conversation: Conversation,
+        conversation: Arc<Conversation>,
         process: Process,
         lines: Lines,
         outbox: Outbox,
@@ -104,7 +105,7 @@ impl Driver {
         let session = &conversation.session;
         let calls_before = session.history.iter().filter(|entry| matches!(entry, Entry::Call { .. })).count();
         Self {
-            turns: Turns::new(&conversation),
+            turns: Turns::new(conversation.clone()),
             deadline: Instant::from_std(session.meter.deadline()),
             conversation,
             served,
@@ -114,7 +115,8 @@ impl Driver {
             calls: JoinSet::new(),
             running: Vec::new(),
             waiting: Vec::new(),
-            order: Arc::new(RwLock::new(())),
+            queued: VecDeque::new(),
+            exclusive: false,
             unnamed: calls_before,
             begun: now,
             last_activity: now,
@@ -140,7 +142,7 @@ impl Driver {
                 () = self.conversation.session.cancel.cancelled() => return Err(Stop::Ask(Ending::Interrupted)),
                 () = sleep_until(self.deadline) => return Err(Stop::Ask(Ending::Deadline)),
                 line = self.lines.next() => match line {
-                    None => return Err(Stop::Gone),
+                    None => return Err(Stop::Ended),
                     Some(Err(what)) => return Err(broken(&what)),
                     Some(Ok(line)) => {
                         self.last_activity = Instant::now();
@@ -175,7 +177,7 @@ impl Driver {
 
     fn silent(&mut self) -> Result<(), Stop> {
         if self.ended.is_some() {
-            return Err(Stop::Gone);
+            return Err(Stop::Ended);
         }
         if !self.waiting.is_empty() {
             self.release();
@@ -207,16 +209,16 @@ impl Driver {
             Line::ControlRequest { request_id, request } => self.requested(request_id, request)?,
             Line::ControlResponse { response } => self.responded(response)?,
             Line::ControlCancelRequest { request_id } => {
-                self.give_up(|running| running.request_id == request_id, |(waiting, _)| *waiting == request_id);
+                self.give_up(|given_up, _| *given_up == request_id);
             }
             Line::System(system) => self.system(system)?,
             Line::StreamEvent { event, parent_tool_use_id: None } => match event {
                 Event::MessageStart { message } => {
-                    // The model goes on without an answer to these calls: their message was given up.
+                    // The model does not wait for these calls: their message was abandoned.
                     for (request_id, _) in std::mem::take(&mut self.waiting) {
                         self.send(protocol::refuse(&request_id, "not called: the answer that asked for it broke off"))?;
                     }
-                    self.turns.begin(&message).map_err(Stop::Ask)?;
+                    self.turns.begin(&message, true).map_err(Stop::Ask)?;
                 }
                 Event::MessageDelta { usage } => self.turns.used(usage),
                 Event::MessageStop => {
@@ -246,7 +248,7 @@ impl Driver {
             return Err(Stop::Broken(format!("claude does not begin the conversation: {why}")));
         }
         self.asked = true;
-        self.turns.pay();
+        self.turns.start_cost();
         let resumed = self.conversation.resumed.is_some();
         let prompt = if resumed { RESUMED } else { &self.conversation.session.prompt };
         self.send(protocol::user(prompt))
@@ -297,10 +299,10 @@ impl Driver {
                 self.send(protocol::success(&request_id, &json!({"mcp_response": answer})))
             }
             mcp::Incoming::GiveUp(rpc_id, answer) => {
-                self.give_up(|running| running.rpc_id == rpc_id, |(_, call)| call.id == rpc_id);
+                self.give_up(|_, given_up| *given_up == rpc_id);
                 self.send(protocol::success(&request_id, &json!({"mcp_response": answer})))
             }
-            mcp::Incoming::Call(_) if self.running.len() + self.waiting.len() >= MAX_CALLS => {
+            mcp::Incoming::Call(_) if self.calls_in_hand() >= MAX_CALLS => {
                 self.send(protocol::refuse(&request_id, &format!("more than {MAX_CALLS} calls at a time")))
             }
             mcp::Incoming::Call(call) if self.turns.is_streaming() => {
@@ -333,60 +335,66 @@ impl Driver {
             |id| format!("{number}.{id}"),
         );
         let read_only = self.served.iter().any(|tool| tool.name == call.name && tool.read_only);
-        let (tools, order, outbox) = (self.conversation.session.tools.clone(), self.order.clone(), self.outbox.clone());
         let tool_call = ToolCall { id, name: call.name, input: call.arguments };
-        let (rpc_id, answering) = (call.id.clone(), request_id.clone());
-        let abort = self.calls.spawn(async move {
-            let answer = if read_only {
-                let _beside = order.read().await;
-                tools.call(tool_call).await
-            } else {
-                let _alone = order.write().await;
-                tools.call(tool_call).await
-            };
-            let response = json!({"mcp_response": mcp::called(&rpc_id, &answer)});
-            // An error says that the CLI has ended.
-            let _ = outbox.send(protocol::success(&answering, &response)).await;
-            CallDone { request_id: answering, job_ended: matches!(answer, Err(ToolError::JobEnded)) }
-        });
-        self.running.push(Running { rpc_id: call.id, request_id, abort });
+        self.queued.push_back(QueuedCall { key: (request_id, call.id), read_only, call: tool_call });
+        self.start_calls();
     }
 
-    fn call_done(&mut self, done: Result<CallDone, JoinError>) -> Result<(), Stop> {
-        self.last_activity = Instant::now();
-        match done {
-            Ok(CallDone { job_ended: true, .. }) => Err(Stop::Ask(Ending::Interrupted)),
-            Ok(CallDone { request_id, .. }) => {
-                self.running.retain(|running| running.request_id != request_id);
-                Ok(())
-            }
-            Err(e) if e.is_cancelled() => Ok(()),
-            Err(e) => Err(Stop::Ask(Ending::Error(format!("a tool broke off: {e}")))),
+    fn calls_in_hand(&self) -> usize {
+        self.waiting.len() + self.queued.len() + self.running.len()
+    }
+
+    /// Starts the calls whose turn it is: in order, those of tools that only read in parallel, each other one alone.
+    fn start_calls(&mut self) {
+        while let Some(next) =
+            self.queued.pop_front_if(|next| self.calls.is_empty() || (next.read_only && !self.exclusive))
+        {
+            let (tools, outbox) = (self.conversation.session.tools.clone(), self.outbox.clone());
+            let (request_id, rpc_id) = next.key.clone();
+            self.exclusive = !next.read_only;
+            let abort = self.calls.spawn(async move {
+                let answer = tools.call(next.call).await;
+                let response = json!({"mcp_response": mcp::called(&rpc_id, &answer)});
+                // An error says that the CLI has ended.
+                let _ = outbox.send(protocol::success(&request_id, &response)).await;
+                matches!(answer, Err(ToolError::JobEnded))
+            });
+            self.running.push((next.key, abort));
         }
     }
 
+    fn call_done(&mut self, done: Result<bool, JoinError>) -> Result<(), Stop> {
+        self.last_activity = Instant::now();
+        self.running.retain(|(_, call)| !call.is_finished());
+        match done {
+            Ok(true) => return Err(Stop::Ask(Ending::Interrupted)),
+            Err(e) if !e.is_cancelled() => return Err(Stop::Ask(Ending::Error(format!("a tool broke off: {e}")))),
+            Ok(false) | Err(_) => {}
+        }
+        self.start_calls();
+        Ok(())
+    }
+
     /// Aborts calls that the CLI no longer waits for.
-    fn give_up(&mut self, running: impl Fn(&Running) -> bool, waiting: impl Fn(&(String, mcp::Call)) -> bool) {
-        self.running.retain(|call| {
-            let given_up = running(call);
-            if given_up {
-                call.abort.abort();
-            }
-            !given_up
-        });
-        self.waiting.retain(|call| !waiting(call));
+    fn give_up(&mut self, is_given_up: impl Fn(&String, &Value) -> bool) {
+        let given_up = self.running.extract_if(.., |((request_id, rpc_id), _)| is_given_up(request_id, rpc_id));
+        given_up.for_each(|(_, call)| call.abort());
+        self.queued.retain(|QueuedCall { key: (request_id, rpc_id), .. }| !is_given_up(request_id, rpc_id));
+        self.waiting.retain(|(request_id, call)| !is_given_up(request_id, &call.id));
+        // The call that those behind it waited for may be gone.
+        self.start_calls();
     }
 
     /// Stops the session. Returns what the CLI says that it used, where it is asked and answers.
     pub(super) async fn stop(&mut self, why: &Stop) -> Option<Outcome> {
         self.calls.abort_all();
         if !matches!(why, Stop::Dropped) {
-            // Whoever dropped the session wants nothing more of it in the transcript.
+            // Nothing more of a dropped session belongs in the transcript.
             self.turns.complete();
         }
         match why {
             Stop::Ask(_) | Stop::Dropped => self.interrupt().await,
-            Stop::Broken(_) | Stop::Gone => None,
+            Stop::Broken(_) | Stop::Ended => None,
         }
     }
 
@@ -421,7 +429,7 @@ impl Driver {
         let reader = tokio::spawn(async move { while let Some(Ok(_)) = lines.next().await {} });
         let status = self.process.finish(patience).await;
         reader.abort();
-        (status, self.turns.said())
+        (status, self.turns.said)
     }
 }
 

@@ -5,16 +5,18 @@ use std::{
     path::Path,
 };
 
-use super::{ClaudeOptions, mcp::SERVER};
+use guild_contract::Bounds;
+
+use super::{conversation::Conversation, mcp::SERVER};
 
 /// Variables that the CLI is given where the host has them.
 const VARIABLES: &[&str] = &["PATH", "HOME", "USER", "LOGNAME", "LANG", "TERM", "CLAUDE_CONFIG_DIR"];
 /// Beginnings of the names of further ones: locale, directories, its login and its own settings.
 const PREFIXES: &[&str] = &["LC_", "XDG_", "ANTHROPIC_", "CLAUDE_CODE_"];
-/// What such a variable says of a session around the host is not about the session that is started.
+/// Exceptions: these describe a session of the CLI around the host, not the one that is started.
 const FOREIGN: &[&str] =
     &["CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT", "CLAUDE_CODE_CHILD_SESSION", "CLAUDE_CODE_SESSION_"];
-/// What it is told besides: no requests but those of the session, no updates of itself.
+/// Variables that are always set: no requests but those of the session, no updates of the CLI.
 const SET: &[(&str, &str)] = &[
     ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
     ("DISABLE_AUTOUPDATER", "1"),
@@ -44,75 +46,64 @@ pub(super) fn environment(further: &[String]) -> Vec<(OsString, OsString)> {
     std::env::vars_os().filter(|(name, _)| given(name)).chain(set).collect()
 }
 
-/// What of a session shows in the command line.
-pub(super) struct Command<'a> {
-    pub options: &'a ClaudeOptions,
-    pub model: Option<&'a str>,
-    /// The file with the system prompt. As an argument it could not be longer than 128 KiB.
-    pub system_prompt: &'a Path,
-    /// Whether the host serves tools.
-    pub serves: bool,
-    /// The tools that the CLI serves itself.
-    pub builtin: &'a [String],
-    pub turns: Option<u32>,
-    pub budget_usd: Option<f64>,
-    /// What the CLI calls the session that it goes on with.
-    pub resumed: Option<&'a str>,
-}
-
-impl Command<'_> {
-    /// The arguments. A value that comes from elsewhere is part of its flag's argument, so that it is never taken for
-    /// another flag.
-    pub(super) fn arguments(&self) -> Vec<OsString> {
-        let mut arguments: Vec<OsString> = [
-            "-p",
-            "--output-format=stream-json",
-            "--input-format=stream-json",
-            "--verbose",
-            // What is streamed says that the CLI is alive, and when an answer is complete.
-            "--include-partial-messages",
-            "--strict-mcp-config",
-            "--setting-sources=",
-            "--disable-slash-commands",
-        ]
-        .map(OsString::from)
-        .into();
-        let mut add = |flag: &str, value: &OsStr| {
-            let mut argument = OsString::from(flag);
-            argument.push(value);
-            arguments.push(argument);
-        };
-        if self.options.bypass_permissions {
-            add("--permission-mode=", "bypassPermissions".as_ref());
-        } else {
-            // `--restricted` refuses to bypass permissions.
-            add("--restricted", "".as_ref());
-            add("--permission-mode=", "dontAsk".as_ref());
-        }
-        if !self.options.resume {
-            add("--no-session-persistence", "".as_ref());
-        }
-        if let Some(session) = self.resumed {
-            add("--resume=", session.as_ref());
-        }
-        if let Some(model) = self.model {
-            add("--model=", model.as_ref());
-        }
-        add("--system-prompt-file=", self.system_prompt.as_os_str());
-        add("--tools=", self.builtin.join(",").as_ref());
-        let rules =
-            BUILTIN.iter().filter(|(name, _)| self.builtin.iter().any(|tool| tool == name)).map(|(_, rule)| *rule);
-        let served = self.serves.then(|| format!("mcp__{SERVER}"));
-        let allowed: Vec<&str> = served.as_deref().into_iter().chain(rules).collect();
-        if !allowed.is_empty() {
-            add("--allowedTools=", allowed.join(",").as_ref());
-        }
-        if let Some(turns) = self.turns {
-            add("--max-turns=", turns.to_string().as_ref());
-        }
-        if let Some(usd) = self.budget_usd {
-            add("--max-budget-usd=", usd.to_string().as_ref());
-        }
-        arguments
+/// The arguments. A value that comes from elsewhere is part of its flag's argument, so that it is never taken for another
+/// flag. `system_prompt` is a file: as an argument it could not be longer than 128 KiB. `builtin` are the tools that the
+/// CLI serves itself, `serves` is whether the host serves others, and `left` is what the session may use.
+pub(super) fn arguments(
+    conversation: &Conversation,
+    system_prompt: &Path,
+    builtin: &[String],
+    serves: bool,
+    left: &Bounds,
+) -> Vec<OsString> {
+    let options = &conversation.options;
+    let mut arguments: Vec<OsString> = [
+        "-p",
+        "--output-format=stream-json",
+        "--input-format=stream-json",
+        "--verbose",
+        // What is streamed says that the CLI is alive, and when an answer is complete.
+        "--include-partial-messages",
+        "--strict-mcp-config",
+        "--setting-sources=",
+        "--disable-slash-commands",
+    ]
+    .map(OsString::from)
+    .into();
+    let mut add = |flag: &str, value: &OsStr| {
+        let mut argument = OsString::from(flag);
+        argument.push(value);
+        arguments.push(argument);
+    };
+    if options.bypass_permissions {
+        add("--permission-mode=", "bypassPermissions".as_ref());
+    } else {
+        // `--restricted` refuses to bypass permissions.
+        add("--restricted", "".as_ref());
+        add("--permission-mode=", "dontAsk".as_ref());
     }
+    if !options.resume {
+        add("--no-session-persistence", "".as_ref());
+    }
+    if let Some(session) = &conversation.resumed {
+        add("--resume=", session.as_ref());
+    }
+    if let Some(model) = conversation.session.model.as_ref().or(options.model.as_ref()) {
+        add("--model=", model.as_ref());
+    }
+    add("--system-prompt-file=", system_prompt.as_os_str());
+    add("--tools=", builtin.join(",").as_ref());
+    let rules = BUILTIN.iter().filter(|(name, _)| builtin.iter().any(|tool| tool == name)).map(|(_, rule)| *rule);
+    let served = serves.then(|| format!("mcp__{SERVER}"));
+    let allowed: Vec<&str> = served.as_deref().into_iter().chain(rules).collect();
+    if !allowed.is_empty() {
+        add("--allowedTools=", allowed.join(",").as_ref());
+    }
+    if let Some(turns) = left.max_turns {
+        add("--max-turns=", turns.to_string().as_ref());
+    }
+    if let Some(usd) = left.max_budget_usd {
+        add("--max-budget-usd=", usd.to_string().as_ref());
+    }
+    arguments
 }

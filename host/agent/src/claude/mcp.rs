@@ -46,18 +46,16 @@ pub(super) fn read(message: &Value, definitions: &[Arc<ToolDefinition>]) -> Inco
     // A notification is answered too: the pipe has a request around it.
     let id = message.get("id").cloned().unwrap_or(json!(0));
     let params = message.get("params");
+    let answer = |value: Value| Incoming::Answer(result(&id, &value));
     match message.get("method").and_then(Value::as_str).unwrap_or_default() {
-        "initialize" => Incoming::Answer(result(&id, &initialize(params))),
-        "tools/list" => {
-            let tools: Vec<Value> = definitions.iter().map(|tool| definition(tool)).collect();
-            Incoming::Answer(result(&id, &json!({"tools": tools})))
-        }
+        "initialize" => answer(initialize(params)),
+        "tools/list" => answer(json!({"tools": definitions.iter().map(|tool| definition(tool)).collect::<Vec<_>>()})),
         "tools/call" => call(id, params),
         "notifications/cancelled" => {
             let given_up = params.and_then(|params| params.get("requestId")).cloned().unwrap_or_default();
             Incoming::GiveUp(given_up, result(&id, &json!({})))
         }
-        method if method == "ping" || method.starts_with("notifications/") => Incoming::Answer(result(&id, &json!({}))),
+        method if method == "ping" || method.starts_with("notifications/") => answer(json!({})),
         method => Incoming::Answer(error(&id, METHOD_NOT_FOUND, &format!("there is no method {method:?}"))),
     }
 }

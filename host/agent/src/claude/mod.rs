@@ -1,12 +1,12 @@
 //! The runtime `claude`: the Claude Code CLI, driven over its stream-json protocol as the Agent SDK drives it.
 //!
-//! Each session is a child process with a process group, a scratch directory and an environment of its own. What the
+//! Each session is a child process with its own process group, scratch directory and environment. What the
 //! session may call is an MCP server on the same pipe: there is no port and no token, and the CLI has no tools of its
 //! own unless the operator says so. Its settings, hooks, skills and MCP servers are kept out; its login is used.
 //!
-//! However a session ends, its processes end with it: the CLI is asked, then told, then killed, with its whole group. A
-//! host that is killed takes the CLI along (a parent-death signal); what that started itself, if anything,
-//! [`Claude::reap_orphans`] ends at the next start.
+//! However a session ends, its processes end with it: the CLI is asked to stop, then gets SIGTERM, then is killed, with
+//! its whole group. The CLI ends also with a host that is killed (a parent-death signal); what the CLI started itself, if
+//! anything, [`Claude::reap_orphans`] ends at the next start.
 
 mod conversation;
 mod driver;
@@ -20,11 +20,7 @@ mod spawner;
 mod turns;
 mod version;
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use guild_session::{
@@ -51,17 +47,17 @@ pub struct ClaudeOptions {
     pub builtin_tools: bool,
     /// Whether permissions are bypassed, rather than denied but for an exact list. Neither asks anybody.
     pub bypass_permissions: bool,
-    /// Whether sessions go on after a restart of the host. The CLI then keeps them in its configuration directory.
+    /// Whether sessions are resumed after a restart of the host. The CLI then keeps them in its configuration directory.
     pub resume: bool,
     /// How long the CLI may say nothing while it is not the host's turn; the session has failed then.
     pub silence: Duration,
     /// Names of further environment variables that the CLI is given, such as `HTTPS_PROXY`.
     pub environment: Vec<String>,
-    /// What turns cost as they come: the CLI says only at the end what a session cost. A turn of a model without a price
+    /// What turns cost while a session runs: the CLI says only at its end what it cost. A turn of a model without a price
     /// counts nothing until then, and what the CLI says in the end holds where it is more.
     pub prices: Prices,
     /// A directory of the host's own, outside of every member: where sessions have their scratch directories, and where
-    /// their processes are recorded for [`Claude::reap_orphans`]. It is made, readable by nobody else. Without it,
+    /// their processes are recorded for [`Claude::reap_orphans`]. It is created, readable by this user only. Without it,
     /// scratch directories are made where temporary files are, and nothing is recorded.
     pub state: Option<PathBuf>,
 }
@@ -98,7 +94,7 @@ impl Claude {
         Ok(Self { options: Arc::new(options), versions: Versions::default() })
     }
 
-    /// Ends what is left of the sessions of hosts that are gone, and removes their scratch directories; gives back how
+    /// Ends the remaining processes of sessions whose host has ended, and removes their scratch directories; returns how
     /// many processes it ended. It blocks; call it once at the start of a host, before its first session.
     ///
     /// A process is ended only if it is the very one that was recorded (same boot, same id, same start), or carries the
@@ -115,13 +111,28 @@ impl Claude {
         self.versions.usable(&self.program()?, &self.options.environment)
     }
 
+    /// Runs a session; the error is why it could not.
+    async fn start(&self, session: Session) -> Result<SessionEnd, String> {
+        if !session.history.is_empty() {
+            self.can_resume(&session.history)?;
+        }
+        let (resumed, program) = (handle(&session.history), self.program()?);
+        // A separate task ends the session's processes also where this future is dropped.
+        let dropped = CancellationToken::new();
+        let conversation = Conversation::new(self.options.clone(), program, session, resumed, dropped.clone());
+        let task = tokio::spawn(conversation.run());
+        let _stop = dropped.drop_guard();
+        task.await.map_err(|e| format!("the session of claude broke off: {e}"))
+    }
+
     /// The CLI's executable file.
     fn program(&self) -> Result<PathBuf, String> {
         let command = &self.options.command;
         // It is started in another directory.
         let found = which::which(command).map(|program| std::path::absolute(&program).unwrap_or(program));
         found.map_err(|_| {
-            let place = if is_name(command) { "on the PATH" } else { "there, or it cannot be executed" };
+            let is_name = command.components().count() == 1 && !command.is_absolute();
+            let place = if is_name { "on the PATH" } else { "there, or it cannot be executed" };
             format!(
                 "the runtime \"claude\" needs the Claude Code CLI, and no program {:?} is {place}: install it \
                  (`npm install -g @anthropic-ai/claude-code`), or name it in guild.toml: [claude] command = \"...\"",
@@ -129,11 +140,6 @@ impl Claude {
             )
         })
     }
-}
-
-/// Whether a command is a name to be looked up, and not a path.
-fn is_name(command: &Path) -> bool {
-    command.components().count() == 1 && !command.is_absolute()
 }
 
 #[async_trait]
@@ -165,25 +171,7 @@ impl AgentRuntime for Claude {
     }
 
     async fn run(&self, session: Session) -> SessionEnd {
-        let failed = |text: String| SessionEnd::from(Ending::Error(text));
-        let resumed = if session.history.is_empty() {
-            None
-        } else {
-            match self.can_resume(&session.history) {
-                Ok(()) => handle(&session.history),
-                Err(why) => return failed(why),
-            }
-        };
-        let program = match self.program() {
-            Ok(program) => program,
-            Err(why) => return failed(why),
-        };
-        // A task of its own: whoever drops this future stops the session, and its processes are ended all the same.
-        let dropped = CancellationToken::new();
-        let conversation = Conversation::new(self.options.clone(), program, session, resumed, dropped.clone());
-        let task = tokio::spawn(conversation.run());
-        let _stop = dropped.drop_guard();
-        task.await.unwrap_or_else(|e| failed(format!("the session of claude broke off: {e}")))
+        self.start(session).await.unwrap_or_else(|why| Ending::Error(why).into())
     }
 }
 

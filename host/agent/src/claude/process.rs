@@ -1,4 +1,4 @@
-//! One running CLI: its process group, its lines, what it says on stderr, and its end.
+//! One running CLI: its process group, its lines, its stderr, and its end.
 
 use std::{
     io,
@@ -26,7 +26,7 @@ use super::{protocol::plain, redact::Secrets, scratch::Scratch, spawner};
 const MAX_LINE_BYTES: usize = 32 << 20;
 /// What is shown of stderr: its end.
 const STDERR_BYTES: usize = 4096;
-/// Lines that wait to be written. The CLI reads as they come; one that does not has failed.
+/// Lines that wait to be written. The CLI reads them at once; one that does not has failed.
 const OUTBOX_LINES: usize = 1024;
 /// How long the group has between SIGTERM and SIGKILL.
 const TERM_GRACE: Duration = Duration::from_secs(2);
@@ -83,7 +83,7 @@ impl Process {
         Ok((process, Lines(FramedRead::new(stdout, codec)), outbox))
     }
 
-    /// Waits until the child has ended. It is not reaped by that: its id, which is that of its group, stays its own.
+    /// Waits until the child has ended, without reaping it, so that its id, which is also that of its group, is not reused.
     pub(super) async fn ended(&mut self) {
         let looked = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         while let Some(group) = self.group
@@ -123,7 +123,7 @@ impl Process {
         status
     }
 
-    /// What stderr ended with; it goes on being kept.
+    /// The end of stderr, which is still being read.
     pub(super) fn stderr(&self) -> Stderr {
         self.stderr.clone()
     }
@@ -139,35 +139,31 @@ impl Drop for Process {
 /// The end of what the CLI says on stderr.
 #[derive(Clone)]
 pub(super) struct Stderr {
-    tail: Arc<Mutex<Tail>>,
+    tail: Arc<Mutex<Vec<u8>>>,
     secrets: Secrets,
-}
-
-#[derive(Default)]
-struct Tail {
-    bytes: Vec<u8>,
-    /// Whether something came before it.
-    cut: bool,
 }
 
 impl Stderr {
     pub(super) fn text(&self) -> String {
         let tail = locked(&self.tail);
-        let text = self.secrets.redact(plain(&tail.bytes));
+        let text = self.secrets.redact(plain(&tail));
         // Where it was cut, it may begin with the end of a secret.
-        let unsure = if tail.cut { self.secrets.longest() } else { 0 };
+        let unsure = if tail.len() < self.kept() { 0 } else { self.secrets.longest() };
         text.chars().skip(unsure).collect::<String>().trim().to_owned()
     }
 
+    /// Bytes that are kept: those that are shown, and as many before them as a secret may have.
+    fn kept(&self) -> usize {
+        STDERR_BYTES + self.secrets.longest()
+    }
+
     async fn keep_end(self, mut stderr: ChildStderr) {
-        let kept = STDERR_BYTES + self.secrets.longest();
         let mut buffer = vec![0; STDERR_BYTES];
         while let Ok(read @ 1..) = stderr.read(&mut buffer).await {
             let mut tail = locked(&self.tail);
-            tail.bytes.extend_from_slice(buffer.get(..read).unwrap_or_default());
-            let over = tail.bytes.len().saturating_sub(kept);
-            tail.bytes.drain(..over);
-            tail.cut |= over > 0;
+            tail.extend_from_slice(buffer.get(..read).unwrap_or_default());
+            let over = tail.len().saturating_sub(self.kept());
+            tail.drain(..over);
         }
     }
 }
@@ -196,6 +192,6 @@ async fn write(mut stdin: ChildStdin, mut lines: mpsc::Receiver<String>) {
     }
 }
 
-fn locked(tail: &Mutex<Tail>) -> MutexGuard<'_, Tail> {
+fn locked(tail: &Mutex<Vec<u8>>) -> MutexGuard<'_, Vec<u8>> {
     tail.lock().unwrap_or_else(PoisonError::into_inner)
 }

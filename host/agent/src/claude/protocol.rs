@@ -1,4 +1,4 @@
-//! The lines of the stream-json protocol, as far as a session needs them. What is unknown is passed over; what is needed
+//! The lines of the stream-json protocol that a session needs. What is unknown is ignored; what is needed
 //! and cannot be read is an error.
 
 use std::collections::BTreeMap;
@@ -50,7 +50,7 @@ pub(super) enum Line {
 pub(super) enum Request {
     /// A JSON-RPC message for an MCP server of the host.
     McpMessage { server_name: String, message: Value },
-    /// Whether a tool may be used. Nobody is there to be asked.
+    /// Whether a tool may be used. The host denies all of these.
     CanUseTool,
     #[serde(other)]
     Other,
@@ -147,12 +147,17 @@ pub(super) enum Event {
     Other,
 }
 
-/// Tokens, as providers count them: those that were cached, or put into the cache, are not among `input_tokens`.
+/// Tokens, as providers count them: those that were cached, or put into the cache, are not among `input_tokens`. In the
+/// counts by model, the CLI spells the names in camel case.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub(super) struct Tokens {
+    #[serde(alias = "inputTokens")]
     input_tokens: Option<u64>,
+    #[serde(alias = "cacheReadInputTokens")]
     cache_read_input_tokens: Option<u64>,
+    #[serde(alias = "cacheCreationInputTokens")]
     cache_creation_input_tokens: Option<u64>,
+    #[serde(alias = "outputTokens")]
     output_tokens: Option<u64>,
 }
 
@@ -165,25 +170,17 @@ impl Tokens {
         self.output_tokens = later.output_tokens.or(self.output_tokens);
     }
 
-    /// As the host counts them; what they cost is not known from them.
-    pub(super) fn usage(self) -> Usage {
-        let cached = self.cache_read_input_tokens.unwrap_or(0);
-        let parts = [self.input_tokens.unwrap_or(0), cached, self.cache_creation_input_tokens.unwrap_or(0)];
-        Usage {
-            turns: 0,
-            input_tokens: parts.into_iter().fold(0, u64::saturating_add),
-            cached_tokens: cached,
-            output_tokens: self.output_tokens.unwrap_or(0),
-            cost_usd: None,
-            known_cost_usd: None,
-        }
+    /// As the host counts them.
+    pub(super) fn counted(self) -> api::Tokens {
+        let [cached, cache_write] =
+            [self.cache_read_input_tokens, self.cache_creation_input_tokens].map(Option::unwrap_or_default);
+        let input = self.input_tokens.unwrap_or_default().saturating_add(cached).saturating_add(cache_write);
+        api::Tokens { input, cached, cache_write, output: self.output_tokens.unwrap_or_default() }
     }
 
-    /// As prices are asked for them.
-    pub(super) fn priced(self) -> api::Tokens {
-        let Usage { input_tokens, cached_tokens, output_tokens, .. } = self.usage();
-        let cache_write = self.cache_creation_input_tokens.unwrap_or(0);
-        api::Tokens { input: input_tokens, cached: cached_tokens, cache_write, output: output_tokens }
+    /// As usage of unknown cost.
+    pub(super) fn usage(self) -> Usage {
+        self.counted().usage(None)
     }
 }
 
@@ -198,7 +195,7 @@ pub(super) struct Outcome {
     #[serde(default, deserialize_with = "lenient")]
     pub errors: Vec<Value>,
     /// Of the whole session, also of what it did before it was resumed, if the CLI could end by itself then; where it was
-    /// killed, only of what came after.
+    /// killed, only of what followed.
     #[serde(default, deserialize_with = "lenient")]
     pub total_cost_usd: Option<f64>,
     /// Of what the session's model was asked for in this process.
@@ -206,30 +203,13 @@ pub(super) struct Outcome {
     pub usage: Option<Tokens>,
     /// By model, of as much of the session as the cost, with what tools of the CLI's own asked for.
     #[serde(default, rename = "modelUsage", deserialize_with = "lenient")]
-    pub model_usage: BTreeMap<String, ModelTokens>,
-}
-
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct ModelTokens {
-    input_tokens: u64,
-    cache_read_input_tokens: u64,
-    cache_creation_input_tokens: u64,
-    output_tokens: u64,
+    pub model_usage: BTreeMap<String, Tokens>,
 }
 
 impl Outcome {
     /// The tokens of a session that was not resumed.
     pub(super) fn tokens_of_all_models(&self) -> Option<Usage> {
-        let usages = self.model_usage.values().map(|model| {
-            let tokens = Tokens {
-                input_tokens: Some(model.input_tokens),
-                cache_read_input_tokens: Some(model.cache_read_input_tokens),
-                cache_creation_input_tokens: Some(model.cache_creation_input_tokens),
-                output_tokens: Some(model.output_tokens),
-            };
-            tokens.usage()
-        });
+        let usages = self.model_usage.values().map(|tokens| tokens.usage());
         usages.reduce(|mut all, one| {
             all.add(&one);
             all
@@ -244,13 +224,13 @@ impl Outcome {
     }
 }
 
-/// Reads what a session can do without: what is spelled in a new way is as what is absent.
+/// Reads an optional field: a value of an unknown form counts as absent.
 fn lenient<'de, T: DeserializeOwned + Default, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
     let value = Value::deserialize(deserializer)?;
     Ok(serde_json::from_value(value).unwrap_or_default())
 }
 
-/// Reads a line. An error shows its beginning, as far as it may be shown.
+/// Reads a line. An error shows its beginning, without secrets.
 pub(super) fn parse(line: &str, secrets: &Secrets) -> Result<Line, String> {
     serde_json::from_str(line).map_err(|e| {
         let shown: String = secrets.redact(line.to_owned()).chars().take(SHOWN_CHARS).collect();

@@ -1,13 +1,13 @@
-//! Keeping the operator's secrets out of what is shown: the CLI is given them, and may repeat them in an error.
+//! Removes the operator's secrets from texts that are shown: the CLI knows them, and may repeat them in an error.
 
 /// Variables whose values are secret.
 const SECRET: &[&str] = &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"];
 /// A value that is shorter is a word such as `true`, and no secret.
 const MIN_BYTES: usize = 8;
-/// What stands in place of a secret.
+/// The replacement for a secret.
 const SHOWN: &str = "***";
 
-/// What must not be shown.
+/// Values that must not be shown.
 #[derive(Clone)]
 pub(super) struct Secrets(Vec<String>);
 
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_whole_of_the_longest_secret_goes_and_short_values_stay() {
+    fn the_whole_of_the_longest_secret_is_removed_and_short_values_remain() {
         let secrets = Secrets::new(["sentinel-1", "sentinel-1-and-more", "true"].map(str::to_owned).into_iter());
         let shown = secrets.redact("true: sentinel-1-and-more sentinel-1".to_owned());
         assert_eq!(shown, "true: *** ***");

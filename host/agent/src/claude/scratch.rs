@@ -1,7 +1,7 @@
 //! A session's scratch directory, and the record in it of the session's processes.
 //!
 //! ```text
-//! claude-XXXXXX/            readable by nobody else
+//! claude-XXXXXX/            readable by this user only
 //!   processes.json          the host, the boot, the child, the mark
 //!   system-prompt.md
 //!   work/                   the CLI's working directory: empty, or a copy of the granted sources
@@ -35,7 +35,7 @@ const RECORD: &str = "processes.json";
 const PREFIX: &str = "claude-";
 /// A directory that is older and has no record is of a host that was killed while it was making it.
 const MAKING: Duration = Duration::from_secs(60);
-/// How often it is looked for processes that were started meanwhile by those that were being ended.
+/// Rounds of looking for processes that were started while others were being ended.
 const ROUNDS: usize = 8;
 /// Bytes of sources that are copied for the CLI's own tools at most.
 const MAX_COPIED_BYTES: u64 = 256 << 20;
@@ -58,7 +58,7 @@ impl Identity {
     }
 }
 
-/// Whose processes live in a session.
+/// The processes of a session.
 #[derive(Debug, Serialize, Deserialize)]
 struct Record {
     host: Identity,
@@ -149,7 +149,7 @@ impl Scratch {
         }
         for entry in entries {
             let plain = Path::new(&entry.path).components().all(|part| matches!(part, Component::Normal(_)));
-            // A file that changed or vanished meanwhile is as one that was never there.
+            // A file that changed or vanished during the copy is left out.
             let (true, Ok(bytes)) = (plain, files.listed_bytes(&entry.path, entry.size)) else { continue };
             let path = self.work().join(&entry.path);
             let made = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&path, bytes));
@@ -187,7 +187,8 @@ fn boot() -> io::Result<String> {
     Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
 }
 
-/// Ends what is left of the sessions of hosts that are gone; how many processes that were.
+/// Ends the remaining processes of sessions whose host has ended, and removes their scratch directories; returns how
+/// many processes it ended.
 pub(super) fn reap(state: &Path) -> usize {
     let (Ok(entries), Ok(boot)) = (fs::read_dir(state), boot()) else { return 0 };
     let mut ended = 0;
@@ -199,7 +200,7 @@ pub(super) fn reap(state: &Path) -> usize {
             Some(record) if record.host.is_alive() => continue,
             Some(record) => {
                 let (command, left) = (record.command.display(), end_session(&record.mark, record.child));
-                tracing::warn!(%command, left, host = record.host.pid, "ended what a host left that is gone");
+                tracing::warn!(%command, left, host = record.host.pid, "ended what was left of an ended host's session");
                 ended += left;
             }
             None if is_being_made(&path) => continue,
@@ -217,7 +218,7 @@ fn is_being_made(path: &Path) -> bool {
     made.is_ok_and(|made| made.elapsed().is_ok_and(|age| age < MAKING))
 }
 
-/// Kills the processes of a session until no more of them are found; how many that were.
+/// Kills the processes of a session until no more of them are found; returns how many it killed.
 fn end_session(mark: &str, child: Option<Identity>) -> usize {
     let mut ended = HashSet::new();
     for _ in 0..ROUNDS {
@@ -232,10 +233,10 @@ fn end_session(mark: &str, child: Option<Identity>) -> usize {
     ended.len()
 }
 
-/// Kills a process if it belongs to the session; which that was.
+/// Kills a process if it belongs to the session, and returns its identity then.
 fn kill_if_of(mark: &str, child: Option<Identity>, pid: u32) -> Option<Identity> {
     let id = Pid::from_raw(i32::try_from(pid).ok()?)?;
-    // The descriptor is of the process that has the id now; only then it is looked whose it is.
+    // The descriptor is opened first, so that what is checked and what is killed are the same process.
     let process = pidfd_open(id, PidfdFlags::empty()).ok()?;
     let identity = Identity::of(pid)?;
     let variable = format!("{MARK}={mark}");

@@ -27,23 +27,22 @@ static SPAWNER: LazyLock<io::Result<mpsc::Sender<SpawnRequest>>> = LazyLock::new
         for SpawnRequest { mut command, runtime, done } in received {
             // The child's pipes are registered with the runtime.
             let _within = runtime.enter();
-            // Where nobody waits for it any more, the child is dropped, and killed.
+            // Where the caller was dropped, the child is dropped too, and killed.
             let _ = done.send(command.spawn());
         }
     })?;
     Ok(requests)
 });
 
-/// Starts a child in a process group of its own that is killed when it is dropped, or when this process ends, however
-/// that ends.
+/// Starts a child in its own process group. It is killed when it is dropped, and when this process ends in any way.
 pub(super) async fn spawn(mut command: Command) -> io::Result<Child> {
     command.process_group(0).kill_on_drop(true);
     die_with_this_process(&mut command);
     let (done, started) = oneshot::channel();
     let requests = SPAWNER.as_ref().map_err(|e| io::Error::new(e.kind(), e.to_string()))?;
-    let gone = |_| io::Error::other("the thread that starts processes is gone");
-    requests.send(SpawnRequest { command, runtime: Handle::current(), done }).map_err(|_| gone(()))?;
-    started.await.map_err(|_| gone(()))?
+    let ended = |_| io::Error::other("the thread that starts processes has ended");
+    requests.send(SpawnRequest { command, runtime: Handle::current(), done }).map_err(|_| ended(()))?;
+    started.await.map_err(|_| ended(()))?
 }
 
 #[allow(

@@ -1,7 +1,6 @@
 //! Which version of the CLI there is, and whether it has the options that it is started with.
 
 use std::{
-    fmt,
     io::Read as _,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -14,8 +13,8 @@ use guild_session::fingerprint::StrictFingerprint;
 
 use super::{flags, protocol};
 
-/// The first version with all options of `flags`: `--restricted` is the one that came last.
-const LEAST: Version = Version([2, 1, 248]);
+/// The first version with all options of `flags`: `--restricted` is the newest.
+const LEAST: Version = [2, 1, 248];
 /// How long `claude --version` may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Between two looks whether it has ended.
@@ -25,45 +24,27 @@ const BYTES: u64 = 256;
 /// For how long it is not asked again after an answer with which no session starts: it may be updated at any time.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// A version, as `2.1.248`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Version([u32; 3]);
+/// A version, such as 2.1.248.
+type Version = [u32; 3];
 
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self([major, minor, patch]) = self;
-        write!(f, "{major}.{minor}.{patch}")
-    }
+fn shown(version: Version) -> String {
+    version.map(|number| number.to_string()).join(".")
 }
 
-impl Version {
-    /// The first version in a text. What follows the third number, as `-beta`, is passed over.
-    fn find(text: &str) -> Option<Self> {
-        text.split_whitespace().find_map(|word| {
-            let mut parts = word.trim_start_matches('v').splitn(3, '.');
-            let mut plain = || parts.next()?.parse().ok();
-            let (major, minor) = (plain()?, plain()?);
-            let patch = parts.next()?;
-            let end = patch.find(|c: char| !c.is_ascii_digit()).unwrap_or(patch.len());
-            Some(Self([major, minor, patch.get(..end)?.parse().ok()?]))
-        })
-    }
+/// The first version in a text. What follows the third number, such as `-beta`, is ignored.
+fn find(text: &str) -> Option<Version> {
+    text.split_whitespace().find_map(|word| {
+        let mut parts = word.trim_start_matches('v').splitn(3, '.');
+        let mut plain = || parts.next()?.parse().ok();
+        let (major, minor) = (plain()?, plain()?);
+        let patch = parts.next()?;
+        let end = patch.find(|c: char| !c.is_ascii_digit()).unwrap_or(patch.len());
+        Some([major, minor, patch.get(..end)?.parse().ok()?])
+    })
 }
 
-/// Identifies an executable file, so that one that was replaced is asked again. A link is followed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct ExecutableId {
-    path: PathBuf,
-    file: StrictFingerprint,
-}
-
-impl ExecutableId {
-    fn of(program: &Path) -> Option<Self> {
-        let path = program.canonicalize().ok()?;
-        let file = StrictFingerprint::of(&path).ok()??;
-        Some(Self { path, file })
-    }
-}
+/// Identifies an executable file, so that one that was replaced is asked again: its path without links, and its state.
+type ExecutableId = (PathBuf, StrictFingerprint);
 
 /// The last check: of which file, when, and its outcome.
 #[derive(Debug)]
@@ -85,7 +66,10 @@ impl Versions {
     /// Why no session starts with it, and what to do.
     pub(super) fn usable(&self, program: &Path, environment: &[String]) -> Result<String, String> {
         let mut checked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let executable = ExecutableId::of(program);
+        let executable: Option<ExecutableId> = program.canonicalize().ok().and_then(|path| {
+            let file = StrictFingerprint::of(&path).ok()??;
+            Some((path, file))
+        });
         let is_known = |checked: &&CheckedVersion| {
             executable.as_ref() == Some(&checked.executable)
                 && (checked.version.is_ok() || checked.at.elapsed() < AGAIN)
@@ -101,17 +85,18 @@ impl Versions {
 }
 
 fn check(program: &Path, text: String) -> Result<String, String> {
-    let program = program.display();
-    match Version::find(&text) {
+    let (program, least) = (program.display(), shown(LEAST));
+    match find(&text) {
         Some(version) if version >= LEAST => Ok(text),
         Some(version) => Err(format!(
-            "the Claude Code CLI {program} is version {version}, and the runtime \"claude\" needs {LEAST} or later, with \
+            "the Claude Code CLI {program} is version {}, and the runtime \"claude\" needs {least} or later, with \
              the option `--restricted`: update it (`npm install -g @anthropic-ai/claude-code@latest`, or `claude update`), \
-             or name another in guild.toml: [claude] command = \"...\""
+             or name another in guild.toml: [claude] command = \"...\"",
+            shown(version)
         )),
         None => Err(format!(
             "{program} --version says {text:?}, which is no version of the Claude Code CLI: the runtime \"claude\" needs \
-             {LEAST} or later (`npm install -g @anthropic-ai/claude-code@latest`); [claude] command in guild.toml names it"
+             {least} or later (`npm install -g @anthropic-ai/claude-code@latest`); [claude] command in guild.toml names it"
         )),
     }
 }
@@ -147,7 +132,7 @@ fn ask(program: &Path, environment: &[String]) -> Result<String, String> {
     Ok(protocol::plain(&text).trim().to_owned())
 }
 
-/// Reads what a pipe has by now.
+/// Reads what is in a pipe, without waiting for more.
 fn read_now(stdout: std::process::ChildStdout, text: &mut Vec<u8>) -> std::io::Result<()> {
     let flags = rustix::fs::fcntl_getfl(&stdout)?;
     rustix::fs::fcntl_setfl(&stdout, flags | rustix::fs::OFlags::NONBLOCK)?;
@@ -163,13 +148,13 @@ mod tests {
 
     #[test]
     fn a_version_is_found_where_a_program_says_it() {
-        let find = |text| Version::find(text).map(|version| version.to_string());
+        let found = |text| find(text).map(shown);
         for text in ["2.1.248 (Claude Code)", "v2.1.248", "Claude Code 2.1.248-beta.1+5"] {
-            assert_eq!(find(text).as_deref(), Some("2.1.248"), "{text}");
+            assert_eq!(found(text).as_deref(), Some("2.1.248"), "{text}");
         }
         for text in ["", "2.1", "2.1.x", "(Claude Code)", "99999999999.1.1"] {
             assert_eq!(find(text), None, "{text}");
         }
-        assert!(Version::find("2.1.1000") > Some(LEAST) && Version::find("2.1.99") < Some(LEAST));
+        assert!(find("2.1.1000") > Some(LEAST) && find("2.1.99") < Some(LEAST));
     }
 }

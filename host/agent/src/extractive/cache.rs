@@ -26,17 +26,20 @@ use super::{
     cpu::{Cpu, CpuError},
 };
 
-/// How long a walk is taken for the present state.
+/// How long a walk counts as current.
 const FRESH: Duration = Duration::from_secs(1);
-/// What the corpora that are kept take at most, in bytes; the one that was used last is kept in any case.
+/// The most bytes of all cached corpora together. The one used last is kept in any case.
 const MAX_BYTES: usize = 384 << 20;
 
-/// What a walk over the sources says, as one number.
+/// A hash of a walk over the sources.
 type Fingerprint = (u64, u64);
+
+/// What a build has sent so far.
+type Built = Option<Result<Arc<Corpus>, CpuError>>;
 
 /// Corpora by their sources.
 pub(crate) struct Cache {
-    /// What reading one document may take.
+    /// The bounds of reading one document.
     document: Bounds,
     state: Mutex<State>,
 }
@@ -45,16 +48,16 @@ pub(crate) struct Cache {
 struct State {
     /// By the names of the read roots.
     sources: BTreeMap<Vec<String>, Arc<Sources>>,
-    /// The one that was used last is the last.
+    /// The most recently used is the last.
     ready: Vec<(Fingerprint, Arc<Corpus>)>,
     /// By the names of the read roots.
     building: BTreeMap<Vec<String>, (Fingerprint, Weak<Build>)>,
 }
 
-/// A set of read roots. Those who read others wait for nothing of it.
+/// A set of read roots. Readers of other roots never wait for it.
 struct Sources {
     cpu: Arc<Cpu>,
-    /// Held while the files are walked: whoever asks meanwhile would walk the same files.
+    /// Held while the files are walked: a second caller would walk the same files.
     walks: sync::Mutex<Vec<Walked>>,
 }
 
@@ -67,7 +70,7 @@ struct Walked {
 
 /// A corpus that is being built. Its waiters hold it; the build stops when the last one drops it.
 struct Build {
-    done: watch::Receiver<Option<Result<Arc<Corpus>, CpuError>>>,
+    done: watch::Receiver<Built>,
     _stop: DropGuard,
 }
 
@@ -76,7 +79,7 @@ impl Cache {
         Self { document, state: Mutex::default() }
     }
 
-    /// What reading one document may take.
+    /// The bounds of reading one document.
     pub(crate) fn document(&self) -> Bounds {
         self.document
     }
@@ -124,18 +127,10 @@ impl Cache {
                     }
                 }
             };
-            tokio::select! {
-                biased;
-                () = cancel.cancelled() => return Err(CpuError::Cancelled),
-                _ = older.wait_for(Option::is_some) => {}
-            }
+            // Whether it was built or broke off makes no difference.
+            let _ = built(&mut older, cancel).await?;
         };
-        let mut done = build.done.clone();
-        let result = tokio::select! {
-            biased;
-            () = cancel.cancelled() => return Err(CpuError::Cancelled),
-            result = done.wait_for(Option::is_some) => result.ok().and_then(|result| result.clone()),
-        };
+        let result = built(&mut build.done.clone(), cancel).await?;
         let corpus = result.unwrap_or_else(|| Err(CpuError::Failed("indexing the sources broke off".to_owned())))?;
         self.state().keep(key, corpus.clone());
         Ok(corpus)
@@ -149,11 +144,7 @@ impl Cache {
         tokio::spawn(async move {
             let started = Instant::now();
             // Dropping it ends the children that read documents.
-            let built = tokio::select! {
-                biased;
-                () = cancel.cancelled() => Err(CpuError::Cancelled),
-                built = build => built.map(Arc::new),
-            };
+            let built = cancel.run_until_cancelled(build).await.unwrap_or(Err(CpuError::Cancelled)).map(Arc::new);
             if let Ok(corpus) = &built {
                 tracing::info!(
                     documents = corpus.documents.len(),
@@ -170,18 +161,20 @@ impl Cache {
     }
 }
 
+/// Waits for the result of a build: `None`, if the build broke off without one.
+async fn built(done: &mut watch::Receiver<Built>, cancel: &CancellationToken) -> Result<Built, CpuError> {
+    let built = cancel.run_until_cancelled(done.wait_for(Option::is_some)).await.ok_or(CpuError::Cancelled)?;
+    Ok(built.ok().and_then(|built| built.clone()))
+}
+
 impl Sources {
-    /// The files as they are now, and what they say as one number.
+    /// The files as they are now, and their fingerprint.
     async fn walk(
         &self,
         files: &Arc<dyn Files>,
         cancel: &CancellationToken,
     ) -> Result<(Arc<Listing>, Fingerprint), CpuError> {
-        let mut walks = tokio::select! {
-            biased;
-            () = cancel.cancelled() => return Err(CpuError::Cancelled),
-            walks = self.walks.lock() => walks,
-        };
+        let mut walks = cancel.run_until_cancelled(self.walks.lock()).await.ok_or(CpuError::Cancelled)?;
         walks.retain(|walk| walk.at.elapsed() < FRESH);
         let same = |walk: &&Walked| walk.files.upgrade().is_some_and(|known| Arc::ptr_eq(&known, files));
         if let Some(walk) = walks.iter().find(same) {
@@ -205,7 +198,7 @@ impl Sources {
 }
 
 impl State {
-    /// Keeps a corpus, and lets those go that were not used for longest and no longer fit.
+    /// Caches a corpus, and drops the least recently used ones beyond the limit.
     fn keep(&mut self, key: Fingerprint, corpus: Arc<Corpus>) {
         if !self.ready.iter().any(|(known, _)| *known == key) {
             self.ready.push((key, corpus));

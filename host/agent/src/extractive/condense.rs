@@ -1,12 +1,12 @@
-//! Memories condensed without a model: the sentences that tell most, the newer the better, each once.
+//! Memories condensed without a model: the most informative sentences, newer ones preferred, each once.
 
 use std::collections::{HashMap, HashSet};
 
 use guild_session::activation::MemoryNote;
 
-use super::terms::{Stems, sentences};
+use super::terms::{sentences, similarity, stems};
 
-/// Two lines that share so much of their words say the same.
+/// Two lines whose stems are at least this similar say the same.
 const SAME: f32 = 0.8;
 
 /// A sentence or line of a memory.
@@ -14,24 +14,19 @@ struct Sentence<'a> {
     memory: usize,
     text: &'a str,
     stems: HashSet<String>,
-    worth: f32,
 }
 
-/// One text of at most `max_chars` characters: a heading for each memory that something is kept of, newest first, and
-/// under it what is kept, in its order. The same memories give the same text.
+/// One text of at most `max_chars` characters: for each memory of which something is kept, newest first, a heading and
+/// the lines that are kept, in their order. The same memories give the same text.
 pub(crate) fn condense(memories: &[MemoryNote], max_chars: usize) -> String {
     let mut memories: Vec<&MemoryNote> = memories.iter().collect();
     memories.sort_by(|a, b| b.modified.cmp(&a.modified).then_with(|| a.key.cmp(&b.key)));
-    let stems = Stems::new();
     let mut lines: Vec<Sentence<'_>> = Vec::new();
     for (memory, note) in memories.iter().enumerate() {
         for line in note.content.lines().map(str::trim) {
-            let parts = if line.len() > 300 { sentences(line) } else { std::iter::once(0..line.len()).collect() };
-            for text in parts.into_iter().filter_map(|part| line.get(part)) {
-                if text.chars().any(char::is_alphanumeric) {
-                    lines.push(Sentence { memory, text, stems: stems.of(text), worth: 0.0 });
-                }
-            }
+            let parts = if line.len() > 300 { sentences(line).collect() } else { vec![line] };
+            let parts = parts.into_iter().filter(|text| text.contains(char::is_alphanumeric));
+            lines.extend(parts.map(|text| Sentence { memory, text, stems: stems(text) }));
         }
     }
     let mut having: HashMap<&str, f32> = HashMap::new();
@@ -39,42 +34,38 @@ pub(crate) fn condense(memories: &[MemoryNote], max_chars: usize) -> String {
         line.stems.iter().for_each(|stem| *having.entry(stem).or_default() += 1.0);
     }
     let all = lines.len() as f32;
-    let worths: Vec<f32> = lines
+    let mut order: Vec<(f32, usize, &Sentence<'_>)> = lines
         .iter()
-        .map(|line| {
+        .enumerate()
+        .map(|(at, line)| {
             // Summed in a fixed order: floats do not add up the same in every order.
             let mut rare: Vec<f32> =
                 line.stems.iter().filter_map(|stem| having.get(stem.as_str())).map(|n| (1.0 + all / n).ln()).collect();
             rare.sort_by(f32::total_cmp);
-            let told: f32 = rare.iter().sum();
+            let informative: f32 = rare.iter().sum();
             let recent = 1.0 / (1.0 + 0.15 * line.memory as f32);
-            told / (line.text.chars().count() as f32).sqrt().max(4.0) * recent
+            let worth = informative / (line.text.chars().count() as f32).sqrt().max(4.0) * recent;
+            (worth, at, line)
         })
         .collect();
-    lines.iter_mut().zip(worths).for_each(|(line, worth)| line.worth = worth);
+    order.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
 
     let heading = |memory: usize| memories.get(memory).map_or(0, |note| note.key.chars().count() + "## \n\n".len());
-    let mut order: Vec<usize> = (0..lines.len()).collect();
-    order.sort_by(|a, b| {
-        let worth = |at: &usize| lines.get(*at).map_or(0.0, |line| line.worth);
-        worth(b).total_cmp(&worth(a)).then(a.cmp(b))
-    });
-    let (mut kept, mut headed, mut used): (Vec<usize>, HashSet<usize>, usize) = Default::default();
-    for at in order {
-        let Some(line) = lines.get(at) else { continue };
-        let said =
-            kept.iter().filter_map(|other| lines.get(*other)).any(|other| alike(&line.stems, &other.stems) >= SAME);
+    let (mut kept, mut headed, mut used): (Vec<(usize, &Sentence<'_>)>, HashSet<usize>, usize) = Default::default();
+    for (_, at, line) in order {
+        let alike = |other: &Sentence<'_>| similarity(&line.stems, &other.stems).is_some_and(|share| share >= SAME);
+        let said = kept.iter().any(|(_, other)| alike(other));
         let cost = line.text.chars().count() + 1 + if headed.contains(&line.memory) { 0 } else { heading(line.memory) };
         if !said && used + cost <= max_chars {
             used += cost;
             headed.insert(line.memory);
-            kept.push(at);
+            kept.push((at, line));
         }
     }
-    kept.sort_unstable();
+    kept.sort_unstable_by_key(|(at, _)| *at);
     let mut text = String::new();
     let mut under = None;
-    for line in kept.into_iter().filter_map(|at| lines.get(at)) {
+    for (_, line) in kept {
         if under != Some(line.memory) {
             let key = memories.get(line.memory).map_or("", |note| note.key.as_str());
             text.push_str(&format!("{}## {key}\n", if text.is_empty() { "" } else { "\n" }));
@@ -85,12 +76,6 @@ pub(crate) fn condense(memories: &[MemoryNote], max_chars: usize) -> String {
     }
     text.truncate(text.trim_end().len());
     text
-}
-
-fn alike(a: &HashSet<String>, b: &HashSet<String>) -> f32 {
-    let shared = a.intersection(b).count();
-    let all = a.len() + b.len() - shared;
-    if all == 0 { 0.0 } else { shared as f32 / all as f32 }
 }
 
 #[cfg(test)]

@@ -16,7 +16,6 @@ use guild_session::{
     files::{FileEntry, Files, Listing, Reason, Unread},
     tools::ToolError,
 };
-use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -25,16 +24,16 @@ use crate::{
 };
 
 use super::{
-    cpu::{Cpu, CpuError},
+    cpu::{Cpu, CpuError, blocking},
     document::Reader,
     extract::{Block, Form, OMITTED, Page},
     index::{Builder, Index},
-    terms,
+    terms::{line_ranges, ordinal, sentence_ranges},
 };
 
 /// Text that a corpus keeps at most; files that come later are left out, and counted.
 const MAX_TEXT_BYTES: usize = 64 << 20;
-/// What a corpus keeps at most of its documents, their text and all else; files that come later are counted likewise.
+/// The most memory of a corpus's documents, in bytes, with all but the indexes; later files are counted likewise.
 const MAX_PAGE_BYTES: usize = 128 << 20;
 /// Words that an index has at most; a word that comes later is not found. English has some 200,000.
 const MAX_WORDS: usize = 1 << 20;
@@ -49,7 +48,7 @@ const REPEATED_SHARE: f32 = 0.3;
 /// A document of whose blocks so many stand in others already is a copy.
 const COPIED_SHARE: f32 = 0.9;
 
-/// All that the sources say, ready to be searched.
+/// The passages of all sources, ready to be searched.
 pub(crate) struct Corpus {
     pub(crate) documents: Vec<Document>,
     pub(crate) passages: Vec<Passage>,
@@ -57,22 +56,22 @@ pub(crate) struct Corpus {
     pub(crate) index: Index,
     /// Over the titles of the documents: what a page is about holds for each of its passages.
     pub(crate) titles: Index,
-    /// Files that were come by, of any kind.
+    /// The number of files found, of any kind.
     pub(crate) seen: usize,
-    /// Those that were not taken in, and why.
+    /// The files that were not read, and why.
     pub(crate) unread: Unread,
-    /// The bytes that it keeps, nearly.
+    /// Its approximate size in memory, in bytes.
     pub(crate) size: usize,
 }
 
-/// A file, and what it says.
+/// A file that was read.
 pub(crate) struct Document {
     /// As the read roots spell it.
     pub(crate) path: String,
     pub(crate) page: Page,
 }
 
-/// What can be found, and quoted: some blocks that stand together.
+/// The unit of search and quotation: consecutive blocks under one heading, or a part of a long block.
 #[derive(Clone, Debug)]
 pub(crate) struct Passage {
     /// Index of its document.
@@ -95,6 +94,10 @@ impl Passage {
     fn head(&self) -> Range<usize> {
         self.head.0 as usize..self.head.1 as usize
     }
+
+    fn heading_in<'a>(&self, page: &'a Page) -> &'a str {
+        page.headings.get(self.heading as usize).map_or("", String::as_str)
+    }
 }
 
 impl Corpus {
@@ -112,13 +115,12 @@ impl Corpus {
 
     /// A passage's text.
     pub(crate) fn text(&self, number: u32) -> &str {
-        self.passage(number).and_then(|(passage, document)| document.page.text.get(passage.range())).unwrap_or_default()
+        self.passage(number).map_or("", |(passage, document)| document.page.slice(passage.range()))
     }
 
     /// The head of the table that a passage is a row of; empty where it is none.
     pub(crate) fn table_head(&self, number: u32) -> &str {
-        let found = self.passage(number);
-        found.and_then(|(passage, document)| document.page.text.get(passage.head())).unwrap_or_default()
+        self.passage(number).map_or("", |(passage, document)| document.page.slice(passage.head()))
     }
 
     /// The listing that the end of a passage leads to: it ends in a colon.
@@ -136,12 +138,14 @@ impl Corpus {
         before.filter(|before| self.listing(*before) == Some(number)).unwrap_or(number)
     }
 
+    /// The title of a passage's page.
+    pub(crate) fn title(&self, number: u32) -> &str {
+        self.passage(number).map_or("", |(_, document)| document.page.title.as_str())
+    }
+
     /// The heading that a passage stands under; empty where there is none.
     pub(crate) fn heading(&self, number: u32) -> &str {
-        let found = self.passage(number);
-        found
-            .and_then(|(passage, document)| document.page.headings.get(passage.heading as usize))
-            .map_or("", String::as_str)
+        self.passage(number).map_or("", |(passage, document)| passage.heading_in(&document.page))
     }
 
     /// Reads and indexes the files, on all cores. It stops soon once `cancel` is cancelled.
@@ -187,8 +191,7 @@ async fn read(
     bounds: Bounds,
     cancel: &CancellationToken,
 ) -> Result<(Vec<Document>, Unread), CpuError> {
-    let (next, texts, sizes, costly) =
-        (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
+    let [next, texts, sizes, costly] = [const { AtomicUsize::new(0) }; 4];
     let has_room = || texts.load(Ordering::Relaxed) < MAX_TEXT_BYTES && sizes.load(Ordering::Relaxed) < MAX_PAGE_BYTES;
     let workers = (0..cpu.cores().min(sources.len())).map(|_| async {
         let mut reader = Reader::new(bounds);
@@ -227,7 +230,7 @@ async fn read(
         return Err(CpuError::Cancelled);
     }
     pages.sort_unstable_by_key(|(at, _)| *at);
-    // Workers read on while the last text that fits was read: where the corpus ends must not depend on that.
+    // Other workers kept reading while the last text that fits was read. The end of the corpus must not depend on that.
     let (mut text, mut size, mut fit) = (0, 0, 0);
     for (_, document) in &pages {
         if text >= MAX_TEXT_BYTES || size >= MAX_PAGE_BYTES {
@@ -254,7 +257,7 @@ async fn read(
 /// A file's text, or why it has none.
 async fn text(files: &Arc<dyn Files>, path: &str) -> Result<Result<String, Reason>, CpuError> {
     let (files, path) = (files.clone(), path.to_owned());
-    let read = spawn_blocking(move || {
+    blocking(move || {
         let bytes = files.listed_bytes(&path, MAX_DOCUMENT_BYTES).map_err(|error| match error {
             ToolError::OverLimit(_) => Reason::Large,
             _ => Reason::Denied,
@@ -264,8 +267,8 @@ async fn text(files: &Arc<dyn Files>, path: &str) -> Result<Result<String, Reaso
         }
         let text = String::from_utf8(bytes);
         Ok(text.unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
-    });
-    read.await.map_err(|error| CpuError::Failed(format!("reading the sources broke off: {error}")))
+    })
+    .await
 }
 
 fn hashed(value: impl Hash) -> u64 {
@@ -274,8 +277,8 @@ fn hashed(value: impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// Takes out the documents that say nothing of their own: second copies, and pages that put all others together for
-/// printing. What small documents say is theirs first.
+/// Removes documents without content of their own: copies, and pages that join all others for printing. A block that
+/// stands in several documents belongs to the smallest.
 fn without_copies(mut documents: Vec<Document>) -> Vec<Document> {
     let mut order: Vec<usize> = (0..documents.len()).collect();
     let length = |at: &usize| documents.get(*at).map_or(0, |document| document.page.text.len());
@@ -297,10 +300,10 @@ fn without_copies(mut documents: Vec<Document>) -> Vec<Document> {
     documents
 }
 
-/// Takes out what HTML pages repeat: notices, banners, "was this page helpful?".
+/// Removes what HTML pages repeat: notices, banners, "was this page helpful?".
 ///
 /// A block is boilerplate where it stands on several pages that are otherwise different: copies of one page (an older
-/// edition of a manual beside the newer one) have their name and their first heading in common, and count as one.
+/// edition of a manual next to the newer one) have their name and their first heading in common, and count as one.
 fn without_boilerplate(mut documents: Vec<Document>) -> Vec<Document> {
     let is_html = |document: &&mut Document| document.page.format == Format::Html;
     let block_hash = |page: &Page, block: &Block| hashed(page.words(block));
@@ -349,11 +352,10 @@ async fn indexed(
                 let first = all.len();
                 passages(number as u32, page, &mut all);
                 for passage in all.iter().skip(first) {
-                    let heading = page.headings.get(passage.heading as usize).map_or("", String::as_str);
-                    let text = page.text.get(passage.range()).unwrap_or_default();
-                    match page.text.get(passage.head()).filter(|head| !head.is_empty()) {
-                        Some(head) => builder.add(heading, &format!("{head}\n{text}")),
-                        None => builder.add(heading, text),
+                    let (heading, text) = (passage.heading_in(page), page.slice(passage.range()));
+                    match page.slice(passage.head()) {
+                        "" => builder.add(heading, text),
+                        head => builder.add(heading, &format!("{head}\n{text}")),
                     }
                 }
             }
@@ -371,7 +373,7 @@ async fn indexed(
     Ok((documents, passages.into_iter().flatten().collect(), index))
 }
 
-/// The passages of a page: short blocks under one heading are joined, long ones are parted between sentences or lines.
+/// The passages of a page: short blocks under one heading are joined, long ones are split between sentences or lines.
 fn passages(document: u32, page: &Page, found: &mut Vec<Passage>) {
     let mut open: Option<Passage> = None;
     let mut in_list = false;
@@ -385,7 +387,7 @@ fn passages(document: u32, page: &Page, found: &mut Vec<Passage>) {
                 // What ends in a colon is nothing without what follows, and a list is one thing.
                 let leads = page.text.get(passage.range()).is_some_and(|text| text.ends_with(':'));
                 in_list = block.form == Form::Item && (leads || in_list);
-                let leads = leads || in_list || terms::ordinal(text).is_some_and(|at| at > 0);
+                let leads = leads || in_list || ordinal(text).is_some_and(|at| at > 0);
                 let fits = passage.code == code
                     && block.head.is_empty()
                     && passage.head().is_empty()
@@ -406,12 +408,12 @@ fn passages(document: u32, page: &Page, found: &mut Vec<Passage>) {
     found.extend(open);
 }
 
-/// The parts of a block that are not too long for a passage.
+/// Splits a block into parts that fit into a passage.
 fn pieces(text: &str, code: bool) -> Vec<Range<usize>> {
     if text.len() <= MAX_PASSAGE_BYTES {
         return std::iter::once(0..text.len()).collect();
     }
-    let atoms: Vec<Range<usize>> = if code { lines(text) } else { terms::sentences(text) };
+    let atoms = if code { line_ranges(text) } else { sentence_ranges(text) };
     let mut pieces: Vec<Range<usize>> = Vec::new();
     for atom in atoms.into_iter().flat_map(|atom| fitting(text, atom)) {
         match pieces.last_mut() {
@@ -422,21 +424,7 @@ fn pieces(text: &str, code: bool) -> Vec<Range<usize>> {
     pieces
 }
 
-/// The lines of a text that say something, without their line breaks.
-pub(crate) fn lines(text: &str) -> Vec<Range<usize>> {
-    let mut at = 0;
-    let mut lines = Vec::new();
-    for line in text.split_inclusive('\n') {
-        let end = at + line.trim_end().len();
-        if end > at {
-            lines.push(at..end);
-        }
-        at += line.len();
-    }
-    lines
-}
-
-/// A sentence or line in parts that fit into a passage: nearly always itself.
+/// Splits a sentence or line into parts that fit into a passage. Nearly always it fits whole.
 fn fitting(text: &str, atom: Range<usize>) -> Vec<Range<usize>> {
     let mut parts = Vec::new();
     let mut start = atom.start;

@@ -1,7 +1,7 @@
 //! Reading one document in a child process.
 //!
 //! A document can make its parser take time or memory in the square of its length: a Markdown parser on a repeated `![`, an
-//! HTML parser on a tag with 100,000 attributes. So a child process parses it, and is killed where the document goes beyond
+//! HTML parser on a tag with 100,000 attributes. So a child process parses it, and is killed if the document exceeds
 //! `limits.document_seconds` or `limits.document_memory_bytes`.
 
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::format::Format;
 
 use super::extract::{self, Page};
 
-/// Where so many documents of the same sources went beyond their bounds, the others have a tenth of the time.
+/// Once so many documents of the same sources exceeded their bounds, the others get a tenth of the time.
 const MANY: usize = 8;
 
 /// Reading one document: its text and its page, as postcard has them.
@@ -38,7 +38,7 @@ impl Reader {
         Self { worker: Worker::new(&DOCUMENT_TASK, bounds), bounds }
     }
 
-    /// A document's page. So many others of the same sources went beyond their bounds.
+    /// A document's page. `beyond` is how many other documents of the same sources exceeded their bounds.
     ///
     /// # Errors
     /// Why it is left out.

@@ -4,15 +4,11 @@
 //! that is a path in the read roots, in backticks, that have a table. They are shown as they are; the rows that a question
 //! names are its answer.
 
-use super::{
-    question::Question,
-    quote::Table,
-    terms::{Stems, tokens},
-};
+use super::{question::Question, quote::Table, terms::term_mask};
 
-/// Bytes of all sections together that are kept.
+/// The most bytes of all sections together that are kept.
 const MAX_BYTES: usize = 128 << 10;
-/// Rows that a summary shows for a question.
+/// The most rows that a summary shows for a question.
 const ROWS: usize = 6;
 
 /// The figures of one file.
@@ -44,11 +40,11 @@ pub(crate) fn figures(prompt: &str, roots: &[String]) -> Vec<Figures> {
         }
     }
     found.retain(|figures| !figures.text.trim().is_empty());
-    // Where none has a table, the headings are of something else. One without a table beside others says why it has none.
+    // If none has a table, the headings are of something else. One without a table among others says why it has none.
     if found.iter().any(Figures::computed) { found } else { Vec::new() }
 }
 
-/// What a cell says is no markup: it comes out of a table that anybody may have written.
+/// Escapes markup in a line: its cells come from a table that anybody may have written.
 fn plain(line: &str) -> String {
     line.replace('<', "\\<").replace("![", "!\\[")
 }
@@ -64,14 +60,12 @@ impl Figures {
     }
 
     /// The rows that a question names, each on one line: the column that it asks about.
-    pub(crate) fn answer(&self, stems: &Stems, question: &Question) -> Vec<String> {
+    pub(crate) fn answer(&self, question: &Question) -> Vec<String> {
         let text = self.rows().collect::<Vec<_>>().join("\n");
         let table = Table::of("", &text);
         let names = |row: &&&str| {
             let name = row.trim_start_matches('|').split('|').next().unwrap_or_default();
-            let mut named = false;
-            tokens(name, |word| named |= stems.position(word, &question.terms).is_some());
-            named
+            term_mask(name, &question.terms) != 0
         };
         table.rows.iter().filter(names).take(ROWS).map(|row| table.shown(row)).collect()
     }
@@ -90,8 +84,7 @@ mod tests {
         let found = figures(PROMPT, &["data".to_owned()]);
         assert_eq!(found.iter().map(|figures| figures.path.as_str()).collect::<Vec<_>>(), ["data/sales.csv"]);
         assert!(found[0].text.contains("2 rows.") && found[0].text.contains("price \\<b> | number"));
-        let stems = Stems::new();
-        let question = Question::new("What is the mean of the prices?", None, &stems).unwrap();
-        assert_eq!(found[0].answer(&stems, &question), ["price \\<b>; type: number; mean: 9.75"]);
+        let question = Question::new("What is the mean of the prices?", None).unwrap();
+        assert_eq!(found[0].answer(&question), ["price \\<b>; type: number; mean: 9.75"]);
     }
 }

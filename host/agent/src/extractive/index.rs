@@ -1,17 +1,17 @@
 //! An inverted index with BM25 ranking, in memory.
 //!
-//! It is our own, and short, because ranking alone does not serve here: whether an answer is in the sources at all is
-//! decided by which of a question's words a passage covers and how much those words tell, which a search
-//! library does not give out beside its scores.
+//! It is our own, and short, because ranking alone is not enough here: whether an answer is in the sources at all is
+//! decided by which of a question's words a passage covers and how informative those words are, which a search
+//! library does not return with its scores.
 
-use std::collections::HashMap;
+use std::{cmp::Ordering, collections::HashMap};
 
-use super::terms::{Stems, tokens};
+use super::terms::{stem, tokens};
 
 /// BM25's usual constants: how soon repetition stops counting, and how much length counts.
 const K1: f32 = 1.2;
 const B: f32 = 0.75;
-/// So many passages are imagined beside the real ones, without any word in them: in a small corpus, the share of
+/// The number of empty passages that are counted with the real ones: in a small corpus, the share of
 /// passages that a word is in says little about the word.
 const IMAGINED: f32 = 200.0;
 /// Longer words are not found.
@@ -65,15 +65,22 @@ pub(crate) struct Hit {
     pub(crate) mask: u64,
 }
 
+impl Hit {
+    /// The better hit first; of equal scores, the earlier passage.
+    pub(crate) fn order(&self, other: &Self) -> Ordering {
+        other.score.total_cmp(&self.score).then(self.passage.cmp(&other.passage))
+    }
+}
+
 impl Index {
-    /// The bytes that it keeps, nearly.
+    /// Its approximate size in memory, in bytes.
     pub(crate) fn size(&self) -> usize {
         let terms: usize = self.terms.keys().map(|term| term.len() + 48).sum();
         let postings: usize = self.postings.iter().map(|list| list.capacity() * size_of::<Posting>() + 24).sum();
         terms + postings + self.lengths.len() * 2
     }
 
-    /// How much it tells that a passage has this word.
+    /// How informative it is that a passage has this word: its inverse document frequency.
     pub(crate) fn idf(&self, stem: &str) -> f32 {
         let having = self.having(stem) as f32;
         let all = self.lengths.len() as f32 + IMAGINED;
@@ -92,26 +99,21 @@ impl Index {
 
     /// The passages that have words of a query, best first; where scores are equal, the earlier passage.
     pub(crate) fn search(&self, query: &[QueryTerm], limit: usize) -> Vec<Hit> {
-        let mut hits: HashMap<u32, (f32, u64)> = HashMap::new();
+        let mut hits: HashMap<u32, Hit> = HashMap::new();
         for (bit, term) in query.iter().enumerate().take(u64::BITS as usize) {
             let weight = self.idf(&term.stem) * term.weight;
             for posting in self.list(&term.stem) {
                 let count = f32::from(posting.count);
                 let length = f32::from(self.lengths.get(posting.passage as usize).copied().unwrap_or(0));
                 let score = count * (K1 + 1.0) / (count + K1 * (1.0 - B + B * length / self.mean.max(1.0)));
-                let hit = hits.entry(posting.passage).or_default();
-                hit.0 += weight * score;
-                hit.1 |= 1 << bit;
+                let hit = hits.entry(posting.passage).or_insert(Hit { passage: posting.passage, score: 0.0, mask: 0 });
+                hit.score += weight * score;
+                hit.mask |= 1 << bit;
             }
         }
-        let mut hits: Vec<Hit> =
-            hits.into_iter().map(|(passage, (score, mask))| Hit { passage, score, mask }).collect();
-        let order = |a: &Hit, b: &Hit| b.score.total_cmp(&a.score).then(a.passage.cmp(&b.passage));
-        if hits.len() > limit {
-            hits.select_nth_unstable_by(limit, order);
-            hits.truncate(limit);
-        }
-        hits.sort_unstable_by(order);
+        let mut hits: Vec<Hit> = hits.into_values().collect();
+        hits.sort_unstable_by(Hit::order);
+        hits.truncate(limit);
         hits
     }
 }
@@ -119,8 +121,7 @@ impl Index {
 /// Makes an index, passage by passage.
 pub(crate) struct Builder {
     index: Index,
-    stems: Stems,
-    /// Words as they are written, and the terms that they are: stemming is the dear part.
+    /// Words as they are written, and the terms that they are: stemming is the expensive part.
     known: HashMap<Box<str>, u32>,
     found: Vec<u32>,
     /// How many words it knows at most, and how many terms.
@@ -128,14 +129,14 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    /// An empty one, for at most so many words; those that come later are passed over.
+    /// An empty index of at most `most` words; later words are ignored.
     pub(crate) fn new(most: usize) -> Self {
-        Self { index: Index::default(), stems: Stems::new(), known: HashMap::new(), found: Vec::new(), most }
+        Self { index: Index::default(), known: HashMap::new(), found: Vec::new(), most }
     }
 
     /// Adds the next passage. The words of its heading count twice.
     pub(crate) fn add(&mut self, heading: &str, text: &str) {
-        let Self { index, stems, known, found, most } = self;
+        let Self { index, known, found, most } = self;
         let mut add = |word: &str| {
             if word.len() > MAX_WORD_BYTES {
                 return;
@@ -144,7 +145,7 @@ impl Builder {
                 found.push(*term);
             } else if known.len() < *most {
                 let next = index.postings.len() as u32;
-                let term = *index.terms.entry(stems.stem(word).into()).or_insert(next);
+                let term = *index.terms.entry(stem(word).into()).or_insert(next);
                 if term == next {
                     index.postings.push(Vec::new());
                 }
@@ -166,19 +167,19 @@ impl Builder {
         found.clear();
     }
 
-    /// The part that was made so far.
+    /// The index of the passages that were added.
     pub(crate) fn finish(self) -> Index {
         Index::join([self.index])
     }
 
-    /// Likewise, to be joined with others.
+    /// The same, as a part for [`Index::join`].
     pub(crate) fn part(self) -> Index {
         self.index
     }
 }
 
 impl Index {
-    /// One index of several parts; the passages are numbered on from part to part.
+    /// Joins parts to one index. The passages of a part are numbered after those of the parts before it.
     pub(crate) fn join(parts: impl IntoIterator<Item = Self>) -> Self {
         let mut parts = parts.into_iter();
         let mut all = parts.next().unwrap_or_default();

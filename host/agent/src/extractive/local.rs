@@ -10,10 +10,7 @@ use guild_session::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    Extractive, cache::Cache, corpus::Corpus, cpu::CpuError, question::Question, quote::quote, search::passages,
-    terms::Stems,
-};
+use super::{Extractive, cache::Cache, corpus::Corpus, cpu::CpuError, question::Question, search};
 
 /// Searches local files for passages, in the indexes that the sessions of an [`Extractive`] have of them.
 pub struct LocalSearch {
@@ -34,7 +31,7 @@ impl Search for LocalSearch {
     /// address is the file's path, which Read takes.
     async fn search(&self, query: &str, limit: u32) -> Result<Vec<Hit>, ToolError> {
         let cancel = CancellationToken::new();
-        // Whoever drops the search ends what it left running on another thread.
+        // Dropping the search ends its work on another thread.
         let _stop = cancel.clone().drop_guard();
         let found = async {
             let corpus = self.cache.corpus(&self.files, &cancel).await?;
@@ -49,14 +46,13 @@ impl Search for LocalSearch {
 }
 
 fn hits(corpus: &Corpus, query: &str, limit: usize) -> Vec<Hit> {
-    let stems = Stems::new();
-    let Some(question) = Question::new(query, None, &stems) else { return Vec::new() };
+    let Some(question) = Question::new(query, None) else { return Vec::new() };
+    let search = search::Search { corpus, question: &question };
     let hit = |number| {
         let (_, document) = corpus.passage(number)?;
-        let quote = quote(corpus, &stems, &question.terms, number)?;
-        let heading = corpus.heading(number);
-        let place = [document.page.title.as_str(), heading];
-        let place: Vec<&str> = place.into_iter().filter(|part| !part.is_empty()).collect();
+        let quote = search.quote(number)?;
+        let mut place = vec![corpus.title(number), corpus.heading(number)];
+        place.retain(|part| !part.is_empty());
         let page = match place.as_slice() {
             [title, heading] if title != heading => format!("{title} › {heading}"),
             [title, ..] => (*title).to_owned(),
@@ -68,5 +64,5 @@ fn hits(corpus: &Corpus, query: &str, limit: usize) -> Vec<Hit> {
             snippet: quote.text.to_owned(),
         })
     };
-    passages(corpus, &stems, &question, limit).iter().filter_map(|finding| hit(finding.passage)).collect()
+    search.passages(limit).iter().filter_map(|finding| hit(finding.passage)).collect()
 }

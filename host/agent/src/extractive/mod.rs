@@ -39,7 +39,7 @@ use guild_session::{
 use tokio_util::sync::CancellationToken;
 
 use cache::Cache;
-use cpu::{Cpu, CpuError};
+use cpu::Cpu;
 
 pub use document::DOCUMENT_TASK;
 pub use local::LocalSearch;
@@ -119,9 +119,6 @@ impl AgentRuntime for Extractive {
         _meter: Arc<Meter>,
     ) -> Result<String, String> {
         let done = self.cpu.run(&CancellationToken::new(), move || condense::condense(&memories, max_chars)).await;
-        done.map_err(|stop| match stop {
-            CpuError::Cancelled => "cancelled".to_owned(),
-            CpuError::Failed(text) => text,
-        })
+        done.map_err(|error| error.to_string())
     }
 }

@@ -1,21 +1,21 @@
 //! From a task to the questions that are looked up.
 
-use std::collections::HashSet;
+use crate::text::one_line;
 
 use super::{
     index::QueryTerm,
-    terms::{Stems, among, is_asking, is_stop, is_weak, sentences, symbols, tokens, words},
+    terms::{among, is_asking, is_stop, is_weak, sentences, stem, symbols, term_mask, words},
 };
 
-/// Questions that one task is taken to ask at most.
+/// The most questions of one task that are looked up.
 const MAX_QUESTIONS: usize = 6;
-/// Words of a question that are looked for at most.
+/// The most words of a question that are searched for.
 const MAX_TERMS: usize = 24;
-/// Bytes of a task that are looked at for where a part of a question begins.
+/// How many bytes are read to decide whether a part of a question begins.
 const NEXT_BYTES: usize = 64;
-/// How much a word counts that says little about the subject.
+/// The weight of a word that says little about the subject.
 const WEAK: f32 = 0.3;
-/// How much a word counts that a question takes over from the one before it.
+/// The factor for the weight of a word that a question takes over from the one before it.
 const TAKEN_OVER: f32 = 0.5;
 
 const INTERROGATIVES: &str = "how what why when where which who whom whose";
@@ -52,44 +52,38 @@ pub(crate) struct Question {
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Inquiry {
     pub(crate) questions: Vec<Question>,
-    /// Questions of the task that are not looked up, since there are too many.
+    /// Questions of the task that are not looked up, because there are too many.
     pub(crate) left_out: Vec<String>,
-    /// Whether one question of the task was taken apart into several.
-    pub(crate) parted: bool,
-    /// The files to search, where the task names them: in backticks, in a line that begins with `Source:` or
-    /// `Sources:`. Where it is empty, all are searched.
+    /// Whether one question of the task was split into several.
+    pub(crate) split: bool,
+    /// The files to search, if the task names them: in backticks, in a line that begins with `Source:` or `Sources:`. If
+    /// it is empty, all are searched.
     pub(crate) sources: Vec<String>,
 }
 
 /// Reads a task.
 pub(crate) fn inquiry(task: &str) -> Inquiry {
-    let stems = Stems::new();
-    let said: Vec<String> = items(task)
-        .iter()
-        .flat_map(|item| {
-            sentences(item).into_iter().filter_map(|range| item.get(range)).map(unlabelled).collect::<Vec<_>>()
-        })
-        .collect();
+    let items = items(task);
+    let said: Vec<String> = items.iter().flat_map(|item| sentences(item)).map(unlabelled).collect();
     let first = |text: &String| lower(text).into_iter().next().unwrap_or_default();
     let asks = |text: &&String| {
         let word = first(text);
         text.ends_with('?') || [INTERROGATIVES, AUXILIARIES, REQUESTS].iter().any(|list| among(list, &word))
     };
-    let tells = |text: &&String| among(INSTRUCTIONS, &first(text));
+    let instructs = |text: &&String| among(INSTRUCTIONS, &first(text));
     let mut asked: Vec<&String> = said.iter().filter(asks).collect();
     if asked.is_empty() {
-        asked = said.iter().filter(|text| !tells(text)).collect();
+        asked = said.iter().filter(|text| !instructs(text)).collect();
     }
     if asked.is_empty() {
         asked = said.iter().collect();
     }
     let mut inquiry = Inquiry { sources: sources(task), ..Inquiry::default() };
     for text in asked {
-        let parts = parts(text);
         let before = inquiry.questions.len();
-        for part in parts {
+        for part in parts(text) {
             let last = inquiry.questions.last();
-            let Some(question) = Question::new(&part, last, &stems) else { continue };
+            let Some(question) = Question::new(&part, last) else { continue };
             if inquiry.questions.iter().any(|known| known.terms == question.terms) {
                 continue;
             }
@@ -99,18 +93,19 @@ pub(crate) fn inquiry(task: &str) -> Inquiry {
                 inquiry.questions.push(question);
             }
         }
-        inquiry.parted |= inquiry.questions.len() > before + 1;
+        inquiry.split |= inquiry.questions.len() > before + 1;
     }
     // "What does this mean?": the listing below it is what is asked about.
     if inquiry.questions.is_empty() {
-        inquiry.questions.extend(Question::new(&listings(task), None, &stems));
+        inquiry.questions.extend(Question::new(&listings(task), None));
     }
     inquiry
 }
 
 impl Question {
-    /// A question, and the one before it that it may be about. `None` where it has no word that could be looked up.
-    pub(crate) fn new(text: &str, before: Option<&Self>, stems: &Stems) -> Option<Self> {
+    /// Reads a question. It may refer to the subject of `before`, the question before it. `None` if it has no word that
+    /// could be looked up.
+    pub(crate) fn new(text: &str, before: Option<&Self>) -> Option<Self> {
         // A symbol is looked for as it is written, and not by the words in it.
         let (mut signs, mut spoken, mut end) = (Vec::new(), String::new(), 0);
         symbols(text, |range, symbol| {
@@ -124,7 +119,7 @@ impl Question {
         let mut terms: Vec<QueryTerm> = Vec::new();
         let mut kept = Vec::new();
         let mut add = |word: &str, weight: f32| {
-            let stem = stems.stem(word).into_owned();
+            let stem = stem(word).into_owned();
             if terms.len() < MAX_TERMS && !terms.iter().any(|term| term.stem == stem) {
                 terms.push(QueryTerm { stem, weight });
                 kept.push(word.to_owned());
@@ -135,7 +130,7 @@ impl Question {
         let subjects =
             all.iter().zip(before_each).enumerate().filter(|(at, (word, _))| !is_stop(word) && !asks(*at, word));
         for (_, (word, last)) in subjects {
-            // "How large", "how long": the answer is a measure, and need not have the word.
+            // "How large", "how long": the answer is a measure, which need not have the word.
             let measured = last == "how" && among(MEASURES, word);
             add(word, if measured || is_weak(word) { WEAK } else { 1.0 });
         }
@@ -168,7 +163,7 @@ impl Question {
         let what =
             matches!(starts.as_slice(), ["what", "is" | "are" | "does" | "do" | "s"] | ["who", "is"] | ["define", ..]);
         Some(Self {
-            text: text.split_whitespace().collect::<Vec<_>>().join(" "),
+            text: one_line(text),
             terms,
             words: kept,
             // "What are the rules of": which there are, not what rules are.
@@ -185,19 +180,16 @@ impl Question {
                 || has("command option flag code example examples implement implemented function syntax snippet"),
         })
     }
-}
 
-impl Question {
     /// Whether it asks about an option of a command.
     pub(crate) fn has_option(&self) -> bool {
         self.terms.iter().any(QueryTerm::is_option)
     }
 
     /// Whether a text has all options that it asks about.
-    pub(crate) fn options_in(&self, stems: &Stems, text: &str) -> bool {
-        let mut seen = HashSet::new();
-        tokens(text, |word| seen.extend(stems.position(word, &self.terms)));
-        self.terms.iter().enumerate().all(|(at, term)| !term.is_option() || seen.contains(&at))
+    pub(crate) fn options_in(&self, text: &str) -> bool {
+        let mask = term_mask(text, &self.terms);
+        self.terms.iter().enumerate().all(|(bit, term)| !term.is_option() || mask >> bit & 1 == 1)
     }
 }
 
@@ -268,7 +260,7 @@ fn unlabelled(text: &str) -> String {
     label.map_or(text, |(_, rest)| rest).trim_matches(['*', ' ']).to_owned()
 }
 
-/// Parts a sentence before each further question in it: `..., and what ...`, `... and how ...`, `...; ...`.
+/// Splits a sentence before each further question in it: `..., and what ...`, `... and how ...`, `...; ...`.
 fn parts(text: &str) -> Vec<String> {
     let mut parts = Vec::new();
     let mut start = 0;
@@ -296,7 +288,7 @@ fn parts(text: &str) -> Vec<String> {
         at += word.len();
     }
     parts.push(text.get(start..).unwrap_or_default().trim().to_owned());
-    // A part without a subject of its own is no question: it stays with the one before it.
+    // A part without a subject is no question: it belongs to the one before it.
     let mut whole: Vec<String> = Vec::new();
     for part in parts {
         let mut own = lower(&part).iter().any(|word| !is_stop(word) && !is_weak(word));
@@ -330,7 +322,7 @@ mod tests {
         assert_eq!(texts(task), ["How does Rust prevent data races", "what do Send and Sync mean?"]);
         let (_, words) = asked(task).remove(1);
         assert_eq!(words, ["send", "sync"]);
-        assert!(inquiry(task).parted);
+        assert!(inquiry(task).split);
         assert_eq!(texts("When should I use Rc<T> instead of Box<T>?"), ["When should I use Rc<T> instead of Box<T>?"]);
     }
 

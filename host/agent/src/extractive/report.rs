@@ -4,14 +4,16 @@ use std::{collections::HashMap, fmt::Write as _};
 
 use guild_session::files::Reason;
 
-use crate::{format::format, text::cut};
+use crate::{
+    format::format,
+    text::{cut, one_line},
+};
 
 use super::{
     corpus::Corpus,
     figures::Figures,
-    quote::{Key, Quote, key, quote},
-    search::{Finding, QuestionAnswer},
-    terms::Stems,
+    quote::{Key, Quote},
+    search::{Finding, QuestionAnswer, Search},
 };
 
 /// How much of a task the report repeats, in characters.
@@ -43,10 +45,13 @@ struct Cited<'a> {
 /// What is reported.
 pub(crate) struct Report<'a> {
     corpus: &'a Corpus,
-    stems: &'a Stems,
-    answers: &'a [QuestionAnswer],
+    pub(crate) answers: &'a [QuestionAnswer],
     /// What the worker computed.
-    figures: &'a [Figures],
+    pub(crate) figures: &'a [Figures],
+    /// How many documents were searched.
+    pub(crate) searched: usize,
+    /// The names of the read roots.
+    roots: &'a [String],
     /// For each answer, its findings; a passage that answers two questions has one number.
     cited: Vec<Vec<Cited<'a>>>,
 }
@@ -54,25 +59,23 @@ pub(crate) struct Report<'a> {
 impl<'a> Report<'a> {
     pub(crate) fn new(
         corpus: &'a Corpus,
-        stems: &'a Stems,
         answers: &'a [QuestionAnswer],
         figures: &'a [Figures],
+        searched: usize,
+        roots: &'a [String],
     ) -> Self {
         let mut numbers: HashMap<u32, usize> = HashMap::new();
         let mut cited = Vec::new();
         for answer in answers {
-            let mut own = Vec::new();
-            for finding in &answer.findings {
+            let search = Search { corpus, question: &answer.question };
+            let own = answer.findings.iter().map(|finding| {
                 let next = numbers.len() + 1;
                 let number = *numbers.entry(finding.passage).or_insert(next);
-                let passages = std::iter::once(finding.passage).chain(corpus.listing(finding.passage));
-                let quotes =
-                    passages.filter_map(|passage| quote(corpus, stems, &answer.question.terms, passage)).collect();
-                own.push(Cited { number, finding, quotes });
-            }
-            cited.push(own);
+                Cited { number, finding, quotes: search.quotes(finding.passage) }
+            });
+            cited.push(own.collect());
         }
-        Self { corpus, stems, answers, figures, cited }
+        Self { corpus, answers, figures, searched, roots, cited }
     }
 
     /// How many passages are quoted.
@@ -87,8 +90,7 @@ impl<'a> Report<'a> {
 
     /// The title of a passage's page and its heading there.
     fn heading(&self, passage: u32) -> String {
-        let title = self.corpus.passage(passage).map_or("", |(_, document)| document.page.title.as_str());
-        let heading = self.corpus.heading(passage);
+        let (title, heading) = (self.corpus.title(passage), self.corpus.heading(passage));
         let plain = |text: &str| text.replace('`', "");
         if heading.is_empty() || plain(heading) == plain(title) {
             shown(title)
@@ -126,10 +128,10 @@ impl<'a> Report<'a> {
     }
 
     /// What a person would have to answer, or to look for elsewhere.
-    pub(crate) fn open_questions(&self, searched: usize, roots: &[String]) -> Vec<String> {
+    pub(crate) fn open_questions(&self) -> Vec<String> {
         let mut open = Vec::new();
-        if searched == 0 && self.figures.is_empty() {
-            let roots = roots.join(", ");
+        if self.searched == 0 && self.figures.is_empty() {
+            let roots = self.roots.join(", ");
             let why = if self.corpus.documents.is_empty() {
                 "there is none that can be read: check the directories, their permissions, and what .gitignore leaves out"
             } else {
@@ -163,8 +165,8 @@ impl<'a> Report<'a> {
         open
     }
 
-    /// The report. It begins with the task, where that is not known to whoever reads it.
-    pub(crate) fn markdown(&self, task: Option<&str>, searched: usize, roots: &[String]) -> String {
+    /// The report. It begins with the task, where its reader does not know that.
+    pub(crate) fn markdown(&self, task: Option<&str>) -> String {
         let mut text = String::new();
         if let Some(task) = task {
             text.push_str("# Research report\n\n## Question\n\n");
@@ -176,26 +178,24 @@ impl<'a> Report<'a> {
             }
             text.push_str(if whole { "\n" } else { "> […]\n\n" });
         }
-        self.summary(&mut text, searched);
+        self.summary(&mut text);
         self.computed_figures(&mut text);
         self.quotations(&mut text);
         self.sources_by_weight(&mut text);
-        let open = self.open_questions(searched, roots);
+        let open = self.open_questions();
         if !open.is_empty() {
             text.push_str("## Open questions\n\n");
             open.iter().for_each(|question| text.push_str(&format!("- {question}\n")));
             text.push('\n');
         }
         self.not_read(&mut text);
-        text.push_str("---\n\n");
-        text.push_str(EXTRACTED);
-        let roots = roots.iter().map(|root| format!("`{root}`")).collect::<Vec<_>>().join(", ");
-        let _ = write!(text, " *Searched: {} in {roots}.*", count(searched, "document"));
-        text.push('\n');
+        let roots = self.roots.iter().map(|root| format!("`{root}`")).collect::<Vec<_>>().join(", ");
+        let searched = count(self.searched, "document");
+        let _ = writeln!(text, "---\n\n{EXTRACTED} *Searched: {searched} in {roots}.*");
         text
     }
 
-    /// What was come by and not read, where there is any; and what was read and left out, so that the numbers add up.
+    /// The files that were found and not read, if any, and how many were read and left out, so that the numbers add up.
     fn not_read(&self, text: &mut String) {
         let Corpus { seen, unread, documents, .. } = self.corpus;
         // A table is no document, and its figures are read all the same.
@@ -222,9 +222,9 @@ impl<'a> Report<'a> {
         text.push('\n');
     }
 
-    fn summary(&self, text: &mut String, searched: usize) {
+    fn summary(&self, text: &mut String) {
         text.push_str("## Summary\n\n");
-        if searched == 0 && self.figures.is_empty() {
+        if self.searched == 0 && self.figures.is_empty() {
             text.push_str("**No document was read**, so this report says nothing about what was asked.\n\n");
             return;
         }
@@ -242,20 +242,16 @@ impl<'a> Report<'a> {
                 });
                 continue;
             }
-            let mut keys: Vec<(Key, &Cited<'_>)> = cited
-                .iter()
-                .take(4)
-                .filter_map(|cited| {
-                    let key = key(self.corpus, self.stems, &answer.question, cited.finding.passage, &cited.quotes)?;
-                    Some((key, cited))
-                })
-                .collect();
-            // What names the option that was asked about answers, where anything does.
-            let named = |key: &Key| answer.question.options_in(self.stems, &key.lines.join("\n"));
+            let search = Search { corpus: self.corpus, question: &answer.question };
+            let first = cited.iter().take(4);
+            let mut keys: Vec<(Key, &Cited<'_>)> =
+                first.filter_map(|cited| Some((search.key(cited.finding.passage, &cited.quotes)?, cited))).collect();
+            // If any key names the option that was asked about, only such keys answer.
+            let named = |key: &Key| answer.question.options_in(&key.lines.join("\n"));
             if keys.iter().any(|(key, _)| named(key)) {
                 keys.retain(|(key, _)| named(key));
             }
-            // A sentence that tells much less than another is no answer beside it.
+            // A sentence that is much less informative than another is no answer next to it.
             let most = keys.iter().map(|(key, _)| key.worth).fold(0.0, f32::max);
             keys.retain(|(key, _)| key.worth >= most * 0.5);
             let rank = |(key, cited): &(Key, &Cited<'_>)| key.worth * cited.finding.score.sqrt();
@@ -278,7 +274,7 @@ impl<'a> Report<'a> {
     /// The rows of the figures that a question names.
     pub(crate) fn computed(&self, answer: &QuestionAnswer) -> Vec<String> {
         let rows = |figures: &'a Figures| {
-            let rows = figures.answer(self.stems, &answer.question);
+            let rows = figures.answer(&answer.question);
             rows.into_iter().map(|row| format!("`{}`: {row}", figures.path))
         };
         self.figures.iter().flat_map(rows).collect()
@@ -340,7 +336,7 @@ impl<'a> Report<'a> {
 
 /// A title or question of a source as text of the report: on one line, and none of it markup but code in backticks.
 fn shown(text: &str) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = one_line(text);
     let mut code = false;
     let mut shown = String::with_capacity(line.len());
     for c in line.chars() {

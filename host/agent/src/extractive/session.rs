@@ -19,12 +19,11 @@ use crate::text::cut;
 use super::{
     Extractive,
     corpus::Corpus,
-    cpu::CpuError,
-    figures::{Figures, figures},
+    figures::figures,
     question::{Inquiry, inquiry},
     report::{Report, count},
     search::{QuestionAnswer, answer, follow_up},
-    terms::{Stems, is_stop, is_weak, words},
+    terms::{is_stop, is_weak, words},
 };
 
 /// Findings of a report at most, over all its questions, and of one question.
@@ -32,7 +31,7 @@ const FINDINGS: (usize, usize) = (14, 6);
 /// The most characters of a memory.
 const MEMORY_CHARS: usize = 1200;
 
-/// Looks the task up and hands the report over; it is also the session's final text.
+/// Searches for the task and submits the report, which is also the session's final text.
 pub(super) async fn investigate(
     runtime: &Extractive,
     session: &Session,
@@ -45,38 +44,30 @@ pub(super) async fn investigate(
     };
     let mut executor = ToolExecutor::new(session);
 
-    executor.begin()?;
+    executor.begin_turn()?;
     let cpu = runtime.cache.cpu(files);
     let task = session.prompt.clone();
-    let inquiry = cpu.run(cancel, move || inquiry(&task)).await.map_err(ending)?;
+    let inquiry = cpu.run(cancel, move || inquiry(&task)).await?;
     if inquiry.questions.is_empty() {
         return Err(Ending::Error("the task asks nothing that could be looked up: state it as a question".to_owned()));
     }
     executor.progress(format!("Reading the sources for {}.", asked(&inquiry))).await?;
-    for (question, decision, reasoning) in narrowed(&inquiry) {
-        executor
-            .call("record_decision", json!({"question": question, "decision": decision, "reasoning": reasoning}))
-            .await?;
-    }
-    let corpus = runtime.cache.corpus(files, cancel).await.map_err(ending)?;
+    record_questions(&mut executor, &inquiry).await?;
+    let corpus = runtime.cache.corpus(files, cancel).await?;
     let figures = figures(&session.system_prompt, &files.roots());
     if figures.is_empty() || !corpus.documents.is_empty() {
         warn(session, &corpus, &files.roots());
     }
 
-    executor.begin()?;
+    executor.begin_turn()?;
     let limit = (FINDINGS.0 / inquiry.questions.len()).clamp(2, FINDINGS.1);
     let within = Arc::new(corpus.within(&inquiry.sources));
     let questions = inquiry.questions;
     let (shared, searched) = (corpus.clone(), within.clone());
     let answers = cpu.run(cancel, move || {
-        let stems = Stems::new();
-        questions
-            .iter()
-            .map(|question| answer(&shared, &searched, &stems, question, limit))
-            .collect::<Vec<QuestionAnswer>>()
+        questions.into_iter().map(|question| answer(&shared, &searched, question, limit)).collect::<Vec<_>>()
     });
-    let answers = answers.await.map_err(ending)?;
+    let mut answers = answers.await?;
     let found = answers.iter().filter(|answer| !answer.findings.is_empty()).count();
     executor
         .progress(format!(
@@ -85,25 +76,23 @@ pub(super) async fn investigate(
             count(answers.len(), "question")
         ))
         .await?;
-    limits(&mut executor, &corpus, runtime.cache.document()).await?;
+    record_limits(&mut executor, &corpus, runtime.cache.document()).await?;
 
-    executor.begin()?;
-    // Without a place to submit it, the report goes to the one who asked.
+    executor.begin_turn()?;
+    // A report that cannot be submitted goes to the one who asked, and need not repeat the task.
     let task = executor.has("submit_result").then(|| session.prompt.clone());
     let (shared, roots) = (corpus.clone(), files.roots());
     let written = cpu.run(cancel, move || {
-        let stems = Stems::new();
-        let mut answers = answers;
-        answers.iter_mut().for_each(|answer| follow_up(&shared, &within, &stems, answer, limit));
-        Written::new(&shared, within.len(), &stems, answers, &figures, task.as_deref(), &roots)
+        answers.iter_mut().for_each(|answer| follow_up(&shared, &within, answer, limit));
+        Written::new(&Report::new(&shared, &answers, &figures, within.len(), &roots), task.as_deref())
     });
-    let written = written.await.map_err(ending)?;
+    let written = written.await?;
     executor.progress(written.summary.clone()).await?;
 
-    executor.begin()?;
+    executor.begin_turn()?;
     // The last turn of a model that has nowhere to submit its answer is the answer.
     let submits = executor.has("submit_result");
-    executor.did(if submits { "Handing the report over.".to_owned() } else { written.report.clone() });
+    executor.write_turn(if submits { "Handing the report over.".to_owned() } else { written.report.clone() });
     for question in &written.open {
         executor.call("log_question", json!({"question": question})).await?;
     }
@@ -114,13 +103,6 @@ pub(super) async fn investigate(
     Ok(written.report)
 }
 
-fn ending(error: CpuError) -> Ending {
-    match error {
-        CpuError::Cancelled => Ending::Interrupted,
-        CpuError::Failed(text) => Ending::Error(text),
-    }
-}
-
 /// What is looked up, in a few words.
 fn asked(inquiry: &Inquiry) -> String {
     match inquiry.questions.as_slice() {
@@ -129,31 +111,25 @@ fn asked(inquiry: &Inquiry) -> String {
     }
 }
 
-/// Where the task was narrowed or taken apart: question, decision, reasoning.
-fn narrowed(inquiry: &Inquiry) -> Vec<(&'static str, String, String)> {
-    let mut decisions = Vec::new();
-    if inquiry.parted {
-        let list =
-            inquiry.questions.iter().map(|question| format!("“{}”", question.text)).collect::<Vec<_>>().join("; ");
+/// Records a decision if a question of the task was split, and one if some of its questions are left out.
+async fn record_questions(executor: &mut ToolExecutor<'_>, inquiry: &Inquiry) -> Result<(), Ending> {
+    let questions = &inquiry.questions;
+    if inquiry.split {
+        let question = "How is a question that asks several things at once looked up?";
+        let list = questions.iter().map(|question| format!("“{}”", question.text)).collect::<Vec<_>>().join("; ");
         let reasoning = "Each asks for something of its own, and no single passage need answer all of them.";
-        decisions.push((
-            "How is a question that asks several things at once looked up?",
-            format!("One by one: {list}."),
-            reasoning.to_owned(),
-        ));
+        executor.record_decision(question, &format!("One by one: {list}."), reasoning).await?;
     }
     if !inquiry.left_out.is_empty() {
-        let list = inquiry.left_out.join("; ");
-        decisions.push((
-            "Which of the task's questions are looked up?",
-            format!("The first {}; not: {list}", inquiry.questions.len()),
-            "A report on more of them would no longer be read. Dispatch the others by themselves.".to_owned(),
-        ));
+        let question = "Which of the task's questions are looked up?";
+        let decision = format!("The first {}; not: {}", questions.len(), inquiry.left_out.join("; "));
+        let reasoning = "A report on more of them would no longer be read. Dispatch the others by themselves.";
+        executor.record_decision(question, &decision, reasoning).await?;
     }
-    decisions
+    Ok(())
 }
 
-/// Tells the operator, on stderr and in the job's log, where nothing or not all could be read.
+/// Warns the operator, on stderr and in the job's log, if not all of the sources could be read.
 fn warn(session: &Session, corpus: &Corpus, roots: &[String]) {
     let roots = roots.join(", ");
     let left_out = corpus.unread.lines().collect::<Vec<_>>().join("; ");
@@ -173,8 +149,8 @@ fn warn(session: &Session, corpus: &Corpus, roots: &[String]) {
     session.journal.log(&line);
 }
 
-/// Records a decision where the sources could not be read whole.
-async fn limits(executor: &mut ToolExecutor<'_>, corpus: &Corpus, document: Bounds) -> Result<(), Ending> {
+/// Records a decision if the sources were too large to be read whole.
+async fn record_limits(executor: &mut ToolExecutor<'_>, corpus: &Corpus, document: Bounds) -> Result<(), Ending> {
     let [large, beyond, costly] =
         [Reason::Large, Reason::Beyond, Reason::Costly].map(|reason| corpus.unread.count(reason));
     if large + beyond + costly == 0 {
@@ -190,15 +166,10 @@ async fn limits(executor: &mut ToolExecutor<'_>, corpus: &Corpus, document: Boun
         document.memory_bytes
     );
     let reasoning = "The index is kept in memory. Narrower source directories would be read whole.";
-    executor
-        .call(
-            "record_decision",
-            json!({"question": "Which of the sources are searched?", "decision": decision, "reasoning": reasoning}),
-        )
-        .await
+    executor.record_decision("Which of the sources are searched?", &decision, reasoning).await
 }
 
-/// All that the last turns hand over.
+/// All that the last turns submit.
 struct Written {
     report: String,
     summary: String,
@@ -207,16 +178,8 @@ struct Written {
 }
 
 impl Written {
-    fn new(
-        corpus: &Corpus,
-        searched: usize,
-        stems: &Stems,
-        answers: Vec<QuestionAnswer>,
-        figures: &[Figures],
-        task: Option<&str>,
-        roots: &[String],
-    ) -> Self {
-        let report = Report::new(corpus, stems, &answers, figures);
+    fn new(report: &Report<'_>, task: Option<&str>) -> Self {
+        let Report { answers, figures, searched, .. } = *report;
         let answered = |answer: &&QuestionAnswer| !answer.findings.is_empty() || !report.computed(answer).is_empty();
         let found = answers.iter().filter(answered).count();
         let sources = report.sources();
@@ -234,18 +197,13 @@ impl Written {
                 count(sources.len(), "source")
             )
         };
-        Self {
-            report: report.markdown(task, searched, roots),
-            summary,
-            open: report.open_questions(searched, roots),
-            memory: memory(&answers, &report),
-        }
+        Self { report: report.markdown(task), summary, open: report.open_questions(), memory: memory(report) }
     }
 }
 
-/// What is worth knowing next time: which sources answered what, and which words lead further.
-fn memory(answers: &[QuestionAnswer], report: &Report<'_>) -> Option<(String, String)> {
-    let answered: Vec<&QuestionAnswer> = answers.iter().filter(|answer| !answer.findings.is_empty()).collect();
+/// What is useful for later sessions: which sources answered which question, and which words lead further.
+fn memory(report: &Report<'_>) -> Option<(String, String)> {
+    let answered: Vec<&QuestionAnswer> = report.answers.iter().filter(|answer| !answer.findings.is_empty()).collect();
     let first = answered.first()?;
     let mut key = String::from("sources");
     words(&first.question.text, |word| {
@@ -266,7 +224,9 @@ fn memory(answers: &[QuestionAnswer], report: &Report<'_>) -> Option<(String, St
     for source in report.sources().iter().take(6) {
         content.push_str(&format!("- {} ({}, {} %)\n", source.path, source.title, source.percent));
     }
-    for answer in answers.iter().filter(|answer| answer.findings.is_empty() && report.computed(answer).is_empty()) {
+    for answer in
+        report.answers.iter().filter(|answer| answer.findings.is_empty() && report.computed(answer).is_empty())
+    {
         content.push_str(&format!("Not in the sources: {}\n", answer.question.text));
     }
     Some((key, cut(content.trim_end(), MEMORY_CHARS).0.to_owned()))
@@ -276,11 +236,11 @@ fn memory(answers: &[QuestionAnswer], report: &Report<'_>) -> Option<(String, St
 struct ToolExecutor<'a> {
     session: &'a Session,
     names: Vec<String>,
-    /// The number of the turn that is under way.
+    /// The number of the current turn.
     turn: u32,
     /// Calls of this turn so far.
     calls: u32,
-    /// Turns that were done before the host restarted: they are counted and written down already.
+    /// Turns before the host restarted, which are already counted and in the transcript.
     done: u32,
 }
 
@@ -291,8 +251,7 @@ impl<'a> ToolExecutor<'a> {
         Self { session, names, turn: 0, calls: 0, done: done.max().unwrap_or(0) }
     }
 
-    /// Begins a turn.
-    fn begin(&mut self) -> Result<(), Ending> {
+    fn begin_turn(&mut self) -> Result<(), Ending> {
         if self.turn >= self.done {
             self.session.meter.take_turn()?;
         }
@@ -301,8 +260,8 @@ impl<'a> ToolExecutor<'a> {
         Ok(())
     }
 
-    /// Writes the turn down, before it calls its tools.
-    fn did(&self, text: String) {
+    /// Writes the turn to the transcript, before it calls its tools.
+    fn write_turn(&self, text: String) {
         if self.turn > self.done {
             self.session.journal.write(&Entry::Turn {
                 session: self.session.number,
@@ -315,10 +274,10 @@ impl<'a> ToolExecutor<'a> {
         }
     }
 
-    /// Calls a tool that the session would go on without: one that it does not have is not called, and one that
+    /// Calls a tool that the session can do without: one that it does not have is not called, and one that
     /// refuses is not called again. Only the end of the job ends the session.
     async fn call(&mut self, name: &str, input: Value) -> Result<(), Ending> {
-        match self.called(name, input).await {
+        match self.try_call(name, input).await {
             Err(ToolError::JobEnded) => Err(Ending::Interrupted),
             Err(error) => {
                 tracing::warn!(tool = name, %error, "a tool refused");
@@ -328,11 +287,16 @@ impl<'a> ToolExecutor<'a> {
         }
     }
 
+    /// Calls the tool of the same name.
+    async fn record_decision(&mut self, question: &str, decision: &str, reasoning: &str) -> Result<(), Ending> {
+        self.call("record_decision", json!({"question": question, "decision": decision, "reasoning": reasoning})).await
+    }
+
     fn has(&self, name: &str) -> bool {
         self.names.iter().any(|known| known == name)
     }
 
-    async fn called(&mut self, name: &str, input: Value) -> Result<(), ToolError> {
+    async fn try_call(&mut self, name: &str, input: Value) -> Result<(), ToolError> {
         if !self.has(name) {
             return Ok(());
         }
@@ -341,9 +305,9 @@ impl<'a> ToolExecutor<'a> {
         self.session.tools.call(ToolCall { id, name: name.to_owned(), input }).await.map(drop)
     }
 
-    /// Says what the turn did: in the transcript, in the job's summary, and to whoever listens.
+    /// Reports what the turn did: in the transcript, in the job's summary, and to listeners.
     async fn progress(&mut self, text: String) -> Result<(), Ending> {
-        self.did(text.clone());
+        self.write_turn(text.clone());
         if let Some(texts) = &self.session.texts {
             // A subscriber that does not keep up misses a line.
             let _ = texts.try_send(text.clone());
@@ -351,9 +315,9 @@ impl<'a> ToolExecutor<'a> {
         self.call("update_summary", json!({"summary": text})).await
     }
 
-    /// Hands the report over. Where the session has no such tool, its final text is the result.
+    /// Submits the report. If the session has no such tool, its final text is the result.
     async fn submit(&mut self, report: &str) -> Result<(), Ending> {
-        self.called("submit_result", json!({"output": report})).await.map_err(|error| match error {
+        self.try_call("submit_result", json!({"output": report})).await.map_err(|error| match error {
             ToolError::JobEnded => Ending::Interrupted,
             error => Ending::Error(format!("the report was not accepted: {error}")),
         })

@@ -1,12 +1,14 @@
-//! Words of texts and questions: split, lowered, stemmed.
+//! The words, symbols, lines and sentences of texts, and the stems of words.
 
 use std::{borrow::Cow, collections::HashSet, ops::Range, sync::LazyLock};
 
 use rust_stemmers::{Algorithm, Stemmer};
 
+use crate::text::trimmed;
+
 use super::index::QueryTerm;
 
-/// Words that carry no subject: what English is made of.
+/// English words that carry no subject.
 const STOP_WORDS: &str = "a about above after again against all also am an and any are aren as at be because been before being \
     below between both but by can cannot could couldn did didn do does doesn doing don down during each either else etc ever every \
     few for from further get gets give given gives go goes got had has hasn have haven having he her here hers him his how however \
@@ -16,7 +18,7 @@ const STOP_WORDS: &str = "a about above after again against all also am an and a
     takes tell than that the their them then there these they thing things this those though through thus to too under until up upon \
     us use used uses using ve very via want wants was wasn way ways we well were weren what when where whether which while who whom \
     whose why will with within without won would wouldn yes yet you your";
-/// What a person says to the one who is to look something up. Where a question has nothing else, they are its subject.
+/// Words of a request for research. They are the subject of a question that has no other words.
 const ASKING_WORDS: &str = "according answer answers article articles book books cite cited describe described describes discuss doc docs document \
     documentation documents exactly explain explained explains file files find finding guide manual mention mentioned mentions page \
     pages passage passages question questions quote quotes read report reports research source sources summarise summarize summary \
@@ -41,7 +43,7 @@ pub(crate) fn is_stop(word: &str) -> bool {
     STOP.contains(word) || is_asking(word)
 }
 
-/// Whether a word (lower case, not stemmed) is one of those that ask for a look into sources.
+/// Whether a word (lower case, not stemmed) belongs to a request for research.
 pub(crate) fn is_asking(word: &str) -> bool {
     ASKING.contains(word)
 }
@@ -81,18 +83,18 @@ pub(crate) fn words(text: &str, mut each: impl FnMut(&str)) {
     flush(&mut word);
 }
 
-/// Signs that frame a text rather than being its subject, unless they stand in backticks.
+/// Punctuation that structures a text. It is a symbol only in backticks.
 const FRAME: &[&str] = &[
     "-", "--", "---", "&", "|", "/", "+", "=", "==", "===", ":", "...", ".", "*", "**", "***", "#", "##", "###", ">",
     "<", "\\", "//", "///", "\"", "'",
 ];
-/// Bytes of signs that are one symbol.
+/// The most bytes of punctuation that are one symbol.
 const SIGNS: usize = 8;
 
 /// Calls `each` with every symbol of a text, and where it is: what a person looks up as it is written. That is an
 /// option of a command (`--expires`, `-C`), a name with `_` in it, a word with a sign before it (`&mut`, `$HOME`), signs
 /// that stand alone (`?`, `..=`), and what stands in backticks and has no word (`-> !`, `T`). Only options of one letter,
-/// and what stands in backticks, tell capital letters from small ones.
+/// and what stands in backticks, distinguish capital letters from small ones.
 pub(crate) fn symbols(text: &str, mut each: impl FnMut(Range<usize>, &str)) {
     let (mut start, mut before, mut inside) = (0, ' ', false);
     for (at, c) in text.char_indices().chain(std::iter::once((text.len(), ' '))) {
@@ -154,26 +156,22 @@ fn symbol(piece: &str, from: usize, each: &mut impl FnMut(Range<usize>, &str)) {
     let inner = piece.trim_start_matches(['*', '_', '!']);
     let from = from + piece.len() - inner.len();
     let inner = inner.trim_end_matches(['*', '_', '!', '?', '-']);
-    let bytes = inner.as_bytes();
     let plain = |rest: &str, more: char| {
         rest.starts_with(|c: char| c.is_ascii_alphabetic())
             && rest.chars().all(|c| c.is_ascii_alphanumeric() || c == more)
     };
-    let range = from..from + inner.len();
-    if let Some(option) = inner.strip_prefix("--") {
-        if plain(option, '-') {
-            each(range, &inner.to_ascii_lowercase());
-        }
-    } else if let Some(option) = inner.strip_prefix('-') {
-        if plain(option, '-') {
-            each(range, inner);
-        }
-    } else if inner.starts_with(['&', '$', '@', '#', '%']) {
-        if inner.get(1..).is_some_and(|rest| plain(rest, '_')) {
-            each(range, &inner.to_ascii_lowercase());
-        }
-    } else if inner.contains('_') && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_') {
-        each(range, &inner.to_ascii_lowercase());
+    let option = inner.strip_prefix("--").or_else(|| inner.strip_prefix('-'));
+    let is_symbol = if let Some(option) = option {
+        plain(option, '-')
+    } else if let Some(name) = inner.strip_prefix(['&', '$', '@', '#', '%']) {
+        plain(name, '_')
+    } else {
+        inner.contains('_') && inner.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    };
+    if is_symbol {
+        let cased = inner.starts_with('-') && !inner.starts_with("--");
+        let symbol = if cased { inner.to_owned() } else { inner.to_ascii_lowercase() };
+        each(from..from + inner.len(), &symbol);
     }
 }
 
@@ -184,13 +182,13 @@ pub(crate) fn tokens(text: &str, mut each: impl FnMut(&str)) {
     operators(text, &mut each);
 }
 
-/// Words with which a sentence leans on the one before it.
-const LEANS: &str = "this these those it they but however therefore so then also here instead note again";
+/// First words of a sentence that refers to the one before it.
+const REFERRING: &str = "this these those it they but however therefore so then also here instead note again";
 
-/// Whether a sentence leans on the one before it: it answers less by itself.
-pub(crate) fn leans(sentence: &str) -> bool {
+/// Whether a sentence refers to the one before it, and so says less by itself.
+pub(crate) fn refers_back(sentence: &str) -> bool {
     let first = sentence.split_whitespace().next().unwrap_or_default().trim_end_matches(',').to_ascii_lowercase();
-    among(LEANS, &first)
+    among(REFERRING, &first)
 }
 
 /// Whether a sentence takes back a part of what the one before it says.
@@ -246,43 +244,53 @@ pub(crate) fn is_meta(sentence: &str) -> bool {
         || ["listing ", "figure ", "chapter ", "example ", "section "].iter().any(numbered)
 }
 
-/// Brings words to their stems (English).
-pub(crate) struct Stems(Stemmer);
-
-impl Stems {
-    pub(crate) fn new() -> Self {
-        Self(Stemmer::create(Algorithm::English))
+/// The English stem of a word in lower case. A name with digits is its own stem.
+pub(crate) fn stem(word: &str) -> Cow<'_, str> {
+    if word.len() > 2 && word.bytes().all(|byte| byte.is_ascii_alphabetic()) {
+        Stemmer::create(Algorithm::English).stem(word)
+    } else {
+        word.into()
     }
+}
 
-    /// The stem of a word in lower case; names with digits are their own.
-    pub(crate) fn stem<'a>(&self, word: &'a str) -> Cow<'a, str> {
-        if word.len() > 2 && word.bytes().all(|byte| byte.is_ascii_alphabetic()) {
-            self.0.stem(word)
-        } else {
-            word.into()
+/// The distinct stems of a text's words, without stop words.
+pub(crate) fn stems(text: &str) -> HashSet<String> {
+    let mut stems = HashSet::new();
+    words(text, |word| {
+        if !is_stop(word) {
+            stems.insert(stem(word).into_owned());
         }
-    }
+    });
+    stems
+}
 
-    /// Which of these terms a word is. Stemming changes the ends of words: most are told apart by how they begin.
-    pub(crate) fn position(&self, word: &str, terms: &[QueryTerm]) -> Option<usize> {
-        let begins = |term: &QueryTerm| term.stem.bytes().take(2).eq(word.bytes().take(2));
-        if !terms.iter().any(begins) {
-            return None;
-        }
-        let stem = self.stem(word);
-        terms.iter().position(|term| term.stem == stem)
-    }
+/// The Jaccard similarity of two sets of stems; `None` if both are empty.
+pub(crate) fn similarity(a: &HashSet<String>, b: &HashSet<String>) -> Option<f32> {
+    let shared = a.intersection(b).count();
+    let all = a.len() + b.len() - shared;
+    (all > 0).then(|| shared as f32 / all as f32)
+}
 
-    /// The distinct stems of a text's words, but for those that carry no subject.
-    pub(crate) fn of(&self, text: &str) -> HashSet<String> {
-        let mut stems = HashSet::new();
-        words(text, |word| {
-            if !is_stop(word) {
-                stems.insert(self.stem(word).into_owned());
-            }
-        });
-        stems
+/// The index of the term that a word is. Stemming keeps how a word begins, so most words need not be stemmed.
+pub(crate) fn position(word: &str, terms: &[QueryTerm]) -> Option<usize> {
+    let begins = |term: &QueryTerm| term.stem.bytes().take(2).eq(word.bytes().take(2));
+    if !terms.iter().any(begins) {
+        return None;
     }
+    let stem = stem(word);
+    terms.iter().position(|term| term.stem == stem)
+}
+
+/// The terms of a question that a text has, one bit each.
+pub(crate) fn term_mask(text: &str, terms: &[QueryTerm]) -> u64 {
+    let mut mask = 0;
+    tokens(text, |token| mask |= position(token, terms).map_or(0, |term| 1 << term));
+    mask
+}
+
+/// The first of the items with the highest rating.
+pub(crate) fn first_best<T>(rated: impl Iterator<Item = (T, f32)>) -> Option<(T, f32)> {
+    rated.reduce(|best, next| if next.1 > best.1 { next } else { best })
 }
 
 /// Verbs that come before what something is.
@@ -293,16 +301,17 @@ const SUBJECT: usize = 16;
 
 /// Whether a sentence of a text says what one of these terms is: it begins with the term, and a verb like `is` follows,
 /// or it sets off all of them. Where a symbol is among the terms, the sentence has one of them.
-pub(crate) fn defines(stems: &Stems, terms: &[QueryTerm], text: &str) -> bool {
+pub(crate) fn defines(terms: &[QueryTerm], text: &str) -> bool {
     let asks_symbol = terms.iter().any(QueryTerm::is_symbol);
-    sentences(text).into_iter().filter_map(|range| text.get(range)).any(|sentence| {
+    sentences(text).any(|sentence| {
         let (mut at, mut subject, mut found) = (0, None, false);
         // "The `?` placed after a value is": a symbol is no word, so what follows it may be longer.
         let mut reach = 4;
         let mut has_symbol = false;
         symbols(sentence, |range, symbol| {
-            has_symbol |= stems.position(symbol, terms).is_some();
-            if range.start <= SUBJECT && stems.position(symbol, terms).is_some() {
+            let asked = position(symbol, terms).is_some();
+            has_symbol |= asked;
+            if asked && range.start <= SUBJECT {
                 (subject, reach) = (Some(0), 8);
             }
         });
@@ -310,13 +319,13 @@ pub(crate) fn defines(stems: &Stems, terms: &[QueryTerm], text: &str) -> bool {
             .iter()
             .any(|word| sentence.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word)));
         words(sentence, |word| {
-            if at < 2 && stems.position(word, terms).is_some() {
+            if at < 2 && position(word, terms).is_some() {
                 subject = Some(at);
             }
             found |= subject.is_some_and(|subject| at > subject && at <= subject + reach) && among(CUES, word);
             at += 1;
         });
-        found |= emphasised(sentence).any(|part| names(stems, terms, part));
+        found |= emphasised(sentence).any(|part| names(terms, part));
         found && !points && !sentence.ends_with('?') && (has_symbol || !asks_symbol)
     })
 }
@@ -336,11 +345,10 @@ fn set_off(prose: &str, mark: char) -> impl Iterator<Item = &str> {
 }
 
 /// Whether a text has all of these terms that say what was asked for.
-fn names(stems: &Stems, terms: &[QueryTerm], text: &str) -> bool {
-    let mut seen = HashSet::new();
-    tokens(text, |word| seen.extend(stems.position(word, terms)));
-    let mut telling = terms.iter().enumerate().filter(|(_, term)| term.weight >= 1.0).peekable();
-    telling.peek().is_some() && telling.all(|(at, _)| seen.contains(&at))
+fn names(terms: &[QueryTerm], text: &str) -> bool {
+    let mask = term_mask(text, terms);
+    let mut subjects = terms.iter().enumerate().filter(|(_, term)| term.weight >= 1.0).peekable();
+    subjects.peek().is_some() && subjects.all(|(bit, _)| mask >> bit & 1 == 1)
 }
 
 const ORDINALS: &[&str] = &["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth"];
@@ -353,10 +361,10 @@ pub(crate) fn ordinal(text: &str) -> Option<usize> {
     ORDINALS.iter().position(|ordinal| *ordinal == word)
 }
 
-/// The sentences of a text that count what they tell, from the first one on. One alone counts nothing.
+/// The sentences of a text that count something, from the first one on. One alone counts nothing.
 pub(crate) fn counted(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
-    for sentence in sentences(text).into_iter().filter_map(|range| text.get(range)) {
+    for sentence in sentences(text) {
         if ordinal(sentence) == Some(found.len()) {
             found.push(sentence);
         }
@@ -364,9 +372,28 @@ pub(crate) fn counted(text: &str) -> Vec<&str> {
     if found.len() > 1 { found } else { Vec::new() }
 }
 
+/// The lines of a text that are not blank, as ranges in it, without white space at their ends.
+pub(crate) fn line_ranges(text: &str) -> Vec<Range<usize>> {
+    let mut at = 0;
+    let mut lines = Vec::new();
+    for line in text.split_inclusive('\n') {
+        let end = at + line.trim_end().len();
+        if end > at {
+            lines.push(at..end);
+        }
+        at += line.len();
+    }
+    lines
+}
+
+/// The sentences of a text; see [`sentence_ranges`].
+pub(crate) fn sentences(text: &str) -> impl DoubleEndedIterator<Item = &str> {
+    sentence_ranges(text).into_iter().filter_map(|range| text.get(range))
+}
+
 /// The sentences of a text, as ranges in it: a sentence ends at `.`, `?` or `!` with white space behind it and no
 /// lower-case letter after that, or at an empty line.
-pub(crate) fn sentences(text: &str) -> Vec<std::ops::Range<usize>> {
+pub(crate) fn sentence_ranges(text: &str) -> Vec<Range<usize>> {
     const ABBREVIATIONS: &[&str] =
         &["e.g.", "i.e.", "etc.", "vs.", "cf.", "mr.", "mrs.", "ms.", "dr.", "no.", "fig.", "approx.", "ca."];
     // What is looked at before a `.`: longer than any number or abbreviation that would count.
@@ -374,10 +401,9 @@ pub(crate) fn sentences(text: &str) -> Vec<std::ops::Range<usize>> {
     let mut found = Vec::new();
     let mut start = 0;
     let mut add = |start: usize, end: usize| {
-        let part = text.get(start..end).unwrap_or_default();
-        let (lead, trail) = (part.len() - part.trim_start().len(), part.len() - part.trim_end().len());
-        if lead < part.len() {
-            found.push(start + lead..end - trail);
+        let sentence = trimmed(text, start..end);
+        if !sentence.is_empty() {
+            found.push(sentence);
         }
     };
     let mut chars = text.char_indices().peekable();
@@ -450,7 +476,7 @@ mod tests {
     fn sentences_are_found_in_time_in_the_order_of_a_text_s_length() {
         let started = std::time::Instant::now();
         for text in ["a.", ".", ". ", ".\n", ".)", "1.", " ", "\n"] {
-            let found = sentences(&format!("a{}", text.repeat((256 << 10) / text.len())));
+            let found = sentence_ranges(&format!("a{}", text.repeat((256 << 10) / text.len())));
             assert!(found.iter().all(|range| !range.is_empty()));
         }
         // The square of it would be minutes.
@@ -460,7 +486,7 @@ mod tests {
     #[test]
     fn sentences_end_where_people_end_them() {
         let text = "1. A first one, e.g. this. Is it? Yes!\nIt went on (so it\ndid.) Version 1.2 of foo.rs came\n\nNew paragraph";
-        let seen: Vec<&str> = sentences(text).into_iter().map(|range| text.get(range).unwrap()).collect();
+        let seen: Vec<&str> = sentences(text).collect();
         assert_eq!(
             seen,
             [

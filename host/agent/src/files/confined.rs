@@ -1,26 +1,15 @@
-//! Walks and searches in a child process, which is handed the open read roots.
+//! Walks and searches in a child process, which inherits the open read roots.
 //!
 //! A regular expression and a `.gitignore` can take any time and memory, and neither can be interrupted in this process.
 //! So the child walks, reads ignore files and matches. It is killed after `limits.search_seconds`, when it takes more than
 //! `limits.search_memory_bytes`, and when the caller is dropped. `limits.searches` bounds the searches of a member.
 
-use std::{
-    os::fd::OwnedFd,
-    path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::{Duration, SystemTime},
-};
+use std::{os::fd::OwnedFd, path::PathBuf, sync::Arc, time::Duration};
 
 use cap_std::fs::Dir;
 use guild_confine::{Bounds, Ended, Task, Worker};
 use guild_contract::Limits;
-use guild_session::{
-    files::{FileEntry, GrepRequest, Listing},
-    tools::ToolError,
-};
+use guild_session::{files::GrepRequest, tools::ToolError};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tokio::{
     runtime::Handle,
@@ -40,7 +29,7 @@ const MAX_WAITING: usize = 8;
 /// Walks and searches the read roots. Request and reply are in postcard's format.
 pub static FILES_TASK: Task = Task { name: "files", run };
 
-/// What the child is to do.
+/// The work of the child.
 #[derive(Serialize, Deserialize)]
 pub(super) enum Operation {
     Walk,
@@ -49,41 +38,14 @@ pub(super) enum Operation {
     Look { enough: u32 },
 }
 
-/// What it came to, and the `.gitignore` beyond the bounds that were found.
+/// The result, and the `.gitignore` files beyond the bounds that were found.
 type Reply<T> = (Result<T, ToolError>, Vec<String>);
 
-/// A request: the names of the directories that the child was handed, and what is asked for.
+/// A request: the names of the directories that the child inherits, and the operation.
 #[derive(Serialize, Deserialize)]
 struct Request {
     roots: Vec<String>,
     operation: Operation,
-}
-
-/// A [`FileEntry`]. Its time can be before 1970.
-#[derive(Serialize, Deserialize)]
-pub(super) struct Entry {
-    path: String,
-    size: u64,
-    after_1970: bool,
-    distance: Duration,
-}
-
-impl From<FileEntry> for Entry {
-    fn from(FileEntry { path, size, modified }: FileEntry) -> Self {
-        let (after_1970, distance) = match modified.duration_since(SystemTime::UNIX_EPOCH) {
-            Ok(distance) => (true, distance),
-            Err(before) => (false, before.duration()),
-        };
-        Self { path, size, after_1970, distance }
-    }
-}
-
-impl From<Entry> for FileEntry {
-    fn from(Entry { path, size, after_1970, distance }: Entry) -> Self {
-        let epoch = SystemTime::UNIX_EPOCH;
-        let modified = if after_1970 { epoch.checked_add(distance) } else { epoch.checked_sub(distance) };
-        Self { path, size, modified: modified.unwrap_or(epoch) }
-    }
 }
 
 fn broke_off() -> ToolError {
@@ -95,10 +57,12 @@ fn broke_off() -> ToolError {
 pub(super) struct ChildSearch {
     bounds: Bounds,
     searches: usize,
+    /// Permits to run or to wait; a search without one is answered "busy".
+    admitted: Arc<Semaphore>,
+    /// Permits to run.
     turns: Arc<Semaphore>,
-    waiting: Arc<AtomicUsize>,
     pub(super) beyond: BeyondBounds,
-    /// Where the roots were opened: who asks may be on a runtime of components, which can have no children.
+    /// The runtime on which the roots were opened: the caller may be on a runtime of components, which starts no children.
     runtime: Option<Handle>,
 }
 
@@ -106,31 +70,31 @@ impl ChildSearch {
     pub(super) fn new(limits: &Limits) -> Self {
         let bounds = Bounds { seconds: limits.search_seconds, memory_bytes: limits.search_memory_bytes };
         let searches = limits.searches as usize;
-        let turns = Arc::new(Semaphore::new(searches));
         Self {
             bounds,
             searches,
-            turns,
-            waiting: Arc::default(),
+            admitted: Arc::new(Semaphore::new(searches + MAX_WAITING)),
+            turns: Arc::new(Semaphore::new(searches)),
             beyond: BeyondBounds::default(),
             runtime: Handle::try_current().ok(),
         }
     }
 
-    /// The same bounds, with permits of its own, for another member.
-    pub(super) fn another(&self) -> Self {
-        Self { turns: Arc::new(Semaphore::new(self.searches)), waiting: Arc::default(), ..self.clone() }
+    /// The same bounds with separate permits, for one member.
+    pub(super) fn for_member(&self) -> Self {
+        Self {
+            admitted: Arc::new(Semaphore::new(self.searches + MAX_WAITING)),
+            turns: Arc::new(Semaphore::new(self.searches)),
+            ..self.clone()
+        }
     }
 
     /// A permit among the searches of the member; none where too many wait for one, or it takes too long.
-    async fn turn(&self) -> Option<(Waiting<'_>, SemaphorePermit<'_>)> {
-        let waiting = Waiting::new(&self.waiting);
-        if waiting.before >= self.searches + MAX_WAITING {
-            return None;
-        }
+    async fn turn(&self) -> Option<[SemaphorePermit<'_>; 2]> {
+        let admitted = self.admitted.try_acquire().ok()?;
         let patience = Duration::from_secs(self.bounds.seconds.into());
         let turn = time::timeout(patience, self.turns.acquire()).await.ok()?.ok()?;
-        Some((waiting, turn))
+        Some([turn, admitted])
     }
 
     async fn search(&self, roots: &[Arc<Root>], operation: Operation) -> Result<Vec<u8>, ToolError> {
@@ -167,28 +131,9 @@ impl ChildSearch {
     }
 }
 
-/// Counts a search as long as it lives.
-struct Waiting<'a> {
-    count: &'a AtomicUsize,
-    /// How many there were before it.
-    before: usize,
-}
-
-impl<'a> Waiting<'a> {
-    fn new(count: &'a AtomicUsize) -> Self {
-        Self { count, before: count.fetch_add(1, Ordering::Relaxed) }
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.count.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 impl ReadRoots {
-    /// Has a child process do it, and waits for that: call it where blocking is allowed. A program that has no children,
-    /// as the tests of a part of the host, does it itself.
+    /// Runs the operation in a child process, and blocks until it ends. A program without children, such as the tests of
+    /// this crate, runs it in its own process.
     pub(super) fn ask<T: DeserializeOwned>(
         &self,
         operation: Operation,
@@ -211,13 +156,10 @@ impl ReadRoots {
         result
     }
 
-    /// Does it in this process; the [`Reply`] as postcard has it.
+    /// Runs the operation in this process; returns the [`Reply`] in postcard's format.
     fn here(&self, operation: Operation, cancel: &CancellationToken) -> Vec<u8> {
         match operation {
-            Operation::Walk => {
-                let entries = |files: Vec<FileEntry>| files.into_iter().map(Entry::from).collect::<Vec<_>>();
-                self.reply(self.walk_here(cancel).map(|Listing { files, unread }| (entries(files), unread)))
-            }
+            Operation::Walk => self.reply(self.list(None, cancel, &mut |_| true)),
             Operation::Grep(request) => self.reply(self.grep_here(&request, cancel)),
             Operation::Glob { pattern, directory, limit } => {
                 self.reply(self.glob_here(&pattern, directory.as_deref(), limit, cancel))
@@ -231,8 +173,8 @@ impl ReadRoots {
         postcard::to_allocvec(&reply).unwrap_or_default()
     }
 
-    /// The roots that this child was handed, under these names.
-    fn handed(names: Vec<String>) -> Result<Self, ToolError> {
+    /// The roots that this child inherited, under these names.
+    fn inherited(names: Vec<String>) -> Result<Self, ToolError> {
         let open = |(name, directory): (String, &OwnedFd)| {
             let dir = Dir::from_std_file(directory.try_clone().map_err(|_| broke_off())?.into());
             let path = PathBuf::from(&name);
@@ -246,5 +188,5 @@ impl ReadRoots {
 fn run(request: &[u8]) -> Vec<u8> {
     // An invalid request gets an empty reply, which the host reports as a failure.
     let Ok(Request { roots, operation }) = postcard::from_bytes(request) else { return Vec::new() };
-    ReadRoots::handed(roots).map(|roots| roots.here(operation, &CancellationToken::new())).unwrap_or_default()
+    ReadRoots::inherited(roots).map(|roots| roots.here(operation, &CancellationToken::new())).unwrap_or_default()
 }

@@ -1,6 +1,6 @@
 //! Searching the contents of files.
 
-use std::{io, ops::ControlFlow};
+use std::{io, mem, ops::ControlFlow};
 
 use cap_std::fs::File;
 use grep_regex::{ErrorKind, RegexMatcher, RegexMatcherBuilder};
@@ -20,13 +20,13 @@ use super::{MAX_FILE_BYTES, glob::PathGlob, visible::cancelled};
 const MAX_PATTERN_BYTES: usize = 4 << 20;
 /// Memory for the part of a file that is looked at: a line, or for a match over several lines the whole file.
 const MAX_SEARCH_BYTES: usize = 16 << 20;
-/// What is kept of what was found, in bytes; then the search stops.
+/// Bytes of results after which the search stops.
 const MAX_FOUND_BYTES: usize = 8 << 20;
 /// Where a line that was found is cut, in characters.
 const MAX_LINE_CHARS: usize = 500;
 /// Lines before and after a match, at most.
 const MAX_CONTEXT: u32 = 1000;
-/// What a path or a line takes beside its text, in bytes.
+/// Bytes that a path or a line takes besides its text.
 const OVERHEAD: usize = 64;
 
 /// A search under way.
@@ -35,21 +35,14 @@ pub(super) struct Search<'a> {
     searcher: Searcher,
     glob: Option<PathGlob>,
     types: Option<Types>,
-    request: &'a GrepRequest,
-    cancel: &'a CancellationToken,
     found: GrepResult,
-    /// Files that could not be opened.
-    denied: Unread,
-    /// Lines or files that may still be found.
-    left: u32,
-    /// Bytes that may still be kept.
-    room: usize,
+    matches: Matches<'a>,
 }
 
 impl<'a> Search<'a> {
     /// A search for files in `directory`, a plain path that is empty where it is everything.
     pub(super) fn new(
-        request: &'a GrepRequest,
+        request: &GrepRequest,
         directory: &str,
         cancel: &'a CancellationToken,
     ) -> Result<Self, ToolError> {
@@ -85,19 +78,14 @@ impl<'a> Search<'a> {
             .build();
         let glob = request.glob.as_deref().map(|glob| PathGlob::new(glob, directory)).transpose()?;
         let types = request.file_type.as_deref().map(types).transpose()?;
-        let (left, room) = (request.limit, MAX_FOUND_BYTES);
-        Ok(Self {
-            matcher,
-            searcher,
-            glob,
-            types,
-            request,
+        let matches = Matches {
+            wanted: request.wanted,
+            left: request.limit,
+            room: MAX_FOUND_BYTES,
             cancel,
-            found: GrepResult::default(),
-            denied: Unread::default(),
-            left,
-            room,
-        })
+            file: FileMatches::default(),
+        };
+        Ok(Self { matcher, searcher, glob, types, found: GrepResult::default(), matches })
     }
 
     /// Whether a file is one of those that are wanted. It is asked before the file is opened.
@@ -112,22 +100,20 @@ impl<'a> Search<'a> {
         wanted
     }
 
-    /// Searches a file. It breaks where enough was found.
-    pub(super) fn file(&mut self, path: &str, file: File) -> Result<ControlFlow<()>, ToolError> {
-        if self.left == 0 {
+    /// Searches a file, or notes that it could not be opened. It breaks where enough was found.
+    pub(super) fn file(&mut self, path: &str, opened: io::Result<File>) -> Result<ControlFlow<()>, ToolError> {
+        let Ok(file) = opened else {
+            self.found.unread.add(Reason::Denied, path);
+            return Ok(ControlFlow::Continue(()));
+        };
+        let matches = &mut self.matches;
+        if matches.left == 0 {
             return Ok(ControlFlow::Break(()));
         }
-        let mut matches = Matches {
-            lines: matches!(self.request.wanted, GrepWanted::Lines { .. }),
-            first_only: self.request.wanted == GrepWanted::Files,
-            left: &mut self.left,
-            room: &mut self.room,
-            cancel: self.cancel,
-            file: FileMatches { path: path.to_owned(), ..FileMatches::default() },
-        };
-        let searched = self.searcher.search_reader(&self.matcher, file, &mut matches);
-        let file = matches.file;
-        if self.cancel.is_cancelled() {
+        matches.file = FileMatches { path: path.to_owned(), ..FileMatches::default() };
+        let searched = self.searcher.search_reader(&self.matcher, file, &mut *matches);
+        let file = mem::take(&mut matches.file);
+        if matches.cancel.is_cancelled() {
             return Err(cancelled());
         }
         if let Err(error) = searched {
@@ -136,29 +122,21 @@ impl<'a> Search<'a> {
             self.found.skipped += 1;
         }
         if file.count > 0 {
-            self.room = self.room.saturating_sub(file.path.len() + OVERHEAD);
+            matches.room = matches.room.saturating_sub(file.path.len() + OVERHEAD);
             self.found.files.push(file);
-            if !matches!(self.request.wanted, GrepWanted::Lines { .. }) {
-                self.left -= 1;
+            if !matches!(matches.wanted, GrepWanted::Lines { .. }) {
+                matches.left -= 1;
             }
         }
-        self.found.full = self.room == 0;
-        let enough = self.left == 0 || self.found.full;
+        self.found.full = matches.room == 0;
+        let enough = matches.left == 0 || self.found.full;
         Ok(if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     }
 
-    /// Notes a file that could not be opened.
-    pub(super) fn denied(&mut self, path: &str) {
-        self.denied.add(Reason::Denied, path);
-    }
-
-    /// Takes what the walk left out.
-    pub(super) fn left_out(&mut self, unread: Unread) {
+    /// What was found; `unread` is what the walk left out.
+    pub(super) fn finish(mut self, mut unread: Unread) -> GrepResult {
+        unread.extend(self.found.unread);
         self.found.unread = unread;
-    }
-
-    pub(super) fn finish(mut self) -> GrepResult {
-        self.found.unread.extend(self.denied);
         self.found
     }
 }
@@ -173,12 +151,13 @@ fn types(name: &str) -> Result<Types, ToolError> {
     })
 }
 
-/// Takes what matches in one file.
+/// Collects what matches in one file after another.
 struct Matches<'a> {
-    lines: bool,
-    first_only: bool,
-    left: &'a mut u32,
-    room: &'a mut usize,
+    wanted: GrepWanted,
+    /// Lines or files that may still be found.
+    left: u32,
+    /// Bytes that results may still take.
+    room: usize,
     cancel: &'a CancellationToken,
     file: FileMatches,
 }
@@ -189,11 +168,11 @@ impl Matches<'_> {
         let text = String::from_utf8_lossy(bytes);
         let (shown, whole) = cut(text.trim_end_matches(['\n', '\r']), MAX_LINE_CHARS);
         let text = if whole { shown.to_owned() } else { format!("{shown} (cut)") };
-        *self.left = self.left.saturating_sub(1);
-        *self.room = self.room.saturating_sub(text.len() + OVERHEAD);
+        self.left = self.left.saturating_sub(1);
+        self.room = self.room.saturating_sub(text.len() + OVERHEAD);
         let number = number.and_then(|number| u32::try_from(number).ok()).unwrap_or(u32::MAX);
         self.file.lines.push(FoundLine { number, text, matches });
-        *self.left > 0 && *self.room > 0
+        self.left > 0 && self.room > 0
     }
 }
 
@@ -204,9 +183,9 @@ impl Sink for Matches<'_> {
         if self.cancel.is_cancelled() {
             return Ok(false);
         }
-        if !self.lines {
+        if !matches!(self.wanted, GrepWanted::Lines { .. }) {
             self.file.count = self.file.count.saturating_add(1);
-            return Ok(!self.first_only);
+            return Ok(self.wanted != GrepWanted::Files);
         }
         for (line, number) in found.lines().zip(found.line_number().unwrap_or(0)..) {
             self.file.count = self.file.count.saturating_add(1);

@@ -6,12 +6,12 @@
 
 use std::{
     collections::BTreeSet,
-    io::{self, Read},
+    io::Read,
     ops::ControlFlow,
     sync::{Arc, Mutex, PoisonError},
 };
 
-use cap_std::fs::{Dir, DirEntry, FileType};
+use cap_std::fs::{Dir, DirEntry, FileType, Metadata, MetadataExt as _};
 use guild_session::{
     files::{FileEntry, Reason, Unread},
     glob::MAX_GLOB_BYTES,
@@ -38,20 +38,12 @@ const ON_THE_WAY: usize = 4;
 /// `.gitignore` beyond the bounds that are remembered, so that the log names each of them once.
 const MAX_REMEMBERED: usize = 64;
 
-/// Why a path does not exist for a session.
-pub(super) enum Exclusion {
-    /// It is hidden, left out by a `.gitignore`, or behind a symlink.
-    Hidden,
-    /// A `.gitignore` that it is below goes beyond the bounds; the text says which one, and how.
-    Beyond(String),
-}
-
 /// The `.gitignore` that go beyond the bounds, as far as they were found.
 #[derive(Clone, Default)]
 pub(super) struct BeyondBounds(Arc<Mutex<BTreeSet<String>>>);
 
 impl BeyondBounds {
-    /// Takes in what is said about such a file, and logs it where it is new.
+    /// Adds the description of such a file, and logs it where it is new.
     pub(super) fn add(&self, why: String) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() < MAX_REMEMBERED && !known.contains(&why) {
@@ -60,7 +52,7 @@ impl BeyondBounds {
         }
     }
 
-    /// What was taken in so far.
+    /// The descriptions so far.
     pub(super) fn all(&self) -> Vec<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
@@ -81,7 +73,7 @@ struct Ignore {
 }
 
 impl Rules {
-    /// Whether a path is hidden by its names, or behind a symlink: what can be told without an ignore file.
+    /// Whether a path is hidden by its names, or behind a symlink; no ignore file is read.
     pub(super) fn is_hidden(root: &Root, inner: &str) -> bool {
         let mut path = String::new();
         inner.split('/').filter(|part| !part.is_empty()).any(|part| {
@@ -90,19 +82,20 @@ impl Rules {
         })
     }
 
-    /// The rules for what is in the directory of a root in which this path is; an error where the path is hidden from
-    /// sessions. The same rule as the walk's, for one path.
-    pub(super) fn on_the_way(root: &Root, inner: &str, is_dir: bool) -> Result<Self, Exclusion> {
+    /// The rules for the directory that holds `inner`, a path in a root; an error about `path`, as the session named it,
+    /// where it is hidden from sessions. The walk applies the same rule to all files.
+    pub(super) fn on_the_way(root: &Root, inner: &str, path: &str, is_dir: bool) -> Result<Self, ToolError> {
         let mut rules = Self::default();
-        let mut path = String::new();
+        let mut at = String::new();
         let mut parts = inner.split('/').filter(|part| !part.is_empty()).peekable();
         while let Some(part) = parts.next() {
-            rules.enter(&root.name, &root.dir, &path, &path).map_err(Exclusion::Beyond)?;
-            join(&mut path, part);
+            let beyond = |why| ToolError::OverLimit(format!("{path:?} is not read: {why}"));
+            rules.enter(&root.name, &root.dir, &at, &at).map_err(beyond)?;
+            join(&mut at, part);
             let is_dir = is_dir || parts.peek().is_some();
-            let is_link = root.dir.symlink_metadata(&path).is_ok_and(|meta| meta.is_symlink());
-            if part.starts_with('.') || is_link || rules.ignores(&path, is_dir) {
-                return Err(Exclusion::Hidden);
+            let is_link = root.dir.symlink_metadata(&at).is_ok_and(|meta| meta.is_symlink());
+            if part.starts_with('.') || is_link || rules.ignores(&at, is_dir) {
+                return Err(hidden(path));
             }
         }
         Ok(rules)
@@ -178,7 +171,7 @@ impl Rules {
 fn compile(lines: &[&str]) -> Result<Gitignore, ignore::Error> {
     let mut builder = GitignoreBuilder::new("");
     for line in lines {
-        // As git does, a line that is no pattern is passed over.
+        // As git does, a line that is no pattern is ignored.
         let _ = builder.add_line(None, line);
     }
     builder.build()
@@ -192,7 +185,7 @@ fn join(path: &mut String, name: &str) {
     path.push_str(name);
 }
 
-/// A file that a walk came by: itself, and where it can be opened.
+/// A file of a walk, and where it can be opened.
 pub(super) struct VisibleFile<'a> {
     pub(super) entry: FileEntry,
     pub(super) dir: &'a Dir,
@@ -217,7 +210,7 @@ impl<'a> Walk<'a> {
         Self { cancel, each, beyond, rules: Rules::default(), seen: 0, unread: Unread::default() }
     }
 
-    /// What it came by and left out. What is hidden, or left out by a `.gitignore`, is not in it.
+    /// What the walk left out. What is hidden, or left out by a `.gitignore`, is not in it.
     pub(super) fn unread(self) -> Unread {
         self.unread
     }
@@ -228,26 +221,25 @@ impl<'a> Walk<'a> {
         self.directory(&root.name, &root.dir, "", 0)
     }
 
-    /// Comes by what is at a path in a root: a file, or all in a directory.
+    /// Walks what is at a path in a root: a file, or all in a directory.
     pub(super) fn at(&mut self, root: &Root, inner: &str, path: &str) -> Result<ControlFlow<()>, ToolError> {
         let failed = |error| unreadable(path, &error);
         let meta = if inner.is_empty() { root.dir.dir_metadata() } else { root.dir.metadata(inner) };
         let meta = meta.map_err(failed)?;
-        self.rules = Rules::on_the_way(root, inner, meta.is_dir()).map_err(|out| hidden(path, out))?;
+        self.rules = Rules::on_the_way(root, inner, path, meta.is_dir())?;
         if inner.is_empty() {
             self.directory(&root.name, &root.dir, "", 0)
         } else if meta.is_dir() {
             self.directory(&root.name, &root.dir.open_dir(inner).map_err(failed)?, inner, 0)
         } else if meta.is_file() {
-            let modified = meta.modified().map_err(failed)?.into_std();
-            let entry = FileEntry { path: format!("{}/{inner}", root.name), size: meta.len(), modified };
+            let entry = file_entry(format!("{}/{inner}", root.name), &meta);
             (self.each)(VisibleFile { entry, dir: &root.dir, name: inner })
         } else {
             Ok(ControlFlow::Continue(()))
         }
     }
 
-    /// A directory that cannot be read: the operator is told, and whoever asked.
+    /// Reports a directory that cannot be read, to the operator and to the caller.
     fn denied(&mut self, path: &str) {
         self.unread.add(Reason::Denied, path);
         self.beyond.add(format!("{path:?} cannot be read; check its permissions"));
@@ -277,7 +269,7 @@ impl<'a> Walk<'a> {
                 Err(name) => self.unread.add(Reason::Name, &path_of(&name.to_string_lossy())),
             }
         }
-        // A directory's files have its name and a `/` before theirs: so ordered, all paths come in their order.
+        // The paths of a directory's files begin with its name and a `/`, so this order sorts all paths.
         let key = |name: &str, kind: &FileType| format!("{name}{}", if kind.is_dir() { "/" } else { "" });
         named.sort_by_cached_key(|(name, kind, _)| key(name, kind));
         let has_rules = match self.rules.enter(root, dir, "", at) {
@@ -334,19 +326,18 @@ impl<'a> Walk<'a> {
             )));
         }
         self.seen += 1;
-        let found = || -> io::Result<FileEntry> {
-            let meta = entry.metadata()?;
-            let modified = meta.modified()?.into_std();
-            Ok(FileEntry { path, size: meta.len(), modified })
-        };
-        match found() {
-            Ok(entry) => (self.each)(VisibleFile { entry, dir, name }),
+        match entry.metadata() {
+            Ok(meta) => (self.each)(VisibleFile { entry: file_entry(path, &meta), dir, name }),
             Err(_) => Ok(ControlFlow::Continue(())),
         }
     }
 }
 
-/// Nobody waits for the answer any more.
+fn file_entry(path: String, meta: &Metadata) -> FileEntry {
+    FileEntry { path, size: meta.len(), modified: (meta.mtime(), meta.mtime_nsec()) }
+}
+
+/// The error of a cancelled search, which has no reader.
 pub(super) fn cancelled() -> ToolError {
     ToolError::Unavailable("the search was cancelled".to_owned())
 }

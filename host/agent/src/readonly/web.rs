@@ -1,6 +1,6 @@
 //! WebSearch and WebFetch.
 
-use std::{num::NonZeroU32, sync::Arc};
+use std::num::NonZeroU32;
 
 use guild_session::{
     tools::ToolError,
@@ -42,7 +42,7 @@ pub(super) struct FetchInput {
     offset: usize,
 }
 
-pub(super) async fn search(search: Arc<dyn Search>, input: SearchInput) -> Result<String, ToolError> {
+pub(super) async fn search(search: &dyn Search, input: SearchInput) -> Result<String, ToolError> {
     if input.query.trim().is_empty() {
         return Err(ToolError::InvalidInput("WebSearch: query must say what to look for".to_owned()));
     }
@@ -74,7 +74,7 @@ fn shown(number: usize, hit: &Hit) -> String {
     item
 }
 
-pub(super) async fn fetch(fetch: Arc<dyn Fetch>, input: FetchInput, room: usize) -> Result<String, ToolError> {
+pub(super) async fn fetch(fetch: &dyn Fetch, input: FetchInput, room: usize) -> Result<String, ToolError> {
     let page = fetch.fetch(&input.url).await?;
     if page.is_empty() && input.offset == 0 {
         return Ok("(the page has no text)".to_owned());
@@ -85,7 +85,7 @@ pub(super) async fn fetch(fetch: Arc<dyn Fetch>, input: FetchInput, room: usize)
     };
     let rest = page.get(start..).unwrap_or_default();
     let (part, _) = cut(rest, PAGE_CHARS);
-    // However little room there is, it goes on.
+    // However little room there is, it makes progress.
     let first = part.chars().next().map_or(0, char::len_utf8);
     let part = part.get(..part.floor_char_boundary(room).max(first)).unwrap_or(part);
     if part.len() == rest.len() {

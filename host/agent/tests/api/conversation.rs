@@ -7,12 +7,12 @@ use std::sync::{
 
 use guild_agent::api::Provider;
 use guild_contract::Bounds;
+use guild_fakes::{Anthropic, Reply};
 use guild_session::{meter::Ending, session::SessionEnd, tools::ToolError, transcript::Entry};
-use guild_stand_ins::{Anthropic, Reply};
 use serde_json::{Value, json};
 use tokio::sync::{Barrier, mpsc};
 
-use crate::setting::{Desk, MODEL, PROVIDERS, options, plain, run, setting, stand_in, tool, with_tools};
+use crate::setting::{Desk, MODEL, PROVIDERS, fake_server, options, plain, run, setting, tool, with_tools};
 
 fn success(text: &str) -> SessionEnd {
     SessionEnd { ending: Ending::Success, text: text.to_owned() }
@@ -26,14 +26,14 @@ async fn a_session_asks_calls_tools_and_ends_with_the_models_text_on_every_provi
             Reply::call("act", json!({"value": {"n": [1, 2]}})),
             Reply::text("It is done, 🦀 and all."),
         ];
-        let (server, base) = stand_in(provider, script).await;
+        let (server, base) = fake_server(provider, script).await;
         let desk = Desk::new();
-        let place = with_tools(&desk);
-        let end = run(options(provider, &base), place.session).await;
+        let fixture = with_tools(&desk);
+        let end = run(options(provider, &base), fixture.session).await;
         assert_eq!(end, success("It is done, 🦀 and all."), "{provider:?}");
         assert_eq!(desk.ids(), ["1.1.0", "1.2.0"], "{provider:?}");
         assert_eq!(desk.calls()[0].input, json!({"value": "über alles"}), "{provider:?}");
-        assert_eq!((server.count(), place.meter.account().usage.turns), (3, 3), "{provider:?}");
+        assert_eq!((server.count(), fixture.meter.account().usage.turns), (3, 3), "{provider:?}");
         // What the tools answered was told to the model, and the prompt and the tools in each request.
         let last = server.requests()[2].body.to_string();
         for told in ["You are a researcher.", "Find it out.", "I look it up.", "über alles", "Does look.", "[1,2]"] {
@@ -44,11 +44,11 @@ async fn a_session_asks_calls_tools_and_ends_with_the_models_text_on_every_provi
 }
 
 #[tokio::test]
-async fn each_provider_is_told_results_in_its_own_words() {
+async fn each_provider_gets_results_in_its_own_format() {
     let replies = || vec![Reply::call("look", json!({})).and_call("look", json!({})), Reply::text("Done.")];
     let mut told = Vec::new();
     for provider in PROVIDERS {
-        let (server, base) = stand_in(provider, replies()).await;
+        let (server, base) = fake_server(provider, replies()).await;
         run(options(provider, &base), with_tools(&Desk::new()).session).await;
         told.push(server.requests()[1].body.clone());
     }
@@ -67,18 +67,19 @@ async fn each_provider_is_told_results_in_its_own_words() {
 async fn a_turn_is_in_the_transcript_before_its_tools_are_called() {
     let seen = Arc::new(AtomicUsize::new(0));
     let (_server, base) =
-        stand_in(Provider::Anthropic, vec![Reply::text("Now.").and_call("act", json!({})), Reply::text("Done.")]).await;
-    let place = plain();
-    let (transcript, counted) = (place.transcript.clone(), seen.clone());
+        fake_server(Provider::Anthropic, vec![Reply::text("Now.").and_call("act", json!({})), Reply::text("Done.")])
+            .await;
+    let fixture = plain();
+    let (transcript, counted) = (fixture.transcript.clone(), seen.clone());
     let desk = Desk::answering(move |_| {
         counted.store(transcript.turns(), Ordering::Relaxed);
         Box::pin(async { Ok(json!("ok")) })
     });
-    let mut session = place.session;
+    let mut session = fixture.session;
     session.tools = desk;
     run(options(Provider::Anthropic, &base), session).await;
     assert_eq!(seen.load(Ordering::Relaxed), 1);
-    let Entry::Turn { session, turn, model, text, content, usage } = &place.transcript.entries()[0] else { panic!() };
+    let Entry::Turn { session, turn, model, text, content, usage } = &fixture.transcript.entries()[0] else { panic!() };
     assert_eq!((*session, *turn, model.as_deref(), text.as_str()), (1, 1, Some(MODEL), "Now."));
     assert_eq!((usage.turns, usage.input_tokens, usage.output_tokens), (1, 100, 10));
     assert!(content.as_ref().unwrap().to_string().contains("toolu_"), "the provider's own call id is kept");
@@ -90,7 +91,7 @@ async fn calls_that_only_read_run_at_the_same_time() {
         Reply::call("look", json!({})).and_call("look", json!({})).and_call("look", json!({})),
         Reply::text("Done."),
     ];
-    let (_server, base) = stand_in(Provider::Anthropic, script).await;
+    let (_server, base) = fake_server(Provider::Anthropic, script).await;
     // Each call waits for the others: they end only if all of them run.
     let together = Arc::new(Barrier::new(3));
     let desk = Desk::answering(move |call| {
@@ -110,7 +111,7 @@ async fn calls_of_which_one_does_more_than_read_run_one_after_the_other() {
         Reply::call("look", json!({})).and_call("act", json!({})).and_call("look", json!({})),
         Reply::text("Done."),
     ];
-    let (_server, base) = stand_in(Provider::OpenAi, script).await;
+    let (_server, base) = fake_server(Provider::OpenAi, script).await;
     let running = Arc::new(AtomicUsize::new(0));
     let desk = Desk::answering(move |_| {
         let running = running.clone();
@@ -128,7 +129,7 @@ async fn calls_of_which_one_does_more_than_read_run_one_after_the_other() {
 #[tokio::test]
 async fn a_tool_that_fails_is_a_result_that_the_model_sees() {
     for provider in PROVIDERS {
-        let (server, base) = stand_in(provider, vec![Reply::call("look", json!({})), Reply::text("I see.")]).await;
+        let (server, base) = fake_server(provider, vec![Reply::call("look", json!({})), Reply::text("I see.")]).await;
         let desk = Desk::answering(|_| Box::pin(async { Err(ToolError::NotGranted("add it to `allow`".to_owned())) }));
         assert_eq!(run(options(provider, &base), with_tools(&desk).session).await, success("I see."), "{provider:?}");
         let told = server.requests()[1].body.to_string();
@@ -139,32 +140,32 @@ async fn a_tool_that_fails_is_a_result_that_the_model_sees() {
 
 #[tokio::test]
 async fn a_job_that_has_ended_ends_its_session() {
-    let (server, base) = stand_in(Provider::Anthropic, vec![Reply::call("act", json!({}))]).await;
+    let (server, base) = fake_server(Provider::Anthropic, vec![Reply::call("act", json!({}))]).await;
     let desk = Desk::answering(|_| Box::pin(async { Err(ToolError::JobEnded) }));
     let end = run(options(Provider::Anthropic, &base), with_tools(&desk).session).await;
     assert_eq!((end.ending, server.count()), (Ending::Interrupted, 1));
 }
 
 #[tokio::test]
-async fn a_call_that_breaks_off_at_the_token_limit_is_not_made_and_the_model_is_told() {
+async fn a_call_that_breaks_off_at_the_token_limit_is_not_made_and_the_model_gets_an_error() {
     for (provider, stop) in [(Provider::Anthropic, "max_tokens"), (Provider::OpenAi, "length")] {
         let cut = Reply::call("look", json!({"value": "whole"})).and_cut_call("act", r#"{"value": "un"#).stop(stop);
-        let (server, base) = stand_in(provider, vec![cut, Reply::text("Shorter then.")]).await;
+        let (server, base) = fake_server(provider, vec![cut, Reply::text("Shorter then.")]).await;
         let desk = Desk::new();
-        let place = with_tools(&desk);
-        let end = run(options(provider, &base), place.session).await;
+        let fixture = with_tools(&desk);
+        let end = run(options(provider, &base), fixture.session).await;
         assert_eq!(end, success("Shorter then."), "{provider:?}");
         assert_eq!(desk.ids(), ["1.1.0"], "the call before it was whole");
         let told = server.requests()[1].body.to_string();
         assert!(told.contains("it broke off at the limit of 8192 output tokens"), "{provider:?}: {told}");
-        assert!(place.transcript.notes()[0].contains("act (1.1.1): the call was not made"));
+        assert!(fixture.transcript.notes()[0].contains("act (1.1.1): the call was not made"));
     }
 }
 
 #[tokio::test]
-async fn a_call_whose_input_is_no_object_is_told_so() {
+async fn a_call_whose_input_is_no_object_gets_an_error() {
     let script = vec![Reply::default().and_cut_call("act", "[1]").stop("tool_calls"), Reply::text("Sorry.")];
-    let (server, base) = stand_in(Provider::OpenAi, script).await;
+    let (server, base) = fake_server(Provider::OpenAi, script).await;
     let desk = Desk::new();
     assert_eq!(run(options(Provider::OpenAi, &base), with_tools(&desk).session).await, success("Sorry."));
     assert!(desk.calls().is_empty());
@@ -172,17 +173,17 @@ async fn a_call_whose_input_is_no_object_is_told_so() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_cut_goes_on_in_the_next_turn() {
+async fn an_answer_that_is_cut_is_continued_in_the_next_turn() {
     let script = vec![
         Reply::text("The answer is that forty").stop("max_tokens"),
         Reply::text("-two is ").stop("max_tokens"),
         Reply::text("enough."),
     ];
-    let (server, base) = stand_in(Provider::Anthropic, script).await;
-    let place = plain();
-    let end = run(options(Provider::Anthropic, &base), place.session).await;
+    let (server, base) = fake_server(Provider::Anthropic, script).await;
+    let fixture = plain();
+    let end = run(options(Provider::Anthropic, &base), fixture.session).await;
     assert_eq!(end, success("The answer is that forty-two is enough."));
-    assert_eq!(place.meter.account().usage.turns, 3);
+    assert_eq!(fixture.meter.account().usage.turns, 3);
     let messages = &server.requests()[1].body["messages"];
     assert_eq!(messages[1]["content"], "The answer is that forty");
     assert!(messages[2]["content"].as_str().unwrap().contains("cut off"));
@@ -197,7 +198,7 @@ async fn an_answer_without_anything_in_it_is_an_error() {
         (Reply::text("I will not").stop("refusal"), "withheld the model's answer (refusal)"),
     ];
     for (reply, reason) in cases {
-        let (server, base) = stand_in(Provider::Anthropic, vec![reply]).await;
+        let (server, base) = fake_server(Provider::Anthropic, vec![reply]).await;
         let end = run(options(Provider::Anthropic, &base), plain().session).await;
         let Ending::Error(text) = end.ending else { panic!("{:?}", end.ending) };
         assert!(text.contains(reason), "{text}");
@@ -206,10 +207,10 @@ async fn an_answer_without_anything_in_it_is_an_error() {
 }
 
 #[tokio::test]
-async fn what_a_model_thought_is_told_back_to_it_with_its_signature() {
+async fn the_reasoning_of_a_model_is_sent_back_with_its_signature() {
     let script =
         vec![Reply::default().and_thinking("Let me see.", "sig-1").and_call("look", json!({})), Reply::text("Done.")];
-    let (server, base) = stand_in(Provider::Anthropic, script).await;
+    let (server, base) = fake_server(Provider::Anthropic, script).await;
     run(options(Provider::Anthropic, &base), with_tools(&Desk::new()).session).await;
     let thinking = &server.requests()[1].body["messages"][1]["content"][0];
     assert_eq!(thinking, &json!({"type": "thinking", "thinking": "Let me see.", "signature": "sig-1"}));
@@ -219,7 +220,7 @@ async fn what_a_model_thought_is_told_back_to_it_with_its_signature() {
 async fn a_models_name_is_sent_as_it_is() {
     for provider in PROVIDERS {
         for name in ["o9-high", "vendor::model-max", "qwen3:8b", "hub/model-none"] {
-            let (server, base) = stand_in(provider, vec![Reply::text("Here.")]).await;
+            let (server, base) = fake_server(provider, vec![Reply::text("Here.")]).await;
             let mut options = options(provider, &base);
             options.unknown_cost_tokens = Some(1000);
             let mut session = plain().session;
@@ -242,14 +243,14 @@ async fn a_models_name_is_sent_as_it_is() {
 async fn a_limit_of_output_tokens_is_sent_with_every_request() {
     let paths = ["/max_tokens", "/max_tokens", "/generationConfig/maxOutputTokens", "/options/num_predict"];
     for (provider, path) in PROVIDERS.into_iter().zip(paths) {
-        let (server, base) = stand_in(provider, vec![Reply::text("Here.")]).await;
+        let (server, base) = fake_server(provider, vec![Reply::text("Here.")]).await;
         run(options(provider, &base), plain().session).await;
         assert_eq!(server.requests()[0].body.pointer(path), Some(&json!(8192)), "{provider:?}");
     }
 }
 
 #[tokio::test]
-async fn anthropic_is_told_to_cache_what_a_session_with_tools_sends_again() {
+async fn anthropic_is_asked_to_cache_what_a_session_with_tools_sends_again() {
     let server =
         Anthropic::start(vec![Reply::call("look", json!({})), Reply::text("Done."), Reply::text("Once.")]).await;
     run(options(Provider::Anthropic, &server.url()), with_tools(&Desk::new()).session).await;
@@ -263,16 +264,16 @@ async fn anthropic_is_told_to_cache_what_a_session_with_tools_sends_again() {
 }
 
 #[tokio::test]
-async fn texts_reach_a_listener_and_one_that_does_not_listen_holds_nothing_up() {
+async fn texts_reach_a_listener_and_one_that_does_not_listen_blocks_nothing() {
     let script = || vec![Reply::text("First.").and_call("look", json!({})), Reply::text("Second.")];
-    let (_server, base) = stand_in(Provider::Anthropic, script()).await;
+    let (_server, base) = fake_server(Provider::Anthropic, script()).await;
     let (sender, mut texts) = mpsc::channel(8);
     let mut session = with_tools(&Desk::new()).session;
     session.texts = Some(sender);
     run(options(Provider::Anthropic, &base), session).await;
     assert_eq!((texts.recv().await.unwrap(), texts.recv().await.unwrap()), ("First.".into(), "Second.".into()));
 
-    let (_server, base) = stand_in(Provider::Anthropic, script()).await;
+    let (_server, base) = fake_server(Provider::Anthropic, script()).await;
     let (sender, _texts) = mpsc::channel(1);
     let mut session = with_tools(&Desk::new()).session;
     session.texts = Some(sender);
@@ -291,7 +292,7 @@ async fn a_tool_is_never_taken_for_one_of_the_providers_own() {
             Ok(Value::Null)
         }
     }
-    let (server, base) = stand_in(Provider::Anthropic, vec![]).await;
+    let (server, base) = fake_server(Provider::Anthropic, vec![]).await;
     let end = run(options(Provider::Anthropic, &base), setting(Arc::new(Own), Bounds::default()).session).await;
     let Ending::Error(text) = end.ending else { panic!() };
     assert!(text.contains("web_search") && server.count() == 0, "{text}");
@@ -301,7 +302,7 @@ async fn a_tool_is_never_taken_for_one_of_the_providers_own() {
 async fn memories_are_condensed_in_one_turn_without_tools() {
     use guild_agent::api::Api;
     use guild_session::{activation::MemoryNote, meter::Meter, session::AgentRuntime as _};
-    let (server, base) = stand_in(Provider::Anthropic, vec![Reply::text("Both, in short.")]).await;
+    let (server, base) = fake_server(Provider::Anthropic, vec![Reply::text("Both, in short.")]).await;
     let note = |key: &str| MemoryNote {
         key: key.to_owned(),
         content: format!("all about {key}"),

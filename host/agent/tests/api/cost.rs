@@ -2,14 +2,14 @@
 
 use guild_agent::api::{Api, ApiOptions, Price, Prices, Provider};
 use guild_contract::Bounds;
+use guild_fakes::{Gate, Received, Reply, Tokens};
 use guild_session::{
     meter::Ending,
     session::{AgentRuntime as _, Wanted},
 };
-use guild_stand_ins::{Gate, Received, Reply, Tokens};
 use serde_json::json;
 
-use crate::setting::{Desk, MODEL, PROVIDERS, options, plain, run, setting, stand_in, with_tools};
+use crate::setting::{Desk, MODEL, PROVIDERS, fake_server, options, plain, run, setting, with_tools};
 
 fn priced(model: &str, input: f64, output: f64) -> Prices {
     let model = model.to_owned();
@@ -22,16 +22,16 @@ async fn every_token_is_counted_once_and_priced_by_its_kind_on_every_provider() 
     for provider in PROVIDERS {
         let (cached, cache_write) = match provider {
             Provider::Anthropic => (600, 300),
-            // They do not tell of writing; Ollama's stand-in not of its cache either.
+            // They do not tell of writing; Ollama's fake not of its cache either.
             Provider::OpenAi | Provider::Gemini => (600, 0),
             Provider::Ollama => (0, 0),
         };
         let tokens = Tokens { input: 1000, cached, cache_write, output: 50 };
         let replies = vec![Reply::call("look", json!({})).tokens(tokens), Reply::text("Done.").tokens(tokens)];
-        let (_server, base) = stand_in(provider, replies).await;
-        let place = with_tools(&Desk::new());
-        run(options(provider, &base), place.session).await;
-        let account = place.meter.account();
+        let (_server, base) = fake_server(provider, replies).await;
+        let fixture = with_tools(&Desk::new());
+        run(options(provider, &base), fixture.session).await;
+        let account = fixture.meter.account();
         let used = account.usage;
         assert_eq!(
             (used.input_tokens, used.cached_tokens, used.output_tokens),
@@ -62,7 +62,7 @@ async fn a_model_without_a_price_is_refused_at_dispatch() {
 
 #[tokio::test]
 async fn a_component_cannot_have_a_model_without_a_price_either() {
-    let (server, base) = stand_in(Provider::OpenAi, vec![]).await;
+    let (server, base) = fake_server(Provider::OpenAi, vec![]).await;
     let mut session = with_tools(&Desk::new()).session;
     session.model = Some("another".to_owned());
     let Ending::Error(text) = run(options(Provider::OpenAi, &base), session).await.ending else { panic!() };
@@ -73,29 +73,29 @@ async fn a_component_cannot_have_a_model_without_a_price_either() {
 async fn a_job_of_unknown_cost_is_bounded_by_tokens_and_says_that_its_cost_is_unknown() {
     let tokens = Tokens { input: 400, output: 100, ..Tokens::default() };
     let script = move |_: &Received| Reply::call("look", json!({})).tokens(tokens);
-    let (server, base) = stand_in(Provider::OpenAi, script).await;
-    let place = with_tools(&Desk::new());
-    let mut session = place.session;
+    let (server, base) = fake_server(Provider::OpenAi, script).await;
+    let fixture = with_tools(&Desk::new());
+    let mut session = fixture.session;
     session.model = Some("my-own".to_owned());
     let options = ApiOptions { unknown_cost_tokens: Some(1200), ..options(Provider::OpenAi, &base) };
     let Ending::Error(text) = run(options, session).await.ending else { panic!() };
     assert!(text.contains("1500 tokens") && text.contains("api.unknown_cost_tokens is 1200"), "{text}");
-    assert_eq!((server.count(), place.meter.account().usage.cost_usd), (3, None));
+    assert_eq!((server.count(), fixture.meter.account().usage.cost_usd), (3, None));
 }
 
 #[tokio::test]
 async fn a_provider_that_does_not_count_ends_the_session_unless_its_model_is_free() {
     let script = || vec![Reply::call("look", json!({})).without_usage(), Reply::text("Done.").without_usage()];
-    let (server, base) = stand_in(Provider::OpenAi, script()).await;
+    let (server, base) = fake_server(Provider::OpenAi, script()).await;
     let end = run(options(Provider::OpenAi, &base), with_tools(&Desk::new()).session).await;
     let Ending::Error(text) = end.ending else { panic!("{:?}", end.ending) };
     assert!(text.contains("does not say what") && server.count() == 1, "{text}");
 
-    let (_server, base) = stand_in(Provider::OpenAi, script()).await;
-    let place = with_tools(&Desk::new());
+    let (_server, base) = fake_server(Provider::OpenAi, script()).await;
+    let fixture = with_tools(&Desk::new());
     let free = ApiOptions { prices: priced(MODEL, 0.0, 0.0), ..options(Provider::OpenAi, &base) };
-    assert_eq!(run(free, place.session).await.ending, Ending::Success);
-    assert_eq!(place.meter.account().usage.cost_usd, Some(0.0));
+    assert_eq!(run(free, fixture.session).await.ending, Ending::Success);
+    assert_eq!(fixture.meter.account().usage.cost_usd, Some(0.0));
 }
 
 /// 0.30 USD.
@@ -105,10 +105,10 @@ const DEAR: Tokens = Tokens { input: 100_000, cached: 0, cache_write: 0, output:
 async fn a_request_that_breaks_off_makes_the_cost_unknown_but_for_what_was_counted() {
     for provider in PROVIDERS {
         let lost = Reply::text("It begins, and would go on.").tokens(DEAR).broken_after(2);
-        let (server, base) = stand_in(provider, vec![lost, Reply::text("Whole.").tokens(DEAR)]).await;
-        let place = plain();
-        assert_eq!(run(options(provider, &base), place.session).await.ending, Ending::Success, "{provider:?}");
-        let account = place.meter.account();
+        let (server, base) = fake_server(provider, vec![lost, Reply::text("Whole.").tokens(DEAR)]).await;
+        let fixture = plain();
+        assert_eq!(run(options(provider, &base), fixture.session).await.ending, Ending::Success, "{provider:?}");
+        let account = fixture.meter.account();
         assert_eq!((account.open, account.usage.cost_usd, account.usage.turns, server.count()), (0, None, 1, 2));
         assert!((account.usage.known_cost_usd.unwrap() - 0.3).abs() < 1e-9, "{provider:?}: {account:?}");
     }
@@ -117,17 +117,17 @@ async fn a_request_that_breaks_off_makes_the_cost_unknown_but_for_what_was_count
 #[tokio::test]
 async fn a_request_that_was_refused_or_never_arrived_costs_nothing() {
     let (_server, base) =
-        stand_in(Provider::Anthropic, vec![Reply::status(429), Reply::text("Whole.").tokens(DEAR)]).await;
-    let place = plain();
-    assert_eq!(run(options(Provider::Anthropic, &base), place.session).await.ending, Ending::Success);
-    assert!((place.meter.account().usage.cost_usd.unwrap() - 0.3).abs() < 1e-9);
+        fake_server(Provider::Anthropic, vec![Reply::status(429), Reply::text("Whole.").tokens(DEAR)]).await;
+    let fixture = plain();
+    assert_eq!(run(options(Provider::Anthropic, &base), fixture.session).await.ending, Ending::Success);
+    assert!((fixture.meter.account().usage.cost_usd.unwrap() - 0.3).abs() < 1e-9);
 
-    let (server, base) = stand_in(Provider::Anthropic, vec![]).await;
+    let (server, base) = fake_server(Provider::Anthropic, vec![]).await;
     drop(server);
-    let place = plain();
+    let fixture = plain();
     let unreachable = ApiOptions { retries: 1, ..options(Provider::Anthropic, &base) };
-    assert!(matches!(run(unreachable, place.session).await.ending, Ending::Error(_)));
-    let account = place.meter.account();
+    assert!(matches!(run(unreachable, fixture.session).await.ending, Ending::Error(_)));
+    let account = fixture.meter.account();
     assert_eq!((account.open, account.usage.cost_usd), (0, Some(0.0)));
 }
 
@@ -135,28 +135,28 @@ async fn a_request_that_was_refused_or_never_arrived_costs_nothing() {
 async fn what_a_cancelled_request_cost_is_unknown_unless_its_model_is_free() {
     for (prices, cost) in [(Prices::default(), None), (priced(MODEL, 0.0, 0.0), Some(0.0))] {
         let reply = Reply::text("late").behind(&Gate::closed());
-        let (server, base) = stand_in(Provider::Anthropic, vec![reply]).await;
-        let place = plain();
+        let (server, base) = fake_server(Provider::Anthropic, vec![reply]).await;
+        let fixture = plain();
         let options = ApiOptions { prices, ..options(Provider::Anthropic, &base) };
-        let running = tokio::spawn(run(options, place.session));
+        let running = tokio::spawn(run(options, fixture.session));
         server.received(1).await;
-        assert_eq!(place.meter.account().open, u32::from(cost.is_none()));
-        place.cancel.cancel();
+        assert_eq!(fixture.meter.account().open, u32::from(cost.is_none()));
+        fixture.cancel.cancel();
         assert_eq!(running.await.unwrap().ending, Ending::Interrupted);
-        let account = place.meter.account();
+        let account = fixture.meter.account();
         assert_eq!((account.open, account.usage.cost_usd), (0, cost));
     }
 }
 
 #[tokio::test]
-async fn a_model_with_a_price_goes_on_after_a_lost_request_within_the_dollars_that_are_known() {
+async fn a_model_with_a_price_is_asked_again_after_a_lost_request_within_the_known_dollars() {
     let lost = || Reply::call("look", json!({})).tokens(DEAR).ends_after(1);
     let counted = || Reply::call("look", json!({})).tokens(DEAR);
-    let (server, base) = stand_in(Provider::OpenAi, vec![lost(), counted(), lost(), counted(), counted()]).await;
+    let (server, base) = fake_server(Provider::OpenAi, vec![lost(), counted(), lost(), counted(), counted()]).await;
     let bounds = Bounds { max_budget_usd: Some(0.5), ..Bounds::default() };
-    let place = setting(Desk::new(), bounds);
-    assert_eq!(run(options(Provider::OpenAi, &base), place.session).await.ending, Ending::MaxBudget);
-    let used = place.meter.account().usage;
+    let fixture = setting(Desk::new(), bounds);
+    assert_eq!(run(options(Provider::OpenAi, &base), fixture.session).await.ending, Ending::MaxBudget);
+    let used = fixture.meter.account().usage;
     assert_eq!((server.count(), used.turns, used.cost_usd), (4, 2, None));
     assert!((used.known_cost() - 0.6).abs() < 1e-9, "{used:?}");
 }
@@ -169,7 +169,7 @@ async fn a_request_is_not_made_again_once_the_jobs_other_sessions_have_spent_its
         others.book(guild_contract::Usage { cost_usd: Some(0.5), ..Default::default() }, None);
         Reply::status(503)
     };
-    let (server, base) = stand_in(Provider::Anthropic, script).await;
+    let (server, base) = fake_server(Provider::Anthropic, script).await;
     let mut session = plain().session;
     session.meter = job.for_session(Bounds::default());
     assert_eq!(run(options(Provider::Anthropic, &base), session).await.ending, Ending::MaxBudget);

@@ -6,15 +6,15 @@ use std::{
 };
 
 use guild_agent::api::{Api, ApiOptions, Provider};
+use guild_fakes::{OpenAi, Received, Reply};
 use guild_session::{
     meter::Ending,
     secret::KeySource,
     session::{AgentRuntime as _, Wanted},
 };
-use guild_stand_ins::{OpenAi, Received, Reply};
 use serde_json::json;
 
-use crate::setting::{Desk, PROVIDERS, key_file, options, plain, run, stand_in, with_tools};
+use crate::setting::{Desk, PROVIDERS, fake_server, key_file, options, plain, run, with_tools};
 
 const KEY: &str = "sk-sentinel-4f1d9c";
 
@@ -48,7 +48,7 @@ fn a_missing_key_or_model_is_refused_with_what_to_set() {
 #[tokio::test]
 async fn the_key_is_sent_as_each_provider_wants_it_and_read_for_each_request() {
     for provider in PROVIDERS {
-        let (server, base) = stand_in(provider, vec![Reply::call("act", json!({})), Reply::text("Done.")]).await;
+        let (server, base) = fake_server(provider, vec![Reply::call("act", json!({})), Reply::text("Done.")]).await;
         let (directory, source) = key_file(KEY);
         let path = directory.path().join("key");
         // The operator replaces the key while the session runs.
@@ -74,7 +74,7 @@ async fn the_key_is_sent_as_each_provider_wants_it_and_read_for_each_request() {
 #[tokio::test]
 async fn an_endpoint_without_a_key_is_sent_none() {
     for provider in PROVIDERS {
-        let (server, base) = stand_in(provider, vec![Reply::text("Done.")]).await;
+        let (server, base) = fake_server(provider, vec![Reply::text("Done.")]).await;
         run(options(provider, &base), plain().session).await;
         for header in ["x-api-key", "authorization", "x-goog-api-key"] {
             assert_eq!(server.requests()[0].header(header), "", "{provider:?}");
@@ -87,7 +87,7 @@ async fn a_redirect_is_not_followed_with_the_key() {
     let elsewhere = OpenAi::start(vec![Reply::text("caught")]).await;
     let target = elsewhere.url() + "/v1/chat/completions";
     let script = move |_: &Received| Reply::status(307).header("location", target.as_str());
-    let (_server, base) = stand_in(Provider::OpenAi, script).await;
+    let (_server, base) = fake_server(Provider::OpenAi, script).await;
     let (_directory, source) = key_file(KEY);
     let end = run(ApiOptions { key: Some(source), ..options(Provider::OpenAi, &base) }, plain().session).await;
     assert!(matches!(end.ending, Ending::Error(text) if text.contains("307")));
@@ -106,15 +106,15 @@ async fn a_key_that_a_provider_quotes_is_in_no_error_log_or_transcript() {
     for provider in PROVIDERS {
         let quoting = |status| Reply::status(status).message(format!("Incorrect API key provided: {KEY}."));
         let replies = vec![quoting(500), Reply::text("It begins").fails_after(0, KEY), quoting(401)];
-        let (_server, base) = stand_in(provider, replies).await;
+        let (_server, base) = fake_server(provider, replies).await;
         let (_directory, source) = key_file(KEY);
-        let place = plain();
+        let fixture = plain();
         let options = ApiOptions { key: Some(source), ..options(provider, &base) };
         let api = Api::new(options.clone()).unwrap();
-        let end = run(options.clone(), place.session).await;
+        let end = run(options.clone(), fixture.session).await;
         assert!(matches!(&end.ending, Ending::Error(text) if text.contains("***")), "{provider:?}: {end:?}");
-        seen += &format!("{end:?} {:?} {options:?} {api:?}", place.transcript.entries());
-        seen += &format!("{:?}", place.meter.account());
+        seen += &format!("{end:?} {:?} {options:?} {api:?}", fixture.transcript.entries());
+        seen += &format!("{:?}", fixture.meter.account());
     }
     tracing::warn!("the log is heard");
     seen += &String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
@@ -124,7 +124,7 @@ async fn a_key_that_a_provider_quotes_is_in_no_error_log_or_transcript() {
 
 #[tokio::test]
 async fn the_error_of_a_refused_key_names_where_the_key_is() {
-    let (_server, base) = stand_in(Provider::OpenAi, vec![Reply::status(401).message("no such key")]).await;
+    let (_server, base) = fake_server(Provider::OpenAi, vec![Reply::status(401).message("no such key")]).await;
     let (directory, source) = key_file(KEY);
     let end = run(ApiOptions { key: Some(source), ..options(Provider::OpenAi, &base) }, plain().session).await;
     let Ending::Error(text) = end.ending else { panic!() };

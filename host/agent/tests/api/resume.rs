@@ -8,6 +8,7 @@ use guild_agent::{
     api::{Api, Provider},
 };
 use guild_contract::{Bounds, Grants, Limits};
+use guild_fakes::{Gate, Reply};
 use guild_jobs::{Accepted, JobStore, JobTools, MemoryStore, NewJob, StoreOptions, SystemClock};
 use guild_session::{
     activation::{Plan, SessionPlan},
@@ -16,10 +17,9 @@ use guild_session::{
     tools::Tools,
     transcript::{Entry, Journal as _},
 };
-use guild_stand_ins::{Gate, Reply};
 use serde_json::{Value, json};
 
-use crate::setting::{Desk, PROVIDERS, Transcript, options, run, setting, stand_in, with_tools};
+use crate::setting::{Desk, PROVIDERS, Transcript, fake_server, options, run, setting, with_tools};
 
 fn success(text: &str) -> SessionEnd {
     SessionEnd { ending: Ending::Success, text: text.to_owned() }
@@ -41,7 +41,7 @@ fn belt(tools: &Arc<dyn Tools>, transcript: &Arc<Transcript>, history: &[Entry])
 }
 
 #[tokio::test]
-async fn a_session_goes_on_where_it_stopped_and_the_provider_sees_no_difference() {
+async fn a_session_is_resumed_where_it_stopped_and_the_provider_sees_no_difference() {
     for provider in PROVIDERS {
         let replies = || {
             vec![
@@ -50,41 +50,41 @@ async fn a_session_goes_on_where_it_stopped_and_the_provider_sees_no_difference(
                 Reply::text("Done."),
             ]
         };
-        let (whole, base) = stand_in(provider, replies()).await;
+        let (whole, base) = fake_server(provider, replies()).await;
         let desk: Arc<dyn Tools> = Desk::new();
-        let mut place = setting(desk.clone(), Bounds::default());
-        place.session.tools = belt(&desk, &place.transcript, &[]);
-        assert_eq!(run(options(provider, &base), place.session).await, success("Done."));
+        let mut fixture = setting(desk.clone(), Bounds::default());
+        fixture.session.tools = belt(&desk, &fixture.transcript, &[]);
+        assert_eq!(run(options(provider, &base), fixture.session).await, success("Done."));
 
         // The same session, whose host stopped while the second turn's call was under way.
-        let mut history = [vec![beginning()], place.transcript.entries()].concat();
+        let mut history = [vec![beginning()], fixture.transcript.entries()].concat();
         let answered = |entry: &Entry| matches!(entry, Entry::Result { call, .. } if call == "1.2.0");
         history.truncate(history.iter().position(answered).unwrap());
-        let (rest, base) = stand_in(provider, replies().split_off(2)).await;
+        let (rest, base) = fake_server(provider, replies().split_off(2)).await;
         let desk = Desk::new();
-        let mut place = with_tools(&desk);
-        place.session.history = read_back(history);
+        let mut fixture = with_tools(&desk);
+        fixture.session.history = read_back(history);
         let tools: Arc<dyn Tools> = desk.clone();
-        place.session.tools = belt(&tools, &place.transcript, &place.session.history);
+        fixture.session.tools = belt(&tools, &fixture.transcript, &fixture.session.history);
         let api = Api::new(options(provider, &base)).unwrap();
-        assert_eq!(api.can_resume(&place.session.history), Ok(()));
-        assert_eq!(run(options(provider, &base), place.session).await, success("Done."), "{provider:?}");
+        assert_eq!(api.can_resume(&fixture.session.history), Ok(()));
+        assert_eq!(run(options(provider, &base), fixture.session).await, success("Done."), "{provider:?}");
         assert_eq!(desk.ids(), ["1.2.0"], "only the call without a result is made again, under its id");
         assert_eq!(rest.requests()[0].body, whole.requests()[2].body, "{provider:?}");
         // The next turn has the next number, and the meter counts only what was asked now.
-        let turn = place.transcript.entries().into_iter().find(|entry| matches!(entry, Entry::Turn { .. }));
+        let turn = fixture.transcript.entries().into_iter().find(|entry| matches!(entry, Entry::Turn { .. }));
         assert!(matches!(turn, Some(Entry::Turn { turn: 3, .. })), "{turn:?}");
-        assert_eq!(place.meter.account().usage.turns, 1);
+        assert_eq!(fixture.meter.account().usage.turns, 1);
     }
 }
 
 #[tokio::test]
 async fn a_session_that_had_said_its_last_is_not_asked_again() {
-    let (_server, base) = stand_in(Provider::Anthropic, vec![Reply::text("Done.")]).await;
-    let place = with_tools(&Desk::new());
-    run(options(Provider::Anthropic, &base), place.session).await;
-    let history = [vec![beginning()], place.transcript.entries()].concat();
-    let (server, base) = stand_in(Provider::Anthropic, vec![]).await;
+    let (_server, base) = fake_server(Provider::Anthropic, vec![Reply::text("Done.")]).await;
+    let fixture = with_tools(&Desk::new());
+    run(options(Provider::Anthropic, &base), fixture.session).await;
+    let history = [vec![beginning()], fixture.transcript.entries()].concat();
+    let (server, base) = fake_server(Provider::Anthropic, vec![]).await;
     let mut again = with_tools(&Desk::new());
     again.session.history = read_back(history);
     assert_eq!(run(options(Provider::Anthropic, &base), again.session).await, success("Done."));
@@ -92,19 +92,19 @@ async fn a_session_that_had_said_its_last_is_not_asked_again() {
 }
 
 #[tokio::test]
-async fn a_cut_answer_goes_on_after_a_restart_too() {
+async fn a_cut_answer_is_continued_after_a_restart() {
     let replies = || vec![Reply::text("Forty").stop("max_tokens"), Reply::text("-two.")];
-    let (_server, base) = stand_in(Provider::Anthropic, replies()).await;
-    let place = with_tools(&Desk::new());
-    assert_eq!(run(options(Provider::Anthropic, &base), place.session).await, success("Forty-two."));
-    let (_server, base) = stand_in(Provider::Anthropic, replies().split_off(1)).await;
+    let (_server, base) = fake_server(Provider::Anthropic, replies()).await;
+    let fixture = with_tools(&Desk::new());
+    assert_eq!(run(options(Provider::Anthropic, &base), fixture.session).await, success("Forty-two."));
+    let (_server, base) = fake_server(Provider::Anthropic, replies().split_off(1)).await;
     let mut again = with_tools(&Desk::new());
-    again.session.history = read_back(vec![beginning(), place.transcript.entries()[0].clone()]);
+    again.session.history = read_back(vec![beginning(), fixture.transcript.entries()[0].clone()]);
     assert_eq!(run(options(Provider::Anthropic, &base), again.session).await, success("Forty-two."));
 }
 
 #[test]
-fn a_transcript_that_is_not_whole_cannot_be_gone_on_from() {
+fn an_incomplete_transcript_cannot_be_resumed() {
     let api = Api::new(options(Provider::Anthropic, "http://[::1]:9")).unwrap();
     let turn = |content: Option<Value>| Entry::Turn {
         session: 1,
@@ -163,19 +163,19 @@ async fn a_host_that_stops_in_a_session_leaves_a_job_that_records_each_decision_
     let gate = Gate::closed();
     let mut first = script.clone();
     first[4] = Reply::text("never").behind(&gate);
-    let (server, base) = stand_in(Provider::Anthropic, first).await;
-    let mut place = setting(tools.clone(), Bounds::default());
-    place.transcript.write(&beginning());
-    place.session.tools = belt(&tools, &place.transcript, &[]);
-    let running = tokio::spawn(run(options(Provider::Anthropic, &base), place.session));
+    let (server, base) = fake_server(Provider::Anthropic, first).await;
+    let mut fixture = setting(tools.clone(), Bounds::default());
+    fixture.transcript.write(&beginning());
+    fixture.session.tools = belt(&tools, &fixture.transcript, &[]);
+    let running = tokio::spawn(run(options(Provider::Anthropic, &base), fixture.session));
     server.received(5).await;
     running.abort();
     let _ = running.await;
 
     // It had not written the fourth call's result down yet, so that nobody knows whether it had its effect.
-    let mut history = place.transcript.entries();
+    let mut history = fixture.transcript.entries();
     assert!(matches!(history.pop(), Some(Entry::Result { call, .. }) if call == "1.4.0"));
-    let (_server, base) = stand_in(Provider::Anthropic, script.split_off(4)).await;
+    let (_server, base) = fake_server(Provider::Anthropic, script.split_off(4)).await;
     let mut again = setting(tools.clone(), Bounds::default());
     again.session.history = read_back(history);
     again.session.tools = belt(&tools, &again.transcript, &again.session.history);

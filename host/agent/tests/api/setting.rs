@@ -1,4 +1,4 @@
-//! A session on a stand-in, with tools of the test.
+//! A session on a fake, with tools of the test.
 
 use std::{
     sync::{Arc, Mutex},
@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use guild_agent::api::{Api, ApiOptions, Provider};
 use guild_contract::Bounds;
+use guild_fakes::{Anthropic, Gemini, Ollama, OpenAi, Script};
 use guild_session::{
     meter::Meter,
     secret::KeySource,
@@ -16,7 +17,6 @@ use guild_session::{
     tools::{ToolCall, ToolDefinition, ToolError, Tools},
     transcript::{Entry, Journal},
 };
-use guild_stand_ins::{Anthropic, Gemini, Ollama, OpenAi, Script};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -110,8 +110,8 @@ impl Tools for Desk {
 
 pub(crate) const PROVIDERS: [Provider; 4] = [Provider::Anthropic, Provider::OpenAi, Provider::Gemini, Provider::Ollama];
 
-/// A stand-in of a provider, and the base URL at which a runtime finds it.
-pub(crate) async fn stand_in(provider: Provider, script: impl Into<Script>) -> (guild_stand_ins::Provider, String) {
+/// A fake provider, and the base URL at which a runtime finds it.
+pub(crate) async fn fake_server(provider: Provider, script: impl Into<Script>) -> (guild_fakes::Provider, String) {
     let (server, path) = match provider {
         Provider::Anthropic => (Anthropic::start(script).await, ""),
         Provider::OpenAi => (OpenAi::start(script).await, "/v1"),

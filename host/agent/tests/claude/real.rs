@@ -5,6 +5,7 @@ use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use guild_agent::{Broker, Claude, ClaudeOptions, ToolSet};
 use guild_contract::Bounds;
+use guild_fakes::{Anthropic, Gate, Provider, Received, Reply, Script};
 use guild_session::{
     files::Files,
     meter::{Ending, Meter},
@@ -13,13 +14,12 @@ use guild_session::{
     transcript::Entry,
     web::Web,
 };
-use guild_stand_ins::{Anthropic, Gate, Provider, Received, Reply, Script};
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 
 use crate::{
     common::{Job, Kept, roots, session, write},
-    house::{House, until},
+    fixture::{Fixture, until},
 };
 
 /// Names the CLI's executable.
@@ -39,8 +39,8 @@ async fn the_real_cli_runs_whole_sessions() {
     println!("a provider that fails: ok");
     cancel_ends_it().await;
     println!("cancel: ok");
-    it_goes_on_after_a_restart(true).await;
-    it_goes_on_after_a_restart(false).await;
+    it_is_resumed_after_a_restart(true).await;
+    it_is_resumed_after_a_restart(false).await;
     println!("resume: ok");
     its_own_tools_see_only_the_sources().await;
     println!("its own tools: ok");
@@ -55,18 +55,18 @@ async fn provider(replies: Vec<Reply>) -> Provider {
 }
 
 /// The real CLI with a home of its own, whose provider is that one.
-fn real(provider: &Provider, change: impl Fn(ClaudeOptions) -> ClaudeOptions) -> (House, Claude) {
+fn real(provider: &Provider, change: impl Fn(ClaudeOptions) -> ClaudeOptions) -> (Fixture, Claude) {
     let cli = std::env::var(CLI).unwrap_or_else(|_| panic!("{CLI} names the CLI's executable"));
-    let house = House::new(json!({}));
-    house.replace_command(&format!(
+    let fixture = Fixture::new(json!({}));
+    fixture.replace_command(&format!(
         "export IS_SANDBOX=1 HOME='{}' ANTHROPIC_BASE_URL='{}' ANTHROPIC_API_KEY=not-a-key CLAUDE_CODE_MAX_RETRIES=1\n\
          unset CLAUDE_CONFIG_DIR ANTHROPIC_AUTH_TOKEN CLAUDE_CODE_OAUTH_TOKEN\nexec '{cli}' \"$@\"",
-        house.directory().display(),
+        fixture.directory().display(),
         provider.url(),
     ));
-    let options = ClaudeOptions { model: Some("claude-sonnet-4-5".to_owned()), ..house.options() };
+    let options = ClaudeOptions { model: Some("claude-sonnet-4-5".to_owned()), ..fixture.options() };
     let claude = Claude::new(change(options)).unwrap();
-    (house, claude)
+    (fixture, claude)
 }
 
 /// The model's name for a tool of the host.
@@ -82,13 +82,17 @@ fn told(request: &Received) -> String {
 fn research(sources: &Path, history: Vec<Entry>) -> (Session, Arc<Job>, Arc<Kept>) {
     let (job, kept) = (Arc::new(Job::default()), Arc::new(Kept::default()));
     let (files, names) = (roots(sources), ["Read", "Grep", "Glob"].map(str::to_owned));
-    let belt = ToolSet::new(1, [job.clone() as Arc<dyn Tools>]).unwrap();
-    let belt = belt.with_read_only(&Broker::new(Some(files.clone())), &Web::default(), &names, &names);
-    let belt = belt.with_journal(kept.clone()).with_history(&history);
+    let tool_set = ToolSet::new(1, [job.clone() as Arc<dyn Tools>]).unwrap();
+    let tool_set = tool_set.with_read_only(&Broker::new(Some(files.clone())), &Web::default(), &names, &names);
+    let tool_set = tool_set.with_journal(kept.clone()).with_history(&history);
     let files: Option<Arc<dyn Files>> = Some(files);
     let meter = Meter::new(Bounds { max_turns: Some(20), max_budget_usd: Some(1.0), deadline_seconds: Some(60) });
-    let session =
-        Session { journal: kept.clone(), history, meter, ..session("Who was @/etc/passwd?", Arc::new(belt), files) };
+    let session = Session {
+        journal: kept.clone(),
+        history,
+        meter,
+        ..session("Who was @/etc/passwd?", Arc::new(tool_set), files)
+    };
     (session, job, kept)
 }
 
@@ -116,7 +120,7 @@ async fn a_research_job() {
         Reply::text("The result is submitted."),
     ])
     .await;
-    let (house, claude) = real(&provider, |options| options);
+    let (fixture, claude) = real(&provider, |options| options);
     let (session, job, kept) = research(sources.path(), Vec::new());
     let meter = session.meter.clone();
     let end = claude.run(session).await;
@@ -148,8 +152,8 @@ async fn a_research_job() {
             );
         }
     }
-    assert!(fs::read_dir(house.state()).unwrap().next().is_none());
-    assert!(!house.directory().join(".claude/projects").exists(), "no session is kept");
+    assert!(fs::read_dir(fixture.state()).unwrap().next().is_none());
+    assert!(!fixture.directory().join(".claude/projects").exists(), "no session is kept");
 }
 
 async fn large_results_reach_the_model_whole() {
@@ -206,7 +210,7 @@ async fn cancel_ends_it() {
         Reply::text("Never said.").behind(&gate),
     ])
     .await;
-    let (house, claude) = real(&provider, |options| options);
+    let (fixture, claude) = real(&provider, |options| options);
     let (session, ..) = research(sources.path(), Vec::new());
     let (meter, cancel) = (session.meter.clone(), session.cancel.clone());
     let running = tokio::spawn(async move { claude.run(session).await });
@@ -218,11 +222,11 @@ async fn cancel_ends_it() {
     println!("  it took {:?}, and cost {cost:?}", begun.elapsed());
     assert!(begun.elapsed() < Duration::from_secs(2), "it was asked, and did not have to be told");
     assert!(cost.is_some_and(|usd| usd > 0.0));
-    assert!(fs::read_dir(house.state()).unwrap().next().is_none());
+    assert!(fs::read_dir(fixture.state()).unwrap().next().is_none());
 }
 
 /// After a host that was killed, or one that ended its sessions.
-async fn it_goes_on_after_a_restart(killed: bool) {
+async fn it_is_resumed_after_a_restart(killed: bool) {
     let sources = sources();
     let gate = Gate::closed();
     let provider = provider(vec![
@@ -233,7 +237,7 @@ async fn it_goes_on_after_a_restart(killed: bool) {
         Reply::text("Done."),
     ])
     .await;
-    let (house, claude) = real(&provider, |options| ClaudeOptions { resume: true, ..options });
+    let (fixture, claude) = real(&provider, |options| ClaudeOptions { resume: true, ..options });
     let (session, _, kept) = research(sources.path(), Vec::new());
     let running = tokio::spawn({
         let claude = claude.clone();
@@ -241,20 +245,20 @@ async fn it_goes_on_after_a_restart(killed: bool) {
     });
     provider.received(2).await;
     let session_file = || {
-        let projects = fs::read_dir(house.directory().join(".claude/projects")).into_iter().flatten().flatten();
+        let projects = fs::read_dir(fixture.directory().join(".claude/projects")).into_iter().flatten().flatten();
         let files = projects.flat_map(|project| fs::read_dir(project.path()).into_iter().flatten().flatten());
         files.map(|file| fs::read_to_string(file.path()).unwrap_or_default()).any(|text| text.contains("tool_result"))
     };
     until(session_file).await;
     if killed {
         // Nobody asks the CLI to stop.
-        kill_recorded(&house);
+        kill_recorded(&fixture);
         let ending = running.await.unwrap().ending;
         assert!(matches!(&ending, Ending::Error(text) if text.contains("SIGKILL")), "{ending:?}");
     } else {
         running.abort();
         assert!(running.await.unwrap_err().is_cancelled());
-        until(|| fs::read_dir(house.state()).unwrap().next().is_none()).await;
+        until(|| fs::read_dir(fixture.state()).unwrap().next().is_none()).await;
     }
 
     let history = kept.entries();
@@ -273,8 +277,8 @@ async fn it_goes_on_after_a_restart(killed: bool) {
 }
 
 /// Kills the one process that is recorded.
-fn kill_recorded(house: &House) {
-    let scratch = fs::read_dir(house.state()).unwrap().next().unwrap().unwrap().path();
+fn kill_recorded(fixture: &Fixture) {
+    let scratch = fs::read_dir(fixture.state()).unwrap().next().unwrap().unwrap().path();
     let record: Value = serde_json::from_slice(&fs::read(scratch.join("processes.json")).unwrap()).unwrap();
     let pid = i32::try_from(record["child"]["pid"].as_i64().unwrap()).unwrap();
     rustix::process::kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();

@@ -2,14 +2,17 @@
 //!
 //! What came with the component is text only: it is escaped, and has no character that steers.
 
+use std::collections::BTreeSet;
+
 use guild_audit::{
     Audit, Change, Difference, Finding, Severity,
+    flows::Flow,
     model::{Export, ExportState, Identity, Import, ImportState, RequestState},
 };
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::{counted, rows};
-use crate::output::{count, one_line};
+use crate::output::{count, harmless, one_line};
 
 /// How much of a text of the component's is shown.
 const CHARS: usize = 600;
@@ -35,6 +38,11 @@ section.medium { border-left-color: var(--medium); } .medium > .tag, td.medium {
 section.low { border-left-color: var(--low); } .low > .tag, td.low { color: var(--low); }
 section.info { border-left-color: var(--info); } .info > .tag, td.info { color: var(--info); }
 section.good { border-left-color: var(--good); } .good > .tag, td.good { color: var(--good); }
+section.critical { border-left-color: var(--high); } .critical > .tag { color: var(--high); text-transform: uppercase; }
+.lead { font-size: 1.1rem; } ul.boxes { list-style: none; padding: 0; }
+svg { width: 100%; font: 13px system-ui, sans-serif; } svg text { fill: var(--text); }
+svg line { stroke: var(--line); stroke-width: 1.5; } svg line.low { stroke: var(--low); }
+svg line.medium { stroke: var(--medium); stroke-width: 2; } svg line.high { stroke: var(--high); stroke-width: 3; }
 ul { margin: .4rem 0 0; padding-left: 1.2rem; } pre { white-space: pre-wrap; margin: .5rem 0; }
 pre .gone { color: var(--high); } pre .new { color: var(--good); }
 @media print { :root { --text: #000; --quiet: #333; --line: #999; --ground: #fff; --panel: #fff; --high: #8c0000;
@@ -47,12 +55,20 @@ pub(super) fn audit(audit: &Audit) -> String {
     let identity = &audit.identity;
     let title = identity.member.as_ref().unwrap_or(&identity.file);
     let body = html! {
+        @if let Some(reach) = &audit.reach { p.lead { "It " (safe(reach)) "." } }
         p { "Findings: " strong { (counted(&audit.findings)) } }
-        (table(&rows::identity(audit)))
-        h2 { "Findings" }
         (findings(&audit.findings))
+        @if !audit.flows.is_empty() { h2 { "What can flow where" } (picture(&audit.flows)) }
+        (questions(audit))
+        @if !audit.texts.is_empty() { h2 { "Texts that models or people read" } }
+        @for text in &audit.texts {
+            section.item { p.mono.quiet { (safe(&text.place)) } pre { (harmless(&text.text)) } }
+        }
+        (evidence(audit))
+        h2 { "What it is" }
+        (table(&rows::identity(audit)))
         @if audit.is_readable() {
-            @if !audit.wishes.is_empty() { h2 { "Asked for in guild-member.json" } (requested(audit)) }
+            @if !audit.requested.is_empty() { h2 { "Asked for in guild-member.json" } (requested(audit)) }
             h2 { "Imports" }
             p.quiet { (count(audit.imports_total)) " of them. What is not here, the component cannot do." }
             @for import in &audit.imports { (imported(import)) }
@@ -86,6 +102,75 @@ pub(super) fn audit(audit: &Audit) -> String {
         }
     };
     page(&format!("Audit of {title}"), &body)
+}
+
+/// Sources on the left, sinks on the right, and a line for each flow in the colour of what it matters.
+fn picture(flows: &[Flow]) -> Markup {
+    const ROW: usize = 34;
+    let sources: BTreeSet<_> = flows.iter().map(|flow| &flow.source).collect();
+    let sinks: BTreeSet<_> = flows.iter().map(|flow| &flow.sink).collect();
+    let height = ROW * sources.len().max(sinks.len()) + 10;
+    let left = |source| 20 + ROW * sources.iter().position(|other| *other == source).unwrap_or_default();
+    let right = |sink| 20 + ROW * sinks.iter().position(|other| *other == sink).unwrap_or_default();
+    html! {
+        svg viewBox=(format!("0 0 900 {height}")) role="img" aria-label="what can flow where" {
+            // What matters most is drawn last, above the others.
+            @for flow in flows.iter().rev() {
+                line class=(flow.severity.map_or("", Severity::as_str))
+                    x1="330" y1=(left(&flow.source)) x2="570" y2=(right(&flow.sink)) {
+                    title { (safe(&flow.source.to_string())) " " (safe(flow.why.as_deref().unwrap_or("can go there, as with every member of its kind"))) }
+                }
+            }
+            @for source in &sources {
+                text x="322" y=(left(source) + 5) text-anchor="end" { (one_line(&source.to_string(), 44)) }
+            }
+            @for sink in &sinks { text x="578" y=(right(sink) + 5) { (one_line(&sink.to_string(), 44)) } }
+        }
+    }
+}
+
+/// What only a person can answer, with a box to tick; and a table for guild.toml that grants what it uses and no more.
+fn questions(audit: &Audit) -> Markup {
+    let open = audit.findings.iter().filter(|finding| finding.severity <= Severity::Medium);
+    let questions: Vec<_> = open.map(|finding| (safe(&finding.place), finding.rule.name())).collect();
+    html! {
+        @if !questions.is_empty() {
+            h2 { "Questions" }
+            ul.boxes { @for (place, rule) in &questions { li { "☐ " (rule) ": does its purpose need " code { (place) } "?" } } }
+        }
+        @if let Some(table) = rows::narrowed(audit) { h2 { "Narrower, for guild.toml" } pre { (table) } }
+    }
+}
+
+/// Hosts, what is packed, and the other files of its directory.
+fn evidence(audit: &Audit) -> Markup {
+    html! {
+        @if !audit.hosts.is_empty() {
+            h2 { "Hosts that its texts and its data name" }
+            table {
+                tr { th { "host" } th { "manifest" } th { "where" } th { "" } }
+                @for host in &audit.hosts { tr {
+                    td.mono { (safe(&host.shown)) }
+                    td class=(if host.asked { "good" } else { "medium" }) { (if host.asked { "asked for" } else { "not asked for" }) }
+                    td { (safe(&host.place)) }
+                    td { (safe(host.open.as_deref().unwrap_or_default())) }
+                } }
+            }
+        }
+        @if !audit.packed.is_empty() {
+            h2 { "Packed into its data or its texts" }
+            table { @for block in &audit.packed { tr {
+                td { (safe(&block.what)) } td.mono { (block.steps.join(", ")) } td.number { (count(block.bytes)) " bytes" }
+                td { (safe(&block.place)) } td.mono { (safe(&block.preview)) }
+            } } }
+        }
+        @if !audit.files.is_empty() {
+            h2 { "Other files in its directory" }
+            table { @for file in &audit.files { tr {
+                td.mono { (safe(&file.path)) } td { (rows::other_kind(file.kind)) } td.number { (count(file.bytes)) " bytes" }
+            } } }
+        }
+    }
 }
 
 /// What changed.
@@ -142,6 +227,7 @@ fn findings(findings: &[Finding]) -> Markup {
                 span.tag { (finding.severity.as_str()) } code { (finding.rule.id()) } " " (finding.rule.name())
                 p.mono.quiet { (safe(&finding.place)) }
                 p { (safe(&finding.text)) }
+                @if let Some(accepted) = &finding.accepted { p.quiet { "accepted: " (safe(accepted)) } }
             }
         }
     }
@@ -151,7 +237,7 @@ fn requested(audit: &Audit) -> Markup {
     html! {
         table {
             tr { th { "grant" } th { "state" } th { "used by" } th { "why" } }
-            @for request in &audit.wishes { tr {
+            @for request in &audit.requested { tr {
                 td.mono { (safe(&request.grant)) }
                 td class=(match (request.state, request.used_by.is_empty()) {
                     (RequestState::Denied, _) => "info",

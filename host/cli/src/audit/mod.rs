@@ -2,8 +2,10 @@
 //!
 //! The findings decide the exit code; the formats show one and the same [`Audit`].
 
+mod accepted;
 mod difference;
 mod html;
+mod package;
 mod rows;
 mod sarif;
 mod subject;
@@ -18,6 +20,7 @@ use std::{
 
 use guild_audit::{Audit, Difference, Severity, model::FORMAT};
 use guild_config::Config;
+use jiff::Zoned;
 use serde::Serialize;
 
 use crate::{
@@ -39,11 +42,15 @@ const NO_WAIT: i32 = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
 /// `guild audit`.
 pub(crate) fn audit(args: &Args) -> Result<(), Failure> {
     let config = local::config(&args.local.policy).map_err(unreadable)?;
-    let subject = Subject::find(&args.target, &args.local, &config)?;
-    let audit = subject.audit();
+    let mut subject = Subject::find(&args.target, &args.local, &config)?;
+    if args.list_tools {
+        subject = subject.with_tools(&config)?;
+    }
+    let mut audit = subject.audit();
+    accepted::mark(&mut audit, args.accept.as_deref(), &config, Zoned::now().date())?;
     let format = if args.json { AuditFormat::Json } else { args.format };
     let (shown, has) = match &args.against {
-        None => (shown(&audit, format)?, args.fail_on.is_some_and(|least| audit.has(least))),
+        None => (shown(&audit, format, args.all)?, args.fail_on.is_some_and(|least| audit.has(least))),
         Some(old) => {
             let old = old_audit(old, args, &subject, &config)?;
             let difference = Difference::between(&old, &audit);
@@ -63,9 +70,17 @@ pub(crate) fn audit(args: &Args) -> Result<(), Failure> {
     }
 }
 
-fn shown(audit: &Audit, format: AuditFormat) -> Result<String, Failure> {
+/// What `guild audit` shows of a member first.
+pub(crate) fn first_screen(member: &str, local: &local::LocalArgs, config: &Config) -> Result<String, Failure> {
+    let mut audit = Subject::find(member, local, config)?.audit();
+    accepted::mark(&mut audit, None, config, Zoned::now().date())?;
+    Ok(text::summary(&audit))
+}
+
+fn shown(audit: &Audit, format: AuditFormat, all: bool) -> Result<String, Failure> {
     match format {
-        AuditFormat::Text => Ok(text::audit(audit)),
+        AuditFormat::Text if all => Ok(text::audit(audit)),
+        AuditFormat::Text => Ok(text::summary(audit)),
         AuditFormat::Json => json(audit),
         AuditFormat::Html => Ok(html::audit(audit)),
         AuditFormat::Sarif => json(&sarif::audit(audit)),

@@ -1,11 +1,14 @@
 //! What text and HTML both say, in the same words.
 
+use std::collections::BTreeSet;
+
 use guild_audit::{
     Audit,
-    model::{ExportState, Function, ImportState, Kind, RequestState, SignatureState, Wish},
+    flows::{Sink, Source},
+    model::{ExportState, Function, ImportState, Kind, OtherKind, RequestState, RequestedCapability, SignatureState},
 };
 
-use crate::output::count;
+use crate::output::{count, one_line};
 
 /// Names of states, for people.
 pub(super) fn import_state(state: ImportState) -> &'static str {
@@ -34,8 +37,8 @@ pub(super) fn export_state(state: ExportState) -> &'static str {
     }
 }
 
-/// What became of a wish; and, where nobody has a use for it, that.
-pub(super) fn request_state(request: &Wish) -> &'static str {
+/// What became of a request, and whether it is used.
+pub(super) fn request_state(request: &RequestedCapability) -> &'static str {
     match (request.state, request.used_by.is_empty()) {
         (RequestState::Denied, _) => "denied",
         (_, true) => "unused",
@@ -44,8 +47,8 @@ pub(super) fn request_state(request: &Wish) -> &'static str {
     }
 }
 
-/// Who has a use for a wish.
-pub(super) fn users(request: &Wish) -> String {
+/// Who uses what was requested.
+pub(super) fn users(request: &RequestedCapability) -> String {
     if request.used_by.is_empty() { "nobody".to_owned() } else { request.used_by.join(" and ") }
 }
 
@@ -62,6 +65,30 @@ fn kind(kind: Kind) -> &'static str {
         Kind::Damaged => "damaged WebAssembly",
         Kind::Other => "no WebAssembly",
     }
+}
+
+/// What a file in a member's directory is.
+pub(super) fn other_kind(kind: OtherKind) -> &'static str {
+    match kind {
+        OtherKind::Wasm => "WebAssembly",
+        OtherKind::Program => "program",
+        OtherKind::PrivateKey => "private key",
+        OtherKind::Link => "link",
+        OtherKind::LinkOut => "link out",
+        OtherKind::Special => "no file",
+        OtherKind::Text => "text",
+        OtherKind::Other => "other",
+    }
+}
+
+/// What was looked at and what it can reach, in a few lines: a label, and what there is to say.
+pub(super) fn heading(audit: &Audit) -> Vec<(&'static str, String)> {
+    let rows = identity(audit).into_iter();
+    let of_bytes = ["file", "kind", "member", "sha256", "signature"];
+    let (reach, about) = (audit.reach.clone().map(|reach| ("reach", format!("it {reach}"))), "file");
+    rows.filter(|(label, _)| of_bytes.contains(label) && (*label != about || audit.identity.member.is_none()))
+        .chain(reach)
+        .collect()
 }
 
 /// What was looked at: a label, and what there is to say.
@@ -172,7 +199,7 @@ pub(super) fn number(number: &serde_json::Number) -> String {
     number.as_u64().map_or_else(|| number.to_string(), count)
 }
 
-/// What is said of an import beside its functions: what it reaches, whose runtime drags it in, why it is not to be had.
+/// An import without its functions: what it reaches, which runtimes import it, why it is not available.
 pub(super) fn notes(import: &guild_audit::model::Import) -> Vec<(&'static str, String)> {
     let mut notes = Vec::new();
     if let Some(reach) = &import.reach {
@@ -188,4 +215,26 @@ pub(super) fn notes(import: &guild_audit::model::Import) -> Vec<(&'static str, S
         notes.push(("why", why.clone()));
     }
     notes
+}
+
+/// A table for guild.toml that allows what a member uses, by name, and leaves out what can go to any host.
+pub(super) fn narrowed(audit: &Audit) -> Option<String> {
+    let member = audit.identity.member.as_ref()?;
+    let used = audit.requested.iter().filter(|request| !request.used_by.is_empty());
+    let whole = ["files", "web"];
+    let mut allow: BTreeSet<String> =
+        used.map(|request| request.grant.clone()).filter(|grant| !whole.contains(&grant.as_str())).collect();
+    for flow in &audit.flows {
+        if let Source::Root(root) = &flow.source {
+            allow.insert(format!("files:{root}"));
+        }
+        if let Sink::Host(host) = &flow.sink
+            && !host.contains('*')
+        {
+            allow.insert(format!("web:{host}"));
+        }
+    }
+    allow.retain(|grant| !grant.contains(['*', '(']));
+    let allow = allow.into_iter().map(|grant| one_line(&format!("{grant:?}"), 200)).collect::<Vec<_>>().join(", ");
+    Some(format!("[member.{}]\nallow = [{allow}]\n", one_line(&format!("{member:?}"), 200)))
 }

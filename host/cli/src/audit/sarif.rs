@@ -54,6 +54,10 @@ fn result(audit: &Audit, finding: &Finding, baseline: Option<&str>) -> Value {
         "partialFingerprints": {"ruleAndPlace/v1": format!("{}:{}", finding.rule.id(), finding.place)},
         "properties": {"severity": finding.severity},
     });
+    if let (Some(accepted), Some(result)) = (&finding.accepted, result.as_object_mut()) {
+        let suppression = json!([{"kind": "external", "status": "accepted", "justification": accepted}]);
+        result.insert("suppressions".to_owned(), suppression);
+    }
     if let (Some(baseline), Some(result)) = (baseline, result.as_object_mut()) {
         result.insert("baselineState".to_owned(), baseline.into());
     }
@@ -62,7 +66,7 @@ fn result(audit: &Audit, finding: &Finding, baseline: Option<&str>) -> Value {
 
 fn level(severity: Severity) -> &'static str {
     match severity {
-        Severity::High => "error",
+        Severity::Critical | Severity::High => "error",
         Severity::Medium => "warning",
         Severity::Low | Severity::Info => "note",
     }

@@ -4,22 +4,25 @@ use std::{path::Path, rc::Rc};
 
 use cap_std::fs::{OpenOptions, OpenOptionsExt};
 use guild_audit::{
-    Audit, Member,
-    model::{Signature, SignatureState},
+    Audit, Member, OfferedTool, Operator, Package,
+    model::{OtherFile, Signature, SignatureState},
 };
 use guild_config::Config;
-use guild_contract::Limits;
+use guild_contract::{Limits, manifest::POSTURE};
 use guild_roster::{
     discovery::FoundMember,
     granted::{Granted, ceiling},
     open_directory,
+    survey::tools_of,
 };
+use guild_session::tools::ToolDefinition;
 use guild_trust::{self, Trust};
 
-use super::{NO_WAIT, cannot_read, fail, read, read_file, unreadable};
+use super::{NO_WAIT, cannot_read, fail, package, read, read_file, unreadable};
 use crate::{
     failure::Failure,
     local::{self, LocalArgs},
+    progress::Progress,
 };
 
 /// What is audited.
@@ -36,6 +39,11 @@ pub(crate) struct Subject {
 struct Owner {
     found: FoundMember,
     granted: Granted,
+    posture: Option<Vec<u8>>,
+    memories: Vec<(String, Vec<u8>)>,
+    tools: Vec<OfferedTool>,
+    files: Vec<OtherFile>,
+    operator: Operator,
 }
 
 impl Subject {
@@ -67,16 +75,34 @@ impl Subject {
         let bytes = bytes.map_err(|why| cannot_read(&path.display().to_string(), &why))?;
         let signature = signature(&path, &bytes, config)?;
         let granted = Granted::of(&found, spec, config).map_err(fail)?;
+        let posture = found.posture().map_err(|why| fail(format!("{}: {POSTURE} {why}", directory.display())))?;
+        let memories = package::memories(&found);
+        let files = package::other_files(&found, spec);
+        let files = files.map_err(|e| cannot_read(&directory.display().to_string(), &e.to_string()))?;
+        let operator = package::operator(&found, spec, directory.parent(), config);
         Ok(Self {
             file: spec.file.clone(),
             bytes,
             limits: granted.limits.limits.clone(),
-            member: Some(Rc::new(Owner { found, granted })),
+            member: Some(Rc::new(Owner { found, granted, posture, memories, tools: Vec::new(), files, operator })),
             signature: Some(signature),
         })
     }
 
-    /// The same member with another file's bytes, and the signature beside that file.
+    /// The same, with the tools that its component offers: it is compiled for this, and asked in the sandbox.
+    pub(crate) fn with_tools(mut self, config: &Config) -> Result<Self, Failure> {
+        let Some(owner) = self.member.as_mut().and_then(Rc::get_mut) else {
+            return Err(fail("--list-tools needs a member: a file alone has no manifest to be loaded by".to_owned()));
+        };
+        let progress = Progress::start();
+        let tools = tools_of(&owner.found, config, &|what| progress.compiling(what));
+        drop(progress);
+        let tools = tools.map_err(|why| fail(format!("the tools of {} cannot be listed: {why}", owner.found.key)))?;
+        owner.tools = tools.iter().map(|tool| offered(tool)).collect();
+        Ok(self)
+    }
+
+    /// The same member with another file's bytes, and the signature next to that file.
     pub(crate) fn with(&self, file: &str, bytes: Vec<u8>, config: &Config) -> Result<Self, Failure> {
         let signature = signature(Path::new(file), &bytes, config)?;
         let (limits, member) = (self.limits.clone(), self.member.clone());
@@ -86,10 +112,16 @@ impl Subject {
     /// Its audit.
     pub(crate) fn audit(&self) -> Audit {
         let member = self.member.as_ref().and_then(|owner| {
-            let FoundMember { key, manifest, .. } = &owner.found;
+            let Owner { found: FoundMember { key, manifest, .. }, operator, .. } = &**owner;
+            let package = Package {
+                posture: owner.posture.as_deref(),
+                memories: &owner.memories,
+                tools: &owner.tools,
+                files: &owner.files,
+            };
             let spec = manifest.component.as_ref()?;
             let (grants, bounds) = (&*owner.granted.grants, ceiling(spec, &self.limits));
-            Some(Member { key, manifest, spec, grants, bounds })
+            Some(Member { key, manifest, spec, grants, bounds, package, operator })
         });
         Audit::of(&guild_audit::Subject {
             file: &self.file,
@@ -101,7 +133,21 @@ impl Subject {
     }
 }
 
-/// What is to be said of the signature beside a component.
+fn offered(tool: &ToolDefinition) -> OfferedTool {
+    let schema = |schema: &serde_json::Value| format!("{schema:#}");
+    let texts = [
+        ("title", tool.title.clone()),
+        ("description", Some(tool.description.clone())),
+        ("input", Some(schema(&tool.input_schema))),
+        ("output", tool.output_schema.as_ref().map(schema)),
+    ];
+    OfferedTool {
+        name: tool.name.clone(),
+        texts: texts.into_iter().filter_map(|(of, text)| Some((of, text?))).collect(),
+    }
+}
+
+/// The state of the signature next to a component.
 fn signature(component: &Path, bytes: &[u8], config: &Config) -> Result<Signature, Failure> {
     let trust = config.directory.as_deref().map(Trust::load).transpose().map_err(|e| fail(e.to_string()))?;
     let directory = component.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -7,10 +7,40 @@ use guild_audit::{Audit, Finding, Severity, model::ImportState};
 use super::{counted, rows};
 use crate::output::{BAD, LABEL, STRONG, count, one_line};
 
-/// Where lines end, so that they fit a terminal beside other windows.
+/// Where lines end, so that they fit a terminal of ordinary width.
 const COLUMNS: usize = 100;
 /// How much of a text of the component's is shown.
 const CHARS: usize = 300;
+
+/// The first screen: what it is, what it can reach, what was found.
+pub(super) fn summary(audit: &Audit) -> String {
+    let mut out = Page::default();
+    for (label, value) in rows::heading(audit) {
+        out.row(label, &value);
+    }
+    out.title(&format!("Findings: {}", counted(&audit.findings)));
+    let shown: Vec<_> = audit.findings.iter().filter(|finding| finding.severity < Severity::Info).cloned().collect();
+    findings(&mut out, &shown);
+    if audit.is_readable() {
+        let texts = match audit.texts.len() {
+            0 => "No text".to_owned(),
+            1 => "One text".to_owned(),
+            texts => format!("{texts} texts"),
+        };
+        let _ = writeln!(
+            out.text,
+            "\n{texts} for models or people, {} imports, and what is worth no more than knowing: --all shows them.",
+            count(audit.imports_total)
+        );
+        let offers_tools = audit.exports.iter().any(|export| export.name.contains("/toolbox@"));
+        if offers_tools && !audit.texts.iter().any(|text| text.place.starts_with("tool ")) {
+            out.text.push_str(
+                "What its tools say of themselves was read from its data; --list-tools asks the component itself.\n",
+            );
+        }
+    }
+    out.text
+}
 
 /// The whole audit.
 pub(super) fn audit(audit: &Audit) -> String {
@@ -23,9 +53,10 @@ pub(super) fn audit(audit: &Audit) -> String {
     if !audit.is_readable() {
         return out.text;
     }
-    if !audit.wishes.is_empty() {
+    evidence(&mut out, audit);
+    if !audit.requested.is_empty() {
         out.title("Asked for in guild-member.json");
-        for request in &audit.wishes {
+        for request in &audit.requested {
             out.item(
                 rows::request_state(request),
                 &format!("{}, used by {}", request.grant, rows::users(request)),
@@ -73,12 +104,56 @@ pub(super) fn audit(audit: &Audit) -> String {
     out.text
 }
 
+/// What can flow where, the texts for models, and what data and directory hold.
+fn evidence(out: &mut Page, audit: &Audit) {
+    if !audit.flows.is_empty() {
+        out.title("Flows");
+        for flow in &audit.flows {
+            let severity = flow.severity.map_or("", Severity::as_str);
+            out.item(
+                severity,
+                &format!("{} {}", flow.source, flow.sink),
+                flow.severity.is_some_and(|s| s <= Severity::High),
+            );
+        }
+    }
+    if !audit.hosts.is_empty() {
+        out.title("Hosts that its texts and its data name");
+        for host in &audit.hosts {
+            let asked = if host.asked { "asked for" } else { "not asked" };
+            let open = host.open.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+            out.item(asked, &format!("{}{open}, in {}", host.shown, host.place), !host.asked && host.open.is_some());
+        }
+    }
+    if !audit.packed.is_empty() {
+        out.title("Packed into its data or its texts");
+        for block in &audit.packed {
+            let steps = if block.steps.is_empty() { "as it is".to_owned() } else { block.steps.join(", ") };
+            out.item(&steps, &format!("{}, {} bytes, {}", block.what, count(block.bytes), block.place), false);
+            out.wrapped(14, &block.preview);
+        }
+    }
+    if !audit.files.is_empty() {
+        out.title("Other files in its directory");
+        for file in &audit.files {
+            out.item(rows::other_kind(file.kind), &format!("{}, {} bytes", file.path, count(file.bytes)), false);
+        }
+    }
+    for text in &audit.texts {
+        out.title(&format!("Text: {}", text.place));
+        text.text.lines().for_each(|line| out.wrapped(2, line));
+    }
+}
+
 /// Findings, each with what to do.
 pub(super) fn findings(out: &mut Page, findings: &[Finding]) {
     for finding in findings {
         let head = format!("{} {}  {}", finding.rule.id(), finding.rule.name(), finding.place);
-        out.item(finding.severity.as_str(), &head, finding.severity == Severity::High);
+        out.item(finding.severity.as_str(), &head, finding.severity <= Severity::High);
         out.wrapped(14, &finding.text);
+        if let Some(accepted) = &finding.accepted {
+            out.wrapped(14, &format!("accepted: {accepted}"));
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The hosts that run: whom they serve, how, and whether they would if they were started now.
+//! Checks of running hosts: what they serve, and how that differs from a host that is started now.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,25 +18,26 @@ use tokio::task::spawn_blocking;
 
 use crate::{args::Doctor, failure::Failure, local};
 
-/// How long a host may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The timeout of a host's answer.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A host that runs.
+/// A running host.
 struct Running {
     name: String,
     /// One of its endpoints.
     url: String,
-    /// How it serves the members here, as far as it tells us, and in what it would otherwise.
+    /// How it serves the local members, as far as it has published that.
     serving: Vec<Serving>,
+    /// How a host that is started now would differ.
     differences: BTreeSet<String>,
 }
 
-/// Those that serve members here, and the one that is named.
-pub(super) async fn look(args: &Doctor, members: Option<&Path>, config: &Config) -> Result<Vec<Check>, Failure> {
+/// Checks the hosts that serve local members, and the one that `--url` names.
+pub(super) async fn check(args: &Doctor, members: Option<&Path>, config: &Config) -> Result<Vec<Check>, Failure> {
     let mut running = match members {
         Some(members) => {
             let (members, config) = (members.to_owned(), config.clone());
-            // Read roots that cannot be opened are another check's.
+            // Another check reports read roots that cannot be opened.
             let would = PlannedHost::new(&config, args.session.sources.clone(), args.session.agent).ok();
             spawn_blocking(move || found(&members, would.as_ref()))
                 .await
@@ -54,7 +55,7 @@ pub(super) async fn look(args: &Doctor, members: Option<&Path>, config: &Config)
     let mut checks = Vec::new();
     for Running { name, url, serving, differences } in running {
         let options = args.access.options_of_owner(&url, args.url.as_deref())?;
-        let answer = guild_client::members(&url, &Options { timeout: PATIENCE, ..options }).await;
+        let answer = guild_client::members(&url, &Options { timeout: TIMEOUT, ..options }).await;
         let state = match answer {
             Ok(reply) => state(&url, &reply.value, &serving),
             Err(error) => {
@@ -71,7 +72,7 @@ pub(super) async fn look(args: &Doctor, members: Option<&Path>, config: &Config)
     Ok(checks)
 }
 
-/// The hosts that serve members in a directory. It blocks.
+/// Finds the hosts that serve members of a directory. It blocks.
 fn found(members: &Path, would: Option<&PlannedHost>) -> Result<Vec<Running>, Failure> {
     let mut running: BTreeMap<u32, Running> = BTreeMap::new();
     for member in local::discovered(members)?.into_iter().filter_map(|found| found.member.ok()) {
@@ -84,7 +85,7 @@ fn found(members: &Path, would: Option<&PlannedHost>) -> Result<Vec<Running>, Fa
         });
         let Some(serving) = owner.note::<Serving>(&member.dir).ok().flatten() else { continue };
         if let Some(Ok(would)) = would.map(|would| would.serve(&member)) {
-            // A host of one member has no directory of members, unless it needs one.
+            // A host of one member only has a directory of members if it needs one.
             let would = Serving { members: serving.members.clone(), ..would };
             let texts = serving.differences(&would).into_iter();
             host.differences.extend(texts.map(|(_, text)| format!("{}: {text}", member.key)));
@@ -94,7 +95,7 @@ fn found(members: &Path, would: Option<&PlannedHost>) -> Result<Vec<Running>, Fa
     Ok(running.into_values().collect())
 }
 
-/// What a host is, where all its members are in service.
+/// A description of a host; an error if one of its members is not in service.
 fn state(url: &str, members: &[MemberReport], serving: &[Serving]) -> Result<String, String> {
     let is_out = members.iter().any(|member| member.state == MemberService::Error);
     let members: Vec<String> = members.iter().map(service).collect();
@@ -120,7 +121,7 @@ fn state(url: &str, members: &[MemberReport], serving: &[Serving]) -> Result<Str
     if is_out { Err(text) } else { Ok(text) }
 }
 
-/// A member, and its state at its host.
+/// A member and its state at its host.
 fn service(member: &MemberReport) -> String {
     let MemberReport { member, state, error, .. } = member;
     match error {

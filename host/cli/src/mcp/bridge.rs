@@ -1,8 +1,8 @@
-//! From lines to messages of a host, and back.
+//! The relay between lines of the client and messages of a host.
 //!
-//! A client of 2026-07-28 says with each message what it is; over HTTP part of that stands in headers, too. An older one
-//! begins with `initialize`, which opens a session at the host; where that host goes away, another one is found, and told
-//! what the client said at first.
+//! Messages of protocol version 2026-07-28 are self-describing; over HTTP, part of the description is repeated in headers.
+//! An older client begins with `initialize`, which opens a session at the host. If that host ends, another one is found, and
+//! the client's `initialize` is repeated there.
 
 use std::{
     collections::HashMap,
@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use guild_client::{Coming, Head, Relay};
+use guild_client::{Head, Relay, RelayResponse};
 use guild_contract::rpc::code::INTERNAL_ERROR;
 use serde_json::{Value, json, value::RawValue};
 use tokio::{
@@ -24,49 +24,49 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Found, Place, is_gone,
+    LocatedHost, Locator, is_gone,
     message::{Envelope, INITIALIZE, Message, error, one_line},
     refusal,
 };
 use crate::failure::Failure;
 
-/// How often a message is tried to be carried, where the host goes away before it has it.
-const TRIES: usize = 3;
-/// The longest message of a client that is read.
+/// How many times to send a message if the host ends before it is delivered.
+const ATTEMPTS: usize = 3;
+/// The maximum size of a client's message.
 const LINE_BYTES: usize = 64 * 1024 * 1024;
-/// Messages that wait to be written.
-const AHEAD: usize = 64;
-/// How long what is under way may take once the client says no more.
+/// The capacity of the queue of messages to the client.
+const QUEUED: usize = 64;
+/// How long requests may take after the client has closed its end.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
-/// How long a host may take to close a session.
-const LAST_WORD: Duration = Duration::from_secs(1);
-/// Between two connections on which the host can say something by itself.
-const AGAIN: Duration = Duration::from_secs(1);
+/// The timeout for closing a session, and for writing the last messages.
+const CLOSE: Duration = Duration::from_secs(1);
+/// The pause before the connection for messages of the host is opened again.
+const RECONNECT: Duration = Duration::from_secs(1);
 
 const INITIALIZED: &str = "notifications/initialized";
 const LISTEN: &str = "subscriptions/listen";
 
-/// Carries what is said on `input` to the host, and what it says to `output`, until the input ends or `stop` is ready.
+/// Relays messages from `input` to the host, and the host's messages to `output`, until the input ends or `stop` is ready.
 ///
-/// Whatever waits for the host is a task of its own: the end of the input, and `stop`, are seen at any time.
+/// Each message waits for the host in a task of its own, so the end of the input and `stop` are noticed at any time.
 pub(super) async fn run(
-    place: Place,
-    found: Found,
+    locator: Locator,
+    found: LocatedHost,
     mut input: impl AsyncBufRead + Unpin,
     output: impl AsyncWrite + Unpin + Send + 'static,
     mut stop: Pin<&mut impl Future<Output = ()>>,
 ) -> Result<(), Failure> {
-    let (out, messages) = mpsc::channel(AHEAD);
+    let (out, messages) = mpsc::channel(QUEUED);
     let mut writing = tokio::spawn(write(output, messages));
     let bridge = Arc::new(Bridge {
-        place,
+        locator,
         host: AsyncMutex::new(Host { found: Some(found), link: None }),
         opening: Mutex::default(),
-        under_way: Mutex::default(),
+        pending: Mutex::default(),
         out,
     });
-    let mut carried = JoinSet::new();
-    // What the next message comes after.
+    let mut tasks = JoinSet::new();
+    // Cancelled when the last message that comes first was delivered.
     let mut turn = CancellationToken::new();
     turn.cancel();
     let mut line = Vec::new();
@@ -74,7 +74,7 @@ pub(super) async fn run(
         let mut rest = (&mut input).take((LINE_BYTES - line.len()) as u64);
         tokio::select! {
             read = rest.read_until(b'\n', &mut line) => {
-                // The last line may have no end.
+                // The last line may lack a newline.
                 if read.is_err() || line.is_empty() {
                     break Ok(());
                 }
@@ -82,7 +82,7 @@ pub(super) async fn run(
                     break Err(Failure::error(format!("a message of the client is longer than {LINE_BYTES} bytes")));
                 }
                 let message = match Message::read(&mem::take(&mut line)) {
-                    Ok(Some(message)) if !bridge.gives_up(&message) => Ok(message),
+                    Ok(Some(message)) if !bridge.cancels(&message) => Ok(message),
                     Ok(_) => continue,
                     Err(refused) => Err(refused),
                 };
@@ -92,35 +92,35 @@ pub(super) async fn run(
                     turn = CancellationToken::new();
                     done = Some(turn.clone().drop_guard());
                 }
-                let given_up = message.as_ref().map(|message| bridge.begins(message)).unwrap_or_default();
+                let cancellation = message.as_ref().map(|message| bridge.register(message)).unwrap_or_default();
                 let bridge = bridge.clone();
-                carried.spawn(async move {
+                tasks.spawn(async move {
                     before.cancelled().await;
                     match message {
-                        Ok(message) => bridge.carry(&message, &given_up).await,
-                        Err(refused) => bridge.say(refused.answer()).await,
+                        Ok(message) => bridge.relay(&message, &cancellation).await,
+                        Err(refused) => bridge.send_to_client(refused.answer()).await,
                     }
                     drop(done);
                 });
             }
-            Some(_) = carried.join_next() => {}
+            Some(_) = tasks.join_next() => {}
             () = &mut stop => break Ok(()),
-            // Nobody reads what is said.
+            // The output is closed.
             _ = &mut writing => break Ok(()),
         }
     };
     bridge.stop_listening();
-    if timeout(LAST_ANSWERS, async { while carried.join_next().await.is_some() {} }).await.is_err() {
+    if timeout(LAST_ANSWERS, async { while tasks.join_next().await.is_some() {} }).await.is_err() {
         tracing::warn!("what has no answer {LAST_ANSWERS:?} after the last message is given up");
     }
-    carried.shutdown().await;
+    tasks.shutdown().await;
     bridge.close().await;
     drop(bridge);
-    let _ = timeout(LAST_WORD, &mut writing).await;
+    let _ = timeout(CLOSE, &mut writing).await;
     ended
 }
 
-/// Writes messages, one a line.
+/// Writes messages, one per line.
 async fn write(mut output: impl AsyncWrite + Unpin, mut messages: mpsc::Receiver<String>) -> io::Result<()> {
     while let Some(mut message) = messages.recv().await {
         message.push('\n');
@@ -130,19 +130,19 @@ async fn write(mut output: impl AsyncWrite + Unpin, mut messages: mpsc::Receiver
     Ok(())
 }
 
-/// The host, as far as it is known.
+/// The present host.
 #[derive(Default)]
 struct Host {
-    found: Option<Found>,
-    /// None where the client has no session there yet.
+    found: Option<LocatedHost>,
+    /// `None` until the client's session is opened there.
     link: Option<Arc<Link>>,
 }
 
 impl Host {
-    /// It is gone.
+    /// Forgets a host that is gone.
     async fn lose(&mut self) {
         self.link = None;
-        if let Some(Found { relay, own, .. }) = self.found.take() {
+        if let Some(LocatedHost { relay, own, .. }) = self.found.take() {
             tracing::info!("the host at {} is gone, or another one; it is looked for", relay.endpoint());
             if let Some(own) = own {
                 own.end().await;
@@ -151,7 +151,7 @@ impl Host {
     }
 }
 
-/// What the client has at a host: a session, where it opened one.
+/// A connection to a host, with the client's session if it opened one.
 struct Link {
     relay: Relay,
     session: OnceLock<Head>,
@@ -163,14 +163,14 @@ impl Link {
         Self { relay, session: OnceLock::new(), listening: Mutex::default() }
     }
 
-    async fn send(&self, message: &Message) -> Result<Coming, guild_client::Error> {
-        // What opens a session is of none.
+    async fn send(&self, message: &Message) -> Result<RelayResponse, guild_client::Error> {
+        // The message that opens a session does not belong to one.
         let of_session = self.session.get().filter(|_| !message.is(INITIALIZE));
         let head = message.head.as_ref().or(of_session).cloned().unwrap_or_default();
         self.relay.send(message.text.clone(), &head).await
     }
 
-    /// Remembers the session that an `initialize` has opened.
+    /// Stores the session that an `initialize` has opened.
     fn opened(&self, session: Option<String>, answer: &str) {
         let result = serde_json::from_str::<Value>(answer).ok();
         let version = result.as_ref().and_then(|answer| answer.pointer("/result/protocolVersion")?.as_str());
@@ -179,21 +179,21 @@ impl Link {
         }
     }
 
-    /// Hears what the host says by itself in the session, until it has ended.
+    /// Relays the host's own messages in the session until the session ends.
     fn listen(&self, out: mpsc::Sender<String>) {
         let Some(head) = self.session.get().cloned() else { return };
         let relay = self.relay.clone();
         let listening = tokio::spawn(async move {
-            while let Ok(mut coming) = relay.listen(&head).await {
-                if coming.status != 200 {
+            while let Ok(mut response) = relay.listen(&head).await {
+                if response.status != 200 {
                     return;
                 }
-                while let Ok(Some(message)) = coming.next().await {
+                while let Ok(Some(message)) = response.next().await {
                     if out.send(message).await.is_err() {
                         return;
                     }
                 }
-                sleep(AGAIN).await;
+                sleep(RECONNECT).await;
             }
         });
         let before = lock(&self.listening).replace(listening.abort_handle());
@@ -216,72 +216,72 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 struct Bridge {
-    place: Place,
+    locator: Locator,
     host: AsyncMutex<Host>,
-    /// The client's `initialize`, for a host that has not heard it.
+    /// The client's `initialize`, to be repeated at another host.
     opening: Mutex<Option<String>>,
-    /// Requests that are given up by being dropped, by their ids, and whether they listen.
-    under_way: Mutex<HashMap<String, (CancellationToken, bool)>>,
+    /// Requests that are cancelled by closing their connection, by their ids, and whether they listen.
+    pending: Mutex<HashMap<String, (CancellationToken, bool)>>,
     out: mpsc::Sender<String>,
 }
 
 impl Bridge {
-    async fn say(&self, message: String) {
+    async fn send_to_client(&self, message: String) {
         let _ = self.out.send(message).await;
     }
 
-    /// A message is to be carried: what tells that it is given up. A host hears of that by the end of the connection,
-    /// or, where there is a session, in a message like any other.
-    fn begins(&self, message: &Message) -> CancellationToken {
-        let given_up = CancellationToken::new();
+    /// Registers a message, and returns the token that cancels it. Without a session, closing the connection cancels it at the
+    /// host; in a session, the client's cancellation is relayed like any other message.
+    fn register(&self, message: &Message) -> CancellationToken {
+        let cancellation = CancellationToken::new();
         if let (Some(id), Some(_)) = (&message.id, &message.head) {
-            lock(&self.under_way).insert(id.clone(), (given_up.clone(), message.is(LISTEN)));
+            lock(&self.pending).insert(id.clone(), (cancellation.clone(), message.is(LISTEN)));
         }
-        given_up
+        cancellation
     }
 
-    /// Whether a message only gives up a request that is dropped for it.
-    fn gives_up(&self, message: &Message) -> bool {
-        let given_up = message.cancels.as_ref().and_then(|id| lock(&self.under_way).remove(id));
-        given_up.is_some_and(|(given_up, _)| {
-            given_up.cancel();
+    /// Cancels the request that the message cancels, if closing the connection does that, and returns whether it did.
+    fn cancels(&self, message: &Message) -> bool {
+        let cancellation = message.cancels.as_ref().and_then(|id| lock(&self.pending).remove(id));
+        cancellation.is_some_and(|(cancellation, _)| {
+            cancellation.cancel();
             true
         })
     }
 
     fn stop_listening(&self) {
-        for (given_up, listens) in lock(&self.under_way).values() {
+        for (cancellation, listens) in lock(&self.pending).values() {
             if *listens {
-                given_up.cancel();
+                cancellation.cancel();
             }
         }
     }
 
-    /// Carries a message, and says what is answered.
-    async fn carry(&self, message: &Message, given_up: &CancellationToken) {
-        let carried = self.try_to_carry(message, given_up).await;
+    /// Relays a message and its answers.
+    async fn relay(&self, message: &Message, cancellation: &CancellationToken) {
+        let relayed = self.try_to_relay(message, cancellation).await;
         if let Some(id) = &message.id {
-            lock(&self.under_way).remove(id);
+            lock(&self.pending).remove(id);
         }
-        match (carried, &message.id) {
+        match (relayed, &message.id) {
             (Ok(()), _) => {}
-            (Err(why), Some(id)) => self.say(error(id, INTERNAL_ERROR, &why)).await,
+            (Err(why), Some(id)) => self.send_to_client(error(id, INTERNAL_ERROR, &why)).await,
             (Err(why), None) => tracing::warn!("a notification was not taken: {why}"),
         }
     }
 
-    async fn try_to_carry(&self, message: &Message, given_up: &CancellationToken) -> Result<(), String> {
+    async fn try_to_relay(&self, message: &Message, cancellation: &CancellationToken) -> Result<(), String> {
         let mut gone = "the host went away".to_owned();
-        for _ in 0..TRIES {
+        for _ in 0..ATTEMPTS {
             let Some(link) = self.link().await? else { continue };
-            let Some(sent) = given_up.run_until_cancelled(link.send(message)).await else { return Ok(()) };
+            let Some(sent) = cancellation.run_until_cancelled(link.send(message)).await else { return Ok(()) };
             match sent {
-                Ok(coming) if coming.status == 404 && message.head.is_none() && link.session.get().is_some() => {
+                Ok(response) if response.status == 404 && message.head.is_none() && link.session.get().is_some() => {
                     gone = "the host has no such session".to_owned();
                     self.lost(&link, false).await;
                 }
-                Ok(coming) => {
-                    let delivered = given_up.run_until_cancelled(self.deliver(&link, message, coming)).await;
+                Ok(response) => {
+                    let delivered = cancellation.run_until_cancelled(self.deliver(&link, message, response)).await;
                     return delivered.unwrap_or(Ok(()));
                 }
                 Err(error) if is_gone(&error) => {
@@ -294,11 +294,11 @@ impl Bridge {
         Err(gone)
     }
 
-    /// The host, with a session where the client opened one; `None` where it went away meanwhile. Others wait for what one
-    /// finds.
+    /// The connection to the host, with a session if the client opened one; `None` if the host ended in between. Concurrent
+    /// calls wait for the first one.
     async fn link(&self) -> Result<Option<Arc<Link>>, String> {
         let mut host = self.host.lock().await;
-        if host.found.as_ref().is_some_and(|found| !found.is_as_it_was()) {
+        if host.found.as_ref().is_some_and(|found| !found.is_unchanged()) {
             host.lose().await;
         }
         if let Some(link) = &host.link {
@@ -307,7 +307,7 @@ impl Bridge {
         let relay = match &host.found {
             Some(found) => found.relay.clone(),
             None => {
-                let found = self.place.find().await.map_err(|failure| failure.message.unwrap_or_default())?;
+                let found = self.locator.find().await.map_err(|failure| failure.message.unwrap_or_default())?;
                 host.found.insert(found).relay.clone()
             }
         };
@@ -325,12 +325,12 @@ impl Bridge {
         }
     }
 
-    /// Opens a session as the client did, if it did.
+    /// Repeats the client's `initialize`, if it sent one.
     async fn open(&self, link: &Link) -> Result<(), guild_client::Error> {
         let Some(opening) = lock(&self.opening).clone() else { return Ok(()) };
-        let mut coming = link.relay.send(opening, &Head::default()).await?;
-        let session = coming.session.take();
-        while let Some(answer) = coming.next().await? {
+        let mut response = link.relay.send(opening, &Head::default()).await?;
+        let session = response.session.take();
+        while let Some(answer) = response.next().await? {
             link.opened(session.clone(), &answer);
         }
         if let Some(head) = link.session.get() {
@@ -341,7 +341,7 @@ impl Bridge {
         Ok(())
     }
 
-    /// The host has forgotten the session, or is gone itself.
+    /// Forgets a session that the host has closed, or the host if it is gone.
     async fn lost(&self, link: &Arc<Link>, is_gone: bool) {
         let mut host = self.host.lock().await;
         if !host.link.as_ref().is_some_and(|now| Arc::ptr_eq(now, link)) {
@@ -355,29 +355,29 @@ impl Bridge {
         }
     }
 
-    /// Takes leave.
+    /// Closes the session, and stops this process's own host.
     async fn close(&self) {
         let Host { found, link } = mem::take(&mut *self.host.lock().await);
         if let Some((link, head)) = link.as_ref().and_then(|link| Some((link, link.session.get()?))) {
-            let _ = timeout(LAST_WORD, link.relay.end(head)).await;
+            let _ = timeout(CLOSE, link.relay.end(head)).await;
         }
         if let Some(own) = found.and_then(|found| found.own) {
             own.end().await;
         }
     }
 
-    /// Says what comes back for a message; an error where it had to be answered, and was not.
-    async fn deliver(&self, link: &Link, message: &Message, mut coming: Coming) -> Result<(), String> {
-        let session = coming.session.take();
+    /// Relays the response to a message. A request without an answer is an error.
+    async fn deliver(&self, link: &Link, message: &Message, mut response: RelayResponse) -> Result<(), String> {
+        let session = response.session.take();
         let mut is_answered = message.id.is_none();
-        while let Some(text) = coming.next().await.map_err(|e| e.to_string())? {
+        while let Some(text) = response.next().await.map_err(|e| e.to_string())? {
             let Some(text) = one_line(text) else { continue };
             let answers = serde_json::from_str::<Envelope<'_>>(&text);
-            let Ok(answers) = answers else { return Err(refusal(&coming, &text)) };
-            // It was refused before its id was read, or has none.
+            let Ok(answers) = answers else { return Err(refusal(&response, &text)) };
+            // The host refused the message before it read the id, or the message has none.
             let is_to_this = message.id.is_some() && answers.id.map(RawValue::get) == message.id.as_deref();
-            if coming.status >= 400 && !is_to_this {
-                return Err(refusal(&coming, &text));
+            if response.status >= 400 && !is_to_this {
+                return Err(refusal(&response, &text));
             }
             if answers.method.is_none() {
                 is_answered = true;
@@ -386,14 +386,14 @@ impl Bridge {
                     *lock(&self.opening) = Some(message.text.clone());
                 }
             }
-            // Nobody waits for an answer to what is none.
+            // The answer to a message without an id is dropped.
             if message.id.is_some() || answers.method.is_some() {
-                self.say(text).await;
+                self.send_to_client(text).await;
             }
         }
         if message.is(INITIALIZED) {
             link.listen(self.out.clone());
         }
-        if is_answered { Ok(()) } else { Err(format!("the host answered HTTP {} and nothing else", coming.status)) }
+        if is_answered { Ok(()) } else { Err(format!("the host answered HTTP {} and nothing else", response.status)) }
     }
 }

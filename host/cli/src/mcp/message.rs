@@ -1,4 +1,4 @@
-//! What a client says on a line, as far as it has to be known to be carried.
+//! Parsing of a client's messages, as far as the relay needs it.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -9,25 +9,25 @@ use serde_json::{Map, Value, json, value::RawValue};
 
 pub(super) const INITIALIZE: &str = "initialize";
 const CANCELLED: &str = "notifications/cancelled";
-/// The key of the version, in `_meta` of a message that says what it is.
+/// The key of the protocol version in `_meta` of a self-describing message.
 const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 
-/// A message of the client's.
+/// A message of the client.
 pub(super) struct Message {
     pub(super) text: String,
-    /// As it is written; none in a notification, or an answer.
+    /// The id's JSON; `None` for a notification or an answer.
     pub(super) id: Option<String>,
     pub(super) method: Option<String>,
-    /// What goes with it, where it says what it is.
+    /// The headers of a self-describing message.
     pub(super) head: Option<Head>,
-    /// The request that it cancels.
+    /// The id of the request that it cancels.
     pub(super) cancels: Option<String>,
 }
 
-/// A line that is no message: what is answered.
+/// The error for a line that is not a message.
 #[derive(Debug)]
 pub(super) struct Refused {
-    /// As it is written; `null` where it cannot be read.
+    /// The id's JSON; `null` if it cannot be read.
     id: String,
     code: i32,
     why: String,
@@ -35,19 +35,19 @@ pub(super) struct Refused {
 
 impl Refused {
     fn new(id: Option<&RawValue>, code: i32, why: String) -> Self {
-        // An id that is none, such as an object, is not repeated.
+        // An invalid id, such as an object, is not repeated.
         let id =
             id.map(RawValue::get).filter(|id| id.starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit()));
         Self { id: id.unwrap_or("null").to_owned(), code, why }
     }
 
-    /// The answer.
+    /// The response with the error.
     pub(super) fn answer(&self) -> String {
         error(&self.id, self.code, &self.why)
     }
 }
 
-/// What a host says, as far as it has to be known to be carried.
+/// A message of a host, as far as the relay needs it.
 #[derive(Deserialize)]
 pub(super) struct Envelope<'a> {
     #[serde(borrow, default)]
@@ -68,8 +68,8 @@ struct Params {
 }
 
 impl Message {
-    /// Reads a line; none where it is empty. What is no message is refused as JSON-RPC has it: with its id, where that
-    /// can be read.
+    /// Parses a line; `None` if it is empty. The error for an invalid message has its id if that can be read, as JSON-RPC
+    /// requires.
     pub(super) fn read(line: &[u8]) -> Result<Option<Self>, Refused> {
         let parse = |why: String| Refused::new(None, code::PARSE_ERROR, format!("Parse error: {why}"));
         let text = std::str::from_utf8(line).map_err(|e| parse(e.to_string()))?.trim();
@@ -118,7 +118,8 @@ impl Message {
         self.method.as_deref() == Some(method)
     }
 
-    /// Whether what follows has to wait until the host has it: it opens a session, or nothing tells when it is through.
+    /// Whether later messages have to wait until it was delivered: it opens a session, or it has no answer that would order
+    /// it before them.
     pub(super) fn comes_first(&self) -> bool {
         self.id.is_none() || self.is(INITIALIZE)
     }
@@ -129,12 +130,12 @@ pub(super) fn error(id: &str, code: i32, message: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{message}}}}}"#)
 }
 
-/// A message on one line; none where it is empty.
+/// A message on one line; `None` if it is empty.
 pub(super) fn one_line(text: String) -> Option<String> {
     if !text.contains(['\n', '\r']) {
         return (!text.is_empty()).then_some(text);
     }
-    // What is no JSON is refused with its first line.
+    // The caller refuses what is not JSON.
     serde_json::from_str::<Value>(&text).map(|value| value.to_string()).ok().or(Some(text))
 }
 

@@ -1,8 +1,7 @@
 //! `guild mcp`: MCP on stdin and stdout, for clients that start their servers themselves.
 //!
-//! It carries messages to a host and back. That is the host which serves the members already, where there is one: a member
-//! has one owner, and every client of the same members meets there. Where there is none, this process is it, for as long
-//! as its client lives, and can be reached by others that come later.
+//! It relays messages to a host and back. If a host already serves the members, it is that one: a member has one owner, which
+//! all its clients share. Otherwise this process is the host until its client ends, and other clients can use it, too.
 
 mod bridge;
 mod message;
@@ -15,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use guild_client::{Coming, Error, MemberKey, Relay, Url};
+use guild_client::{Error, MemberKey, Relay, RelayResponse, Url};
 use guild_config::{Config, Runtime, shell_word};
 use guild_roster::{OpenError, Reloads, Target, discovery, mcp_line, offline::Owner, takeover::OwnerError};
 use guild_server::{ServeError, ServeOptions, listen::Signals, serve_until};
@@ -30,74 +29,74 @@ use crate::{
     args::Mcp,
     client::AccessArgs,
     failure::Failure,
-    hosted::{Held, Terms},
+    hosted::{Terms, VerifiedHost},
     local::{self, LocalArgs},
     output::{one_line, tell},
 };
 
-/// How often to look for the host again, where it was another's a moment ago.
-const LOOKS: usize = 3;
-/// How long the host of this process may take to end.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How many times to search for a host that another process was just starting.
+const ATTEMPTS: usize = 3;
+/// The timeout for this process's own host to stop.
+const SHUTDOWN: Duration = Duration::from_secs(2);
 
 /// `guild mcp`.
 pub(crate) async fn mcp(args: Mcp) -> Result<(), Failure> {
     let signals = Signals::new().map_err(|e| Failure::error(format!("cannot listen for signals: {e}")))?;
-    // As long as this process is no host, nobody has anything to read again.
+    // While this process is not a host, there is no configuration to reload.
     let hangup = Arc::new(Notify::new());
-    let place = Place::new(args, hangup.clone())?;
+    let locator = Locator::new(args, hangup.clone())?;
     let mut stop = pin!(signals.ended(&hangup));
-    // What is wrong with the members is told before the first message.
+    // Errors of members are printed before the first message.
     let found = tokio::select! {
-        found = place.find() => found?,
+        found = locator.find() => found?,
         () = &mut stop => return Ok(()),
     };
-    bridge::run(place, found, BufReader::new(stdin()), stdout(), stop).await
+    bridge::run(locator, found, BufReader::new(stdin()), stdout(), stop).await
 }
 
-/// Where the host is, or is to be.
-struct Place {
+/// Finds the host, or starts it.
+struct Locator {
     access: AccessArgs,
-    whose: Whose,
+    source: Source,
 }
 
-enum Whose {
-    /// Of a host that somebody else runs.
+enum Source {
+    /// The host at a URL.
     Url { url: String, member: Option<MemberKey> },
-    /// Of the members here.
+    /// The host of local members.
     Here(Arc<Here>),
 }
 
-/// Members that are here, and what a host of them is opened with.
+/// Local members, and the options for a host of them.
 struct Here {
     local: LocalArgs,
     target: Target,
-    /// The one member that is meant.
+    /// The only member to serve, if one was named.
     member: Option<MemberKey>,
     sources: Vec<PathBuf>,
     agent: Option<Runtime>,
-    /// How `guild.toml` is read: whenever a host is looked for, and again where this process is it.
+    /// How `guild.toml` is read: for each search for a host, and for reloads if this process is the host.
     reloads: Reloads,
 }
 
 /// A host that was found.
-struct Found {
+struct LocatedHost {
     relay: Relay,
-    /// It is this process.
+    /// Set if the host is this process.
     own: Option<Own>,
-    /// It is another one, and serves the members as it is asked for.
-    held: Option<Held>,
+    /// Set if the host is another process that satisfies the terms of the command line.
+    verified: Option<VerifiedHost>,
 }
 
-impl Found {
-    /// Whether it is the host that was found, and serves as it did then. Where another one has its address by now, or it
-    /// was told otherwise, nothing tells so but this.
-    fn is_as_it_was(&self) -> bool {
-        self.held.as_ref().is_none_or(Held::is_so)
+impl LocatedHost {
+    /// Whether it is still the same host with the same configuration. Only this check notices another host at its address,
+    /// or a reload.
+    fn is_unchanged(&self) -> bool {
+        self.verified.as_ref().is_none_or(VerifiedHost::is_unchanged)
     }
 }
 
-/// The host of this process. It stops where this is dropped.
+/// The host of this process. Dropping this stops it.
 struct Own {
     stop: DropGuard,
     served: JoinHandle<Result<(), ServeError>>,
@@ -106,7 +105,7 @@ struct Own {
 impl Own {
     async fn end(self) {
         drop(self.stop);
-        match tokio::time::timeout(LAST_WORDS, self.served).await {
+        match tokio::time::timeout(SHUTDOWN, self.served).await {
             Ok(Ok(Ok(()))) => {}
             Ok(Ok(Err(error))) => tracing::warn!("the host ended: {error}"),
             Ok(Err(error)) => tracing::warn!("the host ended: {error}"),
@@ -115,13 +114,13 @@ impl Own {
     }
 }
 
-impl Place {
+impl Locator {
     fn new(args: Mcp, hangup: Arc<Notify>) -> Result<Self, Failure> {
         let Mcp { member, url, access, session, local } = args;
         if let Some(url) = url {
             let parse = |key: String| key.parse().map_err(|e| Failure::error(format!("--member {key}: {e}")));
             let member = member.map(parse).transpose()?;
-            return Ok(Self { access, whose: Whose::Url { url, member } });
+            return Ok(Self { access, source: Source::Url { url, member } });
         }
         let config = local::config(&local.policy)?;
         let (target, member) = match member {
@@ -142,7 +141,7 @@ impl Place {
             if is_one {
                 config.members = local::members_directory(members.as_deref(), &config).ok();
             }
-            // Nobody but this machine's own has business with a host that ends with its client.
+            // A host that ends with its client is only for this machine.
             config.auth.bind = Ipv4Addr::LOCALHOST.into();
             config.auth.tls = None;
             config
@@ -150,36 +149,36 @@ impl Place {
         let read = move || Config::load(file.as_deref()).map(&of_command).map_err(|e| e.to_string());
         let reloads = Reloads { asked: hangup, read: Arc::new(read) };
         let here = Here { local, target, member, sources: session.sources, agent: session.agent, reloads };
-        Ok(Self { access, whose: Whose::Here(Arc::new(here)) })
+        Ok(Self { access, source: Source::Here(Arc::new(here)) })
     }
 
-    /// The host that serves the members; one of this process's own where there is none.
-    async fn find(&self) -> Result<Found, Failure> {
-        let here = match &self.whose {
-            Whose::Url { url, member } => {
+    /// The host that serves the members, or one started in this process.
+    async fn find(&self) -> Result<LocatedHost, Failure> {
+        let here = match &self.source {
+            Source::Url { url, member } => {
                 let relay = Relay::new(url, member.as_ref(), &self.access.options()?)?;
-                return Ok(Found { relay, own: None, held: None });
+                return Ok(LocatedHost { relay, own: None, verified: None });
             }
-            Whose::Here(here) => here,
+            Source::Here(here) => here,
         };
         let mut last = None;
-        for _ in 0..LOOKS {
-            let looking = here.clone();
-            // What the operator says may have changed since the last look.
-            let looked = spawn_blocking(move || {
-                let config = (looking.reloads.read)().map_err(Failure::error)?;
-                Ok::<_, Failure>((looking.served_at(&config)?, config))
+        for _ in 0..ATTEMPTS {
+            let local = here.clone();
+            // The configuration may have changed since the last attempt.
+            let search = spawn_blocking(move || {
+                let config = (local.reloads.read)().map_err(Failure::error)?;
+                Ok::<_, Failure>((local.served_at(&config)?, config))
             });
-            let (found, config) = looked.await.map_err(|e| Failure::error(e.to_string()))??;
-            if let Some((base, held)) = found {
+            let (found, config) = search.await.map_err(|e| Failure::error(e.to_string()))??;
+            if let Some((base, verified)) = found {
                 tracing::info!("the members are served by the host at {base}");
-                return Ok(Found { relay: self.relay(&base, here)?, own: None, held });
+                return Ok(LocatedHost { relay: self.relay(&base, here)?, own: None, verified });
             }
             match here.serve(config).await {
                 Ok((base, own)) => {
-                    return Ok(Found { relay: self.relay(&base, here)?, own: Some(own), held: None });
+                    return Ok(LocatedHost { relay: self.relay(&base, here)?, own: Some(own), verified: None });
                 }
-                // Somebody else was faster.
+                // Another process became the owner first.
                 Err(error @ ServeError::Open(OpenError::Owner(OwnerError::Served { .. }))) => last = Some(error),
                 Err(error) => return Err(Failure::error(error.to_string())),
             }
@@ -193,37 +192,37 @@ impl Place {
 }
 
 impl Here {
-    /// The address of the host that serves them, if one does, and how it does where that matters. It blocks: an owner has a
-    /// moment to say who it is.
+    /// The address of the host that serves the members, if there is one, and what it published if the command line sets
+    /// terms. It blocks, since a new owner may take a moment to publish that.
     ///
     /// # Errors
-    /// Where that host does not serve them as it is asked for.
-    fn served_at(&self, config: &Config) -> Result<Option<(String, Option<Held>)>, Failure> {
+    /// If that host does not satisfy the terms.
+    fn served_at(&self, config: &Config) -> Result<Option<(String, Option<VerifiedHost>)>, Failure> {
         let terms = Terms::new(&self.local, &self.sources, self.agent, config)?;
         match &self.target {
             Target::Member(directory) => {
                 let Some(owner) = Owner::of(&local::open(directory)?).ok().flatten() else { return Ok(None) };
                 let Some(base) = base(&owner.url) else { return Ok(None) };
                 let member = discovery::single(directory, config.members.as_deref(), config);
-                let held = terms.check(&member.map_err(Failure::error)?, &owner)?;
-                Ok(Some((base, held)))
+                let verified = terms.check(&member.map_err(Failure::error)?, &owner)?;
+                Ok(Some((base, verified)))
             }
             Target::Members(directory) => {
-                let (mut host, mut elsewhere): (Option<(String, Option<Held>)>, _) = (None, Vec::new());
+                let (mut host, mut elsewhere): (Option<(String, Option<VerifiedHost>)>, _) = (None, Vec::new());
                 for found in local::discovered(directory)? {
                     let Ok(member) = found.member else { continue };
                     let Some(owner) = Owner::of(&member.dir).ok().flatten() else { continue };
-                    // A host for one member has no endpoint for many.
+                    // A host of one member has no endpoint for several.
                     let Some(base) = base(&owner.url).filter(|_| owner.url.contains("/members/")) else {
                         elsewhere.push((member.key, owner));
                         continue;
                     };
-                    // All that are reached through it have to be served so.
+                    // The terms hold for all members that are reached through the host.
                     if host.as_ref().is_none_or(|(first, _)| *first == base) {
-                        let held = terms.check(&member, &owner)?;
-                        let is_asked = held.is_some();
-                        host.get_or_insert((base, held));
-                        if !is_asked {
+                        let verified = terms.check(&member, &owner)?;
+                        let has_terms = verified.is_some();
+                        host.get_or_insert((base, verified));
+                        if !has_terms {
                             break;
                         }
                     }
@@ -243,7 +242,7 @@ impl Here {
         }
     }
 
-    /// Serves them, at a port that is free.
+    /// Serves the members on a free port.
     async fn serve(&self, config: Config) -> Result<(String, Own), ServeError> {
         let options = ServeOptions {
             config,
@@ -270,18 +269,18 @@ impl Here {
     }
 }
 
-/// The host's own address, out of that of one of its endpoints; none where that is empty.
+/// The address of a host, from the URL of one of its endpoints; `None` if that is empty.
 fn base(endpoint: &str) -> Option<String> {
     endpoint.parse().ok().map(|url: Url| url.origin().ascii_serialization())
 }
 
-/// What a host says that refuses a message, for the client that sent it.
-fn refusal(coming: &Coming, text: &str) -> String {
+/// The error for a client whose message the host refused.
+fn refusal(response: &RelayResponse, text: &str) -> String {
     let text = guild_client::refusal(text);
-    format!("the host answered HTTP {}: {}", coming.status, one_line(text.trim(), 400))
+    format!("the host answered HTTP {}: {}", response.status, one_line(text.trim(), 400))
 }
 
-/// Whether nobody listens any more, so that another host is to be looked for.
+/// Whether the host does not listen any more, so that another one has to be found.
 fn is_gone(error: &Error) -> bool {
     matches!(error, Error::Unreachable { .. })
 }

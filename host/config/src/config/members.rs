@@ -12,7 +12,7 @@ use crate::runtime::Runtime;
 
 impl Config {
     /// What runs the sessions of the member `key`: what its own table says, else the one whose pattern says most of its
-    /// key, else what runs everybody's.
+    /// key, else what runs all sessions.
     ///
     /// # Errors
     /// Where two patterns say as much of it, and not the same runtime.
@@ -55,7 +55,7 @@ impl Config {
         }
     }
 
-    /// With `agent` as what runs everybody's sessions, where whoever starts the host says so.
+    /// With `agent` as what runs all sessions, where the host is started with it.
     pub fn with_agent(self, agent: Option<Runtime>) -> Self {
         match agent {
             Some(agent) => Self { agent, agents: BTreeMap::new(), ..self },
@@ -63,7 +63,7 @@ impl Config {
         }
     }
 
-    /// The keys of `[member.KEY]` for whom there is no member.
+    /// The keys of `[member.KEY]` without a member.
     pub fn strangers(&self, is_known: impl Fn(&str) -> bool) -> impl Iterator<Item = &str> {
         self.policy.rules.iter().filter_map(|rule| rule.members.exact()).filter(move |key| !is_known(key))
     }

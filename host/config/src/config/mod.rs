@@ -2,8 +2,8 @@
 //!
 //! The file is the one that `--config` names, else the one that `$GUILD_CONFIG` names, else `guild/guild.toml` in
 //! the user's configuration directory. It is never looked for in a member's folder or the working directory: what
-//! a member brings along cannot widen what the member may do. Every key that is read has an effect, and a key that
-//! nobody knows is an error.
+//! a member brings along cannot widen what the member may do. Every key that is read has an effect, and an unknown
+//! key is an error.
 
 mod members;
 
@@ -15,6 +15,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
+use guild_agent::{api::ApiOptions, claude::ClaudeOptions};
 use guild_contract::{
     Limits, Policy,
     grants::Pattern,
@@ -29,7 +30,7 @@ use toml::{
 };
 
 use crate::{
-    agents::{self, ApiConfig, ClaudeConfig, ExtractiveConfig, WrittenApi, WrittenClaude},
+    agents::{self, RuntimeConfig, WrittenApi, WrittenClaude},
     auth::{AuthConfig, WrittenAuth},
     keys, policy,
     runtime::Runtime,
@@ -49,11 +50,11 @@ const MAX_JSON_DEPTH: u32 = 127;
 pub struct Config {
     /// The file that was read, if there was one.
     pub file: Option<PathBuf>,
-    /// Whether an option or a variable named the file, so that other commands have to be told of it.
+    /// Whether an option or a variable named the file, so that other commands need it too.
     pub named: bool,
     /// The SHA-256 of its text, in hexadecimal digits.
     pub sha256: Option<String>,
-    /// Where the file is, or would be: what the operator decided is kept beside it (`guild.lock`, `guild.tokens`,
+    /// Where the file is, or would be: what the operator decided is kept next to it (`guild.lock`, `guild.tokens`,
     /// `guild.trust`). None where the user has no configuration directory.
     pub directory: Option<PathBuf>,
     /// `members`: the directory whose members are served.
@@ -71,12 +72,14 @@ pub struct Config {
     /// `mcp = "any"` of `[member.PATTERN]`: the manifests of these members may say how their own host is set up. It counts
     /// in the file of the user's configuration directory alone.
     pub any_mcp: BTreeSet<Pattern>,
+    /// `posture = "free"` of `[member.PATTERN]`: the postures of these members may change without approval.
+    pub free_posture: BTreeSet<Pattern>,
     /// `[extractive]`.
-    pub extractive: ExtractiveConfig,
+    pub extractive: RuntimeConfig<()>,
     /// `[claude]`.
-    pub claude: ClaudeConfig,
+    pub claude: RuntimeConfig<ClaudeOptions>,
     /// `[api]` and `[[prices]]`.
-    pub api: ApiConfig,
+    pub api: RuntimeConfig<ApiOptions>,
     /// `[web]`; without it there is no web.
     pub web: Option<WebOptions>,
     /// `require_approval`: whether a member is loaded only after `guild approve`.
@@ -214,36 +217,26 @@ impl Config {
             config.agent = agents::runtime("agent", &agent)?;
         }
         config.dispatch_agents = agents::runtimes(&written.dispatch_agents)?;
-        if let Some(extractive) = written.extractive {
-            config.extractive = extractive.read()?;
-        }
+        config.extractive = written.extractive.unwrap_or_default().read()?;
         let prices = agents::prices(written.prices)?;
-        match written.claude {
-            Some(claude) => config.claude = WrittenClaude::read(claude, prices.clone(), base)?,
-            None => config.claude.options.prices = prices.clone(),
-        }
-        match written.api {
-            Some(api) => config.api = WrittenApi::read(api, prices, base)?,
-            None => config.api.options.prices = prices,
-        }
+        config.claude = WrittenClaude::read(written.claude, prices.clone(), base)?;
+        config.api = WrittenApi::read(written.api, prices, base)?;
         config.web = written.web.map(|web| WrittenWeb::read(web, base)).transpose()?;
         config.require_approval = written.require_approval;
         config.require_signature = written.require_signature;
         config.auth = auth.read(base)?;
         config.port = written.port;
         if let Some(limits) = written.limits {
-            let too_deep = limits.get_ref().json_depth > MAX_JSON_DEPTH;
-            let checked = limits.get_ref().check().and(if too_deep {
-                Err(format!("limits.json_depth must be at most {MAX_JSON_DEPTH}"))
-            } else {
-                Ok(())
-            });
-            checked.map_err(|text| Wrong::at(limits.span(), text))?;
+            limits.get_ref().check().map_err(|text| Wrong::at(limits.span(), text))?;
+            if limits.get_ref().json_depth > MAX_JSON_DEPTH {
+                let why = format!("limits.json_depth must be at most {MAX_JSON_DEPTH}");
+                return Err(Wrong::at(limits.span(), why));
+            }
             config.limits = limits.into_inner();
         }
         config.limits_set = limits_set;
-        let policy::Members { rules, agents, any_mcp } = policy::members(written.member, &config.limits)?;
-        (config.agents, config.any_mcp) = (agents, any_mcp);
+        let policy::Members { rules, agents, any_mcp, free_posture } = policy::members(written.member, &config.limits)?;
+        (config.agents, config.any_mcp, config.free_posture) = (agents, any_mcp, free_posture);
         config.policy = Policy { rules, web: config.web.is_some(), strict_imports: written.strict_imports };
         config.written = toml::from_str(text).map_err(syntax)?;
         Ok(config)
@@ -261,7 +254,7 @@ impl Config {
 }
 
 /// The path without `.` and `..`, as the system follows it: where a symlink is before a `..`, that is where it leads. Other
-/// symlinks stay, since whoever can write them decides which file is read.
+/// symlinks are kept, since who can write them decides which file is read.
 fn resolve(absolute: &Path) -> PathBuf {
     let mut resolved = PathBuf::new();
     for component in absolute.components() {

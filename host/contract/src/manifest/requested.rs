@@ -1,4 +1,4 @@
-//! What a component asks for (`component.grants`): each is a wish that the operator may refuse.
+//! What a component asks for (`component.grants`): each is a request that the operator may refuse.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ use crate::hosts::check_host;
 pub struct RequestedGrants {
     /// Lines into the job's log.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub log: Option<Wish>,
+    pub log: Option<PlainRequest>,
     /// The member's memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryRequest>,
@@ -24,11 +24,11 @@ pub struct RequestedGrants {
     pub web: Option<WebRequest>,
     /// The internal tools, on this job.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub job_tools: Option<Wish>,
+    pub job_tools: Option<PlainRequest>,
     /// The job's own status record.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub status: Option<Wish>,
-    /// Agent sessions of its own.
+    pub status: Option<PlainRequest>,
+    /// Agent sessions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentRequest>,
     /// How much it writes below `/job/artifacts`. Without it, as much as the operator's limits allow.
@@ -88,10 +88,10 @@ impl RequestedGrants {
     }
 }
 
-/// A wish without details.
+/// A request without details.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object: write {} to ask for it")]
-pub struct Wish {}
+pub struct PlainRequest {}
 
 /// `memory`: the member's memory, to read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -133,7 +133,7 @@ pub struct WebRequest {
     pub search: bool,
 }
 
-/// `agent`: agent sessions of its own.
+/// `agent`: agent sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     rename_all = "camelCase",

@@ -1,12 +1,12 @@
 //! Compaction: when the memories have grown too large, they are condensed into one (REQ-WD-26).
 //!
-//! It runs beside whoever stored the memory that was one too many, one at a time. It never loses what was written
-//! meanwhile, and where it fails everything stays as it was: the next `store` tries again.
+//! It runs in the background, one at a time. It never loses what was written meanwhile. If it fails, everything stays as it
+//! was, and the next `store` tries again.
 
 use std::{
     io::{self, Write as _},
     path::Path,
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
 };
 
 use cap_std::fs::Dir;
@@ -25,18 +25,18 @@ use crate::{
 /// Condenses memories into one text of at most so many characters, within bounds, and says what that used.
 pub type Condense = Arc<dyn Fn(Vec<MemoryNote>, usize, Bounds) -> BoxFuture<'static, Condensed> + Send + Sync>;
 
-/// What came of condensing.
+/// The outcome of condensing.
 #[derive(Clone, Debug)]
 pub struct Condensed {
     /// The one text, or why there is none.
     pub text: Result<String, String>,
     /// What it used.
     pub account: Account,
-    /// For how many seconds it was under way, without the time in which it waited for its place.
+    /// How many seconds it took, without the time in the queue.
     pub seconds: f64,
 }
 
-/// Who condenses a member's memories.
+/// What condenses a member's memories.
 #[derive(Clone)]
 pub struct Condenser {
     /// The runtime that does it, by its name.
@@ -45,17 +45,11 @@ pub struct Condenser {
     pub condense: Condense,
 }
 
-#[derive(Clone)]
-pub(crate) struct Compactor {
-    condenser: Condenser,
-    runtime: Handle,
-}
-
-/// Where a member's memory keeps what its compactions used: a line of JSON for each.
+/// The file of `memory/` that records what compactions used: a line of JSON for each.
 const LEDGER: &str = ".compactions.jsonl";
-/// A ledger that has grown to so many bytes is begun anew. A line has some 200.
+/// A ledger of more bytes is replaced by an empty one. A line has some 200 bytes.
 const MAX_LEDGER_BYTES: u64 = 4 * 1024 * 1024;
-/// So many times the threshold is condensed at once, at most.
+/// How many times the threshold is condensed at once, at most.
 const MOST: u64 = 4;
 /// Seconds that a compaction may take.
 const PATIENCE: u32 = 300;
@@ -73,33 +67,24 @@ pub struct Compaction {
     pub error: Option<String>,
 }
 
-/// The one compaction that is under way; however it ends, another may follow.
-struct Underway(Arc<MemoryStore>);
-
-impl Drop for Underway {
-    fn drop(&mut self) {
-        self.0.compacting.store(false, Ordering::Release);
-    }
-}
-
 impl MemoryStore {
-    /// Says who condenses memories, and where that runs. Without it, memories are never compacted.
+    /// Sets what condenses memories, and where that runs. Without it, memories are never compacted.
     pub fn set_condenser(&self, condenser: Condenser, runtime: Handle) {
-        *lock(&self.compactor) = Some(Compactor { condenser, runtime });
+        *lock(&self.condenser) = Some((condenser, runtime));
     }
 
     /// What the compactions of this memory have used, oldest first. `dir` is a member's directory.
     ///
     /// # Errors
-    /// Where the ledger cannot be read.
+    /// If the ledger cannot be read.
     pub fn compactions(member: &Dir) -> io::Result<Vec<Compaction>> {
         let ledger = Path::new(MEMORY).join(LEDGER);
         let Some((text, _)) = read_whole(member, ledger, 2 * MAX_LEDGER_BYTES)? else { return Ok(Vec::new()) };
         Ok(text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect())
     }
 
-    /// Writes down what a compaction used. A line that cannot be written is logged: nothing else knows of the cost.
-    fn book(&self, agent: &str, condensed: &Condensed) {
+    /// Records what a compaction used. A line that cannot be written is logged: nothing else knows of the cost.
+    fn record_usage(&self, agent: &str, condensed: &Condensed) {
         let Account { usage, models, .. } = condensed.account.clone();
         if usage == Usage::default() {
             return;
@@ -117,13 +102,13 @@ impl MemoryStore {
         });
         if let Err(e) = written {
             let used = serde_json::to_string(&line).unwrap_or_default();
-            tracing::error!(file = LEDGER, used, "what a compaction used could not be written down: {e}");
+            tracing::error!(file = LEDGER, used, "the usage of a compaction could not be recorded: {e}");
         }
     }
 
     /// Whether a compaction is under way.
     pub fn is_compacting(&self) -> bool {
-        self.compacting.load(Ordering::Acquire)
+        self.compacting.available_permits() == 0
     }
 
     /// Starts a compaction if the memories are over `limits.memory_compaction_chars`; does not wait for it.
@@ -134,13 +119,12 @@ impl MemoryStore {
             Ok(_) => return,
             Err(e) => return tracing::warn!("the memories cannot be read: {e}"),
         }
-        let Some(Compactor { condenser, runtime }) = lock(&self.compactor).clone() else { return };
-        if self.compacting.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        let underway = Underway(self.clone());
+        let Some((condenser, runtime)) = lock(&self.condenser).clone() else { return };
+        let Ok(permit) = self.compacting.clone().try_acquire_owned() else { return };
+        let store = self.clone();
         runtime.spawn(async move {
-            match compact(&underway.0, condenser).await {
+            let _permit = permit;
+            match compact(&store, condenser).await {
                 Ok(None) => {}
                 Ok(Some(removed)) => tracing::info!("{removed} memories were condensed into {COMPACTED}.md"),
                 Err(reason) => tracing::warn!("the memories stay as they are; condensing them failed: {reason}"),
@@ -155,11 +139,12 @@ async fn compact(store: &Arc<MemoryStore>, condenser: Condenser) -> Result<Optio
     let limits = store.limits();
     // A model reads no more at once, whatever a person put there; the rest is for the next time.
     let mut room = limits.memory_compaction_chars.saturating_mul(MOST);
-    let fits = |(_, note): &(Seen, MemoryNote)| {
+    let fits = |(note, _): &Seen| {
         let left = room.checked_sub(note.content.chars().count() as u64);
         left.inspect(|left| room = *left).is_some()
     };
-    let (seen, notes): (Vec<_>, Vec<_>) = snapshot.into_iter().filter(fits).unzip();
+    let seen: Vec<_> = snapshot.into_iter().filter(fits).collect();
+    let notes: Vec<_> = seen.iter().map(|(note, _)| note.clone()).collect();
     let size = notes.iter().map(|note| note.content.chars().count() as u64).sum::<u64>();
     if size <= limits.memory_compaction_chars {
         return Ok(None);
@@ -172,9 +157,9 @@ async fn compact(store: &Arc<MemoryStore>, condenser: Condenser) -> Result<Optio
         deadline_seconds: Some(PATIENCE.min(limits.session_seconds)),
     };
     let condensed = (condenser.condense)(notes, max, bounds).await;
-    let booked = condensed.clone();
+    let used = condensed.clone();
     blocking(store, move |store| {
-        store.book(&condenser.agent, &booked);
+        store.record_usage(&condenser.agent, &used);
         Ok(())
     })
     .await?;

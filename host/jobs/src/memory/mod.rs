@@ -1,15 +1,16 @@
-//! What a member remembers across jobs: `memory/<key>.md`, plain text that people read and edit (REQ-WD-26 to
+//! The memory of a member across jobs: files `memory/<key>.md`, plain text that people read and edit (REQ-WD-26 to
 //! REQ-WD-29).
 //!
-//! Where a memory came from stands in a file beside them and not in the text; it is believed only while the text is
-//! still the one that was stored.
+//! The origin of a memory is stored in a file of its own and not in the text. It counts only while the text is the one that
+//! was stored.
 
 mod compaction;
 
 use std::{
     collections::BTreeMap,
+    fmt::Display,
     io,
-    sync::{Arc, Mutex, PoisonError, RwLock, atomic::AtomicBool},
+    sync::{Arc, Mutex},
 };
 
 use cap_std::fs::Dir;
@@ -17,27 +18,28 @@ use guild_contract::{JobId, Limits, text::hex};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+use tokio::{runtime::Handle, sync::Semaphore};
 
 use crate::{
     clock::{Clock, rfc3339},
-    durable::{Survives, if_there, open_or_make_dir, read, remove_temporaries, replace, sync_dir},
+    durable::{Survives, if_there, open_or_make_dir, read, read_whole, remove_temporaries, replace, sync_dir},
+    error::StoreError,
     record::pretty,
     sync::lock,
 };
 use guild_session::{activation::MemoryNote, fingerprint::Fingerprint, tools::ToolError};
 
-use compaction::Compactor;
 pub use compaction::{Compaction, Condense, Condensed, Condenser};
 
-/// The directory of a member that the store keeps.
+/// The directory of a member that has its memories.
 pub(crate) const MEMORY: &str = "memory";
 /// The key that compaction writes under.
 pub(crate) const COMPACTED: &str = "compacted";
-/// Where memories came from: a map from keys to [`Origin`].
+/// The origins of memories: a map from keys to [`Origin`].
 const ORIGINS: &str = ".origin.json";
 /// Bytes of [`ORIGINS`] that are read at most.
 const MAX_ORIGINS_BYTES: u64 = 4 * 1024 * 1024;
-/// Between two memories in a prompt.
+/// The separator of two memories in a prompt.
 const SEPARATOR: &str = "\n---\n";
 /// Characters of a key.
 const MAX_KEY: usize = 64;
@@ -69,12 +71,12 @@ struct Origin {
     call: Option<String>,
 }
 
-/// Who stores a memory.
+/// What stores a memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
     /// The job.
     pub job: &'a JobId,
-    /// Its tool call, where it is one: the same call again has its effect once.
+    /// Its tool call, if it is one. The same call takes effect only once.
     pub call: Option<&'a str>,
 }
 
@@ -83,21 +85,18 @@ type Origins = BTreeMap<String, Origin>;
 /// The memories of one member. Its methods block on the file system.
 pub struct MemoryStore {
     member: Dir,
-    limits: RwLock<Arc<Limits>>,
+    limits: Mutex<Arc<Limits>>,
     clock: Arc<dyn Clock>,
     /// Held while memories change.
     changes: Mutex<()>,
-    pub(crate) compactor: Mutex<Option<Compactor>>,
-    pub(crate) compacting: AtomicBool,
+    /// What condenses memories, and where it runs.
+    condenser: Mutex<Option<(Condenser, Handle)>>,
+    /// Held by the compaction that is under way.
+    compacting: Arc<Semaphore>,
 }
 
-/// A memory that was read, and the file as it was then.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
-    pub(crate) key: String,
-    pub(crate) content: String,
-    pub(crate) fingerprint: Fingerprint,
-}
+/// A memory that was read, and the state of its file then.
+pub(crate) type Seen = (MemoryNote, Fingerprint);
 
 fn file(key: &str) -> String {
     format!("{key}.md")
@@ -118,15 +117,14 @@ fn time(file: &Fingerprint) -> String {
 }
 
 fn check_key(key: &str) -> Result<(), ToolError> {
-    let sound =
-        (1..=MAX_KEY).contains(&key.len()) && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
-    if sound {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    if (1..=MAX_KEY).contains(&key.len()) && key.bytes().all(is_allowed) {
         return Ok(());
     }
     Err(ToolError::InvalidInput(format!("key must be 1 to {MAX_KEY} letters, digits, '-' or '_': {key:?} is not")))
 }
 
-/// As [`check_key`], for keys that may be written.
+/// As [`check_key`], for keys that are not the host's.
 fn check_own_key(key: &str) -> Result<(), ToolError> {
     check_key(key)?;
     if key.eq_ignore_ascii_case(COMPACTED) {
@@ -137,13 +135,9 @@ fn check_own_key(key: &str) -> Result<(), ToolError> {
     Ok(())
 }
 
-fn unavailable(doing: &str) -> impl FnOnce(io::Error) -> ToolError {
-    move |e| ToolError::Unavailable(format!("{doing}: {e}"))
-}
-
 impl MemoryStore {
-    /// Opens the memory of a member, whose directory `member` is; makes `memory/` if there is none, and removes what a
-    /// crash left half-written. There is one store for a member's memory at a time, as for its jobs.
+    /// Opens the memory of the member in the directory `member`; makes `memory/` if there is none, and removes temporary files
+    /// that a crash left. A member's memory has one store at a time, as its jobs do.
     pub fn open(member: &Dir, limits: Arc<Limits>, clock: Arc<dyn Clock>) -> io::Result<Arc<Self>> {
         let dir = open_or_make_dir(member, MEMORY)?;
         if let Err(e) = remove_temporaries(&dir) {
@@ -152,27 +146,26 @@ impl MemoryStore {
         Self::to_read(member, limits, clock)
     }
 
-    /// The memory of a member that another process may own, for those who only read: nothing of it is removed, or
-    /// condensed.
+    /// The memory of a member that another process may own, to be read only: nothing of it is removed or condensed.
     ///
     /// # Errors
-    /// Where there is no other handle on the directory.
+    /// If the handle on the directory cannot be duplicated.
     pub fn to_read(member: &Dir, limits: Arc<Limits>, clock: Arc<dyn Clock>) -> io::Result<Arc<Self>> {
         Ok(Arc::new(Self {
             member: member.try_clone()?,
-            limits: RwLock::new(limits),
+            limits: Mutex::new(limits),
             clock,
             changes: Mutex::new(()),
-            compactor: Mutex::new(None),
-            compacting: AtomicBool::new(false),
+            condenser: Mutex::new(None),
+            compacting: Arc::new(Semaphore::new(1)),
         }))
     }
 
-    /// Writes a memory; an existing key is overwritten. `source` is the job that it comes from. Where the member's
-    /// memories have grown too large, it starts their compaction, and does not wait for it.
+    /// Writes a memory; an existing key is overwritten. `source` is the job that it comes from. If the member's memories have
+    /// grown too large, it starts their compaction, and does not wait for it.
     ///
-    /// Refused: a key that is no file name or the host's own, one that differs from another in case only, empty
-    /// content, and content that is too large to be given to a later job.
+    /// Refused are a key that is not a file name, is the host's own, or differs from another in case only; empty content; and
+    /// content that is too large to be given to a later job.
     pub fn store(self: &Arc<Self>, key: &str, content: &str, source: Option<Source<'_>>) -> Result<(), ToolError> {
         check_own_key(key)?;
         if content.trim().is_empty() {
@@ -187,7 +180,7 @@ impl MemoryStore {
         let doing = "could not store the memory";
         {
             let _changes = lock(&self.changes);
-            let dir = self.dir().map_err(unavailable(doing))?;
+            let dir = self.dir().map_err(StoreError::io(doing))?;
             if let Some(Source { job, call: Some(call) }) = source
                 && let Some(origin) = self.origins(&dir).get(key)
                 && (&origin.job, origin.call.as_deref()) == (job, Some(call))
@@ -195,7 +188,7 @@ impl MemoryStore {
             {
                 return Ok(());
             }
-            let there = self.files(&dir).map_err(unavailable(doing))?;
+            let there = self.files(&dir).map_err(StoreError::io(doing))?;
             let others = || there.iter().filter(|(other, _)| other != key);
             if let Some((other, _)) = others().find(|(other, _)| other.eq_ignore_ascii_case(key)) {
                 return Err(ToolError::InvalidInput(format!(
@@ -208,7 +201,7 @@ impl MemoryStore {
                     "there are {entries} memories, as many as limits.memory_entries allows; overwrite or delete one"
                 )));
             }
-            replace(&dir, &file(key), content.as_bytes(), Survives::PowerCut).map_err(unavailable(doing))?;
+            replace(&dir, &file(key), content.as_bytes(), Survives::PowerCut).map_err(StoreError::io(doing))?;
             let origin = source.map(|source| Origin {
                 job: source.job.clone(),
                 stored: self.now(),
@@ -228,9 +221,9 @@ impl MemoryStore {
     pub fn load(&self, key: &str) -> Result<Option<String>, ToolError> {
         check_key(key)?;
         let doing = "could not load the memory";
-        let dir = self.dir().map_err(unavailable(doing))?;
+        let dir = self.dir().map_err(StoreError::io(doing))?;
         let max = self.max_bytes();
-        let Some(contents) = read(&dir, file(key), max).map_err(unavailable(doing))? else { return Ok(None) };
+        let Some(contents) = read(&dir, file(key), max).map_err(StoreError::io(doing))? else { return Ok(None) };
         if contents.fingerprint.size() > max {
             return Err(ToolError::OverLimit(format!(
                 "the memory {key:?} has {} bytes, more than limits.memory_injection_chars allows",
@@ -243,7 +236,7 @@ impl MemoryStore {
     /// All memories, newest first. It includes what the host condensed, under `compacted`.
     pub fn list(&self) -> Result<Vec<MemoryEntry>, ToolError> {
         let doing = "could not list the memories";
-        let files = self.dir().and_then(|dir| self.files(&dir)).map_err(unavailable(doing))?;
+        let files = self.dir().and_then(|dir| self.files(&dir)).map_err(StoreError::io(doing))?;
         let entry = |(key, file): (String, Fingerprint)| MemoryEntry { key, bytes: file.size(), modified: time(&file) };
         Ok(files.into_iter().map(entry).collect())
     }
@@ -253,28 +246,18 @@ impl MemoryStore {
         check_own_key(key)?;
         let doing = "could not delete the memory";
         let _changes = lock(&self.changes);
-        let dir = self.dir().map_err(unavailable(doing))?;
-        let removed = if_there(dir.remove_file(file(key))).map_err(unavailable(doing))?.is_some();
+        let dir = self.dir().map_err(StoreError::io(doing))?;
+        let removed = if_there(dir.remove_file(file(key))).map_err(StoreError::io(doing))?.is_some();
         if removed {
-            sync_dir(&dir).map_err(unavailable(doing))?;
+            sync_dir(&dir).map_err(StoreError::io(doing))?;
             self.change_origins(&dir, |origins| drop(origins.remove(key)));
         }
         Ok(removed)
     }
 
-    /// The size of all memories in characters; a file that cannot be injected counts with its bytes.
-    pub fn total_size(&self) -> u64 {
-        let size = |dir: &Dir, (key, file): (String, Fingerprint)| match self.see(dir, &key) {
-            Some(seen) => chars(&seen.content),
-            None => file.size(),
-        };
-        let total = self.dir().and_then(|dir| Ok(self.files(&dir)?.into_iter().map(|f| size(&dir, f)).sum()));
-        total.inspect_err(|e| tracing::warn!("the memories cannot be read: {e}")).unwrap_or(0)
-    }
-
     /// The memories that an activation is given (REQ-WD-28): newest first by the files' times, whole, as many as
-    /// are within `limits.memory_injection_chars` together with what stands between them. It stops at the first
-    /// that does not fit. A file that would not fit alone, or is no UTF-8, is left out and logged.
+    /// are within `limits.memory_injection_chars` together with the separators between them. It stops at the first
+    /// that does not fit. A file that would not fit alone, or is not UTF-8, is left out and logged.
     pub fn injection(&self) -> Vec<MemoryNote> {
         self.read_injection().unwrap_or_else(|e| {
             tracing::warn!("the memories cannot be read, and none is given: {e}");
@@ -287,38 +270,39 @@ impl MemoryStore {
         let origins = self.origins(&dir);
         let (mut notes, mut left) = (Vec::new(), self.limits().memory_injection_chars);
         for (key, _) in self.files(&dir)? {
-            let Some(seen) = self.see(&dir, &key) else { continue };
+            let Some((note, _)) = self.see(&dir, &key, &origins) else { continue };
             let between = if notes.is_empty() { 0 } else { chars(SEPARATOR) };
-            let Some(rest) = left.checked_sub(between + chars(&seen.content)) else { break };
+            let Some(rest) = left.checked_sub(between + chars(&note.content)) else { break };
             left = rest;
-            notes.push(self.note(&seen, &origins));
+            notes.push(note);
         }
         Ok(notes)
     }
 
-    /// [`Self::injection`] as one text, with `---` between; empty if there is nothing.
+    /// [`Self::injection`] as one text, separated by `---`.
     pub fn injection_text(&self) -> String {
         let notes = self.injection();
         notes.iter().map(|note| note.content.as_str()).collect::<Vec<_>>().join(SEPARATOR)
     }
 
-    /// All memories that can be injected, newest first, with the files as they were.
-    pub(crate) fn see_all(&self) -> io::Result<Vec<(Seen, MemoryNote)>> {
+    /// All memories that can be injected, newest first, with the states of their files.
+    pub(crate) fn see_all(&self) -> io::Result<Vec<Seen>> {
         let dir = self.dir()?;
         let origins = self.origins(&dir);
-        let seen = self.files(&dir)?.into_iter().filter_map(|(key, _)| self.see(&dir, &key));
-        Ok(seen.map(|seen| (seen.clone(), self.note(&seen, &origins))).collect())
+        Ok(self.files(&dir)?.into_iter().filter_map(|(key, _)| self.see(&dir, &key, &origins)).collect())
     }
 
-    /// Puts `text` in the place of what was `seen`, but for what has changed since: that stays. An error leaves
-    /// everything as it is, or keeps something that `text` also says.
+    /// Replaces the memories that were `seen` by `text`, except those that have changed since. After an error, everything is as
+    /// it was, or some memories are left that `text` also covers.
     pub(crate) fn replace_seen(&self, seen: &[Seen], text: &str) -> io::Result<usize> {
         let _changes = lock(&self.changes);
         let dir = self.dir()?;
-        let same = |seen: &Seen| self.see(&dir, &seen.key).as_ref() == Some(seen);
-        let before = seen.iter().find(|seen| seen.key == COMPACTED);
-        let unchanged = match before {
-            Some(before) => same(before),
+        let is_unchanged = |(note, state): &Seen| {
+            let now = self.see(&dir, &note.key, &Origins::new());
+            now.is_some_and(|(now, now_state)| (&now.content, &now_state) == (&note.content, state))
+        };
+        let unchanged = match seen.iter().find(|(note, _)| note.key == COMPACTED) {
+            Some(before) => is_unchanged(before),
             None => Fingerprint::at(&dir, file(COMPACTED))?.is_none(),
         };
         if !unchanged {
@@ -326,9 +310,9 @@ impl MemoryStore {
         }
         replace(&dir, &file(COMPACTED), text.as_bytes(), Survives::PowerCut)?;
         let mut removed = Vec::new();
-        for seen in seen.iter().filter(|seen| seen.key != COMPACTED && same(seen)) {
-            if_there(dir.remove_file(file(&seen.key)))?;
-            removed.push(seen.key.as_str());
+        for (note, _) in seen.iter().filter(|seen| seen.0.key != COMPACTED && is_unchanged(seen)) {
+            if_there(dir.remove_file(file(&note.key)))?;
+            removed.push(note.key.as_str());
         }
         sync_dir(&dir)?;
         self.change_origins(&dir, |origins| origins.retain(|key, _| !removed.contains(&key.as_str())));
@@ -340,23 +324,23 @@ impl MemoryStore {
     }
 
     pub(crate) fn limits(&self) -> Arc<Limits> {
-        self.limits.read().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.limits).clone()
     }
 
-    /// Changes the limits, for all that is stored or read from now on.
+    /// Changes the limits of what is stored or read from now on.
     pub fn set_limits(&self, limits: Arc<Limits>) {
-        *self.limits.write().unwrap_or_else(PoisonError::into_inner) = limits;
+        *lock(&self.limits) = limits;
     }
 
-    /// The files' sizes in bytes: never less than their characters.
+    /// The files' sizes in bytes, which are at least their characters.
     pub(crate) fn total_bytes(&self) -> io::Result<u64> {
         Ok(self.files(&self.dir()?)?.iter().map(|(_, file)| file.size()).sum())
     }
 
-    /// A handle on `memory/`, which is made where a person took it away.
+    /// A handle on `memory/`, which is made if it is missing.
     ///
     /// # Errors
-    /// Where it cannot be opened, or is no directory.
+    /// If it cannot be opened, or is not a directory.
     pub fn dir(&self) -> io::Result<Dir> {
         open_or_make_dir(&self.member, MEMORY)
     }
@@ -384,8 +368,8 @@ impl MemoryStore {
     }
 
     /// Reads a memory; `None`, logged, for one that can never be injected.
-    fn see(&self, dir: &Dir, key: &str) -> Option<Seen> {
-        let left_out = |why: &dyn std::fmt::Display| tracing::warn!(key, "the memory is left out: {why}");
+    fn see(&self, dir: &Dir, key: &str, origins: &Origins) -> Option<Seen> {
+        let left_out = |why: &dyn Display| tracing::warn!(key, "the memory is left out: {why}");
         let contents = read(dir, file(key), self.max_bytes()).inspect_err(|e| left_out(e)).ok()??;
         let fingerprint = contents.fingerprint;
         let bytes = contents.whole().inspect_err(|e| left_out(e)).ok()?;
@@ -395,39 +379,29 @@ impl MemoryStore {
             left_out(&format!("{size} characters are more than limits.memory_injection_chars"));
             return None;
         }
-        Some(Seen { key: key.to_owned(), content, fingerprint })
-    }
-
-    fn note(&self, seen: &Seen, origins: &Origins) -> MemoryNote {
-        let origin = origins.get(&seen.key).filter(|origin| origin.sha256 == sha256(&seen.content));
-        MemoryNote {
-            key: seen.key.clone(),
-            content: seen.content.clone(),
-            modified: time(&seen.fingerprint),
-            origin: origin.map(|origin| origin.job.clone()),
-        }
+        let origin = origins.get(key).filter(|origin| origin.sha256 == sha256(&content));
+        let (key, modified) = (key.to_owned(), time(&fingerprint));
+        Some((MemoryNote { key, content, modified, origin: origin.map(|origin| origin.job.clone()) }, fingerprint))
     }
 
     fn origins(&self, dir: &Dir) -> Origins {
-        let parsed = read(dir, ORIGINS, MAX_ORIGINS_BYTES).and_then(|contents| {
-            let Some(contents) = contents else { return Ok(Origins::new()) };
-            Ok(serde_json::from_slice(&contents.whole()?)?)
-        });
-        parsed.unwrap_or_else(|e| {
-            tracing::warn!(file = ORIGINS, "is left out: {e}");
+        let origins = read_whole(dir, ORIGINS, MAX_ORIGINS_BYTES)
+            .and_then(|json| json.map_or(Ok(Origins::new()), |(json, _)| Ok(serde_json::from_slice(&json)?)));
+        origins.unwrap_or_else(|e| {
+            tracing::warn!(file = ORIGINS, "the origins of memories are ignored: {e}");
             Origins::new()
         })
     }
 
-    /// Origins of memories that are gone go too. That an origin cannot be stored does not undo the memory: it is one
-    /// whose origin is not known.
+    /// Changes the origins, and removes those of memories that are gone. If that fails, the memory is stored nevertheless, with
+    /// an unknown origin.
     fn change_origins(&self, dir: &Dir, change: impl FnOnce(&mut Origins)) {
         let mut origins = self.origins(dir);
         change(&mut origins);
         origins.retain(|key, _| !matches!(Fingerprint::at(dir, file(key)), Ok(None)));
         let stored = pretty(&origins).and_then(|json| replace(dir, ORIGINS, &json, Survives::PowerCut));
         if let Err(e) = stored {
-            tracing::warn!(file = ORIGINS, "could not be written: {e}");
+            tracing::warn!(file = ORIGINS, "the origins of memories could not be written: {e}");
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Looking through jobs page by page, and reading what they left: for clients that browse, as those of MCP do.
+//! Jobs page by page, and their files, for clients that browse such as those of MCP.
 
-use std::{ops::Bound, path::Path};
+use std::{io, ops::Bound, path::Path};
 
 use cap_std::fs::Dir;
 use guild_contract::{JobId, JobStatus};
@@ -9,53 +9,42 @@ use super::JobStore;
 use crate::{
     artifacts::{self, ARTIFACTS, Names},
     error::StoreError,
-    index::{Entry, State, order},
+    index::{Entry, order},
     record::{RESULT, SUBMISSION},
-    sync::lock,
 };
 
-/// A job as one who looks through all of them sees it.
+/// A job in a page of jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobSummary {
     /// The job.
     pub id: JobId,
-    /// Where it is.
+    /// Its status.
     pub status: JobStatus,
     /// The label of the dispatch.
     pub description: String,
     /// When it was made: RFC 3339 in UTC.
     pub started_at: String,
-    /// The last time that it changed as far as its record says: when it ended, else when it was made.
+    /// The last change by its record: when it ended, else when it was made.
     pub changed_at: String,
 }
 
 impl JobSummary {
     fn of(entry: &Entry) -> Self {
-        let id = entry.id.clone();
-        match &*lock(&entry.state) {
-            State::Running(job) => job.with_view(|view| Self {
-                id,
-                status: view.status,
-                description: view.description.clone(),
-                started_at: view.started_at.clone(),
-                changed_at: view.started_at.clone(),
-            }),
-            State::Ended(ended) => Self {
-                id,
-                status: ended.meta.status,
-                description: ended.meta.description.clone(),
-                started_at: ended.meta.started_at.clone(),
-                changed_at: ended.meta.completed_at.clone().unwrap_or_else(|| ended.meta.started_at.clone()),
-            },
-        }
+        entry.with_meta(|meta| Self {
+            id: entry.id.clone(),
+            status: meta.status,
+            description: meta.description.clone(),
+            started_at: meta.started_at.clone(),
+            changed_at: meta.completed_at.as_ref().unwrap_or(&meta.started_at).clone(),
+        })
     }
 }
 
 impl JobStore {
-    /// At most `most` jobs, newest first: those that come after the one that was made at `after.0` and has the id
-    /// `after.1`, which need not be there any more. It blocks.
+    /// At most `most` jobs, newest first, which follow the one that was made at `after.0` and has the id `after.1`; that one need
+    /// not exist any more. It blocks.
     pub fn page(&self, after: Option<(&str, &JobId)>, most: usize) -> Vec<JobSummary> {
-        self.absorb();
+        self.sweep(false);
         let entries = {
             let index = self.catalog.read();
             let begin = after.map_or(Bound::Unbounded, |(made, id)| Bound::Excluded(order(id, made)));
@@ -64,21 +53,31 @@ impl JobStore {
         entries.iter().map(|entry| JobSummary::of(entry)).collect()
     }
 
-    /// Where a job is, if there is one of that id. It never blocks on storage.
+    /// The job of that id, if it is in the index. It never blocks on storage.
     pub fn brief(&self, id: &str) -> Option<JobSummary> {
         Some(JobSummary::of(&*self.catalog.read().get(id)?))
     }
 
-    /// The same, once it is known whether there is one. It blocks while the jobs are read at the start of a host.
+    /// The job of that id. It blocks while the jobs are read at the start of a host.
     pub fn look_up(&self, id: &str) -> Option<JobSummary> {
-        self.find(id).ok().map(|entry| JobSummary::of(&entry))
+        let entry = self.find(id).ok().filter(|entry| self.refresh(entry).is_ok())?;
+        Some(JobSummary::of(&entry))
     }
 
-    /// A job's own id, and its directory.
+    /// A job's id and directory.
     fn open_job(&self, id: &str) -> Result<(JobId, Dir), StoreError> {
         let id = self.find(id)?.id.clone();
-        let dir = self.job_dir(&id).map_err(StoreError::io("could not read the job"))?;
-        Ok((id, dir))
+        match self.job_dir(&id) {
+            Ok(dir) => Ok((id, dir)),
+            Err(error) => {
+                // Its directory may have been taken away by hand since it was read.
+                if error.kind() == io::ErrorKind::NotFound {
+                    self.compare(&id);
+                    self.find(id.as_str())?;
+                }
+                Err(StoreError::io("could not read the job")(error))
+            }
+        }
     }
 
     /// The regular files under a job's `artifacts/`, as `worker/result` names them. It blocks.
@@ -90,7 +89,7 @@ impl JobStore {
         Ok(artifacts::list(&dir, &id, self.context.limits().artifacts_entries))
     }
 
-    /// How many bytes the file has that has a job's result; 0 where there is none. It blocks.
+    /// The size of the file that has a job's result; 0 if there is none. It blocks.
     ///
     /// # Errors
     /// An unknown job.
@@ -100,7 +99,7 @@ impl JobStore {
         Ok(bytes.into_iter().max().unwrap_or_default())
     }
 
-    /// How many bytes a file under a job's `artifacts/` has; 0 where there is none. It blocks.
+    /// The size of a file under a job's `artifacts/`; 0 if there is none. It blocks.
     ///
     /// # Errors
     /// An unknown job.
@@ -112,7 +111,7 @@ impl JobStore {
     /// The bytes of one file under a job's `artifacts/`, by its path there; at most `max` of them. It blocks.
     ///
     /// # Errors
-    /// An unknown job; a path that is not one of a regular file; a file that is larger.
+    /// An unknown job; a path that is not of a regular file; a larger file.
     pub fn artifact(&self, id: &str, path: &str, max: u64) -> Result<Vec<u8>, StoreError> {
         let missing = || StoreError::Refused(format!("the job {id} has no artifact {path:?}"));
         let names = Names::of(path).map_err(|_| missing())?;

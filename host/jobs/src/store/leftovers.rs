@@ -1,4 +1,4 @@
-//! Directories of `jobs/` that are no jobs.
+//! Directories of `jobs/` that are not jobs.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,7 +10,7 @@ use guild_contract::JobId;
 
 use crate::{sync::lock, tree};
 
-/// Directories that are to be removed: what was half-made, and what was a job.
+/// Directories that are to be removed: incomplete jobs, and deleted ones.
 #[derive(Default)]
 pub(super) struct Trash {
     /// Those that could not be removed yet.
@@ -18,7 +18,7 @@ pub(super) struct Trash {
 }
 
 impl Trash {
-    /// Removes a directory. One that cannot be removed now is tried again.
+    /// Removes a directory. After a failure, it is tried again later.
     pub(super) fn remove(&self, jobs: &Dir, name: &str) {
         let removed = tree::remove(jobs, name);
         let mut remaining = lock(&self.remaining);
@@ -32,14 +32,14 @@ impl Trash {
         }
     }
 
-    /// Tries once more to remove those that could not be removed.
+    /// Tries again to remove those that could not be removed.
     pub(super) fn retry(&self, jobs: &Dir) {
         let names = lock(&self.remaining).clone();
         names.iter().for_each(|name| self.remove(jobs, name));
     }
 }
 
-/// Directories that are no jobs for lack of a readable `meta.json`. Somebody may be about to finish them.
+/// Directories without a readable `meta.json`, which a person may be about to complete.
 #[derive(Default)]
 pub(super) struct Unreadable {
     reasons: Mutex<BTreeMap<JobId, String>>,
@@ -48,11 +48,11 @@ pub(super) struct Unreadable {
 }
 
 impl Unreadable {
-    /// Notes a directory, and logs why where that is new.
+    /// Records a directory, and logs the reason if it is new.
     pub(super) fn insert(&self, id: &JobId, reason: String) {
         let before = lock(&self.reasons).insert(id.clone(), reason.clone());
         if before.as_ref() != Some(&reason) {
-            tracing::warn!(job = %id, "leaving out a directory that is no job: {reason}");
+            tracing::warn!(job = %id, "leaving out a directory that is not a job: {reason}");
         }
     }
 
@@ -60,16 +60,12 @@ impl Unreadable {
         lock(&self.reasons).remove(id);
     }
 
-    pub(super) fn contains(&self, id: &JobId) -> bool {
-        lock(&self.reasons).contains_key(id)
-    }
-
-    /// All of them, and why.
+    /// All of them, with the reasons.
     pub(super) fn all(&self) -> Vec<(JobId, String)> {
         lock(&self.reasons).clone().into_iter().collect()
     }
 
-    /// The store is loaded: those that are noted now were there before it.
+    /// Marks those that are recorded now as there when the store was loaded.
     pub(super) fn mark_loaded(&self) {
         let _ = self.at_load.set(lock(&self.reasons).keys().cloned().collect());
     }

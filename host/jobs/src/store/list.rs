@@ -1,4 +1,4 @@
-//! Lists of jobs (REQ-WD-8): rendered once for as long as nothing changes.
+//! Lists of jobs (REQ-WD-8).
 
 use std::sync::{
     Arc, Mutex, TryLockError,
@@ -11,8 +11,9 @@ use guild_contract::{
     JobStatus,
     rpc::{Detail, JobList, ListParams},
 };
+use guild_session::glob::{MAX_GLOB_BYTES, compile};
 
-use super::{JobStore, filter::filter, json};
+use super::{JobStore, json};
 use crate::{
     error::StoreError,
     index::{Entry, State},
@@ -20,134 +21,131 @@ use crate::{
     sync::lock,
 };
 
-/// The unfiltered lists, by detail.
+/// The unfiltered lists.
 #[derive(Default)]
 pub(super) struct Lists {
-    simple: CachedList,
-    detailed: CachedList,
-    /// Held by the one who compares all jobs to their files.
+    simple: UnfilteredList,
+    detailed: UnfilteredList,
+    /// Held by the caller that compares all jobs to their files.
     sweep: Mutex<()>,
 }
 
-struct CachedList {
-    /// When all jobs were last compared to their files, in milliseconds.
+struct UnfilteredList {
+    /// When all jobs were last compared to their files for it, in milliseconds.
     swept: AtomicI64,
-    /// The list, and the generation that it shows.
+    /// The list as JSON, and the generation of the store that it shows.
     rendered: Mutex<Option<(u64, Bytes)>>,
 }
 
-impl Default for CachedList {
+impl Default for UnfilteredList {
     fn default() -> Self {
-        Self { swept: AtomicI64::new(i64::MIN), rendered: Mutex::new(None) }
+        Self { swept: AtomicI64::new(i64::MIN), rendered: Mutex::default() }
     }
 }
 
 impl Lists {
-    fn of(&self, detailed: bool) -> &CachedList {
-        if detailed { &self.detailed } else { &self.simple }
+    fn of(&self, is_detailed: bool) -> &UnfilteredList {
+        if is_detailed { &self.detailed } else { &self.simple }
     }
 
     /// Has the next list compare all jobs to their files.
     pub(super) fn invalidate(&self) {
-        for list in [&self.simple, &self.detailed] {
-            list.swept.store(i64::MIN, Ordering::Relaxed);
-        }
+        self.simple.swept.store(i64::MIN, Ordering::Relaxed);
+        self.detailed.swept.store(i64::MIN, Ordering::Relaxed);
     }
 }
 
-fn is_detailed(params: &ListParams) -> bool {
-    params.detail == Some(Detail::Detailed)
+/// The filter of a list of jobs, which matches whole descriptions; `None` where there is none, or an empty one.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn filter(filter: Option<&str>) -> Result<Option<GlobSet>, StoreError> {
+    let Some(filter) = filter.filter(|filter| !filter.is_empty()) else { return Ok(None) };
+    if filter.len() > MAX_GLOB_BYTES {
+        return Err(StoreError::OverLimit(format!("filter has {} bytes; {MAX_GLOB_BYTES} are allowed", filter.len())));
+    }
+    let glob = compile(filter, false).map_err(|why| StoreError::Refused(format!("filter is not a glob: {why}")))?;
+    Ok(Some(glob))
 }
 
 impl JobStore {
-    /// [`Self::list`], if that list is there: never blocks.
-    pub fn list_now(&self, params: &ListParams) -> Option<Bytes> {
-        let detailed = is_detailed(params);
-        let filtered = params.filter.as_deref().is_some_and(|filter| !filter.is_empty());
-        if filtered || self.catalog.is_stale() || !self.is_swept(detailed) {
-            return None;
-        }
-        self.rendered(detailed)
-    }
-
     /// What `worker/list` answers: a [`JobList`] as JSON, newest first.
     ///
-    /// What the host does shows at once. What a person edits in a job that has ended shows after a second, and after up to
-    /// five where there are very many jobs.
+    /// Changes by the host show at once. What a person edits in a job that has ended, puts into `jobs/` or takes away shows
+    /// after a second, and after up to five if there are very many jobs.
     pub fn list(&self, params: &ListParams) -> Result<Bytes, StoreError> {
         let filter = filter(params.filter.as_deref())?;
-        let detailed = is_detailed(params);
-        self.absorb();
-        self.sweep(detailed);
-        match filter {
-            None => self.rendered(detailed).map_or_else(|| self.render(detailed, None), Ok),
-            Some(filter) => self.render(detailed, Some(&filter)),
+        let is_detailed = params.detail == Some(Detail::Detailed);
+        self.sweep(is_detailed);
+        let matches = |entry: &&Arc<Entry>| {
+            filter.as_ref().is_none_or(|glob| entry.with_meta(|meta| glob.is_match(&meta.description)))
+        };
+        // Before the jobs are looked at, so that a change meanwhile makes the list out of date.
+        let generation = self.context.generation();
+        let entries = self.catalog.read().entries();
+        let jobs = entries.iter().filter(matches).map(|entry| entry.listed(is_detailed)).collect();
+        let list = json(&JobList { jobs })?;
+        if filter.is_none() {
+            *lock(&self.lists.of(is_detailed).rendered) = Some((generation, list.clone()));
         }
+        Ok(list)
     }
 
-    /// Compares what a list shows of the ended jobs to their files, if that was not done a moment ago. One caller does it;
-    /// the others take what was seen the last time, if there was one.
-    fn sweep(&self, detailed: bool) {
-        let list = self.lists.of(detailed);
-        let _sweep = match self.lists.sweep.try_lock() {
-            Ok(sweep) => sweep,
-            Err(TryLockError::WouldBlock) if list.swept.load(Ordering::Relaxed) != i64::MIN => return,
-            Err(_) => lock(&self.lists.sweep),
-        };
-        if self.is_swept(detailed) {
+    /// [`Self::list`] where that list was rendered, nothing has changed since, and the jobs' files were looked at a moment
+    /// ago. It does not read files, so that it needs no thread that may block.
+    pub fn list_now(&self, params: &ListParams) -> Option<Bytes> {
+        let list = self.lists.of(params.detail == Some(Detail::Detailed));
+        let is_filtered = params.filter.as_deref().is_some_and(|filter| !filter.is_empty());
+        if is_filtered || !self.is_swept(&list.swept) {
+            return None;
+        }
+        let rendered = lock(&list.rendered);
+        let (generation, list) = rendered.as_ref()?;
+        (*generation == self.context.generation()).then(|| list.clone())
+    }
+
+    /// Compares the index to `jobs/`, and what a list shows of the ended jobs to their files, unless that was done a moment
+    /// ago. One caller does it; the others use what was read the last time, if anything was.
+    pub(super) fn sweep(&self, is_detailed: bool) {
+        if !self.ensure_loaded() {
             return;
         }
-        if self.watch.is_none() {
-            self.catalog.notice_all();
-            self.absorb();
+        let swept = &self.lists.of(is_detailed).swept;
+        let _sweep = match self.lists.sweep.try_lock() {
+            Ok(sweep) => sweep,
+            Err(TryLockError::WouldBlock) if swept.load(Ordering::Relaxed) != i64::MIN => return,
+            Err(_) => lock(&self.lists.sweep),
+        };
+        if self.is_swept(swept) {
+            return;
         }
-        self.retry();
+        self.search();
         let entries = self.catalog.read().entries();
         for entry in entries.iter().filter(|entry| entry.status() != JobStatus::Running) {
             let _files = lock(&entry.files);
-            if self.refresh(entry).is_ok() && detailed {
+            if self.refresh(entry).is_ok() && is_detailed {
                 self.refresh_head(entry);
             }
         }
-        list.swept.store(self.context.millis(), Ordering::Relaxed);
+        self.context.changed();
+        swept.store(self.context.millis(), Ordering::Relaxed);
     }
 
-    fn is_swept(&self, detailed: bool) -> bool {
-        self.is_within(self.fresh_millis(), self.lists.of(detailed).swept.load(Ordering::Relaxed))
+    fn is_swept(&self, swept: &AtomicI64) -> bool {
+        self.freshness()(swept.load(Ordering::Relaxed))
     }
 
     /// Reads the start of an ended job's summary if the file changed. `entry.files` is held.
     fn refresh_head(&self, entry: &Entry) {
-        let jobs = self.context.jobs();
+        let jobs = &self.context.jobs;
         let read = match &*lock(&entry.state) {
             State::Running(_) => return,
             State::Ended(ended) => ended.head.as_ref().map(|(_, file)| *file),
         };
         if read.is_none_or(|file| record::fingerprint(jobs, &entry.id, STATUS) != file) {
             let head = record::read_head(jobs, &entry.id);
-            self.update(entry, |ended| ended.head = Some(head));
+            entry.update_ended(|ended| ended.head = Some(head));
         }
-    }
-
-    /// The unfiltered list, if it was rendered and nothing changed since.
-    fn rendered(&self, detailed: bool) -> Option<Bytes> {
-        let rendered = lock(&self.lists.of(detailed).rendered);
-        let current = rendered.as_ref().filter(|(shown, _)| *shown == self.context.generation());
-        current.map(|(_, list)| list.clone())
-    }
-
-    fn render(&self, detailed: bool, filter: Option<&GlobSet>) -> Result<Bytes, StoreError> {
-        let generation = self.context.generation();
-        let entries = self.catalog.read().entries();
-        let wanted = |entry: &&Arc<Entry>| {
-            filter.is_none_or(|glob| entry.has_description(|description| glob.is_match(description)))
-        };
-        let jobs = entries.iter().filter(wanted).map(|entry| entry.listed(detailed)).collect();
-        let list = json(&JobList { jobs })?;
-        if filter.is_none() {
-            *lock(&self.lists.of(detailed).rendered) = Some((generation, list.clone()));
-        }
-        Ok(list)
     }
 }
 
@@ -181,7 +179,7 @@ mod tests {
         let params = ListParams { detail: None, filter: None };
         let last = store.list(&params).unwrap();
         clock.0.fetch_add(60, Ordering::Relaxed);
-        assert_eq!(store.list_now(&params), None);
+        assert!(!store.is_swept(&store.lists.simple.swept));
         let _looking = lock(&store.lists.sweep);
         assert_eq!(store.list(&params).unwrap(), last);
     }

@@ -1,17 +1,17 @@
-//! What is on disk becomes the index: when the store is loaded, and when directories appear or vanish later.
+//! Reads `jobs/` into the index: when the store is loaded, and when directories appear or vanish later.
 
 use std::{
     io,
-    sync::{Mutex, OnceLock},
+    sync::{Mutex, OnceLock, atomic::Ordering},
 };
 
-use guild_contract::{JobId, JobStatus, Meta, News};
+use guild_contract::{EventDetail, JobId, JobStatus, Meta};
 use guild_session::fingerprint::Fingerprint;
 
 use super::{DELETED, JobStore, NEW};
 use crate::{
     ended::EndedJob,
-    index::Entry,
+    index::{Entry, State},
     record::{self, META},
     records,
     sync::{in_threads, lock},
@@ -19,42 +19,34 @@ use crate::{
 
 /// Readers of `meta.json` files at a time.
 const READERS: usize = 2;
-/// So many jobs are worth a second reader.
-const WORTH_A_READER: usize = 256;
 /// Jobs that are recovered at a time: each waits for the disk, not for a processor.
 const RECOVERERS: usize = 32;
 
 /// What [`JobStore::load`] found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadReport {
-    /// Jobs in all.
+    /// The number of jobs.
     pub jobs: usize,
-    /// Interrupted jobs, and what they are now; `running` where they were resumed.
+    /// Interrupted jobs and their status now, which is `running` if they were resumed.
     pub recovered: Vec<(JobId, JobStatus)>,
-    /// Directories that are no jobs for lack of a readable `meta.json`, and why.
+    /// Directories that are not jobs because their `meta.json` cannot be read, and why.
     pub unreadable: Vec<(JobId, String)>,
 }
 
-/// Whether the store is loaded.
+/// The load of the store.
 #[derive(Default)]
 pub(super) struct Loading {
-    /// Held by the one who loads it.
+    /// Held while it is loaded.
     one: Mutex<()>,
+    /// Set once it is loaded.
     report: OnceLock<LoadReport>,
 }
 
-impl Loading {
-    pub(super) fn is_done(&self) -> bool {
-        self.report.get().is_some()
-    }
-}
-
 impl JobStore {
-    /// Reads what is there; removes what a crash left half-made or half-removed; recovers interrupted jobs. Other methods
-    /// wait for it where they need jobs that are not known yet, so it can run beside them. A second call answers as the
-    /// first.
+    /// Reads all jobs; removes what a crash left of creations and removals; recovers interrupted jobs. Other methods can run
+    /// meanwhile, and wait for it if they need jobs that are not known yet. A second call answers as the first.
     ///
-    /// Where `jobs/` cannot be read, that is logged and nothing is found; whoever needs the jobs next tries again.
+    /// If `jobs/` cannot be read, that is logged and nothing is found; the next method that needs the jobs tries again.
     pub fn load(&self) -> LoadReport {
         let _one = lock(&self.loading.one);
         if let Some(report) = self.loading.report.get() {
@@ -63,30 +55,27 @@ impl JobStore {
         match self.read_all() {
             Ok(report) => self.loading.report.get_or_init(|| report).clone(),
             Err(e) => {
-                self.cannot_read_jobs(&e);
+                cannot_read_jobs(&e);
                 LoadReport::default()
             }
         }
     }
 
-    fn cannot_read_jobs(&self, e: &io::Error) {
-        tracing::error!("cannot read jobs/, trying again later: {e}");
-        self.catalog.notice_all();
+    /// Loads the store unless that is done; false if `jobs/` cannot be read.
+    pub(super) fn ensure_loaded(&self) -> bool {
+        if self.loading.report.get().is_none() {
+            self.load();
+        }
+        self.loading.report.get().is_some()
     }
 
     fn read_all(&self) -> io::Result<LoadReport> {
-        let ids = self.ids_on_disk()?;
-        let unknown: Vec<JobId> = {
-            let index = self.catalog.read();
-            ids.into_iter().filter(|id| !index.knows(id)).collect()
-        };
-        let readers = if unknown.len() < WORTH_A_READER { 1 } else { READERS };
         let mut interrupted = Vec::new();
-        for (id, read) in in_threads(readers, &unknown, |id| (id.clone(), self.read_record(id))) {
+        for (id, read) in in_threads(READERS, &self.unknown_ids()?, |id| (id.clone(), self.read_record(id))) {
             match read {
                 Ok((meta, _)) if meta.status == JobStatus::Running => interrupted.push(meta),
                 Ok((meta, read)) => {
-                    // Nobody writes in a job that is not known yet.
+                    // No other thread writes in a job that is not in the index yet.
                     if let Err(e) = self.job_dir(&id).and_then(|dir| record::remove_leftovers(&dir)) {
                         tracing::warn!(job = %id, "cannot remove temporary files: {e}");
                     }
@@ -95,64 +84,49 @@ impl JobStore {
                 Err(reason) => self.insert_read(&id, Err(reason)),
             }
         }
-        if self.recovery.is_deferred() {
+        if self.recovery.is_deferred.load(Ordering::Relaxed) {
             interrupted.clear();
         }
         let mut recovered = Vec::new();
         let recover = |meta: &Meta| (meta.job_id.clone(), self.recover_job(meta, true));
         for (id, outcome) in in_threads(RECOVERERS, &interrupted, recover) {
-            recovered.extend(outcome.as_ref().ok().map(|outcome| (id.clone(), outcome.status())));
+            recovered.extend(outcome.as_ref().ok().map(|job| (id.clone(), job.with_meta(|meta| meta.status))));
             self.insert_recovered(&id, outcome);
         }
         self.unreadable.mark_loaded();
         Ok(LoadReport { jobs: self.catalog.read().len(), recovered, unreadable: self.unreadable.all() })
     }
 
-    /// The names under `jobs/` that can be jobs. What a crash left of a creation or a removal is removed.
-    pub(super) fn ids_on_disk(&self) -> io::Result<Vec<JobId>> {
+    /// The names under `jobs/` that can be jobs and are not in the index. What a crash left of a creation or a removal is
+    /// removed.
+    pub(super) fn unknown_ids(&self) -> io::Result<Vec<JobId>> {
+        let names = records::directories(&self.context.jobs)?;
+        let is_known = |id: &JobId| self.catalog.read().knows(id);
         let mut ids = Vec::new();
-        for name in records::directories(self.context.jobs())? {
+        for name in names {
             if let Ok(id) = name.parse() {
                 ids.push(id);
             } else if let Some(id) = name.strip_prefix(NEW).or_else(|| name.strip_prefix(DELETED)) {
-                // A job that is being made or removed is somebody's already.
-                let busy = id.parse().is_ok_and(|id| self.catalog.read().knows(&id));
-                if !busy {
-                    self.trash.remove(self.context.jobs(), &name);
+                // A job that is known is being made or removed by another thread.
+                if !id.parse().is_ok_and(|id| is_known(&id)) {
+                    self.trash.remove(&self.context.jobs, &name);
                 }
             }
         }
+        ids.retain(|id| !is_known(id));
         Ok(ids)
     }
 
-    /// Brings the index up to what was noticed on disk. It costs nothing where nothing was.
-    pub(super) fn absorb(&self) {
-        if !self.loading.is_done() {
-            self.load();
+    /// Reads directories that appeared in `jobs/`, and retries those that could not be read or removed.
+    pub(super) fn search(&self) {
+        match self.unknown_ids() {
+            Ok(ids) => ids.iter().for_each(|id| self.compare(id)),
+            Err(e) => cannot_read_jobs(&e),
         }
-        if !self.catalog.is_stale() {
-            return;
-        }
-        let noticed = self.catalog.take_noticed();
-        let mut ids = noticed.ids;
-        if noticed.all {
-            match self.ids_on_disk() {
-                Ok(there) => ids.extend(there),
-                Err(e) => self.cannot_read_jobs(&e),
-            }
-            ids.extend(self.catalog.read().entries().iter().map(|entry| entry.id.clone()));
-        }
-        ids.iter().for_each(|id| self.compare(id));
+        self.trash.retry(&self.context.jobs);
     }
 
-    /// Tries once more what did not work: directories that could not be read, which somebody may be about to finish, and
-    /// those that could not be removed.
-    pub(super) fn retry(&self) {
-        self.unreadable.all().iter().for_each(|(id, _)| self.compare(id));
-        self.trash.retry(self.context.jobs());
-    }
-
-    /// Makes the index say of one job what the disk says.
+    /// Brings the index up to date with the directory of one job.
     pub(super) fn compare(&self, id: &JobId) {
         if !self.exists(id) {
             self.unreadable.remove(id);
@@ -161,13 +135,13 @@ impl JobStore {
             }
             return;
         }
-        let _reading = self.recovery.lock_reading();
+        let _reading = lock(&self.recovery.reading);
         if self.catalog.read().knows(id) {
             return;
         }
         match self.read_record(id) {
             Ok((meta, _)) if meta.status == JobStatus::Running => {
-                if !self.recovery.is_deferred() {
+                if !self.recovery.is_deferred.load(Ordering::Relaxed) {
                     self.insert_recovered(id, self.recover_job(&meta, self.unreadable.was_at_load(id)));
                 }
             }
@@ -176,51 +150,43 @@ impl JobStore {
         }
     }
 
-    /// Whether there is a directory of that name; yes where that cannot be told.
+    /// Whether there is a directory of that name; true if that cannot be read.
     pub(super) fn exists(&self, id: &JobId) -> bool {
-        match self.context.jobs().symlink_metadata(id.as_str()) {
+        match self.context.jobs.symlink_metadata(id.as_str()) {
             Ok(metadata) => metadata.is_dir(),
             Err(e) => e.kind() != io::ErrorKind::NotFound,
         }
     }
 
-    /// Takes a job out of the index whose directory is gone.
+    /// Removes a job from the index whose directory is gone.
     pub(super) fn forget(&self, id: &JobId) {
         if self.catalog.write().remove(id) {
-            self.context.changed();
-            self.context.publish(id, || News::JobDeleted);
-            self.notice_return(id);
+            self.context.publish(id, || EventDetail::JobDeleted);
         }
     }
 
-    /// Notices a directory that came back while the index still had the job: the watch ignored it then.
-    pub(super) fn notice_return(&self, id: &JobId) {
-        if self.exists(id) {
-            self.catalog.notice(id.as_str(), true);
-        }
-    }
-
-    /// Puts a job into the index that was read, or notes why it is none.
+    /// Puts a job that was read into the index, or records why it cannot be read.
     pub(super) fn insert_read(&self, id: &JobId, read: Result<EndedJob, String>) {
         let ended = match read {
             Ok(ended) => ended,
             Err(reason) => return self.unreadable.insert(id, reason),
         };
         self.unreadable.remove(id);
-        let started_at = ended.meta.started_at.clone();
-        let entry = Entry::ended(ended);
         {
             let mut index = self.catalog.write();
             if !index.knows(id) {
-                index.insert(entry, &started_at);
+                index.insert(Entry::new(State::Ended(Box::new(ended))));
             }
         }
         self.lists.invalidate();
-        self.context.changed();
     }
 
-    /// Reads a job's record. The error says why it is no job.
+    /// Reads a job's record. The error says why the directory is not a job.
     fn read_record(&self, id: &JobId) -> Result<(Meta, Fingerprint), String> {
-        record::read_meta(self.context.jobs(), id, &self.context.limits()).map_err(|e| format!("{META}: {e}"))
+        record::read_meta(&self.context.jobs, id, &self.context.limits()).map_err(|e| format!("{META}: {e}"))
     }
+}
+
+fn cannot_read_jobs(e: &io::Error) {
+    tracing::error!("cannot read jobs/, trying again later: {e}");
 }

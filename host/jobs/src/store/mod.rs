@@ -1,10 +1,9 @@
-//! The job store: jobs are made, ended by callers, and removed here (REQ-WD-19 to REQ-WD-21).
+//! The job store: makes, cancels and removes jobs (REQ-WD-19 to REQ-WD-21).
 //!
-//! Files are the database, and people read and edit them. A job is a directory of `jobs/` that is named by its id;
-//! it exists from the rename that puts it there to the rename that takes it away.
+//! The files are the database, and people read and edit them. A job is a directory of `jobs/` with its id as name. It exists
+//! from the rename that gives it that name to the rename that takes the name away.
 
 mod browse;
-mod filter;
 mod leftovers;
 mod list;
 mod load;
@@ -13,14 +12,17 @@ mod status;
 
 use std::{
     io,
-    sync::{Arc, Mutex, Weak},
+    sync::{
+        Arc, Mutex, OnceLock, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
 use bytes::Bytes;
 use cap_std::fs::Dir;
 use guild_contract::{
-    JobId, JobStatus, Limits, Meta, News,
+    EventDetail, JobId, JobStatus, Limits, Meta,
     rpc::{CancelView, Deleted},
 };
 use guild_session::fingerprint::Fingerprint;
@@ -34,7 +36,7 @@ use crate::{
     artifacts::ARTIFACTS,
     clock::Clock,
     context::StoreContext,
-    durable::{create, if_there, open_dir, open_or_make_dir, sync_dir},
+    durable::{ANYBODY, Survives, create, if_there, open_dir, open_or_make_dir, sync_dir},
     ended::EndedJob,
     error::StoreError,
     events::Subscriber,
@@ -44,41 +46,40 @@ use crate::{
     running::{EndListener, RunningJob},
     sync::lock,
     tree,
-    watch::{Watch, watch},
 };
 
 pub use browse::JobSummary;
-pub use filter::filter;
 use leftovers::{Trash, Unreadable};
 use list::Lists;
+pub use list::filter;
 pub use load::LoadReport;
 use load::Loading;
 use recover::Recovery;
 pub use recover::{Resume, interrupted};
 use status::NotesBudget;
 
-/// Has ids of the same millisecond in the order in which they were made.
+/// Orders the ids of one millisecond by the time when they were made.
 static IN_ORDER: Mutex<ContextV7> = Mutex::new(ContextV7::new());
-/// How the name of a directory begins that is to become a job.
+/// The prefix of a directory's name while the job is being made.
 const NEW: &str = ".new-";
-/// How the name of a directory begins that was a job.
+/// The prefix of the name of a deleted job's directory.
 const DELETED: &str = ".del-";
-/// For so many milliseconds, what was read of an ended job counts as what its files say.
+/// How many milliseconds an ended job counts as unchanged after its files were read.
 const FRESH_MILLIS: i64 = 1000;
-/// For so many more jobs of the store, a millisecond longer: looking at files must not become most of what a host does.
+/// How many jobs of the store add a millisecond to that, so that a host does not spend its time comparing files.
 const JOBS_PER_FRESH_MILLI: i64 = 12;
-/// But no longer than this.
+/// The most milliseconds.
 const MAX_FRESH_MILLIS: i64 = 5000;
 
-/// What a store is opened with.
+/// The options of a store.
 pub struct StoreOptions {
-    /// The sizes that it enforces.
+    /// The limits that it enforces.
     pub limits: Arc<Limits>,
-    /// Where it takes the time from.
+    /// Its source of the time.
     pub clock: Arc<dyn Clock>,
 }
 
-/// A job that is to be made: an accepted dispatch.
+/// A new job: an accepted dispatch.
 pub struct NewJob {
     /// From [`JobStore::new_id`].
     pub id: JobId,
@@ -86,7 +87,7 @@ pub struct NewJob {
     pub description: String,
     /// The prompt; not empty.
     pub task: String,
-    /// The dispatch's `config`; null where none came.
+    /// The dispatch's `config`; null if it has none.
     pub config: Value,
     /// How the job is carried out.
     pub plan: Accepted,
@@ -99,57 +100,51 @@ pub struct PruneReport {
     pub removed: Vec<JobId>,
     /// How many bytes their files had.
     pub bytes: u64,
-    /// Those that could not be removed, and why.
+    /// The jobs that could not be removed, and why.
     pub failed: Vec<(JobId, String)>,
 }
 
-/// The jobs of one member. There is one store for a member's directory at a time; see
+/// The jobs of one member. A member's directory has one store at a time; see
 /// [`OwnerLock`](crate::OwnerLock).
 ///
-/// All methods block on the file system, but for those that end in `_now`, [`Self::new_id`], [`Self::running`] and
-/// [`Self::running_count`].
+/// All methods block on the file system, except [`Self::new_id`], [`Self::running`] and [`Self::brief`].
 pub struct JobStore {
     context: Arc<StoreContext>,
-    catalog: Arc<Catalog>,
+    catalog: Catalog,
     lists: Lists,
     notes: NotesBudget,
     loading: Loading,
     recovery: Recovery,
     unreadable: Unreadable,
     trash: Trash,
-    /// `None` where the system has no watch to give: then every look at all jobs is a search too.
-    watch: Option<Watch>,
-    /// For the jobs that it runs.
+    /// Passed to the jobs that it runs.
     itself: Weak<Self>,
 }
 
 impl JobStore {
-    /// Opens the store of a member, whose directory `member` is; makes `jobs/` if there is none. It reads no job, so
-    /// it is fast: see [`Self::load`].
+    /// Opens the store of the member in the directory `member`; makes `jobs/` if there is none. It reads no job: see
+    /// [`Self::load`].
     pub fn open(member: &Dir, options: StoreOptions) -> io::Result<Arc<Self>> {
         let jobs = open_or_make_dir(member, JOBS)?;
-        let catalog = Arc::new(Catalog::default());
-        let watch = watch(&jobs, &catalog)
-            .inspect_err(|e| tracing::warn!("cannot watch jobs/, searching it once a second instead: {e}"))
-            .ok();
-        let context = StoreContext::new(jobs, options.limits, options.clock);
+        let StoreOptions { limits, clock } = options;
+        let (limits, generation, subscriber) = (Mutex::new(limits), AtomicU64::new(0), OnceLock::new());
+        let context = StoreContext { jobs, limits, clock, generation, subscriber };
         Ok(Arc::new_cyclic(|itself| Self {
-            context,
-            catalog,
+            context: Arc::new(context),
+            catalog: Catalog::default(),
             lists: Lists::default(),
             notes: NotesBudget::default(),
             loading: Loading::default(),
             recovery: Recovery::default(),
             unreadable: Unreadable::default(),
             trash: Trash::default(),
-            watch,
             itself: itself.clone(),
         }))
     }
 
-    /// An id for a new job: a UUIDv7 of the clock's time; of 1970, where the clock says that it is earlier.
+    /// An id for a new job: a UUIDv7 of the clock's time, or of 1970 if that is earlier.
     pub fn new_id(&self) -> JobId {
-        let now = self.context.clock().now();
+        let now = self.context.clock.now();
         let seconds = u64::try_from(now.as_second()).unwrap_or(0);
         let nanos = u32::try_from(now.subsec_nanosecond()).unwrap_or(0);
         let time = uuid::Timestamp::from_unix(&*lock(&IN_ORDER), seconds, nanos);
@@ -157,8 +152,8 @@ impl JobStore {
         Uuid::new_v7(time).to_string().parse().expect("a UUID is a job id")
     }
 
-    /// Makes a job; it is running when this returns, and outlasts a power cut. Refused if description or task is
-    /// empty, and over the limits of description, task and config.
+    /// Makes a job. When this returns, it is running, and survives a power cut. Refused if description or task is empty, or a
+    /// limit of description, task or config is exceeded.
     pub fn create(self: &Arc<Self>, new: NewJob) -> Result<Arc<RunningJob>, StoreError> {
         self.check(&new)?;
         let meta = Meta {
@@ -180,30 +175,30 @@ impl JobStore {
             let hint = if removed { "; jobs/ was removed while the host runs, so start the host again" } else { "" };
             StoreError::io(format!("could not store the job{hint}"))(e)
         })?;
-        let job = Arc::new(RunningJob::new(self.context.clone(), self.itself.clone(), &meta));
-        self.insert_running(&job, &meta, || News::JobStarted { description: new.description.clone() });
+        let job = Arc::new(RunningJob::new(self.context.clone(), self.itself.clone(), meta));
+        self.insert_running(&job, || EventDetail::JobStarted { description: new.description.clone() });
         Ok(job)
     }
 
-    /// Says who resumes interrupted jobs: to be called before [`Self::load`]. Without, they fail.
+    /// Sets what resumes interrupted jobs, before [`Self::load`]. Without it, they fail.
     pub fn set_resume(&self, resume: Arc<dyn Resume>) {
-        self.recovery.set_resume(resume);
+        let _ = self.recovery.resume.set(resume);
     }
 
-    /// Changes the limits, for the jobs that are created, or resumed, from now on: a running job keeps its own.
+    /// Changes the limits of jobs that are created or resumed from now on. A running job keeps its own.
     pub fn set_limits(&self, limits: Arc<Limits>) {
-        self.context.set_limits(limits);
+        *lock(&self.context.limits) = limits;
     }
 
-    /// Says who receives the events of jobs: to be called before [`Self::load`].
+    /// Sets what receives the events of jobs, before [`Self::load`].
     pub fn set_subscriber(&self, subscriber: Arc<dyn Subscriber>) {
-        self.context.subscribe(subscriber);
+        let _ = self.context.subscriber.set(subscriber);
     }
 
-    /// Leaves interrupted jobs to the next host: to be called before [`Self::load`]. They are not found then, unless
+    /// Leaves interrupted jobs to the next host; to be called before [`Self::load`]. They are unknown then, unless
     /// [`Self::recover`] follows.
     pub fn defer_recovery(&self) {
-        self.recovery.defer(true);
+        self.recovery.is_deferred.store(true, Ordering::Relaxed);
     }
 
     fn check(&self, new: &NewJob) -> Result<(), StoreError> {
@@ -227,18 +222,20 @@ impl JobStore {
         Ok(())
     }
 
-    /// Makes the job's directory under another name, and gives it its own by one rename.
+    /// Makes the job's directory under a temporary name, and renames it.
     fn make(&self, new: &NewJob, meta: &Meta) -> io::Result<()> {
-        let jobs = self.context.jobs();
+        let jobs = &self.context.jobs;
         let nascent = format!("{NEW}{}", new.id);
         let made = (|| {
             jobs.create_dir(&nascent)?;
             let dir = open_dir(jobs, &nascent)?;
-            create(&dir, TASK, new.task.as_bytes())?;
-            create(&dir, CONFIG, &record::config_json(&new.config)?)?;
-            create(&dir, META, &record::pretty(meta)?)?;
-            create(&dir, STATUS, b"")?;
-            create(&dir, PLAN, &record::sealed(&new.plan, |plan| self.recovery.seal(&new.id, plan))?)?;
+            let create = |file, bytes: &[u8]| create(&dir, file, bytes, (ANYBODY, Survives::PowerCut));
+            create(TASK, new.task.as_bytes())?;
+            create(CONFIG, &record::config_json(&new.config)?)?;
+            create(META, &record::pretty(meta)?)?;
+            create(STATUS, b"")?;
+            let seal = |plan: &[u8]| self.recovery.resume.get()?.seal(&new.id, plan);
+            create(PLAN, &record::sealed(&new.plan, seal)?)?;
             dir.create_dir(ARTIFACTS)?;
             sync_dir(&dir)?;
             jobs.rename(&nascent, jobs, new.id.as_str())
@@ -247,8 +244,8 @@ impl JobStore {
             self.trash.remove(jobs, &nascent);
         }
         made?;
-        self.context.sync_jobs().inspect_err(|_| {
-            // The caller is told that there is no such job.
+        sync_dir(jobs).inspect_err(|_| {
+            // The caller gets an error, so there must be no such job.
             if jobs.rename(new.id.as_str(), jobs, &nascent).is_ok() {
                 self.trash.remove(jobs, &nascent);
             }
@@ -263,19 +260,13 @@ impl JobStore {
         }
     }
 
-    /// How many jobs are running.
-    pub fn running_count(&self) -> usize {
-        let entries = self.catalog.read().entries();
-        entries.iter().filter(|entry| entry.status() == JobStatus::Running).count()
-    }
-
     /// A job's directory.
     pub fn job_dir(&self, id: &JobId) -> io::Result<Dir> {
-        open_dir(self.context.jobs(), id.as_str())
+        open_dir(&self.context.jobs, id.as_str())
     }
 
-    /// Ends a running job; makes a failed one cancelled, whose error and end stay; leaves others as they are
-    /// (REQ-WD-16). When this returns, the outcome is stored, and no file of the job changes any more.
+    /// Ends a running job; makes a failed one cancelled, and keeps its error and time; leaves others as they are (REQ-WD-16).
+    /// When this returns, the outcome is stored, and no file of the job changes any more.
     pub fn cancel(&self, id: &str) -> Result<CancelView, StoreError> {
         let entry = self.find(id)?;
         if let Some(job) = self.running(id)
@@ -294,7 +285,7 @@ impl JobStore {
         let stored =
             self.store_end(&meta, None).map_err(StoreError::io("could not store that the job is cancelled"))?;
         let end = end_of(&meta);
-        self.update(&entry, |ended| (ended.meta, ended.fingerprint) = (meta, Some(stored)));
+        entry.update_ended(|ended| (ended.meta, ended.fingerprint) = (meta, Some(stored)));
         self.context.publish(&entry.id, || end);
         Ok(CancelView { job_id: entry.id.clone(), status: JobStatus::Cancelled })
     }
@@ -316,10 +307,10 @@ impl JobStore {
     /// Removes the jobs that ended more than `older_than` ago with one of `statuses`, failed ones too. A running
     /// job is never removed.
     pub fn prune(&self, older_than: Duration, statuses: &[JobStatus]) -> PruneReport {
-        self.absorb();
+        self.sweep(false);
         let mut report = PruneReport::default();
         let age = SignedDuration::try_from(older_than).unwrap_or(SignedDuration::MAX);
-        let Ok(before) = self.context.clock().now().checked_sub(age) else { return report };
+        let Ok(before) = self.context.clock.now().checked_sub(age) else { return report };
         let entries = self.catalog.read().entries();
         for entry in entries {
             let _files = lock(&entry.files);
@@ -330,7 +321,7 @@ impl JobStore {
             if statuses.contains(&meta.status) && ended_before(&meta, before) {
                 match self.take_away(&entry) {
                     Ok(()) => {
-                        let bytes = tree::bytes(self.context.jobs(), &format!("{DELETED}{}", meta.job_id));
+                        let bytes = tree::bytes(&self.context.jobs, &format!("{DELETED}{}", meta.job_id));
                         report.bytes = report.bytes.saturating_add(bytes);
                         report.removed.push(meta.job_id);
                     }
@@ -342,46 +333,37 @@ impl JobStore {
         report
     }
 
-    /// Takes an ended job away, at once for everybody; [`Self::discard`] follows. `entry.files` is held.
+    /// Removes an ended job from the index and renames its directory; [`Self::discard`] follows. `entry.files` is held.
     fn take_away(&self, entry: &Arc<Entry>) -> Result<(), StoreError> {
-        let (id, jobs) = (&entry.id, self.context.jobs());
-        let Some(meta) = entry.meta() else { return Err(StoreError::Unknown(id.to_string())) };
+        let (id, jobs) = (&entry.id, &self.context.jobs);
         if !self.catalog.write().take(id) {
             return Err(StoreError::Unknown(id.to_string()));
         }
         let doomed = format!("{DELETED}{id}");
-        // An earlier job of that name can have left one.
+        // An earlier job of that id can have left one.
         self.trash.remove(jobs, &doomed);
         if let Err(e) = if_there(jobs.rename(id.as_str(), jobs, &doomed)) {
             let mut index = self.catalog.write();
             index.unclaim(id);
-            index.insert(entry.clone(), &meta.started_at);
+            index.insert(entry.clone());
             return Err(StoreError::io("could not remove the job")(e));
         }
-        self.context.changed();
-        self.context.publish(id, || News::JobDeleted);
+        self.context.publish(id, || EventDetail::JobDeleted);
         Ok(())
     }
 
-    /// Removes the files of jobs that were taken away. Their ids stay reserved until then, so that nobody else does.
+    /// Removes the files of jobs that were taken away. Their ids stay reserved until then, so that no other thread does.
     fn discard(&self, ids: &[JobId]) {
         if ids.is_empty() {
             return;
         }
-        if let Err(e) = self.context.sync_jobs() {
+        if let Err(e) = sync_dir(&self.context.jobs) {
             tracing::warn!("the removal of {} jobs may not survive a power cut: {e}", ids.len());
         }
         for id in ids {
-            self.trash.remove(self.context.jobs(), &format!("{DELETED}{id}"));
+            self.trash.remove(&self.context.jobs, &format!("{DELETED}{id}"));
             self.catalog.write().unclaim(id);
-            self.notice_return(id);
         }
-    }
-
-    /// Changes what is known of an ended job, for all to see.
-    fn update(&self, entry: &Entry, change: impl FnOnce(&mut EndedJob)) {
-        entry.update_ended(change);
-        self.context.changed();
     }
 
     /// See [`record::store_end`].
@@ -389,30 +371,26 @@ impl JobStore {
         record::store_end(&self.job_dir(&meta.job_id)?, meta, unsaved, &self.context.limits())
     }
 
-    /// A job. It waits for the load only where the job is not known yet; a directory that could not be read is looked at
-    /// once more.
+    /// A job. It waits for the load only if the job is not known yet. A directory that appeared since is read.
     fn find(&self, id: &str) -> Result<Arc<Entry>, StoreError> {
         let get = || self.catalog.read().get(id);
-        if self.loading.is_done() || get().is_none() {
-            self.absorb();
-        }
-        if let (None, Ok(id)) = (get(), id.parse())
-            && self.unreadable.contains(&id)
+        if get().is_none()
+            && self.ensure_loaded()
+            && let Ok(id) = id.parse()
         {
             self.compare(&id);
         }
         get().ok_or_else(|| StoreError::Unknown(id.to_owned()))
     }
 
-    /// How long what was read of ended jobs counts as what their files say, in milliseconds.
-    fn fresh_millis(&self) -> i64 {
+    /// A test of whether what was read of ended jobs at a moment still counts as what their files say. A moment in the future,
+    /// as after the clock was set back, does not. The index is read here and not by the test, since it must not be locked
+    /// while a job's state is.
+    fn freshness(&self) -> impl Fn(i64) -> bool + use<> {
         let jobs = i64::try_from(self.catalog.read().len()).unwrap_or(i64::MAX);
-        FRESH_MILLIS.saturating_add(jobs / JOBS_PER_FRESH_MILLI).min(MAX_FRESH_MILLIS)
-    }
-
-    /// Whether that moment is no longer ago; one that is still to come, as when the clock was set back, is not.
-    fn is_within(&self, millis: i64, moment: i64) -> bool {
-        (0..millis).contains(&self.context.millis().saturating_sub(moment))
+        let millis = FRESH_MILLIS.saturating_add(jobs / JOBS_PER_FRESH_MILLI).min(MAX_FRESH_MILLIS);
+        let now = self.context.millis();
+        move |moment| (0..millis).contains(&now.saturating_sub(moment))
     }
 }
 
@@ -427,19 +405,18 @@ impl EndListener for JobStore {
         } else if let Some(entry) = entry {
             let mut state = lock(&entry.state);
             *state = State::Ended(Box::new(ended));
-            // Whoever deletes it now waits until that is published.
+            // Under the lock, so that a deletion is published after it.
             self.context.publish(&id, || end);
         }
-        self.context.changed();
     }
 }
 
 /// The event of a job that ended as its record says.
-fn end_of(meta: &Meta) -> News {
-    News::JobEnded { status: meta.status, error: meta.error.clone() }
+fn end_of(meta: &Meta) -> EventDetail {
+    EventDetail::JobEnded { status: meta.status, error: meta.error.clone() }
 }
 
-/// An answer for the wire.
+/// Serializes an answer.
 fn json(value: &impl Serialize) -> Result<Bytes, StoreError> {
     let bytes = serde_json::to_vec(value).map_err(|e| StoreError::io("could not write the answer")(e.into()))?;
     Ok(Bytes::from(bytes))

@@ -1,5 +1,5 @@
-//! Status and result of a job (REQ-WD-8 to REQ-WD-15): answered from memory where its files were compared to it a moment
-//! ago, else after a look at the files, which people may have edited.
+//! Status and result of a job (REQ-WD-8 to REQ-WD-15). They are answered from memory if the job's files were compared to it
+//! a moment ago, else from the files, which people may have edited.
 
 use std::sync::{
     Arc,
@@ -11,7 +11,6 @@ use guild_contract::{JobStatus, rpc::ResultView};
 
 use super::{JobStore, json};
 use crate::{
-    ended::EndedJob,
     error::StoreError,
     index::{Catalog, Entry, State},
     record::{self, META, Notes},
@@ -19,15 +18,15 @@ use crate::{
     sync::lock,
 };
 
-/// Bytes of [`Notes`] of ended jobs that are held in memory.
+/// Bytes of [`Notes`] of ended jobs that are kept in memory, measured as JSON.
 const MAX_NOTES_BYTES: usize = 32 * 1024 * 1024;
 
-/// Bounds the memory that the notes of ended jobs take.
+/// Bounds the memory for the notes of ended jobs.
 #[derive(Default)]
 pub(super) struct NotesBudget(AtomicUsize);
 
 impl NotesBudget {
-    /// Makes room for more bytes. Where there is none, all notes are dropped, and read again when they are asked for.
+    /// Makes room for more bytes. If there is none, all notes are dropped, and read again when they are asked for.
     fn take(&self, bytes: usize, catalog: &Catalog) {
         if self.0.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) <= MAX_NOTES_BYTES {
             return;
@@ -41,59 +40,52 @@ impl NotesBudget {
 }
 
 impl JobStore {
-    /// [`Self::status`], if memory shows what the files say. For an ended job it takes the state of four files, which is
-    /// quicker than to hand the question to another thread; it opens none, and waits for nobody.
+    /// [`Self::status`] of a job whose status is in memory and fresh. It does not read files, so that it needs no thread that
+    /// may block.
     pub fn status_now(&self, id: &str) -> Option<Bytes> {
-        if self.catalog.is_stale() {
-            return None;
-        }
+        // The index is let go of in between: a second read of it would wait for a writer that waits for the first.
         let entry = self.catalog.read().get(id)?;
-        let fresh_for = self.fresh_millis();
-        let (meta, notes) = match &*lock(&entry.state) {
-            State::Running(job) => return job.with_view(json).ok(),
-            State::Ended(ended) if self.is_within(fresh_for, ended.checked) => return status_of(ended),
-            State::Ended(ended) => (ended.fingerprint?, ended.notes.clone()?),
+        let is_fresh = self.freshness();
+        let view = match &*lock(&entry.state) {
+            State::Running(job) => job.snapshot(),
+            State::Ended(ended) if is_fresh(ended.checked) => ended.notes.as_ref()?.0.view(&ended.meta),
+            State::Ended(_) => return None,
         };
-        let jobs = self.context.jobs();
-        if record::fingerprint(jobs, &entry.id, META) != Some(meta) || !notes.are_current(jobs, &entry.id) {
-            return None;
-        }
-        match &mut *lock(&entry.state) {
-            State::Running(_) => None,
-            State::Ended(ended) => {
-                ended.checked = self.context.millis();
-                status_of(ended)
-            }
-        }
+        json(&view).ok()
     }
 
     /// What `worker/status` answers: a [`StatusView`](guild_contract::rpc::StatusView) as JSON.
     pub fn status(&self, id: &str) -> Result<Bytes, StoreError> {
         let entry = self.find(id)?;
         let _files = lock(&entry.files);
-        if let Some(json) = self.status_now(id) {
-            return Ok(json);
+        if let Some(status) = self.status_now(id) {
+            return Ok(status);
         }
         self.refresh(&entry)?;
-        let (meta, before) = match &*lock(&entry.state) {
-            State::Running(job) => return job.with_view(json),
+        let (meta, known) = match &*lock(&entry.state) {
+            State::Running(job) => return json(&job.snapshot()),
             State::Ended(ended) => (ended.meta.clone(), ended.notes.clone()),
         };
-        let jobs = self.context.jobs();
-        let notes = before.clone().filter(|notes| notes.are_current(jobs, &entry.id)).unwrap_or_else(|| {
-            let notes = Notes::read(jobs, &entry.id, &self.context.limits(), before.as_deref());
-            self.notes.take(notes.bytes(), &self.catalog);
-            Arc::new(notes)
-        });
-        let status = json(&notes.view(&meta))?;
+        let jobs = &self.context.jobs;
+        let notes = match known {
+            Some(notes) if notes.1 == record::note_files(jobs, &entry.id) => notes,
+            outdated => {
+                let outdated = outdated.as_ref().map(|notes| &notes.0);
+                let notes = Notes::read(jobs, &entry.id, &self.context.limits(), outdated);
+                self.notes.take(json(&notes.0.view(&meta))?.len(), &self.catalog);
+                Arc::new(notes)
+            }
+        };
+        let status = json(&notes.0.view(&meta))?;
         entry.update_ended(|ended| (ended.notes, ended.checked) = (Some(notes), self.context.millis()));
+        self.context.changed();
         Ok(status)
     }
 
-    /// Compares `meta.json` of an ended job to what was read. A record that cannot be read, or that says that the job is
-    /// running, leaves what is known. A job whose directory is gone is unknown. `entry.files` is held.
+    /// Reads `meta.json` of an ended job if it changed. A record that cannot be read, or that says that the job is running, is
+    /// ignored. A job whose directory is gone becomes unknown. `entry.files` is held.
     pub(super) fn refresh(&self, entry: &Arc<Entry>) -> Result<(), StoreError> {
-        let (jobs, id) = (self.context.jobs(), &entry.id);
+        let (jobs, id) = (&self.context.jobs, &entry.id);
         let (known, unsaved) = match &*lock(&entry.state) {
             State::Running(_) => return Ok(()),
             State::Ended(ended) => {
@@ -102,7 +94,7 @@ impl JobStore {
         };
         if let Some((meta, result)) = &unsaved {
             match self.store_end(meta, result.as_ref()) {
-                Ok(stored) => self.update(entry, |ended| {
+                Ok(stored) => entry.update_ended(|ended| {
                     (ended.fingerprint, ended.unsaved, ended.warning) = (Some(stored), None, None);
                 }),
                 Err(e) => warn_once(entry, format!("cannot store the end of the job, trying again later: {e}")),
@@ -118,11 +110,12 @@ impl JobStore {
         }
         match record::read_meta(jobs, id, &self.context.limits()) {
             Ok((meta, read)) if meta.status != JobStatus::Running => {
-                let started_at = meta.started_at.clone();
-                self.update(entry, |ended| (ended.meta, ended.fingerprint, ended.warning) = (meta, Some(read), None));
+                entry.update_ended(|ended| {
+                    (ended.meta, ended.fingerprint, ended.warning) = (meta, Some(read), None);
+                });
                 let mut index = self.catalog.write();
                 if index.get(id.as_str()).is_some() {
-                    index.insert(entry.clone(), &started_at);
+                    index.insert(entry.clone());
                 }
             }
             outcome => {
@@ -133,32 +126,27 @@ impl JobStore {
                 };
                 warn_once(entry, format!("ignoring an edit of {META}: {reason}"));
                 if !is_transient && current.is_some() {
-                    self.update(entry, |ended| ended.fingerprint = current);
+                    entry.update_ended(|ended| ended.fingerprint = current);
                 }
             }
         }
         Ok(())
     }
 
-    /// What `worker/result` answers. Refused unless the job is completed (REQ-WD-14).
+    /// What `worker/result` answers; refused unless the job is completed (REQ-WD-14).
     pub fn result(&self, id: &str) -> Result<ResultView, StoreError> {
         let entry = self.find(id)?;
         let _files = lock(&entry.files);
         self.refresh(&entry)?;
-        let (status, error, unsaved) = match &*lock(&entry.state) {
-            State::Running(_) => (JobStatus::Running, None, None),
-            State::Ended(ended) => (ended.meta.status, ended.meta.error.clone(), ended.unsaved.clone()),
+        let (meta, unsaved) = match &*lock(&entry.state) {
+            State::Running(job) => (job.look(|meta, _| meta.clone()), None),
+            State::Ended(ended) => (ended.meta.clone(), ended.unsaved.clone()),
         };
-        records::result(self.context.jobs(), &entry.id, (status, error.as_deref()), unsaved, &self.context.limits())
+        records::result(&self.context.jobs, &meta, unsaved.as_ref(), &self.context.limits())
     }
 }
 
-/// The status of an ended job, where its notes are in memory.
-fn status_of(ended: &EndedJob) -> Option<Bytes> {
-    json(&ended.notes.as_ref()?.view(&ended.meta)).ok()
-}
-
-/// Logs what is wrong with an ended job's files, once for as long as it stays so.
+/// Logs a warning about an ended job's files, once until it changes.
 fn warn_once(entry: &Entry, warning: String) {
     entry.update_ended(|ended| {
         if ended.warning.as_ref() != Some(&warning) {
@@ -199,7 +187,6 @@ mod tests {
         assert_eq!(held(), 2, "exactly the limit fits");
         store.notes.take(1, &store.catalog);
         assert_eq!((held(), store.notes.0.load(Ordering::Relaxed)), (0, 1));
-        assert_eq!(store.status_now("a"), None);
         assert!(status("a").contains("the summary"));
         assert_eq!(held(), 1);
     }

@@ -10,13 +10,13 @@ use std::{
 
 use cap_std::{ambient_authority, fs::Dir};
 use guild_contract::{
-    Bounds, Grants, JobId, Limits,
+    Bounds, Grants, JobId, JobStatus, Limits,
     rpc::{JobList, ListParams, StatusView},
 };
 use guild_jobs::{Accepted, Clock, JobStore, MemoryStore, NewJob, RunningJob, StoreError, StoreOptions};
 use guild_session::activation::{Plan, SessionPlan};
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 pub struct ManualClock(Mutex<Timestamp>);
 
@@ -157,6 +157,11 @@ pub fn is_unknown(store: &JobStore, id: &str) -> bool {
 pub fn list(store: &JobStore, params: Value) -> JobList {
     let params: ListParams = serde_json::from_value(params).unwrap();
     serde_json::from_slice(&store.list(&params).unwrap()).unwrap()
+}
+
+pub fn running_count(store: &JobStore) -> usize {
+    let jobs = list(store, json!({})).jobs;
+    jobs.iter().filter(|job| job.status == JobStatus::Running).count()
 }
 
 pub fn listed_ids(store: &JobStore, params: Value) -> Vec<String> {

@@ -1,20 +1,13 @@
-//! What happens on a host, for whoever would otherwise poll: the newest events, and who listens to them.
+//! The events of a host, for clients that would otherwise poll: the newest ones, and who subscribes to them.
 //!
-//! Whoever makes something happen puts it away in an inbox, and is done: one lock, held for a moment, and one task woken,
-//! however many listen. That task, the pump, gives each event its number, renders it once for all, and wakes the
-//! listeners, the more of them there are the less often. A listener has no queue: it has the number of the event that it
-//! was told last, and reads on from there when its client has taken what came before. So a slow one costs nobody anything,
-//! and finds a gap where what it was not told yet is not kept any more.
+//! An event gets its number, and is rendered once for all subscribers, when it happens. A subscriber has no queue: it has the
+//! number of the last event that it was sent, and reads on from there when its client has taken what came before. So a slow
+//! one delays no other, and finds a gap where events that it was not sent are gone.
 
 mod ring;
 
 use std::{
-    collections::VecDeque,
-    iter, mem,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, PoisonError, RwLock, Weak},
     time::Duration,
 };
 
@@ -22,7 +15,7 @@ use guild_auth::{
     Identity,
     shares::{Share, Shares},
 };
-use guild_contract::{Event, JobId, Limits, MemberKey, News};
+use guild_contract::{Event, EventDetail, Limits, MemberKey};
 use guild_jobs::{
     events::{JobEvent, Subscriber},
     rfc3339,
@@ -37,166 +30,92 @@ pub use self::ring::{Record, Start};
 
 use self::ring::Ring;
 
-/// The pump rests for so long for each listener that it wakes, which has to be several times what it takes to tell one: so
-/// ten thousand are woken twice in a second, and leave most of the machine to others. `cargo xtask bench listeners` measures
-/// what is left.
+/// The pause after subscribers were woken, for each of them: several times what it takes to serve one. Ten thousand are woken
+/// twice in a second, which leaves most of the machine to requests. `cargo xtask bench listeners` measures that.
 const REST: Duration = Duration::from_micros(50);
-/// A shorter rest is put off: no timer is as fine.
-const LEAST_REST: Duration = Duration::from_millis(1);
-/// The listeners are woken in so many shares, so that no request has to wait behind all of them: of ten thousand, 156 at a
-/// time, with 8 ms for others after them.
-const SHARES: usize = 64;
 
 /// The events of a host.
 pub struct Hub {
-    inbox: Mutex<Inbox>,
-    /// There is something in the inbox; or there is no hub any more.
-    arrived: Arc<Notify>,
     ring: RwLock<Ring>,
-    /// The number of the newest event, for each share of the listeners to wait for.
-    shares: Vec<watch::Sender<u64>>,
-    /// How many have come to listen.
-    came: AtomicUsize,
-    /// One for each who may listen.
-    places: Arc<Shares>,
-    /// How many may listen.
+    /// Notified when there is a new event, and when the hub is dropped.
+    changed: Arc<Notify>,
+    /// The number of the newest event, as subscribers were last woken for it.
+    newest: watch::Sender<u64>,
+    /// One for each subscriber that there may be.
+    permits: Arc<Shares>,
+    /// How many subscribers there may be.
     pub limits: Arc<Limits>,
 }
 
-/// What happened, and has no number yet.
-#[derive(Default)]
-struct Inbox {
-    events: VecDeque<Arrived>,
-    /// How many there was no room for before those that are there, since nobody fetched them.
-    lost: u64,
-}
-
-struct Arrived {
-    time: Timestamp,
-    member: Option<MemberKey>,
-    job: Option<JobId>,
-    news: News,
-    truncated: bool,
-}
-
 impl Hub {
-    /// A place of `who` among the listeners of the host (`limits.listeners`), while there is one for it.
+    /// A place of `who` among the subscribers of the host (`limits.listeners`), while there is one for it.
     pub fn place(&self, who: Identity) -> Option<Share> {
-        self.places.take(who, 1)
+        self.permits.take(who, 1)
     }
 
-    /// A hub without events. It has to be called in a runtime, in which its pump runs as long as it lives.
+    /// A hub without events. It has to be called in a runtime, in which a task wakes the subscribers as long as the hub lives.
     pub fn new(limits: &Arc<Limits>) -> Arc<Self> {
         // The numbers of another run of the host mean nothing here.
         let run = format!("{:x}", Timestamp::now().as_microsecond());
-        let arrived = Arc::new(Notify::new());
+        let changed = Arc::new(Notify::new());
         let hub = Arc::new(Self {
-            inbox: Mutex::default(),
-            arrived: arrived.clone(),
             ring: RwLock::new(Ring::new(run, limits.events_kept)),
-            shares: iter::repeat_with(|| watch::Sender::new(0)).take(SHARES).collect(),
-            came: AtomicUsize::new(0),
-            places: Shares::new(limits.listeners.into()),
+            changed: changed.clone(),
+            newest: watch::Sender::new(0),
+            permits: Shares::new(limits.listeners.into()),
             limits: limits.clone(),
         });
-        tokio::spawn(pump(Arc::downgrade(&hub), arrived));
+        tokio::spawn(wake(Arc::downgrade(&hub), changed));
         hub
     }
 
-    /// Tells what became of the member `key`.
-    pub fn member(&self, key: MemberKey, news: News) {
-        let (news, truncated) = news.cut();
-        self.arrive(Arrived { time: Timestamp::now(), member: Some(key), job: None, news, truncated });
+    /// Publishes an event of the member `key`.
+    pub fn member(&self, key: MemberKey, detail: EventDetail) {
+        let (detail, truncated) = detail.cut();
+        let time = rfc3339(Timestamp::now());
+        self.publish(Event { time, member: Some(key), job_id: None, news: detail, truncated });
     }
 
-    /// Tells what happens to the jobs of a member, for [`JobStore::set_subscriber`](guild_jobs::JobStore::set_subscriber).
+    /// Publishes the events of a member's jobs, for [`JobStore::set_subscriber`](guild_jobs::JobStore::set_subscriber).
     pub fn of_member(self: &Arc<Self>, key: &MemberKey) -> Arc<dyn Subscriber> {
         Arc::new(OfMember { hub: self.clone(), member: key.clone() })
     }
 
-    fn arrive(&self, event: Arrived) {
-        {
-            let mut inbox = self.inbox();
-            if inbox.events.len() >= self.limits.events_kept as usize {
-                inbox.events.pop_front();
-                inbox.lost = inbox.lost.saturating_add(1);
-            }
-            inbox.events.push_back(event);
-        }
-        self.arrived.notify_one();
+    fn publish(&self, event: Event) {
+        self.ring.write().unwrap_or_else(PoisonError::into_inner).push(event);
+        self.changed.notify_one();
     }
 
-    fn inbox(&self) -> MutexGuard<'_, Inbox> {
-        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Reads the events that are kept.
+    pub fn read<T>(&self, read: impl FnOnce(&Ring) -> T) -> T {
+        read(&self.ring.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Puts what has arrived into the ring. Answers with the number of the newest event.
-    fn sort(&self) -> u64 {
-        let Inbox { events, lost } = mem::take(&mut *self.inbox());
-        let events: Vec<_> = events.into_iter().map(Event::from).collect();
-        let mut ring = self.ring.write().unwrap_or_else(PoisonError::into_inner);
-        if lost > 0 {
-            ring.lose(lost);
-        }
-        for event in events {
-            ring.push(event);
-        }
-        ring.newest()
-    }
-
-    /// Looks at what is kept.
-    pub fn read<T>(&self, look: impl FnOnce(&Ring) -> T) -> T {
-        look(&self.ring.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// The number of the newest event, as one more listener is told of it.
+    /// The number of the newest event, as a subscriber is woken for it.
     pub fn newest(&self) -> watch::Receiver<u64> {
-        let share = self.came.fetch_add(1, Ordering::Relaxed) % SHARES;
-        // There is a share of each number.
-        self.shares.get(share).map_or_else(|| watch::channel(0).1, watch::Sender::subscribe)
-    }
-
-    fn listeners(&self) -> u32 {
-        u32::try_from(self.places.taken()).unwrap_or(u32::MAX)
+        self.newest.subscribe()
     }
 }
 
 impl Drop for Hub {
     fn drop(&mut self) {
-        self.arrived.notify_one();
+        self.changed.notify_one();
     }
 }
 
-/// Fetches what arrives and wakes the listeners, one share of them after the other, as long as there is a hub.
-async fn pump(hub: Weak<Hub>, arrived: Arc<Notify>) {
-    let mut rest = Duration::ZERO;
+/// Wakes the subscribers when there are new events, as long as there is a hub: the more subscribers, the less often.
+async fn wake(hub: Weak<Hub>, changed: Arc<Notify>) {
     loop {
-        arrived.notified().await;
-        for share in 0..SHARES {
-            let Some(hub) = hub.upgrade() else { return };
-            // Each time: what arrives while the others rest must not fill the inbox.
-            let newest = hub.sort();
-            if let Some(share) = hub.shares.get(share) {
-                share.send_if_modified(|told| mem::replace(told, newest) != newest);
-            }
-            rest += REST.saturating_mul(hub.listeners()) / SHARES as u32;
-            drop(hub);
-            if rest >= LEAST_REST {
-                sleep(mem::take(&mut rest)).await;
-            }
-        }
+        changed.notified().await;
+        let Some(hub) = hub.upgrade() else { return };
+        hub.newest.send_replace(hub.read(Ring::newest));
+        let subscribers = u32::try_from(hub.permits.taken()).unwrap_or(u32::MAX);
+        drop(hub);
+        sleep(REST.saturating_mul(subscribers)).await;
     }
 }
 
-impl From<Arrived> for Event {
-    fn from(arrived: Arrived) -> Self {
-        let Arrived { time, member, job, news, truncated } = arrived;
-        Self { time: rfc3339(time), member, job_id: job, news, truncated }
-    }
-}
-
-/// RFC 3339 in UTC, to the millisecond.
-/// Tells the hub what happens to the jobs of a member.
+/// Publishes the events of a member's jobs.
 struct OfMember {
     hub: Arc<Hub>,
     member: MemberKey,
@@ -204,7 +123,26 @@ struct OfMember {
 
 impl Subscriber for OfMember {
     fn receive(&self, event: JobEvent) {
-        let JobEvent { time, job, news, truncated } = event;
-        self.hub.arrive(Arrived { time, member: Some(self.member.clone()), job: Some(job), news, truncated });
+        let JobEvent { time, job, detail, truncated } = event;
+        let (time, member) = (rfc3339(time), Some(self.member.clone()));
+        self.hub.publish(Event { time, member, job_id: Some(job), news: detail, truncated });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_subscriber_is_not_sent_what_happened_before_it_came_and_is_woken_for_what_comes_after() {
+        let hub = Hub::new(&Arc::new(Limits::default()));
+        hub.member("m".parse().unwrap(), EventDetail::MemberAdded);
+        let (_, at) = hub.read(|ring| ring.begin(Start::Now));
+        let mut newest = hub.newest();
+        assert!(hub.read(|ring| ring.read(at, |_| true)).0.is_empty());
+        hub.member("m".parse().unwrap(), EventDetail::MemberRemoved);
+        newest.wait_for(|newest| *newest > at).await.unwrap();
+        let (batch, at) = hub.read(|ring| ring.read(at, |_| true));
+        assert!(String::from_utf8_lossy(&batch).contains("member-removed") && at == 2);
     }
 }

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, HashMap};
 
 use bytes::{Bytes, BytesMut};
-use guild_contract::{Event, JobId, MemberKey, News, event::Kind};
+use guild_contract::{Event, EventDetail, JobId, MemberKey, event::Kind};
 use guild_jobs::rfc3339;
 
 /// What each of the events may take, all together.
 const BYTES_EACH: usize = 1024;
-/// What a listener is told at a time, more or less.
+/// About how many bytes a subscriber is sent at a time.
 const BATCH_BYTES: usize = 16 * 1024;
 
 /// An event that is kept.
@@ -19,14 +19,15 @@ pub struct Record {
     pub job: Option<JobId>,
     /// Of which kind.
     pub kind: Kind,
-    /// As it goes to a listener.
+    /// As it is sent to subscribers.
     frame: Bytes,
 }
 
 /// The newest events of this run of the host, by number, from 1.
 ///
-/// A summary takes the place of the one before of the same job: a worker that changes its mind all the time takes one
-/// place, and keeps no event of another from being told.
+/// A summary replaces the one before of the same job: a worker that changes its summary all the time occupies one place, and
+/// displaces no other event.
+#[derive(Default)]
 pub struct Ring {
     run: String,
     most: usize,
@@ -39,7 +40,7 @@ pub struct Ring {
     gone: u64,
 }
 
-/// Where a listener begins.
+/// Where a subscriber begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     /// After the newest event.
@@ -48,14 +49,13 @@ pub enum Start {
     Oldest,
     /// After the event of that number.
     After(u64),
-    /// After an event of another run of the host: nobody knows what came between.
+    /// After an event of another run of the host: it is unknown what came between.
     AnotherRun,
 }
 
 impl Ring {
     pub fn new(run: String, most: u32) -> Self {
-        let (kept, summaries) = (BTreeMap::new(), HashMap::new());
-        Self { run, most: most as usize, kept, summaries, bytes: 0, newest: 0, gone: 0 }
+        Self { run, most: most as usize, ..Self::default() }
     }
 
     /// The number of the newest event.
@@ -68,7 +68,7 @@ impl Ring {
         format!("{}-{number}", self.run)
     }
 
-    /// Where a listener goes on who was told the event of that id last; `None` where it is no event's id.
+    /// Where a subscriber continues after the event of that id; `None` where it is no event's id.
     pub fn after(&self, id: &str) -> Option<Start> {
         let (run, number) = id.split_once('-')?;
         let number = number.parse().ok()?;
@@ -77,14 +77,7 @@ impl Ring {
         is_run.then_some(if is_ours { Start::After(number) } else { Start::AnotherRun })
     }
 
-    /// Takes note of events that nobody fetched in time, more of them than are kept.
-    pub fn lose(&mut self, count: u64) {
-        self.newest = self.newest.saturating_add(count);
-        self.gone = self.newest;
-        (self.bytes, self.kept, self.summaries) = (0, BTreeMap::new(), HashMap::new());
-    }
-
-    /// Keeps an event, and lets go of the oldest for which there is no room then.
+    /// Keeps an event, and drops the oldest ones for which there is no room then.
     pub fn push(&mut self, event: Event) {
         self.newest += 1;
         let number = self.newest;
@@ -108,7 +101,7 @@ impl Ring {
         }
     }
 
-    /// What a listener is told first who begins there, and after which number it reads on.
+    /// What a subscriber that begins there is sent first, and after which number it reads on.
     pub fn begin(&self, start: Start) -> (BytesMut, u64) {
         let at = match start {
             Start::Now => self.newest,
@@ -123,8 +116,8 @@ impl Ring {
         (text, at)
     }
 
-    /// What is kept after `number` for those who want it, up to a batch of it, with a note where some is not kept any more;
-    /// and the number of the last event that was looked at.
+    /// A batch of the kept events after `number` that the subscriber `wants`, with a note where some are not kept any more; and
+    /// the number of the last event that was read.
     pub fn read(&self, number: u64, wants: impl Fn(&Record) -> bool) -> (BytesMut, u64) {
         let (mut batch, mut at) = (BytesMut::new(), number);
         if number < self.gone {
@@ -145,12 +138,12 @@ impl Ring {
 
     /// The note that events up to that number are missing.
     fn gap(&self, number: u64, missed: Option<u64>) -> Bytes {
-        let (time, news) = (rfc3339(jiff::Timestamp::now()), News::Gap { missed });
-        self.frame(number, &Event { time, member: None, job_id: None, news, truncated: false })
+        let (time, detail) = (rfc3339(jiff::Timestamp::now()), EventDetail::Gap { missed });
+        self.frame(number, &Event { time, member: None, job_id: None, news: detail, truncated: false })
     }
 
     fn frame(&self, number: u64, event: &Event) -> Bytes {
-        // It is of texts and numbers, which all can be written. JSON has no line breaks of its own.
+        // It is of texts and numbers, which all can be written. JSON as it is written here has no line breaks.
         let json = serde_json::to_string(event).unwrap_or_default();
         format!("id: {}\nevent: {}\ndata: {json}\n\n", self.id(number), event.news.kind()).into()
     }
@@ -160,17 +153,17 @@ impl Ring {
 mod tests {
     use super::*;
 
-    fn event(job: &str, news: News) -> Event {
+    fn event(job: &str, detail: EventDetail) -> Event {
         let (member, job_id) = (Some("m".parse().unwrap()), Some(job.parse().unwrap()));
-        Event { time: "2026-01-01T00:00:00Z".into(), member, job_id, news, truncated: false }
+        Event { time: "2026-01-01T00:00:00Z".into(), member, job_id, news: detail, truncated: false }
     }
 
     fn question(text: &str) -> Event {
-        event("j", News::JobQuestion { question: text.into() })
+        event("j", EventDetail::JobQuestion { question: text.into() })
     }
 
     /// The events after a number, each as its own number and what it says.
-    fn told(ring: &Ring, after: u64) -> Vec<String> {
+    fn received(ring: &Ring, after: u64) -> Vec<String> {
         let text = String::from_utf8(ring.read(after, |_| true).0.to_vec()).unwrap();
         let value = |frame: &str, name: &str| {
             frame.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().to_owned()
@@ -189,12 +182,9 @@ mod tests {
         for text in ["a", "b", "c"] {
             ring.push(question(text));
         }
-        assert_eq!(told(&ring, 0), ["f-1 1", r#"f-2 "b""#, r#"f-3 "c""#]);
-        assert_eq!(told(&ring, 1), [r#"f-2 "b""#, r#"f-3 "c""#]);
-        assert!(told(&ring, 3).is_empty());
-        ring.lose(4);
-        ring.push(question("h"));
-        assert_eq!(told(&ring, 2), ["f-7 5", r#"f-8 "h""#]);
+        assert_eq!(received(&ring, 0), ["f-1 1", r#"f-2 "b""#, r#"f-3 "c""#]);
+        assert_eq!(received(&ring, 1), [r#"f-2 "b""#, r#"f-3 "c""#]);
+        assert!(received(&ring, 3).is_empty());
     }
 
     #[test]
@@ -210,14 +200,14 @@ mod tests {
 
     #[test]
     fn a_job_has_one_summary_and_takes_no_place_from_others() {
-        let summary = |job: &str, n: u32| event(job, News::JobSummary { summary: Some(n.to_string()) });
+        let summary = |job: &str, n: u32| event(job, EventDetail::JobSummary { summary: Some(n.to_string()) });
         let mut ring = Ring::new("f".into(), 3);
         ring.push(question("a"));
         for n in 0..100 {
             ring.push(summary("i", n));
             ring.push(summary("j", n));
         }
-        assert_eq!(told(&ring, 0), [r#"f-1 "a""#, r#"f-200 "99""#, r#"f-201 "99""#]);
+        assert_eq!(received(&ring, 0), [r#"f-1 "a""#, r#"f-200 "99""#, r#"f-201 "99""#]);
         ring.push(question("b"));
         ring.push(question("c"));
         ring.push(question("d"));

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use guild_contract::JobId;
+use guild_contract::{Grants, JobId};
 use guild_jobs::{Accepted, Resume, RunningJob, Sealed};
 use guild_session::{
     activation::Plan,
@@ -21,11 +21,11 @@ use crate::{
     work::{self, JobRequest},
 };
 
-/// Why nothing goes on that has no seal, or that of another job.
-const NOT_BEGUN: &str = "its plan.json does not have this host's seal for it (guild.seal beside guild.toml), so no host \
-                         began it here, and it does not go on";
+/// Why a job is not resumed that has no seal, or that of another job.
+const NOT_BEGUN: &str = "its plan.json does not have this host's seal for it (guild.seal next to guild.toml), so no host \
+                         began it here, and it is not resumed";
 
-/// How long a job that goes on waits for the components of its toolboxes: no caller waits with it.
+/// How long a resumed job waits for the components of its toolboxes: no caller waits with it.
 const LOADING: Duration = Duration::from_secs(3600);
 
 /// Resumes jobs of a member, as long as that serves its directory.
@@ -57,12 +57,11 @@ impl Resume for Runner {
         };
         // What it was dispatched with may not be what the operator allows by now.
         let agent = member.agent(Some(&plan.agent)).map_err(|e| e.message)?;
-        let reach = member.reach_of(plan);
-        let files = reach.reader.files.as_deref();
-        let wanted = Wanted { model: session.model.as_deref(), files, ..Wanted::default() };
-        let slot = member.context.runtimes.ready(agent, &wanted)?;
+        let reach = member.context.resources.reach(Some(member.key()), &grants(&member, plan));
+        let wanted = Wanted { model: session.model.as_deref(), files: reach.files.as_deref(), ..Wanted::default() };
+        let slot = member.context.resources.runtimes.ready(agent, &wanted)?;
         if history.iter().any(|entry| matches!(entry, Entry::Truncated { .. })) {
-            return Err("its transcript reached limits.transcript_bytes, so nobody knows where it was".to_owned());
+            return Err("its transcript reached limits.transcript_bytes, so it is not known where it was".to_owned());
         }
         // One that had not begun begins now.
         if history.is_empty() { Ok(()) } else { slot.runtime.can_resume(history) }
@@ -77,10 +76,10 @@ impl Resume for Runner {
 
 /// Resumes a job. It does not wait for it.
 fn resume(host: &Handle, member: Arc<Member>, job: Arc<RunningJob>) {
-    let places = member.context.places.clone();
+    let permits = member.context.permits.clone();
     let under_way = member.data.begin(job.id());
     host.spawn(async move {
-        let place = places.acquire_owned().await;
+        let permit = permits.acquire_owned().await;
         if job.cancelled().is_cancelled() {
             return;
         }
@@ -103,13 +102,20 @@ fn resume(host: &Handle, member: Arc<Member>, job: Arc<RunningJob>) {
             Ok(toolboxes) => toolboxes,
             Err(why) => return drop(tokio::task::spawn_blocking(move || fail(&job, &why)).await),
         };
-        let reach = member.reach_of(&plan);
-        let today = reach.tools();
+        let grants = grants(&member, &plan);
+        let today = member.context.resources.reach(Some(member.key()), &grants).tools(&grants);
         let granted_tools = plan.granted_tools.iter().filter(|tool| today.contains(tool)).cloned().collect();
         let plan = Accepted { granted_tools, ceiling: plan.ceiling.min(member.ceiling()), ..plan };
-        let served = (member.data.clone(), member.context.limits.clone(), member.context.runtimes.clone());
-        work::carry_out(served, job, plan, reach, JobRequest::Resumed(toolboxes), (place, under_way)).await;
+        let request = JobRequest::Session { toolboxes, resumed: true };
+        let served = (member.data.clone(), member.context.clone());
+        work::carry_out(served, job, plan, grants, request, (permit, under_way)).await;
     });
+}
+
+/// What a job may reach that was accepted earlier, perhaps by a host with another policy: what was granted then, and still
+/// is.
+fn grants(member: &Member, plan: &Accepted) -> Arc<Grants> {
+    Arc::new((*member.grants).clone().and(&plan.grants))
 }
 
 /// Whether a host began that job of the member with that plan. It blocks.

@@ -9,13 +9,13 @@ use serde_json::Value;
 
 /// Bytes of a problem.
 pub(super) const PROBLEM_BYTES: usize = 1536;
-/// Bytes of the value that is told of, and of each thing that could stand in its place.
+/// Bytes of the value that is shown, and of each thing that could stand in its place.
 const VALUE_BYTES: usize = 120;
 const CHOICE_BYTES: usize = 240;
-/// How deep alternatives within alternatives are told of.
+/// How deep alternatives within alternatives are shown.
 const DEPTH: usize = 2;
 
-/// A whole value, and the schema that it was held against.
+/// A whole value, and the schema that it was checked against.
 #[derive(Clone, Copy)]
 pub(super) struct Checked<'a> {
     pub(super) value: &'a Value,
@@ -23,26 +23,26 @@ pub(super) struct Checked<'a> {
 }
 
 /// Where, and what is wrong there.
-pub(super) fn explained(error: &ValidationError<'_>, held: Checked<'_>) -> String {
-    cut(placed(error, held, 0), PROBLEM_BYTES)
+pub(super) fn explained(error: &ValidationError<'_>, checked: Checked<'_>) -> String {
+    cut(placed(error, checked, 0), PROBLEM_BYTES)
 }
 
-fn placed(error: &ValidationError<'_>, held: Checked<'_>, depth: usize) -> String {
-    let (place, reason) = (error.instance_path().to_string(), reason(error, held, depth));
+fn placed(error: &ValidationError<'_>, checked: Checked<'_>, depth: usize) -> String {
+    let (place, reason) = (error.instance_path().to_string(), reason(error, checked, depth));
     if place.is_empty() { reason } else { format!("at {place}: {reason}") }
 }
 
-fn reason(error: &ValidationError<'_>, held: Checked<'_>, depth: usize) -> String {
+fn reason(error: &ValidationError<'_>, checked: Checked<'_>, depth: usize) -> String {
     let value = short(error.instance());
     match error.kind() {
         Kind::Enum { options } => format!("{value} is not one of {}", choices(listed(options))),
         Kind::Constant { expected_value } => format!("{value} is not {}", short(expected_value)),
         Kind::AnyOf { context } | Kind::OneOfNotValid { context } if depth < DEPTH => {
-            let all = context.iter().flat_map(|errors| alternatives(error, errors, held, depth));
+            let all = context.iter().flat_map(|errors| alternatives(error, errors, checked, depth));
             format!("{value} is none of: {}", choices(all))
         }
         Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
-            let known: Vec<&str> = properties(error, held.schema).collect();
+            let known: Vec<&str> = properties(error, checked.schema).collect();
             let unknown = unknown(unexpected.iter());
             match (unexpected.first(), known.as_slice()) {
                 (Some(first), [_, ..]) => format!("{unknown}; {}", either(first, known.iter().copied())),
@@ -51,7 +51,7 @@ fn reason(error: &ValidationError<'_>, held: Checked<'_>, depth: usize) -> Strin
         }
         // The object knows no property. The error does not name those that it has.
         Kind::FalseSchema if error.schema_path().as_str().ends_with("/additionalProperties") => {
-            let object = held.value.pointer(error.instance_path().as_str()).and_then(Value::as_object);
+            let object = checked.value.pointer(error.instance_path().as_str()).and_then(Value::as_object);
             let unknown = object.map_or_else(|| "unknown properties".to_owned(), |object| unknown(object.keys()));
             format!("{unknown}; none is known here, write {{}}")
         }
@@ -60,7 +60,7 @@ fn reason(error: &ValidationError<'_>, held: Checked<'_>, depth: usize) -> Strin
     }
 }
 
-/// Says that nobody knows these properties.
+/// Says that these properties are unknown.
 fn unknown<'a>(names: impl ExactSizeIterator<Item = &'a String>) -> String {
     let what = if names.len() == 1 { "property" } else { "properties" };
     format!("unknown {what} {}", choices(names.map(|name| format!("{:?}", cut(name.clone(), VALUE_BYTES)))))
@@ -70,7 +70,7 @@ fn unknown<'a>(names: impl ExactSizeIterator<Item = &'a String>) -> String {
 fn alternatives(
     error: &ValidationError<'_>,
     errors: &[ValidationError<'static>],
-    held: Checked<'_>,
+    checked: Checked<'_>,
     depth: usize,
 ) -> Vec<String> {
     let here = || errors.iter().filter(|other| other.instance_path() == error.instance_path());
@@ -91,7 +91,7 @@ fn alternatives(
         }
         _ => None,
     });
-    let first = || errors.iter().map(|other| cut(placed(other, held, depth + 1), CHOICE_BYTES));
+    let first = || errors.iter().map(|other| cut(placed(other, checked, depth + 1), CHOICE_BYTES));
     types.unwrap_or_else(|| first().take(1).map(|why| format!("another ({why})")).collect())
 }
 
@@ -141,9 +141,9 @@ mod tests {
         let eight = json!({"properties": {"by": {"enum": ["a", "b", "c", "d", "e", "f", "g", 8]}}});
         assert_eq!(why(eight, json!({"by": "x"})), r#"at /by: "x" is not one of "a", "b", "c", "d", "e", "f", "g", 8"#);
         let many: Vec<String> = (0..200).map(|n| format!("choice-{n}")).collect();
-        let told = why(json!({"enum": many}), json!("x".repeat(5000)));
-        assert!(told.contains("\"choice-0\", ") && told.ends_with(" ... and 150 more"), "{told}");
-        assert!(told.len() < PROBLEM_BYTES, "{told}");
+        let problem = why(json!({"enum": many}), json!("x".repeat(5000)));
+        assert!(problem.contains("\"choice-0\", ") && problem.ends_with(" ... and 150 more"), "{problem}");
+        assert!(problem.len() < PROBLEM_BYTES, "{problem}");
     }
 
     #[test]
@@ -155,13 +155,16 @@ mod tests {
         assert_eq!(why(described.clone(), json!("frist")), r#""frist" is none of: "first", "last", "all", "none""#);
         assert_eq!(why(described, json!(1)), r#"1 is none of: "first", "last", "all", "none""#);
         let null = json!({"anyOf": [{"type": ["string", "integer"]}, {"type": "null"}]});
-        let told = why(null, json!([]));
-        assert_eq!(told, "[] is none of: a value of type integer, a value of type string, a value of type null");
+        let problem = why(null, json!([]));
+        assert_eq!(problem, "[] is none of: a value of type integer, a value of type string, a value of type null");
         let tagged = json!({"anyOf": [
             {"properties": {"op": {"const": "eq"}}, "required": ["op"]}, {"properties": {"op": {"const": "lt"}}, "required": ["op"]},
         ]});
-        let told = why(tagged, json!({"op": "gt"}));
-        assert!(told.contains(r#"at /op: "gt" is not "eq""#) && told.contains(r#""gt" is not "lt""#), "{told}");
+        let problem = why(tagged, json!({"op": "gt"}));
+        assert!(
+            problem.contains(r#"at /op: "gt" is not "eq""#) && problem.contains(r#""gt" is not "lt""#),
+            "{problem}"
+        );
     }
 
     #[test]
@@ -172,11 +175,11 @@ mod tests {
             })
         };
         let schema = closed(json!({"w": {"properties": {"op": {}}, "additionalProperties": false}}));
-        let told = why(schema.clone(), json!({"colunm": 1}));
-        assert_eq!(told, r#"unknown property "colunm"; did you mean `column`? known are column, where"#);
-        let told = why(schema, json!({"where": {"oq": 1, "z": 2}}));
-        assert!(told.starts_with("at /where: unknown properties \"oq\", \"z\"; "), "{told}");
-        assert!(told.ends_with("did you mean `op`? known are op"), "{told}");
+        let problem = why(schema.clone(), json!({"colunm": 1}));
+        assert_eq!(problem, r#"unknown property "colunm"; did you mean `column`? known are column, where"#);
+        let problem = why(schema, json!({"where": {"oq": 1, "z": 2}}));
+        assert!(problem.starts_with("at /where: unknown properties \"oq\", \"z\"; "), "{problem}");
+        assert!(problem.ends_with("did you mean `op`? known are op"), "{problem}");
         let nothing = json!({"additionalProperties": false});
         assert_eq!(why(nothing.clone(), json!({"a": 1})), "unknown property \"a\"; none is known here, write {}");
         assert_eq!(
@@ -191,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_long_value_is_cut_so_that_what_is_wrong_is_told() {
-        let told = why(json!({"type": "array"}), json!("é".repeat(5000)));
-        assert!(told.ends_with("... is not of type \"array\"") && told.len() < 200, "{told}");
+        let problem = why(json!({"type": "array"}), json!("é".repeat(5000)));
+        assert!(problem.ends_with("... is not of type \"array\"") && problem.len() < 200, "{problem}");
     }
 }

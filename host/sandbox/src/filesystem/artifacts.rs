@@ -68,6 +68,6 @@ impl Artifacts {
 
     /// Waits until no change is under way. It blocks.
     pub(crate) fn wait_idle(&self) {
-        self.quota.settle();
+        self.quota.wait_idle();
     }
 }

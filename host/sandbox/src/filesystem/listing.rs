@@ -10,34 +10,20 @@ use super::streams::StreamReservation;
 /// Entries that are read at a time. They take at most some [`BUFFER`](super::streams::BUFFER) bytes.
 const AT_A_TIME: usize = 128;
 
-/// What `read-directory` began.
+/// A listing that `read-directory` began.
 pub(crate) struct Listing {
-    /// Where the next ones come from, unless they are being read.
-    rest: Option<ReadDir>,
-    read: Entries,
-    _kept: StreamReservation,
+    /// Where the next entries come from, unless they are being read.
+    pub(super) rest: Option<ReadDir>,
+    /// Entries that were read, and that the component has not got yet.
+    pub(super) read: Entries,
+    _reservation: StreamReservation,
 }
 
 type Entries = VecDeque<Result<DirectoryEntry, ErrorCode>>;
 
 impl Listing {
-    pub(crate) fn new(entries: ReadDir, kept: StreamReservation) -> Self {
-        Self { rest: Some(entries), read: VecDeque::new(), _kept: kept }
-    }
-
-    /// An entry that was read already.
-    pub(crate) fn take(&mut self) -> Option<Result<DirectoryEntry, ErrorCode>> {
-        self.read.pop_front()
-    }
-
-    /// What [`read`] reads the next ones from, and [`Self::put`] puts back.
-    pub(crate) fn rest(&mut self) -> Option<ReadDir> {
-        self.rest.take()
-    }
-
-    /// Puts back what the next ones come from, with those that were read.
-    pub(crate) fn put(&mut self, (rest, read): (ReadDir, Entries)) {
-        (self.rest, self.read) = (Some(rest), read);
+    pub(crate) fn new(entries: ReadDir, reservation: StreamReservation) -> Self {
+        Self { rest: Some(entries), read: VecDeque::new(), _reservation: reservation }
     }
 }
 

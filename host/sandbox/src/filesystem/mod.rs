@@ -1,13 +1,12 @@
 //! `wasi:filesystem` for a component: the read-only directories as wasmtime-wasi serves them, and `/job/artifacts` with
 //! a quota.
 //!
-//! - What only looks is wasmtime-wasi's own work.
+//! - wasmtime-wasi does what only reads.
 //! - What changes something, but for a file's times, goes through [`Artifacts::change`]: on the job's account, one
 //!   change at a time, and none after the call has ended. A write that does not fit is not begun; the component gets `insufficient-space`.
 //! - Every descriptor, stream and listing is counted against `limits.open_files`; one more is `quota`. What the host
 //!   keeps for them counts as the component's memory.
-//! - Only regular files and directories are opened, and nothing waits at an open: a pipe that stands in a file's place
-//!   is `not-permitted`.
+//! - Only regular files and directories are opened, and no open blocks: a pipe in place of a file is `not-permitted`.
 //! - Symlinks are made only to what is below them, so that none leads out of the artifacts, whoever follows it.
 
 mod artifacts;
@@ -48,9 +47,9 @@ use crate::usage::{OpenFilePermit, ResourceUsage};
 use listing::Listing;
 use streams::{BUFFER, Reader, StreamReservation, Writer, write_at};
 
-/// A directory that a component finds under a name of its own.
+/// A directory that is preopened for a component.
 pub(crate) struct Preopen {
-    /// The name in the component: `/job`, `/job/artifacts`, `/memory`.
+    /// Its name in the component: `/job`, `/job/artifacts`, `/memory`.
     pub(crate) guest: &'static str,
     /// The directory, opened once by the host.
     pub(crate) dir: CapDir,
@@ -61,6 +60,7 @@ pub(crate) struct Preopen {
 /// The file system of one Store.
 pub(crate) struct Files<'a> {
     pub(crate) wasi: WasiFilesystemCtxView<'a>,
+    pub(crate) preopens: &'a [Preopen],
     pub(crate) usage: &'a Arc<ResourceUsage>,
     pub(crate) open: &'a mut HashMap<u32, OpenFilePermit>,
     pub(crate) artifacts: Option<&'a Arc<Artifacts>>,
@@ -72,7 +72,7 @@ impl HasData for Files<'static> {
 
 type Fd = Resource<Descriptor>;
 
-/// Does what blocks where that is allowed.
+/// Runs blocking work on a thread for it.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> FsResult<T> {
     spawn_blocking(work).await.map_err(FsError::trap)
 }
@@ -135,13 +135,14 @@ impl Files<'_> {
         Ok(artifacts.change(work).await?)
     }
 
-    fn keep(&self) -> FsResult<StreamReservation> {
+    /// Counts a stream or a listing, and its buffer, until it is dropped.
+    fn reserve(&self) -> FsResult<StreamReservation> {
         Ok(StreamReservation { _file: self.usage.open()?, _memory: self.usage.memory(BUFFER as u64)? })
     }
 
     fn writer(&mut self, fd: &Fd, at: Option<Filesize>) -> FsResult<Resource<DynOutputStream>> {
         let file = self.writable_file(fd)?;
-        let writer = Writer::new(self.artifacts()?, file, at, self.keep()?);
+        let writer = Writer::new(self.artifacts()?, file, at, self.reserve()?);
         let writer: DynOutputStream = Box::new(writer);
         Ok(self.wasi.table.push(writer)?)
     }
@@ -193,7 +194,7 @@ impl Wanted {
             .write(mode.contains(OpenMode::WRITE))
             .truncate(self.open.contains(OpenFlags::TRUNCATE))
             .follow(if follow { FollowSymlinks::Yes } else { FollowSymlinks::No })
-            // A pipe is opened without waiting for who is at its other end, and refused.
+            // Opens a pipe without waiting for its other end; it is refused afterwards.
             .custom_flags((OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed());
         options
     }
@@ -278,11 +279,11 @@ impl fs::Host for Files<'_> {
 
 impl HostDescriptor for Files<'_> {
     fn read_via_stream(&mut self, fd: Fd, offset: Filesize) -> FsResult<Resource<DynInputStream>> {
-        let kept = self.keep()?;
+        let reservation = self.reserve()?;
         let stream = self.wasi.read_via_stream(fd, offset)?;
-        let permit = self.wasi.table.get_mut(&stream)?;
-        let inner = std::mem::replace(permit, Box::new(ClosedInputStream));
-        *permit = Box::new(Reader::new(inner, kept));
+        let entry = self.wasi.table.get_mut(&stream)?;
+        let inner = std::mem::replace(entry, Box::new(ClosedInputStream));
+        *entry = Box::new(Reader { inner, _reservation: reservation });
         Ok(stream)
     }
 
@@ -331,10 +332,10 @@ impl HostDescriptor for Files<'_> {
     }
 
     async fn read_directory(&mut self, fd: Fd) -> FsResult<Resource<DirectoryEntryStream>> {
-        let kept = self.keep()?;
+        let reservation = self.reserve()?;
         let dir = cap_dir(&self.dir(&fd)?.dir)?;
         let entries = blocking(move || dir.entries()).await??;
-        let listing = self.wasi.table.push(Listing::new(entries, kept))?;
+        let listing = self.wasi.table.push(Listing::new(entries, reservation))?;
         // The component's handle names wasmtime-wasi's type, which cannot be made here; the table holds ours.
         Ok(Resource::new_own(listing.rep()))
     }
@@ -404,7 +405,7 @@ impl HostDescriptor for Files<'_> {
         let opened = if perms.write_not_permitted() {
             let open = move || wanted.open(&dir, &path, perms);
             match self.artifacts {
-                // What is below the artifacts can be opened through `/job` too, and lose its name then.
+                // Files below the artifacts can be opened through `/job` too, and be unlinked afterwards.
                 Some(artifacts) => {
                     let open = move |room: &mut Room<'_>| {
                         let opened = open()?;
@@ -502,14 +503,14 @@ impl HostDirectoryEntryStream for Files<'_> {
         stream: Resource<DirectoryEntryStream>,
     ) -> FsResult<Option<DirectoryEntry>> {
         let listing = Resource::<Listing>::new_borrow(stream.rep());
-        if let Some(entry) = self.wasi.table.get_mut(&listing)?.take() {
+        if let Some(entry) = self.wasi.table.get_mut(&listing)?.read.pop_front() {
             return Ok(Some(entry?));
         }
-        let Some(rest) = self.wasi.table.get_mut(&listing)?.rest() else { return Ok(None) };
-        let read = blocking(move || listing::read(rest)).await?;
+        let Some(rest) = self.wasi.table.get_mut(&listing)?.rest.take() else { return Ok(None) };
+        let (rest, read) = blocking(move || listing::read(rest)).await?;
         let listing = self.wasi.table.get_mut(&listing)?;
-        listing.put(read);
-        Ok(listing.take().transpose()?)
+        (listing.rest, listing.read) = (Some(rest), read);
+        Ok(listing.read.pop_front().transpose()?)
     }
 
     fn drop(&mut self, stream: Resource<DirectoryEntryStream>) -> wasmtime::Result<()> {

@@ -35,7 +35,7 @@ pub(crate) struct Writer {
     /// Where the next write goes; at the file's end, for a stream that appends.
     at: Option<u64>,
     state: State,
-    _kept: StreamReservation,
+    _reservation: StreamReservation,
 }
 
 enum State {
@@ -46,18 +46,24 @@ enum State {
 }
 
 impl Writer {
-    pub(crate) fn new(artifacts: Arc<Artifacts>, file: Arc<File>, at: Option<u64>, kept: StreamReservation) -> Self {
-        Self { artifacts, file, at, state: State::Ready, _kept: kept }
+    pub(crate) fn new(
+        artifacts: Arc<Artifacts>,
+        file: Arc<File>,
+        at: Option<u64>,
+        reservation: StreamReservation,
+    ) -> Self {
+        Self { artifacts, file, at, state: State::Ready, _reservation: reservation }
     }
 
-    /// Tells of a failure once; afterwards the stream is closed.
+    /// Reports a failure once; afterwards the stream is closed.
     fn check(&mut self) -> StreamResult<()> {
-        match self.state {
-            State::Ready | State::Writing(_) => Ok(()),
-            State::Failed(_) | State::Closed => match std::mem::replace(&mut self.state, State::Closed) {
-                State::Failed(error) => Err(StreamError::LastOperationFailed(error.into())),
-                _ => Err(StreamError::Closed),
-            },
+        match std::mem::replace(&mut self.state, State::Closed) {
+            State::Failed(error) => Err(StreamError::LastOperationFailed(error.into())),
+            State::Closed => Err(StreamError::Closed),
+            open => {
+                self.state = open;
+                Ok(())
+            }
         }
     }
 }
@@ -129,16 +135,10 @@ impl OutputStream for Writer {
     }
 }
 
-/// Any stream of a file that is read, counted.
+/// A stream that reads a file, and what is reserved for it.
 pub(crate) struct Reader {
-    inner: DynInputStream,
-    _kept: StreamReservation,
-}
-
-impl Reader {
-    pub(crate) fn new(inner: DynInputStream, kept: StreamReservation) -> Self {
-        Self { inner, _kept: kept }
-    }
+    pub(super) inner: DynInputStream,
+    pub(super) _reservation: StreamReservation,
 }
 
 #[async_trait]

@@ -43,6 +43,7 @@ pub struct Plugin {
     pub(crate) sandbox: Arc<Sandbox>,
     /// Whose it is.
     pub(crate) member: MemberKey,
+    compiled: Compiled,
     pre: InstancePre<State>,
     exports: Box<dyn Exports>,
     pub(crate) toolbox: Option<Toolbox>,
@@ -50,11 +51,10 @@ pub struct Plugin {
     pub(crate) limits: Arc<Limits>,
     activations: Queue,
     runs: Queue,
-    pub(crate) sha256: Arc<str>,
-    outside: Arc<Outside>,
 }
 
-/// A component that was compiled, and what it was compiled from.
+/// A compiled component, and its identity and interfaces as they are in its bytes.
+#[derive(Clone)]
 struct Compiled {
     component: Component,
     outside: Arc<Outside>,
@@ -67,25 +67,7 @@ const IDLE_WAIT: Duration = Duration::from_secs(1);
 const REFUSAL_BYTES: usize = 8 * 1024;
 
 impl Plugin {
-    pub(crate) fn prepare(
-        sandbox: Arc<Sandbox>,
-        member: &MemberKey,
-        candidate: &Candidate,
-        spec: &ComponentSpec,
-        grants: Arc<Grants>,
-        limits: Arc<Limits>,
-        effort: Effort,
-    ) -> Result<Self, LoadError> {
-        inspect::check(&candidate.outside, spec, &grants)?;
-        let compiled = Compiled {
-            component: sandbox.compiler.component(candidate, effort)?,
-            outside: Arc::new(candidate.outside.clone()),
-            sha256: candidate.hash().into(),
-        };
-        Self::link(sandbox, member, compiled, spec, grants, limits)
-    }
-
-    /// The same component, with other grants and limits. It is neither read nor compiled. It blocks for a moment.
+    /// Links the same component with other grants and limits. It is neither read nor compiled. It blocks for a moment.
     ///
     /// # Errors
     /// See [`LoadError`].
@@ -95,27 +77,25 @@ impl Plugin {
         grants: Arc<Grants>,
         limits: Arc<Limits>,
     ) -> Result<Unlisted, LoadError> {
-        inspect::check(&self.outside, spec, &grants)?;
-        let (component, outside) = (self.pre.component().clone(), self.outside.clone());
-        let compiled = Compiled { component, outside, sha256: self.sha256.clone() };
-        Self::link(self.sandbox.clone(), &self.member, compiled, spec, grants, limits).map(Unlisted)
+        inspect::check(&self.compiled.outside, spec, &grants)?;
+        Self::link(self.sandbox.clone(), &self.member, self.compiled.clone(), spec, grants, limits).map(Unlisted)
     }
 
     fn link(
         sandbox: Arc<Sandbox>,
         member: &MemberKey,
-        Compiled { component, outside, sha256 }: Compiled,
+        compiled: Compiled,
         spec: &ComponentSpec,
         grants: Arc<Grants>,
         limits: Arc<Limits>,
     ) -> Result<Self, LoadError> {
         let refused = |e: wasmtime::Error| LoadError::Refused(format!("{e:#}"));
+        let component = &compiled.component;
         let mut linker = sandbox.linker.clone();
-        denied::add_to_linker(&mut linker, &sandbox.compiler.engine, &component).map_err(refused)?;
-        let pre = linker.instantiate_pre(&component);
-        let pre = pre.map_err(refused)?;
-        let queues = sandbox.queues.of_member(&component);
-        let exports = versions::of(&outside).exports(&pre, spec.world).map_err(refused)?;
+        denied::add_to_linker(&mut linker, &sandbox.compiler.engine, component).map_err(refused)?;
+        let pre = linker.instantiate_pre(component).map_err(refused)?;
+        let queues = sandbox.queues.of_member(component);
+        let exports = versions::of(&compiled.outside).exports(&pre, spec.world).map_err(refused)?;
         let toolbox = exports.has_toolbox().then(|| Toolbox::new(queues.tool_calls, queues.listings));
         Ok(Self {
             exports,
@@ -124,8 +104,7 @@ impl Plugin {
             limits,
             activations: queues.activations,
             runs: queues.runs,
-            sha256,
-            outside,
+            compiled,
             pre,
             member: member.clone(),
             sandbox,
@@ -134,7 +113,7 @@ impl Plugin {
 
     /// The SHA-256 of its component, in lower-case hexadecimal.
     pub fn sha256(&self) -> &str {
-        &self.sha256
+        &self.compiled.sha256
     }
 
     /// Has the component check and plan a dispatch (REQ-WD-30). It waits for its turn in a bounded queue.
@@ -319,13 +298,13 @@ impl Plugin {
     /// A plan that asks for nothing beyond what was granted.
     fn checked(&self, plan: Plan, activation: &Activation) -> Result<Plan, CallError> {
         let invalid = |why: String| CallError::Invalid { call: "activate", why };
-        let sound = |bounds: Bounds| bounds.check().map(|()| bounds).map_err(invalid);
+        let valid = |bounds: Bounds| bounds.check().map(|()| bounds).map_err(invalid);
         match plan {
             Plan::OwnRun(own) => {
                 if !self.exports.has_run() {
                     return Err(invalid("it plans to run itself, but exports no `run`".to_owned()));
                 }
-                Ok(Plan::OwnRun(sound(own)?))
+                Ok(Plan::OwnRun(valid(own)?))
             }
             Plan::Session(session) => {
                 let max = self.limits.plan_bytes;
@@ -347,7 +326,7 @@ impl Plugin {
                 Ok(Plan::Session(SessionPlan {
                     tools: each_once(session.tools),
                     toolbox_tools: each_once(session.toolbox_tools),
-                    bounds: sound(session.bounds)?,
+                    bounds: valid(session.bounds)?,
                     ..session
                 }))
             }
@@ -388,7 +367,13 @@ impl Sandbox {
         limits: Arc<Limits>,
         effort: Effort,
     ) -> Result<Unlisted, LoadError> {
-        Plugin::prepare(self.clone(), member, candidate, spec, grants, limits, effort).map(Unlisted)
+        inspect::check(&candidate.outside, spec, &grants)?;
+        let compiled = Compiled {
+            component: self.compiler.component(candidate, effort)?,
+            outside: Arc::new(candidate.outside.clone()),
+            sha256: candidate.hash().into(),
+        };
+        Plugin::link(self.clone(), member, compiled, spec, grants, limits).map(Unlisted)
     }
 }
 

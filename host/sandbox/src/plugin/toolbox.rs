@@ -26,7 +26,7 @@ pub(crate) struct Toolbox {
     listings: Listings,
 }
 
-/// A component that is ready to be called, but for its tools, which nobody has asked for yet.
+/// A component that is ready to be called, except that its tools are not listed yet.
 pub struct Unlisted(pub(crate) Plugin);
 
 /// What a caller sees of the text with which a tool fails.
@@ -47,7 +47,7 @@ impl Unlisted {
         self.0.sha256()
     }
 
-    /// Has the component list its tools, and checks them. It does not block, and may take as long as others do before it.
+    /// Has the component list its tools, and checks them. It does not block, and may wait for other listings.
     ///
     /// # Errors
     /// [`LoadError::Tools`].
@@ -63,7 +63,7 @@ impl Unlisted {
     /// [`LoadError::Tools`].
     pub fn with_tools(self) -> Result<Plugin, LoadError> {
         let guests = self.0.sandbox.guests.clone();
-        // Whoever loads a component may be where blocking on other work is forbidden; a thread of its own is not.
+        // The caller's thread may not be allowed to block on other work.
         thread::scope(|scope| {
             let listing = thread::Builder::new().name("list-tools".to_owned());
             let listing = listing.spawn_scoped(scope, || guests.block_on(self.list()));
@@ -106,7 +106,7 @@ impl Plugin {
             if let Ok(listed) = time::timeout(*tried_for, listing).await {
                 return listed;
             }
-            tracing::debug!(member = %self.member, "`list-tools` takes long, and begins again behind others");
+            tracing::debug!(member = %self.member, "`list-tools` takes long: it starts again in the next queue");
         }
         Err(CallError::Cancelled)
     }

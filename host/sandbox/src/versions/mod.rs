@@ -37,7 +37,7 @@ pub(crate) trait Exports: Send + Sync {
     /// Whether it exports `toolbox`.
     fn has_toolbox(&self) -> bool;
 
-    /// `dispatch.activate`. The plan is as the component wrote it: nobody has checked it.
+    /// `dispatch.activate`. The plan is as the component wrote it, unchecked.
     async fn activate(
         &self,
         store: &mut Store<State>,

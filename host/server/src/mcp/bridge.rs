@@ -104,7 +104,7 @@ pub(crate) fn schema<'a>(arguments: impl IntoIterator<Item = &'a Argument>) -> V
     schema
 }
 
-/// Refuses arguments that a tool does not have. What it has is checked where it is taken. An `agent` is told of only where
+/// Refuses arguments that a tool does not have. What it has is checked where it is taken. An `agent` is listed only where
 /// there is one to choose; where there is none, the worker's own is accepted all the same.
 ///
 /// # Errors
@@ -324,7 +324,7 @@ pub(crate) async fn described(
 ) -> Result<Vec<Described>, RpcError> {
     let json = worker.list(params).await?;
     caller.takes(parsed_bytes(&json)).await?;
-    let JobList { jobs } = serde_json::from_slice(&json).map_err(|_| RpcError::internal("the list cannot be told"))?;
+    let JobList { jobs } = serde_json::from_slice(&json).map_err(|_| RpcError::internal("the list cannot be read"))?;
     caller.takes((jobs.len() * 4 * LABEL_CHARS) as u64).await?;
     Ok(jobs.into_iter().map(|listed| Described::of(worker, listed)).collect())
 }
@@ -338,8 +338,8 @@ pub(crate) fn config_schema(member: &Member) -> Option<&Value> {
 /// Who the worker is, in its own words.
 fn about(member: &Member) -> String {
     let manifest = member.manifest();
-    let told = |text: &str| one_line(text, 300);
-    format!("The worker says of itself: {}: {}", told(&manifest.display_name), told(&manifest.description))
+    let line = |text: &str| one_line(text, 300);
+    format!("The worker says of itself: {}: {}", line(&manifest.display_name), line(&manifest.description))
 }
 
 /// Which runtimes can be asked for; where there is no choice, there is no such argument.

@@ -120,7 +120,7 @@ pub(crate) enum Absent {
 pub(crate) struct Unavailable {
     /// Its key.
     pub(crate) member: String,
-    /// Why not, as its callers are told.
+    /// Why not, for its callers.
     pub(crate) reason: String,
 }
 
@@ -500,7 +500,7 @@ async fn call_bridged(
     Ok(Answered::Called(ended(member, caller, &job_id).await))
 }
 
-/// How a job has ended, as the call that waited for it is told.
+/// How a job has ended, for the call that waited for it.
 pub(crate) async fn ended(member: &Member, caller: &Caller, job: &JobId) -> Called {
     match worker::result(member, caller, job.as_str()).await {
         Ok(report) => Called::report(member.key(), report),

@@ -53,7 +53,7 @@ pub(crate) struct Resource {
     pub(crate) title: String,
     /// What it is.
     pub(crate) description: String,
-    /// Its media type, as far as it can be told from its name.
+    /// Its media type, as far as its name says.
     pub(crate) mime_type: Cow<'static, str>,
 }
 
@@ -130,7 +130,7 @@ struct Cursor<'a> {
     job: JobId,
 }
 
-/// What of a job a URI means.
+/// The part of a job that a URI names.
 enum Part<'a> {
     Status,
     Result,
@@ -168,10 +168,10 @@ impl Server {
                 _ => None,
             };
             let (of, enough) = (member.clone(), ENOUGH.saturating_sub(resources.len()));
-            let (told, found) = blocking(move || Ok(page_of(&of, after, jobs, enough))).await?;
-            jobs -= told.len();
+            let (listed, found) = blocking(move || Ok(page_of(&of, after, jobs, enough))).await?;
+            jobs -= listed.len();
             resources.extend(found);
-            last = told.into_iter().last().map(|brief| (member, brief)).or(last);
+            last = listed.into_iter().last().map(|brief| (member, brief)).or(last);
             if jobs == 0 || resources.len() >= ENOUGH {
                 break;
             }
@@ -242,12 +242,12 @@ fn page_of(
 ) -> (Vec<JobSummary>, Vec<Resource>) {
     let store = member.store();
     let mut briefs = store.page(after.as_ref().map(|(made, id)| (made.as_str(), id)), most);
-    let (mut resources, mut told) = (Vec::new(), 0);
+    let (mut resources, mut listed) = (Vec::new(), 0);
     for brief in &briefs {
         if resources.len() >= enough {
             break;
         }
-        told += 1;
+        listed += 1;
         let base = base(member.key(), &brief.id);
         let title = guild_contract::text::one_line(&brief.description, 200);
         let mut add = |part: &str, mime_type: Cow<'static, str>, description: String| {
@@ -270,7 +270,7 @@ fn page_of(
         }
         add(STATUS, JSON.into(), format!("How job {id} is getting on ({status}), made {}", brief.started_at));
     }
-    briefs.truncate(told);
+    briefs.truncate(listed);
     (briefs, resources)
 }
 

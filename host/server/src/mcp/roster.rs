@@ -44,13 +44,13 @@ const OF_FIND_TOOLS: [Argument; 1] = [Argument::required(QUERY, "Words of what t
 const OF_CALL_TOOL: [Argument; 2] =
     [Argument::required(NAME, "As `find_tools` has it"), Argument::object(ARGUMENTS, "By the tool's inputSchema")];
 
-/// Workers that are told of at a time.
+/// Workers that one answer describes.
 const MOST_WORKERS: usize = 100;
-/// Characters of a worker's description where many are told of.
+/// Characters of a worker's description where many are listed.
 const DESCRIPTION_CHARS: usize = 200;
-/// Jobs that are told of at a time, of all workers together.
+/// Jobs that one answer lists, of all workers together.
 const MOST_JOBS: usize = 100;
-/// Tools that are told of with their schemas, and bytes of them; those beyond are named.
+/// Tools that one answer lists with their schemas, and bytes of them; those beyond are named.
 const MOST_FOUND: usize = 10;
 const FOUND_BYTES: usize = 16 * 1024;
 /// Tools that are named besides.
@@ -220,12 +220,12 @@ pub(super) async fn call(
     }
 }
 
-/// What is refused of a caller's arguments it is told as the tool's answer.
+/// An error in a caller's arguments is the tool's answer.
 fn answered(answer: Result<Called, RpcError>) -> Answered {
     Answered::Called(answer.unwrap_or_else(Called::from))
 }
 
-/// What a name means among the components' tools, where one member has it and no other: whoever is added must not be given
+/// What a name means among the components' tools, where one member has it and no other: a member that is added must not be given
 /// what was meant for another. A member that the caller's token is not for does not exist for it.
 fn named<'a>(server: &Server, caller: &Caller, name: &'a str) -> Option<(Arc<Toolbox>, &'a str)> {
     // Those that are being loaded may have it.
@@ -460,14 +460,14 @@ async fn list(server: &Server, caller: &Caller, workers: &[Arc<Member>], params:
             let before = caller.held();
             caller.takes(parsed_bytes(&json)).await?;
             let JobList { jobs } =
-                serde_json::from_slice(&json).map_err(|_| RpcError::internal("the list cannot be told"))?;
+                serde_json::from_slice(&json).map_err(|_| RpcError::internal("the list cannot be read"))?;
             count += jobs.len();
             all.extend(jobs.into_iter().take(MOST_JOBS).map(|listed| {
                 let made = worker.store().brief(listed.job_id.as_str());
                 let made: Option<Timestamp> = made.and_then(|brief| brief.started_at.parse().ok());
                 (made, Job { worker: worker.key().to_string(), described: Described::of(worker, listed) })
             }));
-            // Whatever the number of workers, no more is kept than is answered.
+            // Keeps no more than is answered, for any number of workers.
             all.sort_by_key(|(made, _)| Reverse(*made));
             all.truncate(MOST_JOBS);
             caller.holds(before)?;

@@ -138,7 +138,7 @@ impl Called {
         called
     }
 
-    /// The result of a component's tool. A JSON string is told as the text that it is.
+    /// The result of a component's tool. A JSON string is returned as its text.
     pub(crate) fn of(value: Value) -> Self {
         let is_object = value.is_object();
         let text = match value {

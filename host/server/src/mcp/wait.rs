@@ -3,19 +3,19 @@
 use guild_contract::JobId;
 use guild_roster::member::Member;
 
-/// Waits until a job has ended, or is gone. What its worker says of its progress meanwhile is told.
-pub(super) async fn until_ended(member: &Member, job: &JobId, told: Option<&(dyn Fn(String) + Send + Sync)>) {
+/// Waits until a job has ended, or is gone, and reports its worker's summaries meanwhile.
+pub(super) async fn until_ended(member: &Member, job: &JobId, progress: Option<&(dyn Fn(String) + Send + Sync)>) {
     let Some(running) = member.store().running(job.as_str()) else { return };
     let mut changes = running.changes();
     let mut last = None;
     loop {
         let Some(running) = member.store().running(job.as_str()) else { return };
-        if let Some(told) = told {
+        if let Some(progress) = progress {
             let summary = running.snapshot().summary;
             if summary != last
                 && let Some(summary) = &summary
             {
-                told(summary.clone());
+                progress(summary.clone());
             }
             last = summary;
         }

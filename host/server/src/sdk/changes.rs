@@ -1,7 +1,7 @@
-//! Clients are told that a list has changed: that of the tools, of the prompts, of the resources. They ask again for what
+//! Notifies clients that a list has changed: that of the tools, of the prompts, of the resources. They ask again for what
 //! they want to know.
 //!
-//! The roster says that something has changed of what somebody offers. A client is told where that is something that it saw:
+//! The roster says that something has changed of what a member offers. A client is notified where that is something that it saw:
 //! of the lists that it saw there are digests here, and what it would see now is held against them. While a component is
 //! being loaded that is waited for, as it is where a client asks; so a host that starts tells of nothing that its clients
 //! have from the beginning.
@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::mcp::{Endpoint, Server};
 
-/// What a client that listens can be told of, of what it asked for: what the server offers.
+/// Which lists a listening client can be notified of: those that it asked for and the server offers.
 pub(super) fn accepted(requested: &SubscriptionFilter, offered: &ServerCapabilities) -> SubscriptionFilter {
     let mut accepted = requested.clone();
     accepted.resource_subscriptions = None;
@@ -33,7 +33,7 @@ pub(super) fn accepted(requested: &SubscriptionFilter, offered: &ServerCapabilit
     accepted
 }
 
-/// The digest of tools that could not be told.
+/// The digest of tools that could not be listed.
 pub(super) const NOTHING: u64 = 0;
 
 /// The digest of something that a client saw.
@@ -43,7 +43,7 @@ pub(super) fn digest(seen: &(impl Hash + ?Sized)) -> u64 {
     hasher.finish()
 }
 
-/// What a client sees that stays: at an endpoint, by its token.
+/// What a client with an open stream sees: at an endpoint, by its token.
 pub(super) struct View {
     host: Arc<Host>,
     path: String,
@@ -88,9 +88,9 @@ impl View {
     }
 }
 
-/// The lists that a client was not told of yet, and which it has to ask for again.
+/// The lists that have changed since the client was notified last.
 #[derive(Clone, Copy, Default)]
-struct News {
+struct Changed {
     tools: bool,
     prompts: bool,
     resources: bool,
@@ -111,54 +111,55 @@ impl Watch {
     }
 
     /// What has changed of the prompts and the resources since the last time.
-    fn others(&mut self) -> News {
+    fn others(&mut self) -> Changed {
         let (prompts, resources) = (self.view.prompts(), self.view.resources());
-        let news = News { tools: false, prompts: prompts != self.prompts, resources: resources != self.resources };
+        let changed =
+            Changed { tools: false, prompts: prompts != self.prompts, resources: resources != self.resources };
         (self.prompts, self.resources) = (prompts, resources);
-        news
+        changed
     }
 }
 
 /// Tells a client until it stops listening.
-pub(super) async fn tell_listener(listener: SubscriptionContext, view: Arc<View>) {
-    let told = async {
+pub(super) async fn notify_listener(listener: SubscriptionContext, view: Arc<View>) {
+    let notify = async {
         let mut watch = Watch::new(view);
         let mut tools = watch.view.tools().await;
         while watch.changes.changed().await.is_ok() {
             let now = watch.view.tools().await;
-            let news = News { tools: now != tools, ..watch.others() };
+            let changed = Changed { tools: now != tools, ..watch.others() };
             tools = now;
             let sink = listener.sink();
             // What it did not ask for is refused by the sink. Whether the client is still there is known by its request.
-            if news.tools {
+            if changed.tools {
                 let _ = sink.notify_tool_list_changed().await;
             }
-            if news.prompts {
+            if changed.prompts {
                 let _ = sink.notify_prompt_list_changed().await;
             }
-            if news.resources {
+            if changed.resources {
                 let _ = sink.notify_resource_list_changed().await;
             }
         }
     };
     tokio::select! {
         () = listener.cancelled() => {}
-        () = told => {}
+        () = notify => {}
     }
 }
 
 /// Tells the client of a session, of what it was offered, until that has ended. `seen` has the digest of the tools that it
-/// was told last, once it was.
-pub(super) async fn tell_session(
+/// was notified of last, once it was.
+pub(super) async fn notify_session(
     peer: Peer<RoleServer>,
     offered: ServerCapabilities,
     view: Arc<View>,
     mut seen: watch::Receiver<Option<u64>>,
     ended: CancellationToken,
 ) {
-    let told = async {
+    let notify = async {
         let mut watch = Watch::new(view);
-        // What it was told of since it saw the tools.
+        // What it was notified of since it saw the tools.
         let mut announced = None;
         loop {
             tokio::select! {
@@ -166,29 +167,29 @@ pub(super) async fn tell_session(
                 // The list that it has now may have been made before the last change.
                 changed = seen.changed() => if changed.is_err() { return Ok(()) },
             }
-            let mut news = watch.others();
+            let mut changed = watch.others();
             let saw = *seen.borrow_and_update();
             if let Some(saw) = saw {
                 let now = watch.view.tools().await;
-                news.tools = now != saw && announced != Some(now);
+                changed.tools = now != saw && announced != Some(now);
                 announced = (now != saw).then_some(now);
             }
-            if news.tools {
+            if changed.tools {
                 peer.notify_tool_list_changed().await?;
             }
-            if news.prompts && offered.prompts.is_some() {
+            if changed.prompts && offered.prompts.is_some() {
                 peer.notify_prompt_list_changed().await?;
             }
-            if news.resources && offered.resources.is_some() {
+            if changed.resources && offered.resources.is_some() {
                 peer.notify_resource_list_changed().await?;
             }
         }
     };
-    let told: Result<(), ServiceError> = tokio::select! {
+    let notified: Result<(), ServiceError> = tokio::select! {
         () = ended.cancelled() => Ok(()),
-        told = told => told,
+        notified = notify => notified,
     };
-    if let Err(error) = told {
-        tracing::debug!(%error, "a session was not told of a change");
+    if let Err(error) = notified {
+        tracing::debug!(%error, "cannot notify a session of a change");
     }
 }

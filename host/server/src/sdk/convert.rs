@@ -9,7 +9,7 @@ use rmcp::model::{
 
 use crate::mcp::{Failure, Identity, tool::Called};
 
-/// How long a client may believe a list that follows the roster, where it is not told of changes.
+/// How long a client may believe a list that follows the roster, where it is not notified of changes.
 pub(super) const LIST_TTL_MS: u64 = 10_000;
 /// The key of a result's `_meta` that says who answers.
 const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";

@@ -82,7 +82,7 @@ impl Handler {
         Self { info: Info::Of(server, caller) }
     }
 
-    /// For a session that is about to be opened, or one who stays to listen.
+    /// For a session that is about to be opened, or for a listening stream.
     pub(super) fn of_stay(server: &Server, caller: &Caller) -> Self {
         Self { info: Info::Told(Arc::new(info(server, caller))) }
     }
@@ -95,19 +95,19 @@ impl Handler {
     async fn call(&self, params: CallToolRequestParams, request: &Request) -> Result<CallToolResponse, ErrorData> {
         let Asked { server, caller } = Asked::of(request)?;
         let declares_tasks = || request.meta.client_capabilities().is_some_and(|declared| declared.supports_tasks());
-        let (progress, told) = match request.meta.get_progress_token() {
+        let (progress, notifier) = match request.meta.get_progress_token() {
             Some(token) => {
-                let (notes, told) = progress::tell(request.peer.clone(), token);
+                let (notes, notifier) = progress::notify(request.peer.clone(), token);
                 let progress = move |note: String| drop(notes.try_send(note));
-                (Some(Box::new(progress) as Box<dyn Fn(String) + Send + Sync>), Some(told))
+                (Some(Box::new(progress) as Box<dyn Fn(String) + Send + Sync>), Some(notifier))
             }
             None => (None, None),
         };
         let options = CallOptions { tasks: is_stateless(request) && declares_tasks(), progress };
         let answered = server.call(&caller, &params.name, params.arguments.unwrap_or_default(), options).await;
-        if let Some(told) = told {
-            // What was noted before the end is told before the end.
-            let _ = told.await;
+        if let Some(notifier) = notifier {
+            // Progress from before the end is sent before the end.
+            let _ = notifier.await;
         }
         Ok(match answered.map_err(convert::failure)? {
             Answered::Called(called) => {
@@ -131,7 +131,7 @@ fn is_stateless(request: &Request) -> bool {
     request.meta.protocol_version().is_some_and(|version| version.as_str() >= STATELESS)
 }
 
-/// What a request is told that the host did not hand to the SDK.
+/// The answer to a request that the host did not pass to the SDK.
 const NO_REQUEST: &str = "the request did not come by the host's endpoint";
 
 /// Whom a request asks, and who asks.
@@ -187,9 +187,9 @@ async fn plain<R: DeserializeOwned>(
             session.sees_tools(done.as_ref().map_or(changes::NOTHING, |done| changes::digest(&done[..])));
         }
         let done = done.map_err(convert::error)?;
-        // From here on it is values once more.
+        // From here on it is parsed again.
         caller.takes(parsed_bytes(&done).saturating_mul(2)).await.map_err(convert::refused)?;
-        let told = serde_json::from_slice(&done).and_then(|mut result: Map<String, Value>| {
+        let parsed = serde_json::from_slice(&done).and_then(|mut result: Map<String, Value>| {
             if let Some(meta) = meta(server, request) {
                 result.insert("resultType".to_owned(), "complete".into());
                 result.insert("_meta".to_owned(), Value::Object(meta.0));
@@ -200,7 +200,7 @@ async fn plain<R: DeserializeOwned>(
             }
             serde_json::from_value(Value::Object(result))
         });
-        told.map_err(|_| ErrorData::internal_error("the result cannot be told", None))
+        parsed.map_err(|_| ErrorData::internal_error("the result cannot be read", None))
     })
     .await
 }
@@ -220,7 +220,7 @@ async fn caught<T>(work: impl Future<Output = Result<T, ErrorData>>) -> Result<T
     })
 }
 
-/// Lists are told as a whole.
+/// Lists have one page.
 fn whole(params: Option<&PaginatedRequestParams>) -> Result<(), ErrorData> {
     match params.and_then(|params| params.cursor.as_deref()) {
         None => Ok(()),
@@ -265,7 +265,7 @@ impl ServerHandler for Handler {
         let session = session.filter(|session| session.begins_to_be_told());
         if let (Some(session), Some(view)) = (session, view) {
             let (offered, view) = (self.get_info().capabilities, view.clone());
-            tokio::spawn(changes::tell_session(context.peer, offered, view, session.tools_seen(), session.ended()));
+            tokio::spawn(changes::notify_session(context.peer, offered, view, session.tools_seen(), session.ended()));
         }
     }
 
@@ -276,7 +276,7 @@ impl ServerHandler for Handler {
     async fn listen(&self, listener: SubscriptionContext) -> Result<(), ErrorData> {
         let brought = listener.request_context().extensions.get::<Parts>();
         if let Some(view) = brought.and_then(|parts| parts.extensions.get::<Arc<View>>()).cloned() {
-            changes::tell_listener(listener, view).await;
+            changes::notify_listener(listener, view).await;
         }
         Ok(())
     }
@@ -358,8 +358,8 @@ impl ServerHandler for Handler {
             of_later_versions(&request)?;
             let Asked { server, caller } = Asked::of(&request)?;
             let mut result = tasks::get(server, &caller, &params.task_id).await.map_err(convert::failure)?;
-            if let (Some(told), Some(meta)) = (&mut result.meta, meta(server, &request)) {
-                told.0.extend(meta.0);
+            if let (Some(known), Some(meta)) = (&mut result.meta, meta(server, &request)) {
+                known.0.extend(meta.0);
             }
             Ok(result)
         })

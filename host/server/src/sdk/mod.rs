@@ -5,7 +5,7 @@
 //! - [`sessions`]: whose a session is, how many there are, and when one that nobody uses ends.
 //! - [`handler`]: what a [`Server`] does, as the SDK asks for it; [`convert`] has the shapes.
 //! - [`tasks`]: jobs as tasks; [`progress`]: what a client hears that waits for one.
-//! - [`changes`]: clients are told that a list has changed.
+//! - [`changes`]: notifies clients that a list has changed.
 //!
 //! [`guild_auth`] has let a request in that comes here, and the SDK's own checks of Host and Origin are off.
 //! Who asks goes with each request to where it is carried out; the token goes no further than this.
@@ -73,7 +73,7 @@ static META_PREFIX: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("io
 /// The first version without sessions.
 const STATELESS: &str = "2026-07-28";
 /// How many times the SDK has a message as values, at most: as what it makes its types of while it tries one after another,
-/// as those types, and once more to compare them with the headers.
+/// as those types, and again to compare them with the headers.
 const COPIES: u64 = 6;
 /// After how many seconds one that found no place for its session may ask again.
 const NO_PLACE_SECONDS: u64 = 30;
@@ -116,7 +116,7 @@ pub(crate) fn wanted(method: &Method, headers: &HeaderMap, body: &[u8]) -> Optio
     (accepts.json && accepts.events && (has_session || is_first())).then_some(Era::Sessions)
 }
 
-/// The method of a message. Nothing else of it is kept while it is looked for.
+/// The method of a message, without parsing the rest of it into values.
 fn method_of(body: &[u8]) -> Option<Cow<'_, str>> {
     #[derive(Deserialize)]
     struct Message<'a> {
@@ -175,7 +175,7 @@ impl Accepts {
 
 /// The method that opens a stream which tells of changes.
 const LISTEN: &str = "subscriptions/listen";
-/// The notification after which a session is told of changes.
+/// The notification after which a session is notified of changes.
 const INITIALIZED: &str = "notifications/initialized";
 /// How much a session keeps of each of its client's names.
 const NAME_CHARS: usize = 200;
@@ -385,7 +385,7 @@ impl Services {
     }
 }
 
-/// The SDK's settings. What it would check once more is off: `guild_auth` has checked it.
+/// The SDK's settings. Its own checks of hosts and origins are off: `guild_auth` has made them.
 fn config(era: Era) -> StreamableHttpServerConfig {
     StreamableHttpServerConfig::default()
         .disable_allowed_hosts()

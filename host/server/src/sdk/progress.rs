@@ -19,17 +19,17 @@ const AHEAD: usize = 16;
 const AGAIN: Duration = Duration::from_secs(15);
 
 /// Sends notes to a client as they come. It ends when no more can come, and all that came have been sent.
-pub(super) fn tell(peer: Peer<RoleServer>, token: ProgressToken) -> (Sender<String>, JoinHandle<()>) {
+pub(super) fn notify(peer: Peer<RoleServer>, token: ProgressToken) -> (Sender<String>, JoinHandle<()>) {
     let (sender, coming) = mpsc::channel(AHEAD);
     let mut notes = Notes { token, coming, again: AGAIN, count: 0.0, last: None };
-    let told = tokio::spawn(async move {
+    let notifier = tokio::spawn(async move {
         while let Some(note) = notes.next().await {
             if peer.notify_progress(note).await.is_err() {
                 return;
             }
         }
     });
-    (sender, told)
+    (sender, notifier)
 }
 
 struct Notes {

@@ -53,9 +53,9 @@ struct Session {
     owner: Owner,
     uses: Mutex<Uses>,
     ended: CancellationToken,
-    /// Whether its client is told of changes.
-    told: AtomicBool,
-    /// The digest of the tools that its client was told last; none before it asked.
+    /// Whether its client is notified of changes.
+    is_notified: AtomicBool,
+    /// The digest of the tools that its client was sent last; none before it asked.
     tools: watch::Sender<Option<u64>>,
     /// The ids of its requests that have no answer yet.
     asked: Mutex<HashSet<String>>,
@@ -171,9 +171,9 @@ impl Use {
         Self(session)
     }
 
-    /// Whether nobody has said before that the session's client is told of changes from now on.
+    /// Whether this is the first call: the session's client is notified of changes from now on.
     pub(super) fn begins_to_be_told(&self) -> bool {
-        !self.0.told.swap(true, Ordering::Relaxed)
+        !self.0.is_notified.swap(true, Ordering::Relaxed)
     }
 
     /// Notes that a request is under way, until what this gives is dropped. None where one of the same id is: nobody could
@@ -183,12 +183,12 @@ impl Use {
         asked.insert(id.to_owned()).then(|| Question { session: self.0.clone(), id: id.to_owned() })
     }
 
-    /// Notes the digest of the tools that the session's client is told.
+    /// Notes the digest of the tools that the session's client is sent.
     pub(super) fn sees_tools(&self, digest: u64) {
         self.0.tools.send_replace(Some(digest));
     }
 
-    /// The digest of the tools that the session's client was told last.
+    /// The digest of the tools that the session's client was sent last.
     pub(super) fn tools_seen(&self) -> watch::Receiver<Option<u64>> {
         self.0.tools.subscribe()
     }
@@ -270,7 +270,7 @@ impl SessionManager for Visitor {
             owner: self.owner.clone(),
             uses: Mutex::new(Uses { now: 0, last: Instant::now() }),
             ended: CancellationToken::new(),
-            told: AtomicBool::new(false),
+            is_notified: AtomicBool::new(false),
             tools: watch::Sender::new(None),
             asked: Mutex::default(),
             place: Mutex::new(Some(place)),

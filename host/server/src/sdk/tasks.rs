@@ -1,6 +1,6 @@
 //! Jobs as tasks, of MCP's extension `io.modelcontextprotocol/tasks`: a task is the job itself, by the job's id.
 //!
-//! So a task lives as long as its job does, whoever asks and whether or not the host was restarted; what may be done with it
+//! So a task lives as long as its job does, also across restarts of the host; what may be done with it
 //! is what the caller may do with the job. A running job is working; one that is cancelled is cancelled. Any other end is
 //! what the call would have answered that waited for it, so that a job that failed is a completed task, whose result says
 //! `isError`.
@@ -60,7 +60,7 @@ pub(super) async fn get(server: &Server, caller: &Caller, id: &str) -> Result<Ge
                 audit.about(id);
                 match serde_json::to_value(convert::called(ended(&member, caller, &job).await)) {
                     Ok(Value::Object(result)) => Ok(result),
-                    _ => Err(RpcError::internal("the job's result cannot be told")),
+                    _ => Err(RpcError::internal("the job's result cannot be read")),
                 }
             };
             TaskPayload::Completed { result: authorized.run(asked).await? }
@@ -73,7 +73,7 @@ pub(super) async fn get(server: &Server, caller: &Caller, id: &str) -> Result<Ge
     Ok(result)
 }
 
-/// Ends a task's job. One that has ended stays as it is: a failed job too, which is a completed task.
+/// Ends a task's job. One that has ended is not changed: a failed job neither, which is a completed task.
 pub(super) async fn cancel(server: &Server, caller: &Caller, id: &str) -> Result<(), Failure> {
     let (member, job) = find(server, caller, id).await?;
     let key = member.key().as_str();
@@ -102,7 +102,7 @@ async fn find(server: &Server, caller: &Caller, id: &str) -> Result<(Arc<Member>
 
 async fn status(member: &Member, id: &str) -> Result<StatusView, RpcError> {
     let status = member.status(id).await?;
-    serde_json::from_slice(&status).map_err(|_| RpcError::internal("the job's status cannot be told"))
+    serde_json::from_slice(&status).map_err(|_| RpcError::internal("the job's status cannot be read"))
 }
 
 fn task(job: &StatusView) -> Task {

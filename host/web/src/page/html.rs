@@ -36,7 +36,7 @@ const PIECE_BYTES: usize = 1024;
 const MAX_LINK_BYTES: usize = 2048;
 /// The links of a page have at most so many bytes together, and those behind it lose their address.
 const MAX_LINKS_BYTES: usize = 2 * 1024 * 1024;
-/// A text is handed on in pieces of so many bytes: writing one as HTML looks through all of it at each `&`.
+/// Longer texts are split into pieces of so many bytes: writing one as HTML looks through all of it at each `&`.
 const MAX_PIECE_BYTES: usize = 2 * 1024;
 /// Reading a page takes at most so long, since a processor is busy with it.
 pub(super) const MAX_TIME: Duration = Duration::from_secs(10);

@@ -1,6 +1,6 @@
-//! What came from the web, as text for an agent.
+//! Makes text for an agent of what was read from the web.
 //!
-//! A child process makes it: however a page is written, what it takes is bounded, and ends with whoever waits for it.
+//! A child process makes it, so that its time and memory are bounded however a page is written. It ends with its caller.
 
 mod charset;
 mod html;
@@ -13,20 +13,12 @@ use url::Url;
 
 /// How long the child may take to make text of a page: somewhat longer than [`html::MAX_TIME`], which says what is wrong.
 const MAX_SECONDS: u32 = 12;
-/// Memory of the child for each byte that a page may have, and besides.
+/// Memory of the child for each byte that a page may have, and its fixed part.
 const MEMORY: (u64, u64) = (48, 128 << 20);
 
-/// Making text of a page: what [`Request`] is, and the page's bytes behind it; the text, or why there is none.
+/// Makes text of a page. The request is the [`PageHead`] and how long the text may be, then the page's bytes; the reply is
+/// the text, or why there is none.
 pub static PAGE_TASK: Task = Task { name: "page", run };
-
-/// How a page is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Form {
-    /// Its main text, as Markdown.
-    Html,
-    /// As it is.
-    Text,
-}
 
 /// What is text besides `text/*` and what ends in `+json`, `+xml` or `+yaml`.
 const TEXTS: &[&str] = &[
@@ -41,19 +33,17 @@ const TEXTS: &[&str] = &[
     "application/ecmascript",
 ];
 
-impl Form {
-    /// The form of a content type; nothing for what is no text. A page without a content type is guessed at by how
-    /// it begins ([`read`]).
-    pub(crate) fn of(content_type: Option<&str>) -> Option<Self> {
-        let Some(content_type) = content_type else { return Some(Self::Text) };
-        let kind = essence(content_type);
-        let suffixed = ["+json", "+xml", "+yaml"].iter().any(|suffix| kind.ends_with(suffix));
-        match kind.as_str() {
-            "text/html" | "application/xhtml+xml" => Some(Self::Html),
-            kind if kind.starts_with("text/") || suffixed || TEXTS.contains(&kind) => Some(Self::Text),
-            _ => None,
-        }
-    }
+/// Whether a page of a content type is read; one without a content type may be.
+pub(crate) fn is_readable(content_type: Option<&str>) -> bool {
+    let Some(content_type) = content_type else { return true };
+    let kind = essence(content_type);
+    let suffixed = ["+json", "+xml", "+yaml"].iter().any(|suffix| kind.ends_with(suffix));
+    kind.starts_with("text/") || suffixed || TEXTS.contains(&kind.as_str())
+}
+
+/// Whether a page of a content type is shown as Markdown of its main text, and not as it is.
+fn is_html(content_type: &str) -> bool {
+    matches!(essence(content_type).as_str(), "text/html" | "application/xhtml+xml")
 }
 
 /// A content type without its parameters, in lower case.
@@ -61,32 +51,20 @@ pub(crate) fn essence(content_type: &str) -> String {
     content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// The response with a page.
-pub(crate) struct PageResponse {
+/// The response with a page, but for its body.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct PageHead {
     /// Where it was read in the end.
-    pub(crate) url: reqwest::Url,
+    pub(crate) url: Url,
     /// Whether that is another address than the one asked for.
     pub(crate) redirected: bool,
     pub(crate) content_type: Option<String>,
-    pub(crate) form: Form,
-    pub(crate) body: Vec<u8>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Request {
-    url: String,
-    redirected: bool,
-    content_type: Option<String>,
-    form: Form,
-    max_bytes: u64,
 }
 
 /// A page's text, made in a child process. Dropping the future ends it. See [`read`].
-pub(crate) async fn read_confined(answer: PageResponse, max_bytes: u64) -> Result<String, String> {
-    let PageResponse { url, redirected, content_type, form, body } = answer;
+pub(crate) async fn read_confined(head: &PageHead, body: Vec<u8>, max_bytes: u64) -> Result<String, String> {
     let failed = |error: postcard::Error| format!("it could not be made into text: {error}");
-    let request = Request { url: url.into(), redirected, content_type, form, max_bytes };
-    let mut request = postcard::to_allocvec(&request).map_err(failed)?;
+    let mut request = postcard::to_allocvec(&(head, max_bytes)).map_err(failed)?;
     request.extend_from_slice(&body);
     drop(body);
     let (each, besides) = MEMORY;
@@ -101,11 +79,9 @@ pub(crate) async fn read_confined(answer: PageResponse, max_bytes: u64) -> Resul
 
 fn run(request: &[u8]) -> Vec<u8> {
     let text = || -> Result<String, String> {
-        let (request, body) = postcard::take_from_bytes::<Request>(request).map_err(|error| error.to_string())?;
-        let Request { url, redirected, content_type, form, max_bytes } = request;
-        let url = Url::parse(&url).map_err(|error| error.to_string())?;
-        let answer = PageResponse { url, redirected, content_type, form, body: body.to_owned() };
-        read(&answer, usize::try_from(max_bytes).unwrap_or(usize::MAX))
+        let ((head, max_bytes), body) =
+            postcard::take_from_bytes::<(PageHead, u64)>(request).map_err(|error| error.to_string())?;
+        read(&head, body, usize::try_from(max_bytes).unwrap_or(usize::MAX))
     };
     postcard::to_allocvec(&text()).unwrap_or_default()
 }
@@ -116,20 +92,19 @@ fn run(request: &[u8]) -> Vec<u8> {
 ///
 /// # Errors
 /// A sentence about a page that is not read: it is no text after all, or made so that reading it takes too much.
-fn read(answer: &PageResponse, max_bytes: usize) -> Result<String, String> {
-    let text = charset::decode(&answer.body, answer.content_type.as_deref());
+fn read(head: &PageHead, body: &[u8], max_bytes: usize) -> Result<String, String> {
+    let content_type = head.content_type.as_deref();
+    let text = charset::decode(body, content_type);
     if text.bytes().take(1024).any(|byte| byte == 0) {
         return Err("it is no text".to_owned());
     }
-    let is_html = match (&answer.content_type, answer.form) {
-        (None, _) => begins_like_html(&text),
-        (Some(_), form) => form == Form::Html,
-    };
+    // Without a content type, the beginning of the page decides.
+    let is_html = content_type.map_or_else(|| begins_like_html(&text), is_html);
     let until = Instant::now() + html::MAX_TIME;
-    let (title, mut text) = if is_html { html::main_text(&text, &answer.url, until)? } else { (None, text.into()) };
-    if answer.redirected || title.is_some() {
+    let (title, mut text) = if is_html { html::main_text(&text, &head.url, until)? } else { (None, text.into()) };
+    if head.redirected || title.is_some() {
         let title = title.map(|title| format!("# {title}\n\n")).unwrap_or_default();
-        let from = if answer.redirected { format!("(read at {})\n\n", answer.url) } else { String::new() };
+        let from = if head.redirected { format!("(read at {})\n\n", head.url) } else { String::new() };
         text.insert_str(0, &format!("{title}{from}"));
     }
     Ok(cut(text, max_bytes))
@@ -156,20 +131,20 @@ mod tests {
 
     #[test]
     fn what_is_text_is_shown_and_what_is_not_is_refused() {
-        for (content_type, form) in [
-            ("text/html; charset=utf-8", Some(Form::Html)),
-            ("Application/XHTML+XML", Some(Form::Html)),
-            ("text/plain", Some(Form::Text)),
-            ("text/markdown;charset=utf-8", Some(Form::Text)),
-            ("application/json", Some(Form::Text)),
-            ("application/ld+json ; x=y", Some(Form::Text)),
-            ("application/rss+xml", Some(Form::Text)),
-            ("application/pdf", None),
-            ("image/png", None),
-            ("application/octet-stream", None),
-            ("", None),
+        for (content_type, readable, html) in [
+            ("text/html; charset=utf-8", true, true),
+            ("Application/XHTML+XML", true, true),
+            ("text/plain", true, false),
+            ("text/markdown;charset=utf-8", true, false),
+            ("application/json", true, false),
+            ("application/ld+json ; x=y", true, false),
+            ("application/rss+xml", true, false),
+            ("application/pdf", false, false),
+            ("image/png", false, false),
+            ("application/octet-stream", false, false),
+            ("", false, false),
         ] {
-            assert_eq!(Form::of(Some(content_type)), form, "{content_type}");
+            assert_eq!((is_readable(Some(content_type)), is_html(content_type)), (readable, html), "{content_type}");
         }
     }
 

@@ -70,7 +70,7 @@ impl Provider {
     }
 }
 
-/// The hits in an answer, as they came.
+/// The hits in an answer, unchanged.
 pub(super) fn found(body: &[u8]) -> Result<Vec<Hit>, String> {
     let answer: BraveResponse = json(body)?;
     let found = answer.web.map(|web| web.results).unwrap_or_default().into_iter();

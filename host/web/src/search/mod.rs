@@ -13,7 +13,6 @@ use dom_query::Document;
 use guild_confine::{Bounds, Task};
 use guild_contract::secret::may_carry_key;
 use guild_session::{
-    secret::KeySource,
     tools::ToolError,
     web::{Hit, Search},
 };
@@ -45,27 +44,25 @@ const MAX_URL_BYTES: usize = 2048;
 /// What a child process may take to find the hits in an answer.
 const BOUNDS: Bounds = Bounds { seconds: 10, memory_bytes: 512 << 20 };
 
-/// Finding the hits in a provider's answer: whose it is, and its bytes behind that; the hits, or why there are none.
+/// Finds the hits in a provider's answer. The request is the [`Wire`], then the answer's bytes; the reply is the hits, or
+/// why there are none.
 pub static SEARCH_TASK: Task = Task { name: "search", run };
 
-/// Whose an answer is.
+/// The format of an answer.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 enum Wire {
     SearXng,
     Brave,
 }
 
-/// A hit's title, address and text.
-type Parts = (String, String, String);
-
 fn run(request: &[u8]) -> Vec<u8> {
-    let hits = || -> Result<Vec<Parts>, String> {
+    let hits = || -> Result<Vec<Hit>, String> {
         let (wire, body) = postcard::take_from_bytes(request).map_err(|error| error.to_string())?;
         let found = match wire {
             Wire::SearXng => searxng::found(body)?,
             Wire::Brave => brave::found(body)?,
         };
-        Ok(found.into_iter().filter_map(tidy).take(MAX_HITS).map(|hit| (hit.title, hit.url, hit.snippet)).collect())
+        Ok(found.into_iter().filter_map(tidy).take(MAX_HITS).collect())
     };
     postcard::to_allocvec(&hits()).unwrap_or_default()
 }
@@ -80,7 +77,7 @@ const BRAVE: &str = "https://api.search.brave.com/res/v1/web/search";
 
 /// A provider, ready to be asked.
 pub(crate) struct Provider {
-    kind: Kind,
+    options: SearchOptions,
     /// Its address.
     url: Url,
     clients: Arc<Clients>,
@@ -88,23 +85,14 @@ pub(crate) struct Provider {
     searches: Semaphore,
 }
 
-enum Kind {
-    SearXng,
-    Brave(KeySource),
-}
-
 impl Provider {
     /// The provider of `[web.search]`; the error names the key of guild.toml.
     pub(crate) fn new(options: &SearchOptions, clients: Arc<Clients>, time: Duration) -> Result<Self, String> {
         let url = endpoint(options)?;
-        let kind = match options {
-            SearchOptions::SearXng { .. } => Kind::SearXng,
-            SearchOptions::Brave { key, .. } => {
-                key.read().map_err(|why| format!("[web.search] {why}"))?;
-                Kind::Brave(key.clone())
-            }
-        };
-        Ok(Self { kind, url, clients, time, searches: Semaphore::new(MAX_SEARCHES) })
+        if let SearchOptions::Brave { key, .. } = options {
+            key.read().map_err(|why| format!("[web.search] {why}"))?;
+        }
+        Ok(Self { options: options.clone(), url, clients, time, searches: Semaphore::new(MAX_SEARCHES) })
     }
 
     fn get(&self) -> Result<RequestBuilder, ToolError> {
@@ -134,9 +122,8 @@ impl Provider {
         request.extend_from_slice(body);
         let hits = guild_confine::run(&SEARCH_TASK, BOUNDS, request).await;
         let hits = hits.map_err(|why| self.unavailable(&format!("its answer was not read: {why}")))?;
-        let hits: Result<Vec<Parts>, String> = postcard::from_bytes(&hits).map_err(failed)?;
-        let hits = hits.map_err(|why| self.unavailable(&why))?.into_iter();
-        Ok(hits.map(|(title, url, snippet)| Hit { title, url, snippet }).collect())
+        let hits: Result<Vec<Hit>, String> = postcard::from_bytes(&hits).map_err(failed)?;
+        hits.map_err(|why| self.unavailable(&why))
     }
 
     fn unavailable(&self, why: &str) -> ToolError {
@@ -157,9 +144,9 @@ impl Search for Provider {
         }
         let _turn = self.searches.acquire().await.map_err(|_| self.unavailable("the host is stopping"))?;
         let ask = async {
-            match &self.kind {
-                Kind::SearXng => self.searxng(query).await,
-                Kind::Brave(key) => self.brave(key, query, limit).await,
+            match &self.options {
+                SearchOptions::SearXng { .. } => self.searxng(query).await,
+                SearchOptions::Brave { key, .. } => self.brave(key, query, limit).await,
             }
         };
         let found = time::timeout(self.time, ask).await.unwrap_or_else(|_| {

@@ -39,7 +39,7 @@ impl Provider {
     }
 }
 
-/// The hits in an answer, as they came.
+/// The hits in an answer, unchanged.
 pub(super) fn found(body: &[u8]) -> Result<Vec<Hit>, String> {
     let answer: SearxngResponse = json(body)?;
     if answer.results.is_empty() && !answer.unresponsive_engines.is_empty() {

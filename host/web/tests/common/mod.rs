@@ -280,7 +280,7 @@ pub async fn refusal(reader: &Arc<dyn Fetch>, url: &str) -> String {
 }
 
 /// Why a page could not be read.
-pub async fn trouble(reader: &Arc<dyn Fetch>, url: &str) -> String {
+pub async fn unavailable(reader: &Arc<dyn Fetch>, url: &str) -> String {
     match reader.fetch(url).await {
         Err(ToolError::Unavailable(why)) => why,
         other => panic!("{url} was answered: {other:?}"),

@@ -111,7 +111,7 @@ async fn attempt(line: &str) -> Result<String, String> {
         "global" => memory::load(Scope::Global, a).map(Option::unwrap_or_default).map_err(explain),
         "file" => files::read(a, 1, 10).map_err(explain),
         "fetch" => web::fetch(a).map_err(explain),
-        "ask" => Ok(told(&ask(line, started(line)?).await)),
+        "ask" => Ok(described(&ask(line, started(line)?).await)),
         "pair" => pair(line).await,
         "hoard" => hoard(a.parse().map_err(|_| "how many?")?),
         _ => disk::attempt(verb, a, b).unwrap_or_else(|| Err("what is that?".to_owned())),
@@ -160,10 +160,10 @@ async fn pair(line: &str) -> Result<String, String> {
                 first.finish(async |_| Err("too late".to_owned())).await
             }
         };
-        told(&end)
+        described(&end)
     };
     let (first, second) = join(interrupted, ask(line, second)).await;
-    Ok(format!("{first} | {}", told(&second)))
+    Ok(format!("{first} | {}", described(&second)))
 }
 
 /// Sessions with prompts of a MiB each, all held at once: how many there are, and why there is not one more.
@@ -179,7 +179,7 @@ fn hoard(most: usize) -> Result<String, String> {
     Ok(most.to_string())
 }
 
-fn told(end: &Finish) -> String {
+fn described(end: &Finish) -> String {
     format!("{:?} after {} turns: {}", end.ending, end.usage.turns, end.text)
 }
 

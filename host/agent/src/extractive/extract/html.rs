@@ -17,9 +17,12 @@ use html5ever::{
     },
 };
 
-use crate::format::Format;
+use crate::{
+    format::Format,
+    text::{one_line, trimmed},
+};
 
-use super::{Block, Form, Page};
+use super::{Block, Form, Page, newlines};
 use crate::extractive::terms::among;
 use frame::{Open, is_main, skipped};
 
@@ -48,7 +51,7 @@ enum Area {
 
 struct State {
     page: Page,
-    /// Beside each block: where it stands.
+    /// For each block, where it stands.
     areas: Vec<Area>,
     /// Where the current block begins in the page's text.
     start: usize,
@@ -98,7 +101,7 @@ impl State {
         }
         if let Some(skipped) = &self.skipped {
             let between = self.page.text.len() == self.start;
-            if skipped.seen && between && text.chars().any(char::is_alphanumeric) {
+            if skipped.seen && between && text.contains(char::is_alphanumeric) {
                 self.omit();
             }
             return;
@@ -154,7 +157,7 @@ impl State {
     /// Ends the current block.
     fn flush(&mut self) {
         self.code = None;
-        let block = super::trimmed(&self.page.text, self.start..self.page.text.len());
+        let block = trimmed(&self.page.text, self.start..self.page.text.len());
         // In a listing the indentation of the first line is part of it.
         let start = if self.pre > 0 { line_start(&self.page.text, self.start, block.start) } else { block.start };
         let words = self.page.text.get(block.clone()).unwrap_or_default();
@@ -164,7 +167,7 @@ impl State {
             if !text.is_empty() {
                 self.page.heading(text);
             }
-        } else if words.is_empty() || !(self.row || self.item || words.chars().any(char::is_alphanumeric)) {
+        } else if words.is_empty() || !(self.row || self.item || words.contains(char::is_alphanumeric)) {
             self.page.text.truncate(self.start);
         } else if self.pre > 0 || self.row || self.linked * 10 < words.len() * 7 {
             self.page.text.truncate(block.end);
@@ -284,7 +287,7 @@ fn follow(element: &mut Option<Open>, tag: &Tag, opens: bool) {
             *element = None;
         }
     } else if opens {
-        *element = Open::new(tag, true);
+        *element = Some(Open::new(tag, true));
     }
 }
 
@@ -294,7 +297,7 @@ fn line_start(text: &str, least: usize, at: usize) -> usize {
     least + before.rfind('\n').map_or(0, |newline| newline + 1)
 }
 
-/// How the tokenizer goes on after this tag: what stands in these elements is no markup.
+/// The tokenizer's state after this tag: the content of these elements is no markup.
 fn raw(name: &str, start: bool) -> TokenSinkResult<()> {
     match name {
         "script" if start => TokenSinkResult::RawData(ScriptData),
@@ -306,7 +309,7 @@ fn raw(name: &str, start: bool) -> TokenSinkResult<()> {
 
 /// A page's own part of its title, without the name of the site.
 fn own_part(title: &str) -> String {
-    let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
+    let title = one_line(title);
     let ends = [" - ", " | ", " – ", " — ", " · "].iter().filter_map(|between| title.rfind(between));
     match ends.max() {
         Some(end) if end > 0 => title.get(..end).unwrap_or(&title).to_owned(),
@@ -325,9 +328,8 @@ impl TokenSink for Sink {
             Token::TagToken(tag) => return state.tag(&tag, u32::try_from(line).unwrap_or(u32::MAX)),
             Token::CharacterTokens(text) => {
                 // The tokenizer says in which line the text ends.
-                let newlines = text.bytes().filter(|byte| *byte == b'\n').count() as u64;
-                let line = u32::try_from(line.saturating_sub(newlines)).unwrap_or(u32::MAX);
-                state.text(&text, line);
+                let line = line.saturating_sub(newlines(&text).into());
+                state.text(&text, u32::try_from(line).unwrap_or(u32::MAX));
             }
             _ => {}
         }

@@ -4,9 +4,12 @@ use std::ops::Range;
 
 use pulldown_cmark::{Event, LinkType, Options, Parser, Tag, TagEnd};
 
-use crate::format::Format;
+use crate::{
+    format::Format,
+    text::{one_line, trimmed},
+};
 
-use super::{Form, Page, trimmed};
+use super::{Form, Page, newlines};
 
 /// A table of more bytes is taken row by row.
 const TABLE_BYTES: usize = 1200;
@@ -53,7 +56,7 @@ pub(super) fn page(text: String) -> Page {
                     && let Some(form) = block
                 {
                     let range = trimmed(&text, range);
-                    if text.get(range.clone()).unwrap_or_default().chars().any(char::is_alphanumeric) {
+                    if text.get(range.clone()).is_some_and(|text| text.contains(char::is_alphanumeric)) {
                         page.block(range, form);
                     }
                 }
@@ -137,10 +140,6 @@ impl Hidden {
     }
 }
 
-fn newlines(text: &str) -> u32 {
-    text.bytes().filter(|byte| *byte == b'\n').count() as u32
-}
-
 /// The heading that a piece of HTML in Markdown is: `<h3 id="x">Its text</h3>`.
 fn heading_of(text: &str, range: &Range<usize>) -> Option<String> {
     let html = text.get(range.clone())?.trim_start();
@@ -154,7 +153,7 @@ fn heading_of(text: &str, range: &Range<usize>) -> Option<String> {
         tag = inside && *c != '>';
         !inside
     });
-    let plain = plain.collect::<String>().split_whitespace().collect::<Vec<_>>().join(" ");
+    let plain = one_line(&plain.collect::<String>());
     (!plain.is_empty()).then_some(plain)
 }
 
@@ -166,7 +165,7 @@ fn rows(page: &mut Page, text: &str, table: Range<usize>) {
         let row = trimmed(text, at..at + line.len());
         if number < 2 {
             head.end = row.end;
-        } else if line.chars().any(char::is_alphanumeric) {
+        } else if line.contains(char::is_alphanumeric) {
             page.block(row, Form::Prose);
             page.blocks.last_mut().into_iter().for_each(|block| block.head = head.clone());
         }

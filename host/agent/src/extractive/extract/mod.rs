@@ -18,7 +18,7 @@ const MAX_BLOCKS: usize = 200_000;
 /// Stands in a text, as a paragraph of its own, where something of the page was left out.
 pub(crate) const OMITTED: &str = "[…]";
 
-/// What a file says.
+/// The text of a file, in blocks.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Page {
     pub(crate) format: Format,
@@ -76,9 +76,14 @@ impl Page {
         self.blocks.push(Block { range, heading: self.headings.len() - 1, form, head: 0..0 });
     }
 
+    /// A part of the text; empty if the text has no such part.
+    pub(crate) fn slice(&self, range: Range<usize>) -> &str {
+        self.text.get(range).unwrap_or_default()
+    }
+
     /// A block's text.
     pub(crate) fn words(&self, block: &Block) -> &str {
-        self.text.get(block.range.clone()).unwrap_or_default()
+        self.slice(block.range.clone())
     }
 
     /// Keeps only some of the blocks, and only their text.
@@ -86,7 +91,7 @@ impl Page {
         let mut kept = Self { lines: Vec::new(), ..Self::new(self.format, String::new()) };
         let mut end = 0;
         for block in self.blocks.iter().filter(|block| keeps(self, block)) {
-            if !self.text.get(end..block.range.start).unwrap_or_default().trim().is_empty() {
+            if !self.slice(end..block.range.start).trim().is_empty() {
                 kept.omit();
             }
             end = block.range.end;
@@ -116,11 +121,10 @@ impl Page {
     pub(crate) fn line(&self, offset: usize) -> u32 {
         let known = self.lines.partition_point(|(at, _)| *at as usize <= offset);
         let (at, line) = known.checked_sub(1).and_then(|last| self.lines.get(last)).copied().unwrap_or((0, 1));
-        let between = self.text.as_bytes().get(at as usize..offset).unwrap_or_default();
-        line + between.iter().filter(|byte| **byte == b'\n').count() as u32
+        line + newlines(self.slice(at as usize..offset))
     }
 
-    /// The bytes that the page keeps.
+    /// The page's size in memory, in bytes.
     pub(crate) fn size(&self) -> usize {
         let headings: usize = self.headings.iter().map(|heading| heading.len() + size_of::<String>()).sum();
         self.text.len() + headings + self.blocks.len() * size_of::<Block>() + self.lines.len() * size_of::<(u32, u32)>()
@@ -150,10 +154,7 @@ pub(crate) fn page(format: Format, path: &str, text: String) -> Page {
     page
 }
 
-/// The part of a range without the white space at its ends.
-fn trimmed(text: &str, range: Range<usize>) -> Range<usize> {
-    let part = text.get(range.clone()).unwrap_or_default();
-    let start = range.start + (part.len() - part.trim_start().len());
-    let end = range.end - (part.len() - part.trim_end().len());
-    start..end.max(start)
+/// The number of line breaks in a text.
+fn newlines(text: &str) -> u32 {
+    text.bytes().filter(|byte| *byte == b'\n').count() as u32
 }

@@ -1,6 +1,9 @@
 //! Plain text and source code: blocks of the file as it is.
 
-use crate::{format::Format, text::cut};
+use crate::{
+    format::Format,
+    text::{cut, trimmed},
+};
 
 use super::{Form, Page};
 
@@ -24,7 +27,7 @@ pub(super) fn text(text: String) -> Page {
             paragraph = None;
         } else if content.is_empty() {
             if let Some(start) = paragraph.take() {
-                page.block(super::trimmed(&text, start..at), Form::Prose);
+                page.block(trimmed(&text, start..at), Form::Prose);
             }
         } else {
             paragraph.get_or_insert(at);
@@ -33,9 +36,9 @@ pub(super) fn text(text: String) -> Page {
         at += line.len();
     }
     if let Some(start) = paragraph {
-        page.block(super::trimmed(&text, start..at), Form::Prose);
+        page.block(trimmed(&text, start..at), Form::Prose);
     }
-    page.blocks.retain(|block| text.get(block.range.clone()).unwrap_or_default().chars().any(char::is_alphanumeric));
+    page.blocks.retain(|block| text.get(block.range.clone()).is_some_and(|text| text.contains(char::is_alphanumeric)));
     page.text = text;
     page
 }
@@ -64,11 +67,11 @@ pub(super) fn code(text: String) -> Page {
     chunks.push(start..at);
     for chunk in chunks {
         let part = text.get(chunk.clone()).unwrap_or_default();
-        if !part.chars().any(char::is_alphanumeric) {
+        if !part.contains(char::is_alphanumeric) {
             continue;
         }
         let named = part.lines().map(str::trim).find(|line| {
-            line.chars().any(char::is_alphanumeric)
+            line.contains(char::is_alphanumeric)
                 && !["/", "#", "*", "<!", "--", ";", "\"\"\""].iter().any(|c| line.starts_with(c))
         });
         page.headings.push(cut(named.unwrap_or_default().trim_end_matches(['{', ' ']), 120).0.to_owned());

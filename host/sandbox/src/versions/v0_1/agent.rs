@@ -7,6 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    task::{Context, Waker},
     time::Duration,
 };
 
@@ -129,22 +130,14 @@ impl SessionState {
         Event::Call(call.call)
     }
 
-    /// The next event if there is one already. A session that went away without an end has failed.
+    /// The next event if there is one already.
     fn poll_next(&mut self) -> Option<Event> {
-        if let Some(event) = self.next.take() {
-            return Some(event);
-        }
-        if let Ok(call) = self.calls.try_recv() {
-            return Some(self.take_call(call));
-        }
-        match self.query.events.try_recv() {
-            Ok(event) => Some(Self::from_query(event)),
-            Err(mpsc::error::TryRecvError::Empty) => None,
-            Err(mpsc::error::TryRecvError::Disconnected) => Some(lost()),
-        }
+        let _ = self.ready().as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        self.next.take()
     }
 }
 
+/// The last event of a session that ended without one.
 fn lost() -> Event {
     let usage = Usage { turns: 0, input_tokens: 0, cached_tokens: 0, output_tokens: 0, cost_usd: None };
     Event::Finished(Finish { ending: Ending::Error, text: "the session ended without a result".to_owned(), usage })
@@ -157,6 +150,7 @@ impl Pollable for SessionState {
             return;
         }
         let event = tokio::select! {
+            biased;
             Some(call) = self.calls.recv() => self.take_call(call),
             event = self.query.events.recv() => event.map_or_else(lost, Self::from_query),
         };
@@ -225,7 +219,7 @@ impl SessionState {
         let tools: Vec<WrittenTool> = mem::take(&mut options.own_tools).into_iter().map(Into::into).collect();
         if !tools.is_empty() {
             let line = r#""agent": { "ownTools": true }"#;
-            context.granted_too(context.grants.own_tools, &Capability::OwnTools, line)?;
+            context.granted_too(context.grants.component.own_tools, &Capability::OwnTools, line)?;
         }
         let sessions = context.sessions.clone().ok_or_else(|| context.no_job("agent.query"))?;
         let bounds = bounds(options.bounds);
@@ -333,15 +327,15 @@ mod tests {
         let limits = Limits { tool_result_bytes: 5, ..Limits::default() };
         let usage = usage(&limits);
         assert_eq!(result("[1,2]", &limits, &usage).unwrap().0, serde_json::json!([1, 2]));
-        // It is not JSON either, but nobody looked.
-        let over = result("[1,2,}", &limits, &usage).unwrap_err();
+        // It is not JSON either, but the size is checked first.
+        let over = result("[1,2,}", &limits, &usage).err().unwrap();
         assert!(
             matches!(&over, ToolError::OverLimit(why) if why.contains("limits.tool_result_bytes allows 5")),
             "{over}"
         );
         assert!(matches!(result("[1,}", &limits, &usage), Err(ToolError::InvalidInput(_))));
         let little = Limits { memory_bytes: 200, ..Limits::default() };
-        let over = result("[1,2]", &little, &self::usage(&little)).unwrap_err();
+        let over = result("[1,2]", &little, &self::usage(&little)).err().unwrap();
         assert!(matches!(&over, ToolError::OverLimit(why) if why.contains("limits.memory_bytes = 200")), "{over}");
     }
 

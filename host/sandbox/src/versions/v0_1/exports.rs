@@ -35,7 +35,7 @@ impl Exports {
     }
 }
 
-/// Nobody asks for an export that a world does not have: this says so where somebody did.
+/// The export; an error where the component's world does not have it.
 fn found<'a, T>(export: Option<&'a T>, name: &str) -> wasmtime::Result<&'a T> {
     export.ok_or_else(|| wasmtime::Error::msg(format!("the component exports no `{name}`")))
 }

@@ -36,7 +36,7 @@ fn scoped(context: &CallContext, scope: Scope) -> Result<Arc<MemoryStore>, ToolE
 fn writer(context: &CallContext, scope: Scope, key: &str, function: &'static str) -> Result<Arc<JobTools>, ToolError> {
     keyed(context, scope, key)?;
     let line = r#""memory": { "write": true }"#;
-    context.granted_too(context.grants.memory_write, &Capability::MemoryWrite, line)?;
+    context.granted_too(context.grants.component.memory_write, &Capability::MemoryWrite, line)?;
     context.job.clone().ok_or_else(|| context.no_job(function))
 }
 

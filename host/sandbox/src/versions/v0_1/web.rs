@@ -75,7 +75,7 @@ async fn on_host<T: Send + 'static>(
 
 async fn search(context: CallContext, query: String, limit: u32) -> Result<Vec<Hit>, ToolError> {
     let (web, host) = granted(&context, "web.search")?;
-    context.granted_too(context.grants.search, &Capability::Search, r#""web": { "search": true }"#)?;
+    context.granted_too(context.grants.component.search, &Capability::Search, r#""web": { "search": true }"#)?;
     let Some(search) = web.search else {
         return Err(ToolError::NotGranted(
             "there is nothing to search: the operator names a provider with [web.search] in guild.toml, or read roots"

@@ -1,4 +1,4 @@
-//! The frame of a page: what of it is navigation, furniture or hidden, and where its main text is.
+//! The frame of a page: which elements are navigation, decoration or hidden, and which hold its main text.
 
 use html5ever::{
     Attribute, LocalName,
@@ -7,7 +7,7 @@ use html5ever::{
 
 use crate::extractive::terms::among;
 
-/// Elements whose text nobody came for.
+/// Elements whose text is not the page's content.
 const SKIPPED: &str = "aside audio button canvas dialog footer form iframe math menu nav noscript object script select style svg \
     template textarea video";
 /// Roles that say the same.
@@ -33,8 +33,8 @@ pub(super) struct Open {
 }
 
 impl Open {
-    pub(super) fn new(tag: &Tag, seen: bool) -> Option<Self> {
-        Some(Self { name: tag.name.clone(), inside: 0, seen })
+    pub(super) fn new(tag: &Tag, seen: bool) -> Self {
+        Self { name: tag.name.clone(), inside: 0, seen }
     }
 
     /// Follows a tag; true once the element itself is closed.
@@ -58,7 +58,7 @@ pub(super) fn skipped(tag: &Tag, in_main: bool) -> Option<Open> {
         return None;
     }
     if among(SKIPPED, name) {
-        return Open::new(tag, matches!(name, "aside" | "footer" | "form" | "nav"));
+        return Some(Open::new(tag, matches!(name, "aside" | "footer" | "form" | "nav")));
     }
     if matches!(name, "html" | "body" | "head" | "main" | "article" | "title")
         || name.starts_with('h') && name.len() == 2
@@ -67,7 +67,7 @@ pub(super) fn skipped(tag: &Tag, in_main: bool) -> Option<Open> {
     }
     // A header is a page's frame, unless it is the header of the main text.
     if name == "header" && !in_main {
-        return Open::new(tag, true);
+        return Some(Open::new(tag, true));
     }
     let is = |key, value: &str| attribute(tag, key).is_some_and(|found| found.eq_ignore_ascii_case(value));
     let hides = is("aria-hidden", "true")
@@ -78,11 +78,11 @@ pub(super) fn skipped(tag: &Tag, in_main: bool) -> Option<Open> {
             style.contains("display:none") || style.contains("visibility:hidden")
         });
     if hides {
-        return Open::new(tag, false);
+        return Some(Open::new(tag, false));
     }
     let frames = attribute(tag, "role").is_some_and(|role| among(SKIPPED_ROLES, role))
         || ["class", "id"].iter().filter_map(|key| attribute(tag, key)).any(names_frame);
-    frames.then(|| Open::new(tag, true)).flatten()
+    frames.then(|| Open::new(tag, true))
 }
 
 pub(super) fn is_main(tag: &Tag) -> bool {

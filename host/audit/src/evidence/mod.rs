@@ -1,0 +1,9 @@
+//! What texts and data say and hide. Nothing here knows of components, manifests or policies: each module takes a text or
+//! bytes of an untrusted author, and answers what is there and where, within bounds that do not depend on the input.
+
+pub mod characters;
+pub mod hosts;
+pub mod packed;
+pub mod pages;
+pub mod phrases;
+pub mod prose;

@@ -1,0 +1,333 @@
+//! Flows: what a member can read, and where that can go.
+//!
+//! A member is one box: what its component or any of its sessions reads can leave by whatever any of them can reach, since a
+//! component sees what its sessions answer, and writes what they are told. What a flow means follows from what is read and
+//! from whether the member's own texts name the place that it goes to.
+
+use std::fmt::{self, Display, Formatter};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{evidence::hosts, rules::Severity};
+
+/// What a member can reach: its manifest under the operator's policy, without the words for it.
+#[derive(Clone, Debug, Default)]
+pub struct Reach {
+    /// The read roots that its component or its sessions may read, by name.
+    pub roots: Vec<String>,
+    /// Whether it is shown its memories.
+    pub reads_memory: bool,
+    /// Whether callers hand it tasks or the inputs of tools.
+    pub has_callers: bool,
+    /// The hosts that it may reach: patterns, each as narrow as the manifest and the policy make it.
+    pub hosts: Vec<String>,
+    /// Whether it may ask the operator's search provider.
+    pub searches: bool,
+    /// The members whose tools its sessions may call.
+    pub toolboxes: Vec<String>,
+    /// Whether it may write memories, which its later jobs are shown.
+    pub writes_memory: bool,
+    /// Whether it may write files that people open.
+    pub writes_artifacts: bool,
+    /// Whether it reports to who dispatched it.
+    pub reports: bool,
+    /// Whether a model reads what its tools answer.
+    pub answers_tools: bool,
+}
+
+/// Something that a member reads.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", content = "name", rename_all = "kebab-case")]
+pub enum Source {
+    /// A read root of the operator.
+    Root(String),
+    /// Its memories: what earlier jobs were told.
+    Memory,
+    /// The tasks and inputs of its callers.
+    Callers,
+    /// What the tools of another member answer.
+    Toolbox(String),
+    /// Pages and results of searches.
+    Web,
+}
+
+impl Display for Source {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root(root) => write!(f, "what it reads in `{root}`"),
+            Self::Memory => f.write_str("its memories"),
+            Self::Callers => f.write_str("what callers hand it"),
+            Self::Toolbox(key) => write!(f, "what the tools of `{key}` answer"),
+            Self::Web => f.write_str("what web pages say"),
+        }
+    }
+}
+
+/// Somewhere that what a member reads can go.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", content = "name", rename_all = "kebab-case")]
+pub enum Sink {
+    /// A host, or all hosts of a pattern.
+    Host(String),
+    /// The operator's search provider.
+    SearchProvider,
+    /// The tools of another member.
+    Toolbox(String),
+    /// Its memories, which its later jobs are shown.
+    Memory,
+    /// Files among a job's artifacts, which people open: HTML and SVG in a browser.
+    Artifacts,
+    /// The report to who dispatched the job.
+    Report,
+    /// The answers of its tools, which the caller's model reads.
+    ToolAnswers,
+}
+
+impl Display for Sink {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host(host) => write!(f, "to {host}"),
+            Self::SearchProvider => f.write_str("to the search provider"),
+            Self::Toolbox(key) => write!(f, "to the tools of {key}"),
+            Self::Memory => f.write_str("to memories"),
+            Self::Artifacts => f.write_str("to artifacts"),
+            Self::Report => f.write_str("to the report"),
+            Self::ToolAnswers => f.write_str("to answers of tools"),
+        }
+    }
+}
+
+/// Something that can flow from a source to a sink.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct Flow {
+    /// What is read.
+    pub source: Source,
+    /// Where it can go.
+    pub sink: Sink,
+    /// How much it matters; none of what every member does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub severity: Option<Severity>,
+    /// Why it matters that much: what is said of the source.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
+impl Reach {
+    /// What it reads.
+    pub fn sources(&self) -> Vec<Source> {
+        let roots = self.roots.iter().cloned().map(Source::Root);
+        let memory = self.reads_memory.then_some(Source::Memory);
+        let callers = self.has_callers.then_some(Source::Callers);
+        let toolboxes = self.toolboxes.iter().cloned().map(Source::Toolbox);
+        let web = (!self.hosts.is_empty() || self.searches).then_some(Source::Web);
+        roots.chain(memory).chain(callers).chain(toolboxes).chain(web).collect()
+    }
+
+    /// Where it can send.
+    pub fn sinks(&self) -> Vec<Sink> {
+        let fixed = [
+            (self.searches, Sink::SearchProvider),
+            (self.writes_memory, Sink::Memory),
+            (self.writes_artifacts, Sink::Artifacts),
+            (self.reports, Sink::Report),
+            (self.answers_tools, Sink::ToolAnswers),
+        ];
+        let fixed = fixed.into_iter().filter(|(has, _)| *has).map(|(_, sink)| sink);
+        let hosts = self.hosts.iter().cloned().map(Sink::Host);
+        hosts.chain(self.toolboxes.iter().cloned().map(Sink::Toolbox)).chain(fixed).collect()
+    }
+
+    /// All flows, the most severe first. `declared` has the texts in which the member says what it is for: a host that they
+    /// name is declared.
+    pub fn flows(&self, declared: &str) -> Vec<Flow> {
+        let sinks = self.sinks();
+        let mut flows: Vec<Flow> = self
+            .sources()
+            .into_iter()
+            .flat_map(|source| sinks.iter().map(move |sink| (source.clone(), sink.clone())))
+            .filter(|(source, sink)| !is_return(source, sink))
+            .map(|(source, sink)| {
+                let judged = judge(&source, &sink, declared);
+                let (severity, why) = judged.map_or((None, None), |(severity, why)| (Some(severity), Some(why)));
+                Flow { source, sink, severity, why }
+            })
+            .collect();
+        flows.sort_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| a.cmp(b)));
+        flows
+    }
+
+    /// What it reads, where it can send, what it writes, and who reads its texts, in a sentence.
+    pub fn sentence(&self) -> String {
+        let roots = self.roots.iter().map(|root| format!("the read root `{root}`"));
+        let reads = roots
+            .chain(self.reads_memory.then(|| "its memories".to_owned()))
+            .chain(self.toolboxes.iter().map(|key| format!("what the tools of `{key}` answer")))
+            .chain(self.has_callers.then(|| "what its callers hand it".to_owned()));
+        let sends = self
+            .hosts
+            .iter()
+            .map(|host| if host == "*" { "any host".to_owned() } else { format!("`{host}`") })
+            .chain(self.searches.then(|| "the search provider".to_owned()))
+            .chain(self.toolboxes.iter().map(|key| format!("the tools of `{key}`")));
+        let writes = [(self.writes_memory, "memories"), (self.writes_artifacts, "artifacts")];
+        let writes = writes.into_iter().filter(|(has, _)| *has).map(|(_, what)| what.to_owned());
+        let readers = [
+            (self.reports, "who dispatched it"),
+            (self.answers_tools, "the models that call its tools"),
+            (self.writes_artifacts, "people who open its artifacts"),
+            (self.writes_memory, "its own later jobs"),
+        ];
+        let readers = readers.into_iter().filter(|(has, _)| *has).map(|(_, who)| who.to_owned());
+        format!(
+            "reads {}; can send to {}; writes {}; its texts reach {}",
+            listed(reads),
+            listed(sends),
+            listed(writes),
+            listed(readers)
+        )
+    }
+}
+
+/// `a, b and c`; `nothing`.
+pub(crate) fn listed(words: impl Iterator<Item = String>) -> String {
+    let words: Vec<_> = words.collect();
+    match words.as_slice() {
+        [] => "nothing".to_owned(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+fn rank(flow: &Flow) -> u8 {
+    flow.severity.map_or(u8::MAX, |severity| severity as u8)
+}
+
+/// Whether something only goes back to where it came from.
+fn is_return(source: &Source, sink: &Sink) -> bool {
+    match (source, sink) {
+        (Source::Callers, Sink::Report | Sink::ToolAnswers) | (Source::Memory, Sink::Memory) => true,
+        (Source::Toolbox(from), Sink::Toolbox(to)) => from == to,
+        (Source::Web, Sink::Host(_) | Sink::SearchProvider) => true,
+        _ => false,
+    }
+}
+
+/// How much a flow matters, and why: what is said of its source.
+fn judge(source: &Source, sink: &Sink, declared: &str) -> Option<(Severity, String)> {
+    match (sink, source) {
+        (Sink::Host(host), _) => {
+            let (open, is_declared) = (hosts::open(host), is_named(host, declared));
+            let is_root = matches!(source, Source::Root(_));
+            Some(match (open, is_declared) {
+                (Some(_), _) if is_any(host) => {
+                    (Severity::High, "can go to any host; have its manifest name the hosts that it needs".to_owned())
+                }
+                (Some(why), false) => {
+                    (Severity::High, format!("can go to `{host}`, of which its texts say nothing, and {why}"))
+                }
+                (Some(why), true) => (Severity::Medium, format!("can go to `{host}`, and {why}")),
+                (None, false) => (
+                    Severity::High,
+                    format!("can go to `{host}`, and neither its description nor its posture says what for"),
+                ),
+                (None, true) => (
+                    if is_root { Severity::Medium } else { Severity::Low },
+                    format!("can go to `{host}`, which its texts name"),
+                ),
+            })
+        }
+        (Sink::SearchProvider, Source::Root(_) | Source::Memory) => {
+            Some((Severity::Medium, "can be put into queries to the search provider".to_owned()))
+        }
+        (Sink::Toolbox(key), Source::Root(_)) => {
+            Some((Severity::Low, format!("can be handed to the tools of `{key}`")))
+        }
+        // Memories are the member's own, and the rest is for who dispatched the job.
+        _ => None,
+    }
+}
+
+/// Whether a pattern is of no party in particular.
+fn is_any(pattern: &str) -> bool {
+    let name = pattern.split(':').next().unwrap_or_default();
+    name == "*" || (name.starts_with("*.") && hosts::open(pattern).is_some_and(|why| why.contains("below .")))
+}
+
+/// Whether texts name a host: as it is, or by the name that was registered (`wikipedia` of `*.wikipedia.org`).
+fn is_named(host: &str, texts: &str) -> bool {
+    let host = host.split(':').next().unwrap_or_default().trim_start_matches("*.").to_ascii_lowercase();
+    let texts = texts.to_lowercase();
+    let domain = psl::domain_str(&host).unwrap_or(&host);
+    let registered = domain.split('.').next().unwrap_or_default();
+    let is_word = |word: &str| {
+        texts.match_indices(word).any(|(at, _)| {
+            let is_part = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '-');
+            let before = texts.get(..at).and_then(|text| text.chars().next_back());
+            let after = texts.get(at + word.len()..).and_then(|text| text.chars().next());
+            !is_part(before) && !is_part(after)
+        })
+    };
+    is_word(&host) || is_word(domain) || (registered.len() >= 4 && is_word(registered))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn severities(reach: &Reach, declared: &str) -> Vec<(Source, Sink, Severity)> {
+        let flows = reach.flows(declared).into_iter();
+        flows.filter_map(|flow| Some((flow.source, flow.sink, flow.severity?))).collect()
+    }
+
+    fn worker() -> Reach {
+        Reach { roots: vec!["notes".to_owned()], has_callers: true, reports: true, ..Reach::default() }
+    }
+
+    #[test]
+    fn files_without_a_way_out_are_no_finding() {
+        assert_eq!(severities(&Reach { writes_artifacts: true, ..worker() }, ""), []);
+    }
+
+    #[test]
+    fn any_host_is_high_whatever_the_texts_say() {
+        for host in ["*", "*:443", "*.com"] {
+            let reach = Reach { hosts: vec![host.to_owned()], ..worker() };
+            let found = severities(&reach, "It reads any page of the web.");
+            let high = |source| (source, Sink::Host(host.to_owned()), Severity::High);
+            assert_eq!(found, [high(Source::Root("notes".to_owned())), high(Source::Callers)], "{host}");
+        }
+    }
+
+    #[test]
+    fn a_host_that_its_texts_name_is_less_than_one_that_they_do_not() {
+        let reach = Reach { hosts: vec!["*.wikipedia.org".to_owned()], ..worker() };
+        let root = Source::Root("notes".to_owned());
+        let wikipedia = Sink::Host("*.wikipedia.org".to_owned());
+        let named = severities(&reach, "Looks words up in Wikipedia.");
+        assert_eq!(named, [(root, wikipedia.clone(), Severity::Medium), (Source::Callers, wikipedia, Severity::Low)]);
+        let unnamed = severities(&reach, "Counts words.");
+        assert!(unnamed.iter().all(|(_, _, severity)| *severity == Severity::High) && unnamed.len() == 2);
+    }
+
+    #[test]
+    fn a_toolbox_with_web_and_no_files_still_carries_out_what_callers_hand_it() {
+        let reach = Reach {
+            hosts: vec!["stats.attacker.dev".to_owned()],
+            has_callers: true,
+            answers_tools: true,
+            ..Reach::default()
+        };
+        let stats = Sink::Host("stats.attacker.dev".to_owned());
+        assert_eq!(severities(&reach, "Counts words."), [(Source::Callers, stats, Severity::High)]);
+    }
+
+    #[test]
+    fn one_sentence_says_all() {
+        let reach = Reach { hosts: vec!["docs.rs".to_owned()], writes_artifacts: true, searches: true, ..worker() };
+        let sentence = "reads the read root `notes` and what its callers hand it; can send to `docs.rs` and the search \
+                        provider; writes artifacts; its texts reach who dispatched it and people who open its artifacts";
+        assert_eq!(reach.sentence(), sentence);
+        assert!(Reach::default().sentence().starts_with("reads nothing; can send to nothing"));
+    }
+}

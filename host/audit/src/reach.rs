@@ -1,0 +1,96 @@
+//! What a member can reach: what it is granted, and what there is to be reached where it is installed.
+
+use guild_contract::{
+    grants::wildcard,
+    manifest::{FILE_TOOLS, Interface},
+};
+
+use crate::{evidence::hosts, flows::Reach, model::Import, subject::Member};
+
+impl Reach {
+    /// What a member of these imports can reach.
+    pub(crate) fn of(member: &Member<'_>, imports: &[Import]) -> Self {
+        let (spec, operator) = (member.spec, member.operator);
+        let grants = &operator.grants;
+        let has_jobs = spec.world.exports_dispatch();
+        let imported = |interface: Interface| {
+            grants.has(interface) && imports.iter().any(|import| import.needs.as_deref() == Some(interface.as_str()))
+        };
+        let has_tool = |of: &[&str]| has_jobs && grants.sessions.tools.iter().any(|tool| of.contains(&tool.as_str()));
+        // Without a provider, WebSearch searches the read roots.
+        let searches_roots = has_tool(&["WebSearch"]) && !(operator.has_provider && grants.sessions.search);
+        let reads_files = imported(Interface::Files) || has_tool(&FILE_TOOLS) || searches_roots;
+        let reads_web = imported(Interface::Web) || has_tool(&["WebFetch"]);
+        let roots =
+            grants.roots.as_ref().filter(|_| reads_files).map(|names| {
+                operator.roots.iter().filter(|root| names.grant(root, wildcard)).cloned().collect::<Vec<_>>()
+            });
+        let hosts = grants.hosts.as_ref().filter(|_| reads_web).map(|names| {
+            let all_of = names.all_of.iter().fold(operator.hosts.clone(), |hosts, patterns| both(&hosts, patterns));
+            let is_denied = |host: &String| names.none_of.iter().any(|denied| hosts::matches(denied, host));
+            all_of.into_iter().filter(|host| !is_denied(host)).collect::<Vec<_>>()
+        });
+        let by_component = imported(Interface::Web) && grants.component.search;
+        Self {
+            roots: roots.unwrap_or_default(),
+            reads_memory: grants.memory && (has_jobs || imported(Interface::Memory)),
+            has_callers: true,
+            hosts: hosts.unwrap_or_default(),
+            searches: operator.has_provider && (by_component || (has_tool(&["WebSearch"]) && grants.sessions.search)),
+            toolboxes: spec.toolboxes.iter().map(ToString::to_string).filter(|_| has_jobs).collect(),
+            writes_memory: (has_jobs && grants.sessions.memory)
+                || (imported(Interface::Memory) && grants.component.memory_write),
+            writes_artifacts: has_jobs && grants.artifacts,
+            reports: has_jobs,
+            answers_tools: spec.world.exports_toolbox(),
+        }
+    }
+}
+
+/// The hosts that a pattern of each list has.
+fn both(some: &[String], others: &[String]) -> Vec<String> {
+    let mut hosts: Vec<_> = some.iter().flat_map(|a| others.iter().filter_map(move |b| narrower(a, b))).collect();
+    hosts.sort();
+    hosts.dedup();
+    hosts
+}
+
+/// The hosts of both patterns: the narrower name, with the port that either names.
+fn narrower(a: &str, b: &str) -> Option<String> {
+    let parts = |pattern: &str| match pattern.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|c| c.is_ascii_digit()) => (host.to_owned(), Some(port.to_owned())),
+        _ => (pattern.to_owned(), None),
+    };
+    let ((a_host, a_port), (b_host, b_port)) = (parts(a), parts(b));
+    let host = if hosts::matches(&b_host, &a_host) {
+        a_host
+    } else if hosts::matches(&a_host, &b_host) {
+        b_host
+    } else {
+        return None;
+    };
+    match (a_port, b_port) {
+        (Some(a), Some(b)) if a != b => None,
+        (Some(port), _) | (_, Some(port)) => Some(format!("{host}:{port}")),
+        (None, None) => Some(host),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_patterns_the_narrower_one_holds() {
+        let of = |a: &[&str], b: &[&str]| {
+            let [a, b] = [a, b].map(|list| list.iter().map(|host| (*host).to_owned()).collect::<Vec<_>>());
+            both(&a, &b)
+        };
+        assert_eq!(of(&["*"], &["docs.rs", "*.example.org"]), ["*.example.org", "docs.rs"]);
+        assert_eq!(of(&["*.example.org"], &["a.example.org", "docs.rs"]), ["a.example.org"]);
+        assert_eq!(of(&["docs.rs"], &["docs.rs:443"]), ["docs.rs:443"]);
+        assert_eq!(of(&["*:443"], &["docs.rs"]), ["docs.rs:443"]);
+        assert!(of(&["example.org"], &["*.example.org"]).is_empty());
+        assert!(of(&["docs.rs:80"], &["docs.rs:443"]).is_empty());
+    }
+}

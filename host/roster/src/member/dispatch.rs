@@ -1,0 +1,240 @@
+//! `worker/dispatch`: from its parameters to a job under way.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use guild_contract::{
+    JobId,
+    json::parsed_bytes,
+    manifest::{Interface, POSTURE},
+    rpc::{DispatchParams, Dispatched, RpcError},
+    text::{LOGGED_CHARS, one_line},
+};
+use guild_jobs::{Accepted, NewJob, RunningJob};
+use guild_sandbox::{ActivateScope, CallError};
+use guild_session::{
+    activation::{Activation, Plan, Request},
+    session::Wanted,
+    tools::Tools as _,
+};
+use serde_json::Value;
+use tracing::Instrument as _;
+
+use super::Member;
+use crate::{
+    blocking::blocking,
+    component,
+    data::MemberData,
+    discovery, schema,
+    toolboxes::Offered,
+    work::{self, JobRequest},
+};
+
+impl Member {
+    /// `worker/dispatch`: checks the dispatch, has the component plan it, makes the job and starts its work (REQ-WD-5).
+    ///
+    /// # Errors
+    /// Invalid parameters and the plugin's refusal are -32602; a host at one of its limits is -32000; a component that is
+    /// not in service, its own or a toolbox's that it needs, is -32603. No job exists then.
+    pub async fn dispatch(self: &Arc<Self>, params: DispatchParams) -> Result<Dispatched, RpcError> {
+        self.dispatch_and(params, |_| ()).await
+    }
+
+    /// [`Self::dispatch`], with `created` called as soon as the job exists, also where the caller has gone away by then.
+    pub async fn dispatch_and(
+        self: &Arc<Self>,
+        params: DispatchParams,
+        created: impl FnOnce(&JobId) + Send + 'static,
+    ) -> Result<Dispatched, RpcError> {
+        let outcome = self.accept(params, created).await;
+        match &outcome {
+            Ok(Dispatched { job_id }) => tracing::debug!(member = %self.key(), job = %job_id, "dispatch accepted"),
+            Err(RpcError { code, message, .. }) => {
+                let why = one_line(message, LOGGED_CHARS);
+                tracing::debug!(member = %self.key(), code, why, "dispatch refused");
+            }
+        }
+        outcome
+    }
+
+    async fn accept(
+        self: &Arc<Self>,
+        params: DispatchParams,
+        created: impl FnOnce(&JobId) + Send + 'static,
+    ) -> Result<Dispatched, RpcError> {
+        let limits = &self.context.limits;
+        let wait_until = Instant::now() + Duration::from_secs(limits.dispatch_wait_seconds.into());
+        let agent = self.agent(params.agent.as_deref())?;
+        let request = self.request(params)?;
+        let permit = self.context.permits.clone().try_acquire_owned().map_err(|_| {
+            RpcError::busy(format!(
+                "the host runs limits.running_jobs = {} jobs; try again when one has ended",
+                limits.running_jobs
+            ))
+        })?;
+        let keep = |bytes: u64| self.context.budget.keep(&self.data.budget, bytes);
+        let kept = keep(bytes_of(&request))?;
+        let plugin = component::ready(&self.component, self.key(), wait_until).await?.plugin.clone();
+        let offered = self.offered(wait_until).await?;
+        let activation = Arc::new(self.activation(request, &offered, wait_until).await?);
+        let scope = ActivateScope { memory: self.data.memory.clone(), files: self.reach.files.clone(), wait_until };
+        let span = tracing::debug_span!("activate", member = %self.key(), job = %activation.job);
+        let activated = plugin.activate(&activation, scope).instrument(span).await.map_err(|e| match e {
+            CallError::Busy(_) => RpcError::busy(format!("{e}; try again")),
+            e => RpcError::internal(e.to_string()),
+        })?;
+        let plan = activated.outcome.map_err(|refusal| RpcError::invalid_params(refusal.to_string()))?;
+        let kept = (kept, keep(bytes_planned(&activation, &plan))?);
+        let wanted = match &plan {
+            Plan::Session(session) => Some((session.model.clone(), false)),
+            Plan::OwnRun(_) => self.grants.has(Interface::Agent).then_some((None, true)),
+        };
+        if let Some((model, later)) = wanted {
+            let (resources, files) = (self.context.resources.clone(), self.reach.files.clone());
+            blocking(move || {
+                let wanted = Wanted { model: model.as_deref(), files: files.as_deref(), later };
+                resources.runtimes.ready(agent, &wanted).map(drop).map_err(RpcError::invalid_params)
+            })
+            .await?;
+        }
+        let plan = Accepted {
+            agent: agent.to_string(),
+            granted_tools: activation.granted_tools.clone(),
+            grants: (*self.grants).clone(),
+            ceiling: activation.bounds,
+            plan,
+        };
+        // Where the caller goes away now, the job is carried out all the same.
+        let this = self.clone();
+        let started = tokio::spawn(async move {
+            // A plan that names another one was refused.
+            let no_tool = |name: String| RpcError::internal(format!("no toolbox has the tool {name:?}"));
+            let job = this.create(&activation, plan.clone(), activated.log, created).await?;
+            let job_id = job.id().clone();
+            let held = (permit, kept, this.data.begin(&job_id));
+            let request = match &plan.plan {
+                Plan::Session(session) => {
+                    let toolboxes = offered.only(&session.toolbox_tools).map_err(no_tool)?;
+                    JobRequest::Session { toolboxes, resumed: false }
+                }
+                Plan::OwnRun(_) => JobRequest::OwnRun(plugin, activation),
+            };
+            let served = (this.data.clone(), this.context.clone());
+            tokio::spawn(work::carry_out(served, job, plan, this.grants.clone(), request, held));
+            Ok(Dispatched { job_id })
+        });
+        started.await.unwrap_or_else(|_| Err(RpcError::internal("the host is stopping")))
+    }
+
+    /// What the caller may say, within the limits and the member's own schema.
+    fn request(&self, params: DispatchParams) -> Result<Request, RpcError> {
+        let limits = &self.context.limits;
+        let config = Value::Object(params.config.unwrap_or_default());
+        let bounded = |name: &str, bytes: usize, limit: &str, max: u64| {
+            if bytes as u64 <= max {
+                return Ok(());
+            }
+            Err(RpcError::invalid_params(format!("`{name}` has {bytes} bytes, more than limits.{limit} = {max}")))
+        };
+        for (name, text) in [("description", &params.description), ("task", &params.task)] {
+            if text.trim().is_empty() {
+                return Err(RpcError::invalid_params(format!("Invalid params: `{name}` must not be empty")));
+            }
+        }
+        bounded("description", params.description.len(), "description_bytes", limits.description_bytes)?;
+        bounded("task", params.task.len(), "task_bytes", limits.task_bytes)?;
+        bounded("config", config.to_string().len(), "config_bytes", limits.config_bytes)?;
+        Ok(Request { description: params.description, task: params.task, config })
+    }
+
+    /// Refuses what the member's own schema does not take.
+    async fn check_config(&self, config: &Value, until: Instant) -> Result<(), RpcError> {
+        let Some(schema) = &self.config_schema else { return Ok(()) };
+        let taken = schema.check(config, &self.context.limits, &self.config_checks, until).await;
+        taken.map_err(|refused| match refused {
+            schema::Refused::Invalid(why) => {
+                RpcError::invalid_params(format!("`config` is not what {} takes: {why}", self.data.key))
+            }
+            schema::Refused::Busy => RpcError::busy(format!(
+                "the configurations of other dispatches to {} are being checked; try again",
+                self.data.key
+            )),
+        })
+    }
+
+    async fn activation(
+        self: &Arc<Self>,
+        request: Request,
+        offered: &Offered,
+        until: Instant,
+    ) -> Result<Activation, RpcError> {
+        let this = self.clone();
+        self.check_config(&request.config, until).await?;
+        let (posture, memories) = blocking(move || {
+            let memories = if this.grants.memory { this.data.memory.injection() } else { Vec::new() };
+            Ok((this.posture()?, memories))
+        })
+        .await?;
+        Ok(Activation {
+            job: self.data.store.new_id(),
+            request,
+            posture,
+            memories,
+            granted_tools: self.reach.tools(&self.grants),
+            toolbox_tools: offered.definitions(),
+            bounds: self.ceiling(),
+        })
+    }
+
+    /// The posture. It is read at each activation: what was approved, or an edit where the operator lets it change.
+    fn posture(&self) -> Result<String, RpcError> {
+        let MemberData { key, dir, .. } = &*self.data;
+        let wrong = |why: String| RpcError::internal(format!("{POSTURE} of member {key} {why}"));
+        let found = discovery::posture(dir).map_err(wrong)?;
+        let approval = self.context.approval.current();
+        approval.check_posture(key, dir, found.as_deref()).map_err(|refused| {
+            if let Some(command) = refused.command() {
+                tracing::warn!(member = %key, "`{command}` shows what would be approved, and asks");
+            }
+            RpcError::internal(refused.to_string())
+        })?;
+        let text = String::from_utf8(found.unwrap_or_default());
+        text.map_err(|_| wrong("cannot be read: it is not valid UTF-8".to_owned()))
+    }
+
+    async fn create(
+        &self,
+        activation: &Activation,
+        plan: Accepted,
+        log: Vec<String>,
+        created: impl FnOnce(&JobId) + Send + 'static,
+    ) -> Result<Arc<RunningJob>, RpcError> {
+        let Request { description, task, config } = activation.request.clone();
+        let (store, new) =
+            (self.data.store.clone(), NewJob { id: activation.job.clone(), description, task, config, plan });
+        blocking(move || {
+            let job = store.create(new)?;
+            created(job.id());
+            log.iter().for_each(|line| job.log(line));
+            Ok(job)
+        })
+        .await
+    }
+}
+
+/// Bytes that the host keeps of a dispatch until its job has ended.
+fn bytes_of(Request { description, task, config }: &Request) -> u64 {
+    (description.len() + task.len()) as u64 + parsed_bytes(config.to_string().as_bytes())
+}
+
+/// Bytes that it keeps besides, of what the component was given and has planned.
+fn bytes_planned(activation: &Activation, plan: &Plan) -> u64 {
+    let given = activation.memories.iter().map(|note| note.content.len()).sum::<usize>() + activation.posture.len();
+    let planned = match plan {
+        Plan::Session(session) => session.system_prompt.len() + session.prompt.len(),
+        Plan::OwnRun(_) => 0,
+    };
+    (given + planned) as u64
+}

@@ -1,0 +1,80 @@
+//! The methods of a worker that are answered from its job store.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use guild_contract::rpc::{CancelView, Deleted, ListParams, ResultView, RpcError};
+use guild_jobs::{JobStore, StoreError};
+
+use super::Member;
+use crate::blocking::blocking;
+
+/// How long a cancel waits for the job's work to be gone.
+const LAST_WRITE: Duration = Duration::from_secs(2);
+
+impl Member {
+    /// `worker/list`: the JSON of a [`guild_contract::rpc::JobList`].
+    ///
+    /// # Errors
+    /// A filter that is no glob is -32602.
+    pub async fn list(&self, params: ListParams) -> Result<Bytes, RpcError> {
+        match self.data.store.list_now(&params) {
+            Some(list) => Ok(list),
+            None => self.in_store(move |store| store.list(&params)).await,
+        }
+    }
+
+    /// `worker/status`: the JSON of a [`guild_contract::rpc::StatusView`].
+    ///
+    /// # Errors
+    /// An unknown job is -32602 (REQ-WD-46).
+    pub async fn status(&self, id: &str) -> Result<Bytes, RpcError> {
+        if let Some(status) = self.data.store.status_now(id) {
+            return Ok(status);
+        }
+        let id = id.to_owned();
+        self.in_store(move |store| store.status(&id)).await
+    }
+
+    /// `worker/result` (REQ-WD-14).
+    ///
+    /// # Errors
+    /// An unknown job, and one that has no result, is -32602.
+    pub async fn result(&self, id: &str) -> Result<ResultView, RpcError> {
+        let id = id.to_owned();
+        self.in_store(move |store| store.result(&id)).await
+    }
+
+    /// `worker/cancel` (REQ-WD-16). When it answers, the transition is stored and no file of the job changes any more:
+    /// a component that wrote its artifacts itself is gone.
+    ///
+    /// # Errors
+    /// An unknown job is -32602.
+    pub async fn cancel(&self, id: &str) -> Result<CancelView, RpcError> {
+        let work = self.data.under_way(id);
+        let id = id.to_owned();
+        let cancelled = self.in_store(move |store| store.cancel(&id)).await?;
+        if let Some(work) = work {
+            // A host call that blocks cannot be interrupted; the answer does not wait for it for ever.
+            let _ = tokio::time::timeout(LAST_WRITE, work.cancelled()).await;
+        }
+        Ok(cancelled)
+    }
+
+    /// `worker/delete` (REQ-WD-17).
+    ///
+    /// # Errors
+    /// An unknown job, and one that is running or failed, is -32602.
+    pub async fn delete(&self, id: &str) -> Result<Deleted, RpcError> {
+        let id = id.to_owned();
+        self.in_store(move |store| store.delete(&id)).await
+    }
+
+    async fn in_store<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&JobStore) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, RpcError> {
+        let store = self.data.store.clone();
+        blocking(move || Ok(work(&store)?)).await
+    }
+}
