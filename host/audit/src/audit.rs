@@ -16,7 +16,8 @@ use crate::{
     findings::Findings,
     flows::Reach,
     inspect::{self, InspectError, Outside},
-    judge, meaning,
+    judge,
+    meaning::{self, Language},
     model::{
         Audit, Contents, Export, ExportState, FORMAT, Function, Identity, Import, ImportState, Kind, Limit,
         RequestState, RequestedCapability, SessionTool, Sessions,
@@ -105,7 +106,9 @@ impl Audit {
     ) {
         let mut languages = scan.claimed.languages();
         languages.extend(scan.libraries.languages());
-        let languages: Vec<_> = languages.into_iter().collect();
+        // A claim that excuses an import has to be proven.
+        let is_proven = |language: &Language| scan.libraries.prove(*language, scan.contents.functions);
+        let (languages, unproven): (Vec<_>, Vec<_>) = languages.into_iter().partition(is_proven);
         let names: BTreeSet<&String> = outside.imports.iter().collect();
         self.imports_total = names.len() as u64;
         self.imports = names
@@ -125,6 +128,7 @@ impl Audit {
         self.identity.dependencies = scan.claimed.dependencies.take();
         self.identity.sboms = std::mem::take(&mut scan.claimed.sboms).into_iter().collect();
         judge::bytes(self, &scan, truncated, limits, findings);
+        judge::claims(self, &unproven, findings);
         judge::outside(self, outside, &languages, member, findings);
         if let Some(member) = member {
             judge::requested(self, member, findings);

@@ -137,6 +137,24 @@ pub(crate) fn bytes(audit: &Audit, scan: &Scan, truncated: bool, limits: &Limits
     }
 }
 
+/// What it says of who made it, and of how.
+pub(crate) fn claims(audit: &Audit, unproven: &[Language], findings: &mut Findings) {
+    let (identity, functions) = (&audit.identity, audit.contents.functions);
+    // What a compiler leaves can be stripped; an engine cannot.
+    for language in unproven.iter().filter(|language| matches!(language, Language::JavaScript | Language::Python)) {
+        let text = format!(
+            "it says that it carries an engine of {}, which has thousands of functions; it has {functions}. Ask how it was made",
+            language.as_str()
+        );
+        findings.add(Rule::GA062, "producers", text);
+    }
+    let is_signed = identity.signature.as_ref().is_some_and(|signature| signature.state == SignatureState::Valid);
+    if let Some(authors) = identity.claims.authors.as_ref().filter(|_| !is_signed) {
+        let text = format!("it names {authors:?} as its authors; nothing proves that, since nobody whom you trust signed it");
+        findings.add(Rule::GA063, "\"authors\"", text);
+    }
+}
+
 /// What it imports and exports.
 pub(crate) fn outside(
     audit: &Audit,
@@ -171,7 +189,7 @@ pub(crate) fn outside(
                 findings.add(Rule::GA006, place, text);
             }
             ImportState::LinkedDenied if import.runtimes.is_empty() || languages.is_empty() => {
-                let text = "it imports sockets or HTTP, and nothing says that a language's runtime does so by itself; every call \
+                let text = "it imports sockets or HTTP, and it has no language's runtime that does so by itself; every call \
                             traps here. Ask what it is for: `web` is the way to the web";
                 findings.add(Rule::GA023, place, text);
             }
@@ -276,6 +294,20 @@ pub(crate) fn requested(audit: &Audit, member: Member<'_>, findings: &mut Findin
     if spec.world == World::AutonomousWorker {
         let text = "it carries its jobs out itself: it sees /job and writes below /job/artifacts, within the limits";
         findings.add(Rule::GA041, in_manifest("component.world"), text);
+    }
+    let (asked, had) = (&spec.resources, &member.bounds);
+    let clipped = [
+        ("maxTurns", asked.max_turns.map(f64::from), had.max_turns.map(f64::from)),
+        ("maxBudgetUsd", asked.max_budget_usd, had.max_budget_usd),
+        ("deadlineSeconds", asked.deadline_seconds.map(f64::from), had.deadline_seconds.map(f64::from)),
+    ];
+    for (bound, asked, had) in clipped {
+        if let (Some(asked), Some(had)) = (asked, had)
+            && asked > had
+        {
+            let text = format!("it asks for {bound} = {asked}, and your limits make that {had}");
+            findings.add(Rule::GA064, in_manifest(&format!("component.resources.{bound}")), text);
+        }
     }
     let has_sessions = !spec.tools.is_empty() || !spec.toolboxes.is_empty() || asks.agent.is_some();
     if has_sessions && spec.resources.max_turns.is_none() && spec.resources.max_budget_usd.is_none() {

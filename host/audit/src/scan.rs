@@ -107,6 +107,7 @@ pub(crate) fn scan(bytes: &[u8], imports: &[String], texts: &mut Texts) -> Scan 
                 scan.contents.data_bytes += data.len() as u64;
                 traces.look("data", data);
                 programs.look(range.start as u64, data);
+                scan.libraries.look_at_data(data);
                 texts.data("data", data, range.start);
             }
             Payload::CustomSection(custom) => {

@@ -12,6 +12,8 @@ const LISTED: usize = 50;
 const SHOWN_CHARS: usize = 4000;
 /// Words that make a text.
 const FEWEST_WORDS: usize = 8;
+/// Bytes that those words have at least, with a space between them. Most runs of characters in data are shorter.
+const FEWEST_BYTES: usize = 2 * FEWEST_WORDS - 1;
 /// Bytes without a space after which a text has ended.
 const LONGEST_WORD: usize = 48;
 
@@ -57,7 +59,7 @@ pub fn texts(data: &[u8]) -> Vec<Text> {
     // A text ends at what is no UTF-8 and at control characters.
     for chunk in data.utf8_chunks() {
         let ends = |c: char| c.is_control() && !matches!(c, '\n' | '\t' | '\r');
-        for run in chunk.valid().split(ends) {
+        for run in chunk.valid().split(ends).filter(|run| run.len() >= FEWEST_BYTES) {
             for text in sentences(run) {
                 if found.len() >= LISTED {
                     return found;
