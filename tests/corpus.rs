@@ -6,7 +6,7 @@
 use std::{
     collections::BTreeMap,
     fs,
-    io::Write as _,
+    io::{Read as _, Write as _},
     os::unix::fs::{PermissionsExt as _, symlink},
     path::Path,
     sync::Mutex,
@@ -16,6 +16,7 @@ use std::{
 use data_encoding::{BASE64, HEXLOWER};
 use flate2::{
     Compression,
+    read::ZlibDecoder,
     write::{DeflateEncoder, GzEncoder, ZlibEncoder},
 };
 use serde::Deserialize;
@@ -36,6 +37,8 @@ struct Case {
     #[serde(default)]
     wasi: Vec<String>,
     producers: Option<Vec<String>>,
+    functions: Option<usize>,
+    real: Option<String>,
     posture: Option<String>,
     #[serde(default)]
     manifest: Map<String, Value>,
@@ -121,9 +124,20 @@ fn packed(step: &str, bytes: &[u8]) -> Vec<u8> {
     }
 }
 
+/// A real component of another language, as `host/audit/tests/languages.rs` says.
+fn real(name: &str) -> Vec<u8> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../audit/tests/real").join(format!("{name}.wasm.z"));
+    let mut bytes = Vec::new();
+    ZlibDecoder::new(fs::File::open(file).unwrap()).read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
 impl Case {
     /// A component with these imports and the exports of its world. Its data stands between strings, as compilers lay it out.
     fn component(&self) -> Vec<u8> {
+        if let Some(name) = &self.real {
+            return real(name);
+        }
         let imports = self.imports.iter().map(|name| format!("guild:worker/{name}@0.1.0")).chain(self.wasi.clone());
         let imports: String = imports.map(|name| format!("(import {name:?} (instance))")).collect();
         let exports: &[&str] = match &*self.world {
@@ -138,6 +152,9 @@ impl Case {
         let producers = self.producers.clone().unwrap_or_else(|| {
             ["language Rust 1.95.0", "processed-by wit-component 0.240.0"].map(str::to_owned).to_vec()
         });
+        let has_engine =
+            producers.iter().any(|line| line.contains("componentize-py") || line.contains("ComponentizeJS"));
+        let functions = "(func)".repeat(self.functions.unwrap_or(if has_engine { 13_000 } else { 0 }));
         let producer = |line: &String| {
             let mut words = line.splitn(3, ' ');
             let [field, name, version] = [(); 3].map(|()| words.next().unwrap_or_default());
@@ -150,7 +167,7 @@ impl Case {
         }
         let data: String = data.iter().map(|byte| format!("\\{byte:02x}")).collect();
         let text = format!(
-            r#"(component {imports} (core module (memory 1) (data (i32.const 0) "{data}")) (instance $i) {exports}
+            r#"(component {imports} (core module (memory 1) {functions} (data (i32.const 0) "{data}")) (instance $i) {exports}
                 (@producers {producers}))"#
         );
         wat::parse_str(text).unwrap()

@@ -140,17 +140,21 @@ pub(crate) fn bytes(audit: &Audit, scan: &Scan, truncated: bool, limits: &Limits
 /// What it says of who made it, and of how.
 pub(crate) fn claims(audit: &Audit, unproven: &[Language], findings: &mut Findings) {
     let (identity, functions) = (&audit.identity, audit.contents.functions);
+    let is_excused = audit.imports.iter().any(|import| import.state == ImportState::LinkedDenied);
+    let severity = if is_excused { Severity::High } else { Severity::Medium };
     // What a compiler leaves can be stripped; an engine cannot.
     for language in unproven.iter().filter(|language| matches!(language, Language::JavaScript | Language::Python)) {
         let text = format!(
-            "it says that it carries an engine of {}, which has thousands of functions; it has {functions}. Ask how it was made",
+            "it says that it carries an engine of {}, which has thousands of functions; it has {functions}. \
+             Nothing that it imports is excused by that; ask how it was made",
             language.as_str()
         );
-        findings.add(Rule::GA062, "producers", text);
+        findings.add_as(severity, Rule::GA062, "producers", text);
     }
     let is_signed = identity.signature.as_ref().is_some_and(|signature| signature.state == SignatureState::Valid);
     if let Some(authors) = identity.claims.authors.as_ref().filter(|_| !is_signed) {
-        let text = format!("it names {authors:?} as its authors; nothing proves that, since nobody whom you trust signed it");
+        let text =
+            format!("it names {authors:?} as its authors; nothing proves that, since nobody whom you trust signed it");
         findings.add(Rule::GA063, "\"authors\"", text);
     }
 }

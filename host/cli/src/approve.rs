@@ -167,7 +167,10 @@ fn write_standing(out: &mut dyn Write, name: &str, standing: &Standing) -> io::R
 fn signature(signature: &Signature) -> String {
     match signature {
         Signature::None => "none".to_owned(),
-        Signature::Good { key, name, comment } => format!("good, by {name} ({key}): {comment}"),
+        Signature::Good { key, name, comment, whole } => {
+            let of = if *whole { "component, manifest and posture" } else { "the component alone" };
+            format!("good, of {of}, by {name} ({key}): {comment}")
+        }
         Signature::Unknown => "by a key that guild.trust does not have".to_owned(),
         Signature::Bad { why } => format!("bad: {why}"),
     }
