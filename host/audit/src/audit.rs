@@ -61,6 +61,10 @@ impl Audit {
         };
         let mut texts = Texts::default();
         let mut findings = Findings::default();
+        // What it declares is listed first.
+        if let Some(member) = &member {
+            texts.declared(member);
+        }
         judge::signature(signature, &mut findings);
         judge::size(bytes.len() as u64, limits, &mut findings);
         match inspect::outside(bytes) {
@@ -77,7 +81,6 @@ impl Audit {
             }
         }
         if let Some(member) = member {
-            texts.declared(&member);
             judge::package(&member, &mut findings);
             audit.flow(&member, &mut findings);
         }

@@ -15,6 +15,7 @@ use crate::{
     subject::{Member, in_manifest},
     text::steers,
     texts,
+    traces::PRIVATE_KEY,
 };
 
 /// Data above this share of a component, and this size, is pointed out.
@@ -84,6 +85,14 @@ pub(crate) fn bytes(audit: &Audit, scan: &Scan, truncated: bool, limits: &Limits
         programs.entry(&program.form).or_default().push(program.offset.to_string());
     }
     for (form, offsets) in programs {
+        if form == PRIVATE_KEY {
+            let text = format!(
+                "its data holds {form} at byte {}, which everybody has who has the component",
+                offsets.join(", ")
+            );
+            findings.add_as(Severity::High, Rule::GA024, "data", text);
+            continue;
+        }
         let text = format!(
             "its data holds what looks like {form} at byte {}; a component cannot start a program, but ask what it is for",
             offsets.join(", ")
