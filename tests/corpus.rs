@@ -38,6 +38,7 @@ struct Case {
     wasi: Vec<String>,
     producers: Option<Vec<String>>,
     functions: Option<usize>,
+    segments: Option<usize>,
     real: Option<String>,
     posture: Option<String>,
     #[serde(default)]
@@ -165,9 +166,13 @@ impl Case {
         for block in &self.data {
             data.extend([&block.bytes(), &b"\0library/core/src/fmt/mod.rs"[..]].concat());
         }
-        let data: String = data.iter().map(|byte| format!("\\{byte:02x}")).collect();
+        let segments = data.chunks(self.segments.unwrap_or(data.len())).enumerate().map(|(index, segment)| {
+            let bytes: String = segment.iter().map(|byte| format!("\\{byte:02x}")).collect();
+            format!("(data (i32.const {}) \"{bytes}\")", index * self.segments.unwrap_or_default())
+        });
+        let data: String = segments.collect();
         let text = format!(
-            r#"(component {imports} (core module (memory 1) {functions} (data (i32.const 0) "{data}")) (instance $i) {exports}
+            r#"(component {imports} (core module (memory 1) {functions} {data}) (instance $i) {exports}
                 (@producers {producers}))"#
         );
         wat::parse_str(text).unwrap()
@@ -254,11 +259,12 @@ fn judge(path: &Path, is_bad: bool) -> Result<(), String> {
 #[test]
 fn every_member_of_the_corpus_is_judged_right_by_the_audit_alone() {
     let mut all = Vec::new();
-    for (kind, is_bad) in [("bad", true), ("good", false)] {
+    // What is missed is bad, and known not to be found: what is found one day is moved to the others.
+    for (kind, is_bad, least) in [("bad", true, 30), ("good", false, 30), ("missed", false, 0)] {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/audit").join(kind);
         let mut cases: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
         cases.sort();
-        assert!(cases.len() >= 30, "{} {kind} cases", cases.len());
+        assert!(cases.len() >= least, "{} {kind} cases", cases.len());
         let wrong = Mutex::new(Vec::new());
         let (left, right) = cases.split_at(cases.len() / 2);
         thread::scope(|scope| {

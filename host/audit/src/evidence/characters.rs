@@ -188,6 +188,12 @@ pub fn spelled(word: &str) -> String {
     marked(word).chars().map(spell).collect()
 }
 
+/// Whether two texts that differ look the same.
+pub fn looks_like(text: &str, other: &str) -> bool {
+    let seen = |text: &str| skeleton(text).map(|c| if c.is_whitespace() { ' ' } else { c }).collect::<String>();
+    text != other && seen(text) == seen(other)
+}
+
 /// How one name can be taken for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alike {

@@ -187,17 +187,10 @@ impl Search {
             if matches!(step, Step::Base64 | Step::Hex)
                 && self.found.len() == before
                 && matches!(form, Form::Other | Form::Random)
+                && let Some((inner, _)) = self.unpack(Step::Deflate, &content, ONE_BYTES)
             {
-                if let Some((inner, _)) = self.unpack(Step::Deflate, &content, ONE_BYTES) {
-                    self.add(
-                        Step::Deflate,
-                        offset,
-                        taken,
-                        inner,
-                        &Way { steps: &steps, outermost: Some((offset, taken)) },
-                        false,
-                    );
-                }
+                let way = Way { steps: &steps, outermost: Some((offset, taken)) };
+                self.add(Step::Deflate, offset, taken, inner, &way, false);
             }
         } else {
             self.is_cut = true;
@@ -363,7 +356,7 @@ fn parts(run: &[u8]) -> Vec<&[u8]> {
     parts.push(start..at);
     let part = |part: Range<usize>| run.get(part).unwrap_or_default();
     // Of `=` in a row, the last ends a part.
-    let ends = |a: &u8, b: &u8| !(*a == b'=' && !b"=\r\n".contains(b));
+    let ends = |a: &u8, b: &u8| *a != b'=' || b"=\r\n".contains(b);
     parts.into_iter().map(part).flat_map(|part| part.chunk_by(ends)).filter(|part| !part.is_empty()).collect()
 }
 

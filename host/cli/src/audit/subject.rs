@@ -5,7 +5,7 @@ use std::{path::Path, rc::Rc};
 use cap_std::fs::{OpenOptions, OpenOptionsExt};
 use guild_audit::{
     Audit, Member, OfferedTool, Operator, Package,
-    model::{OtherFile, Signature, SignatureState},
+    model::{Signature, SignatureState},
 };
 use guild_config::Config;
 use guild_contract::{Limits, MemberKey, manifest::POSTURE};
@@ -16,7 +16,7 @@ use guild_roster::{
     survey::tools_of,
 };
 use guild_session::tools::ToolDefinition;
-use guild_trust::{self, Trust};
+use guild_trust::{self, Approval, Trust, directory_path};
 
 use super::{NO_WAIT, cannot_read, fail, package, read, read_file, unreadable};
 use crate::{
@@ -42,7 +42,7 @@ struct Owner {
     posture: Option<Vec<u8>>,
     memories: Vec<(String, Vec<u8>)>,
     tools: Vec<OfferedTool>,
-    files: Vec<OtherFile>,
+    others: package::Others,
     operator: Operator,
 }
 
@@ -77,14 +77,16 @@ impl Subject {
         let granted = Granted::of(&found, spec, config).map_err(fail)?;
         let posture = found.posture().map_err(|why| fail(format!("{}: {POSTURE} {why}", directory.display())))?;
         let memories = package::memories(&found);
-        let files = package::other_files(&found, spec);
-        let files = files.map_err(|e| cannot_read(&directory.display().to_string(), &e.to_string()))?;
-        let operator = package::operator(&found, spec, directory.parent(), config);
+        let others = package::other_files(&found, spec, is_loaded(&found, config)?);
+        let others = others.map_err(|e| cannot_read(&directory.display().to_string(), &e.to_string()))?;
+        let installed = local::members_directory(local.members.as_deref(), config).ok();
+        let members: Vec<&Path> = directory.parent().into_iter().chain(installed.as_deref()).collect();
+        let operator = package::operator(&found, spec, &members, config);
         Ok(Self {
             file: spec.file.clone(),
             bytes,
             limits: granted.limits.limits.clone(),
-            member: Some(Rc::new(Owner { found, granted, posture, memories, tools: Vec::new(), files, operator })),
+            member: Some(Rc::new(Owner { found, granted, posture, memories, tools: Vec::new(), others, operator })),
             signature: Some(signature),
         })
     }
@@ -118,7 +120,9 @@ impl Subject {
                 posture: owner.posture.as_deref(),
                 memories: &owner.memories,
                 tools: &owner.tools,
-                files: &owner.files,
+                files: &owner.others.files,
+                documents: &owner.others.documents,
+                is_cut: owner.others.is_cut,
             };
             let spec = manifest.component.as_ref()?;
             let (grants, bounds) = (&*owner.granted.grants, ceiling(spec, &self.limits));
@@ -146,6 +150,12 @@ fn offered(tool: &ToolDefinition) -> OfferedTool {
         name: tool.name.clone(),
         texts: texts.into_iter().filter_map(|(of, text)| Some((of, text?))).collect(),
     }
+}
+
+/// Whether this host has loaded a member: it has a pin.
+fn is_loaded(member: &FoundMember, config: &Config) -> Result<bool, Failure> {
+    let lock = Approval::new(config).lock().map_err(|e| fail(e.to_string()))?;
+    Ok(directory_path(&member.dir).is_ok_and(|directory| lock.pins.contains_key(&directory)))
 }
 
 /// The state of the signature next to a component, which may be a member's.
