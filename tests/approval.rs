@@ -465,6 +465,7 @@ fn a_signature_by_guild_is_of_manifest_and_posture_too() {
     assert!(signed.status.success(), "{signed:?}");
     fs::rename(home.path("guest.wasm"), &parts).unwrap();
     fs::rename(home.path("guest.wasm.minisig"), home.path("members/quick/guest.wasm.minisig")).unwrap();
+    assert!(approve(&home, "quick", &["--yes"]).0);
     run(&home, "quick").unwrap();
     assert_eq!(shown(&home, "quick")["signature"]["whole"], json!(false));
 }

@@ -15,7 +15,7 @@ const DEPTH: usize = 4;
 /// Bytes that one stream unpacks to, at most.
 const ONE_BYTES: usize = 16 * 1024 * 1024;
 /// Bytes that all streams of a file unpack to, at most.
-const ALL_BYTES: usize = 96 * 1024 * 1024;
+const ALL_BYTES: usize = 40 * 1024 * 1024;
 /// Attempts to unpack something in a file.
 const ATTEMPTS: usize = 20_000;
 /// What is kept of a file.

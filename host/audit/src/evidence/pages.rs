@@ -1,7 +1,7 @@
 //! Pages and reports that send something when somebody opens them: HTML and SVG that load from a host, scripts that send,
 //! addresses that a model is to fill in.
 
-use std::sync::LazyLock;
+use std::{net::IpAddr, ops::Range, sync::LazyLock};
 
 use regex::bytes::Regex;
 
@@ -9,6 +9,9 @@ use super::{characters::marked, hosts::is_host};
 
 /// Addresses of one text that are listed.
 const LISTED: usize = 20;
+/// Bytes before and after `//` in which an element with an address, or an address, stands.
+const BEFORE: usize = 700;
+const AFTER: usize = 800;
 /// Bytes of an address that are shown.
 const SHOWN_BYTES: usize = 160;
 
@@ -58,6 +61,19 @@ pub fn filled(bytes: &[u8]) -> impl Iterator<Item = Address> {
     found(FILLED.as_ref(), bytes, "an address that is filled with what was read")
 }
 
+/// Where there can be addresses: around each `//`, which most data does not have.
+fn around_addresses(bytes: &[u8]) -> Vec<Range<usize>> {
+    let mut places: Vec<Range<usize>> = Vec::new();
+    for at in memchr::memmem::find_iter(bytes, b"//") {
+        let place = at.saturating_sub(BEFORE)..(at + AFTER).min(bytes.len());
+        match places.last_mut() {
+            Some(last) if place.start <= last.end => last.end = place.end,
+            _ => places.push(place),
+        }
+    }
+    places
+}
+
 /// What elements of a text hold that no viewer shows: `<p hidden>...`, `<span style="display:none">...`.
 pub fn hidden(text: &str) -> impl Iterator<Item = &str> {
     static HIDDEN: LazyLock<Option<regex::Regex>> = LazyLock::new(|| {
@@ -75,15 +91,20 @@ fn found<'a>(
     bytes: &'a [u8],
     what: &'static str,
 ) -> impl Iterator<Item = Address> + use<'a> {
-    let all = pattern.into_iter().flat_map(move |pattern| pattern.captures_iter(bytes));
+    let places = pattern.map(|pattern| (pattern, around_addresses(bytes)));
+    let all = places.into_iter().flat_map(move |(pattern, places)| {
+        places.into_iter().flat_map(move |place| pattern.captures_iter(bytes.get(place).unwrap_or_default()))
+    });
     let found = all.filter_map(move |captures| {
         let host = String::from_utf8_lossy(captures.name("host")?.as_bytes()).trim_matches('.').to_ascii_lowercase();
-        let start = captures.get(0)?.start();
+        let start = captures.get(0)?.as_bytes().as_ptr().addr() - bytes.as_ptr().addr();
         let is_namespace = host == "www.w3.org" || host.ends_with(".example");
+        // What the machine itself serves goes nowhere.
+        let is_itself = host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
         let is_shown = |byte: &&u8| matches!(byte, b' '..=b'~') && **byte != b'>';
         let shown: Vec<u8> = bytes.get(start..)?.iter().take(SHOWN_BYTES).take_while(is_shown).copied().collect();
         let what = format!("{what}: {}", marked(&String::from_utf8_lossy(&shown)));
-        (is_host(&host) && !is_namespace).then_some(Address { host, what })
+        (is_host(&host) && !is_namespace && !is_itself).then_some(Address { host, what })
     });
     found.take(LISTED)
 }

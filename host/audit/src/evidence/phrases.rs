@@ -92,7 +92,7 @@ const PHRASES: [(Topic, &str); 25] = [
     ),
     (
         Topic::Role,
-        r"</?(posture|system)(\s[^>]{0,80})?>|<\|(im_start|im_end|system|end_of_turn)\|>|\[/?INST\]|<<SYS>>|\n\n(Human|System):\s+(you|ignore|from\s+now|do|always|never|send|read|please|the\s+(operator|user))\b",
+        r"</?(posture|system)(\s[^>]{0,80})?>|<\|(im_start|im_end|system|end_of_turn)\|>|(?-i:\[/?INST\]|<<SYS>>)|\n\n(Human|System):\s+(you|ignore|from\s+now|do|always|never|send|read|please|the\s+(operator|user))\b",
     ),
     // The same in German, French, Spanish, Italian and Polish.
     (
@@ -279,6 +279,7 @@ mod tests {
             "Whether the operator agreed is in the log.",
             "It returns an IReadOnlyList<System.String>.",
             "\n\nSystem: the name of the machine",
+            "return self.suiteClass([inst])",
         ] {
             let found: Vec<_> = topics(text).into_iter().filter(|topic| *topic >= Topic::Authority).collect();
             assert_eq!(found, [], "{text}");
