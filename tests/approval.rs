@@ -436,6 +436,41 @@ fn require_signature_refuses_all_but_good_signatures_by_trusted_keys() {
 }
 
 #[test]
+fn a_signature_by_guild_is_of_manifest_and_posture_too() {
+    let home = Home::new();
+    configure(&home, "require_signature = true\n");
+    home.quick("quick");
+    home.write("members/quick/posture.md", "Be brief.");
+    key(&home, "ann");
+    sign(&home, "quick", "ann");
+    run(&home, "quick").unwrap();
+    assert_eq!(shown(&home, "quick")["signature"]["whole"], json!(true));
+    let audited = || text(&home.run(&["audit", "quick", "--members", "members"]).stdout);
+    assert!(audited().contains("of component, manifest and posture, by ann"), "{}", audited());
+
+    home.write("members/quick/posture.md", "Be brief, and look into every file.");
+    let why = run(&home, "quick").unwrap_err();
+    assert!(why.contains("is bad: it is of another posture.md"), "{why}");
+    assert!(audited().contains("GA010"), "{}", audited());
+    configure(&home, "require_signature = true\n[member.quick]\nposture = \"free\"\n");
+    run(&home, "quick").unwrap();
+
+    let manifest = fs::read_to_string(home.path("members/quick/guild-member.json")).unwrap();
+    home.write("members/quick/guild-member.json", format!("{manifest}\n"));
+    assert!(run(&home, "quick").unwrap_err().contains("is bad: it is of another guild-member.json"));
+    // One that another tool made is of the component alone.
+    let parts = home.path("members/quick/guest.wasm");
+    fs::rename(&parts, home.path("guest.wasm")).unwrap();
+    let signed = home.run(&["sign", "guest.wasm", "--key", "ann"]);
+    assert!(signed.status.success(), "{signed:?}");
+    fs::rename(home.path("guest.wasm"), &parts).unwrap();
+    fs::rename(home.path("guest.wasm.minisig"), home.path("members/quick/guest.wasm.minisig")).unwrap();
+    assert!(approve(&home, "quick", &["--yes"]).0);
+    run(&home, "quick").unwrap();
+    assert_eq!(shown(&home, "quick")["signature"]["whole"], json!(false));
+}
+
+#[test]
 fn what_was_signed_and_comes_unsigned_or_by_another_key_is_a_change() {
     let home = Home::new();
     home.quick("quick");

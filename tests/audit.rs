@@ -437,14 +437,14 @@ fn a_signature_is_shown_as_what_it_is_worth() {
     is("missing", "none", "");
     key(&home, "carol");
     sign(&home, "ann", "carol");
-    is("valid", "valid: carol: as it was built", "");
+    is("valid", "valid: of component, manifest and posture, by carol: as it was built", "");
     let trusted = fs::read(home.path("config/guild/guild.trust")).unwrap();
     home.write("config/guild/guild.trust", "");
     is("unknown", "by a key that is not trusted", "GA027");
     home.write("config/guild/guild.toml", "require_signature = true\n");
     is("unknown", "by a key that is not trusted (required)", "GA010");
     home.write("config/guild/guild.trust", trusted);
-    is("valid", "valid: carol: as it was built (required)", "");
+    is("valid", "valid: of component, manifest and posture, by carol: as it was built (required)", "");
 
     home.write("members/ann/guest.wasm", fixed("(core module)"));
     let (state, line, broken) = audited();

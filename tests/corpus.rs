@@ -6,7 +6,7 @@
 use std::{
     collections::BTreeMap,
     fs,
-    io::Write as _,
+    io::{Read as _, Write as _},
     os::unix::fs::{PermissionsExt as _, symlink},
     path::Path,
     sync::Mutex,
@@ -16,6 +16,7 @@ use std::{
 use data_encoding::{BASE64, HEXLOWER};
 use flate2::{
     Compression,
+    read::ZlibDecoder,
     write::{DeflateEncoder, GzEncoder, ZlibEncoder},
 };
 use serde::Deserialize;
@@ -36,6 +37,9 @@ struct Case {
     #[serde(default)]
     wasi: Vec<String>,
     producers: Option<Vec<String>>,
+    functions: Option<usize>,
+    segments: Option<usize>,
+    real: Option<String>,
     posture: Option<String>,
     #[serde(default)]
     manifest: Map<String, Value>,
@@ -121,9 +125,20 @@ fn packed(step: &str, bytes: &[u8]) -> Vec<u8> {
     }
 }
 
+/// A real component of another language, as `host/audit/tests/languages.rs` says.
+fn real(name: &str) -> Vec<u8> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../audit/tests/real").join(format!("{name}.wasm.z"));
+    let mut bytes = Vec::new();
+    ZlibDecoder::new(fs::File::open(file).unwrap()).read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
 impl Case {
     /// A component with these imports and the exports of its world. Its data stands between strings, as compilers lay it out.
     fn component(&self) -> Vec<u8> {
+        if let Some(name) = &self.real {
+            return real(name);
+        }
         let imports = self.imports.iter().map(|name| format!("guild:worker/{name}@0.1.0")).chain(self.wasi.clone());
         let imports: String = imports.map(|name| format!("(import {name:?} (instance))")).collect();
         let exports: &[&str] = match &*self.world {
@@ -138,6 +153,9 @@ impl Case {
         let producers = self.producers.clone().unwrap_or_else(|| {
             ["language Rust 1.95.0", "processed-by wit-component 0.240.0"].map(str::to_owned).to_vec()
         });
+        let has_engine =
+            producers.iter().any(|line| line.contains("componentize-py") || line.contains("ComponentizeJS"));
+        let functions = "(func)".repeat(self.functions.unwrap_or(if has_engine { 13_000 } else { 0 }));
         let producer = |line: &String| {
             let mut words = line.splitn(3, ' ');
             let [field, name, version] = [(); 3].map(|()| words.next().unwrap_or_default());
@@ -148,9 +166,13 @@ impl Case {
         for block in &self.data {
             data.extend([&block.bytes(), &b"\0library/core/src/fmt/mod.rs"[..]].concat());
         }
-        let data: String = data.iter().map(|byte| format!("\\{byte:02x}")).collect();
+        let segments = data.chunks(self.segments.unwrap_or(data.len())).enumerate().map(|(index, segment)| {
+            let bytes: String = segment.iter().map(|byte| format!("\\{byte:02x}")).collect();
+            format!("(data (i32.const {}) \"{bytes}\")", index * self.segments.unwrap_or_default())
+        });
+        let data: String = segments.collect();
         let text = format!(
-            r#"(component {imports} (core module (memory 1) (data (i32.const 0) "{data}")) (instance $i) {exports}
+            r#"(component {imports} (core module (memory 1) {functions} {data}) (instance $i) {exports}
                 (@producers {producers}))"#
         );
         wat::parse_str(text).unwrap()
@@ -237,11 +259,12 @@ fn judge(path: &Path, is_bad: bool) -> Result<(), String> {
 #[test]
 fn every_member_of_the_corpus_is_judged_right_by_the_audit_alone() {
     let mut all = Vec::new();
-    for (kind, is_bad) in [("bad", true), ("good", false)] {
+    // What is missed is bad, and known not to be found: what is found one day is moved to the others.
+    for (kind, is_bad, least) in [("bad", true, 30), ("good", false, 30), ("missed", false, 0)] {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/audit").join(kind);
         let mut cases: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
         cases.sort();
-        assert!(cases.len() >= 30, "{} {kind} cases", cases.len());
+        assert!(cases.len() >= least, "{} {kind} cases", cases.len());
         let wrong = Mutex::new(Vec::new());
         let (left, right) = cases.split_at(cases.len() / 2);
         thread::scope(|scope| {

@@ -392,6 +392,7 @@ fn a_person_gives_a_host_options_that_its_member_could_not() {
     host.stop();
     // Where a host of many members is started, no manifest of theirs started it.
     home.edit_manifest("quick", |manifest| manifest["mcp"]["env"] = json!({"A": "b"}));
+    assert!(home.run(&["approve", member.to_str().unwrap(), "--yes"]).status.success());
     let roster = home.serve_roster(&[]);
     let id = roster.at("quick").start("d");
     assert_eq!(roster.at("quick").ended(&id)["status"], "completed");

@@ -153,6 +153,7 @@ fn a_bad_change_leaves_the_old_one_in_service_until_it_is_mended() {
 
     fs::write(member.join("guild-member.json"), &manifest).unwrap();
     home.edit_manifest("quick", |manifest| manifest["version"] = json!("0.2.0"));
+    assert!(home.run(&["approve", member.to_str().unwrap(), "--yes"]).status.success());
     let after = wait(&host, "quick", "mended", |shown| shown["version"] == "0.2.0");
     assert_eq!((&after["state"], &after["error"]), (&json!("ready"), &Value::Null));
     assert_eq!(client.call("initialize", json!({})).unwrap()["serverInfo"]["version"], "0.2.0");

@@ -16,7 +16,8 @@ use crate::{
     findings::Findings,
     flows::Reach,
     inspect::{self, InspectError, Outside},
-    judge, meaning,
+    judge,
+    meaning::{self, Language},
     model::{
         Audit, Contents, Export, ExportState, FORMAT, Function, Identity, Import, ImportState, Kind, Limit,
         RequestState, RequestedCapability, SessionTool, Sessions,
@@ -60,6 +61,10 @@ impl Audit {
         };
         let mut texts = Texts::default();
         let mut findings = Findings::default();
+        // What it declares is listed first.
+        if let Some(member) = &member {
+            texts.declared(member);
+        }
         judge::signature(signature, &mut findings);
         judge::size(bytes.len() as u64, limits, &mut findings);
         match inspect::outside(bytes) {
@@ -76,7 +81,6 @@ impl Audit {
             }
         }
         if let Some(member) = member {
-            texts.declared(&member);
             judge::package(&member, &mut findings);
             audit.flow(&member, &mut findings);
         }
@@ -105,7 +109,9 @@ impl Audit {
     ) {
         let mut languages = scan.claimed.languages();
         languages.extend(scan.libraries.languages());
-        let languages: Vec<_> = languages.into_iter().collect();
+        // A claim that excuses an import has to be proven.
+        let is_proven = |language: &Language| scan.libraries.prove(*language, scan.contents.functions);
+        let (languages, unproven): (Vec<_>, Vec<_>) = languages.into_iter().partition(is_proven);
         let names: BTreeSet<&String> = outside.imports.iter().collect();
         self.imports_total = names.len() as u64;
         self.imports = names
@@ -125,6 +131,7 @@ impl Audit {
         self.identity.dependencies = scan.claimed.dependencies.take();
         self.identity.sboms = std::mem::take(&mut scan.claimed.sboms).into_iter().collect();
         judge::bytes(self, &scan, truncated, limits, findings);
+        judge::claims(self, &unproven, findings);
         judge::outside(self, outside, &languages, member, findings);
         if let Some(member) = member {
             judge::requested(self, member, findings);

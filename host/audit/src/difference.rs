@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    evidence::characters::{odd, spelled},
+    evidence::characters::{looks_like, odd, spelled},
     model::{Audit, Finding},
     rules::Severity,
 };
@@ -94,12 +94,13 @@ impl Change {
     /// As a person reads it: what is gone after `- `, what is new after `+ `, each on one line without characters that
     /// steer. Nothing is cut, so that what differs also reads differently.
     pub fn lines(&self) -> Vec<String> {
+        // Two lines that look alike are told apart by their code points.
+        let is_alike = self.old.as_ref().zip(self.new.as_ref()).is_some_and(|(old, new)| looks_like(old, new));
         let line = |sign: &str, value: &Option<String>| {
             let value = value.as_ref()?;
             let value = if value.is_empty() { String::new() } else { format!(": {value}") };
             let line = format!("{sign} {} {}{value}", self.subject, self.name).replace(['\n', '\t'], "\u{fffd}");
-            // Two lines that look alike are told apart by their code points.
-            Some(if odd(&line).is_empty() {
+            Some(if odd(&line).is_empty() && !is_alike {
                 harmless(&line).into_owned()
             } else {
                 harmless(&spelled(&line)).into_owned()

@@ -4,7 +4,10 @@
 //! component sees what its sessions answer, and writes what they are told. What a flow means follows from what is read and
 //! from whether the member's own texts name the place that it goes to.
 
-use std::fmt::{self, Display, Formatter};
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Display, Formatter},
+};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -26,6 +29,8 @@ pub struct Reach {
     pub searches: bool,
     /// The members whose tools its sessions may call.
     pub toolboxes: Vec<String>,
+    /// The hosts that those members may reach, as far as they are installed.
+    pub toolbox_hosts: BTreeMap<String, Vec<String>>,
     /// Whether it may write memories, which its later jobs are shown.
     pub writes_memory: bool,
     /// Whether it may write files that people open.
@@ -148,13 +153,35 @@ impl Reach {
             .flat_map(|source| sinks.iter().map(move |sink| (source.clone(), sink.clone())))
             .filter(|(source, sink)| !is_return(source, sink))
             .map(|(source, sink)| {
-                let judged = judge(&source, &sink, declared);
+                let judged = self.judge(&source, &sink, declared);
                 let (severity, why) = judged.map_or((None, None), |(severity, why)| (Some(severity), Some(why)));
                 Flow { source, sink, severity, why }
             })
             .collect();
         flows.sort_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| a.cmp(b)));
         flows
+    }
+
+    /// How much a flow matters, and why: what is said of its source.
+    fn judge(&self, source: &Source, sink: &Sink, declared: &str) -> Option<(Severity, String)> {
+        let is_root = matches!(source, Source::Root(_));
+        match (sink, source) {
+            (Sink::Host(host), _) => Some(judge_host(host, is_root, declared)),
+            (Sink::SearchProvider, Source::Root(_) | Source::Memory) => {
+                Some((Severity::Medium, "can be put into queries to the search provider".to_owned()))
+            }
+            (Sink::Toolbox(key), Source::Root(_) | Source::Memory) => {
+                let hosts = self.toolbox_hosts.get(key).into_iter().flatten();
+                let worst = hosts.map(|host| judge_host(host, is_root, declared)).min();
+                let tools = format!("can be handed to the tools of `{key}`");
+                match worst {
+                    Some((severity, why)) => Some((severity, format!("{tools}, and from there it {why}"))),
+                    None => is_root.then_some((Severity::Low, tools)),
+                }
+            }
+            // Memories are the member's own, and the rest is for who dispatched the job.
+            _ => None,
+        }
     }
 
     /// What it reads, where it can send, what it writes, and who reads its texts, in a sentence.
@@ -213,38 +240,25 @@ fn is_return(source: &Source, sink: &Sink) -> bool {
     }
 }
 
-/// How much a flow matters, and why: what is said of its source.
-fn judge(source: &Source, sink: &Sink, declared: &str) -> Option<(Severity, String)> {
-    match (sink, source) {
-        (Sink::Host(host), _) => {
-            let (open, is_declared) = (hosts::open(host), is_named(host, declared));
-            let is_root = matches!(source, Source::Root(_));
-            Some(match (open, is_declared) {
-                (Some(_), _) if is_any(host) => {
-                    (Severity::High, "can go to any host; have its manifest name the hosts that it needs".to_owned())
-                }
-                (Some(why), false) => {
-                    (Severity::High, format!("can go to `{host}`, of which its texts say nothing, and {why}"))
-                }
-                (Some(why), true) => (Severity::Medium, format!("can go to `{host}`, and {why}")),
-                (None, false) => (
-                    Severity::High,
-                    format!("can go to `{host}`, and neither its description nor its posture says what for"),
-                ),
-                (None, true) => (
-                    if is_root { Severity::Medium } else { Severity::Low },
-                    format!("can go to `{host}`, which its texts name"),
-                ),
-            })
+/// How much it matters that something can go to a host, and why.
+fn judge_host(host: &str, is_root: bool, declared: &str) -> (Severity, String) {
+    match (hosts::open(host), is_named(host, declared)) {
+        (Some(_), _) if is_any(host) => {
+            (Severity::High, "can go to any host; have its manifest name the hosts that it needs".to_owned())
         }
-        (Sink::SearchProvider, Source::Root(_) | Source::Memory) => {
-            Some((Severity::Medium, "can be put into queries to the search provider".to_owned()))
+        (Some(why), false) => {
+            (Severity::High, format!("can go to `{host}`, of which its texts say nothing, and {why}"))
         }
-        (Sink::Toolbox(key), Source::Root(_)) => {
-            Some((Severity::Low, format!("can be handed to the tools of `{key}`")))
+        (Some(why), true) => {
+            (if is_root { Severity::High } else { Severity::Medium }, format!("can go to `{host}`, and {why}"))
         }
-        // Memories are the member's own, and the rest is for who dispatched the job.
-        _ => None,
+        (None, false) => {
+            (Severity::High, format!("can go to `{host}`, and neither its description nor its posture says what for"))
+        }
+        (None, true) => (
+            if is_root { Severity::Medium } else { Severity::Low },
+            format!("can go to `{host}`, which its texts name"),
+        ),
     }
 }
 
@@ -254,21 +268,34 @@ fn is_any(pattern: &str) -> bool {
     name == "*" || (name.starts_with("*.") && hosts::open(pattern).is_some_and(|why| why.contains("below .")))
 }
 
-/// Whether texts name a host: as it is, or by the name that was registered (`wikipedia` of `*.wikipedia.org`).
+/// Whether texts name a host: as it is, or, of one party's, by the name that was registered, as a name is written
+/// (`Wikipedia` of `*.wikipedia.org`, within a sentence). A word that happens to be one names nothing.
 fn is_named(host: &str, texts: &str) -> bool {
     let host = host.split(':').next().unwrap_or_default().trim_start_matches("*.").to_ascii_lowercase();
-    let texts = texts.to_lowercase();
+    let lower = texts.to_ascii_lowercase();
     let domain = psl::domain_str(&host).unwrap_or(&host);
     let registered = domain.split('.').next().unwrap_or_default();
-    let is_word = |word: &str| {
-        texts.match_indices(word).any(|(at, _)| {
-            let is_part = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '-');
-            let before = texts.get(..at).and_then(|text| text.chars().next_back());
-            let after = texts.get(at + word.len()..).and_then(|text| text.chars().next());
-            !is_part(before) && !is_part(after)
-        })
+    let places = |word: &str| {
+        let found: Vec<usize> = lower.match_indices(word).map(|(at, _)| at).collect();
+        found
+            .into_iter()
+            .filter(|at| {
+                let is_part = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '-');
+                let before = lower.get(..*at).and_then(|text| text.chars().next_back());
+                let after = lower.get(at + word.len()..).and_then(|text| text.chars().next());
+                !is_part(before) && !is_part(after)
+            })
+            .collect::<Vec<_>>()
     };
-    is_word(&host) || is_word(domain) || (registered.len() >= 4 && is_word(registered))
+    let is_a_name = |at: &usize| {
+        let before = texts.get(..*at).unwrap_or_default().trim_end_matches([' ', '"', '(', '*', '`']);
+        let is_within = before.chars().next_back().is_some_and(|c| !".!?:\n#-".contains(c));
+        is_within && texts.get(*at..).and_then(|text| text.chars().next()).is_some_and(char::is_uppercase)
+    };
+    let is_one_partys = hosts::open(&host).is_none() && registered.len() >= 3;
+    !places(&host).is_empty()
+        || !places(domain).is_empty()
+        || (is_one_partys && places(registered).iter().any(is_a_name))
 }
 
 #[cfg(test)]
@@ -308,6 +335,29 @@ mod tests {
         assert_eq!(named, [(root, wikipedia.clone(), Severity::Medium), (Source::Callers, wikipedia, Severity::Low)]);
         let unnamed = severities(&reach, "Counts words.");
         assert!(unnamed.iter().all(|(_, _, severity)| *severity == Severity::High) && unnamed.len() == 2);
+    }
+
+    #[test]
+    fn a_word_that_happens_to_be_a_hosts_names_none() {
+        let to = |host: &str, texts: &str| {
+            let reach = Reach { hosts: vec![host.to_owned()], ..worker() };
+            severities(&reach, texts).first().map(|(_, _, severity)| *severity)
+        };
+        assert_eq!(to("collect.summary.dev", "Writes a summary of your notes."), Some(Severity::High));
+        assert_eq!(to("collect.summary.dev", "Summary of your notes."), Some(Severity::High));
+        assert_eq!(to("collect.summary.dev", "Sends your notes to collect.summary.dev."), Some(Severity::Medium));
+        assert_eq!(to("*.github.io", "Checks links of GitHub projects."), Some(Severity::High));
+    }
+
+    #[test]
+    fn what_a_toolbox_can_send_on_counts_where_it_is_installed() {
+        let hosts = [("fetcher".to_owned(), vec!["x.attacker.dev".to_owned()])].into();
+        let reach = Reach { toolboxes: vec!["fetcher".to_owned()], toolbox_hosts: hosts, ..worker() };
+        let fetcher = Sink::Toolbox("fetcher".to_owned());
+        let notes = Source::Root("notes".to_owned());
+        assert_eq!(severities(&reach, ""), [(notes.clone(), fetcher.clone(), Severity::High)]);
+        let alone = Reach { toolbox_hosts: BTreeMap::new(), ..reach };
+        assert_eq!(severities(&alone, ""), [(notes, fetcher, Severity::Low)]);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::{
     subject::{Member, in_manifest},
     text::steers,
     texts,
+    traces::PRIVATE_KEY,
 };
 
 /// Data above this share of a component, and this size, is pointed out.
@@ -84,6 +85,14 @@ pub(crate) fn bytes(audit: &Audit, scan: &Scan, truncated: bool, limits: &Limits
         programs.entry(&program.form).or_default().push(program.offset.to_string());
     }
     for (form, offsets) in programs {
+        if form == PRIVATE_KEY {
+            let text = format!(
+                "its data holds {form} at byte {}, which everybody has who has the component",
+                offsets.join(", ")
+            );
+            findings.add_as(Severity::High, Rule::GA024, "data", text);
+            continue;
+        }
         let text = format!(
             "its data holds what looks like {form} at byte {}; a component cannot start a program, but ask what it is for",
             offsets.join(", ")
@@ -137,6 +146,28 @@ pub(crate) fn bytes(audit: &Audit, scan: &Scan, truncated: bool, limits: &Limits
     }
 }
 
+/// What it says of who made it, and of how.
+pub(crate) fn claims(audit: &Audit, unproven: &[Language], findings: &mut Findings) {
+    let (identity, functions) = (&audit.identity, audit.contents.functions);
+    let is_excused = audit.imports.iter().any(|import| import.state == ImportState::LinkedDenied);
+    let severity = if is_excused { Severity::High } else { Severity::Medium };
+    // What a compiler leaves can be stripped; an engine cannot.
+    for language in unproven.iter().filter(|language| matches!(language, Language::JavaScript | Language::Python)) {
+        let text = format!(
+            "it says that it carries an engine of {}, which has thousands of functions; it has {functions}. \
+             Nothing that it imports is excused by that; ask how it was made",
+            language.as_str()
+        );
+        findings.add_as(severity, Rule::GA062, "producers", text);
+    }
+    let is_signed = identity.signature.as_ref().is_some_and(|signature| signature.state == SignatureState::Valid);
+    if let Some(authors) = identity.claims.authors.as_ref().filter(|_| !is_signed) {
+        let text =
+            format!("it names {authors:?} as its authors; nothing proves that, since nobody whom you trust signed it");
+        findings.add(Rule::GA063, "\"authors\"", text);
+    }
+}
+
 /// What it imports and exports.
 pub(crate) fn outside(
     audit: &Audit,
@@ -171,7 +202,7 @@ pub(crate) fn outside(
                 findings.add(Rule::GA006, place, text);
             }
             ImportState::LinkedDenied if import.runtimes.is_empty() || languages.is_empty() => {
-                let text = "it imports sockets or HTTP, and nothing says that a language's runtime does so by itself; every call \
+                let text = "it imports sockets or HTTP, and it has no language's runtime that does so by itself; every call \
                             traps here. Ask what it is for: `web` is the way to the web";
                 findings.add(Rule::GA023, place, text);
             }
@@ -276,6 +307,20 @@ pub(crate) fn requested(audit: &Audit, member: Member<'_>, findings: &mut Findin
     if spec.world == World::AutonomousWorker {
         let text = "it carries its jobs out itself: it sees /job and writes below /job/artifacts, within the limits";
         findings.add(Rule::GA041, in_manifest("component.world"), text);
+    }
+    let (asked, had) = (&spec.resources, &member.bounds);
+    let clipped = [
+        ("maxTurns", asked.max_turns.map(f64::from), had.max_turns.map(f64::from)),
+        ("maxBudgetUsd", asked.max_budget_usd, had.max_budget_usd),
+        ("deadlineSeconds", asked.deadline_seconds.map(f64::from), had.deadline_seconds.map(f64::from)),
+    ];
+    for (bound, asked, had) in clipped {
+        if let (Some(asked), Some(had)) = (asked, had)
+            && asked > had
+        {
+            let text = format!("it asks for {bound} = {asked}, and your limits make that {had}");
+            findings.add(Rule::GA064, in_manifest(&format!("component.resources.{bound}")), text);
+        }
     }
     let has_sessions = !spec.tools.is_empty() || !spec.toolboxes.is_empty() || asks.agent.is_some();
     if has_sessions && spec.resources.max_turns.is_none() && spec.resources.max_budget_usd.is_none() {

@@ -37,6 +37,7 @@ impl Reach {
             has_callers: true,
             hosts: hosts.unwrap_or_default(),
             searches: operator.has_provider && (by_component || (has_tool(&["WebSearch"]) && grants.sessions.search)),
+            toolbox_hosts: operator.toolbox_hosts.clone(),
             toolboxes: spec.toolboxes.iter().map(ToString::to_string).filter(|_| has_jobs).collect(),
             writes_memory: (has_jobs && grants.sessions.memory)
                 || (imported(Interface::Memory) && grants.component.memory_write),

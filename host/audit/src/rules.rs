@@ -84,7 +84,7 @@ rules! {
     GA009 "beyond-limits" High "It declares more memory or tables than its limits allow.";
     GA010 "signature-bad" High "Its signature does not hold, or is missing where the operator requires one.";
     GA022 "asks-for-unused" Medium "It asks for something that neither it nor its sessions have a use for.";
-    GA023 "network-import" Medium "It imports sockets or HTTP, and no runtime that its producers name does so by itself.";
+    GA023 "network-import" Medium "It imports sockets or HTTP, and has no language's runtime that does so by itself.";
     GA024 "embedded-program" Medium "Its data holds what looks like a program.";
     GA025 "hidden-characters" Medium "Names in it steer a terminal or turn the direction of reading.";
     GA026 "not-all-listed" Medium "It has more than an audit lists.";
@@ -114,4 +114,7 @@ rules! {
     GA058 "mcp-line" High "Its manifest says more of how a host is started than which member to serve.";
     GA060 "flow" High "What it reads can go to a place that its manifest and its texts do not declare, or to any host.";
     GA061 "sending-page" High "A page or report that it makes sends to, or loads from, a host that its manifest does not ask for.";
+    GA062 "engine-not-there" Medium "It says that it carries a language's engine, and is too small for one.";
+    GA063 "authors-unproven" Info "It names its authors, and nobody whom the operator trusts signed it.";
+    GA064 "bound-clipped" Info "It asks for more turns, dollars or time than the operator's limits allow.";
 }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, btree_map::Entry};
 
 use guild_contract::Limits;
 use wasmparser::{
-    Encoding, FuncValidatorAllocations, Parser, Payload, ValidPayload, Validator, WasmFeatures,
-    component_types::ComponentEntityType, types::Types,
+    DataKind, DataSectionReader, Encoding, FuncValidatorAllocations, Operator, Parser, Payload, ValidPayload,
+    Validator, WasmFeatures, component_types::ComponentEntityType, types::Types,
 };
 
 use crate::{
@@ -107,13 +107,16 @@ pub(crate) fn scan(bytes: &[u8], imports: &[String], texts: &mut Texts) -> Scan 
                 scan.contents.data_bytes += data.len() as u64;
                 traces.look("data", data);
                 programs.look(range.start as u64, data);
-                texts.data("data", data, range.start);
+                scan.libraries.look_at_data(data);
+                let layout = Layout::of(bytes, section.clone());
+                texts.data("data", &layout.bytes, &|at| layout.place(at));
             }
             Payload::CustomSection(custom) => {
                 if is_debug(custom.name()) {
                     scan.contents.debug_bytes += custom.data().len() as u64;
                 } else if !is_of_tools(custom.name()) {
-                    texts.data(&quoted(custom.name()), custom.data(), custom.data_offset());
+                    let start = custom.data_offset();
+                    texts.data(&quoted(custom.name()), custom.data(), &|at| start + at);
                 }
                 scan.steers |= steers(custom.name());
                 traces.look(&quoted(custom.name()), custom.data());
@@ -134,6 +137,52 @@ pub(crate) fn scan(bytes: &[u8], imports: &[String], texts: &mut Texts) -> Scan 
     (scan.contents.host_paths, scan.contents.host_paths_total) = traces.finish();
     scan.contents.programs = programs.finish();
     scan
+}
+
+/// The data of a module as it lies in memory: what is cut into segments in the file stands together there.
+struct Layout {
+    bytes: Vec<u8>,
+    /// Where segments begin: here, and in the file.
+    starts: Vec<(usize, usize)>,
+}
+
+impl Layout {
+    fn of(file: &[u8], section: DataSectionReader<'_>) -> Self {
+        // Where each begins in memory, where that is a constant, and its bytes in the file.
+        let mut segments: Vec<(Option<i64>, &[u8])> = Vec::new();
+        for segment in section.into_iter().flatten() {
+            let offset = match segment.kind {
+                DataKind::Active { offset_expr, .. } => match offset_expr.get_operators_reader().read() {
+                    Ok(Operator::I32Const { value }) => Some(i64::from(value)),
+                    Ok(Operator::I64Const { value }) => Some(value),
+                    _ => None,
+                },
+                DataKind::Passive => None,
+            };
+            segments.push((offset, segment.data));
+        }
+        // Those of no known place stay in their order, at the end.
+        segments.sort_by_key(|(offset, _)| (offset.is_none(), *offset));
+        let mut layout = Self { bytes: Vec::new(), starts: Vec::new() };
+        let mut end = None;
+        for (offset, data) in segments {
+            if offset.is_some() && offset != end {
+                layout.bytes.push(0);
+            }
+            let in_file = data.as_ptr().addr().saturating_sub(file.as_ptr().addr());
+            layout.starts.push((layout.bytes.len(), in_file));
+            layout.bytes.extend_from_slice(data);
+            end = offset.map(|offset| offset.saturating_add(i64::try_from(data.len()).unwrap_or(i64::MAX)));
+        }
+        layout
+    }
+
+    /// Where a byte stands in the file.
+    fn place(&self, at: usize) -> usize {
+        let before = self.starts.partition_point(|(start, _)| *start <= at);
+        let (start, in_file) = before.checked_sub(1).and_then(|n| self.starts.get(n)).copied().unwrap_or_default();
+        in_file + (at - start)
+    }
 }
 
 /// Validates what it is given until something is not valid.

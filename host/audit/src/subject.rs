@@ -1,5 +1,7 @@
 //! What is audited.
 
+use std::collections::BTreeMap;
+
 use guild_contract::{
     Bounds, Limits, MemberKey,
     grants::Grants,
@@ -53,6 +55,10 @@ pub struct Package<'a> {
     pub tools: &'a [OfferedTool],
     /// All other files and links, sorted by name.
     pub files: &'a [OtherFile],
+    /// What the smaller of them hold: path and content.
+    pub documents: &'a [(String, Vec<u8>)],
+    /// Whether there is more than is listed here.
+    pub is_cut: bool,
 }
 
 /// A tool as a component offers it.
@@ -75,8 +81,10 @@ pub struct Operator {
     pub hosts: Vec<String>,
     /// Whether there is a search provider.
     pub has_provider: bool,
-    /// The names and keys of the other members that are installed, or that ship with the host.
+    /// The names of the other members that are installed, or that ship with the host.
     pub names: Vec<String>,
+    /// The hosts that members may reach whose tools it names, by their keys, as far as they are installed.
+    pub toolbox_hosts: BTreeMap<String, Vec<String>>,
 }
 
 /// A key of the manifest, as a finding's place.

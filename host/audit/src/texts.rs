@@ -13,19 +13,26 @@ use crate::{
         hosts::{self, Bare, hosts},
         packed::{Form, Packed, packed},
         pages,
-        phrases::{Topic, phrases},
+        phrases::{Topic, authorities, phrases, sneaks},
         prose,
     },
     findings::Findings,
+    flows::{Flow, Source},
     model::{Audit, ModelText, NamedHost, OtherFile, OtherKind, PackedBlock},
     rules::{Rule, Severity},
     subject::{Member, in_manifest},
 };
 
-/// Texts that are listed.
-const TEXTS: usize = 200;
-/// Characters of a text that are listed.
+/// Texts of a section of data, or of what is unpacked, that are listed. What a member declares is listed whole.
+const TEXTS: usize = 50;
+/// Texts that are listed in all.
+const ALL_TEXTS: usize = 1000;
+/// Characters of a text in data that are listed.
 const TEXT_CHARS: usize = 20_000;
+/// Bytes before and after a claim of an authority in data that are read with it.
+const AROUND: usize = 800;
+/// Spaces in a row after which nobody looks for more.
+const SPACES: &str = "                                                                                ";
 /// Hosts that are listed.
 const HOSTS: usize = 200;
 /// Packed blocks that are listed.
@@ -36,9 +43,23 @@ const NAMED: usize = 5;
 const HIDDEN_RUN: usize = 8;
 /// Empty lines that nobody scrolls through.
 const EMPTY_LINES: usize = 40;
-/// Files that coding agents read by themselves, as orders.
-const FOR_AGENTS: [&str; 7] =
-    ["AGENTS.md", "CLAUDE.md", "GEMINI.md", ".cursorrules", ".windsurfrules", ".clinerules", "copilot-instructions.md"];
+/// Files that coding agents and editors read by themselves, as orders: names, and directories with them, in small letters.
+const FOR_AGENTS: [&str; 12] = [
+    "agents.md",
+    "claude.md",
+    "claude.local.md",
+    "gemini.md",
+    "skill.md",
+    ".cursorrules",
+    ".windsurfrules",
+    ".clinerules",
+    "copilot-instructions.md",
+    ".mcp.json",
+    "mcp.json",
+    ".envrc",
+];
+/// Directories of them.
+const FOR_AGENTS_IN: [&str; 6] = [".claude", ".cursor", ".windsurf", ".vscode", ".github", ".devcontainer"];
 /// The beginning of every tag character in UTF-8.
 const TAG: &[u8] = b"\xf3\xa0";
 
@@ -61,8 +82,10 @@ pub(crate) struct Texts {
     packed: Vec<PackedBlock>,
     /// What is said of each rule and place, with how much it matters.
     said: BTreeMap<(Severity, Rule, String), Vec<String>>,
-    /// What pages load from or send to, and addresses that a text has filled in, each with its place.
+    /// What pages load from or send to, each with its place.
     addresses: Vec<(String, pages::Address)>,
+    /// Addresses that a text has filled in, each with its place.
+    filled: Vec<(String, pages::Address)>,
     is_cut: bool,
 }
 
@@ -71,7 +94,7 @@ impl Texts {
     pub(crate) fn declared(&mut self, member: &Member<'_>) {
         for (place, text) in declared(member.manifest, member.package.posture) {
             self.text(&place, &text, Origin::Declared);
-            self.blocks(&place, text.as_bytes(), 0);
+            self.blocks(&place, text.as_bytes());
         }
         for tool in member.package.tools {
             for (of, text) in &tool.texts {
@@ -80,34 +103,89 @@ impl Texts {
         }
         for (path, memory) in member.package.memories {
             self.text(path, &String::from_utf8_lossy(memory), Origin::Declared);
-            self.blocks(path, memory, 0);
+            self.blocks(path, memory);
         }
+        for (path, content) in member.package.documents {
+            self.document(path, content);
+        }
+        self.is_cut |= member.package.is_cut;
         self.names(member);
     }
 
-    /// Looks through a section of data, which begins at `offset` of the file.
-    pub(crate) fn data(&mut self, section: &str, data: &[u8], offset: usize) {
-        let at = |found: usize| format!("{section} at byte {}", offset + found);
-        for text in prose::texts(data) {
+    /// Looks through data of a section. `place` is where a byte of it stands in the file.
+    pub(crate) fn data(&mut self, section: &str, data: &[u8], place: &dyn Fn(usize) -> usize) {
+        let at = |found: usize| format!("{section} at byte {}", place(found));
+        for (index, text) in prose::texts(data).enumerate() {
             let end = (text.offset + text.bytes).min(data.len());
             let whole = String::from_utf8_lossy(data.get(text.offset..end).unwrap_or_default());
-            self.text(&at(text.offset), &whole, Origin::Data);
+            if index < TEXTS {
+                self.show(&at(text.offset), &whole.chars().take(TEXT_CHARS).collect::<String>());
+            }
+            self.judge(&at(text.offset), &whole, Origin::Data);
         }
         self.hosts_in(section, data, Bare::Data, Origin::Data);
         self.phrases_in(section, data);
+        self.claims_in(data, &at);
         self.addresses.extend(pages::active(data).map(|found| (section.to_owned(), found)));
-        self.hidden_runs(section, data, offset);
-        self.blocks(section, data, offset);
+        self.hidden_runs(data, &at);
+        self.blocks_at(section, data, &at);
+        // The same as programs of other languages have it: in UTF-16, or as JSON escapes it.
+        for (form, view) in [("in UTF-16", wide(data)), ("with escapes", unescaped(data))] {
+            let Some(view) = view else { continue };
+            let at = |_: usize| format!("{section}, {form}");
+            self.claims_in(&view, &at);
+            self.hidden_runs(&view, &at);
+        }
+    }
+
+    /// Reads what stands around each claim of an authority in data.
+    fn claims_in(&mut self, data: &[u8], at: &dyn Fn(usize) -> String) {
+        let (places, is_cut) = authorities(data);
+        self.is_cut |= is_cut;
+        for place in places {
+            let around = data.get(place.saturating_sub(AROUND)..(place + AROUND).min(data.len())).unwrap_or_default();
+            self.deceives(&at(place), &String::from_utf8_lossy(around));
+        }
+    }
+
+    /// A file that nobody is meant to read as an order: what it hides, and what is packed into it.
+    fn document(&mut self, path: &str, content: &[u8]) {
+        let at = |found: usize| format!("{path} at byte {found}");
+        self.hidden_runs(content, &at);
+        self.blocks_at(path, content, &at);
+        let text = String::from_utf8_lossy(content);
+        if !authorities(content).0.is_empty() || sneaks(content) {
+            self.say(Severity::Medium, Rule::GA056, path, "it speaks to a model; delete it, or read it".to_owned());
+        }
+        for odd in odd(&text).into_iter().filter(|odd| odd.kind == OddKind::Bidirectional) {
+            let text = format!("{} ({}) at byte {}", odd.kind.what(), odd.shown, odd.offset);
+            self.say(Severity::Critical, Rule::GA050, path, text);
+        }
     }
 
     /// One text that a model can be given.
     fn text(&mut self, place: &str, text: &str, origin: Origin) {
-        if self.texts.len() < TEXTS {
-            let beginning: String = text.chars().take(TEXT_CHARS).collect();
-            self.texts.push(ModelText { place: place.to_owned(), text: marked(&beginning).into_owned() });
+        self.show(place, text);
+        // A schema says what its strings say, without the escapes.
+        match serde_json::from_str::<serde_json::Value>(text) {
+            Ok(value @ (serde_json::Value::Object(_) | serde_json::Value::Array(_))) => {
+                let mut strings = String::new();
+                strings_of(&value, &mut strings);
+                self.judge(place, &strings, origin);
+            }
+            _ => self.judge(place, text, origin),
+        }
+    }
+
+    fn show(&mut self, place: &str, text: &str) {
+        if self.texts.len() < ALL_TEXTS {
+            self.texts.push(ModelText { place: place.to_owned(), text: marked(text).into_owned() });
         } else {
             self.is_cut = true;
         }
+    }
+
+    fn judge(&mut self, place: &str, text: &str, origin: Origin) {
         for odd in odd(text) {
             let severity = match (odd.kind, origin) {
                 // Compilers lay strings of all scripts out in a row.
@@ -121,29 +199,34 @@ impl Texts {
             let rule = if odd.kind == OddKind::MixedScripts { Rule::GA051 } else { Rule::GA050 };
             self.say(severity, rule, place, format!("{} ({}) at byte {}", odd.kind.what(), odd.shown, odd.offset));
         }
+        self.deceives(place, text);
         if origin != Origin::Data {
             self.hosts_in(place, text.as_bytes(), Bare::Text, origin);
             self.phrases_in(place, text.as_bytes());
-        }
-        self.deceives(place, text);
-        if origin != Origin::Data {
             self.unseen(place, text);
+            let loads = pages::active(text.as_bytes()).chain(pages::pictures(text.as_bytes()));
+            self.addresses.extend(loads.map(|found| (place.to_owned(), found)));
         }
-        self.addresses.extend(pages::filled(text.as_bytes()).map(|found| (place.to_owned(), found)));
+        self.filled.extend(pages::filled(text.as_bytes()).map(|found| (place.to_owned(), found)));
     }
 
     /// What a viewer of Markdown does not show, or what nobody scrolls to.
     fn unseen(&mut self, place: &str, text: &str) {
-        for comment in text.split("<!--").skip(1).map(|rest| rest.split("-->").next().unwrap_or_default()) {
-            if !prose::texts(comment.as_bytes()).is_empty() {
-                let beginning = comment.split_whitespace().take(16).collect::<Vec<_>>().join(" ");
-                self.say(
-                    Severity::Critical,
-                    Rule::GA050,
-                    place,
-                    format!("a comment that no viewer shows: {beginning:?}"),
-                );
+        let html = text.split("<!--").skip(1).map(|rest| rest.split("-->").next().unwrap_or_default());
+        let markdown = text.lines().filter_map(|line| line.trim_start().strip_prefix("[//]:"));
+        let hidden = pages::hidden(text);
+        for unshown in html.chain(markdown).chain(hidden) {
+            let is_prose = prose::texts(unshown.as_bytes()).next().is_some();
+            let tells = prose::orders(unshown) || !phrases(unshown.as_bytes()).is_empty();
+            if is_prose || tells {
+                let beginning = unshown.split_whitespace().take(16).collect::<Vec<_>>().join(" ");
+                let text = format!("a text that no viewer shows: {beginning:?}");
+                self.say(if tells { Severity::Critical } else { Severity::Low }, Rule::GA050, place, text);
             }
+        }
+        if text.lines().any(|line| line.trim_end().trim_start().contains(SPACES)) {
+            let text = "a text after so many spaces that nobody scrolls to it".to_owned();
+            self.say(Severity::High, Rule::GA050, place, text);
         }
         let lines = text.trim_end().lines().map(|line| line.trim().is_empty()).collect::<Vec<_>>();
         if lines.chunk_by(|a, b| a == b).any(|run| run.first() == Some(&true) && run.len() >= EMPTY_LINES) {
@@ -156,7 +239,8 @@ impl Texts {
     fn deceives(&mut self, place: &str, text: &str) {
         let found = phrases(text.as_bytes());
         let has = |topic| found.iter().find(|phrase| phrase.topic == topic).map(|phrase| &phrase.shown);
-        let others = has(Topic::Secrets).or(has(Topic::Hiding));
+        let secrets = has(Topic::SecretFiles).or(has(Topic::Secrets));
+        let others = secrets.or(has(Topic::Hiding));
         if let Some(role) = has(Topic::Role) {
             self.say(Severity::High, Rule::GA056, place, format!("it plays another part of the prompt: {role:?}"));
         }
@@ -164,15 +248,18 @@ impl Texts {
             let text = format!(
                 "it claims an authority ({authority:?}), and reaches for secrets or hides something ({other:?})"
             );
-            let is_all = has(Topic::Secrets).is_some() && has(Topic::Hiding).is_some();
+            let is_all = secrets.is_some() && has(Topic::Hiding).is_some();
             self.say(if is_all { Severity::Critical } else { Severity::High }, Rule::GA056, place, text);
+        } else if sneaks(text.as_bytes()) {
+            let text = "it sends its reader after files of secrets, and keeps that from people".to_owned();
+            self.say(Severity::High, Rule::GA056, place, text);
         }
     }
 
     fn phrases_in(&mut self, place: &str, bytes: &[u8]) {
         for phrase in phrases(bytes) {
             let topic = match phrase.topic {
-                Topic::Secrets => "names something secret",
+                Topic::SecretFiles | Topic::Secrets => "names something secret",
                 Topic::Hiding => "asks for something not to be said",
                 Topic::Authority => "claims an authority",
                 Topic::Role => "plays another part of the prompt",
@@ -195,33 +282,37 @@ impl Texts {
     }
 
     /// Runs of tag characters, which say something to a model and nothing to a reader.
-    fn hidden_runs(&mut self, place: &str, data: &[u8], offset: usize) {
+    fn hidden_runs(&mut self, data: &[u8], at: &dyn Fn(usize) -> String) {
         let mut from = 0;
-        for at in memchr::memmem::find_iter(data, TAG) {
-            if at < from {
+        for found in memchr::memmem::find_iter(data, TAG) {
+            if found < from {
                 continue;
             }
-            let run = data.get(at..).unwrap_or_default();
+            let run = data.get(found..).unwrap_or_default();
             let tags: String = run
                 .chunks_exact(4)
                 .map_while(|tag| str::from_utf8(tag).ok()?.chars().next())
                 .map_while(|tag| u8::try_from(u32::from(tag).checked_sub(0xe0000)?).ok().map(char::from))
                 .collect();
-            from = at + 4 * tags.len().max(1);
+            from = found + 4 * tags.len().max(1);
             if tags.len() >= HIDDEN_RUN {
                 let tags: String = tags.chars().take(400).collect();
-                let text = format!("{} tag characters at byte {}, which say {tags:?}", tags.len(), offset + at);
-                self.say(Severity::Critical, Rule::GA050, place, text);
+                let text = format!("{} tag characters, which say {tags:?}", tags.chars().count());
+                self.say(Severity::Critical, Rule::GA050, &at(found), text);
             }
         }
     }
 
-    /// What is packed into bytes that begin at `offset` of their file.
-    fn blocks(&mut self, place: &str, bytes: &[u8], offset: usize) {
+    /// What is packed into a text.
+    fn blocks(&mut self, place: &str, bytes: &[u8]) {
+        self.blocks_at(place, bytes, &|found| format!("{place} at byte {found}"));
+    }
+
+    fn blocks_at(&mut self, place: &str, bytes: &[u8], at: &dyn Fn(usize) -> String) {
         let (found, is_cut) = packed(bytes);
         self.is_cut |= is_cut;
         for block in found {
-            let at = format!("{place} at byte {}", offset + block.offset);
+            let at = at(block.offset);
             let steps: Vec<_> = block.steps.iter().map(|step| step.as_str().to_owned()).collect();
             self.unpacked(place, &at, &block, &steps.join(", "));
             if self.packed.len() < PACKED {
@@ -264,18 +355,24 @@ impl Texts {
 
     /// What a model could be told by unpacked content, in words.
     fn instructions(&mut self, at: &str, block: &Packed) -> Option<String> {
-        let texts = prose::texts(&block.content);
         let named = hosts(&block.content, Bare::Text);
         let telling = phrases(&block.content);
-        for text in &texts {
+        let place = format!("unpacked at {at}");
+        let mut orders = false;
+        for (index, text) in prose::texts(&block.content).enumerate() {
             let end = (text.offset + text.bytes).min(block.content.len());
             let whole = String::from_utf8_lossy(block.content.get(text.offset..end).unwrap_or_default());
-            self.text(&format!("unpacked at {at}"), &whole, Origin::Unpacked);
+            if index < TEXTS {
+                self.show(&place, &whole.chars().take(TEXT_CHARS).collect::<String>());
+            }
+            self.judge(&place, &whole, Origin::Unpacked);
+            orders |= prose::orders(&whole);
         }
-        self.hosts_in(&format!("unpacked at {at}"), &block.content, Bare::Text, Origin::Unpacked);
-        self.addresses.extend(pages::active(&block.content).map(|found| (format!("unpacked at {at}"), found)));
+        self.hosts_in(&place, &block.content, Bare::Text, Origin::Unpacked);
+        self.addresses.extend(pages::active(&block.content).map(|found| (place.clone(), found)));
         let open = named.keys().find(|host| hosts::open(host).is_some());
-        match (texts.iter().any(|text| prose::orders(&text.text)), open, telling.first()) {
+        let telling = telling.iter().find(|phrase| phrase.topic != Topic::Secrets);
+        match (orders, open, telling) {
             (true, _, _) => Some("a text that tells a reader what to do".to_owned()),
             (_, Some(host), _) => Some(format!("a text that names the host {host}")),
             (_, _, Some(phrase)) => Some(format!("a text with {:?}", phrase.shown)),
@@ -294,6 +391,7 @@ impl Texts {
                     continue;
                 }
                 let (severity, how) = match alike {
+                    Alike::Same => (Severity::Critical, "is also the name of"),
                     Alike::Look => (Severity::Critical, "looks like"),
                     Alike::Spelling => (Severity::High, "differs only by capitals or separators from"),
                     Alike::Letter => (Severity::Medium, "differs by one letter from"),
@@ -319,6 +417,14 @@ impl Texts {
                 self.say(Severity::High, Rule::GA061, &place, address.what);
             }
         }
+        // There has to be something of the operator's to fill it with.
+        let is_private = |flow: &Flow| matches!(flow.source, Source::Root(_) | Source::Memory);
+        let severity = if audit.flows.iter().any(is_private) { Severity::High } else { Severity::Medium };
+        for (place, address) in std::mem::take(&mut self.filled) {
+            if !asked.iter().any(|pattern| hosts::matches(pattern, &address.host)) {
+                self.say(severity, Rule::GA061, &place, address.what);
+            }
+        }
         for ((severity, rule, place), said) in self.said {
             let some = said.iter().take(NAMED).cloned().collect::<Vec<_>>().join("; ");
             let more = said.len().saturating_sub(NAMED);
@@ -326,10 +432,12 @@ impl Texts {
             findings.add_as(severity, rule, place, format!("{some}{more}. {}", what_to_do(rule)));
         }
         if self.is_cut {
-            findings.add(
+            findings.add_as(
+                Severity::High,
                 Rule::GA026,
                 "texts",
-                "it has more texts or packed data than an audit looks into; no honest member needs as many",
+                "it has more texts, files or packed data than an audit looks into, so that something was not looked at; no \
+                 honest member needs as many",
             );
         }
         audit.texts = self.texts;
@@ -412,10 +520,14 @@ pub(crate) fn files(files: &[OtherFile], findings: &mut Findings) {
             more => Some(format!("{some} and {more} more")),
         }
     };
-    let for_agents = |file: &&OtherFile| FOR_AGENTS.iter().any(|name| file.path.rsplit('/').next() == Some(name));
-    if let Some(file) = files.iter().find(for_agents) {
-        let text = "coding agents read it by themselves, as orders, wherever the member lies; delete it";
+    if let Some(file) = files.iter().find(|file| is_for_agents(&file.path)) {
+        let text = "coding agents and editors read it by themselves, as orders, wherever the member lies; delete it";
         findings.add_as(Severity::High, Rule::GA057, &file.path, text);
+    }
+    if let Some(file) = files.iter().find(|file| file.path.starts_with("jobs/")) {
+        let text = "it comes with jobs that this host has not run, or memories that none of them made; delete `jobs/` and \
+                    `memory/`";
+        findings.add(Rule::GA057, &file.path, text);
     }
     let cases: [(Severity, &[OtherKind], &str); 5] = [
         (
@@ -447,6 +559,85 @@ pub(crate) fn files(files: &[OtherFile], findings: &mut Findings) {
     }
 }
 
+/// Whether coding agents or editors read a file by themselves.
+fn is_for_agents(path: &str) -> bool {
+    let path = path.to_lowercase();
+    let mut folders: Vec<&str> = path.split('/').collect();
+    let name = folders.pop().unwrap_or_default();
+    FOR_AGENTS.contains(&name) || folders.iter().any(|folder| FOR_AGENTS_IN.contains(folder))
+}
+
+/// The strings and keys of a JSON value, a line each.
+fn strings_of(value: &serde_json::Value, out: &mut String) {
+    use serde_json::Value::{Array, Object, String};
+    match value {
+        String(text) => out.extend([text, "\n"]),
+        Array(items) => items.iter().for_each(|item| strings_of(item, out)),
+        Object(fields) => fields.iter().for_each(|(key, value)| {
+            out.extend([key.as_str(), "\n"]);
+            strings_of(value, out);
+        }),
+        _ => {}
+    }
+}
+
+/// What data says in UTF-16, of either order of bytes: runs of characters of ASCII, a line each.
+fn wide(data: &[u8]) -> Option<Vec<u8>> {
+    const SHORTEST: usize = 24;
+    let is_text = |byte: u8| (b' '..=b'~').contains(&byte) || byte == b'\n';
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let Some(next) = memchr::memchr(0, data.get(at..).unwrap_or_default()).map(|next| at + next) {
+        let pair = |n: usize| data.get(next + 2 * n + 1).copied().filter(|byte| is_text(*byte));
+        let is_zero = |n: usize| data.get(next + 2 * n) == Some(&0);
+        let length = (0..).take_while(|n| is_zero(*n) && pair(*n).is_some()).count();
+        if length >= SHORTEST {
+            // The first character of the other order stands before its zero.
+            found.extend(next.checked_sub(1).and_then(|before| data.get(before)).filter(|byte| is_text(**byte)));
+            found.extend((0..length).filter_map(pair));
+            found.push(b'\n');
+        }
+        at = next + 1 + 2 * length.saturating_sub(1);
+    }
+    (!found.is_empty()).then_some(found)
+}
+
+/// Data with the escapes of JSON read: none where it has none.
+fn unescaped(data: &[u8]) -> Option<Vec<u8>> {
+    let find = |escape: &[u8]| memchr::memmem::find(data, escape).is_some();
+    if !find(b"\\u") && !find(b"\\n") {
+        return None;
+    }
+    let mut out = Vec::with_capacity(data.len());
+    let mut rest = data;
+    let unit = |rest: &[u8]| {
+        let digits = rest.strip_prefix(b"\\u")?.get(..4)?;
+        u16::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
+    };
+    while let Some(at) = memchr::memchr(b'\\', rest) {
+        out.extend_from_slice(rest.get(..at).unwrap_or_default());
+        rest = rest.get(at..).unwrap_or_default();
+        let mut units = Vec::new();
+        while let Some(next) = unit(rest) {
+            units.push(next);
+            rest = rest.get(6..).unwrap_or_default();
+        }
+        if !units.is_empty() {
+            out.extend_from_slice(String::from_utf16_lossy(&units).as_bytes());
+            continue;
+        }
+        let plain = match rest.get(1) {
+            Some(b'n' | b'r' | b't') => b' ',
+            Some(other) => *other,
+            None => break,
+        };
+        out.push(plain);
+        rest = rest.get(2..).unwrap_or_default();
+    }
+    out.extend_from_slice(rest);
+    Some(out)
+}
+
 /// The `mcp` line, by which others start the member.
 pub(crate) fn line(manifest: &Manifest, findings: &mut Findings) {
     let command = manifest.mcp.as_ref().map_or("guild", |line| &line.command);
@@ -454,6 +645,10 @@ pub(crate) fn line(manifest: &Manifest, findings: &mut Findings) {
     // The host's own check takes any program of that name, since people install it where they like.
     let unplain =
         unplain.or((command != "guild").then(|| ("mcp.command", format!("is {command:?} and not \"guild\""))));
+    if manifest.component.is_some() && manifest.plugin.is_some() {
+        let text = "it names a program besides the component, which a host of another kind starts; have it taken out";
+        findings.add(Rule::GA058, in_manifest("plugin"), text);
+    }
     if let Some((key, what)) = unplain {
         let text = format!("it {what}: who starts the member by it gets another program, or another policy than yours");
         findings.add(Rule::GA058, in_manifest(key), text);

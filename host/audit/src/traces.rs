@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use memchr::memmem::Finder;
 
 use crate::{
+    evidence::packed::key_at,
     model::{HostPath, Program},
     text::{bounded, cut},
 };
@@ -80,7 +81,10 @@ fn path(data: &[u8], place: &str) -> Option<String> {
     (!folder.is_empty() && !file.is_empty()).then(|| cut(&path))
 }
 
-/// Beginnings of programs within data.
+/// A private key among what data holds.
+pub(crate) const PRIVATE_KEY: &str = "a private key";
+
+/// Beginnings of programs within data, and private keys.
 #[derive(Debug)]
 pub(crate) struct Programs {
     forms: [(Finder<'static>, &'static str); 8],
@@ -106,6 +110,9 @@ impl Default for Programs {
 impl Programs {
     /// Looks through a data section that begins at `offset`.
     pub(crate) fn look(&mut self, offset: u64, data: &[u8]) {
+        if let Some(at) = key_at(data) {
+            self.found.insert(Program { offset: offset + at as u64, form: PRIVATE_KEY.to_owned() });
+        }
         for (finder, form) in &self.forms {
             if self.found.len() >= COUNTED {
                 return;

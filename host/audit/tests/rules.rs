@@ -117,7 +117,7 @@ impl Case {
             manifest,
             spec,
             grants: &grants,
-            bounds: Bounds::default(),
+            bounds: Bounds { max_turns: Some(self.limits.session_turns), ..Bounds::default() },
             package: Package {
                 posture: self.posture.as_deref().map(str::as_bytes),
                 files: &self.files,
@@ -197,7 +197,9 @@ fn cases() -> Vec<(Rule, Case, Case)> {
         Case { bytes, ..asking(json!({"grants": grants, "resources": {"maxBudgetUsd": 1.0}})) }
     };
     let sockets = r#"(import "wasi:sockets/tcp@0.2.0" (instance))"#;
+    let authors = r#"(@custom "authors" "Ann")"#;
     let python = r#"(@producers (processed-by "componentize-py" "1"))"#;
+    let engine = format!("(core module {})", "(func)".repeat(5000));
     let many = |producers: usize| {
         let all: String = (0..producers).map(|n| format!(r#"(processed-by "tool" "{n}")"#)).collect();
         of(&[DISPATCH, SBOM, &format!("(@producers {all})")])
@@ -240,7 +242,7 @@ fn cases() -> Vec<(Rule, Case, Case)> {
         (Rule::GA022, tools(json!({"memory": {"write": true}})), tools(json!({"memory": {}}))),
         (Rule::GA022, tools(json!({"memory": {}, "artifacts": {}})), tools(json!({"memory": {}}))),
         (Rule::GA022, tools(json!({"memory": {}, "status": {}})), tools(json!({"memory": {}}))),
-        (Rule::GA023, sound(sockets), of(&[sockets, DISPATCH, python, SBOM])),
+        (Rule::GA023, sound(sockets), of(&[sockets, DISPATCH, python, SBOM, &engine])),
         (
             Rule::GA024,
             data("#!/bin/sh\\nset -e\\nexport A=1; ls $A\\n"),
@@ -275,7 +277,7 @@ fn cases() -> Vec<(Rule, Case, Case)> {
         (Rule::GA042, memory().denying("memory:write"), member(&["memory"], json!({"memory": {}}))),
         (Rule::GA043, sound(r#"(@custom ".debug_info" "x")"#), sound(r#"(@custom "info" "x")"#)),
         (Rule::GA044, of(&[DISPATCH, MADE]), plain()),
-        (Rule::GA045, of(&[sockets, DISPATCH, python, SBOM]), sound(sockets)),
+        (Rule::GA045, of(&[sockets, DISPATCH, python, SBOM, &engine]), sound(sockets)),
         (Rule::GA050, posture("Answer in \u{200b}one sentence."), posture("\u{feff}Answer in one sentence.")),
         (Rule::GA050, named("Ann\u{202e}a"), named("Анна")),
         (Rule::GA050, data(&hidden("send it all")), data("the end")),
@@ -313,6 +315,13 @@ fn cases() -> Vec<(Rule, Case, Case)> {
             Rule::GA060,
             reaching(both(&["WebSearch", "WebFetch"]), &["docs.rs"]),
             reaching(both(&["WebSearch", "WebFetch"]).denying("web"), &["docs.rs"]),
+        ),
+        (Rule::GA062, of(&[DISPATCH, python, SBOM]), of(&[DISPATCH, python, SBOM, &engine])),
+        (Rule::GA063, sound(authors), sound(authors).signed(Valid, false)),
+        (
+            Rule::GA064,
+            asking(json!({"resources": {"maxTurns": 20}})).limited(|limits| limits.session_turns = 10),
+            asking(json!({"resources": {"maxTurns": 10}})).limited(|limits| limits.session_turns = 10),
         ),
     ]
 }

@@ -49,8 +49,8 @@ pub(crate) fn approve(args: &Approve) -> Result<(), Failure> {
                 },
             };
             let found = local::member(&directory, &args.local, &config).map_err(Failure::error)?;
-            let screen = first_screen(&directory.display().to_string(), &args.local, &config)?;
-            approve_member(&approval, found, &config, args.yes, &screen)
+            let screen = || first_screen(&directory.display().to_string(), &args.local, &config);
+            approve_member(&approval, found, &config, args.yes, screen)
         }
     }
 }
@@ -60,14 +60,21 @@ fn approve_member(
     found: FoundMember,
     config: &Config,
     yes: bool,
-    screen: &str,
+    screen: impl FnOnce() -> Result<String, Failure>,
 ) -> Result<(), Failure> {
     let Some(spec) = &found.manifest.component else {
         return Err(Failure::error(format!("member {} has no `component`: its own process serves it", found.key)));
     };
     let granted = Granted::of(&found, spec, config).map_err(Failure::error)?;
     let max = granted.limits.limits.component_bytes;
+    // What is shown has to be what is approved.
+    let (_, before) = approval.look(&found.key, &found.dir, spec, max)?;
+    let screen = screen()?;
     let (_, standing) = approval.look(&found.key, &found.dir, spec, max)?;
+    let digests = |pin: &Pin| (pin.sha256.clone(), pin.manifest.clone(), pin.posture.clone());
+    if digests(&before.presented) != digests(&standing.presented) {
+        return Err(Failure::error(format!("{} changed while it was looked at; run the command again", found.key)));
+    }
     let name = standing.trusted.pin().map_or(found.key.as_str(), |pin| &pin.name).to_owned();
     print(|out| {
         writeln!(out, "{screen}")?;
@@ -167,7 +174,10 @@ fn write_standing(out: &mut dyn Write, name: &str, standing: &Standing) -> io::R
 fn signature(signature: &Signature) -> String {
     match signature {
         Signature::None => "none".to_owned(),
-        Signature::Good { key, name, comment } => format!("good, by {name} ({key}): {comment}"),
+        Signature::Good { key, name, comment, whole } => {
+            let of = if *whole { "component, manifest and posture" } else { "the component alone" };
+            format!("good, of {of}, by {name} ({key}): {comment}")
+        }
         Signature::Unknown => "by a key that guild.trust does not have".to_owned(),
         Signature::Bad { why } => format!("bad: {why}"),
     }

@@ -555,7 +555,7 @@ Examples:
   guild sign researcher.wasm --key release.key --comment 'researcher 0.2.0'
 
 Keys and signatures are those of minisign. The signature is FILE.minisig; it belongs next to the component in the member's \
-directory. To trust the key, put its two lines (release.key.pub) into guild.trust next to guild.toml.")]
+directory. Signed there, it is of the manifest and the posture beside the component too. To trust the key, put its two lines (release.key.pub) into guild.trust next to guild.toml.")]
 pub(crate) struct Sign {
     /// The file to sign
     #[arg(required_unless_present = "new_key", requires = "key")]

@@ -9,7 +9,7 @@ use std::{
 };
 
 use ct_codecs::{Base64, Decoder as _};
-use guild_trust::{TRUST_FILE, write_beside};
+use guild_trust::{TRUST_FILE, digests_beside, write_beside};
 use jiff::Timestamp;
 use minisign::{KeyPair, PublicKey, SecretKey, SecretKeyBox};
 
@@ -98,12 +98,14 @@ fn sign_file(file: &Path, key: &Path, comment: Option<&str>) -> Result<(), Failu
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let usual = || format!("timestamp:{}\tfile:{name}\thashed", Timestamp::now().as_second());
     let comment = comment.map_or_else(usual, str::to_owned);
+    let beside = digests_beside(file).map_err(|e| Failure::error(e.to_string()))?;
+    let comment = format!("{}\t{beside}", comment.trim()).trim_end().to_owned();
     if comment.contains(|c: char| c.is_control() && c != '\t') {
         return Err(Failure::error("the comment is one line, without control characters"));
     }
     let failed = |e: minisign::PError| Failure::error(format!("{} cannot be signed: {e}", file.display()));
     let public = PublicKey::from_secret_key(&secret).map_err(failed)?;
-    let signed = minisign::sign(Some(&public), &secret, content, Some(comment.trim()), Some("signature by guild sign"));
+    let signed = minisign::sign(Some(&public), &secret, content, Some(&comment), Some("signature by guild sign"));
     let text = signed.map_err(failed)?.into_string();
     let signature = write_beside(file, &text).map_err(|e| Failure::error(e.to_string()))?;
     tell(format_args!("signed: {} ({})", harmless(&signature.display().to_string()), one_line(&comment, usize::MAX)));

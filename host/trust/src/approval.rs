@@ -35,7 +35,7 @@ use crate::{
     difference::Difference,
     error::FileError,
     lock::{Asked, FILE, How, Lock, Pin},
-    signature::{SUFFIX, Signature, Trust},
+    signature::{NO_FILE, SUFFIX, Signature, Trust},
 };
 
 /// Why a member's component is not loaded. Each text says what to do about it.
@@ -239,7 +239,7 @@ impl Approval {
             .map_err(|why| Refused::Directory(format!("member {key}: its directory cannot be pinned: {why}")))?;
         self.check_location(&directory)?;
         let trust = self.directory.as_deref().map(Trust::load).transpose()?.unwrap_or_default();
-        let signature = Signature::beside(dir, &spec.file, &candidate.bytes, &trust);
+        let signature = Signature::beside(dir, &spec.file, &candidate.bytes, &trust, self.is_posture_free(key));
         let unreadable = |e: io::Error| Refused::Directory(format!("member {key}: {FILE_NAME} cannot be read: {e}"));
         let manifest = read_whole(dir, FILE_NAME, MANIFEST_BYTES).map_err(unreadable)?.map(|(text, _)| text);
         let presented = Pin {
@@ -574,7 +574,7 @@ fn digest(bytes: &[u8]) -> String {
 
 /// A posture as a pin has it.
 fn posture_digest(posture: Option<&[u8]>) -> String {
-    posture.map_or_else(|| "none".to_owned(), digest)
+    posture.map_or_else(|| NO_FILE.to_owned(), digest)
 }
 
 /// An `mcp` line as a shell would spell it, with its variables before it.

@@ -11,4 +11,4 @@ pub use approval::{Approval, Refused, Standing, Trusted, directory_path};
 pub use difference::Difference;
 pub use error::FileError;
 pub use lock::{Asked, FILE, How, Lock, Pin};
-pub use signature::{SUFFIX, Signature, TRUST_FILE, Trust, write_beside};
+pub use signature::{SUFFIX, Signature, TRUST_FILE, Trust, digests_beside, write_beside};

@@ -7,9 +7,14 @@ use std::{
 
 use cap_std::fs::Dir;
 use guild_config::text::read_file;
+use guild_contract::{
+    manifest::{FILE_NAME, MANIFEST_BYTES, POSTURE, POSTURE_BYTES},
+    text::hex,
+};
 use guild_jobs::durable::{Survives, if_there, open_dir, open_directory, read_whole, replace};
 use minisign_verify::{Error, PublicKey};
 use serde::Serialize;
+use sha2::{Digest, Sha256};
 
 use crate::error::FileError;
 
@@ -66,8 +71,10 @@ pub enum Signature {
         key: String,
         /// The key's name in `guild.trust`.
         name: String,
-        /// What the signer said, and signed.
+        /// What the signer said, and signed; without the digests.
         comment: String,
+        /// Whether it is of manifest and posture too, and not of the component alone.
+        whole: bool,
     },
     /// It is by a key that is not trusted, so it cannot be verified.
     Unknown,
@@ -120,6 +127,31 @@ impl Trust {
     }
 }
 
+/// What a signature's trusted comment says of the files beside the component, which it signs so: `guild-member.json:SHA256`
+/// and `posture.md:SHA256`, or `posture.md:none`. Nothing, where there is no manifest beside it.
+///
+/// # Errors
+/// If a file cannot be read.
+pub fn digests_beside(component: &Path) -> io::Result<String> {
+    let directory = component.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let dir = open_dir(&open_directory(directory)?, ".")?;
+    let manifest = digest_of(&dir, FILE_NAME, MANIFEST_BYTES)?;
+    if manifest == NO_FILE {
+        return Ok(String::new());
+    }
+    Ok(format!("{FILE_NAME}:{manifest}\t{POSTURE}:{}", digest_of(&dir, POSTURE, POSTURE_BYTES)?))
+}
+
+/// What stands for the digest of a file that is not there.
+pub(crate) const NO_FILE: &str = "none";
+
+/// The SHA-256 of a file in lower-case hexadecimal.
+fn digest_of(dir: &Dir, file: &str, max: u64) -> io::Result<String> {
+    let found =
+        read_whole(dir, file, max).map_err(|e| io::Error::new(e.kind(), format!("{file} cannot be read: {e}")))?;
+    Ok(found.map_or_else(|| NO_FILE.to_owned(), |(bytes, _)| hex(&Sha256::digest(&bytes))))
+}
+
 impl Signature {
     /// Verifies `signature`, the content of the file beside the component, if there is one.
     pub fn of(component: &[u8], signature: Option<&[u8]>, trust: &Trust) -> Self {
@@ -133,7 +165,7 @@ impl Signature {
             match key.verify(component, &decoded, false) {
                 Ok(()) => {
                     let comment = decoded.trusted_comment().to_owned();
-                    return Self::Good { key: text.clone(), name: name.clone(), comment };
+                    return Self::Good { key: text.clone(), name: name.clone(), comment, whole: false };
                 }
                 Err(Error::UnexpectedKeyId) => {}
                 Err(Error::UnexpectedAlgorithm) => {
@@ -147,12 +179,38 @@ impl Signature {
         found
     }
 
-    /// Verifies the signature beside the component `file` in a member's directory.
-    pub fn beside(member: &Dir, file: &str, component: &[u8], trust: &Trust) -> Self {
-        match read_whole(member, format!("{file}{SUFFIX}"), MAX_SIGNATURE_BYTES) {
+    /// Verifies the signature beside the component `file` in a member's directory; also of manifest and posture, where it
+    /// says that it is of them. A posture that may change is not held against it.
+    pub fn beside(member: &Dir, file: &str, component: &[u8], trust: &Trust, is_posture_free: bool) -> Self {
+        let mut found = match read_whole(member, format!("{file}{SUFFIX}"), MAX_SIGNATURE_BYTES) {
             Ok(signature) => Self::of(component, signature.as_ref().map(|(bytes, _)| bytes.as_slice()), trust),
             Err(e) => Self::Bad { why: format!("its file cannot be read: {e}") },
+        };
+        let Self::Good { comment, whole, .. } = &mut found else { return found };
+        let mut said = Vec::new();
+        for part in comment.split('\t') {
+            let (file, max) = match part.split_once(':') {
+                Some((FILE_NAME, _)) => (FILE_NAME, MANIFEST_BYTES),
+                Some((POSTURE, _)) if is_posture_free => continue,
+                Some((POSTURE, _)) => (POSTURE, POSTURE_BYTES),
+                _ => {
+                    said.push(part);
+                    continue;
+                }
+            };
+            *whole |= file == FILE_NAME;
+            match digest_of(member, file, max) {
+                Ok(digest) if part == format!("{file}:{digest}") => {}
+                Ok(_) => {
+                    return Self::Bad {
+                        why: format!("it is of another {file}; whoever changed that has to sign again"),
+                    };
+                }
+                Err(e) => return Self::Bad { why: e.to_string() },
+            }
         }
+        *comment = said.join("\t");
+        found
     }
 
     /// The trusted key that it is by.
@@ -193,7 +251,8 @@ cXmo9vQSzo3YOmMjnRIMdy9iqimXsHzffKNTDb4FL8BshCWY5CXu4/IT8tJlZjuLh949rg8MJD9wsYG3
 
     #[test]
     fn a_signature_by_the_tool_minisign_is_good() {
-        let good = Signature::Good { key: KEY.into(), name: "Ann".into(), comment: "researcher 0.1.0".into() };
+        let good =
+            Signature::Good { key: KEY.into(), name: "Ann".into(), comment: "researcher 0.1.0".into(), whole: false };
         assert_eq!(of(SIGNATURE), good);
         assert_eq!(Signature::of(COMPONENT, None, &trust()), Signature::None);
         assert_eq!(Signature::of(COMPONENT, Some(SIGNATURE.as_bytes()), &Trust::default()), Signature::Unknown);

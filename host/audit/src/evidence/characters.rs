@@ -1,6 +1,6 @@
 //! Characters that a reader does not see, or takes for others.
 
-use std::{borrow::Cow, fmt::Write};
+use std::{borrow::Cow, fmt::Write, ops::RangeInclusive};
 
 use unicode_security::{MixedScript, is_potential_mixed_script_confusable_char, skeleton};
 
@@ -105,9 +105,17 @@ fn kind_of(before: Option<char>, c: char, after: Option<char>) -> Option<OddKind
         '\u{fe00}'..='\u{fe0f}' if joins(before) || before.is_some_and(|c| c.is_ascii_digit() || "#*".contains(c)) => {
             None
         }
+        // A soft hyphen within a word, a pattern of Braille without dots, and selectors of Mongolian are spelling too.
+        '\u{ad}' if before.is_some_and(char::is_alphabetic) && after.is_some_and(char::is_alphabetic) => None,
+        '\u{2800}' if is_in(before, '\u{2800}'..='\u{28ff}') || is_in(after, '\u{2800}'..='\u{28ff}') => None,
+        '\u{180b}'..='\u{180f}' if is_in(before, '\u{1800}'..='\u{18af}') => None,
         c if is_default_ignorable(c) => Some(OddKind::Invisible),
         _ => None,
     }
+}
+
+fn is_in(c: Option<char>, range: RangeInclusive<char>) -> bool {
+    c.is_some_and(|c| range.contains(&c))
 }
 
 /// Unicode's Default_Ignorable_Code_Point, and the format characters that are not shown either.
@@ -180,9 +188,17 @@ pub fn spelled(word: &str) -> String {
     marked(word).chars().map(spell).collect()
 }
 
+/// Whether two texts that differ look the same.
+pub fn looks_like(text: &str, other: &str) -> bool {
+    let seen = |text: &str| skeleton(text).map(|c| if c.is_whitespace() { ' ' } else { c }).collect::<String>();
+    text != other && seen(text) == seen(other)
+}
+
 /// How one name can be taken for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alike {
+    /// They are the same.
+    Same,
     /// They look the same: `resеarcher` (with a Cyrillic letter), `researcher`.
     Look,
     /// They are the same but for capitals and separators: `text-kit`, `TextKit`.
@@ -191,10 +207,10 @@ pub enum Alike {
     Letter,
 }
 
-/// How a name can be taken for another one; none where it cannot, and where both are the same.
+/// How a name can be taken for another one; none where it cannot.
 pub fn alike(name: &str, other: &str) -> Option<Alike> {
     if name == other {
-        return None;
+        return Some(Alike::Same);
     }
     let bare =
         |name: &str| name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect::<String>();
@@ -277,7 +293,7 @@ mod tests {
             ("researchers", Some(Alike::Letter)),
             ("reseacrher", Some(Alike::Letter)),
             ("reserrcher", Some(Alike::Letter)),
-            ("researcher", None),
+            ("researcher", Some(Alike::Same)),
             ("archivist", None),
         ] {
             assert_eq!(alike(name, "researcher"), how, "{name}");

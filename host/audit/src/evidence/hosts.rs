@@ -66,7 +66,7 @@ pub fn hosts(bytes: &[u8], bare: Bare) -> BTreeMap<String, Host> {
 
 /// Whether what stands after a scheme can be reached: `localhost` and the names of examples and of standards' namespaces
 /// cannot, and say nothing.
-fn is_host(name: &str) -> bool {
+pub(super) fn is_host(name: &str) -> bool {
     let reserved = ["example", "invalid", "test", "localhost", "local"];
     let last = name.rsplit('.').next().unwrap_or_default();
     let is_example = ["example.com", "example.org", "example.net"].iter().any(|example| is_below(name, example));

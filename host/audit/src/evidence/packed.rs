@@ -15,11 +15,17 @@ const DEPTH: usize = 4;
 /// Bytes that one stream unpacks to, at most.
 const ONE_BYTES: usize = 16 * 1024 * 1024;
 /// Bytes that all streams of a file unpack to, at most.
-const ALL_BYTES: usize = 96 * 1024 * 1024;
+const ALL_BYTES: usize = 40 * 1024 * 1024;
 /// Attempts to unpack something in a file.
 const ATTEMPTS: usize = 20_000;
-/// What is listed of a file.
-const LISTED: usize = 100;
+/// What is kept of a file.
+const LISTED: usize = 1000;
+/// The window of a zstd stream, which is filled before anything of it can be read.
+const WINDOW_BYTES: u64 = 8 * 1024 * 1024;
+/// Bytes for which an attempt counts that came to nothing, by what it can cost: zstd may have filled its window.
+const FAILED_ZSTD_BYTES: usize = 1024 * 1024;
+/// Bytes that tell whether decoded bytes are a deflate stream.
+const TRIED_BYTES: usize = 64 * 1024;
 /// Characters of base64 or hexadecimal that are worth decoding.
 const SHORTEST_RUN: usize = 40;
 /// Bytes that an unpacked stream has at least: shorter ones happen by chance.
@@ -152,12 +158,10 @@ impl Search {
             if self.is_over() {
                 return;
             }
-            let text = bytes.get(run.clone()).unwrap_or_default();
-            if let Some((step, content)) = decode(text) {
-                self.attempts += 1;
+            for (step, part, content) in self.decode(bytes.get(run.clone()).unwrap_or_default()) {
                 self.unpacked += content.len();
                 // A run of letters is base64 by chance: only what it decodes to can tell.
-                self.add(step, run.start, text.len(), content, way, false);
+                self.add(step, run.start + part.start, part.len(), content, way, false);
             }
         }
         for (offset, step) in streams(bytes) {
@@ -165,9 +169,7 @@ impl Search {
                 return;
             }
             let Some(stream) = bytes.get(offset..) else { continue };
-            self.attempts += 1;
-            if let Some((content, taken)) = unpack(step, stream, self.room()) {
-                self.unpacked += content.len();
+            if let Some((content, taken)) = self.unpack(step, stream, ONE_BYTES) {
                 self.add(step, offset, taken, content, way, true);
             }
         }
@@ -185,19 +187,10 @@ impl Search {
             if matches!(step, Step::Base64 | Step::Hex)
                 && self.found.len() == before
                 && matches!(form, Form::Other | Form::Random)
+                && let Some((inner, _)) = self.unpack(Step::Deflate, &content, ONE_BYTES)
             {
-                self.attempts += 1;
-                if let Some((inner, _)) = unpack(Step::Deflate, &content, self.room()) {
-                    self.unpacked += inner.len();
-                    self.add(
-                        Step::Deflate,
-                        offset,
-                        taken,
-                        inner,
-                        &Way { steps: &steps, outermost: Some((offset, taken)) },
-                        false,
-                    );
-                }
+                let way = Way { steps: &steps, outermost: Some((offset, taken)) };
+                self.add(Step::Deflate, offset, taken, inner, &way, false);
             }
         } else {
             self.is_cut = true;
@@ -238,6 +231,74 @@ impl Search {
         ONE_BYTES.min(ALL_BYTES.saturating_sub(self.unpacked))
     }
 
+    /// What a stream unpacks to, at most `most` bytes of it, and the bytes that it takes. What an attempt costs is counted
+    /// whether or not something comes of it.
+    fn unpack(&mut self, step: Step, stream: &[u8], most: usize) -> Option<(Vec<u8>, usize)> {
+        self.attempts += 1;
+        let (content, taken, is_enough) = unpack(step, stream, most.min(self.room()));
+        self.unpacked += match (is_enough, step) {
+            (false, Step::Zstd) => FAILED_ZSTD_BYTES,
+            _ => content.len(),
+        };
+        is_enough.then_some((content, taken))
+    }
+
+    /// Decodes a run: each part of it that can stand for itself, and the whole, so that nothing hides behind something else. A
+    /// compiler lays strings out without anything between them, so that letters of others can stand right before and after
+    /// it: base64 is read from each of its four places, and what makes no sense around the rest is left out.
+    fn decode(&mut self, run: &[u8]) -> Vec<(Step, Range<usize>, Vec<u8>)> {
+        let mut found = Vec::new();
+        let start = run.as_ptr().addr();
+        let range = |part: &[u8]| part.as_ptr().addr() - start..part.as_ptr().addr() - start + part.len();
+        let is_hex = |byte: &u8| byte.is_ascii_hexdigit() || b"\r\n".contains(byte);
+        for hex in run.split(|byte| !is_hex(byte)).filter(|part| part.len() >= SHORTEST_RUN) {
+            if self.is_over() {
+                return found;
+            }
+            self.attempts += 1;
+            let digits: Vec<u8> = hex.iter().copied().filter(u8::is_ascii_hexdigit).collect();
+            // Letters of others can stand before hexadecimal as well.
+            let decoded = (0..2).filter_map(|from| {
+                let digits = digits.get(from..)?;
+                HEXLOWER_PERMISSIVE.decode(digits.get(..digits.len() & !1)?).ok().and_then(sense)
+            });
+            found.extend(decoded.max_by_key(Vec::len).map(|content| (Step::Hex, range(hex), content)));
+        }
+        let mut parts = parts(run);
+        if parts.len() > 1 {
+            parts.push(run);
+        }
+        for part in parts.into_iter().filter(|part| part.len() >= SHORTEST_RUN) {
+            if self.is_over() {
+                return found;
+            }
+            if part.iter().all(is_hex) && found.iter().any(|(_, found, _)| *found == range(part)) {
+                continue;
+            }
+            self.attempts += 1;
+            found.extend(self.base64(part).map(|content| (Step::Base64, range(part), content)));
+        }
+        found
+    }
+
+    fn base64(&mut self, part: &[u8]) -> Option<Vec<u8>> {
+        let symbols: Vec<u8> = part.iter().copied().filter(|byte| !b"\r\n=".contains(byte)).collect();
+        let decoded = (0..4).filter_map(|from| {
+            let text = symbols.get(from..)?;
+            // One symbol that is left over at the end cannot be decoded.
+            let whole = if text.len() % 4 == 1 { text.len() - 1 } else { text.len() };
+            BASE64.as_ref()?.decode(text.get(..whole)?).ok()
+        });
+        let decoded: Vec<Vec<u8>> = decoded.collect();
+        let random =
+            decoded.first().filter(|content| content.len() >= 2 * BLOCK && entropy(content) > RANDOM_BITS).cloned();
+        let mut deflates = |content: &&Vec<u8>| {
+            self.unpack(Step::Deflate, content, TRIED_BYTES).is_some_and(|(inner, _)| sense(inner).is_some())
+        };
+        let deflated = decoded.iter().find(|content| deflates(content)).cloned();
+        decoded.into_iter().filter_map(sense).max_by_key(Vec::len).or(deflated).or(random)
+    }
+
     fn is_over(&mut self) -> bool {
         let is_over = self.room() == 0 || self.attempts >= ATTEMPTS || self.found.len() >= LISTED;
         self.is_cut |= is_over;
@@ -272,39 +333,34 @@ static BASE64: LazyLock<Option<Encoding>> = LazyLock::new(|| {
     specification.encoding().ok()
 });
 
-/// Decodes a run. A compiler lays strings out without anything between them, so that letters of others can stand right before
-/// and after it: base64 is read from each of its four places, and what makes no sense around the rest is left out.
-fn decode(run: &[u8]) -> Option<(Step, Vec<u8>)> {
-    // Letters of others can stand before and after hexadecimal as well.
-    let hex = run.split(|byte| !(byte.is_ascii_hexdigit() || b"\r\n".contains(byte))).max_by_key(|part| part.len());
-    if let Some(hex) = hex.filter(|hex| hex.len() >= SHORTEST_RUN) {
-        let digits: Vec<u8> = hex.iter().copied().filter(u8::is_ascii_hexdigit).collect();
-        let decoded = (0..2).filter_map(|from| {
-            let digits = digits.get(from..)?;
-            HEXLOWER_PERMISSIVE.decode(digits.get(..digits.len() & !1)?).ok().and_then(sense)
-        });
-        if let Some(content) = decoded.max_by_key(Vec::len) {
-            return Some((Step::Hex, content));
+/// The parts of a run that can be encoded each for itself: one ends at its padding, or with a line that is shorter than
+/// those before it.
+fn parts(run: &[u8]) -> Vec<&[u8]> {
+    let mut parts = Vec::new();
+    let (mut start, mut at, mut width) = (0, 0, 0);
+    for line in run.split_inclusive(|byte| *byte == b'\n') {
+        let length = line.trim_ascii_end().len();
+        if at > start && length > width {
+            parts.push(start..at);
+            start = at;
+        }
+        if start == at {
+            width = length;
+        }
+        at += line.len();
+        if length < width {
+            parts.push(start..at);
+            start = at;
         }
     }
-    let symbols: Vec<u8> = run.iter().copied().filter(|byte| !b"\r\n=".contains(byte)).collect();
-    let decoded = (0..4).filter_map(|from| {
-        let text = symbols.get(from..)?;
-        // One symbol that is left over at the end cannot be decoded.
-        let whole = if text.len() % 4 == 1 { text.len() - 1 } else { text.len() };
-        BASE64.as_ref()?.decode(text.get(..whole)?).ok()
-    });
-    let decoded: Vec<Vec<u8>> = decoded.collect();
-    let random =
-        decoded.first().filter(|content| content.len() >= 2 * BLOCK && entropy(content) > RANDOM_BITS).cloned();
-    let deflates =
-        |content: &&Vec<u8>| unpack(Step::Deflate, content, ONE_BYTES).is_some_and(|(inner, _)| sense(inner).is_some());
-    let deflated = decoded.iter().find(deflates).cloned();
-    let best = decoded.into_iter().filter_map(sense).max_by_key(Vec::len);
-    best.or(deflated).or(random).map(|content| (Step::Base64, content))
+    parts.push(start..at);
+    let part = |part: Range<usize>| run.get(part).unwrap_or_default();
+    // Of `=` in a row, the last ends a part.
+    let ends = |a: &u8, b: &u8| *a != b'=' || b"=\r\n".contains(b);
+    parts.into_iter().map(part).flat_map(|part| part.chunk_by(ends)).filter(|part| !part.is_empty()).collect()
 }
 
-/// The part of decoded bytes that makes sense: from the first magic number on, or the longest text.
+/// The part of decoded bytes that makes sense: from the first magic number on, or its texts.
 fn sense(mut content: Vec<u8>) -> Option<Vec<u8>> {
     const MAGIC: [&[u8]; 5] = [b"\0asm", b"\x7fELF", b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd", b"PK\x03\x04"];
     if form_of(&content) != Form::Other || streams(&content).any(|(at, _)| at == 0) {
@@ -315,8 +371,8 @@ fn sense(mut content: Vec<u8>) -> Option<Vec<u8>> {
     }
     let printable =
         content.utf8_chunks().flat_map(|chunk| chunk.valid().split(|c: char| c.is_control() && !c.is_whitespace()));
-    let longest = printable.max_by_key(|text| text.chars().count())?;
-    (longest.chars().count() >= SHORTEST_TEXT).then(|| longest.as_bytes().to_vec())
+    let texts: Vec<&str> = printable.filter(|text| text.chars().count() >= SHORTEST_TEXT).collect();
+    (!texts.is_empty()).then(|| texts.join("\n").into_bytes())
 }
 
 /// Where streams may begin, by their magic numbers.
@@ -336,9 +392,9 @@ fn streams(bytes: &[u8]) -> impl Iterator<Item = (usize, Step)> {
     gzip.chain(zstd).chain(zlib).chain(zip)
 }
 
-/// What a stream unpacks to, at most `room` bytes of it, and the bytes that it takes. A stream that ends early has what came
-/// before.
-fn unpack(step: Step, stream: &[u8], room: usize) -> Option<(Vec<u8>, usize)> {
+/// What a stream unpacks to, at most `room` bytes of it, the bytes that it takes, and whether it is enough to be no chance. A
+/// stream that ends early has what came before.
+fn unpack(step: Step, stream: &[u8], room: usize) -> (Vec<u8>, usize, bool) {
     let mut content = Vec::new();
     let room = room as u64;
     let mut rest = stream;
@@ -346,23 +402,23 @@ fn unpack(step: Step, stream: &[u8], room: usize) -> Option<(Vec<u8>, usize)> {
         Step::Gzip => GzDecoder::new(&mut rest).take(room).read_to_end(&mut content),
         Step::Zlib => ZlibDecoder::new(&mut rest).take(room).read_to_end(&mut content),
         Step::Deflate => DeflateDecoder::new(&mut rest).take(room).read_to_end(&mut content),
-        Step::Zstd => {
-            let mut decoder = ruzstd::decoding::StreamingDecoder::new(&mut rest).ok()?;
-            Read::take(&mut decoder, room).read_to_end(&mut content)
-        }
-        Step::Base64 | Step::Hex => return None,
+        Step::Zstd => match ruzstd::decoding::StreamingDecoder::new_with_max_window_size(&mut rest, WINDOW_BYTES) {
+            Ok(mut decoder) => Read::take(&mut decoder, room).read_to_end(&mut content),
+            Err(_) => return (content, 0, false),
+        },
+        Step::Base64 | Step::Hex => return (content, 0, false),
     };
     // Bytes that happen to look like a header end in an error, mostly at once. What has none has to end well.
     let is_whole = read.is_ok();
     let is_enough = content.len() >= SHORTEST_STREAM && (is_whole || (step != Step::Deflate && content.len() >= 512));
-    is_enough.then(|| (content, stream.len() - rest.len()))
+    let taken = stream.len() - rest.len();
+    (content, taken, is_enough)
 }
 
 /// What bytes are, by their beginning and by how much of them is text.
 pub fn form_of(bytes: &[u8]) -> Form {
     const MACHO: [&[u8]; 4] = [b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe", b"\xfe\xed\xfa\xcf", b"\xca\xfe\xba\xbe"];
     const ARCHIVES: [&[u8]; 5] = [b"BZh91AY&SY", b"\xfd7zXZ\0", b"7z\xbc\xaf\x27\x1c", b"PK\x03\x04", b"Rar!\x1a\x07"];
-    static KEY: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("PRIVATE KEY-----"));
     let begins = |of: &[&[u8]]| of.iter().any(|magic| bytes.starts_with(magic));
     if bytes.starts_with(b"\0asm") {
         Form::Wasm
@@ -376,10 +432,22 @@ pub fn form_of(bytes: &[u8]) -> Form {
     } else if bytes.starts_with(b"#!/") {
         Form::Script
     } else if is_text(bytes) {
-        if KEY.find(bytes).is_some() { Form::PrivateKey } else { Form::Text }
+        if key_at(bytes).is_some() { Form::PrivateKey } else { Form::Text }
     } else {
         Form::Other
     }
+}
+
+/// Where bytes have a private key in PEM: its first line, and a line of base64 after it. Texts about keys have the former.
+pub fn key_at(bytes: &[u8]) -> Option<usize> {
+    static BEGINS: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("PRIVATE KEY-----"));
+    let has_body = |at: &usize| {
+        let rest = bytes.get(at + "PRIVATE KEY-----".len()..).unwrap_or_default();
+        let rest = rest.strip_prefix(b"\r").unwrap_or(rest);
+        let body = rest.strip_prefix(b"\n").or_else(|| rest.strip_prefix(b"\\n")).unwrap_or_default();
+        body.iter().take_while(|byte| byte.is_ascii_alphanumeric() || b"+/=".contains(byte)).count() >= SHORTEST_STREAM
+    };
+    BEGINS.find_iter(bytes).find(has_body)
 }
 
 /// Whether bytes are text: UTF-8, and nearly all of it printable.
@@ -520,8 +588,38 @@ mod tests {
         let found: Vec<_> = found.iter().map(|found| (found.form, found.offset, found.bytes)).collect();
         assert_eq!((found, is_cut), (vec![(Form::Wasm, 48, wasm.len())], false));
         assert_eq!(form_of(b"#!/bin/sh\necho"), Form::Script);
-        assert_eq!(form_of(b"-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNza"), Form::PrivateKey);
+        assert_eq!(form_of(b"-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAABG5vbmU"), Form::PrivateKey);
         assert_eq!(form_of(b"\x7fELF\x02\x01\x01"), Form::Program);
+    }
+
+    #[test]
+    fn a_harmless_blob_hides_none_behind_it() {
+        let copyright = HEXUPPER.encode(b"Copyright by the authors. All rights are theirs, and no one else's.");
+        let secret = BASE64.encode(SECRET.as_bytes());
+        for data in [
+            format!("{copyright}\n{secret}"),
+            format!("{}{secret}", BASE64.encode(&[b'a'; 61])),
+            format!("{secret}\n{}", "QUJD".repeat(30)),
+        ] {
+            let (found, _) = packed(data.as_bytes());
+            let has = |found: &Packed| String::from_utf8_lossy(&found.content).contains(SECRET);
+            assert!(found.iter().any(has), "{data}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn bombs_that_come_to_nothing_count() {
+        let bomb = BASE64.encode(&deflate(&vec![0; 16 * 1024 * 1024]));
+        let bombs: String = (0..2000).map(|_| format!("{bomb} ")).collect();
+        let mut search = Search::default();
+        search.look(bombs.as_bytes(), &Way { steps: &[], outermost: None });
+        assert!(search.is_cut && search.unpacked < 2 * ALL_BYTES, "{}", search.unpacked);
+    }
+
+    #[test]
+    fn a_text_about_keys_is_none() {
+        assert!(key_at(b"A key begins with -----BEGIN PRIVATE KEY----- and then its base64.").is_none());
+        assert!(key_at(b"-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEAxyz0\n").is_some());
     }
 
     #[test]

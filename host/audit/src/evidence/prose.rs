@@ -6,12 +6,12 @@ use regex::Regex;
 
 use super::characters::marked;
 
-/// Texts that are listed.
-const LISTED: usize = 50;
 /// Characters of a text that are shown.
 const SHOWN_CHARS: usize = 4000;
 /// Words that make a text.
 const FEWEST_WORDS: usize = 8;
+/// Bytes that those words have at least, with a space between them. Most runs of characters in data are shorter.
+const FEWEST_BYTES: usize = 2 * FEWEST_WORDS - 1;
 /// Bytes without a space after which a text has ended.
 const LONGEST_WORD: usize = 48;
 
@@ -50,39 +50,27 @@ const NOT_FOR_MODELS: [&str; 12] = [
     "invalid type: ",
 ];
 
-/// The texts in data that address a reader, in their order; at most [`LISTED`].
-pub fn texts(data: &[u8]) -> Vec<Text> {
+/// The texts in data that address a reader, in their order.
+pub fn texts(data: &[u8]) -> impl Iterator<Item = Text> {
     let start = data.as_ptr().addr();
-    let mut found = Vec::new();
     // A text ends at what is no UTF-8 and at control characters.
-    for chunk in data.utf8_chunks() {
-        let ends = |c: char| c.is_control() && !matches!(c, '\n' | '\t' | '\r');
-        for run in chunk.valid().split(ends) {
-            for text in sentences(run) {
-                if found.len() >= LISTED {
-                    return found;
-                }
-                let shown: String = text.chars().take(SHOWN_CHARS).collect();
-                found.push(Text {
-                    offset: text.as_ptr().addr() - start,
-                    bytes: text.len(),
-                    text: marked(&shown).into_owned(),
-                });
-            }
-        }
-    }
-    found
+    let ends = |c: char| c.is_control() && !matches!(c, '\n' | '\t' | '\r');
+    let runs = data.utf8_chunks().flat_map(move |chunk| chunk.valid().split(ends));
+    runs.filter(|run| run.len() >= FEWEST_BYTES).flat_map(sentences).map(move |text| {
+        let shown: String = text.chars().take(SHOWN_CHARS).collect();
+        Text { offset: text.as_ptr().addr() - start, bytes: text.len(), text: marked(&shown).into_owned() }
+    })
 }
 
 /// What tells a model to do something with what it sees: a verb, and what is its own or its user's.
 static ORDER: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
-        r"(?i)\b(read|open|send|put|include|append|call|search|write|store|collect|forward|upload|post|quote|list|hand|pass)\s+(\w+\s+){0,6}?(the|your|all|each|every|any|its|their|this|these|them)\s+(\w+\s+){0,5}?(notes?|memor(y|ies)|reports?|answers?|summar(y|ies)|tools?|files?|operator|user|keys?|passwords?|session|address|lines?|roots?|whole|text)\b",
+        r"(?i)\b(read|open|send|put|include|append|call|search|write|store|collect|forward|upload|post|quote|hand|pass)\s+(\w+\s+){0,6}?(the|your|all|each|every|any|its|their|this|these|them)\s+(\w+\s+){0,5}?(notes?|memor(y|ies)|reports?|answers?|summar(y|ies)|tools?|operator|keys?|passwords?|session|roots?)\b",
     )
     .ok()
 });
 
-/// Whether a text tells a model what to do with what it sees. A licence or a list of words does not.
+/// Whether a text tells a model what to do with what it sees. A licence or a help text does not.
 pub fn orders(text: &str) -> bool {
     ORDER.as_ref().is_some_and(|order| order.is_match(text))
 }
@@ -149,7 +137,7 @@ mod tests {
         let data = format!(
             "\0\x01library/core/src/fmt/mod.rscalled `Option::unwrap()` on a `None` value\0{INSTRUCTION}\0\x02"
         );
-        let found = texts(data.as_bytes());
+        let found: Vec<_> = texts(data.as_bytes()).collect();
         let offset = data.find("You are").unwrap();
         assert_eq!(found, [Text { offset, bytes: INSTRUCTION.len(), text: INSTRUCTION.to_owned() }]);
     }
@@ -159,7 +147,7 @@ mod tests {
         let data = format!(
             "invalid utf-8 sequence of 4 bytes from index {INSTRUCTION}called `Result::unwrap()` on an `Err` value: library/alloc/src/raw_vec.rs"
         );
-        let found = texts(data.as_bytes());
+        let found: Vec<_> = texts(data.as_bytes()).collect();
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found.iter().all(|text| text.text.contains("include what they say in your query.")), "{found:?}");
     }
@@ -173,19 +161,25 @@ mod tests {
             "GETPOSTPUTDELETEHEADOPTIONSCONNECTTRACEPATCH",
             "January February March April May June July August September",
         ] {
-            assert_eq!(texts(data.as_bytes()), [], "{data}");
+            assert_eq!(texts(data.as_bytes()).next(), None, "{data}");
         }
     }
 
     #[test]
     fn hidden_characters_in_it_are_shown() {
         let data = INSTRUCTION.replace("query", "que\u{200b}ry");
-        assert!(texts(data.as_bytes()).iter().any(|text| text.text.contains("que<U+200B>ry")));
+        assert!(texts(data.as_bytes()).any(|text| text.text.contains("que<U+200B>ry")));
     }
 
     #[test]
-    fn a_flood_is_bounded() {
-        assert!(texts(format!("{INSTRUCTION}\0").repeat(10_000).as_bytes()).len() <= LISTED);
-        texts("a".repeat(5_000_000).as_bytes());
+    fn a_licence_orders_nothing() {
+        for name in ["LICENSE-MIT", "LICENSE-APACHE"] {
+            let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name);
+            assert!(!orders(&std::fs::read_to_string(&file).unwrap()), "{}", file.display());
+        }
+        assert!(!orders(
+            "Write the table to a file. Include each line of the text, and pass the whole to the printer."
+        ));
+        assert!(orders(INSTRUCTION));
     }
 }

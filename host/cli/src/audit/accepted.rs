@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use guild_audit::{Audit, Rule};
+use guild_audit::{Audit, Finding, Rule, Severity};
 use guild_config::{Config, text::line_of};
 use guild_contract::grants::wildcard;
 use jiff::civil::Date;
@@ -33,17 +33,14 @@ struct Entry {
     /// The member's key, or of a file its name; `*` stands for any characters.
     member: String,
     rule: Rule,
-    /// The finding's place; `*` stands for any characters.
-    #[serde(default = "any")]
-    place: String,
+    /// The finding's place, as it stands there; all places of the rule, where it is left out.
+    place: Option<String>,
+    /// The most severe that is accepted: what becomes worse is a finding again. The rule's own severity, where it is left out.
+    severity: Option<Severity>,
     /// Why.
     reason: String,
     /// The last day on which it counts.
     until: Datetime,
-}
-
-fn any() -> String {
-    "*".to_owned()
 }
 
 /// Marks the findings of an audit that are accepted on a day.
@@ -59,7 +56,8 @@ pub(super) fn mark(audit: &mut Audit, named: Option<&Path>, config: &Config, tod
     })?;
     let subject = audit.identity.member.as_ref().unwrap_or(&audit.identity.file).clone();
     for entry in accepted.accept.iter().filter(|entry| wildcard(&entry.member, &subject)) {
-        let Entry { rule, place, reason, until, .. } = entry;
+        let Entry { rule, place, severity, reason, until, .. } = entry;
+        let most = severity.unwrap_or(rule.severity());
         if reason.trim().is_empty() {
             return Err(fail(format!("{file}: {} of {} is accepted without a reason", rule.id(), entry.member)));
         }
@@ -72,7 +70,12 @@ pub(super) fn mark(audit: &mut Audit, named: Option<&Path>, config: &Config, tod
             continue;
         }
         let findings = audit.findings.iter_mut();
-        for finding in findings.filter(|finding| finding.rule == *rule && wildcard(place, &finding.place)) {
+        let is_meant = |finding: &&mut Finding| {
+            finding.rule == *rule
+                && finding.severity >= most
+                && place.as_ref().is_none_or(|place| *place == finding.place)
+        };
+        for finding in findings.filter(is_meant) {
             finding.accepted = Some(format!("{reason} (until {until})"));
         }
     }

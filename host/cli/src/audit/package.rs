@@ -1,6 +1,7 @@
 //! What a member's directory holds besides manifest and component, and what there is to be reached where it is installed.
 
 use std::{
+    collections::BTreeMap,
     io::{self, Read as _},
     os::unix::ffi::OsStrExt as _,
     path::Path,
@@ -24,8 +25,10 @@ use memchr::memmem;
 
 use super::NO_WAIT;
 
-/// Files and links that are listed.
-const FILES: usize = 200;
+/// Files and links that are looked at.
+const FILES: usize = 10_000;
+/// Bytes of files that are looked into, in all.
+const DOCUMENTS_BYTES: usize = 32 * 1024 * 1024;
 /// Directories in directories that are looked into.
 const DEPTH: usize = 8;
 /// Bytes of a file by which its kind is told.
@@ -36,78 +39,116 @@ const LOOKED_AT: u64 = 8 * 1024 * 1024;
 const MEMORY: &str = "memory";
 /// Bytes of one memory that are looked at.
 const MEMORY_BYTES: u64 = 256 * 1024;
-/// What a host keeps in a member's directory.
-const OF_THE_HOST: [&str; 2] = ["jobs", MEMORY];
+/// The directory with a member's jobs.
+const JOBS: &str = "jobs";
 /// The members that ship with the host.
 const SHIPPED: [&str; 4] = ["analyst", "digest", "researcher", "textkit"];
 /// The read root of which a flow is told where the operator has none yet.
 const ANY_ROOT: &str = "(any read root)";
 
-/// The files of a member that are neither its manifest, its posture, its component nor a signature.
-pub(super) fn other_files(member: &FoundMember, spec: &ComponentSpec) -> io::Result<Vec<OtherFile>> {
-    let own = [FILE_NAME.to_owned(), POSTURE.to_owned(), spec.file.clone(), format!("{}{SUFFIX}", spec.file)];
-    let mut files = Vec::new();
-    list(&member.dir, "", &own, 0, &mut files)?;
-    files.sort();
-    Ok(files)
+/// The files of a member besides those that are its own.
+#[derive(Default)]
+pub(super) struct Others {
+    /// All of them, sorted by name.
+    pub(super) files: Vec<OtherFile>,
+    /// What they hold: path and content, as far as it was read.
+    pub(super) documents: Vec<(String, Vec<u8>)>,
+    /// Whether there are more.
+    pub(super) is_cut: bool,
+    bytes: usize,
 }
 
-/// The memories of a member: those that it comes with, and those that it has made since. What cannot be read is left out.
+/// The files of a member that are neither its manifest, its posture, its component, a signature nor a memory. The jobs of one
+/// that this host has loaded are the host's.
+pub(super) fn other_files(member: &FoundMember, spec: &ComponentSpec, is_loaded: bool) -> io::Result<Others> {
+    let mut own = vec![FILE_NAME.to_owned(), POSTURE.to_owned(), spec.file.clone(), format!("{}{SUFFIX}", spec.file)];
+    own.extend(is_loaded.then(|| JOBS.to_owned()));
+    let mut others = Others::default();
+    others.add(&member.dir, "", &own, 0)?;
+    others.files.sort();
+    others.documents.sort();
+    Ok(others)
+}
+
+/// The memories of a member, which its sessions are shown: those that it comes with, and those that it has made since. What
+/// cannot be read is left out.
 pub(super) fn memories(member: &FoundMember) -> Vec<(String, Vec<u8>)> {
-    let mut memories = Vec::new();
-    let Ok(dir) = member.dir.open_dir(MEMORY) else { return memories };
-    let mut files = Vec::new();
-    if list(&dir, "", &[], 0, &mut files).is_err() {
-        return memories;
-    }
-    for file in files.into_iter().filter(|file| file.kind == OtherKind::Text) {
-        let mut content = Vec::new();
-        let opened = dir.open(&file.path);
-        if opened.and_then(|file| file.take(MEMORY_BYTES).read_to_end(&mut content)).is_ok() {
-            memories.push((format!("{MEMORY}/{}", file.path), content));
-        }
-    }
+    let Ok(dir) = member.dir.open_dir(MEMORY) else { return Vec::new() };
+    let names = dir.entries().into_iter().flatten().flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let mut memories: Vec<_> = names
+        .filter(|name| is_memory(&dir, name))
+        .filter_map(|name| {
+            let mut content = Vec::new();
+            dir.open(&name).ok()?.take(MEMORY_BYTES).read_to_end(&mut content).ok()?;
+            Some((format!("{MEMORY}/{name}"), content))
+        })
+        .collect();
     memories.sort();
     memories
 }
 
-fn list(dir: &Dir, within: &str, own: &[String], depth: usize, files: &mut Vec<OtherFile>) -> io::Result<()> {
-    for entry in dir.entries()? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let path = format!("{within}{}", String::from_utf8_lossy(name.as_bytes()));
-        if files.len() >= FILES || own.contains(&path) || OF_THE_HOST.contains(&path.as_str()) {
-            continue;
-        }
-        let found = entry.metadata()?;
-        let kind = if found.is_symlink() {
-            // A directory handle follows no link that leads out.
-            if dir.metadata(&name).is_ok() { OtherKind::Link } else { OtherKind::LinkOut }
-        } else if found.is_dir() {
-            if depth < DEPTH {
-                list(&entry.open_dir()?, &format!("{path}/"), own, depth + 1, files)?;
-                continue;
-            }
-            OtherKind::Special
-        } else if found.is_file() {
-            kind(dir, Path::new(&name), found.mode())?
-        } else {
-            OtherKind::Special
-        };
-        files.push(OtherFile { path, kind, bytes: if found.is_file() { found.len() } else { 0 } });
-    }
-    Ok(())
+/// Whether a file in the directory of memories is one: regular, whatever else it is.
+fn is_memory(dir: &Dir, name: &str) -> bool {
+    name.ends_with(".md") && dir.symlink_metadata(name).is_ok_and(|found| found.is_file())
 }
 
-fn kind(dir: &Dir, name: &Path, mode: u32) -> io::Result<OtherKind> {
+impl Others {
+    fn add(&mut self, dir: &Dir, within: &str, own: &[String], depth: usize) -> io::Result<()> {
+        for entry in dir.entries()? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let shown = String::from_utf8_lossy(name.as_bytes());
+            let path = format!("{within}{shown}");
+            if own.contains(&path) || (within == "memory/" && is_memory(dir, &shown)) {
+                continue;
+            }
+            if self.files.len() >= FILES {
+                self.is_cut = true;
+                return Ok(());
+            }
+            let found = entry.metadata()?;
+            let kind = if found.is_symlink() {
+                // A directory handle follows no link that leads out.
+                if dir.metadata(&name).is_ok() { OtherKind::Link } else { OtherKind::LinkOut }
+            } else if found.is_dir() {
+                if depth < DEPTH {
+                    self.add(&entry.open_dir()?, &format!("{path}/"), own, depth + 1)?;
+                    continue;
+                }
+                OtherKind::Special
+            } else if found.is_file() {
+                let content = beginning(dir, Path::new(&name))?;
+                let kind = kind(&content, found.mode());
+                self.bytes += content.len();
+                if self.bytes > DOCUMENTS_BYTES {
+                    self.is_cut = true;
+                } else {
+                    self.documents.push((path.clone(), content));
+                }
+                kind
+            } else {
+                OtherKind::Special
+            };
+            self.files.push(OtherFile { path, kind, bytes: if found.is_file() { found.len() } else { 0 } });
+        }
+        Ok(())
+    }
+}
+
+/// The beginning of a file.
+fn beginning(dir: &Dir, name: &Path) -> io::Result<Vec<u8>> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(NO_WAIT);
     let mut content = Vec::new();
     dir.open_with(name, &options)?.take(LOOKED_AT).read_to_end(&mut content)?;
+    Ok(content)
+}
+
+fn kind(content: &[u8], mode: u32) -> OtherKind {
     // Pictures and archives can go on after their end.
     let modules = [&b"\0asm\x01\0\0\0"[..], b"\0asm\x0d\0\x01\0"];
-    let is_wasm_inside = modules.iter().any(|magic| memmem::find(&content, magic).is_some());
-    Ok(match form_of(content.get(..BEGINNING).unwrap_or(&content)) {
+    let is_wasm_inside = modules.iter().any(|magic| memmem::find(content, magic).is_some());
+    match form_of(content.get(..BEGINNING).unwrap_or(content)) {
         _ if is_wasm_inside => OtherKind::Wasm,
         Form::Wasm => OtherKind::Wasm,
         Form::Program | Form::Script => OtherKind::Program,
@@ -115,17 +156,13 @@ fn kind(dir: &Dir, name: &Path, mode: u32) -> io::Result<OtherKind> {
         _ if mode & 0o111 != 0 => OtherKind::Program,
         Form::Text => OtherKind::Text,
         Form::Archive | Form::Random | Form::Other => OtherKind::Other,
-    })
+    }
 }
 
 /// What a member could reach here. Where the operator has no read roots, or has not opened the web yet, it is judged as if
 /// both were there: they will be when it works.
-pub(super) fn operator(
-    member: &FoundMember,
-    spec: &ComponentSpec,
-    members: Option<&Path>,
-    config: &Config,
-) -> Operator {
+pub(super) fn operator(member: &FoundMember, spec: &ComponentSpec, members: &[&Path], config: &Config) -> Operator {
+    let neighbours = neighbours(member, members);
     let policy = Policy { web: true, ..config.policy.clone() };
     let named = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut roots: Vec<String> =
@@ -139,19 +176,36 @@ pub(super) fn operator(
         roots,
         hosts: config.web.as_ref().map_or_else(|| vec!["*".to_owned()], |web| web.allow.clone()),
         has_provider: config.web.as_ref().is_none_or(|web| web.search.is_some()),
-        names: names(member, members),
+        names: names(member, &neighbours),
+        toolbox_hosts: toolbox_hosts(spec, &neighbours),
     }
 }
 
-/// The names of the members that ship with the host, and of those that are installed next to this one.
-fn names(member: &FoundMember, members: Option<&Path>) -> Vec<String> {
-    let installed = members.and_then(|path| Dir::open_ambient_dir(path, cap_std::ambient_authority()).ok());
-    let installed = installed.and_then(|dir| discover(&dir).ok()).unwrap_or_default();
-    let others = installed.into_iter().filter_map(|found| found.member.ok()).filter(|other| other.key != member.key);
-    let installed = others.flat_map(|other| [other.manifest.name, other.manifest.display_name]);
-    let mut names: Vec<_> = SHIPPED.map(str::to_owned).into_iter().chain(installed).collect();
+/// The members that are installed, or that lie next to this one.
+fn neighbours(member: &FoundMember, members: &[&Path]) -> Vec<FoundMember> {
+    let open = |path: &&Path| Dir::open_ambient_dir(path, cap_std::ambient_authority()).ok();
+    let found = members.iter().filter_map(open).filter_map(|dir| discover(&dir).ok()).flatten();
+    found.filter_map(|found| found.member.ok()).filter(|other| other.key != member.key).collect()
+}
+
+/// The names of the members that ship with the host, and of those that are installed.
+fn names(member: &FoundMember, neighbours: &[FoundMember]) -> Vec<String> {
+    let installed = neighbours.iter().map(|other| &other.manifest);
+    let installed = installed.flat_map(|other| [other.name.clone(), other.display_name.clone()]);
+    let shipped = SHIPPED.iter().filter(|name| **name != member.key.as_str()).map(|name| (*name).to_owned());
+    let mut names: Vec<_> = shipped.chain(installed).collect();
     names.sort();
     names.dedup();
-    names.retain(|name| *name != member.manifest.name && *name != member.manifest.display_name);
     names
+}
+
+/// The hosts that the members ask for whose tools this one names.
+fn toolbox_hosts(spec: &ComponentSpec, neighbours: &[FoundMember]) -> BTreeMap<String, Vec<String>> {
+    let named = neighbours.iter().filter(|other| spec.toolboxes.contains(&other.key));
+    let hosts = named.filter_map(|other| {
+        let web = other.manifest.component.as_ref()?.grants.web.as_ref()?;
+        let hosts = if web.hosts.is_empty() { vec!["*".to_owned()] } else { web.hosts.clone() };
+        Some((other.key.to_string(), hosts))
+    });
+    hosts.collect()
 }

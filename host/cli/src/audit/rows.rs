@@ -235,6 +235,9 @@ pub(super) fn narrowed(audit: &Audit) -> Option<String> {
         }
     }
     allow.retain(|grant| !grant.contains(['*', '(']));
+    let reads = audit.requested.iter().any(|request| request.grant == "files" && !request.used_by.is_empty());
+    let is_unnamed = reads && !allow.iter().any(|grant| grant.starts_with("files:"));
+    let roots = if is_unnamed { "# and \"files:ROOT\" for each read root that it needs\n" } else { "" };
     let allow = allow.into_iter().map(|grant| one_line(&format!("{grant:?}"), 200)).collect::<Vec<_>>().join(", ");
-    Some(format!("[member.{}]\nallow = [{allow}]\n", one_line(&format!("{member:?}"), 200)))
+    Some(format!("[member.{}]\nallow = [{allow}]\n{roots}", one_line(&format!("{member:?}"), 200)))
 }

@@ -5,10 +5,10 @@ use std::{path::Path, rc::Rc};
 use cap_std::fs::{OpenOptions, OpenOptionsExt};
 use guild_audit::{
     Audit, Member, OfferedTool, Operator, Package,
-    model::{OtherFile, Signature, SignatureState},
+    model::{Signature, SignatureState},
 };
 use guild_config::Config;
-use guild_contract::{Limits, manifest::POSTURE};
+use guild_contract::{Limits, MemberKey, manifest::POSTURE};
 use guild_roster::{
     discovery::FoundMember,
     granted::{Granted, ceiling},
@@ -16,7 +16,7 @@ use guild_roster::{
     survey::tools_of,
 };
 use guild_session::tools::ToolDefinition;
-use guild_trust::{self, Trust};
+use guild_trust::{self, Approval, Trust, directory_path};
 
 use super::{NO_WAIT, cannot_read, fail, package, read, read_file, unreadable};
 use crate::{
@@ -42,7 +42,7 @@ struct Owner {
     posture: Option<Vec<u8>>,
     memories: Vec<(String, Vec<u8>)>,
     tools: Vec<OfferedTool>,
-    files: Vec<OtherFile>,
+    others: package::Others,
     operator: Operator,
 }
 
@@ -51,7 +51,7 @@ impl Subject {
     pub(crate) fn find(target: &str, local: &LocalArgs, config: &Config) -> Result<Self, Failure> {
         if Path::new(target).is_file() {
             let bytes = read_file(target)?;
-            let signature = signature(Path::new(target), &bytes, config)?;
+            let signature = signature(Path::new(target), &bytes, config, None)?;
             return Ok(Self {
                 file: target.to_owned(),
                 bytes,
@@ -73,18 +73,20 @@ impl Subject {
         let opened = found.dir.open_with(&spec.file, &options).map_err(why);
         let bytes = opened.and_then(|file| read(file.into_std()));
         let bytes = bytes.map_err(|why| cannot_read(&path.display().to_string(), &why))?;
-        let signature = signature(&path, &bytes, config)?;
+        let signature = signature(&path, &bytes, config, Some(&found.key))?;
         let granted = Granted::of(&found, spec, config).map_err(fail)?;
         let posture = found.posture().map_err(|why| fail(format!("{}: {POSTURE} {why}", directory.display())))?;
         let memories = package::memories(&found);
-        let files = package::other_files(&found, spec);
-        let files = files.map_err(|e| cannot_read(&directory.display().to_string(), &e.to_string()))?;
-        let operator = package::operator(&found, spec, directory.parent(), config);
+        let others = package::other_files(&found, spec, is_loaded(&found, config)?);
+        let others = others.map_err(|e| cannot_read(&directory.display().to_string(), &e.to_string()))?;
+        let installed = local::members_directory(local.members.as_deref(), config).ok();
+        let members: Vec<&Path> = directory.parent().into_iter().chain(installed.as_deref()).collect();
+        let operator = package::operator(&found, spec, &members, config);
         Ok(Self {
             file: spec.file.clone(),
             bytes,
             limits: granted.limits.limits.clone(),
-            member: Some(Rc::new(Owner { found, granted, posture, memories, tools: Vec::new(), files, operator })),
+            member: Some(Rc::new(Owner { found, granted, posture, memories, tools: Vec::new(), others, operator })),
             signature: Some(signature),
         })
     }
@@ -104,7 +106,8 @@ impl Subject {
 
     /// The same member with another file's bytes, and the signature next to that file.
     pub(crate) fn with(&self, file: &str, bytes: Vec<u8>, config: &Config) -> Result<Self, Failure> {
-        let signature = signature(Path::new(file), &bytes, config)?;
+        let key = self.member.as_ref().map(|owner| &owner.found.key);
+        let signature = signature(Path::new(file), &bytes, config, key)?;
         let (limits, member) = (self.limits.clone(), self.member.clone());
         Ok(Self { file: file.to_owned(), bytes, limits, member, signature: Some(signature) })
     }
@@ -117,7 +120,9 @@ impl Subject {
                 posture: owner.posture.as_deref(),
                 memories: &owner.memories,
                 tools: &owner.tools,
-                files: &owner.files,
+                files: &owner.others.files,
+                documents: &owner.others.documents,
+                is_cut: owner.others.is_cut,
             };
             let spec = manifest.component.as_ref()?;
             let (grants, bounds) = (&*owner.granted.grants, ceiling(spec, &self.limits));
@@ -147,17 +152,30 @@ fn offered(tool: &ToolDefinition) -> OfferedTool {
     }
 }
 
-/// The state of the signature next to a component.
-fn signature(component: &Path, bytes: &[u8], config: &Config) -> Result<Signature, Failure> {
+/// Whether this host has loaded a member: it has a pin.
+fn is_loaded(member: &FoundMember, config: &Config) -> Result<bool, Failure> {
+    let lock = Approval::new(config).lock().map_err(|e| fail(e.to_string()))?;
+    Ok(directory_path(&member.dir).is_ok_and(|directory| lock.pins.contains_key(&directory)))
+}
+
+/// The state of the signature next to a component, which may be a member's.
+fn signature(
+    component: &Path,
+    bytes: &[u8],
+    config: &Config,
+    member: Option<&MemberKey>,
+) -> Result<Signature, Failure> {
     let trust = config.directory.as_deref().map(Trust::load).transpose().map_err(|e| fail(e.to_string()))?;
     let directory = component.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = component.file_name().unwrap_or_default().to_string_lossy();
     let dir = open_directory(directory).map_err(|e| cannot_read(&directory.display().to_string(), &e.to_string()))?;
-    let found = guild_trust::Signature::beside(&dir, &name, bytes, &trust.unwrap_or_default());
+    let is_free = member.is_some_and(|key| config.free_posture.iter().any(|free| free.matches(key.as_str())));
+    let found = guild_trust::Signature::beside(&dir, &name, bytes, &trust.unwrap_or_default(), is_free);
     let (state, detail) = match found {
         guild_trust::Signature::None => (SignatureState::Missing, None),
-        guild_trust::Signature::Good { name, comment, .. } => {
-            (SignatureState::Valid, Some(format!("{name}: {comment}")))
+        guild_trust::Signature::Good { name, comment, whole, .. } => {
+            let of = if whole { "component, manifest and posture" } else { "the component alone" };
+            (SignatureState::Valid, Some(format!("of {of}, by {name}: {comment}")))
         }
         guild_trust::Signature::Unknown => (SignatureState::Unknown, None),
         guild_trust::Signature::Bad { why } => (SignatureState::Invalid, Some(why)),
