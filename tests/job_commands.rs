@@ -222,6 +222,24 @@ fn call_calls_a_tool_here_or_through_the_host_that_serves_its_member() {
 }
 
 #[test]
+fn call_refuses_an_input_that_is_longer_than_what_it_reads() {
+    let home = Home::new();
+    home.quick("quick");
+    let said = |bytes: usize| {
+        let mut call = home.guild();
+        call.args(["call", "quick", "echo", "-", "--members", "members"]).current_dir(home.path("."));
+        let mut call = call.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        call.stdin.take().unwrap().write_all(format!("{{{}}}", " ".repeat(bytes - 2)).as_bytes()).unwrap();
+        let output = call.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        stderr(&output)
+    };
+    let most = 64 << 20;
+    assert!(said(most).contains("quick offers no tools"), "{}", said(most));
+    assert!(said(most + 1).contains("the input from stdin is longer than 67108864 bytes"), "{}", said(most + 1));
+}
+
+#[test]
 fn without_a_host_jobs_are_read_from_their_files_and_unfinished_ones_are_shown_as_interrupted() {
     let home = two_members();
     home.job("second", "left", json!({"status": "running"}));
