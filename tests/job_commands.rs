@@ -368,6 +368,16 @@ fn prune_passes_members_without_jobs_says_what_it_freed_and_only_shows_that_with
 }
 
 #[test]
+fn prune_names_members_that_cannot_be_read_and_prunes_the_others() {
+    let home = two_members();
+    home.write("members/broken/guild-member.json", "{");
+    let pruned = home.run(&["prune", "--members", "members", "--older-than", "1s"]);
+    assert_eq!(pruned.status.code(), Some(1));
+    assert!(stderr(&pruned).contains("error: broken: "), "{}", stderr(&pruned));
+    assert!(stdout(&pruned).contains("second: 2 jobs removed"), "{}", stdout(&pruned));
+}
+
+#[test]
 fn a_report_is_rendered_on_a_terminal_and_raw_in_a_pipe() {
     let report = "# Title\n\nSome **bold** text, [a link](https://a.example/) and \u{1b}[2J&#27;[31m.\n";
     let home = Home::new();
