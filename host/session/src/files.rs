@@ -54,6 +54,9 @@ pub enum Reason {
     /// Reading it took longer, or more memory, than it may.
     #[error("that took too long, or too much memory, to read")]
     Costly,
+    /// The process that read it failed.
+    #[error("whose reader failed, see the host's log")]
+    Failed,
 }
 
 /// What was found under the read roots and not read: how often for each reason, with the first paths.

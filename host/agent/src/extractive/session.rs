@@ -140,7 +140,7 @@ fn warn(session: &Session, corpus: &Corpus, roots: &[String]) {
             (seen, left_out) => format!("{} not read: {left_out}", count(seen, "file")),
         };
         format!("no document was read in the read roots ({roots}); {why}")
-    } else if corpus.unread.count(Reason::Denied) > 0 {
+    } else if corpus.unread.count(Reason::Denied) + corpus.unread.count(Reason::Failed) > 0 {
         format!("not all of the read roots ({roots}) could be read: {left_out}")
     } else {
         return;
