@@ -157,8 +157,8 @@ async fn record_limits(executor: &mut ToolExecutor<'_>, corpus: &Corpus, documen
         return Ok(());
     }
     let decision = format!(
-        "Without {} of more than 16 MiB, {} beyond 64 MiB of text, and {} that took more than {} s or {} bytes of memory \
-         to read.",
+        "Without {} of more than 16 MiB, {} beyond 64 MiB of text or 128 MiB of memory in all, and {} that took more than \
+         {} s or {} bytes of memory to read.",
         count(large, "file"),
         count(beyond, "file"),
         count(costly, "file"),
