@@ -8,7 +8,7 @@ use std::{
     fs,
     path::Path,
     sync::{Arc, Mutex},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use common::{Job, Kept, roots, session, write};
@@ -433,6 +433,21 @@ async fn a_file_that_changed_is_read_again() {
     write(dir.path(), "docs/keys.html", "<h1>Keys</h1><p>Signing keys rotate every forty-five days.</p>");
     let report = ask().await;
     assert!(report.contains("forty-five days") && !report.contains("thirty days"), "{report}");
+}
+
+#[tokio::test]
+async fn directories_of_the_same_name_do_not_share_an_index() {
+    let runtime = Extractive::new();
+    let dirs = [(TempDir::new().unwrap(), "thirty"), (TempDir::new().unwrap(), "ninety")];
+    for (dir, days) in &dirs {
+        write(dir.path(), "docs/keys.txt", &format!("Signing keys rotate every {days} days."));
+        let file = fs::File::options().append(true).open(dir.path().join("docs/keys.txt")).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        let job = Arc::new(Job::default());
+        let docs = roots(&dir.path().join("docs"));
+        runtime.run(session("How often do signing keys rotate?", job.clone(), Some(docs))).await;
+        assert!(job.report().contains(days), "{}", job.report());
+    }
 }
 
 #[tokio::test]

@@ -138,6 +138,8 @@ impl Unread {
 /// What a walk over the read roots gives.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listing {
+    /// Which directories the roots are: device and inode. Others may have the same names.
+    pub roots: Vec<(u64, u64)>,
     /// The files, sorted by path.
     pub files: Vec<FileEntry>,
     /// Files and directories that were found and are not read.
