@@ -451,6 +451,19 @@ async fn directories_of_the_same_name_do_not_share_an_index() {
 }
 
 #[tokio::test]
+async fn what_was_listed_of_sources_is_forgotten_when_others_are_read() {
+    let dir = manual();
+    let runtime = Extractive::new();
+    let [docs, code] = ["docs", "docs/src"].map(|path| roots(&dir.path().join(path)));
+    let ask = async |files: &Arc<dyn Files>| {
+        runtime.run(session(LONG_TASK, Arc::new(Job::default()), Some(files.clone()))).await;
+        [&docs, &code].map(Arc::weak_count)
+    };
+    assert_eq!(ask(&docs).await, [1, 0]);
+    assert_eq!(ask(&code).await, [0, 1]);
+}
+
+#[tokio::test]
 async fn what_is_beyond_the_memory_of_an_index_is_not_said_to_be_beyond_its_text() {
     let dir = TempDir::new().unwrap();
     // 9 MiB of text, of which each paragraph takes some 60 bytes of memory.

@@ -90,7 +90,13 @@ impl Cache {
 
     fn sources(&self, files: &Arc<dyn Files>) -> Arc<Sources> {
         let new = || Arc::new(Sources { cpu: Arc::new(Cpu::new()), walks: sync::Mutex::default() });
-        self.state().sources.entry(files.roots()).or_insert_with(new).clone()
+        let (mut state, roots) = (self.state(), files.roots());
+        if !state.sources.contains_key(&roots) {
+            // Others that nobody works on go, with their listings. The corpora stay.
+            state.sources.retain(|_, sources| Arc::strong_count(sources) + Arc::strong_count(&sources.cpu) > 2);
+            state.building.retain(|_, (_, build)| build.strong_count() > 0);
+        }
+        state.sources.entry(roots).or_insert_with(new).clone()
     }
 
     /// The cores for work on these sources.
