@@ -210,6 +210,12 @@ fn the_exit_code_says_what_was_found() {
     let broken = home.write("broken.toml", "limit = 1");
     assert_eq!(ends(&[file, "--config", broken.to_str().unwrap()]), Some(2));
     assert_eq!(ends(&[file, "--fail-on", "sometimes"]), Some(2));
+    for before in [&[][..], &["-v"], &["--log-format", "json"], &["--log-format=json"]] {
+        let done = home.run(&[before, &["audit", "--bad"]].concat());
+        assert_eq!(code(&done), Some(2), "{before:?}: {}", stderr(&done));
+    }
+    // Another command's 2 would be a port in use.
+    assert_eq!(code(&home.run(&["--log-format", "audit", "serve"])), Some(1));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The client crate, against a real host.
 
 use std::{
+    convert::Infallible,
     net::TcpListener,
     sync::{
         Arc,
@@ -9,7 +10,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use guild_client::{DispatchParams, Error, JobStatus, ListParams, MemberKey, Options, WorkerHandle};
+use axum::{
+    body::Body,
+    http::{HeaderMap, StatusCode},
+};
+use guild_client::{DispatchParams, Error, Events, Filter, JobStatus, ListParams, MemberKey, Options, WorkerHandle};
 use serde_json::json;
 use tokio::{
     io::copy_bidirectional,
@@ -190,6 +195,34 @@ fn a_job_is_looked_at_less_and_less_often() {
     assert_eq!(looks.load(Ordering::Relaxed), 6);
     // 50 ms, and each pause longer by half.
     assert!(started.elapsed() >= Duration::from_millis(650), "{:?}", started.elapsed());
+}
+
+#[test]
+fn the_size_of_each_event_is_bounded_however_lines_end_and_however_they_arrive() {
+    for end in ["\n", "\r\n"] {
+        // 2 MiB of events, with a part of each separator in the next piece. A second connection gets none.
+        let host = axum::Router::new().fallback(move |headers: HeaderMap| async move {
+            let event = |id: u32| {
+                let (filler, data) = ("x".repeat(65536), r#"{"time":"2026-01-01T00:00:00Z","kind":"member-added"}"#);
+                format!("{end}: {filler}{end}id: {id}{end}event: member-added{end}data: {data}{end}")
+            };
+            let pieces = (0..32).map(move |id| Ok::<_, Infallible>(event(id)));
+            if headers.contains_key("last-event-id") {
+                Err(StatusCode::GONE)
+            } else {
+                Ok(Body::from_stream(futures::stream::iter(pieces)))
+            }
+        });
+        Runtime::new().unwrap().block_on(async {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let url = format!("http://{}", listener.local_addr().unwrap());
+            tokio::spawn(async move { axum::serve(listener, host).await });
+            let mut events = Events::new(&url, &Filter::default(), &Options::default()).unwrap();
+            for id in 0..31 {
+                assert_eq!(events.next().await.unwrap().id, id.to_string(), "{end:?}");
+            }
+        });
+    }
 }
 
 #[test]

@@ -222,6 +222,24 @@ fn call_calls_a_tool_here_or_through_the_host_that_serves_its_member() {
 }
 
 #[test]
+fn call_refuses_an_input_that_is_longer_than_what_it_reads() {
+    let home = Home::new();
+    home.quick("quick");
+    let said = |bytes: usize| {
+        let mut call = home.guild();
+        call.args(["call", "quick", "echo", "-", "--members", "members"]).current_dir(home.path("."));
+        let mut call = call.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        call.stdin.take().unwrap().write_all(format!("{{{}}}", " ".repeat(bytes - 2)).as_bytes()).unwrap();
+        let output = call.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        stderr(&output)
+    };
+    let most = 64 << 20;
+    assert!(said(most).contains("quick offers no tools"), "{}", said(most));
+    assert!(said(most + 1).contains("the input from stdin is longer than 67108864 bytes"), "{}", said(most + 1));
+}
+
+#[test]
 fn without_a_host_jobs_are_read_from_their_files_and_unfinished_ones_are_shown_as_interrupted() {
     let home = two_members();
     home.job("second", "left", json!({"status": "running"}));
@@ -347,6 +365,16 @@ fn prune_passes_members_without_jobs_says_what_it_freed_and_only_shows_that_with
     assert_eq!(stdout(&all), format!("second: 1 job removed, {old} bytes\n"), "{}", stderr(&all));
     assert!(stderr(&all).contains(&format!("freed: 1 job, {old} bytes")), "{}", stderr(&all));
     assert!(!home.path("members/second/jobs/old").exists());
+}
+
+#[test]
+fn prune_names_members_that_cannot_be_read_and_prunes_the_others() {
+    let home = two_members();
+    home.write("members/broken/guild-member.json", "{");
+    let pruned = home.run(&["prune", "--members", "members", "--older-than", "1s"]);
+    assert_eq!(pruned.status.code(), Some(1));
+    assert!(stderr(&pruned).contains("error: broken: "), "{}", stderr(&pruned));
+    assert!(stdout(&pruned).contains("second: 2 jobs removed"), "{}", stdout(&pruned));
 }
 
 #[test]

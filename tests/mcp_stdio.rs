@@ -269,6 +269,18 @@ fn the_last_line_needs_no_end() {
 }
 
 #[test]
+fn a_message_as_long_as_the_limit_is_carried() {
+    let home = Home::new();
+    home.quick("worker");
+    let mut client = Client::start(&home, &["--members", "members"]);
+    let mut request = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}).to_string();
+    request.push_str(&" ".repeat((64 << 20) - request.len()));
+    writeln!(client.stdin.as_ref().unwrap(), "{request}").unwrap();
+    assert!(client.answer(1)["result"].is_object());
+    client.close();
+}
+
+#[test]
 fn a_message_that_has_no_end_is_not_read_for_ever() {
     let home = Home::new();
     home.quick("worker");

@@ -5,6 +5,7 @@ use std::{
     fs,
     io::{Read, Write},
     net::TcpListener,
+    process::Command,
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::{Duration, Instant},
@@ -45,18 +46,18 @@ fn searcher(pattern: &str, path: &str) -> Hostile {
     with_root(Hostile::autonomous(searching(pattern, path)), "docs")
 }
 
-/// The resident memory in KiB of each child of the host.
-fn children(case: &Case) -> Vec<u64> {
-    let of = |pid: &str| -> Option<u64> {
+/// Each child of the host, with its resident memory in KiB.
+fn children(case: &Case) -> Vec<(String, u64)> {
+    let of = |pid: String| -> Option<(String, u64)> {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
         let field = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name))?;
             line.split_whitespace().next()?.parse::<u64>().ok()
         };
-        (field("PPid:")? == u64::from(case.host.pid())).then(|| field("VmRSS:").unwrap_or(0))
+        (field("PPid:")? == u64::from(case.host.pid())).then(|| (pid, field("VmRSS:").unwrap_or(0)))
     };
     let processes = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    processes.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())).filter_map(|pid| of(&pid)).collect()
+    processes.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())).filter_map(of).collect()
 }
 
 fn wait_until_no_child_is_left(case: &Case) {
@@ -72,7 +73,7 @@ fn watched(case: &Case, act: impl FnOnce()) -> (usize, u64) {
             while !over.load(Ordering::Acquire) {
                 let now = children(case);
                 count = count.max(now.len());
-                memory = memory.max(now.iter().sum::<u64>() / 1024);
+                memory = memory.max(now.iter().map(|(_, memory)| memory).sum::<u64>() / 1024);
                 thread::park_timeout(Duration::from_millis(10));
             }
             (count, memory)
@@ -243,6 +244,22 @@ fn reading_a_document_ends_with_the_job_that_asked_for_it() {
         let begun = Instant::now();
         wait_until_no_child_is_left(case);
         assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    });
+}
+
+#[test]
+fn a_document_whose_reader_is_killed_is_left_out_and_not_for_what_it_costs() {
+    let hostile = with_root(quiet(), "docs").researcher("reader").document("docs/1.html", &attributes("p"));
+    hostile.limit("document_seconds = 600").attacks(|case| {
+        let reader = case.host.at("reader");
+        let id = reader.start("How do moths fly at night?");
+        let reads = |pid: &str| fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|c| c.contains("\0document\0"));
+        let find = || children(case).into_iter().find(|(pid, _)| reads(pid));
+        let (child, _) = wait_for("the document to be read", find);
+        assert!(Command::new("kill").args(["-KILL", &child]).status().unwrap().success());
+        assert_eq!(reader.ended(&id)["status"], "completed");
+        let report = reader.result(&id).unwrap()["output"].to_string();
+        assert!(report.contains("whose reader failed, see the host's log (1): `docs/1.html`"), "{report}");
     });
 }
 

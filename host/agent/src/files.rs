@@ -20,7 +20,7 @@ use std::{
 
 use cap_std::{
     ambient_authority,
-    fs::{Dir, File, Metadata, OpenOptions, OpenOptionsExt},
+    fs::{Dir, File, Metadata, MetadataExt as _, OpenOptions, OpenOptionsExt},
 };
 use guild_contract::Limits;
 use guild_session::{
@@ -305,7 +305,8 @@ impl ReadRoots {
             }
             Ok(ControlFlow::Continue(()))
         })?;
-        Ok(Listing { files, unread })
+        let roots = self.roots.iter().filter_map(|root| root.dir.dir_metadata().ok());
+        Ok(Listing { roots: roots.map(|root| (root.dev(), root.ino())).collect(), files, unread })
     }
 
     /// [`Files::grep`] in this process.

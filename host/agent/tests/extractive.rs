@@ -8,7 +8,7 @@ use std::{
     fs,
     path::Path,
     sync::{Arc, Mutex},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use common::{Job, Kept, roots, session, write};
@@ -433,6 +433,45 @@ async fn a_file_that_changed_is_read_again() {
     write(dir.path(), "docs/keys.html", "<h1>Keys</h1><p>Signing keys rotate every forty-five days.</p>");
     let report = ask().await;
     assert!(report.contains("forty-five days") && !report.contains("thirty days"), "{report}");
+}
+
+#[tokio::test]
+async fn directories_of_the_same_name_do_not_share_an_index() {
+    let runtime = Extractive::new();
+    let dirs = [(TempDir::new().unwrap(), "thirty"), (TempDir::new().unwrap(), "ninety")];
+    for (dir, days) in &dirs {
+        write(dir.path(), "docs/keys.txt", &format!("Signing keys rotate every {days} days."));
+        let file = fs::File::options().append(true).open(dir.path().join("docs/keys.txt")).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        let job = Arc::new(Job::default());
+        let docs = roots(&dir.path().join("docs"));
+        runtime.run(session("How often do signing keys rotate?", job.clone(), Some(docs))).await;
+        assert!(job.report().contains(days), "{}", job.report());
+    }
+}
+
+#[tokio::test]
+async fn what_was_listed_of_sources_is_forgotten_when_others_are_read() {
+    let dir = manual();
+    let runtime = Extractive::new();
+    let [docs, code] = ["docs", "docs/src"].map(|path| roots(&dir.path().join(path)));
+    let ask = async |files: &Arc<dyn Files>| {
+        runtime.run(session(LONG_TASK, Arc::new(Job::default()), Some(files.clone()))).await;
+        [&docs, &code].map(Arc::weak_count)
+    };
+    assert_eq!(ask(&docs).await, [1, 0]);
+    assert_eq!(ask(&code).await, [0, 1]);
+}
+
+#[tokio::test]
+async fn what_is_beyond_the_memory_of_an_index_is_not_said_to_be_beyond_its_text() {
+    let dir = TempDir::new().unwrap();
+    // 9 MiB of text, of which each paragraph takes some 60 bytes of memory.
+    write(dir.path(), "docs/1.txt", &"a\n\n".repeat(3 << 20));
+    write(dir.path(), "docs/2.txt", "Signing keys rotate every thirty days.");
+    let job = ask(&dir, "How often do signing keys rotate?").await;
+    let said = job.inputs("record_decision")[0]["decision"].to_string();
+    assert!(said.contains("1 file beyond 64 MiB of text or 128 MiB of memory in all"), "{said}");
 }
 
 #[tokio::test]

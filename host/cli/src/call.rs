@@ -121,13 +121,16 @@ fn unreadable(error: serde_json::Error) -> Failure {
 
 /// The input: the argument, or stdin if the argument is `-`.
 fn input(argument: &str) -> Result<Map<String, Value>, Failure> {
-    let mut text = argument.to_owned();
+    let mut text = argument.as_bytes().to_vec();
     if argument == "-" {
         text.clear();
-        let read = io::stdin().lock().take(INPUT_BYTES).read_to_string(&mut text);
+        let read = io::stdin().lock().take(INPUT_BYTES + 1).read_to_end(&mut text);
         read.map_err(|e| Failure::error(format!("cannot read the input from stdin: {e}")))?;
+        if text.len() as u64 > INPUT_BYTES {
+            return Err(Failure::error(format!("the input from stdin is longer than {INPUT_BYTES} bytes; shorten it")));
+        }
     }
-    match serde_json::from_str(&text) {
+    match serde_json::from_slice(&text) {
         Ok(Value::Object(input)) => Ok(input),
         Ok(_) => Err(Failure::error("a tool's input is a JSON object, as {\"text\": \"b\\na\"}")),
         Err(e) => Err(Failure::error(format!("the input is not JSON: {e}"))),

@@ -33,7 +33,7 @@ mod usage;
 mod watch;
 mod worker;
 
-use std::{process::ExitCode, time::SystemTime};
+use std::{ffi::OsString, process::ExitCode, time::SystemTime};
 
 use clap::{CommandFactory, Parser};
 use tokio::runtime::Builder;
@@ -52,10 +52,15 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(usage) => {
             // Clap's own code, 2, means a port in use for Guild Hall if `serve` exits with it. For `audit`, 1 means findings.
-            let is_audit = std::env::args_os().skip(1).find(|word| !word.as_encoded_bytes().starts_with(b"-"));
+            let words: Vec<_> = std::env::args_os().collect();
+            // The first word that is neither an option nor the value of one that any command takes.
+            let is_command = |(before, word): &(&OsString, &OsString)| {
+                *before != "--log-format" && !word.as_encoded_bytes().starts_with(b"-")
+            };
+            let command = words.iter().zip(words.iter().skip(1)).find(is_command);
             let code = match usage.use_stderr() {
                 false => 0,
-                true if is_audit.is_some_and(|command| command == "audit") => exit::CANNOT_READ,
+                true if command.is_some_and(|(_, command)| command == "audit") => exit::CANNOT_READ,
                 true => exit::ERROR,
             };
             let _ = usage.print();

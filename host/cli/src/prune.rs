@@ -53,15 +53,19 @@ pub(crate) async fn prune(args: Prune) -> Result<(), Failure> {
     let config = local::config(&args.local.policy)?;
     let mut members = Vec::new();
     for Found { path: member, member: found } in local::one_or_all(args.member.as_deref(), &args.local, &config)? {
-        match found {
-            Ok(found) if found.manifest.component.is_some() => members.push((member, found.dir)),
+        let dir = match found {
+            Ok(found) if found.manifest.component.is_some() => Ok(found.dir),
             // Without a named member, only members that a host can serve are pruned.
-            _ if args.member.is_none() => {}
-            found => {
+            Ok(_) if args.member.is_none() => continue,
+            Ok(_) => {
                 let no_component = format!("member {member} has no component: its own process keeps its jobs");
-                return Err(Failure::error(found.err().unwrap_or(no_component)));
+                return Err(Failure::error(no_component));
             }
-        }
+            // The others are pruned all the same.
+            Err(why) if args.member.is_none() => Err(why),
+            Err(why) => return Err(Failure::error(why)),
+        };
+        members.push((member, dir));
     }
     let statuses = if args.statuses.is_empty() { JobStatus::ENDED.to_vec() } else { args.statuses };
     let choice = Choice { older_than: args.older_than, statuses };
@@ -69,7 +73,7 @@ pub(crate) async fn prune(args: Prune) -> Result<(), Failure> {
     let mut all = Vec::new();
     for (member, dir) in members {
         let mut pruned = Pruned { member, ..Pruned::default() };
-        match OfflineJobs::open(dir) {
+        match dir.and_then(OfflineJobs::open) {
             // A member without jobs is not locked.
             Ok(jobs) if !jobs.is_used() => {}
             Ok(jobs) if args.dry_run => dry_run(&mut pruned, &jobs, &choice, &limits),

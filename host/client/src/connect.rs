@@ -210,16 +210,16 @@ pub(crate) fn protocol(url: &Url, reason: impl Into<String>) -> Error {
 
 /// The server-sent events of an answer. An event with more than about `max` bytes is an error.
 pub(crate) fn sse(response: Response, max: usize) -> BoxStream<'static, Result<Sse, sse_stream::Error>> {
-    let pieces = stream::unfold((response, 0_usize), move |(mut response, open)| async move {
+    let pieces = stream::unfold((response, 0_usize, 0_u8), move |(mut response, mut open, mut last)| async move {
         let piece = response.chunk().await.map_err(io::Error::other).transpose()?;
-        // An event ends with an empty line. `open` is the size of the event so far.
-        let open = match &piece {
-            Ok(piece) if piece.windows(2).any(|two| two == b"\n\n") => 0,
-            Ok(piece) => open + piece.len(),
-            Err(_) => open,
-        };
+        // `open` is the size of the event so far. It ends with an empty line; a line ends with CR, LF, or both.
+        for byte in piece.iter().flatten().copied() {
+            let is_empty_line = matches!((last, byte), (b'\n', b'\n' | b'\r') | (b'\r', b'\r'));
+            open = if is_empty_line { 0 } else { open + 1 };
+            last = byte;
+        }
         let too_long = || Err(io::Error::other(format!("an event has more than {max} bytes")));
-        Some((if open > max { too_long() } else { piece }, (response, open)))
+        Some((if open > max { too_long() } else { piece }, (response, open, last)))
     });
     SseStream::from_bytes_stream(pieces).boxed()
 }

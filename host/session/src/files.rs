@@ -54,6 +54,9 @@ pub enum Reason {
     /// Reading it took longer, or more memory, than it may.
     #[error("that took too long, or too much memory, to read")]
     Costly,
+    /// The process that read it failed.
+    #[error("whose reader failed, see the host's log")]
+    Failed,
 }
 
 /// What was found under the read roots and not read: how often for each reason, with the first paths.
@@ -135,6 +138,8 @@ impl Unread {
 /// What a walk over the read roots gives.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listing {
+    /// Which directories the roots are: device and inode. Others may have the same names.
+    pub roots: Vec<(u64, u64)>,
     /// The files, sorted by path.
     pub files: Vec<FileEntry>,
     /// Files and directories that were found and are not read.

@@ -1,6 +1,6 @@
 //! Corpora that are shared between sessions on the same sources.
 //!
-//! A corpus is identified by a walk over the sources: paths, sizes and times of all files. Each is built once, however many
+//! A corpus is identified by a walk over the sources: the roots, and paths, sizes and times of all files. Each is built once, however many
 //! sessions ask at the same time. Its waiters share the build, which stops when the last of them is gone. Of the same read
 //! roots one corpus is built at a time: a caller that finds an older build under way waits for it and walks again, so a file
 //! that changes all the time causes one build after another, and not many at once. A walk that is less than a second old
@@ -90,7 +90,13 @@ impl Cache {
 
     fn sources(&self, files: &Arc<dyn Files>) -> Arc<Sources> {
         let new = || Arc::new(Sources { cpu: Arc::new(Cpu::new()), walks: sync::Mutex::default() });
-        self.state().sources.entry(files.roots()).or_insert_with(new).clone()
+        let (mut state, roots) = (self.state(), files.roots());
+        if !state.sources.contains_key(&roots) {
+            // Others that nobody works on go, with their listings. The corpora stay.
+            state.sources.retain(|_, sources| Arc::strong_count(sources) + Arc::strong_count(&sources.cpu) > 2);
+            state.building.retain(|_, (_, build)| build.strong_count() > 0);
+        }
+        state.sources.entry(roots).or_insert_with(new).clone()
     }
 
     /// The cores for work on these sources.
@@ -213,7 +219,7 @@ impl State {
 fn fingerprint(listing: &Listing) -> Fingerprint {
     let hashed = |salt: u8| {
         let mut hasher = DefaultHasher::new();
-        salt.hash(&mut hasher);
+        (salt, &listing.roots).hash(&mut hasher);
         for FileEntry { path, size, modified } in &listing.files {
             (path, size, modified).hash(&mut hasher);
         }

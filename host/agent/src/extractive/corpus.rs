@@ -11,7 +11,7 @@ use std::{
 };
 
 use futures::future::try_join_all;
-use guild_confine::Bounds;
+use guild_confine::{Bounds, Ended};
 use guild_session::{
     files::{FileEntry, Files, Listing, Reason, Unread},
     tools::ToolError,
@@ -215,8 +215,14 @@ async fn read(
                     pages.push((at, Document { path: entry.path.clone(), page }));
                 }
                 Err(why) => {
-                    costly.fetch_add(1, Ordering::Relaxed);
-                    unread.push((at, Reason::Costly));
+                    let reason = match why {
+                        Ended::TooLong | Ended::TooMuchMemory => {
+                            costly.fetch_add(1, Ordering::Relaxed);
+                            Reason::Costly
+                        }
+                        Ended::Failed(_) => Reason::Failed,
+                    };
+                    unread.push((at, reason));
                     tracing::warn!(path = entry.path, %why, "a document is left out");
                 }
             }

@@ -140,7 +140,7 @@ fn warn(session: &Session, corpus: &Corpus, roots: &[String]) {
             (seen, left_out) => format!("{} not read: {left_out}", count(seen, "file")),
         };
         format!("no document was read in the read roots ({roots}); {why}")
-    } else if corpus.unread.count(Reason::Denied) > 0 {
+    } else if corpus.unread.count(Reason::Denied) + corpus.unread.count(Reason::Failed) > 0 {
         format!("not all of the read roots ({roots}) could be read: {left_out}")
     } else {
         return;
@@ -157,8 +157,8 @@ async fn record_limits(executor: &mut ToolExecutor<'_>, corpus: &Corpus, documen
         return Ok(());
     }
     let decision = format!(
-        "Without {} of more than 16 MiB, {} beyond 64 MiB of text, and {} that took more than {} s or {} bytes of memory \
-         to read.",
+        "Without {} of more than 16 MiB, {} beyond 64 MiB of text or 128 MiB of memory in all, and {} that took more than \
+         {} s or {} bytes of memory to read.",
         count(large, "file"),
         count(beyond, "file"),
         count(costly, "file"),

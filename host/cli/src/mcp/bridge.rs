@@ -32,7 +32,7 @@ use crate::failure::Failure;
 
 /// How many times to send a message if the host ends before it is delivered.
 const ATTEMPTS: usize = 3;
-/// The maximum size of a client's message.
+/// The maximum size of a client's message, without its newline.
 const LINE_BYTES: usize = 64 * 1024 * 1024;
 /// The capacity of the queue of messages to the client.
 const QUEUED: usize = 64;
@@ -71,14 +71,14 @@ pub(super) async fn run(
     turn.cancel();
     let mut line = Vec::new();
     let ended = loop {
-        let mut rest = (&mut input).take((LINE_BYTES - line.len()) as u64);
+        let mut rest = (&mut input).take((LINE_BYTES + 1 - line.len()) as u64);
         tokio::select! {
             read = rest.read_until(b'\n', &mut line) => {
                 // The last line may lack a newline.
                 if read.is_err() || line.is_empty() {
                     break Ok(());
                 }
-                if line.len() == LINE_BYTES {
+                if line.len() > LINE_BYTES && !line.ends_with(b"\n") {
                     break Err(Failure::error(format!("a message of the client is longer than {LINE_BYTES} bytes")));
                 }
                 let message = match Message::read(&mem::take(&mut line)) {
