@@ -202,7 +202,7 @@ fn the_size_of_each_event_is_bounded_however_lines_end_and_however_they_arrive()
     for end in ["\n", "\r\n"] {
         // 2 MiB of events, with a part of each separator in the next piece. A second connection gets none.
         let host = axum::Router::new().fallback(move |headers: HeaderMap| async move {
-            let event = |id: u32| {
+            let event = move |id: u32| {
                 let (filler, data) = ("x".repeat(65536), r#"{"time":"2026-01-01T00:00:00Z","kind":"member-added"}"#);
                 format!("{end}: {filler}{end}id: {id}{end}event: member-added{end}data: {data}{end}")
             };

@@ -253,7 +253,8 @@ fn a_document_whose_reader_is_killed_is_left_out_and_not_for_what_it_costs() {
     hostile.limit("document_seconds = 600").attacks(|case| {
         let reader = case.host.at("reader");
         let id = reader.start("How do moths fly at night?");
-        let reads = |pid: &str| fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|c| c.contains("\0document\0"));
+        let reads =
+            |pid: &str| fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|c| c.contains("\0document\0"));
         let find = || children(case).into_iter().find(|(pid, _)| reads(pid));
         let (child, _) = wait_for("the document to be read", find);
         assert!(Command::new("kill").args(["-KILL", &child]).status().unwrap().success());

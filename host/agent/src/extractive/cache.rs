@@ -1,7 +1,7 @@
 //! Corpora that are shared between sessions on the same sources.
 //!
-//! A corpus is identified by a walk over the sources: the roots, and paths, sizes and times of all files. Each is built once, however many
-//! sessions ask at the same time. Its waiters share the build, which stops when the last of them is gone. Of the same read
+//! A corpus is identified by a walk over the sources: the roots, and paths, sizes and times of all files. Each is built once,
+//! however many sessions ask at the same time. Its waiters share the build, which stops when the last of them is gone. Of the same read
 //! roots one corpus is built at a time: a caller that finds an older build under way waits for it and walks again, so a file
 //! that changes all the time causes one build after another, and not many at once. A walk that is less than a second old
 //! counts as current, so a thousand jobs that start together walk the files once.
