@@ -82,7 +82,9 @@ pub(crate) fn bytes(audit: &Audit, scan: &Scan, truncated: bool, limits: &Limits
     }
     let mut programs: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for program in &contents.programs {
-        programs.entry(&program.form).or_default().push(program.offset.to_string());
+        let size = program.bytes.map(|bytes| format!(" ({bytes} bytes)")).unwrap_or_default();
+        let preview = if program.preview.is_empty() { String::new() } else { format!(": {:?}", program.preview) };
+        programs.entry(&program.form).or_default().push(format!("{}{size}{preview}", program.offset));
     }
     for (form, offsets) in programs {
         if form == PRIVATE_KEY {

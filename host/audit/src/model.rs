@@ -379,6 +379,12 @@ pub struct Program {
     pub offset: u64,
     /// What it looks like.
     pub form: String,
+    /// How many bytes it has, of WebAssembly and of what is text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// Its beginning, on one line, of what is text.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub preview: String,
 }
 
 /// Something that a component needs from the host.

@@ -4,9 +4,10 @@
 use std::collections::BTreeSet;
 
 use memchr::memmem::Finder;
+use wasmparser::Parser;
 
 use crate::{
-    evidence::packed::key_at,
+    evidence::{characters::marked, packed::key_at},
     model::{HostPath, Program},
     text::{bounded, cut},
 };
@@ -24,6 +25,10 @@ const LISTED: usize = 10;
 const SHORTEST: usize = 8;
 /// Bytes of a script that are looked at.
 const SCRIPT_BYTES: usize = 400;
+/// Characters of a script or a key that are shown.
+const PREVIEW_CHARS: usize = 60;
+/// Sections of WebAssembly within data that are looked at.
+const SECTIONS: usize = 100_000;
 /// Bytes of a path that are looked at.
 const PATH_BYTES: usize = 240;
 
@@ -111,7 +116,7 @@ impl Programs {
     /// Looks through a data section that begins at `offset`.
     pub(crate) fn look(&mut self, offset: u64, data: &[u8]) {
         if let Some(at) = key_at(data) {
-            self.found.insert(Program { offset: offset + at as u64, form: PRIVATE_KEY.to_owned() });
+            add(&mut self.found, offset, data, at, PRIVATE_KEY);
         }
         for (finder, form) in &self.forms {
             if self.found.len() >= COUNTED {
@@ -119,7 +124,7 @@ impl Programs {
             }
             let places = finder.find_iter(data).filter(|at| !form.ends_with("script") || is_script(data, *at));
             for at in places.take(LISTED) {
-                self.found.insert(Program { offset: offset + at as u64, form: (*form).to_owned() });
+                add(&mut self.found, offset, data, at, form);
             }
         }
     }
@@ -128,6 +133,26 @@ impl Programs {
     pub(crate) fn finish(self) -> Vec<Program> {
         bounded(self.found, LISTED)
     }
+}
+
+/// Keeps what begins at `at`, with its size and its beginning where they can be told.
+fn add(found: &mut BTreeSet<Program>, offset: u64, data: &[u8], at: usize, form: &str) {
+    let rest = data.get(at..).unwrap_or_default();
+    let is_text = form == PRIVATE_KEY || form.ends_with("script");
+    let text = rest.iter().take_while(|byte| is_text && (!byte.is_ascii_control() || b"\n\r\t".contains(byte)));
+    let text: Vec<u8> = text.take(SCRIPT_BYTES).copied().collect();
+    let bytes = if form.contains("WebAssembly") { Some(length_of(rest)) } else { is_text.then_some(text.len() as u64) };
+    let text = String::from_utf8_lossy(&text);
+    let preview = marked(&text).split_whitespace().collect::<Vec<_>>().join(" ");
+    let preview = preview.chars().take(PREVIEW_CHARS).collect();
+    found.insert(Program { offset: offset + at as u64, form: form.to_owned(), bytes, preview });
+}
+
+/// How long a module or component is: up to its last whole section.
+fn length_of(wasm: &[u8]) -> u64 {
+    let sections = Parser::new(0).parse_all(wasm).map_while(Result::ok).take(SECTIONS);
+    let ends = sections.filter_map(|payload| payload.as_section().map(|(_, range)| range.end as u64));
+    ends.max().unwrap_or(8)
 }
 
 /// Whether what begins with the line of an interpreter goes on for a line: a linter knows many such lines, and runs none.
@@ -171,5 +196,10 @@ mod tests {
         programs.look(100, b"..\x7fELF\x02\x01\x01\0..\0asm\x01\0\0\0");
         let found: Vec<_> = programs.finish().into_iter().map(|found| (found.offset, found.form)).collect();
         assert_eq!(found, [(102, "an ELF program (64 bit)".to_owned()), (112, "a WebAssembly module".to_owned())]);
+        // A module with one section of three bytes, and a script.
+        let mut programs = Programs::default();
+        programs.look(0, b"\0asm\x01\0\0\0\x01\x01\0 and #!/bin/sh\nrm -r \"$1\"\n\0");
+        let found: Vec<_> = programs.finish().into_iter().map(|found| (found.bytes, found.preview)).collect();
+        assert_eq!(found, [(Some(11), String::new()), (Some(21), "#!/bin/sh rm -r \"$1\"".to_owned())]);
     }
 }

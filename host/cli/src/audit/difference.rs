@@ -32,23 +32,40 @@ impl<'a> Side<'a> {
     }
 }
 
-pub(super) fn shown(old: &Audit, new: &Audit, difference: &Difference, format: AuditFormat) -> Result<String, Failure> {
+/// Lines of each kind of change that are shown first.
+const FIRST_LINES: usize = 8;
+
+pub(super) fn shown(
+    old: &Audit,
+    new: &Audit,
+    difference: &Difference,
+    format: AuditFormat,
+    all: bool,
+) -> Result<String, Failure> {
     let [was, is] = [old, new].map(|audit| &audit.identity);
     match format {
-        AuditFormat::Text => Ok(in_text(difference)),
+        AuditFormat::Text => Ok(in_text(difference, all)),
         AuditFormat::Json => json(&Written { format: FORMAT, old: Side::of(was), new: Side::of(is), difference }),
         AuditFormat::Html => Ok(html::difference(was, is, difference)),
         AuditFormat::Sarif => json(&sarif::difference(new, difference)),
     }
 }
 
-fn in_text(difference: &Difference) -> String {
+fn in_text(difference: &Difference, all: bool) -> String {
     let mut out = text::Page::default();
     if difference.is_empty() {
         out.text.push_str("nothing changed\n");
     }
-    for line in difference.changes.iter().flat_map(Change::lines) {
-        out.text.extend([&line, "\n"]);
+    for kind in difference.changes.chunk_by(|a, b| a.subject == b.subject) {
+        let lines: Vec<_> = kind.iter().flat_map(Change::lines).collect();
+        let most = if all { lines.len() } else { FIRST_LINES };
+        for line in lines.iter().take(most) {
+            out.text.extend([line, "\n"]);
+        }
+        let more = lines.len().saturating_sub(most);
+        if let Some(Change { subject, .. }) = kind.first().filter(|_| more > 0) {
+            out.text.push_str(&format!("  and {more} more of `{subject}`; --all shows them\n"));
+        }
     }
     for (title, findings) in [("New findings", &difference.new_findings), ("Gone findings", &difference.gone_findings)]
     {

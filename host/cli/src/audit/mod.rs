@@ -55,7 +55,7 @@ pub(crate) fn audit(args: &Args) -> Result<(), Failure> {
             let old = old_audit(old, args, &subject, &config)?;
             let difference = Difference::between(&old, &audit);
             let has = args.fail_on.is_some_and(|least| difference.has(least));
-            (difference::shown(&old, &audit, &difference, format)?, has)
+            (difference::shown(&old, &audit, &difference, format, args.all)?, has)
         }
     };
     let code = match (audit.is_readable(), has) {
