@@ -444,6 +444,7 @@ const DOCUMENTS: &[(&str, &[&str])] = &[
             "documents::slow_documents_are_left_out_and_delay_nobody_who_may_not_read_them",
             "documents::reading_a_document_ends_with_the_job_that_asked_for_it",
             "documents::a_document_has_no_more_memory_than_its_limit",
+            "documents::a_document_whose_reader_is_killed_is_left_out_and_not_for_what_it_costs",
             "documents::whatever_a_document_is_made_of_it_is_read_or_left_out",
         ],
     ),
