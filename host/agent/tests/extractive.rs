@@ -464,17 +464,6 @@ async fn what_was_listed_of_sources_is_forgotten_when_others_are_read() {
 }
 
 #[tokio::test]
-async fn what_is_beyond_the_memory_of_an_index_is_not_said_to_be_beyond_its_text() {
-    let dir = TempDir::new().unwrap();
-    // 9 MiB of text, of which each paragraph takes some 60 bytes of memory.
-    write(dir.path(), "docs/1.txt", &"a\n\n".repeat(3 << 20));
-    write(dir.path(), "docs/2.txt", "Signing keys rotate every thirty days.");
-    let job = ask(&dir, "How often do signing keys rotate?").await;
-    let said = job.inputs("record_decision")[0]["decision"].to_string();
-    assert!(said.contains("1 file beyond 64 MiB of text or 128 MiB of memory in all"), "{said}");
-}
-
-#[tokio::test]
 async fn memories_are_condensed_within_the_cap() {
     let note = |key: &str, content: &str, modified: &str| MemoryNote {
         key: key.to_owned(),

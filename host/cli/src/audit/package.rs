@@ -19,7 +19,10 @@ use guild_contract::{
     grants::Policy,
     manifest::{ComponentSpec, FILE_NAME, POSTURE},
 };
-use guild_roster::discovery::{FoundMember, discover};
+use guild_roster::{
+    discovery::{FoundMember, discover},
+    if_there,
+};
 use guild_trust::SUFFIX;
 use memchr::memmem;
 
@@ -106,7 +109,8 @@ impl Others {
                 self.is_cut = true;
                 return Ok(());
             }
-            let found = entry.metadata()?;
+            // What a host writes meanwhile can be gone again.
+            let Some(found) = if_there(entry.metadata())? else { continue };
             let kind = if found.is_symlink() {
                 // A directory handle follows no link that leads out.
                 if dir.metadata(&name).is_ok() { OtherKind::Link } else { OtherKind::LinkOut }
@@ -117,7 +121,7 @@ impl Others {
                 }
                 OtherKind::Special
             } else if found.is_file() {
-                let content = beginning(dir, Path::new(&name))?;
+                let Some(content) = if_there(beginning(dir, Path::new(&name)))? else { continue };
                 let kind = kind(&content, found.mode());
                 self.bytes += content.len();
                 if self.bytes > DOCUMENTS_BYTES {
