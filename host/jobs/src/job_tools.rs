@@ -7,7 +7,7 @@
 use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
-use guild_contract::{Decision, Grants, JobStatus};
+use guild_contract::{Decision, Grants};
 use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools, parse};
 use schemars::JsonSchema;
 use serde::{Deserialize, de::DeserializeOwned};
@@ -47,20 +47,12 @@ impl JobTools {
 
     /// See [`MemoryStore::store`]. A job that has ended stores nothing.
     pub fn store_memory(&self, key: &str, content: &str, call: Option<&str>) -> Result<(), ToolError> {
-        self.check_running()?;
-        self.memory.store(key, content, Some(Source { job: self.job.id(), call }))
+        self.job.while_running(|| self.memory.store(key, content, Some(Source { job: self.job.id(), call })))
     }
 
     /// See [`MemoryStore::delete`]. A job that has ended deletes nothing.
     pub fn delete_memory(&self, key: &str) -> Result<bool, ToolError> {
-        self.check_running()?;
-        self.memory.delete(key)
-    }
-
-    fn check_running(&self) -> Result<(), ToolError> {
-        // A cancel triggers the token before the end is stored.
-        let running = self.job.status() == JobStatus::Running;
-        if running && !self.job.cancelled().is_cancelled() { Ok(()) } else { Err(ToolError::JobEnded) }
+        self.job.while_running(|| self.memory.delete(key))
     }
 
     fn call_blocking(&self, call: ToolCall) -> Result<&'static str, ToolError> {

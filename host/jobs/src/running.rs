@@ -443,6 +443,16 @@ impl RunningJob {
         work(&mut files, &self.dir().map_err(StoreError::io("the job's directory cannot be opened"))?)
     }
 
+    /// Does something outside of the job's own files, unless the job has ended. Its end waits for it.
+    pub(crate) fn while_running<T>(&self, work: impl FnOnce() -> Result<T, ToolError>) -> Result<T, ToolError> {
+        let files = lock(&self.files);
+        // A cancel triggers the token before the end is stored.
+        if files.ended || self.cancelled().is_cancelled() {
+            return Err(ToolError::JobEnded);
+        }
+        work()
+    }
+
     fn write(
         &self,
         files: &mut Files,
