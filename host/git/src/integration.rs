@@ -17,7 +17,7 @@ use tokio::sync::Mutex;
 use crate::{
     error::GitError,
     merge::Merged,
-    names::{AttemptBranch, CommitId, INTEGRATION_REF},
+    names::{AttemptBranch, CommitId, INTEGRATION_BRANCH, INTEGRATION_REF},
     repository::{Repository, Tip},
     worktree::{Checkout, Worktree},
 };
@@ -32,7 +32,7 @@ const SQUASHED_FROM: &str = "Squashed-From: ";
 /// How often an operation begins again because somebody else changed the branch or the worktree.
 const TRIES: usize = 5;
 
-/// The worktree of [`crate::INTEGRATION_BRANCH`]. Have one of each project: operations that change it wait for each other.
+/// The worktree of [`INTEGRATION_BRANCH`]. Have one of each project: operations that change it wait for each other.
 #[derive(Debug)]
 pub struct Integration {
     repository: Repository,
@@ -43,12 +43,12 @@ pub struct Integration {
 /// What became of a merge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Merge {
-    /// The branch's changes are one commit on [`crate::INTEGRATION_BRANCH`].
+    /// The branch's changes are one commit on [`INTEGRATION_BRANCH`].
     Merged {
         /// The commit, which has one parent.
         commit: CommitId,
     },
-    /// [`crate::INTEGRATION_BRANCH`] has all changes of the branch already.
+    /// [`INTEGRATION_BRANCH`] has all changes of the branch already.
     NothingToMerge,
     /// Files outside of `.lore/` were changed on both sides. Nothing was merged.
     Conflicts {
@@ -92,19 +92,20 @@ impl Integration {
     /// As [`Repository::integration`].
     pub async fn start_attempt(&self, branch: &AttemptBranch, dir: &Path, checkout: Checkout) -> Result<(), GitError> {
         let (repository, full) = (&self.repository, branch.full());
-        let tip = match repository.tip(&full).await? {
-            Some(tip) => tip,
-            None => {
-                let _alone = self.alone.lock().await;
-                let main = self.sync().await?;
-                repository.update_ref(&repository.path, &full, &main.commit, None).await?;
-                main
-            }
-        };
-        repository.make_worktree(dir, &full, &tip.tree, checkout, async |_| Ok(())).await.map(drop)
+        if let Some(whole) = repository.worktree(dir)? {
+            return repository.on_branch(&whole.dir, &full).await.map(drop);
+        }
+        let alone = self.alone.lock().await;
+        let main = self.sync().await?;
+        let is_new = repository.update_ref(&repository.path, &full, &main.commit, None).await?;
+        drop(alone);
+        if !is_new && let Some(tip) = repository.tip(&full).await? {
+            repository.check(&tip).await?;
+        }
+        repository.make_worktree(dir, &full, checkout, async |_| Ok(())).await.map(drop)
     }
 
-    /// Commits what is loose on the integration worktree, and moves it to the tip of [`crate::INTEGRATION_BRANCH`] where a crash left
+    /// Commits what is loose on the integration worktree, and moves it to the tip of [`INTEGRATION_BRANCH`] where a crash left
     /// it behind. Other operations do this first.
     ///
     /// # Errors
@@ -137,11 +138,15 @@ impl Integration {
                 Merged::Tree(tree) if tree == main.tree => return Ok(Merge::NothingToMerge),
                 Merged::Tree(tree) => tree,
             };
-            repository.check_tree(&tree).await?;
+            repository.check_tree(&tree, Some(&main.tree)).await?;
             let message = format!("{}\n\n{SQUASHED_FROM}{}\n", message.trim_end(), attempt.commit);
             let commit = repository.commit_tree(&tree, &main.commit, &message).await?;
             if self.advance(&main, &commit).await? {
-                if let Err(e) = self.sync().await {
+                let tip = Tip { commit: commit.clone(), tree };
+                // Where a file was written since, it is merged first.
+                if !matches!(self.show(&self.dir, &main.tree, &main, &tip).await, Ok(true))
+                    && let Err(e) = self.sync().await
+                {
                     let dir = self.dir.display();
                     tracing::warn!("{dir} does not show the last merge yet, and will after the next operation: {e}");
                 }
@@ -176,14 +181,28 @@ impl Integration {
 
     /// Brings the branch, the worktree and its base together, see the top of this file. The branch's tip afterwards.
     async fn sync(&self) -> Result<Tip, GitError> {
-        let worktree = self.made().await?;
-        let (repository, dir) = (&self.repository, &worktree.dir);
+        let repository = &self.repository;
+        let worktree = match repository.worktree(&self.dir)? {
+            Some(worktree) => worktree,
+            None => self.make().await?,
+        };
+        let dir = &worktree.dir;
         let mut trouble = None;
         for _ in 0..TRIES {
-            // The base first: one that is older than the files is harmless, one that is newer undoes a merge.
-            let base = repository.tip_in(dir, BASE_REF).await?;
-            let main = repository.tip(INTEGRATION_REF).await?.ok_or_else(|| self.busy())?;
+            // Before the files: a base that is older than they are is harmless, one that is newer undoes a merge.
+            let (mut main, mut base) = (None, None);
+            for found in repository.refs(dir, &[INTEGRATION_REF, BASE_REF]).await? {
+                match found.name == BASE_REF {
+                    true => base = Some(found.tip),
+                    false => main = found.is_head.then_some(found.tip),
+                }
+            }
+            let branch = || INTEGRATION_BRANCH.to_owned();
+            let main = main.ok_or_else(|| GitError::OtherBranch { dir: dir.clone(), branch: branch() })?;
             let base = base.unwrap_or_else(|| main.clone());
+            if main.tree != base.tree {
+                repository.check_tree(&main.tree, Some(&base.tree)).await?;
+            }
             let files = repository.current_tree(&worktree, &main.tree).await?;
             let tip = if files == base.tree || files == main.tree {
                 main
@@ -193,19 +212,28 @@ impl Integration {
                     None => continue,
                 }
             };
-            if files != tip.tree {
-                repository.git.call(dir, &["update-index", "-q", "--refresh"]).codes(&[0, 1]).await?;
-                // It fails, and changes nothing, where a file was written since.
-                if let Err(e) = repository.git.call(dir, &["read-tree", "-m", "-u", &files, &tip.tree]).run().await {
-                    trouble = Some(e);
-                    continue;
-                }
-            }
-            if base == tip || repository.update_ref(dir, BASE_REF, &tip.commit, Some(&base.commit)).await? {
-                return Ok(tip);
+            match self.show(dir, &files, &base, &tip).await {
+                Ok(true) => return Ok(tip),
+                Ok(false) => {}
+                Err(e) => trouble = Some(e),
             }
         }
         Err(trouble.unwrap_or_else(|| self.busy()))
+    }
+
+    /// Moves the files, which are those of a tree, to the branch's tip, and then the base. `false`: somebody else moved it.
+    ///
+    /// # Errors
+    /// Where a file was written since; no file was changed then.
+    async fn show(&self, dir: &Path, files: &str, base: &Tip, tip: &Tip) -> Result<bool, GitError> {
+        let repository = &self.repository;
+        let read = || repository.git.call(dir, &["read-tree", "-m", "-u", files, &tip.tree]).run();
+        if files != tip.tree && read().await.is_err() {
+            // A file that was only touched is taken for a changed one.
+            repository.git.call(dir, &["update-index", "-q", "--refresh"]).codes(&[0, 1]).await?;
+            read().await?;
+        }
+        Ok(base == tip || repository.update_ref(dir, BASE_REF, &tip.commit, Some(&base.commit)).await?)
     }
 
     /// Commits the files of the worktree as a change of their base. `None`: the branch was moved by somebody else.
@@ -226,21 +254,20 @@ impl Integration {
         Ok(self.advance(main, &commit).await?.then_some(Tip { commit, tree }))
     }
 
-    /// The worktree, made where it is missing, as the branch is.
-    async fn made(&self) -> Result<Worktree, GitError> {
+    /// Makes the worktree, and the branch if it is missing.
+    async fn make(&self) -> Result<Worktree, GitError> {
         let repository = &self.repository;
-        let tip = match repository.tip(INTEGRATION_REF).await? {
-            Some(tip) => tip,
-            None => {
-                let tip = repository.default_tip().await?;
-                repository.update_ref(&repository.path, INTEGRATION_REF, &tip.commit, None).await?;
-                tip
-            }
-        };
+        let tip = repository.tip(INTEGRATION_REF).await?;
+        let is_new = tip.is_none();
+        let tip = if let Some(tip) = tip { tip } else { repository.default_tip().await? };
+        repository.check(&tip).await?;
+        if is_new {
+            repository.update_ref(&repository.path, INTEGRATION_REF, &tip.commit, None).await?;
+        }
         let set_base = async |dir: &Path| {
             let set = repository.git.call(dir, &["update-ref", BASE_REF, "HEAD"]);
             set.run().await.map(drop)
         };
-        repository.make_worktree(&self.dir, INTEGRATION_REF, &tip.tree, Checkout::Full, set_base).await
+        repository.make_worktree(&self.dir, INTEGRATION_REF, Checkout::Full, set_base).await
     }
 }

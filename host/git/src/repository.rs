@@ -31,6 +31,18 @@ pub(crate) struct Tip {
     pub(crate) tree: String,
 }
 
+/// A ref as one worktree sees it.
+pub(crate) struct Ref {
+    pub(crate) name: String,
+    pub(crate) tip: Tip,
+    /// Whether that worktree is on it.
+    pub(crate) is_head: bool,
+}
+
+/// The tree without files, which each repository has.
+const EMPTY_TREE_SHA1: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
+const EMPTY_TREE_SHA256: &str = "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321";
+
 impl Repository {
     /// Examines the repository whose top directory is `path`. `default_branch` is what work begins from; `None` chooses the
     /// first that exists of: the branch that `origin/HEAD` names, `main`, `master`, the branch that is checked out.
@@ -77,7 +89,7 @@ impl Repository {
             None => this.find_default_branch().await?,
         };
         let tip = this.default_tip().await?;
-        this.check_tree(&tip.tree).await?;
+        this.check_tree(&tip.tree, None).await?;
         Ok(this)
     }
 
@@ -116,19 +128,22 @@ impl Repository {
 
     /// The commit of a ref; `None` where there is no such ref.
     pub(crate) async fn tip(&self, full_name: &str) -> Result<Option<Tip>, GitError> {
-        self.tip_in(&self.path, full_name).await
+        Ok(self.refs(&self.path, &[full_name]).await?.into_iter().next().map(|found| found.tip))
     }
 
-    /// The commit of a ref that may be of this worktree alone.
-    pub(crate) async fn tip_in(&self, dir: &Path, full_name: &str) -> Result<Option<Tip>, GitError> {
-        let format = "--format=%(refname) %(objectname) %(tree)";
-        // The name is a pattern to git, but no revision. The end of the options is for what `rev-parse` said.
-        let listed = self.git.call(dir, &["for-each-ref", format, "--end-of-options", full_name]).line().await?;
-        Ok(listed.lines().find_map(|line| {
-            let (name, rest) = line.split_once(' ')?;
+    /// Those of these refs that exist, as a worktree sees them, in the order of their names.
+    pub(crate) async fn refs(&self, dir: &Path, full_names: &[&str]) -> Result<Vec<Ref>, GitError> {
+        let call = self.git.call(dir, &["for-each-ref", "--format=%(HEAD)%(refname) %(objectname) %(tree)"]);
+        // They are patterns to git, but no revisions and no options: they begin with `refs/`.
+        let listed = full_names.iter().fold(call, |call, name| call.arg(name)).line().await?;
+        let read = |line: &str| {
+            let (name, rest) = line.split_at_checked(1)?.1.split_once(' ')?;
             let (commit, tree) = rest.split_once(' ')?;
-            (name == full_name).then(|| Tip { commit: CommitId(commit.to_owned()), tree: tree.to_owned() })
-        }))
+            let tip = Tip { commit: CommitId(commit.to_owned()), tree: tree.to_owned() };
+            let is_head = line.starts_with('*');
+            full_names.contains(&name).then(|| Ref { name: name.to_owned(), tip, is_head })
+        };
+        Ok(listed.lines().filter_map(read).collect())
     }
 
     pub(crate) async fn default_tip(&self) -> Result<Tip, GitError> {
@@ -159,20 +174,34 @@ impl Repository {
         Err(GitError::NoDefaultBranch { path: self.path.clone() })
     }
 
-    /// Checks that a tree can be checked out and worked on: no submodules, no LFS, `.lore` no symbolic link.
-    pub(crate) async fn check_tree(&self, tree: &str) -> Result<(), GitError> {
+    /// Checks that a commit can be checked out and worked on, see [`Self::check_tree`] and `settings.rs`.
+    pub(crate) async fn check(&self, tip: &Tip) -> Result<(), GitError> {
+        settings::check(&self.git, &self.path).await?;
+        self.check_tree(&tip.tree, None).await
+    }
+
+    /// Checks a tree: no submodules, no LFS, `.lore` no symbolic link. Only what it has beyond `checked` is looked at, a tree
+    /// for which this was done.
+    pub(crate) async fn check_tree(&self, tree: &str, checked: Option<&str>) -> Result<(), GitError> {
         let path = || self.path.clone();
-        let listed = self.call(&["ls-tree", "-r", "-z", "--full-tree", tree]).run().await?;
+        let empty = if tree.len() == EMPTY_TREE_SHA1.len() { EMPTY_TREE_SHA1 } else { EMPTY_TREE_SHA256 };
+        let compare =
+            ["diff-tree", "-r", "-z", "--no-renames", "--ignore-submodules=none", checked.unwrap_or(empty), tree];
+        let changed = self.call(&compare).run().await?;
+        // `:<old mode> <new mode> <old object> <new object> <status>`, then the file.
+        let mut fields = changed.split(|&byte| byte == 0).map(String::from_utf8_lossy);
         let mut attributes = false;
-        for entry in listed.split(|&byte| byte == 0) {
-            let entry = String::from_utf8_lossy(entry);
-            let Some((about, file)) = entry.split_once('\t') else { continue };
-            if about.starts_with("160000") || file == ".gitmodules" {
-                return Err(GitError::Submodules { path: path(), file: file.to_owned() });
+        while let (Some(about), Some(file)) = (fields.next(), fields.next()) {
+            let mode = about.split(' ').nth(1).unwrap_or_default();
+            if mode == "000000" {
+                continue;
             }
-            // In a list of files, a directory is none. Some file systems do not tell case apart.
+            if mode == "160000" || file == ".gitmodules" {
+                return Err(GitError::Submodules { path: path(), file: file.into_owned() });
+            }
+            // A directory is not listed, only what is in it. Some file systems do not tell case apart.
             if file.eq_ignore_ascii_case(".lore") {
-                return Err(GitError::LoreNotADirectory { path: path(), file: file.to_owned() });
+                return Err(GitError::LoreNotADirectory { path: path(), file: file.into_owned() });
             }
             attributes |= file.rsplit('/').next() == Some(".gitattributes");
         }
@@ -181,14 +210,10 @@ impl Repository {
         }
         let search = ["grep", "--no-textconv", "--text", "--files-with-matches", "-z", "-E", "-e", "^[^#].*filter=lfs"];
         let found = self.call(&search).arg(tree).arg("--").arg(":(glob)**/.gitattributes").codes(&[0, 1]).await?.1;
-        match found.split(|&byte| byte == 0).next().filter(|file| !file.is_empty()) {
+        // Each file is behind its tree and a colon.
+        match String::from_utf8_lossy(&found).split('\0').find_map(|file| file.split_once(':')) {
+            Some((_, file)) => Err(GitError::Lfs { path: path(), file: file.to_owned() }),
             None => Ok(()),
-            Some(file) => {
-                let file = String::from_utf8_lossy(file);
-                // Each is written behind its tree and a colon.
-                let file = file.split_once(':').map_or(&*file, |(_, file)| file).to_owned();
-                Err(GitError::Lfs { path: path(), file })
-            }
         }
     }
 
@@ -212,7 +237,7 @@ impl Repository {
         match self.git.call(dir, &["update-ref", full_name, new.as_str(), old_id]).run().await {
             Ok(_) => Ok(true),
             Err(error) => {
-                let now = self.tip_in(dir, full_name).await?.map(|tip| tip.commit);
+                let now = self.refs(dir, &[full_name]).await?.into_iter().next().map(|found| found.tip.commit);
                 if now.as_ref() == old { Err(error) } else { Ok(false) }
             }
         }

@@ -203,7 +203,8 @@ impl Call<'_> {
 
     /// Its exit code, which has to be one of these, and what it said.
     pub(crate) async fn codes(self, expected: &[i32]) -> Result<(i32, Vec<u8>), GitError> {
-        let command = self.args.first().map(|arg| arg.to_string_lossy().into_owned()).unwrap_or_default();
+        let mut words = self.args.iter().map(|arg| arg.to_string_lossy());
+        let command = words.find(|word| !word.starts_with('-')).unwrap_or_default().into_owned();
         let (dir, limit, program) = (self.dir.to_owned(), self.git.limit, self.git.program.to_path_buf());
         match self.finish().await {
             Ok(Finished { code: Some(code), stdout, .. }) if expected.contains(&code) => Ok((code, stdout)),

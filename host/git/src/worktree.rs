@@ -9,9 +9,12 @@ use crate::{
     error::GitError,
     lock::free,
     names::{AttemptBranch, CommitId, INTEGRATION_REF, OURS},
-    repository::Repository,
+    repository::{Repository, Tip},
     settings,
 };
+
+/// How often an operation begins again because files came and went.
+const TRIES: usize = 5;
 
 /// What a worktree has of its branch's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,26 +38,21 @@ pub(crate) struct Worktree {
 enum Found {
     /// Nothing, or an empty directory.
     Nothing,
-    /// A worktree of the repository without an index: its making was interrupted. The checkout writes the index last.
-    Half,
+    /// A worktree of the repository without an index, and where git keeps it: its making was interrupted. The checkout writes
+    /// the index last.
+    Half(PathBuf),
     Whole(Worktree),
     Other,
 }
 
-/// The changes of a worktree that are not committed.
-#[derive(Default)]
-struct Changes {
-    some: bool,
-    /// Files below `.lore` that the repository's rules ignore.
-    ignored_lore: bool,
-}
-
 impl Repository {
-    /// The worktree at this place, which has to be whole.
-    pub(crate) fn worktree(&self, dir: &Path) -> Result<Worktree, GitError> {
+    /// The worktree at this place; `None` where it is missing or half-made.
+    pub(crate) fn worktree(&self, dir: &Path) -> Result<Option<Worktree>, GitError> {
+        let dir = &place(dir)?;
         match self.found(dir)? {
-            Found::Whole(worktree) => Ok(worktree),
-            Found::Nothing | Found::Half | Found::Other => Err(self.not_a_worktree(dir)),
+            Found::Whole(worktree) => Ok(Some(worktree)),
+            Found::Nothing | Found::Half(_) => Ok(None),
+            Found::Other => Err(self.not_a_worktree(dir)),
         }
     }
 
@@ -77,64 +75,66 @@ impl Repository {
         Ok(match own.filter(|own| own.parent() == Some(&self.data.join("worktrees"))) {
             None => Found::Other,
             Some(own) if own.join("index").exists() => Found::Whole(Worktree { dir: dir.to_owned(), own }),
-            Some(_) => Found::Half,
+            Some(own) => Found::Half(own),
         })
     }
 
-    /// The worktree of a branch, which is made where it is missing or half-made. The branch exists and has this tree. `begun`
-    /// is called with the worktree's directory before the checkout.
+    /// Makes the worktree of a branch where it is missing or half-made. `begun` is called with its directory before the
+    /// checkout. The branch and the settings were checked.
     pub(crate) async fn make_worktree(
         &self,
         dir: &Path,
         branch: &str,
-        tree: &str,
         checkout: Checkout,
         begun: impl AsyncFnOnce(&Path) -> Result<(), GitError>,
     ) -> Result<Worktree, GitError> {
         let dir = &place(dir)?;
-        let listed = self.listed_worktrees().await?;
-        if let Some((at, _)) = listed.iter().find(|(at, on)| at != dir && on.as_deref() == Some(branch)) {
-            // It may be where the worktree was before the host's directory was moved.
-            if at.exists() || *at == self.path {
-                let branch = Self::short(branch).to_owned();
-                return Err(GitError::CheckedOutElsewhere { branch, at: at.clone() });
-            }
-            self.forget(at).await?;
+        if let Found::Half(_) = self.found(dir)? {
+            self.discard(dir).await?;
         }
-        let registered = listed.iter().find(|(at, _)| at == dir);
-        match self.found(dir)? {
-            Found::Other => return Err(self.not_a_worktree(dir)),
-            Found::Whole(worktree) => {
-                if registered.is_some_and(|(_, on)| on.as_deref() == Some(branch)) {
-                    return Ok(worktree);
-                }
-                return Err(GitError::OtherBranch { dir: dir.clone(), branch: Self::short(branch).to_owned() });
-            }
-            Found::Half => self.discard(dir).await?,
-            Found::Nothing if registered.is_some() => self.forget(dir).await?,
-            Found::Nothing => {}
-        }
-        self.check_tree(tree).await?;
-        self.call(&["worktree", "add", "--no-checkout", "--quiet", "--"])
-            .arg(dir)
-            .arg(Self::short(branch))
-            .run()
-            .await?;
-        let Found::Half = self.found(dir)? else { return Err(self.not_a_worktree(dir)) };
-        let own = self.git.call(dir, &["rev-parse", "--path-format=absolute", "--git-dir"]).line().await?;
-        let own = PathBuf::from(own);
-        // Git may have copied patterns, and settings, from the user's working tree.
-        let patterns = match checkout {
-            Checkout::Sparse => "/.lore/\n",
-            Checkout::Full => "/*\n",
+        let add = || {
+            let add = self.call(&["worktree", "add", "--no-checkout", "--quiet", "--"]);
+            add.arg(dir).arg(Self::short(branch)).run()
         };
-        let info = own.join("info");
-        let written = fs::create_dir_all(&info).and_then(|()| fs::write(info.join("sparse-checkout"), patterns));
-        written.map_err(|source| GitError::File { path: info, source })?;
-        settings::check(&self.git, dir).await?;
+        if let Err(error) = add().await {
+            self.make_room(dir, branch, error).await?;
+            add().await?;
+        }
+        let Found::Half(own) = self.found(dir)? else { return Err(self.not_a_worktree(dir)) };
+        // Git may have copied patterns and settings of the user's working tree.
+        let patterns = own.join("info/sparse-checkout");
+        let written = match checkout {
+            Checkout::Sparse => fs::create_dir_all(own.join("info")).and_then(|()| fs::write(&patterns, "/.lore/\n")),
+            Checkout::Full => gone(fs::remove_file(&patterns)),
+        };
+        written.map_err(|source| GitError::File { path: patterns, source })?;
+        if own.join("config.worktree").exists() {
+            settings::check(&self.git, dir).await?;
+        }
         begun(dir).await?;
         self.git.call(dir, &["read-tree", "-m", "-u", "HEAD"]).run().await?;
-        self.worktree(dir)
+        Ok(Worktree { dir: dir.clone(), own })
+    }
+
+    /// Removes what git remembers of worktrees that are gone, and in the way of one.
+    ///
+    /// # Errors
+    /// [`GitError::CheckedOutElsewhere`]; `error` where nothing is in the way.
+    async fn make_room(&self, dir: &Path, branch: &str, error: GitError) -> Result<(), GitError> {
+        let mut error = Some(error);
+        for (at, on) in self.listed_worktrees().await? {
+            if at != dir && on.as_deref() == Some(branch) {
+                // It may be where the worktree was before the host's directory was moved.
+                if at.exists() || at == self.path {
+                    return Err(GitError::CheckedOutElsewhere { branch: Self::short(branch).to_owned(), at });
+                }
+            } else if at != dir {
+                continue;
+            }
+            self.forget(&at).await?;
+            error = None;
+        }
+        error.map_or(Ok(()), Err)
     }
 
     /// Removes the worktree of an attempt, whole or half-made, with what is not committed in it. The branch stays. Nothing
@@ -153,8 +153,8 @@ impl Repository {
             Found::Nothing if registered.is_some() => self.forget(dir).await,
             Found::Nothing => Ok(()),
             Found::Whole(_) if attempts == Some(true) => self.discard(dir).await,
-            Found::Half if attempts != Some(false) => self.discard(dir).await,
-            Found::Whole(_) | Found::Half | Found::Other => Err(self.not_a_worktree(dir)),
+            Found::Half(_) if attempts != Some(false) => self.discard(dir).await,
+            Found::Whole(_) | Found::Half(_) | Found::Other => Err(self.not_a_worktree(dir)),
         }
     }
 
@@ -164,9 +164,9 @@ impl Repository {
         let aside = dir.with_file_name(format!(".removed-{name}"));
         let (from, to) = (dir.to_owned(), aside.clone());
         let removed = tokio::task::spawn_blocking(move || {
-            remove_all(&to)?;
+            gone(fs::remove_dir_all(&to))?;
             fs::rename(from, &to)?;
-            remove_all(&to)
+            fs::remove_dir_all(&to)
         });
         let removed = removed.await.unwrap_or_else(|e| Err(io::Error::other(e)));
         removed.map_err(|source| GitError::File { path: aside, source })?;
@@ -208,41 +208,50 @@ impl Repository {
         dir: &Path,
         message: &str,
     ) -> Result<Option<CommitId>, GitError> {
-        let worktree = self.worktree(&place(dir)?)?;
+        let worktree = self.worktree(dir)?.ok_or_else(|| self.not_a_worktree(dir))?;
         let dir = &worktree.dir;
-        let on = self.git.call(dir, &["rev-parse", "--symbolic-full-name", "HEAD"]).line().await?;
-        let head = self.tip(&on).await?.filter(|_| on == branch.full());
-        let Some(head) = head else {
-            return Err(GitError::OtherBranch { dir: dir.clone(), branch: branch.to_string() });
-        };
+        let head = self.on_branch(dir, &branch.full()).await?;
         let tree = self.current_tree(&worktree, &head.tree).await?;
         if tree == head.tree {
             return Ok(None);
         }
         let commit = self.commit_tree(&tree, &head.commit, message).await?;
-        match self.update_ref(&self.path, &on, &commit, Some(&head.commit)).await? {
+        match self.update_ref(&self.path, &branch.full(), &commit, Some(&head.commit)).await? {
             true => Ok(Some(commit)),
             false => Err(GitError::Busy { dir: dir.clone() }),
         }
     }
 
-    /// All that is in a worktree as a tree, which is then what its index has, too. It is checked unless it is `head`, the
-    /// tree of the commit that is checked out.
+    /// The commit of a worktree that has to be on this branch.
+    pub(crate) async fn on_branch(&self, dir: &Path, branch: &str) -> Result<Tip, GitError> {
+        let refs = self.refs(dir, &[branch]).await?;
+        let head = refs.into_iter().find(|found| found.is_head).map(|found| found.tip);
+        head.ok_or_else(|| GitError::OtherBranch { dir: dir.to_owned(), branch: Self::short(branch).to_owned() })
+    }
+
+    /// All that is in a worktree as a tree, which is then what its index has, too. `head` is the tree of the commit that is
+    /// checked out; what is beyond it is checked.
     pub(crate) async fn current_tree(&self, worktree: &Worktree, head: &str) -> Result<String, GitError> {
         let dir = &worktree.dir;
         settings::check(&self.git, dir).await?;
+        if dir.join(".lore").symlink_metadata().is_ok_and(|about| !about.is_dir()) {
+            return Err(GitError::LoreNotADirectory { path: dir.clone(), file: ".lore".to_owned() });
+        }
         free(&worktree.own.join("index.lock"), self.git.longest_run()).await?;
-        let changes = self.changes(dir).await?;
-        if !changes.some {
-            return Ok(head.to_owned());
-        }
-        self.git.call(dir, &["add", "--all", "--sparse", "--", "."]).run().await?;
-        if changes.ignored_lore {
-            self.git.call(dir, &["add", "--all", "--sparse", "--force", "--", ".lore"]).run().await?;
-        }
-        let tree = self.git.call(dir, &["write-tree"]).line().await?;
+        let mut tries = 0;
+        let tree = loop {
+            let Some(changed) = self.changes(dir).await? else { return Ok(head.to_owned()) };
+            let add = ["--literal-pathspecs", "add", "--all", "--force", "--sparse", "--pathspec-from-file=-"];
+            let add = self.git.call(dir, &add).arg("--pathspec-file-nul").input(changed);
+            match add.run().await {
+                Ok(_) => break self.git.call(dir, &["write-tree"]).line().await?,
+                // A file that is gone by now is an error.
+                Err(GitError::Failed { .. }) if tries < TRIES => tries += 1,
+                Err(error) => return Err(error),
+            }
+        };
         if tree != head
-            && let Err(refused) = self.check_tree(&tree).await
+            && let Err(refused) = self.check_tree(&tree, Some(head)).await
         {
             // The next run must not look into a repository in the worktree as into a submodule.
             self.git.call(dir, &["read-tree", "HEAD"]).run().await?;
@@ -251,31 +260,43 @@ impl Repository {
         Ok(tree)
     }
 
-    /// Whether something is not committed.
-    async fn changes(&self, dir: &Path) -> Result<Changes, GitError> {
+    /// The files that differ from the index, each with a zero byte behind it. `None`: nothing differs, not even the index from
+    /// the commit.
+    async fn changes(&self, dir: &Path) -> Result<Option<Vec<u8>>, GitError> {
         let status = ["status", "--porcelain=v2", "-z", "--untracked-files=all", "--ignored=matching", "--no-renames"];
         let listed = self.git.call(dir, &status).arg("--ignore-submodules=all").run().await?;
-        let mut changes = Changes::default();
-        for entry in String::from_utf8_lossy(&listed).split('\0') {
-            let Some((kind, rest)) = entry.split_once(' ') else { continue };
-            let dir = || dir.to_owned();
-            match kind {
-                // With conflict markers, it would be committed as if it were resolved.
-                "u" => {
-                    let file = rest.splitn(10, ' ').last().unwrap_or_default().to_owned();
-                    return Err(GitError::Unmerged { dir: dir(), file });
+        let (mut changed, mut some) = (Vec::new(), false);
+        for entry in listed.split(|&byte| byte == 0) {
+            // `<kind> <index><worktree> ...`. The file is behind the last of so many fields, and may have blanks.
+            let fields = match entry.first() {
+                Some(b'1') => 9,
+                Some(b'u') => 11,
+                Some(b'?' | b'!') => 2,
+                _ => continue,
+            };
+            let file = entry.splitn(fields, |&byte| byte == b' ').last().unwrap_or_default();
+            let named = || (dir.to_owned(), String::from_utf8_lossy(file).into_owned());
+            match entry.first() {
+                // With its conflict markers, it would be committed as if it were resolved.
+                Some(b'u') => {
+                    let (dir, file) = named();
+                    return Err(GitError::Unmerged { dir, file });
                 }
-                "!" if rest.starts_with(".lore/") => changes.ignored_lore = true,
-                "!" => continue,
                 // Files are listed one by one, but for another repository. Its own configuration would apply in it.
-                "?" if rest.ends_with('/') => {
-                    return Err(GitError::NestedRepository { dir: dir(), file: rest.to_owned() });
+                Some(b'?') if file.ends_with(b"/") => {
+                    let (dir, file) = named();
+                    return Err(GitError::NestedRepository { dir, file });
                 }
-                _ => {}
+                Some(b'!') if !file.starts_with(b".lore/") => continue,
+                _ => some = true,
             }
-            changes.some = true;
+            // What is only in the index is there already, and may be nowhere else.
+            if entry.first() != Some(&b'1') || entry.get(3) != Some(&b'.') {
+                changed.extend_from_slice(file);
+                changed.push(0);
+            }
         }
-        Ok(changes)
+        Ok(some.then_some(changed))
     }
 }
 
@@ -288,6 +309,7 @@ fn place(dir: &Path) -> Result<PathBuf, GitError> {
     fs::create_dir_all(parent).and_then(|()| fs::canonicalize(parent)).map(|parent| parent.join(name)).map_err(failed)
 }
 
-fn remove_all(dir: &Path) -> io::Result<()> {
-    fs::remove_dir_all(dir).or_else(|e| if e.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(e) })
+/// A removal of what may be missing.
+fn gone(removed: io::Result<()>) -> io::Result<()> {
+    removed.or_else(|e| if e.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(e) })
 }

@@ -91,6 +91,7 @@ async fn hooks_and_programs_of_the_configuration_do_not_run() {
         ("status.showUntrackedFiles", "no"),
         ("merge.directoryRenames", "true"),
         ("core.symlinks", "true"),
+        ("diff.ignoreSubmodules", "all"),
     ] {
         project.git(&["config", key, value]);
     }
@@ -205,7 +206,7 @@ async fn a_lack_of_objects_fetches_nothing() {
     ] {
         project.git(&["config", key, value]);
     }
-    fs::remove_file(project.path().join(".git/objects").join(&blob[..2]).join(&blob[2..])).unwrap();
+    fs::remove_file(project.path().join(".git/objects").join(blob.split_at(2).0).join(blob.split_at(2).1)).unwrap();
     let failed = repository.integration(&project.integration_dir()).await.unwrap_err();
     assert!(matches!(&failed, GitError::Failed { .. }), "{failed}");
     assert!(!project.canary().exists());

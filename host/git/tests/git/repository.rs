@@ -114,6 +114,7 @@ async fn submodules_are_refused() {
         &format!("160000,{},lib", project.git(&["rev-parse", "HEAD"])),
     ]);
     project.git(&["commit", "--quiet", "-m", "Link"]);
+    project.git(&["config", "diff.ignoreSubmodules", "all"]);
     let refused = project.open().await.unwrap_err();
     assert!(matches!(&refused, GitError::Submodules { file, .. } if file == "lib"), "{refused}");
 
