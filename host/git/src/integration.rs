@@ -8,7 +8,9 @@
 //!
 //! [`Integration::sync`] brings the three together and is the first step of each operation: it commits what is loose as
 //! a change of the base, merged with the tip if that is another commit, then moves files and base to the tip. If a crash
-//! left some files new and others old, the new ones are the same change on both sides of that merge.
+//! left some files new and others old, the new ones are the same change on both sides of that merge. A file that git was
+//! killed in the middle of writing is a change of its own: of code, it is a conflict that names the file; below `.lore` it is
+//! committed, and the commit before has it whole.
 
 use std::path::{Path, PathBuf};
 

@@ -98,7 +98,7 @@ impl Repository {
         &self.path
     }
 
-    /// The branch that [`INTEGRATION_BRANCH`] begins from, without `refs/heads/`.
+    /// The branch that [`crate::INTEGRATION_BRANCH`] begins from, without `refs/heads/`.
     pub fn default_branch(&self) -> &str {
         &self.default_branch
     }

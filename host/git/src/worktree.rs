@@ -16,7 +16,7 @@ use crate::{
 /// How often an operation begins again because files came and went.
 const TRIES: usize = 5;
 
-/// What a worktree has of its branch's files.
+/// What a worktree has of its branch's files (REQ-SYS-29).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checkout {
     /// `.lore/` and nothing else, not even files at the root.

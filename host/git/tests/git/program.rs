@@ -187,3 +187,13 @@ async fn a_run_that_says_nothing_of_why_it_failed_is_still_an_error() {
         assert!(refused.ends_with(said), "{refused}");
     }
 }
+
+#[tokio::test]
+async fn a_repository_of_another_user_is_refused_with_what_to_do_here() {
+    let project = Project::new();
+    let body = "echo \"fatal: detected dubious ownership in repository; git config --global --add safe.directory\" >&2; exit 128";
+    let git = stand_in(&project.root(), LIMIT, body).await;
+    let refused = Repository::open(&git, &project.path(), None).await.unwrap_err();
+    assert!(matches!(refused, GitError::OtherOwner { .. }), "{refused}");
+    assert!(!refused.to_string().contains("--global"), "{refused}");
+}
