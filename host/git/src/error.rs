@@ -1,0 +1,233 @@
+//! Why git did not do it.
+
+use std::{io, path::PathBuf, time::Duration};
+
+use crate::version::{OLDEST, Version};
+
+/// Why git did not do it, and what the user can do.
+#[derive(Debug, thiserror::Error)]
+pub enum GitError {
+    /// The program is not on `PATH`.
+    #[error("git is not on PATH; install git {OLDEST} or newer")]
+    NotInstalled,
+    /// The program lacks what this crate needs.
+    #[error("{} is git {found}; install git {OLDEST} or newer", program.display())]
+    TooOld {
+        /// The program.
+        program: PathBuf,
+        /// Its version.
+        found: Version,
+    },
+    /// The program does not say which version of git it is.
+    #[error("{} is not git: it answers {said:?} to `version`", program.display())]
+    NotGit {
+        /// The program.
+        program: PathBuf,
+        /// What it said.
+        said: String,
+    },
+    /// The program cannot be started.
+    #[error("{} cannot be started: {source}", program.display())]
+    Start {
+        /// The program.
+        program: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It took longer than its limit, and was ended.
+    #[error("git {command} in {} took longer than {} seconds and was ended", dir.display(), limit.as_secs())]
+    TimedOut {
+        /// The subcommand.
+        command: String,
+        /// Where it ran.
+        dir: PathBuf,
+        /// The limit.
+        limit: Duration,
+    },
+    /// It said more than is read, and was ended.
+    #[error("git {command} in {} said more than {bytes} bytes and was ended", dir.display())]
+    TooMuchOutput {
+        /// The subcommand.
+        command: String,
+        /// Where it ran.
+        dir: PathBuf,
+        /// The limit.
+        bytes: usize,
+    },
+    /// It failed in a way that has no variant of its own.
+    #[error("git {command} in {} failed: {said}", dir.display())]
+    Failed {
+        /// The subcommand.
+        command: String,
+        /// Where it ran.
+        dir: PathBuf,
+        /// The begin of what it said, on one line.
+        said: String,
+    },
+    /// A file or directory cannot be read or written.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+
+    /// The directory has no repository.
+    #[error("{} is not a git repository; run `git init` there, and commit", path.display())]
+    NotARepository {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The directory is inside of a repository, and not its top.
+    #[error("{} is inside of the git repository {}; register that directory", path.display(), top.display())]
+    NotTheTop {
+        /// The directory.
+        path: PathBuf,
+        /// The repository's top directory.
+        top: PathBuf,
+    },
+    /// The directory is a linked worktree. Two projects would share one `claude/main`.
+    #[error("{} is a linked worktree; register the main working tree of {}", path.display(), repository.display())]
+    LinkedWorktree {
+        /// The directory.
+        path: PathBuf,
+        /// The directory of the repository's data.
+        repository: PathBuf,
+    },
+    /// The repository has no working tree.
+    #[error("{} is a bare repository; register a clone that has a working tree", path.display())]
+    Bare {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The repository is another user's, who could have git run commands.
+    #[error("{} belongs to another user; give it to the user that the host runs as (chown)", path.display())]
+    OtherOwner {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The repository's configuration has what cannot be used safely, see `settings.rs`.
+    #[error("{}: the repository's git configuration sets `{key}`, {why}", path.display())]
+    RefusedSetting {
+        /// The directory.
+        path: PathBuf,
+        /// The key.
+        key: String,
+        /// Why, and what to do.
+        why: &'static str,
+    },
+    /// The repository has no commit.
+    #[error("{} has no commit; commit something first", path.display())]
+    NoCommit {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// There is no such branch.
+    #[error("{} has no branch {branch}; `git branch` lists those that it has", path.display())]
+    NoBranch {
+        /// The directory.
+        path: PathBuf,
+        /// The branch.
+        branch: String,
+    },
+    /// No branch is an obvious default.
+    #[error("{} has no branch main or master, and its HEAD is on none of yours; name a branch", path.display())]
+    NoDefaultBranch {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A branch `claude` leaves no room for `claude/main`.
+    #[error("{} has a branch `claude`, which blocks `claude/main`; rename it: git branch -m claude NEW", path.display())]
+    ClaudeBranch {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The project has submodules.
+    #[error("{}: {file} is a submodule; projects with submodules are not supported", path.display())]
+    Submodules {
+        /// The directory.
+        path: PathBuf,
+        /// The submodule, or `.gitmodules`.
+        file: String,
+    },
+    /// The project keeps files in LFS.
+    #[error("{}: {file} has files stored by Git LFS; projects with LFS are not supported", path.display())]
+    Lfs {
+        /// The directory.
+        path: PathBuf,
+        /// The file of attributes that says so.
+        file: String,
+    },
+    /// `.lore` is a symbolic link or a file.
+    #[error("{}: {file} must be a directory, and is a symbolic link or a file; replace it, and commit", path.display())]
+    LoreNotADirectory {
+        /// The directory.
+        path: PathBuf,
+        /// `.lore`, as the tree spells it.
+        file: String,
+    },
+
+    /// The branch of an attempt is named so that git or the host could misread it.
+    #[error("{name:?} is no branch of an attempt: `claude/`, then letters, digits, `-`, `_`, `.` and `/`")]
+    InvalidBranch {
+        /// The name.
+        name: String,
+    },
+    /// The branch is checked out in a worktree that is not the host's.
+    #[error("the branch {branch} is checked out in {}; check out another one there", at.display())]
+    CheckedOutElsewhere {
+        /// The branch.
+        branch: String,
+        /// The worktree.
+        at: PathBuf,
+    },
+    /// The worktree is on another branch than the one that it is for.
+    #[error("{} is not on the branch {branch}; run `git checkout {branch}` there", dir.display())]
+    OtherBranch {
+        /// The worktree.
+        dir: PathBuf,
+        /// The branch that it is for.
+        branch: String,
+    },
+    /// The directory is something else than a worktree of the repository.
+    #[error("{} is not a worktree of {}; move what is there, or run `git worktree repair` in the latter",
+        dir.display(), path.display())]
+    NotAWorktree {
+        /// The directory.
+        dir: PathBuf,
+        /// The repository.
+        path: PathBuf,
+    },
+    /// The worktree has another repository in it.
+    #[error("{}: {file} is a repository of its own; move it out of the worktree", dir.display())]
+    NestedRepository {
+        /// The worktree.
+        dir: PathBuf,
+        /// The repository in it.
+        file: String,
+    },
+    /// Somebody began a merge in the worktree.
+    #[error("{}: {file} has conflicts that are not resolved; resolve them there, and commit", dir.display())]
+    Unmerged {
+        /// The worktree.
+        dir: PathBuf,
+        /// The first file that has them.
+        file: String,
+    },
+    /// The integration worktree has changes that are not committed, and `claude/main` has others in the same places.
+    #[error("{}: changes that are not committed conflict with claude/main in {}; commit or undo them there",
+        dir.display(), files.join(", "))]
+    LooseConflict {
+        /// The integration worktree.
+        dir: PathBuf,
+        /// The files.
+        files: Vec<String>,
+    },
+    /// `claude/main` or its worktree was changed each time that it was to be.
+    #[error("somebody else keeps changing {}; try again", dir.display())]
+    Busy {
+        /// The integration worktree.
+        dir: PathBuf,
+    },
+}

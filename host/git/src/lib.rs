@@ -1,0 +1,35 @@
+//! Runs `git` for projects, and no other program.
+//!
+//! Workers change a project only through git: each attempt has a branch and a worktree of its own, and what an attempt
+//! completed becomes one commit on [`INTEGRATION_BRANCH`]. The user's working tree, index and branches are never written;
+//! all branches that are written begin with `claude/`.
+//!
+//! - [`Git`] is the program: found once, its version checked, each run bounded in time and output.
+//! - [`Repository`] is a project's repository that was examined and can be worked on.
+//! - [`Integration`] is the worktree of [`INTEGRATION_BRANCH`]: it starts attempts, commits and merges them.
+//!
+//! A repository is hostile input. `run.rs` says what of its configuration is switched off, and `settings.rs` what is refused
+//! because it cannot be switched off. Hooks, filters, merge drivers, signing, prompts and the network are never used.
+//! Symbolic links are checked out as files that hold their target, so that no path in a worktree leads elsewhere.
+//!
+//! A crash at any point leaves a state that the next call completes: a ref changes atomically and last, a worktree counts as
+//! made only once it has an index, and it leaves its directory by one rename.
+
+mod error;
+mod integration;
+mod lock;
+mod merge;
+mod names;
+mod repository;
+mod run;
+mod settings;
+mod version;
+mod worktree;
+
+pub use error::GitError;
+pub use integration::{Integration, Merge};
+pub use names::{AttemptBranch, CommitId, INTEGRATION_BRANCH};
+pub use repository::Repository;
+pub use run::{Git, GitOptions};
+pub use version::{OLDEST, Version};
+pub use worktree::Checkout;

@@ -1,0 +1,265 @@
+//! A project's repository: what it has to be, its branches, and what its trees may have.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    error::GitError,
+    lock::free,
+    names::{AttemptBranch, CommitId, OURS},
+    run::{Call, Git},
+    settings,
+};
+
+/// A project's repository, which was examined. A clone is the same repository.
+#[derive(Clone, Debug)]
+pub struct Repository {
+    pub(crate) git: Git,
+    /// The user's working tree. Nothing is written there.
+    pub(crate) path: PathBuf,
+    /// The repository's data, which all worktrees share.
+    pub(crate) data: PathBuf,
+    default_branch: String,
+}
+
+/// A commit and its tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Tip {
+    pub(crate) commit: CommitId,
+    pub(crate) tree: String,
+}
+
+/// A ref as one worktree sees it.
+pub(crate) struct Ref {
+    pub(crate) name: String,
+    pub(crate) tip: Tip,
+    /// Whether that worktree is on it.
+    pub(crate) is_head: bool,
+}
+
+/// The tree without files, which each repository has.
+const EMPTY_TREE_SHA1: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
+const EMPTY_TREE_SHA256: &str = "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321";
+
+impl Repository {
+    /// Examines the repository whose top directory is `path`. `default_branch` is what work begins from; `None` chooses the
+    /// first that exists of: the branch that `origin/HEAD` names, `main`, `master`, the branch that is checked out.
+    ///
+    /// # Errors
+    /// [`GitError`] has a variant for each reason why it cannot be a project.
+    pub async fn open(git: &Git, path: &Path, default_branch: Option<&str>) -> Result<Self, GitError> {
+        let path = fs::canonicalize(path).map_err(|source| GitError::File { path: path.to_owned(), source })?;
+        has_dot_git(&path)?;
+        // Outside of a repository git would list no settings, and not fail.
+        let bare = git.call(&path, &["rev-parse", "--is-bare-repository"]).line().await;
+        let bare = bare.map_err(|error| match error {
+            GitError::Failed { said, .. } if said.contains("dubious ownership") => {
+                GitError::OtherOwner { path: path.clone() }
+            }
+            GitError::Failed { said, .. } if said.contains("not a git repository") => {
+                GitError::NotARepository { path: path.clone() }
+            }
+            other => other,
+        })?;
+        if bare == "true" {
+            return Err(GitError::Bare { path });
+        }
+        settings::check(git, &path).await?;
+        let places = ["rev-parse", "--path-format=absolute", "--git-common-dir", "--git-dir", "--show-toplevel"];
+        let places = git.call(&path, &places).line().await?;
+        let mut places = places.lines().map(|place| fs::canonicalize(place).unwrap_or_else(|_| place.into()));
+        let (data, own, top) = (places.next().unwrap_or_default(), places.next(), places.next().unwrap_or_default());
+        if own.as_ref() != Some(&data) {
+            return Err(GitError::LinkedWorktree { path, repository: data });
+        }
+        if top != path {
+            return Err(GitError::NotTheTop { path, top });
+        }
+        let mut this = Self { git: git.clone(), path, data, default_branch: String::new() };
+        if this.call(&["for-each-ref", "--count=1", "refs/heads"]).run().await?.is_empty() {
+            return Err(GitError::NoCommit { path: this.path });
+        }
+        if this.tip("refs/heads/claude").await?.is_some() {
+            return Err(GitError::ClaudeBranch { path: this.path });
+        }
+        this.default_branch = match default_branch {
+            Some(branch) => branch.to_owned(),
+            None => this.find_default_branch().await?,
+        };
+        let tip = this.default_tip().await?;
+        this.check_tree(&tip.tree, None).await?;
+        Ok(this)
+    }
+
+    /// The top directory of the user's working tree, canonical.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The branch that [`crate::INTEGRATION_BRANCH`] begins from, without `refs/heads/`.
+    pub fn default_branch(&self) -> &str {
+        &self.default_branch
+    }
+
+    /// Whether the user's working tree or index has changes that are not committed, files included that are not tracked.
+    ///
+    /// # Errors
+    /// Why git cannot tell.
+    pub async fn is_dirty(&self) -> Result<bool, GitError> {
+        settings::check(&self.git, &self.path).await?;
+        let status = ["status", "--porcelain", "-z", "--untracked-files=normal", "--ignore-submodules=all"];
+        Ok(!self.call(&status).run().await?.is_empty())
+    }
+
+    /// Whether the branch of an attempt exists.
+    ///
+    /// # Errors
+    /// Why git cannot tell.
+    pub async fn branch_exists(&self, branch: &AttemptBranch) -> Result<bool, GitError> {
+        Ok(self.tip(&branch.full()).await?.is_some())
+    }
+
+    /// A run that concerns no worktree but the user's, which it only reads.
+    pub(crate) fn call(&self, args: &[&str]) -> Call<'_> {
+        self.git.call(&self.path, args)
+    }
+
+    /// The commit of a ref; `None` where there is no such ref.
+    pub(crate) async fn tip(&self, full_name: &str) -> Result<Option<Tip>, GitError> {
+        Ok(self.refs(&self.path, &[full_name]).await?.into_iter().next().map(|found| found.tip))
+    }
+
+    /// Those of these refs that exist, as a worktree sees them, in the order of their names.
+    pub(crate) async fn refs(&self, dir: &Path, full_names: &[&str]) -> Result<Vec<Ref>, GitError> {
+        let call = self.git.call(dir, &["for-each-ref", "--format=%(HEAD)%(refname) %(objectname) %(tree)"]);
+        // They are patterns to git, but no revisions and no options: they begin with `refs/`.
+        let listed = full_names.iter().fold(call, |call, name| call.arg(name)).line().await?;
+        let read = |line: &str| {
+            let (name, rest) = line.split_at_checked(1)?.1.split_once(' ')?;
+            let (commit, tree) = rest.split_once(' ')?;
+            let tip = Tip { commit: CommitId(commit.to_owned()), tree: tree.to_owned() };
+            let is_head = line.starts_with('*');
+            full_names.contains(&name).then(|| Ref { name: name.to_owned(), tip, is_head })
+        };
+        Ok(listed.lines().filter_map(read).collect())
+    }
+
+    pub(crate) async fn default_tip(&self) -> Result<Tip, GitError> {
+        let tip = self.tip(&format!("refs/heads/{}", self.default_branch)).await?;
+        tip.ok_or_else(|| GitError::NoBranch { path: self.path.clone(), branch: self.default_branch.clone() })
+    }
+
+    async fn find_default_branch(&self) -> Result<String, GitError> {
+        let target = async |name: &str| {
+            let (_, target) = self.call(&["symbolic-ref", "--quiet", name]).codes(&[0, 1]).await?;
+            Ok::<_, GitError>(String::from_utf8_lossy(&target).trim_end().to_owned())
+        };
+        let remote = target("refs/remotes/origin/HEAD").await?;
+        let candidates = [
+            remote.strip_prefix("refs/remotes/origin/").map(|name| format!("refs/heads/{name}")).unwrap_or_default(),
+            "refs/heads/main".to_owned(),
+            "refs/heads/master".to_owned(),
+            target("HEAD").await?,
+        ];
+        for candidate in candidates {
+            if let Some(name) = candidate.strip_prefix("refs/heads/")
+                && !candidate.starts_with(OURS)
+                && self.tip(&candidate).await?.is_some()
+            {
+                return Ok(name.to_owned());
+            }
+        }
+        Err(GitError::NoDefaultBranch { path: self.path.clone() })
+    }
+
+    /// Checks that a commit can be checked out and worked on, see [`Self::check_tree`] and `settings.rs`.
+    pub(crate) async fn check(&self, tip: &Tip) -> Result<(), GitError> {
+        settings::check(&self.git, &self.path).await?;
+        self.check_tree(&tip.tree, None).await
+    }
+
+    /// Checks a tree: no submodules, no LFS, `.lore` no symbolic link. Only what it has beyond `checked` is looked at, a tree
+    /// for which this was done.
+    pub(crate) async fn check_tree(&self, tree: &str, checked: Option<&str>) -> Result<(), GitError> {
+        let path = || self.path.clone();
+        let empty = if tree.len() == EMPTY_TREE_SHA1.len() { EMPTY_TREE_SHA1 } else { EMPTY_TREE_SHA256 };
+        let compare =
+            ["diff-tree", "-r", "-z", "--no-renames", "--ignore-submodules=none", checked.unwrap_or(empty), tree];
+        let changed = self.call(&compare).run().await?;
+        // `:<old mode> <new mode> <old object> <new object> <status>`, then the file.
+        let mut fields = changed.split(|&byte| byte == 0).map(String::from_utf8_lossy);
+        let mut attributes = false;
+        while let (Some(about), Some(file)) = (fields.next(), fields.next()) {
+            let mode = about.split(' ').nth(1).unwrap_or_default();
+            if mode == "000000" {
+                continue;
+            }
+            if mode == "160000" || file == ".gitmodules" {
+                return Err(GitError::Submodules { path: path(), file: file.into_owned() });
+            }
+            // A directory is not listed, only what is in it. Some file systems do not tell case apart.
+            if file.eq_ignore_ascii_case(".lore") {
+                return Err(GitError::LoreNotADirectory { path: path(), file: file.into_owned() });
+            }
+            attributes |= file.rsplit('/').next() == Some(".gitattributes");
+        }
+        if !attributes {
+            return Ok(());
+        }
+        let search = ["grep", "--no-textconv", "--text", "--files-with-matches", "-z", "-E", "-e", "^[^#].*filter=lfs"];
+        let found = self.call(&search).arg(tree).arg("--").arg(":(glob)**/.gitattributes").codes(&[0, 1]).await?.1;
+        // Each file is behind its tree and a colon.
+        match String::from_utf8_lossy(&found).split('\0').find_map(|file| file.split_once(':')) {
+            Some((_, file)) => Err(GitError::Lfs { path: path(), file: file.to_owned() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes a commit, which no branch has yet.
+    pub(crate) async fn commit_tree(&self, tree: &str, parent: &CommitId, message: &str) -> Result<CommitId, GitError> {
+        let call = self.call(&["commit-tree", tree, "-p", parent.as_str(), "-F", "-"]);
+        call.input(message.as_bytes().to_vec()).line().await.map(CommitId)
+    }
+
+    /// Has a ref of ours name another commit. `old` is what it names now, `None` if it is new. `false`: it names something
+    /// else. `dir` decides for refs of one worktree.
+    pub(crate) async fn update_ref(
+        &self,
+        dir: &Path,
+        full_name: &str,
+        new: &CommitId,
+        old: Option<&CommitId>,
+    ) -> Result<bool, GitError> {
+        free(&self.data.join(format!("{full_name}.lock")), self.git.longest_run()).await?;
+        let old_id = old.map(CommitId::as_str).unwrap_or_default();
+        match self.git.call(dir, &["update-ref", full_name, new.as_str(), old_id]).run().await {
+            Ok(_) => Ok(true),
+            Err(error) => {
+                let now = self.refs(dir, &[full_name]).await?.into_iter().next().map(|found| found.tip.commit);
+                if now.as_ref() == old { Err(error) } else { Ok(false) }
+            }
+        }
+    }
+
+    /// A branch as people call it.
+    pub(crate) fn short(full_name: &str) -> &str {
+        full_name.strip_prefix("refs/heads/").unwrap_or(full_name)
+    }
+}
+
+/// Looks for the repository without git: what is above the directory, or bare, is not examined by git at all.
+fn has_dot_git(path: &Path) -> Result<(), GitError> {
+    if path.join(".git").symlink_metadata().is_ok() {
+        return Ok(());
+    }
+    let owned = path.to_owned();
+    if path.join("HEAD").is_file() && path.join("objects").is_dir() {
+        return Err(GitError::Bare { path: owned });
+    }
+    Err(match path.ancestors().find(|above| above.join(".git").exists()) {
+        Some(top) => GitError::NotTheTop { path: owned, top: top.to_owned() },
+        None => GitError::NotARepository { path: owned },
+    })
+}

@@ -1,0 +1,50 @@
+//! The settings of a repository that are refused.
+//!
+//! Settings with a fixed name are overridden on the command line (`run.rs`). These have names that the repository chooses,
+//! or change which files are read. They are refused rather than overridden: without its filter a file would be committed
+//! that the filter is there to encrypt, and without its driver a merge would be wrong, each without a word. Git has no way
+//! to read a repository without its configuration.
+//!
+//! They are looked up before each operation, since a user may add one at any time. Nobody else can: no session writes into
+//! `.git`, and files that the configuration includes, which a session could write, are refused.
+
+use std::path::Path;
+
+use crate::{error::GitError, run::Git};
+
+const PROGRAM: &str =
+    "which runs a program on the project's files; projects that need it are not supported: git config --unset KEY";
+const INCLUDE: &str = "and what it includes can change unseen; copy its settings into .git/config";
+const MOVED: &str = "which puts the working tree elsewhere; register a repository without it";
+const PARTIAL: &str = "so it lacks files; fetch all: git fetch --refetch --no-filter, then unset KEY";
+
+/// Why a key is refused.
+fn refused(key: &str) -> Option<&'static str> {
+    let (section, rest) = key.split_once('.')?;
+    let name = rest.rsplit('.').next()?;
+    // Git writes section and name in lower case.
+    match (section, name) {
+        ("filter", "clean" | "smudge" | "process") | ("merge", "driver") => Some(PROGRAM),
+        // Hooks in the configuration, of git 2.54.
+        ("hook", "command") => Some(PROGRAM),
+        ("include" | "includeif", "path") => Some(INCLUDE),
+        ("core", "worktree") => Some(MOVED),
+        ("extensions", "partialclone") | ("remote", "promisor" | "partialclonefilter") => Some(PARTIAL),
+        _ => None,
+    }
+}
+
+/// Checks what is set for a worktree.
+///
+/// # Errors
+/// [`GitError::RefusedSetting`], or why it cannot be read.
+pub(crate) async fn check(git: &Git, worktree: &Path) -> Result<(), GitError> {
+    let keys = git.call(worktree, &["config", "--list", "--name-only", "-z"]).run().await?;
+    for key in String::from_utf8_lossy(&keys).split('\0') {
+        if let Some(why) = refused(key) {
+            let (path, key) = (worktree.to_owned(), key.to_owned());
+            return Err(GitError::RefusedSetting { path, key, why });
+        }
+    }
+    Ok(())
+}

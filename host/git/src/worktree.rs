@@ -1,0 +1,315 @@
+//! Worktrees: making one so that a half-made one is known, removing it at once, and what is in it as a tree.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    error::GitError,
+    lock::free,
+    names::{AttemptBranch, CommitId, INTEGRATION_REF, OURS},
+    repository::{Repository, Tip},
+    settings,
+};
+
+/// How often an operation begins again because files came and went.
+const TRIES: usize = 5;
+
+/// What a worktree has of its branch's files (REQ-SYS-29).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checkout {
+    /// `.lore/` and nothing else, not even files at the root.
+    Sparse,
+    /// All files.
+    Full,
+}
+
+/// A worktree that is whole.
+#[derive(Debug)]
+pub(crate) struct Worktree {
+    /// Its top directory.
+    pub(crate) dir: PathBuf,
+    /// Where git keeps its index and its HEAD.
+    pub(crate) own: PathBuf,
+}
+
+/// What there is at the place of a worktree.
+enum Found {
+    /// Nothing, or an empty directory.
+    Nothing,
+    /// A worktree of the repository without an index, and where git keeps it: its making was interrupted. The checkout writes
+    /// the index last.
+    Half(PathBuf),
+    Whole(Worktree),
+    Other,
+}
+
+impl Repository {
+    /// The worktree at this place; `None` where it is missing or half-made.
+    pub(crate) fn worktree(&self, dir: &Path) -> Result<Option<Worktree>, GitError> {
+        let dir = &place(dir)?;
+        match self.found(dir)? {
+            Found::Whole(worktree) => Ok(Some(worktree)),
+            Found::Nothing | Found::Half(_) => Ok(None),
+            Found::Other => Err(self.not_a_worktree(dir)),
+        }
+    }
+
+    fn not_a_worktree(&self, dir: &Path) -> GitError {
+        GitError::NotAWorktree { dir: dir.to_owned(), path: self.path.clone() }
+    }
+
+    /// Looks without git, which would take a directory above for the worktree.
+    fn found(&self, dir: &Path) -> Result<Found, GitError> {
+        let failed = |source| GitError::File { path: dir.to_owned(), source };
+        match dir.symlink_metadata() {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+            Err(e) => return Err(failed(e)),
+            Ok(about) if !about.is_dir() => return Ok(Found::Other),
+            Ok(_) if fs::read_dir(dir).map_err(failed)?.next().is_none() => return Ok(Found::Nothing),
+            Ok(_) => {}
+        }
+        let link = fs::read_to_string(dir.join(".git")).unwrap_or_default();
+        let own = link.strip_prefix("gitdir: ").and_then(|own| fs::canonicalize(dir.join(own.trim_end())).ok());
+        Ok(match own.filter(|own| own.parent() == Some(&self.data.join("worktrees"))) {
+            None => Found::Other,
+            Some(own) if own.join("index").exists() => Found::Whole(Worktree { dir: dir.to_owned(), own }),
+            Some(own) => Found::Half(own),
+        })
+    }
+
+    /// Makes the worktree of a branch where it is missing or half-made. `begun` is called with its directory before the
+    /// checkout. The branch and the settings were checked.
+    pub(crate) async fn make_worktree(
+        &self,
+        dir: &Path,
+        branch: &str,
+        checkout: Checkout,
+        begun: impl AsyncFnOnce(&Path) -> Result<(), GitError>,
+    ) -> Result<Worktree, GitError> {
+        let dir = &place(dir)?;
+        if let Found::Half(_) = self.found(dir)? {
+            self.discard(dir).await?;
+        }
+        let add = || {
+            let add = self.call(&["worktree", "add", "--no-checkout", "--quiet", "--"]);
+            add.arg(dir).arg(Self::short(branch)).run()
+        };
+        if let Err(error) = add().await {
+            self.make_room(dir, branch, error).await?;
+            add().await?;
+        }
+        let Found::Half(own) = self.found(dir)? else { return Err(self.not_a_worktree(dir)) };
+        // Git may have copied patterns and settings of the user's working tree.
+        let patterns = own.join("info/sparse-checkout");
+        let written = match checkout {
+            Checkout::Sparse => fs::create_dir_all(own.join("info")).and_then(|()| fs::write(&patterns, "/.lore/\n")),
+            Checkout::Full => gone(fs::remove_file(&patterns)),
+        };
+        written.map_err(|source| GitError::File { path: patterns, source })?;
+        if own.join("config.worktree").exists() {
+            settings::check(&self.git, dir).await?;
+        }
+        begun(dir).await?;
+        self.git.call(dir, &["read-tree", "-m", "-u", "HEAD"]).run().await?;
+        Ok(Worktree { dir: dir.clone(), own })
+    }
+
+    /// Removes what git remembers of worktrees that are gone, and in the way of one.
+    ///
+    /// # Errors
+    /// [`GitError::CheckedOutElsewhere`]; `error` where nothing is in the way.
+    async fn make_room(&self, dir: &Path, branch: &str, error: GitError) -> Result<(), GitError> {
+        let mut error = Some(error);
+        for (at, on) in self.listed_worktrees().await? {
+            if at != dir && on.as_deref() == Some(branch) {
+                // It may be where the worktree was before the host's directory was moved.
+                if at.exists() || at == self.path {
+                    return Err(GitError::CheckedOutElsewhere { branch: Self::short(branch).to_owned(), at });
+                }
+            } else if at != dir {
+                continue;
+            }
+            self.forget(&at).await?;
+            error = None;
+        }
+        error.map_or(Ok(()), Err)
+    }
+
+    /// Removes the worktree of an attempt, whole or half-made, with what is not committed in it. The branch stays. Nothing
+    /// happens where there is none.
+    ///
+    /// # Errors
+    /// [`GitError::NotAWorktree`] where the directory is something else, or a worktree that is not an attempt's.
+    pub async fn remove_worktree(&self, dir: &Path) -> Result<(), GitError> {
+        let dir = &place(dir)?;
+        let listed = self.listed_worktrees().await?;
+        let registered = listed.iter().find(|(at, _)| at == dir);
+        // The user's have other branches, or none. A half-made one may have none yet.
+        let on = registered.and_then(|(_, on)| on.as_deref());
+        let attempts = on.map(|on| on.starts_with(OURS) && on != INTEGRATION_REF);
+        match self.found(dir)? {
+            Found::Nothing if registered.is_some() => self.forget(dir).await,
+            Found::Nothing => Ok(()),
+            Found::Whole(_) if attempts == Some(true) => self.discard(dir).await,
+            Found::Half(_) if attempts != Some(false) => self.discard(dir).await,
+            Found::Whole(_) | Found::Half(_) | Found::Other => Err(self.not_a_worktree(dir)),
+        }
+    }
+
+    /// Removes a worktree. Its directory leaves by one rename, so that none is ever half-removed.
+    async fn discard(&self, dir: &Path) -> Result<(), GitError> {
+        let name = dir.file_name().unwrap_or_default().to_string_lossy();
+        let aside = dir.with_file_name(format!(".removed-{name}"));
+        let (from, to) = (dir.to_owned(), aside.clone());
+        let removed = tokio::task::spawn_blocking(move || {
+            gone(fs::remove_dir_all(&to))?;
+            fs::rename(from, &to)?;
+            fs::remove_dir_all(&to)
+        });
+        let removed = removed.await.unwrap_or_else(|e| Err(io::Error::other(e)));
+        removed.map_err(|source| GitError::File { path: aside, source })?;
+        self.forget(dir).await
+    }
+
+    /// Has git forget a worktree whose directory is gone, one whose making was interrupted too. `git worktree prune` would
+    /// forget the user's own on a disk that is not mounted.
+    async fn forget(&self, dir: &Path) -> Result<(), GitError> {
+        // Git does not take an empty one for gone. One that is not empty stays.
+        let _ = fs::remove_dir(dir);
+        self.call(&["worktree", "remove", "-f", "-f", "--"]).arg(dir).run().await.map(drop)
+    }
+
+    /// All worktrees with the full names of their branches.
+    async fn listed_worktrees(&self) -> Result<Vec<(PathBuf, Option<String>)>, GitError> {
+        let listed = self.call(&["worktree", "list", "--porcelain", "-z"]).run().await?;
+        let mut worktrees = Vec::new();
+        for field in String::from_utf8_lossy(&listed).split('\0') {
+            if let Some(path) = field.strip_prefix("worktree ") {
+                worktrees.push((PathBuf::from(path), None));
+            } else if let (Some(branch), Some((_, on))) = (field.strip_prefix("branch "), worktrees.last_mut()) {
+                *on = Some(branch.to_owned());
+            }
+        }
+        Ok(worktrees)
+    }
+
+    /// Commits all that is in the worktree of an attempt. `None`: it is all committed.
+    ///
+    /// Files that the project ignores are left out, except below `.lore`, where all files are work.
+    ///
+    /// # Errors
+    /// [`GitError::NotAWorktree`], [`GitError::OtherBranch`], and those for what the tree must not have: submodules, files in
+    /// LFS, other repositories, `.lore` as a link.
+    pub async fn commit_all(
+        &self,
+        branch: &AttemptBranch,
+        dir: &Path,
+        message: &str,
+    ) -> Result<Option<CommitId>, GitError> {
+        let worktree = self.worktree(dir)?.ok_or_else(|| self.not_a_worktree(dir))?;
+        let dir = &worktree.dir;
+        let head = self.on_branch(dir, &branch.full()).await?;
+        let tree = self.current_tree(&worktree, &head.tree).await?;
+        if tree == head.tree {
+            return Ok(None);
+        }
+        let commit = self.commit_tree(&tree, &head.commit, message).await?;
+        match self.update_ref(&self.path, &branch.full(), &commit, Some(&head.commit)).await? {
+            true => Ok(Some(commit)),
+            false => Err(GitError::Busy { dir: dir.clone() }),
+        }
+    }
+
+    /// The commit of a worktree that has to be on this branch.
+    pub(crate) async fn on_branch(&self, dir: &Path, branch: &str) -> Result<Tip, GitError> {
+        let refs = self.refs(dir, &[branch]).await?;
+        let head = refs.into_iter().find(|found| found.is_head).map(|found| found.tip);
+        head.ok_or_else(|| GitError::OtherBranch { dir: dir.to_owned(), branch: Self::short(branch).to_owned() })
+    }
+
+    /// All that is in a worktree as a tree, which is then what its index has, too. `head` is the tree of the commit that is
+    /// checked out; what is beyond it is checked.
+    pub(crate) async fn current_tree(&self, worktree: &Worktree, head: &str) -> Result<String, GitError> {
+        let dir = &worktree.dir;
+        settings::check(&self.git, dir).await?;
+        if dir.join(".lore").symlink_metadata().is_ok_and(|about| !about.is_dir()) {
+            return Err(GitError::LoreNotADirectory { path: dir.clone(), file: ".lore".to_owned() });
+        }
+        free(&worktree.own.join("index.lock"), self.git.longest_run()).await?;
+        let mut tries = 0;
+        let tree = loop {
+            let Some(changed) = self.changes(dir).await? else { return Ok(head.to_owned()) };
+            let add = ["--literal-pathspecs", "add", "--all", "--force", "--sparse", "--pathspec-from-file=-"];
+            let add = self.git.call(dir, &add).arg("--pathspec-file-nul").input(changed);
+            match add.run().await {
+                Ok(_) => break self.git.call(dir, &["write-tree"]).line().await?,
+                // A file that is gone by now is an error.
+                Err(GitError::Failed { .. }) if tries < TRIES => tries += 1,
+                Err(error) => return Err(error),
+            }
+        };
+        if tree != head
+            && let Err(refused) = self.check_tree(&tree, Some(head)).await
+        {
+            // The next run must not look into a repository in the worktree as into a submodule.
+            self.git.call(dir, &["read-tree", "HEAD"]).run().await?;
+            return Err(refused);
+        }
+        Ok(tree)
+    }
+
+    /// The files that differ from the index, each with a zero byte behind it. `None`: nothing differs, not even the index from
+    /// the commit.
+    async fn changes(&self, dir: &Path) -> Result<Option<Vec<u8>>, GitError> {
+        let status = ["status", "--porcelain=v2", "-z", "--untracked-files=all", "--ignored=matching", "--no-renames"];
+        let listed = self.git.call(dir, &status).arg("--ignore-submodules=all").run().await?;
+        let (mut changed, mut some) = (Vec::new(), false);
+        for entry in listed.split(|&byte| byte == 0) {
+            // `<kind> <index><worktree> ...`. The file is behind the last of so many fields, and may have blanks.
+            let fields = match entry.first() {
+                Some(b'1') => 9,
+                Some(b'u') => 11,
+                Some(b'?' | b'!') => 2,
+                _ => continue,
+            };
+            let file = entry.splitn(fields, |&byte| byte == b' ').last().unwrap_or_default();
+            let named = || (dir.to_owned(), String::from_utf8_lossy(file).into_owned());
+            match entry.first() {
+                // With its conflict markers, it would be committed as if it were resolved.
+                Some(b'u') => {
+                    let (dir, file) = named();
+                    return Err(GitError::Unmerged { dir, file });
+                }
+                // Files are listed one by one, but for another repository. Its own configuration would apply in it.
+                Some(b'?') if file.ends_with(b"/") => {
+                    let (dir, file) = named();
+                    return Err(GitError::NestedRepository { dir, file });
+                }
+                Some(b'!') if !file.starts_with(b".lore/") => continue,
+                _ => some = true,
+            }
+            // What is only in the index is there already, and may be nowhere else.
+            if entry.first() != Some(&b'1') || entry.get(3) != Some(&b'.') {
+                changed.extend_from_slice(file);
+                changed.push(0);
+            }
+        }
+        Ok(some.then_some(changed))
+    }
+}
+
+/// The place of a worktree as git writes it: its parent is made, and canonical.
+fn place(dir: &Path) -> Result<PathBuf, GitError> {
+    let failed = |source| GitError::File { path: dir.to_owned(), source };
+    let (Some(parent), Some(name), true) = (dir.parent(), dir.file_name(), dir.is_absolute()) else {
+        return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, "not an absolute path of a directory")));
+    };
+    fs::create_dir_all(parent).and_then(|()| fs::canonicalize(parent)).map(|parent| parent.join(name)).map_err(failed)
+}
+
+/// A removal of what may be missing.
+fn gone(removed: io::Result<()>) -> io::Result<()> {
+    removed.or_else(|e| if e.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(e) })
+}
