@@ -20,6 +20,9 @@ const REPORTED: &str = "## Findings";
 /// The shell's first line: any line that fails ends it.
 const STRICT: &str = "set -eu";
 
+/// What an author hands on: the member alone, without what its tools installed.
+const SHIP: &str = "mkdir ../shipped\ncp guild-member.json worker.wasm ../shipped";
+
 /// Builds, runs and audits each.
 pub(super) fn check(guild: &Path, fixture: &Fixture) -> Result<(), String> {
     let guide = fs::read_to_string(root().join(GUIDE)).map_err(|e| format!("{GUIDE}: {e}"))?;
@@ -45,7 +48,8 @@ pub(super) fn check(guild: &Path, fixture: &Fixture) -> Result<(), String> {
             if !said.contains(REPORTED) {
                 return Err(failed(format!("no report came of its job, but:\n{said}")));
             }
-            let audit = shell("guild audit . --format json --fail-on medium").map_err(failed)?;
+            let audit =
+                shell(&format!("{SHIP}\nguild audit ../shipped --format json --fail-on medium")).map_err(failed)?;
             recognised(&audit, language).map_err(failed)?;
             println!("ok   {:>6} ms  a worker in {language}, by {tool}", begun.elapsed().as_millis());
             checked += 1;
