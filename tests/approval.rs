@@ -116,7 +116,7 @@ fn changed_requests_are_refused_and_a_served_members_jobs_are_still_answered_for
     });
     let host = home.serve(&member, &[]);
     let error = host.client().dispatch(json!({"description": "d", "task": "t"})).unwrap_err();
-    assert!(error.message.contains("+ wish web:example.org"), "{}", error.message);
+    assert!(error.message.contains("+ capability web:example.org"), "{}", error.message);
     assert!(error.message.contains("`guild approve`"), "{}", error.message);
     // The whole command names directories, and is in the host's log.
     assert!(!error.message.contains(home.path("").to_str().unwrap()), "{}", error.message);
@@ -124,7 +124,7 @@ fn changed_requests_are_refused_and_a_served_members_jobs_are_still_answered_for
 
     // The running host says so, and has to be started again.
     let (approved, said) = approve(&home, "quick", &["--yes"]);
-    assert!(approved && said.contains("+ wish log\n") && said.contains("started again"), "{said}");
+    assert!(approved && said.contains("+ capability log\n") && said.contains("started again"), "{said}");
     host.stop();
     let host = home.serve(&member, &[]);
     host.client().start("after");

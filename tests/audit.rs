@@ -341,6 +341,19 @@ fn accepted_findings_are_shown_with_their_reason_and_fail_no_gate() {
         "{}",
         stderr(&done)
     );
+    // An entry is of one place, letter by letter, and of nothing that is more severe than it says.
+    let shown = json_of(&audit(&["--format", "json"]));
+    let of = |rule: &str| shown["findings"].as_array().unwrap().iter().find(|found| found["rule"] == rule).unwrap();
+    let (place, severity) = (of("GA060")["place"].as_str().unwrap(), of("GA060")["severity"].as_str().unwrap());
+    assert_eq!(severity, "high", "{shown}");
+    let others = ["GA022", "GA023"].map(|rule| entry(rule, "seen", "2999-12-31")).concat();
+    let gate = |line: &str| {
+        home.write("company.toml", format!("{others}{}{line}\n", entry("GA060", "seen", "2999-12-31")));
+        code(&audit(&["--accept", "company.toml"]))
+    };
+    assert_eq!(gate(&format!("place = {place:?}\nseverity = \"high\"")), Some(0));
+    assert_eq!(gate("place = \"to *\""), Some(i32::from(place != "to *")));
+    assert_eq!(gate(&format!("place = {place:?}\nseverity = \"medium\"")), Some(1));
     for wrong in [entry("GA022", " ", "2999-12-31"), entry("GA020", "gone", "2999-12-31"), "accept = 1".to_owned()] {
         home.write("company.toml", wrong);
         let done = audit(&["--accept", "company.toml"]);
@@ -374,7 +387,7 @@ fn against_shows_only_what_changed() {
         "+ function guild:worker/files@0.1.0#grep",
         "- import guild:worker/web@0.1.0: denied",
         "+ import guild:worker/web@0.1.0: not-asked",
-        "- wish web: denied",
+        "- capability web: denied",
         "- session max turns: 20",
         "+ session max turns: 30",
     ] {
@@ -399,6 +412,26 @@ fn against_shows_only_what_changed() {
 }
 
 #[test]
+fn a_difference_is_one_screen_and_tells_what_looks_alike_apart() {
+    let home = Home::new();
+    member(&home, "ann");
+    let arguments = ["ann", "--members", "members"];
+    home.write("members/ann/posture.md", "Read the scope of each report.");
+    home.write("old.json", &guild(&home, &[&arguments[..], &["--format", "json"]].concat()).stdout);
+    // The same to the eye: Cyrillic letters in one word.
+    home.write("members/ann/posture.md", "Read the \u{455}\u{441}\u{43e}\u{440}\u{435} of each report.");
+    let shown = |more: &[&str]| text(&guild(&home, &[&arguments[..], &["--against", "old.json"], more].concat()));
+    assert!(shown(&[]).contains("\u{455}<U+0455>\u{441}<U+0441>"), "{}", shown(&[]));
+    for n in 0..20 {
+        home.write(&format!("members/ann/extra-{n}.txt"), "x");
+    }
+    let (first, all) = (shown(&[]), shown(&["--all"]));
+    assert_eq!(first.matches("+ file extra-").count(), 8, "{first}");
+    assert!(first.contains("and 12 more of `file`; --all shows them"), "{first}");
+    assert_eq!(all.matches("+ file extra-").count(), 20, "{all}");
+}
+
+#[test]
 fn to_name_no_root_any_more_is_to_ask_for_every_one() {
     let home = Home::new();
     let arguments = ["ann", "--members", "members"];
@@ -412,14 +445,16 @@ fn to_name_no_root_any_more_is_to_ask_for_every_one() {
         home.write("old.json", saved.stdout);
         asking(new);
         let shown = text(&guild(&home, &[&arguments[..], &["--against", "old.json"]].concat()));
-        shown.lines().filter(|line| line.contains(" wish ")).map(str::to_owned).collect::<Vec<_>>()
+        shown.lines().filter(|line| line.contains(" capability ")).map(str::to_owned).collect::<Vec<_>>()
     };
     let files = |roots: Value| json!({"log": {}, "files": {"roots": roots}});
-    let wider = ["- wish files: granted", "+ wish files: granted, every root", "- wish files:docs: granted"];
+    let wider =
+        ["- capability files: granted", "+ capability files: granted, every root", "- capability files:docs: granted"];
     assert_eq!(changes(files(json!(["docs"])), files(json!([]))), wider);
-    assert_eq!(changes(files(json!(["docs"])), files(json!(["docs", "src"]))), ["+ wish files:src: granted"]);
+    assert_eq!(changes(files(json!(["docs"])), files(json!(["docs", "src"]))), ["+ capability files:src: granted"]);
     let web = |hosts: Value| json!({"log": {}, "web": {"hosts": hosts}});
-    let wider = ["- wish web: denied", "+ wish web: denied, every host", "- wish web:docs.rs: denied"];
+    let wider =
+        ["- capability web: denied", "+ capability web: denied, every host", "- capability web:docs.rs: denied"];
     assert_eq!(changes(web(json!(["docs.rs"])), web(json!([]))), wider);
 }
 

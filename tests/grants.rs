@@ -590,9 +590,9 @@ fn an_edited_manifest_is_a_change_and_what_it_asks_for_more_is_shown() {
     assert!(run(&home, "quick").starts_with("date\n"));
     home.edit_manifest("quick", |manifest| manifest["component"]["grants"]["artifacts"] = json!({}));
     let shown = run(&home, "quick");
-    assert!(shown.contains("+ identity guild-member.json: ") && !shown.contains("+ wish"), "{shown}");
+    assert!(shown.contains("+ identity guild-member.json: ") && !shown.contains("+ capability"), "{shown}");
     home.edit_manifest("quick", |manifest| manifest["component"]["grants"]["artifacts"] = json!({"bytes": 7}));
-    assert!(run(&home, "quick").contains("+ wish artifacts.bytes: 7"));
+    assert!(run(&home, "quick").contains("+ capability artifacts.bytes: 7"));
 }
 
 #[test]

@@ -487,7 +487,7 @@ const LONG_TASK: &str =
     "How often do signing keys rotate, and how long is a weekly backup kept? What is the capital of France?";
 
 /// A session over the manual whose tools are a tool set, with what it did before.
-fn belted(dir: &TempDir, job: &Arc<Job>, kept: &Arc<Kept>, history: &[Entry]) -> Session {
+fn with_tool_set(dir: &TempDir, job: &Arc<Job>, kept: &Arc<Kept>, history: &[Entry]) -> Session {
     let tool_set =
         ToolSet::new(1, [job.clone() as Arc<dyn Tools>]).unwrap().with_journal(kept.clone()).with_history(history);
     let session = session(LONG_TASK, Arc::new(tool_set), Some(roots(&dir.path().join("docs"))));
@@ -498,7 +498,7 @@ fn belted(dir: &TempDir, job: &Arc<Job>, kept: &Arc<Kept>, history: &[Entry]) ->
 async fn each_turn_is_in_the_transcript_before_its_calls() {
     let dir = manual();
     let (job, kept) = (Arc::new(Job::default()), Arc::new(Kept::default()));
-    Extractive::new().run(belted(&dir, &job, &kept, &[])).await;
+    Extractive::new().run(with_tool_set(&dir, &job, &kept, &[])).await;
     let (mut turn, mut calls) = (0, 0);
     for entry in kept.entries() {
         match entry {
@@ -523,14 +523,14 @@ async fn a_session_is_resumed_wherever_its_host_stopped_and_each_effect_happens_
     let dir = manual();
     let runtime = Extractive::new();
     let (job, kept) = (Arc::new(Job::default()), Arc::new(Kept::default()));
-    let whole = runtime.run(belted(&dir, &job, &kept, &[])).await;
+    let whole = runtime.run(with_tool_set(&dir, &job, &kept, &[])).await;
     let ids = |calls: &[&str]| calls.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>();
     let made: Vec<String> = job.calls().into_iter().map(|call| call.id).collect();
     let entries = kept.entries();
     for stopped in 0..=entries.len() {
         let history = &entries[..stopped];
         let (job, kept) = (Arc::new(Job::default()), Arc::new(Kept::default()));
-        let session = belted(&dir, &job, &kept, history);
+        let session = with_tool_set(&dir, &job, &kept, history);
         let meter = session.meter.clone();
         assert_eq!(runtime.can_resume(history), Ok(()));
         assert_eq!(runtime.run(session).await, whole);

@@ -81,7 +81,7 @@ impl Audit {
             }
         }
         if let Some(member) = member {
-            judge::package(&member, &mut findings);
+            judge::directory(&member, &mut findings);
             audit.flow(&member, &mut findings);
         }
         let asked = member.and_then(|member| member.spec.grants.web.as_ref()).map(|web| web.hosts.clone());
@@ -131,7 +131,7 @@ impl Audit {
         self.identity.dependencies = scan.claimed.dependencies.take();
         self.identity.sboms = std::mem::take(&mut scan.claimed.sboms).into_iter().collect();
         judge::bytes(self, &scan, truncated, limits, findings);
-        judge::claims(self, &unproven, findings);
+        judge::claims(self, &unproven, member, findings);
         judge::outside(self, outside, &languages, member, findings);
         if let Some(member) = member {
             judge::requested(self, member, findings);

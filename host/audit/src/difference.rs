@@ -32,7 +32,7 @@ pub type Facts = BTreeMap<(&'static str, String), String>;
 #[serde(rename_all = "camelCase")]
 pub struct Change {
     /// What kind of thing it is: `flow`, `text`, `host`, `file`, `packed`,
-    /// `identity`, `import`, `function`, `export`, `wish`, `session`, `limit`, `producer`, `package`.
+    /// `identity`, `import`, `function`, `export`, `capability`, `session`, `limit`, `producer`, `package`.
     pub subject: String,
     /// Which one.
     pub name: String,
@@ -185,7 +185,7 @@ fn facts(audit: &Audit) -> Facts {
             "web" if !hosts => ", every host",
             _ => "",
         };
-        add("wish", request.grant.clone(), word(&request.state) + all);
+        add("capability", request.grant.clone(), word(&request.state) + all);
     }
     if let Some(sessions) = sessions {
         for tool in &sessions.tools {

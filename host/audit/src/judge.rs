@@ -5,16 +5,17 @@ use std::collections::BTreeMap;
 use guild_contract::{Limits, interfaces::EXPORTS, manifest::World};
 
 use crate::{
+    evidence::characters::alike,
     findings::Findings,
     flows::{Flow, Sink, listed},
     inspect::{self, Outside},
     meaning::Language,
     model::{Audit, ExportState, Import, ImportState, RequestState, Signature, SignatureState},
+    package,
     rules::{Rule, Severity},
     scan::{Scan, beyond},
     subject::{Member, in_manifest},
     text::steers,
-    texts,
     traces::PRIVATE_KEY,
 };
 
@@ -149,7 +150,7 @@ pub(crate) fn bytes(audit: &Audit, scan: &Scan, truncated: bool, limits: &Limits
 }
 
 /// What it says of who made it, and of how.
-pub(crate) fn claims(audit: &Audit, unproven: &[Language], findings: &mut Findings) {
+pub(crate) fn claims(audit: &Audit, unproven: &[Language], member: Option<Member<'_>>, findings: &mut Findings) {
     let (identity, functions) = (&audit.identity, audit.contents.functions);
     let is_excused = audit.imports.iter().any(|import| import.state == ImportState::LinkedDenied);
     let severity = if is_excused { Severity::High } else { Severity::Medium };
@@ -163,10 +164,17 @@ pub(crate) fn claims(audit: &Audit, unproven: &[Language], findings: &mut Findin
         findings.add_as(severity, Rule::GA062, "producers", text);
     }
     let is_signed = identity.signature.as_ref().is_some_and(|signature| signature.state == SignatureState::Valid);
-    if let Some(authors) = identity.claims.authors.as_ref().filter(|_| !is_signed) {
-        let text =
-            format!("it names {authors:?} as its authors; nothing proves that, since nobody whom you trust signed it");
-        findings.add(Rule::GA063, "\"authors\"", text);
+    let of_another = |name: &&String| member.is_some_and(|member| alike(name, &member.manifest.name).is_none());
+    let claimed = [
+        ("authors", "its authors", identity.claims.authors.as_ref()),
+        ("name", "itself, and its manifest does not", identity.claims.name.as_ref().filter(of_another)),
+    ];
+    for (section, what, claim) in claimed {
+        if let Some(claim) = claim.filter(|_| !is_signed) {
+            let text =
+                format!("it names {what}: {claim:?}; nothing proves that, since nobody whom you trust signed it");
+            findings.add(Rule::GA063, format!("{section:?}"), text);
+        }
     }
 }
 
@@ -337,9 +345,9 @@ fn is_denied(audit: &Audit, interface: &str) -> bool {
 }
 
 /// What its directory and its `mcp` line say.
-pub(crate) fn package(member: &Member<'_>, findings: &mut Findings) {
-    texts::files(member.package.files, findings);
-    texts::line(member.manifest, findings);
+pub(crate) fn directory(member: &Member<'_>, findings: &mut Findings) {
+    package::files(member.package.files, findings);
+    package::line(member.manifest, findings);
 }
 
 /// What can flow where: a finding for each place, with all that can go there for one reason.

@@ -16,6 +16,7 @@ mod judge;
 mod languages;
 pub mod meaning;
 pub mod model;
+mod package;
 mod reach;
 mod rules;
 mod scan;

@@ -99,7 +99,7 @@ rules! {
     GA036 "no-bounds" Low "Its manifest bounds neither turns nor dollars of its sessions.";
     GA040 "own-tools" Info "It may give its sessions tools of its own.";
     GA041 "own-run" Info "It carries its jobs out itself, and writes below /job/artifacts.";
-    GA042 "wish-denied" Info "It asks for something that the operator does not grant.";
+    GA042 "capability-denied" Info "It asks for something that the operator does not grant.";
     GA043 "debug-sections" Info "It has sections for debuggers.";
     GA044 "no-dependencies" Info "It has no list of its dependencies.";
     GA045 "runtime-network" Info "The runtime of its language imports sockets or HTTP: every call traps.";
@@ -115,6 +115,6 @@ rules! {
     GA060 "flow" High "What it reads can go to a place that its manifest and its texts do not declare, or to any host.";
     GA061 "sending-page" High "A page or report that it makes sends to, or loads from, a host that its manifest does not ask for.";
     GA062 "engine-not-there" Medium "It says that it carries a language's engine, and is too small for one.";
-    GA063 "authors-unproven" Info "It names its authors, and nobody whom the operator trusts signed it.";
+    GA063 "claims-unproven" Info "It names its authors, or itself as its manifest does not, and nobody whom the operator trusts signed it.";
     GA064 "bound-clipped" Info "It asks for more turns, dollars or time than the operator's limits allow.";
 }

@@ -10,15 +10,17 @@ use guild_contract::manifest::{Manifest, POSTURE};
 use crate::{
     evidence::{
         characters::{Alike, OddKind, alike, marked, odd, spelled},
+        form::Form,
         hosts::{self, Bare, hosts},
-        packed::{Form, Packed, packed},
+        packed::{Packed, packed},
         pages,
-        phrases::{Topic, authorities, phrases, sneaks},
+        phrases::{Phrase, Topic, authorities, phrases, sneaks},
         prose,
+        views::{strings_of, unescaped, wide},
     },
     findings::Findings,
     flows::{Flow, Source},
-    model::{Audit, ModelText, NamedHost, OtherFile, OtherKind, PackedBlock},
+    model::{Audit, ModelText, NamedHost, PackedBlock},
     rules::{Rule, Severity},
     subject::{Member, in_manifest},
 };
@@ -43,23 +45,6 @@ const NAMED: usize = 5;
 const HIDDEN_RUN: usize = 8;
 /// Empty lines that nobody scrolls through.
 const EMPTY_LINES: usize = 40;
-/// Files that coding agents and editors read by themselves, as orders: names, and directories with them, in small letters.
-const FOR_AGENTS: [&str; 12] = [
-    "agents.md",
-    "claude.md",
-    "claude.local.md",
-    "gemini.md",
-    "skill.md",
-    ".cursorrules",
-    ".windsurfrules",
-    ".clinerules",
-    "copilot-instructions.md",
-    ".mcp.json",
-    "mcp.json",
-    ".envrc",
-];
-/// Directories of them.
-const FOR_AGENTS_IN: [&str; 6] = [".claude", ".cursor", ".windsurf", ".vscode", ".github", ".devcontainer"];
 /// The beginning of every tag character in UTF-8.
 const TAG: &[u8] = b"\xf3\xa0";
 
@@ -93,17 +78,15 @@ impl Texts {
     /// Looks through what a member brings along for its models: manifest, posture, memories.
     pub(crate) fn declared(&mut self, member: &Member<'_>) {
         for (place, text) in declared(member.manifest, member.package.posture) {
-            self.text(&place, &text, Origin::Declared);
-            self.blocks(&place, text.as_bytes());
+            self.text(&place, &text);
         }
         for tool in member.package.tools {
             for (of, text) in &tool.texts {
-                self.text(&format!("tool {}: {of}", marked(&tool.name)), text, Origin::Declared);
+                self.text(&format!("tool {}: {of}", marked(&tool.name)), text);
             }
         }
         for (path, memory) in member.package.memories {
-            self.text(path, &String::from_utf8_lossy(memory), Origin::Declared);
-            self.blocks(path, memory);
+            self.text(path, &String::from_utf8_lossy(memory));
         }
         for (path, content) in member.package.documents {
             self.document(path, content);
@@ -115,20 +98,13 @@ impl Texts {
     /// Looks through data of a section. `place` is where a byte of it stands in the file.
     pub(crate) fn data(&mut self, section: &str, data: &[u8], place: &dyn Fn(usize) -> usize) {
         let at = |found: usize| format!("{section} at byte {}", place(found));
-        for (index, text) in prose::texts(data).enumerate() {
-            let end = (text.offset + text.bytes).min(data.len());
-            let whole = String::from_utf8_lossy(data.get(text.offset..end).unwrap_or_default());
-            if index < TEXTS {
-                self.show(&at(text.offset), &whole.chars().take(TEXT_CHARS).collect::<String>());
-            }
-            self.judge(&at(text.offset), &whole, Origin::Data);
-        }
+        self.prose(section, data, Origin::Data, &at);
         self.hosts_in(section, data, Bare::Data, Origin::Data);
-        self.phrases_in(section, data);
+        self.hint(section, &phrases(data));
         self.claims_in(data, &at);
         self.addresses.extend(pages::active(data).map(|found| (section.to_owned(), found)));
         self.hidden_runs(data, &at);
-        self.blocks_at(section, data, &at);
+        self.blocks(section, data, &at);
         // The same as programs of other languages have it: in UTF-16, or as JSON escapes it.
         for (form, view) in [("in UTF-16", wide(data)), ("with escapes", unescaped(data))] {
             let Some(view) = view else { continue };
@@ -138,13 +114,33 @@ impl Texts {
         }
     }
 
+    /// Judges all texts in bytes, and lists the first. Whether one of them tells a reader what to do.
+    fn prose(&mut self, section: &str, bytes: &[u8], origin: Origin, at: &dyn Fn(usize) -> String) -> bool {
+        let (mut orders, mut count) = (false, 0_usize);
+        for text in prose::texts(bytes) {
+            let end = (text.offset + text.bytes).min(bytes.len());
+            let whole = String::from_utf8_lossy(bytes.get(text.offset..end).unwrap_or_default());
+            let place = at(text.offset);
+            if count < TEXTS {
+                self.show(&place, &whole.chars().take(TEXT_CHARS).collect::<String>());
+            }
+            self.judge(&place, &whole, origin);
+            orders |= prose::orders(&whole);
+            count += 1;
+        }
+        if let Some(more) = count.checked_sub(TEXTS).filter(|more| *more > 0) {
+            self.show(section, &format!("(and {more} more texts, which were judged and are not listed)"));
+        }
+        orders
+    }
+
     /// Reads what stands around each claim of an authority in data.
     fn claims_in(&mut self, data: &[u8], at: &dyn Fn(usize) -> String) {
         let (places, is_cut) = authorities(data);
         self.is_cut |= is_cut;
         for place in places {
             let around = data.get(place.saturating_sub(AROUND)..(place + AROUND).min(data.len())).unwrap_or_default();
-            self.deceives(&at(place), &String::from_utf8_lossy(around));
+            self.deceives(&at(place), &String::from_utf8_lossy(around), &phrases(around));
         }
     }
 
@@ -152,7 +148,7 @@ impl Texts {
     fn document(&mut self, path: &str, content: &[u8]) {
         let at = |found: usize| format!("{path} at byte {found}");
         self.hidden_runs(content, &at);
-        self.blocks_at(path, content, &at);
+        self.blocks(path, content, &at);
         let text = String::from_utf8_lossy(content);
         if !authorities(content).0.is_empty() || sneaks(content) {
             self.say(Severity::Medium, Rule::GA056, path, "it speaks to a model; delete it, or read it".to_owned());
@@ -163,17 +159,18 @@ impl Texts {
         }
     }
 
-    /// One text that a model can be given.
-    fn text(&mut self, place: &str, text: &str, origin: Origin) {
+    /// One text that a model is given: whole, and with what is packed into it.
+    fn text(&mut self, place: &str, text: &str) {
         self.show(place, text);
+        self.blocks(place, text.as_bytes(), &|found| format!("{place} at byte {found}"));
         // A schema says what its strings say, without the escapes.
         match serde_json::from_str::<serde_json::Value>(text) {
             Ok(value @ (serde_json::Value::Object(_) | serde_json::Value::Array(_))) => {
                 let mut strings = String::new();
                 strings_of(&value, &mut strings);
-                self.judge(place, &strings, origin);
+                self.judge(place, &strings, Origin::Declared);
             }
-            _ => self.judge(place, text, origin),
+            _ => self.judge(place, text, Origin::Declared),
         }
     }
 
@@ -199,10 +196,11 @@ impl Texts {
             let rule = if odd.kind == OddKind::MixedScripts { Rule::GA051 } else { Rule::GA050 };
             self.say(severity, rule, place, format!("{} ({}) at byte {}", odd.kind.what(), odd.shown, odd.offset));
         }
-        self.deceives(place, text);
+        let found = phrases(text.as_bytes());
+        self.deceives(place, text, &found);
         if origin != Origin::Data {
             self.hosts_in(place, text.as_bytes(), Bare::Text, origin);
-            self.phrases_in(place, text.as_bytes());
+            self.hint(place, &found);
             self.unseen(place, text);
             let loads = pages::active(text.as_bytes()).chain(pages::pictures(text.as_bytes()));
             self.addresses.extend(loads.map(|found| (place.to_owned(), found)));
@@ -236,8 +234,7 @@ impl Texts {
     }
 
     /// A text that sets aside what a model was told, and reaches for secrets or hides something.
-    fn deceives(&mut self, place: &str, text: &str) {
-        let found = phrases(text.as_bytes());
+    fn deceives(&mut self, place: &str, text: &str, found: &[Phrase]) {
         let has = |topic| found.iter().find(|phrase| phrase.topic == topic).map(|phrase| &phrase.shown);
         let secrets = has(Topic::SecretFiles).or(has(Topic::Secrets));
         let others = secrets.or(has(Topic::Hiding));
@@ -256,8 +253,9 @@ impl Texts {
         }
     }
 
-    fn phrases_in(&mut self, place: &str, bytes: &[u8]) {
-        for phrase in phrases(bytes) {
+    /// Each phrase as a hint.
+    fn hint(&mut self, place: &str, found: &[Phrase]) {
+        for phrase in found {
             let topic = match phrase.topic {
                 Topic::SecretFiles | Topic::Secrets => "names something secret",
                 Topic::Hiding => "asks for something not to be said",
@@ -303,12 +301,8 @@ impl Texts {
         }
     }
 
-    /// What is packed into a text.
-    fn blocks(&mut self, place: &str, bytes: &[u8]) {
-        self.blocks_at(place, bytes, &|found| format!("{place} at byte {found}"));
-    }
-
-    fn blocks_at(&mut self, place: &str, bytes: &[u8], at: &dyn Fn(usize) -> String) {
+    /// What is packed into bytes.
+    fn blocks(&mut self, place: &str, bytes: &[u8], at: &dyn Fn(usize) -> String) {
         let (found, is_cut) = packed(bytes);
         self.is_cut |= is_cut;
         for block in found {
@@ -358,16 +352,7 @@ impl Texts {
         let named = hosts(&block.content, Bare::Text);
         let telling = phrases(&block.content);
         let place = format!("unpacked at {at}");
-        let mut orders = false;
-        for (index, text) in prose::texts(&block.content).enumerate() {
-            let end = (text.offset + text.bytes).min(block.content.len());
-            let whole = String::from_utf8_lossy(block.content.get(text.offset..end).unwrap_or_default());
-            if index < TEXTS {
-                self.show(&place, &whole.chars().take(TEXT_CHARS).collect::<String>());
-            }
-            self.judge(&place, &whole, Origin::Unpacked);
-            orders |= prose::orders(&whole);
-        }
+        let orders = self.prose(&place, &block.content, Origin::Unpacked, &|_| place.clone());
         self.hosts_in(&place, &block.content, Bare::Text, Origin::Unpacked);
         self.addresses.extend(pages::active(&block.content).map(|found| (place.clone(), found)));
         let open = named.keys().find(|host| hosts::open(host).is_some());
@@ -506,151 +491,4 @@ pub(crate) fn purpose(member: &Member<'_>) -> String {
     let posture = member.package.posture.map(String::from_utf8_lossy).unwrap_or_default();
     // A name declares nothing: who has a host can call a member like it.
     [&*member.manifest.description, &posture].join("\n")
-}
-
-/// What stands in the directory besides the member's own files.
-pub(crate) fn files(files: &[OtherFile], findings: &mut Findings) {
-    let of = |kinds: &[OtherKind]| {
-        let names: Vec<_> =
-            files.iter().filter(|file| kinds.contains(&file.kind)).map(|file| file.path.as_str()).collect();
-        let some = names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
-        match names.len().saturating_sub(NAMED) {
-            _ if names.is_empty() => None,
-            0 => Some(some),
-            more => Some(format!("{some} and {more} more")),
-        }
-    };
-    if let Some(file) = files.iter().find(|file| is_for_agents(&file.path)) {
-        let text = "coding agents and editors read it by themselves, as orders, wherever the member lies; delete it";
-        findings.add_as(Severity::High, Rule::GA057, &file.path, text);
-    }
-    if let Some(file) = files.iter().find(|file| file.path.starts_with("jobs/")) {
-        let text = "it comes with jobs that this host has not run, or memories that none of them made; delete `jobs/` and \
-                    `memory/`";
-        findings.add(Rule::GA057, &file.path, text);
-    }
-    let cases: [(Severity, &[OtherKind], &str); 5] = [
-        (
-            Severity::High,
-            &[OtherKind::LinkOut],
-            "links that lead out of the directory: who copies, packs or reads the member takes something of yours along",
-        ),
-        (
-            Severity::High,
-            &[OtherKind::Wasm],
-            "further WebAssembly, which this manifest does not name: a changed manifest could",
-        ),
-        (
-            Severity::Medium,
-            &[OtherKind::Program],
-            "programs or scripts; this host runs none, but its command line could",
-        ),
-        (
-            Severity::Medium,
-            &[OtherKind::Link, OtherKind::Special],
-            "links, or what is no file: what they lead to is not audited",
-        ),
-        (Severity::High, &[OtherKind::PrivateKey], "a private key, which everybody has who has the member"),
-    ];
-    for (severity, kinds, what) in cases {
-        if let Some(names) = of(kinds) {
-            findings.add_as(severity, Rule::GA057, names, format!("{what}; ask what it is for, or delete it"));
-        }
-    }
-}
-
-/// Whether coding agents or editors read a file by themselves.
-fn is_for_agents(path: &str) -> bool {
-    let path = path.to_lowercase();
-    let mut folders: Vec<&str> = path.split('/').collect();
-    let name = folders.pop().unwrap_or_default();
-    FOR_AGENTS.contains(&name) || folders.iter().any(|folder| FOR_AGENTS_IN.contains(folder))
-}
-
-/// The strings and keys of a JSON value, a line each.
-fn strings_of(value: &serde_json::Value, out: &mut String) {
-    use serde_json::Value::{Array, Object, String};
-    match value {
-        String(text) => out.extend([text, "\n"]),
-        Array(items) => items.iter().for_each(|item| strings_of(item, out)),
-        Object(fields) => fields.iter().for_each(|(key, value)| {
-            out.extend([key.as_str(), "\n"]);
-            strings_of(value, out);
-        }),
-        _ => {}
-    }
-}
-
-/// What data says in UTF-16, of either order of bytes: runs of characters of ASCII, a line each.
-fn wide(data: &[u8]) -> Option<Vec<u8>> {
-    const SHORTEST: usize = 24;
-    let is_text = |byte: u8| (b' '..=b'~').contains(&byte) || byte == b'\n';
-    let mut found = Vec::new();
-    let mut at = 0;
-    while let Some(next) = memchr::memchr(0, data.get(at..).unwrap_or_default()).map(|next| at + next) {
-        let pair = |n: usize| data.get(next + 2 * n + 1).copied().filter(|byte| is_text(*byte));
-        let is_zero = |n: usize| data.get(next + 2 * n) == Some(&0);
-        let length = (0..).take_while(|n| is_zero(*n) && pair(*n).is_some()).count();
-        if length >= SHORTEST {
-            // The first character of the other order stands before its zero.
-            found.extend(next.checked_sub(1).and_then(|before| data.get(before)).filter(|byte| is_text(**byte)));
-            found.extend((0..length).filter_map(pair));
-            found.push(b'\n');
-        }
-        at = next + 1 + 2 * length.saturating_sub(1);
-    }
-    (!found.is_empty()).then_some(found)
-}
-
-/// Data with the escapes of JSON read: none where it has none.
-fn unescaped(data: &[u8]) -> Option<Vec<u8>> {
-    let find = |escape: &[u8]| memchr::memmem::find(data, escape).is_some();
-    if !find(b"\\u") && !find(b"\\n") {
-        return None;
-    }
-    let mut out = Vec::with_capacity(data.len());
-    let mut rest = data;
-    let unit = |rest: &[u8]| {
-        let digits = rest.strip_prefix(b"\\u")?.get(..4)?;
-        u16::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
-    };
-    while let Some(at) = memchr::memchr(b'\\', rest) {
-        out.extend_from_slice(rest.get(..at).unwrap_or_default());
-        rest = rest.get(at..).unwrap_or_default();
-        let mut units = Vec::new();
-        while let Some(next) = unit(rest) {
-            units.push(next);
-            rest = rest.get(6..).unwrap_or_default();
-        }
-        if !units.is_empty() {
-            out.extend_from_slice(String::from_utf16_lossy(&units).as_bytes());
-            continue;
-        }
-        let plain = match rest.get(1) {
-            Some(b'n' | b'r' | b't') => b' ',
-            Some(other) => *other,
-            None => break,
-        };
-        out.push(plain);
-        rest = rest.get(2..).unwrap_or_default();
-    }
-    out.extend_from_slice(rest);
-    Some(out)
-}
-
-/// The `mcp` line, by which others start the member.
-pub(crate) fn line(manifest: &Manifest, findings: &mut Findings) {
-    let command = manifest.mcp.as_ref().map_or("guild", |line| &line.command);
-    let unplain = manifest.unplain().map(|found| (found.key, found.what));
-    // The host's own check takes any program of that name, since people install it where they like.
-    let unplain =
-        unplain.or((command != "guild").then(|| ("mcp.command", format!("is {command:?} and not \"guild\""))));
-    if manifest.component.is_some() && manifest.plugin.is_some() {
-        let text = "it names a program besides the component, which a host of another kind starts; have it taken out";
-        findings.add(Rule::GA058, in_manifest("plugin"), text);
-    }
-    if let Some((key, what)) = unplain {
-        let text = format!("it {what}: who starts the member by it gets another program, or another policy than yours");
-        findings.add(Rule::GA058, in_manifest(key), text);
-    }
 }

@@ -7,7 +7,7 @@ use memchr::memmem::Finder;
 use wasmparser::Parser;
 
 use crate::{
-    evidence::{characters::marked, packed::key_at},
+    evidence::{characters::marked, form::key_at},
     model::{HostPath, Program},
     text::{bounded, cut},
 };

@@ -197,6 +197,10 @@ fn cases() -> Vec<(Rule, Case, Case)> {
         Case { bytes, ..asking(json!({"grants": grants, "resources": {"maxBudgetUsd": 1.0}})) }
     };
     let sockets = r#"(import "wasi:sockets/tcp@0.2.0" (instance))"#;
+    let of_name = |name: &str| {
+        let bytes = wat::parse_str(format!("(component ${name} {DISPATCH} {MADE} {SBOM})")).unwrap();
+        Case { bytes, ..worker() }
+    };
     let authors = r#"(@custom "authors" "Ann")"#;
     let python = r#"(@producers (processed-by "componentize-py" "1"))"#;
     let engine = format!("(core module {})", "(func)".repeat(5000));
@@ -318,6 +322,7 @@ fn cases() -> Vec<(Rule, Case, Case)> {
         ),
         (Rule::GA062, of(&[DISPATCH, python, SBOM]), of(&[DISPATCH, python, SBOM, &engine])),
         (Rule::GA063, sound(authors), sound(authors).signed(Valid, false)),
+        (Rule::GA063, of_name("somebody"), of_name("ann")),
         (
             Rule::GA064,
             asking(json!({"resources": {"maxTurns": 20}})).limited(|limits| limits.session_turns = 10),

@@ -130,9 +130,9 @@ impl Asked {
                 Interface::Web if grants.web.as_ref().is_some_and(|web| web.hosts.is_empty()) => "every host",
                 _ => "",
             };
-            add("wish", Capability::Interface(interface).to_string(), all.to_owned());
+            add("capability", Capability::Interface(interface).to_string(), all.to_owned());
         }
-        let mut asks = |capability: Capability| add("wish", capability.to_string(), String::new());
+        let mut asks = |capability: Capability| add("capability", capability.to_string(), String::new());
         if grants.memory.is_some_and(|memory| memory.write) {
             asks(Capability::MemoryWrite);
         }
@@ -157,14 +157,14 @@ impl Asked {
             ("deadlineSeconds", self.resources.deadline_seconds.map(|n| n.to_string())),
         ];
         for (name, bound) in bounds.into_iter().filter_map(|(name, bound)| Some((name, bound?))) {
-            add("wish", name.to_owned(), bound);
+            add("capability", name.to_owned(), bound);
         }
         let lists = [("tool", &self.tools), ("toolbox", &self.toolboxes), ("scope", &self.scopes)];
         for (of, name) in lists.into_iter().flat_map(|(of, names)| names.iter().map(move |name| (of, name))) {
-            add("wish", format!("{of} {name}"), String::new());
+            add("capability", format!("{of} {name}"), String::new());
         }
         if let Some(scope) = &self.checkout_scope {
-            add("wish", "checkoutScope".to_owned(), scope.clone());
+            add("capability", "checkoutScope".to_owned(), scope.clone());
         }
     }
 }
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
     use crate::lock::tests::pin;
 
-    /// A wish that is there or not, with its keys there or not.
+    /// A capability that is there or not, with its keys there or not.
     fn request(keys: Vec<(&'static str, BoxedStrategy<Value>)>) -> BoxedStrategy<Option<Value>> {
         let keys: Vec<_> = keys.into_iter().map(|(key, of)| option::of(of).prop_map(move |v| (key, v))).collect();
         let object = keys.prop_map(|keys| {
@@ -263,6 +263,6 @@ mod tests {
         };
         let (one, all) = (pin(&of(json!(["docs"]))), pin(&of(json!([]))));
         let lines: Vec<_> = Difference::between(Some(&one), &all, &Trust::default()).lines().collect();
-        assert_eq!(lines, ["- wish files", "+ wish files: every root", "- wish files:docs"]);
+        assert_eq!(lines, ["- capability files", "+ capability files: every root", "- capability files:docs"]);
     }
 }

@@ -2,8 +2,10 @@
 //! bytes of an untrusted author, and answers what is there and where, within bounds that do not depend on the input.
 
 pub mod characters;
+pub mod form;
 pub mod hosts;
 pub mod packed;
 pub mod pages;
 pub mod phrases;
 pub mod prose;
+pub mod views;

@@ -8,7 +8,8 @@ use std::{io::Read, ops::Range, sync::LazyLock};
 
 use data_encoding::{Encoding, HEXLOWER_PERMISSIVE, Specification};
 use flate2::bufread::{DeflateDecoder, GzDecoder, ZlibDecoder};
-use memchr::memmem::Finder;
+
+use super::form::{Form, form_of, is_text};
 
 /// How often something unpacked is unpacked again.
 const DEPTH: usize = 4;
@@ -32,8 +33,6 @@ const SHORTEST_RUN: usize = 40;
 const SHORTEST_STREAM: usize = 16;
 /// Characters in a row that are no text by chance.
 const SHORTEST_TEXT: usize = 24;
-/// The part of a text that is printable, at least.
-const PRINTABLE: f64 = 0.95;
 /// The bytes over which randomness is measured.
 const BLOCK: usize = 2048;
 /// Blocks in a row that make one of high entropy. Tables of numbers have fewer.
@@ -70,43 +69,6 @@ impl Step {
             Self::Zlib => "zlib",
             Self::Deflate => "deflate",
             Self::Zstd => "zstd",
-        }
-    }
-}
-
-/// What bytes are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Form {
-    /// A WebAssembly module or component.
-    Wasm,
-    /// A program for a machine: ELF, Windows, macOS.
-    Program,
-    /// A script with an interpreter's line.
-    Script,
-    /// A private key, in PEM or as OpenSSH writes it.
-    PrivateKey,
-    /// An archive or a stream that is not unpacked here: bzip2, xz, 7z, an encrypted zip.
-    Archive,
-    /// Text.
-    Text,
-    /// As good as random: encrypted, or compressed in a way that is not known here.
-    Random,
-    /// Nothing of these.
-    Other,
-}
-
-impl Form {
-    /// What it is, for a sentence: `a WebAssembly file`.
-    pub fn what(self) -> &'static str {
-        match self {
-            Self::Wasm => "a WebAssembly file",
-            Self::Program => "a program",
-            Self::Script => "a script",
-            Self::PrivateKey => "a private key",
-            Self::Archive => "an archive that is not unpacked here",
-            Self::Text => "text",
-            Self::Random => "bytes that look random: encrypted, or compressed in an unknown way",
-            Self::Other => "bytes of no known form",
         }
     }
 }
@@ -426,60 +388,6 @@ fn unpack(step: Step, stream: &[u8], room: usize) -> (Vec<u8>, usize, bool) {
     (content, taken, is_enough)
 }
 
-/// What bytes are, by their beginning and by how much of them is text.
-pub fn form_of(bytes: &[u8]) -> Form {
-    const MACHO: [&[u8]; 4] = [b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe", b"\xfe\xed\xfa\xcf", b"\xca\xfe\xba\xbe"];
-    const ARCHIVES: [&[u8]; 5] = [b"BZh91AY&SY", b"\xfd7zXZ\0", b"7z\xbc\xaf\x27\x1c", b"PK\x03\x04", b"Rar!\x1a\x07"];
-    let begins = |of: &[&[u8]]| of.iter().any(|magic| bytes.starts_with(magic));
-    if bytes.starts_with(b"\0asm") {
-        Form::Wasm
-    } else if bytes.starts_with(b"\x7fELF")
-        || begins(&MACHO)
-        || (bytes.starts_with(b"MZ") && bytes.len() > 64 && !is_text(bytes))
-    {
-        Form::Program
-    } else if begins(&ARCHIVES) {
-        Form::Archive
-    } else if bytes.starts_with(b"#!/") {
-        Form::Script
-    } else if is_text(bytes) {
-        if key_at(bytes).is_some() { Form::PrivateKey } else { Form::Text }
-    } else {
-        Form::Other
-    }
-}
-
-/// Where bytes have a private key in PEM: its first line, and a line of base64 after it. Texts about keys have the former.
-pub fn key_at(bytes: &[u8]) -> Option<usize> {
-    static BEGINS: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("PRIVATE KEY-----"));
-    let has_body = |at: &usize| {
-        let rest = bytes.get(at + "PRIVATE KEY-----".len()..).unwrap_or_default();
-        let rest = rest.strip_prefix(b"\r").unwrap_or(rest);
-        let body = rest.strip_prefix(b"\n").or_else(|| rest.strip_prefix(b"\\n")).unwrap_or_default();
-        body.iter().take_while(|byte| byte.is_ascii_alphanumeric() || b"+/=".contains(byte)).count() >= SHORTEST_STREAM
-    };
-    BEGINS.find_iter(bytes).find(has_body)
-}
-
-/// Whether bytes are text: UTF-8, and nearly all of it printable.
-fn is_text(bytes: &[u8]) -> bool {
-    let beginning = bytes.get(..bytes.len().min(64 * 1024)).unwrap_or_default();
-    let text = match std::str::from_utf8(beginning) {
-        Ok(text) => text,
-        // A beginning can end in the middle of a character.
-        Err(error) if error.valid_up_to() + 4 > beginning.len() && beginning.len() >= SHORTEST_STREAM => {
-            beginning.get(..error.valid_up_to()).and_then(|valid| std::str::from_utf8(valid).ok()).unwrap_or_default()
-        }
-        Err(_) => return false,
-    };
-    let (mut all, mut printable) = (0_u32, 0_u32);
-    for c in text.chars() {
-        all += 1;
-        printable += u32::from(!c.is_control() || matches!(c, '\n' | '\t' | '\r'));
-    }
-    text.len() >= SHORTEST_STREAM && f64::from(printable) >= PRINTABLE * f64::from(all)
-}
-
 /// Shannon's entropy of bytes, in bits a byte.
 fn entropy(bytes: &[u8]) -> f64 {
     let mut counts = [0_u32; 256];
@@ -598,9 +506,6 @@ mod tests {
         let (found, is_cut) = packed(&within(wasm.as_bytes()));
         let found: Vec<_> = found.iter().map(|found| (found.form, found.offset, found.bytes)).collect();
         assert_eq!((found, is_cut), (vec![(Form::Wasm, 48, wasm.len())], false));
-        assert_eq!(form_of(b"#!/bin/sh\necho"), Form::Script);
-        assert_eq!(form_of(b"-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAABG5vbmU"), Form::PrivateKey);
-        assert_eq!(form_of(b"\x7fELF\x02\x01\x01"), Form::Program);
     }
 
     #[test]
@@ -625,12 +530,6 @@ mod tests {
         let mut search = Search::default();
         search.look(bombs.as_bytes(), &Way { steps: &[], outermost: None });
         assert!(search.is_cut && search.unpacked < 2 * ALL_BYTES, "{}", search.unpacked);
-    }
-
-    #[test]
-    fn a_text_about_keys_is_none() {
-        assert!(key_at(b"A key begins with -----BEGIN PRIVATE KEY----- and then its base64.").is_none());
-        assert!(key_at(b"-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEAxyz0\n").is_some());
     }
 
     #[test]

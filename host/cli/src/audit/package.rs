@@ -10,7 +10,7 @@ use std::{
 use cap_std::fs::{Dir, MetadataExt as _, OpenOptions, OpenOptionsExt as _};
 use guild_audit::{
     Operator,
-    evidence::packed::{Form, form_of},
+    evidence::form::{Form, form_of},
     model::{OtherFile, OtherKind},
 };
 use guild_config::Config;

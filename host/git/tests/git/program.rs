@@ -15,9 +15,9 @@ async fn found(program: PathBuf, limit: Duration) -> Result<Git, GitError> {
     Git::find(GitOptions { program: Some(program), limit, now }).await
 }
 
-/// A stand-in that says which version it is and does this for all else.
-async fn stand_in(dir: &Path, limit: Duration, body: &str) -> Git {
-    let program = dir.join("stand-in");
+/// A fake that says which version it is and does this for all else.
+async fn fake(dir: &Path, limit: Duration, body: &str) -> Git {
+    let program = dir.join("fake");
     script(
         &program,
         &format!("for word; do [ \"$word\" = version ] && echo 'git version 2.47.0' && exit\ndone\n{body}"),
@@ -30,7 +30,7 @@ async fn the_version_is_known_and_old_ones_are_refused() {
     let git = git().await;
     assert!(git.version() >= OLDEST && git.program().is_absolute());
     let dir = tempfile::tempdir().unwrap();
-    let program = dir.path().join("stand-in");
+    let program = dir.path().join("fake");
     let says = async |said: &str| {
         script(&program, &format!("echo '{said}'"));
         found(program.clone(), LIMIT).await
@@ -103,7 +103,7 @@ fn the_environment_of_the_host_reaches_no_run() {
 #[ignore = "needs an environment of its own"]
 async fn with_a_hostile_environment() {
     let place = tempfile::tempdir().unwrap();
-    let script_file = place.path().join("stand-in");
+    let script_file = place.path().join("fake");
     let said = place.path().join("environment");
     script(&script_file, &format!("env > '{}'\nexec git \"$@\"", said.display()));
     let git = found(script_file, LIMIT).await.unwrap();
@@ -140,7 +140,7 @@ async fn a_run_that_takes_too_long_is_ended_with_all_that_it_started() {
         let pids = project.root().join("pids");
         let hang =
             format!("{ignores}sleep 600 &\necho $$ $! > '{0}.new'; mv '{0}.new' '{0}'\nwait; wait", pids.display());
-        let git = stand_in(&project.root(), Duration::from_secs(1), &hang).await;
+        let git = fake(&project.root(), Duration::from_secs(1), &hang).await;
         let refused = Repository::open(&git, &project.path(), None).await.unwrap_err();
         assert!(matches!(&refused, GitError::TimedOut { command, .. } if command == "rev-parse"), "{refused}");
         for pid in fs::read_to_string(pids).unwrap().split_whitespace() {
@@ -154,7 +154,7 @@ async fn a_run_whose_caller_is_gone_is_ended() {
     let project = Project::new();
     let pids = project.root().join("pids");
     let hang = format!("sleep 600 &\necho $$ $! > '{0}.new'; mv '{0}.new' '{0}'\nwait", pids.display());
-    let git = stand_in(&project.root(), LIMIT, &hang).await;
+    let git = fake(&project.root(), LIMIT, &hang).await;
     let path = project.path();
     let asked = tokio::spawn(async move { Repository::open(&git, &path, None).await.map(drop) });
     until("not started", || pids.exists()).await;
@@ -167,13 +167,13 @@ async fn a_run_whose_caller_is_gone_is_ended() {
 #[tokio::test]
 async fn output_is_bounded() {
     let project = Project::new();
-    let git = stand_in(&project.root(), LIMIT, "exec yes").await;
+    let git = fake(&project.root(), LIMIT, "exec yes").await;
     let refused = Repository::open(&git, &project.path(), None).await.unwrap_err();
     assert!(matches!(refused, GitError::TooMuchOutput { .. }), "{refused}");
     // What it says of itself is cut, and on one line.
     let noise =
         "i=0; while [ $i -lt 20000 ]; do printf 'fatal: \\033[2J line %s\\n' $i; i=$((i + 1)); done >&2; exit 128";
-    let git = stand_in(&project.root(), LIMIT, noise).await;
+    let git = fake(&project.root(), LIMIT, noise).await;
     let refused = Repository::open(&git, &project.path(), None).await.unwrap_err().to_string();
     assert!(refused.len() < 5000 && refused.contains("line 1;") && !refused.contains(char::is_control), "{refused}");
 }
@@ -182,7 +182,7 @@ async fn output_is_bounded() {
 async fn a_run_that_says_nothing_of_why_it_failed_is_still_an_error() {
     let project = Project::new();
     for (body, said) in [("exit 3", "exit code 3"), ("kill -KILL $$", "a signal ended it")] {
-        let git = stand_in(&project.root(), LIMIT, body).await;
+        let git = fake(&project.root(), LIMIT, body).await;
         let refused = Repository::open(&git, &project.path(), None).await.unwrap_err().to_string();
         assert!(refused.ends_with(said), "{refused}");
     }
@@ -192,7 +192,7 @@ async fn a_run_that_says_nothing_of_why_it_failed_is_still_an_error() {
 async fn a_repository_of_another_user_is_refused_with_what_to_do_here() {
     let project = Project::new();
     let body = "echo \"fatal: detected dubious ownership in repository; git config --global --add safe.directory\" >&2; exit 128";
-    let git = stand_in(&project.root(), LIMIT, body).await;
+    let git = fake(&project.root(), LIMIT, body).await;
     let refused = Repository::open(&git, &project.path(), None).await.unwrap_err();
     assert!(matches!(refused, GitError::OtherOwner { .. }), "{refused}");
     assert!(!refused.to_string().contains("--global"), "{refused}");
