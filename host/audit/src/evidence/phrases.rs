@@ -37,14 +37,16 @@ pub struct Phrase {
     pub shown: String,
 }
 
+/// Files in which secrets are.
+macro_rules! secret_files {
+    () => {
+        r"(^|[^A-Za-z0-9_.])\.env\b|\bid_(rsa|dsa|ecdsa|ed25519)\b|\.(ssh|aws|gnupg|kube|docker)/|\.(netrc|npmrc|pypirc|git-credentials|pgpass)\b|/etc/(passwd|shadow)"
+    };
+}
+
 /// The phrases. What stands between their words may be any run of white space.
-const PHRASES: [(Topic, &str); 25] = [
-    (Topic::SecretFiles, r"(^|[^A-Za-z0-9_.])\.env\b"),
-    (Topic::SecretFiles, r"\bid_(rsa|dsa|ecdsa|ed25519)\b"),
-    (
-        Topic::SecretFiles,
-        r"\.(ssh|aws|gnupg|kube|docker)/|\.(netrc|npmrc|pypirc|git-credentials|pgpass)\b|/etc/(passwd|shadow)",
-    ),
+const PHRASES: [(Topic, &str); 23] = [
+    (Topic::SecretFiles, secret_files!()),
     (
         Topic::Secrets,
         r"\b(login|stored|saved|user(?:'|’)?s?|cloud|service|database)\s+credentials?\b|\bcredentials?\s+(file|store|of)\b",
@@ -134,10 +136,8 @@ const CONDITIONS: [&[u8]; 9] = [b"once", b"when", b"after", b"if", b"until", b"u
 
 /// What looks for a file of secrets: `read each file called .env`.
 static SEEKS: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(
-        r"(?i-u)\b(look|search|open|read|find|collect|copy|store|include|gather)\b[^.!?]{0,80}([^a-z0-9_]\.env\b|\bid_(rsa|dsa|ecdsa|ed25519)\b|\.(ssh|aws|gnupg|kube|docker)/|\.(netrc|npmrc|pypirc|git-credentials|pgpass)\b|/etc/(passwd|shadow))",
-    )
-    .ok()
+    let verbs = "look|search|open|read|find|collect|copy|store|include|gather";
+    Regex::new(&format!(r"(?i-u)\b({verbs})\b[^.!?]{{0,80}}({})", secret_files!())).ok()
 });
 
 /// What keeps something from a person: `never tell the user that you did`.

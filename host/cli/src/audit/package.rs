@@ -1,10 +1,10 @@
 //! What a member's directory holds besides manifest and component, and what there is to be reached where it is installed.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io::{self, Read as _},
     os::unix::ffi::OsStrExt as _,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use cap_std::fs::{Dir, MetadataExt as _, OpenOptions, OpenOptionsExt as _};
@@ -165,7 +165,12 @@ fn kind(content: &[u8], mode: u32) -> OtherKind {
 
 /// What a member could reach here. Where the operator has no read roots, or has not opened the web yet, it is judged as if
 /// both were there: they will be when it works.
-pub(super) fn operator(member: &FoundMember, spec: &ComponentSpec, members: &[&Path], config: &Config) -> Operator {
+pub(super) fn operator(
+    member: &FoundMember,
+    spec: &ComponentSpec,
+    members: &BTreeSet<PathBuf>,
+    config: &Config,
+) -> Operator {
     let neighbours = neighbours(member, members);
     let policy = Policy { web: true, ..config.policy.clone() };
     let named = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -186,8 +191,8 @@ pub(super) fn operator(member: &FoundMember, spec: &ComponentSpec, members: &[&P
 }
 
 /// The members that are installed, or that lie next to this one.
-fn neighbours(member: &FoundMember, members: &[&Path]) -> Vec<FoundMember> {
-    let open = |path: &&Path| Dir::open_ambient_dir(path, cap_std::ambient_authority()).ok();
+fn neighbours(member: &FoundMember, members: &BTreeSet<PathBuf>) -> Vec<FoundMember> {
+    let open = |path: &PathBuf| Dir::open_ambient_dir(path, cap_std::ambient_authority()).ok();
     let found = members.iter().filter_map(open).filter_map(|dir| discover(&dir).ok()).flatten();
     found.filter_map(|found| found.member.ok()).filter(|other| other.key != member.key).collect()
 }

@@ -1,6 +1,10 @@
 //! What is audited: a component's file alone, or a member with its manifest and the operator's policy.
 
-use std::{path::Path, rc::Rc};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    rc::Rc,
+};
 
 use cap_std::fs::{OpenOptions, OpenOptionsExt};
 use guild_audit::{
@@ -80,7 +84,9 @@ impl Subject {
         let others = package::other_files(&found, spec, is_loaded(&found, config)?);
         let others = others.map_err(|e| cannot_read(&directory.display().to_string(), &e.to_string()))?;
         let installed = local::members_directory(local.members.as_deref(), config).ok();
-        let members: Vec<&Path> = directory.parent().into_iter().chain(installed.as_deref()).collect();
+        let beside = directory.canonicalize().ok().and_then(|directory| directory.parent().map(Path::to_owned));
+        let installed = installed.and_then(|members| members.canonicalize().ok());
+        let members: BTreeSet<PathBuf> = beside.into_iter().chain(installed).collect();
         let operator = package::operator(&found, spec, &members, config);
         Ok(Self {
             file: spec.file.clone(),
