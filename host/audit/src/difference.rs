@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    evidence::characters::{looks_like, odd, spelled},
+    evidence::characters::{odd, seen, spelled},
     model::{Audit, Finding},
     rules::Severity,
 };
@@ -42,6 +42,9 @@ pub struct Change {
     /// What it is; none, where it is gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub new: Option<String>,
+    /// Whether a line of it looks like another line and differs, so that it is shown with its code points.
+    #[serde(skip)]
+    is_alike: bool,
 }
 
 impl Difference {
@@ -72,7 +75,13 @@ impl Difference {
 impl Change {
     /// What is other in `new` than in `old`, sorted by subject and name.
     pub fn between(old: Facts, mut new: Facts) -> Vec<Self> {
-        let change = |(subject, name): (&str, String), old, new| Self { subject: subject.to_owned(), name, old, new };
+        let change = |(subject, name): (&str, String), old, new| Self {
+            subject: subject.to_owned(),
+            name,
+            old,
+            new,
+            is_alike: false,
+        };
         let mut changes = Vec::new();
         for (of, old) in old {
             let new = new.remove(&of);
@@ -82,7 +91,25 @@ impl Change {
         }
         changes.extend(new.into_iter().map(|(of, new)| change(of, None, Some(new))));
         changes.sort_by(|a, b| (a.rank(), &a.subject, &a.name).cmp(&(b.rank(), &b.subject, &b.name)));
+        let mut looks: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for line in changes.iter().flat_map(Self::bare) {
+            looks.entry(seen(&line)).or_default().insert(line);
+        }
+        for change in &mut changes {
+            let is_alike = |line: String| looks.get(&seen(&line)).is_some_and(|lines| lines.len() > 1);
+            let found = change.bare().any(is_alike);
+            change.is_alike = found;
+        }
         changes
+    }
+
+    /// What it was and what it is, each as a line says it.
+    fn bare(&self) -> impl Iterator<Item = String> {
+        let values = [&self.old, &self.new].into_iter().flatten();
+        values.map(|value| {
+            let value = if value.is_empty() { String::new() } else { format!(": {value}") };
+            format!("{} {}{value}", self.subject, self.name)
+        })
     }
 
     /// What can flow where, and what models are told, are first.
@@ -94,19 +121,13 @@ impl Change {
     /// As a person reads it: what is gone after `- `, what is new after `+ `, each on one line without characters that
     /// steer. Nothing is cut, so that what differs also reads differently.
     pub fn lines(&self) -> Vec<String> {
-        // Two lines that look alike are told apart by their code points.
-        let is_alike = self.old.as_ref().zip(self.new.as_ref()).is_some_and(|(old, new)| looks_like(old, new));
-        let line = |sign: &str, value: &Option<String>| {
-            let value = value.as_ref()?;
-            let value = if value.is_empty() { String::new() } else { format!(": {value}") };
-            let line = format!("{sign} {} {}{value}", self.subject, self.name).replace(['\n', '\t'], "\u{fffd}");
-            Some(if odd(&line).is_empty() && !is_alike {
-                harmless(&line).into_owned()
-            } else {
-                harmless(&spelled(&line)).into_owned()
-            })
+        let signs = [("-", &self.old), ("+", &self.new)].into_iter().filter(|(_, value)| value.is_some());
+        let line = |((sign, _), line): ((&str, _), String)| {
+            let line = format!("{sign} {line}").replace(['\n', '\t'], "\u{fffd}");
+            let is_plain = odd(&line).is_empty() && !self.is_alike;
+            harmless(&if is_plain { line } else { spelled(&line) }).into_owned()
         };
-        [line("-", &self.old), line("+", &self.new)].into_iter().flatten().collect()
+        signs.zip(self.bare()).map(line).collect()
     }
 }
 

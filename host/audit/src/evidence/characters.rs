@@ -188,10 +188,9 @@ pub fn spelled(word: &str) -> String {
     marked(word).chars().map(spell).collect()
 }
 
-/// Whether two texts that differ look the same.
-pub fn looks_like(text: &str, other: &str) -> bool {
-    let seen = |text: &str| skeleton(text).map(|c| if c.is_whitespace() { ' ' } else { c }).collect::<String>();
-    text != other && seen(text) == seen(other)
+/// What a text looks like: of texts that look the same it is the same.
+pub fn seen(text: &str) -> String {
+    skeleton(text).map(|c| if c.is_whitespace() { ' ' } else { c }).collect()
 }
 
 /// How one name can be taken for another.
