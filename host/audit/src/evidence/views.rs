@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn the_strings_of_a_document_stand_alone() {
         let mut out = String::new();
-        strings_of(&json!({"title": "a\nb", "of": [1, "c"]}), &mut out);
+        strings_of(&json!({"of": [1, "c"], "title": "a\nb"}), &mut out);
         assert_eq!(out, "of\nc\ntitle\na\nb\n");
     }
 }
