@@ -1,0 +1,1 @@
+//! The three scopes of memory.
