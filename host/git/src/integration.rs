@@ -107,6 +107,21 @@ impl Integration {
         repository.make_worktree(dir, &full, checkout, async |_| Ok(())).await.map(drop)
     }
 
+    /// Does something with the files of the worktree while no operation of this one changes them. It gets the top directory.
+    /// What it leaves there is committed by the next operation.
+    ///
+    /// # Errors
+    /// As [`Repository::integration`].
+    pub async fn with_files<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Path) -> T + Send + 'static,
+    ) -> Result<T, GitError> {
+        let _alone = self.alone.lock().await;
+        let dir = self.dir.clone();
+        let done = tokio::task::spawn_blocking(move || work(&dir)).await;
+        done.map_err(|e| GitError::File { path: self.dir.clone(), source: std::io::Error::other(e) })
+    }
+
     /// Commits what is loose on the integration worktree, and moves it to the tip of [`INTEGRATION_BRANCH`] where a crash left
     /// it behind. Other operations do this first.
     ///

@@ -3,5 +3,21 @@
 //! This crate knows neither components nor HTTP. A commission is a record; each attempt of it is a job of a member, which
 //! the roster carries out.
 
+pub mod commission;
+mod error;
+pub mod events;
+pub mod hall;
+mod home;
 pub mod memory;
+mod project;
+mod settings;
 pub mod tools;
+pub mod view;
+pub mod workers;
+
+pub use error::HallError;
+pub use hall::{Hall, HallOptions};
+pub use home::{Home, PACKAGES, PID, SETTINGS, SOCKET};
+pub use project::{Permit, check_name, find_git};
+pub use settings::{ProjectSettings, Settings};
+pub use workers::{Attempt, NotBegun, Outcome, Worker, Workers};

@@ -121,7 +121,7 @@ pub fn open_dir(dir: &Dir, name: impl AsRef<Path>) -> io::Result<Dir> {
 }
 
 /// Opens a directory, and makes it if there is none. A new one survives a power cut.
-pub(crate) fn open_or_make_dir(dir: &Dir, name: impl AsRef<Path>) -> io::Result<Dir> {
+pub fn open_or_make_dir(dir: &Dir, name: impl AsRef<Path>) -> io::Result<Dir> {
     match dir.create_dir(&name) {
         Ok(()) => sync_dir(&open_dir(dir, ".")?)?,
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
@@ -137,7 +137,7 @@ pub(crate) fn sync_dir(dir: &Dir) -> io::Result<()> {
 }
 
 /// The mode of a new file, before the process's umask.
-pub(crate) const ANYBODY: u32 = 0o666;
+pub const ANYBODY: u32 = 0o666;
 
 /// Makes a new file. What survives is its bytes; its name survives a power cut only after [`sync_dir`].
 pub(crate) fn create(
@@ -200,7 +200,7 @@ pub fn replace_as(dir: &Dir, name: &str, bytes: &[u8], (mode, survives): (u32, S
 
 /// As [`replace`], but the new bytes are first written to `temporary` in another directory of the same file system, and the
 /// target's directory is not synced.
-pub(crate) fn replace_from(
+pub fn replace_from(
     dir: &Dir,
     temporary: &str,
     (to_dir, to): (&Dir, &OsStr),

@@ -1,0 +1,163 @@
+//! A commission: what it is, its states, its record, and where it is kept.
+
+mod id;
+pub mod record;
+mod state;
+pub(crate) mod store;
+
+use std::path::PathBuf;
+
+use guild_contract::{JobId, MemberKey};
+use guild_git::Checkout;
+use serde::{Deserialize, Serialize};
+
+pub use id::CommissionId;
+pub use record::{Entry, Overrides, Record};
+pub use state::Status;
+
+use crate::{error::HallError, workers::Attempt};
+
+/// A commission, as it is kept in `state/commissions/<id>.json`. This decides; the record in the project is its picture.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Commission {
+    /// Its name.
+    pub commission_id: CommissionId,
+    /// Its project.
+    pub project_name: String,
+    /// Who works on it: a key of the roster.
+    pub worker_name: String,
+    /// Where it is.
+    pub status: Status,
+    /// The worktree of its attempt, while there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worktree_dir: Option<PathBuf>,
+    /// The branch of its last attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch_name: Option<String>,
+    /// Who made it.
+    #[serde(default)]
+    pub created_by: Author,
+    /// When its dispatch was asked for, if it was, and it still waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<String>,
+    /// The attempt under way, or the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<AttemptState>,
+    /// What people see.
+    pub record: Record,
+}
+
+/// Who made a commission.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Author {
+    /// A person, or a program of theirs.
+    #[default]
+    User,
+    /// The manager, which acts first: a person reviews it (REQ-WKR-27).
+    Manager,
+}
+
+/// How far an attempt is. After a crash it goes on from there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AttemptState {
+    /// Its job.
+    pub job: JobId,
+    /// Whether it has a whole checkout, and not `.lore/` alone.
+    pub full: bool,
+    /// Whether its worktree is there: the record is written there then.
+    pub begun: bool,
+    /// Why it is to be cancelled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cancel: Option<String>,
+    /// How it ended. What is left to do is to commit, to merge, and to tidy up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<End>,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct End {
+    /// What it will be: completed, failed or cancelled.
+    pub status: Status,
+    /// Why.
+    pub reason: String,
+    /// When.
+    pub time: String,
+}
+
+impl Commission {
+    /// Moves it to another state, and notes that.
+    ///
+    /// # Errors
+    /// Where this state does not lead to that one.
+    pub(crate) fn become_(&mut self, next: Status, reason: &str, time: String) -> Result<(), HallError> {
+        if !self.status.leads_to(next) {
+            return Err(HallError::Conflict(format!(
+                "commission {:?} is {}, from where it cannot become {next}",
+                self.commission_id.as_str(),
+                self.status
+            )));
+        }
+        let from = std::mem::replace(&mut self.status, next);
+        self.record.activity_timeline.push(Entry {
+            timestamp: time,
+            event: format!("status_{next}"),
+            reason: reason.to_owned(),
+            from: Some(from.to_string()),
+            to: Some(next.to_string()),
+        });
+        if next != Status::Pending && next != Status::Blocked {
+            self.asked = None;
+        }
+        Ok(())
+    }
+
+    /// Notes something.
+    pub(crate) fn note(&mut self, event: &str, reason: &str, time: String) {
+        let (event, reason) = (event.to_owned(), reason.to_owned());
+        self.record.activity_timeline.push(Entry { timestamp: time, event, reason, ..Entry::default() });
+    }
+
+    /// When it was made, as far as its record says.
+    pub(crate) fn created(&self) -> &str {
+        self.record.activity_timeline.first().map_or(&self.record.date, |entry| &entry.timestamp)
+    }
+
+    /// The time that a list shows: that of its last change of state, else of its creation, else its day.
+    pub(crate) fn relevant_date(&self) -> &str {
+        use Status::{Cancelled, Completed, Dispatched, Failed, InProgress};
+        let event = match self.status {
+            Completed | Failed | Cancelled | Dispatched | InProgress => format!("status_{}", self.status),
+            _ => "created".to_owned(),
+        };
+        let last = self.record.activity_timeline.iter().rfind(|entry| entry.event == event);
+        last.map_or(&self.record.date, |entry| &entry.timestamp)
+    }
+
+    /// How many attempts were begun.
+    pub(crate) fn attempts(&self) -> usize {
+        self.record.activity_timeline.iter().filter(|entry| entry.event == "status_dispatched").count()
+    }
+
+    /// What its worker is given; `None` where there is no attempt, or its worker cannot be a member.
+    pub(crate) fn attempt(&self, memory_chars: Option<u64>) -> Option<Attempt> {
+        let state = self.attempt.as_ref()?;
+        let title = self.record.title.strip_prefix("Commission: ").unwrap_or(&self.record.title);
+        Some(Attempt {
+            commission: self.commission_id.clone(),
+            project: self.project_name.clone(),
+            worker: self.worker_name.parse::<MemberKey>().ok()?,
+            job: state.job.clone(),
+            title: title.to_owned(),
+            prompt: self.record.prompt.clone(),
+            dependencies: self.record.dependencies.clone(),
+            overrides: self.record.resource_overrides.clone(),
+            worktree: self.worktree_dir.clone()?,
+            checkout: if state.full { Checkout::Full } else { Checkout::Sparse },
+            memory_chars,
+        })
+    }
+}

@@ -1,0 +1,360 @@
+//! The record of a commission: Markdown with frontmatter, which people and other programs read
+//! (`.lore/work/commissions/<id>.md`).
+//!
+//! It is written in the order and the quoting that the readers of the original expect, some of which look at lines and not at
+//! YAML: what is text stands in double quotes on one line, names and times stand plain.
+
+use std::fmt::Write as _;
+
+use guild_contract::Decision;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_saphyr::{DoubleQuoted, FlowSeq};
+
+use super::{CommissionId, Status};
+
+/// What people see of a commission.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Record {
+    /// `Commission: ` and what it is about.
+    pub title: String,
+    /// The day when it was made, in UTC: `YYYY-MM-DD`.
+    pub date: String,
+    /// What made it, where that was no person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Origin>,
+    /// The worker's name for people.
+    pub worker: String,
+    /// What the worker is, for people.
+    pub worker_display_title: String,
+    /// What is asked.
+    pub prompt: String,
+    /// What has to be there first: other commissions, and paths of artifacts.
+    #[serde(default)]
+    pub dependencies: Vec<String>,
+    /// Paths of the artifacts that came of it, below `.lore/`.
+    #[serde(default)]
+    pub linked_artifacts: Vec<String>,
+    /// In place of the worker's own.
+    #[serde(default)]
+    pub resource_overrides: Overrides,
+    /// What happened, in order. Entries are only added.
+    #[serde(default)]
+    pub activity_timeline: Vec<Entry>,
+    /// Where the work stands, as the worker says.
+    #[serde(default)]
+    pub current_progress: String,
+    /// The project's name.
+    pub project_name: String,
+    /// The result: what stands below the frontmatter.
+    #[serde(default)]
+    pub body: String,
+}
+
+/// What made a commission.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// In words.
+    pub description: String,
+}
+
+/// Bounds of a commission in place of its worker's (REQ-WKR-19).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Overrides {
+    /// The model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Turns of a model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_turns: Option<u32>,
+    /// US dollars.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_budget_usd: Option<f64>,
+}
+
+impl Overrides {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Something that happened to a commission.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// When: RFC 3339 in UTC, with milliseconds.
+    pub timestamp: String,
+    /// `created`, `status_<state>`, `progress_report`, `result_submitted`, `question`, or `user_note`.
+    pub event: String,
+    /// What, or why.
+    pub reason: String,
+    /// The state before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// The state after.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+}
+
+/// The frontmatter, as it is written.
+#[derive(Serialize)]
+struct Frontmatter<'a> {
+    title: DoubleQuoted<&'a str>,
+    date: &'a str,
+    status: Status,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<Source<'a>>,
+    tags: FlowSeq<[&'static str; 1]>,
+    worker: &'a str,
+    #[serde(rename = "workerDisplayTitle")]
+    worker_display_title: DoubleQuoted<&'a str>,
+    prompt: DoubleQuoted<&'a str>,
+    dependencies: &'a [String],
+    linked_artifacts: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resource_overrides: Option<&'a Overrides>,
+    activity_timeline: Vec<Line<'a>>,
+    current_progress: DoubleQuoted<&'a str>,
+    #[serde(rename = "projectName")]
+    project_name: &'a str,
+}
+
+#[derive(Serialize)]
+struct Source<'a> {
+    description: DoubleQuoted<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    timestamp: &'a str,
+    event: &'a str,
+    reason: DoubleQuoted<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<DoubleQuoted<&'a str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to: Option<DoubleQuoted<&'a str>>,
+}
+
+impl<'a> Line<'a> {
+    fn of(entry: &'a Entry) -> Self {
+        Self {
+            timestamp: &entry.timestamp,
+            event: &entry.event,
+            reason: DoubleQuoted(&entry.reason),
+            from: entry.from.as_deref().map(DoubleQuoted),
+            to: entry.to.as_deref().map(DoubleQuoted),
+        }
+    }
+}
+
+/// The line before and after the frontmatter.
+const FENCE: &str = "---\n";
+
+impl Record {
+    /// The record's file.
+    ///
+    /// # Errors
+    /// What YAML cannot say.
+    pub fn render(&self, status: Status) -> Result<String, String> {
+        let frontmatter = Frontmatter {
+            title: DoubleQuoted(&self.title),
+            date: &self.date,
+            status,
+            source: self.source.as_ref().map(|source| Source { description: DoubleQuoted(&source.description) }),
+            tags: FlowSeq(["commission"]),
+            worker: &self.worker,
+            worker_display_title: DoubleQuoted(&self.worker_display_title),
+            prompt: DoubleQuoted(&self.prompt),
+            dependencies: &self.dependencies,
+            linked_artifacts: &self.linked_artifacts,
+            resource_overrides: (!self.resource_overrides.is_empty()).then_some(&self.resource_overrides),
+            activity_timeline: self.activity_timeline.iter().map(Line::of).collect(),
+            current_progress: DoubleQuoted(&self.current_progress),
+            project_name: &self.project_name,
+        };
+        let options = serde_saphyr::ser_options! {
+            compact_list_indent: false,
+            prefer_block_scalars: false,
+            // A date is a text to us, and a date to readers of YAML 1.1; in quotes it would be a text to those, too.
+            yaml_12: true,
+            no_lang_directive: true,
+        };
+        let yaml = serde_saphyr::to_string_with_options(&frontmatter, options).map_err(|e| e.to_string())?;
+        Ok(format!("{FENCE}{yaml}{FENCE}{}", self.body))
+    }
+}
+
+/// A record that was read, of whatever made it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Read {
+    /// What it says. A field of another kind than it should have counts as missing.
+    pub record: Record,
+    /// Its state, where it names one.
+    pub status: Option<Status>,
+}
+
+/// Reads a record's file. Frontmatter that is missing, or no YAML, leaves all fields empty: the file is there all the same.
+pub fn read(text: &str) -> Read {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n");
+    let parts = text.strip_prefix(FENCE).and_then(|rest| {
+        let end = rest.starts_with("---").then_some(0).or_else(|| rest.find("\n---").map(|at| at + 1))?;
+        let (yaml, rest) = rest.split_at_checked(end)?;
+        let body = rest.get(3..)?;
+        Some((yaml.to_owned(), body.strip_prefix('\n').unwrap_or(body).to_owned()))
+    });
+    let Some((yaml, body)) = parts else {
+        return Read { record: Record { body: text, ..Record::default() }, status: None };
+    };
+    // A worker may be called `yes`, which is true in YAML 1.1 alone.
+    let options = serde_saphyr::options! { strict_booleans: true };
+    let value: Value = serde_saphyr::from_str_with_options(&yaml, options).unwrap_or_default();
+    let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let list = |key: &str| {
+        let items = value.get(key).and_then(Value::as_array).into_iter().flatten();
+        items.filter_map(|item| item.as_str().map(str::to_owned)).collect()
+    };
+    let overrides = value.get("resource_overrides").cloned().unwrap_or_default();
+    let timeline = value.get("activity_timeline").and_then(Value::as_array).into_iter().flatten();
+    let record = Record {
+        title: text("title"),
+        date: text("date"),
+        source: value.get("source").and_then(|source| serde_json::from_value(source.clone()).ok()),
+        worker: text("worker"),
+        worker_display_title: text("workerDisplayTitle"),
+        prompt: text("prompt"),
+        dependencies: list("dependencies"),
+        linked_artifacts: list("linked_artifacts"),
+        resource_overrides: serde_json::from_value(overrides).unwrap_or_default(),
+        activity_timeline: timeline.filter(|entry| entry.is_object()).map(entry).collect(),
+        current_progress: text("current_progress"),
+        project_name: text("projectName"),
+        body,
+    };
+    Read { record, status: text("status").parse().ok() }
+}
+
+fn entry(value: &Value) -> Entry {
+    let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
+    Entry {
+        timestamp: text("timestamp").unwrap_or_default(),
+        event: text("event").unwrap_or_default(),
+        reason: text("reason").unwrap_or_default(),
+        from: text("from"),
+        to: text("to"),
+    }
+}
+
+/// The body of a record whose result is `result`, with the decisions at the end.
+pub(crate) fn body(result: &str, decisions: &[Decision]) -> String {
+    let mut body = result.trim_end().to_owned();
+    if !body.is_empty() {
+        body.push('\n');
+    }
+    if !decisions.is_empty() {
+        body.push_str("\n## Decisions\n");
+    }
+    for Decision { question, decision, reasoning } in decisions {
+        // Writing to a text cannot fail.
+        let _ = write!(body, "\n**{}**\n{}\n*Reasoning: {}*\n", question.trim(), decision.trim(), reasoning.trim());
+    }
+    body
+}
+
+/// The path of a commission's record below the top of a worktree.
+pub(crate) fn path(id: &CommissionId) -> [String; 4] {
+    [".lore".to_owned(), "work".to_owned(), "commissions".to_owned(), id.file()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> Record {
+        let entry = |event: &str, reason: &str, states: Option<(&str, &str)>| Entry {
+            timestamp: "2026-11-23T18:34:41.872Z".to_owned(),
+            event: event.to_owned(),
+            reason: reason.to_owned(),
+            from: states.map(|(from, _)| from.to_owned()),
+            to: states.map(|(_, to)| to.to_owned()),
+        };
+        Record {
+            title: "Commission: Add \"x\"".to_owned(),
+            date: "2026-11-23".to_owned(),
+            worker: "Dalton".to_owned(),
+            worker_display_title: "Guild Artificer".to_owned(),
+            prompt: "Line1\nLine2 \"q\" \\ $' é\u{7}\u{2028}\r".to_owned(),
+            dependencies: vec!["specs/a.md".to_owned()],
+            resource_overrides: Overrides { model: Some("haiku".to_owned()), ..Overrides::default() },
+            activity_timeline: vec![
+                entry("created", "Commission created", None),
+                entry("status_dispatched", "Dispatched to worker", Some(("pending", "dispatched"))),
+            ],
+            project_name: "demo".to_owned(),
+            body: "All done.\n".to_owned(),
+            ..Record::default()
+        }
+    }
+
+    #[test]
+    fn a_record_is_written_as_readers_of_lines_expect_it() {
+        assert_eq!(
+            record().render(Status::Dispatched).unwrap(),
+            r#"---
+title: "Commission: Add \"x\""
+date: 2026-11-23
+status: dispatched
+tags: [commission]
+worker: Dalton
+workerDisplayTitle: "Guild Artificer"
+prompt: "Line1\nLine2 \"q\" \\ $' é\a\L\r"
+dependencies:
+  - specs/a.md
+linked_artifacts: []
+resource_overrides:
+  model: haiku
+activity_timeline:
+  - timestamp: 2026-11-23T18:34:41.872Z
+    event: created
+    reason: "Commission created"
+  - timestamp: 2026-11-23T18:34:41.872Z
+    event: status_dispatched
+    reason: "Dispatched to worker"
+    from: "pending"
+    to: "dispatched"
+current_progress: ""
+projectName: demo
+---
+All done.
+"#
+        );
+    }
+
+    #[test]
+    fn what_was_written_is_read_again() {
+        let mut record = record();
+        for text in ["yes", "1", "- x", "# x", "a: b", "'", "--- x\n---\n", " x ", "null", "~", "2026-01-01", ""] {
+            record.prompt = text.to_owned();
+            record.worker = text.to_owned();
+            record.dependencies = vec![text.to_owned()];
+            record.body = format!("{text}\n---\n");
+            let written = record.render(Status::Pending).unwrap();
+            let read = read(&written);
+            assert_eq!((read.record, read.status), (record.clone(), Some(Status::Pending)), "{written}");
+        }
+    }
+
+    #[test]
+    fn a_record_of_another_hand_is_read_as_far_as_it_goes() {
+        let text = "---\r\ntitle: T\r\nstatus: \"failed\"\r\ndate: 2026-01-02\r\ndependencies: \r\nlinked_artifacts:\r\n\r\n  - a\r\n  - 7\r\n\
+                    activity_timeline:\r\n  - x\r\n  - timestamp: 2026-01-02T03:04:05.000Z\r\n    event: e\r\n---\r\n\r\nBody\r\n";
+        let Read { record, status } = read(text);
+        assert_eq!((record.title.as_str(), status), ("T", Some(Status::Failed)));
+        assert_eq!((record.date.as_str(), record.dependencies.len()), ("2026-01-02", 0));
+        assert_eq!((record.linked_artifacts, record.body.as_str()), (vec!["a".to_owned()], "\nBody\n"));
+        assert_eq!(record.activity_timeline.len(), 1);
+        for broken in ["", "no frontmatter", "---\ntitle: [\n---\nx", "---\ntitle: a\ntitle: b\n---\nx", "---\nopen"] {
+            assert_eq!(read(broken).status, None, "{broken}");
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! One attempt at a commission: a branch and a worktree, a job of the worker, and the merge of what it did.
+//!
+//! Each step is stored before the next begins, and can be done again: after a crash an attempt goes on where it was.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use guild_contract::Decision;
+use guild_git::{AttemptBranch, GitError, Integration, Merge};
+
+use super::{Cell, Hall, blocking};
+use crate::{
+    commission::{Commission, End, Status, record, store},
+    error::HallError,
+    workers::{NotBegun, Outcome},
+};
+
+/// How long an attempt waits before it asks a host that was busy again.
+const BUSY: Duration = Duration::from_secs(2);
+
+const CANCELLED: &str = "Commission cancelled by user";
+const COMPLETED: &str = "Execution completed";
+const NO_RESULT: &str = "Session completed without submitting result";
+
+impl Hall {
+    /// Cancels a commission. An attempt has ended, and its session, when this returns; what it wrote is on its branch.
+    ///
+    /// # Errors
+    /// Where the commission is over, or ended otherwise meanwhile.
+    pub async fn cancel(self: &Arc<Self>, id: &str, reason: Option<&str>) -> Result<(), HallError> {
+        let cell = self.cell(id)?;
+        let reason = reason.map(str::trim).filter(|reason| !reason.is_empty()).unwrap_or(CANCELLED);
+        let time = self.time();
+        let refused = |status: Status| {
+            HallError::Conflict(format!("Cannot cancel commission \"{id}\": current state is \"{status}\""))
+        };
+        let runs = self
+            .change(&cell, |commission| match (commission.status, &mut commission.attempt) {
+                (Status::Pending | Status::Blocked, _) => {
+                    commission.become_(Status::Cancelled, reason, time).map(|()| false)
+                }
+                (status, Some(attempt)) if status.is_active() => {
+                    attempt.cancel.get_or_insert_with(|| reason.to_owned());
+                    Ok(true)
+                }
+                // An attempt of which nothing is kept: it is another host's, or of one that lost its state.
+                (status, None) if status.is_active() => {
+                    commission.become_(Status::Cancelled, reason, time).map(|()| false)
+                }
+                (status, _) => Err(refused(status)),
+            })
+            .await?;
+        if runs {
+            cell.cancel().cancel();
+            let mut now = cell.now.subscribe();
+            let ended = now.wait_for(|now| !now.status.is_active()).await;
+            let status = ended.map_err(|_| HallError::Internal("the host is stopping".to_owned()))?.status;
+            if status != Status::Cancelled {
+                return Err(refused(status));
+            }
+            return Ok(());
+        }
+        let project = cell.now().project_name.clone();
+        self.check_dependencies(Some(&project)).await
+    }
+
+    /// Goes on with all attempts that were under way when the last host ended, and begins what can begin. The workers are
+    /// known from now on.
+    ///
+    /// # Errors
+    /// Where `config.yaml` cannot be read, or a change cannot be stored.
+    pub async fn begin_work(self: &Arc<Self>, workers: Arc<dyn crate::Workers>) -> Result<(), HallError> {
+        let _ = self.workers.set(workers);
+        for cell in self.all() {
+            let now = cell.now();
+            if now.status.is_active() && now.attempt.is_some() {
+                self.spawn_attempt(cell);
+            }
+        }
+        self.check_dependencies(None).await
+    }
+
+    /// Carries an attempt out, in the background.
+    pub(super) fn spawn_attempt(self: &Arc<Self>, cell: Arc<Cell>) {
+        let hall = self.clone();
+        tokio::spawn(async move {
+            let (id, project) = (cell.now().commission_id.clone(), cell.now().project_name.clone());
+            if let Err(e) = hall.carry_out(&cell).await {
+                tracing::warn!(commission = %id, "its attempt failed: {e}");
+                let end = End { status: Status::Failed, reason: e.to_string(), time: hall.time() };
+                if let Err(e) = hall.end(&cell, end, None).await {
+                    tracing::error!(commission = %id, "its end cannot be stored: {e}");
+                }
+            }
+            if let Err(e) = hall.finish(&cell).await {
+                tracing::error!(commission = %id, "its end cannot be stored, and is tried again at the next start: {e}");
+            }
+            if let Err(e) = hall.check_dependencies(Some(&project)).await {
+                tracing::error!(commission = %id, "what waits for it cannot begin: {e}");
+            }
+            // Others may have waited for the cap of all projects.
+            if let Err(e) = hall.schedule().await {
+                tracing::error!("what waits cannot begin: {e}");
+            }
+        });
+    }
+
+    /// From the worktree to the end of the job.
+    async fn carry_out(&self, cell: &Cell) -> Result<(), HallError> {
+        let workers = self.workers()?;
+        let cancel = cell.cancel();
+        let is_cancelled = || cell.now().attempt.as_ref().and_then(|attempt| attempt.cancel.clone());
+        let now = cell.now();
+        if now.attempt.as_ref().is_some_and(|attempt| attempt.end.is_some()) {
+            return Ok(());
+        }
+        let project = self.project(&now.project_name)?;
+        let memory_chars = project.settings.memory_limit.map(|tokens| u64::from(tokens) * 4);
+        let attempt = now.attempt(memory_chars);
+        let attempt =
+            attempt.ok_or_else(|| HallError::Internal(format!("its worker {:?} is no member", now.worker_name)))?;
+        if now.status == Status::Dispatched {
+            let failed = |e: &dyn std::fmt::Display| HallError::Internal(format!("Workspace preparation failed: {e}"));
+            if is_cancelled().is_none() {
+                let integration = self.projects.integration(&self.home, &project).await.map_err(|e| failed(&e))?;
+                let branch = branch(&now)?;
+                let started = integration.start_attempt(&branch, &attempt.worktree, attempt.checkout).await;
+                started.map_err(|e| failed(&e))?;
+                self.change(cell, |commission| {
+                    commission.attempt.iter_mut().for_each(|attempt| attempt.begun = true);
+                    Ok(())
+                })
+                .await?;
+            }
+            loop {
+                if let Some(reason) = is_cancelled() {
+                    return self.end(cell, End { status: Status::Cancelled, reason, time: self.time() }, None).await;
+                }
+                match workers.begin(&attempt).await {
+                    Ok(()) => break,
+                    Err(NotBegun::Refused(why)) => return Err(HallError::Internal(why)),
+                    Err(NotBegun::Busy(why)) => {
+                        tracing::debug!(commission = %attempt.commission, "it waits: {why}");
+                        // A cancel ends the waiting.
+                        let _ = tokio::time::timeout(BUSY, cancel.cancelled()).await;
+                    }
+                }
+            }
+            let time = self.time();
+            self.change(cell, |commission| commission.become_(Status::InProgress, "Execution started", time)).await?;
+        }
+        if is_cancelled().is_some() {
+            workers.cancel(&attempt).await;
+        }
+        let (outcome, decisions) = tokio::select! {
+            ended = workers.ended(&attempt) => ended,
+            () = cancel.cancelled() => {
+                workers.cancel(&attempt).await;
+                workers.ended(&attempt).await
+            }
+        };
+        let end = |status, reason: String| End { status, reason, time: self.time() };
+        let (end, result) = match outcome {
+            Outcome::Completed { result, error: None } => (end(Status::Completed, COMPLETED.to_owned()), Some(result)),
+            Outcome::Completed { result, error: Some(error) } => {
+                (end(Status::Completed, format!("{COMPLETED}; after its result: {error}")), Some(result))
+            }
+            Outcome::Failed { error } if error.is_empty() => (end(Status::Failed, NO_RESULT.to_owned()), None),
+            Outcome::Failed { error } => (end(Status::Failed, error), None),
+            Outcome::Cancelled => {
+                let reason = is_cancelled().unwrap_or_else(|| "Its job was cancelled".to_owned());
+                (end(Status::Cancelled, reason), None)
+            }
+        };
+        let body = result.map(|result| (result, decisions));
+        self.end(cell, end, body).await
+    }
+
+    /// Stores how an attempt ended. The first end holds.
+    async fn end(&self, cell: &Cell, end: End, result: Option<(String, Vec<Decision>)>) -> Result<(), HallError> {
+        self.change(cell, |commission| {
+            let Some(attempt) = commission.attempt.as_mut().filter(|attempt| attempt.end.is_none()) else {
+                return Ok(());
+            };
+            attempt.end = Some(end);
+            if let Some((result, decisions)) = result {
+                commission.record.body = record::body(&result, &decisions);
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// From the end of the job to the state that people see: commits, merges, and tidies up.
+    async fn finish(&self, cell: &Cell) -> Result<(), HallError> {
+        let _one = cell.change.lock().await;
+        let now = cell.now();
+        let Some(attempt) = now.attempt.as_ref().filter(|_| now.status.is_active()) else { return Ok(()) };
+        let Some(mut end) = attempt.end.clone() else { return Ok(()) };
+        let mut tidy = true;
+        if let (true, Some(dir)) = (attempt.begun, &now.worktree_dir) {
+            let project = self.project(&now.project_name)?;
+            let integration = self.projects.integration(&self.home, &project).await?;
+            let branch = branch(&now)?;
+            let at = (&*integration, &branch, dir.as_path());
+            if end.status == Status::Completed {
+                let failed = |reason: String| End { status: Status::Failed, reason, time: self.time() };
+                match self.merge(&now, &end, at).await {
+                    Ok(Merge::Merged { .. } | Merge::NothingToMerge) => {}
+                    Ok(Merge::Conflicts { files }) => {
+                        let files = files.join(", ");
+                        end = failed(format!(
+                            "Squash-merge conflict on non-.lore/ files: {files}; {branch} has the work"
+                        ));
+                    }
+                    Err(e) => end = failed(format!("Finalize error: {e}")),
+                }
+            }
+            if end.status != Status::Completed {
+                let message = format!("Partial work preserved ({}): {}", end.status, now.commission_id);
+                if let Err(e) = self.commit(&now, &end, at, &message).await {
+                    tracing::warn!(commission = %now.commission_id, "{} stays as it is: {e}", dir.display());
+                    tidy = false;
+                }
+            }
+            if tidy && let Err(e) = integration.repository().remove_worktree(dir).await {
+                tracing::warn!(commission = %now.commission_id, "{} stays: {e}", dir.display());
+            }
+        }
+        self.change_held(cell, |commission| {
+            let over = ended(commission, &end)?;
+            *commission = over;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Commits what is in the worktree, with the record as it will be.
+    async fn commit(
+        &self,
+        now: &Commission,
+        end: &End,
+        (integration, branch, dir): (&Integration, &AttemptBranch, &Path),
+        message: &str,
+    ) -> Result<(), HallError> {
+        if !dir.exists() {
+            // It was removed before a crash, and all of it is committed.
+            return Ok(());
+        }
+        let (new, over, to) = (self.home.new_files()?, ended(now, end)?, dir.to_owned());
+        blocking(move || store::write_record(&new, &to, &over)).await?;
+        integration.repository().commit_all(branch, dir, message).await?;
+        Ok(())
+    }
+
+    /// Commits what is in the worktree, and merges it.
+    async fn merge(
+        &self,
+        now: &Commission,
+        end: &End,
+        at: (&Integration, &AttemptBranch, &Path),
+    ) -> Result<Merge, HallError> {
+        let id = &now.commission_id;
+        self.commit(now, end, at, &format!("Commission completed: {id}")).await?;
+        let title = now.record.title.strip_prefix("Commission: ").unwrap_or(&now.record.title);
+        let merged = at.0.merge_squash(at.1, &format!("Commission: {id}\n\n{title}")).await;
+        merged.map_err(|e: GitError| e.into())
+    }
+}
+
+/// The commission as it is once that end is stored.
+fn ended(commission: &Commission, end: &End) -> Result<Commission, HallError> {
+    let mut over = commission.clone();
+    // An attempt that ended before it was under way was none; the timeline says so by what it lacks.
+    if over.status == Status::Dispatched && end.status == Status::Completed {
+        over.status = Status::InProgress;
+    }
+    over.become_(end.status, &end.reason, end.time.clone())?;
+    over.worktree_dir = None;
+    over.attempt.iter_mut().for_each(|attempt| {
+        attempt.begun = false;
+        attempt.end = Some(end.clone());
+    });
+    Ok(over)
+}
+
+fn branch(commission: &Commission) -> Result<AttemptBranch, HallError> {
+    Ok(AttemptBranch::new(commission.branch_name.as_deref().unwrap_or_default())?)
+}

@@ -1,0 +1,309 @@
+//! Changes of commissions: each is stored before anybody is told.
+
+use std::sync::{Arc, PoisonError};
+
+use super::{Cell, Hall, blocking};
+use crate::{
+    commission::{Author, Commission, CommissionId, Entry, Overrides, Record, Status, store},
+    error::HallError,
+    events::HallEvent,
+    workers::Worker,
+};
+
+/// The most bytes of a title.
+const TITLE_BYTES: usize = 1024;
+/// The most bytes of a prompt or a note.
+const TEXT_BYTES: usize = 1024 * 1024;
+/// The most dependencies of a commission.
+const DEPENDENCIES: usize = 256;
+/// The most bytes of a dependency.
+const DEPENDENCY_BYTES: usize = 1024;
+
+/// A commission that is to be made.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NewCommission {
+    /// Its project.
+    pub project: String,
+    /// What it is about.
+    pub title: String,
+    /// Its worker, by the name of its package, its name for people, or its key.
+    pub worker: String,
+    /// What is asked.
+    pub prompt: String,
+    /// What has to be there first: other commissions, and paths of artifacts below `.lore/`.
+    pub dependencies: Vec<String>,
+    /// In place of the worker's own bounds.
+    pub overrides: Overrides,
+    /// Who makes it.
+    pub author: Author,
+}
+
+/// Changes of a commission that has not begun. What is `None` stays.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Changes {
+    /// What is asked.
+    pub prompt: Option<String>,
+    /// What has to be there first.
+    pub dependencies: Option<Vec<String>>,
+    /// In place of the worker's own bounds.
+    pub overrides: Option<Overrides>,
+}
+
+impl Hall {
+    /// Makes a commission. It is pending, and begins only once its dispatch is asked for.
+    ///
+    /// # Errors
+    /// Where there is no such project or worker, or a field is not acceptable.
+    pub async fn create(self: &Arc<Self>, new: NewCommission) -> Result<CommissionId, HallError> {
+        let title = new.title.trim();
+        let title = title.strip_prefix("Commission: ").unwrap_or(title);
+        check_text("title", title, TITLE_BYTES)?;
+        check_text("prompt", &new.prompt, TEXT_BYTES)?;
+        check_dependencies(&new.dependencies)?;
+        check_overrides(&new.overrides)?;
+        let project = self.project(&new.project)?;
+        // A project that cannot be worked on is told now, not at the dispatch.
+        self.projects.integration(&self.home, &project).await?;
+        let worker = self.worker(&new.worker)?;
+        let (now, time) = (self.clock.now(), self.time());
+        let record = Record {
+            title: format!("Commission: {title}"),
+            date: now.strftime("%Y-%m-%d").to_string(),
+            worker: worker.display_name.clone(),
+            worker_display_title: worker.display_title,
+            prompt: new.prompt,
+            dependencies: new.dependencies,
+            resource_overrides: new.overrides,
+            activity_timeline: vec![Entry {
+                timestamp: time,
+                event: "created".to_owned(),
+                reason: "Commission created".to_owned(),
+                ..Entry::default()
+            }],
+            project_name: new.project.clone(),
+            ..Record::default()
+        };
+        let commission = |id: CommissionId| Commission {
+            commission_id: id,
+            project_name: new.project,
+            worker_name: worker.key.to_string(),
+            status: Status::Pending,
+            worktree_dir: None,
+            branch_name: None,
+            created_by: new.author,
+            asked: None,
+            attempt: None,
+            record,
+        };
+        let cell = {
+            let mut all = self.commissions.write().unwrap_or_else(PoisonError::into_inner);
+            let names = (1..).map(|nth| CommissionId::new(&worker.display_name, now, nth));
+            let Some(id) = names.into_iter().find(|id| !all.contains_key(id)) else {
+                return Err(HallError::Internal("there is no name left".to_owned()));
+            };
+            let cell = Cell::new(commission(id.clone()));
+            all.insert(id, cell.clone());
+            cell
+        };
+        let made = cell.now();
+        let id = made.commission_id.clone();
+        let kept = match self.keep(&made).await {
+            Ok(()) => self.picture(&made).await,
+            Err(e) => Err(e),
+        };
+        if let Err(e) = kept {
+            self.commissions.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
+            let home = self.home.clone();
+            let forgotten = id.clone();
+            blocking(move || home.commissions().map(|dir| store::forget(&dir, &forgotten))).await?;
+            return Err(e);
+        }
+        Ok(id)
+    }
+
+    /// Changes a commission that has not begun.
+    ///
+    /// # Errors
+    /// Where it has, or a field is not acceptable.
+    pub async fn update(self: &Arc<Self>, id: &str, changes: Changes) -> Result<(), HallError> {
+        if let Some(prompt) = &changes.prompt {
+            check_text("prompt", prompt, TEXT_BYTES)?;
+        }
+        check_dependencies(changes.dependencies.as_deref().unwrap_or_default())?;
+        check_overrides(changes.overrides.as_ref().unwrap_or(&Overrides::default()))?;
+        let cell = self.cell(id)?;
+        self.change(&cell, |commission| {
+            if !matches!(commission.status, Status::Pending | Status::Blocked) {
+                return Err(HallError::Conflict(format!(
+                    "Cannot update commission \"{id}\": status is \"{}\", must be \"pending\" or \"blocked\". Cancel it and \
+                     re-dispatch it, or make another",
+                    commission.status
+                )));
+            }
+            let record = &mut commission.record;
+            let Changes { prompt, dependencies, overrides } = changes;
+            record.prompt = prompt.unwrap_or_else(|| record.prompt.clone());
+            record.dependencies = dependencies.unwrap_or_else(|| record.dependencies.clone());
+            record.resource_overrides = overrides.unwrap_or_else(|| record.resource_overrides.clone());
+            Ok(())
+        })
+        .await?;
+        // It may wait for something else now.
+        let project = cell.now().project_name.clone();
+        self.check_dependencies(Some(&project)).await
+    }
+
+    /// Adds a note of a person's.
+    ///
+    /// # Errors
+    /// Where there is no such commission.
+    pub async fn note(&self, id: &str, content: &str) -> Result<(), HallError> {
+        check_text("content", content, TEXT_BYTES)?;
+        let cell = self.cell(id)?;
+        let time = self.time();
+        self.change(&cell, |commission| {
+            commission.note("user_note", content, time);
+            Ok(())
+        })
+        .await?;
+        let commission_id = cell.now().commission_id.clone();
+        self.tell(HallEvent::CommissionManagerNote { commission_id, content: content.to_owned() });
+        Ok(())
+    }
+
+    /// Gives a commission up for good.
+    ///
+    /// # Errors
+    /// Where it runs, or is over.
+    pub async fn abandon(self: &Arc<Self>, id: &str, reason: &str) -> Result<(), HallError> {
+        check_text("reason", reason, TEXT_BYTES)?;
+        let cell = self.cell(id)?;
+        let time = self.time();
+        self.change(&cell, |commission| {
+            let status = commission.status;
+            if status.is_active() {
+                let why = "it has an active session. Cancel it first.";
+                return Err(HallError::Conflict(format!("Cannot abandon commission \"{id}\": {why}")));
+            }
+            if status == Status::Abandoned {
+                return Ok(());
+            }
+            if !status.leads_to(Status::Abandoned) {
+                return Err(HallError::Conflict(format!(
+                    "Cannot abandon commission \"{id}\": current state is \"{status}\""
+                )));
+            }
+            commission.become_(Status::Abandoned, reason, time)
+        })
+        .await?;
+        let project = cell.now().project_name.clone();
+        self.check_dependencies(Some(&project)).await
+    }
+
+    /// Changes a commission; where that fails, it stays as it was.
+    pub(super) async fn change<T>(
+        &self,
+        cell: &Cell,
+        change: impl FnOnce(&mut Commission) -> Result<T, HallError>,
+    ) -> Result<T, HallError> {
+        let _one = cell.change.lock().await;
+        self.change_held(cell, change).await
+    }
+
+    /// As [`Self::change`], by whoever holds `cell.change`.
+    pub(super) async fn change_held<T>(
+        &self,
+        cell: &Cell,
+        change: impl FnOnce(&mut Commission) -> Result<T, HallError>,
+    ) -> Result<T, HallError> {
+        let before = cell.now();
+        let mut after = (*before).clone();
+        let value = change(&mut after)?;
+        if after == *before {
+            return Ok(value);
+        }
+        let after = Arc::new(after);
+        self.keep(&after).await?;
+        cell.now.send_replace(after.clone());
+        // What is kept decides. The next change writes the record again.
+        if let Err(e) = self.picture(&after).await {
+            tracing::warn!(commission = %after.commission_id, "{e}");
+        }
+        if before.status != after.status {
+            let last = after.record.activity_timeline.last();
+            self.tell(HallEvent::CommissionStatus {
+                commission_id: after.commission_id.clone(),
+                status: after.status,
+                old_status: before.status,
+                from: before.status,
+                to: after.status,
+                project_name: after.project_name.clone(),
+                reason: last.map(|entry| entry.reason.clone()).unwrap_or_default(),
+            });
+        }
+        Ok(value)
+    }
+
+    /// Stores a commission.
+    async fn keep(&self, commission: &Arc<Commission>) -> Result<(), HallError> {
+        let (home, commission) = (self.home.clone(), commission.clone());
+        let doing = format!("commission {} cannot be stored", commission.commission_id);
+        blocking(move || store::save(&home.commissions()?, &commission).map_err(HallError::io(doing))).await
+    }
+
+    /// Writes the record of a commission: while an attempt has a worktree, there; else into the integration worktree.
+    async fn picture(&self, commission: &Arc<Commission>) -> Result<(), HallError> {
+        let (new, commission) = (self.home.new_files()?, commission.clone());
+        let begun = commission.attempt.as_ref().is_some_and(|attempt| attempt.begun);
+        if let (true, true, Some(dir)) = (commission.status.is_active(), begun, commission.worktree_dir.clone()) {
+            return blocking(move || store::write_record(&new, &dir, &commission)).await;
+        }
+        let project = self.project(&commission.project_name)?;
+        let integration = self.projects.integration(&self.home, &project).await?;
+        integration.with_files(move |dir| store::write_record(&new, dir, &commission)).await?
+    }
+
+    /// The worker of that name: of its package, for people, or its key.
+    fn worker(&self, name: &str) -> Result<Worker, HallError> {
+        let all = self.workers()?.all();
+        let found = |by: fn(&Worker) -> &str| all.iter().find(|worker| by(worker) == name).cloned();
+        let worker = found(|worker| &worker.package)
+            .or_else(|| found(|worker| &worker.display_name))
+            .or_else(|| found(|worker| worker.key.as_str()));
+        worker.ok_or_else(|| {
+            let known: Vec<&str> = all.iter().map(|worker| worker.display_name.as_str()).collect();
+            let known =
+                if known.is_empty() { "there is none".to_owned() } else { format!("there are {}", known.join(", ")) };
+            HallError::NotFound(format!("Worker \"{name}\" not found in discovered packages; {known}"))
+        })
+    }
+}
+
+fn check_text(field: &str, text: &str, max: usize) -> Result<(), HallError> {
+    if text.trim().is_empty() {
+        return Err(HallError::Invalid(format!("Missing required field: {field}")));
+    }
+    if text.len() > max {
+        return Err(HallError::Invalid(format!("{field} has {} bytes, more than {max}", text.len())));
+    }
+    Ok(())
+}
+
+fn check_dependencies(dependencies: &[String]) -> Result<(), HallError> {
+    if dependencies.len() > DEPENDENCIES {
+        return Err(HallError::Invalid(format!(
+            "dependencies has {} items, more than {DEPENDENCIES}",
+            dependencies.len()
+        )));
+    }
+    dependencies.iter().try_for_each(|item| check_text("dependencies", item, DEPENDENCY_BYTES))
+}
+
+fn check_overrides(overrides: &Overrides) -> Result<(), HallError> {
+    let bounds = guild_contract::Bounds {
+        max_turns: overrides.max_turns,
+        max_budget_usd: overrides.max_budget_usd,
+        deadline_seconds: None,
+    };
+    bounds.check().map_err(|why| HallError::Invalid(format!("resourceOverrides: {why}")))
+}

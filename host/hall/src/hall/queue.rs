@@ -1,0 +1,183 @@
+//! Which commission begins when: those whose dispatch was asked for, in the order in which they were made, within the caps.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use tokio_util::sync::CancellationToken;
+
+use super::{Cell, Hall};
+use crate::{
+    commission::{AttemptState, Commission, Status},
+    error::HallError,
+    events::HallEvent,
+    project::lock,
+};
+
+const DEQUEUED: &str = "Capacity available, dispatching from queue";
+
+/// What came of a dispatch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Dispatched {
+    /// It begins.
+    Accepted,
+    /// It begins as soon as it can.
+    Queued {
+        /// What it waits for.
+        reason: String,
+    },
+}
+
+impl Hall {
+    /// Asks for a pending commission to be carried out.
+    ///
+    /// # Errors
+    /// Where it is in another state, or its worker is not there.
+    pub async fn dispatch(self: &Arc<Self>, id: &str) -> Result<Dispatched, HallError> {
+        self.ask(id, |commission, time| {
+            if commission.status != Status::Pending {
+                return Err(HallError::Conflict(format!(
+                    "Cannot dispatch commission \"{id}\": status is \"{}\", must be \"pending\"",
+                    commission.status
+                )));
+            }
+            commission.asked = Some(time);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Takes a commission that failed, or was cancelled, up again: on a new branch, with an empty conversation.
+    ///
+    /// # Errors
+    /// Where it is in another state, or its worker is not there.
+    pub async fn redispatch(self: &Arc<Self>, id: &str) -> Result<Dispatched, HallError> {
+        self.ask(id, |commission, time| {
+            if !matches!(commission.status, Status::Failed | Status::Cancelled) {
+                return Err(HallError::Conflict(format!(
+                    "Cannot redispatch commission \"{id}\": status is \"{}\", must be \"failed\" or \"cancelled\"",
+                    commission.status
+                )));
+            }
+            commission.record.body.clear();
+            commission.record.current_progress.clear();
+            commission.become_(Status::Pending, "Redispatched for retry", time.clone())?;
+            commission.asked = Some(time);
+            Ok(())
+        })
+        .await
+    }
+
+    async fn ask(
+        self: &Arc<Self>,
+        id: &str,
+        change: impl FnOnce(&mut Commission, String) -> Result<(), HallError>,
+    ) -> Result<Dispatched, HallError> {
+        let cell = self.cell(id)?;
+        let now = cell.now();
+        let is_here = self.workers()?.all().iter().any(|worker| worker.key.as_str() == now.worker_name);
+        let time = self.time();
+        self.change(&cell, |commission| {
+            change(commission, time)?;
+            match is_here {
+                true => Ok(()),
+                false => Err(HallError::Conflict(format!(
+                    "Failed to dispatch \"{id}\": its worker {:?} is not in service; `guild members` says why",
+                    commission.worker_name
+                ))),
+            }
+        })
+        .await?;
+        self.check_dependencies(Some(&now.project_name)).await?;
+        let now = cell.now();
+        let reason = match now.status {
+            Status::Blocked => "Dependencies not yet satisfied".to_owned(),
+            Status::Pending => self.full(&now)?.unwrap_or_else(|| "It waits for its turn".to_owned()),
+            _ => return Ok(Dispatched::Accepted),
+        };
+        cell.is_queued.store(true, Ordering::Relaxed);
+        let commission_id = now.commission_id.clone();
+        self.tell(HallEvent::CommissionQueued { commission_id, reason: reason.clone() });
+        Ok(Dispatched::Queued { reason })
+    }
+
+    /// Why no commission of that project can begin now, if so.
+    fn full(&self, commission: &Commission) -> Result<Option<String>, HallError> {
+        let (settings, projects) = self.projects.now(&self.home)?;
+        let project = &commission.project_name;
+        let cap = projects.get(project).map_or(0, |project| project.settings.commissions());
+        let active: Vec<_> =
+            self.all().into_iter().map(|cell| cell.now()).filter(|now| now.status.is_active()).collect();
+        let own = active.iter().filter(|now| now.project_name == *project).count();
+        let (all, most) = (active.len(), settings.commissions());
+        Ok(if own >= cap as usize {
+            Some(format!("Project \"{project}\" concurrent limit reached ({own}/{cap})"))
+        } else if all >= most as usize {
+            Some(format!("Global concurrent limit reached ({all}/{most})"))
+        } else {
+            None
+        })
+    }
+
+    /// Begins what can begin.
+    ///
+    /// # Errors
+    /// Where `config.yaml` cannot be read, or a change cannot be stored.
+    pub(super) async fn schedule(self: &Arc<Self>) -> Result<(), HallError> {
+        let _one = self.scheduling.lock().await;
+        let mut waiting: Vec<Arc<Cell>> = self.all();
+        waiting.retain(|cell| {
+            let now = cell.now();
+            now.status == Status::Pending && now.asked.is_some()
+        });
+        waiting.sort_by_cached_key(|cell| {
+            let now = cell.now();
+            (now.created().to_owned(), now.commission_id.clone())
+        });
+        for cell in waiting {
+            let now = cell.now();
+            if self.full(&now)?.is_some() || !self.unmet(&now.project_name, &now.record.dependencies).await?.is_empty()
+            {
+                continue;
+            }
+            if let Err(e) = self.begin(&cell).await {
+                tracing::error!(commission = %now.commission_id, "it cannot begin: {e}");
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a pending commission its place among those that are active, and starts its attempt.
+    async fn begin(self: &Arc<Self>, cell: &Arc<Cell>) -> Result<(), HallError> {
+        let now = cell.now();
+        let worker = self.workers()?.all().into_iter().find(|worker| worker.key.as_str() == now.worker_name);
+        let worker =
+            worker.ok_or_else(|| HallError::Conflict(format!("its worker {} is not in service", now.worker_name)))?;
+        let job = self.workers()?.new_job(&worker.key)?;
+        let (id, time) = (&now.commission_id, self.time());
+        let branch = match now.attempts() {
+            0 => format!("claude/commission/{id}"),
+            earlier => format!("claude/commission/{id}-{}", earlier + 1),
+        };
+        let worktree = self.home.worktree(&now.project_name, id.as_str());
+        let full = worker.checkout == guild_git::Checkout::Full;
+        if cell.is_queued.swap(false, Ordering::Relaxed) {
+            let (commission_id, reason) = (id.clone(), DEQUEUED.to_owned());
+            self.tell(HallEvent::CommissionDequeued { commission_id, reason });
+        }
+        let began = self
+            .change(cell, |commission| {
+                if commission.status != Status::Pending || commission.asked.is_none() {
+                    return Ok(false);
+                }
+                commission.worktree_dir = Some(worktree);
+                commission.branch_name = Some(branch);
+                commission.attempt = Some(AttemptState { job, full, begun: false, cancel: None, end: None });
+                commission.become_(Status::Dispatched, "Dispatched to worker", time).map(|()| true)
+            })
+            .await?;
+        if began {
+            *lock(&cell.cancel) = CancellationToken::new();
+            self.spawn_attempt(cell.clone());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,170 @@
+//! What can be asked of a hall without changing it.
+
+use std::sync::Arc;
+
+use super::{Cell, Hall, blocking};
+use crate::{
+    commission::{Commission, CommissionId, Status, record, store},
+    error::HallError,
+    project::Project,
+    view::{CommissionDetail, CommissionView, ProjectView},
+    workers::{Attempt, Worker},
+};
+
+/// Which commissions a list has. What is `None` is no condition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Of this project.
+    pub project: Option<String>,
+    /// In this state.
+    pub status: Option<Status>,
+    /// Of the worker of this name for people.
+    pub worker: Option<String>,
+}
+
+impl Hall {
+    /// The commissions, in the order of a list: what waits, what runs, what went wrong, what is over.
+    ///
+    /// # Errors
+    /// Where there is no such project.
+    pub async fn list(&self, filter: &Filter) -> Result<Vec<CommissionView>, HallError> {
+        match &filter.project {
+            Some(name) => self.look(self.project(name)?.as_ref()).await,
+            None => {
+                for project in self.projects.now(&self.home)?.1.values() {
+                    self.look(project).await;
+                }
+            }
+        }
+        let mut found: Vec<_> = self.all().into_iter().map(|cell| cell.now()).collect();
+        found.retain(|now| {
+            filter.project.as_ref().is_none_or(|project| *project == now.project_name)
+                && filter.status.is_none_or(|status| status == now.status)
+                && filter.worker.as_ref().is_none_or(|worker| *worker == now.record.worker)
+        });
+        found.sort_by(|a, b| {
+            let by_time = a.relevant_date().cmp(b.relevant_date());
+            let over = a.status.group() == Status::Completed.group();
+            let by_time = if over { by_time.reverse() } else { by_time };
+            a.status.group().cmp(&b.status.group()).then(by_time)
+        });
+        Ok(found.iter().map(|now| CommissionView::of(now)).collect())
+    }
+
+    /// One commission, with the text of its record as it is now.
+    ///
+    /// # Errors
+    /// Where there is none, or it is of another project.
+    pub async fn read(&self, id: &str, project: Option<&str>) -> Result<CommissionDetail, HallError> {
+        let missing = || HallError::NotFound(format!("Commission not found: {id}"));
+        if let Some(project) = project {
+            self.look(self.project(project)?.as_ref()).await;
+        }
+        let now = self.cell(id).map_err(|_| missing())?.now();
+        if project.is_some_and(|project| project != now.project_name) {
+            return Err(missing());
+        }
+        let active = now.worktree_dir.clone().filter(|_| now.status.is_active());
+        let places = [active, Some(self.home.integration(&now.project_name))];
+        let id = now.commission_id.clone();
+        let read = blocking(move || {
+            let found = places.into_iter().flatten().find_map(|dir| store::read_record(&dir, &id).ok().flatten());
+            Ok(found)
+        });
+        let rendered = || now.record.render(now.status).map_err(HallError::Internal);
+        let raw_content = match read.await? {
+            Some(text) => text,
+            None => rendered()?,
+        };
+        let timeline = now.record.activity_timeline.clone();
+        Ok(CommissionDetail { commission: CommissionView::of(&now), timeline, raw_content })
+    }
+
+    /// The projects, in the order of `config.yaml`.
+    ///
+    /// # Errors
+    /// Where that cannot be read.
+    pub fn projects(&self) -> Result<Vec<ProjectView>, HallError> {
+        let (settings, projects) = self.projects.now(&self.home)?;
+        let view = |project: &Arc<Project>| ProjectView {
+            name: project.name().to_owned(),
+            path: project.settings.path.clone(),
+            group: project.settings.group.clone(),
+            status: "registered",
+            problem: project.permit.as_ref().err().cloned(),
+        };
+        let known = settings.projects().iter().filter_map(|settings| projects.get(&settings.name));
+        Ok(known.map(view).collect())
+    }
+
+    /// What `config.yaml` says of a project.
+    ///
+    /// # Errors
+    /// Where it has none of that name.
+    pub fn project_settings(&self, name: &str) -> Result<crate::ProjectSettings, HallError> {
+        Ok(self.project(name)?.settings.clone())
+    }
+
+    /// The workers that can be commissioned.
+    pub fn all_workers(&self) -> Vec<Worker> {
+        self.workers.get().map(|workers| workers.all()).unwrap_or_default()
+    }
+
+    /// Commissions whose attempts are under way.
+    pub fn running(&self) -> usize {
+        self.all().iter().filter(|cell| cell.now().status.is_active()).count()
+    }
+
+    /// The attempt of a job; `None` where the job is no attempt of a commission, or that is over.
+    pub fn attempt_of(&self, job: &str) -> Option<Attempt> {
+        let cells = self.all();
+        let now = cells.iter().map(|cell| cell.now()).find(|now| {
+            now.status.is_active() && now.attempt.as_ref().is_some_and(|attempt| attempt.job.as_str() == job)
+        })?;
+        let settings = self.project(&now.project_name).ok()?;
+        now.attempt(settings.settings.memory_limit.map(|tokens| u64::from(tokens) * 4))
+    }
+
+    /// Reads the records of a project that nobody here made: of the original, of another machine, of another hand.
+    async fn look(&self, project: &Project) {
+        if project.permit.is_err() {
+            return;
+        }
+        let dir = self.home.integration(project.name());
+        let known: Vec<CommissionId> = self.cells().keys().cloned().collect();
+        let read = blocking(move || {
+            let new = store::recorded(&dir).unwrap_or_default().into_iter().filter(|id| !known.contains(id));
+            let read = |id: CommissionId| {
+                let text = store::read_record(&dir, &id).ok().flatten()?;
+                Some((id, record::read(&text)))
+            };
+            Ok(new.filter_map(read).collect::<Vec<_>>())
+        });
+        let Ok(read) = read.await else { return };
+        for (id, record::Read { record, status }) in read {
+            // Without a state nothing can be done with it, and a list without it would hide it.
+            let status = status.unwrap_or(Status::Abandoned);
+            let commission = Commission {
+                commission_id: id.clone(),
+                project_name: project.name().to_owned(),
+                worker_name: self.key_of(&record.worker),
+                status,
+                worktree_dir: None,
+                branch_name: None,
+                created_by: crate::commission::Author::User,
+                asked: None,
+                attempt: None,
+                record,
+            };
+            let mut all = self.commissions.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+            all.entry(id).or_insert_with(|| Cell::new(commission));
+        }
+    }
+
+    /// The key of the worker of that name for people; the name itself where there is none now.
+    fn key_of(&self, name: &str) -> String {
+        let all = self.all_workers();
+        let found = all.iter().find(|worker| worker.display_name == name);
+        found.map_or_else(|| name.to_owned(), |worker| worker.key.to_string())
+    }
+}

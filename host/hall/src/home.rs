@@ -1,0 +1,123 @@
+//! The home of a hall: one directory, which one process owns.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _};
+use guild_jobs::{
+    durable::{open_dir, open_directory},
+    file_lock::FileLock,
+};
+use rustix::process::{Pid, test_kill_process};
+
+use crate::error::HallError;
+
+/// The list of projects, which the original writes too.
+pub const SETTINGS: &str = "config.yaml";
+/// Where the API answers.
+pub const SOCKET: &str = "guild-hall.sock";
+/// The process that answers there, as the original has it: a number.
+pub const PID: &str = "guild-hall.sock.pid";
+/// The roster where none is named.
+pub const PACKAGES: &str = "packages";
+/// The file that the owner locks.
+const LOCK: &str = ".lock";
+/// Files that are not yet where they belong.
+const NEW: &str = "state/new";
+/// What is kept of commissions.
+const COMMISSIONS: &str = "state/commissions";
+
+/// A home that this process owns, until it is dropped.
+#[derive(Debug)]
+pub struct Home {
+    path: PathBuf,
+    dir: Arc<Dir>,
+    _lock: FileLock,
+}
+
+impl Home {
+    /// Opens a home, and makes it if there is none. Nobody else can read it then.
+    ///
+    /// # Errors
+    /// Where another process owns it, also one of the original.
+    pub fn open(path: &Path) -> Result<Self, HallError> {
+        let name = path.display();
+        let doing = || format!("the hall's home {name} cannot be opened");
+        private_dir(path).map_err(HallError::io(doing()))?;
+        let path = fs::canonicalize(path).map_err(HallError::io(doing()))?;
+        let dir = Arc::new(open_directory(&path).map_err(HallError::io(doing()))?);
+        let owner = fs::read_to_string(path.join(PID)).unwrap_or_default();
+        let owner = owner.trim().parse().ok().and_then(Pid::from_raw);
+        let lock = FileLock::try_acquire(&dir, LOCK).map_err(HallError::io(doing()))?;
+        let Some(lock) = lock else {
+            let who = owner.map_or_else(String::new, |pid| format!(", process {}", pid.as_raw_nonzero()));
+            return Err(HallError::Conflict(format!(
+                "another host{who} serves the hall in {name}; use that one, or end it first"
+            )));
+        };
+        // A hall of the original holds no lock.
+        if let Some(pid) = owner.filter(|pid| is_alive(*pid)) {
+            return Err(HallError::Conflict(format!(
+                "process {} serves the hall in {name}, says {PID}; end it first, or remove that file if it is no hall",
+                pid.as_raw_nonzero()
+            )));
+        }
+        for part in [NEW, COMMISSIONS, "projects", "worktrees", PACKAGES] {
+            dir.create_dir_all(part).map_err(HallError::io(doing()))?;
+        }
+        Ok(Self { path, dir, _lock: lock })
+    }
+
+    /// Its path, canonical.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its directory.
+    pub fn dir(&self) -> &Dir {
+        &self.dir
+    }
+
+    /// What is kept of commissions.
+    pub(crate) fn commissions(&self) -> Result<Dir, HallError> {
+        open_dir(&self.dir, COMMISSIONS).map_err(HallError::io(COMMISSIONS))
+    }
+
+    /// A directory on the same file system as all worktrees, for files that are not yet where they belong.
+    pub(crate) fn new_files(&self) -> Result<Dir, HallError> {
+        open_dir(&self.dir, NEW).map_err(HallError::io(NEW))
+    }
+
+    /// The integration worktree of a project.
+    pub(crate) fn integration(&self, project: &str) -> PathBuf {
+        self.path.join("projects").join(project)
+    }
+
+    /// The worktree of an activity of a project.
+    pub(crate) fn worktree(&self, project: &str, activity: &str) -> PathBuf {
+        self.path.join("worktrees").join(project).join(activity)
+    }
+}
+
+/// Makes a directory that nobody else can read, if there is none.
+fn private_dir(path: &Path) -> std::io::Result<()> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let name = path.file_name().ok_or_else(|| std::io::Error::other("it has no name"))?;
+    let mut builder = DirBuilder::new();
+    builder.mode(0o700);
+    match open_directory(parent)?.create_dir_with(name, &builder) {
+        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => Err(e),
+        _ => Ok(()),
+    }
+}
+
+fn is_alive(pid: Pid) -> bool {
+    pid.as_raw_nonzero().get().cast_unsigned() != std::process::id()
+        && !matches!(test_kill_process(pid), Err(rustix::io::Errno::SRCH))
+}

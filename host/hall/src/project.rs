@@ -1,0 +1,188 @@
+//! The projects of a hall: what `config.yaml` lists, and which of it the operator permits.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+use guild_git::{Git, GitError, GitOptions, Integration, Repository};
+use guild_jobs::durable::{Survives, read_whole, replace};
+use guild_session::fingerprint::Fingerprint;
+use tokio::sync::OnceCell;
+
+use crate::{
+    error::HallError,
+    home::{Home, SETTINGS},
+    settings::{self, ProjectSettings, Settings},
+};
+
+/// The time that one run of git may take.
+const GIT_LIMIT: Duration = Duration::from_secs(120);
+/// The longest name of a project, which becomes that of a directory.
+const MAX_NAME: usize = 64;
+
+/// What the operator permits of a project: `[[project]]` of `guild.toml`. Agents can edit `config.yaml`, and not this.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Permit {
+    /// The top directory of the user's working tree.
+    pub path: PathBuf,
+    /// Whether `claude/main` may be pushed.
+    pub push: bool,
+    /// Whether pull requests may be made.
+    pub pull_requests: bool,
+}
+
+/// A project, as `config.yaml` lists it.
+#[derive(Debug)]
+pub(crate) struct Project {
+    /// What `config.yaml` says.
+    pub(crate) settings: ProjectSettings,
+    /// What the operator permits, or why nothing.
+    pub(crate) permit: Result<Permit, String>,
+    integration: OnceCell<Arc<Integration>>,
+}
+
+/// The projects, read again where the file has changed.
+pub(crate) struct Projects {
+    permits: Mutex<Arc<[Permit]>>,
+    git: OnceCell<Git>,
+    read: Mutex<Option<Known>>,
+}
+
+struct Known {
+    file: Option<Fingerprint>,
+    settings: Settings,
+    projects: BTreeMap<String, Arc<Project>>,
+}
+
+/// Whether a name can be that of a project: it becomes a directory's.
+///
+/// # Errors
+/// A sentence that says what it can be.
+pub fn check_name(name: &str) -> Result<(), HallError> {
+    let is_plain = (1..=MAX_NAME).contains(&name.len())
+        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
+    if is_plain {
+        return Ok(());
+    }
+    Err(HallError::Invalid(format!(
+        "a project's name is 1 to {MAX_NAME} letters, digits, '.', '-' or '_', and begins with a letter or digit: {name:?} is not"
+    )))
+}
+
+/// The program git.
+///
+/// # Errors
+/// Where there is none, or it is too old.
+pub async fn find_git() -> Result<Git, GitError> {
+    Git::find(GitOptions { program: None, limit: GIT_LIMIT, now: SystemTime::now }).await
+}
+
+impl Project {
+    /// Its name.
+    pub(crate) fn name(&self) -> &str {
+        &self.settings.name
+    }
+
+    fn new(settings: ProjectSettings, permits: &[Permit]) -> Self {
+        let path = Path::new(&settings.path);
+        let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let own = real(path);
+        let found = permits.iter().find(|permit| real(&permit.path) == own);
+        let permit = match (check_name(&settings.name), found) {
+            (Err(e), _) => Err(e.to_string()),
+            (Ok(()), _) if !path.is_absolute() => Err(format!("its path {:?} is not absolute", settings.path)),
+            (Ok(()), Some(permit)) => Ok(permit.clone()),
+            (Ok(()), None) => Err(format!(
+                "guild.toml has no [[project]] with path = {:?}, so it is not touched; run `guild project add {}`",
+                settings.path, settings.path
+            )),
+        };
+        Self { settings, permit, integration: OnceCell::new() }
+    }
+}
+
+impl Projects {
+    pub(crate) fn new(permits: Vec<Permit>) -> Self {
+        Self { permits: Mutex::new(permits.into()), git: OnceCell::new(), read: Mutex::new(None) }
+    }
+
+    /// What the operator permits from now on.
+    pub(crate) fn permit(&self, permits: Vec<Permit>) {
+        *lock(&self.permits) = permits.into();
+        if let Some(known) = &mut *lock(&self.read) {
+            known.file = None;
+        }
+    }
+
+    /// The projects by name, and what else the file says. It blocks.
+    ///
+    /// # Errors
+    /// Where the file cannot be read, and was never read before.
+    pub(crate) fn now(&self, home: &Home) -> Result<(Settings, BTreeMap<String, Arc<Project>>), HallError> {
+        let mut read = lock(&self.read);
+        let file = Fingerprint::at(home.dir(), SETTINGS).map_err(HallError::io(SETTINGS))?;
+        let known = read.as_ref().filter(|known| known.file == file && known.file.is_some());
+        if let Some(known) = known {
+            return Ok((known.settings.clone(), known.projects.clone()));
+        }
+        let bytes = read_whole(home.dir(), SETTINGS, settings::MAX_BYTES).map_err(HallError::io(SETTINGS))?;
+        let (text, file) = bytes.map_or_else(Default::default, |(bytes, file)| (bytes, Some(file)));
+        let parsed = Settings::parse(&String::from_utf8_lossy(&text));
+        let settings = match (parsed, &*read) {
+            (Ok(settings), _) => settings,
+            (Err(e), Some(known)) => {
+                tracing::error!("{e}; what it said before still holds");
+                known.settings.clone()
+            }
+            (Err(e), None) => return Err(e),
+        };
+        let permits = lock(&self.permits).clone();
+        let project = |settings: &ProjectSettings| {
+            let new = Project::new(settings.clone(), &permits);
+            // A project has one integration worktree, so it stays the same one as long as nothing of it changes.
+            let old = read.as_ref().and_then(|known| known.projects.get(&settings.name));
+            let old = old.filter(|old| old.settings == new.settings && old.permit == new.permit);
+            (settings.name.clone(), old.cloned().unwrap_or_else(|| Arc::new(new)))
+        };
+        let projects: BTreeMap<_, _> = settings.projects().iter().map(project).collect();
+        *read = Some(Known { file, settings: settings.clone(), projects: projects.clone() });
+        Ok((settings, projects))
+    }
+
+    /// Changes `config.yaml`. It blocks.
+    ///
+    /// # Errors
+    /// Where the change cannot be made, or stored.
+    pub(crate) fn write(home: &Home, settings: &Settings) -> Result<(), HallError> {
+        let written = replace(home.dir(), SETTINGS, settings.text().as_bytes(), Survives::PowerCut);
+        written.map(drop).map_err(HallError::io(SETTINGS))
+    }
+
+    /// The integration worktree of a project, which is made at the first use.
+    ///
+    /// # Errors
+    /// Where the project is not permitted, or cannot be worked on.
+    pub(crate) async fn integration(&self, home: &Home, project: &Project) -> Result<Arc<Integration>, HallError> {
+        let name = project.name();
+        if let Err(why) = &project.permit {
+            return Err(HallError::Conflict(format!("project {name:?} cannot be worked on: {why}")));
+        }
+        let open = async || {
+            let git = self.git.get_or_try_init(find_git).await?;
+            let path = Path::new(&project.settings.path);
+            let repository = Repository::open(git, path, project.settings.default_branch.as_deref()).await?;
+            repository.integration(&home.integration(name)).await.map(Arc::new)
+        };
+        let opened = project.integration.get_or_try_init(open).await;
+        opened.cloned().map_err(|e| HallError::Conflict(format!("project {name:?} cannot be worked on: {e}")))
+    }
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,291 @@
+//! `config.yaml`: the projects of a hall, as the original writes them.
+//!
+//! Projects are added to the text and removed from it, so that comments, order and all keys that are not known here stay as
+//! they are. What a change made of the text is read again before anybody writes it.
+
+use serde::{Deserialize, Serialize};
+use serde_saphyr::Spanned;
+
+use crate::{error::HallError, home::SETTINGS};
+
+/// The most bytes of the file.
+pub(crate) const MAX_BYTES: u64 = 1024 * 1024;
+/// Commissions of a project that run at once, where it says nothing.
+const COMMISSIONS_OF_A_PROJECT: u32 = 3;
+/// Commissions of all projects that run at once, where it says nothing.
+const COMMISSIONS: u32 = 10;
+
+/// A project, as `config.yaml` has it. Other keys are left alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProjectSettings {
+    /// Its name.
+    pub name: String,
+    /// The top directory of the user's working tree.
+    pub path: String,
+    /// The name for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// What it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Where it comes from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repo_url: Option<String>,
+    /// The branch that work begins from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default_branch: Option<String>,
+    /// What it is shown with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    /// Meetings that are open at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub meeting_cap: Option<u32>,
+    /// Commissions that run at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commission_cap: Option<u32>,
+    /// Tokens of memories that a session is given (REQ-WKR-23).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_limit: Option<u32>,
+}
+
+impl ProjectSettings {
+    /// Commissions that run at once.
+    pub(crate) fn commissions(&self) -> u32 {
+        self.commission_cap.unwrap_or(COMMISSIONS_OF_A_PROJECT)
+    }
+}
+
+/// What this host reads of the file.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct File {
+    #[serde(default)]
+    projects: Vec<Spanned<ProjectSettings>>,
+    #[serde(default)]
+    max_concurrent_commissions: Option<u32>,
+}
+
+/// The file's text, and what it says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    text: String,
+    projects: Vec<ProjectSettings>,
+    /// The lines on which the projects begin, from 1.
+    lines: Vec<usize>,
+    commissions: Option<u32>,
+}
+
+impl Settings {
+    /// Reads a text. An empty one has no projects.
+    ///
+    /// # Errors
+    /// What is wrong with it, and where.
+    pub fn parse(text: &str) -> Result<Self, HallError> {
+        let options = serde_saphyr::options! { strict_booleans: true };
+        let file: Option<File> = serde_saphyr::from_str_with_options(text, options)
+            .map_err(|e| HallError::Invalid(format!("{SETTINGS} cannot be read: {e}")))?;
+        let (projects, commissions) =
+            file.map_or_else(Default::default, |file| (file.projects, file.max_concurrent_commissions));
+        let line = |project: &Spanned<ProjectSettings>| usize::try_from(project.defined.line()).unwrap_or(usize::MAX);
+        let lines = projects.iter().map(line).collect();
+        let projects: Vec<ProjectSettings> = projects.into_iter().map(|project| project.value).collect();
+        let names = |name: &str| projects.iter().filter(|project| project.name == name).count();
+        if let Some(twice) = projects.iter().find(|project| names(&project.name) > 1) {
+            return Err(HallError::Invalid(format!("{SETTINGS} has two projects {:?}; rename one", twice.name)));
+        }
+        Ok(Self { text: text.to_owned(), projects, lines, commissions })
+    }
+
+    /// The text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The projects, in their order.
+    pub fn projects(&self) -> &[ProjectSettings] {
+        &self.projects
+    }
+
+    /// Commissions of all projects that run at once.
+    pub(crate) fn commissions(&self) -> u32 {
+        self.commissions.unwrap_or(COMMISSIONS)
+    }
+
+    /// With one more project, at the end of the list.
+    ///
+    /// # Errors
+    /// Where there is one of that name, or the text has a form that cannot be added to.
+    pub fn with(&self, project: &ProjectSettings) -> Result<Self, HallError> {
+        if self.projects.iter().any(|known| known.name == project.name) {
+            return Err(HallError::Conflict(format!("project '{}' is already registered", project.name)));
+        }
+        let options = serde_saphyr::ser_options! { compact_list_indent: false };
+        let yaml = serde_saphyr::to_string_with_options(&[project], options)
+            .map_err(|e| HallError::Internal(format!("the project cannot be written as YAML: {e}")))?;
+        let mut lines: Vec<&str> = self.text.lines().collect();
+        let (indent, at) = match (self.lines.last(), self.key()) {
+            (Some(_), Some(key)) => (self.dash().unwrap_or(2), self.end(key)),
+            (Some(_), None) => return Err(by_hand(&yaml)),
+            (None, Some(key)) => {
+                // `projects:` or `projects: []`.
+                if let Some(line) = lines.get_mut(key) {
+                    *line = "projects:";
+                }
+                (2, key + 1)
+            }
+            (None, None) => {
+                lines.push("projects:");
+                (2, lines.len())
+            }
+        };
+        let added: Vec<String> = yaml.lines().map(|line| format!("{}{line}", " ".repeat(indent))).collect();
+        let at = at.min(lines.len());
+        lines.splice(at..at, added.iter().map(String::as_str));
+        let wanted: Vec<_> = self.projects.iter().chain([project]).cloned().collect();
+        self.changed(&lines, &wanted).ok_or_else(|| by_hand(&yaml))
+    }
+
+    /// Without the project of that name.
+    ///
+    /// # Errors
+    /// Where there is none, or the text has a form that cannot be changed.
+    pub fn without(&self, name: &str) -> Result<Self, HallError> {
+        let index = self.projects.iter().position(|project| project.name == name);
+        let Some(index) = index else { return Err(HallError::NotFound(format!("project '{name}' not found"))) };
+        let by_hand =
+            || HallError::Conflict(format!("{SETTINGS} has a form that is not changed here; remove {name:?} from it"));
+        let (Some(key), Some(from)) = (self.key(), self.lines.get(index)) else { return Err(by_hand()) };
+        let to = self.lines.get(index + 1).map_or_else(|| self.end(key), |next| next - 1);
+        let mut lines: Vec<&str> = self.text.lines().collect();
+        let from = from - 1;
+        if from >= to || to > lines.len() {
+            return Err(by_hand());
+        }
+        lines.drain(from..to);
+        if self.projects.len() == 1
+            && let Some(line) = lines.get_mut(key)
+        {
+            *line = "projects: []";
+        }
+        let wanted: Vec<_> = self.projects.iter().filter(|project| project.name != name).cloned().collect();
+        self.changed(&lines, &wanted).ok_or_else(by_hand)
+    }
+
+    /// The index of the line with the key.
+    fn key(&self) -> Option<usize> {
+        self.text
+            .lines()
+            .position(|line| line.split('#').next().unwrap_or_default().trim_end().starts_with("projects:"))
+    }
+
+    /// The columns before the `-` of a project.
+    fn dash(&self) -> Option<usize> {
+        let line = self.text.lines().nth(self.lines.last()?.checked_sub(1)?)?;
+        line.trim_start().starts_with('-').then(|| line.len() - line.trim_start().len())
+    }
+
+    /// The index of the line behind the list, without blank lines and comments that may belong to what follows.
+    fn end(&self, key: usize) -> usize {
+        let dash = self.dash().unwrap_or(0);
+        let (mut end, last) = (key + 1, self.lines.last().copied().unwrap_or(key + 1));
+        for (index, line) in self.text.lines().enumerate().skip(key + 1) {
+            let plain = line.trim_start();
+            let depth = line.len() - plain.len();
+            let belongs = depth > dash || (depth == dash && plain.starts_with("- ")) || index < last;
+            match plain.is_empty() || plain.starts_with('#') {
+                true => {}
+                false if belongs => end = index + 1,
+                false => break,
+            }
+        }
+        end
+    }
+
+    /// The text of those lines, if it says what was wanted and the same as before otherwise.
+    fn changed(&self, lines: &[&str], projects: &[ProjectSettings]) -> Option<Self> {
+        let mut text = lines.join("\n");
+        text.push('\n');
+        let new = Self::parse(&text).ok()?;
+        let rest = |text: &str| {
+            let value: serde_json::Value = serde_saphyr::from_str(text).ok()?;
+            let mut value = value.as_object().cloned().unwrap_or_default();
+            value.remove("projects");
+            Some(value)
+        };
+        (new.projects == projects && rest(&text)? == rest(&self.text)?).then_some(new)
+    }
+}
+
+fn by_hand(yaml: &str) -> HallError {
+    HallError::Conflict(format!("{SETTINGS} has a form that is not changed here; add this to its `projects`:\n{yaml}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn project(name: &str) -> ProjectSettings {
+        let path = format!("/p/{name}");
+        ProjectSettings { name: name.to_owned(), path, default_branch: Some("main".to_owned()), ..Default::default() }
+    }
+
+    fn names(settings: &Settings) -> Vec<&str> {
+        settings.projects().iter().map(|project| project.name.as_str()).collect()
+    }
+
+    #[test]
+    fn a_project_is_added_to_whatever_is_there() {
+        for (text, expected) in [
+            ("", "projects:\n  - name: a\n    path: /p/a\n    defaultBranch: main\n"),
+            ("projects: []\n", "projects:\n  - name: a\n    path: /p/a\n    defaultBranch: main\n"),
+            (
+                "# mine\nprojects:\n  # first\n  - name: x\n    path: /x # here\n    runner:\n      shouldYolo: true\n\n# caps\nmaxConcurrentCommissions: 4\n",
+                "# mine\nprojects:\n  # first\n  - name: x\n    path: /x # here\n    runner:\n      shouldYolo: true\n  - name: a\n    path: /p/a\n    defaultBranch: main\n\n# caps\nmaxConcurrentCommissions: 4\n",
+            ),
+            (
+                "settings: {a: 1}\nprojects:\n- path: /x\n  name: x\n",
+                "settings: {a: 1}\nprojects:\n- path: /x\n  name: x\n- name: a\n  path: /p/a\n  defaultBranch: main\n",
+            ),
+        ] {
+            let before = Settings::parse(text).unwrap();
+            let after = before.with(&project("a")).unwrap();
+            assert_eq!(after.text(), expected);
+            assert_eq!(after.without("a").unwrap().projects(), before.projects(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_project_is_removed_with_nothing_else() {
+        let text = "projects:\n  - name: a\n    path: /a\n    other: [1, 2]\n  # about b\n  - name: b\n    path: /b\nmodels: []\n";
+        let settings = Settings::parse(text).unwrap();
+        assert_eq!(settings.without("b").unwrap().text(), text.replace("  - name: b\n    path: /b\n", ""));
+        let without = settings.without("a").unwrap();
+        assert_eq!(names(&without), ["b"]);
+        assert!(without.text().ends_with("  - name: b\n    path: /b\nmodels: []\n"), "{}", without.text());
+        assert_eq!(names(&without.without("b").unwrap()), Vec::<&str>::new());
+        assert_eq!(settings.without("c").unwrap_err().to_string(), "project 'c' not found");
+    }
+
+    #[test]
+    fn a_form_that_cannot_be_changed_is_refused_with_what_to_write() {
+        let flow = Settings::parse("projects: [{name: a, path: /a}, {name: c, path: /c}]\n").unwrap();
+        let error = flow.with(&project("b")).unwrap_err().to_string();
+        assert!(error.contains("- name: b\n"), "{error}");
+        assert!(flow.without("a").is_err());
+        assert!(matches!(flow.with(&project("a")), Err(HallError::Conflict(_))));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_place() {
+        for (text, expected) in [
+            ("projects:\n  - name: a\n", "path"),
+            ("projects:\n  - name: a\n    path: 1\n    commissionCap: many\n", "line 4"),
+            ("projects: {", "config.yaml"),
+            ("projects:\n  - {name: a, path: x}\n  - {name: a, path: y}\n", "two projects \"a\""),
+        ] {
+            let error = Settings::parse(text).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

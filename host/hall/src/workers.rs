@@ -1,0 +1,110 @@
+//! Those who carry commissions out, as the hall sees them.
+
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+use guild_contract::{Decision, JobId, MemberKey};
+use guild_git::Checkout;
+
+use crate::{
+    commission::{CommissionId, Overrides},
+    error::HallError,
+};
+
+/// A worker that can be commissioned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Worker {
+    /// Its key in the roster.
+    pub key: MemberKey,
+    /// The name of its package.
+    pub package: String,
+    /// Its name for people.
+    pub display_name: String,
+    /// What it is, for people.
+    pub display_title: String,
+    /// What it does.
+    pub description: String,
+    /// Where its picture is.
+    pub portrait: Option<String>,
+    /// The model that it prefers.
+    pub model: Option<String>,
+    /// What of a project it needs checked out (REQ-WKR-2).
+    pub checkout: Checkout,
+}
+
+/// One attempt at a commission: what a worker is given to work on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attempt {
+    /// The commission.
+    pub commission: CommissionId,
+    /// Its project.
+    pub project: String,
+    /// Who works on it.
+    pub worker: MemberKey,
+    /// The attempt's job.
+    pub job: JobId,
+    /// A short label.
+    pub title: String,
+    /// What is asked.
+    pub prompt: String,
+    /// What it builds on.
+    pub dependencies: Vec<String>,
+    /// In place of the worker's own bounds.
+    pub overrides: Overrides,
+    /// The attempt's worktree. It is on a branch of its own.
+    pub worktree: PathBuf,
+    /// What is checked out there.
+    pub checkout: Checkout,
+    /// Characters of memories that the session is given, where the project says so (REQ-WKR-23).
+    pub memory_chars: Option<u64>,
+}
+
+/// How the job of an attempt ended. Nothing of it runs any more.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// It has a result.
+    Completed {
+        /// The result.
+        result: String,
+        /// What went wrong after the result was submitted.
+        error: Option<String>,
+    },
+    /// It has none.
+    Failed {
+        /// Why.
+        error: String,
+    },
+    /// Somebody ended it.
+    Cancelled,
+}
+
+/// Why an attempt did not begin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotBegun {
+    /// The host has no room at the moment.
+    Busy(String),
+    /// It cannot begin; the text says why.
+    Refused(String),
+}
+
+/// The workers of a host. An attempt is an ordinary job of one.
+#[async_trait]
+pub trait Workers: Send + Sync {
+    /// Those that are in service, by key.
+    fn all(&self) -> Vec<Worker>;
+
+    /// An id for a new job.
+    ///
+    /// # Errors
+    /// Where there is no such worker in service.
+    fn new_job(&self, worker: &MemberKey) -> Result<JobId, HallError>;
+
+    /// Begins the attempt's job. Where a job of that id is there already, it is left as it is.
+    async fn begin(&self, attempt: &Attempt) -> Result<(), NotBegun>;
+
+    /// Waits until the job has ended, and nothing of it runs.
+    async fn ended(&self, attempt: &Attempt) -> (Outcome, Vec<Decision>);
+
+    /// Ends the job. [`Self::ended`] tells when it has.
+    async fn cancel(&self, attempt: &Attempt);
+}
