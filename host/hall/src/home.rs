@@ -48,7 +48,9 @@ impl Home {
         let doing = || format!("the hall's home {name} cannot be opened");
         private_dir(path).map_err(HallError::io(doing()))?;
         let path = fs::canonicalize(path).map_err(HallError::io(doing()))?;
-        let dir = Arc::new(open_directory(&path).map_err(HallError::io(doing()))?);
+        // Not by its path alone, so that what is renamed in it can be synced.
+        let dir = open_directory(&path).and_then(|dir| open_dir(&dir, ".")).map_err(HallError::io(doing()))?;
+        let dir = Arc::new(dir);
         let owner = fs::read_to_string(path.join(PID)).unwrap_or_default();
         let owner = owner.trim().parse().ok().and_then(Pid::from_raw);
         let lock = FileLock::try_acquire(&dir, LOCK).map_err(HallError::io(doing()))?;

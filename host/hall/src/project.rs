@@ -48,6 +48,7 @@ pub(crate) struct Project {
 /// The projects, read again where the file has changed.
 pub(crate) struct Projects {
     permits: Mutex<Arc<[Permit]>>,
+    program: Option<PathBuf>,
     git: OnceCell<Git>,
     read: Mutex<Option<Known>>,
 }
@@ -74,12 +75,12 @@ pub fn check_name(name: &str) -> Result<(), HallError> {
     )))
 }
 
-/// The program git.
+/// The program git; without a path, the one on `PATH`.
 ///
 /// # Errors
 /// Where there is none, or it is too old.
-pub async fn find_git() -> Result<Git, GitError> {
-    Git::find(GitOptions { program: None, limit: GIT_LIMIT, now: SystemTime::now }).await
+pub async fn find_git(program: Option<PathBuf>) -> Result<Git, GitError> {
+    Git::find(GitOptions { program, limit: GIT_LIMIT, now: SystemTime::now }).await
 }
 
 impl Project {
@@ -107,8 +108,8 @@ impl Project {
 }
 
 impl Projects {
-    pub(crate) fn new(permits: Vec<Permit>) -> Self {
-        Self { permits: Mutex::new(permits.into()), git: OnceCell::new(), read: Mutex::new(None) }
+    pub(crate) fn new(permits: Vec<Permit>, program: Option<PathBuf>) -> Self {
+        Self { permits: Mutex::new(permits.into()), program, git: OnceCell::new(), read: Mutex::new(None) }
     }
 
     /// What the operator permits from now on.
@@ -163,6 +164,14 @@ impl Projects {
         written.map(drop).map_err(HallError::io(SETTINGS))
     }
 
+    /// The program git.
+    ///
+    /// # Errors
+    /// Where there is none, or it is too old.
+    pub(crate) async fn git(&self) -> Result<&Git, GitError> {
+        self.git.get_or_try_init(|| find_git(self.program.clone())).await
+    }
+
     /// The integration worktree of a project, which is made at the first use.
     ///
     /// # Errors
@@ -173,7 +182,7 @@ impl Projects {
             return Err(HallError::Conflict(format!("project {name:?} cannot be worked on: {why}")));
         }
         let open = async || {
-            let git = self.git.get_or_try_init(find_git).await?;
+            let git = self.git().await?;
             let path = Path::new(&project.settings.path);
             let repository = Repository::open(git, path, project.settings.default_branch.as_deref()).await?;
             repository.integration(&home.integration(name)).await.map(Arc::new)

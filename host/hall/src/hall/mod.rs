@@ -40,6 +40,8 @@ pub struct HallOptions {
     pub home: PathBuf,
     /// What the operator permits.
     pub permits: Vec<Permit>,
+    /// The program git; `None` looks for it on `PATH`.
+    pub git: Option<PathBuf>,
     /// The source of the time.
     pub clock: Arc<dyn Clock>,
 }
@@ -93,7 +95,7 @@ impl Hall {
         let home = Home::open(&options.home)?;
         let kept = store::load(&home.commissions()?).map_err(HallError::io("state/commissions"))?;
         let cell = |commission: Commission| (commission.commission_id.clone(), Cell::new(commission));
-        let projects = Projects::new(options.permits);
+        let projects = Projects::new(options.permits, options.git);
         projects.now(&home)?;
         Ok(Arc::new(Self {
             home: Arc::new(home),

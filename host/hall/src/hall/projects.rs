@@ -5,7 +5,7 @@ use std::path::Path;
 use super::{Hall, blocking};
 use crate::{
     error::HallError,
-    project::{Projects, check_name, find_git},
+    project::{Projects, check_name},
     settings::ProjectSettings,
     view::ProjectView,
 };
@@ -29,8 +29,8 @@ impl Hall {
     /// Why it cannot be a project.
     pub async fn add_project(&self, new: NewProject) -> Result<ProjectView, HallError> {
         check_name(&new.name)?;
-        let git = find_git().await?;
-        let repository = guild_git::Repository::open(&git, Path::new(&new.path), new.branch.as_deref()).await;
+        let git = self.projects.git().await?;
+        let repository = guild_git::Repository::open(git, Path::new(&new.path), new.branch.as_deref()).await;
         let repository = repository.map_err(|e| HallError::Invalid(e.to_string()))?;
         let (path, branch) = (repository.path().display().to_string(), repository.default_branch().to_owned());
         let (settings, _) = self.projects.now(&self.home)?;
