@@ -13,7 +13,7 @@ use crate::{
     policy::WrittenMember,
     value::Wrong,
     web::{WrittenSearch, WrittenWeb},
-    written::{Written, WrittenRoot},
+    written::{Written, WrittenHall, WrittenProject, WrittenRoot},
 };
 
 /// The keys of a table, as it is begun in the file.
@@ -32,7 +32,8 @@ const MEMBER: Keys = Keys { table: "[member.KEY]", known: fields::<WrittenMember
 const MEMBER_LIMITS: Keys = Keys { table: "[member.KEY.limits]", known: || Limits::OF_MEMBERS.to_vec() };
 
 /// Tables that stand once; one in another after that.
-const TABLES: [Keys; 7] = [
+const TABLES: [Keys; 8] = [
+    Keys { table: "[hall]", known: fields::<WrittenHall> },
     Keys { table: "[tls]", known: fields::<WrittenTls> },
     Keys { table: "[limits]", known: || Limits::NAMES.to_vec() },
     Keys { table: "[extractive]", known: fields::<WrittenExtractive> },
@@ -43,7 +44,8 @@ const TABLES: [Keys; 7] = [
 ];
 
 /// Tables that stand as often as one likes.
-const LISTS: [Keys; 2] = [
+const LISTS: [Keys; 3] = [
+    Keys { table: "[[project]]", known: fields::<WrittenProject> },
     Keys { table: "[[roots]]", known: fields::<WrittenRoot> },
     Keys { table: "[[prices]]", known: fields::<WrittenPrice> },
 ];
@@ -183,6 +185,12 @@ mod tests {
             deny = ["web"]
             mcp = "any"
             posture = "free"
+            [hall]
+            home = "/srv/hall"
+            [[project]]
+            path = "/srv/project"
+            push = true
+            pull_requests = true
             [tls]
             certificate = "cert.pem"
             key = "key.pem"
@@ -273,7 +281,7 @@ mod tests {
         tables(&full.clone().into(), &[], &mut ways);
         // The file itself is no value that could be a list.
         ways.retain(|way| !way.is_empty());
-        assert_eq!(ways.len(), 12, "{ways:?}");
+        assert_eq!(ways.len(), 14, "{ways:?}");
         for way in ways {
             let mut changed = Value::from(full.clone());
             let place = at(&mut changed, &way);

@@ -18,7 +18,7 @@ mod written;
 pub use agents::RuntimeConfig;
 pub use auth::{AuthConfig, TlsFiles};
 pub use changes::{Change, changes};
-pub use config::{Config, ConfigError, ReadRoot, VARIABLE};
+pub use config::{Config, ConfigError, PermittedProject, ReadRoot, VARIABLE};
 pub use host_name::{Called, HostName};
 pub use runtime::Runtime;
 pub use text::shell_word;

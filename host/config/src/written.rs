@@ -37,6 +37,9 @@ pub(crate) struct Written {
     #[serde(default)]
     pub(crate) prices: Vec<WrittenPrice>,
     pub(crate) web: Option<Spanned<WrittenWeb>>,
+    pub(crate) hall: Option<WrittenHall>,
+    #[serde(default)]
+    pub(crate) project: Vec<WrittenProject>,
     /// Whether a member is loaded only after `guild approve`. Default: `false`.
     #[serde(default)]
     pub(crate) require_approval: bool,
@@ -57,4 +60,25 @@ pub(crate) struct WrittenRoot {
     pub(crate) name: Option<Spanned<String>>,
     /// The directory. A relative path begins at the directory of `guild.toml`.
     pub(crate) path: PathBuf,
+}
+
+/// The hall: projects, and the commissions that members carry out on them.
+#[derive(Deserialize)]
+pub(crate) struct WrittenHall {
+    /// Its directory, for `guild serve --hall` without one. A relative path begins at the directory of `guild.toml`. Default:
+    /// what `GUILD_HALL_HOME` names, else `~/.guild-hall`.
+    pub(crate) home: Option<PathBuf>,
+}
+
+/// A project in which work is permitted. One such table for each; `guild project add` writes it.
+#[derive(Deserialize)]
+pub(crate) struct WrittenProject {
+    /// The top directory of the user's working tree. A relative path begins at the directory of `guild.toml`.
+    pub(crate) path: PathBuf,
+    /// Whether the branch `claude/main` may be pushed. Default: `false`.
+    #[serde(default)]
+    pub(crate) push: bool,
+    /// Whether pull requests may be made of it. Default: `false`.
+    #[serde(default)]
+    pub(crate) pull_requests: bool,
 }

@@ -37,7 +37,7 @@ use crate::{
     text::{line_of, read_file, shell_word},
     value::Wrong,
     web::WrittenWeb,
-    written::Written,
+    written::{Written, WrittenProject},
 };
 
 /// The variable that names the file where `--config` does not.
@@ -61,6 +61,10 @@ pub struct Config {
     pub members: Option<PathBuf>,
     /// `[[roots]]`: directories that sessions may read.
     pub roots: Vec<ReadRoot>,
+    /// `home` of `[hall]`: the directory of the hall.
+    pub hall: Option<PathBuf>,
+    /// `[[project]]`: the projects in which work is permitted.
+    pub projects: Vec<PermittedProject>,
     /// `agent`: what runs agent sessions.
     pub agent: Runtime,
     /// `dispatch_agents`: which runtimes a dispatch may ask for, besides the member's own.
@@ -105,6 +109,17 @@ pub struct ReadRoot {
     pub name: Option<String>,
     /// The directory.
     pub path: PathBuf,
+}
+
+/// One of `[[project]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PermittedProject {
+    /// The top directory of the user's working tree.
+    pub path: PathBuf,
+    /// Whether `claude/main` may be pushed.
+    pub push: bool,
+    /// Whether pull requests may be made.
+    pub pull_requests: bool,
 }
 
 /// Why there is no configuration. Each text names the file, and the line where there is one.
@@ -213,6 +228,14 @@ impl Config {
             let name = root.name.map(Spanned::into_inner);
             config.roots.push(ReadRoot { name, path: base.join(root.path) });
         }
+        config.hall = written.hall.and_then(|hall| hall.home).map(|home| base.join(home));
+        let permitted = written.project.into_iter();
+        let permitted = permitted.map(|WrittenProject { path, push, pull_requests }| PermittedProject {
+            path: base.join(path),
+            push,
+            pull_requests,
+        });
+        config.projects = permitted.collect();
         if let Some(agent) = written.agent {
             config.agent = agents::runtime("agent", &agent)?;
         }
