@@ -89,7 +89,7 @@ fn crash_at(nth: usize) -> Option<()> {
         assert_eq!(report, "found", "after run {nth}");
         assert!(!world.home().join("worktrees/demo").join(id.as_str()).exists(), "after run {nth}");
         assert_eq!(git(&world.integration("demo"), &["status", "--porcelain"]), "", "after run {nth}");
-        assert_eq!(world.workers.begun(), [id.clone()], "after run {nth}");
+        assert_eq!(world.workers.begun(), std::slice::from_ref(&id), "after run {nth}");
     });
     Some(())
 }
