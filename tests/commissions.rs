@@ -27,7 +27,8 @@ impl Hall {
         let (mut config, mut permits) = ("projects:\n".to_owned(), String::new());
         for name in projects {
             let path = this.project(name);
-            this.home.write(&format!("code/{name}/.lore/specs/moths.md"), "# Moths\n\nThe luna moth lives for a week.\n");
+            this.home
+                .write(&format!("code/{name}/.lore/specs/moths.md"), "# Moths\n\nThe luna moth lives for a week.\n");
             this.home.write(&format!("code/{name}/src/code.txt"), "code\n");
             git(&path, &["init", "--quiet", "--initial-branch=main"]);
             git(&path, &["add", "--all"]);
@@ -170,7 +171,8 @@ fn a_cancelled_commission_has_no_job_that_runs_and_can_be_taken_up_again() {
     assert_ne!(again, job);
     host.at("endless").cancel(&again).unwrap();
     hall.until("demo", &id, "cancelled");
-    let branches = git(&hall.project("demo"), &["branch", "--list", "--format=%(refname:short)", "claude/commission/*"]);
+    let branches =
+        git(&hall.project("demo"), &["branch", "--list", "--format=%(refname:short)", "claude/commission/*"]);
     let expected = [format!("claude/commission/{id}"), format!("claude/commission/{id}-2")];
     assert_eq!(branches.lines().collect::<Vec<_>>(), expected);
 }

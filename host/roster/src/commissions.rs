@@ -66,20 +66,6 @@ impl Commissions {
             _ => None,
         }
     }
-
-    /// The member, once it is served. A job of one that is not served waits for it.
-    async fn served(&self, key: &MemberKey) -> Arc<Member> {
-        let mut changes = self.roster.changes();
-        loop {
-            if let Some(member) = self.member(key) {
-                return member;
-            }
-            if changes.changed().await.is_err() {
-                // The host is stopping.
-                std::future::pending::<()>().await;
-            }
-        }
-    }
 }
 
 #[async_trait]
@@ -105,15 +91,12 @@ impl Workers for Commissions {
     }
 
     fn new_job(&self, worker: &MemberKey) -> Result<JobId, HallError> {
-        let member = self.member(worker);
-        let member = member.ok_or_else(|| HallError::Conflict(format!("the worker {worker} is not in service")))?;
+        let member = self.member(worker).ok_or_else(|| HallError::Conflict(not_served(worker)))?;
         Ok(member.store().new_id())
     }
 
     async fn begin(&self, attempt: &Attempt) -> Result<(), NotBegun> {
-        let Some(member) = self.member(&attempt.worker) else {
-            return Err(NotBegun::Busy(format!("the worker {} is not in service", attempt.worker)));
-        };
+        let member = self.member(&attempt.worker).ok_or_else(|| NotBegun::Refused(not_served(&attempt.worker)))?;
         let (store, id) = (member.store().clone(), attempt.job.clone());
         let known = blocking(move || Ok(store.look_up(id.as_str()).is_some())).await;
         if known.unwrap_or(false) {
@@ -133,7 +116,9 @@ impl Workers for Commissions {
     }
 
     async fn ended(&self, attempt: &Attempt) -> (Outcome, Vec<Decision>) {
-        let member = self.served(&attempt.worker).await;
+        let Some(member) = self.member(&attempt.worker) else {
+            return (Outcome::Failed { error: not_served(&attempt.worker) }, Vec::new());
+        };
         let id = attempt.job.as_str();
         // It waits until the jobs are read at the start of a host.
         let (store, job) = (member.store().clone(), attempt.job.clone());
@@ -152,11 +137,15 @@ impl Workers for Commissions {
     }
 
     async fn cancel(&self, attempt: &Attempt) {
-        let member = self.served(&attempt.worker).await;
+        let Some(member) = self.member(&attempt.worker) else { return };
         if let Err(e) = member.cancel(attempt.job.as_str()).await {
             tracing::warn!(commission = %attempt.commission, job = %attempt.job, "its job cannot be cancelled: {}", e.message);
         }
     }
+}
+
+fn not_served(worker: &MemberKey) -> String {
+    format!("its worker {worker} is not in service; `guild members` says why")
 }
 
 /// How a job ended, and what its worker decided. It blocks.
