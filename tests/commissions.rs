@@ -13,7 +13,10 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::support::host::{Home, Host, PATIENCE, wait_for};
+use crate::support::{
+    guest::Guest,
+    host::{Home, Host, PATIENCE, wait_for},
+};
 
 /// A home with a hall, and projects in which work is permitted.
 struct Hall {
@@ -149,6 +152,31 @@ fn a_researcher_answers_from_the_projects_documents_and_the_second_commission_wa
     let (status, output) = host.stop();
     assert!(status.success(), "{output}");
     assert!(!hall.home.path("hall/guild-hall.sock").exists());
+}
+
+#[test]
+fn a_component_of_0_2_is_told_which_commission_it_works_on_and_one_of_0_1_works_all_the_same() {
+    // The activation begins with its context: 36 is whether it is an attempt, 40 and 44 are the commission's id, 48 is which
+    // attempt it is.
+    let run =
+        "(if (i32.eqz (i32.load8_u offset=36 (local.get 0))) (then (return (call $ok (i32.const 1024) (i32.const 4)))))
+               (if (i32.ne (i32.load offset=48 (local.get 0)) (i32.const 1)) (then unreachable))
+               (call $ok (i32.load offset=40 (local.get 0)) (i32.load offset=44 (local.get 0)))";
+    let component = Guest::default().run(run).with("(data (i32.const 1024) \"none\")").of_0_2().build();
+    let hall = Hall::new(&["demo"]);
+    hall.home.member("newer", "autonomous-worker", &component);
+    hall.home.quick("older");
+    let host = hall.serve();
+    let client = host.at("newer");
+    let job = client.start("dispatched to it alone");
+    client.ended(&job);
+    assert_eq!(client.result(&job).unwrap()["output"], "none");
+    for (worker, expected) in [("newer", None), ("older", Some("date"))] {
+        let id = hall.create("demo", worker, json!({}));
+        hall.dispatch(&id);
+        let read = hall.until("demo", &id, "completed");
+        assert_eq!(read["commission"]["result_summary"], expected.unwrap_or(&id), "{worker}");
+    }
 }
 
 #[test]

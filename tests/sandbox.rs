@@ -31,7 +31,8 @@ fn the_host_links_what_wit_says() {
     let grants = guest::everything();
     for world in ["worker", "autonomous-worker"] {
         let spec = json!({"file": "guest.wasm", "world": world, "grants": grants});
-        bench.prepare(&guest::dummy(world), spec).unwrap();
+        bench.prepare(&guest::dummy(world), spec.clone()).unwrap();
+        bench.prepare(&guest::dummy_of_0_2(world), spec).unwrap();
     }
     // No function may be left out by a world that does not use it: the interfaces that a manifest can ask for are
     // those that some world imports.
@@ -125,7 +126,7 @@ fn an_import_that_nobody_has_is_refused_by_name() {
 
 #[test]
 fn another_version_is_refused_with_both_versions_before_anything_is_compiled() {
-    for (version, newer) in [("0.1.1", true), ("0.2.0", true), ("1.0.0", true), ("0.0.9", false)] {
+    for (version, newer) in [("0.1.1", true), ("0.2.1", true), ("0.3.0", true), ("1.0.0", true), ("0.0.9", false)] {
         let import = format!("guild:worker/log@{version}");
         let component = wat::parse_str(format!(
             // What follows the import is no valid component: were it compiled, the error would be another.
@@ -134,7 +135,7 @@ fn another_version_is_refused_with_both_versions_before_anything_is_compiled() {
         .unwrap();
         let asked = json!({"file": "guest.wasm", "world": "worker", "grants": {"log": {}}});
         let error = refused(&component, asked);
-        assert!(error.contains(&import) && error.contains("guild:worker@0.1.0"), "{newer} {error}");
+        assert!(error.contains(&import) && error.contains("guild:worker@0.1.0 and 0.2.0"), "{newer} {error}");
     }
 }
 

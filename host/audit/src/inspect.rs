@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use guild_contract::{
-    WIT_PACKAGE, WIT_VERSION,
+    WIT_PACKAGE, WIT_VERSIONS,
     grants::Grants,
     interfaces::{self, EXPORTS, Link},
     manifest::{ComponentSpec, FILE_NAME, Interface, World},
@@ -25,7 +25,7 @@ pub enum InspectError {
     #[error("{}", not_asked(.0))]
     NotAsked(BTreeMap<Interface, String>),
     /// An interface of another version.
-    #[error("the component uses `{name}`; this host has {package}@{host}, which serves {track} up to {host}")]
+    #[error("the component uses `{name}`; this host has {package}@{host}, which serves {served}")]
     Version {
         /// The interface with its version, as the component spells it.
         name: String,
@@ -34,7 +34,7 @@ pub enum InspectError {
         /// The host's version.
         host: String,
         /// The versions that it serves.
-        track: String,
+        served: String,
     },
     /// The component does not export what its world has, or exports what another world has.
     #[error("the manifest says `\"world\": \"{world}\"`, but the component {why}")]
@@ -159,8 +159,8 @@ pub fn is_denied(import: &str) -> bool {
 pub(crate) fn check_version(import: &str) -> Result<(), InspectError> {
     let name = Name::of(import);
     match name.package {
-        WIT_PACKAGE => name.check_version(WIT_PACKAGE, WIT_VERSION),
-        _ => name.check_version("wasi", WASI_VERSION),
+        WIT_PACKAGE => name.check_version(WIT_PACKAGE, &WIT_VERSIONS),
+        _ => name.check_version("wasi", &[WASI_VERSION]),
     }
 }
 
@@ -291,16 +291,21 @@ impl<'a> Name<'a> {
         }
     }
 
-    /// The same track, and not newer than the host's.
-    fn check_version(&self, package: &'static str, host: (u64, u64, u64)) -> Result<(), InspectError> {
-        match self.parsed_version() {
-            Some((major, minor, patch)) if (major, minor) == (host.0, host.1) && patch <= host.2 => Ok(()),
-            _ => Err(InspectError::Version {
-                name: self.whole.to_owned(),
-                package,
-                host: format!("{}.{}.{}", host.0, host.1, host.2),
-                track: format!("{}.{}.0", host.0, host.1),
-            }),
+    /// The same track as one of the host's, and not newer than that.
+    fn check_version(&self, package: &'static str, host: &[(u64, u64, u64)]) -> Result<(), InspectError> {
+        let version = self.parsed_version();
+        let serves = |served: &&(u64, u64, u64)| {
+            version.is_some_and(|(major, minor, patch)| (major, minor) == (served.0, served.1) && patch <= served.2)
+        };
+        if host.iter().any(|served| serves(&served)) {
+            return Ok(());
         }
+        let all = |of: fn(&(u64, u64, u64)) -> String| host.iter().map(of).collect::<Vec<_>>().join(" and ");
+        Err(InspectError::Version {
+            name: self.whole.to_owned(),
+            package,
+            host: all(|(major, minor, patch)| format!("{major}.{minor}.{patch}")),
+            served: all(|(major, minor, patch)| format!("{major}.{minor}.0 up to {major}.{minor}.{patch}")),
+        })
     }
 }

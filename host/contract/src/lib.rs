@@ -37,5 +37,5 @@ pub use report::{MemberReport, MemberService};
 
 /// The WIT package that this host implements, without its version.
 pub const WIT_PACKAGE: &str = "guild:worker";
-/// The version of [`WIT_PACKAGE`] that this host implements.
-pub const WIT_VERSION: (u64, u64, u64) = (0, 1, 0);
+/// The versions of [`WIT_PACKAGE`] that this host implements, the newest of each track, oldest first.
+pub const WIT_VERSIONS: [(u64, u64, u64); 2] = [(0, 1, 0), (0, 2, 0)];

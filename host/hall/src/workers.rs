@@ -37,6 +37,8 @@ pub struct Worker {
 pub struct Attempt {
     /// The commission.
     pub commission: CommissionId,
+    /// Which attempt it is, from 1.
+    pub number: u32,
     /// Its project.
     pub project: String,
     /// Who works on it.

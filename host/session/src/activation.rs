@@ -33,6 +33,28 @@ pub struct MemoryNote {
     pub origin: Option<JobId>,
 }
 
+/// An attempt at a commission of a project, as its worker sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttemptAt {
+    /// The commission's id.
+    pub commission: String,
+    /// Which attempt it is, from 1.
+    pub number: u32,
+    /// What the commission builds on.
+    pub dependencies: Vec<String>,
+}
+
+/// Whose memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// The worker's own.
+    Worker,
+    /// The project's, shared by its workers.
+    Project,
+    /// The user's, shared by all workers.
+    Global,
+}
+
 /// A project, as its workers see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProjectRoot {
@@ -49,12 +71,14 @@ pub struct Activation {
     pub job: JobId,
     /// The work.
     pub request: Request,
-    /// What the work builds on, as whoever commissions it names it.
-    pub dependencies: Vec<String>,
+    /// The commission that the work is an attempt at, where it is one.
+    pub attempt: Option<AttemptAt>,
     /// The project that the work belongs to, where it belongs to one.
     pub project: Option<ProjectRoot>,
     /// The member's `posture.md`.
     pub posture: String,
+    /// Whose memories may be read.
+    pub scopes: Vec<Scope>,
     /// Within the injection cap, newest first (REQ-WD-28).
     pub memories: Vec<MemoryNote>,
     /// Built-in read-only tools that the worker's sessions may be given.

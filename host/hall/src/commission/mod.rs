@@ -148,6 +148,7 @@ impl Commission {
         let title = self.record.title.strip_prefix("Commission: ").unwrap_or(&self.record.title);
         Some(Attempt {
             commission: self.commission_id.clone(),
+            number: u32::try_from(self.attempts()).unwrap_or(u32::MAX),
             project: self.project_name.clone(),
             worker: self.worker_name.parse::<MemberKey>().ok()?,
             job: state.job.clone(),

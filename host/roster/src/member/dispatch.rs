@@ -16,7 +16,7 @@ use guild_hall::Attempt;
 use guild_jobs::{Accepted, NewJob, RunningJob};
 use guild_sandbox::{ActivateScope, CallError};
 use guild_session::{
-    activation::{Activation, Plan, ProjectRoot, Request},
+    activation::{Activation, AttemptAt, Plan, ProjectRoot, Request, Scope},
     session::Wanted,
     tools::Tools as _,
 };
@@ -207,7 +207,12 @@ impl Member {
         Ok(Activation {
             job: attempt.map_or_else(|| self.data.store.new_id(), |attempt| attempt.job.clone()),
             request,
-            dependencies: attempt.map(|attempt| attempt.dependencies.clone()).unwrap_or_default(),
+            attempt: attempt.map(|attempt| AttemptAt {
+                commission: attempt.commission.to_string(),
+                number: attempt.number,
+                dependencies: attempt.dependencies.clone(),
+            }),
+            scopes: vec![Scope::Worker],
             project: attempt
                 .map(|attempt| ProjectRoot { name: attempt.project.clone(), root: commissions::project_root(attempt) }),
             posture,

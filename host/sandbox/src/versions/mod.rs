@@ -4,20 +4,28 @@
 //! one module, and [`VERSIONS`] names it. Nothing else in this crate knows a version's types.
 
 mod v0_1;
+mod v0_2;
 
 use guild_audit::inspect::{self, Outside};
 use guild_contract::manifest::World;
-use guild_session::activation::{Activation, Plan, Refusal};
+use guild_session::{
+    activation::{Activation, Plan, Refusal},
+    tools::ToolError,
+};
 use wasmtime::{
     Store,
     component::{Instance, InstancePre, Linker},
 };
 use wasmtime_wasi::async_trait;
 
-use crate::{call::ToolFault, state::State, tools::WrittenTool};
+use crate::{
+    call::ToolFault,
+    state::{CallContext, State},
+    tools::WrittenTool,
+};
 
 /// All of them, by their tracks, oldest first.
-const VERSIONS: [((u64, u64), &dyn Version); 1] = [((0, 1), &v0_1::Bindings)];
+const VERSIONS: [((u64, u64), &dyn Version); 2] = [((0, 1), &v0_1::Bindings), ((0, 2), &v0_2::Bindings)];
 
 /// One version of `guild:worker`.
 pub(crate) trait Version: Sync {
@@ -77,4 +85,37 @@ pub(crate) fn of(outside: &Outside) -> &'static dyn Version {
     let [.., (_, newest)] = VERSIONS;
     let track = inspect::worker_track(outside);
     VERSIONS.iter().find(|(served, _)| Some(*served) == track).map_or(newest, |(_, version)| *version)
+}
+
+/// How much of a text of a component an error repeats.
+const HEAD_BYTES: usize = 256;
+/// How long a name may be: a key, a path, a pattern, an address.
+const NAME_BYTES: usize = 64 * 1024;
+
+/// The beginning of a text of a component, for an error.
+fn head(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(HEAD_BYTES)).unwrap_or_default()
+}
+
+/// Refuses a name that no file, memory or page has, before an error repeats it.
+fn named(what: &str, name: &str) -> Result<(), ToolError> {
+    if name.len() > NAME_BYTES {
+        let bytes = name.len();
+        return Err(ToolError::InvalidInput(format!("{what} has {bytes} bytes, more than {NAME_BYTES}")));
+    }
+    Ok(())
+}
+
+impl State {
+    /// Runs what blocks on storage, and answers as the interface of a version does.
+    async fn blocking<T: Send + 'static, E: From<ToolError>>(
+        &mut self,
+        work: impl FnOnce(&CallContext) -> Result<T, ToolError> + Send + 'static,
+    ) -> wasmtime::Result<Result<T, E>> {
+        let context = self.context.clone();
+        match tokio::task::spawn_blocking(move || work(&context)).await {
+            Ok(answer) => Ok(answer.map_err(Into::into)),
+            Err(e) => Err(wasmtime::Error::msg(format!("a host function failed: {e}"))),
+        }
+    }
 }

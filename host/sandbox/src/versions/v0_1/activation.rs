@@ -15,7 +15,7 @@ pub(super) fn to_wit(activation: &Activation) -> dispatch::Activation {
                 task: request.task.clone(),
                 config: request.config.to_string(),
             },
-            dependencies: activation.dependencies.clone(),
+            dependencies: activation.attempt.iter().flat_map(|attempt| attempt.dependencies.clone()).collect(),
         }),
         project: activation
             .project

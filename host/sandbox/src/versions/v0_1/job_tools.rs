@@ -13,21 +13,21 @@ use crate::state::{CallContext, State};
 
 impl Host for State {
     async fn update_summary(&mut self, summary: String) -> HostResult<()> {
-        self.on_job("job-tools.update-summary", move |_, job| job.update_summary(&summary)).await
+        on_job(self, "job-tools.update-summary", move |_, job| job.update_summary(&summary)).await
     }
 
     async fn record_decision(&mut self, decision: types::Decision) -> HostResult<()> {
         let types::Decision { question, decision, reasoning } = decision;
         let decision = Decision { question, decision, reasoning };
-        self.on_job("job-tools.record-decision", move |_, job| job.record_decision(decision, None)).await
+        on_job(self, "job-tools.record-decision", move |_, job| job.record_decision(decision, None)).await
     }
 
     async fn log_question(&mut self, question: String) -> HostResult<()> {
-        self.on_job("job-tools.log-question", move |_, job| job.log_question(&question)).await
+        on_job(self, "job-tools.log-question", move |_, job| job.log_question(&question)).await
     }
 
     async fn write_artifact(&mut self, path: String, contents: Vec<u8>) -> HostResult<()> {
-        self.on_job("job-tools.write-artifact", move |context, job| {
+        on_job(self, "job-tools.write-artifact", move |context, job| {
             context.granted_too(context.grants.artifacts, &Capability::Artifacts, r#""artifacts": {}"#)?;
             named("the path", &path)?;
             job.write_artifact(&path, &contents)
@@ -36,17 +36,15 @@ impl Host for State {
     }
 
     async fn submit_result(&mut self, output: String) -> HostResult<()> {
-        self.on_job("job-tools.submit-result", move |_, job| job.submit_result(&output, None)).await
+        on_job(self, "job-tools.submit-result", move |_, job| job.submit_result(&output, None)).await
     }
 }
 
-impl State {
-    /// Calls an internal tool on the job, off the threads that answer. `function` is the tool's name in WIT.
-    async fn on_job(
-        &mut self,
-        function: &'static str,
-        call: impl FnOnce(&CallContext, &RunningJob) -> Result<(), ToolError> + Send + 'static,
-    ) -> HostResult<()> {
-        self.blocking(move |context| call(context, context.job(Interface::JobTools, function)?.job())).await
-    }
+/// Calls an internal tool on the job, off the threads that answer. `function` is the tool's name in WIT.
+async fn on_job(
+    state: &mut State,
+    function: &'static str,
+    call: impl FnOnce(&CallContext, &RunningJob) -> Result<(), ToolError> + Send + 'static,
+) -> HostResult<()> {
+    state.blocking(move |context| call(context, context.job(Interface::JobTools, function)?.job())).await
 }

@@ -1,0 +1,54 @@
+//! The version as the linker knows it, and what its host functions answer.
+
+use guild_contract::manifest::World;
+use guild_session::tools::ToolError;
+use wasmtime::component::{HasSelf, InstancePre, Linker};
+
+use crate::{
+    state::State,
+    versions::{Exports, Version, head},
+};
+
+use super::{bindings::guild::worker as wit, exports};
+
+/// This version.
+pub(crate) struct Bindings;
+
+impl Version for Bindings {
+    fn add_to_linker(&self, linker: &mut Linker<State>) -> wasmtime::Result<()> {
+        wit::types::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
+        wit::log::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
+        wit::memory::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
+        wit::files::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
+        wit::web::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
+        wit::job_tools::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
+        wit::status::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
+        wit::agent::add_to_linker::<State, HasSelf<State>>(linker, |s| s)?;
+        Ok(())
+    }
+
+    fn exports(&self, pre: &InstancePre<State>, world: World) -> wasmtime::Result<Box<dyn Exports>> {
+        Ok(Box::new(exports::Exports::find(pre, world)?))
+    }
+}
+
+impl wit::types::Host for State {}
+
+impl From<ToolError> for wit::types::HostError {
+    fn from(error: ToolError) -> Self {
+        match error {
+            ToolError::InvalidInput(text) => Self::InvalidInput(text),
+            ToolError::NotGranted(text) => {
+                tracing::debug!(why = head(&text), "a call of the component was denied");
+                Self::NotGranted(text)
+            }
+            ToolError::OverLimit(text) => Self::OverLimit(text),
+            ToolError::NoJob => Self::NoJob,
+            ToolError::JobEnded => Self::JobEnded,
+            ToolError::Unavailable(text) => Self::Unavailable(text),
+        }
+    }
+}
+
+/// What a host function answers: the interface's own result, inside the one that traps.
+pub(crate) type HostResult<T> = wasmtime::Result<Result<T, wit::types::HostError>>;

@@ -1,0 +1,68 @@
+//! The activation as the component sees it.
+
+use guild_session::activation::{Activation, Scope};
+
+use super::bindings::{exports::guild::worker::dispatch, guild::worker::types};
+
+/// What the host knows, in the types of WIT.
+pub(super) fn to_wit(activation: &Activation) -> dispatch::Activation {
+    let request = &activation.request;
+    dispatch::Activation {
+        context: dispatch::Context::Commission(dispatch::Commission {
+            job: activation.job.to_string(),
+            request: types::Request {
+                description: request.description.clone(),
+                task: request.task.clone(),
+                config: request.config.to_string(),
+            },
+            attempt: activation.attempt.as_ref().map(|attempt| types::Attempt {
+                commission: attempt.commission.clone(),
+                number: attempt.number,
+                dependencies: attempt.dependencies.clone(),
+            }),
+        }),
+        project: activation
+            .project
+            .as_ref()
+            .map(|project| dispatch::Project { name: project.name.clone(), root: project.root.clone() }),
+        posture: activation.posture.clone(),
+        scopes: activation.scopes.iter().copied().map(scope).collect(),
+        memories: activation
+            .memories
+            .iter()
+            .map(|note| dispatch::MemoryNote {
+                scope: types::Scope::Worker,
+                key: note.key.clone(),
+                content: note.content.clone(),
+                modified: note.modified.clone(),
+                origin: note.origin.as_ref().map(ToString::to_string),
+            })
+            .collect(),
+        granted_tools: activation.granted_tools.clone(),
+        toolbox_tools: activation
+            .toolbox_tools
+            .iter()
+            .map(|tool| types::ToolDefinition {
+                name: tool.name.clone(),
+                title: tool.title.clone(),
+                description: tool.description.clone(),
+                input_schema: tool.input_schema.to_string(),
+                output_schema: tool.output_schema.as_ref().map(ToString::to_string),
+                read_only: tool.read_only,
+            })
+            .collect(),
+        bounds: types::Bounds {
+            max_turns: activation.bounds.max_turns,
+            max_budget_usd: activation.bounds.max_budget_usd,
+            deadline_seconds: activation.bounds.deadline_seconds,
+        },
+    }
+}
+
+fn scope(scope: Scope) -> types::Scope {
+    match scope {
+        Scope::Worker => types::Scope::Worker,
+        Scope::Project => types::Scope::Project,
+        Scope::Global => types::Scope::Global,
+    }
+}

@@ -1,0 +1,27 @@
+//! `guild:worker@0.2`, beside 0.1: what differs are the types of an activation. All else is the same source, compiled against
+//! this version's types.
+
+mod activation;
+#[path = "../v0_1/agent.rs"]
+pub(crate) mod agent;
+mod bindings;
+#[path = "../v0_1/exports.rs"]
+mod exports;
+#[path = "../v0_1/files.rs"]
+mod files;
+#[path = "../v0_1/job_tools.rs"]
+mod job_tools;
+#[path = "../v0_1/link.rs"]
+mod link;
+#[path = "../v0_1/log.rs"]
+mod log;
+#[path = "../v0_1/memory.rs"]
+mod memory;
+#[path = "../v0_1/status.rs"]
+mod status;
+#[path = "../v0_1/web.rs"]
+mod web;
+
+use super::{head, named};
+
+pub(crate) use link::{Bindings, HostResult};
