@@ -10,6 +10,7 @@ use toml::de::{DeTable, DeValue};
 use crate::{
     agents::{WrittenApi, WrittenClaude, WrittenExtractive, WrittenPrice},
     auth::{WrittenAuth, WrittenTls},
+    hall::{WrittenHall, WrittenProject},
     policy::WrittenMember,
     value::Wrong,
     web::{WrittenSearch, WrittenWeb},
@@ -32,7 +33,8 @@ const MEMBER: Keys = Keys { table: "[member.KEY]", known: fields::<WrittenMember
 const MEMBER_LIMITS: Keys = Keys { table: "[member.KEY.limits]", known: || Limits::OF_MEMBERS.to_vec() };
 
 /// Tables that stand once; one in another after that.
-const TABLES: [Keys; 7] = [
+const TABLES: [Keys; 8] = [
+    Keys { table: "[hall]", known: fields::<WrittenHall> },
     Keys { table: "[tls]", known: fields::<WrittenTls> },
     Keys { table: "[limits]", known: || Limits::NAMES.to_vec() },
     Keys { table: "[extractive]", known: fields::<WrittenExtractive> },
@@ -43,8 +45,9 @@ const TABLES: [Keys; 7] = [
 ];
 
 /// Tables that stand as often as one likes.
-const LISTS: [Keys; 2] = [
+const LISTS: [Keys; 3] = [
     Keys { table: "[[roots]]", known: fields::<WrittenRoot> },
+    Keys { table: "[[project]]", known: fields::<WrittenProject> },
     Keys { table: "[[prices]]", known: fields::<WrittenPrice> },
 ];
 
@@ -177,6 +180,12 @@ mod tests {
             [[roots]]
             name = "book"
             path = "/srv/book"
+            [hall]
+            home = "hall"
+            [[project]]
+            path = "/srv/book"
+            push = true
+            pull_requests = true
             [member."team/*"]
             agent = "claude"
             allow = ["log"]
@@ -273,7 +282,7 @@ mod tests {
         tables(&full.clone().into(), &[], &mut ways);
         // The file itself is no value that could be a list.
         ways.retain(|way| !way.is_empty());
-        assert_eq!(ways.len(), 12, "{ways:?}");
+        assert_eq!(ways.len(), 14, "{ways:?}");
         for way in ways {
             let mut changed = Value::from(full.clone());
             let place = at(&mut changed, &way);

@@ -8,6 +8,7 @@ use toml::Spanned;
 
 use crate::{
     agents::{WrittenApi, WrittenClaude, WrittenExtractive, WrittenPrice},
+    hall::{WrittenHall, WrittenProject},
     policy::WrittenMember,
     web::WrittenWeb,
 };
@@ -37,6 +38,9 @@ pub(crate) struct Written {
     #[serde(default)]
     pub(crate) prices: Vec<WrittenPrice>,
     pub(crate) web: Option<Spanned<WrittenWeb>>,
+    pub(crate) hall: Option<WrittenHall>,
+    #[serde(default)]
+    pub(crate) project: Vec<WrittenProject>,
     /// Whether a member is loaded only after `guild approve`. Default: `false`.
     #[serde(default)]
     pub(crate) require_approval: bool,

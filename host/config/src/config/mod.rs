@@ -32,6 +32,7 @@ use toml::{
 use crate::{
     agents::{self, RuntimeConfig, WrittenApi, WrittenClaude},
     auth::{AuthConfig, WrittenAuth},
+    hall::{self, ProjectRule},
     keys, policy,
     runtime::Runtime,
     text::{line_of, read_file, shell_word},
@@ -61,6 +62,10 @@ pub struct Config {
     pub members: Option<PathBuf>,
     /// `[[roots]]`: directories that sessions may read.
     pub roots: Vec<ReadRoot>,
+    /// `[hall] home`: the hall's home.
+    pub hall: Option<PathBuf>,
+    /// `[[project]]`: the repositories on which workers may work.
+    pub projects: Vec<ProjectRule>,
     /// `agent`: what runs agent sessions.
     pub agent: Runtime,
     /// `dispatch_agents`: which runtimes a dispatch may ask for, besides the member's own.
@@ -213,6 +218,8 @@ impl Config {
             let name = root.name.map(Spanned::into_inner);
             config.roots.push(ReadRoot { name, path: base.join(root.path) });
         }
+        config.hall = written.hall.and_then(|hall| hall.home(base));
+        config.projects = hall::projects(written.project, base)?;
         if let Some(agent) = written.agent {
             config.agent = agents::runtime("agent", &agent)?;
         }
@@ -240,6 +247,12 @@ impl Config {
         config.policy = Policy { rules, web: config.web.is_some(), strict_imports: written.strict_imports };
         config.written = toml::from_str(text).map_err(syntax)?;
         Ok(config)
+    }
+
+    /// The hall's home: what an option names, else `$GUILD_HALL_HOME`, else `[hall] home`, else `~/.guild-hall`. `None` where
+    /// the user has no home directory.
+    pub fn hall_home(&self, option: Option<&Path>) -> Option<PathBuf> {
+        hall::home(option, self.hall.as_deref())
     }
 
     /// This configuration for a host that runs: what takes effect at a start only is as the host was started with it.
