@@ -19,6 +19,7 @@ mod bridge;
 mod claude;
 mod cli;
 mod client;
+mod commissions;
 mod corpus;
 mod crash;
 mod digest;

@@ -86,6 +86,8 @@ pub(crate) fn activation(posture: String) -> Activation {
             task: "How does ownership work?".to_owned(),
             config: json!({"maxTurns": 20}),
         },
+        dependencies: Vec::new(),
+        project: None,
         posture,
         memories: Vec::new(),
         granted_tools: SESSION_TOOLS.map(str::to_owned).to_vec(),

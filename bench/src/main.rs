@@ -9,6 +9,7 @@
 mod audit;
 mod baseline;
 mod burst;
+mod hall;
 mod host;
 mod http;
 mod instance;
@@ -51,12 +52,13 @@ async fn run(arguments: &[String]) -> Outcome<()> {
     {
         return baseline::serve(rest).await;
     }
-    const ALL: [&str; 12] = [
+    const ALL: [&str; 13] = [
         "start",
         "roster",
         "instance",
         "tools",
         "audit",
+        "hall",
         "limits",
         "status",
         "list",
@@ -84,6 +86,9 @@ async fn run(arguments: &[String]) -> Outcome<()> {
     }
     if chosen("audit") {
         audit::measure(&mut report)?;
+    }
+    if chosen("hall") {
+        hall::measure(&mut report).await?;
     }
     if chosen("limits") {
         limits::measure(&mut report).await?;

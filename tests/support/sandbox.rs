@@ -189,6 +189,8 @@ pub(crate) fn activation() -> Activation {
     Activation {
         job: "019f4b1c-7a3e-7f00-8000-000000000001".parse().unwrap(),
         request: Request { description: "d".into(), task: "t".into(), config: json!({}) },
+        dependencies: Vec::new(),
+        project: None,
         posture: "p".into(),
         memories: Vec::new(),
         granted_tools: vec!["Read".into()],

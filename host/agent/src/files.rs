@@ -175,6 +175,24 @@ impl ReadRoots {
         Self { roots, child: self.child.for_member() }
     }
 
+    /// These and others, for one job. Searches share permits with those of `self`.
+    ///
+    /// # Errors
+    /// The first that is missing, is no directory, or has the name of one before it.
+    pub fn and(&self, others: &Self) -> Result<Self, RootError> {
+        let mut roots = self.roots.clone();
+        for root in &others.roots {
+            if roots.iter().any(|known| known.name == root.name) {
+                return Err(RootError(format!(
+                    "there is a read root called {:?} already; give it another `name` in `[[roots]]`",
+                    root.name
+                )));
+            }
+            roots.push(root.clone());
+        }
+        Ok(Self { roots, child: self.child.clone() })
+    }
+
     /// The same, with these limits of searches; the default limits hold where this is not said.
     #[must_use]
     pub fn with_limits(self, limits: &Limits) -> Self {

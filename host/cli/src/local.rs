@@ -54,6 +54,12 @@ pub(crate) fn policy_file(policy: &PolicyArgs) -> Result<Option<&Path>, Failure>
     }
 }
 
+/// The home of the hall: see [`Config::hall_home`]. `option` is what names it on the command line.
+pub(crate) fn hall_home(named: Option<&Path>, option: &str, config: &Config) -> Result<PathBuf, Failure> {
+    let why = || Failure::error(format!("the user has no home directory; name the hall's with {option} HOME"));
+    config.hall_home(named).ok_or_else(why)
+}
+
 /// The directory of members: from the option, else from `guild.toml`, else `guild-members` if that exists.
 pub(crate) fn members_directory(option: Option<&Path>, config: &Config) -> Result<PathBuf, Failure> {
     let named = option.or(config.members.as_deref());

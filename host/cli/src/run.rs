@@ -33,8 +33,13 @@ pub(crate) async fn run(mut args: Run) -> Result<(), Failure> {
     let with_approval = |failure| local::with_approval(failure, &directory, &args.local, &policy);
     // The runtime is requested with the task, so it is not among the terms.
     let terms = Terms::new(&args.local, &args.session.sources, None, &config)?;
-    let options =
-        HostOptions { config, target: Target::Member(directory.clone()), sources: args.session.sources, agent };
+    let options = HostOptions {
+        config,
+        target: Target::Member(directory.clone()),
+        sources: args.session.sources,
+        agent,
+        hall: None,
+    };
     let opened = async {
         let here = local::member(&directory, &args.local, &options.config).map_err(Failure::error)?;
         let limits = options.config.limits.clone();

@@ -3,6 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use guild_config::Config;
+use guild_hall::PACKAGES;
 use guild_roster::{Host, MemberEntry, Reloads, Target, mcp_line, roster::MemberState};
 use guild_server::{
     ServeError, ServeOptions,
@@ -22,12 +23,22 @@ pub(crate) async fn serve(args: Serve) -> Result<(), Failure> {
     let signals = Signals::new().map_err(|e| Failure::error(format!("cannot listen for signals: {e}")))?;
     mcp_line::check(args.member.as_deref()).map_err(Failure::error)?;
     let config = local::config(&args.policy)?;
+    let hall = args.hall.map(|named| local::hall_home(named.as_deref(), "--hall", &config)).transpose()?;
+    if let Some(home) = &hall {
+        // It has the members that are served where no others are named.
+        guild_hall::Home::make(home).map_err(|e| Failure::error(e.to_string()))?;
+    }
     let (target, toolboxes) = match args.member {
         Some(member) => {
             let named = args.members.map(|members| local::members_directory(Some(&members), &config)).transpose()?;
             (Target::Member(member), named)
         }
-        None => (Target::Members(local::members_directory(args.members.as_deref(), &config)?), None),
+        None => {
+            let packages = hall.as_ref().map(|hall| hall.join(PACKAGES));
+            // The hall's own are the roster where no other is named.
+            let named = args.members.or_else(|| packages.filter(|_| config.members.is_none()));
+            (Target::Members(local::members_directory(named.as_deref(), &config)?), None)
+        }
     };
     let file = local::policy_file(&args.policy)?.map(Path::to_owned);
     let of_command = move |mut config: Config| {
@@ -42,6 +53,7 @@ pub(crate) async fn serve(args: Serve) -> Result<(), Failure> {
         port: args.port,
         sources: args.session.sources,
         agent: args.session.agent,
+        hall,
         reloads: Reloads { asked: Arc::default(), read: Arc::new(read) },
     };
     let served = guild_server::serve(options, signals, |base, host| {

@@ -40,7 +40,7 @@ pub(crate) struct WrittenProject {
 
 /// One of `[[project]]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProjectRule {
+pub struct PermittedProject {
     /// The top directory of the working tree.
     pub path: PathBuf,
     /// Whether `claude/main` may be pushed.
@@ -56,8 +56,8 @@ impl WrittenHall {
 }
 
 /// `[[project]]`, read.
-pub(crate) fn projects(written: Vec<WrittenProject>, base: &Path) -> Result<Vec<ProjectRule>, Wrong> {
-    let mut rules: Vec<ProjectRule> = Vec::new();
+pub(crate) fn projects(written: Vec<WrittenProject>, base: &Path) -> Result<Vec<PermittedProject>, Wrong> {
+    let mut rules: Vec<PermittedProject> = Vec::new();
     for WrittenProject { path, push, pull_requests } in written {
         let (span, path) = (path.span(), base.join(path.into_inner()));
         if rules.iter().any(|known| known.path == path) {
@@ -65,7 +65,7 @@ pub(crate) fn projects(written: Vec<WrittenProject>, base: &Path) -> Result<Vec<
                 format!("project.path: {} is the path of another [[project]]; remove one of them", path.display());
             return Err(Wrong::at(span, why));
         }
-        rules.push(ProjectRule { path, push, pull_requests });
+        rules.push(PermittedProject { path, push, pull_requests });
     }
     Ok(rules)
 }

@@ -12,7 +12,7 @@ use guild_agent::{
     api::{ApiOptions, Price, Prices, Provider},
     claude::ClaudeOptions,
 };
-use guild_config::{Config, ConfigError, ProjectRule, ReadRoot, Runtime, TlsFiles};
+use guild_config::{Config, ConfigError, PermittedProject, ReadRoot, Runtime, TlsFiles};
 use guild_contract::{
     Limits,
     grants::{Capability, Rule},
@@ -254,7 +254,7 @@ fn the_hall_and_its_projects_are_read_and_a_project_permits_nothing_more_by_itse
     )
     .unwrap();
     assert_eq!(config.hall.as_deref(), Some(Path::new("/etc/guild/hall")));
-    let rule = |path: &str, more| ProjectRule { path: path.into(), push: more, pull_requests: more };
+    let rule = |path: &str, more| PermittedProject { path: path.into(), push: more, pull_requests: more };
     assert_eq!(config.projects, [rule("/srv/book", true), rule("/etc/guild/notes", false)]);
     assert_eq!(config.hall_home(Some(Path::new("/elsewhere"))).as_deref(), Some(Path::new("/elsewhere")));
 }

@@ -28,7 +28,7 @@ const LOCK: &str = ".lock";
 /// Files that are not yet where they belong.
 const NEW: &str = "state/new";
 /// What is kept of commissions.
-const COMMISSIONS: &str = "state/commissions";
+pub(crate) const COMMISSIONS: &str = "state/commissions";
 
 /// A home that this process owns, until it is dropped.
 #[derive(Debug)]
@@ -39,16 +39,18 @@ pub struct Home {
 }
 
 impl Home {
-    /// Opens a home, and makes it if there is none. Nobody else can read it then.
+    /// Opens a home, and makes it if there is none.
     ///
     /// # Errors
     /// Where another process owns it, also one of the original.
     pub fn open(path: &Path) -> Result<Self, HallError> {
         let name = path.display();
         let doing = || format!("the hall's home {name} cannot be opened");
-        private_dir(path).map_err(HallError::io(doing()))?;
+        Self::make(path)?;
         let path = fs::canonicalize(path).map_err(HallError::io(doing()))?;
-        let dir = Arc::new(open_directory(&path).map_err(HallError::io(doing()))?);
+        // Not by its path alone, so that what is renamed in it can be synced.
+        let dir = open_directory(&path).and_then(|dir| open_dir(&dir, ".")).map_err(HallError::io(doing()))?;
+        let dir = Arc::new(dir);
         let owner = fs::read_to_string(path.join(PID)).unwrap_or_default();
         let owner = owner.trim().parse().ok().and_then(Pid::from_raw);
         let lock = FileLock::try_acquire(&dir, LOCK).map_err(HallError::io(doing()))?;
@@ -65,10 +67,21 @@ impl Home {
                 pid.as_raw_nonzero()
             )));
         }
-        for part in [NEW, COMMISSIONS, "projects", "worktrees", PACKAGES] {
-            dir.create_dir_all(part).map_err(HallError::io(doing()))?;
-        }
         Ok(Self { path, dir, _lock: lock })
+    }
+
+    /// Makes what a home has and this one has not. Nobody else can read a new one.
+    ///
+    /// # Errors
+    /// Where it cannot be made.
+    pub fn make(path: &Path) -> Result<(), HallError> {
+        let made = private_dir(path).and_then(|()| {
+            let dir = open_directory(path)?;
+            [NEW, COMMISSIONS, "projects", "worktrees", PACKAGES]
+                .into_iter()
+                .try_for_each(|part| dir.create_dir_all(part))
+        });
+        made.map_err(HallError::io(format!("the hall's home {} cannot be made", path.display())))
     }
 
     /// Its path, canonical.

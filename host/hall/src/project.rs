@@ -9,7 +9,7 @@ use std::{
 };
 
 use guild_git::{Git, GitError, GitOptions, Integration, Repository};
-use guild_jobs::durable::{Survives, read_whole, replace};
+use guild_jobs::durable::read_whole;
 use guild_session::fingerprint::Fingerprint;
 use tokio::sync::OnceCell;
 
@@ -17,6 +17,7 @@ use crate::{
     error::HallError,
     home::{Home, SETTINGS},
     settings::{self, ProjectSettings, Settings},
+    view::ProjectView,
 };
 
 /// The time that one run of git may take.
@@ -48,6 +49,7 @@ pub(crate) struct Project {
 /// The projects, read again where the file has changed.
 pub(crate) struct Projects {
     permits: Mutex<Arc<[Permit]>>,
+    program: Option<PathBuf>,
     git: OnceCell<Git>,
     read: Mutex<Option<Known>>,
 }
@@ -74,12 +76,12 @@ pub fn check_name(name: &str) -> Result<(), HallError> {
     )))
 }
 
-/// The program git.
+/// The program git; without a path, the one on `PATH`.
 ///
 /// # Errors
 /// Where there is none, or it is too old.
-pub async fn find_git() -> Result<Git, GitError> {
-    Git::find(GitOptions { program: None, limit: GIT_LIMIT, now: SystemTime::now }).await
+pub async fn find_git(program: Option<PathBuf>) -> Result<Git, GitError> {
+    Git::find(GitOptions { program, limit: GIT_LIMIT, now: SystemTime::now }).await
 }
 
 impl Project {
@@ -88,7 +90,18 @@ impl Project {
         &self.settings.name
     }
 
-    fn new(settings: ProjectSettings, permits: &[Permit]) -> Self {
+    /// As callers see it.
+    pub(crate) fn view(&self) -> ProjectView {
+        ProjectView {
+            name: self.settings.name.clone(),
+            path: self.settings.path.clone(),
+            group: self.settings.group.clone(),
+            status: "registered",
+            problem: self.permit.as_ref().err().cloned(),
+        }
+    }
+
+    pub(crate) fn new(settings: ProjectSettings, permits: &[Permit]) -> Self {
         let path = Path::new(&settings.path);
         let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let own = real(path);
@@ -107,8 +120,8 @@ impl Project {
 }
 
 impl Projects {
-    pub(crate) fn new(permits: Vec<Permit>) -> Self {
-        Self { permits: Mutex::new(permits.into()), git: OnceCell::new(), read: Mutex::new(None) }
+    pub(crate) fn new(permits: Vec<Permit>, program: Option<PathBuf>) -> Self {
+        Self { permits: Mutex::new(permits.into()), program, git: OnceCell::new(), read: Mutex::new(None) }
     }
 
     /// What the operator permits from now on.
@@ -154,13 +167,12 @@ impl Projects {
         Ok((settings, projects))
     }
 
-    /// Changes `config.yaml`. It blocks.
+    /// The program git.
     ///
     /// # Errors
-    /// Where the change cannot be made, or stored.
-    pub(crate) fn write(home: &Home, settings: &Settings) -> Result<(), HallError> {
-        let written = replace(home.dir(), SETTINGS, settings.text().as_bytes(), Survives::PowerCut);
-        written.map(drop).map_err(HallError::io(SETTINGS))
+    /// Where there is none, or it is too old.
+    pub(crate) async fn git(&self) -> Result<&Git, GitError> {
+        self.git.get_or_try_init(|| find_git(self.program.clone())).await
     }
 
     /// The integration worktree of a project, which is made at the first use.
@@ -173,7 +185,7 @@ impl Projects {
             return Err(HallError::Conflict(format!("project {name:?} cannot be worked on: {why}")));
         }
         let open = async || {
-            let git = self.git.get_or_try_init(find_git).await?;
+            let git = self.git().await?;
             let path = Path::new(&project.settings.path);
             let repository = Repository::open(git, path, project.settings.default_branch.as_deref()).await?;
             repository.integration(&home.integration(name)).await.map(Arc::new)

@@ -3,11 +3,17 @@
 use std::sync::Arc;
 
 use guild_config::Config;
-use guild_contract::Limits;
+use guild_contract::{Grants, JobId, Limits, MemberKey};
+use guild_hall::{Attempt, Hall};
 use guild_trust::{Approval, seal::Seals};
 use tokio::sync::Semaphore;
 
-use crate::{budget::MemoryBudget, events::Hub, reach::Resources, toolboxes::Toolboxes};
+use crate::{
+    budget::MemoryBudget,
+    events::Hub,
+    reach::{Reach, Resources},
+    toolboxes::Toolboxes,
+};
 
 /// What the operator gives a member to work with. Where `guild.toml` is read again, another one replaces it as a whole; jobs and
 /// requests keep the one that they began with.
@@ -31,9 +37,32 @@ pub(crate) struct HostContext {
     pub(crate) toolboxes: Arc<Toolboxes>,
     /// Where events are published.
     pub(crate) events: Arc<Hub>,
+    /// The hall whose commissions the members carry out.
+    pub(crate) hall: Option<Arc<Hall>>,
 }
 
 impl HostContext {
+    /// The attempt that a job is, where it is one of a commission.
+    pub(crate) fn attempt_of(&self, job: &JobId) -> Option<Attempt> {
+        self.hall.as_ref()?.attempt_of(job.as_str())
+    }
+
+    /// What a job of a member reaches.
+    ///
+    /// # Errors
+    /// Where an attempt's worktree cannot be read.
+    pub(crate) fn reach(
+        &self,
+        member: &MemberKey,
+        attempt: Option<&Attempt>,
+        grants: &Grants,
+    ) -> Result<Reach, String> {
+        match attempt {
+            Some(attempt) => self.resources.reach_at(attempt, grants, &self.limits),
+            None => Ok(self.resources.reach(Some(member), grants)),
+        }
+    }
+
     /// What a toolbox works with. All of the context would keep the toolboxes of each earlier reading of `guild.toml`.
     pub(crate) fn for_toolbox(&self) -> (Arc<Resources>, Arc<Limits>) {
         (self.resources.clone(), self.limits.clone())

@@ -26,6 +26,9 @@ pub enum OpenError {
     /// `guild.toml` says something that cannot be.
     #[error("guild.toml: {0}")]
     Config(String),
+    /// The hall cannot be opened.
+    #[error("{0}")]
+    Hall(String),
     /// A read root cannot be opened.
     #[error("{0}; read roots are named by `--sources` and by `[[roots]]` in guild.toml")]
     Root(#[from] RootError),

@@ -11,7 +11,8 @@ use guild_agent::ReadRoots;
 use guild_auth::Ingress;
 use guild_config::{Config, Runtime};
 use guild_contract::{Limits, MemberKey};
-use guild_jobs::durable::open_directory;
+use guild_hall::{Hall, HallOptions};
+use guild_jobs::{SystemClock, durable::open_directory};
 use guild_trust::{Approval, seal::Seals};
 use tokio::{
     sync::{Mutex, Semaphore, mpsc, oneshot, watch},
@@ -20,6 +21,7 @@ use tokio::{
 
 use crate::{
     budget::MemoryBudget,
+    commissions::{self, Commissions},
     context::HostContext,
     discovery,
     error::OpenError,
@@ -59,6 +61,8 @@ pub struct HostOptions {
     pub sources: Vec<PathBuf>,
     /// The runtime of its sessions, where it is not the configuration's (`--agent`).
     pub agent: Option<Runtime>,
+    /// The home of the hall whose commissions the members carry out, where there is one.
+    pub hall: Option<PathBuf>,
 }
 
 /// Every member that was found.
@@ -67,6 +71,7 @@ pub struct Host {
     roster: Arc<Roster>,
     ingress: Arc<Ingress>,
     events: Arc<Hub>,
+    hall: Option<Arc<Hall>>,
     /// The key of the one member, where it was opened for one.
     single: Option<MemberKey>,
     /// Read roots besides those of the configuration.
@@ -89,7 +94,10 @@ impl Host {
     /// # Errors
     /// See [`OpenError`]. In roster mode a member that cannot be served is in state error, and the others are served.
     pub async fn open(options: HostOptions, ingress: Option<Arc<Ingress>>) -> Result<Arc<Self>, OpenError> {
-        let HostOptions { config, target, sources, agent } = options;
+        let HostOptions { config, target, sources, agent, hall } = options;
+        let permits = commissions::permits(&config);
+        let hall = hall.map(|home| Hall::open(HallOptions { home, permits, git: None, clock: Arc::new(SystemClock) }));
+        let hall = hall.transpose().map_err(|e| OpenError::Hall(e.to_string()))?;
         let approval = Arc::new(Approval::new(&config));
         let limits = Arc::new(config.limits.clone());
         guild_confine::set_room(limits.processes_bytes);
@@ -117,6 +125,7 @@ impl Host {
             budget: MemoryBudget::new(&limits),
             toolboxes: Toolboxes::new(roster.offers(), Others::None, true),
             events: events.clone(),
+            hall: hall.clone(),
         };
         let loader = Arc::new(Loader::new(limits.clone()));
         let serves = base.is_some();
@@ -172,11 +181,16 @@ impl Host {
             let reconciler = Reconciler::new(opener.clone(), members, opened, received);
             reconciling.spawn(reconciler.run());
         }
+        if let Some(hall) = &hall {
+            let begun = hall.begin_work(Arc::new(Commissions::new(roster.clone()))).await;
+            begun.map_err(|e| OpenError::Hall(e.to_string()))?;
+        }
         Ok(Arc::new(Self {
             opener,
             roster,
             ingress,
             events,
+            hall,
             single,
             sources: named,
             agent,
@@ -233,6 +247,9 @@ impl Host {
         let roots = prepared.roots.clone();
         reconciler.send(Renewal { prepared, done }).await.map_err(|_| stopping())?;
         outcome.await.map_err(|_| stopping())??;
+        if let Some(hall) = &self.hall {
+            hall.permit(commissions::permits(&self.config()));
+        }
         // Nobody waits for what there is in them.
         drop(tokio::task::spawn_blocking(move || roots.as_ref().map(warn_of_roots)));
         Ok(())
@@ -279,6 +296,11 @@ impl Host {
     /// The events of this host.
     pub fn events(&self) -> &Arc<Hub> {
         &self.events
+    }
+
+    /// The hall whose commissions the members carry out, where there is one.
+    pub fn hall(&self) -> Option<&Arc<Hall>> {
+        self.hall.as_ref()
     }
 
     /// Counts the changes of the members that are served, and of what they offer.

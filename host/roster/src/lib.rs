@@ -4,6 +4,7 @@
 mod blocking;
 mod budget;
 pub mod catalogue;
+mod commissions;
 pub mod component;
 mod condense;
 mod context;

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use guild_agent::Broker;
-use guild_contract::{Grants, MemberKey, manifest::Interface};
+use guild_contract::{Grants, Limits, MemberKey, manifest::Interface};
+use guild_hall::Attempt;
 use guild_session::{files::Files, web::Web};
 
 use crate::{
+    commissions,
     runtimes::Runtimes,
     sources::{Reader, Sources},
 };
@@ -21,7 +23,19 @@ impl Resources {
     /// What one job of a member reaches with these grants; without a member, it is only to be shown. The web keeps the pages
     /// that the job has read.
     pub(crate) fn reach(&self, member: Option<&MemberKey>, grants: &Grants) -> Reach {
-        let Reader { files, broker, local } = self.sources.of(member, grants, &self.runtimes);
+        self.with_reader(self.sources.of(member, grants, &self.runtimes), grants)
+    }
+
+    /// As [`Self::reach`], for a job that works in a place of its own.
+    ///
+    /// # Errors
+    /// Where that cannot be read.
+    pub(crate) fn reach_at(&self, attempt: &Attempt, grants: &Grants, limits: &Limits) -> Result<Reach, String> {
+        let reader = self.sources.with(commissions::roots(attempt), grants, (&self.runtimes, limits));
+        Ok(self.with_reader(reader?, grants))
+    }
+
+    fn with_reader(&self, Reader { files, broker, local }: Reader, grants: &Grants) -> Reach {
         let provided = self.runtimes.web(grants);
         let search = provided.search.clone().or_else(|| local.map(|local| local as _));
         let web = Web { search, fetch: provided.fetch.clone() };

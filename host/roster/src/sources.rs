@@ -8,7 +8,7 @@ use std::{
 
 use guild_agent::{Broker, LocalSearch, ReadRoots, RootError};
 use guild_config::Config;
-use guild_contract::{Grants, MemberKey, grants::wildcard, manifest::ComponentSpec};
+use guild_contract::{Grants, Limits, MemberKey, grants::wildcard, manifest::ComponentSpec};
 use guild_session::files::Files;
 use serde::{Deserialize, Serialize};
 
@@ -83,6 +83,29 @@ impl Sources {
         let known = self.names();
         let asked = spec.grants.files.iter().flat_map(|files| &files.roots);
         asked.filter(|name| !name.contains('*') && !known.contains(*name)).map(String::as_str).collect()
+    }
+
+    /// What one job reads that has roots of its own besides those that its member is granted. They need the grant to read files.
+    ///
+    /// # Errors
+    /// Where one cannot be opened, or has the name of another.
+    pub(crate) fn with(
+        &self,
+        own: Vec<(String, PathBuf)>,
+        grants: &Grants,
+        (runtimes, limits): (&Runtimes, &Limits),
+    ) -> Result<Reader, String> {
+        let names = self.granted(grants);
+        let may_read = |name: &String| grants.roots.as_ref().is_some_and(|roots| roots.grant(name, wildcard));
+        let own = own.into_iter().filter(|(name, _)| may_read(name)).map(|(name, path)| (Some(name), path));
+        let own = ReadRoots::open_named(own).map_err(|e| e.to_string())?.with_limits(limits);
+        let roots = match &self.roots {
+            Some(roots) => roots.only(&names).and(&own).map_err(|e| e.to_string())?,
+            None => own,
+        };
+        let files = (!roots.roots().is_empty()).then(|| Arc::new(roots) as Arc<dyn Files>);
+        let local = files.as_ref().map(|files| Arc::new(runtimes.search(files)));
+        Ok(Reader { broker: Broker::new(files.clone()), files, local })
     }
 
     /// Those of a member who read what is granted.

@@ -62,11 +62,13 @@ pub(crate) async fn carry_out(
     held: impl Send,
 ) {
     let tools = Arc::new(JobTools::new(job.clone(), data.memory.clone()).granted(&grants));
-    let reach = context.resources.reach(Some(&data.key), &grants);
+    let attempt = context.attempt_of(job.id());
+    let reach = context.reach(&data.key, attempt.as_ref(), &grants);
     let Accepted { agent, granted_tools, ceiling, plan, .. } = accepted;
     let span = tracing::debug_span!("job", member = %data.key, job = %job.id());
-    let work = Work { data, context, job: job.clone(), tools, grants, reach, granted_tools };
+    let running = job.clone();
     let carried_out = async move {
+        let work = Work { data, context, job: running, tools, grants, reach: reach?, granted_tools };
         let agent: Runtime = agent.parse()?;
         match (plan, request) {
             (Plan::Session(plan), JobRequest::Session { toolboxes, resumed }) => {

@@ -29,6 +29,8 @@ pub struct ServeOptions {
     pub sources: Vec<PathBuf>,
     /// `--agent`.
     pub agent: Option<Runtime>,
+    /// The home of the hall whose commissions the members carry out, where there is one.
+    pub hall: Option<PathBuf>,
     /// How `guild.toml` is read again.
     pub reloads: Reloads,
 }
@@ -75,13 +77,13 @@ pub async fn serve_until(
     stop: impl Future<Output = ()>,
     ready: impl FnOnce(&str, &Host),
 ) -> Result<(), ServeError> {
-    let ServeOptions { config, target, port, sources, agent, reloads } = options;
+    let ServeOptions { config, target, port, sources, agent, hall, reloads } = options;
     more_descriptors();
     let address = SocketAddr::new(config.auth.bind, port.or(config.port).unwrap_or(DEFAULT_PORT));
     let bound = Bound::bind(address)?;
     let address = bound.address();
     let ingress = Arc::new(Ingress::open(&config, address)?);
-    let host = Host::open(HostOptions { config, target, sources, agent }, Some(ingress.clone())).await?;
+    let host = Host::open(HostOptions { config, target, sources, agent, hall }, Some(ingress.clone())).await?;
     let limits = host.limits();
     let listener = bound.listen(&limits)?;
     let at = format!("{}://{address}", ingress.scheme());

@@ -33,6 +33,15 @@ pub struct MemoryNote {
     pub origin: Option<JobId>,
 }
 
+/// A project, as its workers see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProjectRoot {
+    /// Its name.
+    pub name: String,
+    /// The name of the read root that holds it.
+    pub root: String,
+}
+
 /// All that the host knows when it activates a worker for a commission.
 #[derive(Clone, Debug)]
 pub struct Activation {
@@ -40,6 +49,10 @@ pub struct Activation {
     pub job: JobId,
     /// The work.
     pub request: Request,
+    /// What the work builds on, as whoever commissions it names it.
+    pub dependencies: Vec<String>,
+    /// The project that the work belongs to, where it belongs to one.
+    pub project: Option<ProjectRoot>,
     /// The member's `posture.md`.
     pub posture: String,
     /// Within the injection cap, newest first (REQ-WD-28).

@@ -245,6 +245,7 @@ impl Here {
     /// Serves the members on a free port.
     async fn serve(&self, config: Config) -> Result<(String, Own), ServeError> {
         let options = ServeOptions {
+            hall: None,
             config,
             target: self.target.clone(),
             port: Some(0),

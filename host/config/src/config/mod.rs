@@ -32,7 +32,7 @@ use toml::{
 use crate::{
     agents::{self, RuntimeConfig, WrittenApi, WrittenClaude},
     auth::{AuthConfig, WrittenAuth},
-    hall::{self, ProjectRule},
+    hall::{self, PermittedProject},
     keys, policy,
     runtime::Runtime,
     text::{line_of, read_file, shell_word},
@@ -65,7 +65,7 @@ pub struct Config {
     /// `[hall] home`: the hall's home.
     pub hall: Option<PathBuf>,
     /// `[[project]]`: the repositories on which workers may work.
-    pub projects: Vec<ProjectRule>,
+    pub projects: Vec<PermittedProject>,
     /// `agent`: what runs agent sessions.
     pub agent: Runtime,
     /// `dispatch_agents`: which runtimes a dispatch may ask for, besides the member's own.

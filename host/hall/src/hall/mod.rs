@@ -3,7 +3,6 @@
 mod attempt;
 mod change;
 mod dependencies;
-mod projects;
 mod queue;
 mod read;
 
@@ -27,7 +26,6 @@ use crate::{
 };
 
 pub use change::{Changes, NewCommission};
-pub use projects::NewProject;
 pub use queue::Dispatched;
 pub use read::Filter;
 
@@ -40,6 +38,8 @@ pub struct HallOptions {
     pub home: PathBuf,
     /// What the operator permits.
     pub permits: Vec<Permit>,
+    /// The program git; `None` looks for it on `PATH`.
+    pub git: Option<PathBuf>,
     /// The source of the time.
     pub clock: Arc<dyn Clock>,
 }
@@ -93,7 +93,7 @@ impl Hall {
         let home = Home::open(&options.home)?;
         let kept = store::load(&home.commissions()?).map_err(HallError::io("state/commissions"))?;
         let cell = |commission: Commission| (commission.commission_id.clone(), Cell::new(commission));
-        let projects = Projects::new(options.permits);
+        let projects = Projects::new(options.permits, options.git);
         projects.now(&home)?;
         Ok(Arc::new(Self {
             home: Arc::new(home),

@@ -1,6 +1,9 @@
 //! Which commission begins when: those whose dispatch was asked for, in the order in which they were made, within the caps.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::Ordering},
+};
 
 use tokio_util::sync::CancellationToken;
 
@@ -90,7 +93,9 @@ impl Hall {
         let now = cell.now();
         let reason = match now.status {
             Status::Blocked => "Dependencies not yet satisfied".to_owned(),
-            Status::Pending => self.full(&now)?.unwrap_or_else(|| "It waits for its turn".to_owned()),
+            Status::Pending => {
+                self.taken()?.full(&now.project_name).unwrap_or_else(|| "It waits for its turn".to_owned())
+            }
             _ => return Ok(Dispatched::Accepted),
         };
         cell.is_queued.store(true, Ordering::Relaxed);
@@ -99,22 +104,16 @@ impl Hall {
         Ok(Dispatched::Queued { reason })
     }
 
-    /// Why no commission of that project can begin now, if so.
-    fn full(&self, commission: &Commission) -> Result<Option<String>, HallError> {
+    /// What is taken of the caps.
+    fn taken(&self) -> Result<Taken, HallError> {
         let (settings, projects) = self.projects.now(&self.home)?;
-        let project = &commission.project_name;
-        let cap = projects.get(project).map_or(0, |project| project.settings.commissions());
-        let active: Vec<_> =
-            self.all().into_iter().map(|cell| cell.now()).filter(|now| now.status.is_active()).collect();
-        let own = active.iter().filter(|now| now.project_name == *project).count();
-        let (all, most) = (active.len(), settings.commissions());
-        Ok(if own >= cap as usize {
-            Some(format!("Project \"{project}\" concurrent limit reached ({own}/{cap})"))
-        } else if all >= most as usize {
-            Some(format!("Global concurrent limit reached ({all}/{most})"))
-        } else {
-            None
-        })
+        let caps =
+            projects.values().map(|project| (project.name().to_owned(), project.settings.commissions())).collect();
+        let mut taken = Taken { most: settings.commissions(), caps, all: 0, own: BTreeMap::new() };
+        for now in self.all().iter().map(|cell| cell.now()).filter(|now| now.status.is_active()) {
+            taken.add(&now.project_name);
+        }
+        Ok(taken)
     }
 
     /// Begins what can begin.
@@ -132,21 +131,25 @@ impl Hall {
             let now = cell.now();
             (now.created().to_owned(), now.commission_id.clone())
         });
+        let mut taken = self.taken()?;
         for cell in waiting {
             let now = cell.now();
-            if self.full(&now)?.is_some() || !self.unmet(&now.project_name, &now.record.dependencies).await?.is_empty()
+            if taken.full(&now.project_name).is_some()
+                || !self.unmet(&now.project_name, &now.record.dependencies).await?.is_empty()
             {
                 continue;
             }
-            if let Err(e) = self.begin(&cell).await {
-                tracing::error!(commission = %now.commission_id, "it cannot begin: {e}");
+            match self.begin(&cell).await {
+                Ok(began) if began => taken.add(&now.project_name),
+                Ok(_) => {}
+                Err(e) => tracing::error!(commission = %now.commission_id, "it cannot begin: {e}"),
             }
         }
         Ok(())
     }
 
     /// Gives a pending commission its place among those that are active, and starts its attempt.
-    async fn begin(self: &Arc<Self>, cell: &Arc<Cell>) -> Result<(), HallError> {
+    async fn begin(self: &Arc<Self>, cell: &Arc<Cell>) -> Result<bool, HallError> {
         let now = cell.now();
         let worker = self.workers()?.all().into_iter().find(|worker| worker.key.as_str() == now.worker_name);
         let worker =
@@ -178,6 +181,34 @@ impl Hall {
             *lock(&cell.cancel) = CancellationToken::new();
             self.spawn_attempt(cell.clone());
         }
-        Ok(())
+        Ok(began)
+    }
+}
+
+/// How many commissions are active, and how many may be.
+struct Taken {
+    most: u32,
+    caps: BTreeMap<String, u32>,
+    all: u32,
+    own: BTreeMap<String, u32>,
+}
+
+impl Taken {
+    fn add(&mut self, project: &str) {
+        self.all += 1;
+        *self.own.entry(project.to_owned()).or_default() += 1;
+    }
+
+    /// Why no commission of that project can begin now, if so.
+    fn full(&self, project: &str) -> Option<String> {
+        let of = |counts: &BTreeMap<String, u32>| counts.get(project).copied().unwrap_or(0);
+        let (own, cap, all, most) = (of(&self.own), of(&self.caps), self.all, self.most);
+        if own >= cap {
+            Some(format!("Project \"{project}\" concurrent limit reached ({own}/{cap})"))
+        } else if all >= most {
+            Some(format!("Global concurrent limit reached ({all}/{most})"))
+        } else {
+            None
+        }
     }
 }

@@ -12,10 +12,11 @@ use guild_contract::{
     rpc::{DispatchParams, Dispatched, RpcError},
     text::{LOGGED_CHARS, one_line},
 };
+use guild_hall::Attempt;
 use guild_jobs::{Accepted, NewJob, RunningJob};
 use guild_sandbox::{ActivateScope, CallError};
 use guild_session::{
-    activation::{Activation, Plan, Request},
+    activation::{Activation, Plan, ProjectRoot, Request},
     session::Wanted,
     tools::Tools as _,
 };
@@ -25,9 +26,11 @@ use tracing::Instrument as _;
 use super::Member;
 use crate::{
     blocking::blocking,
-    component,
+    commissions, component,
     data::MemberData,
-    discovery, schema,
+    discovery,
+    reach::Reach,
+    schema,
     toolboxes::Offered,
     work::{self, JobRequest},
 };
@@ -48,7 +51,22 @@ impl Member {
         params: DispatchParams,
         created: impl FnOnce(&JobId) + Send + 'static,
     ) -> Result<Dispatched, RpcError> {
-        let outcome = self.accept(params, created).await;
+        self.told(self.accept(params, None, created).await)
+    }
+
+    /// Begins the job of an attempt at a commission: one that works on that attempt's worktree too.
+    ///
+    /// # Errors
+    /// As [`Self::dispatch`].
+    pub(crate) async fn dispatch_attempt(
+        self: &Arc<Self>,
+        params: DispatchParams,
+        attempt: Attempt,
+    ) -> Result<Dispatched, RpcError> {
+        self.told(self.accept(params, Some(attempt), |_| ()).await)
+    }
+
+    fn told(&self, outcome: Result<Dispatched, RpcError>) -> Result<Dispatched, RpcError> {
         match &outcome {
             Ok(Dispatched { job_id }) => tracing::debug!(member = %self.key(), job = %job_id, "dispatch accepted"),
             Err(RpcError { code, message, .. }) => {
@@ -62,9 +80,11 @@ impl Member {
     async fn accept(
         self: &Arc<Self>,
         params: DispatchParams,
+        attempt: Option<Attempt>,
         created: impl FnOnce(&JobId) + Send + 'static,
     ) -> Result<Dispatched, RpcError> {
-        let limits = &self.context.limits;
+        let context = self.context_of(attempt.as_ref());
+        let limits = &context.limits;
         let wait_until = Instant::now() + Duration::from_secs(limits.dispatch_wait_seconds.into());
         let agent = self.agent(params.agent.as_deref())?;
         let request = self.request(params)?;
@@ -78,21 +98,27 @@ impl Member {
         let kept = keep(bytes_of(&request))?;
         let plugin = component::ready(&self.component, self.key(), wait_until).await?.plugin.clone();
         let offered = self.offered(wait_until).await?;
-        let activation = Arc::new(self.activation(request, &offered, wait_until).await?);
-        let scope = ActivateScope { memory: self.data.memory.clone(), files: self.reach.files.clone(), wait_until };
+        let reach = self.reach_of(attempt.as_ref()).map_err(RpcError::internal)?;
+        let activation = self.activation(request, &offered, (&reach, attempt.as_ref()), wait_until).await?;
+        let activation = Arc::new(activation);
+        let scope = ActivateScope { memory: self.data.memory.clone(), files: reach.files.clone(), wait_until };
         let span = tracing::debug_span!("activate", member = %self.key(), job = %activation.job);
         let activated = plugin.activate(&activation, scope).instrument(span).await.map_err(|e| match e {
             CallError::Busy(_) => RpcError::busy(format!("{e}; try again")),
             e => RpcError::internal(e.to_string()),
         })?;
-        let plan = activated.outcome.map_err(|refusal| RpcError::invalid_params(refusal.to_string()))?;
+        let mut plan = activated.outcome.map_err(|refusal| RpcError::invalid_params(refusal.to_string()))?;
+        if let (Plan::Session(session), Some(model)) = (&mut plan, attempt.and_then(|attempt| attempt.overrides.model))
+        {
+            session.model = Some(model);
+        }
         let kept = (kept, keep(bytes_planned(&activation, &plan))?);
         let wanted = match &plan {
             Plan::Session(session) => Some((session.model.clone(), false)),
             Plan::OwnRun(_) => self.grants.has(Interface::Agent).then_some((None, true)),
         };
         if let Some((model, later)) = wanted {
-            let (resources, files) = (self.context.resources.clone(), self.reach.files.clone());
+            let (resources, files) = (self.context.resources.clone(), reach.files.clone());
             blocking(move || {
                 let wanted = Wanted { model: model.as_deref(), files: files.as_deref(), later };
                 resources.runtimes.ready(agent, &wanted).map(drop).map_err(RpcError::invalid_params)
@@ -121,7 +147,7 @@ impl Member {
                 }
                 Plan::OwnRun(_) => JobRequest::OwnRun(plugin, activation),
             };
-            let served = (this.data.clone(), this.context.clone());
+            let served = (this.data.clone(), context);
             tokio::spawn(work::carry_out(served, job, plan, this.grants.clone(), request, held));
             Ok(Dispatched { job_id })
         });
@@ -168,6 +194,7 @@ impl Member {
         self: &Arc<Self>,
         request: Request,
         offered: &Offered,
+        (reach, attempt): (&Reach, Option<&Attempt>),
         until: Instant,
     ) -> Result<Activation, RpcError> {
         let this = self.clone();
@@ -178,13 +205,16 @@ impl Member {
         })
         .await?;
         Ok(Activation {
-            job: self.data.store.new_id(),
+            job: attempt.map_or_else(|| self.data.store.new_id(), |attempt| attempt.job.clone()),
             request,
+            dependencies: attempt.map(|attempt| attempt.dependencies.clone()).unwrap_or_default(),
+            project: attempt
+                .map(|attempt| ProjectRoot { name: attempt.project.clone(), root: commissions::project_root(attempt) }),
             posture,
             memories,
-            granted_tools: self.reach.tools(&self.grants),
+            granted_tools: reach.tools(&self.grants),
             toolbox_tools: offered.definitions(),
-            bounds: self.ceiling(),
+            bounds: self.ceiling_of(attempt),
         })
     }
 

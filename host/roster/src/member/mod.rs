@@ -8,9 +8,11 @@ use std::{sync::Arc, time::Instant};
 
 use guild_config::Runtime;
 use guild_contract::{
-    Bounds, Grants, Manifest, MemberKey,
+    Bounds, Grants, Manifest, MemberKey, MemberLimits,
+    manifest::ComponentSpec,
     rpc::{RpcError, code},
 };
+use guild_hall::{Attempt, commission::Overrides};
 use guild_jobs::JobStore;
 use guild_session::meter::session_limits;
 use tokio::{
@@ -173,10 +175,44 @@ impl Member {
         others.into_iter().chain([&self.agent]).map(ToString::to_string).collect()
     }
 
-    /// The smaller of manifest and operator.
-    pub(crate) fn ceiling(&self) -> Bounds {
-        let limits = &self.context.limits;
-        self.manifest.component.as_ref().map_or_else(|| session_limits(limits), |spec| ceiling(spec, limits))
+    /// What its jobs may use at most: the smaller of manifest and operator; of an attempt at a commission, what that says in
+    /// place of the manifest (REQ-WKR-19).
+    pub(crate) fn ceiling_of(&self, attempt: Option<&Attempt>) -> Bounds {
+        let limits = self.context_of(attempt).limits;
+        self.spec_of(attempt).map_or_else(|| session_limits(&limits), |spec| ceiling(&spec, &limits))
+    }
+
+    /// What its jobs work with.
+    pub(crate) fn context_of(&self, attempt: Option<&Attempt>) -> HostContext {
+        let context = self.context.clone();
+        let Some((attempt, spec)) = attempt.zip(self.spec_of(attempt)) else { return context };
+        if attempt.overrides.max_turns.is_none() && attempt.overrides.max_budget_usd.is_none() {
+            return context;
+        }
+        let config = &context.config;
+        let own = MemberLimits::of(self.key(), &spec, &config.policy, &config.limits);
+        HostContext { limits: Arc::new(own.limits), ..context }
+    }
+
+    /// What its jobs reach.
+    ///
+    /// # Errors
+    /// Where an attempt's worktree cannot be read.
+    pub(crate) fn reach_of(&self, attempt: Option<&Attempt>) -> Result<Reach, String> {
+        match attempt {
+            Some(attempt) => self.context.reach(self.key(), Some(attempt), &self.grants),
+            None => Ok(self.reach.clone()),
+        }
+    }
+
+    /// Its manifest's component, with the bounds of an attempt in place of its own.
+    fn spec_of(&self, attempt: Option<&Attempt>) -> Option<ComponentSpec> {
+        let mut spec = self.manifest.component.clone()?;
+        if let Some(Overrides { max_turns, max_budget_usd, .. }) = attempt.map(|attempt| &attempt.overrides) {
+            spec.resources.max_turns = max_turns.or(spec.resources.max_turns);
+            spec.resources.max_budget_usd = max_budget_usd.or(spec.resources.max_budget_usd);
+        }
+        Some(spec)
     }
 
     /// Where its component is now.

@@ -57,7 +57,8 @@ impl Resume for Runner {
         };
         // What it was dispatched with may not be what the operator allows by now.
         let agent = member.agent(Some(&plan.agent)).map_err(|e| e.message)?;
-        let reach = member.context.resources.reach(Some(member.key()), &grants(&member, plan));
+        let attempt = member.context.attempt_of(job);
+        let reach = member.context.reach(member.key(), attempt.as_ref(), &grants(&member, plan))?;
         let wanted = Wanted { model: session.model.as_deref(), files: reach.files.as_deref(), ..Wanted::default() };
         let slot = member.context.resources.runtimes.ready(agent, &wanted)?;
         if history.iter().any(|entry| matches!(entry, Entry::Truncated { .. })) {
@@ -103,11 +104,14 @@ fn resume(host: &Handle, member: Arc<Member>, job: Arc<RunningJob>) {
             Err(why) => return drop(tokio::task::spawn_blocking(move || fail(&job, &why)).await),
         };
         let grants = grants(&member, &plan);
-        let today = member.context.resources.reach(Some(member.key()), &grants).tools(&grants);
+        let attempt = member.context.attempt_of(job.id());
+        let today = member.context.reach(member.key(), attempt.as_ref(), &grants).map(|reach| reach.tools(&grants));
+        let today = today.unwrap_or_default();
         let granted_tools = plan.granted_tools.iter().filter(|tool| today.contains(tool)).cloned().collect();
-        let plan = Accepted { granted_tools, ceiling: plan.ceiling.min(member.ceiling()), ..plan };
+        let ceiling = plan.ceiling.min(member.ceiling_of(attempt.as_ref()));
+        let plan = Accepted { granted_tools, ceiling, ..plan };
         let request = JobRequest::Session { toolboxes, resumed: true };
-        let served = (member.data.clone(), member.context.clone());
+        let served = (member.data.clone(), member.context_of(attempt.as_ref()));
         work::carry_out(served, job, plan, grants, request, (permit, under_way)).await;
     });
 }

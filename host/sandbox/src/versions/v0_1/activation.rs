@@ -15,9 +15,12 @@ pub(super) fn to_wit(activation: &Activation) -> dispatch::Activation {
                 task: request.task.clone(),
                 config: request.config.to_string(),
             },
-            dependencies: Vec::new(),
+            dependencies: activation.dependencies.clone(),
         }),
-        project: None,
+        project: activation
+            .project
+            .as_ref()
+            .map(|project| dispatch::Project { name: project.name.clone(), root: project.root.clone() }),
         posture: activation.posture.clone(),
         memories: activation
             .memories

@@ -1,0 +1,242 @@
+//! One commission, from its making to its end.
+
+use std::fs;
+
+use guild_contract::Decision;
+use guild_git::Checkout;
+use guild_hall::{
+    HallError, NotBegun, Outcome,
+    commission::{Status, record},
+    hall::{Changes, Dispatched},
+};
+
+use crate::support::{Scripted, World, commission, done, git, status, timeline, told, until, write};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commission_ends_as_one_commit_on_the_integration_branch() {
+    let world = World::new(Scripted::writing());
+    let hall = world.hall().await;
+    world.workers.decisions.lock().unwrap().push(Decision {
+        question: "Which?".to_owned(),
+        decision: "This".to_owned(),
+        reasoning: "It is shorter".to_owned(),
+    });
+    let mut events = hall.events();
+    let id = hall.create(commission("Add \"x\"")).await.unwrap();
+    assert_eq!(status(&hall, &id).await, Status::Pending);
+    assert_eq!(hall.dispatch(id.as_str()).await.unwrap(), Dispatched::Accepted);
+    until(&hall, &id, Status::Completed).await;
+
+    assert_eq!(
+        told(&mut events),
+        [
+            "commission_status dispatched Dispatched to worker",
+            "commission_status in_progress Execution started",
+            "commission_status completed Execution completed",
+        ]
+    );
+    let log = git(&world.project("demo"), &["log", "--format=%s", "claude/main"]);
+    assert_eq!(
+        log.lines().collect::<Vec<_>>(),
+        [&format!("Commission: {id}"), "Save changes of the integration worktree", "Begin"]
+    );
+    let changed = git(&world.project("demo"), &["show", "--name-only", "--format=", "claude/main"]);
+    assert_eq!(
+        changed.lines().collect::<Vec<_>>(),
+        [format!(".lore/reports/{id}.md"), format!(".lore/work/commissions/{id}.md")]
+    );
+    // What people read in the integration worktree is what was merged.
+    let text = fs::read_to_string(world.integration("demo").join(format!(".lore/work/commissions/{id}.md"))).unwrap();
+    assert_eq!(
+        text,
+        git(&world.project("demo"), &["show", &format!("claude/main:.lore/work/commissions/{id}.md")]) + "\n"
+    );
+    let read = record::read(&text);
+    assert_eq!(read.status, Some(Status::Completed));
+    assert_eq!(read.record.title, "Commission: Add \"x\"");
+    assert_eq!(read.record.body, "All done.\n\n## Decisions\n\n**Which?**\nThis\n*Reasoning: It is shorter*\n");
+    let detail = hall.read(id.as_str(), Some("demo")).await.unwrap();
+    assert_eq!((detail.raw_content, detail.timeline), (text, read.record.activity_timeline));
+    // Nothing of the attempt is left but its branch, and nothing of the user's was touched.
+    assert!(!world.home().join("worktrees/demo").join(id.as_str()).exists());
+    assert_eq!(git(&world.project("demo"), &["status", "--porcelain"]), "");
+    assert_eq!(git(&world.project("demo"), &["branch", "--show-current"]), "main");
+    assert_eq!(git(&world.integration("demo"), &["status", "--porcelain"]), "");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_attempt_without_a_result_fails_and_keeps_what_it_wrote_on_its_branch() {
+    let world = World::new(Scripted::new(|attempt| {
+        write(&attempt.worktree, ".lore/half.md", "half\n");
+        Outcome::Failed { error: String::new() }
+    }));
+    let hall = world.hall().await;
+    let id = hall.create(commission("half")).await.unwrap();
+    hall.dispatch(id.as_str()).await.unwrap();
+    until(&hall, &id, Status::Failed).await;
+    assert_eq!(
+        timeline(&hall, &id).await.last().unwrap(),
+        "status_failed: Session completed without submitting result"
+    );
+    let project = world.project("demo");
+    assert_eq!(git(&project, &["show", &format!("claude/commission/{id}:.lore/half.md")]), "half");
+    assert_eq!(git(&project, &["ls-tree", "-r", "--name-only", "claude/main", ".lore/half.md"]), "");
+
+    // Taken up again, it is another branch, which begins without what was left there.
+    world.workers.does(|attempt| {
+        assert!(!attempt.worktree.join(".lore/half.md").exists());
+        write(&attempt.worktree, ".lore/whole.md", "whole\n");
+        done("Whole.")
+    });
+    assert!(matches!(hall.dispatch(id.as_str()).await, Err(HallError::Conflict(_))));
+    assert_eq!(hall.redispatch(id.as_str()).await.unwrap(), Dispatched::Accepted);
+    until(&hall, &id, Status::Completed).await;
+    assert_eq!(git(&project, &["show", "claude/main:.lore/whole.md"]), "whole");
+    assert_eq!(git(&project, &["show", &format!("claude/commission/{id}-2:.lore/whole.md")]), "whole");
+    let events: Vec<String> =
+        timeline(&hall, &id).await.iter().map(|line| line.split(':').next().unwrap().to_owned()).collect();
+    assert_eq!(
+        events,
+        [
+            "created",
+            "status_dispatched",
+            "status_in_progress",
+            "status_failed",
+            "status_pending",
+            "status_dispatched",
+            "status_in_progress",
+            "status_completed",
+        ]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conflict_in_code_fails_and_merges_nothing_while_one_in_lore_takes_the_attempts_side() {
+    let world = World::new(Scripted::writing());
+    *world.workers.checkout.lock().unwrap() = Checkout::Full;
+    let hall = world.hall().await;
+    let integration = world.integration("demo");
+    world.workers.does({
+        let integration = integration.clone();
+        move |attempt| {
+            write(&attempt.worktree, "src/code.rs", "one\nTHEIRS\nthree\n");
+            write(&integration, "src/code.rs", "one\nOURS\nthree\n");
+            done("Done.")
+        }
+    });
+    let id = hall.create(commission("code")).await.unwrap();
+    hall.dispatch(id.as_str()).await.unwrap();
+    until(&hall, &id, Status::Failed).await;
+    let last = timeline(&hall, &id).await.pop().unwrap();
+    assert!(last.starts_with("status_failed: Squash-merge conflict on non-.lore/ files: src/code.rs;"), "{last}");
+    assert_eq!(fs::read_to_string(integration.join("src/code.rs")).unwrap(), "one\nOURS\nthree\n");
+    // On its branch the record does not say that it was completed.
+    let text =
+        git(&world.project("demo"), &["show", &format!("claude/commission/{id}:.lore/work/commissions/{id}.md")]);
+    assert_eq!(record::read(&text).status, Some(Status::Failed));
+
+    world.workers.does(move |attempt| {
+        write(&attempt.worktree, ".lore/specs/plan.md", "theirs\n");
+        write(&integration, ".lore/specs/plan.md", "ours\n");
+        done("Done.")
+    });
+    let id = hall.create(commission("lore")).await.unwrap();
+    hall.dispatch(id.as_str()).await.unwrap();
+    until(&hall, &id, Status::Completed).await;
+    assert_eq!(git(&world.project("demo"), &["show", "claude/main:.lore/specs/plan.md"]), "theirs");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancel_waits_for_the_session_and_keeps_the_branch() {
+    let world = World::new(Scripted::writing());
+    let hall = world.hall().await;
+    world.workers.hold(true);
+    let id = hall.create(commission("long")).await.unwrap();
+    hall.dispatch(id.as_str()).await.unwrap();
+    until(&hall, &id, Status::InProgress).await;
+    let dir = world.home().join("worktrees/demo").join(id.as_str());
+    write(&dir, ".lore/so-far.md", "so far\n");
+    hall.cancel(id.as_str(), Some("Not needed")).await.unwrap();
+    assert_eq!(timeline(&hall, &id).await.last().unwrap(), "status_cancelled: Not needed");
+    assert!(!dir.exists());
+    let project = world.project("demo");
+    assert_eq!(git(&project, &["show", &format!("claude/commission/{id}:.lore/so-far.md")]), "so far");
+    let again = hall.cancel(id.as_str(), None).await.unwrap_err();
+    assert_eq!(again.to_string(), format!("Cannot cancel commission \"{id}\": current state is \"cancelled\""));
+
+    let idle = hall.create(commission("idle")).await.unwrap();
+    hall.cancel(idle.as_str(), None).await.unwrap();
+    assert_eq!(timeline(&hall, &idle).await.last().unwrap(), "status_cancelled: Commission cancelled by user");
+    hall.abandon(idle.as_str(), "Nobody wants it").await.unwrap();
+    assert_eq!(status(&hall, &idle).await, Status::Abandoned);
+    assert!(matches!(hall.redispatch(idle.as_str()).await, Err(HallError::Conflict(_))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_has_not_begun_can_be_changed_and_what_runs_cannot() {
+    let world = World::new(Scripted::writing());
+    let hall = world.hall().await;
+    world.workers.hold(true);
+    let id = hall.create(commission("first")).await.unwrap();
+    let changes = Changes { prompt: Some("Do it well".to_owned()), ..Changes::default() };
+    hall.update(id.as_str(), changes.clone()).await.unwrap();
+    hall.note(id.as_str(), "mind $' and \\ and \"q\"\n---\n").await.unwrap();
+    let detail = hall.read(id.as_str(), None).await.unwrap();
+    assert_eq!(detail.commission.prompt, "Do it well");
+    assert_eq!(record::read(&detail.raw_content).record.activity_timeline, detail.timeline);
+    hall.dispatch(id.as_str()).await.unwrap();
+    until(&hall, &id, Status::InProgress).await;
+    // A note to a running one stands in its own worktree, and is merged with it.
+    hall.note(id.as_str(), "hurry").await.unwrap();
+    let refused = hall.update(id.as_str(), changes).await.unwrap_err().to_string();
+    assert!(refused.contains("must be \"pending\" or \"blocked\". Cancel it and re-dispatch it"), "{refused}");
+    assert!(hall.abandon(id.as_str(), "no").await.unwrap_err().to_string().contains("Cancel it first."));
+    world.workers.hold(false);
+    until(&hall, &id, Status::Completed).await;
+    let text = git(&world.project("demo"), &["show", &format!("claude/main:.lore/work/commissions/{id}.md")]);
+    assert!(text.contains("reason: \"hurry\""), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_refuses_fails_the_commission_and_a_busy_host_is_waited_for() {
+    let world = World::new(Scripted::writing());
+    let hall = world.hall().await;
+    world.workers.refusals.lock().unwrap().push(NotBegun::Refused("the toolbox mail is missing".to_owned()));
+    let id = hall.create(commission("refused")).await.unwrap();
+    hall.dispatch(id.as_str()).await.unwrap();
+    until(&hall, &id, Status::Failed).await;
+    assert_eq!(timeline(&hall, &id).await.last().unwrap(), "status_failed: the toolbox mail is missing");
+    world.workers.refusals.lock().unwrap().push(NotBegun::Busy("full".to_owned()));
+    hall.redispatch(id.as_str()).await.unwrap();
+    until(&hall, &id, Status::Completed).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_makes_no_sense_is_refused_and_nothing_is_made() {
+    let world = World::new(Scripted::writing());
+    let hall = world.hall().await;
+    let with = |change: fn(&mut guild_hall::hall::NewCommission)| {
+        let mut new = commission("x");
+        change(&mut new);
+        new
+    };
+    for (new, expected) in [
+        (with(|new| new.title = " ".to_owned()), "Missing required field: title"),
+        (with(|new| new.prompt.clear()), "Missing required field: prompt"),
+        (with(|new| new.project = "other".to_owned()), "Project not found: other"),
+        (
+            with(|new| new.worker = "Nobody".to_owned()),
+            "Worker \"Nobody\" not found in discovered packages; there are Dalton",
+        ),
+        (with(|new| new.overrides.max_turns = Some(0)), "resourceOverrides: maxTurns must be at least 1"),
+        (with(|new| new.overrides.max_budget_usd = Some(f64::NAN)), "resourceOverrides: maxBudgetUsd must be"),
+        (with(|new| new.dependencies = vec!["x".to_owned(); 257]), "dependencies has 257 items"),
+    ] {
+        let error = hall.create(new).await.unwrap_err().to_string();
+        assert!(error.starts_with(expected), "{error}");
+    }
+    assert!(crate::support::ids(&hall).await.is_empty());
+    for id in ["commission-x", "../../etc/passwd", ""] {
+        assert!(matches!(hall.dispatch(id).await, Err(HallError::NotFound(_))), "{id}");
+    }
+}

@@ -1,0 +1,9 @@
+//! A hall with the real git, on real projects and a real home. What a worker does is scripted; it does it to real files.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod commissions;
+mod projects;
+mod queue;
+mod recovery;
+mod support;

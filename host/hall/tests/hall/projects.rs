@@ -1,0 +1,130 @@
+//! Which projects are worked on.
+
+use std::{fs, sync::Arc};
+
+use guild_hall::{
+    Hall, HallError, HallOptions, NewProject, Permit, add_project, commission::Status, hall::Filter, list_projects,
+    remove_project,
+};
+use guild_jobs::SystemClock;
+
+use crate::support::{Scripted, World, commission, git, ids, until, write};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_project_that_the_operator_does_not_permit_is_listed_and_never_touched() {
+    let world = World::new(Scripted::writing());
+    let options = HallOptions { home: world.home(), permits: Vec::new(), git: None, clock: Arc::new(SystemClock) };
+    let hall = Hall::open(options).unwrap();
+    hall.begin_work(world.workers.clone()).await.unwrap();
+    let listed = hall.projects().unwrap();
+    assert!(listed[0].problem.as_ref().unwrap().contains("guild project add"), "{listed:?}");
+    let error = hall.create(commission("x")).await.unwrap_err();
+    assert!(error.to_string().contains("guild.toml has no [[project]]"), "{error}");
+    assert_eq!(git(&world.project("demo"), &["branch", "--list", "claude/*"]), "");
+    assert!(!world.integration("demo").exists());
+    // Once it is permitted, it is worked on.
+    hall.permit(vec![Permit { path: world.project("demo"), ..Permit::default() }]);
+    hall.create(commission("x")).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_directory_that_cannot_be_a_project_has_its_answer() {
+    let world = World::new(Scripted::writing());
+    let hall = world.hall().await;
+    let make = |name: &str| {
+        let path = world.root().join("other").join(name);
+        fs::create_dir_all(&path).unwrap();
+        git(&path, &["init", "--quiet", "--initial-branch=main"]);
+        path
+    };
+    make("empty");
+    let claude = make("claude");
+    git(&claude, &["commit", "--quiet", "--allow-empty", "--message=x"]);
+    git(&claude, &["branch", "claude"]);
+    git(&make("bare"), &["config", "core.bare", "true"]);
+    fs::create_dir_all(world.root().join("other/none")).unwrap();
+    let add = async |name: &str, path: &str| {
+        let path = world.root().join(path);
+        add_project(&world.home(), NewProject { name: Some(name.to_owned()), path, branch: None }).await
+    };
+    for (path, expected) in [
+        ("other/none", "is not a git repository"),
+        ("other/missing", "No such file or directory"),
+        ("other/empty", "no commit"),
+        ("other/bare", "bare"),
+        ("other/claude", "claude"),
+    ] {
+        let error = add("new", path).await.unwrap_err();
+        assert!(error.to_string().contains(expected) && matches!(error, HallError::Invalid(_)), "{path}: {error}");
+    }
+    world.add("second");
+    fs::remove_file(world.home().join("config.yaml")).unwrap();
+    for name in ["", "..", "a/b", "-x", &"x".repeat(65)] {
+        assert!(add(name, "code/demo").await.unwrap_err().to_string().contains("a project's name is"), "{name}");
+    }
+    // A hall that runs is no obstacle, and sees what changed.
+    let added = add("second", "code/second").await.unwrap();
+    assert!(!added.known && !added.dirty, "{added:?}");
+    let text = fs::read_to_string(world.home().join("config.yaml")).unwrap();
+    let path = world.project("second").display().to_string();
+    assert_eq!(text, format!("projects:\n  - name: second\n    path: {path}\n    defaultBranch: main\n"));
+    assert_eq!(hall.projects().unwrap()[0].name, "second");
+    assert!(add("again", "code/second").await.unwrap_err().to_string().contains("registered as project 'second'"));
+    write(&world.project("second"), "new.txt", "new");
+    let added = add("second", "code/second").await.unwrap();
+    assert!(added.known && added.dirty, "{added:?}");
+    assert!(list_projects(&world.home(), &[]).unwrap()[0].problem.is_some());
+    remove_project(&world.home(), "second").unwrap();
+    assert!(hall.projects().unwrap().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_project_in_which_work_is_under_way_is_not_removed() {
+    let world = World::new(Scripted::writing());
+    world.workers.hold(true);
+    let hall = world.hall().await;
+    let id = hall.create(commission("x")).await.unwrap();
+    hall.dispatch(id.as_str()).await.unwrap();
+    let error = remove_project(&world.home(), "demo").unwrap_err();
+    assert!(matches!(error, HallError::Conflict(_)) && error.to_string().contains(id.as_str()), "{error}");
+    world.workers.hold(false);
+    until(&hall, &id, Status::Completed).await;
+    remove_project(&world.home(), "demo").unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_home_has_one_owner() {
+    let world = World::new(Scripted::writing());
+    let hall = world.hall().await;
+    let error = world.open().err().unwrap().to_string();
+    assert!(error.contains("another host"), "{error}");
+    drop(hall);
+    // A hall of the original holds no lock, but names its process.
+    fs::write(world.home().join("guild-hall.sock.pid"), "1").unwrap();
+    assert!(world.open().err().unwrap().to_string().contains("process 1 serves the hall"));
+    fs::write(world.home().join("guild-hall.sock.pid"), "4194305").unwrap();
+    world.open().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn records_of_another_hand_are_listed_and_can_be_gone_on_with() {
+    let world = World::new(Scripted::writing());
+    let project = world.project("demo");
+    let old = |status: &str| {
+        format!(
+            "---\ntitle: \"Commission: Old\"\nstatus: {status}\nworker: Dalton\nprompt: \"p\"\ndependencies: []\nactivity_timeline: []\ncurrent_progress: \"\"\n---\n"
+        )
+    };
+    write(&project, ".lore/work/commissions/commission-Dalton-20260101-000000.md", &old("failed"));
+    write(&project, ".lore/commissions/commission-Dalton-20250101-000000.md", &old("completed"));
+    git(&project, &["add", "--all"]);
+    git(&project, &["commit", "--quiet", "--message=Old"]);
+    let hall = world.hall().await;
+    let new = hall.create(commission("new")).await.unwrap().to_string();
+    hall.list(&Filter { project: Some("demo".to_owned()), ..Filter::default() }).await.unwrap();
+    let listed = ids(&hall).await;
+    assert_eq!(listed, [&new, "commission-Dalton-20260101-000000", "commission-Dalton-20250101-000000"]);
+    hall.redispatch("commission-Dalton-20260101-000000").await.unwrap();
+    let id = "commission-Dalton-20260101-000000".parse().unwrap();
+    until(&hall, &id, Status::Completed).await;
+}

@@ -1,0 +1,270 @@
+//! A home, projects of a user's, and workers that do what a test says.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use guild_contract::{Decision, JobId, MemberKey};
+use guild_git::Checkout;
+use guild_hall::{
+    Attempt, Hall, HallError, HallOptions, NotBegun, Outcome, Permit, Worker, Workers,
+    commission::{CommissionId, Status},
+    events::HallEvent,
+    hall::{Filter, NewCommission},
+};
+use guild_jobs::SystemClock;
+use tempfile::TempDir;
+use tokio::sync::watch;
+
+/// What git answers to the user. Fails the test where git fails.
+pub(crate) fn git(dir: &Path, args: &[&str]) -> String {
+    let output = Command::new("git")
+        .args(args)
+        .current_dir(dir)
+        .env_remove("GIT_DIR")
+        .envs([("GIT_CONFIG_GLOBAL", "/dev/null"), ("GIT_CONFIG_NOSYSTEM", "1")])
+        .envs([("GIT_AUTHOR_NAME", "User"), ("GIT_AUTHOR_EMAIL", "user@localhost")])
+        .envs([("GIT_COMMITTER_NAME", "User"), ("GIT_COMMITTER_EMAIL", "user@localhost")])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+}
+
+pub(crate) fn write(dir: &Path, file: &str, text: &str) {
+    let path = dir.join(file);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+/// What a worker does in an attempt's worktree.
+type Work = Arc<dyn Fn(&Attempt) -> Outcome + Send + Sync>;
+
+/// Workers that do what a test says, once it lets them. Jobs outlive a hall, as they do on a disk.
+pub(crate) struct Scripted {
+    work: Mutex<Work>,
+    jobs: Mutex<BTreeMap<String, Option<Outcome>>>,
+    next: AtomicU64,
+    /// Attempts end only while this is true.
+    open: watch::Sender<bool>,
+    cancelled: watch::Sender<Vec<String>>,
+    /// Answers to `begin` before it works.
+    pub(crate) refusals: Mutex<Vec<NotBegun>>,
+    /// Those that were begun, in order.
+    pub(crate) begun: Mutex<Vec<CommissionId>>,
+    pub(crate) decisions: Mutex<Vec<Decision>>,
+    pub(crate) checkout: Mutex<Checkout>,
+}
+
+impl Scripted {
+    pub(crate) fn new(work: impl Fn(&Attempt) -> Outcome + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self {
+            work: Mutex::new(Arc::new(work)),
+            jobs: Mutex::default(),
+            next: AtomicU64::new(1),
+            open: watch::Sender::new(true),
+            cancelled: watch::Sender::default(),
+            refusals: Mutex::default(),
+            begun: Mutex::default(),
+            decisions: Mutex::default(),
+            checkout: Mutex::new(Checkout::Sparse),
+        })
+    }
+
+    /// A worker that writes a document and says that it is done.
+    pub(crate) fn writing() -> Arc<Self> {
+        Self::new(|attempt| {
+            write(&attempt.worktree, &format!(".lore/reports/{}.md", attempt.commission), "found\n");
+            done("All done.\n")
+        })
+    }
+
+    pub(crate) fn does(&self, work: impl Fn(&Attempt) -> Outcome + Send + Sync + 'static) {
+        *self.work.lock().unwrap() = Arc::new(work);
+    }
+
+    /// No attempt ends from now on, or all may.
+    pub(crate) fn hold(&self, hold: bool) {
+        self.open.send_replace(!hold);
+    }
+
+    pub(crate) fn begun(&self) -> Vec<CommissionId> {
+        self.begun.lock().unwrap().clone()
+    }
+}
+
+pub(crate) fn done(result: &str) -> Outcome {
+    Outcome::Completed { result: result.to_owned(), error: None }
+}
+
+#[async_trait]
+impl Workers for Scripted {
+    fn all(&self) -> Vec<Worker> {
+        vec![Worker {
+            key: "researcher".parse().unwrap(),
+            package: "guild-researcher".to_owned(),
+            display_name: "Dalton".to_owned(),
+            display_title: "Guild Artificer".to_owned(),
+            description: "Looks things up".to_owned(),
+            portrait: None,
+            model: None,
+            checkout: *self.checkout.lock().unwrap(),
+        }]
+    }
+
+    fn new_job(&self, _: &MemberKey) -> Result<JobId, HallError> {
+        Ok(format!("job-{}", self.next.fetch_add(1, Ordering::Relaxed)).parse().unwrap())
+    }
+
+    async fn begin(&self, attempt: &Attempt) -> Result<(), NotBegun> {
+        if let Some(refusal) = self.refusals.lock().unwrap().pop() {
+            return Err(refusal);
+        }
+        let mut jobs = self.jobs.lock().unwrap();
+        jobs.entry(attempt.job.to_string()).or_insert_with(|| {
+            self.begun.lock().unwrap().push(attempt.commission.clone());
+            None
+        });
+        Ok(())
+    }
+
+    async fn ended(&self, attempt: &Attempt) -> (Outcome, Vec<Decision>) {
+        let (mut open, mut cancelled) = (self.open.subscribe(), self.cancelled.subscribe());
+        let job = attempt.job.to_string();
+        tokio::select! {
+            biased;
+            _ = cancelled.wait_for(|cancelled| cancelled.contains(&job)) => {
+                self.jobs.lock().unwrap().entry(job.clone()).or_default().get_or_insert(Outcome::Cancelled);
+            }
+            _ = open.wait_for(|open| *open) => {}
+        }
+        // A job works once, however often its host ends.
+        let mut jobs = self.jobs.lock().unwrap();
+        let known = jobs.get(&job).cloned().flatten();
+        let outcome = known.unwrap_or_else(|| (self.work.lock().unwrap().clone())(attempt));
+        jobs.insert(job, Some(outcome.clone()));
+        (outcome, self.decisions.lock().unwrap().clone())
+    }
+
+    async fn cancel(&self, attempt: &Attempt) {
+        self.cancelled.send_modify(|cancelled| cancelled.push(attempt.job.to_string()));
+    }
+}
+
+/// A user's directory, with projects and the home of a hall.
+pub(crate) struct World {
+    root: TempDir,
+    pub(crate) workers: Arc<Scripted>,
+    pub(crate) git: Option<PathBuf>,
+}
+
+impl World {
+    /// A world with the project `demo`.
+    pub(crate) fn new(workers: Arc<Scripted>) -> Self {
+        let this = Self { root: tempfile::tempdir().unwrap(), workers, git: None };
+        this.add("demo");
+        this
+    }
+
+    pub(crate) fn root(&self) -> PathBuf {
+        fs::canonicalize(self.root.path()).unwrap()
+    }
+
+    pub(crate) fn home(&self) -> PathBuf {
+        self.root().join("home")
+    }
+
+    /// The user's working tree of a project.
+    pub(crate) fn project(&self, name: &str) -> PathBuf {
+        self.root().join("code").join(name)
+    }
+
+    /// The integration worktree of a project.
+    pub(crate) fn integration(&self, name: &str) -> PathBuf {
+        self.home().join("projects").join(name)
+    }
+
+    /// Makes a project, and lists it.
+    pub(crate) fn add(&self, name: &str) {
+        let path = self.project(name);
+        write(&path, ".lore/specs/plan.md", "plan\n");
+        write(&path, "src/code.rs", "one\ntwo\nthree\n");
+        git(&path, &["init", "--quiet", "--initial-branch=main"]);
+        git(&path, &["add", "--all"]);
+        git(&path, &["commit", "--quiet", "--message=Begin"]);
+        let listed = fs::read_to_string(self.home().join("config.yaml")).unwrap_or_else(|_| "projects:\n".to_owned());
+        write(&self.home(), "config.yaml", &format!("{listed}  - name: {name}\n    path: {}\n", path.display()));
+    }
+
+    /// A hall that permits all projects.
+    pub(crate) fn open(&self) -> Result<Arc<Hall>, HallError> {
+        let code = fs::read_dir(self.root().join("code")).unwrap();
+        let permits = code.map(|entry| Permit { path: entry.unwrap().path(), ..Permit::default() }).collect();
+        let options = HallOptions { home: self.home(), permits, git: self.git.clone(), clock: Arc::new(SystemClock) };
+        Hall::open(options)
+    }
+
+    /// A hall that works.
+    pub(crate) async fn hall(&self) -> Arc<Hall> {
+        let hall = self.open().unwrap();
+        hall.begin_work(self.workers.clone()).await.unwrap();
+        hall
+    }
+}
+
+/// A commission of the project `demo`.
+pub(crate) fn commission(title: &str) -> NewCommission {
+    NewCommission {
+        project: "demo".to_owned(),
+        title: title.to_owned(),
+        worker: "Dalton".to_owned(),
+        prompt: format!("Do {title}"),
+        ..NewCommission::default()
+    }
+}
+
+/// Waits for a condition on a commission. Fails the test after a minute.
+pub(crate) async fn until(hall: &Arc<Hall>, id: &CommissionId, wanted: Status) {
+    let mut events = hall.events();
+    let reached = async {
+        while status(hall, id).await != wanted {
+            let _ = events.recv().await;
+        }
+    };
+    let found = tokio::time::timeout(Duration::from_secs(60), reached).await;
+    assert!(found.is_ok(), "{id} is {}, not {wanted}", status(hall, id).await);
+}
+
+pub(crate) async fn status(hall: &Hall, id: &CommissionId) -> Status {
+    hall.read(id.as_str(), None).await.unwrap().commission.status
+}
+
+/// What happened to a commission: the event of each entry, with its reason.
+pub(crate) async fn timeline(hall: &Hall, id: &CommissionId) -> Vec<String> {
+    let detail = hall.read(id.as_str(), None).await.unwrap();
+    detail.timeline.iter().map(|entry| format!("{}: {}", entry.event, entry.reason)).collect()
+}
+
+/// All events that were told so far, without those that came too late.
+pub(crate) fn told(events: &mut tokio::sync::broadcast::Receiver<Arc<HallEvent>>) -> Vec<String> {
+    let mut told = Vec::new();
+    while let Ok(event) = events.try_recv() {
+        let json = serde_json::to_value(&*event).unwrap();
+        let text = |key: &str| json[key].as_str().unwrap_or_default().to_owned();
+        told.push(format!("{} {} {}", text("type"), text("status"), text("reason")).replace("  ", " "));
+    }
+    told
+}
+
+pub(crate) async fn ids(hall: &Hall) -> Vec<String> {
+    hall.list(&Filter::default()).await.unwrap().iter().map(|view| view.id.to_string()).collect()
+}

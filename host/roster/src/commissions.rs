@@ -1,0 +1,172 @@
+//! The members as the hall sees them: who can be commissioned, and the jobs that attempts are.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use guild_config::{Config, PermittedProject};
+use guild_contract::{
+    Decision, JobId, JobStatus, MemberKey,
+    rpc::{DispatchParams, StatusView, code},
+};
+use guild_git::Checkout;
+use guild_hall::{Attempt, HallError, NotBegun, Outcome, Permit, Worker, Workers};
+use guild_jobs::JobStore;
+
+use crate::{
+    blocking::blocking,
+    member::Member,
+    roster::{MemberState, Roster},
+};
+
+/// The read root that holds a project's documents. It is there in each checkout.
+const LORE: &str = "lore";
+/// How long the work of a job that has ended may take to be gone.
+const LAST_WRITE: Duration = Duration::from_secs(30);
+
+/// What an attempt reads of its worktree: its documents, and all of it where all is checked out. Hidden files of a root are
+/// never read, so the documents need a root of their own, and `.git` has none.
+pub(crate) fn roots(attempt: &Attempt) -> Vec<(String, PathBuf)> {
+    let lore = (LORE.to_owned(), attempt.worktree.join(".lore"));
+    match attempt.checkout {
+        Checkout::Sparse => vec![lore],
+        Checkout::Full => vec![(attempt.project.clone(), attempt.worktree.clone()), lore],
+    }
+}
+
+/// The read root that holds an attempt's project.
+pub(crate) fn project_root(attempt: &Attempt) -> String {
+    match attempt.checkout {
+        Checkout::Sparse => LORE.to_owned(),
+        Checkout::Full => attempt.project.clone(),
+    }
+}
+
+/// The projects in which the operator permits work.
+pub(crate) fn permits(config: &Config) -> Vec<Permit> {
+    let permit = |project: &PermittedProject| {
+        let PermittedProject { path, push, pull_requests } = project.clone();
+        Permit { path, push, pull_requests }
+    };
+    config.projects.iter().map(permit).collect()
+}
+
+/// The members of a host.
+pub(crate) struct Commissions {
+    roster: Arc<Roster>,
+}
+
+impl Commissions {
+    pub(crate) fn new(roster: Arc<Roster>) -> Self {
+        Self { roster }
+    }
+
+    fn member(&self, key: &MemberKey) -> Option<Arc<Member>> {
+        match self.roster.now().state(key.as_str()) {
+            Some(MemberState::Ready(member)) => Some(member),
+            _ => None,
+        }
+    }
+}
+
+#[async_trait]
+impl Workers for Commissions {
+    fn all(&self) -> Vec<Worker> {
+        let members = self.roster.now().members();
+        let workers =
+            members.values().filter_map(|entry| entry.member()).filter(|member| member.manifest().is_worker());
+        let worker = |member: &Arc<Member>| {
+            let manifest = member.manifest();
+            Worker {
+                key: member.key().clone(),
+                package: manifest.name.clone(),
+                display_name: manifest.display_name.clone(),
+                display_title: manifest.display_name.clone(),
+                description: manifest.description.clone(),
+                portrait: None,
+                model: None,
+                checkout: Checkout::Sparse,
+            }
+        };
+        workers.map(worker).collect()
+    }
+
+    fn new_job(&self, worker: &MemberKey) -> Result<JobId, HallError> {
+        let member = self.member(worker).ok_or_else(|| HallError::Conflict(not_served(worker)))?;
+        Ok(member.store().new_id())
+    }
+
+    async fn begin(&self, attempt: &Attempt) -> Result<(), NotBegun> {
+        let member = self.member(&attempt.worker).ok_or_else(|| NotBegun::Refused(not_served(&attempt.worker)))?;
+        let (store, id) = (member.store().clone(), attempt.job.clone());
+        let known = blocking(move || Ok(store.look_up(id.as_str()).is_some())).await;
+        if known.unwrap_or(false) {
+            return Ok(());
+        }
+        let params = DispatchParams {
+            description: attempt.title.clone(),
+            task: attempt.prompt.clone(),
+            config: None,
+            agent: None,
+        };
+        match member.dispatch_attempt(params, attempt.clone()).await {
+            Ok(_) => Ok(()),
+            Err(e) if e.code == code::BUSY => Err(NotBegun::Busy(e.message)),
+            Err(e) => Err(NotBegun::Refused(e.message)),
+        }
+    }
+
+    async fn ended(&self, attempt: &Attempt) -> (Outcome, Vec<Decision>) {
+        let Some(member) = self.member(&attempt.worker) else {
+            return (Outcome::Failed { error: not_served(&attempt.worker) }, Vec::new());
+        };
+        let id = attempt.job.as_str();
+        // It waits until the jobs are read at the start of a host.
+        let (store, job) = (member.store().clone(), attempt.job.clone());
+        let _ = blocking(move || Ok(store.look_up(job.as_str()).is_some())).await;
+        if let Some(running) = member.store().running(id) {
+            let mut changes = running.changes();
+            while member.store().running(id).is_some() && changes.changed().await.is_ok() {}
+        }
+        if let Some(work) = member.data.under_way(id) {
+            // A host call that blocks cannot be interrupted; nothing that it writes is outside of the job by then.
+            let _ = tokio::time::timeout(LAST_WRITE, work.cancelled()).await;
+        }
+        let (store, job) = (member.store().clone(), attempt.job.clone());
+        let read = blocking(move || Ok(outcome(&store, &job))).await;
+        read.unwrap_or_else(|e| (Outcome::Failed { error: e.message }, Vec::new()))
+    }
+
+    async fn cancel(&self, attempt: &Attempt) {
+        let Some(member) = self.member(&attempt.worker) else { return };
+        if let Err(e) = member.cancel(attempt.job.as_str()).await {
+            tracing::warn!(commission = %attempt.commission, job = %attempt.job, "its job cannot be cancelled: {}", e.message);
+        }
+    }
+}
+
+fn not_served(worker: &MemberKey) -> String {
+    format!("its worker {worker} is not in service; `guild members` says why")
+}
+
+/// How a job ended, and what its worker decided. It blocks.
+fn outcome(store: &JobStore, job: &JobId) -> (Outcome, Vec<Decision>) {
+    let gone = |error: String| (Outcome::Failed { error }, Vec::new());
+    let status = match store.status(job.as_str()) {
+        Ok(status) => status,
+        Err(e) => return gone(format!("its job {job} is gone: {e}")),
+    };
+    let status: StatusView = match serde_json::from_slice(&status) {
+        Ok(status) => status,
+        Err(e) => return gone(format!("its job {job} cannot be read: {e}")),
+    };
+    let error = status.error;
+    let outcome = match status.status {
+        JobStatus::Completed => match store.result(job.as_str()) {
+            Ok(result) => Outcome::Completed { result: result.output, error },
+            Err(e) => Outcome::Failed { error: format!("its result cannot be read: {e}") },
+        },
+        JobStatus::Cancelled => Outcome::Cancelled,
+        JobStatus::Failed | JobStatus::Running => Outcome::Failed { error: error.unwrap_or_default() },
+    };
+    (outcome, status.decisions.unwrap_or_default())
+}

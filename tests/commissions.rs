@@ -1,0 +1,266 @@
+//! Commissions through the real host: its socket, real git projects, real components. `host/hall` has what holds of one
+//! commission; here is that all of it is wired.
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    os::unix::{fs::PermissionsExt as _, net::UnixStream},
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+
+use crate::support::host::{Home, Host, PATIENCE, wait_for};
+
+/// A home with a hall, and projects in which work is permitted.
+struct Hall {
+    home: Home,
+}
+
+impl Hall {
+    fn new(projects: &[&str]) -> Self {
+        let home = Home::new();
+        let this = Self { home };
+        let (mut config, mut permits) = ("projects:\n".to_owned(), String::new());
+        for name in projects {
+            let path = this.project(name);
+            this.home
+                .write(&format!("code/{name}/.lore/specs/moths.md"), "# Moths\n\nThe luna moth lives for a week.\n");
+            this.home.write(&format!("code/{name}/src/code.txt"), "code\n");
+            git(&path, &["init", "--quiet", "--initial-branch=main"]);
+            git(&path, &["add", "--all"]);
+            git(&path, &["commit", "--quiet", "--message=Begin"]);
+            config.push_str(&format!("  - name: {name}\n    path: {}\n", path.display()));
+            permits.push_str(&format!("[[project]]\npath = {path:?}\n"));
+        }
+        this.home.write("hall/config.yaml", config);
+        this.home.write("config/guild/guild.toml", permits);
+        this
+    }
+
+    fn project(&self, name: &str) -> PathBuf {
+        fs::canonicalize(self.home.path(".")).unwrap().join("code").join(name)
+    }
+
+    fn integration(&self, name: &str) -> PathBuf {
+        self.home.path("hall/projects").join(name)
+    }
+
+    fn serve(&self) -> Host {
+        self.home.serve_roster(&["--hall", self.home.path("hall").to_str().unwrap()])
+    }
+
+    fn try_ask(&self, method: &str, path: &str, body: Option<&Value>) -> std::io::Result<(u16, Value)> {
+        let mut stream = UnixStream::connect(self.home.path("hall/guild-hall.sock"))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let body = body.map(Value::to_string).unwrap_or_default();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        let (head, body) = answer.split_once("\r\n\r\n").ok_or(std::io::ErrorKind::UnexpectedEof)?;
+        let status = head.split(' ').nth(1).and_then(|s| s.parse().ok()).ok_or(std::io::ErrorKind::InvalidData)?;
+        Ok((status, serde_json::from_str(body).unwrap_or_else(|e| panic!("{e}: {answer}"))))
+    }
+
+    fn post(&self, path: &str, body: Value) -> (u16, Value) {
+        self.try_ask("POST", path, Some(&body)).unwrap()
+    }
+
+    fn get(&self, path: &str) -> Value {
+        let (status, answer) = self.try_ask("GET", path, None).unwrap();
+        assert_eq!(status, 200, "{path}: {answer}");
+        answer
+    }
+
+    /// Makes a commission of a worker; its id.
+    fn create(&self, project: &str, worker: &str, more: Value) -> String {
+        let mut body = json!({"projectName": project, "workerName": worker, "title": "How long do moths live",
+            "prompt": "How long does the luna moth live?"});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let (status, answer) = self.post("/commission/request/commission/create", body);
+        assert_eq!(status, 201, "{answer}");
+        answer["commissionId"].as_str().unwrap().to_owned()
+    }
+
+    fn dispatch(&self, id: &str) -> Value {
+        let (status, answer) = self.post("/commission/run/dispatch", json!({"commissionId": id}));
+        assert_eq!(status, 202, "{answer}");
+        answer["status"].clone()
+    }
+
+    fn read(&self, project: &str, id: &str) -> Value {
+        self.get(&format!("/commission/request/commission/read?projectName={project}&commissionId={id}"))
+    }
+
+    fn until(&self, project: &str, id: &str, status: &str) -> Value {
+        wait_for(&format!("{id} to be {status}"), || {
+            let read = self.read(project, id);
+            (read["commission"]["status"] == status).then_some(read)
+        })
+    }
+}
+
+/// What git answers to the user. Fails the test where git fails.
+fn git(dir: &Path, args: &[&str]) -> String {
+    let output = Command::new("git")
+        .args(args)
+        .current_dir(dir)
+        .env_remove("GIT_DIR")
+        .envs([("GIT_CONFIG_GLOBAL", "/dev/null"), ("GIT_CONFIG_NOSYSTEM", "1")])
+        .envs([("GIT_AUTHOR_NAME", "User"), ("GIT_AUTHOR_EMAIL", "user@localhost")])
+        .envs([("GIT_COMMITTER_NAME", "User"), ("GIT_COMMITTER_EMAIL", "user@localhost")])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+}
+
+#[test]
+fn a_researcher_answers_from_the_projects_documents_and_the_second_commission_waits_for_the_first() {
+    let hall = Hall::new(&["demo"]);
+    hall.home.researcher("researcher");
+    let host = hall.serve();
+    let mode = fs::metadata(hall.home.path("hall/guild-hall.sock")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let first = hall.create("demo", "researcher", json!({}));
+    let second = hall.create("demo", "researcher", json!({"dependencies": [first]}));
+    assert_eq!(hall.dispatch(&second), "queued");
+    assert_eq!(hall.read("demo", &second)["commission"]["status"], "blocked");
+    assert_eq!(hall.dispatch(&first), "accepted");
+    hall.until("demo", &second, "completed");
+    let read = hall.read("demo", &first);
+    let report = read["commission"]["result_summary"].as_str().unwrap();
+    assert!(report.contains("The luna moth lives for a week.") && report.contains("lore/specs/moths.md"), "{report}");
+    // It is an ordinary job of the member.
+    let job = read["commission"]["jobId"].as_str().unwrap();
+    assert_eq!(host.at("researcher").status(job).unwrap()["status"], "completed");
+    let log = git(&hall.project("demo"), &["log", "--format=%s", "claude/main"]);
+    for id in [&first, &second] {
+        assert_eq!(log.lines().filter(|line| **line == format!("Commission: {id}")).count(), 1, "{log}");
+    }
+    assert_eq!(git(&hall.project("demo"), &["status", "--porcelain"]), "");
+    let (status, output) = host.stop();
+    assert!(status.success(), "{output}");
+    assert!(!hall.home.path("hall/guild-hall.sock").exists());
+}
+
+#[test]
+fn a_cancelled_commission_has_no_job_that_runs_and_can_be_taken_up_again() {
+    let hall = Hall::new(&["demo"]);
+    hall.home.endless("endless");
+    let host = hall.serve();
+    let id = hall.create("demo", "endless", json!({}));
+    assert_eq!(hall.dispatch(&id), "accepted");
+    let job = hall.until("demo", &id, "in_progress")["commission"]["jobId"].as_str().unwrap().to_owned();
+    let (status, answer) = hall.post("/commission/run/cancel", json!({"commissionId": id, "reason": "Not now"}));
+    assert_eq!((status, answer), (200, json!({"status": "ok"})));
+    assert_eq!(host.at("endless").status(&job).unwrap()["status"], "cancelled");
+    let read = hall.read("demo", &id);
+    assert_eq!(read["timeline"].as_array().unwrap().last().unwrap()["reason"], "Not now");
+    let (status, answer) = hall.post("/commission/run/redispatch", json!({"commissionId": id}));
+    assert_eq!((status, &answer["status"]), (202, &json!("accepted")), "{answer}");
+    // A job that is cancelled by its own id ends the commission too.
+    let again = hall.until("demo", &id, "in_progress")["commission"]["jobId"].as_str().unwrap().to_owned();
+    assert_ne!(again, job);
+    host.at("endless").cancel(&again).unwrap();
+    hall.until("demo", &id, "cancelled");
+    let branches =
+        git(&hall.project("demo"), &["branch", "--list", "--format=%(refname:short)", "claude/commission/*"]);
+    let expected = [format!("claude/commission/{id}"), format!("claude/commission/{id}-2")];
+    assert_eq!(branches.lines().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn twenty_commissions_on_four_projects_are_each_merged_once_whenever_the_host_is_killed() {
+    let projects = ["one", "two", "three", "four"];
+    let hall = Hall::new(&projects);
+    hall.home.researcher("researcher");
+    hall.home.quick("quick");
+    let host = hall.serve();
+    let mut made = Vec::new();
+    for nth in 0..20 {
+        let (project, worker) = (projects[nth % 4], ["researcher", "quick"][nth % 2]);
+        made.push((project, hall.create(project, worker, json!({}))));
+    }
+    let mut host = Some(host);
+    let mut asked = 0;
+    // From the moment of a dispatch to long after: each kill meets others at other steps.
+    for pause in [0, 20, 60, 100, 150, 200, 250, 300, 350, 400, 30, 90, 170] {
+        for (_, id) in made.iter().skip(asked).take(2) {
+            hall.dispatch(id);
+        }
+        asked += 2;
+        thread::sleep(Duration::from_millis(pause));
+        host.take().unwrap().kill();
+        host = Some(hall.serve());
+        let listed = hall.get("/commission/request/commission/list");
+        let listed = listed["commissions"].as_array().unwrap();
+        assert_eq!(listed.len(), made.len());
+        let active = |project: Option<&str>| {
+            let active = listed.iter().filter(|one| one["status"] == "dispatched" || one["status"] == "in_progress");
+            active.filter(|one| project.is_none_or(|project| one["projectName"] == project)).count()
+        };
+        assert!(active(None) <= 10 && projects.iter().all(|project| active(Some(project)) <= 3), "{listed:?}");
+    }
+    for (project, id) in &made {
+        let read = wait_for(&format!("{id} to end"), || {
+            let read = hall.read(project, id);
+            let status = read["commission"]["status"].as_str().unwrap();
+            ["completed", "failed"].contains(&status).then_some(read)
+        });
+        // A component that carries its job out itself is not resumed, and says so.
+        let status = read["commission"]["status"].as_str().unwrap().to_owned();
+        let reason = read["timeline"].as_array().unwrap().last().unwrap()["reason"].as_str().unwrap().to_owned();
+        let is_own_run = read["commission"]["worker"] == "quick";
+        assert!(status == "completed" || (is_own_run && reason.contains("interrupted")), "{id}: {status}: {reason}");
+        let log = git(&hall.project(project), &["log", "--format=%s", "claude/main"]);
+        let merges = log.lines().filter(|line| **line == format!("Commission: {id}")).count();
+        assert_eq!(merges, usize::from(status == "completed"), "{id}: {log}");
+        assert!(!hall.home.path("hall/worktrees").join(project).join(id).exists());
+    }
+    for project in projects {
+        assert_eq!(git(&hall.project(project), &["status", "--porcelain"]), "");
+        assert_eq!(git(&hall.integration(project), &["diff", "--name-only", "--diff-filter=U"]), "");
+    }
+}
+
+#[test]
+fn a_hostile_repository_runs_nothing() {
+    let hall = Hall::new(&["demo", "linked"]);
+    hall.home.researcher("researcher");
+    let canary = hall.home.path("canary");
+    let program = hall.home.write("program", format!("#!/bin/sh\ntouch {}\ncat\n", canary.display()));
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let (project, program) = (hall.project("demo"), program.to_str().unwrap().to_owned());
+    for hook in ["pre-commit", "post-checkout", "post-merge", "reference-transaction", "post-index-change"] {
+        fs::copy(&program, project.join(".git/hooks").join(hook)).unwrap();
+    }
+    for (key, value) in [("core.fsmonitor", program.as_str()), ("diff.external", &program), ("core.pager", &program)] {
+        git(&project, &["config", key, value]);
+    }
+    // A directory of documents that is a link leads nowhere.
+    let linked = hall.project("linked");
+    let outside = hall.home.path("outside");
+    fs::create_dir(&outside).unwrap();
+    git(&linked, &["rm", "--quiet", "-r", ".lore"]);
+    std::os::unix::fs::symlink(&outside, linked.join(".lore")).unwrap();
+    git(&linked, &["add", "--all"]);
+    git(&linked, &["commit", "--quiet", "--message=Link"]);
+
+    let _host = hall.serve();
+    let id = hall.create("demo", "researcher", json!({"title": "--upload-pack=touch /tmp/x", "prompt": "-x"}));
+    hall.dispatch(&id);
+    hall.until("demo", &id, "completed");
+    let body = json!({"projectName": "linked", "workerName": "researcher", "title": "t", "prompt": "p"});
+    let (status, answer) = hall.post("/commission/request/commission/create", body);
+    assert!(status >= 400 && answer["error"].as_str().unwrap().contains(".lore"), "{status} {answer}");
+    assert!(!canary.exists());
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+}
