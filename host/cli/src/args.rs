@@ -149,8 +149,8 @@ pub(crate) struct Serve {
     /// Serve the one member that is this directory
     #[arg(long, value_name = "DIR")]
     pub(crate) member: Option<PathBuf>,
-    /// Carry out commissions of the hall in this directory [default without a directory: `home` of [hall] in guild.toml, else
-    /// what GUILD_HALL_HOME names, else ~/.guild-hall]
+    /// Carry out commissions of the hall in this directory [default without a directory: what GUILD_HALL_HOME names, else
+    /// `home` of [hall] in guild.toml, else ~/.guild-hall]
     #[arg(long, value_name = "HOME", num_args = 0..=1)]
     pub(crate) hall: Option<Option<PathBuf>>,
     /// Listen on this port; 0 takes any that is free [default: `port` of guild.toml, else 7433]

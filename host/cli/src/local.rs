@@ -1,9 +1,6 @@
 //! Locating the operator's policy and the members.
 
-use std::{
-    env,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use cap_std::fs::Dir;
 use clap::Args;
@@ -57,16 +54,10 @@ pub(crate) fn policy_file(policy: &PolicyArgs) -> Result<Option<&Path>, Failure>
     }
 }
 
-/// The home of the hall: the one that is named, else that of `guild.toml`, of `GUILD_HALL_HOME`, or of the user. It is made if
-/// it is missing.
-pub(crate) fn hall(named: Option<PathBuf>, config: &Config) -> Result<PathBuf, Failure> {
-    let variable = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let of_user = || variable("HOME").map(|home| home.join(".guild-hall"));
-    let home = named.or_else(|| config.hall.clone()).or_else(|| variable("GUILD_HALL_HOME")).or_else(of_user);
-    let home =
-        home.ok_or_else(|| Failure::error("the user has no home directory; name the hall's with --hall HOME"))?;
-    guild_hall::Home::make(&home).map_err(|e| Failure::error(e.to_string()))?;
-    Ok(home)
+/// The home of the hall: see [`Config::hall_home`]. `option` is what names it on the command line.
+pub(crate) fn hall_home(named: Option<&Path>, option: &str, config: &Config) -> Result<PathBuf, Failure> {
+    let why = || Failure::error(format!("the user has no home directory; name the hall's with {option} HOME"));
+    config.hall_home(named).ok_or_else(why)
 }
 
 /// The directory of members: from the option, else from `guild.toml`, else `guild-members` if that exists.

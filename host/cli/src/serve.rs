@@ -23,7 +23,11 @@ pub(crate) async fn serve(args: Serve) -> Result<(), Failure> {
     let signals = Signals::new().map_err(|e| Failure::error(format!("cannot listen for signals: {e}")))?;
     mcp_line::check(args.member.as_deref()).map_err(Failure::error)?;
     let config = local::config(&args.policy)?;
-    let hall = args.hall.map(|named| local::hall(named, &config)).transpose()?;
+    let hall = args.hall.map(|named| local::hall_home(named.as_deref(), "--hall", &config)).transpose()?;
+    if let Some(home) = &hall {
+        // It has the members that are served where no others are named.
+        guild_hall::Home::make(home).map_err(|e| Failure::error(e.to_string()))?;
+    }
     let (target, toolboxes) = match args.member {
         Some(member) => {
             let named = args.members.map(|members| local::members_directory(Some(&members), &config)).transpose()?;

@@ -96,7 +96,7 @@ fn cut(text: &str) -> String {
 /// Whether a running host keeps what it was started with.
 fn is_at_start(key: &[&str]) -> bool {
     match key {
-        ["members" | "bind" | "port" | "behind_proxy"] | ["member", _, "mcp"] => true,
+        ["members" | "bind" | "port" | "behind_proxy"] | ["hall", "home"] | ["member", _, "mcp"] => true,
         ["extractive" | "claude" | "api", name] => *name == "sessions",
         ["limits", name] | ["member", _, "limits", name] => Limits::AT_START.contains(name),
         _ => false,

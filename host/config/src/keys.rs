@@ -10,10 +10,11 @@ use toml::de::{DeTable, DeValue};
 use crate::{
     agents::{WrittenApi, WrittenClaude, WrittenExtractive, WrittenPrice},
     auth::{WrittenAuth, WrittenTls},
+    hall::{WrittenHall, WrittenProject},
     policy::WrittenMember,
     value::Wrong,
     web::{WrittenSearch, WrittenWeb},
-    written::{Written, WrittenHall, WrittenProject, WrittenRoot},
+    written::{Written, WrittenRoot},
 };
 
 /// The keys of a table, as it is begun in the file.
@@ -45,8 +46,8 @@ const TABLES: [Keys; 8] = [
 
 /// Tables that stand as often as one likes.
 const LISTS: [Keys; 3] = [
-    Keys { table: "[[project]]", known: fields::<WrittenProject> },
     Keys { table: "[[roots]]", known: fields::<WrittenRoot> },
+    Keys { table: "[[project]]", known: fields::<WrittenProject> },
     Keys { table: "[[prices]]", known: fields::<WrittenPrice> },
 ];
 
@@ -179,18 +180,18 @@ mod tests {
             [[roots]]
             name = "book"
             path = "/srv/book"
+            [hall]
+            home = "hall"
+            [[project]]
+            path = "/srv/book"
+            push = true
+            pull_requests = true
             [member."team/*"]
             agent = "claude"
             allow = ["log"]
             deny = ["web"]
             mcp = "any"
             posture = "free"
-            [hall]
-            home = "/srv/hall"
-            [[project]]
-            path = "/srv/project"
-            push = true
-            pull_requests = true
             [tls]
             certificate = "cert.pem"
             key = "key.pem"

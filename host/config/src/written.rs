@@ -8,6 +8,7 @@ use toml::Spanned;
 
 use crate::{
     agents::{WrittenApi, WrittenClaude, WrittenExtractive, WrittenPrice},
+    hall::{WrittenHall, WrittenProject},
     policy::WrittenMember,
     web::WrittenWeb,
 };
@@ -60,25 +61,4 @@ pub(crate) struct WrittenRoot {
     pub(crate) name: Option<Spanned<String>>,
     /// The directory. A relative path begins at the directory of `guild.toml`.
     pub(crate) path: PathBuf,
-}
-
-/// The hall: projects, and the commissions that members carry out on them.
-#[derive(Deserialize)]
-pub(crate) struct WrittenHall {
-    /// Its directory, for `guild serve --hall` without one. A relative path begins at the directory of `guild.toml`. Default:
-    /// what `GUILD_HALL_HOME` names, else `~/.guild-hall`.
-    pub(crate) home: Option<PathBuf>,
-}
-
-/// A project in which work is permitted. One such table for each; `guild project add` writes it.
-#[derive(Deserialize)]
-pub(crate) struct WrittenProject {
-    /// The top directory of the user's working tree. A relative path begins at the directory of `guild.toml`.
-    pub(crate) path: PathBuf,
-    /// Whether the branch `claude/main` may be pushed. Default: `false`.
-    #[serde(default)]
-    pub(crate) push: bool,
-    /// Whether pull requests may be made of it. Default: `false`.
-    #[serde(default)]
-    pub(crate) pull_requests: bool,
 }

@@ -12,7 +12,7 @@ use guild_agent::{
     api::{ApiOptions, Price, Prices, Provider},
     claude::ClaudeOptions,
 };
-use guild_config::{Config, ConfigError, ReadRoot, Runtime, TlsFiles};
+use guild_config::{Config, ConfigError, PermittedProject, ReadRoot, Runtime, TlsFiles};
 use guild_contract::{
     Limits,
     grants::{Capability, Rule},
@@ -233,6 +233,8 @@ fn an_unknown_key_is_named_with_file_line_and_the_nearest_known_key() {
         ("[member.a.limits]\nmemory_byte = 1", "[member.KEY.limits]", "memory_bytes"),
         ("[extractive]\nsession = 1", "[extractive]", "sessions"),
         ("[claude]\nbuiltin_tool = true", "[claude]", "builtin_tools"),
+        ("[hall]\nhoem = \"x\"", "[hall]", "home"),
+        ("[[project]]\npull_request = true", "[[project]]", "pull_requests"),
         ("[api]\nbaseurl = \"x\"", "[api]", "base_url"),
         ("[[prices]]\nmodle = \"x\"", "[[prices]]", "model"),
         ("[web]\nallows = []", "[web]", "allow"),
@@ -242,6 +244,19 @@ fn an_unknown_key_is_named_with_file_line_and_the_nearest_known_key() {
         assert!(error.starts_with("/etc/guild/guild.toml:2: unknown key `"), "{error}");
         assert!(error.ends_with(&format!("` in {place}; did you mean `{meant}`?")), "{error}");
     }
+}
+
+#[test]
+fn the_hall_and_its_projects_are_read_and_a_project_permits_nothing_more_by_itself() {
+    let config = parse(
+        "[hall]\nhome = \"hall\"\n[[project]]\npath = \"/srv/book\"\npush = true\npull_requests = true\n\
+         [[project]]\npath = \"notes\"\n",
+    )
+    .unwrap();
+    assert_eq!(config.hall.as_deref(), Some(Path::new("/etc/guild/hall")));
+    let rule = |path: &str, more| PermittedProject { path: path.into(), push: more, pull_requests: more };
+    assert_eq!(config.projects, [rule("/srv/book", true), rule("/etc/guild/notes", false)]);
+    assert_eq!(config.hall_home(Some(Path::new("/elsewhere"))).as_deref(), Some(Path::new("/elsewhere")));
 }
 
 #[test]
@@ -286,6 +301,8 @@ fn a_wrong_type_is_named_with_file_and_line() {
         ("port = 70000", 1),
         ("\n\nroots = \"/a\"", 3),
         ("[[roots]]\nname = \"a\"", 1),
+        ("[[project]]\npush = true", 1),
+        ("[[project]]\npath = \"p\"\npush = 1", 3),
         ("limits = 3", 1),
         ("[limits]\nbatch = -1", 2),
         ("[limits]\n\nbatch = 1.5", 3),
@@ -337,6 +354,13 @@ fn each_wrong_value_is_named_with_file_line_and_what_would_be_right() {
         ("[member.a]\nlimits = 3", 2, ["`limits` is a table", "[member.\"a\".limits]"]),
         ("\nweb = 3", 2, ["`web` is a table", "[web]"]),
         ("[web]\nsearch = true", 2, ["`search` is a table", "[web.search]"]),
+        ("project = \"/p\"", 1, ["`project` is a list of tables", "[[project]]"]),
+        ("hall = \"/h\"", 1, ["`hall` is a table", "[hall]"]),
+        (
+            "[[project]]\npath = \"p\"\n[[project]]\npath = \"p\"",
+            4,
+            ["project.path: /etc/guild/p is the path of another [[project]]", "remove one"],
+        ),
         ("roots = [\n\"docs\"]", 2, ["`roots` is a list of tables", "[[roots]]"]),
         ("[tls]\ncert = \"c\"", 2, ["unknown key `cert` in [tls]", "did you mean `certificate`?"]),
         ("[member.a]\nallow = [\"web:d\u{43e}cs.rs\"]", 2, ["member.a.allow: ", "Punycode"]),

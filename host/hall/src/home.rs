@@ -28,7 +28,7 @@ const LOCK: &str = ".lock";
 /// Files that are not yet where they belong.
 const NEW: &str = "state/new";
 /// What is kept of commissions.
-const COMMISSIONS: &str = "state/commissions";
+pub(crate) const COMMISSIONS: &str = "state/commissions";
 
 /// A home that this process owns, until it is dropped.
 #[derive(Debug)]

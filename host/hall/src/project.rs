@@ -9,7 +9,7 @@ use std::{
 };
 
 use guild_git::{Git, GitError, GitOptions, Integration, Repository};
-use guild_jobs::durable::{Survives, read_whole, replace};
+use guild_jobs::durable::read_whole;
 use guild_session::fingerprint::Fingerprint;
 use tokio::sync::OnceCell;
 
@@ -17,6 +17,7 @@ use crate::{
     error::HallError,
     home::{Home, SETTINGS},
     settings::{self, ProjectSettings, Settings},
+    view::ProjectView,
 };
 
 /// The time that one run of git may take.
@@ -89,7 +90,18 @@ impl Project {
         &self.settings.name
     }
 
-    fn new(settings: ProjectSettings, permits: &[Permit]) -> Self {
+    /// As callers see it.
+    pub(crate) fn view(&self) -> ProjectView {
+        ProjectView {
+            name: self.settings.name.clone(),
+            path: self.settings.path.clone(),
+            group: self.settings.group.clone(),
+            status: "registered",
+            problem: self.permit.as_ref().err().cloned(),
+        }
+    }
+
+    pub(crate) fn new(settings: ProjectSettings, permits: &[Permit]) -> Self {
         let path = Path::new(&settings.path);
         let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let own = real(path);
@@ -153,15 +165,6 @@ impl Projects {
         let projects: BTreeMap<_, _> = settings.projects().iter().map(project).collect();
         *read = Some(Known { file, settings: settings.clone(), projects: projects.clone() });
         Ok((settings, projects))
-    }
-
-    /// Changes `config.yaml`. It blocks.
-    ///
-    /// # Errors
-    /// Where the change cannot be made, or stored.
-    pub(crate) fn write(home: &Home, settings: &Settings) -> Result<(), HallError> {
-        let written = replace(home.dir(), SETTINGS, settings.text().as_bytes(), Survives::PowerCut);
-        written.map(drop).map_err(HallError::io(SETTINGS))
     }
 
     /// The program git.

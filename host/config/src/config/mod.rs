@@ -32,12 +32,13 @@ use toml::{
 use crate::{
     agents::{self, RuntimeConfig, WrittenApi, WrittenClaude},
     auth::{AuthConfig, WrittenAuth},
+    hall::{self, PermittedProject},
     keys, policy,
     runtime::Runtime,
     text::{line_of, read_file, shell_word},
     value::Wrong,
     web::WrittenWeb,
-    written::{Written, WrittenProject},
+    written::Written,
 };
 
 /// The variable that names the file where `--config` does not.
@@ -61,9 +62,9 @@ pub struct Config {
     pub members: Option<PathBuf>,
     /// `[[roots]]`: directories that sessions may read.
     pub roots: Vec<ReadRoot>,
-    /// `home` of `[hall]`: the directory of the hall.
+    /// `[hall] home`: the hall's home.
     pub hall: Option<PathBuf>,
-    /// `[[project]]`: the projects in which work is permitted.
+    /// `[[project]]`: the repositories on which workers may work.
     pub projects: Vec<PermittedProject>,
     /// `agent`: what runs agent sessions.
     pub agent: Runtime,
@@ -109,17 +110,6 @@ pub struct ReadRoot {
     pub name: Option<String>,
     /// The directory.
     pub path: PathBuf,
-}
-
-/// One of `[[project]]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PermittedProject {
-    /// The top directory of the user's working tree.
-    pub path: PathBuf,
-    /// Whether `claude/main` may be pushed.
-    pub push: bool,
-    /// Whether pull requests may be made.
-    pub pull_requests: bool,
 }
 
 /// Why there is no configuration. Each text names the file, and the line where there is one.
@@ -228,14 +218,8 @@ impl Config {
             let name = root.name.map(Spanned::into_inner);
             config.roots.push(ReadRoot { name, path: base.join(root.path) });
         }
-        config.hall = written.hall.and_then(|hall| hall.home).map(|home| base.join(home));
-        let permitted = written.project.into_iter();
-        let permitted = permitted.map(|WrittenProject { path, push, pull_requests }| PermittedProject {
-            path: base.join(path),
-            push,
-            pull_requests,
-        });
-        config.projects = permitted.collect();
+        config.hall = written.hall.and_then(|hall| hall.home(base));
+        config.projects = hall::projects(written.project, base)?;
         if let Some(agent) = written.agent {
             config.agent = agents::runtime("agent", &agent)?;
         }
@@ -263,6 +247,12 @@ impl Config {
         config.policy = Policy { rules, web: config.web.is_some(), strict_imports: written.strict_imports };
         config.written = toml::from_str(text).map_err(syntax)?;
         Ok(config)
+    }
+
+    /// The hall's home: what an option names, else `$GUILD_HALL_HOME`, else `[hall] home`, else `~/.guild-hall`. `None` where
+    /// the user has no home directory.
+    pub fn hall_home(&self, option: Option<&Path>) -> Option<PathBuf> {
+        hall::home(option, self.hall.as_deref())
     }
 
     /// This configuration for a host that runs: what takes effect at a start only is as the host was started with it.

@@ -3,7 +3,6 @@
 mod attempt;
 mod change;
 mod dependencies;
-mod projects;
 mod queue;
 mod read;
 
@@ -27,7 +26,6 @@ use crate::{
 };
 
 pub use change::{Changes, NewCommission};
-pub use projects::NewProject;
 pub use queue::Dispatched;
 pub use read::Filter;
 

@@ -1,7 +1,5 @@
 //! What can be asked of a hall without changing it.
 
-use std::sync::Arc;
-
 use super::{Cell, Hall, blocking};
 use crate::{
     commission::{Commission, CommissionId, Status, record, store},
@@ -86,15 +84,8 @@ impl Hall {
     /// Where that cannot be read.
     pub fn projects(&self) -> Result<Vec<ProjectView>, HallError> {
         let (settings, projects) = self.projects.now(&self.home)?;
-        let view = |project: &Arc<Project>| ProjectView {
-            name: project.name().to_owned(),
-            path: project.settings.path.clone(),
-            group: project.settings.group.clone(),
-            status: "registered",
-            problem: project.permit.as_ref().err().cloned(),
-        };
         let known = settings.projects().iter().filter_map(|settings| projects.get(&settings.name));
-        Ok(known.map(view).collect())
+        Ok(known.map(|project| project.view()).collect())
     }
 
     /// What `config.yaml` says of a project.

@@ -3,12 +3,12 @@
 use std::{fs, sync::Arc};
 
 use guild_hall::{
-    Hall, HallError, HallOptions, Permit,
-    hall::{Filter, NewProject},
+    Hall, HallError, HallOptions, NewProject, Permit, add_project, commission::Status, hall::Filter, list_projects,
+    remove_project,
 };
 use guild_jobs::SystemClock;
 
-use crate::support::{Scripted, World, commission, git, ids, write};
+use crate::support::{Scripted, World, commission, git, ids, until, write};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_project_that_the_operator_does_not_permit_is_listed_and_never_touched() {
@@ -44,8 +44,8 @@ async fn each_directory_that_cannot_be_a_project_has_its_answer() {
     git(&make("bare"), &["config", "core.bare", "true"]);
     fs::create_dir_all(world.root().join("other/none")).unwrap();
     let add = async |name: &str, path: &str| {
-        let path = world.root().join(path).display().to_string();
-        hall.add_project(NewProject { name: name.to_owned(), path, branch: None }).await
+        let path = world.root().join(path);
+        add_project(&world.home(), NewProject { name: Some(name.to_owned()), path, branch: None }).await
     };
     for (path, expected) in [
         ("other/none", "is not a git repository"),
@@ -57,18 +57,39 @@ async fn each_directory_that_cannot_be_a_project_has_its_answer() {
         let error = add("new", path).await.unwrap_err();
         assert!(error.to_string().contains(expected) && matches!(error, HallError::Invalid(_)), "{path}: {error}");
     }
+    world.add("second");
+    fs::remove_file(world.home().join("config.yaml")).unwrap();
     for name in ["", "..", "a/b", "-x", &"x".repeat(65)] {
         assert!(add(name, "code/demo").await.unwrap_err().to_string().contains("a project's name is"), "{name}");
     }
-    assert!(add("again", "code/demo").await.unwrap_err().to_string().contains("registered as project 'demo'"));
-    world.add("second");
-    fs::remove_file(world.home().join("config.yaml")).unwrap();
-    add("second", "code/second").await.unwrap();
+    // A hall that runs is no obstacle, and sees what changed.
+    let added = add("second", "code/second").await.unwrap();
+    assert!(!added.known && !added.dirty, "{added:?}");
     let text = fs::read_to_string(world.home().join("config.yaml")).unwrap();
     let path = world.project("second").display().to_string();
     assert_eq!(text, format!("projects:\n  - name: second\n    path: {path}\n    defaultBranch: main\n"));
-    hall.remove_project("second").await.unwrap();
+    assert_eq!(hall.projects().unwrap()[0].name, "second");
+    assert!(add("again", "code/second").await.unwrap_err().to_string().contains("registered as project 'second'"));
+    write(&world.project("second"), "new.txt", "new");
+    let added = add("second", "code/second").await.unwrap();
+    assert!(added.known && added.dirty, "{added:?}");
+    assert!(list_projects(&world.home(), &[]).unwrap()[0].problem.is_some());
+    remove_project(&world.home(), "second").unwrap();
     assert!(hall.projects().unwrap().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_project_in_which_work_is_under_way_is_not_removed() {
+    let world = World::new(Scripted::writing());
+    world.workers.hold(true);
+    let hall = world.hall().await;
+    let id = hall.create(commission("x")).await.unwrap();
+    hall.dispatch(id.as_str()).await.unwrap();
+    let error = remove_project(&world.home(), "demo").unwrap_err();
+    assert!(matches!(error, HallError::Conflict(_)) && error.to_string().contains(id.as_str()), "{error}");
+    world.workers.hold(false);
+    until(&hall, &id, Status::Completed).await;
+    remove_project(&world.home(), "demo").unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -105,5 +126,5 @@ async fn records_of_another_hand_are_listed_and_can_be_gone_on_with() {
     assert_eq!(listed, [&new, "commission-Dalton-20260101-000000", "commission-Dalton-20250101-000000"]);
     hall.redispatch("commission-Dalton-20260101-000000").await.unwrap();
     let id = "commission-Dalton-20260101-000000".parse().unwrap();
-    crate::support::until(&hall, &id, guild_hall::commission::Status::Completed).await;
+    until(&hall, &id, Status::Completed).await;
 }

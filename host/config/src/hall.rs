@@ -1,0 +1,79 @@
+//! `[hall]` and `[[project]]`: where the hall is, and what it may do with which repository.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::value::Wrong;
+
+/// The variable that names the hall's home where no option does. The original Guild Hall has the same.
+const HOME_VARIABLE: &str = "GUILD_HALL_HOME";
+/// The hall's home in the user's own, where nothing names one.
+const USUAL: &str = ".guild-hall";
+
+/// The hall of `guild serve --hall`.
+#[derive(Deserialize)]
+pub(crate) struct WrittenHall {
+    /// Its home, where neither `--hall` nor `GUILD_HALL_HOME` names one. A relative path begins at the directory of
+    /// `guild.toml`. Without it, `~/.guild-hall`.
+    home: Option<PathBuf>,
+}
+
+/// A repository on which workers may work. One such table for each; `guild project add` writes them.
+///
+/// A project that only `config.yaml` of the hall's home names is listed and never touched, since agents can change that file.
+#[derive(Deserialize)]
+pub(crate) struct WrittenProject {
+    /// The top directory of the working tree. A relative path begins at the directory of `guild.toml`.
+    path: Spanned<PathBuf>,
+    /// Whether `claude/main` may be pushed. Without it, not.
+    #[serde(default)]
+    push: bool,
+    /// Whether pull requests may be made. Without it, not.
+    #[serde(default)]
+    pull_requests: bool,
+}
+
+/// One of `[[project]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PermittedProject {
+    /// The top directory of the working tree.
+    pub path: PathBuf,
+    /// Whether `claude/main` may be pushed.
+    pub push: bool,
+    /// Whether pull requests may be made.
+    pub pull_requests: bool,
+}
+
+impl WrittenHall {
+    pub(crate) fn home(self, base: &Path) -> Option<PathBuf> {
+        self.home.map(|home| base.join(home))
+    }
+}
+
+/// `[[project]]`, read.
+pub(crate) fn projects(written: Vec<WrittenProject>, base: &Path) -> Result<Vec<PermittedProject>, Wrong> {
+    let mut rules: Vec<PermittedProject> = Vec::new();
+    for WrittenProject { path, push, pull_requests } in written {
+        let (span, path) = (path.span(), base.join(path.into_inner()));
+        if rules.iter().any(|known| known.path == path) {
+            let why =
+                format!("project.path: {} is the path of another [[project]]; remove one of them", path.display());
+            return Err(Wrong::at(span, why));
+        }
+        rules.push(PermittedProject { path, push, pull_requests });
+    }
+    Ok(rules)
+}
+
+/// The hall's home; `None` where the user has no home directory either.
+pub(crate) fn home(option: Option<&Path>, configured: Option<&Path>) -> Option<PathBuf> {
+    let variable = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let usual = || Some(variable("HOME").filter(|home| home.is_absolute())?.join(USUAL));
+    let named = option.map(Path::to_owned).or_else(|| variable(HOME_VARIABLE));
+    named.or_else(|| configured.map(Path::to_owned)).or_else(usual)
+}

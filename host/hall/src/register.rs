@@ -1,0 +1,163 @@
+//! Projects are registered here, without the hall that works on them: it may run at the same time, and reads what changed.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use cap_std::fs::Dir;
+use guild_git::Repository;
+use guild_jobs::{
+    durable::{Survives, open_dir, open_directory, read_whole, replace},
+    file_lock::FileLock,
+};
+
+use crate::{
+    commission::store,
+    error::HallError,
+    home::{COMMISSIONS, Home, SETTINGS},
+    project::{Permit, Project, check_name, find_git},
+    settings::{self, ProjectSettings, Settings},
+    view::ProjectView,
+};
+
+/// The file that is locked while the list of projects changes. The owner of a home holds another lock.
+const LOCK: &str = ".config.lock";
+/// How long another process may take to change the list. It takes some milliseconds.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Between two looks.
+const POLL: Duration = Duration::from_millis(5);
+
+/// What is to be registered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NewProject {
+    /// Its name; that of its directory where it is `None`.
+    pub name: Option<String>,
+    /// The top directory of the user's working tree.
+    pub path: PathBuf,
+    /// The branch that work begins from; found where it is `None`.
+    pub branch: Option<String>,
+}
+
+/// A project that is listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Registered {
+    /// As the list has it.
+    pub settings: ProjectSettings,
+    /// Whether it was listed before.
+    pub known: bool,
+    /// Whether its working tree has changes that are not committed. Workers do not see those.
+    pub dirty: bool,
+}
+
+/// Examines a project and lists it in the home, without making anything in it. The operator's permission is not given by
+/// this. A project that is listed already stays as it is.
+///
+/// # Errors
+/// Why it cannot be a project.
+pub async fn add_project(home: &Path, new: NewProject) -> Result<Registered, HallError> {
+    let git = find_git(None).await?;
+    let invalid = |e: guild_git::GitError| HallError::Invalid(e.to_string());
+    let repository = Repository::open(&git, &new.path, new.branch.as_deref()).await.map_err(invalid)?;
+    let dirty = repository.is_dirty().await.map_err(invalid)?;
+    let path = repository.path().to_owned();
+    let Some(written) = path.to_str().map(str::to_owned) else {
+        return Err(HallError::Invalid(format!("{} is not UTF-8, as {SETTINGS} is; rename it", path.display())));
+    };
+    Home::make(home)?;
+    let list = List::open(home)?;
+    let settings = list.read()?;
+    let is_here = |known: &&ProjectSettings| fs::canonicalize(&known.path).is_ok_and(|known| known == path);
+    if let Some(known) = settings.projects().iter().find(is_here) {
+        return match new.name.filter(|name| *name != known.name) {
+            Some(_) => Err(HallError::Conflict(format!("{written} is already registered as project '{}'", known.name))),
+            None => Ok(Registered { settings: known.clone(), known: true, dirty }),
+        };
+    }
+    let of_directory = || path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let name = new.name.unwrap_or_else(of_directory);
+    check_name(&name)?;
+    let branch = Some(repository.default_branch().to_owned());
+    let project = ProjectSettings { name, path: written, default_branch: branch, ..ProjectSettings::default() };
+    list.write(&settings.with(&project)?)?;
+    Ok(Registered { settings: project, known: false, dirty })
+}
+
+/// Takes a project out of the list. Its branches, worktrees and records stay.
+///
+/// # Errors
+/// Where there is none, or work is under way in it.
+pub fn remove_project(home: &Path, name: &str) -> Result<ProjectSettings, HallError> {
+    let list = List::open(home)?;
+    let settings = list.read()?;
+    let removed = settings.projects().iter().find(|known| known.name == name).cloned();
+    let without = settings.without(name)?;
+    let kept = open_dir(&list.dir, COMMISSIONS).and_then(|dir| store::load(&dir));
+    let kept = kept.map_err(HallError::io(COMMISSIONS))?;
+    if let Some(active) = kept.iter().find(|one| one.project_name == name && one.status.is_active()) {
+        return Err(HallError::Conflict(format!(
+            "project '{name}' has active activities; cancel {} before it is removed",
+            active.commission_id
+        )));
+    }
+    list.write(&without)?;
+    removed.ok_or_else(|| HallError::NotFound(format!("project '{name}' not found")))
+}
+
+/// The projects of a home, in their order, with why nothing is done in one where that is so.
+///
+/// # Errors
+/// Where the list cannot be read.
+pub fn list_projects(home: &Path, permits: &[Permit]) -> Result<Vec<ProjectView>, HallError> {
+    match open_directory(home) {
+        Ok(dir) => {
+            let view = |settings: &ProjectSettings| Project::new(settings.clone(), permits).view();
+            Ok(read(&dir)?.projects().iter().map(view).collect())
+        }
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(e) => Err(HallError::io(home.display())(e)),
+    }
+}
+
+/// The list of projects of a home, which nobody else changes as long as this is there.
+struct List {
+    dir: Arc<Dir>,
+    _lock: FileLock,
+}
+
+impl List {
+    /// Waits for others. It blocks.
+    fn open(home: &Path) -> Result<Self, HallError> {
+        let at = || format!("the hall's home {}", home.display());
+        // Not by its path alone, so that what is renamed in it can be synced.
+        let dir = open_directory(home).and_then(|dir| open_dir(&dir, ".")).map_err(HallError::io(at()))?;
+        let dir = Arc::new(dir);
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match FileLock::try_acquire(&dir, LOCK).map_err(HallError::io(at()))? {
+                Some(lock) => return Ok(Self { dir, _lock: lock }),
+                None if Instant::now() < until => thread::sleep(POLL),
+                None => {
+                    return Err(HallError::Conflict(format!("another process has held {LOCK} of {} too long", at())));
+                }
+            }
+        }
+    }
+
+    fn read(&self) -> Result<Settings, HallError> {
+        read(&self.dir)
+    }
+
+    fn write(&self, settings: &Settings) -> Result<(), HallError> {
+        let written = replace(&self.dir, SETTINGS, settings.text().as_bytes(), Survives::PowerCut);
+        written.map(drop).map_err(HallError::io(SETTINGS))
+    }
+}
+
+fn read(dir: &Dir) -> Result<Settings, HallError> {
+    let bytes = read_whole(dir, SETTINGS, settings::MAX_BYTES).map_err(HallError::io(SETTINGS))?;
+    Settings::parse(&bytes.map(|(text, _)| String::from_utf8_lossy(&text).into_owned()).unwrap_or_default())
+}
