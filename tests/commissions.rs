@@ -105,7 +105,9 @@ impl Hall {
     fn until(&self, project: &str, id: &str, status: &str) -> Value {
         wait_for(&format!("{id} to be {status}"), || {
             let read = self.read(project, id);
-            (read["commission"]["status"] == status).then_some(read)
+            let is = &read["commission"]["status"];
+            assert!(is == status || *is != "failed", "{}", read["timeline"]);
+            (is == status).then_some(read)
         })
     }
 }
@@ -283,7 +285,7 @@ fn a_hostile_repository_runs_nothing() {
     git(&linked, &["commit", "--quiet", "--message=Link"]);
 
     let _host = hall.serve();
-    let id = hall.create("demo", "researcher", json!({"title": "--upload-pack=touch /tmp/x", "prompt": "-x"}));
+    let id = hall.create("demo", "researcher", json!({"title": "--upload-pack=touch canary"}));
     hall.dispatch(&id);
     hall.until("demo", &id, "completed");
     let body = json!({"projectName": "linked", "workerName": "researcher", "title": "t", "prompt": "p"});
