@@ -7,7 +7,7 @@ use guild_contract::{Decision, JobId, MemberKey};
 use guild_git::Checkout;
 
 use crate::{
-    commission::{CommissionId, Overrides},
+    commission::{Commission, CommissionId, Overrides},
     error::HallError,
 };
 
@@ -59,6 +59,49 @@ pub struct Attempt {
     pub checkout: Checkout,
     /// Characters of memories that the session is given, where the project says so (REQ-WKR-23).
     pub memory_chars: Option<u64>,
+}
+
+/// The read root that holds a project's documents. It is there in each checkout.
+const LORE: &str = "lore";
+
+impl Attempt {
+    /// What the worker of a commission is given; `None` where there is no attempt, or its worker cannot be a member.
+    pub(crate) fn of(commission: &Commission, memory_chars: Option<u64>) -> Option<Self> {
+        let state = commission.attempt.as_ref()?;
+        let record = &commission.record;
+        Some(Self {
+            commission: commission.commission_id.clone(),
+            number: u32::try_from(commission.attempts()).unwrap_or(u32::MAX),
+            project: commission.project_name.clone(),
+            worker: commission.worker_name.parse().ok()?,
+            job: state.job.clone(),
+            title: record.title.strip_prefix("Commission: ").unwrap_or(&record.title).to_owned(),
+            prompt: record.prompt.clone(),
+            dependencies: record.dependencies.clone(),
+            overrides: record.resource_overrides.clone(),
+            worktree: commission.worktree_dir.clone()?,
+            checkout: if state.full { Checkout::Full } else { Checkout::Sparse },
+            memory_chars,
+        })
+    }
+
+    /// What it reads of its worktree, by name: its documents, and all of it where all is checked out. Hidden files of a read
+    /// root are never read, so the documents need one of their own, and `.git` has none.
+    pub fn roots(&self) -> Vec<(String, PathBuf)> {
+        let lore = (LORE.to_owned(), self.worktree.join(".lore"));
+        match self.checkout {
+            Checkout::Sparse => vec![lore],
+            Checkout::Full => vec![(self.project.clone(), self.worktree.clone()), lore],
+        }
+    }
+
+    /// The name of the read root that holds its project.
+    pub fn project_root(&self) -> &str {
+        match self.checkout {
+            Checkout::Sparse => LORE,
+            Checkout::Full => &self.project,
+        }
+    }
 }
 
 /// How the job of an attempt ended. Nothing of it runs any more.

@@ -1,6 +1,6 @@
 //! The members as the hall sees them: who can be commissioned, and the jobs that attempts are.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use guild_config::{Config, PermittedProject};
@@ -18,28 +18,8 @@ use crate::{
     roster::{MemberState, Roster},
 };
 
-/// The read root that holds a project's documents. It is there in each checkout.
-const LORE: &str = "lore";
 /// How long the work of a job that has ended may take to be gone.
 const LAST_WRITE: Duration = Duration::from_secs(30);
-
-/// What an attempt reads of its worktree: its documents, and all of it where all is checked out. Hidden files of a root are
-/// never read, so the documents need a root of their own, and `.git` has none.
-pub(crate) fn roots(attempt: &Attempt) -> Vec<(String, PathBuf)> {
-    let lore = (LORE.to_owned(), attempt.worktree.join(".lore"));
-    match attempt.checkout {
-        Checkout::Sparse => vec![lore],
-        Checkout::Full => vec![(attempt.project.clone(), attempt.worktree.clone()), lore],
-    }
-}
-
-/// The read root that holds an attempt's project.
-pub(crate) fn project_root(attempt: &Attempt) -> String {
-    match attempt.checkout {
-        Checkout::Sparse => LORE.to_owned(),
-        Checkout::Full => attempt.project.clone(),
-    }
-}
 
 /// The projects in which the operator permits work.
 pub(crate) fn permits(config: &Config) -> Vec<Permit> {

@@ -8,7 +8,6 @@ use guild_hall::Attempt;
 use guild_session::{files::Files, web::Web};
 
 use crate::{
-    commissions,
     runtimes::Runtimes,
     sources::{Reader, Sources},
 };
@@ -31,7 +30,7 @@ impl Resources {
     /// # Errors
     /// Where that cannot be read.
     pub(crate) fn reach_at(&self, attempt: &Attempt, grants: &Grants, limits: &Limits) -> Result<Reach, String> {
-        let reader = self.sources.with(commissions::roots(attempt), grants, (&self.runtimes, limits));
+        let reader = self.sources.with(attempt.roots(), grants, (&self.runtimes, limits));
         Ok(self.with_reader(reader?, grants))
     }
 

@@ -12,6 +12,7 @@ use guild_roster::{
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::{
+    hall::socket::Socket,
     http::Service,
     listen::{self, BindError, Bound, Signals},
 };
@@ -88,13 +89,22 @@ pub async fn serve_until(
     let listener = bound.listen(&limits)?;
     let at = format!("{}://{address}", ingress.scheme());
     let tell = |event| ingress.record(&Event { event, detail: Some(at.as_str().into()), ..Event::default() });
+    let socket = host.hall().map(|hall| Socket::listen(hall)).transpose()?;
     tell("host-started");
     ready(&at, &host);
     let service = Service::new(host.clone());
+    let hall = async {
+        match (&socket, host.hall()) {
+            (Some(socket), Some(hall)) => socket.serve(hall.clone(), limits.clone()).await,
+            _ => std::future::pending().await,
+        }
+    };
     tokio::select! {
         () = listen::serve(listener, service, &limits, stop) => {}
         () = reloads.run(&host) => {}
+        () = hall => {}
     }
+    drop(socket);
     host.end().await;
     tell("host-stopped");
     Ok(())

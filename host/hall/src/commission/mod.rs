@@ -7,15 +7,14 @@ pub(crate) mod store;
 
 use std::path::PathBuf;
 
-use guild_contract::{JobId, MemberKey};
-use guild_git::Checkout;
+use guild_contract::JobId;
 use serde::{Deserialize, Serialize};
 
 pub use id::CommissionId;
 pub use record::{Entry, Overrides, Record};
 pub use state::Status;
 
-use crate::{error::HallError, workers::Attempt};
+use crate::error::HallError;
 
 /// A commission, as it is kept in `state/commissions/<id>.json`. This decides; the record in the project is its picture.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -140,25 +139,5 @@ impl Commission {
     /// How many attempts were begun.
     pub(crate) fn attempts(&self) -> usize {
         self.record.activity_timeline.iter().filter(|entry| entry.event == "status_dispatched").count()
-    }
-
-    /// What its worker is given; `None` where there is no attempt, or its worker cannot be a member.
-    pub(crate) fn attempt(&self, memory_chars: Option<u64>) -> Option<Attempt> {
-        let state = self.attempt.as_ref()?;
-        let title = self.record.title.strip_prefix("Commission: ").unwrap_or(&self.record.title);
-        Some(Attempt {
-            commission: self.commission_id.clone(),
-            number: u32::try_from(self.attempts()).unwrap_or(u32::MAX),
-            project: self.project_name.clone(),
-            worker: self.worker_name.parse::<MemberKey>().ok()?,
-            job: state.job.clone(),
-            title: title.to_owned(),
-            prompt: self.record.prompt.clone(),
-            dependencies: self.record.dependencies.clone(),
-            overrides: self.record.resource_overrides.clone(),
-            worktree: self.worktree_dir.clone()?,
-            checkout: if state.full { Checkout::Full } else { Checkout::Sparse },
-            memory_chars,
-        })
     }
 }

@@ -11,7 +11,7 @@ use super::{Cell, Hall, blocking};
 use crate::{
     commission::{Commission, End, Status, record, store},
     error::HallError,
-    workers::{NotBegun, Outcome},
+    workers::{Attempt, NotBegun, Outcome},
 };
 
 /// How long an attempt waits before it asks a host that was busy again.
@@ -115,7 +115,7 @@ impl Hall {
         }
         let project = self.project(&now.project_name)?;
         let memory_chars = project.settings.memory_limit.map(|tokens| u64::from(tokens) * 4);
-        let attempt = now.attempt(memory_chars);
+        let attempt = Attempt::of(&now, memory_chars);
         let attempt =
             attempt.ok_or_else(|| HallError::Internal(format!("its worker {:?} is no member", now.worker_name)))?;
         if now.status == Status::Dispatched {

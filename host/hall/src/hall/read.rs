@@ -113,7 +113,7 @@ impl Hall {
             now.status.is_active() && now.attempt.as_ref().is_some_and(|attempt| attempt.job.as_str() == job)
         })?;
         let settings = self.project(&now.project_name).ok()?;
-        now.attempt(settings.settings.memory_limit.map(|tokens| u64::from(tokens) * 4))
+        Attempt::of(&now, settings.settings.memory_limit.map(|tokens| u64::from(tokens) * 4))
     }
 
     /// Reads the records of a project that nobody here made: of the original, of another machine, of another hand.

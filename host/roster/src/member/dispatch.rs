@@ -26,7 +26,7 @@ use tracing::Instrument as _;
 use super::Member;
 use crate::{
     blocking::blocking,
-    commissions, component,
+    component,
     data::MemberData,
     discovery,
     reach::Reach,
@@ -214,7 +214,7 @@ impl Member {
             }),
             scopes: vec![Scope::Worker],
             project: attempt
-                .map(|attempt| ProjectRoot { name: attempt.project.clone(), root: commissions::project_root(attempt) }),
+                .map(|attempt| ProjectRoot { name: attempt.project.clone(), root: attempt.project_root().to_owned() }),
             posture,
             memories,
             granted_tools: reach.tools(&self.grants),

@@ -1,0 +1,136 @@
+//! The Unix socket in the hall's home. Whoever can connect to it is the user: its mode is 0600, the home's 0700, and the peer's
+//! user is looked at. So no token is asked; the original's clients have none. No session and no component reaches its path.
+
+use std::{
+    convert::Infallible,
+    fs, io,
+    os::unix::fs::PermissionsExt as _,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use axum::{body::Body, http::StatusCode, response::Response};
+use guild_contract::Limits;
+use guild_hall::{Hall, PID, SOCKET};
+use http_body_util::{BodyExt as _, Limited};
+use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rustix::process::geteuid;
+use tokio::{
+    net::{UnixListener, UnixStream},
+    sync::Semaphore,
+    task::JoinSet,
+    time::timeout,
+};
+
+use super::routes::{self, Asked};
+
+/// Bytes of a socket's path, with a zero at the end.
+const PATH_BYTES: usize = 108;
+
+/// A socket that clients can connect to. Its files are removed with it.
+pub(crate) struct Socket {
+    listener: UnixListener,
+    files: [PathBuf; 2],
+}
+
+impl Socket {
+    /// Listens in the home of a hall that this process owns. A socket that a crash left is replaced.
+    ///
+    /// # Errors
+    /// A sentence that names the path.
+    pub(crate) fn listen(hall: &Hall) -> io::Result<Self> {
+        let home = hall.home().path();
+        let path = home.join(SOCKET);
+        let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
+        if path.as_os_str().len() >= PATH_BYTES {
+            let why = format!("a socket's path has at most {} bytes; choose a home with a shorter one", PATH_BYTES - 1);
+            return Err(named(io::Error::new(io::ErrorKind::InvalidFilename, why)));
+        }
+        // Made where nobody looks for it, so that it has its mode from the first moment.
+        let new = home.join("state/new/s");
+        let _ = fs::remove_file(&new);
+        let listener = UnixListener::bind(&new).map_err(named)?;
+        fs::set_permissions(&new, fs::Permissions::from_mode(0o600)).map_err(named)?;
+        fs::rename(&new, &path).map_err(named)?;
+        let pid = home.join(PID);
+        fs::write(&pid, std::process::id().to_string()).map_err(named)?;
+        Ok(Self { listener, files: [path, pid] })
+    }
+
+    /// Serves connections until it is dropped.
+    pub(crate) async fn serve(&self, hall: Arc<Hall>, limits: Arc<Limits>) {
+        let slots =
+            Arc::new(Semaphore::new(usize::try_from(limits.connections).unwrap_or(1).min(Semaphore::MAX_PERMITS)));
+        let since = Instant::now();
+        let mut connections = JoinSet::new();
+        loop {
+            let Ok(slot) = slots.clone().acquire_owned().await else { return };
+            let accepted = loop {
+                tokio::select! {
+                    accepted = self.listener.accept() => break accepted,
+                    _ = connections.join_next(), if !connections.is_empty() => {}
+                }
+            };
+            let stream = match accepted {
+                Ok((stream, _)) => stream,
+                Err(e) => {
+                    tracing::warn!("no connection to the hall can be accepted at the moment: {e}");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    continue;
+                }
+            };
+            if !is_own(&stream) {
+                tracing::warn!("another user connected to the hall's socket, and was sent away");
+                continue;
+            }
+            let (hall, limits) = (hall.clone(), limits.clone());
+            connections.spawn(async move {
+                serve_one(stream, hall, limits, since).await;
+                drop(slot);
+            });
+        }
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        for file in &self.files {
+            let _ = fs::remove_file(file);
+        }
+    }
+}
+
+fn is_own(stream: &UnixStream) -> bool {
+    let user = geteuid();
+    stream.peer_cred().is_ok_and(|peer| peer.uid() == user.as_raw() || peer.uid() == 0)
+}
+
+async fn serve_one(stream: UnixStream, hall: Arc<Hall>, limits: Arc<Limits>, since: Instant) {
+    let patience = Duration::from_secs(limits.client_seconds.into());
+    let service = service_fn(|request: Request<Incoming>| {
+        let (hall, limits) = (hall.clone(), limits.clone());
+        async move { Ok::<_, Infallible>(respond(&hall, &limits, request, since).await) }
+    });
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(patience).max_headers(limits.headers as usize);
+    if let Err(error) = http.serve_connection(TokioIo::new(stream), service).await {
+        tracing::debug!(%error, "a connection to the hall ended");
+    }
+}
+
+async fn respond(hall: &Arc<Hall>, limits: &Limits, request: Request<Incoming>, since: Instant) -> Response {
+    let (head, body) = request.into_parts();
+    let most = usize::try_from(limits.body_bytes).unwrap_or(usize::MAX);
+    let read = timeout(Duration::from_secs(limits.client_seconds.into()), Limited::new(body, most).collect()).await;
+    let Ok(Ok(body)) = read else {
+        let why = format!("{{\"error\":\"a request's body arrives in time, and is at most {most} bytes\"}}");
+        let mut response = Response::new(Body::from(why));
+        *response.status_mut() = StatusCode::BAD_REQUEST;
+        return response;
+    };
+    let (body, query) = (body.to_bytes(), head.uri.query().unwrap_or_default());
+    let asked = Asked { method: &head.method, path: head.uri.path(), query, body: &body, since };
+    routes::answer(hall, asked).await
+}
