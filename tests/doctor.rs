@@ -300,3 +300,26 @@ fn a_root_is_counted_as_a_report_counts_it() {
         report.lines().skip_while(|line| *line != "## Not read").filter_map(|line| line.strip_prefix("- ")).collect();
     assert_eq!(counted, lines[..4], "{report}");
 }
+
+#[test]
+fn git_is_named_with_its_version_and_needed_where_there_is_a_project() {
+    let home = Home::new();
+    home.quick("quick");
+    home.write("docs/a.md", "text\n");
+    let (_, report) = doctor(&home, &["--sources", "docs"]);
+    let (state, needed, detail) = check(&report, "git", "git");
+    assert!(state == "usable" && !needed && detail.contains("is git 2."), "{detail}");
+
+    let config = home.write("guild.toml", "[[project]]\npath = \"book\"\n");
+    let bin = home.path("bin");
+    let old = home.write("bin/git", "#!/bin/sh\necho git version 2.37.9\n");
+    fs::set_permissions(&old, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = home.guild();
+    command.current_dir(home.path(".")).env("PATH", &bin);
+    let output = command.args(["doctor", "--members", "members", "--json", "--config"]).arg(config).output().unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let (state, needed, detail) = check(&report, "git", "git");
+    assert!(state == "unusable" && needed, "{detail}");
+    assert!(detail.contains("is git 2.37.9; install git 2.38.0 or newer"), "{detail}");
+    assert_eq!(output.status.code(), Some(1));
+}

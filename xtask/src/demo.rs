@@ -1,5 +1,7 @@
 //! `cargo xtask demo`: one job from task to report, on a host that is started as Guild Hall starts it.
 
+pub(crate) mod hall;
+
 use std::{
     fs,
     io::{BufRead, BufReader, Read},

@@ -16,7 +16,7 @@ mod steps;
 mod test;
 mod tools;
 
-use std::process::ExitCode;
+use std::{path::Path, process::ExitCode};
 
 const USAGE: &str = "\
 cargo xtask COMMAND
@@ -25,8 +25,12 @@ cargo xtask COMMAND
   test [--with-claude]
                   build everything, then check format, lints, dependencies, tests and documentation tests; and run
                   sessions of the real Claude Code CLI, installed below target/ with npm, against a local server
+  demo hall       commission two pieces of work on a scratch project, the second of which depends on the first
   clients         let MCP clients that are not ours work with a host: the official SDKs and the conformance suite; and
                   build, run and audit the workers in JavaScript and Python of docs/authors.md
+  clients --guild-hall PATH
+                  let the command line and the parsers of the original Guild Hall, of which PATH is a checkout, work with a
+                  host and its files
   modules         check that no crate of the host has modules that use each other in a cycle
   deny            check licences, sources, duplicates and advisories of all dependencies (deny.toml)
   fuzz [--seconds N] [TARGET]...
@@ -36,13 +40,22 @@ cargo xtask COMMAND
   bench [NAME]... measure the host against bare baselines, in release builds
   guests          set up what a WebAssembly build needs, and build the plugins into guild-members/";
 
+fn usage() -> Result<(), String> {
+    Err(format!("this is how it is used:\n\n{USAGE}"))
+}
+
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let done = match (arguments.next().as_deref(), arguments.collect::<Vec<_>>()) {
         (Some("demo"), rest) if rest.is_empty() => demo::show(),
+        (Some("demo"), rest) if rest == ["hall"] => demo::hall::show(),
         (Some("test"), rest) if rest.is_empty() => test::all(false),
         (Some("test"), rest) if rest == ["--with-claude"] => test::all(true),
         (Some("clients"), rest) if rest.is_empty() => clients::alone(),
+        (Some("clients"), rest) => match rest.as_slice() {
+            [option, checkout] if option == "--guild-hall" => clients::original(Path::new(checkout)),
+            _ => usage(),
+        },
         (Some("guests"), rest) if rest.is_empty() => guests::build(),
         (Some("modules"), rest) if rest.is_empty() => modules::check(),
         (Some("deny"), rest) if rest.is_empty() => deny::check(),
@@ -53,7 +66,7 @@ fn main() -> ExitCode {
             println!("{USAGE}");
             Ok(())
         }
-        _ => Err(format!("this is how it is used:\n\n{USAGE}")),
+        _ => usage(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -103,8 +103,21 @@ pub(crate) fn build<const N: usize>(packages: [&str; N], arguments: &[&str]) -> 
     }
 }
 
+/// Makes a directory a git repository with one commit of all that is in it, whoever the user is for git.
+pub(crate) fn begin_repository(directory: &Path) -> Result<(), String> {
+    let user = ["-c", "user.name=User", "-c", "user.email=user@localhost", "-c", "commit.gpgSign=false"];
+    for arguments in [
+        &["init", "--quiet", "--initial-branch=main"][..],
+        &["add", "--all"],
+        &["commit", "--quiet", "--no-verify", "--message=Begin"],
+    ] {
+        run(Command::new("git").args(user).args(arguments).current_dir(directory).stdin(Stdio::null()))?;
+    }
+    Ok(())
+}
+
 /// A command as a person would type it.
-fn line(command: &Command) -> String {
+pub(crate) fn line(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
     let words = std::iter::once(program).chain(command.get_args());
     words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")

@@ -17,6 +17,7 @@ use serde_json::{Map, Value};
 use crate::{
     client::{AccessArgs, Endpoint},
     complete,
+    hall_args::{Commission, Project},
     local::{LocalArgs, PolicyArgs},
     log::LogFormat,
 };
@@ -43,7 +44,7 @@ pub(crate) struct Cli {
 const EXIT_CODES: &str = "\
 Exit codes: 0 done; 1 error, with the reason on stderr; 2 `serve` found its port in use; \
 `audit`: 1 findings, 2 cannot read or write; \
-3 the job of `run` or `watch` failed; 4 it was cancelled elsewhere; 130 the command was ended by Ctrl-C or SIGTERM, which cancel the job.";
+3 the job of `run` or `watch`, or the commission of `commission watch`, failed; 4 it was cancelled elsewhere; 130 the command was ended by Ctrl-C or SIGTERM, which cancel the job.";
 
 /// The end of the help of commands for one job: examples, and where jobs are searched.
 macro_rules! job_help {
@@ -101,6 +102,12 @@ guild delete JOB
     Usage(Usage),
     /// Remove ended jobs that are older than some time
     Prune(Prune),
+    /// Name the git repositories on which workers may be commissioned
+    #[command(subcommand)]
+    Project(Project),
+    /// Commission work on a project, follow it, and end it
+    #[command(subcommand)]
+    Commission(Commission),
     /// Show members and what state they are in
     Members(Members),
     /// Show what changed in a member, and trust its present state
@@ -783,8 +790,20 @@ mod tests {
 
     /// Commands without a result that scripts would parse: they serve, make, end or remove something, or print a text in one
     /// form.
-    const WITHOUT_JSON: [&str; 8] =
-        ["serve", "mcp", "sign", "token", "token add", "token revoke", "prompt", "completions"];
+    const WITHOUT_JSON: [&str; 12] = [
+        "serve",
+        "mcp",
+        "project",
+        "project add",
+        "project remove",
+        "commission",
+        "sign",
+        "token",
+        "token add",
+        "token revoke",
+        "prompt",
+        "completions",
+    ];
 
     fn each(command: &clap::Command, path: &str, look: &mut impl FnMut(&str, &clap::Command)) {
         for inner in command.get_subcommands() {

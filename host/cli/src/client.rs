@@ -21,7 +21,7 @@ use crate::{
 /// The variable with the token, if no file is given.
 const TOKEN_VARIABLE: &str = "GUILD_TOKEN";
 /// The variable with the URL of a host.
-const URL_VARIABLE: &str = "GUILD_URL";
+pub(crate) const URL_VARIABLE: &str = "GUILD_URL";
 /// The maximum length of a host's refusal in an error.
 const REFUSAL_CHARS: usize = 400;
 

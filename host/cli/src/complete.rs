@@ -1,4 +1,5 @@
-//! Shell completion of members and jobs, which are read from the directory of members.
+//! Shell completion of members and jobs, which are read from the directory of members, and of projects and commissions, which
+//! are read from the hall's home.
 //!
 //! The shell's script starts `guild` with the present command line. Read errors result in no candidates, since there is
 //! nowhere to report them.
@@ -16,6 +17,7 @@ use clap_complete::{
     env::Shells,
 };
 use guild_contract::{JobStatus, Limits};
+use guild_hall::{commission::Commission, list_commissions, list_projects};
 use guild_roster::{
     discovery::FoundMember,
     offline::{OfflineJobs, made_at},
@@ -31,7 +33,7 @@ use crate::{
 pub(crate) const LATEST: &str = "@latest";
 /// The variable with which a shell's script requests candidates.
 const VARIABLE: &str = "GUILD_COMPLETE";
-/// The maximum number of jobs that are offered.
+/// The maximum number of jobs, or of commissions, that are offered.
 const JOBS: usize = 100;
 /// The maximum length of the description of a job or a member.
 const DESCRIPTION_CHARS: usize = 80;
@@ -60,6 +62,23 @@ pub(crate) fn members() -> Vec<CompletionCandidate> {
         CompletionCandidate::new(member.key.as_str()).help(Some(about.into()))
     };
     found().into_iter().map(candidate).collect()
+}
+
+/// The names of the projects in the hall's home.
+pub(crate) fn projects() -> Vec<CompletionCandidate> {
+    let projects = hall_home().and_then(|home| list_projects(&home, &[]).ok()).unwrap_or_default();
+    projects.into_iter().map(|project| CompletionCandidate::new(project.name).help(Some(project.path.into()))).collect()
+}
+
+/// The newest commissions in the hall's home, with what they are about.
+pub(crate) fn commissions() -> Vec<CompletionCandidate> {
+    let mut all = hall_home().and_then(|home| list_commissions(&home).ok()).unwrap_or_default();
+    all.sort_by_cached_key(|one| Reverse(one.created().to_owned()));
+    let candidate = |one: &Commission| {
+        let about = one_line(&format!("{}: {}", one.status, one.record.title), DESCRIPTION_CHARS);
+        CompletionCandidate::new(one.commission_id.as_str()).help(Some(about.into()))
+    };
+    all.iter().take(JOBS).map(candidate).collect()
 }
 
 /// The statuses of ended jobs.
@@ -97,6 +116,13 @@ fn member_or(paths: PathCompleter, current: &OsStr) -> Vec<CompletionCandidate> 
     let begins =
         |member: &CompletionCandidate| member.get_value().as_encoded_bytes().starts_with(current.as_encoded_bytes());
     members().into_iter().filter(begins).chain(paths.complete(current)).collect()
+}
+
+/// The hall's home that the command line names, or else the default one.
+fn hall_home() -> Option<PathBuf> {
+    let line: Vec<OsString> = std::env::args_os().collect();
+    let policy = PolicyArgs { config: option(&line, "--config").into_iter().collect() };
+    local::config(&policy).ok()?.hall_home(option(&line, "--home").as_deref())
 }
 
 /// The members of the directory that the command line names, or else of the default one.

@@ -85,6 +85,7 @@ fn kind(check: &Check) -> &'static str {
         Kind::Sources => "sources",
         Kind::Web => "web",
         Kind::Search => "search",
+        Kind::Git => "git",
         Kind::Ingress => "auth",
         Kind::Member => "member",
         Kind::Host => "host",

@@ -6,10 +6,12 @@ mod args;
 mod audit;
 mod call;
 mod client;
+mod commission;
 mod complete;
 mod doctor;
 mod failure;
 mod grants;
+mod hall_args;
 mod hosted;
 mod jobs;
 mod local;
@@ -20,6 +22,7 @@ mod mcp;
 mod members;
 mod output;
 mod progress;
+mod project;
 mod prompt;
 mod prune;
 mod remote;
@@ -103,6 +106,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Delete(args) => on(&mut Builder::new_current_thread(), remote::delete(args)),
         Command::Watch(args) => on(&mut Builder::new_current_thread(), watch::watch(args)),
         Command::Call(args) => on(&mut Builder::new_multi_thread(), call::call(args)),
+        Command::Project(args) => on(&mut Builder::new_current_thread(), project::project(args)),
+        Command::Commission(args) => on(&mut Builder::new_current_thread(), commission::commission(args)),
         Command::Logs(args) => on(&mut Builder::new_current_thread(), logs::logs(args)),
         Command::Usage(args) => usage::usage(&args),
         Command::Prune(args) => on(&mut Builder::new_current_thread(), prune::prune(args)),

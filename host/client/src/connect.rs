@@ -8,7 +8,7 @@ use futures::{
 };
 use guild_contract::secret::{Secret, may_carry_key};
 use reqwest::{
-    Certificate, Response, Url,
+    Certificate, ClientBuilder, Response, Url,
     header::{AUTHORIZATION, HeaderMap, HeaderValue},
     redirect::Policy,
 };
@@ -90,22 +90,28 @@ pub(crate) fn longer(pause: Duration) -> Duration {
 pub(crate) fn client(
     endpoint: &Url,
     options: &Options,
-    mut headers: HeaderMap,
+    headers: HeaderMap,
     timeout: Option<Duration>,
 ) -> Result<reqwest::Client, Error> {
+    let mut http = builder(endpoint, options, headers)?;
+    if let Some(timeout) = timeout {
+        http = http.timeout(timeout);
+    }
+    http.build().map_err(|e| Error::Address { url: endpoint.to_string(), reason: e.to_string() })
+}
+
+/// What all clients have in common.
+pub(crate) fn builder(endpoint: &Url, options: &Options, mut headers: HeaderMap) -> Result<ClientBuilder, Error> {
     if let Some(token) = &options.token {
         headers.insert(AUTHORIZATION, authorization(token, endpoint)?);
     }
     // A proxy from the environment could only get in the way, and a redirect could leak the token.
     let http = reqwest::Client::builder().no_proxy().redirect(Policy::none()).default_headers(headers);
     let mut http = http.connect_timeout(CONNECT);
-    if let Some(timeout) = timeout {
-        http = http.timeout(timeout);
-    }
     if let Some(Authorities(authorities)) = &options.authorities {
         http = http.tls_certs_only(authorities.iter().cloned());
     }
-    http.build().map_err(|e| Error::Address { url: endpoint.to_string(), reason: e.to_string() })
+    Ok(http)
 }
 
 /// The header with a token; an error if others could read it on the way.
@@ -177,7 +183,8 @@ pub(crate) async fn json<T: DeserializeOwned>(
     serde_json::from_slice(&body).map_err(|e| protocol(url, e.to_string()))
 }
 
-/// The reason in a host's HTTP error: the body as text, or, at an endpoint, the message of the JSON-RPC error in it.
+/// The reason in a host's HTTP error: the body as text; at an endpoint, the message of the JSON-RPC error in it; of a hall, the
+/// text of its error.
 pub fn refusal(text: &str) -> Cow<'_, str> {
     #[derive(Deserialize)]
     struct Refusal<'a> {
@@ -185,12 +192,16 @@ pub fn refusal(text: &str) -> Cow<'_, str> {
         error: Message<'a>,
     }
     #[derive(Deserialize)]
-    struct Message<'a> {
-        #[serde(borrow)]
-        message: Cow<'a, str>,
+    #[serde(untagged)]
+    enum Message<'a> {
+        Rpc {
+            #[serde(borrow)]
+            message: Cow<'a, str>,
+        },
+        Hall(Cow<'a, str>),
     }
     match serde_json::from_str(text) {
-        Ok(Refusal { error: Message { message } }) => message,
+        Ok(Refusal { error: Message::Rpc { message } | Message::Hall(message) }) => message,
         Err(_) => text.into(),
     }
 }

@@ -43,6 +43,11 @@ pub(crate) fn members(url: &str) -> Result<Url, Error> {
     sibling(url, "members").map(|(url, _)| url)
 }
 
+/// The URL below which a host's hall is.
+pub(crate) fn hall(url: &str) -> Result<Url, Error> {
+    sibling(url, "hall/").map(|(url, _)| url)
+}
+
 /// The URL next to the host's endpoints, and the member if `address` is the endpoint of one.
 fn sibling(address: &str, what: &str) -> Result<(Url, Option<MemberKey>), Error> {
     let mut url = endpoint(address, None)?;
@@ -92,5 +97,7 @@ mod tests {
         assert_eq!(at("https://guild.example/x/mcp").unwrap(), ("https://guild.example/x/events".into(), None));
         let of_all = members("http://localhost:1/members/a/b/mcp").unwrap();
         assert_eq!(of_all.as_str(), "http://localhost:1/members");
+        let hall = hall("https://guild.example/x/mcp").unwrap();
+        assert_eq!(hall.join("a/b").unwrap().as_str(), "https://guild.example/x/hall/a/b");
     }
 }

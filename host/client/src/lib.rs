@@ -22,6 +22,7 @@ mod connect;
 mod endpoint;
 mod error;
 mod events;
+mod hall;
 mod handle;
 mod members;
 mod relay;
@@ -39,6 +40,10 @@ pub use guild_contract::{
         ResultView, StatusView,
     },
     secret::Secret,
+};
+pub use hall::{
+    Changed, Commission, CommissionDetail, CommissionFilter, CommissionList, Created, HallClient, HallEvent,
+    HallEvents, NewCommission, Overrides, TimelineEntry,
 };
 pub use handle::WorkerHandle;
 pub use members::{Served, members, served};

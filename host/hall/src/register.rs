@@ -1,4 +1,4 @@
-//! Projects are registered here, without the hall that works on them: it may run at the same time, and reads what changed.
+//! A home without its hall, which may run at the same time: registering projects, and reading what is there.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ use guild_jobs::{
 };
 
 use crate::{
-    commission::store,
+    commission::{Commission, store},
     error::HallError,
     home::{COMMISSIONS, Home, SETTINGS},
     project::{Permit, Project, check_name, find_git},
@@ -95,8 +95,7 @@ pub fn remove_project(home: &Path, name: &str) -> Result<ProjectSettings, HallEr
     let settings = list.read()?;
     let removed = settings.projects().iter().find(|known| known.name == name).cloned();
     let without = settings.without(name)?;
-    let kept = open_dir(&list.dir, COMMISSIONS).and_then(|dir| store::load(&dir));
-    let kept = kept.map_err(HallError::io(COMMISSIONS))?;
+    let kept = list_commissions(home)?;
     if let Some(active) = kept.iter().find(|one| one.project_name == name && one.status.is_active()) {
         return Err(HallError::Conflict(format!(
             "project '{name}' has active activities; cancel {} before it is removed",
@@ -120,6 +119,15 @@ pub fn list_projects(home: &Path, permits: &[Permit]) -> Result<Vec<ProjectView>
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(e) => Err(HallError::io(home.display())(e)),
     }
+}
+
+/// The commissions that are kept in a home, in no order.
+///
+/// # Errors
+/// Where they cannot be read.
+pub fn list_commissions(home: &Path) -> Result<Vec<Commission>, HallError> {
+    let kept = open_directory(&home.join(COMMISSIONS)).and_then(|dir| store::load(&dir));
+    kept.map_err(HallError::io(COMMISSIONS))
 }
 
 /// The list of projects of a home, which nobody else changes as long as this is there.

@@ -79,6 +79,8 @@ pub enum Kind {
     Web,
     /// What searches.
     Search,
+    /// What works in projects.
+    Git,
     /// Who may come in.
     #[serde(rename = "door")]
     Ingress,
@@ -161,6 +163,7 @@ pub async fn examine(examination: Examination, compiling: impl Fn(&str) + Send +
     checks.extend(look_at_keys(&config, needed.contains(&Runtime::Api)));
     checks.push(look_at_sources(read, needed.contains(&Runtime::Extractive)).await);
     checks.extend(look_at_web(&config, files.is_some(), online).await);
+    checks.push(look_at_git(&config).await);
     checks.push(Check::new(Kind::Ingress, config.auth.bind, true, look_at_ingress(&config)));
     checks.extend(survey_failed);
     let resources = Runtimes::new(&config).map(|runtimes| Resources { sources: Sources::new(roots), runtimes });
@@ -211,6 +214,13 @@ async fn look_at_runtime(runtime: Runtime, config: &Config, files: Option<&Arc<d
             Ok(format!("{model} at {}", api.address()))
         }
     }
+}
+
+/// The program with which commissions are carried out. A host without projects needs none.
+async fn look_at_git(config: &Config) -> Check {
+    let found = guild_hall::find_git(None).await;
+    let found = found.map(|git| format!("{} is git {}", git.program().display(), git.version()));
+    Check::new(Kind::Git, "git", !config.projects.is_empty(), found.map_err(|e| e.to_string()))
 }
 
 /// The keys that are named, and the one that the provider usually has.

@@ -51,21 +51,27 @@ pub(super) struct Fixture {
 impl Fixture {
     /// Makes the roster anew, and starts the host of it.
     pub(super) fn open(guild: &Path) -> Result<Self, String> {
-        let directory = root().join("target/clients/fixture");
-        furnish(&directory).map_err(|e| format!("cannot set {} up: {e}", directory.display()))?;
-        let mut fixture = Self { directory, process: None, port: 0 };
-        let log = File::create(fixture.log()).map_err(|e| format!("{}: {e}", fixture.log().display()))?;
-        let both = log.try_clone().map_err(|e| e.to_string())?;
-        let mut serve = fixture.command(guild);
-        serve
-            .args(["serve", "--port", "0", "--members"])
-            .arg(fixture.members())
-            .arg("--sources")
-            .arg(fixture.documents());
-        serve.stdin(Stdio::null()).stdout(log).stderr(both);
-        fixture.process = Some(serve.spawn().map_err(|e| format!("cannot start {}: {e}", guild.display()))?);
-        fixture.ready()?;
+        let mut fixture = Self::furnished("fixture")?;
+        fixture.serve(guild, &["--sources".as_ref(), fixture.documents().as_os_str()])?;
         Ok(fixture)
+    }
+
+    /// The same without a host, in another directory.
+    pub(super) fn furnished(name: &str) -> Result<Self, String> {
+        let directory = root().join("target/clients").join(name);
+        furnish(&directory).map_err(|e| format!("cannot set {} up: {e}", directory.display()))?;
+        Ok(Self { directory, process: None, port: 0 })
+    }
+
+    /// Starts the host.
+    pub(super) fn serve(&mut self, guild: &Path, more: &[&OsStr]) -> Result<(), String> {
+        let log = File::create(self.log()).map_err(|e| format!("{}: {e}", self.log().display()))?;
+        let both = log.try_clone().map_err(|e| e.to_string())?;
+        let mut serve = self.command(guild);
+        serve.args(["serve", "--port", "0", "--members"]).arg(self.members()).args(more);
+        serve.stdin(Stdio::null()).stdout(log).stderr(both);
+        self.process = Some(serve.spawn().map_err(|e| format!("cannot start {}: {e}", guild.display()))?);
+        self.ready()
     }
 
     /// Where all of it is.

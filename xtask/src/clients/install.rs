@@ -43,6 +43,41 @@ impl Clients {
     }
 }
 
+/// The packages with which the original Guild Hall's command line is bundled, and a Node to run it.
+pub(super) struct Bundler {
+    pub(super) node: PathBuf,
+    /// Where the packages are.
+    pub(super) packages: PathBuf,
+}
+
+impl Bundler {
+    /// Installs what is not there yet, or of another lock.
+    pub(super) fn ready() -> Result<Self, String> {
+        let Clients { node, .. } = Clients::ready()?;
+        let (from, target) = (sources().join("guild-hall"), root().join("target/clients"));
+        let place = target.join("guild-hall-npm");
+        let copied = fs::create_dir_all(&place).and_then(|()| copy_all(&from, &place));
+        copied.map_err(|e| format!("cannot copy {} to {}: {e}", from.display(), place.display()))?;
+        once(&lock("guild-hall/package-lock.json")?, &place, || packages(&place, &target))?;
+        Ok(Self { node, packages: place })
+    }
+
+    /// Bundles a module, with all that it imports, into a file.
+    pub(super) fn bundle(&self, module: &Path, into: &Path) -> Result<(), String> {
+        let file = format!("--outfile={}", into.display());
+        // The packages come from here, not from the checkout; the one of its command line that starts it is `main` for Bun.
+        let options =
+            ["--bundle", "--platform=node", "--format=esm", "--log-level=warning", "--define:import.meta.main=true"];
+        // What esbuild makes of `require` in packages of the older form.
+        let require =
+            "--banner:js=import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);";
+        let modules = self.packages.join("node_modules");
+        let mut esbuild = Command::new(&self.node);
+        esbuild.arg(modules.join("esbuild/bin/esbuild")).arg(module).args(options).args([require, &file]);
+        run(esbuild.env("NODE_PATH", &modules))
+    }
+}
+
 /// One of the locks, whole.
 fn lock(name: &str) -> Result<Vec<u8>, String> {
     let file = sources().join(name);
@@ -69,7 +104,7 @@ fn packages(directory: &Path, target: &Path) -> Result<(), String> {
             "the TypeScript clients come from npm, which does not run here: install Node.js with npm".to_owned()
         );
     }
-    eprintln!("installing the packages of tests/clients/package-lock.json below target/clients, once");
+    eprintln!("installing packages of tests/clients below target/clients, once");
     let quiet = ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel", "error"];
     run(Command::new("npm").args(quiet).current_dir(directory).env("npm_config_cache", target.join("npm-cache")))
 }

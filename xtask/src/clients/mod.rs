@@ -5,6 +5,7 @@
 //! languages.
 
 mod fixture;
+mod guild_hall;
 mod install;
 mod languages;
 
@@ -28,6 +29,8 @@ use install::{Clients, sources};
 
 /// The real Claude Code CLI, where `cargo xtask test --with-claude` has installed it.
 const CLAUDE: &str = "target/claude-cli/node_modules/.bin/claude";
+
+pub(crate) use guild_hall::original;
 
 /// Builds what is needed, and runs all clients.
 pub(crate) fn alone() -> Result<(), String> {

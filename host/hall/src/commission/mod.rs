@@ -121,7 +121,7 @@ impl Commission {
     }
 
     /// When it was made, as far as its record says.
-    pub(crate) fn created(&self) -> &str {
+    pub fn created(&self) -> &str {
         self.record.activity_timeline.first().map_or(&self.record.date, |entry| &entry.timestamp)
     }
 

@@ -1,0 +1,431 @@
+//! `guild commission`: work on a project, asked of the hall that runs.
+
+use std::{
+    env,
+    fmt::Display,
+    io::{self, Read as _, Write},
+    path::PathBuf,
+};
+
+use anstyle::{AnsiColor, Style};
+use guild_client::{
+    Changed, Commission as View, CommissionDetail, CommissionFilter, Error, HallClient, HallEvent, NewCommission,
+    Options, Overrides, Reply, TimelineEntry,
+};
+use guild_config::shell_word;
+use guild_hall::{SOCKET, commission::Status};
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::json;
+
+use crate::{
+    age,
+    client::URL_VARIABLE,
+    failure::{Failure, exit},
+    hall_args::{Commission, CommissionCreate, CommissionList, CommissionOf, CommissionWatch, HallArgs},
+    local,
+    markdown::print_report,
+    output::{BAD, LABEL, STRONG, harmless, one_line, print, print_json, tell},
+    table::{Cell, Column, Table},
+    worker::stop_signals,
+};
+
+/// The maximum length of a text on a line.
+const TEXT_CHARS: usize = 200;
+
+/// `guild commission`.
+pub(crate) async fn commission(args: Commission) -> Result<(), Failure> {
+    match args {
+        Commission::Create(args) => create(args).await,
+        Commission::List(args) => list(args).await,
+        Commission::Show(args) => show(args).await,
+        Commission::Dispatch(args) => {
+            let (hall, id) = found(&args).await?;
+            let reply = hall.ask(hall.client.dispatch(&id).await)?;
+            changed(&args.hall, &reply, &id, dispatched(&reply.value))
+        }
+        Commission::Redispatch(args) => {
+            let (hall, id) = found(&args).await?;
+            let reply = hall.ask(hall.client.redispatch(&id).await)?;
+            changed(&args.hall, &reply, &id, dispatched(&reply.value))
+        }
+        Commission::Cancel(args) => {
+            let (hall, id) = found(&args.of).await?;
+            let reply = hall.ask(hall.client.cancel(&id, args.reason.as_deref()).await)?;
+            changed(&args.of.hall, &reply, &id, "is cancelled")
+        }
+        Commission::Abandon(args) => {
+            let (hall, id) = found(&args.of).await?;
+            let reply = hall.ask(hall.client.abandon(&id, &args.reason).await)?;
+            changed(&args.of.hall, &reply, &id, "is abandoned")
+        }
+        Commission::Note(args) => {
+            let (hall, id) = found(&args.of).await?;
+            let reply = hall.ask(hall.client.note(&id, &given(&args.text, "note")?).await)?;
+            changed(&args.of.hall, &reply, &id, "has the note")
+        }
+        Commission::Watch(args) => watch(args).await,
+    }
+}
+
+/// A hall, and how the command line calls it.
+struct Hall {
+    client: HallClient,
+    /// What to do where it cannot be reached.
+    hint: String,
+}
+
+impl Hall {
+    fn open(args: &HallArgs) -> Result<Self, Failure> {
+        let variable = || env::var(URL_VARIABLE).ok().filter(|url| !url.is_empty() && args.home.home.is_none());
+        if let Some(url) = args.url.clone().or_else(variable) {
+            let client = HallClient::at_url(&url, &args.access.options()?)?;
+            let hint =
+                format!("no host answers at {}; start one with `guild serve --hall`", one_line(&url, TEXT_CHARS));
+            return Ok(Self { client, hint });
+        }
+        let config = local::config(&args.home.policy)?;
+        let home = local::hall_home(args.home.home.as_deref(), "--home", &config)?;
+        let socket: PathBuf = home.join(SOCKET);
+        let hint = format!(
+            "no host serves the hall in {}; start one with `guild serve --hall {}`, or name another with --home or --url",
+            home.display(),
+            shell_word(&home)
+        );
+        Ok(Self { client: HallClient::at_socket(&socket, &Options::default())?, hint })
+    }
+
+    /// The answer, or what its error means.
+    fn ask<T>(&self, answer: Result<T, Error>) -> Result<T, Failure> {
+        answer.map_err(|error| match error {
+            Error::Unreachable { reason, .. } => Failure::error(format!("{} ({reason})", self.hint)),
+            // The hall's own words say what to do.
+            Error::Http { text, .. } if !text.is_empty() => Failure::error(one_line(&text, usize::MAX)),
+            error => error.into(),
+        })
+    }
+
+    /// The one commission of that id, or whose id begins so; `commission-` may be left out.
+    async fn find(&self, wanted: &str) -> Result<View, Failure> {
+        let all = self.ask(self.client.list(&CommissionFilter::default()).await)?.value.commissions;
+        let begins = |id: &str| {
+            id.starts_with(wanted) || id.strip_prefix("commission-").is_some_and(|id| id.starts_with(wanted))
+        };
+        if let Some(exact) = all.iter().find(|one| one.commission_id == wanted) {
+            return Ok(exact.clone());
+        }
+        let mut found = all.into_iter().filter(|one| begins(&one.commission_id));
+        let shown = one_line(wanted, 128);
+        match (found.next(), found.next()) {
+            (Some(one), None) => Ok(one),
+            (None, _) => Err(Failure::error(format!(
+                "there is no commission {shown}; `guild commission list` shows which there are"
+            ))),
+            (Some(one), Some(other)) => {
+                let ids: Vec<_> = [one, other].into_iter().chain(found).map(|one| one.commission_id).collect();
+                Err(Failure::error(format!("{shown} could be each of {}; write more of it", ids.join(", "))))
+            }
+        }
+    }
+}
+
+/// The hall, and the whole id of a commission.
+async fn found(args: &CommissionOf) -> Result<(Hall, String), Failure> {
+    let hall = Hall::open(&args.hall)?;
+    let id = hall.find(&args.id).await?.commission_id;
+    Ok((hall, id))
+}
+
+async fn create(args: CommissionCreate) -> Result<(), Failure> {
+    let prompt = args.prompt.as_deref().map_or_else(|| Ok(args.title.clone()), |prompt| given(prompt, "prompt"))?;
+    let overrides = Overrides { model: args.model, max_turns: args.max_turns, max_budget_usd: args.max_budget_usd };
+    let new = NewCommission {
+        project_name: args.project,
+        title: args.title,
+        worker_name: args.worker,
+        prompt,
+        dependencies: args.depends,
+        resource_overrides: Some(overrides).filter(|overrides| *overrides != Overrides::default()),
+    };
+    let hall = Hall::open(&args.hall)?;
+    let created = hall.ask(hall.client.create(&new).await)?;
+    let id = &created.value.commission_id;
+    if !args.dispatch {
+        return if args.hall.json { Ok(print_json(&created.json)?) } else { Ok(print(|out| writeln!(out, "{id}"))?) };
+    }
+    let answer = hall.ask(hall.client.dispatch(id).await);
+    // What was made is told, whatever came of its dispatch.
+    match (args.hall.json, &answer) {
+        (true, Ok(reply)) => print_json(&json!({"commissionId": id, "status": reply.value.status}))?,
+        (true, Err(_)) => print_json(&created.json)?,
+        (false, _) => print(|out| writeln!(out, "{id}"))?,
+    }
+    let reply = answer?;
+    if !args.hall.json {
+        tell(format_args!("{id} {}", dispatched(&reply.value)));
+    }
+    Ok(())
+}
+
+/// What a dispatch came to.
+fn dispatched(changed: &Changed) -> &'static str {
+    match changed.status.as_str() {
+        "queued" => "is queued: it begins as soon as it can",
+        _ => "is dispatched",
+    }
+}
+
+fn changed(args: &HallArgs, reply: &Reply<Changed>, id: &str, what: &str) -> Result<(), Failure> {
+    Ok(if args.json { print_json(&reply.json) } else { print(|out| writeln!(out, "{id} {what}")) }?)
+}
+
+/// A text of the command line, or what stdin has.
+fn given(text: &str, what: &str) -> Result<String, Failure> {
+    if text != "-" {
+        return Ok(text.to_owned());
+    }
+    let mut text = String::new();
+    let read = io::stdin().lock().read_to_string(&mut text);
+    read.map_err(|e| Failure::error(format!("cannot read the {what} from stdin: {e}")))?;
+    if text.trim().is_empty() { Err(Failure::error(format!("the {what} is empty"))) } else { Ok(text) }
+}
+
+async fn list(args: CommissionList) -> Result<(), Failure> {
+    let filter = CommissionFilter {
+        project_name: args.project,
+        status: args.status.map(|status| status.as_str().to_owned()),
+        worker: args.worker,
+    };
+    let hall = Hall::open(&args.hall)?;
+    let reply = hall.ask(hall.client.list(&filter).await)?;
+    if args.hall.json {
+        return Ok(print_json(&reply.json)?);
+    }
+    if reply.value.commissions.is_empty() {
+        tell("no commissions");
+    }
+    Ok(table(&reply.value.commissions, Timestamp::now()).print()?)
+}
+
+fn table(commissions: &[View], now: Timestamp) -> Table {
+    let mut table = Table::new(["COMMISSION", "STATUS", "PROJECT", "WORKER", "AGE"].map(Column::Left)).rest("TITLE");
+    for one in commissions {
+        table.row(
+            [
+                Cell::text(&one.commission_id),
+                Cell::text(&one.status).styled(style(&one.status)),
+                Cell::text(&one.project_name),
+                Cell::text(&one.worker),
+                Cell::age(one.relevant_date.parse().ok(), now),
+                Cell::text(title(one)),
+            ],
+            None,
+        );
+    }
+    table
+}
+
+async fn show(args: CommissionOf) -> Result<(), Failure> {
+    let hall = Hall::open(&args.hall)?;
+    let found = hall.find(&args.id).await?;
+    let reply = hall.ask(hall.client.read(&found.commission_id, &found.project_name).await)?;
+    if args.hall.json {
+        return Ok(print_json(&reply.json)?);
+    }
+    print(|out| write_detail(out, &reply.value, Timestamp::now()))?;
+    match reply.value.commission.result_summary.as_str() {
+        "" => Ok(()),
+        result => Ok(print_report(result)?),
+    }
+}
+
+/// Writes a commission for people, to the heading of its result.
+fn write_detail(out: &mut dyn Write, detail: &CommissionDetail, now: Timestamp) -> io::Result<()> {
+    let CommissionDetail { commission: one, timeline } = detail;
+    let mut row = |label: &str, value: &dyn Display| writeln!(out, "{LABEL}{label:<12}{LABEL:#} {value}");
+    let line = |text: &str| one_line(text, usize::MAX);
+    let style = style(&one.status);
+    row("commission", &line(&one.commission_id))?;
+    row("title", &line(title(one)))?;
+    row("status", &format_args!("{style}{}{style:#}", line(&one.status)))?;
+    row("project", &line(&one.project_name))?;
+    row("worker", &format_args!("{} ({})", line(&one.worker), line(&one.worker_display_title)))?;
+    if one.created_by == "manager" {
+        row("made by", &"the manager")?;
+    }
+    for (label, values) in [("depends on", &one.dependencies), ("artifacts", &one.linked_artifacts)] {
+        if !values.is_empty() {
+            row(label, &line(&values.join(", ")))?;
+        }
+    }
+    if let Some(job) = &one.job_id {
+        row("job", &line(job))?;
+    }
+    if !one.current_progress.is_empty() {
+        row("progress", &line(&one.current_progress))?;
+    }
+    writeln!(out, "\n{STRONG}Prompt{STRONG:#}")?;
+    harmless(&one.prompt).trim().lines().try_for_each(|line| writeln!(out, "  {line}"))?;
+    writeln!(out, "\n{STRONG}Timeline{STRONG:#}")?;
+    for TimelineEntry { timestamp, event, reason } in timeline {
+        let ago = age::ago(timestamp, now).map(|ago| format!(" ({ago})")).unwrap_or_default();
+        let event = event.strip_prefix("status_").unwrap_or(event);
+        writeln!(
+            out,
+            "  {LABEL}{}{ago}{LABEL:#}  {}: {}",
+            one_line(timestamp, 40),
+            one_line(event, 40),
+            one_line(reason, TEXT_CHARS)
+        )?;
+    }
+    if !one.result_summary.is_empty() {
+        writeln!(out, "\n{STRONG}Result{STRONG:#}\n")?;
+    }
+    Ok(())
+}
+
+async fn watch(args: CommissionWatch) -> Result<(), Failure> {
+    let mut stop = stop_signals()?;
+    tokio::select! {
+        ended = follow(&args) => ended,
+        () = stop.next() => Ok(()),
+    }
+}
+
+async fn follow(args: &CommissionWatch) -> Result<(), Failure> {
+    let hall = Hall::open(&args.hall)?;
+    let one = match &args.id {
+        Some(id) => Some(hall.find(id).await?.commission_id),
+        None => None,
+    };
+    let mut events = hall.client.events();
+    hall.ask(events.connect().await)?;
+    tell(format_args!("watching {}", one.as_deref().unwrap_or("the hall")));
+    // Earlier events are not sent, so the commission may have ended without one.
+    let (mut missed, mut is_lost) = (true, false);
+    loop {
+        if let (Some(id), true) = (&one, missed)
+            && let Some(event) = ended(&hall, id).await?
+        {
+            let HallEvent::CommissionStatus { commission_id, status, reason } = &event else { return Ok(()) };
+            let json =
+                json!({"type": "commission_status", "commissionId": commission_id, "status": status, "reason": reason});
+            tell_event(args.hall.json, &json, &event)?;
+            return outcome(&event).unwrap_or(Ok(()));
+        }
+        missed = false;
+        match events.next().await {
+            Ok(Reply { json, value }) => {
+                is_lost = false;
+                if one.as_deref().is_some_and(|id| value.commission() != Some(id)) {
+                    continue;
+                }
+                tell_event(args.hall.json, &json, &value)?;
+                if let Some(outcome) = outcome(&value).filter(|_| one.is_some()) {
+                    return outcome;
+                }
+            }
+            Err(error) if error.may_pass() => {
+                if !is_lost {
+                    tell(format_args!("{}; trying again", one_line(&error.to_string(), TEXT_CHARS)));
+                }
+                (missed, is_lost) = (true, true);
+            }
+            Err(error) => return hall.ask(Err(error)),
+        }
+    }
+}
+
+/// The event of a commission's end, if it has ended.
+async fn ended(hall: &Hall, id: &str) -> Result<Option<HallEvent>, Failure> {
+    let all = match hall.client.list(&CommissionFilter::default()).await {
+        Ok(reply) => reply.value.commissions,
+        // The next connection is followed by another look.
+        Err(error) if error.may_pass() => return Ok(None),
+        Err(error) => return hall.ask(Err(error)),
+    };
+    let Some(one) = all.into_iter().find(|one| one.commission_id == id) else {
+        return Err(Failure::error(format!("there is no commission {id} any more")));
+    };
+    let event =
+        HallEvent::CommissionStatus { commission_id: one.commission_id, status: one.status, reason: String::new() };
+    Ok(outcome(&event).is_some().then_some(event))
+}
+
+/// The outcome of the command after an event, if its commission has ended.
+fn outcome(event: &HallEvent) -> Option<Result<(), Failure>> {
+    let HallEvent::CommissionStatus { status, .. } = event else { return None };
+    match status.as_str() {
+        "completed" => Some(Ok(())),
+        "failed" => Some(Err(Failure::code(exit::JOB_FAILED))),
+        "cancelled" | "abandoned" => Some(Err(Failure::code(exit::JOB_CANCELLED))),
+        _ => None,
+    }
+}
+
+/// Prints an event: its JSON, or a line.
+fn tell_event(as_json: bool, json: &impl Serialize, event: &HallEvent) -> io::Result<()> {
+    if as_json { print_json(json) } else { print(|out| write_event(out, event)) }
+}
+
+/// Writes an event on a line; nothing for one of another kind.
+fn write_event(out: &mut dyn Write, event: &HallEvent) -> io::Result<()> {
+    let Some(id) = event.commission() else { return Ok(()) };
+    let text = |text: &str| one_line(text, TEXT_CHARS);
+    write!(out, "{STRONG}{}{STRONG:#}  ", one_line(id, 128))?;
+    match event {
+        HallEvent::CommissionStatus { status, reason, .. } => {
+            let style = style(status);
+            write!(out, "{style}{}{style:#}", text(status))?;
+            if reason.is_empty() { writeln!(out) } else { writeln!(out, ": {}", text(reason)) }
+        }
+        HallEvent::CommissionProgress { summary, .. } => writeln!(out, "{}", text(summary)),
+        HallEvent::CommissionResult { summary, .. } => writeln!(out, "result: {}", text(summary)),
+        HallEvent::CommissionArtifact { artifact_path, .. } => writeln!(out, "wrote {}", text(artifact_path)),
+        HallEvent::CommissionManagerNote { content, .. } => writeln!(out, "note: {}", text(content)),
+        HallEvent::CommissionQueued { reason, .. } => writeln!(out, "waits: {}", text(reason)),
+        HallEvent::CommissionDequeued { reason, .. } => writeln!(out, "waits no longer: {}", text(reason)),
+        HallEvent::Other => writeln!(out),
+    }
+}
+
+/// What a commission is about.
+fn title(one: &View) -> &str {
+    one.title.strip_prefix("Commission: ").unwrap_or(&one.title)
+}
+
+fn style(status: &str) -> Style {
+    let known = Status::ALL.into_iter().find(|known| known.as_str() == status);
+    match known {
+        Some(Status::Dispatched | Status::InProgress) => AnsiColor::Cyan.on_default(),
+        Some(Status::Completed) => AnsiColor::Green.on_default(),
+        Some(Status::Blocked) => AnsiColor::Yellow.on_default(),
+        Some(Status::Failed) => BAD,
+        Some(Status::Cancelled | Status::Abandoned) => LABEL,
+        Some(Status::Pending) | None => Style::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> String {
+        let mut out = Vec::new();
+        write(&mut out).unwrap();
+        String::from_utf8(anstream::adapter::strip_bytes(&out).into_vec()).unwrap()
+    }
+
+    #[test]
+    fn an_event_is_one_line_without_what_steers_a_terminal() {
+        let line = |json: &str| written(|out| write_event(out, &serde_json::from_str(json).unwrap()));
+        let status = r#"{"type":"commission_status","commissionId":"c","status":"failed","oldStatus":"in_progress",
+            "from":"in_progress","to":"failed","projectName":"p","reason":"a\n\u001b[2Jb"}"#;
+        assert_eq!(line(status), "c  failed: a \u{fffd}[2Jb\n");
+        let short = r#"{"type":"commission_status","commissionId":"c","status":"completed"}"#;
+        assert_eq!(line(short), "c  completed\n");
+        let queued = r#"{"type":"commission_queued","commissionId":"c","reason":"full"}"#;
+        assert_eq!(line(queued), "c  waits: full\n");
+        assert_eq!(line(r#"{"type":"meeting_started","meetingId":"m"}"#), "");
+    }
+}

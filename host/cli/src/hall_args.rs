@@ -1,0 +1,256 @@
+//! The command line of projects and commissions.
+
+use std::path::PathBuf;
+
+use clap::{
+    Args, Subcommand,
+    builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser},
+};
+use clap_complete::ArgValueCandidates;
+use guild_hall::commission::Status;
+
+use crate::{client::AccessArgs, complete, local::PolicyArgs};
+
+/// The home of a hall.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct HomeArgs {
+    /// The hall's home [default: $GUILD_HALL_HOME, else `home` of [hall] in guild.toml, else ~/.guild-hall]
+    #[arg(long, value_name = "HOME")]
+    pub(crate) home: Option<PathBuf>,
+    /// Where the operator's policy is
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
+}
+
+/// `guild project`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Project {
+    /// Let workers be commissioned on a git repository
+    #[command(after_help = "\
+Examples:
+  guild project add ~/src/book
+  guild project add . --name handbook --branch develop
+
+It lists the repository in config.yaml of the hall's home, and permits work in it with a [[project]] in guild.toml: what only the \
+first names is never touched. Nothing is written into the repository before the first commission; then work happens on branches \
+that begin with claude/, in worktrees below the home. `push` and `pull_requests` of [[project]] permit more.")]
+    Add(ProjectAdd),
+    /// Show the projects, and why nothing is done in one where that is so
+    #[command(after_help = "Examples:\n  guild project list\n  guild project list --json")]
+    List {
+        /// Whose projects
+        #[command(flatten)]
+        home: HomeArgs,
+        /// Print them as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Take a project out of config.yaml and guild.toml; its branches, worktrees and records stay
+    #[command(visible_alias = "rm", after_help = "Example:\n  guild project remove handbook")]
+    Remove {
+        /// The project's name
+        #[arg(value_parser = NonEmptyStringValueParser::new(), add = ArgValueCandidates::new(complete::projects))]
+        name: String,
+        /// Whose project
+        #[command(flatten)]
+        home: HomeArgs,
+    },
+}
+
+/// `guild project add`.
+#[derive(Debug, Args)]
+pub(crate) struct ProjectAdd {
+    /// The top directory of the repository's working tree
+    pub(crate) path: PathBuf,
+    /// What to call it [default: the directory's name]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) name: Option<String>,
+    /// The branch that work begins from [default: the one of origin, else main, else master, else the one that is checked out]
+    #[arg(long, value_name = "BRANCH", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) branch: Option<String>,
+    /// Whose project it is to be
+    #[command(flatten)]
+    pub(crate) home: HomeArgs,
+}
+
+/// How to reach a hall that runs.
+#[derive(Debug, Args)]
+pub(crate) struct HallArgs {
+    /// Whose hall, through the socket in its home
+    #[command(flatten)]
+    pub(crate) home: HomeArgs,
+    /// The hall of the host at this URL, instead of the one of a home [default: $GUILD_URL, if set and no --home is given]
+    #[arg(long, value_name = "URL", conflicts_with = "home")]
+    pub(crate) url: Option<String>,
+    /// How to authenticate to the host at a URL
+    #[command(flatten)]
+    pub(crate) access: AccessArgs,
+    /// Print the host's answer as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `guild commission`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Commission {
+    /// Commission a worker with work on a project, and print the commission's id
+    #[command(after_help = "\
+Examples:
+  guild commission create book researcher \"Sources on tides\" \"Which documents speak of tides?\" --dispatch
+  guild commission create book researcher \"Summary\" - --depends ID < prompt.md
+
+PROMPT is what the worker is asked; without one it is the title. A commission begins once it is dispatched, and all that it depends \
+on is there: commissions that are completed, and documents below .lore/.")]
+    Create(CommissionCreate),
+    /// List commissions: what waits, what runs, what went wrong, what is over
+    #[command(after_help = "\
+Examples:
+  guild commission list
+  guild commission list --project book --status failed --json
+
+On a terminal it has columns; in a pipe, each line has the commission's id, its status, its project, its worker, when it came to that \
+status (RFC 3339) and its title, between tabs.")]
+    List(CommissionList),
+    /// Show a commission: what was asked, what came of it, and all that happened
+    #[command(after_help = "Examples:\n  guild commission show ID\n  guild commission show ID --json")]
+    Show(CommissionOf),
+    /// Have a pending commission carried out, or put in the queue
+    #[command(after_help = "Example:\n  guild commission dispatch ID")]
+    Dispatch(CommissionOf),
+    /// End a commission that waits or runs; what was written stays on its branch
+    #[command(after_help = "Example:\n  guild commission cancel ID --reason \"asked twice\"")]
+    Cancel(CommissionCancel),
+    /// Give a commission up for good
+    #[command(after_help = "Example:\n  guild commission abandon ID \"not needed any more\"")]
+    Abandon(CommissionAbandon),
+    /// Take a commission up again that failed or was cancelled: on a new branch, the old one stays
+    #[command(after_help = "Example:\n  guild commission redispatch ID")]
+    Redispatch(CommissionOf),
+    /// Add a note to a commission's timeline
+    #[command(after_help = "Example:\n  guild commission note ID \"See also the harbour\"")]
+    Note(CommissionNote),
+    /// Show what happens in a hall, as it happens; or one commission, until it ends
+    #[command(after_help = "\
+Examples:
+  guild commission watch
+  guild commission watch ID --json
+
+One line for each event. A connection that breaks is made again; what happened in between is not told, but the end of ID is. --json \
+prints the hall's own events.
+
+Exit code: 0 when Ctrl-C or SIGTERM ends it; with ID, 0 completed, 3 failed, 4 cancelled or abandoned; 1 any error.")]
+    Watch(CommissionWatch),
+}
+
+/// `guild commission create`.
+#[derive(Debug, Args)]
+pub(crate) struct CommissionCreate {
+    /// The project's name
+    #[arg(value_parser = NonEmptyStringValueParser::new(), add = ArgValueCandidates::new(complete::projects))]
+    pub(crate) project: String,
+    /// The worker: its key, its name for people, or its package's
+    #[arg(value_parser = NonEmptyStringValueParser::new(), add = ArgValueCandidates::new(complete::members))]
+    pub(crate) worker: String,
+    /// What it is about
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) title: String,
+    /// What the worker is asked; `-` reads it from stdin [default: the title]
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) prompt: Option<String>,
+    /// What has to be there first: a commission's id, or a document below .lore/; give it again for each
+    #[arg(long, value_name = "X", add = ArgValueCandidates::new(complete::commissions))]
+    pub(crate) depends: Vec<String>,
+    /// Have it carried out at once
+    #[arg(long)]
+    pub(crate) dispatch: bool,
+    /// The model, in place of the worker's own
+    #[arg(long, value_name = "NAME")]
+    pub(crate) model: Option<String>,
+    /// Turns of the model, in place of the worker's own
+    #[arg(long, value_name = "N")]
+    pub(crate) max_turns: Option<u32>,
+    /// US dollars, in place of the worker's own
+    #[arg(long, value_name = "USD")]
+    pub(crate) max_budget_usd: Option<f64>,
+    /// The hall
+    #[command(flatten)]
+    pub(crate) hall: HallArgs,
+}
+
+/// `guild commission list`.
+#[derive(Debug, Args)]
+pub(crate) struct CommissionList {
+    /// Only those of this project
+    #[arg(long, value_name = "NAME", add = ArgValueCandidates::new(complete::projects))]
+    pub(crate) project: Option<String>,
+    /// Only those in this state
+    #[arg(long, value_name = "STATUS", value_parser = statuses())]
+    pub(crate) status: Option<Status>,
+    /// Only those of the worker with this name for people
+    #[arg(long, value_name = "NAME")]
+    pub(crate) worker: Option<String>,
+    /// The hall
+    #[command(flatten)]
+    pub(crate) hall: HallArgs,
+}
+
+/// A commission.
+#[derive(Debug, Args)]
+pub(crate) struct CommissionOf {
+    /// The commission's id, as `create` and `list` print it, or how only this one begins
+    #[arg(value_parser = NonEmptyStringValueParser::new(), add = ArgValueCandidates::new(complete::commissions))]
+    pub(crate) id: String,
+    /// The hall
+    #[command(flatten)]
+    pub(crate) hall: HallArgs,
+}
+
+/// `guild commission cancel`.
+#[derive(Debug, Args)]
+pub(crate) struct CommissionCancel {
+    /// The commission
+    #[command(flatten)]
+    pub(crate) of: CommissionOf,
+    /// Why, for its timeline
+    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) reason: Option<String>,
+}
+
+/// `guild commission abandon`.
+#[derive(Debug, Args)]
+pub(crate) struct CommissionAbandon {
+    /// The commission
+    #[command(flatten)]
+    pub(crate) of: CommissionOf,
+    /// Why, for its timeline
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) reason: String,
+}
+
+/// `guild commission note`.
+#[derive(Debug, Args)]
+pub(crate) struct CommissionNote {
+    /// The commission
+    #[command(flatten)]
+    pub(crate) of: CommissionOf,
+    /// The note; `-` reads it from stdin
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) text: String,
+}
+
+/// `guild commission watch`.
+#[derive(Debug, Args)]
+pub(crate) struct CommissionWatch {
+    /// Only this commission, until it ends: its id, or how only this one begins
+    #[arg(value_parser = NonEmptyStringValueParser::new(), add = ArgValueCandidates::new(complete::commissions))]
+    pub(crate) id: Option<String>,
+    /// The hall
+    #[command(flatten)]
+    pub(crate) hall: HallArgs,
+}
+
+/// A parser for the states of commissions.
+fn statuses() -> impl TypedValueParser<Value = Status> {
+    PossibleValuesParser::new(Status::ALL.map(Status::as_str))
+        .try_map(|name| Status::ALL.into_iter().find(|status| status.as_str() == name).ok_or("no status"))
+}

@@ -1,0 +1,128 @@
+//! `guild project`: the repositories on which workers may be commissioned.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use guild_config::{Config, PermitError, PermittedProject, shell_word};
+use guild_hall::{HallError, NewProject, PID, Permit, Registered, add_project, list_projects, remove_project};
+
+use crate::{
+    failure::Failure,
+    hall_args::{HomeArgs, Project, ProjectAdd},
+    local,
+    output::{one_line, print, print_json, state_style, tell},
+    table::{Cell, Column, Table},
+};
+
+/// `guild project`.
+pub(crate) async fn project(args: Project) -> Result<(), Failure> {
+    match args {
+        Project::Add(args) => add(args).await,
+        Project::List { home, json } => list(&home, json),
+        Project::Remove { name, home } => remove(&name, &home),
+    }
+}
+
+async fn add(args: ProjectAdd) -> Result<(), Failure> {
+    let (config, home) = open(&args.home)?;
+    let new = NewProject { name: args.name, path: args.path, branch: args.branch };
+    let Registered { settings, known, dirty } = add_project(&home, new).await?;
+    let (file, permitted) = config.permit_project(Path::new(&settings.path))?;
+    let (name, branch) = (&settings.name, settings.default_branch.as_deref().unwrap_or("its default branch"));
+    print(|out| writeln!(out, "{name}"))?;
+    let path = one_line(&settings.path, usize::MAX);
+    tell(match (known, permitted) {
+        (false, _) => format!("{path} is the project {name}, whose work begins from {branch}"),
+        (true, true) => format!("{path} was listed as the project {name}; {} permits work in it now", file.display()),
+        (true, false) => format!("{path} is the project {name} already"),
+    });
+    if dirty {
+        tell("note: its working tree has changes that are not committed; workers do not see those");
+    }
+    let member = "WORKER \"what it is about\" --dispatch";
+    tell(format_args!("next: {}`guild commission create {name} {member}`", reread(&home, permitted)));
+    Ok(())
+}
+
+/// How a host comes to know a new permission: it reads `guild.toml` when it starts, and on SIGHUP.
+fn reread(home: &Path, changed: bool) -> String {
+    match fs::read_to_string(home.join(PID)) {
+        Ok(pid) if changed => {
+            format!("`kill -HUP {}`, so that the host reads guild.toml again, then ", one_line(&pid, 20))
+        }
+        Ok(_) => String::new(),
+        Err(_) => format!("`guild serve --hall {}`, then ", shell_word(home)),
+    }
+}
+
+fn list(args: &HomeArgs, json: bool) -> Result<(), Failure> {
+    let (config, home) = open(args)?;
+    let permit = |project: PermittedProject| {
+        let PermittedProject { path, push, pull_requests } = project;
+        Permit { path, push, pull_requests }
+    };
+    let permits: Vec<Permit> = config.projects.into_iter().map(permit).collect();
+    let projects = list_projects(&home, &permits)?;
+    if json {
+        print_json(&projects)?;
+        return Ok(());
+    }
+    if projects.is_empty() {
+        tell(format_args!("no projects in {}; `guild project add PATH` adds one", home.display()));
+    }
+    let mut table = Table::new(["PROJECT", "PERMITTED"].map(Column::Left)).rest("PATH");
+    for project in &projects {
+        let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let own = real(Path::new(&project.path));
+        let permit = permits.iter().find(|permit| real(&permit.path) == own).filter(|_| project.problem.is_none());
+        let permitted = match permit {
+            None => "no".to_owned(),
+            Some(permit) => {
+                let more = [("push", permit.push), ("pull requests", permit.pull_requests)];
+                let words = more.into_iter().filter_map(|(word, is_permitted)| is_permitted.then_some(word));
+                std::iter::once("work").chain(words).collect::<Vec<_>>().join(", ")
+            }
+        };
+        let cells = [
+            Cell::text(&project.name),
+            Cell::text(&permitted).styled(state_style(permit.is_none())),
+            Cell::text(&project.path),
+        ];
+        table.row(cells, project.problem.clone());
+    }
+    table.print()?;
+    Ok(())
+}
+
+fn remove(name: &str, args: &HomeArgs) -> Result<(), Failure> {
+    let (config, home) = open(args)?;
+    let removed = remove_project(&home, name)?;
+    let (file, changed) = config.forbid_project(Path::new(&removed.path))?;
+    let also = if changed { format!(", and {} permits no work in it", file.display()) } else { String::new() };
+    tell(format_args!(
+        "{} is no project any more{also}; its branches below claude/ and its worktrees stay",
+        one_line(&removed.path, usize::MAX)
+    ));
+    Ok(())
+}
+
+/// The operator's policy, and the hall's home.
+fn open(args: &HomeArgs) -> Result<(Config, PathBuf), Failure> {
+    let config = local::config(&args.policy)?;
+    let home = local::hall_home(args.home.as_deref(), "--home", &config)?;
+    Ok((config, home))
+}
+
+impl From<HallError> for Failure {
+    fn from(error: HallError) -> Self {
+        Self::error(error.to_string())
+    }
+}
+
+impl From<PermitError> for Failure {
+    fn from(error: PermitError) -> Self {
+        Self::error(error.to_string())
+    }
+}

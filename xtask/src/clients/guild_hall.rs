@@ -1,0 +1,59 @@
+//! The command line of the original Guild Hall, unchanged, against the socket of a host of ours; and its parsers on our files.
+//!
+//! The checkout is no part of this repository: somebody names one. Its sources are bundled for Node, since it is written for
+//! another runtime.
+
+use std::{ffi::OsStr, fs, path::Path, process::Command};
+
+use serde_json::json;
+
+use super::{
+    Running,
+    fixture::{ENDLESS, FOUND, Fixture, QUESTION, WORKER},
+    install::{Bundler, copy_all, sources},
+};
+use crate::{
+    guests,
+    steps::{begin_repository, build, root, run},
+};
+
+/// The project that is worked on.
+const PROJECT: &str = "vellmar";
+
+/// Builds what is needed, and lets the original of that checkout work with a host.
+pub(crate) fn original(checkout: &Path) -> Result<(), String> {
+    let cli = checkout.join("apps/cli/index.ts");
+    if !cli.is_file() {
+        return Err(format!("{} is no checkout of Guild Hall: it has no apps/cli/index.ts", checkout.display()));
+    }
+    guests::build()?;
+    let [guild] = build(["guild"], &[])?;
+    let bundler = Bundler::ready()?;
+    let bundles = root().join("target/clients/guild-hall-bundle");
+    for (module, name) in [(cli, "cli.mjs"), (checkout.join("lib/commissions.ts"), "parsers.mjs")] {
+        bundler.bundle(&module, &bundles.join(name))?;
+    }
+    let mut fixture = Fixture::furnished("guild-hall")?;
+    let home = fixture.directory().join("hall");
+    let project = fixture.directory().join("project");
+    let lore = project.join(".lore");
+    let copied = fs::create_dir_all(&lore).and_then(|()| copy_all(&fixture.documents(), &lore));
+    copied.map_err(|e| format!("{}: {e}", lore.display()))?;
+    begin_repository(&project)?;
+    let mut add = fixture.command(&guild);
+    run(add.args(["project", "add", "--name", PROJECT, "--home"]).arg(&home).arg(&project))?;
+    fixture.serve(&guild, &[OsStr::new("--hall"), home.as_os_str()])?;
+    let plan = json!({
+        "node": bundler.node, "cli": bundles.join("cli.mjs"), "parsers": bundles.join("parsers.mjs"), "home": home,
+        "project": PROJECT, "worker": WORKER, "endless": ENDLESS, "question": QUESTION, "found": FOUND,
+    });
+    let file = fixture.directory().join("plan.json");
+    fs::write(&file, plan.to_string()).map_err(|e| format!("{}: {e}", file.display()))?;
+    let mut flows = Command::new(&bundler.node);
+    flows.arg(sources().join("guild-hall/flows.mjs")).arg(&file);
+    let ended = Running::start("Guild Hall", flows).and_then(Running::end);
+    if ended.is_err() {
+        eprintln!("The host's log is {}", fixture.log().display());
+    }
+    ended.and(fixture.close())
+}
