@@ -85,7 +85,7 @@ fn a_task_for_a_member_without_a_worker_says_what_to_do_instead() {
     home.member("idle", "worker", &guest::refusing("fine"));
     home.edit_manifest("idle", |manifest| manifest["capabilities"] = json!([]));
     let why = run(&home, "idle");
-    assert!(why.contains("`capabilities` in its guild-member.json does not name `worker`"), "{why}");
+    assert!(why.contains("`capabilities` in its manifest does not name `worker`"), "{why}");
 }
 
 #[test]

@@ -241,7 +241,7 @@ fn an_import_that_nobody_has_is_refused() {
 #[test]
 fn an_import_that_was_not_asked_for_is_refused() {
     let why = "guild-member.json:1: the component imports `guild:worker/web@0.1.0`, which its manifest does not ask for; add the line \
-               `\"web\": {}` to `component.grants` in guild-member.json";
+               `\"web\": {}` to its `component.grants`";
     Hostile::worker(Guest::importing(&["web"]).build())
         .grants(serde_json::json!({}))
         .attacks(|case| refused(case, why));
@@ -382,11 +382,11 @@ fn a_component_that_is_a_link_a_pipe_or_a_directory_is_refused() {
                 let made = std::process::Command::new("mkfifo").arg(path).status().unwrap();
                 assert!(made.success());
             },
-            "it is no regular file; name the component's file in `component.file` of guild-member.json",
+            "it is no regular file; name the component's file in `component.file` of the manifest",
         ),
         (
             |path| fs::create_dir(path).unwrap(),
-            "it is a directory; name the component's file in `component.file` of guild-member.json",
+            "it is a directory; name the component's file in `component.file` of the manifest",
         ),
     ];
     for (plant, why) in plants {

@@ -29,7 +29,7 @@ pub(crate) fn spec_for(data: &[u8]) -> ComponentSpec {
         job_tools: Some(PlainRequest {}),
         status: Some(PlainRequest {}),
         agent: Some(AgentRequest { own_tools: true }),
-        artifacts: None,
+        ..RequestedGrants::default()
     };
     let spec = |world: &str, grants: &RequestedGrants| {
         let mut spec: ComponentSpec =

@@ -1,4 +1,4 @@
-//! `guild-member.json` and `guild.toml`, and what a member may do by both.
+//! `guild-member.json`, `package.json` and `guild.toml`, and what a member may do by both.
 
 use std::path::Path;
 
@@ -6,19 +6,30 @@ use guild_config::{Config, ConfigError};
 use guild_contract::{
     Grants, Manifest, MemberKey, Policy,
     grants::{Capability, ComponentGrants, Pattern, Rule, wildcard},
-    manifest::{ComponentSpec, Interface, Lines},
+    manifest::{ComponentSpec, Interface, Lines, package},
 };
 
 use crate::section;
 
 const FILE: &str = "/etc/guild/guild.toml";
 
-/// Sections: the manifest (without a name), `guild.toml`, and `key`.
+/// Sections: the manifest (without a name), `package.json`, `guild.toml`, and `key`.
 pub fn run(data: &[u8]) {
     let policy = std::str::from_utf8(&section(data, b"guild.toml")).map_or(Policy::default(), policy);
     let key = String::from_utf8_lossy(&section(data, b"key")).trim().parse();
     let key = key.unwrap_or_else(|_| "team/ann".parse::<MemberKey>().unwrap());
-    match Manifest::parse(&section(data, b"")) {
+    let (member, package) = (section(data, b""), section(data, b"package.json"));
+    if package::is_declared(&package) {
+        let both = [Manifest::of(None, Some(&package)), Manifest::of(Some(&member), Some(&package))];
+        for (spec, why) in
+            both.into_iter().map(|read| (read.as_ref().ok().and_then(|read| read.component.clone()), read.err()))
+        {
+            assert!(spec.is_some() != why.is_some(), "a package without a component is refused");
+            spec.iter().for_each(|spec| grants(&key, spec, &policy));
+            assert!(why.is_none_or(|why| !why.text.trim().is_empty()), "a refusal without a reason");
+        }
+    }
+    match Manifest::parse(&member) {
         Ok(manifest) => {
             again(manifest.clone());
             if let Some(spec) = &manifest.component {

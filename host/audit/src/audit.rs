@@ -6,7 +6,7 @@ use guild_contract::{
     Limits,
     grants::{Capability, Names, Verdict, wildcard},
     interfaces::Link,
-    manifest::{Interface, World},
+    manifest::{Interface, Scope, World},
     text::hex,
 };
 use serde_json::Value;
@@ -267,7 +267,7 @@ fn requested(member: &Member<'_>, imports: &[Import]) -> Vec<RequestedCapability
     };
     let mut all = Vec::new();
     let mut add = |grant: String, key: &str, (state, why), used_by| {
-        let key = format!("component.grants.{key}");
+        let key = format!("component.{key}");
         all.push(RequestedCapability { grant, key, state, why, used_by });
     };
     let verdict = |verdict: Option<&Verdict>| match verdict {
@@ -276,10 +276,16 @@ fn requested(member: &Member<'_>, imports: &[Import]) -> Vec<RequestedCapability
     };
     for interface in Interface::ALL.into_iter().filter(|interface| asked.asks(*interface)) {
         let name = interface.as_str();
-        add(name.to_owned(), name, verdict(grants.verdicts.interfaces.get(&interface)), used_by(interface));
+        add(
+            name.to_owned(),
+            &format!("grants.{name}"),
+            verdict(grants.verdicts.interfaces.get(&interface)),
+            used_by(interface),
+        );
     }
-    let files = asked.files.iter().flat_map(|files| &files.roots).map(|root| (Interface::Files, "files.roots", root));
-    let hosts = asked.web.iter().flat_map(|web| &web.hosts).map(|host| (Interface::Web, "web.hosts", host));
+    let files =
+        asked.files.iter().flat_map(|files| &files.roots).map(|root| (Interface::Files, "grants.files.roots", root));
+    let hosts = asked.web.iter().flat_map(|web| &web.hosts).map(|host| (Interface::Web, "grants.web.hosts", host));
     for (interface, key, name) in files.chain(hosts) {
         let names = if interface == Interface::Files { &grants.roots } else { &grants.hosts };
         let request = match interface {
@@ -289,9 +295,19 @@ fn requested(member: &Member<'_>, imports: &[Import]) -> Vec<RequestedCapability
         add(cut(&request.to_string()), key, named(names.as_ref(), name, grants.denial(interface)), used_by(interface));
     }
     let details = [
-        (asked.memory.is_some_and(|memory| memory.write), Capability::MemoryWrite, "memory.write", Interface::Memory),
-        (asked.web.as_ref().is_some_and(|web| web.search), Capability::Search, "web.search", Interface::Web),
-        (asked.agent.is_some_and(|agent| agent.own_tools), Capability::OwnTools, "agent.ownTools", Interface::Agent),
+        (
+            asked.memory.is_some_and(|memory| memory.write),
+            Capability::MemoryWrite,
+            "grants.memory.write",
+            Interface::Memory,
+        ),
+        (asked.web.as_ref().is_some_and(|web| web.search), Capability::Search, "grants.web.search", Interface::Web),
+        (
+            asked.agent.is_some_and(|agent| agent.own_tools),
+            Capability::OwnTools,
+            "grants.agent.ownTools",
+            Interface::Agent,
+        ),
     ];
     for (_, request, key, interface) in details.into_iter().filter(|(asked, ..)| *asked) {
         // Sessions have their own tool for memories, and search as the operator set it up: this is the component's.
@@ -301,11 +317,19 @@ fn requested(member: &Member<'_>, imports: &[Import]) -> Vec<RequestedCapability
         let became = verdict(grants.verdicts.details.get(&request));
         add(request, key, became, users);
     }
-    if asked.artifacts.is_some() {
-        let request = Capability::Artifacts.to_string();
+    let scopes = &member.spec.scopes;
+    let of_all = [
+        (asked.artifacts.is_some(), Capability::Artifacts, "grants.artifacts"),
+        (asked.lore_write(), Capability::LoreWrite, "grants.lore"),
+        (asked.worktree_write(), Capability::WorktreeWrite, "grants.worktree"),
+        (scopes.contains(&Scope::Project), Capability::MemoryProject, "scopes"),
+        (scopes.contains(&Scope::Global), Capability::MemoryGlobal, "scopes"),
+    ];
+    for (_, request, key) in of_all.into_iter().filter(|(asked, ..)| *asked) {
+        let request = request.to_string();
         let became = verdict(grants.verdicts.details.get(&request));
         let users = ["component", "sessions"].into_iter().filter(|_| has_jobs).map(str::to_owned).collect();
-        add(request, "artifacts", became, users);
+        add(request, key, became, users);
     }
     all.sort();
     all

@@ -35,6 +35,8 @@ pub struct Reach {
     pub writes_memory: bool,
     /// Whether it may write files that people open.
     pub writes_artifacts: bool,
+    /// Whether it may change the texts or files of the project of a commission.
+    pub writes_project: bool,
     /// Whether it reports to who dispatched it.
     pub reports: bool,
     /// Whether a model reads what its tools answer.
@@ -83,6 +85,8 @@ pub enum Sink {
     Memory,
     /// Files among a job's artifacts, which people open: HTML and SVG in a browser.
     Artifacts,
+    /// The texts and files of the project of a commission.
+    Project,
     /// The report to who dispatched the job.
     Report,
     /// The answers of its tools, which the caller's model reads.
@@ -97,6 +101,7 @@ impl Display for Sink {
             Self::Toolbox(key) => write!(f, "to the tools of {key}"),
             Self::Memory => f.write_str("to memories"),
             Self::Artifacts => f.write_str("to artifacts"),
+            Self::Project => f.write_str("to the project"),
             Self::Report => f.write_str("to the report"),
             Self::ToolAnswers => f.write_str("to answers of tools"),
         }
@@ -135,6 +140,7 @@ impl Reach {
             (self.searches, Sink::SearchProvider),
             (self.writes_memory, Sink::Memory),
             (self.writes_artifacts, Sink::Artifacts),
+            (self.writes_project, Sink::Project),
             (self.reports, Sink::Report),
             (self.answers_tools, Sink::ToolAnswers),
         ];
@@ -197,13 +203,18 @@ impl Reach {
             .map(|host| if host == "*" { "any host".to_owned() } else { format!("`{host}`") })
             .chain(self.searches.then(|| "the search provider".to_owned()))
             .chain(self.toolboxes.iter().map(|key| format!("the tools of `{key}`")));
-        let writes = [(self.writes_memory, "memories"), (self.writes_artifacts, "artifacts")];
+        let writes = [
+            (self.writes_memory, "memories"),
+            (self.writes_artifacts, "artifacts"),
+            (self.writes_project, "the project of a commission"),
+        ];
         let writes = writes.into_iter().filter(|(has, _)| *has).map(|(_, what)| what.to_owned());
         let readers = [
             (self.reports, "who dispatched it"),
             (self.answers_tools, "the models that call its tools"),
             (self.writes_artifacts, "people who open its artifacts"),
             (self.writes_memory, "its own later jobs"),
+            (self.writes_project, "all who work on the project"),
         ];
         let readers = readers.into_iter().filter(|(has, _)| *has).map(|(_, who)| who.to_owned());
         format!(

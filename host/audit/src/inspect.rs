@@ -6,7 +6,7 @@ use guild_contract::{
     WIT_PACKAGE, WIT_VERSIONS,
     grants::Grants,
     interfaces::{self, EXPORTS, Link},
-    manifest::{ComponentSpec, FILE_NAME, Interface, World},
+    manifest::{ComponentSpec, Interface, World},
 };
 use wasmparser::{ComponentTypeRef, Encoding, Parser, Payload};
 
@@ -55,7 +55,7 @@ fn not_asked(imports: &BTreeMap<Interface, String>) -> String {
     let lines: Vec<_> = imports.keys().map(|interface| format!("`\"{}\": {{}}`", interface.as_str())).collect();
     let add = if lines.len() == 1 { "the line" } else { "the lines" };
     format!(
-        "the component imports {}, which its manifest does not ask for; add {add} {} to `component.grants` in {FILE_NAME}",
+        "the component imports {}, which its manifest does not ask for; add {add} {} to its `component.grants`",
         quoted(imports.values()),
         lines.join(", ")
     )

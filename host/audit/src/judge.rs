@@ -2,7 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use guild_contract::{Limits, interfaces::EXPORTS, manifest::World};
+use guild_contract::{
+    Limits,
+    interfaces::EXPORTS,
+    manifest::{CheckoutScope, World},
+};
 
 use crate::{
     evidence::characters::alike,
@@ -14,7 +18,7 @@ use crate::{
     package,
     rules::{Rule, Severity},
     scan::{Scan, beyond},
-    subject::{Member, in_manifest},
+    subject::Member,
     text::steers,
     traces::PRIVATE_KEY,
 };
@@ -281,7 +285,7 @@ fn unknown_functions(import: &Import) -> Option<String> {
 pub(crate) fn requested(audit: &Audit, member: Member<'_>, findings: &mut Findings) {
     let (spec, grants) = (member.spec, member.grants);
     for request in &audit.requested {
-        let place = in_manifest(&request.key);
+        let place = member.in_manifest(&request.key);
         if request.used_by.is_empty() {
             let unused = match spec.world.exports_dispatch() {
                 true => "and neither imports it nor has session tools that use it",
@@ -301,22 +305,23 @@ pub(crate) fn requested(audit: &Audit, member: Member<'_>, findings: &mut Findin
     if asks.files.as_ref().is_some_and(|files| files.roots.is_empty()) {
         let text = "it asks for every read root; have it name those that it needs in `files.roots`, or allow it only some in \
                     guild.toml (\"files:ROOT\")";
-        findings.add(Rule::GA030, in_manifest("component.grants.files"), text);
+        findings.add(Rule::GA030, member.in_manifest("component.grants.files"), text);
     }
     let uses =
         |grant: &str| audit.requested.iter().any(|request| request.grant == grant && !request.used_by.is_empty());
     if grants.component.memory_write && uses("memory:write") {
         let text = "it may write memories, which later jobs of the member are shown: what one job was told can lead the next. \
                     Deny \"memory:write\" where that is not wanted";
-        findings.add(Rule::GA031, in_manifest("component.grants.memory.write"), text);
+        findings.add(Rule::GA031, member.in_manifest("component.grants.memory.write"), text);
     }
+    judge_commissions(&member, findings);
     if grants.component.own_tools && uses("agent:own-tools") {
         let text = "sessions that it starts may call tools of its own; what they answer is the component's word";
-        findings.add(Rule::GA040, in_manifest("component.grants.agent.ownTools"), text);
+        findings.add(Rule::GA040, member.in_manifest("component.grants.agent.ownTools"), text);
     }
     if spec.world == World::AutonomousWorker {
         let text = "it carries its jobs out itself: it sees /job and writes below /job/artifacts, within the limits";
-        findings.add(Rule::GA041, in_manifest("component.world"), text);
+        findings.add(Rule::GA041, member.in_manifest("component.world"), text);
     }
     let (asked, had) = (&spec.resources, &member.bounds);
     let clipped = [
@@ -329,13 +334,43 @@ pub(crate) fn requested(audit: &Audit, member: Member<'_>, findings: &mut Findin
             && asked > had
         {
             let text = format!("it asks for {bound} = {asked}, and your limits make that {had}");
-            findings.add(Rule::GA064, in_manifest(&format!("component.resources.{bound}")), text);
+            findings.add(Rule::GA064, member.in_manifest(&format!("component.resources.{bound}")), text);
         }
     }
     let has_sessions = !spec.tools.is_empty() || !spec.toolboxes.is_empty() || asks.agent.is_some();
     if has_sessions && spec.resources.max_turns.is_none() && spec.resources.max_budget_usd.is_none() {
         let text = "its manifest bounds neither turns nor dollars, so only the operator's limits do; have it name what it needs";
-        findings.add(Rule::GA036, in_manifest("component.resources"), text);
+        findings.add(Rule::GA036, member.in_manifest("component.resources"), text);
+    }
+}
+
+/// What it can change of a project in a commission, for all who read that later.
+fn judge_commissions(member: &Member<'_>, findings: &mut Findings) {
+    let (spec, grants) = (member.spec, member.grants);
+    if grants.lore_write {
+        let text = "in a commission it may write and change the project's texts in `.lore`, but for the records of commissions \
+                    and meetings: other workers and people read them. Deny \"lore:write\" where that is not wanted";
+        findings.add(Rule::GA065, member.in_manifest("component.grants.lore"), text);
+    }
+    if grants.worktree_write {
+        let what = match spec.checkout_scope.unwrap_or_default() {
+            CheckoutScope::Full => "all files of the project",
+            CheckoutScope::Sparse => "the files that are checked out for it, and make new ones",
+        };
+        let text = format!(
+            "in a commission it may change {what}, but for `.git`; they are merged into `claude/main` when it completes. Deny \
+             \"worktree:write\" where that is not wanted"
+        );
+        findings.add(Rule::GA065, member.in_manifest("component.grants.worktree"), text);
+    }
+    let wider =
+        [(grants.scopes.project, "project", "of the project"), (grants.scopes.global, "global", "of all projects")];
+    for (_, scope, whose) in wider.into_iter().filter(|(granted, ..)| *granted) {
+        let text = format!(
+            "in a commission it is shown the memories {whose} and may store some, which other workers are shown: what one was \
+             told can lead the next. Deny \"memory:{scope}\" where that is not wanted"
+        );
+        findings.add(Rule::GA066, member.in_manifest("component.scopes"), text);
     }
 }
 
@@ -347,7 +382,7 @@ fn is_denied(audit: &Audit, interface: &str) -> bool {
 /// What its directory and its `mcp` line say.
 pub(crate) fn directory(member: &Member<'_>, findings: &mut Findings) {
     package::files(member.package.files, findings);
-    package::line(member.manifest, findings);
+    package::line(member, findings);
 }
 
 /// What can flow where: a finding for each place, with all that can go there for one reason.

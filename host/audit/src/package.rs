@@ -1,12 +1,10 @@
 //! What a member's directory holds besides its own files, and the line by which others start it.
 
-use guild_contract::manifest::Manifest;
-
 use crate::{
     findings::Findings,
     model::{OtherFile, OtherKind},
     rules::{Rule, Severity},
-    subject::in_manifest,
+    subject::Member,
 };
 
 /// Files of a kind that a finding names.
@@ -89,7 +87,8 @@ fn is_for_agents(path: &str) -> bool {
 }
 
 /// The `mcp` line, by which others start the member.
-pub(crate) fn line(manifest: &Manifest, findings: &mut Findings) {
+pub(crate) fn line(member: &Member<'_>, findings: &mut Findings) {
+    let manifest = member.manifest;
     let command = manifest.mcp.as_ref().map_or("guild", |line| &line.command);
     let unplain = manifest.unplain().map(|found| (found.key, found.what));
     // The host's own check takes any program of that name, since people install it where they like.
@@ -97,10 +96,10 @@ pub(crate) fn line(manifest: &Manifest, findings: &mut Findings) {
         unplain.or((command != "guild").then(|| ("mcp.command", format!("is {command:?} and not \"guild\""))));
     if manifest.component.is_some() && manifest.plugin.is_some() {
         let text = "it names a program besides the component, which a host of another kind starts; have it taken out";
-        findings.add(Rule::GA058, in_manifest("plugin"), text);
+        findings.add(Rule::GA058, member.in_manifest("plugin"), text);
     }
     if let Some((key, what)) = unplain {
         let text = format!("it {what}: who starts the member by it gets another program, or another policy than yours");
-        findings.add(Rule::GA058, in_manifest(key), text);
+        findings.add(Rule::GA058, member.in_manifest(key), text);
     }
 }

@@ -117,4 +117,6 @@ rules! {
     GA062 "engine-not-there" Medium "It says that it carries a language's engine, and is too small for one.";
     GA063 "claims-unproven" Info "It names its authors, or itself as its manifest does not, and nobody whom the operator trusts signed it.";
     GA064 "bound-clipped" Info "It asks for more turns, dollars or time than the operator's limits allow.";
+    GA065 "project-write" Low "In a commission it may change the texts or the files of a project.";
+    GA066 "wider-memory" Low "In a commission it may store memories that other workers are shown.";
 }

@@ -1,11 +1,11 @@
 //! What is audited.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use guild_contract::{
     Bounds, Limits, MemberKey,
     grants::Grants,
-    manifest::{ComponentSpec, FILE_NAME, Manifest},
+    manifest::{ComponentSpec, Manifest},
 };
 
 use crate::model::{OtherFile, Signature};
@@ -47,7 +47,7 @@ pub struct Member<'a> {
 /// What a member's directory holds besides manifest and component.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Package<'a> {
-    /// Its posture, which its sessions are given.
+    /// Its `posture.md`, which its sessions are given.
     pub posture: Option<&'a [u8]>,
     /// Its memories, which its sessions are shown: path and content. One that is new should have none.
     pub memories: &'a [(String, Vec<u8>)],
@@ -87,7 +87,15 @@ pub struct Operator {
     pub toolbox_hosts: BTreeMap<String, Vec<String>>,
 }
 
-/// A key of the manifest, as a finding's place.
-pub(crate) fn in_manifest(key: &str) -> String {
-    format!("{FILE_NAME}: {key}")
+impl Member<'_> {
+    /// A key of the manifest, as a finding's place.
+    pub(crate) fn in_manifest(&self, key: &str) -> String {
+        self.manifest.lines.name(key)
+    }
+
+    /// What its sessions are given as its posture: the file, else the manifest's text.
+    pub(crate) fn posture(&self) -> Option<Cow<'_, str>> {
+        let own = self.manifest.posture.as_deref().map(Cow::Borrowed);
+        self.package.posture.map(String::from_utf8_lossy).or(own)
+    }
 }

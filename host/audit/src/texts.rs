@@ -22,7 +22,7 @@ use crate::{
     flows::{Flow, Source},
     model::{Audit, ModelText, NamedHost, PackedBlock},
     rules::{Rule, Severity},
-    subject::{Member, in_manifest},
+    subject::Member,
 };
 
 /// Texts of a section of data, or of what is unpacked, that are listed. What a member declares is listed whole.
@@ -77,7 +77,7 @@ pub(crate) struct Texts {
 impl Texts {
     /// Looks through what a member brings along for its models: manifest, posture, memories.
     pub(crate) fn declared(&mut self, member: &Member<'_>) {
-        for (place, text) in declared(member.manifest, member.package.posture) {
+        for (place, text) in declared(member) {
             self.text(&place, &text);
         }
         for tool in member.package.tools {
@@ -382,7 +382,7 @@ impl Texts {
                     Alike::Letter => (Severity::Medium, "differs by one letter from"),
                 };
                 let text = format!("{} {how} {other:?}, another member", spelled(own));
-                self.say(severity, Rule::GA052, &in_manifest(key), text);
+                self.say(severity, Rule::GA052, &member.in_manifest(key), text);
             }
         }
     }
@@ -467,7 +467,8 @@ fn what_to_do(rule: Rule) -> &'static str {
 }
 
 /// What a member says of itself and to its models: each text with its place.
-fn declared(manifest: &Manifest, posture: Option<&[u8]>) -> Vec<(String, String)> {
+fn declared(member: &Member<'_>) -> Vec<(String, String)> {
+    let manifest = member.manifest;
     let fields = [
         ("name", &manifest.name),
         ("displayName", &manifest.display_name),
@@ -476,19 +477,20 @@ fn declared(manifest: &Manifest, posture: Option<&[u8]>) -> Vec<(String, String)
     ];
     let schema = manifest.component.as_ref().and_then(|component| component.config_schema.as_ref());
     let schema = schema.and_then(|schema| serde_json::to_string_pretty(schema).ok());
-    let posture = posture.map(|bytes| {
-        let text = String::from_utf8_lossy(bytes);
+    let posture = member.posture().map(|text| {
+        let place = member.package.posture.map_or_else(|| member.in_manifest("posture"), |_| POSTURE.to_owned());
         // Editors of Windows write it at the beginning of every file.
-        text.strip_prefix('\u{feff}').unwrap_or(&text).to_owned()
+        (place, text.strip_prefix('\u{feff}').unwrap_or(&text).to_owned())
     });
-    let fields = fields.into_iter().map(|(key, text)| (in_manifest(key), text.clone()));
-    let schema = schema.map(|schema| (in_manifest("component.configSchema"), schema));
-    fields.chain(schema).chain(posture.map(|posture| (POSTURE.to_owned(), posture))).collect()
+    let title = manifest.display_title.as_ref().map(|title| ("displayTitle", title));
+    let fields = fields.into_iter().chain(title).map(|(key, text)| (member.in_manifest(key), text.clone()));
+    let schema = schema.map(|schema| (member.in_manifest("component.configSchema"), schema));
+    fields.chain(schema).chain(posture).collect()
 }
 
 /// The texts in which a member says what it is for, in one.
 pub(crate) fn purpose(member: &Member<'_>) -> String {
-    let posture = member.package.posture.map(String::from_utf8_lossy).unwrap_or_default();
+    let posture = member.posture().unwrap_or_default();
     // A name declares nothing: who has a host can call a member like it.
     [&*member.manifest.description, &posture].join("\n")
 }

@@ -7,13 +7,13 @@ use clap::Args;
 use guild_config::{Config, shell_word};
 use guild_contract::{
     MemberKey,
-    manifest::{FILE_NAME, WORKER},
+    manifest::{FILE_NAME, WORKER, package},
 };
 use guild_roster::{
     discovery::{Found, FoundMember, MEMBERS, discover, single},
     open_directory,
 };
-use guild_trust::Approval;
+use guild_trust::{Approval, is_member_at};
 
 use crate::failure::Failure;
 
@@ -87,7 +87,7 @@ pub(crate) fn member_directory(member: &str, local: &LocalArgs, config: &Config)
     let is_key = member.parse::<MemberKey>().is_ok();
     let by_key = members.as_ref().filter(|_| is_key).map(|members| members.join(member));
 
-    let has_manifest = |directory: &PathBuf| directory.join(FILE_NAME).is_file();
+    let has_manifest = |directory: &PathBuf| is_member_at(directory);
     match (itself.clone().filter(has_manifest), by_key.clone().filter(has_manifest)) {
         (Some(itself), Some(by_key)) if !is_same(&itself, &by_key) => Err(Failure::error(format!(
             "{member:?} is both the directory ./{member} and the key of {}; write ./{member} or {}",
@@ -99,7 +99,11 @@ pub(crate) fn member_directory(member: &str, local: &LocalArgs, config: &Config)
             let looked: Vec<_> = [itself, by_key].iter().flatten().map(|place| place.display().to_string()).collect();
             let looked = match looked.as_slice() {
                 [] => "that can be no key".to_owned(),
-                looked => format!("there is no {FILE_NAME} in {}", looked.join(" nor in ")),
+                looked => format!(
+                    "there is no {FILE_NAME}, nor a {} with \"guildHall\", in {}",
+                    package::FILE_NAME,
+                    looked.join(" nor in ")
+                ),
             };
             let named = members.map_or_else(|| "DIR".to_owned(), |members| shell_word(&members));
             Err(Failure::error(format!(
@@ -123,7 +127,7 @@ pub(crate) fn check_worker(directory: &Path, local: &LocalArgs, config: &Config)
     let Some(component) = manifest.component.as_ref().filter(|_| !manifest.is_worker()) else { return Ok(()) };
     Err(Failure::error(match component.world.exports_dispatch() {
         true => format!(
-            "member {key} takes no work: `capabilities` in its {FILE_NAME} does not name `{WORKER}`; add it, or dispatch to another"
+            "member {key} takes no work: `capabilities` in its manifest does not name `{WORKER}`; add it, or dispatch to another"
         ),
         false => format!(
             "member {key} is a toolbox and has no worker that could carry a task out; `guild call {key} TOOL` calls one of its tools"

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     MemberKey,
-    manifest::{ComponentSpec, FILE_NAME, FILE_TOOLS, Interface, WebRequest},
+    manifest::{ComponentSpec, FILE_TOOLS, Interface, Scope, WebRequest},
 };
 
 pub use crate::policy::{Capability, Pattern, Policy, Rule, wildcard};
@@ -78,6 +78,12 @@ pub struct Grants {
     pub hosts: Option<Names>,
     /// Whether the job's files may be written.
     pub artifacts: bool,
+    /// Whose memories it is given in a commission, besides its own.
+    pub scopes: ScopeGrants,
+    /// Whether the texts of a commission's project may be written.
+    pub lore_write: bool,
+    /// Whether the other files that are checked out for a commission may be written.
+    pub worktree_write: bool,
     /// Whether a component that imports what was not granted is refused.
     pub strict_imports: bool,
 }
@@ -90,6 +96,16 @@ pub struct Verdicts {
     pub interfaces: BTreeMap<Interface, Verdict>,
     /// What else it asks for, as [`Capability`] spells it, and the session tools by their names.
     pub details: BTreeMap<String, Verdict>,
+}
+
+/// Memories that are not a member's own. They are there in commissions only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ScopeGrants {
+    /// Those of the project.
+    pub project: bool,
+    /// Those of all projects.
+    pub global: bool,
 }
 
 /// What a component may do by itself.
@@ -167,6 +183,10 @@ impl Grants {
             (searches, Capability::Search),
             (own_tools, Capability::OwnTools),
             (asked.artifacts.is_some(), Capability::Artifacts),
+            (spec.scopes.contains(&Scope::Project), Capability::MemoryProject),
+            (spec.scopes.contains(&Scope::Global), Capability::MemoryGlobal),
+            (asked.lore_write(), Capability::LoreWrite),
+            (asked.worktree_write(), Capability::WorktreeWrite),
         ];
         let details = details
             .into_iter()
@@ -175,7 +195,9 @@ impl Grants {
             .chain(spec.tools.iter().map(|tool| (tool.clone(), verdict(tool_denial(tool)))))
             .collect();
         let verdicts = Verdicts { interfaces, details };
-        let is_granted = |tool: &&String| verdicts.details.get(*tool) == Some(&Verdict::Granted);
+        let has_detail = |name: &str| verdicts.details.get(name) == Some(&Verdict::Granted);
+        let is_granted = |tool: &&String| has_detail(tool);
+        let holds = |capability: Capability| has_detail(&capability.to_string());
         let has = |interface| verdicts.interfaces.get(&interface) == Some(&Verdict::Granted);
         Self {
             component: ComponentGrants {
@@ -192,6 +214,9 @@ impl Grants {
             roots,
             hosts,
             artifacts: allowed(Capability::Artifacts),
+            scopes: ScopeGrants { project: holds(Capability::MemoryProject), global: holds(Capability::MemoryGlobal) },
+            lore_write: holds(Capability::LoreWrite),
+            worktree_write: holds(Capability::WorktreeWrite),
             strict_imports: policy.strict_imports,
             verdicts,
         }
@@ -220,6 +245,12 @@ impl Grants {
             roots: both(self.roots, &then.roots),
             hosts: both(self.hosts, &then.hosts),
             artifacts: self.artifacts && then.artifacts,
+            scopes: ScopeGrants {
+                project: self.scopes.project && then.scopes.project,
+                global: self.scopes.global && then.scopes.global,
+            },
+            lore_write: self.lore_write && then.lore_write,
+            worktree_write: self.worktree_write && then.worktree_write,
             strict_imports: self.strict_imports || then.strict_imports,
         }
     }
@@ -244,7 +275,7 @@ impl Grants {
                 }
                 _ => None,
             });
-            return Some(denied.unwrap_or_else(|| format!("{FILE_NAME} asks for nothing that reads files")));
+            return Some(denied.unwrap_or_else(|| "its manifest asks for nothing that reads files".to_owned()));
         };
         if let Some(denied) = roots.none_of.iter().find(|pattern| wildcard(pattern, root)) {
             let denied = Capability::Root(denied.clone()).to_string();
@@ -253,7 +284,8 @@ impl Grants {
         let names = |patterns: &[String]| patterns.iter().any(|pattern| wildcard(pattern, root));
         let asked = spec.grants.files.iter().flat_map(|files| &files.roots).cloned().collect::<Vec<_>>();
         if !asked.is_empty() && !names(&asked) {
-            return Some(format!("{FILE_NAME} does not ask for it: `component.grants.files.roots` names others only"));
+            let why = "its manifest does not ask for it: `component.grants.files.roots` names others only";
+            return Some(why.to_owned());
         }
         let allowed = roots.all_of.iter().all(|patterns| names(patterns));
         (!allowed).then(|| not_allowed(&Capability::Root(root.to_owned()), key))
@@ -440,6 +472,38 @@ mod tests {
         );
         let why = none.denial(Interface::Files).unwrap();
         assert!(why.contains(r#"[member."*"]"#) && why.contains(r#"take "files" out of its `deny`"#), "{why}");
+    }
+
+    #[test]
+    fn what_a_commission_can_reach_is_asked_for_and_can_be_denied_one_by_one() {
+        let wanted = json!({
+            "scopes": ["worker", "project", "global"],
+            "grants": {"lore": {"write": true}, "worktree": {"write": true}, "memory": {}}
+        });
+        let of =
+            |grants: &Grants| (grants.scopes.project, grants.scopes.global, grants.lore_write, grants.worktree_write);
+        let all = grants(wanted.clone(), Vec::new());
+        assert_eq!(of(&all), (true, true, true, true));
+        assert_eq!(
+            of(&grants(json!({"grants": {"memory": {}, "lore": {}}}), Vec::new())),
+            (false, false, false, false)
+        );
+        for (denied, expected) in [
+            ("memory:project", (false, true, true, true)),
+            ("memory:global", (true, false, true, true)),
+            ("memory", (false, false, true, true)),
+            ("lore:write", (true, true, false, true)),
+            ("worktree:write", (true, true, true, false)),
+            ("*", (false, false, false, false)),
+        ] {
+            let some = grants(wanted.clone(), vec![rule("*", None, &[denied])]);
+            assert_eq!(of(&some), expected, "{denied}");
+            assert_eq!(of(&all.clone().and(&some)), expected, "{denied}");
+        }
+        let allowed = grants(wanted, vec![rule("*", Some(&["lore:write", "memory:project"]), &[])]);
+        assert_eq!(of(&allowed), (true, false, true, false));
+        let Verdict::Denied(why) = &allowed.verdicts.details["worktree:write"] else { panic!("it is granted") };
+        assert!(why.contains(r#"add "worktree:write" to `allow` of [member."team/ann"]"#), "{why}");
     }
 
     #[test]

@@ -1,12 +1,15 @@
-//! `guild-member.json`: Guild Hall's own manifest, and the key `component` that this host adds to it.
+//! What declares a member: `guild-member.json`, Guild Hall's own manifest, with the key `component` that this host adds to
+//! it; or `package.json` with the key `guildHall`; or both. Who serves a member sees one [`Manifest`].
 
+mod declared;
 mod lines;
 mod mcp_line;
+pub mod package;
 mod requested;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
@@ -17,10 +20,12 @@ use crate::{
     text::{is_steering, one_line},
 };
 
-pub use lines::{Lines, ManifestError};
+use declared::Declared;
+pub use lines::{Lines, ManifestError, Place};
 pub use mcp_line::Unplain;
 pub use requested::{
     AgentRequest, ArtifactsRequest, FilesRequest, MemoryRequest, PlainRequest, RequestedGrants, WebRequest,
+    WriteRequest,
 };
 
 /// The manifest's file name in a member's directory.
@@ -40,8 +45,21 @@ pub const SESSION_TOOLS: [&str; 5] = ["Read", "Grep", "Glob", "WebSearch", "WebF
 /// Those of [`SESSION_TOOLS`] that read files and nothing else.
 pub const FILE_TOOLS: [&str; 3] = ["Read", "Grep", "Glob"];
 /// The keys of [`Manifest`].
-const KEYS: [&str; 9] =
-    ["name", "displayName", "description", "version", "transport", "mcp", "capabilities", "plugin", "component"];
+const KEYS: [&str; 13] = [
+    "name",
+    "displayName",
+    "displayTitle",
+    "description",
+    "version",
+    "portraitPath",
+    "model",
+    "posture",
+    "transport",
+    "mcp",
+    "capabilities",
+    "plugin",
+    "component",
+];
 /// Bytes of a file's or a directory's name, as file systems have them.
 const NAME_BYTES: usize = 255;
 
@@ -50,14 +68,26 @@ const NAME_BYTES: usize = 255;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Manifest {
-    /// The member's name.
+    /// The member's name; of a package, the package's.
     pub name: String,
-    /// The name for people.
+    /// The name for people: whom a commission names as its worker (`guildHall.identity.name`).
     pub display_name: String,
+    /// What it is, for people, as "Guild Artificer"; [`Self::title`] where it is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub display_title: Option<String>,
     /// What the member does, in a sentence.
     pub description: String,
     /// The member's version.
     pub version: String,
+    /// Where a page shows its picture from. The host does not read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub portrait_path: Option<String>,
+    /// The model that it prefers, for people: which one its sessions use is the operator's to say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The text for its sessions, where it has no `posture.md`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub posture: Option<String>,
     /// `http`, where `mcp` is present.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transport: Option<Transport>,
@@ -127,18 +157,62 @@ pub struct ComponentSpec {
     /// Members whose tools its sessions need (REQ-WKR-2), by their keys. Each has to be there for a dispatch to be accepted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub toolboxes: Vec<MemberKey>,
-    /// Whose memories it uses. Only `worker` is supported yet.
+    /// Whose memories it uses in a commission. Its own are always among them, in any job.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub scopes: Vec<String>,
-    /// What of a project it needs checked out (REQ-WKR-2). Not supported yet.
+    pub scopes: Vec<Scope>,
+    /// What of a project it needs checked out in a commission (REQ-WKR-2); [`CheckoutScope::Sparse`] where it does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub checkout_scope: Option<String>,
+    pub checkout_scope: Option<CheckoutScope>,
     /// Default bounds of its jobs (REQ-WKR-19).
     #[serde(default)]
     pub resources: Bounds,
     /// A JSON Schema for a dispatch's `config`, checked before the component is asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_schema: Option<Value>,
+}
+
+/// Whose memories there are (REQ-WKR-9).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scope {
+    /// The member's own.
+    Worker,
+    /// Those of the project that it works on, for all workers there.
+    Project,
+    /// Those of all projects and workers.
+    Global,
+}
+
+impl Scope {
+    /// Its name, as the manifest and the tools have it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Worker => "worker",
+            Self::Project => "project",
+            Self::Global => "global",
+        }
+    }
+}
+
+/// What of a project a worker has checked out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CheckoutScope {
+    /// `.lore/` alone.
+    #[default]
+    Sparse,
+    /// All of it.
+    Full,
+}
+
+impl CheckoutScope {
+    /// Its name, as the manifest has it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Sparse => "sparse",
+            Self::Full => "full",
+        }
+    }
 }
 
 /// A world of `guild:worker`.
@@ -229,35 +303,92 @@ fn unseen(field: &str, name: &str) -> String {
     format!("`{field}` has a control character, or one that nobody sees, in \"{shown}\"; leave it out")
 }
 
+/// Reads one of the files that declare a member. An error names the line.
+fn read<T: DeserializeOwned>(file: &'static str, text: &[u8]) -> Result<T, ManifestError> {
+    objects::check_begin(text).map_err(|why| ManifestError { file, line: 1, text: why.to_owned() })?;
+    let mut json = serde_json::Deserializer::from_slice(text);
+    let found = objects::read(objects::OBJECT, &mut json).map_err(|misread| {
+        let line = misread.error.line().max(1);
+        misread_at(misread, |error| ManifestError { line, ..ManifestError::of(file, &error) })
+    })?;
+    json.end().map_err(|error| ManifestError::of(file, &error))?;
+    Ok(found)
+}
+
+/// An error with the key that is wrong, where `of` makes one of what serde says.
+fn misread_at(
+    Misread { text, path, error }: Misread<serde_json::Error>,
+    of: impl FnOnce(serde_json::Error) -> ManifestError,
+) -> ManifestError {
+    let names_its_key = !error.is_data() || path.is_empty() || error.to_string().contains(" field `");
+    let found = of(error);
+    match text {
+        Some(text) => ManifestError { text, ..found },
+        None if names_its_key => found,
+        None => ManifestError { text: format!("`{path}`: {}", found.text), ..found },
+    }
+}
+
+/// Refuses a key of the object at `within` that is probably a misspelling of one of `known` that is not there.
+fn check_slips(lines: &Lines, within: &str, known: &[&str]) -> Result<(), ManifestError> {
+    let (said, unknown): (Vec<&str>, Vec<&str>) = lines.keys(within).partition(|key| known.contains(key));
+    let missing = || known.iter().copied().filter(|key| !said.contains(key));
+    let full = |key: &str| if within.is_empty() { key.to_owned() } else { format!("{within}.{key}") };
+    let slips = unknown.into_iter().filter_map(|key| Some((lines.place(&full(key)), key, slip(key, missing())?)));
+    match slips.min_by_key(|(place, ..)| place.line) {
+        Some((place, key, meant)) => {
+            Err(ManifestError::at(&place, format!("unknown field `{key}`; did you mean `{meant}`?")))
+        }
+        None => Ok(()),
+    }
+}
+
 impl Manifest {
-    /// Parses and checks a manifest.
+    /// Parses and checks a `guild-member.json` that stands alone.
     ///
     /// # Errors
     /// What is wrong, for the person who wrote it, with its line.
     pub fn parse(text: &[u8]) -> Result<Self, ManifestError> {
-        objects::check_begin(text).map_err(|why| ManifestError { line: 1, text: why.to_owned() })?;
         // What is no JSON has no lines; its error comes next.
-        let lines = Lines::of(str::from_utf8(text).unwrap_or_default());
-        let (known, unknown): (Vec<&str>, Vec<&str>) = lines.keys().partition(|key| KEYS.contains(key));
-        let missing = || KEYS.into_iter().filter(|key| !known.contains(key));
-        let slips = unknown.into_iter().filter_map(|key| Some((key, slip(key, missing())?)));
-        if let Some((key, meant)) = slips.min_by_key(|(key, _)| lines.of_key(key)) {
-            let text = format!("unknown field `{key}`; did you mean `{meant}`?");
-            return Err(ManifestError { line: lines.of_key(key), text });
+        let text_of_lines = str::from_utf8(text).unwrap_or_default();
+        let lines = Lines::of(FILE_NAME, text_of_lines);
+        check_slips(&lines, "", &KEYS)?;
+        let manifest = Self { lines, ..read(FILE_NAME, text)? };
+        manifest.faultless(|manifest| manifest.check_mcp().and_then(|()| manifest.check()))
+    }
+
+    /// Parses and checks what declares a member: `guild-member.json`, `package.json`, or both, of which
+    /// [`package::is_declared`] holds. What one of two files says holds where the other does not say it.
+    ///
+    /// # Errors
+    /// What is wrong, with the file and the line. Where both files say a thing and differ, the places in both.
+    pub fn of(member: Option<&[u8]>, package: Option<&[u8]>) -> Result<Self, ManifestError> {
+        let Some(package) = package else { return Self::parse(member.unwrap_or_default()) };
+        let package = package::declared(package)?;
+        let begin = package.lines.place("");
+        let declared = match member {
+            Some(text) => {
+                let lines = Self::parse(text)?.lines;
+                let value: BTreeMap<String, Value> = read(FILE_NAME, text)?;
+                let value = value.into_iter().filter(|(key, _)| KEYS.contains(&key.as_str())).collect();
+                Declared { value, lines, faults: Vec::new() }.with(package)?
+            }
+            None => package,
+        };
+        declared.manifest(&begin)
+    }
+
+    /// What it is, for people; its name, where it does not say.
+    pub fn title(&self) -> &str {
+        self.display_title.as_deref().unwrap_or(&self.display_name)
+    }
+
+    /// Refuses what `check` finds, with its place.
+    fn faultless(self, check: impl FnOnce(&Self) -> Result<(), Fault>) -> Result<Self, ManifestError> {
+        match check(&self) {
+            Ok(()) => Ok(self),
+            Err(Fault { at, text }) => Err(ManifestError::at(&self.lines.place(at), text)),
         }
-        let mut json = serde_json::Deserializer::from_slice(text);
-        let manifest: Self = objects::read(objects::OBJECT, &mut json).map_err(|Misread { text, path, error }| {
-            let line = error.line().max(1);
-            let names_its_key = !error.is_data() || path.is_empty() || error.to_string().contains(" field `");
-            let otherwise = |error: serde_json::Error| match ManifestError::from(error) {
-                error if names_its_key => error,
-                ManifestError { line, text } => ManifestError { line, text: format!("`{path}`: {text}") },
-            };
-            text.map_or_else(|| otherwise(error), |text| ManifestError { line, text })
-        })?;
-        json.end()?;
-        manifest.check().map_err(|Fault { at, text }| ManifestError { line: lines.of_key(at), text })?;
-        Ok(Self { lines, ..manifest })
     }
 
     /// Whether the member accepts dispatched work (REQ-WD-2).
@@ -280,7 +411,7 @@ impl Manifest {
              [\"{WORKER}\"]",
             component.world.as_str()
         );
-        vec![ManifestError { line: self.lines.of_key("capabilities"), text }]
+        vec![ManifestError::at(&self.lines.place("capabilities"), text)]
     }
 
     /// Refuses a capability that is a slip of the pen of one that is not named. Without a component, it is another host's.
@@ -299,13 +430,8 @@ impl Manifest {
         }
     }
 
-    fn check(&self) -> Result<(), Fault> {
-        self.check_capabilities()?;
-        for (field, text) in [("name", &self.name), ("version", &self.version)] {
-            if text.trim().is_empty() {
-                return Err(Fault::at(field, format!("`{field}` must not be empty")));
-            }
-        }
+    /// Refuses a `guild-member.json` that Guild Hall would.
+    fn check_mcp(&self) -> Result<(), Fault> {
         if self.mcp.is_none() && self.plugin.is_none() {
             return Err(Fault::at("", "at least one of `mcp` and `plugin` is needed"));
         }
@@ -316,6 +442,16 @@ impl Manifest {
         }
         if self.is_worker() && self.mcp.is_none() {
             return Err(Fault::at("capabilities", "capability `worker` needs `mcp`"));
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), Fault> {
+        self.check_capabilities()?;
+        for (field, text) in [("name", &self.name), ("version", &self.version)] {
+            if text.trim().is_empty() {
+                return Err(Fault::at(field, format!("`{field}` must not be empty")));
+            }
         }
         if let Some(world) = self.component.as_ref().map(|component| component.world)
             && self.is_worker()
@@ -368,15 +504,6 @@ impl ComponentSpec {
             }
         }
         self.grants.check()?;
-        let later = |at: &'static str, what: &str| {
-            Err(Fault::at(at, format!("{what} is not supported by this version of the host; remove it")))
-        };
-        if let Some(scope) = self.scopes.iter().find(|s| *s != "worker") {
-            return later("component.scopes", &format!("the scope {scope:?} in `component.scopes`"));
-        }
-        if self.checkout_scope.is_some() {
-            return later("component.checkoutScope", "`component.checkoutScope`");
-        }
         let mut named = BTreeSet::new();
         if let Some(twice) = self.toolboxes.iter().find(|key| !named.insert(*key)) {
             let why = format!("`component.toolboxes` names `{twice}` twice; name it once");
@@ -397,6 +524,10 @@ impl ComponentSpec {
             ("component.toolboxes", !self.toolboxes.is_empty()),
             ("component.resources", self.resources != Bounds::default()),
             ("component.configSchema", self.config_schema.is_some()),
+            ("component.scopes", self.scopes.iter().any(|scope| *scope != Scope::Worker)),
+            ("component.checkoutScope", self.checkout_scope.is_some()),
+            ("component.grants.lore", self.grants.lore.is_some()),
+            ("component.grants.worktree", self.grants.worktree.is_some()),
         ];
         let Some((at, _)) = said.into_iter().find(|(_, said)| *said) else { return Ok(()) };
         let world = self.world.as_str();
@@ -510,7 +641,16 @@ mod tests {
     #[test]
     fn the_keys_of_a_manifest_are_all_named() {
         let parsed = parse(&researcher()).unwrap();
-        let written = serde_json::to_value(Manifest { plugin: Some(json!({})), ..parsed }).unwrap();
+        let text = || Some("x".to_owned());
+        let full = Manifest {
+            display_title: text(),
+            portrait_path: text(),
+            model: text(),
+            posture: text(),
+            plugin: Some(json!({})),
+            ..parsed
+        };
+        let written = serde_json::to_value(full).unwrap();
         assert!(written.as_object().unwrap().keys().all(|key| KEYS.contains(&key.as_str())));
         assert_eq!(written.as_object().unwrap().len(), KEYS.len());
     }
@@ -541,12 +681,32 @@ mod tests {
         assert!(error_with("/component/tools", json!(["Bash"])).contains("Bash"));
         assert!(error_with("/component/toolboxes", json!(["a/b/c"])).contains("`component.toolboxes[0]`: "));
         assert!(error_with("/component/toolboxes", json!(["mail", "a/b", "mail"])).contains("`mail` twice"));
-        assert!(error_with("/component/scopes", json!(["project"])).contains("not supported"));
-        assert!(error_with("/component/checkoutScope", json!("full")).contains("not supported"));
+        assert!(error_with("/component/scopes", json!(["all"])).contains("unknown variant `all`"));
+        assert!(error_with("/component/checkoutScope", json!("half")).contains("unknown variant `half`"));
+        assert!(error_with("/component/grants", json!({"lore": true})).contains("write {\"write\": true}"));
         assert!(error_with("/component/world", json!("toolbox-plugin")).contains("exports `dispatch`"));
         assert!(error_with("/component/resources", json!({"maxTurns": 0})).contains("maxTurns"));
         assert!(error_with("/component/grants", json!({"sockets": {}})).contains("sockets"));
         assert!(error_with("/component/grants", json!({"log": {"x": 1}})).contains('x'));
+    }
+
+    #[test]
+    fn what_is_about_commissions_needs_a_world_that_takes_work() {
+        let asked = |component: Value| {
+            let mut value = researcher();
+            value["component"].as_object_mut().unwrap().extend(component.as_object().unwrap().clone());
+            value
+        };
+        let all = json!({"checkoutScope": "full", "scopes": ["worker", "project", "global"],
+                         "grants": {"lore": {"write": true}, "worktree": {"write": true}}});
+        let component = parse(&asked(all.clone())).unwrap().component.unwrap();
+        assert_eq!((component.checkout_scope, component.scopes.len()), (Some(CheckoutScope::Full), 3));
+        for key in all.as_object().unwrap().keys() {
+            let mut value = asked(json!({key: all[key], "world": "toolbox-plugin", "tools": []}));
+            value["capabilities"] = json!(["tools"]);
+            let why = parse(&value).unwrap_err();
+            assert!(why.contains(&format!("`component.{key}")) && why.contains("exports no `dispatch`"), "{why}");
+        }
     }
 
     #[test]

@@ -16,6 +16,10 @@ pub enum Capability {
     Interface(Interface),
     /// `memory:write`: storing and deleting memories.
     MemoryWrite,
+    /// `memory:project`: the memories of the project that a commission is about, of which all its workers are told.
+    MemoryProject,
+    /// `memory:global`: those of all projects and workers.
+    MemoryGlobal,
     /// `files:ROOT`: one read root, by its name; `*` stands for any characters.
     Root(String),
     /// `web:HOST`: hosts, by the patterns of `[web]`.
@@ -26,15 +30,19 @@ pub enum Capability {
     OwnTools,
     /// `artifacts`: files of a job, written by the component itself below `/job/artifacts` or by `write_artifact`.
     Artifacts,
+    /// `lore:write`: the texts of the project that a commission is about, but for its records.
+    LoreWrite,
+    /// `worktree:write`: all other files that are checked out for a commission.
+    WorktreeWrite,
 }
 
 impl Capability {
     /// The interface that it belongs to.
     pub(crate) fn interface(&self) -> Option<Interface> {
         match self {
-            Self::All | Self::Artifacts => None,
+            Self::All | Self::Artifacts | Self::LoreWrite | Self::WorktreeWrite => None,
             Self::Interface(interface) => Some(*interface),
-            Self::MemoryWrite => Some(Interface::Memory),
+            Self::MemoryWrite | Self::MemoryProject | Self::MemoryGlobal => Some(Interface::Memory),
             Self::Root(_) => Some(Interface::Files),
             Self::Host(_) | Self::Search => Some(Interface::Web),
             Self::OwnTools => Some(Interface::Agent),
@@ -57,11 +65,15 @@ impl fmt::Display for Capability {
             Self::All => f.write_str("*"),
             Self::Interface(interface) => f.write_str(interface.as_str()),
             Self::MemoryWrite => f.write_str("memory:write"),
+            Self::MemoryProject => f.write_str("memory:project"),
+            Self::MemoryGlobal => f.write_str("memory:global"),
             Self::Root(root) => write!(f, "files:{root}"),
             Self::Host(host) => write!(f, "web:{host}"),
             Self::Search => f.write_str("web:search"),
             Self::OwnTools => f.write_str("agent:own-tools"),
             Self::Artifacts => f.write_str("artifacts"),
+            Self::LoreWrite => f.write_str("lore:write"),
+            Self::WorktreeWrite => f.write_str("worktree:write"),
         }
     }
 }
@@ -85,6 +97,10 @@ impl FromStr for Capability {
                 }
             }
             Some(("memory", "write")) => return Ok(Self::MemoryWrite),
+            Some(("memory", "project")) => return Ok(Self::MemoryProject),
+            Some(("memory", "global")) => return Ok(Self::MemoryGlobal),
+            Some(("lore", "write")) => return Ok(Self::LoreWrite),
+            Some(("worktree", "write")) => return Ok(Self::WorktreeWrite),
             Some(("files", root)) if !root.is_empty() => return Ok(Self::Root(root.to_owned())),
             Some(("web", "search")) => return Ok(Self::Search),
             Some(("web", host)) if !host.is_empty() => {
@@ -95,7 +111,16 @@ impl FromStr for Capability {
             Some(_) => {}
         }
         let interfaces = Interface::ALL.map(Interface::as_str);
-        let plain = ["artifacts", "memory:write", "web:search", "agent:own-tools"];
+        let plain = [
+            "artifacts",
+            "memory:write",
+            "memory:project",
+            "memory:global",
+            "web:search",
+            "agent:own-tools",
+            "lore:write",
+            "worktree:write",
+        ];
         let hint = match nearest(text, interfaces.into_iter().chain(plain)) {
             Some(candidate) => format!("did you mean {candidate:?}?"),
             None => format!("there are {}, {}, files:ROOT, web:HOST and *", interfaces.join(", "), plain.join(", ")),
@@ -217,6 +242,10 @@ mod tests {
             "web:search",
             "artifacts",
             "agent:own-tools",
+            "memory:project",
+            "memory:global",
+            "lore:write",
+            "worktree:write",
         ] {
             assert_eq!(text.parse::<Capability>().unwrap().to_string(), text);
         }

@@ -1,6 +1,6 @@
-//! Finding members: directories with a `guild-member.json`.
+//! Finding members: directories with a `guild-member.json`, or with a `package.json` that has a key `guildHall`.
 //!
-//! `X/guild-member.json`, or `X/Y/guild-member.json` where `X` has none; the key is the path. Directories whose
+//! `X`, or `X/Y` where `X` is none; the key is the path. Nothing of a member is run for this. Directories whose
 //! name begins with `.` are skipped, and so are symlinks: a member is the directory itself, and two keys for
 //! one directory would be two owners of the same jobs. An invalid manifest makes a member with an error,
 //! and the other members are found all the same.
@@ -18,13 +18,13 @@ use guild_config::Config;
 use guild_contract::{
     Limits, Manifest, MemberKey,
     grants::Pattern,
-    manifest::{FILE_NAME, MANIFEST_BYTES, POSTURE, POSTURE_BYTES},
+    manifest::{FILE_NAME, MANIFEST_BYTES, POSTURE, POSTURE_BYTES, package},
     text::hex,
 };
 use guild_jobs::durable::open_directory;
 use guild_sandbox::Candidate;
 use guild_session::fingerprint::Fingerprint;
-use guild_trust::SUFFIX;
+use guild_trust::{SUFFIX, is_member, is_member_at};
 use sha2::{Digest as _, Sha256};
 
 /// The usual name of a directory of members.
@@ -53,7 +53,7 @@ pub struct FoundMember {
 }
 
 impl FoundMember {
-    /// The SHA-256 of its manifest, in lower-case hexadecimal.
+    /// The SHA-256 of what declares it, in lower-case hexadecimal.
     pub fn manifest_sha256(&self) -> String {
         hex(&self.mark.manifest)
     }
@@ -88,7 +88,7 @@ impl FoundMember {
 pub(crate) struct Mark {
     /// Device and inode.
     pub(crate) directory: Option<(u64, u64)>,
-    /// Of the manifest's bytes.
+    /// Of the bytes that declare it.
     pub(crate) manifest: [u8; 32],
     /// Of each file, with the symlinks on the way to it: one that leads nowhere is not what is missing.
     files: [Vec<FileMark>; 2],
@@ -146,7 +146,7 @@ pub fn discover(members: &Dir) -> io::Result<Vec<Found>> {
     for name in subdirectories(members)? {
         let path = name.to_string_lossy().into_owned();
         match members.open_dir_nofollow(&name) {
-            Ok(dir) if has_manifest(&dir) => found.push(read(path, dir)),
+            Ok(dir) if is_member(&dir) => found.push(read(path, dir)),
             Ok(outer) => discover_inner(&path, &outer, &mut found),
             Err(error) => {
                 let reason = format!("{path}: the directory cannot be opened: {error}");
@@ -158,7 +158,7 @@ pub fn discover(members: &Dir) -> io::Result<Vec<Found>> {
     Ok(found)
 }
 
-/// `X/Y/guild-member.json`. What cannot be read here is not known to be a member, and only logged.
+/// `X/Y`. What cannot be read here is not known to be a member, and only logged.
 fn discover_inner(outer_name: &str, outer: &Dir, found: &mut Vec<Found>) {
     let names = subdirectories(outer).unwrap_or_else(|error| {
         tracing::warn!(directory = outer_name, %error, "a directory of members cannot be read");
@@ -167,7 +167,7 @@ fn discover_inner(outer_name: &str, outer: &Dir, found: &mut Vec<Found>) {
     for name in names {
         let path = format!("{outer_name}/{}", name.to_string_lossy());
         match outer.open_dir_nofollow(&name) {
-            Ok(dir) if has_manifest(&dir) => found.push(read(path, dir)),
+            Ok(dir) if is_member(&dir) => found.push(read(path, dir)),
             Ok(_) => {}
             Err(error) => tracing::debug!(directory = path, %error, "a directory cannot be opened"),
         }
@@ -184,8 +184,11 @@ pub fn single(path: &Path, members: Option<&Path>, config: &Config) -> Result<Fo
     let shown = path.display();
     let dir =
         open_directory(path).map_err(|error| format!("the member's directory {shown} cannot be opened: {error}"))?;
-    if !has_manifest(&dir) {
-        return Err(format!("{shown} is no member's directory: it has no {FILE_NAME}"));
+    if !is_member(&dir) {
+        return Err(format!(
+            "{shown} is no member's directory: it has no {FILE_NAME}, and no {} with \"guildHall\"",
+            package::FILE_NAME
+        ));
     }
     let (manifest, mark) = manifest(&dir).map_err(|why| path.join(why).display().to_string())?;
     let real = path.canonicalize().map_err(|error| format!("cannot resolve {shown}: {error}"))?;
@@ -201,7 +204,7 @@ fn key_by_name(directory: &Path, config: &Config) -> Result<MemberKey, String> {
     let key = name(directory).parse::<MemberKey>().map_err(|error| error.to_string())?;
     // In a group it would be this one; hidden groups, and those that are members, have none. What is called as directories
     // of members are is none.
-    let group = directory.parent().filter(|group| !group.join(FILE_NAME).exists() && !group.ends_with(MEMBERS));
+    let group = directory.parent().filter(|group| !is_member_at(group) && !group.ends_with(MEMBERS));
     let Some(in_group) = group.and_then(|group| format!("{}/{key}", name(group)).parse::<MemberKey>().ok()) else {
         return Ok(key);
     };
@@ -246,17 +249,18 @@ pub(crate) fn subdirectories(dir: &Dir) -> io::Result<Vec<OsString>> {
     Ok(names)
 }
 
-fn has_manifest(dir: &Dir) -> bool {
-    dir.symlink_metadata(FILE_NAME).is_ok()
-}
-
-/// Reads a manifest, without following a symlink. The error names the file, and the line where there is one.
+/// Reads what declares a member, without following a symlink. The error names the file, and the line where there is one.
 pub(crate) fn manifest(dir: &Dir) -> Result<(Manifest, Mark), String> {
-    let text = read_plain(dir, FILE_NAME, MANIFEST_BYTES, FollowSymlinks::No);
-    let text = text.and_then(|text| text.ok_or_else(|| "is not there".to_owned()));
-    let text = text.map_err(|why| format!("{FILE_NAME}: {why}"))?;
-    let manifest = Manifest::parse(&text).map_err(|error| error.to_string())?;
-    let mark = Mark::of(dir, &manifest, Sha256::digest(&text).into());
+    let read =
+        |file: &str| read_plain(dir, file, MANIFEST_BYTES, FollowSymlinks::No).map_err(|why| format!("{file}: {why}"));
+    let (text, package) = (read(FILE_NAME)?, read(package::FILE_NAME)?.filter(|text| package::is_declared(text)));
+    if text.is_none() && package.is_none() {
+        return Err(format!("{FILE_NAME}: is not there"));
+    }
+    let manifest = Manifest::of(text.as_deref(), package.as_deref()).map_err(|error| error.to_string())?;
+    // Of two files it is that of both, one after the other.
+    let sha256 = [text, package].into_iter().flatten().fold(Sha256::new(), Sha256::chain_update).finalize();
+    let mark = Mark::of(dir, &manifest, sha256.into());
     Ok((manifest, mark))
 }
 

@@ -6,7 +6,7 @@ use guild_config::Config;
 use guild_contract::{
     Bounds, Grants, Limits, MemberLimits,
     grants::Verdict,
-    manifest::{ComponentSpec, FILE_NAME, SESSION_TOOLS, World},
+    manifest::{ComponentSpec, SESSION_TOOLS, World},
 };
 use guild_session::meter::session_limits;
 use guild_web::check_host_pattern;
@@ -31,7 +31,7 @@ impl Granted {
         if let Some(web) = &spec.grants.web {
             const HOSTS: &str = "component.grants.web.hosts";
             let checked = web.hosts.iter().try_for_each(|host| check_host_pattern(host));
-            checked.map_err(|why| format!("{FILE_NAME}:{}: `{HOSTS}`: {why}", member.manifest.lines.of_key(HOSTS)))?;
+            checked.map_err(|why| format!("{}: `{HOSTS}`: {why}", member.manifest.lines.place(HOSTS)))?;
         }
         Ok(Self {
             grants: Arc::new(Grants::of(&member.key, spec, &config.policy)),
@@ -48,12 +48,12 @@ impl Granted {
         let (granted, roots, narrowed) = (granted.join(", "), roots.join(", "), narrowed.join(", "));
         tracing::info!(member = %member.key, granted, roots, narrowed, "granted");
         for (name, why) in self.denied() {
-            let line = member.manifest.lines.of_key(&request_path(name));
+            let place = member.manifest.lines.place(&request_path(name));
             // A tool that there is nothing for is absent, and no more.
             if SESSION_TOOLS.contains(&name) {
-                tracing::info!(member = %member.key, "{FILE_NAME}:{line} asks for {name}, which is not granted: {why}");
+                tracing::info!(member = %member.key, "{place} asks for {name}, which is not granted: {why}");
             } else {
-                tracing::warn!(member = %member.key, "{FILE_NAME}:{line} asks for `{name}`, which is not granted: {why}");
+                tracing::warn!(member = %member.key, "{place} asks for `{name}`, which is not granted: {why}");
             }
         }
     }
@@ -72,7 +72,7 @@ pub(crate) fn no_tool(grants: &Grants, tool: &str) -> String {
     match grants.verdicts.details.get(tool) {
         Some(Verdict::Denied(why)) => format!("the tool {tool:?}: {why}"),
         Some(Verdict::Granted) => format!("the tool {tool:?}: there is nothing for it to read"),
-        None => format!("the tool {tool:?}; add it to `component.tools` in {FILE_NAME}"),
+        None => format!("the tool {tool:?}; add it to `component.tools` of the manifest"),
     }
 }
 
@@ -81,6 +81,7 @@ pub(crate) fn request_path(name: &str) -> String {
     match name {
         tool if SESSION_TOOLS.contains(&tool) => "component.tools".to_owned(),
         "agent:own-tools" => "component.grants.agent.ownTools".to_owned(),
+        "memory:project" | "memory:global" => "component.scopes".to_owned(),
         name => format!("component.grants.{}", name.replace(':', ".")),
     }
 }

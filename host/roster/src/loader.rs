@@ -10,7 +10,7 @@ use guild_audit::inspect::InspectError;
 use guild_config::{Config, directories};
 use guild_contract::{
     Grants, Limits, MemberKey,
-    manifest::{ComponentSpec, FILE_NAME, Lines},
+    manifest::{ComponentSpec, Lines},
 };
 use guild_sandbox::{Candidate, CompileCache, Effort, LoadError, Plugin, Sandbox, Unlisted};
 use guild_trust::{Approval, Refused, Standing, Trusted};
@@ -292,5 +292,5 @@ pub(crate) fn refusal(wanted: &WantedComponent, refused: &Refused) -> String {
         InspectError::World { .. } => "component.world".to_owned(),
         InspectError::UnknownImport(_) | InspectError::Version { .. } => "component.file".to_owned(),
     };
-    format!("{FILE_NAME}:{}: {refused}", wanted.lines.of_key(&key))
+    format!("{}: {refused}", wanted.lines.place(&key))
 }

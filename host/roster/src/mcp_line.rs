@@ -78,8 +78,8 @@ fn refusal(manifest: &Manifest, own: &MemberKey, user: &Config) -> Option<String
         _ => String::new(),
     };
     Some(format!(
-        "{FILE_NAME}:{}: `{key}` {what}; a manifest does not say how its own host is set up, since that could widen what \
+        "{}: `{key}` {what}; a manifest does not say how its own host is set up, since that could widen what \
          members may do. Write {PLAIN}, without `env`{instead}",
-        manifest.lines.of_key(key)
+        manifest.lines.place(key)
     ))
 }

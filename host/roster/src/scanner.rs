@@ -9,7 +9,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use guild_contract::manifest::FILE_NAME;
 use guild_jobs::durable::open_directory;
 use notify::{
     Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _,
@@ -88,7 +87,7 @@ impl Scanner {
 fn member_directories(path: &Path) -> Vec<PathBuf> {
     let mut directories = vec![path.to_owned()];
     for member in below(path) {
-        if member.join(FILE_NAME).symlink_metadata().is_err() {
+        if !guild_trust::is_member_at(&member) {
             directories.extend(below(&member));
         }
         directories.push(member);
@@ -191,6 +190,7 @@ fn notice(noticed: &watch::Sender<Noticed>, trust: Option<&Path>, event: notify:
 mod tests {
     use std::os::unix::fs::symlink;
 
+    use guild_contract::manifest::FILE_NAME;
     use serde_json::json;
 
     use super::*;

@@ -396,7 +396,7 @@ impl<'a> Scale<'a> {
 }
 
 /// What a `configSchema` is called that is not valid.
-const NOT_A_SCHEMA: &str = "`component.configSchema` in guild-member.json is no JSON Schema";
+const NOT_A_SCHEMA: &str = "`component.configSchema` of the manifest is no JSON Schema";
 
 /// The manifest's `configSchema`. It is known to be valid once [`check_config_schema`] has succeeded.
 pub(crate) fn config_schema(spec: &ComponentSpec) -> Result<Option<Schema>, String> {

@@ -4,11 +4,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use async_trait::async_trait;
-use guild_contract::{
-    MemberKey,
-    manifest::{ComponentSpec, FILE_NAME},
-    rpc::RpcError,
-};
+use guild_contract::{MemberKey, manifest::ComponentSpec, rpc::RpcError};
 use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools};
 use tokio::sync::watch;
 
@@ -134,7 +130,7 @@ impl Toolboxes {
         match self.others {
             Others::None => format!(
                 "is not there: the directory of members has no member {key}; put it there, or take it out of \
-                 `component.toolboxes` in {FILE_NAME}"
+                 `component.toolboxes` of the manifest"
             ),
             Others::Found(_) if self.serves => format!(
                 "was not there when this host of one member started: the directory of members had no member {key}; put it \

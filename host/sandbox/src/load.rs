@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use bytes::Bytes;
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 use guild_audit::inspect::{self, Outside};
-use guild_contract::{manifest::FILE_NAME, text::hex};
+use guild_contract::text::hex;
 use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 
@@ -58,7 +58,7 @@ fn read(member: &Dir, file: &str, max: u64) -> Result<Vec<u8>, LoadError> {
     let found = opened.metadata().map_err(|e| failed(e.kind().to_string()))?;
     if !found.is_file() {
         let what = if found.is_dir() { "a directory" } else { "no regular file" };
-        return Err(failed(format!("it is {what}; name the component's file in `component.file` of {FILE_NAME}")));
+        return Err(failed(format!("it is {what}; name the component's file in `component.file` of the manifest")));
     }
     // The size that was found is only a hint: what counts is what is read.
     let mut bytes = Vec::with_capacity(usize::try_from(found.len().min(max)).unwrap_or_default());

@@ -22,7 +22,7 @@ use guild_config::{Config, directory_lock::DirectoryLock, shell_word};
 use guild_contract::{
     Manifest, MemberKey,
     grants::Pattern,
-    manifest::{ComponentSpec, FILE_NAME, MANIFEST_BYTES, McpCommand, POSTURE, POSTURE_BYTES},
+    manifest::{ComponentSpec, FILE_NAME, McpCommand, POSTURE, POSTURE_BYTES, package},
     text::hex,
 };
 use guild_jobs::durable::{if_there, open_directory, read_whole};
@@ -32,6 +32,7 @@ use jiff::{Timestamp, Unit};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
+    declaration,
     difference::Difference,
     error::FileError,
     lock::{Asked, FILE, How, Lock, Pin},
@@ -240,8 +241,11 @@ impl Approval {
         self.check_location(&directory)?;
         let trust = self.directory.as_deref().map(Trust::load).transpose()?.unwrap_or_default();
         let signature = Signature::beside(dir, &spec.file, &candidate.bytes, &trust, self.is_posture_free(key));
-        let unreadable = |e: io::Error| Refused::Directory(format!("member {key}: {FILE_NAME} cannot be read: {e}"));
-        let manifest = read_whole(dir, FILE_NAME, MANIFEST_BYTES).map_err(unreadable)?.map(|(text, _)| text);
+        let declaration = |file: &str| {
+            let unreadable = |e: io::Error| Refused::Directory(format!("member {key}: {file} cannot be read: {e}"));
+            declaration::read(dir, file).map_err(unreadable)
+        };
+        let (manifest, package) = (declaration(FILE_NAME)?, declaration(package::FILE_NAME)?);
         let presented = Pin {
             name: key.to_string(),
             how: How::FirstUse,
@@ -249,6 +253,7 @@ impl Approval {
             sha256: candidate.hash(),
             bytes: candidate.bytes.len() as u64,
             manifest: manifest.as_deref().map(digest),
+            package: package.as_deref().map(digest),
             posture: self.presented_posture(key, dir)?,
             mcp: manifest.and_then(|text| Manifest::parse(&text).ok()?.mcp).map(|line| spelled(&line)),
             key: signature.key().map(str::to_owned),
@@ -528,9 +533,8 @@ impl Approval {
         let Some(directory) = &self.directory else { return Ok(()) };
         let real = directory.canonicalize().unwrap_or_else(|_| directory.clone());
         let file = self.leads_to.as_deref().unwrap_or(&real);
-        let is_member = |directory: &Path| directory.join(FILE_NAME).symlink_metadata().is_ok();
         // A member can write in its directory. That counts for every member, and for the file that a symlink leads to.
-        let inside = [directory, &real, file].into_iter().flat_map(Path::ancestors).any(is_member);
+        let inside = [directory, &real, file].into_iter().flat_map(Path::ancestors).any(declaration::is_member_at);
         if !inside && !real.starts_with(member) && !file.starts_with(member) {
             return Ok(());
         }
@@ -556,7 +560,9 @@ impl Pin {
     fn covers(&self, presented: &Self) -> bool {
         self.sha256 == presented.sha256
             && self.requested == presented.requested
-            && (self.manifest.is_none() || self.manifest == presented.manifest)
+            && self.package == presented.package
+            // Nor had a pin of an earlier host the manifest; that of a package says which files there were.
+            && ((self.manifest.is_none() && self.package.is_none()) || self.manifest == presented.manifest)
             && (self.posture.is_none() || presented.posture.is_none() || self.posture == presented.posture)
             && (self.key.is_none() || self.key == presented.key)
     }

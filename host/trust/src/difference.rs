@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use guild_audit::{Change, Facts};
 use guild_contract::{
     grants::Capability,
-    manifest::{FILE_NAME, Interface, POSTURE},
+    manifest::{FILE_NAME, Interface, POSTURE, Scope, package},
     text::one_line,
 };
 
@@ -81,7 +81,7 @@ impl Difference {
 /// A change with a hash's first digits only.
 fn brief(change: &Change) -> Change {
     let mut change = change.clone();
-    if [SHA256, FILE_NAME, POSTURE].contains(&change.name.as_str()) {
+    if [SHA256, FILE_NAME, package::FILE_NAME, POSTURE].contains(&change.name.as_str()) {
         let begin = |hash: String| hash.chars().take(DIGITS).chain(['…']).collect();
         (change.old, change.new) = (change.old.map(begin), change.new.map(begin));
     }
@@ -98,7 +98,12 @@ impl Pin {
         if let Some(key) = &self.key {
             add("identity", "signer".to_owned(), signer(key, trust));
         }
-        let files = [(FILE_NAME, &self.manifest), (POSTURE, &self.posture), ("mcp", &self.mcp)];
+        let files = [
+            (FILE_NAME, &self.manifest),
+            (package::FILE_NAME, &self.package),
+            (POSTURE, &self.posture),
+            ("mcp", &self.mcp),
+        ];
         for (name, value) in files.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?))) {
             add("identity", name.to_owned(), value.clone());
         }
@@ -139,6 +144,16 @@ impl Asked {
         if grants.agent.is_some_and(|agent| agent.own_tools) {
             asks(Capability::OwnTools);
         }
+        if grants.lore_write() {
+            asks(Capability::LoreWrite);
+        }
+        if grants.worktree_write() {
+            asks(Capability::WorktreeWrite);
+        }
+        let wider = [(Scope::Project, Capability::MemoryProject), (Scope::Global, Capability::MemoryGlobal)];
+        for (_, capability) in wider.iter().filter(|(scope, _)| self.scopes.contains(scope.as_str())) {
+            asks(capability.clone());
+        }
         for root in grants.files.iter().flat_map(|files| &files.roots) {
             asks(Capability::Root(root.clone()));
         }
@@ -159,9 +174,13 @@ impl Asked {
         for (name, bound) in bounds.into_iter().filter_map(|(name, bound)| Some((name, bound?))) {
             add("capability", name.to_owned(), bound);
         }
-        let lists = [("tool", &self.tools), ("toolbox", &self.toolboxes), ("scope", &self.scopes)];
+        let lists = [("tool", &self.tools), ("toolbox", &self.toolboxes)];
         for (of, name) in lists.into_iter().flat_map(|(of, names)| names.iter().map(move |name| (of, name))) {
             add("capability", format!("{of} {name}"), String::new());
+        }
+        // Its own memories are no capability; that they are named is all the same a change.
+        if self.scopes.contains(Scope::Worker.as_str()) {
+            add("capability", "scope worker".to_owned(), String::new());
         }
         if let Some(scope) = &self.checkout_scope {
             add("capability", "checkoutScope".to_owned(), scope.clone());
@@ -213,6 +232,8 @@ mod tests {
             ("status", request(vec![])),
             ("agent", request(vec![("ownTools", yes_or_no())])),
             ("artifacts", request(vec![("bytes", number()), ("entries", number())])),
+            ("lore", request(vec![("write", yes_or_no())])),
+            ("worktree", request(vec![("write", yes_or_no())])),
         ];
         let grants: Vec<_> = grants.into_iter().map(|(name, of)| of.prop_map(move |value| (name, value))).collect();
         let grants = grants.prop_map(|all| {
@@ -222,11 +243,14 @@ mod tests {
         let bounds = request(bounds).prop_map(|bounds| bounds.unwrap_or_else(|| json!({})));
         let tools = vec(select(vec!["Read", "Grep", "WebSearch", "WebFetch"]), 0..3);
         let world = select(vec!["worker", "autonomous-worker"]);
-        (grants, bounds, tools, world).prop_map(|(grants, resources, tools, world)| {
+        let scopes = vec(select(vec!["worker", "project", "global"]), 0..3);
+        let checkout = select(vec![json!(null), json!("sparse"), json!("full")]);
+        let commissions = (scopes, checkout);
+        (grants, bounds, tools, world, commissions).prop_map(|(grants, resources, tools, world, (scopes, checkout))| {
             let manifest = json!({
                 "name": "a", "displayName": "a", "description": "", "version": "1", "transport": "http",
                 "mcp": {"command": "guild", "args": []}, "component": {"file": "a.wasm", "world": world,
-                "grants": grants, "tools": tools, "resources": resources},
+                "grants": grants, "tools": tools, "resources": resources, "scopes": scopes, "checkoutScope": checkout},
             });
             Manifest::parse(manifest.to_string().as_bytes()).ok()?.component
         })

@@ -1,6 +1,7 @@
 //! Whether a member is still what the operator trusts, and whether a job was dispatched here.
 
 mod approval;
+mod declaration;
 mod difference;
 mod error;
 mod lock;
@@ -8,6 +9,7 @@ pub mod seal;
 mod signature;
 
 pub use approval::{Approval, Refused, Standing, Trusted, directory_path};
+pub use declaration::{declares, is_member, is_member_at};
 pub use difference::Difference;
 pub use error::FileError;
 pub use lock::{Asked, FILE, How, Lock, Pin};

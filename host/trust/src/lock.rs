@@ -64,9 +64,12 @@ pub struct Pin {
     pub sha256: String,
     /// Bytes of the component.
     pub bytes: u64,
-    /// SHA-256 of its manifest. None in a lock that an earlier host wrote.
+    /// SHA-256 of its `guild-member.json`. None in a lock that an earlier host wrote, and where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manifest: Option<String>,
+    /// SHA-256 of its `package.json`, where that declares a member.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub package: Option<String>,
     /// SHA-256 of its posture, or `none` where it has none. None in a lock that an earlier host wrote, and where the operator
     /// lets the posture change (`posture = "free"`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -150,12 +153,14 @@ impl Asked {
         }
         // `{}` asks for no less than nothing at all.
         grants.artifacts = grants.artifacts.filter(|artifacts| *artifacts != ArtifactsRequest::default());
+        grants.lore = grants.lore.filter(|lore| lore.write);
+        grants.worktree = grants.worktree.filter(|worktree| worktree.write);
         Self {
             world: spec.world,
             tools: set(&spec.tools),
             toolboxes: spec.toolboxes.iter().map(ToString::to_string).collect(),
-            scopes: set(&spec.scopes),
-            checkout_scope: spec.checkout_scope.clone(),
+            scopes: spec.scopes.iter().map(|scope| scope.as_str().to_owned()).collect(),
+            checkout_scope: spec.checkout_scope.map(|scope| scope.as_str().to_owned()),
             grants,
             resources: spec.resources,
         }
@@ -240,6 +245,7 @@ pub(crate) mod tests {
             sha256: "00".into(),
             bytes: 8,
             manifest: None,
+            package: None,
             posture: None,
             mcp: None,
             key: None,

@@ -1,6 +1,7 @@
 //! Signatures of components in minisign's format, and `guild.trust`, the trusted keys.
 
 use std::{
+    collections::BTreeMap,
     io,
     path::{Path, PathBuf},
 };
@@ -8,7 +9,7 @@ use std::{
 use cap_std::fs::Dir;
 use guild_config::text::read_file;
 use guild_contract::{
-    manifest::{FILE_NAME, MANIFEST_BYTES, POSTURE, POSTURE_BYTES},
+    manifest::{FILE_NAME, POSTURE, POSTURE_BYTES, package},
     text::hex,
 };
 use guild_jobs::durable::{Survives, if_there, open_dir, open_directory, read_whole, replace};
@@ -16,7 +17,7 @@ use minisign_verify::{Error, PublicKey};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use crate::error::FileError;
+use crate::{declaration, error::FileError};
 
 /// The name of the trust file, in the directory of `guild.toml`.
 pub const TRUST_FILE: &str = "guild.trust";
@@ -127,29 +128,37 @@ impl Trust {
     }
 }
 
-/// What a signature's trusted comment says of the files beside the component, which it signs so: `guild-member.json:SHA256`
-/// and `posture.md:SHA256`, or `posture.md:none`. Nothing, where there is no manifest beside it.
+/// What a signature's trusted comment says of the files beside the component, which it signs so: `guild-member.json:SHA256`,
+/// `package.json:SHA256` where that declares the member, and `posture.md:SHA256`, or `posture.md:none`. Nothing, where there is
+/// no manifest beside it.
 ///
 /// # Errors
 /// If a file cannot be read.
 pub fn digests_beside(component: &Path) -> io::Result<String> {
     let directory = component.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let dir = open_dir(&open_directory(directory)?, ".")?;
-    let manifest = digest_of(&dir, FILE_NAME, MANIFEST_BYTES)?;
-    if manifest == NO_FILE {
-        return Ok(String::new());
+    let mut said = Vec::new();
+    for file in declaration::FILES {
+        let digest = digest_of(&dir, file)?;
+        said.extend((digest != NO_FILE).then(|| format!("{file}:{digest}")));
     }
-    Ok(format!("{FILE_NAME}:{manifest}\t{POSTURE}:{}", digest_of(&dir, POSTURE, POSTURE_BYTES)?))
+    if !said.is_empty() {
+        said.push(format!("{POSTURE}:{}", digest_of(&dir, POSTURE)?));
+    }
+    Ok(said.join("\t"))
 }
 
 /// What stands for the digest of a file that is not there.
 pub(crate) const NO_FILE: &str = "none";
 
-/// The SHA-256 of a file in lower-case hexadecimal.
-fn digest_of(dir: &Dir, file: &str, max: u64) -> io::Result<String> {
-    let found =
-        read_whole(dir, file, max).map_err(|e| io::Error::new(e.kind(), format!("{file} cannot be read: {e}")))?;
-    Ok(found.map_or_else(|| NO_FILE.to_owned(), |(bytes, _)| hex(&Sha256::digest(&bytes))))
+/// The SHA-256 of a file in lower-case hexadecimal. A `package.json` that declares no member is none.
+fn digest_of(dir: &Dir, file: &str) -> io::Result<String> {
+    let found = match file {
+        POSTURE => read_whole(dir, file, POSTURE_BYTES).map(|found| found.map(|(bytes, _)| bytes)),
+        _ => declaration::read(dir, file),
+    };
+    let found = found.map_err(|e| io::Error::new(e.kind(), format!("{file} cannot be read: {e}")))?;
+    Ok(found.map_or_else(|| NO_FILE.to_owned(), |bytes| hex(&Sha256::digest(&bytes))))
 }
 
 impl Signature {
@@ -187,20 +196,22 @@ impl Signature {
             Err(e) => Self::Bad { why: format!("its file cannot be read: {e}") },
         };
         let Self::Good { comment, whole, .. } = &mut found else { return found };
-        let mut said = Vec::new();
+        let (mut said, mut signed) = (Vec::new(), BTreeMap::new());
         for part in comment.split('\t') {
-            let (file, max) = match part.split_once(':') {
-                Some((FILE_NAME, _)) => (FILE_NAME, MANIFEST_BYTES),
-                Some((POSTURE, _)) if is_posture_free => continue,
-                Some((POSTURE, _)) => (POSTURE, POSTURE_BYTES),
-                _ => {
-                    said.push(part);
-                    continue;
-                }
-            };
-            *whole |= file == FILE_NAME;
-            match digest_of(member, file, max) {
-                Ok(digest) if part == format!("{file}:{digest}") => {}
+            match part.split_once(':') {
+                Some((POSTURE, _)) if is_posture_free => {}
+                Some((file @ (FILE_NAME | package::FILE_NAME | POSTURE), digest)) => _ = signed.insert(file, digest),
+                _ => said.push(part),
+            }
+        }
+        *whole = declaration::FILES.iter().any(|file| signed.contains_key(file));
+        if *whole {
+            // A file that was put beside those that were signed would say what nobody signed.
+            declaration::FILES.into_iter().for_each(|file| _ = signed.entry(file).or_insert(NO_FILE));
+        }
+        for (file, digest) in signed {
+            match digest_of(member, file) {
+                Ok(found) if found == digest => {}
                 Ok(_) => {
                     return Self::Bad {
                         why: format!("it is of another {file}; whoever changed that has to sign again"),

@@ -136,7 +136,7 @@ impl MemberHosts {
         if let Some(others) = self.all_of.iter().find(|patterns| !patterns.iter().any(covers)) {
             let others: Vec<&str> = others.iter().map(|pattern| pattern.text.as_str()).collect();
             return Err(ToolError::NotGranted(format!(
-                "the host {shown} is not granted to this member, which is granted {} only: its guild-member.json asks \
+                "the host {shown} is not granted to this member, which is granted {} only: its manifest asks \
                  for hosts in `component.grants.web.hosts`, and [member] in guild.toml allows them, as \"web:{shown}\"",
                 if others.is_empty() { "none".to_owned() } else { others.join(", ") }
             )));

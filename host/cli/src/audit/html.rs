@@ -68,7 +68,7 @@ pub(super) fn audit(audit: &Audit) -> String {
         h2 { "What it is" }
         (table(&rows::identity(audit)))
         @if audit.is_readable() {
-            @if !audit.requested.is_empty() { h2 { "Asked for in guild-member.json" } (requested(audit)) }
+            @if !audit.requested.is_empty() { h2 { "Asked for in the manifest" } (requested(audit)) }
             h2 { "Imports" }
             p.quiet { (count(audit.imports_total)) " of them. What is not here, the component cannot do." }
             @for import in &audit.imports { (imported(import)) }

@@ -17,13 +17,13 @@ use guild_config::Config;
 use guild_contract::{
     Grants,
     grants::Policy,
-    manifest::{ComponentSpec, FILE_NAME, POSTURE},
+    manifest::{ComponentSpec, FILE_NAME, POSTURE, package},
 };
 use guild_roster::{
     discovery::{FoundMember, discover},
     if_there,
 };
-use guild_trust::SUFFIX;
+use guild_trust::{SUFFIX, declares};
 use memchr::memmem;
 
 use super::NO_WAIT;
@@ -66,6 +66,8 @@ pub(super) struct Others {
 pub(super) fn other_files(member: &FoundMember, spec: &ComponentSpec, is_loaded: bool) -> io::Result<Others> {
     let mut own = vec![FILE_NAME.to_owned(), POSTURE.to_owned(), spec.file.clone(), format!("{}{SUFFIX}", spec.file)];
     own.extend(is_loaded.then(|| JOBS.to_owned()));
+    // What declares the member is read with its texts.
+    own.extend(declares(&member.dir, package::FILE_NAME).then(|| package::FILE_NAME.to_owned()));
     let mut others = Others::default();
     others.add(&member.dir, "", &own, 0)?;
     others.files.sort();

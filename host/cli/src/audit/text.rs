@@ -55,7 +55,7 @@ pub(super) fn audit(audit: &Audit) -> String {
     }
     evidence(&mut out, audit);
     if !audit.requested.is_empty() {
-        out.title("Asked for in guild-member.json");
+        out.title("Asked for in the manifest");
         for request in &audit.requested {
             out.item(
                 rows::request_state(request),

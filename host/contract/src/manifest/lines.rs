@@ -1,4 +1,4 @@
-//! Where a manifest says what, so that errors name a line.
+//! Where a member's files say what, so that errors name a file and a line.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -7,16 +7,48 @@ use serde_json::value::RawValue;
 use super::FILE_NAME;
 use crate::nearest::suggested;
 
-/// In which lines of a manifest values begin.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Lines(BTreeMap<String, usize>);
+/// A place in one of the files that declare a member. It reads `guild-member.json:LINE`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The file's name.
+    pub file: &'static str,
+    /// The line, from 1.
+    pub line: usize,
+    /// The key there, by its path: `component.tools`, or `guildHall.builtInTools`. Empty for the whole file.
+    pub key: String,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)
+    }
+}
+
+/// Where each value of a manifest is declared, by its path in `guild-member.json`, whichever file declares it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lines {
+    /// The file that is meant where nothing is said.
+    file: &'static str,
+    places: BTreeMap<String, Place>,
+}
+
+impl Default for Lines {
+    fn default() -> Self {
+        Self::none_of(FILE_NAME)
+    }
+}
 
 impl Lines {
-    /// How deep it looks: as deep as `component.grants.files.roots`.
-    const DEPTH: usize = 4;
+    /// How deep it looks: as deep as `guildHall.component.grants.files.roots`.
+    const DEPTH: usize = 5;
 
-    pub(super) fn of(text: &str) -> Self {
-        let mut lines = Self::default();
+    /// Those of a file that says nothing.
+    pub(super) fn none_of(file: &'static str) -> Self {
+        Self { file, places: BTreeMap::new() }
+    }
+
+    pub(super) fn of(file: &'static str, text: &str) -> Self {
+        let mut lines = Self::none_of(file);
         let ends: Vec<usize> = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect();
         lines.add((text, &ends), text, "", Self::DEPTH);
         lines
@@ -32,47 +64,88 @@ impl Lines {
             if depth > 1 {
                 self.add((text, ends), value.get(), &path, depth - 1);
             }
-            self.0.insert(path, line);
+            self.places.insert(path.clone(), Place { file: self.file, line, key: path });
         }
     }
 
-    /// The keys of the manifest itself.
-    pub(super) fn keys(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str).filter(|path| !path.contains('.'))
+    /// The keys of the object at `path`; of the file itself, where that is empty.
+    pub(super) fn keys(&self, path: &str) -> impl Iterator<Item = &str> {
+        let within = if path.is_empty() { String::new() } else { format!("{path}.") };
+        let keys = self.places.keys().filter_map(move |key| key.strip_prefix(&within));
+        keys.filter(|key| !key.contains('.'))
     }
 
-    /// The line of `path`, as `component.grants.files`; where it is not said, of what it would stand in. From 1.
-    pub fn of_key(&self, path: &str) -> usize {
+    /// Notes that what is called `path` stands where `from` says `key`, with all that is in it; an empty `path` is the whole
+    /// file.
+    pub(super) fn adopt(&mut self, path: &str, from: &Self, key: &str) {
+        for (found, place) in &from.places {
+            match found.strip_prefix(key) {
+                Some("") => _ = self.places.insert(path.to_owned(), place.clone()),
+                Some(rest) if rest.starts_with('.') && !path.is_empty() => {
+                    self.places.insert(format!("{path}{rest}"), place.clone());
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Notes the places of `other` too, of what is not said here.
+    pub(super) fn or(mut self, other: Self) -> Self {
+        for (path, place) in other.places.into_iter().filter(|(path, _)| !path.is_empty()) {
+            self.places.entry(path).or_insert(place);
+        }
+        self
+    }
+
+    /// Where `path` is said, as `component.grants.files`; where it is not said, what it would stand in.
+    pub fn place(&self, path: &str) -> Place {
         let parents = std::iter::successors(Some(path), |path| path.rsplit_once('.').map(|(parent, _)| parent));
-        parents.filter_map(|path| self.0.get(path)).next().copied().unwrap_or(1)
+        let found = parents.chain([""]).filter_map(|path| self.places.get(path)).next().cloned();
+        found.unwrap_or(Place { file: self.file, line: 1, key: String::new() })
+    }
+
+    /// The file and the key of `path`, as `guild-member.json: component.grants.files`; in a package that does not say it, the
+    /// key that it would stand in.
+    pub fn name(&self, path: &str) -> String {
+        let Place { file, key, .. } = self.place(path);
+        // The two files have the same words for it only where it is said.
+        format!("{file}: {}", if file == FILE_NAME { path } else { &key })
     }
 }
 
 /// What is wrong with a manifest, and where. It reads `guild-member.json:LINE: ...`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManifestError {
+    /// The file's name.
+    pub file: &'static str,
     /// The line, from 1.
     pub line: usize,
     /// What is wrong, and what would be right.
     pub text: String,
 }
 
+impl ManifestError {
+    pub(super) fn at(place: &Place, text: impl Into<String>) -> Self {
+        Self { file: place.file, line: place.line, text: text.into() }
+    }
+
+    /// What serde_json says of a file.
+    pub(super) fn of(file: &'static str, error: &serde_json::Error) -> Self {
+        let whole = error.to_string();
+        let place = format!(" at line {} column {}", error.line(), error.column());
+        let text = whole.strip_suffix(&place).unwrap_or(&whole);
+        let text = suggested(text).unwrap_or_else(|| text.to_owned());
+        Self { file, line: error.line().max(1), text }
+    }
+}
+
 impl fmt::Display for ManifestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{FILE_NAME}:{}: {}", self.line, self.text)
+        write!(f, "{}:{}: {}", self.file, self.line, self.text)
     }
 }
 
 impl std::error::Error for ManifestError {}
-
-impl From<serde_json::Error> for ManifestError {
-    fn from(error: serde_json::Error) -> Self {
-        let whole = error.to_string();
-        let place = format!(" at line {} column {}", error.line(), error.column());
-        let text = whole.strip_suffix(&place).unwrap_or(&whole);
-        Self { line: error.line().max(1), text: suggested(text).unwrap_or_else(|| text.to_owned()) }
-    }
-}
 
 #[cfg(test)]
 mod tests {
@@ -80,9 +153,10 @@ mod tests {
 
     #[test]
     fn what_is_not_said_is_in_the_line_of_what_it_would_stand_in() {
-        let lines = Lines::of("{\n\"component\": {\n \"grants\": {\"log\": {}\n}}}");
-        assert_eq!(lines.of_key("component.grants.log"), 3);
-        assert_eq!(lines.of_key("component.grants.files"), 3);
-        assert_eq!((lines.of_key("component.tools"), lines.of_key("mcp")), (2, 1));
+        let lines = Lines::of(FILE_NAME, "{\n\"component\": {\n \"grants\": {\"log\": {}\n}}}");
+        let line = |path: &str| lines.place(path).line;
+        assert_eq!((line("component.grants.log"), line("component.grants.files")), (3, 3));
+        assert_eq!((line("component.tools"), line("mcp")), (2, 1));
+        assert_eq!(lines.name("component.tools"), "guild-member.json: component.tools");
     }
 }

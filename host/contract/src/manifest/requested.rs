@@ -34,6 +34,12 @@ pub struct RequestedGrants {
     /// How much it writes below `/job/artifacts`. Without it, as much as the operator's limits allow.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub artifacts: Option<ArtifactsRequest>,
+    /// The texts of a project, in a commission.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lore: Option<WriteRequest>,
+    /// The files of a project, in a commission.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worktree: Option<WriteRequest>,
 }
 
 impl RequestedGrants {
@@ -48,6 +54,16 @@ impl RequestedGrants {
             Interface::Status => self.status.is_some(),
             Interface::Agent => self.agent.is_some(),
         }
+    }
+
+    /// Whether the texts of a project are asked for, to write.
+    pub fn lore_write(&self) -> bool {
+        self.lore.is_some_and(|lore| lore.write)
+    }
+
+    /// Whether the files of a project are asked for, to write.
+    pub fn worktree_write(&self) -> bool {
+        self.worktree.is_some_and(|worktree| worktree.write)
     }
 
     pub(super) fn check(&self) -> Result<(), Fault> {
@@ -92,6 +108,14 @@ impl RequestedGrants {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object: write {} to ask for it")]
 pub struct PlainRequest {}
+
+/// `lore`: the project's `.lore/`, which every worker of a commission reads; `worktree`: all else that is checked out for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "an object: write {\"write\": true} to ask for writing")]
+pub struct WriteRequest {
+    /// To write and to change files there.
+    pub write: bool,
+}
 
 /// `memory`: the member's memory, to read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

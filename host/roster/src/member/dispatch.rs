@@ -223,7 +223,8 @@ impl Member {
         })
     }
 
-    /// The posture. It is read at each activation: what was approved, or an edit where the operator lets it change.
+    /// The posture. Its file is read at each activation: what was approved, or an edit where the operator lets it change.
+    /// Without one it is that of the manifest.
     fn posture(&self) -> Result<String, RpcError> {
         let MemberData { key, dir, .. } = &*self.data;
         let wrong = |why: String| RpcError::internal(format!("{POSTURE} of member {key} {why}"));
@@ -235,7 +236,8 @@ impl Member {
             }
             RpcError::internal(refused.to_string())
         })?;
-        let text = String::from_utf8(found.unwrap_or_default());
+        let Some(found) = found else { return Ok(self.manifest.posture.clone().unwrap_or_default()) };
+        let text = String::from_utf8(found);
         text.map_err(|_| wrong("cannot be read: it is not valid UTF-8".to_owned()))
     }
 

@@ -1,0 +1,114 @@
+//! What the files of a member declare, each by itself, and all of them together.
+
+use serde_json::{Map, Value};
+
+use super::{Lines, Manifest, ManifestError, Misread, Place, misread_at};
+use crate::{objects, text::one_line};
+
+/// The version of a package that states none, as private ones need not.
+const NO_VERSION: &str = "0.0.0";
+/// Characters of a value that an error shows.
+const SHOWN_CHARS: usize = 80;
+
+/// What is declared, in the terms of `guild-member.json`: only what is said.
+pub(super) struct Declared {
+    pub(super) value: Value,
+    pub(super) lines: Lines,
+    /// What refuses the member.
+    pub(super) faults: Vec<ManifestError>,
+}
+
+impl Declared {
+    /// What is declared here or there.
+    ///
+    /// # Errors
+    /// Where both say a thing, and differ: the places of each.
+    pub(super) fn with(self, other: Self) -> Result<Self, ManifestError> {
+        let Self { mut value, lines, mut faults } = self;
+        let mut differences = Vec::new();
+        merge(&mut value, other.value, "", &mut |path, own, others| {
+            let place = other.lines.place(path);
+            let said = |key: &str, value| format!("`{key}` is {}", shown(value));
+            let own_place = lines.place(path);
+            let text = format!("{}, and {place} says that {}", said(&own_place.key, own), said(&place.key, others));
+            differences.push(ManifestError::at(&own_place, text));
+        });
+        if let [first, more @ ..] = differences.as_slice() {
+            let more: String = more.iter().map(|difference| format!("; {difference}")).collect();
+            let text = format!("{}{more}; write the same in both places, or leave one of them out", first.text);
+            return Err(ManifestError { text, ..first.clone() });
+        }
+        faults.extend(other.faults);
+        Ok(Self { value, lines: lines.or(other.lines), faults })
+    }
+
+    /// The manifest that a package makes, which begins at `package`.
+    ///
+    /// # Errors
+    /// All that refuses it.
+    pub(super) fn manifest(self, package: &Place) -> Result<Manifest, ManifestError> {
+        let Self { mut value, lines, mut faults } = self;
+        if let Some(keys) = value.as_object_mut() {
+            keys.entry("version").or_insert_with(|| NO_VERSION.into());
+        }
+        let has = |path: &str| value.pointer(path).is_some();
+        if !has("/component/file") {
+            let text = "the package has no component, and this host runs nothing else; it lacks `guildHall.component` with \
+                        `file` and `world`, or a guild-member.json beside it that has a `component`";
+            faults.push(ManifestError::at(package, text));
+        }
+        let named = [("/displayName", "guildHall.identity.name"), ("/description", "guildHall.identity.description")];
+        for (_, key) in named.into_iter().filter(|(path, _)| !has(path)) {
+            faults.push(ManifestError::at(package, format!("missing field `{key}`")));
+        }
+        if let Some(ManifestError { file, line, .. }) = faults.first() {
+            let all: Vec<_> = faults.iter().map(|fault| fault.text.as_str()).collect();
+            return Err(ManifestError { file, line: *line, text: all.join("; besides, ") });
+        }
+        let manifest: Manifest = objects::read(objects::OBJECT, value).map_err(|misread: Misread<_>| {
+            let place = lines.place(&misread.path);
+            misread_at(misread, |error| ManifestError::at(&place, error.to_string()))
+        })?;
+        Manifest { lines, ..manifest }.faultless(Manifest::check)
+    }
+}
+
+/// Puts what `others` say into `own`; `differ` is called with what both say otherwise.
+fn merge(own: &mut Value, others: Value, path: &str, differ: &mut impl FnMut(&str, &Value, &Value)) {
+    let is_one_fact = path == "component.configSchema" || path.starts_with("component.grants.");
+    match (own, others) {
+        (Value::Object(own), Value::Object(others)) if !is_one_fact => {
+            for (key, others) in others {
+                let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                match own.get_mut(&key) {
+                    Some(own) => merge(own, others, &path, differ),
+                    None => _ = own.insert(key, others),
+                }
+            }
+        }
+        (own @ Value::Null, others) => *own = others,
+        (own, others) if others.is_null() || unordered(own) == unordered(&others) => {}
+        (own, others) => differ(path, own, &others),
+    }
+}
+
+/// A value for comparing: lists name things, in an order that means nothing, and `1` is `1.0`.
+fn unordered(value: &Value) -> Value {
+    match value {
+        Value::Array(list) => {
+            let mut list: Vec<_> = list.iter().map(unordered).collect();
+            list.sort_by_key(Value::to_string);
+            list.dedup();
+            list.into()
+        }
+        Value::Object(keys) => {
+            keys.iter().map(|(key, value)| (key.clone(), unordered(value))).collect::<Map<_, _>>().into()
+        }
+        Value::Number(number) => number.as_f64().into(),
+        other => other.clone(),
+    }
+}
+
+fn shown(value: &Value) -> String {
+    one_line(&value.to_string(), SHOWN_CHARS)
+}

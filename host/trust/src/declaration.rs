@@ -1,0 +1,34 @@
+//! The files in a directory that declare a member. What finds a member, what pins it and what signs it all go by them.
+
+use std::{io, path::Path};
+
+use cap_std::fs::Dir;
+use guild_contract::manifest::{FILE_NAME, MANIFEST_BYTES, package};
+use guild_jobs::durable::{open_directory, read_whole};
+
+/// The files that declare members.
+pub(crate) const FILES: [&str; 2] = [FILE_NAME, package::FILE_NAME];
+
+/// What one of [`FILES`] holds, where it is there; a `package.json` only where it declares a member.
+///
+/// # Errors
+/// If it cannot be read, or is too large.
+pub(crate) fn read(dir: &Dir, file: &str) -> io::Result<Option<Vec<u8>>> {
+    let found = read_whole(dir, file, MANIFEST_BYTES)?.map(|(text, _)| text);
+    Ok(found.filter(|text| file == FILE_NAME || package::is_declared(text)))
+}
+
+/// Whether one of [`FILES`] is there and declares a member.
+pub fn declares(dir: &Dir, file: &str) -> bool {
+    matches!(read(dir, file), Ok(Some(_)))
+}
+
+/// Whether a directory is a member's. A `package.json` that cannot be read makes none.
+pub fn is_member(dir: &Dir) -> bool {
+    dir.symlink_metadata(FILE_NAME).is_ok() || declares(dir, package::FILE_NAME)
+}
+
+/// Whether there is a directory of a member at a path.
+pub fn is_member_at(path: &Path) -> bool {
+    open_directory(path).is_ok_and(|dir| is_member(&dir))
+}
