@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    os::unix::net::UnixListener,
     path::{Path, PathBuf},
     process::{Command, Output},
 };
@@ -94,6 +95,8 @@ fn a_project_that_only_config_yaml_names_is_listed_with_what_to_run_and_permitte
     assert!(problem.contains(&format!("`guild project add {}`", book.display())), "{problem}");
     let listed = stdout(&home.run(&["project", "list", "--home", "hall"]));
     assert!(listed.starts_with("handbook\tno\t"), "{listed}");
+    // A host serves it.
+    let _socket = UnixListener::bind(home.path("hall/guild-hall.sock")).unwrap();
     home.write("hall/guild-hall.sock.pid", "4194305");
     let added = home.run(&["project", "add", "code/book", "--home", "hall"]);
     assert_eq!(stdout(&added), "handbook\n", "{}", stderr(&added));

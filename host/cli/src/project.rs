@@ -2,11 +2,12 @@
 
 use std::{
     fs,
+    os::unix::net::UnixStream,
     path::{Path, PathBuf},
 };
 
 use guild_config::{Config, PermitError, PermittedProject, shell_word};
-use guild_hall::{HallError, NewProject, PID, Permit, Registered, add_project, list_projects, remove_project};
+use guild_hall::{HallError, NewProject, PID, Permit, Registered, SOCKET, add_project, list_projects, remove_project};
 
 use crate::{
     failure::Failure,
@@ -48,12 +49,14 @@ async fn add(args: ProjectAdd) -> Result<(), Failure> {
 
 /// How a host comes to know a new permission: it reads `guild.toml` when it starts, and on SIGHUP.
 fn reread(home: &Path, changed: bool) -> String {
+    // A number alone may be that of another process by now.
+    if UnixStream::connect(home.join(SOCKET)).is_err() {
+        return format!("`guild serve --hall {}`, then ", shell_word(home));
+    }
     match fs::read_to_string(home.join(PID)) {
-        Ok(pid) if changed => {
-            format!("`kill -HUP {}`, so that the host reads guild.toml again, then ", one_line(&pid, 20))
-        }
-        Ok(_) => String::new(),
-        Err(_) => format!("`guild serve --hall {}`, then ", shell_word(home)),
+        _ if !changed => String::new(),
+        Ok(pid) => format!("`kill -HUP {}`, so that the host reads guild.toml again, then ", one_line(pid.trim(), 20)),
+        Err(_) => "SIGHUP to the host, so that it reads guild.toml again, then ".to_owned(),
     }
 }
 
