@@ -87,7 +87,7 @@ pub(crate) fn activation(posture: String) -> Activation {
             config: json!({"maxTurns": 20}),
         },
         attempt: None,
-        scopes: vec![guild_session::activation::Scope::Worker],
+        scopes: vec![guild_contract::manifest::Scope::Worker],
         project: None,
         posture,
         memories: Vec::new(),

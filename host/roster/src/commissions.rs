@@ -5,7 +5,8 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use guild_config::{Config, PermittedProject};
 use guild_contract::{
-    Decision, JobId, JobStatus, MemberKey,
+    Decision, JobId, JobStatus, Manifest, MemberKey,
+    manifest::CheckoutScope,
     rpc::{DispatchParams, StatusView, code},
 };
 use guild_git::Checkout;
@@ -20,6 +21,14 @@ use crate::{
 
 /// How long the work of a job that has ended may take to be gone.
 const LAST_WRITE: Duration = Duration::from_secs(30);
+
+/// What of a project a member needs checked out: its documents, where it does not say.
+fn checkout(manifest: &Manifest) -> Checkout {
+    match manifest.component.as_ref().and_then(|component| component.checkout_scope) {
+        Some(CheckoutScope::Full) => Checkout::Full,
+        Some(CheckoutScope::Sparse) | None => Checkout::Sparse,
+    }
+}
 
 /// The projects in which the operator permits work.
 pub(crate) fn permits(config: &Config) -> Vec<Permit> {
@@ -60,11 +69,11 @@ impl Workers for Commissions {
                 key: member.key().clone(),
                 package: manifest.name.clone(),
                 display_name: manifest.display_name.clone(),
-                display_title: manifest.display_name.clone(),
+                display_title: manifest.title().to_owned(),
                 description: manifest.description.clone(),
-                portrait: None,
-                model: None,
-                checkout: Checkout::Sparse,
+                portrait: manifest.portrait_path.clone(),
+                model: manifest.model.clone(),
+                checkout: checkout(manifest),
             }
         };
         workers.map(worker).collect()

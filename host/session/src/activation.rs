@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use guild_contract::{Bounds, JobId};
+use guild_contract::{Bounds, JobId, manifest::Scope};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -42,17 +42,6 @@ pub struct AttemptAt {
     pub number: u32,
     /// What the commission builds on.
     pub dependencies: Vec<String>,
-}
-
-/// Whose memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// The worker's own.
-    Worker,
-    /// The project's, shared by its workers.
-    Project,
-    /// The user's, shared by all workers.
-    Global,
 }
 
 /// A project, as its workers see it.

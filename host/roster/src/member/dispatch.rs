@@ -8,7 +8,7 @@ use std::{
 use guild_contract::{
     JobId,
     json::parsed_bytes,
-    manifest::{Interface, POSTURE},
+    manifest::{Interface, POSTURE, Scope},
     rpc::{DispatchParams, Dispatched, RpcError},
     text::{LOGGED_CHARS, one_line},
 };
@@ -16,7 +16,7 @@ use guild_hall::Attempt;
 use guild_jobs::{Accepted, NewJob, RunningJob};
 use guild_sandbox::{ActivateScope, CallError};
 use guild_session::{
-    activation::{Activation, AttemptAt, Plan, ProjectRoot, Request, Scope},
+    activation::{Activation, AttemptAt, Plan, ProjectRoot, Request},
     session::Wanted,
     tools::Tools as _,
 };

@@ -1,6 +1,7 @@
 //! The activation as the component sees it.
 
-use guild_session::activation::{Activation, Scope};
+use guild_contract::manifest::Scope;
+use guild_session::activation::Activation;
 
 use super::bindings::{exports::guild::worker::dispatch, guild::worker::types};
 
