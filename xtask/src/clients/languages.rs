@@ -20,8 +20,8 @@ const REPORTED: &str = "## Findings";
 /// The shell's first line: any line that fails ends it.
 const STRICT: &str = "set -eu";
 
-/// What an author hands on: the member alone, without what its tools installed.
-const SHIP: &str = "mkdir ../shipped\ncp guild-member.json worker.wasm ../shipped";
+/// What an author hands on: the member alone, without what its tools installed, and with no other member beside it.
+const SHIP: &str = "mkdir -p ../shipped/worker\ncp guild-member.json worker.wasm ../shipped/worker";
 
 /// Builds, runs and audits each.
 pub(super) fn check(guild: &Path, fixture: &Fixture) -> Result<(), String> {
@@ -49,7 +49,7 @@ pub(super) fn check(guild: &Path, fixture: &Fixture) -> Result<(), String> {
                 return Err(failed(format!("no report came of its job, but:\n{said}")));
             }
             let audit =
-                shell(&format!("{SHIP}\nguild audit ../shipped --format json --fail-on medium")).map_err(failed)?;
+                shell(&format!("{SHIP}\nguild audit ../shipped/worker --format json --fail-on medium")).map_err(failed)?;
             recognised(&audit, language).map_err(failed)?;
             println!("ok   {:>6} ms  a worker in {language}, by {tool}", begun.elapsed().as_millis());
             checked += 1;
