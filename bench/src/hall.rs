@@ -3,7 +3,7 @@
 
 use std::{
     fs,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Command, Stdio},
     sync::Arc,
     time::Instant,
@@ -133,7 +133,7 @@ fn make_project(project: &Path) -> Outcome<()> {
 }
 
 /// What a person would type: a worktree on a branch of its own that has `.lore/` alone.
-fn bare_git(project: &Path, dir: &PathBuf, nth: usize) -> Outcome<f64> {
+fn bare_git(project: &Path, dir: &Path, nth: usize) -> Outcome<f64> {
     let begun = Instant::now();
     let path = dir.to_string_lossy();
     git(project, &["worktree", "add", "--quiet", "--no-checkout", "-b", &format!("bare-{nth}"), &path, "main"])?;
