@@ -101,6 +101,9 @@ impl Hall {
             Error::Unreachable { reason, .. } => Failure::error(format!("{} ({reason})", self.hint)),
             // The hall's own words say what to do.
             Error::Http { text, .. } if !text.is_empty() => Failure::error(one_line(&text, usize::MAX)),
+            Error::Http { status, .. } if status.as_u16() == 404 => {
+                Failure::error("that host has no hall; `guild serve --hall` starts one with it")
+            }
             error => error.into(),
         })
     }
