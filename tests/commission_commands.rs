@@ -10,7 +10,7 @@ use std::{
 };
 
 use axum::{
-    Json, Router,
+    Router,
     body::Body,
     extract::State,
     http::{Method, StatusCode, Uri, header::CONTENT_TYPE},
@@ -85,7 +85,7 @@ impl Hall {
 async fn answer(State(hall): State<Hall>, method: Method, uri: Uri, body: String) -> Response {
     let body = serde_json::from_str(&body).unwrap_or(Value::Null);
     hall.asked.lock().unwrap().push((format!("{method} {uri}"), body.clone()));
-    let of = |status, json: Value| (status, Json(json)).into_response();
+    let of = |status: StatusCode, json: Value| (status, json.to_string()).into_response();
     match uri.path() {
         "/commission/request/commission/create" if body["projectName"] == "none" => {
             of(StatusCode::NOT_FOUND, json!({"error": "Project not found: none"}))

@@ -120,5 +120,9 @@ pub(crate) fn begin_repository(directory: &Path) -> Result<(), String> {
 pub(crate) fn line(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
     let words = std::iter::once(program).chain(command.get_args());
-    words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+    let typed = |word: &std::ffi::OsStr| match word.to_string_lossy() {
+        word if word.contains(char::is_whitespace) => format!("{word:?}"),
+        word => word.into_owned(),
+    };
+    words.map(typed).collect::<Vec<_>>().join(" ")
 }

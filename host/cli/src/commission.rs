@@ -4,7 +4,6 @@ use std::{
     env,
     fmt::Display,
     io::{self, Read as _, Write},
-    path::PathBuf,
 };
 
 use anstyle::{AnsiColor, Style};
@@ -86,13 +85,12 @@ impl Hall {
         }
         let config = local::config(&args.home.policy)?;
         let home = local::hall_home(args.home.home.as_deref(), "--home", &config)?;
-        let socket: PathBuf = home.join(SOCKET);
         let hint = format!(
             "no host serves the hall in {}; start one with `guild serve --hall {}`, or name another with --home or --url",
             home.display(),
             shell_word(&home)
         );
-        Ok(Self { client: HallClient::at_socket(&socket, &Options::default())?, hint })
+        Ok(Self { client: HallClient::at_socket(&home.join(SOCKET), &Options::default())?, hint })
     }
 
     /// The answer, or what its error means.
@@ -101,6 +99,9 @@ impl Hall {
             Error::Unreachable { reason, .. } => Failure::error(format!("{} ({reason})", self.hint)),
             // The hall's own words say what to do.
             Error::Http { text, .. } if !text.is_empty() => Failure::error(one_line(&text, usize::MAX)),
+            Error::Http { status, .. } if status.as_u16() == 404 => {
+                Failure::error("that host has no hall; `guild serve --hall` starts one with it")
+            }
             error => error.into(),
         })
     }

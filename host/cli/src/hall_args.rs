@@ -65,7 +65,8 @@ pub(crate) struct ProjectAdd {
     /// What to call it [default: the directory's name]
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) name: Option<String>,
-    /// The branch that work begins from [default: the one of origin, else main, else master, else the one that is checked out]
+    /// The branch that work begins from [default: the one of origin, else main, else master, else the one that is
+    /// checked out]
     #[arg(long, value_name = "BRANCH", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) branch: Option<String>,
     /// Whose project it is to be
@@ -79,7 +80,8 @@ pub(crate) struct HallArgs {
     /// Whose hall, through the socket in its home
     #[command(flatten)]
     pub(crate) home: HomeArgs,
-    /// The hall of the host at this URL, instead of the one of a home [default: $GUILD_URL, if set and no --home is given]
+    /// The hall of the host at this URL, instead of the one of a home [default: $GUILD_URL, if set and no --home is
+    /// given]
     #[arg(long, value_name = "URL", conflicts_with = "home")]
     pub(crate) url: Option<String>,
     /// How to authenticate to the host at a URL

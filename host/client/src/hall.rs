@@ -341,7 +341,8 @@ impl HallClient {
         self.change("commission/request/commission/note", id, None, Some(content)).await
     }
 
-    /// What happens from now on. Nothing is sent before the first call of [`HallEvents::connect`] or [`HallEvents::next`].
+    /// What happens from now on. Nothing is sent before the first call of [`HallEvents::connect`] or
+    /// [`HallEvents::next`].
     pub fn events(&self) -> HallEvents {
         HallEvents { hall: self.clone(), now: None, pause: None }
     }
@@ -416,7 +417,8 @@ impl HallEvents {
     /// Waits for the next event. Dropping the future is safe.
     ///
     /// # Errors
-    /// If there is no connection, or it ended: see [`Error`]. After one that [may pass](Error::may_pass), the next call makes a
+    /// If there is no connection, or it ended: see [`Error`]. After one that [may pass](Error::may_pass), the next
+    /// call makes a
     /// new one.
     pub async fn next(&mut self) -> Result<Reply<HallEvent>, Error> {
         loop {
