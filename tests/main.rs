@@ -45,6 +45,7 @@ mod member_states;
 mod memory;
 mod operator;
 mod options;
+mod packages;
 mod process;
 mod reference;
 mod reload;
