@@ -47,6 +47,7 @@ mod member_states;
 mod memory;
 mod operator;
 mod options;
+mod packages;
 mod process;
 mod project_commands;
 mod reference;
