@@ -262,6 +262,24 @@ fn twenty_commissions_on_four_projects_are_each_merged_once_whenever_the_host_is
 }
 
 #[test]
+fn a_worker_that_asks_for_what_is_not_there_yet_does_not_begin() {
+    let hall = Hall::new(&["demo"]);
+    hall.home.quick("writer");
+    hall.home.edit_manifest("writer", |manifest| {
+        manifest["component"]["grants"] = json!({"worktree": {"write": true}});
+    });
+    let _host = hall.serve();
+    let id = hall.create("demo", "writer", json!({}));
+    hall.dispatch(&id);
+    let read = wait_for("the attempt to end", || {
+        let read = hall.read("demo", &id);
+        (read["commission"]["status"] == "failed").then_some(read)
+    });
+    let why = read["timeline"].as_array().unwrap().last().unwrap()["reason"].as_str().unwrap().to_owned();
+    assert!(why.contains("writer asks for `worktree:write`"), "{why}");
+}
+
+#[test]
 fn a_hostile_repository_runs_nothing() {
     let hall = Hall::new(&["demo", "linked"]);
     hall.home.researcher("researcher");

@@ -53,6 +53,7 @@ fn fixture() -> &'static Fixture {
             config: Config::default(),
             target: Target::Member(scratch.inside()),
             sources: Vec::new(),
+            hall: None,
             agent: None,
         };
         let host = runtime.block_on(Host::open(options, None)).unwrap();

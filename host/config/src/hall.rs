@@ -25,7 +25,7 @@ pub(crate) struct WrittenHall {
 
 /// A repository on which workers may work. One such table for each; `guild project add` writes them.
 ///
-/// A project that only `config.yaml` of the hall's home names is listed and never touched, since agents can change that file.
+/// A project that `config.yaml` alone names is listed and never touched: agents can change that file.
 #[derive(Deserialize)]
 pub(crate) struct WrittenProject {
     /// The top directory of the working tree. A relative path begins at the directory of `guild.toml`.
