@@ -133,7 +133,7 @@ impl Ours {
         let begun = Instant::now();
         for _ in 0..calls {
             let wait_until = Instant::now() + Duration::from_secs(20);
-            let scope = ActivateScope { memory: self.memory.clone(), files: None, wait_until };
+            let scope = ActivateScope { memory: self.memory.clone().into(), files: None, wait_until };
             self.plugin.activate(&self.activation, scope).await?.outcome?;
         }
         Ok(each(begun, calls))

@@ -73,7 +73,7 @@ impl Bench {
 
     pub(crate) async fn activate(&self, plugin: &Arc<Plugin>) -> Result<Activated, CallError> {
         let wait_until = Instant::now() + Duration::from_secs(self.limits.dispatch_wait_seconds.into());
-        let scope = ActivateScope { memory: self.memory(), files: None, wait_until };
+        let scope = ActivateScope { memory: self.memory().into(), files: None, wait_until };
         plugin.activate(&Arc::new(activation()), scope).await
     }
 
@@ -122,9 +122,8 @@ impl Bench {
         };
         let job = store.create(new).unwrap();
         let dir = self.dir.path().join("member/jobs").join(job.id().as_str());
-        let memory = self.memory();
-        let tools = Arc::new(JobTools::new(job, memory.clone()));
-        BenchJob { tools, store, memory, activation: Arc::new(activation), dir, seconds: u32::MAX }
+        let tools = Arc::new(JobTools::new(job, self.memory()));
+        BenchJob { tools, store, activation: Arc::new(activation), dir, seconds: u32::MAX }
     }
 }
 
@@ -136,7 +135,6 @@ pub(crate) struct BenchJob {
     /// Its own deadline.
     pub(crate) seconds: u32,
     store: Arc<JobStore>,
-    memory: Arc<MemoryStore>,
     activation: Arc<Activation>,
 }
 
@@ -148,7 +146,6 @@ impl BenchJob {
             tools: self.tools.clone(),
             artifacts_dir: job_dir.open_dir("artifacts").unwrap(),
             job_dir,
-            memory: self.memory.clone(),
             files: None,
             web: Web::default(),
             host: tokio::runtime::Handle::current(),

@@ -898,6 +898,7 @@ async fn memories_are_condensed_in_one_turn_without_tools() {
         {"do": "answer", "text": "One note."}, {"do": "result", "fields": {"result": " One note.\n"}},
     ]}));
     let note = MemoryNote {
+        scope: guild_contract::manifest::Scope::Worker,
         key: "a".to_owned(),
         content: "Ada.".to_owned(),
         modified: "2026-01-01T00:00:00Z".to_owned(),

@@ -466,6 +466,7 @@ async fn what_was_listed_of_sources_is_forgotten_when_others_are_read() {
 #[tokio::test]
 async fn memories_are_condensed_within_the_cap() {
     let note = |key: &str, content: &str, modified: &str| MemoryNote {
+        scope: guild_contract::manifest::Scope::Worker,
         key: key.to_owned(),
         content: content.to_owned(),
         modified: modified.to_owned(),

@@ -1,1 +1,131 @@
-//! The three scopes of memory.
+//! The memories that the workers of a hall share (REQ-WKR-9): those of each project, and those of all projects, as
+//! directories of notes in the hall's home. A worker's own stay in its member's directory.
+
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    sync::{Arc, Mutex},
+};
+
+use cap_std::fs::Dir;
+use guild_contract::{Grants, Limits, manifest::Scope};
+use guild_jobs::{
+    Clock, Condenser, MemoryStore, ScopedMemory,
+    durable::open_dir,
+    memory::{Granted, Original, ScopeNotes, denial},
+};
+use tokio::runtime::Handle;
+
+use crate::{
+    error::HallError,
+    project::{check_name, lock},
+};
+
+const GLOBAL: &str = "memory/global";
+const PROJECTS: &str = "memory/projects";
+/// Where the original keeps what is a worker's own.
+const WORKERS: &str = "memory/workers";
+
+/// The shared memories of a home. Each scope has one store in the process, so that of two members that write to it at once
+/// neither loses anything.
+pub struct Scopes {
+    home: Dir,
+    clock: Arc<dyn Clock>,
+    open: Mutex<Open>,
+}
+
+struct Open {
+    limits: Arc<Limits>,
+    condenser: Option<(Condenser, Handle)>,
+    /// The stores that are in use, by their directories.
+    stores: BTreeMap<String, Arc<MemoryStore>>,
+}
+
+impl Scopes {
+    /// The shared memories of the home in that directory, which this process owns. A scope is opened at its first use.
+    ///
+    /// # Errors
+    /// Where the directory cannot be opened.
+    pub fn open(home: &Dir, limits: Arc<Limits>, clock: Arc<dyn Clock>) -> Result<Self, HallError> {
+        let home = open_dir(home, ".").map_err(HallError::io("the hall's home cannot be opened"))?;
+        let open = Mutex::new(Open { limits, condenser: None, stores: BTreeMap::new() });
+        Ok(Self { home, clock, open })
+    }
+
+    /// Changes the limits of what is stored or read from now on.
+    pub fn set_limits(&self, limits: &Arc<Limits>) {
+        let mut open = lock(&self.open);
+        open.limits = limits.clone();
+        open.stores.values().for_each(|store| store.set_limits(limits.clone()));
+    }
+
+    /// Sets what condenses the notes of a scope that has grown too large, each scope by itself, and where that runs.
+    pub fn set_condenser(&self, condenser: &Condenser, runtime: &Handle) {
+        let mut open = lock(&self.open);
+        open.condenser = Some((condenser.clone(), runtime.clone()));
+        open.stores.values().for_each(|store| store.set_condenser(condenser.clone(), runtime.clone()));
+    }
+
+    /// The notes for all projects. It blocks.
+    ///
+    /// # Errors
+    /// Where their directory cannot be opened or made.
+    pub fn global(&self) -> Result<ScopeNotes, HallError> {
+        self.notes(GLOBAL.to_owned(), Scope::Global)
+    }
+
+    /// The notes of a project. It blocks.
+    ///
+    /// # Errors
+    /// Where there can be no project of that name, or their directory cannot be opened or made.
+    pub fn project(&self, name: &str) -> Result<ScopeNotes, HallError> {
+        check_name(name)?;
+        self.notes(format!("{PROJECTS}/{name}"), Scope::Project)
+    }
+
+    /// The memories that a commission of `project` is granted, whose worker, called `worker`, keeps its own in `own`. It
+    /// blocks.
+    ///
+    /// # Errors
+    /// Where a scope that is granted cannot be opened.
+    pub fn granted(
+        &self,
+        project: &str,
+        (worker, own): (&str, Arc<MemoryStore>),
+        grants: &Grants,
+    ) -> Result<ScopedMemory, HallError> {
+        let wider =
+            |granted: bool, scope, notes: &dyn Fn() -> Result<ScopeNotes, HallError>| -> Result<Granted, HallError> {
+                if granted { notes().map(Ok) } else { Ok(Err(denial(scope, grants))) }
+            };
+        // The name of a file: what it says of other directories is nobody's memory.
+        let original = (!worker.contains('/')).then(|| self.original(&format!("{WORKERS}/{worker}"))).transpose()?;
+        Ok(ScopedMemory::new(
+            ScopeNotes::new(own, original),
+            wider(grants.scopes.project, Scope::Project, &|| self.project(project))?,
+            wider(grants.scopes.global, Scope::Global, &|| self.global())?,
+        ))
+    }
+
+    fn notes(&self, path: String, scope: Scope) -> Result<ScopeNotes, HallError> {
+        let original = self.original(&path)?;
+        let mut open = lock(&self.open);
+        let Open { limits, condenser, stores } = &mut *open;
+        let store = match stores.entry(path) {
+            Entry::Occupied(store) => store.into_mut(),
+            Entry::Vacant(place) => {
+                let store = MemoryStore::open_at(&self.home, place.key(), scope, (limits.clone(), self.clock.clone()));
+                let store = store.map_err(HallError::io(place.key()))?;
+                if let Some((condenser, runtime)) = condenser {
+                    store.set_condenser(condenser.clone(), runtime.clone());
+                }
+                place.insert(store)
+            }
+        };
+        Ok(ScopeNotes::new(store.clone(), Some(original)))
+    }
+
+    /// The file of the original's for the scope whose directory is `path`.
+    fn original(&self, path: &str) -> Result<Original, HallError> {
+        Original::at(&self.home, format!("{path}.md")).map_err(HallError::io(path))
+    }
+}

@@ -7,7 +7,7 @@
 use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
-use guild_contract::{Decision, Grants};
+use guild_contract::{Decision, Grants, manifest::Scope};
 use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools, parse};
 use schemars::JsonSchema;
 use serde::{Deserialize, de::DeserializeOwned};
@@ -15,7 +15,7 @@ use serde_json::Value;
 use tokio::task::spawn_blocking;
 
 use crate::{
-    memory::{MemoryStore, Source},
+    memory::{ScopedMemory, Source},
     running::RunningJob,
 };
 
@@ -23,14 +23,14 @@ use crate::{
 #[derive(Clone)]
 pub struct JobTools {
     job: Arc<RunningJob>,
-    memory: Arc<MemoryStore>,
+    memory: ScopedMemory,
     tools: Vec<&'static Tool>,
 }
 
 impl JobTools {
     /// The tools on `job`, which store memories in `memory`.
-    pub fn new(job: Arc<RunningJob>, memory: Arc<MemoryStore>) -> Self {
-        Self { job, memory, tools: TABLE.iter().collect() }
+    pub fn new(job: Arc<RunningJob>, memory: impl Into<ScopedMemory>) -> Self {
+        Self { job, memory: memory.into(), tools: TABLE.iter().collect() }
     }
 
     /// Only the tools that these grants allow, for calls by [`Tools`]: the others do not exist there.
@@ -45,14 +45,27 @@ impl JobTools {
         &self.job
     }
 
-    /// See [`MemoryStore::store`]. A job that has ended stores nothing.
-    pub fn store_memory(&self, key: &str, content: &str, call: Option<&str>) -> Result<(), ToolError> {
-        self.job.while_running(|| self.memory.store(key, content, Some(Source { job: self.job.id(), call })))
+    /// The memories that the job was granted.
+    pub fn memory(&self) -> &ScopedMemory {
+        &self.memory
     }
 
-    /// See [`MemoryStore::delete`]. A job that has ended deletes nothing.
-    pub fn delete_memory(&self, key: &str) -> Result<bool, ToolError> {
-        self.job.while_running(|| self.memory.delete(key))
+    /// See [`MemoryStore::store`](crate::MemoryStore::store). A job that has ended stores nothing.
+    pub fn store_memory(&self, scope: Scope, key: &str, content: &str, call: Option<&str>) -> Result<(), ToolError> {
+        let notes = self.memory.scope(scope)?.kept();
+        self.job.while_running(|| notes.store(key, content, Some(Source { job: self.job.id(), call })))
+    }
+
+    /// See [`MemoryStore::append`](crate::MemoryStore::append). A job that has ended adds nothing.
+    pub fn append_memory(&self, scope: Scope, key: &str, content: &str, call: Option<&str>) -> Result<(), ToolError> {
+        let notes = self.memory.scope(scope)?;
+        self.job.while_running(|| notes.append(key, content, Source { job: self.job.id(), call }))
+    }
+
+    /// See [`MemoryStore::delete`](crate::MemoryStore::delete). A job that has ended deletes nothing.
+    pub fn delete_memory(&self, scope: Scope, key: &str) -> Result<bool, ToolError> {
+        let notes = self.memory.scope(scope)?;
+        self.job.while_running(|| notes.delete(key))
     }
 
     fn call_blocking(&self, call: ToolCall) -> Result<&'static str, ToolError> {
@@ -110,7 +123,7 @@ static TABLE: LazyLock<[Tool; 6]> = LazyLock::new(|| {
             tools.job.log_question(&input.question)
         }),
         Tool::new("store_memory", "Store memory", "The memory is stored.", |tools, input: StoreMemory, call| {
-            tools.store_memory(&input.key, &input.content, Some(call))
+            tools.store_memory(Scope::Worker, &input.key, &input.content, Some(call))
         })
         .needing(|grants| grants.sessions.memory),
         Tool::new(

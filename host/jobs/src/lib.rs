@@ -1,4 +1,4 @@
-//! Jobs and memory of a member, as files that people can read.
+//! Jobs and memory of a member, and the memories that it shares, as files that people can read.
 //!
 //! Everything blocks on the file system, except the calls of [`Tools`](guild_session::tools::Tools) and compaction, which need
 //! a runtime: call it where blocking is allowed.
@@ -30,7 +30,7 @@ pub mod usage;
 pub use clock::{Clock, SystemClock, rfc3339};
 pub use error::StoreError;
 pub use job_tools::JobTools;
-pub use memory::{Compaction, Condense, Condensed, Condenser, MemoryStore};
+pub use memory::{Compaction, Condense, Condensed, Condenser, MemoryStore, ScopedMemory};
 pub use owner::{Note, OtherUser, Owner, OwnerLock, Pulse};
 pub use plan::{Accepted, Sealed};
 pub use records::Records;

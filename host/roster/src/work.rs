@@ -204,7 +204,6 @@ impl Work {
             tools: tools.clone(),
             artifacts_dir: job_dir.open_dir("artifacts").map_err(no_dir)?,
             job_dir,
-            memory: data.memory.clone(),
             files: reach.files,
             web: reach.own_web,
             host: Handle::current(),

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use cap_std::fs::Dir;
-use guild_jobs::{JobTools, MemoryStore};
+use guild_jobs::{JobTools, MemoryStore, ScopedMemory};
 use guild_session::{
     activation::{Plan, Refusal},
     files::Files,
@@ -14,8 +14,8 @@ use tokio::runtime::Handle;
 
 /// What `activate` can reach: no job exists yet.
 pub struct ActivateScope {
-    /// The member's memory, which it can read.
-    pub memory: Arc<MemoryStore>,
+    /// The memories that it was granted, which it can read.
+    pub memory: ScopedMemory,
     /// The granted read roots.
     pub files: Option<Arc<dyn Files>>,
     /// Until when it may wait for its turn.
@@ -62,14 +62,12 @@ pub enum ToolFault {
 
 /// What `run` can reach.
 pub struct RunScope {
-    /// The internal tools on the job.
+    /// The internal tools on the job, with the memories that it was granted.
     pub tools: Arc<JobTools>,
     /// The job's directory: `/job`, read-only.
     pub job_dir: Dir,
     /// Its `artifacts/`: `/job/artifacts`, read-write.
     pub artifacts_dir: Dir,
-    /// The member's memory.
-    pub memory: Arc<MemoryStore>,
     /// The granted read roots.
     pub files: Option<Arc<dyn Files>>,
     /// The web, as far as the operator opened it.

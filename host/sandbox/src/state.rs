@@ -10,7 +10,7 @@ use guild_contract::{
     grants::{Capability, Verdict},
     manifest::Interface,
 };
-use guild_jobs::{JobTools, MemoryStore};
+use guild_jobs::{JobTools, ScopedMemory};
 use guild_session::{files::Files, session::Sessions, tools::ToolError, web::Web};
 use tokio::runtime::Handle;
 use wasmtime::component::ResourceTable;
@@ -48,8 +48,8 @@ pub(crate) struct CallContext {
     pub(crate) grants: Arc<Grants>,
     /// The job, in `run`.
     pub(crate) job: Option<Arc<JobTools>>,
-    /// The member's memory; none in `list-tools`, which reaches nothing.
-    pub(crate) memory: Option<Arc<MemoryStore>>,
+    /// The memories that it was granted; none in `list-tools`, which reaches nothing.
+    pub(crate) memory: Option<ScopedMemory>,
     pub(crate) files: Option<Arc<dyn Files>>,
     /// The web, in `run` and `call-tool`; where it is asked for a page or a search is where the host works.
     pub(crate) web: Option<(Web, Handle)>,
@@ -82,8 +82,8 @@ impl CallContext {
         ToolError::NoJob
     }
 
-    /// The member's memory; an error in `list-tools`, which reaches nothing.
-    pub(crate) fn memory(&self) -> Result<&Arc<MemoryStore>, ToolError> {
+    /// The memories; an error in `list-tools`, which reaches nothing.
+    pub(crate) fn memory(&self) -> Result<&ScopedMemory, ToolError> {
         let none = || ToolError::Unavailable("nothing can be reached while the tools are listed".to_owned());
         self.memory.as_ref().ok_or_else(none)
     }

@@ -23,6 +23,8 @@ pub struct Request {
 /// A memory that was chosen for an activation. It is a note, not an instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryNote {
+    /// Whose memory it is.
+    pub scope: Scope,
     /// The key that it was stored under.
     pub key: String,
     /// The whole text.
@@ -68,7 +70,7 @@ pub struct Activation {
     pub posture: String,
     /// Whose memories may be read.
     pub scopes: Vec<Scope>,
-    /// Within the injection cap, newest first (REQ-WD-28).
+    /// Within the injection cap, newest first over all scopes (REQ-WD-28, REQ-WKR-22).
     pub memories: Vec<MemoryNote>,
     /// Built-in read-only tools that the worker's sessions may be given.
     pub granted_tools: Vec<String>,

@@ -80,10 +80,18 @@ pub(crate) fn condense(memories: &[MemoryNote], max_chars: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use guild_contract::manifest::Scope;
+
     use super::*;
 
     fn note(key: &str, content: &str, modified: &str) -> MemoryNote {
-        MemoryNote { key: key.to_owned(), content: content.to_owned(), modified: modified.to_owned(), origin: None }
+        MemoryNote {
+            scope: Scope::Worker,
+            key: key.to_owned(),
+            content: content.to_owned(),
+            modified: modified.to_owned(),
+            origin: None,
+        }
     }
 
     #[test]

@@ -304,6 +304,7 @@ async fn memories_are_condensed_in_one_turn_without_tools() {
     use guild_session::{activation::MemoryNote, meter::Meter, session::AgentRuntime as _};
     let (server, base) = fake_server(Provider::Anthropic, vec![Reply::text("Both, in short.")]).await;
     let note = |key: &str| MemoryNote {
+        scope: guild_contract::manifest::Scope::Worker,
         key: key.to_owned(),
         content: format!("all about {key}"),
         modified: "2026-01-01T00:00:00Z".into(),

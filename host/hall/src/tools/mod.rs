@@ -1,1 +1,3 @@
 //! The tools of a session that works on a commission.
+
+pub mod memory;

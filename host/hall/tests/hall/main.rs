@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod commissions;
+mod memory;
 mod projects;
 mod queue;
 mod recovery;

@@ -1,20 +1,23 @@
-//! The memory of a member across jobs: files `memory/<key>.md`, plain text that people read and edit (REQ-WD-26 to
-//! REQ-WD-29).
+//! Memory that outlasts a job: files `<key>.md` of a directory, plain text that people read and edit (REQ-WD-26 to
+//! REQ-WD-29). A member's own is `memory/` in its directory; a hall's home has one for each wider scope.
 //!
 //! The origin of a memory is stored in a file of its own and not in the text. It counts only while the text is the one that
 //! was stored.
 
 mod compaction;
+mod original;
+mod scoped;
 
 use std::{
     collections::BTreeMap,
     fmt::Display,
     io,
+    path::PathBuf,
     sync::{Arc, Mutex},
 };
 
 use cap_std::fs::Dir;
-use guild_contract::{JobId, Limits, text::hex};
+use guild_contract::{JobId, Limits, manifest::Scope, text::hex};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -30,6 +33,8 @@ use crate::{
 use guild_session::{activation::MemoryNote, fingerprint::Fingerprint, tools::ToolError};
 
 pub use compaction::{Compaction, Condense, Condensed, Condenser};
+pub use original::Original;
+pub use scoped::{Granted, ScopeNotes, ScopedMemory, denial};
 
 /// The directory of a member that has its memories.
 pub(crate) const MEMORY: &str = "memory";
@@ -43,6 +48,8 @@ const MAX_ORIGINS_BYTES: u64 = 4 * 1024 * 1024;
 const SEPARATOR: &str = "\n---\n";
 /// Characters of a key.
 const MAX_KEY: usize = 64;
+/// Calls that a memory remembers to have been written by: more than can be without an answer when a host stops.
+const CALLS: usize = 16;
 /// Bytes of a character in UTF-8, at most.
 const CHAR_BYTES: u64 = 4;
 
@@ -66,9 +73,10 @@ struct Origin {
     stored: String,
     /// What it stored.
     sha256: String,
-    /// The tool call that stored it, where it was one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    call: Option<String>,
+    /// The last tool calls that wrote to the memory, newest last: digests of the calls with what they asked for. It is written
+    /// before the text, so the newest of them has taken effect only if the text is the one that was stored.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    calls: Vec<String>,
 }
 
 /// What stores a memory.
@@ -80,11 +88,21 @@ pub struct Source<'a> {
     pub call: Option<&'a str>,
 }
 
+impl Source<'_> {
+    /// Identifies the call with what it asks for: a session whose sources have changed makes another call under the same id.
+    fn digest(&self, asked: &str) -> Option<String> {
+        self.call.map(|call| sha256(&format!("{}\0{call}\0{asked}", self.job)))
+    }
+}
+
 type Origins = BTreeMap<String, Origin>;
 
-/// The memories of one member. Its methods block on the file system.
+/// The memories of one scope: of a member, of a project, or of all projects. Its methods block on the file system.
 pub struct MemoryStore {
-    member: Dir,
+    root: Dir,
+    /// The directory of the memories, in `root`.
+    path: PathBuf,
+    scope: Scope,
     limits: Mutex<Arc<Limits>>,
     clock: Arc<dyn Clock>,
     /// Held while memories change.
@@ -116,6 +134,17 @@ fn time(file: &Fingerprint) -> String {
     rfc3339(time.unwrap_or(if seconds < 0 { Timestamp::MIN } else { Timestamp::MAX }))
 }
 
+/// As many notes from the front as are within `max_chars` together with the separators between them. It stops at the first
+/// that does not fit, so that no older note is given in place of a newer one.
+fn within(mut notes: Vec<MemoryNote>, max_chars: u64) -> Vec<MemoryNote> {
+    let sizes = notes.iter().scan(0, |total, note| {
+        *total += chars(&note.content) + if *total == 0 { 0 } else { chars(SEPARATOR) };
+        Some(*total)
+    });
+    notes.truncate(sizes.take_while(|total| *total <= max_chars).count());
+    notes
+}
+
 fn check_key(key: &str) -> Result<(), ToolError> {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     if (1..=MAX_KEY).contains(&key.len()) && key.bytes().all(is_allowed) {
@@ -139,11 +168,24 @@ impl MemoryStore {
     /// Opens the memory of the member in the directory `member`; makes `memory/` if there is none, and removes temporary files
     /// that a crash left. A member's memory has one store at a time, as its jobs do.
     pub fn open(member: &Dir, limits: Arc<Limits>, clock: Arc<dyn Clock>) -> io::Result<Arc<Self>> {
-        let dir = open_or_make_dir(member, MEMORY)?;
-        if let Err(e) = remove_temporaries(&dir) {
-            tracing::warn!("temporary files are left in {MEMORY}/: {e}");
+        Self::open_at(member, MEMORY, Scope::Worker, (limits, clock))
+    }
+
+    /// As [`Self::open`], for the memories of `scope` in the directory `path` of `root`.
+    ///
+    /// # Errors
+    /// If the directory cannot be opened or made.
+    pub fn open_at(
+        root: &Dir,
+        path: impl Into<PathBuf>,
+        scope: Scope,
+        (limits, clock): (Arc<Limits>, Arc<dyn Clock>),
+    ) -> io::Result<Arc<Self>> {
+        let store = Self::new(root, path.into(), scope, (limits, clock))?;
+        if let Err(e) = remove_temporaries(&store.dir()?) {
+            tracing::warn!("temporary files are left in {}/: {e}", store.path.display());
         }
-        Self::to_read(member, limits, clock)
+        Ok(store)
     }
 
     /// The memory of a member that another process may own, to be read only: nothing of it is removed or condensed.
@@ -151,8 +193,19 @@ impl MemoryStore {
     /// # Errors
     /// If the handle on the directory cannot be duplicated.
     pub fn to_read(member: &Dir, limits: Arc<Limits>, clock: Arc<dyn Clock>) -> io::Result<Arc<Self>> {
+        Self::new(member, MEMORY.into(), Scope::Worker, (limits, clock))
+    }
+
+    fn new(
+        root: &Dir,
+        path: PathBuf,
+        scope: Scope,
+        (limits, clock): (Arc<Limits>, Arc<dyn Clock>),
+    ) -> io::Result<Arc<Self>> {
         Ok(Arc::new(Self {
-            member: member.try_clone()?,
+            root: root.try_clone()?,
+            path,
+            scope,
             limits: Mutex::new(limits),
             clock,
             changes: Mutex::new(()),
@@ -161,32 +214,66 @@ impl MemoryStore {
         }))
     }
 
-    /// Writes a memory; an existing key is overwritten. `source` is the job that it comes from. If the member's memories have
-    /// grown too large, it starts their compaction, and does not wait for it.
+    /// Writes a memory; an existing key is overwritten. `source` is the job that it comes from. If the memories have grown too
+    /// large, it starts their compaction, and does not wait for it.
     ///
     /// Refused are a key that is not a file name, is the host's own, or differs from another in case only; empty content; and
     /// content that is too large to be given to a later job.
     pub fn store(self: &Arc<Self>, key: &str, content: &str, source: Option<Source<'_>>) -> Result<(), ToolError> {
+        self.write(key, content, source, |_| Ok(content.to_owned()))
+    }
+
+    /// Adds lines at the end of a memory, or makes it. Where there is none, it begins with `before`. Otherwise as
+    /// [`Self::store`].
+    pub fn append(
+        self: &Arc<Self>,
+        key: &str,
+        content: &str,
+        before: Option<String>,
+        source: Option<Source<'_>>,
+    ) -> Result<(), ToolError> {
+        self.write(key, content, source, |now| {
+            let before = now?.or(before).unwrap_or_default();
+            let before = before.trim_end();
+            Ok(if before.is_empty() { content.to_owned() } else { format!("{before}\n{content}") })
+        })
+    }
+
+    /// Replaces a memory by what `change` makes of its text. `asked` is what the caller said.
+    fn write(
+        self: &Arc<Self>,
+        key: &str,
+        asked: &str,
+        source: Option<Source<'_>>,
+        change: impl FnOnce(Result<Option<String>, ToolError>) -> Result<String, ToolError>,
+    ) -> Result<(), ToolError> {
         check_own_key(key)?;
-        if content.trim().is_empty() {
+        if asked.trim().is_empty() {
             return Err(ToolError::InvalidInput("content must not be empty".to_owned()));
-        }
-        let (size, limit) = (chars(content), self.limits().memory_injection_chars);
-        if size > limit {
-            return Err(ToolError::OverLimit(format!(
-                "the memory has {size} characters; limits.memory_injection_chars allows {limit}"
-            )));
         }
         let doing = "could not store the memory";
         {
             let _changes = lock(&self.changes);
             let dir = self.dir().map_err(StoreError::io(doing))?;
-            if let Some(Source { job, call: Some(call) }) = source
-                && let Some(origin) = self.origins(&dir).get(key)
-                && (&origin.job, origin.call.as_deref()) == (job, Some(call))
-                && origin.sha256 == sha256(content)
-            {
+            let now = self.text(&dir, key);
+            let mut calls = Vec::new();
+            if let Some(origin) = self.origins(&dir).remove(key) {
+                let is_as_stored = matches!(&now, Ok(Some(text)) if sha256(text) == origin.sha256);
+                calls = origin.calls;
+                calls.truncate(calls.len() - usize::from(!is_as_stored && !calls.is_empty()));
+            }
+            let call = source.and_then(|source| source.digest(asked));
+            if call.as_ref().is_some_and(|call| calls.contains(call)) {
                 return Ok(());
+            }
+            calls.drain(..calls.len().saturating_sub(CALLS - 1));
+            calls.extend(call);
+            let content = change(now)?;
+            let (size, limit) = (chars(&content), self.limits().memory_injection_chars);
+            if size > limit {
+                return Err(ToolError::OverLimit(format!(
+                    "the memory has {size} characters; limits.memory_injection_chars allows {limit}"
+                )));
             }
             let there = self.files(&dir).map_err(StoreError::io(doing))?;
             let others = || there.iter().filter(|(other, _)| other != key);
@@ -201,17 +288,17 @@ impl MemoryStore {
                     "there are {entries} memories, as many as limits.memory_entries allows; overwrite or delete one"
                 )));
             }
-            replace(&dir, &file(key), content.as_bytes(), Survives::PowerCut).map_err(StoreError::io(doing))?;
             let origin = source.map(|source| Origin {
                 job: source.job.clone(),
                 stored: self.now(),
-                sha256: sha256(content),
-                call: source.call.map(str::to_owned),
+                sha256: sha256(&content),
+                calls,
             });
-            self.change_origins(&dir, |origins| match origin {
-                Some(origin) => drop(origins.insert(key.to_owned(), origin)),
-                None => drop(origins.remove(key)),
+            self.change_origins(&dir, |origins| {
+                origins.remove(key);
+                origin.map(|origin| (key.to_owned(), origin))
             });
+            replace(&dir, &file(key), content.as_bytes(), Survives::PowerCut).map_err(StoreError::io(doing))?;
         }
         self.compact_if_large();
         Ok(())
@@ -220,10 +307,13 @@ impl MemoryStore {
     /// A memory's text; `None` if there is none of that key.
     pub fn load(&self, key: &str) -> Result<Option<String>, ToolError> {
         check_key(key)?;
+        self.text(&self.dir().map_err(StoreError::io("could not load the memory"))?, key)
+    }
+
+    fn text(&self, dir: &Dir, key: &str) -> Result<Option<String>, ToolError> {
         let doing = "could not load the memory";
-        let dir = self.dir().map_err(StoreError::io(doing))?;
         let max = self.max_bytes();
-        let Some(contents) = read(&dir, file(key), max).map_err(StoreError::io(doing))? else { return Ok(None) };
+        let Some(contents) = read(dir, file(key), max).map_err(StoreError::io(doing))? else { return Ok(None) };
         if contents.fingerprint.size() > max {
             return Err(ToolError::OverLimit(format!(
                 "the memory {key:?} has {} bytes, more than limits.memory_injection_chars allows",
@@ -250,7 +340,10 @@ impl MemoryStore {
         let removed = if_there(dir.remove_file(file(key))).map_err(StoreError::io(doing))?.is_some();
         if removed {
             sync_dir(&dir).map_err(StoreError::io(doing))?;
-            self.change_origins(&dir, |origins| drop(origins.remove(key)));
+            self.change_origins(&dir, |origins| {
+                origins.remove(key);
+                None
+            });
         }
         Ok(removed)
     }
@@ -259,22 +352,34 @@ impl MemoryStore {
     /// are within `limits.memory_injection_chars` together with the separators between them. It stops at the first
     /// that does not fit. A file that would not fit alone, or is not UTF-8, is left out and logged.
     pub fn injection(&self) -> Vec<MemoryNote> {
-        self.read_injection().unwrap_or_else(|e| {
-            tracing::warn!("the memories cannot be read, and none is given: {e}");
+        let max_chars = self.limits().memory_injection_chars;
+        within(self.newest(max_chars), max_chars)
+    }
+
+    /// The newest memories, until they pass `max_chars`. One that would pass it alone is left out. None, logged, where they
+    /// cannot be read.
+    fn newest(&self, max_chars: u64) -> Vec<MemoryNote> {
+        self.read_newest(max_chars).unwrap_or_else(|e| {
+            tracing::warn!("the memories in {}/ cannot be read, and none is given: {e}", self.path.display());
             Vec::new()
         })
     }
 
-    fn read_injection(&self) -> io::Result<Vec<MemoryNote>> {
+    fn read_newest(&self, max_chars: u64) -> io::Result<Vec<MemoryNote>> {
         let dir = self.dir()?;
         let origins = self.origins(&dir);
-        let (mut notes, mut left) = (Vec::new(), self.limits().memory_injection_chars);
+        let (mut notes, mut total) = (Vec::new(), 0);
         for (key, _) in self.files(&dir)? {
             let Some((note, _)) = self.see(&dir, &key, &origins) else { continue };
-            let between = if notes.is_empty() { 0 } else { chars(SEPARATOR) };
-            let Some(rest) = left.checked_sub(between + chars(&note.content)) else { break };
-            left = rest;
+            let size = chars(&note.content);
+            if size > max_chars {
+                continue;
+            }
             notes.push(note);
+            total += size;
+            if total > max_chars {
+                break;
+            }
         }
         Ok(notes)
     }
@@ -315,7 +420,10 @@ impl MemoryStore {
             removed.push(note.key.as_str());
         }
         sync_dir(&dir)?;
-        self.change_origins(&dir, |origins| origins.retain(|key, _| !removed.contains(&key.as_str())));
+        self.change_origins(&dir, |origins| {
+            origins.retain(|key, _| !removed.contains(&key.as_str()));
+            None
+        });
         Ok(removed.len())
     }
 
@@ -337,12 +445,12 @@ impl MemoryStore {
         Ok(self.files(&self.dir()?)?.iter().map(|(_, file)| file.size()).sum())
     }
 
-    /// A handle on `memory/`, which is made if it is missing.
+    /// A handle on the directory of the memories, which is made if it is missing.
     ///
     /// # Errors
     /// If it cannot be opened, or is not a directory.
     pub fn dir(&self) -> io::Result<Dir> {
-        open_or_make_dir(&self.member, MEMORY)
+        self.path.iter().try_fold(self.root.try_clone()?, |dir, name| open_or_make_dir(&dir, name))
     }
 
     fn max_bytes(&self) -> u64 {
@@ -381,7 +489,8 @@ impl MemoryStore {
         }
         let origin = origins.get(key).filter(|origin| origin.sha256 == sha256(&content));
         let (key, modified) = (key.to_owned(), time(&fingerprint));
-        Some((MemoryNote { key, content, modified, origin: origin.map(|origin| origin.job.clone()) }, fingerprint))
+        let origin = origin.map(|origin| origin.job.clone());
+        Some((MemoryNote { scope: self.scope, key, content, modified, origin }, fingerprint))
     }
 
     fn origins(&self, dir: &Dir) -> Origins {
@@ -393,12 +502,13 @@ impl MemoryStore {
         })
     }
 
-    /// Changes the origins, and removes those of memories that are gone. If that fails, the memory is stored nevertheless, with
-    /// an unknown origin.
-    fn change_origins(&self, dir: &Dir, change: impl FnOnce(&mut Origins)) {
+    /// Changes the origins, removes those of memories that are gone, and adds the one of a memory that is about to be written.
+    /// If that fails, the memory is stored nevertheless, with an unknown origin.
+    fn change_origins(&self, dir: &Dir, change: impl FnOnce(&mut Origins) -> Option<(String, Origin)>) {
         let mut origins = self.origins(dir);
-        change(&mut origins);
+        let new = change(&mut origins);
         origins.retain(|key, _| !matches!(Fingerprint::at(dir, file(key)), Ok(None)));
+        origins.extend(new);
         let stored = pretty(&origins).and_then(|json| replace(dir, ORIGINS, &json, Survives::PowerCut));
         if let Err(e) = stored {
             tracing::warn!(file = ORIGINS, "the origins of memories could not be written: {e}");

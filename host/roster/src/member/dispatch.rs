@@ -101,7 +101,7 @@ impl Member {
         let reach = self.reach_of(attempt.as_ref()).map_err(RpcError::internal)?;
         let activation = self.activation(request, &offered, (&reach, attempt.as_ref()), wait_until).await?;
         let activation = Arc::new(activation);
-        let scope = ActivateScope { memory: self.data.memory.clone(), files: reach.files.clone(), wait_until };
+        let scope = ActivateScope { memory: self.data.memory.clone().into(), files: reach.files.clone(), wait_until };
         let span = tracing::debug_span!("activate", member = %self.key(), job = %activation.job);
         let activated = plugin.activate(&activation, scope).instrument(span).await.map_err(|e| match e {
             CallError::Busy(_) => RpcError::busy(format!("{e}; try again")),

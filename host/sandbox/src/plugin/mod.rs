@@ -248,11 +248,11 @@ impl Plugin {
     ) -> Result<Result<String, String>, CallError> {
         let context = CallContext::new(&self.grants, LogSink::Job(scope.tools.job().clone()));
         let context = CallContext {
+            memory: Some(scope.tools.memory().clone()),
             job: Some(scope.tools),
             files: scope.files,
             web: Some((scope.web, scope.host)),
             sessions: scope.sessions,
-            memory: Some(scope.memory),
             ..context
         };
         let mut preopens = self.memory_preopen("run", &context)?;
@@ -267,13 +267,13 @@ impl Plugin {
         call.bounded(async |store, instance| self.exports.run(store, instance, activation).await).await
     }
 
-    /// `/memory`, read-only, for a component that asked for `memory`.
+    /// `/memory`, read-only, for a component that asked for `memory`: the member's own.
     pub(crate) fn memory_preopen(&self, call: &'static str, context: &CallContext) -> Result<Vec<Preopen>, CallError> {
         let Some(memory) = context.memory.as_ref().filter(|_| context.granted(Interface::Memory).is_ok()) else {
             return Ok(Vec::new());
         };
         let why = |e: std::io::Error| CallError::Trap { call, why: format!("no /memory: {}", e.kind()) };
-        Ok(vec![Preopen { guest: "/memory", dir: memory.dir().map_err(why)?, writable: false }])
+        Ok(vec![Preopen { guest: "/memory", dir: memory.worker().kept().dir().map_err(why)?, writable: false }])
     }
 
     pub(crate) fn call(

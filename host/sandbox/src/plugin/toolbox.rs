@@ -161,7 +161,7 @@ impl Plugin {
         let invalid = |why: String| CallError::Invalid { call: CALL_TOOL, why };
         let log = LogSink::Host(Arc::new(HostLog::new(self.member.clone(), Some(tool.clone()))));
         let context = CallContext {
-            memory: Some(scope.memory),
+            memory: Some(scope.memory.into()),
             files: scope.files,
             web: Some((scope.web, scope.host)),
             ..CallContext::new(&self.grants, log)

@@ -26,7 +26,7 @@ pub(super) fn to_wit(activation: &Activation) -> dispatch::Activation {
             .memories
             .iter()
             .map(|note| dispatch::MemoryNote {
-                scope: types::Scope::Worker,
+                scope: note.scope.into(),
                 key: note.key.clone(),
                 content: note.content.clone(),
                 modified: note.modified.clone(),

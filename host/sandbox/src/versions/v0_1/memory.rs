@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
-use guild_contract::{grants::Capability, manifest::Interface};
-use guild_jobs::{JobTools, MemoryStore};
+use guild_contract::{
+    grants::Capability,
+    manifest::{self, Interface},
+};
+use guild_jobs::{JobTools, memory::ScopeNotes};
 use guild_session::tools::ToolError;
 
 use super::{
@@ -16,19 +19,35 @@ use super::{
 };
 use crate::state::{CallContext, State};
 
-/// The member's memory, for what concerns this key.
-fn keyed(context: &CallContext, scope: Scope, key: &str) -> Result<Arc<MemoryStore>, ToolError> {
-    let memory = scoped(context, scope)?;
+/// The notes of a scope, for what concerns this key.
+fn keyed<'a>(context: &'a CallContext, scope: Scope, key: &str) -> Result<&'a ScopeNotes, ToolError> {
+    let notes = scoped(context, scope)?;
     named("the key", key)?;
-    Ok(memory)
+    Ok(notes)
 }
 
-fn scoped(context: &CallContext, scope: Scope) -> Result<Arc<MemoryStore>, ToolError> {
+fn scoped(context: &CallContext, scope: Scope) -> Result<&ScopeNotes, ToolError> {
     context.granted(Interface::Memory)?;
-    match scope {
-        Scope::Worker => Ok(context.memory()?.clone()),
-        Scope::Project => Err(ToolError::NotGranted("the memory scope `project` is not available".to_owned())),
-        Scope::Global => Err(ToolError::NotGranted("the memory scope `global` is not available".to_owned())),
+    context.memory()?.scope(scope.into())
+}
+
+impl From<manifest::Scope> for Scope {
+    fn from(scope: manifest::Scope) -> Self {
+        match scope {
+            manifest::Scope::Worker => Self::Worker,
+            manifest::Scope::Project => Self::Project,
+            manifest::Scope::Global => Self::Global,
+        }
+    }
+}
+
+impl From<Scope> for manifest::Scope {
+    fn from(scope: Scope) -> Self {
+        match scope {
+            Scope::Worker => Self::Worker,
+            Scope::Project => Self::Project,
+            Scope::Global => Self::Global,
+        }
     }
 }
 
@@ -42,8 +61,11 @@ fn writer(context: &CallContext, scope: Scope, key: &str, function: &'static str
 
 impl Host for State {
     async fn store(&mut self, scope: Scope, key: String, content: String) -> HostResult<()> {
-        self.blocking(move |context| writer(context, scope, &key, "memory.store")?.store_memory(&key, &content, None))
-            .await
+        self.blocking(move |context| {
+            let job = writer(context, scope, &key, "memory.store")?;
+            job.store_memory(scope.into(), &key, &content, None)
+        })
+        .await
     }
 
     async fn load(&mut self, scope: Scope, key: String) -> HostResult<Option<String>> {
@@ -59,6 +81,7 @@ impl Host for State {
     }
 
     async fn delete(&mut self, scope: Scope, key: String) -> HostResult<bool> {
-        self.blocking(move |context| writer(context, scope, &key, "memory.delete")?.delete_memory(&key)).await
+        self.blocking(move |context| writer(context, scope, &key, "memory.delete")?.delete_memory(scope.into(), &key))
+            .await
     }
 }

@@ -1,6 +1,5 @@
 //! The activation as the component sees it.
 
-use guild_contract::manifest::Scope;
 use guild_session::activation::Activation;
 
 use super::bindings::{exports::guild::worker::dispatch, guild::worker::types};
@@ -27,12 +26,12 @@ pub(super) fn to_wit(activation: &Activation) -> dispatch::Activation {
             .as_ref()
             .map(|project| dispatch::Project { name: project.name.clone(), root: project.root.clone() }),
         posture: activation.posture.clone(),
-        scopes: activation.scopes.iter().copied().map(scope).collect(),
+        scopes: activation.scopes.iter().copied().map(Into::into).collect(),
         memories: activation
             .memories
             .iter()
             .map(|note| dispatch::MemoryNote {
-                scope: types::Scope::Worker,
+                scope: note.scope.into(),
                 key: note.key.clone(),
                 content: note.content.clone(),
                 modified: note.modified.clone(),
@@ -57,13 +56,5 @@ pub(super) fn to_wit(activation: &Activation) -> dispatch::Activation {
             max_budget_usd: activation.bounds.max_budget_usd,
             deadline_seconds: activation.bounds.deadline_seconds,
         },
-    }
-}
-
-fn scope(scope: Scope) -> types::Scope {
-    match scope {
-        Scope::Worker => types::Scope::Worker,
-        Scope::Project => types::Scope::Project,
-        Scope::Global => types::Scope::Global,
     }
 }

@@ -1,0 +1,418 @@
+//! The memories that workers share, as a session in a commission has them.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+    thread,
+    time::{Duration, Instant, SystemTime},
+};
+
+use cap_std::{ambient_authority, fs::Dir};
+use guild_contract::{
+    Bounds, Grants, Limits,
+    grants::{ScopeGrants, SessionGrants, Verdict},
+    manifest::Scope,
+};
+use guild_hall::{memory::Scopes, tools::memory::MemoryTools};
+use guild_jobs::{
+    Accepted, Condense, Condensed, Condenser, JobStore, JobTools, MemoryStore, NewJob, RunningJob, ScopedMemory,
+    StoreOptions, SystemClock,
+};
+use guild_session::{
+    activation::Plan,
+    meter::Account,
+    tools::{ToolCall, ToolError, Tools},
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::runtime::Handle;
+
+use crate::support::write;
+
+/// The home of a hall, with members beside it.
+struct World {
+    root: TempDir,
+    limits: Arc<Limits>,
+}
+
+fn dir(path: &Path) -> Dir {
+    fs::create_dir_all(path).unwrap();
+    Dir::open_ambient_dir(path, ambient_authority()).unwrap()
+}
+
+impl World {
+    fn new() -> Self {
+        Self::with(Limits::default())
+    }
+
+    fn with(limits: Limits) -> Self {
+        Self { root: tempfile::tempdir().unwrap(), limits: Arc::new(limits) }
+    }
+
+    fn home(&self) -> PathBuf {
+        self.root.path().join("home")
+    }
+
+    fn member(&self, name: &str) -> PathBuf {
+        self.root.path().join("members").join(name)
+    }
+
+    /// The shared memories, as a host has them that starts.
+    fn scopes(&self) -> Scopes {
+        Scopes::open(&dir(&self.home()), self.limits.clone(), Arc::new(SystemClock)).unwrap()
+    }
+
+    fn own(&self, member: &str) -> Arc<MemoryStore> {
+        MemoryStore::open(&dir(&self.member(member)), self.limits.clone(), Arc::new(SystemClock)).unwrap()
+    }
+
+    /// What a commission of the project `demo` is given, whose worker is `member`.
+    fn memory(&self, scopes: &Scopes, member: &str, grants: &Grants) -> ScopedMemory {
+        scopes.granted("demo", (member, self.own(member)), grants).unwrap()
+    }
+
+    fn job(&self, member: &str) -> Arc<RunningJob> {
+        let options = StoreOptions { limits: self.limits.clone(), clock: Arc::new(SystemClock) };
+        let store = JobStore::open(&dir(&self.member(member)), options).unwrap();
+        store.load();
+        let plan = Accepted {
+            agent: "extractive".to_owned(),
+            granted_tools: Vec::new(),
+            grants: Grants::default(),
+            ceiling: Bounds::default(),
+            plan: Plan::OwnRun(Bounds::default()),
+        };
+        let (description, task) = ("d".to_owned(), "t".to_owned());
+        store.create(NewJob { id: store.new_id(), description, task, config: json!({}), plan }).unwrap()
+    }
+
+    /// The tools of a session of `member`, and its job.
+    fn session(&self, scopes: &Scopes, member: &str, grants: &Grants) -> (MemoryTools, Arc<RunningJob>) {
+        let job = self.job(member);
+        (self.tools(scopes, member, &job, grants), job)
+    }
+
+    fn tools(&self, scopes: &Scopes, member: &str, job: &Arc<RunningJob>, grants: &Grants) -> MemoryTools {
+        let tools = JobTools::new(job.clone(), self.memory(scopes, member, grants));
+        MemoryTools::new(Arc::new(tools), grants)
+    }
+
+    fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.home().join(path)).unwrap()
+    }
+}
+
+/// All of memory is granted.
+fn all() -> Grants {
+    Grants {
+        memory: true,
+        sessions: SessionGrants { memory: true, ..SessionGrants::default() },
+        scopes: ScopeGrants { project: true, global: true },
+        ..Grants::default()
+    }
+}
+
+/// Calls a tool as the only call of that id.
+async fn call_as(tools: &MemoryTools, id: &str, name: &str, input: Value) -> Result<Value, ToolError> {
+    tools.call(ToolCall { id: id.to_owned(), name: name.to_owned(), input }).await
+}
+
+async fn call(tools: &MemoryTools, name: &str, input: Value) -> Result<Value, ToolError> {
+    call_as(tools, &input.to_string(), name, input.clone()).await
+}
+
+fn append(text: &str) -> Value {
+    json!({"scope": "project", "path": "log", "operation": "append", "content": text})
+}
+
+/// Sets when a note was written, in seconds after a moment.
+fn written(path: &Path, seconds: u64) {
+    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000 + seconds);
+    fs::File::options().write(true).open(path).unwrap().set_modified(time).unwrap();
+}
+
+#[test]
+fn two_members_that_write_to_one_projects_memory_at_once_lose_nothing() {
+    let world = World::new();
+    let scopes = world.scopes();
+    let members = ["ann", "bob"].map(|member| {
+        let tools = JobTools::new(world.job(member), world.memory(&scopes, member, &all()));
+        (member, tools)
+    });
+    thread::scope(|threads| {
+        for (member, tools) in &members {
+            threads.spawn(move || {
+                for n in 0..40 {
+                    let line = format!("{member} {n}");
+                    tools.store_memory(Scope::Project, &format!("{member}-{n}"), &line, None).unwrap();
+                    tools.append_memory(Scope::Project, "log", &line, None).unwrap();
+                }
+            });
+        }
+    });
+    let log = world.read("memory/projects/demo/log.md");
+    for member in ["ann", "bob"] {
+        let own: Vec<_> = log.lines().filter(|line| line.starts_with(member)).collect();
+        assert_eq!(own, (0..40).map(|n| format!("{member} {n}")).collect::<Vec<_>>());
+        for n in 0..40 {
+            assert_eq!(world.read(&format!("memory/projects/demo/{member}-{n}.md")), format!("{member} {n}"));
+        }
+    }
+    // Another project, and the members themselves, have none of it.
+    assert!(scopes.project("other").unwrap().list().unwrap().is_empty());
+    assert!(world.own("ann").list().unwrap().is_empty());
+}
+
+#[test]
+fn what_is_injected_is_recent_first_over_all_scopes_and_stops_at_the_first_that_does_not_fit() {
+    let world = World::new();
+    let memory = world.memory(&world.scopes(), "ann", &all());
+    let files = [
+        (world.member("ann").join("memory/mine.md"), "mine mine "),
+        (world.home().join("memory/projects/demo/ours.md"), "ours ours "),
+        (world.home().join("memory/global/theirs.md"), "theirs, and long"),
+        (world.member("ann").join("memory/old.md"), "old"),
+    ];
+    let order = |times: [u64; 4], max_chars: u64| {
+        for ((path, content), time) in files.iter().zip(times) {
+            fs::write(path, content).unwrap();
+            written(path, time);
+        }
+        let notes = memory.injection(max_chars).into_iter();
+        notes.map(|note| format!("{}:{}", note.scope.as_str(), note.key)).collect::<Vec<_>>()
+    };
+    let newest_first = ["global:theirs", "project:ours", "worker:mine", "worker:old"];
+    assert_eq!(order([2, 3, 4, 1], 32_000), newest_first);
+    // With the separators between them: 16 + 5 + 10 + 5 + 10 = 46, and 5 + 3 more for the last.
+    assert_eq!(order([2, 3, 4, 1], 54), newest_first);
+    assert_eq!(order([2, 3, 4, 1], 53), newest_first[..3]);
+    assert_eq!(order([2, 3, 4, 1], 45), newest_first[..2]);
+    // What no longer fits ends it, also where something smaller follows, of whatever scope.
+    assert_eq!(order([4, 1, 2, 3], 33), ["worker:mine", "worker:old"]);
+    // A note that is too long by itself does not keep the others away.
+    assert_eq!(order([2, 3, 4, 1], 15), ["project:ours"]);
+    // At the same time, the narrower scope is first.
+    assert_eq!(order([1, 1, 1, 1], 32_000), ["worker:mine", "worker:old", "project:ours", "global:theirs"]);
+}
+
+#[tokio::test]
+async fn a_scope_that_was_not_granted_names_the_grant_and_is_not_made() {
+    let world = World::new();
+    let scopes = world.scopes();
+    let denied = Verdict::Denied("[member.\"ann\"] in guild.toml denies it".to_owned());
+    let mut grants = Grants { scopes: ScopeGrants::default(), ..all() };
+    grants.verdicts.details.insert("memory:project".to_owned(), denied);
+    let (tools, _job) = world.session(&scopes, "ann", &grants);
+    let refused = async |name: &str, input: Value| match call(&tools, name, input).await {
+        Err(ToolError::NotGranted(text)) => text,
+        other => panic!("{name}: {other:?}"),
+    };
+    let write = |scope: &str| json!({"scope": scope, "path": "a", "content": "c"});
+    let why = refused("write_memory", write("project")).await;
+    assert!(why.contains("`memory:project`") && why.contains("in guild.toml denies it"), "{why}");
+    let why = refused("write_memory", write("global")).await;
+    assert!(why.contains("`memory:global`") && why.contains(r#"add "global" to `component.scopes`"#), "{why}");
+    refused("read_memory", json!({"scope": "project"})).await;
+    refused("edit_memory", json!({"scope": "global", "path": "a", "operation": "delete"})).await;
+    call(&tools, "write_memory", write("worker")).await.unwrap();
+    assert_eq!(fs::read_to_string(world.member("ann").join("memory/a.md")).unwrap(), "c");
+    assert!(!world.home().join("memory").exists());
+    let memory = world.memory(&scopes, "ann", &grants);
+    assert_eq!((memory.scopes(), memory.injection(32_000).len()), (vec![Scope::Worker], 1));
+
+    // Work that is no commission has the worker's own.
+    let own = ScopedMemory::from(world.own("ann"));
+    let why = own.scope(Scope::Project).err().unwrap().to_string();
+    assert!(why.contains("`memory:project` is there in commissions only"), "{why}");
+}
+
+#[tokio::test]
+async fn tools_that_were_not_granted_do_not_exist() {
+    let world = World::new();
+    let scopes = world.scopes();
+    let names = |grants: &Grants| {
+        let (tools, _job) = world.session(&scopes, "ann", grants);
+        tools.definitions().iter().map(|tool| tool.name.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&all()), ["read_memory", "write_memory", "edit_memory"]);
+    assert_eq!(names(&Grants { sessions: SessionGrants::default(), ..all() }), ["read_memory"]);
+    let (tools, _job) = world.session(&scopes, "ann", &Grants { sessions: SessionGrants::default(), ..all() });
+    let error = call(&tools, "write_memory", json!({"scope": "worker", "path": "a", "content": "c"})).await;
+    assert!(matches!(error, Err(ToolError::InvalidInput(text)) if text.contains("no tool")));
+}
+
+#[tokio::test]
+async fn a_session_writes_reads_adds_to_and_deletes_notes() {
+    let world = World::new();
+    let (tools, job) = world.session(&world.scopes(), "ann", &all());
+    let note = |text: &str| json!({"scope": "global", "path": "moths.md", "content": text});
+    call(&tools, "write_memory", note("Moths fly at night.\n")).await.unwrap();
+    let adding = json!({"scope": "global", "section": "moths", "operation": "append", "content": "Some by day."});
+    call(&tools, "edit_memory", adding).await.unwrap();
+    let reading = json!({"scope": "global", "path": "moths"});
+    assert_eq!(call(&tools, "read_memory", reading).await.unwrap(), "Moths fly at night.\nSome by day.");
+    let list = call(&tools, "read_memory", json!({"scope": "global"})).await.unwrap();
+    assert_eq!((list[0]["path"].as_str(), list[0]["bytes"].as_u64()), (Some("moths"), Some(32)));
+    let delete = json!({"scope": "global", "path": "moths", "operation": "delete"});
+    assert_eq!(call(&tools, "edit_memory", delete.clone()).await.unwrap(), "The note is deleted.");
+    assert_eq!(call(&tools, "edit_memory", delete).await.unwrap(), "There was no such note.");
+    let gone = call(&tools, "read_memory", json!({"scope": "global", "path": "moths"})).await.unwrap_err();
+    assert!(gone.to_string().contains("without `path` lists them"), "{gone}");
+    for (name, input) in [
+        ("write_memory", json!({"scope": "all", "path": "a", "content": "c"})),
+        ("write_memory", json!({"scope": "global", "path": "../a", "content": "c"})),
+        ("write_memory", json!({"scope": "global", "path": "compacted", "content": "c"})),
+        ("edit_memory", json!({"scope": "global", "path": "a", "operation": "append"})),
+        ("edit_memory", json!({"scope": "global", "path": "a"})),
+    ] {
+        assert!(matches!(call(&tools, name, input.clone()).await, Err(ToolError::InvalidInput(_))), "{input}");
+    }
+
+    // A job that has ended changes nothing.
+    job.complete(Some("done")).unwrap();
+    assert_eq!(call(&tools, "write_memory", note("too late")).await, Err(ToolError::JobEnded));
+    assert_eq!(call(&tools, "edit_memory", append("too late")).await, Err(ToolError::JobEnded));
+    let delete = json!({"scope": "global", "path": "moths", "operation": "delete"});
+    assert_eq!(call(&tools, "edit_memory", delete).await, Err(ToolError::JobEnded));
+}
+
+#[tokio::test]
+async fn a_call_that_comes_again_takes_effect_once_also_where_others_have_written_since() {
+    let world = World::new();
+    let log = || world.read("memory/projects/demo/log.md");
+    let scopes = world.scopes();
+    let (ann, job) = world.session(&scopes, "ann", &all());
+    call_as(&ann, "1.1", "edit_memory", append("one")).await.unwrap();
+    call_as(&ann, "1.2", "edit_memory", append("one")).await.unwrap();
+    assert_eq!(log(), "one\none");
+
+    // A host that starts again resumes the job, and its last call comes again.
+    let scopes = world.scopes();
+    let ann = world.tools(&scopes, "ann", &job, &all());
+    call_as(&ann, "1.2", "edit_memory", append("one")).await.unwrap();
+    assert_eq!(log(), "one\none");
+    let (bob, _job) = world.session(&scopes, "bob", &all());
+    call_as(&bob, "1.2", "edit_memory", append("two")).await.unwrap();
+    call_as(&ann, "1.2", "edit_memory", append("one")).await.unwrap();
+    assert_eq!(log(), "one\none\ntwo");
+    // Another call under the same id is one of its own.
+    call_as(&ann, "1.2", "edit_memory", append("three")).await.unwrap();
+    assert_eq!(log(), "one\none\ntwo\nthree");
+
+    // A crash after the call was noted and before the text was written.
+    fs::write(world.home().join("memory/projects/demo/log.md"), "one\none\ntwo").unwrap();
+    call_as(&ann, "1.2", "edit_memory", append("three")).await.unwrap();
+    assert_eq!(log(), "one\none\ntwo\nthree");
+    call_as(&ann, "1.2", "edit_memory", append("three")).await.unwrap();
+    assert_eq!(log(), "one\none\ntwo\nthree");
+}
+
+#[tokio::test]
+async fn notes_of_the_original_are_read_and_never_written() {
+    let world = World::new();
+    let files = [
+        ("memory/global.md", "About us.\n\n## Style\nShort words.\n### Why\nThey are read.\n## moths.md\nOf old.\n"),
+        ("memory/projects/demo.md", "## Deploy key\nRotates in March.\n"),
+        ("memory/workers/ann.md", "## Habits\nAsk first.\n"),
+    ];
+    for (file, text) in files {
+        write(&world.home(), file, text);
+        written(&world.home().join(file), 1);
+    }
+    let unchanged = || {
+        for (file, text) in files {
+            let written = fs::metadata(world.home().join(file)).unwrap().modified().unwrap();
+            let then = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_001);
+            assert_eq!((world.read(file).as_str(), written), (text, then), "{file}");
+        }
+    };
+    let scopes = world.scopes();
+    let (tools, _job) = world.session(&scopes, "ann", &all());
+    let read = async |scope: &str, path: &str| call(&tools, "read_memory", json!({"scope": scope, "path": path})).await;
+    assert_eq!(read("global", "Style").await.unwrap(), "Short words.\n### Why\nThey are read.");
+    assert_eq!(read("global", "style").await.unwrap(), "Short words.\n### Why\nThey are read.");
+    assert_eq!(read("project", "Deploy key").await.unwrap(), "Rotates in March.");
+    assert_eq!(read("worker", "Habits").await.unwrap(), "Ask first.");
+
+    let injected = || {
+        let notes = world.memory(&scopes, "ann", &all()).injection(32_000).into_iter();
+        notes.map(|note| format!("{}:{}", note.scope.as_str(), note.key)).collect::<Vec<_>>()
+    };
+    let theirs = ["worker:Habits", "project:Deploy key", "global:preamble", "global:Style", "global:moths"];
+    assert_eq!(injected(), theirs);
+
+    // A note of the host's with the same key is the one that exists.
+    call(&tools, "write_memory", json!({"scope": "global", "path": "moths", "content": "Of today."})).await.unwrap();
+    let adding = json!({"scope": "global", "path": "Style", "operation": "append", "content": "No riddles."});
+    call(&tools, "edit_memory", adding).await.unwrap();
+    assert_eq!(read("global", "moths").await.unwrap(), "Of today.");
+    assert_eq!(read("global", "Style").await.unwrap(), "Short words.\n### Why\nThey are read.\nNo riddles.");
+    let mut newest = injected();
+    newest[..2].sort();
+    assert_eq!(newest, ["global:Style", "global:moths", "worker:Habits", "project:Deploy key", "global:preamble"]);
+    let deleted = json!({"scope": "worker", "path": "Habits", "operation": "delete"});
+    let why = call(&tools, "edit_memory", deleted).await.unwrap_err().to_string();
+    assert!(why.contains("memory/workers/ann.md") && why.contains("a person"), "{why}");
+    unchanged();
+    assert!(!world.home().join("memory/workers/ann").exists());
+
+    // Another worker's are nobody else's, whatever a worker is called.
+    for worker in ["bob", "../global", "..", "."] {
+        let memory = scopes.granted("demo", (worker, world.own("bob")), &Grants { memory: true, ..Grants::default() });
+        assert!(memory.unwrap().injection(32_000).is_empty(), "{worker}");
+    }
+    assert!(scopes.project("../global").is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_scope_is_condensed_by_itself_and_nothing_of_a_worker_reaches_a_wider_one() {
+    let limits = Limits { memory_injection_chars: 400, memory_compaction_chars: 60, ..Limits::default() };
+    let world = World::with(limits);
+    let scopes = world.scopes();
+    let given = Arc::new(Mutex::new(Vec::new()));
+    let sessions = given.clone();
+    // It keeps all that it is given.
+    let condense: Condense = Arc::new(move |notes, _, _| {
+        let text = notes.iter().map(|note| note.content.trim()).collect::<Vec<_>>().join("\n");
+        sessions.lock().unwrap().push(notes);
+        Box::pin(async { Condensed { text: Ok(text), account: Account::default(), seconds: 0.1 } })
+    });
+    let condenser = Condenser { agent: "extractive".to_owned(), condense };
+    let memory = world.memory(&scopes, "ann", &all());
+    scopes.set_condenser(&condenser, &Handle::current());
+    memory.worker().kept().set_condenser(condenser, Handle::current());
+    let tools = JobTools::new(world.job("ann"), memory.clone());
+    for scope in memory.scopes() {
+        for key in ["a", "b"] {
+            let content = format!("{} {key} {}", scope.as_str().to_uppercase(), "x".repeat(30));
+            tools.store_memory(scope, key, &content, None).unwrap();
+        }
+    }
+    let until = Instant::now() + Duration::from_secs(10);
+    let is_condensed = |scope: &Scope| {
+        let kept = memory.scope(*scope).unwrap().kept();
+        !kept.is_compacting() && kept.list().unwrap().iter().map(|entry| entry.key.as_str()).eq(["compacted"])
+    };
+    while !memory.scopes().iter().all(is_condensed) {
+        assert!(Instant::now() < until, "the scopes are not condensed");
+        tokio::task::yield_now().await;
+    }
+    let sessions = given.lock().unwrap();
+    assert_eq!(sessions.len(), 3);
+    assert!(sessions.iter().all(|notes| notes.iter().all(|note| note.scope == notes[0].scope)));
+
+    let texts = |dir: PathBuf| {
+        let files = fs::read_dir(dir).unwrap().map(|entry| fs::read(entry.unwrap().path()).unwrap());
+        files.map(|bytes| String::from_utf8(bytes).unwrap()).collect::<String>()
+    };
+    let (project, global) = (world.home().join("memory/projects/demo"), world.home().join("memory/global"));
+    assert!(texts(project.clone()).contains("PROJECT a") && !texts(project).contains("WORKER"));
+    let global = texts(global);
+    assert!(global.contains("GLOBAL b") && !global.contains("WORKER") && !global.contains("PROJECT"), "{global}");
+    assert!(texts(world.member("ann").join("memory")).contains("WORKER a"));
+    // The limits of a host that reads guild.toml again hold for the stores that are open.
+    scopes.set_limits(&Arc::new(Limits { memory_entries: 1, ..Limits::default() }));
+    let full = tools.store_memory(Scope::Global, "c", "c", None).unwrap_err();
+    assert!(full.to_string().contains("limits.memory_entries"), "{full}");
+}
