@@ -143,13 +143,34 @@ fn a_package_is_a_toolbox_and_a_worker_at_once() {
 #[test]
 fn a_posture_file_goes_before_the_posture_of_the_manifest() {
     let home = Home::new();
-    home.write("config/guild/guild.toml", "[member.dalton]\nposture = \"free\"\n");
-    package(&home, "dalton");
-    // Activation fails with the posture that the component was given.
-    let audited = || String::from_utf8(home.run(&["audit", "dalton", "--members", "members"]).stdout).unwrap();
-    assert!(audited().contains("Be brief."), "{}", audited());
-    home.write("members/dalton/posture.md", "Be thorough.");
-    assert!(audited().contains("Be thorough.") && !audited().contains("Be brief."), "{}", audited());
+    home.write("config/guild/guild.toml", "[member.\"*\"]\nposture = \"free\"\n");
+    let docs = home.write("docs/a.md", "# Kites\n\nKites were flown in China first.\n");
+    let member = home.researcher("researcher");
+    let own: Value = serde_json::from_slice(&fs::read(member.join("guild-member.json")).unwrap()).unwrap();
+    fs::remove_file(member.join("guild-member.json")).unwrap();
+    fs::remove_file(member.join("posture.md")).unwrap();
+    write(
+        &home,
+        "researcher",
+        &json!({"name": "researcher", "guildHall": {
+            "type": "worker", "identity": {"name": "Ann", "description": "d"}, "posture": "You are of the manifest.",
+            "component": own["component"]
+        }}),
+    );
+    let audited = || home.run(&["audit", "researcher", "--members", "members", "--all"]).stdout;
+    let audited = || String::from_utf8(audited()).unwrap();
+    assert!(audited().contains("You are of the manifest."), "{}", audited());
+
+    let host = home.serve(&member, &["--sources", docs.parent().unwrap().to_str().unwrap()]);
+    let prompt = || {
+        let id = host.client().start("Where were kites flown first?");
+        fs::read_to_string(member.join("jobs").join(id).join("plan.json")).unwrap()
+    };
+    assert!(prompt().contains("You are of the manifest."));
+    home.write("members/researcher/posture.md", "You are of the file.");
+    let prompt = prompt();
+    assert!(prompt.contains("You are of the file.") && !prompt.contains("of the manifest"), "{prompt}");
+    assert!(audited().contains("You are of the file.") && !audited().contains("of the manifest"), "{}", audited());
 }
 
 #[test]
