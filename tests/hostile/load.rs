@@ -241,7 +241,7 @@ fn an_import_that_nobody_has_is_refused() {
 #[test]
 fn an_import_that_was_not_asked_for_is_refused() {
     let why = "guild-member.json:1: the component imports `guild:worker/web@0.1.0`, which its manifest does not ask for; add the line \
-               `\"web\": {}` to its `component.grants`";
+               `\"web\": {}` to `component.grants`";
     Hostile::worker(Guest::importing(&["web"]).build())
         .grants(serde_json::json!({}))
         .attacks(|case| refused(case, why));

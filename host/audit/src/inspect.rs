@@ -55,7 +55,7 @@ fn not_asked(imports: &BTreeMap<Interface, String>) -> String {
     let lines: Vec<_> = imports.keys().map(|interface| format!("`\"{}\": {{}}`", interface.as_str())).collect();
     let add = if lines.len() == 1 { "the line" } else { "the lines" };
     format!(
-        "the component imports {}, which its manifest does not ask for; add {add} {} to its `component.grants`",
+        "the component imports {}, which its manifest does not ask for; add {add} {} to `component.grants`",
         quoted(imports.values()),
         lines.join(", ")
     )

@@ -259,6 +259,13 @@ fn cases() -> Vec<(Rule, Case, Case)> {
         (Rule::GA028, sound(r#"(@custom ".dep-v0" "not packed")"#), plain()),
         (Rule::GA030, member(&["files"], json!({"files": {}})), files()),
         (Rule::GA031, memory(), member(&["memory"], json!({"memory": {}}))),
+        (Rule::GA065, asking(json!({"grants": {"lore": {"write": true}}})), asking(json!({"grants": {"lore": {}}}))),
+        (
+            Rule::GA065,
+            asking(json!({"grants": {"worktree": {"write": true}}, "checkoutScope": "full"})),
+            asking(json!({"checkoutScope": "full"})),
+        ),
+        (Rule::GA066, asking(json!({"scopes": ["global"]})), asking(json!({"scopes": ["worker"]}))),
         (Rule::GA032, data("/home/ann/src/lib.rs"), data("/rustc/src/lib.rs")),
         (Rule::GA033, data(&"a".repeat((4 << 20) + 10)), data(&"a".repeat(100))),
         (Rule::GA034, of(&[DISPATCH, SBOM]), plain()),
