@@ -325,7 +325,7 @@ fn workers_share_the_memories_of_the_scopes_that_they_were_granted() {
     hall.home.write("hall/memory/global/all.md", "Everybody's.");
     hall.home.member("probe", "autonomous-worker", &guest::built("probe"));
     hall.home.edit_manifest("probe", |manifest| {
-        manifest["component"]["grants"] = json!({"memory": {"write": true}});
+        manifest["component"]["grants"] = guest::everything();
         manifest["component"]["scopes"] = json!(["worker", "global"]);
     });
     let _host = hall.serve();

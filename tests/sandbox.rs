@@ -397,7 +397,7 @@ fn the_compile_cache_keeps_to_its_size() {
 async fn a_component_reaches_the_memories_of_the_scopes_that_it_was_granted() {
     let bench = Bench::new(Limits::default());
     let mut component = autonomous();
-    component["grants"] = json!({"memory": {"write": true}});
+    component["grants"] = guest::everything();
     let plugin = bench.prepare(&guest::built("probe"), component).unwrap();
     let shared = |name: &str, scope| {
         let with = (bench.limits.clone(), Arc::new(SystemClock) as _);
