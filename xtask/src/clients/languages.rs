@@ -48,8 +48,8 @@ pub(super) fn check(guild: &Path, fixture: &Fixture) -> Result<(), String> {
             if !said.contains(REPORTED) {
                 return Err(failed(format!("no report came of its job, but:\n{said}")));
             }
-            let audit =
-                shell(&format!("{SHIP}\nguild audit ../shipped/worker --format json --fail-on medium")).map_err(failed)?;
+            let audit = shell(&format!("{SHIP}\nguild audit ../shipped/worker --format json --fail-on medium"))
+                .map_err(failed)?;
             recognised(&audit, language).map_err(failed)?;
             println!("ok   {:>6} ms  a worker in {language}, by {tool}", begun.elapsed().as_millis());
             checked += 1;
