@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use guild_contract::{Grants, grants::Capability};
+use guild_contract::Grants;
 use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools, parse};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::{
     answer, blocking,
     commission::{Report, Reports},
-    granted, is_offered,
+    is_offered, lore_write,
     protected::LORE,
     worktree::{Worktree, in_lore, names, text},
 };
@@ -46,7 +46,7 @@ impl LoreTools {
     /// # Errors
     /// `NotGranted`; a path that is not one of an artifact; a quota; the end of the job.
     pub fn write(&self, path: &str, contents: &[u8], call: Option<&str>) -> Result<(), ToolError> {
-        granted(&self.grants, Capability::LoreWrite)?;
+        lore_write(&self.grants)?;
         let path = in_lore(path);
         let names = names(&path)?;
         self.worktree.write(&names, call, || Ok(contents.to_vec()))?;

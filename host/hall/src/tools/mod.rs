@@ -87,18 +87,17 @@ fn is_offered(set: &dyn Tools, name: &str) -> Result<(), ToolError> {
     if set.definitions().iter().any(|tool| tool.name == name) { Ok(()) } else { Err(unknown(name)) }
 }
 
-/// Refuses what was not granted.
-fn granted(grants: &Grants, wanted: Capability) -> Result<(), ToolError> {
-    let has = match wanted {
-        Capability::LoreWrite => grants.lore_write,
-        _ => grants.worktree_write,
-    };
-    if has {
+/// Refuses to write documents where that was not granted.
+fn lore_write(grants: &Grants) -> Result<(), ToolError> {
+    if grants.lore_write {
         return Ok(());
     }
-    Err(ToolError::NotGranted(match grants.verdicts.details.get(&wanted.to_string()) {
+    let wanted = Capability::LoreWrite.to_string();
+    Err(ToolError::NotGranted(match grants.verdicts.details.get(&wanted) {
         Some(Verdict::Denied(why)) => format!("the operator did not grant `{wanted}` to this member: {why}"),
-        _ => format!("the manifest does not ask for `{wanted}`; see `component.grants`"),
+        _ => format!(
+            "the manifest does not ask for `{wanted}`; add `\"lore\": {{\"write\": true}}` to `component.grants`"
+        ),
     }))
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use guild_contract::{Grants, grants::Capability};
+use guild_contract::Grants;
 use guild_git::Checkout;
 use guild_jobs::Names;
 use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools, parse};
@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    answer, blocking, granted, is_offered,
+    answer, blocking, is_offered, lore_write,
     protected::LORE,
     worktree::{Worktree, names, text},
 };
@@ -42,7 +42,7 @@ impl WorkspaceTools {
     fn writable<'a>(&self, path: &'a str) -> Result<Names<'a>, ToolError> {
         let names = names(path)?;
         if names.as_slice().first() == Some(&LORE) {
-            granted(&self.grants, Capability::LoreWrite)?;
+            lore_write(&self.grants)?;
         } else if self.checkout == Checkout::Sparse {
             // A file that is not checked out would be replaced unseen.
             return Err(ToolError::InvalidInput(format!(

@@ -54,6 +54,8 @@ pub struct Worktree {
     new: Dir,
     /// What one is called there. An attempt makes one at a time.
     temporary: String,
+    /// Files that git keeps as symbolic links.
+    links: BTreeSet<String>,
     limits: Arc<Limits>,
     written: Mutex<Written>,
 }
@@ -95,11 +97,16 @@ impl Written {
 }
 
 impl Worktree {
-    /// The worktree of an attempt whose job runs. It blocks.
+    /// The worktree of an attempt whose job runs, with what [`guild_git::Repository::links`] says of it. It blocks.
     ///
     /// # Errors
     /// Where the worktree, the home or the job's directory cannot be read.
-    pub fn open(home: &Home, attempt: &Attempt, job: Arc<RunningJob>, limits: Arc<Limits>) -> Result<Self, HallError> {
+    pub fn open(
+        home: &Home,
+        (attempt, links): (&Attempt, Vec<String>),
+        job: Arc<RunningJob>,
+        limits: Arc<Limits>,
+    ) -> Result<Self, HallError> {
         let doing = || format!("the worktree of {} cannot be opened", attempt.commission);
         let top = open_directory(&attempt.worktree).and_then(|top| open_dir(&top, "."));
         let worktree = Self {
@@ -107,6 +114,7 @@ impl Worktree {
             top: top.map_err(HallError::io(doing()))?,
             new: home.new_files()?,
             temporary: format!("{}.tool", attempt.commission),
+            links: links.into_iter().collect(),
             limits,
             written: Mutex::default(),
         };
@@ -205,7 +213,9 @@ impl Worktree {
         call: Option<&str>,
         contents: impl FnOnce() -> Result<Vec<u8>, ToolError>,
     ) -> Result<(), ToolError> {
-        if let Some(why) = protected(path.as_slice()) {
+        let link = "it is a symbolic link of the project, which is checked out as a file with its target";
+        let link = self.links.contains(&text(path)).then_some(link);
+        if let Some(why) = protected(path.as_slice()).or(link) {
             return Err(ToolError::InvalidInput(format!("{:?} is not written by sessions: {why}", text(path))));
         }
         self.job.while_running(|| {
