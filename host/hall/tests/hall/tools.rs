@@ -524,29 +524,36 @@ async fn symlinks_are_not_followed_and_hard_links_are_broken() {
 async fn a_directory_that_is_swapped_for_a_symlink_meanwhile_leads_nowhere_else() {
     let session = Session::new().await;
     let outside = session.outside();
-    let (place, link) = (session.dir().join(".lore/place"), session.dir().join(".lore/link"));
-    fs::create_dir(&place).unwrap();
-    symlink(&outside, &link).unwrap();
-    let over = Arc::new(AtomicBool::new(false));
-    let swaps = thread::spawn({
-        let over = over.clone();
-        move || {
-            while !over.load(Ordering::Relaxed) {
-                renameat_with(CWD, &place, CWD, &link, RenameFlags::EXCHANGE).unwrap();
+    let records = session.dir().join(".lore/work/commissions");
+    fs::copy(outside.join("canary"), records.join("canary")).unwrap();
+    let there = [(&outside, outside.as_path(), "place"), (&records, Path::new("work/commissions"), "other")];
+    for (target, leads, place) in there {
+        let before = below(target);
+        let (place, path) = (session.dir().join(".lore").join(place), place);
+        let link = session.dir().join(".lore/link");
+        fs::create_dir(&place).unwrap();
+        symlink(leads, &link).unwrap();
+        let over = Arc::new(AtomicBool::new(false));
+        let swaps = thread::spawn({
+            let (over, link) = (over.clone(), link.clone());
+            move || {
+                while !over.load(Ordering::Relaxed) {
+                    renameat_with(CWD, &place, CWD, &link, RenameFlags::EXCHANGE).unwrap();
+                }
+                fs::remove_file(&link).or_else(|_| fs::remove_dir_all(&link)).unwrap();
             }
+        });
+        let mut written = 0;
+        for n in 0..200 {
+            written += u32::from(session.artifact(&format!("{path}/{}", n % 3), &n.to_string()).await.is_ok());
+            let read = session.call("read_artifact", json!({"relativePath": format!("{path}/canary")})).await;
+            assert!(read.is_err(), "{read:?}");
         }
-    });
-    let mut written = 0;
-    for n in 0..300 {
-        let path = format!("place/{}", n % 3);
-        written += u32::from(session.artifact(&path, &n.to_string()).await.is_ok());
-        let read = session.call("read_artifact", json!({"relativePath": "place/canary"})).await;
-        assert!(read.is_err(), "{read:?}");
+        over.store(true, Ordering::Relaxed);
+        swaps.join().unwrap();
+        assert!(written > 0);
+        assert_eq!(below(target), before);
     }
-    over.store(true, Ordering::Relaxed);
-    swaps.join().unwrap();
-    assert!(written > 0);
-    assert_eq!(below(&outside), [(outside.join("canary"), b"alive".to_vec())]);
 }
 
 #[tokio::test]
