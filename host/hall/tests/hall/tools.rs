@@ -17,7 +17,7 @@ use guild_contract::{Bounds, Decision, Grants, JobId, Limits, grants::SessionGra
 use guild_git::{AttemptBranch, Checkout, Git, GitOptions, Integration, Merge, Repository};
 use guild_hall::{
     Attempt, Hall,
-    commission::Overrides,
+    commission::{Overrides, Status},
     tools::{
         CommissionTools, Worktree,
         commission::{Report, Reports},
@@ -34,7 +34,7 @@ use guild_session::{
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
 
-use crate::support::{Scripted, World, git, write};
+use crate::support::{Scripted, World, commission, done, git, timeline, told, until, write};
 
 /// What a listener heard, and what it answers.
 #[derive(Default)]
@@ -122,15 +122,7 @@ impl Session {
         let limits = Arc::new(limits);
         let store = store(&world, &limits);
         store.load();
-        let plan = Accepted {
-            agent: "extractive".to_owned(),
-            granted_tools: Vec::new(),
-            grants: Grants::default(),
-            ceiling: Bounds::default(),
-            plan: Plan::OwnRun(Bounds::default()),
-        };
-        let (description, task) = ("d".to_owned(), "t".to_owned());
-        let job = store.create(NewJob { id: store.new_id(), description, task, config: json!({}), plan }).unwrap();
+        let job = begin(&store, store.new_id());
         let attempt = Attempt {
             commission: "commission-Dalton-20261123-183441".parse().unwrap(),
             number: 1,
@@ -224,6 +216,19 @@ impl Session {
 fn store(world: &World, limits: &Arc<Limits>) -> Arc<JobStore> {
     let options = StoreOptions { limits: limits.clone(), clock: Arc::new(SystemClock) };
     JobStore::open(&member(world), options).unwrap()
+}
+
+/// Begins a job.
+fn begin(store: &Arc<JobStore>, id: JobId) -> Arc<RunningJob> {
+    let plan = Accepted {
+        agent: "extractive".to_owned(),
+        granted_tools: Vec::new(),
+        grants: Grants::default(),
+        ceiling: Bounds::default(),
+        plan: Plan::OwnRun(Bounds::default()),
+    };
+    let (description, task) = ("d".to_owned(), "t".to_owned());
+    store.create(NewJob { id, description, task, config: json!({}), plan }).unwrap()
 }
 
 fn member(world: &World) -> Dir {
@@ -773,4 +778,63 @@ async fn after_the_end_of_the_job_nothing_is_written_or_reported() {
     assert_eq!(reporting.write_artifact("a.md", b"x"), Err(ToolError::JobEnded));
     assert_eq!(below(session.dir()), before);
     assert_eq!(session.heard(), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_worker_reports_is_in_the_record_and_told() {
+    let workers = Scripted::new(|_| done("All done.\n"));
+    workers.hold(true);
+    let world = World::new(workers.clone());
+    let hall = world.hall().await;
+    let mut events = hall.events();
+    let id = hall.create(commission("Look")).await.unwrap();
+    hall.dispatch(id.as_str()).await.unwrap();
+    until(&hall, &id, Status::InProgress).await;
+
+    let attempt = hall.attempt_of("job-1").unwrap();
+    let limits = Arc::new(Limits::default());
+    let store = store(&world, &limits);
+    store.load();
+    let job = begin(&store, attempt.job.clone());
+    let memory = MemoryStore::open(&member(&world), limits.clone(), Arc::new(SystemClock)).unwrap();
+    let grants = Arc::new(all());
+    let of_job = JobTools::new(job.clone(), memory).granted(&grants);
+    let tools = hall.tools(&attempt, of_job, &grants, limits).await.unwrap();
+    let call = async |name: &str, input: Value| {
+        tools.call(ToolCall { id: input.to_string(), name: name.to_owned(), input }).await.unwrap()
+    };
+    told(&mut events);
+    call("write_artifact", json!({"relativePath": "reports/a.md", "content": "a"})).await;
+    // After a crash it comes again.
+    for summary in ["Half \"done\"", "Half \"done\"", "Nearly"] {
+        call("report_progress", json!({"summary": summary})).await;
+    }
+    call("log_question", json!({"question": "why?"})).await;
+    call("submit_result", json!({"summary": "All done.", "artifacts": ["reports/a.md"]})).await;
+    let kinds: Vec<String> = told(&mut events).iter().map(|event| event.trim().to_owned()).collect();
+    let progress = "commission_progress";
+    assert_eq!(kinds, ["commission_artifact", progress, progress, progress, "commission_result"]);
+    let detail = hall.read(id.as_str(), None).await.unwrap();
+    assert_eq!(detail.commission.current_progress, "Nearly");
+    assert_eq!(detail.commission.linked_artifacts, ["reports/a.md"]);
+    let record = fs::read_to_string(attempt.worktree.join(format!(".lore/work/commissions/{id}.md"))).unwrap();
+    assert!(record.contains("  - reports/a.md\n") && record.contains("current_progress: \"Nearly\""), "{record}");
+
+    workers.hold(false);
+    until(&hall, &id, Status::Completed).await;
+    // It is over: nothing is added.
+    call("report_progress", json!({"summary": "late"})).await;
+    let timeline = timeline(&hall, &id).await;
+    assert_eq!(
+        timeline[3..],
+        [
+            "progress_report: Half \"done\"",
+            "progress_report: Nearly",
+            "question: why?",
+            "result_submitted: All done.",
+            "status_completed: Execution completed",
+        ]
+    );
+    let merged = git(&world.project("demo"), &["show", &format!("claude/main:.lore/work/commissions/{id}.md")]);
+    assert!(merged.contains("  - reports/a.md\n"), "{merged}");
 }
