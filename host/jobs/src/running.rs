@@ -298,8 +298,8 @@ impl RunningJob {
             if self.has_submission() {
                 let stored =
                     record::read_submission(dir, &self.limits).map_err(StoreError::io("the result cannot be read"))?;
-                return match stored.and_then(|stored| stored.call) {
-                    Some(first) if first == call => Ok(()),
+                return match stored {
+                    Some(first) if first.call.as_deref() == Some(call) && first.output == output => Ok(()),
                     _ => Err(ToolError::InvalidInput(
                         "the result was submitted before, and it stays as it is; end your work now".to_owned(),
                     )),

@@ -3,7 +3,7 @@
 //! The job keeps what is reported, and the hall notes it in the commission's record and tells those who listen. A component's
 //! `job-tools` and the tools of its sessions meet in [`CommissionReporting`].
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
 use guild_contract::Decision;
@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{answer, blocking, is_offered, lore::LoreTools};
+use super::{answer, blocking, define, is_offered, lore::LoreTools};
 
 const PROGRESS: &str = "report_progress";
 const SUBMIT: &str = "submit_result";
@@ -161,13 +161,17 @@ struct SubmitResult {
     artifacts: Option<Vec<String>>,
 }
 
+static DEFINITIONS: LazyLock<[Arc<ToolDefinition>; 2]> = LazyLock::new(|| {
+    [
+        define::<ReportProgress>(PROGRESS, "Report progress", false),
+        define::<SubmitResult>(SUBMIT, "Submit result", false),
+    ]
+});
+
 #[async_trait]
 impl Tools for ReportTools {
     fn definitions(&self) -> Vec<Arc<ToolDefinition>> {
-        vec![
-            Arc::new(ToolDefinition::of::<ReportProgress>(PROGRESS, Some("Report progress"), false)),
-            Arc::new(ToolDefinition::of::<SubmitResult>(SUBMIT, Some("Submit result"), false)),
-        ]
+        DEFINITIONS.to_vec()
     }
 
     async fn call(&self, call: ToolCall) -> Result<Value, ToolError> {

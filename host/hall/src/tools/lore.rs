@@ -1,7 +1,7 @@
 //! The tools for artifacts (REQ-WKR-9): the project's documents in `.lore/` of an attempt's worktree. What is written there is
 //! committed and merged with the attempt.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
 use guild_contract::Grants;
@@ -13,9 +13,9 @@ use serde_json::Value;
 use super::{
     answer, blocking,
     commission::{Report, Reports},
-    is_offered, lore_write,
+    define, is_offered, lore_write,
     protected::LORE,
-    worktree::{Worktree, in_lore, names, text},
+    worktree::{Worktree, in_lore, key, names, text},
 };
 
 const READ: &str = "read_artifact";
@@ -91,12 +91,14 @@ impl LoreTools {
         Ok(Value::String(lines.join("\n")))
     }
 
-    fn call_blocking(&self, ToolCall { id, name, input }: ToolCall) -> Result<Value, ToolError> {
+    fn call_blocking(&self, call: ToolCall) -> Result<Value, ToolError> {
+        let key = key(&call);
+        let ToolCall { name, input, .. } = call;
         match name.as_str() {
             READ => self.read(&parse::<ReadArtifact>(READ, input)?.relative_path),
             WRITE => {
                 let WriteArtifact { relative_path, content } = parse(WRITE, input)?;
-                self.write(&relative_path, content.as_bytes(), Some(&id))?;
+                self.write(&relative_path, content.as_bytes(), Some(&key))?;
                 Ok(answer("The artifact is written."))
             }
             _ => self.list(&parse::<ListArtifacts>(LIST, input)?.directory.unwrap_or_default()),
@@ -138,15 +140,19 @@ struct ListArtifacts {
     directory: Option<String>,
 }
 
+static DEFINITIONS: LazyLock<[Arc<ToolDefinition>; 3]> = LazyLock::new(|| {
+    [
+        define::<ReadArtifact>(READ, "Read artifact", true),
+        define::<WriteArtifact>(WRITE, "Write artifact", false),
+        define::<ListArtifacts>(LIST, "List artifacts", true),
+    ]
+});
+
 #[async_trait]
 impl Tools for LoreTools {
     fn definitions(&self) -> Vec<Arc<ToolDefinition>> {
-        let all = [
-            (true, ToolDefinition::of::<ReadArtifact>(READ, Some("Read artifact"), true)),
-            (self.grants.lore_write, ToolDefinition::of::<WriteArtifact>(WRITE, Some("Write artifact"), false)),
-            (true, ToolDefinition::of::<ListArtifacts>(LIST, Some("List artifacts"), true)),
-        ];
-        all.into_iter().filter(|(granted, _)| *granted).map(|(_, tool)| Arc::new(tool)).collect()
+        let is_granted = |tool: &&Arc<ToolDefinition>| self.grants.lore_write || tool.read_only;
+        DEFINITIONS.iter().filter(is_granted).cloned().collect()
     }
 
     async fn call(&self, call: ToolCall) -> Result<Value, ToolError> {

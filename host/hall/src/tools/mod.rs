@@ -17,6 +17,7 @@ use guild_contract::{
 use guild_git::Checkout;
 use guild_jobs::JobTools;
 use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools};
+use schemars::JsonSchema;
 use serde_json::Value;
 
 use commission::{CommissionReporting, ReportTools, Reports};
@@ -76,6 +77,11 @@ impl Tools for CommissionTools {
         let (_, set) = tool.ok_or_else(|| unknown(&call.name))?;
         set.call(call).await
     }
+}
+
+/// A tool whose input is a `T`.
+fn define<T: JsonSchema>(name: &str, title: &str, read_only: bool) -> Arc<ToolDefinition> {
+    Arc::new(ToolDefinition::of::<T>(name, Some(title), read_only))
 }
 
 fn unknown(name: &str) -> ToolError {

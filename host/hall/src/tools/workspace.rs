@@ -1,7 +1,7 @@
 //! The tools that write files of a project (REQ-WKR-5): in an attempt's worktree, where the operator granted `worktree:write`.
 //! They are called neither Write nor Edit: those of other agents reach a whole computer.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
 use guild_contract::Grants;
@@ -13,9 +13,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    answer, blocking, is_offered, lore_write,
+    answer, blocking, define, is_offered, lore_write,
     protected::LORE,
-    worktree::{Worktree, names, text},
+    worktree::{Worktree, key, names, text},
 };
 
 const WRITE: &str = "workspace_write";
@@ -52,15 +52,17 @@ impl WorkspaceTools {
         Ok(names)
     }
 
-    fn call_blocking(&self, ToolCall { id, name, input }: ToolCall) -> Result<Value, ToolError> {
+    fn call_blocking(&self, call: ToolCall) -> Result<Value, ToolError> {
+        let key = key(&call);
+        let ToolCall { name, input, .. } = call;
         if name == WRITE {
             let WorkspaceWrite { path, content } = parse(WRITE, input)?;
-            self.worktree.write(&self.writable(&path)?, Some(&id), || Ok(content.into_bytes()))?;
+            self.worktree.write(&self.writable(&path)?, Some(&key), || Ok(content.into_bytes()))?;
             return Ok(answer("The file is written."));
         }
         let edit: WorkspaceEdit = parse(EDIT, input)?;
         let names = self.writable(&edit.path)?;
-        self.worktree.write(&names, Some(&id), || {
+        self.worktree.write(&names, Some(&key), || {
             let before = self.worktree.read(&names, MAX_EDITED_BYTES as u64)?;
             let before = before.ok_or_else(|| {
                 ToolError::InvalidInput(format!("there is no file {:?}; {WRITE} makes one", text(&names)))
@@ -125,14 +127,14 @@ impl WorkspaceEdit {
     }
 }
 
+static DEFINITIONS: LazyLock<[Arc<ToolDefinition>; 2]> = LazyLock::new(|| {
+    [define::<WorkspaceWrite>(WRITE, "Write file", false), define::<WorkspaceEdit>(EDIT, "Edit file", false)]
+});
+
 #[async_trait]
 impl Tools for WorkspaceTools {
     fn definitions(&self) -> Vec<Arc<ToolDefinition>> {
-        let all = [
-            ToolDefinition::of::<WorkspaceWrite>(WRITE, Some("Write file"), false),
-            ToolDefinition::of::<WorkspaceEdit>(EDIT, Some("Edit file"), false),
-        ];
-        all.into_iter().filter(|_| self.grants.worktree_write).map(Arc::new).collect()
+        if self.grants.worktree_write { DEFINITIONS.to_vec() } else { Vec::new() }
     }
 
     async fn call(&self, call: ToolCall) -> Result<Value, ToolError> {

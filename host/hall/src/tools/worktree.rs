@@ -23,7 +23,7 @@ use guild_jobs::{
     },
     tree::walk,
 };
-use guild_session::tools::ToolError;
+use guild_session::tools::{ToolCall, ToolError};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -35,7 +35,8 @@ use crate::{
     workers::Attempt,
 };
 
-/// What the tools wrote, in the job's directory: a [`Change`] on each line.
+/// What the tools wrote, in the job's directory: a [`Change`] on each line. A line begins with its newline, so that one which
+/// was cut spoils no other.
 const WRITES: &str = "writes.jsonl";
 /// Bytes of [`WRITES`].
 const MAX_WRITES_BYTES: u64 = 16 << 20;
@@ -63,7 +64,7 @@ pub struct Worktree {
 /// A file that was written, or was about to be.
 #[derive(Debug, Serialize, Deserialize)]
 struct Change {
-    /// The call that wrote it, if one did.
+    /// The key of the call that wrote it, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     call: Option<String>,
     /// From the top of the worktree.
@@ -126,14 +127,10 @@ impl Worktree {
     fn noted(&self) -> io::Result<Written> {
         let dir = self.job.dir()?;
         let Some((bytes, _)) = read_whole(&dir, WRITES, MAX_WRITES_BYTES)? else { return Ok(Written::default()) };
-        let lines = bytes.split_inclusive(|byte| *byte == b'\n');
-        // A line that a crash cut is of a change that was not made.
+        let lines = bytes.split(|byte| *byte == b'\n');
+        // A line that was cut is of a change that was not made.
         let changes: Vec<Change> = lines.filter_map(|line| serde_json::from_slice(line).ok()).collect();
         let mut written = Written { noted: bytes.len() as u64, ..Written::default() };
-        if bytes.last().is_some_and(|last| *last != b'\n') {
-            append(&dir, WRITES)?.write_all(b"\n")?;
-            written.noted += 1;
-        }
         let last: BTreeMap<String, usize> =
             changes.iter().enumerate().map(|(n, change)| (change.path.clone(), n)).collect();
         for (n, mut change) in changes.into_iter().enumerate() {
@@ -203,7 +200,7 @@ impl Worktree {
     }
 
     /// Writes what `contents` answers into a file, and makes the directories that its path needs. Nothing else is written
-    /// meanwhile. A call that had its effect before is not asked again.
+    /// meanwhile. It is not asked where the call of this [`key`] had its effect before.
     ///
     /// # Errors
     /// Those of `contents`; where sessions do not write such a file, the quota is used up, or the job has ended.
@@ -281,8 +278,8 @@ impl Worktree {
 
     fn note(&self, written: &mut Written, change: &Change) -> Result<(), ToolError> {
         let not_noted = |e: io::Error| ToolError::Unavailable(format!("{WRITES} cannot be written: {}", e.kind()));
-        let mut line = serde_json::to_vec(change).map_err(|e| not_noted(e.into()))?;
-        line.push(b'\n');
+        let mut line = vec![b'\n'];
+        serde_json::to_writer(&mut line, change).map_err(|e| not_noted(e.into()))?;
         let noted = written.noted + line.len() as u64;
         if noted > MAX_WRITES_BYTES {
             return Err(ToolError::OverLimit("this attempt wrote too often; end your work now".to_owned()));
@@ -302,6 +299,11 @@ impl Worktree {
         }
         Ok(Some(dir))
     }
+}
+
+/// What names a call and what it asks for: a session that is resumed may ask for something else by the same id.
+pub(super) fn key(call: &ToolCall) -> String {
+    format!("{} {}", call.id, sha256(format!("{} {}", call.name, call.input).as_bytes()))
 }
 
 /// The names of a path from the top of a worktree.
@@ -328,11 +330,10 @@ pub(super) fn text(path: &Names<'_>) -> String {
 
 /// The error for a path of a session. It has the error's kind only: its text could name a path of the host.
 fn failed(path: &Names<'_>, done: &str, error: &io::Error) -> ToolError {
-    ToolError::Unavailable(format!(
-        "{:?} cannot be {done} ({}): what is on the way to it has to be directories, and it a file, none of them a link",
-        text(path),
-        error.kind()
-    ))
+    use io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    let of_host = matches!(error.kind(), PermissionDenied | QuotaExceeded | ReadOnlyFilesystem | StorageFull);
+    let hint = if of_host { "" } else { ": on the way to it there may only be directories, and no symbolic links" };
+    ToolError::Unavailable(format!("{:?} cannot be {done}, {}{hint}", text(path), error.kind()))
 }
 
 fn sha256(bytes: &[u8]) -> String {

@@ -668,6 +668,10 @@ async fn a_call_that_comes_again_after_a_restart_has_its_effect_once() {
     session.file("b", "b").await.unwrap();
     edits(&session).await;
     assert_eq!(session.read("a"), "xxxx");
+    // What asks for something else is another call.
+    let other = json!({"path": "a", "old": "xxxx", "new": "y"});
+    session.call_as("1.1.0", "workspace_edit", other).await.unwrap();
+    assert_eq!(session.read("a"), "y");
 }
 
 #[tokio::test]
@@ -688,6 +692,7 @@ async fn a_result_is_submitted_once_with_artifacts_that_are_there() {
     for _ in 0..2 {
         session.call_as("1.4.0", "submit_result", input.clone()).await.unwrap();
     }
+    assert!(session.call_as("1.4.0", "submit_result", submit("other", &[])).await.is_err());
     let again = session.refused("submit_result", submit("other", &[])).await;
     assert!(again.contains("was submitted before"), "{again}");
     let artifacts = ["reports/a.md", "specs/plan.md"].map(str::to_owned).to_vec();
