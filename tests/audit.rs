@@ -167,7 +167,7 @@ fn a_requested_capability_is_granted_denied_or_unused() {
 fn what_a_host_would_refuse_is_a_high_finding() {
     let home = Home::new();
     let more = r#"(import "acme:net/raw@1.0.0" (instance (export "send" (func))))
-                  (import "guild:worker/memory@0.2.0" (instance (export "load" (func))))"#;
+                  (import "guild:worker/memory@0.3.0" (instance (export "load" (func))))"#;
     home.member("ann", "autonomous-worker", &fixed(more));
     let done = guild(&home, &["ann", "--members", "members", "--format", "json"]);
     let audit = json_of(&done);

@@ -14,7 +14,7 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::support::{
-    guest::Guest,
+    guest::{self, Guest},
     host::{Home, Host, PATIENCE, wait_for},
 };
 
@@ -311,4 +311,54 @@ fn a_hostile_repository_runs_nothing() {
     assert!(status >= 400 && answer["error"].as_str().unwrap().contains(".lore"), "{status} {answer}");
     assert!(!canary.exists());
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+}
+
+#[test]
+fn workers_share_the_memories_of_the_scopes_that_they_were_granted() {
+    let hall = Hall::new(&["demo", "other"]);
+    hall.home.researcher("researcher");
+    hall.home.edit_manifest("researcher", |manifest| manifest["component"]["scopes"] = json!(["worker", "project"]));
+    hall.home.write("members/researcher/memory/own.md", "Ask the keeper of the moths.");
+    hall.home.write("hall/memory/projects/demo/lamps.md", "The lamps burn until three.");
+    hall.home.write("hall/memory/projects/demo.md", "## Doors\nThe cellar door sticks.\n");
+    hall.home.write("hall/memory/projects/other/secret.md", "Nobody else's.");
+    hall.home.write("hall/memory/global/all.md", "Everybody's.");
+    hall.home.member("probe", "autonomous-worker", &guest::built("probe"));
+    hall.home.edit_manifest("probe", |manifest| {
+        manifest["component"]["grants"] = guest::everything();
+        manifest["component"]["scopes"] = json!(["worker", "global"]);
+    });
+    let _host = hall.serve();
+
+    let id = hall.create("demo", "researcher", json!({}));
+    hall.dispatch(&id);
+    let read = hall.until("demo", &id, "completed");
+    let job = hall.home.path("members/researcher/jobs").join(read["commission"]["jobId"].as_str().unwrap());
+    let plan: Value = serde_json::from_slice(&fs::read(job.join("plan.json")).unwrap()).unwrap();
+    let prompt = plan["session"]["systemPrompt"].as_str().unwrap();
+    let given = [
+        ("worker note `own`", "Ask the keeper of the moths."),
+        ("project note `lamps`", "The lamps burn until three."),
+        ("project note `Doors`", "The cellar door sticks."),
+    ];
+    for (heading, text) in given {
+        assert!(prompt.contains(heading) && prompt.contains(text), "{heading}: {prompt}");
+    }
+    assert!(!prompt.contains("Nobody else's.") && !prompt.contains("Everybody's."), "{prompt}");
+    let transcript = fs::read_to_string(job.join("transcript.jsonl")).unwrap();
+    for tool in ["read_memory", "write_memory", "edit_memory"] {
+        assert!(transcript.lines().next().unwrap().contains(&format!("\"{tool}\"")), "{tool}: {transcript}");
+    }
+
+    // What a component stores for all projects is there for a commission of another one.
+    let probe = |project: &str, task: &str| {
+        let id = hall.create(project, "probe", json!({"prompt": task}));
+        hall.dispatch(&id);
+        hall.until(project, &id, "completed")["rawContent"].as_str().unwrap().to_owned()
+    };
+    let report = probe("demo", "teach moths fly\nproject a b");
+    assert!(report.contains("teach moths fly: ok") && report.contains("memory:project"), "{report}");
+    assert_eq!(fs::read_to_string(hall.home.path("hall/memory/global/moths.md")).unwrap(), "fly");
+    let report = probe("other", "global moths");
+    assert!(report.contains("global moths: ok fly"), "{report}");
 }

@@ -4,14 +4,16 @@
 use std::{
     fs,
     path::Path,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use guild_contract::{
     Bounds, Limits,
     grants::{Pattern, Rule},
-    manifest::Interface,
+    manifest::{Interface, Scope},
 };
+use guild_jobs::{MemoryStore, ScopedMemory, SystemClock, memory::ScopeNotes};
 use guild_sandbox::{CallError, Candidate, CompileCache, LoadError};
 use guild_session::activation::{Plan, Refusal};
 use serde_json::{Value, json};
@@ -389,4 +391,43 @@ fn the_compile_cache_keeps_to_its_size() {
     let cache: &Path = &bench.dir.path().join("cache");
     let total: u64 = fs::read_dir(cache).unwrap().map(|e| e.unwrap().metadata().unwrap().len()).sum();
     assert!(total <= 60_000 && total > 0, "{total}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_component_reaches_the_memories_of_the_scopes_that_it_was_granted() {
+    let bench = Bench::new(Limits::default());
+    let mut component = autonomous();
+    component["grants"] = guest::everything();
+    let plugin = bench.prepare(&guest::built("probe"), component).unwrap();
+    let shared = |name: &str, scope| {
+        let with = (bench.limits.clone(), Arc::new(SystemClock) as _);
+        ScopeNotes::new(MemoryStore::open_at(&bench.member(), name, scope, with).unwrap(), None)
+    };
+    let notes = |scope: Scope| shared(scope.as_str(), scope);
+    let denied = Err("the manifest does not ask for `memory:project`".into());
+    let memory = ScopedMemory::new(ScopeNotes::new(bench.memory(), None), denied, Ok(notes(Scope::Global)));
+
+    let task = "remember own mine\nteach moths fly\nglobal moths\nrecall moths\nproject a b\nls /memory";
+    let job = bench.job_with(task, memory);
+    let report = job.run(&plugin).await.unwrap().unwrap();
+    let outcome = |step: &str| report.lines().find_map(|line| line.strip_prefix(&format!("{step}: "))).unwrap();
+    assert_eq!((outcome("teach moths fly"), outcome("global moths")), ("ok ", "ok fly"));
+    assert!(outcome("project a b").contains("memory:project"), "{report}");
+    // Each scope has its own notes, and the directory of the member's own is the only one that it sees.
+    assert_eq!(outcome("recall moths"), "ok ");
+    assert!(outcome("ls /memory").contains("own.md") && !outcome("ls /memory").contains("moths"), "{report}");
+    let moths = notes(Scope::Global).kept().injection();
+    assert_eq!((moths[0].scope, moths[0].origin.as_ref()), (Scope::Global, Some(job.tools.job().id())));
+
+    // Outside of a commission there is none but its own.
+    let job = bench.job("teach a b\nproject a b\nglobal a");
+    let report = job.run(&plugin).await.unwrap().unwrap();
+    assert_eq!(report.matches("is there in commissions only").count(), 3, "{report}");
+    // A job that has ended stores nothing, in no scope.
+    let worker = ScopeNotes::new(bench.memory(), None);
+    let job = bench.job_with("teach late c", ScopedMemory::new(worker, Err("".into()), Ok(notes(Scope::Global))));
+    job.tools.job().complete(Some("done")).unwrap();
+    let report = job.run(&plugin).await.unwrap().unwrap();
+    assert!(report.contains("no longer running"), "{report}");
+    assert_eq!(notes(Scope::Global).load("late").unwrap(), None);
 }

@@ -12,7 +12,7 @@ use guild_contract::{
     Bounds, Grants, Limits, Policy,
     manifest::{ComponentSpec, Manifest},
 };
-use guild_jobs::{Accepted, JobStore, JobTools, MemoryStore, NewJob, StoreOptions, SystemClock};
+use guild_jobs::{Accepted, JobStore, JobTools, MemoryStore, NewJob, ScopedMemory, StoreOptions, SystemClock};
 use guild_sandbox::{
     ActivateScope, Activated, CallError, Candidate, CompileCache, LoadError, Plugin, RunScope, Sandbox, ToolFault,
     ToolScope,
@@ -101,6 +101,11 @@ impl Bench {
 
     /// A job with this task that does not run yet.
     pub(crate) fn job(&self, task: &str) -> BenchJob {
+        self.job_with(task, self.memory())
+    }
+
+    /// As [`Self::job`], with these memories.
+    pub(crate) fn job_with(&self, task: &str, memory: impl Into<ScopedMemory>) -> BenchJob {
         let options = StoreOptions { limits: self.limits.clone(), clock: Arc::new(SystemClock) };
         let store = JobStore::open(&self.member(), options).unwrap();
         store.load();
@@ -122,7 +127,7 @@ impl Bench {
         };
         let job = store.create(new).unwrap();
         let dir = self.dir.path().join("member/jobs").join(job.id().as_str());
-        let tools = Arc::new(JobTools::new(job, self.memory()));
+        let tools = Arc::new(JobTools::new(job, memory));
         BenchJob { tools, store, activation: Arc::new(activation), dir, seconds: u32::MAX }
     }
 }

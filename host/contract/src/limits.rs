@@ -192,7 +192,7 @@ limits! {
     /// US dollars of all sessions of a job, unless less is asked for.
     [member]
     session_budget_usd: f64 = 5.0;
-    /// US dollars for condensing a member's memories once.
+    /// US dollars for condensing the memories of a scope once.
     [member]
     compaction_budget_usd: f64 = 0.05;
     /// What a tool answers a session; a longer answer is cut, and says so. An answer of a component's tool has to be within
@@ -249,13 +249,18 @@ limits! {
     /// A job's `transcript.jsonl`; then entries are dropped, and one entry says so.
     [member]
     transcript_bytes: u64 = 16 * MIB;
-    /// Memories that an activation is given, in characters; also the largest memory that can be stored.
+    /// Memories that an activation is given, in characters, where it is no commission; also the largest memory that can be
+    /// stored.
     [member]
     memory_injection_chars: u64 = 8000;
-    /// Total size of a member's memories, in characters, above which they are compacted.
+    /// Memories of all scopes that an attempt at a commission is given, in characters. `memoryLimit` of a project in
+    /// `config.yaml`, in tokens of four characters, goes before it.
+    [member]
+    commission_memory_chars: u64 = 32_000;
+    /// Total size of a scope's memories, in characters, above which they are compacted.
     [member]
     memory_compaction_chars: u64 = 16_000;
-    /// Memories of a member.
+    /// Memories of a scope: of a member, of a project, of all projects.
     [member]
     memory_entries: u32 = 1024;
     /// Reading one document of the read roots, in a child process. A document that takes longer is left out.

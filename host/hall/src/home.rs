@@ -4,6 +4,8 @@ use std::{
     fs,
     path::{Path, PathBuf},
     sync::Arc,
+    thread,
+    time::{Duration, Instant},
 };
 
 use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _};
@@ -25,6 +27,10 @@ pub const PID: &str = "guild-hall.sock.pid";
 pub const PACKAGES: &str = "packages";
 /// The file that the owner locks.
 const LOCK: &str = ".lock";
+/// How long a host that was killed may take to be gone with all that it had started.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Between two looks.
+const POLL: Duration = Duration::from_millis(20);
 /// Files that are not yet where they belong.
 const NEW: &str = "state/new";
 /// What is kept of commissions.
@@ -53,7 +59,13 @@ impl Home {
         let dir = Arc::new(dir);
         let owner = fs::read_to_string(path.join(PID)).unwrap_or_default();
         let owner = owner.trim().parse().ok().and_then(Pid::from_raw);
-        let lock = FileLock::try_acquire(&dir, LOCK).map_err(HallError::io(doing()))?;
+        let until = Instant::now() + PATIENCE;
+        let lock = loop {
+            match FileLock::try_acquire(&dir, LOCK).map_err(HallError::io(doing()))? {
+                None if Instant::now() < until => thread::sleep(POLL),
+                lock => break lock,
+            }
+        };
         let Some(lock) = lock else {
             let who = owner.map_or_else(String::new, |pid| format!(", process {}", pid.as_raw_nonzero()));
             return Err(HallError::Conflict(format!(

@@ -7,11 +7,11 @@ use std::{
 };
 
 use cap_std::fs::Dir;
-use guild_contract::{Grants, Limits, manifest::Scope};
+use guild_contract::{Grants, Limits, grants::ScopeGrants, manifest::Scope};
 use guild_jobs::{
     Clock, Condenser, MemoryStore, ScopedMemory,
     durable::open_dir,
-    memory::{Granted, Original, ScopeNotes, denial},
+    memory::{Original, ScopeNotes, denial},
 };
 use tokio::runtime::Handle;
 
@@ -93,17 +93,12 @@ impl Scopes {
         (worker, own): (&str, Arc<MemoryStore>),
         grants: &Grants,
     ) -> Result<ScopedMemory, HallError> {
-        let wider =
-            |granted: bool, scope, notes: &dyn Fn() -> Result<ScopeNotes, HallError>| -> Result<Granted, HallError> {
-                if granted { notes().map(Ok) } else { Ok(Err(denial(scope, grants))) }
-            };
-        // The name of a file: what it says of other directories is nobody's memory.
+        let ScopeGrants { project: of_project, global } = grants.scopes;
+        let project = if of_project { Ok(self.project(project)?) } else { Err(denial(Scope::Project, grants)) };
+        let global = if global { Ok(self.global()?) } else { Err(denial(Scope::Global, grants)) };
+        // A name that leads elsewhere is no file of the original's.
         let original = (!worker.contains('/')).then(|| self.original(&format!("{WORKERS}/{worker}"))).transpose()?;
-        Ok(ScopedMemory::new(
-            ScopeNotes::new(own, original),
-            wider(grants.scopes.project, Scope::Project, &|| self.project(project))?,
-            wider(grants.scopes.global, Scope::Global, &|| self.global())?,
-        ))
+        Ok(ScopedMemory::new(ScopeNotes::new(own, original), project, global))
     }
 
     fn notes(&self, path: String, scope: Scope) -> Result<ScopeNotes, HallError> {

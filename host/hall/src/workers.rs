@@ -43,6 +43,8 @@ pub struct Attempt {
     pub project: String,
     /// Who works on it.
     pub worker: MemberKey,
+    /// The worker's name for people, by which the original keeps its notes.
+    pub worker_name: String,
     /// The attempt's job.
     pub job: JobId,
     /// A short label.
@@ -74,6 +76,7 @@ impl Attempt {
             number: u32::try_from(commission.attempts()).unwrap_or(u32::MAX),
             project: commission.project_name.clone(),
             worker: commission.worker_name.parse().ok()?,
+            worker_name: record.worker.clone(),
             job: state.job.clone(),
             title: record.title.strip_prefix("Commission: ").unwrap_or(&record.title).to_owned(),
             prompt: record.prompt.clone(),

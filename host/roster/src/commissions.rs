@@ -143,13 +143,8 @@ impl Workers for Commissions {
 
 /// What a member is granted in commissions and there is nothing for: no worker begins with a part of its tools (REQ-WKR-13).
 fn not_there(grants: &Grants) -> Option<Capability> {
-    let Grants { scopes, lore_write, worktree_write, .. } = grants;
-    let granted = [
-        (scopes.project, Capability::MemoryProject),
-        (scopes.global, Capability::MemoryGlobal),
-        (*lore_write, Capability::LoreWrite),
-        (*worktree_write, Capability::WorktreeWrite),
-    ];
+    let Grants { lore_write, worktree_write, .. } = grants;
+    let granted = [(*lore_write, Capability::LoreWrite), (*worktree_write, Capability::WorktreeWrite)];
     granted.into_iter().find_map(|(granted, capability)| granted.then_some(capability))
 }
 

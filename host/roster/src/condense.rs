@@ -10,6 +10,11 @@ use tokio::time::timeout_at;
 
 use crate::{reach::Resources, runtimes::GRACE};
 
+/// Has the host's own runtime condense what its workers share. It waits for permits as if it were a member of this name.
+pub(crate) fn condenser_of_host(resources: &Arc<Resources>, agent: Runtime) -> Option<Condenser> {
+    "guild-hall".parse().ok().map(|key| condenser(resources, agent, &key))
+}
+
 /// Has the runtime `agent` condense the memories of the member `key`, when it has a permit for that.
 pub(crate) fn condenser(resources: &Arc<Resources>, agent: Runtime, key: &MemberKey) -> Condenser {
     let (resources, key) = (resources.clone(), key.clone());

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use guild_config::Config;
 use guild_contract::{Grants, JobId, Limits, MemberKey};
-use guild_hall::{Attempt, Hall};
+use guild_hall::{Attempt, Hall, memory::Scopes};
+use guild_jobs::{MemoryStore, ScopedMemory};
 use guild_trust::{Approval, seal::Seals};
-use tokio::sync::Semaphore;
+use tokio::{runtime::Handle, sync::Semaphore};
 
 use crate::{
     budget::MemoryBudget,
+    condense,
     events::Hub,
     reach::{Reach, Resources},
     toolboxes::Toolboxes,
@@ -39,6 +41,8 @@ pub(crate) struct HostContext {
     pub(crate) events: Arc<Hub>,
     /// The hall whose commissions the members carry out.
     pub(crate) hall: Option<Arc<Hall>>,
+    /// The memories that its workers share.
+    pub(crate) shared: Option<Arc<Scopes>>,
 }
 
 impl HostContext {
@@ -60,6 +64,30 @@ impl HostContext {
         match attempt {
             Some(attempt) => self.resources.reach_at(attempt, grants, &self.limits),
             None => Ok(self.resources.reach(Some(member), grants)),
+        }
+    }
+
+    /// The memories that a job of a member is granted, whose own are `own`. It blocks.
+    ///
+    /// # Errors
+    /// Where memories that are granted cannot be opened.
+    pub(crate) fn memory(
+        &self,
+        own: &Arc<MemoryStore>,
+        attempt: Option<&Attempt>,
+        grants: &Grants,
+    ) -> Result<ScopedMemory, String> {
+        let (Some(attempt), Some(shared)) = (attempt, &self.shared) else { return Ok(own.clone().into()) };
+        let worker = (attempt.worker_name.as_str(), own.clone());
+        shared.granted(&attempt.project, worker, grants).map_err(|e| e.to_string())
+    }
+
+    /// Has the memories that workers share be as this context has it: within its limits, and condensed by its runtime.
+    pub(crate) fn share(&self) {
+        let Some(shared) = &self.shared else { return };
+        shared.set_limits(&self.limits);
+        if let Some(condenser) = condense::condenser_of_host(&self.resources, self.config.agent) {
+            shared.set_condenser(&condenser, &Handle::current());
         }
     }
 

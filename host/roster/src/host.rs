@@ -11,7 +11,7 @@ use guild_agent::ReadRoots;
 use guild_auth::Ingress;
 use guild_config::{Config, Runtime};
 use guild_contract::{Limits, MemberKey};
-use guild_hall::{Hall, HallOptions};
+use guild_hall::{Hall, HallOptions, memory::Scopes};
 use guild_jobs::{SystemClock, durable::open_directory};
 use guild_trust::{Approval, seal::Seals};
 use tokio::{
@@ -100,6 +100,8 @@ impl Host {
         let hall = hall.transpose().map_err(|e| OpenError::Hall(e.to_string()))?;
         let approval = Arc::new(Approval::new(&config));
         let limits = Arc::new(config.limits.clone());
+        let scopes = |hall: &Arc<Hall>| Scopes::open(hall.home().dir(), limits.clone(), Arc::new(SystemClock));
+        let shared = hall.as_ref().map(scopes).transpose().map_err(|e| OpenError::Hall(e.to_string()))?.map(Arc::new);
         guild_confine::set_room(limits.processes_bytes);
         let named = sources.clone();
         let roots = read_roots(&config, sources)?;
@@ -126,7 +128,9 @@ impl Host {
             toolboxes: Toolboxes::new(roster.offers(), Others::None, true),
             events: events.clone(),
             hall: hall.clone(),
+            shared,
         };
+        context.share();
         let loader = Arc::new(Loader::new(limits.clone()));
         let serves = base.is_some();
         let (mut one, mut loads) = (None, Vec::new());
@@ -249,6 +253,7 @@ impl Host {
         outcome.await.map_err(|_| stopping())??;
         if let Some(hall) = &self.hall {
             hall.permit(commissions::permits(&self.config()));
+            self.opener.context().share();
         }
         // Nobody waits for what there is in them.
         drop(tokio::task::spawn_blocking(move || roots.as_ref().map(warn_of_roots)));

@@ -11,6 +11,7 @@ use guild_contract::{
     rpc::RpcError,
     text::{LOGGED_CHARS, one_line},
 };
+use guild_hall::tools::memory::MemoryTools;
 use guild_jobs::{Accepted, JobTools, RunningJob};
 use guild_sandbox::{Plugin, RunScope};
 use guild_session::{
@@ -61,14 +62,19 @@ pub(crate) async fn carry_out(
     request: JobRequest,
     held: impl Send,
 ) {
-    let tools = Arc::new(JobTools::new(job.clone(), data.memory.clone()).granted(&grants));
     let attempt = context.attempt_of(job.id());
     let reach = context.reach(&data.key, attempt.as_ref(), &grants);
     let Accepted { agent, granted_tools, ceiling, plan, .. } = accepted;
     let span = tracing::debug_span!("job", member = %data.key, job = %job.id());
     let running = job.clone();
     let carried_out = async move {
-        let work = Work { data, context, job: running, tools, grants, reach: reach?, granted_tools };
+        let (granted, own, at) = (grants.clone(), data.memory.clone(), attempt.clone());
+        let memories = context.clone();
+        let memory = blocking(move || memories.memory(&own, at.as_ref(), &granted).map_err(RpcError::internal));
+        let memory = memory.await.map_err(|e| e.message)?;
+        let tools = Arc::new(JobTools::new(running.clone(), memory).granted(&grants));
+        let commission = attempt.map(|_| Arc::new(MemoryTools::new(tools.clone(), &grants)) as Arc<dyn Tools>);
+        let work = Work { data, context, job: running, tools, commission, grants, reach: reach?, granted_tools };
         let agent: Runtime = agent.parse()?;
         match (plan, request) {
             (Plan::Session(plan), JobRequest::Session { toolboxes, resumed }) => {
@@ -113,6 +119,8 @@ struct Work {
     context: HostContext,
     job: Arc<RunningJob>,
     tools: Arc<JobTools>,
+    /// What its sessions have besides in a commission.
+    commission: Option<Arc<dyn Tools>>,
     grants: Arc<Grants>,
     reach: Reach,
     granted_tools: Vec<String>,
@@ -138,7 +146,7 @@ impl Work {
         let clock = Clock::start(&self.job, agent, account.clone(), seconds);
         let meter = Meter::for_job(bounds, &self.context.limits, account, seconds, clock.observer());
         let number = self.job.next_session();
-        let sets = [self.tools.clone() as Arc<dyn Tools>, toolboxes];
+        let sets = self.job_tools().chain([toolboxes]);
         let session = Session {
             number,
             system_prompt: plan.system_prompt,
@@ -229,6 +237,11 @@ impl Work {
     fn readable(&self, asked: &[String]) -> Option<Arc<dyn Files>> {
         let has = |name: &&str| [asked, &self.granted_tools].iter().all(|tools| tools.iter().any(|tool| tool == name));
         self.reach.files.clone().filter(|_| FILE_TOOLS.iter().all(has))
+    }
+
+    /// The tools on the job itself.
+    fn job_tools(&self) -> impl Iterator<Item = Arc<dyn Tools>> + use<> {
+        self.commission.clone().into_iter().chain([self.tools.clone() as Arc<dyn Tools>])
     }
 
     /// All that a session may call: whole sets of tools, and the read-only ones that were granted and asked for.
@@ -409,8 +422,8 @@ impl Sessions for OwnSessions {
         // One that was dropped just now is about to end.
         let turn = tokio::time::timeout(GRACE, self.alive.clone().acquire_owned()).await;
         let turn = turn.map_err(|_| over())?.map_err(|_| over())?;
-        let job_tools = query.job_tools.then(|| work.tools.clone() as Arc<dyn Tools>);
-        let sets = job_tools.into_iter().chain([query.own_tools]);
+        let job_tools = query.job_tools.then(|| work.job_tools());
+        let sets = job_tools.into_iter().flatten().chain([query.own_tools]);
         let interrupt = work.job.cancelled().child_token();
         let (texts, mut heard) = mpsc::channel(EVENTS);
         let number = work.job.next_session();

@@ -39,7 +39,7 @@ use crate::{
 /// Connections that the system holds until they are accepted.
 const BACKLOG: i32 = 4096;
 /// How long an answer under way may take once the host is to stop.
-const LAST_WORDS: Duration = Duration::from_millis(100);
+pub(crate) const LAST_WORDS: Duration = Duration::from_millis(100);
 /// How long to wait where the system has nothing left for another connection.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
 /// How often the log says so.

@@ -10,6 +10,7 @@ use guild_roster::{
     reload::Reloads,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     hall::socket::Socket,
@@ -89,21 +90,30 @@ pub async fn serve_until(
     let listener = bound.listen(&limits)?;
     let at = format!("{}://{address}", ingress.scheme());
     let tell = |event| ingress.record(&Event { event, detail: Some(at.as_str().into()), ..Event::default() });
-    let socket = host.hall().map(|hall| Socket::listen(hall)).transpose()?;
+    let socket = match host.hall().map(|hall| Socket::listen(hall)).transpose() {
+        Ok(socket) => socket,
+        Err(error) => {
+            host.end().await;
+            return Err(error.into());
+        }
+    };
     tell("host-started");
     ready(&at, &host);
     let service = Service::new(host.clone());
+    let stopping = CancellationToken::new();
     let hall = async {
-        match (&socket, host.hall()) {
-            (Some(socket), Some(hall)) => socket.serve(hall.clone(), limits.clone()).await,
-            _ => std::future::pending().await,
+        if let (Some(socket), Some(hall)) = (&socket, host.hall()) {
+            socket.serve(hall, &limits, stopping.cancelled()).await;
         }
     };
-    tokio::select! {
-        () = listen::serve(listener, service, &limits, stop) => {}
-        () = reloads.run(&host) => {}
-        () = hall => {}
-    }
+    let members = async {
+        tokio::select! {
+            () = listen::serve(listener, service, &limits, stop) => {}
+            () = reloads.run(&host) => {}
+        }
+        stopping.cancel();
+    };
+    tokio::join!(hall, members);
     drop(socket);
     host.end().await;
     tell("host-stopped");

@@ -43,7 +43,7 @@ impl MemoryTools {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ReadMemory {
-    /// Whose notes.
+    /// Whose notes: your own (`worker`), those of all who work on the project, or those for all projects (`global`).
     scope: Whose,
     /// The note, as the list names it.
     #[serde(default, alias = "section")]
@@ -55,7 +55,7 @@ struct ReadMemory {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct WriteMemory {
-    /// Whose note it will be.
+    /// Whose note it will be: your own (`worker`), that of all who work on the project, or one for all projects (`global`).
     scope: Whose,
     /// The name of the note: 1 to 64 letters, digits, '-' or '_'.
     #[serde(alias = "section")]
@@ -68,12 +68,13 @@ struct WriteMemory {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct EditMemory {
-    /// Whose note it is.
+    /// Whose note it is: your own (`worker`), the project's, or one for all projects (`global`).
     scope: Whose,
     /// The name of the note: 1 to 64 letters, digits, '-' or '_'.
     #[serde(alias = "section")]
     path: String,
-    /// What to do.
+    /// `upsert` replaces the note, or makes it; `append` adds lines at its end, and keeps what others add at the same time;
+    /// `delete` removes it.
     operation: Operation,
     /// The text; none for `delete`.
     #[serde(default)]
@@ -83,22 +84,16 @@ struct EditMemory {
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Whose {
-    /// Your own: for your later work.
     Worker,
-    /// The project's: for all who work on it.
     Project,
-    /// For all work on all projects.
     Global,
 }
 
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Operation {
-    /// Replace the note, or make it.
     Upsert,
-    /// Add lines at its end, or make it. What others add at the same time is kept.
     Append,
-    /// Delete it.
     Delete,
 }
 

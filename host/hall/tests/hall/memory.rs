@@ -238,6 +238,8 @@ async fn tools_that_were_not_granted_do_not_exist() {
     assert_eq!(names(&all()), ["read_memory", "write_memory", "edit_memory"]);
     assert_eq!(names(&Grants { sessions: SessionGrants::default(), ..all() }), ["read_memory"]);
     let (tools, _job) = world.session(&scopes, "ann", &Grants { sessions: SessionGrants::default(), ..all() });
+    let schema = &tools.definitions()[0].input_schema;
+    assert_eq!(schema["properties"]["scope"]["enum"], json!(["worker", "project", "global"]), "{schema}");
     let error = call(&tools, "write_memory", json!({"scope": "worker", "path": "a", "content": "c"})).await;
     assert!(matches!(error, Err(ToolError::InvalidInput(text)) if text.contains("no tool")));
 }

@@ -8,12 +8,12 @@ use std::{
 use guild_contract::{
     JobId,
     json::parsed_bytes,
-    manifest::{Interface, POSTURE, Scope},
+    manifest::{Interface, POSTURE},
     rpc::{DispatchParams, Dispatched, RpcError},
     text::{LOGGED_CHARS, one_line},
 };
 use guild_hall::Attempt;
-use guild_jobs::{Accepted, NewJob, RunningJob};
+use guild_jobs::{Accepted, NewJob, RunningJob, ScopedMemory};
 use guild_sandbox::{ActivateScope, CallError};
 use guild_session::{
     activation::{Activation, AttemptAt, Plan, ProjectRoot, Request},
@@ -99,9 +99,9 @@ impl Member {
         let plugin = component::ready(&self.component, self.key(), wait_until).await?.plugin.clone();
         let offered = self.offered(wait_until).await?;
         let reach = self.reach_of(attempt.as_ref()).map_err(RpcError::internal)?;
-        let activation = self.activation(request, &offered, (&reach, attempt.as_ref()), wait_until).await?;
+        let (activation, memory) = self.activation(request, &offered, (&reach, attempt.as_ref()), wait_until).await?;
         let activation = Arc::new(activation);
-        let scope = ActivateScope { memory: self.data.memory.clone().into(), files: reach.files.clone(), wait_until };
+        let scope = ActivateScope { memory, files: reach.files.clone(), wait_until };
         let span = tracing::debug_span!("activate", member = %self.key(), job = %activation.job);
         let activated = plugin.activate(&activation, scope).instrument(span).await.map_err(|e| match e {
             CallError::Busy(_) => RpcError::busy(format!("{e}; try again")),
@@ -196,15 +196,23 @@ impl Member {
         offered: &Offered,
         (reach, attempt): (&Reach, Option<&Attempt>),
         until: Instant,
-    ) -> Result<Activation, RpcError> {
+    ) -> Result<(Activation, ScopedMemory), RpcError> {
         let this = self.clone();
         self.check_config(&request.config, until).await?;
-        let (posture, memories) = blocking(move || {
-            let memories = if this.grants.memory { this.data.memory.injection() } else { Vec::new() };
-            Ok((this.posture()?, memories))
+        let at = attempt.cloned();
+        let (posture, memory, memories) = blocking(move || {
+            let memory = this.context.memory(&this.data.memory, at.as_ref(), &this.grants);
+            let memory = memory.map_err(RpcError::internal)?;
+            let most = |attempt: &Attempt| attempt.memory_chars.unwrap_or(this.context.limits.commission_memory_chars);
+            let memories = match &at {
+                _ if !this.grants.memory => Vec::new(),
+                Some(attempt) => memory.injection(most(attempt)),
+                None => memory.worker().kept().injection(),
+            };
+            Ok((this.posture()?, memory, memories))
         })
         .await?;
-        Ok(Activation {
+        let activation = Activation {
             job: attempt.map_or_else(|| self.data.store.new_id(), |attempt| attempt.job.clone()),
             request,
             attempt: attempt.map(|attempt| AttemptAt {
@@ -212,7 +220,7 @@ impl Member {
                 number: attempt.number,
                 dependencies: attempt.dependencies.clone(),
             }),
-            scopes: vec![Scope::Worker],
+            scopes: memory.scopes(),
             project: attempt
                 .map(|attempt| ProjectRoot { name: attempt.project.clone(), root: attempt.project_root().to_owned() }),
             posture,
@@ -220,7 +228,8 @@ impl Member {
             granted_tools: reach.tools(&self.grants),
             toolbox_tools: offered.definitions(),
             bounds: self.ceiling_of(attempt),
-        })
+        };
+        Ok((activation, memory))
     }
 
     /// The posture. Its file is read at each activation: what was approved, or an edit where the operator lets it change.

@@ -1,12 +1,13 @@
 //! The routes. Where clients of the original spell a field in two ways, both are accepted.
 
-use std::{collections::BTreeMap, sync::Arc, time::Instant};
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Instant};
 
 use axum::{
     body::Body,
     http::{HeaderValue, Method, StatusCode, header::CONTENT_TYPE},
     response::Response,
 };
+use guild_config::shell_word;
 use guild_hall::{
     Hall, HallError,
     commission::Overrides,
@@ -26,6 +27,21 @@ pub(super) struct Asked<'a> {
     pub(super) since: Instant,
 }
 
+/// What is asked by POST.
+const POSTED: [&str; 11] = [
+    "/commission/request/commission/create",
+    "/commission/request/commission/update",
+    "/commission/request/commission/note",
+    "/commission/run/dispatch",
+    "/commission/run/redispatch",
+    "/commission/run/cancel",
+    "/commission/run/abandon",
+    "/commission/dependency/project/check",
+    "/system/config/project/register",
+    "/system/config/project/deregister",
+    "/system/config/project/group",
+];
+
 type Answer = Result<(StatusCode, Value), HallError>;
 
 /// Answers a request.
@@ -34,16 +50,26 @@ pub(super) async fn answer(hall: &Arc<Hall>, asked: Asked<'_>) -> Response {
     if asked.path == "/system/events/stream/subscribe" && [Method::GET, Method::POST].contains(asked.method) {
         return events::listen(hall);
     }
-    let answered = route(hall, &asked).await;
-    let (status, value) = answered.unwrap_or_else(|error| {
-        let status = match &error {
-            HallError::Invalid(_) => StatusCode::BAD_REQUEST,
-            HallError::NotFound(_) => StatusCode::NOT_FOUND,
-            HallError::Conflict(_) => StatusCode::CONFLICT,
-            HallError::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
-        };
-        (status, json!({"error": error.to_string()}))
-    });
+    match route(hall, &asked).await {
+        Ok((status, value)) => with(status, &value),
+        Err(refused) => {
+            let status = match &refused {
+                HallError::Invalid(_) => StatusCode::BAD_REQUEST,
+                HallError::NotFound(_) => StatusCode::NOT_FOUND,
+                HallError::Conflict(_) => StatusCode::CONFLICT,
+                HallError::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            };
+            error(status, &refused.to_string())
+        }
+    }
+}
+
+/// An answer that says why there is no other.
+pub(super) fn error(status: StatusCode, why: &str) -> Response {
+    with(status, &json!({"error": why}))
+}
+
+fn with(status: StatusCode, value: &Value) -> Response {
     let mut response = Response::new(Body::from(value.to_string()));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -52,7 +78,9 @@ pub(super) async fn answer(hall: &Arc<Hall>, asked: Asked<'_>) -> Response {
 
 async fn route(hall: &Arc<Hall>, asked: &Asked<'_>) -> Answer {
     let is_post = *asked.method == Method::POST;
-    if !is_post && *asked.method != Method::GET {
+    // Before the body is looked at: what is not here is not found, whatever it says.
+    let is_known = if is_post { POSTED.contains(&asked.path) } else { *asked.method == Method::GET };
+    if !is_known {
         return Err(HallError::NotFound(format!("{} {} not found", asked.method, asked.path)));
     }
     let ok = |value: Value| Ok((StatusCode::OK, value));
@@ -100,9 +128,10 @@ async fn route(hall: &Arc<Hall>, asked: &Asked<'_>) -> Answer {
         }
         ("/commission/request/commission/list", false) => {
             let status = fields.maybe(&["status", "state"]).filter(|status| !status.is_empty());
-            let known = status.as_deref().map(str::parse).transpose().map_err(|()| {
-                HallError::Invalid(format!("status {:?} is none", status.as_deref().unwrap_or_default()))
-            })?;
+            // The original compares texts: no commission is in a state that there is not.
+            let Ok(known) = status.as_deref().map(str::parse).transpose() else {
+                return ok(json!({"commissions": []}));
+            };
             let filter =
                 Filter { project: fields.maybe(&["projectName"]), status: known, worker: fields.maybe(&["worker"]) };
             ok(json!({"commissions": hall.list(&filter).await?}))
@@ -132,10 +161,22 @@ async fn route(hall: &Arc<Hall>, asked: &Asked<'_>) -> Answer {
         }
         ("/system/config/project/register", true) => {
             let (name, path) = (fields.text(&["name", "projectName"])?, fields.text(&["path"])?);
+            let (name, path) = (shell_word(Path::new(&name)), shell_word(Path::new(&path)));
             Err(HallError::Conflict(format!(
                 "a project is registered by its operator alone: run `guild project add {path} --name {name}`"
             )))
         }
+        ("/system/config/project/deregister", true) => {
+            let name = fields.text(&["name", "projectName"])?;
+            hall.project_settings(&name)?;
+            let name = shell_word(Path::new(&name));
+            Err(HallError::Conflict(format!(
+                "a project is taken away by its operator alone: run `guild project remove {name}`"
+            )))
+        }
+        ("/system/config/project/group", true) => Err(HallError::Conflict(
+            "a project's group is its operator's to change: edit `group` in config.yaml of the hall's home".to_owned(),
+        )),
         ("/system/runtime/daemon/health", false) => ok(json!({
             "status": "ok", "meetings": 0, "commissions": {"running": hall.running()}, "uptime": asked.since.elapsed().as_secs()
         })),

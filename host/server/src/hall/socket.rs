@@ -6,16 +6,20 @@ use std::{
     fs, io,
     os::unix::fs::PermissionsExt as _,
     path::PathBuf,
+    pin::pin,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use axum::{body::Body, http::StatusCode, response::Response};
+use axum::{http::StatusCode, response::Response};
 use guild_contract::Limits;
 use guild_hall::{Hall, PID, SOCKET};
-use http_body_util::{BodyExt as _, Limited};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    server::graceful::{GracefulShutdown, Watcher},
+};
 use rustix::process::geteuid;
 use tokio::{
     net::{UnixListener, UnixStream},
@@ -25,6 +29,7 @@ use tokio::{
 };
 
 use super::routes::{self, Asked};
+use crate::{listen::LAST_WORDS, patience::Patient};
 
 /// Bytes of a socket's path, with a zero at the end.
 const PATH_BYTES: usize = 108;
@@ -54,22 +59,30 @@ impl Socket {
         let listener = UnixListener::bind(&new).map_err(named)?;
         fs::set_permissions(&new, fs::Permissions::from_mode(0o600)).map_err(named)?;
         fs::rename(&new, &path).map_err(named)?;
-        let pid = home.join(PID);
-        fs::write(&pid, std::process::id().to_string()).map_err(named)?;
-        Ok(Self { listener, files: [path, pid] })
+        let socket = Self { listener, files: [path.clone(), home.join(PID)] };
+        let [_, pid] = &socket.files;
+        fs::write(pid, std::process::id().to_string()).map_err(named)?;
+        Ok(socket)
     }
 
-    /// Serves connections until it is dropped.
-    pub(crate) async fn serve(&self, hall: Arc<Hall>, limits: Arc<Limits>) {
+    /// Serves connections until `stop` is ready. Then an answer under way gets 100 ms, as on the port.
+    pub(crate) async fn serve(&self, hall: &Arc<Hall>, limits: &Arc<Limits>, stop: impl Future<Output = ()>) {
         let slots =
             Arc::new(Semaphore::new(usize::try_from(limits.connections).unwrap_or(1).min(Semaphore::MAX_PERMITS)));
         let since = Instant::now();
+        let graceful = GracefulShutdown::new();
         let mut connections = JoinSet::new();
+        let mut stop = pin!(stop);
         loop {
             let Ok(slot) = slots.clone().acquire_owned().await else { return };
             let accepted = loop {
                 tokio::select! {
                     accepted = self.listener.accept() => break accepted,
+                    () = &mut stop => {
+                        // What is not answered then is closed.
+                        let _ = timeout(LAST_WORDS, graceful.shutdown()).await;
+                        return connections.shutdown().await;
+                    }
                     _ = connections.join_next(), if !connections.is_empty() => {}
                 }
             };
@@ -85,9 +98,9 @@ impl Socket {
                 tracing::warn!("another user connected to the hall's socket, and was sent away");
                 continue;
             }
-            let (hall, limits) = (hall.clone(), limits.clone());
+            let (hall, limits, graceful) = (hall.clone(), limits.clone(), graceful.watcher());
             connections.spawn(async move {
-                serve_one(stream, hall, limits, since).await;
+                serve_one(stream, hall, limits, (since, graceful)).await;
                 drop(slot);
             });
         }
@@ -104,10 +117,10 @@ impl Drop for Socket {
 
 fn is_own(stream: &UnixStream) -> bool {
     let user = geteuid();
-    stream.peer_cred().is_ok_and(|peer| peer.uid() == user.as_raw() || peer.uid() == 0)
+    stream.peer_cred().is_ok_and(|peer| peer.uid() == user.as_raw())
 }
 
-async fn serve_one(stream: UnixStream, hall: Arc<Hall>, limits: Arc<Limits>, since: Instant) {
+async fn serve_one(stream: UnixStream, hall: Arc<Hall>, limits: Arc<Limits>, (since, graceful): (Instant, Watcher)) {
     let patience = Duration::from_secs(limits.client_seconds.into());
     let service = service_fn(|request: Request<Incoming>| {
         let (hall, limits) = (hall.clone(), limits.clone());
@@ -115,7 +128,8 @@ async fn serve_one(stream: UnixStream, hall: Arc<Hall>, limits: Arc<Limits>, sin
     });
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(patience).max_headers(limits.headers as usize);
-    if let Err(error) = http.serve_connection(TokioIo::new(stream), service).await {
+    let connection = http.serve_connection(TokioIo::new(Patient::new(stream, patience)), service);
+    if let Err(error) = graceful.watch(connection).await {
         tracing::debug!(%error, "a connection to the hall ended");
     }
 }
@@ -123,14 +137,17 @@ async fn serve_one(stream: UnixStream, hall: Arc<Hall>, limits: Arc<Limits>, sin
 async fn respond(hall: &Arc<Hall>, limits: &Limits, request: Request<Incoming>, since: Instant) -> Response {
     let (head, body) = request.into_parts();
     let most = usize::try_from(limits.body_bytes).unwrap_or(usize::MAX);
-    let read = timeout(Duration::from_secs(limits.client_seconds.into()), Limited::new(body, most).collect()).await;
-    let Ok(Ok(body)) = read else {
-        let why = format!("{{\"error\":\"a request's body arrives in time, and is at most {most} bytes\"}}");
-        let mut response = Response::new(Body::from(why));
-        *response.status_mut() = StatusCode::BAD_REQUEST;
-        return response;
+    let patience = Duration::from_secs(limits.client_seconds.into());
+    let body = match timeout(patience, Limited::new(body, most).collect()).await {
+        Ok(Ok(body)) => body.to_bytes(),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            let why = format!("a request's body is at most {most} bytes");
+            return routes::error(StatusCode::PAYLOAD_TOO_LARGE, &why);
+        }
+        Ok(Err(_)) => return routes::error(StatusCode::BAD_REQUEST, "the body is broken off"),
+        Err(_) => return routes::error(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time"),
     };
-    let (body, query) = (body.to_bytes(), head.uri.query().unwrap_or_default());
+    let query = head.uri.query().unwrap_or_default();
     let asked = Asked { method: &head.method, path: head.uri.path(), query, body: &body, since };
     routes::answer(hall, asked).await
 }

@@ -108,6 +108,8 @@ async fn attempt(line: &str) -> Result<String, String> {
         "forget" => memory::delete(Scope::Worker, a).map(|there| there.to_string()).map_err(explain),
         "search" => web::search(a, 3).map(|hits| hits.len().to_string()).map_err(explain),
         "recall" => memory::load(Scope::Worker, a).map(Option::unwrap_or_default).map_err(explain),
+        "teach" => memory::store(Scope::Global, a, b).map(|()| String::new()).map_err(explain),
+        "project" => memory::store(Scope::Project, a, b).map(|()| String::new()).map_err(explain),
         "global" => memory::load(Scope::Global, a).map(Option::unwrap_or_default).map_err(explain),
         "file" => files::read(a, 1, 10).map_err(explain),
         "fetch" => web::fetch(a).map_err(explain),
