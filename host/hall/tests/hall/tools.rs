@@ -128,6 +128,7 @@ impl Session {
             number: 1,
             project: "demo".to_owned(),
             worker: "researcher".parse().unwrap(),
+            worker_name: "Dalton".to_owned(),
             job: job.id().clone(),
             title: "T".to_owned(),
             prompt: "P".to_owned(),
