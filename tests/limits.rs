@@ -64,6 +64,8 @@ const TESTED: &[(&str, &str)] = &[
     ),
     ("artifacts_bytes", "tests/wasi.rs::exactly_the_limit_of_bytes_can_be_written_and_the_log_names_the_limit_once"),
     ("artifacts_entries", "tests/wasi.rs::exactly_the_limit_of_entries_can_be_made_of_whatever_kind"),
+    ("worktree_bytes", "host/hall/tests/hall/tools.rs::what_an_attempt_writes_is_bounded_also_over_a_restart"),
+    ("worktree_entries", "host/hall/tests/hall/tools.rs::what_an_attempt_writes_is_bounded_also_over_a_restart"),
     ("session_seconds", "tests/sessions.rs::the_operator_s_limits_bound_the_turns_the_dollars_and_the_time_of_a_job"),
     ("session_turns", "tests/sessions.rs::the_operator_s_limits_bound_the_turns_the_dollars_and_the_time_of_a_job"),
     (

@@ -213,6 +213,12 @@ limits! {
     /// Files and directories under a job's `artifacts/`, of every writer.
     [member]
     artifacts_entries: u64 = 4096;
+    /// Size of all files that the tools of one attempt at a commission wrote in its worktree, each as it was written last.
+    [member]
+    worktree_bytes: u64 = 64 * MIB;
+    /// Files and directories that the tools of one attempt at a commission wrote or made in its worktree.
+    [member]
+    worktree_entries: u64 = 4096;
     /// `description` of a dispatch.
     [member]
     description_bytes: u64 = KIB;

@@ -195,6 +195,20 @@ impl Repository {
         Ok(worktrees)
     }
 
+    /// The symbolic links of the commit that is checked out in a worktree, from its top. They are there as files that hold
+    /// their targets: whoever writes such a file moves the link.
+    ///
+    /// # Errors
+    /// [`GitError::NotAWorktree`].
+    pub async fn links(&self, dir: &Path) -> Result<Vec<String>, GitError> {
+        let worktree = self.worktree(dir)?.ok_or_else(|| self.not_a_worktree(dir))?;
+        let listed = self.git.call(&worktree.dir, &["ls-files", "--stage", "-z"]).run().await?;
+        // `<mode> <object> <stage>`, a tab, and the file.
+        let links = listed.split(|&byte| byte == 0).filter(|entry| entry.starts_with(b"120000 "));
+        let files = links.filter_map(|entry| entry.splitn(2, |&byte| byte == b'\t').nth(1));
+        Ok(files.map(|file| String::from_utf8_lossy(file).into_owned()).collect())
+    }
+
     /// Commits all that is in the worktree of an attempt. `None`: it is all committed.
     ///
     /// Files that the project ignores are left out, except below `.lore`, where all files are work.

@@ -95,7 +95,8 @@ pub(crate) fn read(job: &Dir, path: &Names<'_>, max: u64) -> io::Result<Option<V
 }
 
 /// The names of a valid path.
-pub(crate) struct Names<'a>(Vec<&'a str>);
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Names<'a>(Vec<&'a str>);
 
 impl<'a> Names<'a> {
     /// Of a path below `artifacts/`.
@@ -103,8 +104,16 @@ impl<'a> Names<'a> {
     /// # Errors
     /// If the path is invalid; the error says what a valid one is.
     pub(crate) fn of(path: &'a str) -> Result<Self, ToolError> {
-        let names: Vec<_> = path.split('/').take(MAX_DEPTH + 1).collect();
-        let sound = names.len() <= MAX_DEPTH
+        Self::within(path, MAX_DEPTH)
+    }
+
+    /// Of a path with at most so many names.
+    ///
+    /// # Errors
+    /// If the path is invalid; the error says what a valid one is.
+    pub fn within(path: &'a str, depth: usize) -> Result<Self, ToolError> {
+        let names: Vec<_> = path.split('/').take(depth + 1).collect();
+        let sound = names.len() <= depth
             && names.iter().all(|name| {
                 (1..=MAX_NAME_BYTES).contains(&name.len())
                     && !matches!(*name, "." | "..")
@@ -114,9 +123,14 @@ impl<'a> Names<'a> {
             return Ok(Self(names));
         }
         Err(ToolError::InvalidInput(format!(
-            "path must be relative, of 1 to {MAX_DEPTH} names of 1 to {MAX_NAME_BYTES} bytes with '/' between, without \
+            "path must be relative, of 1 to {depth} names of 1 to {MAX_NAME_BYTES} bytes with '/' between, without \
              `.`, `..` or control characters: {path:?} is not"
         )))
+    }
+
+    /// The names, the outermost first; there is at least one.
+    pub fn as_slice(&self) -> &[&'a str] {
+        &self.0
     }
 }
 

@@ -103,7 +103,7 @@ pub(crate) fn ends_with_newline(dir: &Dir, path: impl AsRef<Path>, size: u64) ->
 }
 
 /// Opens a file for appending, and makes it if there is none.
-pub(crate) fn append(dir: &Dir, path: impl AsRef<Path>) -> io::Result<File> {
+pub fn append(dir: &Dir, path: impl AsRef<Path>) -> io::Result<File> {
     let file = dir.open_with(path, options(OFlags::NONBLOCK).append(true).create(true))?;
     check_regular(&file)?;
     Ok(file)
@@ -132,7 +132,7 @@ pub fn open_or_make_dir(dir: &Dir, name: impl AsRef<Path>) -> io::Result<Dir> {
 
 /// Makes renames into, and removals from, a directory survive a power cut. The directory must be opened by [`open_dir`]: a
 /// handle with `O_PATH`, as cap-std's own may be, cannot be synced.
-pub(crate) fn sync_dir(dir: &Dir) -> io::Result<()> {
+pub fn sync_dir(dir: &Dir) -> io::Result<()> {
     Ok(rustix::fs::fsync(dir)?)
 }
 

@@ -19,10 +19,54 @@ use crate::{
     running::RunningJob,
 };
 
+/// What a worker reports of a job, with the meaning of [`RunningJob`]'s methods of the same names. Its methods block.
+///
+/// A job that is more than a job, such as an attempt at a commission, has an own one, by which both its component and its
+/// sessions report.
+pub trait Reporting: Send + Sync {
+    /// See [`RunningJob::update_summary`].
+    fn update_summary(&self, summary: &str) -> Result<(), ToolError>;
+
+    /// See [`RunningJob::record_decision`].
+    fn record_decision(&self, decision: Decision, call: Option<&str>) -> Result<(), ToolError>;
+
+    /// See [`RunningJob::log_question`].
+    fn log_question(&self, question: &str) -> Result<(), ToolError>;
+
+    /// See [`RunningJob::write_artifact`].
+    fn write_artifact(&self, path: &str, contents: &[u8]) -> Result<(), ToolError>;
+
+    /// See [`RunningJob::submit_result`].
+    fn submit_result(&self, output: &str, call: Option<&str>) -> Result<(), ToolError>;
+}
+
+impl Reporting for RunningJob {
+    fn update_summary(&self, summary: &str) -> Result<(), ToolError> {
+        self.update_summary(summary)
+    }
+
+    fn record_decision(&self, decision: Decision, call: Option<&str>) -> Result<(), ToolError> {
+        self.record_decision(decision, call)
+    }
+
+    fn log_question(&self, question: &str) -> Result<(), ToolError> {
+        self.log_question(question)
+    }
+
+    fn write_artifact(&self, path: &str, contents: &[u8]) -> Result<(), ToolError> {
+        self.write_artifact(path, contents)
+    }
+
+    fn submit_result(&self, output: &str, call: Option<&str>) -> Result<(), ToolError> {
+        self.submit_result(output, call)
+    }
+}
+
 /// The internal tools, on one job. Its own methods block on the file system; [`Tools::call`] does not.
 #[derive(Clone)]
 pub struct JobTools {
     job: Arc<RunningJob>,
+    reporting: Arc<dyn Reporting>,
     memory: ScopedMemory,
     tools: Vec<&'static Tool>,
 }
@@ -30,7 +74,13 @@ pub struct JobTools {
 impl JobTools {
     /// The tools on `job`, which store memories in `memory`.
     pub fn new(job: Arc<RunningJob>, memory: impl Into<ScopedMemory>) -> Self {
-        Self { job, memory: memory.into(), tools: TABLE.iter().collect() }
+        Self { reporting: job.clone(), job, memory: memory.into(), tools: TABLE.iter().collect() }
+    }
+
+    /// The same, for a job whose worker reports to `reporting`.
+    #[must_use]
+    pub fn reporting_to(self, reporting: Arc<dyn Reporting>) -> Self {
+        Self { reporting, ..self }
     }
 
     /// Only the tools that these grants allow, for calls by [`Tools`]: the others do not exist there.
@@ -43,6 +93,11 @@ impl JobTools {
     /// The job that they work on.
     pub fn job(&self) -> &Arc<RunningJob> {
         &self.job
+    }
+
+    /// Where its worker reports: the job itself, where nothing else was said.
+    pub fn reporting(&self) -> &Arc<dyn Reporting> {
+        &self.reporting
     }
 
     /// The memories that the job was granted.
@@ -113,14 +168,14 @@ impl Tool {
 static TABLE: LazyLock<[Tool; 6]> = LazyLock::new(|| {
     [
         Tool::new("update_summary", "Update summary", "The summary is updated.", |tools, input: UpdateSummary, _| {
-            tools.job.update_summary(&input.summary)
+            tools.reporting.update_summary(&input.summary)
         }),
         Tool::new("record_decision", "Record decision", "The decision is recorded.", |tools, input, call| {
             let RecordDecision { question, decision, reasoning } = input;
-            tools.job.record_decision(Decision { question, decision, reasoning }, Some(call))
+            tools.reporting.record_decision(Decision { question, decision, reasoning }, Some(call))
         }),
         Tool::new("log_question", "Log question", "The question is logged.", |tools, input: LogQuestion, _| {
-            tools.job.log_question(&input.question)
+            tools.reporting.log_question(&input.question)
         }),
         Tool::new("store_memory", "Store memory", "The memory is stored.", |tools, input: StoreMemory, call| {
             tools.store_memory(Scope::Worker, &input.key, &input.content, Some(call))
@@ -130,10 +185,10 @@ static TABLE: LazyLock<[Tool; 6]> = LazyLock::new(|| {
             "submit_result",
             "Submit result",
             "The result is submitted. Submitting again replaces it.",
-            |tools, input: SubmitResult, call| tools.job.submit_result(&input.output, Some(call)),
+            |tools, input: SubmitResult, call| tools.reporting.submit_result(&input.output, Some(call)),
         ),
         Tool::new("write_artifact", "Write artifact", "The artifact is written.", |tools, input: WriteArtifact, _| {
-            tools.job.write_artifact(&input.path, input.contents.as_bytes())
+            tools.reporting.write_artifact(&input.path, input.contents.as_bytes())
         })
         .needing(|grants| grants.artifacts),
     ]

@@ -24,12 +24,13 @@ pub mod records;
 pub mod running;
 pub mod store;
 mod sync;
-mod tree;
+pub mod tree;
 pub mod usage;
 
+pub use artifacts::Names;
 pub use clock::{Clock, SystemClock, rfc3339};
 pub use error::StoreError;
-pub use job_tools::JobTools;
+pub use job_tools::{JobTools, Reporting};
 pub use memory::{Compaction, Condense, Condensed, Condenser, MemoryStore, ScopedMemory};
 pub use owner::{Note, OtherUser, Owner, OwnerLock, Pulse};
 pub use plan::{Accepted, Sealed};

@@ -296,15 +296,16 @@ impl UnsavedResult {
     pub(crate) fn read(&self, dir: &Dir, limits: &Limits) -> io::Result<String> {
         match self {
             Self::Submission => read_submission(dir, limits)?
+                .map(|submission| submission.output)
                 .ok_or_else(|| io::Error::other(format!("{SUBMISSION}, which held the result, is gone"))),
             Self::Text(text) => Ok(text.as_ref().to_owned()),
         }
     }
 }
 
-fn read_submission(dir: &Dir, limits: &Limits) -> io::Result<Option<String>> {
+pub(crate) fn read_submission(dir: &Dir, limits: &Limits) -> io::Result<Option<Submission>> {
     let Some((json, _)) = read_whole(dir, SUBMISSION, readable(limits.result_bytes))? else { return Ok(None) };
-    Ok(Some(serde_json::from_slice::<Submission>(&json)?.output))
+    Ok(Some(serde_json::from_slice(&json)?))
 }
 
 /// The result of an interrupted job.
@@ -328,7 +329,7 @@ pub(crate) fn find_result(dir: &Dir, id: &JobId, limits: &Limits) -> io::Result<
         }
         found => found,
     };
-    if is_there(SUBMISSION, read_submission(dir, limits).map(|output| output.is_some()))? {
+    if is_there(SUBMISSION, read_submission(dir, limits).map(|found| found.is_some()))? {
         return Ok(FoundResult::Submission);
     }
     let written = || Ok(Fingerprint::at(dir, PLAN)?.is_some() && read(dir, RESULT, 0)?.is_some());

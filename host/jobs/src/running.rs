@@ -278,18 +278,51 @@ impl RunningJob {
     /// Submits the result, which must not be empty. The last submission while the job runs is the result. It survives a later
     /// error and a crash, but not a cancel. It is stored with its `call`.
     pub fn submit_result(&self, output: &str, call: Option<&str>) -> Result<(), ToolError> {
-        if output.trim().is_empty() {
-            return Err(ToolError::InvalidInput("output must not be empty".to_owned()));
-        }
-        within(output.len(), self.limits.result_bytes, "the result", "result_bytes")?;
+        self.check_result(output)?;
+        self.change(|_, dir| self.store_submission(dir, output, call))
+    }
+
+    /// As [`Self::submit_result`], but only the first submission counts. `before` is done before it is stored; where that
+    /// fails, nothing was submitted. A repeated `call` is answered as before.
+    ///
+    /// # Errors
+    /// Those of `before`, and `InvalidInput` where a result was submitted by another call.
+    pub fn submit_once(
+        &self,
+        output: &str,
+        call: &str,
+        before: impl FnOnce() -> Result<(), ToolError>,
+    ) -> Result<(), ToolError> {
+        self.check_result(output)?;
         self.change(|_, dir| {
-            let call = call.map(str::to_owned);
-            let submission = Submission { output: output.to_owned(), call };
-            let json = serde_json::to_vec(&submission).map_err(|e| not_written(SUBMISSION)(e.into()))?;
-            replace(dir, SUBMISSION, &json, Survives::PowerCut).map_err(not_written(SUBMISSION))?;
-            self.update(|record| record.submitted = true);
-            Ok(())
+            if self.has_submission() {
+                let stored =
+                    record::read_submission(dir, &self.limits).map_err(StoreError::io("the result cannot be read"))?;
+                return match stored {
+                    Some(first) if first.call.as_deref() == Some(call) && first.output == output => Ok(()),
+                    _ => Err(ToolError::InvalidInput(
+                        "the result was submitted before, and it stays as it is; end your work now".to_owned(),
+                    )),
+                };
+            }
+            before()?;
+            self.store_submission(dir, output, Some(call))
         })
+    }
+
+    fn check_result(&self, output: &str) -> Result<(), ToolError> {
+        if output.trim().is_empty() {
+            return Err(ToolError::InvalidInput("the result must not be empty".to_owned()));
+        }
+        within(output.len(), self.limits.result_bytes, "the result", "result_bytes")
+    }
+
+    fn store_submission(&self, dir: &Dir, output: &str, call: Option<&str>) -> Result<(), ToolError> {
+        let submission = Submission { output: output.to_owned(), call: call.map(str::to_owned) };
+        let json = serde_json::to_vec(&submission).map_err(|e| not_written(SUBMISSION)(e.into()))?;
+        replace(dir, SUBMISSION, &json, Survives::PowerCut).map_err(not_written(SUBMISSION))?;
+        self.update(|record| record.submitted = true);
+        Ok(())
     }
 
     /// Appends a line to the job's log, until the log is full or the job ends. A line that contains newlines or
@@ -430,7 +463,11 @@ impl RunningJob {
         edited
     }
 
-    fn dir(&self) -> io::Result<Dir> {
+    /// Its directory.
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    pub fn dir(&self) -> io::Result<Dir> {
         open_dir(&self.context.jobs, self.id.as_str())
     }
 
@@ -444,7 +481,10 @@ impl RunningJob {
     }
 
     /// Does something outside of the job's own files, unless the job has ended. Its end waits for it.
-    pub(crate) fn while_running<T>(&self, work: impl FnOnce() -> Result<T, ToolError>) -> Result<T, ToolError> {
+    ///
+    /// # Errors
+    /// Those of `work`, and [`ToolError::JobEnded`].
+    pub fn while_running<T>(&self, work: impl FnOnce() -> Result<T, ToolError>) -> Result<T, ToolError> {
         let files = lock(&self.files);
         // A cancel triggers the token before the end is stored.
         if files.ended || self.cancelled().is_cancelled() {

@@ -13,19 +13,21 @@ use cap_std::fs::{Dir, DirEntry, FileType, MetadataExt as _, ReadDir};
 use crate::durable::{if_there, open_dir};
 
 /// Something under the root of a [`walk`].
-pub(crate) struct Found {
+#[derive(Debug)]
+pub struct Found {
     /// From the root.
-    pub(crate) path: PathBuf,
-    pub(crate) kind: FileType,
+    pub path: PathBuf,
+    /// What it is; a symlink itself.
+    pub kind: FileType,
     /// Bytes of a regular file; 0 for others.
-    pub(crate) size: u64,
+    pub size: u64,
     /// Device and inode of a regular file.
-    pub(crate) inode: (u64, u64),
+    pub inode: (u64, u64),
 }
 
 /// What is under `root`, in no order. A directory that cannot be read, for example because its path is too long to be opened,
 /// is an error, and the walk continues after it. What vanishes between two steps is left out.
-pub(crate) fn walk(root: &Dir) -> impl Iterator<Item = io::Result<Found>> {
+pub fn walk(root: &Dir) -> impl Iterator<Item = io::Result<Found>> {
     let (mut unread, mut reading) = (vec![PathBuf::from(".")], None::<(PathBuf, ReadDir)>);
     iter::from_fn(move || {
         loop {

@@ -185,6 +185,7 @@ async fn symbolic_links_are_checked_out_as_files_and_stay_links() {
             assert_eq!(fs::read_to_string(dir.join(link)).unwrap(), target);
         }
     }
+    assert_eq!(integration.repository().links(&dir).await.unwrap(), [".lore/link.md", "etc"]);
     integration.merge_squash(&attempt, "Work").await.unwrap();
     assert!(project.git(&["ls-tree", "claude/main", "etc"]).starts_with("120000 "));
     assert_eq!(project.loose(), "");

@@ -5,6 +5,7 @@ mod change;
 mod dependencies;
 mod queue;
 mod read;
+mod tools;
 
 use std::{
     collections::BTreeMap,

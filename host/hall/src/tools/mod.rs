@@ -1,3 +1,118 @@
-//! The tools of a session that works on a commission.
+//! The tools of a session that works on a commission (REQ-WKR-8 to REQ-WKR-13).
 
+pub mod commission;
+pub mod lore;
 pub mod memory;
+mod protected;
+pub mod workspace;
+mod worktree;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use guild_contract::{
+    Grants,
+    grants::{Capability, Verdict},
+};
+use guild_git::Checkout;
+use guild_jobs::JobTools;
+use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools};
+use schemars::JsonSchema;
+use serde_json::Value;
+
+use commission::{CommissionReporting, ReportTools, Reports};
+use lore::LoreTools;
+use memory::MemoryTools;
+use workspace::WorkspaceTools;
+pub use worktree::Worktree;
+
+/// Tools of jobs that commissions have others for, also where those are not granted.
+const REPLACED: [&str; 2] = ["write_artifact", "submit_result"];
+
+/// All that a session in a commission has besides the tools of toolboxes and the built-in ones: the base tools (REQ-WKR-9),
+/// those of the commission (REQ-WKR-10), and what is left of a job's. A tool that is not granted does not exist.
+pub struct CommissionTools {
+    tools: Vec<(Arc<ToolDefinition>, Arc<dyn Tools>)>,
+    job: Arc<JobTools>,
+}
+
+impl CommissionTools {
+    /// The tools of an attempt whose worktree has so much checked out. `job` has the tools on its job that are granted, with
+    /// the memories that are.
+    pub fn new(
+        job: JobTools,
+        grants: &Arc<Grants>,
+        (worktree, checkout): (Arc<Worktree>, Checkout),
+        reports: Arc<dyn Reports>,
+    ) -> Self {
+        let lore = LoreTools::new(worktree.clone(), grants.clone(), reports.clone());
+        let reporting = CommissionReporting::new(job.job().clone(), lore.clone(), reports);
+        let job = Arc::new(job.reporting_to(Arc::new(reporting.clone())));
+        let sets: [Arc<dyn Tools>; 4] = [
+            Arc::new(MemoryTools::new(job.clone(), grants)),
+            Arc::new(lore),
+            Arc::new(WorkspaceTools::new(worktree, grants.clone(), checkout)),
+            Arc::new(ReportTools::new(reporting)),
+        ];
+        let own = sets.into_iter().flat_map(|set| set.definitions().into_iter().map(move |tool| (tool, set.clone())));
+        let of_job = job.definitions().into_iter().filter(|tool| !REPLACED.contains(&tool.name.as_str()));
+        let of_job = of_job.map(|tool| (tool, job.clone() as Arc<dyn Tools>));
+        Self { tools: own.chain(of_job).collect(), job }
+    }
+
+    /// The tools on the job, for its component: what that reports goes where the reports of sessions go.
+    pub fn job_tools(&self) -> &Arc<JobTools> {
+        &self.job
+    }
+}
+
+#[async_trait]
+impl Tools for CommissionTools {
+    fn definitions(&self) -> Vec<Arc<ToolDefinition>> {
+        self.tools.iter().map(|(definition, _)| definition.clone()).collect()
+    }
+
+    async fn call(&self, call: ToolCall) -> Result<Value, ToolError> {
+        let tool = self.tools.iter().find(|(definition, _)| definition.name == call.name);
+        let (_, set) = tool.ok_or_else(|| unknown(&call.name))?;
+        set.call(call).await
+    }
+}
+
+/// A tool whose input is a `T`.
+fn define<T: JsonSchema>(name: &str, title: &str, read_only: bool) -> Arc<ToolDefinition> {
+    Arc::new(ToolDefinition::of::<T>(name, Some(title), read_only))
+}
+
+fn unknown(name: &str) -> ToolError {
+    ToolError::InvalidInput(format!("there is no tool {name:?}"))
+}
+
+/// Refuses a tool that a set does not have.
+fn is_offered(set: &dyn Tools, name: &str) -> Result<(), ToolError> {
+    if set.definitions().iter().any(|tool| tool.name == name) { Ok(()) } else { Err(unknown(name)) }
+}
+
+/// Refuses to write documents where that was not granted.
+fn lore_write(grants: &Grants) -> Result<(), ToolError> {
+    if grants.lore_write {
+        return Ok(());
+    }
+    let wanted = Capability::LoreWrite.to_string();
+    Err(ToolError::NotGranted(match grants.verdicts.details.get(&wanted) {
+        Some(Verdict::Denied(why)) => format!("the operator did not grant `{wanted}` to this member: {why}"),
+        _ => format!(
+            "the manifest does not ask for `{wanted}`; add `\"lore\": {{\"write\": true}}` to `component.grants`"
+        ),
+    }))
+}
+
+fn answer(text: &str) -> Value {
+    Value::String(text.to_owned())
+}
+
+/// Does something that blocks on the file system.
+async fn blocking(work: impl FnOnce() -> Result<Value, ToolError> + Send + 'static) -> Result<Value, ToolError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|e| ToolError::Unavailable(format!("the tool did not finish: {e}")))?
+}

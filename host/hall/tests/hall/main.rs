@@ -8,3 +8,4 @@ mod projects;
 mod queue;
 mod recovery;
 mod support;
+mod tools;

@@ -1,0 +1,182 @@
+//! The tools by which a session reports on its commission, and the same for a component.
+//!
+//! The job keeps what is reported, and the hall notes it in the commission's record and tells those who listen. A component's
+//! `job-tools` and the tools of its sessions meet in [`CommissionReporting`].
+
+use std::sync::{Arc, LazyLock};
+
+use async_trait::async_trait;
+use guild_contract::Decision;
+use guild_jobs::{Reporting, RunningJob};
+use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools, parse};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{answer, blocking, define, is_offered, lore::LoreTools};
+
+const PROGRESS: &str = "report_progress";
+const SUBMIT: &str = "submit_result";
+
+/// Artifacts that a result names.
+const MAX_ARTIFACTS: usize = 256;
+
+/// What a worker reports on its commission.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Report {
+    /// Where its work stands.
+    Progress {
+        /// In its words.
+        summary: String,
+    },
+    /// It submitted its result.
+    Result {
+        /// The result.
+        summary: String,
+        /// The artifacts that belong to it, as paths below `.lore/`. They are there.
+        artifacts: Vec<String>,
+    },
+    /// A question that only a person can answer.
+    Question {
+        /// The question.
+        question: String,
+    },
+    /// A judgment call.
+    Decision(Decision),
+    /// It wrote an artifact.
+    Artifact {
+        /// Its path below `.lore/`.
+        path: String,
+    },
+}
+
+/// Where reports of one attempt go.
+pub trait Reports: Send + Sync {
+    /// Notes a report of a job that runs. It blocks. After a crash, a report that was noted can come again.
+    ///
+    /// # Errors
+    /// What the worker is told: it may report again.
+    fn report(&self, report: Report) -> Result<(), ToolError>;
+}
+
+/// What the worker of a commission reports, by its component or by a session. The job has it before the hall, but for a
+/// session's result: once the job has that, a restart does not ask for it again.
+#[derive(Clone)]
+pub struct CommissionReporting {
+    job: Arc<RunningJob>,
+    lore: LoreTools,
+    reports: Arc<dyn Reports>,
+}
+
+impl CommissionReporting {
+    /// What the worker of `job` reports, whose artifacts are those of `lore`.
+    pub fn new(job: Arc<RunningJob>, lore: LoreTools, reports: Arc<dyn Reports>) -> Self {
+        Self { job, lore, reports }
+    }
+
+    /// Submits the result, once. A repeated `call` is answered as before. It blocks.
+    ///
+    /// # Errors
+    /// Where there is a result, or an artifact is missing; those of [`RunningJob::submit_result`].
+    pub fn submit_once(&self, summary: &str, artifacts: &[String], call: &str) -> Result<(), ToolError> {
+        if artifacts.len() > MAX_ARTIFACTS {
+            return Err(ToolError::OverLimit(format!("a result names at most {MAX_ARTIFACTS} artifacts")));
+        }
+        let mut there: Vec<String> = artifacts.iter().map(|path| self.lore.existing(path)).collect::<Result<_, _>>()?;
+        there.sort_unstable();
+        there.dedup();
+        self.job.submit_once(summary, call, || {
+            self.reports.report(Report::Result { summary: summary.to_owned(), artifacts: there })
+        })
+    }
+}
+
+/// For a component: what WIT says of `job-tools` holds, the last result that it submits included. Files go to the artifacts of
+/// the project.
+impl Reporting for CommissionReporting {
+    fn update_summary(&self, summary: &str) -> Result<(), ToolError> {
+        self.job.update_summary(summary)?;
+        self.reports.report(Report::Progress { summary: summary.to_owned() })
+    }
+
+    fn record_decision(&self, decision: Decision, call: Option<&str>) -> Result<(), ToolError> {
+        self.job.record_decision(decision.clone(), call)?;
+        self.reports.report(Report::Decision(decision))
+    }
+
+    fn log_question(&self, question: &str) -> Result<(), ToolError> {
+        self.job.log_question(question)?;
+        self.reports.report(Report::Question { question: question.to_owned() })
+    }
+
+    fn write_artifact(&self, path: &str, contents: &[u8]) -> Result<(), ToolError> {
+        self.lore.write(path, contents, None)
+    }
+
+    fn submit_result(&self, output: &str, call: Option<&str>) -> Result<(), ToolError> {
+        self.job.submit_result(output, call)?;
+        self.reports.report(Report::Result { summary: output.to_owned(), artifacts: Vec::new() })
+    }
+}
+
+/// The tools by which a session reports on its commission. Its decisions and questions are reported by the tools of jobs.
+#[derive(Clone)]
+pub struct ReportTools(CommissionReporting);
+
+impl ReportTools {
+    /// The tools of a session.
+    pub fn new(reporting: CommissionReporting) -> Self {
+        Self(reporting)
+    }
+
+    fn call_blocking(&self, ToolCall { id, name, input }: ToolCall) -> Result<Value, ToolError> {
+        if name == PROGRESS {
+            self.0.update_summary(&parse::<ReportProgress>(PROGRESS, input)?.summary)?;
+            return Ok(answer("The progress is reported."));
+        }
+        let SubmitResult { summary, artifacts } = parse(SUBMIT, input)?;
+        self.0.submit_once(&summary, &artifacts.unwrap_or_default(), &id)?;
+        Ok(answer("The result is submitted. Your work is done."))
+    }
+}
+
+/// Report where the work stands, for the people who watch it. Call it when you have a plan, and whenever something noteworthy
+/// is done.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ReportProgress {
+    /// Where the work stands, in a few sentences. It replaces what was reported before.
+    summary: String,
+}
+
+/// Hand over the result of the commission. Call it once, at the end: a commission without a result has failed.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct SubmitResult {
+    /// The result, as Markdown: what was done, and what came of it.
+    #[serde(alias = "output")]
+    summary: String,
+    /// Artifacts that belong to the result: paths from `.lore/` of files that are there.
+    #[serde(default)]
+    artifacts: Option<Vec<String>>,
+}
+
+static DEFINITIONS: LazyLock<[Arc<ToolDefinition>; 2]> = LazyLock::new(|| {
+    [
+        define::<ReportProgress>(PROGRESS, "Report progress", false),
+        define::<SubmitResult>(SUBMIT, "Submit result", false),
+    ]
+});
+
+#[async_trait]
+impl Tools for ReportTools {
+    fn definitions(&self) -> Vec<Arc<ToolDefinition>> {
+        DEFINITIONS.to_vec()
+    }
+
+    async fn call(&self, call: ToolCall) -> Result<Value, ToolError> {
+        is_offered(self, &call.name)?;
+        let tools = self.clone();
+        blocking(move || tools.call_blocking(call)).await
+    }
+}

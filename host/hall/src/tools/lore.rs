@@ -1,0 +1,163 @@
+//! The tools for artifacts (REQ-WKR-9): the project's documents in `.lore/` of an attempt's worktree. What is written there is
+//! committed and merged with the attempt.
+
+use std::sync::{Arc, LazyLock};
+
+use async_trait::async_trait;
+use guild_contract::Grants;
+use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools, parse};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{
+    answer, blocking,
+    commission::{Report, Reports},
+    define, is_offered, lore_write,
+    protected::LORE,
+    worktree::{Worktree, in_lore, key, names, text},
+};
+
+const READ: &str = "read_artifact";
+const WRITE: &str = "write_artifact";
+const LIST: &str = "list_artifacts";
+
+/// Bytes of an artifact that is read; what a session is shown of it is bounded besides.
+const MAX_READ_BYTES: u64 = 1 << 20;
+/// Artifacts in a list.
+const MAX_LISTED: usize = 1000;
+
+/// The tools for artifacts. Reading is always there.
+#[derive(Clone)]
+pub struct LoreTools {
+    worktree: Arc<Worktree>,
+    grants: Arc<Grants>,
+    reports: Arc<dyn Reports>,
+}
+
+impl LoreTools {
+    /// The tools on a worktree. What is written is reported.
+    pub fn new(worktree: Arc<Worktree>, grants: Arc<Grants>, reports: Arc<dyn Reports>) -> Self {
+        Self { worktree, grants, reports }
+    }
+
+    /// Writes an artifact. It blocks.
+    ///
+    /// # Errors
+    /// `NotGranted`; a path that is not one of an artifact; a quota; the end of the job.
+    pub fn write(&self, path: &str, contents: &[u8], call: Option<&str>) -> Result<(), ToolError> {
+        lore_write(&self.grants)?;
+        let path = in_lore(path);
+        let names = names(&path)?;
+        self.worktree.write(&names, call, || Ok(contents.to_vec()))?;
+        self.reports.report(Report::Artifact { path: below_lore(&text(&names)) })
+    }
+
+    /// The path below `.lore/` of an artifact that is there.
+    pub(super) fn existing(&self, path: &str) -> Result<String, ToolError> {
+        let path = in_lore(path);
+        let names = names(&path)?;
+        if self.worktree.is_file(&names) {
+            return Ok(below_lore(&path));
+        }
+        Err(ToolError::InvalidInput(format!("there is no artifact {:?}; {LIST} lists them", below_lore(&path))))
+    }
+
+    fn read(&self, path: &str) -> Result<Value, ToolError> {
+        let path = in_lore(path);
+        let bytes = self.worktree.read(&names(&path)?, MAX_READ_BYTES)?;
+        let bytes = bytes.ok_or_else(|| {
+            ToolError::InvalidInput(format!("there is no artifact {:?}; {LIST} lists them", below_lore(&path)))
+        })?;
+        Ok(Value::String(String::from_utf8_lossy(&bytes).into_owned()))
+    }
+
+    fn list(&self, directory: &str) -> Result<Value, ToolError> {
+        let directory = directory.trim_end_matches('/');
+        let path = if matches!(directory, "" | "." | LORE) { LORE.to_owned() } else { in_lore(directory) };
+        let Some(files) = self.worktree.list(&names(&path)?)? else {
+            if path == LORE {
+                return Ok(answer("There are no artifacts."));
+            }
+            return Err(ToolError::InvalidInput(format!("there is no directory {directory:?} among the artifacts")));
+        };
+        let inside = if path == LORE { String::new() } else { format!("{}/", below_lore(&path)) };
+        let mut lines: Vec<String> = files.iter().take(MAX_LISTED).map(|file| format!("{inside}{file}")).collect();
+        match files.len().saturating_sub(MAX_LISTED) {
+            0 if lines.is_empty() => lines.push("There are no artifacts.".to_owned()),
+            0 => {}
+            more => lines.push(format!("({more} more: name a directory)")),
+        }
+        Ok(Value::String(lines.join("\n")))
+    }
+
+    fn call_blocking(&self, call: ToolCall) -> Result<Value, ToolError> {
+        let key = key(&call);
+        let ToolCall { name, input, .. } = call;
+        match name.as_str() {
+            READ => self.read(&parse::<ReadArtifact>(READ, input)?.relative_path),
+            WRITE => {
+                let WriteArtifact { relative_path, content } = parse(WRITE, input)?;
+                self.write(&relative_path, content.as_bytes(), Some(&key))?;
+                Ok(answer("The artifact is written."))
+            }
+            _ => self.list(&parse::<ListArtifacts>(LIST, input)?.directory.unwrap_or_default()),
+        }
+    }
+}
+
+fn below_lore(path: &str) -> String {
+    path.strip_prefix(LORE).and_then(|path| path.strip_prefix('/')).unwrap_or(path).to_owned()
+}
+
+/// Read an artifact: a document of the project below `.lore/`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct ReadArtifact {
+    /// Its path from `.lore/`, as `list_artifacts` names it, for instance `specs/plan.md`.
+    #[serde(alias = "path")]
+    relative_path: String,
+}
+
+/// Write an artifact: a document of the project below `.lore/`, for people and for later work. An existing one is replaced.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct WriteArtifact {
+    /// Its path from `.lore/`, without `..`, for instance `reports/crates.md`.
+    #[serde(alias = "path")]
+    relative_path: String,
+    /// The whole text.
+    #[serde(alias = "contents")]
+    content: String,
+}
+
+/// List the artifacts: the documents of the project below `.lore/`, one path a line.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ListArtifacts {
+    /// Only those below this directory, for instance `specs`.
+    #[serde(default)]
+    directory: Option<String>,
+}
+
+static DEFINITIONS: LazyLock<[Arc<ToolDefinition>; 3]> = LazyLock::new(|| {
+    [
+        define::<ReadArtifact>(READ, "Read artifact", true),
+        define::<WriteArtifact>(WRITE, "Write artifact", false),
+        define::<ListArtifacts>(LIST, "List artifacts", true),
+    ]
+});
+
+#[async_trait]
+impl Tools for LoreTools {
+    fn definitions(&self) -> Vec<Arc<ToolDefinition>> {
+        let is_granted = |tool: &&Arc<ToolDefinition>| self.grants.lore_write || tool.read_only;
+        DEFINITIONS.iter().filter(is_granted).cloned().collect()
+    }
+
+    async fn call(&self, call: ToolCall) -> Result<Value, ToolError> {
+        is_offered(self, &call.name)?;
+        let tools = self.clone();
+        blocking(move || tools.call_blocking(call)).await
+    }
+}

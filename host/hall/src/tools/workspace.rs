@@ -1,0 +1,145 @@
+//! The tools that write files of a project (REQ-WKR-5): in an attempt's worktree, where the operator granted `worktree:write`.
+//! They are called neither Write nor Edit: those of other agents reach a whole computer.
+
+use std::sync::{Arc, LazyLock};
+
+use async_trait::async_trait;
+use guild_contract::Grants;
+use guild_git::Checkout;
+use guild_jobs::Names;
+use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools, parse};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{
+    answer, blocking, define, is_offered, lore_write,
+    protected::LORE,
+    worktree::{Worktree, key, names, text},
+};
+
+const WRITE: &str = "workspace_write";
+const EDIT: &str = "workspace_edit";
+
+/// Bytes of a file that is edited, before and after.
+const MAX_EDITED_BYTES: usize = 16 << 20;
+
+/// The tools that write files of a project. Without the grant there are none.
+#[derive(Clone)]
+pub struct WorkspaceTools {
+    worktree: Arc<Worktree>,
+    grants: Arc<Grants>,
+    checkout: Checkout,
+}
+
+impl WorkspaceTools {
+    /// The tools on a worktree in which so much is checked out.
+    pub fn new(worktree: Arc<Worktree>, grants: Arc<Grants>, checkout: Checkout) -> Self {
+        Self { worktree, grants, checkout }
+    }
+
+    /// The names of a path that may be written: what is checked out, and documents where those are granted too.
+    fn writable<'a>(&self, path: &'a str) -> Result<Names<'a>, ToolError> {
+        let names = names(path)?;
+        if names.as_slice().first() == Some(&LORE) {
+            lore_write(&self.grants)?;
+        } else if self.checkout == Checkout::Sparse {
+            // A file that is not checked out would be replaced unseen.
+            return Err(ToolError::InvalidInput(format!(
+                "{path:?} is not checked out: a worker whose package says `\"checkoutScope\": \"full\"` has all files"
+            )));
+        }
+        Ok(names)
+    }
+
+    fn call_blocking(&self, call: ToolCall) -> Result<Value, ToolError> {
+        let key = key(&call);
+        let ToolCall { name, input, .. } = call;
+        if name == WRITE {
+            let WorkspaceWrite { path, content } = parse(WRITE, input)?;
+            self.worktree.write(&self.writable(&path)?, Some(&key), || Ok(content.into_bytes()))?;
+            return Ok(answer("The file is written."));
+        }
+        let edit: WorkspaceEdit = parse(EDIT, input)?;
+        let names = self.writable(&edit.path)?;
+        self.worktree.write(&names, Some(&key), || {
+            let before = self.worktree.read(&names, MAX_EDITED_BYTES as u64)?;
+            let before = before.ok_or_else(|| {
+                ToolError::InvalidInput(format!("there is no file {:?}; {WRITE} makes one", text(&names)))
+            })?;
+            let before = String::from_utf8(before)
+                .map_err(|_| ToolError::InvalidInput(format!("{:?} is no text in UTF-8", text(&names))))?;
+            edit.apply(&before).map(String::into_bytes)
+        })?;
+        Ok(answer("The file is changed."))
+    }
+}
+
+/// Write a file of the project. An existing one is replaced, so read it first. Paths begin at the top of the project.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct WorkspaceWrite {
+    /// Its path from the top of the project, without `..`, for instance `src/main.rs`.
+    path: String,
+    /// The whole text.
+    content: String,
+}
+
+/// Change a file of the project: replace a text that occurs in it once by another.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct WorkspaceEdit {
+    /// Its path from the top of the project, for instance `src/main.rs`.
+    path: String,
+    /// The text as the file has it, with as many lines around it that it occurs once.
+    old: String,
+    /// What stands there afterwards.
+    new: String,
+    /// Whether all places are changed where the text occurs; else there must be one.
+    #[serde(default)]
+    all: Option<bool>,
+}
+
+impl WorkspaceEdit {
+    fn apply(&self, before: &str) -> Result<String, ToolError> {
+        let Self { path, old, new, all } = self;
+        if old.is_empty() {
+            return Err(ToolError::InvalidInput(format!("old must not be empty; {WRITE} writes a whole file")));
+        }
+        let found = before.matches(old.as_str()).count();
+        match found {
+            0 => return Err(ToolError::InvalidInput(format!("old does not occur in {path:?}; read the file again"))),
+            1 => {}
+            _ if *all == Some(true) => {}
+            _ => {
+                return Err(ToolError::InvalidInput(format!(
+                    "old occurs {found} times in {path:?}: add lines around it, or say \"all\": true"
+                )));
+            }
+        }
+        let after = (before.len() - found * old.len()).saturating_add(found.saturating_mul(new.len()));
+        if after > MAX_EDITED_BYTES {
+            return Err(ToolError::OverLimit(format!(
+                "{path:?} would have {after} bytes, and files of at most {MAX_EDITED_BYTES} are edited"
+            )));
+        }
+        Ok(before.replace(old.as_str(), new))
+    }
+}
+
+static DEFINITIONS: LazyLock<[Arc<ToolDefinition>; 2]> = LazyLock::new(|| {
+    [define::<WorkspaceWrite>(WRITE, "Write file", false), define::<WorkspaceEdit>(EDIT, "Edit file", false)]
+});
+
+#[async_trait]
+impl Tools for WorkspaceTools {
+    fn definitions(&self) -> Vec<Arc<ToolDefinition>> {
+        if self.grants.worktree_write { DEFINITIONS.to_vec() } else { Vec::new() }
+    }
+
+    async fn call(&self, call: ToolCall) -> Result<Value, ToolError> {
+        is_offered(self, &call.name)?;
+        let tools = self.clone();
+        blocking(move || tools.call_blocking(call)).await
+    }
+}
