@@ -7,7 +7,7 @@
 use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
-use guild_contract::{Decision, Grants, manifest::Scope};
+use guild_contract::{Decision, Grants, grants::Capability, manifest::Scope};
 use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools, parse};
 use schemars::JsonSchema;
 use serde::{Deserialize, de::DeserializeOwned};
@@ -32,6 +32,11 @@ pub trait Reporting: Send + Sync {
 
     /// See [`RunningJob::log_question`].
     fn log_question(&self, question: &str) -> Result<(), ToolError>;
+
+    /// What has to be granted for [`Self::write_artifact`].
+    fn artifacts_need(&self) -> Capability {
+        Capability::Artifacts
+    }
 
     /// See [`RunningJob::write_artifact`].
     fn write_artifact(&self, path: &str, contents: &[u8]) -> Result<(), ToolError>;

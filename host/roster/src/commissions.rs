@@ -5,8 +5,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use guild_config::{Config, PermittedProject};
 use guild_contract::{
-    Decision, Grants, JobId, JobStatus, Manifest, MemberKey,
-    grants::Capability,
+    Decision, JobId, JobStatus, Manifest, MemberKey,
     manifest::CheckoutScope,
     rpc::{DispatchParams, StatusView, code},
 };
@@ -87,13 +86,6 @@ impl Workers for Commissions {
 
     async fn begin(&self, attempt: &Attempt) -> Result<(), NotBegun> {
         let member = self.member(&attempt.worker).ok_or_else(|| NotBegun::Refused(not_served(&attempt.worker)))?;
-        if let Some(missing) = not_there(&member.grants) {
-            return Err(NotBegun::Refused(format!(
-                "its worker {} asks for `{missing}`, and this host has no tools for that in commissions yet; take it out of the \
-                 manifest, or deny it in guild.toml",
-                attempt.worker
-            )));
-        }
         let (store, id) = (member.store().clone(), attempt.job.clone());
         let known = blocking(move || Ok(store.look_up(id.as_str()).is_some())).await;
         if known.unwrap_or(false) {
@@ -139,13 +131,6 @@ impl Workers for Commissions {
             tracing::warn!(commission = %attempt.commission, job = %attempt.job, "its job cannot be cancelled: {}", e.message);
         }
     }
-}
-
-/// What a member is granted in commissions and there is nothing for: no worker begins with a part of its tools (REQ-WKR-13).
-fn not_there(grants: &Grants) -> Option<Capability> {
-    let Grants { lore_write, worktree_write, .. } = grants;
-    let granted = [(*lore_write, Capability::LoreWrite), (*worktree_write, Capability::WorktreeWrite)];
-    granted.into_iter().find_map(|(granted, capability)| granted.then_some(capability))
 }
 
 fn not_served(worker: &MemberKey) -> String {

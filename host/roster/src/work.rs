@@ -11,8 +11,8 @@ use guild_contract::{
     rpc::RpcError,
     text::{LOGGED_CHARS, one_line},
 };
-use guild_hall::tools::memory::MemoryTools;
-use guild_jobs::{Accepted, JobTools, RunningJob};
+use guild_hall::Attempt;
+use guild_jobs::{Accepted, JobTools, RunningJob, ScopedMemory};
 use guild_sandbox::{Plugin, RunScope};
 use guild_session::{
     activation::{Activation, Plan, SessionPlan},
@@ -72,9 +72,8 @@ pub(crate) async fn carry_out(
         let memories = context.clone();
         let memory = blocking(move || memories.memory(&own, at.as_ref(), &granted).map_err(RpcError::internal));
         let memory = memory.await.map_err(|e| e.message)?;
-        let tools = Arc::new(JobTools::new(running.clone(), memory).granted(&grants));
-        let commission = attempt.map(|_| Arc::new(MemoryTools::new(tools.clone(), &grants)) as Arc<dyn Tools>);
-        let work = Work { data, context, job: running, tools, commission, grants, reach: reach?, granted_tools };
+        let (tools, of_sessions) = tools(&context, attempt.as_ref(), &running, memory, &grants).await?;
+        let work = Work { data, context, job: running, tools, of_sessions, grants, reach: reach?, granted_tools };
         let agent: Runtime = agent.parse()?;
         match (plan, request) {
             (Plan::Session(plan), JobRequest::Session { toolboxes, resumed }) => {
@@ -113,14 +112,31 @@ pub(crate) async fn carry_out(
 /// A job's final text, where it has one besides what was submitted; or why it failed.
 type Outcome = Result<Option<String>, String>;
 
+/// The tools on a job, and what of them its sessions have: in a commission they have others besides (REQ-WKR-10).
+async fn tools(
+    context: &HostContext,
+    attempt: Option<&Attempt>,
+    job: &Arc<RunningJob>,
+    memory: ScopedMemory,
+    grants: &Arc<Grants>,
+) -> Result<(Arc<JobTools>, Arc<dyn Tools>), String> {
+    let tools = JobTools::new(job.clone(), memory).granted(grants);
+    let (Some(attempt), Some(hall)) = (attempt, &context.hall) else {
+        let tools = Arc::new(tools);
+        return Ok((tools.clone(), tools));
+    };
+    let tools = hall.tools(attempt, tools, grants, context.limits.clone()).await.map_err(|e| e.to_string())?;
+    Ok((tools.job_tools().clone(), Arc::new(tools)))
+}
+
 /// A job under way.
 struct Work {
     data: Arc<MemberData>,
     context: HostContext,
     job: Arc<RunningJob>,
     tools: Arc<JobTools>,
-    /// What its sessions have besides in a commission.
-    commission: Option<Arc<dyn Tools>>,
+    /// Those that its sessions have.
+    of_sessions: Arc<dyn Tools>,
     grants: Arc<Grants>,
     reach: Reach,
     granted_tools: Vec<String>,
@@ -146,7 +162,7 @@ impl Work {
         let clock = Clock::start(&self.job, agent, account.clone(), seconds);
         let meter = Meter::for_job(bounds, &self.context.limits, account, seconds, clock.observer());
         let number = self.job.next_session();
-        let sets = self.job_tools().chain([toolboxes]);
+        let sets = [self.of_sessions.clone(), toolboxes];
         let session = Session {
             number,
             system_prompt: plan.system_prompt,
@@ -237,11 +253,6 @@ impl Work {
     fn readable(&self, asked: &[String]) -> Option<Arc<dyn Files>> {
         let has = |name: &&str| [asked, &self.granted_tools].iter().all(|tools| tools.iter().any(|tool| tool == name));
         self.reach.files.clone().filter(|_| FILE_TOOLS.iter().all(has))
-    }
-
-    /// The tools on the job itself.
-    fn job_tools(&self) -> impl Iterator<Item = Arc<dyn Tools>> + use<> {
-        self.commission.clone().into_iter().chain([self.tools.clone() as Arc<dyn Tools>])
     }
 
     /// All that a session may call: whole sets of tools, and the read-only ones that were granted and asked for.
@@ -422,8 +433,8 @@ impl Sessions for OwnSessions {
         // One that was dropped just now is about to end.
         let turn = tokio::time::timeout(GRACE, self.alive.clone().acquire_owned()).await;
         let turn = turn.map_err(|_| over())?.map_err(|_| over())?;
-        let job_tools = query.job_tools.then(|| work.job_tools());
-        let sets = job_tools.into_iter().flatten().chain([query.own_tools]);
+        let of_job = query.job_tools.then(|| work.of_sessions.clone());
+        let sets = of_job.into_iter().chain([query.own_tools]);
         let interrupt = work.job.cancelled().child_token();
         let (texts, mut heard) = mpsc::channel(EVENTS);
         let number = work.job.next_session();

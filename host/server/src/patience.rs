@@ -13,7 +13,7 @@ use std::{
 
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
+    net::{TcpStream, UnixStream},
     time::{Sleep, sleep},
 };
 use tokio_rustls::server::TlsStream;
@@ -21,22 +21,28 @@ use tokio_rustls::server::TlsStream;
 /// How many bytes have to move.
 pub(crate) const PIECE: u32 = guild_auth::LARGE as u32;
 
-/// A connection of a client: encrypted, or not.
+/// A connection of a client: encrypted, or not, or of this machine.
 pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {
-    /// The connection below.
-    fn tcp(&self) -> &TcpStream;
+    /// Has the connection reset once it is closed: what the system still holds for it is given back, too, in place of being
+    /// offered on.
+    fn reset(&self);
 }
 
 impl Transport for TcpStream {
-    fn tcp(&self) -> &TcpStream {
-        self
+    fn reset(&self) {
+        let _ = self.set_zero_linger();
     }
 }
 
 impl Transport for TlsStream<TcpStream> {
-    fn tcp(&self) -> &TcpStream {
-        self.get_ref().0
+    fn reset(&self) {
+        self.get_ref().0.reset();
     }
+}
+
+impl Transport for UnixStream {
+    /// The system holds nothing for a socket that is closed.
+    fn reset(&self) {}
 }
 
 /// A connection that is ended where its client does not take what it is sent.
@@ -71,8 +77,7 @@ impl<S: Transport> Patient<S> {
         let patience = self.patience;
         let (until, _) = self.waiting.get_or_insert_with(|| (Box::pin(sleep(patience)), 0));
         ready!(until.as_mut().poll(context));
-        // Reset: what the system still holds for it is given back, too, in place of being offered on.
-        let _ = self.stream.tcp().set_zero_linger();
+        self.stream.reset();
         Poll::Ready(io::Error::new(io::ErrorKind::TimedOut, "the client does not take its answer"))
     }
 }

@@ -6,7 +6,7 @@
 use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
-use guild_contract::Decision;
+use guild_contract::{Decision, grants::Capability};
 use guild_jobs::{Reporting, RunningJob};
 use guild_session::tools::{ToolCall, ToolDefinition, ToolError, Tools, parse};
 use schemars::JsonSchema;
@@ -107,6 +107,10 @@ impl Reporting for CommissionReporting {
     fn log_question(&self, question: &str) -> Result<(), ToolError> {
         self.job.log_question(question)?;
         self.reports.report(Report::Question { question: question.to_owned() })
+    }
+
+    fn artifacts_need(&self) -> Capability {
+        Capability::LoreWrite
     }
 
     fn write_artifact(&self, path: &str, contents: &[u8]) -> Result<(), ToolError> {

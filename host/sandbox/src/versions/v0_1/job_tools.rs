@@ -1,7 +1,7 @@
 //! `job-tools`: the internal tools on this job, by the same implementation that sessions call.
 
 use guild_contract::{Decision, grants::Capability, manifest::Interface};
-use guild_jobs::RunningJob;
+use guild_jobs::Reporting;
 use guild_session::tools::ToolError;
 
 use super::{
@@ -28,7 +28,13 @@ impl Host for State {
 
     async fn write_artifact(&mut self, path: String, contents: Vec<u8>) -> HostResult<()> {
         on_job(self, "job-tools.write-artifact", move |context, job| {
-            context.granted_too(context.grants.artifacts, &Capability::Artifacts, r#""artifacts": {}"#)?;
+            match job.artifacts_need() {
+                Capability::LoreWrite => {
+                    let asked = r#""lore": {"write": true}"#;
+                    context.granted_too(context.grants.lore_write, &Capability::LoreWrite, asked)?;
+                }
+                _ => context.granted_too(context.grants.artifacts, &Capability::Artifacts, r#""artifacts": {}"#)?,
+            }
             named("the path", &path)?;
             job.write_artifact(&path, &contents)
         })
@@ -44,7 +50,7 @@ impl Host for State {
 async fn on_job(
     state: &mut State,
     function: &'static str,
-    call: impl FnOnce(&CallContext, &RunningJob) -> Result<(), ToolError> + Send + 'static,
+    call: impl FnOnce(&CallContext, &dyn Reporting) -> Result<(), ToolError> + Send + 'static,
 ) -> HostResult<()> {
-    state.blocking(move |context| call(context, context.job(Interface::JobTools, function)?.job())).await
+    state.blocking(move |context| call(context, &**context.job(Interface::JobTools, function)?.reporting())).await
 }
