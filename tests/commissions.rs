@@ -11,7 +11,9 @@ use std::{
     time::Duration,
 };
 
+use guild_fakes::{OpenAi, Received, Reply};
 use serde_json::{Value, json};
+use tokio::runtime::Runtime;
 
 use crate::support::{
     guest::{self, Guest},
@@ -262,12 +264,15 @@ fn twenty_commissions_on_four_projects_are_each_merged_once_whenever_the_host_is
 }
 
 #[test]
-fn a_worker_that_asks_for_what_is_not_there_yet_does_not_begin() {
+fn a_worker_that_is_not_granted_all_that_it_asks_for_does_not_begin() {
     let hall = Hall::new(&["demo"]);
     hall.home.quick("writer");
     hall.home.edit_manifest("writer", |manifest| {
         manifest["component"]["grants"] = json!({"worktree": {"write": true}});
     });
+    let config = hall.home.path("config/guild/guild.toml");
+    let permits = fs::read_to_string(&config).unwrap();
+    fs::write(&config, format!("{permits}[member.writer]\ndeny = [\"worktree:write\"]\n")).unwrap();
     let _host = hall.serve();
     let id = hall.create("demo", "writer", json!({}));
     hall.dispatch(&id);
@@ -276,7 +281,94 @@ fn a_worker_that_asks_for_what_is_not_there_yet_does_not_begin() {
         (read["commission"]["status"] == "failed").then_some(read)
     });
     let why = read["timeline"].as_array().unwrap().last().unwrap()["reason"].as_str().unwrap().to_owned();
-    assert!(why.contains("writer asks for `worktree:write`"), "{why}");
+    assert!(why.contains("writer asks for `worktree:write`") && why.contains("guild.toml"), "{why}");
+    assert_eq!(read["commission"]["jobId"], Value::Null, "no job was begun");
+}
+
+#[test]
+fn a_session_has_the_tools_of_commissions_and_what_it_writes_with_them_is_merged() {
+    let runtime = Runtime::new().unwrap();
+    let note = json!({"scope": "project", "path": "moths", "content": "They live for a week."});
+    let decided = json!({"question": "q", "decision": "the luna moth", "reasoning": "r"});
+    let provider = runtime.block_on(OpenAi::start(move |request: &Received| match request.turn() {
+        0 => Reply::call("list_artifacts", json!({}))
+            .and_call("read_artifact", json!({"relativePath": "specs/moths.md"})),
+        1 => Reply::call("Read", json!({"file_path": "demo/src/code.txt"}))
+            .and_call("write_artifact", json!({"relativePath": "reports/moths.md", "content": "A week.\n"}))
+            .and_call("write_artifact", json!({"relativePath": "work/commissions/mine.md", "content": "forged"}))
+            .and_call("workspace_edit", json!({"path": "src/code.txt", "old": "code", "new": "moths"}))
+            .and_call("workspace_write", json!({"path": ".git/config", "content": "forged"})),
+        2 => Reply::call("report_progress", json!({"summary": "Half of it is done."}))
+            .and_call("record_decision", decided.clone())
+            .and_call("log_question", json!({"question": "Which moth?"}))
+            .and_call("write_memory", note.clone()),
+        3 => Reply::call("submit_result", json!({"summary": "A week.", "artifacts": ["reports/moths.md"]})),
+        _ => Reply::text("Done."),
+    }));
+    let hall = Hall::new(&["demo"]);
+    hall.home.researcher("researcher");
+    hall.home.edit_manifest("researcher", |manifest| {
+        let component = &mut manifest["component"];
+        component["grants"] = json!({"lore": {"write": true}, "worktree": {"write": true}});
+        component["scopes"] = json!(["worker", "project"]);
+        component["checkoutScope"] = json!("full");
+    });
+    let config = hall.home.path("config/guild/guild.toml");
+    let api = format!(
+        "agent = \"api\"\n[api]\nprovider = \"openai\"\nmodel = \"fake\"\nbase_url = \"{}/v1/\"\n",
+        provider.url()
+    );
+    fs::write(&config, format!("{api}{}", fs::read_to_string(&config).unwrap())).unwrap();
+    let host = hall.serve();
+    let id = hall.create("demo", "researcher", json!({}));
+    hall.dispatch(&id);
+    let read = hall.until("demo", &id, "completed");
+
+    let commission = &read["commission"];
+    assert_eq!(commission["result_summary"], "A week.", "{read}");
+    assert_eq!(commission["current_progress"], "Half of it is done.");
+    assert_eq!(commission["linked_artifacts"], json!(["reports/moths.md"]));
+    let told: Vec<_> =
+        read["timeline"].as_array().unwrap().iter().map(|entry| entry["event"].as_str().unwrap()).collect();
+    for event in ["progress_report", "question", "result_submitted"] {
+        assert!(told.contains(&event), "{event}: {told:?}");
+    }
+    assert!(read["rawContent"].as_str().unwrap().contains("the luna moth"), "decisions are in the record: {read}");
+    let project = hall.project("demo");
+    let shows = |path: &str| git(&project, &["show", &format!("claude/main:{path}")]);
+    assert_eq!((shows(".lore/reports/moths.md"), shows("src/code.txt")), ("A week.".into(), "moths".into()));
+    assert_eq!(fs::read_to_string(project.join("src/code.txt")).unwrap(), "code\n", "the user's own files stay");
+    assert_eq!(git(&project, &["ls-tree", "claude/main", ".lore/work/commissions/mine.md"]), "");
+    assert_eq!(
+        fs::read_to_string(hall.home.path("hall/memory/projects/demo/moths.md")).unwrap(),
+        "They live for a week."
+    );
+
+    // These tools and no others: no shell, and no web that nobody granted.
+    let asked = runtime.block_on(provider.received(5));
+    let expected = [
+        "Glob",
+        "Grep",
+        "Read",
+        "WebSearch",
+        "edit_memory",
+        "list_artifacts",
+        "log_question",
+        "read_artifact",
+        "read_memory",
+        "record_decision",
+        "report_progress",
+        "store_memory",
+        "submit_result",
+        "update_summary",
+        "workspace_edit",
+        "workspace_write",
+        "write_artifact",
+        "write_memory",
+    ];
+    assert_eq!(asked[0].tool_names().into_iter().collect::<Vec<_>>(), expected);
+    let (status, output) = host.stop();
+    assert!(status.success(), "{output}");
 }
 
 #[test]

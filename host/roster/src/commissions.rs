@@ -5,7 +5,8 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use guild_config::{Config, PermittedProject};
 use guild_contract::{
-    Decision, JobId, JobStatus, Manifest, MemberKey,
+    Decision, Grants, JobId, JobStatus, Manifest, MemberKey,
+    grants::Verdict,
     manifest::CheckoutScope,
     rpc::{DispatchParams, StatusView, code},
 };
@@ -86,6 +87,12 @@ impl Workers for Commissions {
 
     async fn begin(&self, attempt: &Attempt) -> Result<(), NotBegun> {
         let member = self.member(&attempt.worker).ok_or_else(|| NotBegun::Refused(not_served(&attempt.worker)))?;
+        if let Some((wanted, why)) = withheld(&member.grants, member.context.config.policy.web) {
+            return Err(NotBegun::Refused(format!(
+                "its worker {} asks for `{wanted}`, and does not begin without: {why}",
+                attempt.worker
+            )));
+        }
         let (store, id) = (member.store().clone(), attempt.job.clone());
         let known = blocking(move || Ok(store.look_up(id.as_str()).is_some())).await;
         if known.unwrap_or(false) {
@@ -131,6 +138,16 @@ impl Workers for Commissions {
             tracing::warn!(commission = %attempt.commission, job = %attempt.job, "its job cannot be cancelled: {}", e.message);
         }
     }
+}
+
+/// What a member asks for and the operator withholds, with the reason: no worker begins a commission with a part of its tools
+/// (REQ-WKR-13). On a host without `[web]` there is no web for anybody to be granted, and whoever asks for it goes without.
+fn withheld(grants: &Grants, has_web: bool) -> Option<(&str, &str)> {
+    let is_of_web = |wanted: &str| wanted.starts_with("web") || ["WebFetch", "WebSearch"].contains(&wanted);
+    grants.requested().find_map(|(wanted, verdict)| match verdict {
+        Verdict::Denied(why) if has_web || !is_of_web(wanted) => Some((wanted, why.as_str())),
+        _ => None,
+    })
 }
 
 fn not_served(worker: &MemberKey) -> String {

@@ -19,9 +19,32 @@ short text. Storing under an existing key replaces what was there.
 - `submit_result`: your result, whole, as Markdown. Call it when you are done; the job has no result until you do. \
 Calling it again replaces the result. What you cannot establish, say so in it.";
 
-/// The system prompt of a session that has the internal tools: its [`background`], and [`TOOL_INSTRUCTIONS`].
+/// The same for work on a project, whose tools are others.
+pub const COMMISSION_INSTRUCTIONS: &str = "\
+You work on your own, in the background, on a commission of the project. Nobody reads what you write between tool calls, \
+and nobody answers questions while you work: everything that matters goes through these tools. You have those that the \
+operator granted; where one is missing, go on without.
+
+- `list_artifacts`, `read_artifact`: the project's documents, named from its `.lore/` on. Look there first: earlier work \
+may have answered a part of the task.
+- `report_progress`: where the work stands, in a few sentences that a person reads while you work. Call it when you have a \
+plan, at each milestone, and when you change direction.
+- `record_decision`: a judgment call that you made yourself, with the question, the decision and the reasoning. Call \
+it when the task is ambiguous, when you narrow it, and when you choose between sources that disagree; then go on.
+- `log_question`: a question that only a person can answer. Log it, and go on with the best assumption you can make.
+- `read_memory`, `write_memory`, `edit_memory`: notes that last: your own, the project's, and those for all projects. Keep \
+what will help later work, in the narrowest scope that serves.
+- `write_artifact`: a document of the project that the task asks for, or that later work will need.
+- `workspace_write`, `workspace_edit`: the project's other files. What you write becomes part of the project once the \
+commission is completed.
+- `submit_result`: your result, whole, as Markdown, with the artifacts that belong to it. Call it once, at the end: a \
+commission without a result has failed. What you cannot establish, say so in it.";
+
+/// The system prompt of a session that has the internal tools: its [`background`], and how it works with them
+/// ([`TOOL_INSTRUCTIONS`], or [`COMMISSION_INSTRUCTIONS`] on a project).
 pub fn system_prompt(activation: &Activation, task: &str) -> String {
-    format!("{}\n\n# How you work\n\n{TOOL_INSTRUCTIONS}", background(activation, task))
+    let instructions = if activation.project.is_some() { COMMISSION_INSTRUCTIONS } else { TOOL_INSTRUCTIONS };
+    format!("{}\n\n# How you work\n\n{instructions}", background(activation, task))
 }
 
 /// What every session is told: who the worker is, its project, its `task`, and its memories.
@@ -83,7 +106,7 @@ fn heading(note: &MemoryNote) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::{Bounds, Commission, Context, Request};
+    use crate::types::{Bounds, Commission, Context, Project, Request};
 
     fn activation(memories: Vec<MemoryNote>) -> Activation {
         let request = Request { description: "d".into(), task: "Compare A with B.".into(), config: "{}".into() };
@@ -118,6 +141,16 @@ mod tests {
             rest = rest.split_once(part).unwrap_or_else(|| panic!("{part:?} is missing or too early")).1;
         }
         assert!(!prompt.contains("earlier jobs"));
+    }
+
+    #[test]
+    fn on_a_project_the_prompt_has_the_tools_of_commissions() {
+        let project = Project { name: "demo".into(), root: "lore".into() };
+        let prompt = system_prompt(&Activation { project: Some(project), ..activation(Vec::new()) }, "t");
+        for part in ["demo; its files are under `lore/`", "`report_progress`", "`workspace_edit`", "Call it once"] {
+            assert!(prompt.contains(part), "{part}: {prompt}");
+        }
+        assert!(!prompt.contains("update_summary") && !prompt.contains("store_memory"), "{prompt}");
     }
 
     #[test]
