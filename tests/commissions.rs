@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use guild_fakes::{OpenAi, Received, Reply};
+use guild_fakes::{OpenAi, Provider, Received, Reply};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -19,6 +19,10 @@ use crate::support::{
     guest::{self, Guest},
     host::{Home, Host, PATIENCE, wait_for},
 };
+
+/// What the models of providers cost here.
+const PRICES: &str = "[[prices]]\nmodel = \"fake\"\ninput = 1.0\noutput = 2.0\n\
+    [[prices]]\nmodel = \"another\"\ninput = 1.0\noutput = 2.0\n";
 
 /// A home with a hall, and projects in which work is permitted.
 struct Hall {
@@ -102,6 +106,22 @@ impl Hall {
 
     fn read(&self, project: &str, id: &str) -> Value {
         self.get(&format!("/commission/request/commission/read?projectName={project}&commissionId={id}"))
+    }
+
+    /// Has sessions ask this provider.
+    fn ask(&self, provider: &Provider) {
+        let config = self.home.path("config/guild/guild.toml");
+        let url = provider.url();
+        let api =
+            format!("agent = \"api\"\n[api]\nprovider = \"openai\"\nmodel = \"fake\"\nbase_url = \"{url}/v1/\"\n");
+        fs::write(&config, format!("{api}{PRICES}{}", fs::read_to_string(&config).unwrap())).unwrap();
+    }
+
+    fn failed(&self, project: &str, id: &str) -> Value {
+        wait_for(&format!("{id} to fail"), || {
+            let read = self.read(project, id);
+            (read["commission"]["status"] == "failed").then_some(read)
+        })
     }
 
     fn until(&self, project: &str, id: &str, status: &str) -> Value {
@@ -276,11 +296,8 @@ fn a_worker_that_is_not_granted_all_that_it_asks_for_does_not_begin() {
     let _host = hall.serve();
     let id = hall.create("demo", "writer", json!({}));
     hall.dispatch(&id);
-    let read = wait_for("the attempt to end", || {
-        let read = hall.read("demo", &id);
-        (read["commission"]["status"] == "failed").then_some(read)
-    });
-    let why = read["timeline"].as_array().unwrap().last().unwrap()["reason"].as_str().unwrap().to_owned();
+    let read = hall.failed("demo", &id);
+    let why = read["timeline"].as_array().unwrap().last().unwrap()["reason"].as_str().unwrap();
     assert!(why.contains("writer asks for `worktree:write`") && why.contains("guild.toml"), "{why}");
     assert_eq!(read["commission"]["jobId"], Value::Null, "no job was begun");
 }
@@ -313,12 +330,7 @@ fn a_session_has_the_tools_of_commissions_and_what_it_writes_with_them_is_merged
         component["scopes"] = json!(["worker", "project"]);
         component["checkoutScope"] = json!("full");
     });
-    let config = hall.home.path("config/guild/guild.toml");
-    let api = format!(
-        "agent = \"api\"\n[api]\nprovider = \"openai\"\nmodel = \"fake\"\nbase_url = \"{}/v1/\"\n",
-        provider.url()
-    );
-    fs::write(&config, format!("{api}{}", fs::read_to_string(&config).unwrap())).unwrap();
+    hall.ask(&provider);
     let host = hall.serve();
     let id = hall.create("demo", "researcher", json!({}));
     hall.dispatch(&id);
@@ -369,6 +381,27 @@ fn a_session_has_the_tools_of_commissions_and_what_it_writes_with_them_is_merged
     assert_eq!(asked[0].tool_names().into_iter().collect::<Vec<_>>(), expected);
     let (status, output) = host.stop();
     assert!(status.success(), "{output}");
+}
+
+#[test]
+fn a_commission_overrides_the_turns_and_the_model_of_its_worker() {
+    let runtime = Runtime::new().unwrap();
+    let look = || Reply::call("list_artifacts", json!({}));
+    let provider = runtime.block_on(OpenAi::start(move |_: &Received| look()));
+    let hall = Hall::new(&["demo"]);
+    hall.home.researcher("researcher");
+    hall.ask(&provider);
+    let _host = hall.serve();
+    let id = hall.create("demo", "researcher", json!({"resourceOverrides": {"maxTurns": 2, "model": "another"}}));
+    hall.dispatch(&id);
+    let read = hall.failed("demo", &id);
+    let why = read["timeline"].as_array().unwrap().last().unwrap()["reason"].as_str().unwrap();
+    assert!(why.contains("turns") && why.contains('2'), "{why}");
+    let requests = provider.requests();
+    assert_eq!(
+        requests.iter().map(|request| request.body["model"].clone()).collect::<Vec<_>>(),
+        ["another", "another"]
+    );
 }
 
 #[test]
