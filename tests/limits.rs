@@ -143,6 +143,10 @@ const TESTED: &[(&str, &str)] = &[
         "tests/auth.rs::requests_over_the_rate_limit_of_a_token_get_retry_after_and_reach_no_member",
     ),
     ("token_requests_at_once", "tests/auth.rs::a_token_has_so_many_requests_under_way_and_no_more"),
+    (
+        "commission_memory_chars",
+        "tests/commissions.rs::as_many_characters_of_memories_are_given_as_the_limit_and_no_more",
+    ),
     ("listeners", "tests/events.rs::as_many_may_subscribe_as_the_limit_and_one_more_gets_retry_after"),
     ("events_kept", "tests/events.rs::as_many_events_are_kept_as_the_limit_and_of_one_more_the_oldest_goes"),
 ];
