@@ -128,8 +128,30 @@ impl Integration {
     /// # Errors
     /// As [`Repository::integration`], and [`GitError::LooseConflict`].
     pub async fn commit_loose(&self) -> Result<(), GitError> {
+        self.commit(LOOSE).await.map(drop)
+    }
+
+    /// The same, as a commit with this message. `false`: there was nothing to commit.
+    ///
+    /// # Errors
+    /// As [`Self::commit_loose`].
+    pub async fn commit(&self, message: &str) -> Result<bool, GitError> {
         let _alone = self.alone.lock().await;
-        self.sync().await.map(drop)
+        let before = self.repository.tip(INTEGRATION_REF).await?;
+        let after = self.sync_as(message).await?;
+        Ok(before.is_some_and(|before| before.commit != after.commit))
+    }
+
+    /// The files of the worktree that are not committed yet, as paths from its top.
+    ///
+    /// # Errors
+    /// As [`Repository::integration`].
+    pub async fn loose(&self) -> Result<Vec<String>, GitError> {
+        let _alone = self.alone.lock().await;
+        let Some(worktree) = self.repository.worktree(&self.dir)? else { return Ok(Vec::new()) };
+        let changed = self.repository.changes(&worktree.dir).await?.unwrap_or_default();
+        let files = changed.split(|&byte| byte == 0).filter(|file| !file.is_empty());
+        Ok(files.map(|file| String::from_utf8_lossy(file).into_owned()).collect())
     }
 
     /// Merges an attempt's branch as one commit with this message, to which a line with the branch's commit is added.
@@ -198,6 +220,10 @@ impl Integration {
 
     /// Brings the branch, the worktree and its base together, see the top of this file. The branch's tip afterwards.
     async fn sync(&self) -> Result<Tip, GitError> {
+        self.sync_as(LOOSE).await
+    }
+
+    async fn sync_as(&self, message: &str) -> Result<Tip, GitError> {
         let repository = &self.repository;
         let worktree = match repository.worktree(&self.dir)? {
             Some(worktree) => worktree,
@@ -224,7 +250,7 @@ impl Integration {
             let tip = if files == base.tree || files == main.tree {
                 main
             } else {
-                match self.save(&main, &base, &files).await? {
+                match self.save(&main, &base, &files, message).await? {
                     Some(tip) => tip,
                     None => continue,
                 }
@@ -254,9 +280,9 @@ impl Integration {
     }
 
     /// Commits the files of the worktree as a change of their base. `None`: the branch was moved by somebody else.
-    async fn save(&self, main: &Tip, base: &Tip, files: &str) -> Result<Option<Tip>, GitError> {
+    async fn save(&self, main: &Tip, base: &Tip, files: &str, message: &str) -> Result<Option<Tip>, GitError> {
         let repository = &self.repository;
-        let mut commit = repository.commit_tree(files, &base.commit, LOOSE).await?;
+        let mut commit = repository.commit_tree(files, &base.commit, message).await?;
         let mut tree = files.to_owned();
         if base.commit != main.commit {
             // As if the branch had one commit since the base, so that the merge is one since the base.
@@ -266,7 +292,7 @@ impl Integration {
                 Merged::Tree(tree) if tree == main.tree => return Ok(Some(main.clone())),
                 Merged::Tree(tree) => tree,
             };
-            commit = repository.commit_tree(&tree, &main.commit, LOOSE).await?;
+            commit = repository.commit_tree(&tree, &main.commit, message).await?;
         }
         Ok(self.advance(main, &commit).await?.then_some(Tip { commit, tree }))
     }

@@ -3,6 +3,7 @@
 //! This crate knows neither components nor HTTP. A commission is a record; each attempt of it is a job of a member, which
 //! the roster carries out.
 
+pub mod artifact;
 pub mod commission;
 mod error;
 pub mod events;

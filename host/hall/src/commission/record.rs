@@ -194,8 +194,9 @@ pub struct Read {
     pub status: Option<Status>,
 }
 
-/// Reads a record's file. Frontmatter that is missing, or no YAML, leaves all fields empty: the file is there all the same.
-pub fn read(text: &str) -> Read {
+/// The frontmatter of a Markdown file, and what stands below it. Frontmatter that is missing is `None`, one that is no YAML is
+/// null.
+pub(crate) fn frontmatter(text: &str) -> (Option<Value>, String) {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n");
     let parts = text.strip_prefix(FENCE).and_then(|rest| {
         let end = rest.starts_with("---").then_some(0).or_else(|| rest.find("\n---").map(|at| at + 1))?;
@@ -203,12 +204,16 @@ pub fn read(text: &str) -> Read {
         let body = rest.get(3..)?;
         Some((yaml.to_owned(), body.strip_prefix('\n').unwrap_or(body).to_owned()))
     });
-    let Some((yaml, body)) = parts else {
-        return Read { record: Record { body: text, ..Record::default() }, status: None };
-    };
+    let Some((yaml, body)) = parts else { return (None, text) };
     // A worker may be called `yes`, which is true in YAML 1.1 alone.
     let options = serde_saphyr::options! { strict_booleans: true };
-    let value: Value = serde_saphyr::from_str_with_options(&yaml, options).unwrap_or_default();
+    (Some(serde_saphyr::from_str_with_options(&yaml, options).unwrap_or_default()), body)
+}
+
+/// Reads a record's file. Frontmatter that is missing, or no YAML, leaves all fields empty: the file is there all the same.
+pub fn read(text: &str) -> Read {
+    let (value, body) = frontmatter(text);
+    let value = value.unwrap_or_default();
     let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let list = |key: &str| {
         let items = value.get(key).and_then(Value::as_array).into_iter().flatten();

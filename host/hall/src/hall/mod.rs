@@ -3,6 +3,7 @@
 mod attempt;
 mod change;
 mod dependencies;
+mod lore;
 mod queue;
 mod read;
 mod tools;

@@ -96,6 +96,14 @@ impl Hall {
         Ok(self.project(name)?.settings.clone())
     }
 
+    /// How many commissions of all projects may run at once.
+    ///
+    /// # Errors
+    /// Where `config.yaml` cannot be read.
+    pub fn most_running(&self) -> Result<u32, HallError> {
+        Ok(self.projects.now(&self.home)?.0.commissions())
+    }
+
     /// The workers that can be commissioned.
     pub fn all_workers(&self) -> Vec<Worker> {
         self.workers.get().map(|workers| workers.all()).unwrap_or_default()

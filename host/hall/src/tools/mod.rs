@@ -3,9 +3,9 @@
 pub mod commission;
 pub mod lore;
 pub mod memory;
-mod protected;
+pub(crate) mod protected;
 pub mod workspace;
-mod worktree;
+pub(crate) mod worktree;
 
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@
 pub(crate) const LORE: &str = ".lore";
 
 /// Why a session does not write the file of these names, from the top of a worktree; `None` if it may.
-pub(super) fn protected(names: &[&str]) -> Option<&'static str> {
+pub(crate) fn protected(names: &[&str]) -> Option<&'static str> {
     let folded: Vec<String> = names.iter().map(|name| fold(name)).collect();
     if names.iter().any(|name| name.contains('\\')) {
         return Some("a backslash in a name parts directories on other systems");

@@ -290,15 +290,19 @@ impl Worktree {
         Ok(())
     }
 
-    /// A directory; `None` if there is none of that path.
     fn directory(&self, names: &[&str]) -> io::Result<Option<Dir>> {
-        let mut dir = open_dir(&self.top, ".")?;
-        for name in names {
-            let Some(inner) = if_there(open_dir(&dir, name))? else { return Ok(None) };
-            dir = inner;
-        }
-        Ok(Some(dir))
+        directory(&self.top, names)
     }
+}
+
+/// A directory below another one, on the way to which there is no symlink; `None` if there is none of that path.
+pub(crate) fn directory(top: &Dir, names: &[&str]) -> io::Result<Option<Dir>> {
+    let mut dir = open_dir(top, ".")?;
+    for name in names {
+        let Some(inner) = if_there(open_dir(&dir, name))? else { return Ok(None) };
+        dir = inner;
+    }
+    Ok(Some(dir))
 }
 
 /// What names a call and what it asks for: a session that is resumed may ask for something else by the same id.
@@ -310,7 +314,7 @@ pub(super) fn key(call: &ToolCall) -> String {
 ///
 /// # Errors
 /// If the path is invalid; the error says what a valid one is.
-pub(super) fn names(path: &str) -> Result<Names<'_>, ToolError> {
+pub(crate) fn names(path: &str) -> Result<Names<'_>, ToolError> {
     if path.len() > MAX_PATH_BYTES {
         return Err(ToolError::InvalidInput(format!("a path has at most {MAX_PATH_BYTES} bytes")));
     }
@@ -318,13 +322,13 @@ pub(super) fn names(path: &str) -> Result<Names<'_>, ToolError> {
 }
 
 /// The path from the top of a worktree of what a session calls so in `.lore/`. It may say `.lore/` itself.
-pub(super) fn in_lore(path: &str) -> String {
+pub(crate) fn in_lore(path: &str) -> String {
     let path = path.strip_prefix(LORE).and_then(|rest| rest.strip_prefix('/')).unwrap_or(path);
     format!("{LORE}/{path}")
 }
 
 /// A path as sessions write it.
-pub(super) fn text(path: &Names<'_>) -> String {
+pub(crate) fn text(path: &Names<'_>) -> String {
     path.as_slice().join("/")
 }
 

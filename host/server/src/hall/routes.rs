@@ -12,6 +12,7 @@ use guild_hall::{
     Hall, HallError,
     commission::Overrides,
     hall::{Changes, Dispatched, Filter, NewCommission},
+    view::ProjectView,
 };
 use serde_json::{Map, Value, json};
 
@@ -28,7 +29,7 @@ pub(super) struct Asked<'a> {
 }
 
 /// What is asked by POST.
-const POSTED: [&str; 11] = [
+const POSTED: [&str; 14] = [
     "/commission/request/commission/create",
     "/commission/request/commission/update",
     "/commission/request/commission/note",
@@ -40,7 +41,13 @@ const POSTED: [&str; 11] = [
     "/system/config/project/register",
     "/system/config/project/deregister",
     "/system/config/project/group",
+    "/system/config/application/reload",
+    "/workspace/artifact/document/write",
+    "/workspace/git/lore/commit",
 ];
+
+/// Artifacts in a list of the newest, where the caller does not say how many.
+const RECENT: usize = 10;
 
 type Answer = Result<(StatusCode, Value), HallError>;
 
@@ -85,7 +92,8 @@ async fn route(hall: &Arc<Hall>, asked: &Asked<'_>) -> Answer {
     }
     let ok = |value: Value| Ok((StatusCode::OK, value));
     let done = || ok(json!({"status": "ok"}));
-    let fields = if is_post { Fields::of_body(asked.body)? } else { Fields::of_query(asked.query) };
+    let fields = if is_post { Fields::of_body(asked.body, asked.query)? } else { Fields::of_query(asked.query) };
+    let project = || fields.text(&["projectName"]);
     let id = || fields.text(&["commissionId"]);
     match (asked.path, is_post) {
         ("/commission/request/commission/create", true) => {
@@ -157,7 +165,52 @@ async fn route(hall: &Arc<Hall>, asked: &Asked<'_>) -> Answer {
         ("/system/config/application/read", false) => {
             let projects = hall.projects()?;
             let settings = projects.iter().map(|project| hall.project_settings(&project.name));
-            ok(json!({"projects": settings.collect::<Result<Vec<_>, _>>()?}))
+            let settings = settings.collect::<Result<Vec<_>, _>>()?;
+            ok(json!({"projects": settings, "maxConcurrentCommissions": hall.most_running()?}))
+        }
+        // The files are read when they are used, so there is nothing to do, and nothing new.
+        ("/system/config/application/reload", true) => {
+            ok(json!({"reloaded": true, "projectCount": hall.projects()?.len(), "newProjects": []}))
+        }
+        ("/system/config/application/validate", false) => ok(match hall.projects() {
+            Ok(projects) => {
+                let problem = |project: &ProjectView| Some(format!("{}: {}", project.name, project.problem.as_ref()?));
+                let warnings: Vec<String> = projects.iter().filter_map(problem).collect();
+                json!({"valid": true, "issues": [], "warnings": warnings, "projectCount": projects.len()})
+            }
+            Err(why) => json!({"valid": false, "issues": [format!("Config error: {why}")]}),
+        }),
+        ("/workspace/artifact/document/list", false) => {
+            let newest = match (fields.maybe(&["recent"]).as_deref(), fields.maybe(&["limit"])) {
+                (Some("true"), None) => Some(RECENT),
+                (Some("true"), Some(limit)) => match limit.parse() {
+                    Ok(limit) if limit > 0 => Some(limit),
+                    _ => return Err(HallError::Invalid("Invalid limit parameter".to_owned())),
+                },
+                _ => None,
+            };
+            ok(json!({"artifacts": hall.artifacts(&project()?, newest).await?}))
+        }
+        ("/workspace/artifact/document/read", false) => {
+            ok(json!(hall.artifact(&project()?, &fields.text(&["path"])?).await?))
+        }
+        ("/workspace/artifact/document/write", true) => {
+            let project = project()?;
+            let missing = || HallError::Invalid("Missing required fields: artifactPath, content".to_owned());
+            let path = fields.maybe(&["artifactPath", "path"]).ok_or_else(missing)?;
+            let content = fields.given(&["content", "body"]).ok_or_else(missing)?;
+            hall.write_artifact(&project, &path, content).await?;
+            ok(json!({"success": true}))
+        }
+        ("/workspace/git/lore/status", false) => {
+            let count = hall.loose_documents(&project()?).await?;
+            ok(json!({"hasPendingChanges": count > 0, "fileCount": count}))
+        }
+        ("/workspace/git/lore/commit", true) => {
+            let (project, message) = (project()?, fields.maybe(&["message"]).unwrap_or_default());
+            let committed = hall.commit_documents(&project, &message).await?;
+            let message = if committed { message.trim() } else { "Nothing to commit" };
+            ok(json!({"committed": committed, "message": message}))
         }
         ("/system/config/project/register", true) => {
             let (name, path) = (fields.text(&["name", "projectName"])?, fields.text(&["path"])?);
@@ -210,11 +263,17 @@ struct Fields {
 }
 
 impl Fields {
-    fn of_body(body: &[u8]) -> Result<Self, HallError> {
-        match serde_json::from_slice(body) {
-            Ok(Value::Object(fields)) => Ok(Self { fields, is_query: false }),
-            _ => Err(HallError::Invalid("Invalid JSON body".to_owned())),
+    /// Some clients name the project in the query, and some in the body. A request without a body has no fields in it.
+    fn of_body(body: &[u8], query: &str) -> Result<Self, HallError> {
+        let mut fields = match serde_json::from_slice(body) {
+            Ok(Value::Object(fields)) => fields,
+            _ if body.is_empty() => Map::new(),
+            _ => return Err(HallError::Invalid("Invalid JSON body".to_owned())),
+        };
+        for (key, value) in Self::of_query(query).fields {
+            fields.entry(key).or_insert(value);
         }
+        Ok(Self { fields, is_query: false })
     }
 
     fn of_query(query: &str) -> Self {
@@ -226,6 +285,11 @@ impl Fields {
     fn maybe(&self, names: &[&str]) -> Option<String> {
         let found = names.iter().find_map(|name| self.fields.get(*name)?.as_str());
         found.filter(|text| !text.is_empty()).map(str::to_owned)
+    }
+
+    /// The same, which may be empty.
+    fn given(&self, names: &[&str]) -> Option<String> {
+        names.iter().find_map(|name| self.fields.get(*name)?.as_str()).map(str::to_owned)
     }
 
     fn text(&self, names: &[&str]) -> Result<String, HallError> {
