@@ -165,8 +165,10 @@ impl Inner {
             None => Bytes::new(),
         };
         // A client that goes away leaves nothing half done.
-        let answered = tokio::spawn(port::answer(self.host.clone(), caller, parts, body, self.since)).await;
-        answered.unwrap_or_else(|_| Err(RpcError::internal("the host could not answer; its log says why").into()))
+        match tokio::spawn(port::answer(self.host.clone(), caller, parts, body, self.since)).await {
+            Ok(answered) => answered,
+            Err(_) => Err(RpcError::internal("the host could not answer; its log says why").into()),
+        }
     }
 
     /// An endpoint: a message of MCP, or JSON-RPC in and JSON-RPC out.

@@ -39,8 +39,10 @@ trait Arguments: DeserializeOwned + JsonSchema + Send + 'static {
 struct HallTool {
     tool: Tool,
     access: Access,
-    call: fn(Arc<Hall>, Map<String, Value>) -> BoxFuture<'static, Result<Value, RpcError>>,
+    call: Call,
 }
+
+type Call = fn(Arc<Hall>, Map<String, Value>) -> BoxFuture<'static, Result<Value, RpcError>>;
 
 impl HallTool {
     fn of<T: Arguments>(name: &str, title: &str, access: Access, annotations: Annotations) -> Self {

@@ -6,7 +6,7 @@
 //! - [`bridge`]: the six methods of a worker as tools (REQ-WD-36).
 //! - a member's own tools: see [`Toolbox`].
 //! - [`roster`]: one set of tools for all members of a host.
-//! - [`hall`]: commissions.
+//! - [`hall`]: the commissions of a hall.
 //! - [`resources`]: what jobs left.
 //! - [`prompts`]: how to work with workers (REQ-WD-39).
 
