@@ -8,6 +8,7 @@
 
 mod discovery;
 mod hall_port;
+mod hall_routes;
 mod harness;
 mod http;
 mod listen;
