@@ -171,7 +171,12 @@ async fn respond(hall: &Arc<Hall>, limits: &Limits, request: Request<Incoming>, 
         Ok(Err(_)) => return routes::error(StatusCode::BAD_REQUEST, "the body is broken off"),
         Err(_) => return routes::error(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time"),
     };
-    let query = head.uri.query().unwrap_or_default();
-    let asked = Asked { method: &head.method, path: head.uri.path(), query, body: &body, since };
-    routes::answer(hall, asked).await
+    let hall = hall.clone();
+    // It goes on where its client goes away: a change is made whole, or not at all.
+    let answered = tokio::spawn(async move {
+        let query = head.uri.query().unwrap_or_default();
+        let asked = Asked { method: &head.method, path: head.uri.path(), query, body: &body, since };
+        routes::answer(&hall, asked).await
+    });
+    answered.await.unwrap_or_else(|_| routes::error(StatusCode::INTERNAL_SERVER_ERROR, "the host failed to answer"))
 }
