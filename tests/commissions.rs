@@ -469,7 +469,7 @@ fn a_process_that_the_host_started_is_no_user_of_the_hall() {
     let (guild, home) = (env!("CARGO_BIN_EXE_guild"), hall.home.path("hall"));
     let answer = hall.home.path("answer");
     let script =
-        format!("#!/bin/sh\n{guild} commission list --hall {} > {} 2>&1\nexit 1\n", home.display(), answer.display());
+        format!("#!/bin/sh\n{guild} commission list --home {} > {} 2>&1\nexit 1\n", home.display(), answer.display());
     let program = hall.home.write("claude", script);
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let config = hall.home.path("config/guild/guild.toml");

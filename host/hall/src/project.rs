@@ -58,6 +58,8 @@ struct Known {
     file: Option<Fingerprint>,
     settings: Settings,
     projects: BTreeMap<String, Arc<Project>>,
+    /// What is wrong with the file since.
+    problem: Option<String>,
 }
 
 /// Whether a name can be that of a project: it becomes a directory's.
@@ -146,11 +148,11 @@ impl Projects {
         let bytes = read_whole(home.dir(), SETTINGS, settings::MAX_BYTES).map_err(HallError::io(SETTINGS))?;
         let (text, file) = bytes.map_or_else(Default::default, |(bytes, file)| (bytes, Some(file)));
         let parsed = Settings::parse(&String::from_utf8_lossy(&text));
-        let settings = match (parsed, &*read) {
-            (Ok(settings), _) => settings,
+        let (settings, problem) = match (parsed, &*read) {
+            (Ok(settings), _) => (settings, None),
             (Err(e), Some(known)) => {
                 tracing::error!("{e}; what it said before still holds");
-                known.settings.clone()
+                (known.settings.clone(), Some(e.to_string()))
             }
             (Err(e), None) => return Err(e),
         };
@@ -163,8 +165,16 @@ impl Projects {
             (settings.name.clone(), old.cloned().unwrap_or_else(|| Arc::new(new)))
         };
         let projects: BTreeMap<_, _> = settings.projects().iter().map(project).collect();
-        *read = Some(Known { file, settings: settings.clone(), projects: projects.clone() });
+        *read = Some(Known { file, settings: settings.clone(), projects: projects.clone(), problem });
         Ok((settings, projects))
+    }
+
+    /// What is wrong with `config.yaml` as it is now.
+    pub(crate) fn problem(&self, home: &Home) -> Option<String> {
+        match self.now(home) {
+            Ok(_) => lock(&self.read).as_ref()?.problem.clone(),
+            Err(e) => Some(e.to_string()),
+        }
     }
 
     /// The program git.

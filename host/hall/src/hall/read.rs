@@ -96,6 +96,11 @@ impl Hall {
         Ok(self.project(name)?.settings.clone())
     }
 
+    /// What is wrong with `config.yaml` as it is now. What it said before holds then.
+    pub fn settings_problem(&self) -> Option<String> {
+        self.projects.problem(&self.home)
+    }
+
     /// How many commissions of all projects may run at once.
     ///
     /// # Errors

@@ -188,14 +188,15 @@ async fn route(hall: &Arc<Hall>, asked: &Asked<'_>) -> Answer {
         ("/system/config/application/reload", true) => {
             ok(json!({"reloaded": true, "projectCount": hall.projects()?.len(), "newProjects": []}))
         }
-        ("/system/config/application/validate", false) => ok(match hall.projects() {
-            Ok(projects) => {
+        ("/system/config/application/validate", false) => match hall.settings_problem() {
+            Some(why) => ok(json!({"valid": false, "issues": [format!("Config error: {why}")]})),
+            None => {
+                let projects = hall.projects()?;
                 let problem = |project: &ProjectView| Some(format!("{}: {}", project.name, project.problem.as_ref()?));
                 let warnings: Vec<String> = projects.iter().filter_map(problem).collect();
-                json!({"valid": true, "issues": [], "warnings": warnings, "projectCount": projects.len()})
+                ok(json!({"valid": true, "issues": [], "warnings": warnings, "projectCount": projects.len()}))
             }
-            Err(why) => json!({"valid": false, "issues": [format!("Config error: {why}")]}),
-        }),
+        },
         ("/workspace/artifact/document/list", false) => {
             let newest = match (fields.maybe(&["recent"]).as_deref(), fields.maybe(&["limit"])) {
                 (Some("true"), None) => Some(RECENT),
