@@ -6,7 +6,7 @@ use super::{Hall, blocking, dependencies};
 use crate::{
     artifact::{self, Artifact},
     error::HallError,
-    tools::protected::LORE,
+    tools::{protected::LORE, worktree::in_lore},
 };
 
 /// Characters of a commit's message.
@@ -18,8 +18,7 @@ impl Hall {
     /// # Errors
     /// Where there is no such project.
     pub async fn artifacts(&self, project: &str, newest: Option<usize>) -> Result<Vec<Artifact>, HallError> {
-        self.project(project)?;
-        let worktree = self.home.integration(project);
+        let worktree = self.documents(project)?;
         blocking(move || artifact::list(&worktree, newest)).await
     }
 
@@ -28,8 +27,8 @@ impl Hall {
     /// # Errors
     /// Where there is no such project or artifact, or the path leads elsewhere.
     pub async fn artifact(&self, project: &str, path: &str) -> Result<Artifact, HallError> {
-        self.project(project)?;
-        let worktree = self.attempt_with(path).unwrap_or_else(|| self.home.integration(project));
+        let integration = self.documents(project)?;
+        let worktree = self.attempt_with(project, path).unwrap_or(integration);
         let path = path.to_owned();
         blocking(move || artifact::read(&worktree, &path)).await
     }
@@ -44,6 +43,11 @@ impl Hall {
         let (new, temporary, written) = (self.home.new_files()?, format!("{project}.lore"), path.to_owned());
         // The worktree is there from here on.
         integration.commit_loose().await?;
+        let links = integration.repository().links(integration.dir()).await?;
+        if links.contains(&in_lore(path)) {
+            let why = "it is a symbolic link of the project, which is checked out as a file with its target";
+            return Err(HallError::Invalid(format!("{path:?} is not written: {why}")));
+        }
         let write = move |dir: &std::path::Path| artifact::write(dir, &written, &content, (&new, &temporary));
         integration.with_files(write).await??;
         integration.commit(&format!("Edit artifact: {path}\n")).await?;
@@ -73,6 +77,10 @@ impl Hall {
             let why = format!("a commit's message has at most {MAX_MESSAGE_CHARS} characters");
             return Err(HallError::Invalid(why));
         }
+        // Merges know by such a line what was merged before.
+        if message.lines().any(|line| line.starts_with("Squashed-From")) {
+            return Err(HallError::Invalid("no line of a commit's message begins with Squashed-From".to_owned()));
+        }
         let integration = self.projects.integration(&self.home, &found).await?;
         let committed = integration.commit(&format!("{message}\n")).await?;
         self.check_dependencies(Some(project)).await?;
@@ -80,8 +88,16 @@ impl Hall {
     }
 
     /// The worktree that has the record of that path, where that is one of a commission under way.
-    fn attempt_with(&self, path: &str) -> Option<PathBuf> {
+    fn attempt_with(&self, project: &str, path: &str) -> Option<PathBuf> {
         let now = self.cell(dependencies::commission(path)?.as_str()).ok()?.now();
-        now.worktree_dir.clone().filter(|_| now.status.is_active())
+        now.worktree_dir.clone().filter(|_| now.status.is_active() && now.project_name == project)
+    }
+
+    /// The worktree that has the documents of a project in which work is permitted. The name of another one may lead anywhere.
+    fn documents(&self, project: &str) -> Result<PathBuf, HallError> {
+        match &self.project(project)?.permit {
+            Ok(_) => Ok(self.home.integration(project)),
+            Err(why) => Err(HallError::Conflict(format!("project {project:?} cannot be worked on: {why}"))),
+        }
     }
 }

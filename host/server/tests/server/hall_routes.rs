@@ -73,6 +73,12 @@ async fn a_request_that_makes_no_sense_is_told_what_would() {
         ("/workspace/artifact/document/write", json!({"projectName": "demo"}), 400, "artifactPath, content"),
         ("/workspace/git/lore/commit", json!({"projectName": "demo", "message": " "}), 400, "message"),
         ("/workspace/git/lore/commit", json!({"projectName": "x", "message": "m"}), 404, "not found"),
+        (
+            "/workspace/git/lore/commit",
+            json!({"projectName": "demo", "message": "m\n\nSquashed-From: 0000"}),
+            400,
+            "Squashed-From",
+        ),
         ("/meeting/request/meeting/list", Value::Null, 404, "not found"),
         ("/nowhere", Value::Null, 404, "not found"),
         ("/nowhere", json!({}), 404, "not found"),
@@ -208,6 +214,17 @@ async fn no_document_is_read_or_written_outside_of_lore_or_over_a_record() {
     }
     let listed = world.ok("/workspace/artifact/document/list?projectName=demo", Value::Null).await;
     assert!(!listed.to_string().contains("canary"), "{listed}");
+    // The name of a project that is not permitted leads nowhere.
+    let (config, secret) = (world.root.path().join("hall/config.yaml"), world.root.path().join("secret/.lore"));
+    fs::create_dir_all(&secret).unwrap();
+    fs::write(secret.join("a.md"), "canary").unwrap();
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(&config, format!("{text}  - name: ../../secret\n    path: /nowhere\n")).unwrap();
+    for route in ["list", "read"] {
+        let path = format!("/workspace/artifact/document/{route}?projectName=../../secret&path=a.md");
+        let (status, answer) = world.ask_route(&path, &Value::Null).await;
+        assert!(status == 409 && !answer.to_string().contains("canary"), "{status} {answer}");
+    }
     assert_eq!(fs::read_to_string(&outside).unwrap(), "canary");
 }
 
